@@ -1,0 +1,199 @@
+/* psc_api_t: the one table through which everything outside the core uses it
+ * from C: the hot extension, the gateway's data path, C programs.
+ *
+ * Unless a comment says otherwise a function takes the worker's lock itself,
+ * never blocks for the network, and may be called from any thread, with or
+ * without the GIL. PSC_FLAG_TRY makes it return PSC_ERR_NO_RESOURCE instead of
+ * waiting for a lock that another thread holds: whoever holds the GIL passes
+ * it, and on that answer drops the GIL and calls again without it. */
+#ifndef PSCOMPY_CORE_API_H
+#define PSCOMPY_CORE_API_H
+
+#include <stdbool.h>
+
+#include "transport.h"
+
+#define PSC_API_ABI 1u
+#define PSC_API_CAPSULE "pscompy.core._api"
+
+#define PSC_ANY_TAG (-1)
+#define PSC_TAG_MAX INT32_MAX
+#define PSC_FOREVER INT64_MAX /* a timeout in ns; 0 polls once */
+
+/* Contexts separate traffic that must never match. */
+#define PSC_CONTEXT_PLAIN 1u     /* connections outside a World */
+#define PSC_CONTEXT_USER 2u      /* first of those that Worlds hand out */
+#define PSC_CONTEXT_AM 0xfffeu   /* user's active messages */
+#define PSC_CONTEXT_RMA 0xffffu  /* put and get where no lane has them */
+
+typedef struct psc_worker psc_worker_t;
+typedef struct psc_conn psc_conn_t;
+typedef struct psc_region psc_region_t;
+
+typedef enum psc_request_state {
+    PSC_REQUEST_ACTIVE = 0,
+    /* A receive posted without buffer has matched: result.nbytes is known,
+     * call recv_supply. Nothing more happens before that. */
+    PSC_REQUEST_MATCHED = 1,
+    PSC_REQUEST_DONE = 2
+} psc_request_state_t;
+
+typedef struct psc_result {
+    psc_status_t status;
+    int32_t tag;
+    uint64_t nbytes;    /* the message's true length */
+    psc_conn_t *source; /* receives and probes */
+} psc_result_t;
+
+/* The public head of a request. Everything but `owner` is the core's to
+ * write; result is valid once state says MATCHED or DONE. */
+typedef struct psc_request {
+    int state; /* psc_request_state_t, read with psc_request_state() */
+    uint32_t flags;
+    void *owner; /* the consumer's, untouched by the core */
+    psc_result_t result;
+} psc_request_t;
+
+static inline int psc_request_state(const psc_request_t *request)
+{
+    return __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
+}
+
+#define PSC_FLAG_TRY 0x1u       /* do not wait for the lock */
+#define PSC_FLAG_NOTIFY 0x2u    /* put it on the completion queue when done
+                                   or matched; see completion_poll */
+#define PSC_FLAG_NO_BUFFER 0x4u /* receive: learn the length first */
+
+typedef struct psc_recv_args {
+    psc_conn_t *source; /* NULL: any connection of the worker */
+    uint32_t context;
+    int32_t tag; /* PSC_ANY_TAG, or 0 ... PSC_TAG_MAX */
+    const psc_iov_t *iov;
+    size_t n_iov;
+    uint32_t flags;
+    void *owner;
+} psc_recv_args_t;
+
+typedef struct psc_send_args {
+    uint32_t context;
+    int32_t tag;
+    const psc_iov_t *iov; /* the pieces make one message */
+    size_t n_iov;
+    uint32_t flags;
+    void *owner;
+} psc_send_args_t;
+
+/* A user's active message as a handler sees it; gone on return. */
+typedef struct psc_message {
+    psc_conn_t *source;
+    uint32_t id;
+    const void *header;
+    size_t header_len;
+    const void *payload;
+    size_t len;
+} psc_message_t;
+
+/* Runs inside progress with the worker's lock held: it may call am_post on
+ * any worker and nothing else of this table. */
+typedef void (*psc_am_handler_t)(void *arg, const psc_message_t *message);
+
+typedef enum psc_wait_mode { PSC_WAIT_ALL, PSC_WAIT_ANY } psc_wait_mode_t;
+
+typedef struct psc_api {
+    uint32_t abi;  /* PSC_API_ABI */
+    uint32_t size; /* sizeof(psc_api_t) */
+
+    /* ---- messages ----
+     * PSC_OK: done, no request was made, buffers may be reused.
+     * PSC_INPROGRESS: *request_p was made; the buffers (not the iov array)
+     * belong to the library until it is done; end it with request_free.
+     * Errors: nothing was started. */
+    psc_status_t (*send)(psc_conn_t *conn, const psc_send_args_t *args,
+                         psc_request_t **request_p);
+    /* PSC_OK and PSC_ERR_TRUNCATED fill *result_p and make no request. */
+    psc_status_t (*recv)(psc_worker_t *worker, const psc_recv_args_t *args,
+                         psc_result_t *result_p, psc_request_t **request_p);
+    /* Give a MATCHED receive its buffer. PSC_OK: done (result in the
+     * request); PSC_INPROGRESS: state is ACTIVE again. */
+    psc_status_t (*recv_supply)(psc_request_t *request, const psc_iov_t *iov,
+                                size_t n_iov);
+    /* Completes with the tag, length and source of a message that a receive
+     * with these arguments would get; takes nothing. PSC_OK: there is one. */
+    psc_status_t (*probe)(psc_worker_t *worker, const psc_recv_args_t *args,
+                          psc_result_t *result_p, psc_request_t **request_p);
+    /* Look once: PSC_OK, or PSC_INPROGRESS when there is none. */
+    psc_status_t (*iprobe)(psc_worker_t *worker, const psc_recv_args_t *args,
+                           psc_result_t *result_p);
+
+    /* ---- requests ---- */
+    /* PSC_OK: taken back, done with CANCELLED. A MATCHED receive gives its
+     * message back to the queue, at its old place. PSC_ERR_INVALID: too
+     * late. */
+    psc_status_t (*cancel)(psc_request_t *request);
+    /* Forget it; an unfinished one completes on its own and is then freed. */
+    void (*request_free)(psc_request_t *request);
+    /* A request that somebody completes by hand. */
+    psc_status_t (*event_create)(psc_worker_t *worker, uint32_t flags,
+                                 void *owner, psc_request_t **request_p);
+    void (*event_complete)(psc_request_t *request, psc_status_t status);
+
+    /* ---- progress and waiting ---- */
+    /* One pass over all interfaces; how many events. With PSC_FLAG_TRY: 0 if
+     * another thread is at it. */
+    unsigned (*progress)(psc_worker_t *worker, uint32_t flags);
+    /* Poll until the request is not ACTIVE, at most `polls` passes. For the
+     * GIL's holder: never sleeps. */
+    bool (*spin)(psc_worker_t *worker, psc_request_t *request, unsigned polls);
+    /* Block (without the GIL) until all or any of the requests are not
+     * ACTIVE. PSC_OK, PSC_ERR_TIMEOUT, PSC_ERR_INTERRUPTED (look for signals
+     * and call again), PSC_INPROGRESS (completion_poll or message_poll has
+     * something; call again afterwards). Spins, then sleeps. */
+    psc_status_t (*wait)(psc_worker_t *worker, psc_request_t *const *requests,
+                         size_t n, psc_wait_mode_t mode, int64_t timeout_ns);
+    /* Next request with PSC_FLAG_NOTIFY that is done or matched, or NULL. */
+    psc_request_t *(*completion_poll)(psc_worker_t *worker);
+    /* True if completion_poll or message_poll has something: two loads. */
+    bool (*pending)(psc_worker_t *worker);
+
+    /* ---- active messages ----
+     * An id of 0 ... PSC_TAG_MAX; any payload length. */
+    psc_status_t (*am_send)(psc_conn_t *conn, uint32_t id, const void *header,
+                            size_t header_len, const psc_send_args_t *args,
+                            psc_request_t **request_p);
+    /* am_send for handlers: copies, never waits for a lock (what it cannot do
+     * now the target's progress does), has no request. */
+    psc_status_t (*am_post)(psc_conn_t *conn, uint32_t id, const void *header,
+                            size_t header_len, const void *payload, size_t len);
+    /* handler NULL with arg NULL: none; messages without handler are counted
+     * and dropped. handler NULL with arg non-NULL: queue for message_poll. */
+    psc_status_t (*am_handler)(psc_worker_t *worker, uint32_t id,
+                               psc_am_handler_t handler, void *arg);
+    /* Next queued message, or NULL; ends with message_free. */
+    psc_message_t *(*message_poll)(psc_worker_t *worker);
+    void (*message_free)(psc_worker_t *worker, psc_message_t *message);
+
+    /* ---- remote memory ---- */
+    psc_status_t (*region_create)(psc_worker_t *worker, void *base, size_t len,
+                                  psc_region_t **region_p);
+    /* Waits for nothing: accesses that come later are refused. */
+    void (*region_destroy)(psc_region_t *region);
+    /* *len_p: in, the room; out, the length. */
+    psc_status_t (*region_pack)(psc_region_t *region, uint8_t *packed,
+                                size_t *len_p);
+    /* Both complete when the bytes are visible at their destination. packed is
+     * the peer's region_pack; args->iov the local buffer (one piece). */
+    psc_status_t (*put)(psc_conn_t *conn, const psc_send_args_t *args,
+                        const uint8_t *packed, size_t packed_len,
+                        uint64_t offset, psc_request_t **request_p);
+    psc_status_t (*get)(psc_conn_t *conn, const psc_send_args_t *args,
+                        const uint8_t *packed, size_t packed_len,
+                        uint64_t offset, psc_request_t **request_p);
+
+    /* ---- connections ---- */
+    int (*conn_state)(const psc_conn_t *conn); /* psc_conn_state_t */
+    uint64_t (*conn_id)(const psc_conn_t *conn); /* given by its creator */
+    int (*conn_rank)(const psc_conn_t *conn);    /* -1 outside a World */
+    psc_worker_t *(*conn_worker)(const psc_conn_t *conn);
+} psc_api_t;
+
+#endif

@@ -1,0 +1,134 @@
+/* What the control plane (Python) calls: workers, transports, connections and
+ * lanes. Rare calls, through cffi; each takes the worker's lock itself.
+ * The text between the CDEF marks is read by build.py. */
+#ifndef PSCOMPY_CORE_CONTROL_H
+#define PSCOMPY_CORE_CONTROL_H
+
+#include "api.h"
+
+typedef struct psc_lane psc_lane_t;
+
+/* CDEF BEGIN */
+typedef enum psc_conn_state {
+    PSC_CONN_LAZY,       /* a record; the first use connects */
+    PSC_CONN_CONNECTING, /* sends queue up */
+    PSC_CONN_UP,
+    PSC_CONN_CLOSING,    /* close was called here; what is queued still goes */
+    PSC_CONN_CLOSED,     /* ended in order, by either side */
+    PSC_CONN_FAILED      /* connecting failed, or the peer was lost */
+} psc_conn_state_t;
+
+typedef enum psc_lane_state {
+    PSC_LANE_NEW,
+    PSC_LANE_CONNECTING,
+    PSC_LANE_UP,
+    PSC_LANE_FAILED
+} psc_lane_state_t;
+
+typedef enum psc_rndv_scheme {
+    PSC_RNDV_AUTO,
+    PSC_RNDV_PUT,
+    PSC_RNDV_GET,
+    PSC_RNDV_AM
+} psc_rndv_scheme_t;
+
+typedef struct psc_worker_config {
+    uint32_t index;             /* of the worker in its session */
+    int64_t spin_ns;            /* poll for so long before sleeping */
+    uint64_t unexpected_max;    /* bytes of unexpected eager payload kept
+                                   before credits are withheld */
+    uint64_t eager_window;      /* bytes of eager payload one connection may
+                                   have in flight */
+    uint32_t rts_max;           /* unmatched rendezvous per connection */
+} psc_worker_config_t;
+
+/* How one connection's messages travel; chosen by the cost model. */
+typedef struct psc_proto_params {
+    uint64_t eager_max;         /* longest eager message; longer: rendezvous */
+    uint64_t zcopy_min;         /* shortest eager message sent without copy */
+    psc_rndv_scheme_t scheme;
+    uint64_t fragment;          /* longest FRAG, put or get */
+} psc_proto_params_t;
+
+typedef enum psc_control_kind {
+    PSC_CONTROL_LANE,           /* lane `id` is up or failed: psc_lane_state */
+    PSC_CONTROL_CONN            /* connection `id` changed: psc_conn_state */
+} psc_control_kind_t;
+
+typedef struct psc_control_event {
+    psc_control_kind_t kind;
+    uint64_t id;
+} psc_control_event_t;
+
+/* ---- workers ---- */
+/* NULL: out of memory or descriptors; errno says which. */
+psc_worker_t *psc_worker_create(const psc_worker_config_t *config);
+/* Fails all connections, closes transports, frees everything but requests
+ * that somebody still holds. */
+void psc_worker_destroy(psc_worker_t *worker);
+/* After fork, in the child: every later call answers FORKED, touches nothing. */
+void psc_worker_forked(psc_worker_t *worker);
+/* ops: address of a psc_transport_ops_t that outlives the worker. Returns the
+ * interface's index, or a status with `reason` (PSC_REASON_MAX bytes). */
+int psc_worker_open(psc_worker_t *worker, uintptr_t ops,
+                    const psc_setting_t *settings, uint32_t n_settings,
+                    char *reason);
+void psc_worker_query(psc_worker_t *worker, int iface, psc_iface_attr_t *attr_p);
+unsigned psc_worker_progress(psc_worker_t *worker);
+/* Pollable; readable when progress would find something, once armed. */
+int psc_worker_fd(psc_worker_t *worker);
+/* 0: armed; PSC_ERR_NO_RESOURCE: something is there, call progress. */
+int psc_worker_arm(psc_worker_t *worker);
+/* Wake a thread that sleeps in psc_api_t.wait. */
+void psc_worker_wake(psc_worker_t *worker);
+/* Readable while psc_worker_control_poll has something. */
+int psc_worker_control_fd(psc_worker_t *worker);
+int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
+                            int max);
+/* Counters: names, and values of a worker or of one connection. */
+int psc_counter_count(void);
+const char *psc_counter_name(int index);
+void psc_worker_counters(psc_worker_t *worker, uint64_t *values);
+void psc_conn_counters(psc_conn_t *conn, uint64_t *values);
+void psc_worker_log_to(psc_worker_t *worker, int fd, int level);
+
+/* ---- lanes: one endpoint of one transport ---- */
+psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id);
+int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p);
+int psc_lane_connect(psc_lane_t *lane, int role, const uint8_t *token,
+                     const uint8_t *address, size_t len);
+int psc_lane_state(psc_lane_t *lane);
+/* Why it failed; valid until the lane is destroyed. */
+const char *psc_lane_reason(psc_lane_t *lane);
+/* For a lane that was not installed; an installed one goes with its
+ * connection. */
+void psc_lane_destroy(psc_lane_t *lane);
+
+/* ---- connections ---- */
+psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank);
+int psc_conn_state(const psc_conn_t *conn);
+/* LAZY or FAILED to connect -> CONNECTING. */
+int psc_conn_connecting(psc_conn_t *conn);
+/* CONNECTING -> UP: the lanes carry messages from now on; lane 0 carries all
+ * that is matched, the others help with large data. */
+int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
+                     const psc_proto_params_t *params);
+/* Everything outstanding ends with the status. From CONNECTING with
+ * ERR_CONNECT the record becomes LAZY again. */
+void psc_conn_fail(psc_conn_t *conn, int status);
+/* The precon link says that the peer's process ended: what has arrived is
+ * delivered, then the connection fails with PEER_LOST. */
+void psc_conn_peer_ended(psc_conn_t *conn);
+/* UP -> CLOSING: refuse new sends, let the queued ones go, then tell the peer;
+ * CLOSED when it has confirmed. LAZY -> CLOSED at once. */
+void psc_conn_close(psc_conn_t *conn);
+/* Forget it; its id may not be used afterwards. */
+void psc_conn_destroy(psc_conn_t *conn);
+
+/* The address of the psc_api_t, for the hot extension. */
+uintptr_t psc_api_address(void);
+uint32_t psc_api_abi(void);
+uint32_t psc_transport_abi(void);
+/* CDEF END */
+
+#endif
