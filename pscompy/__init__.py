@@ -1,0 +1,92 @@
+"""Message passing for Python over many kinds of network, chosen at run time.
+
+    import pscompy
+
+    with pscompy.World() as world:
+        world.send(b"hello", dest=(world.rank + 1) % world.size)
+        print(world.recv())
+
+Names are loaded at their first use, so that importing pscompy costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+__version__ = "0.1.0"
+
+ANY_TAG: Final = -1
+ANY_SOURCE: Final = -1
+
+_MODULES = {
+    "session": ("Session", "MemoryRegion"),
+    "world": ("World",),
+    "sock": ("Socket",),
+    "connection": ("Connection", "ConnectionState"),
+    "request": ("Request", "Status", "wait_all", "wait_any"),
+    "errors": (
+        "PscomError",
+        "ConfigError",
+        "ConnectError",
+        "AuthError",
+        "NameInUse",
+        "VersionMismatch",
+        "ProtocolError",
+        "PeerLost",
+        "Closed",
+        "TransportError",
+        "Unsupported",
+        "Truncated",
+        "Timeout",
+        "Cancelled",
+    ),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = ["ANY_SOURCE", "ANY_TAG", "__version__", "get_include", *_HOME]
+
+if TYPE_CHECKING:
+    from pscompy.connection import Connection as Connection
+    from pscompy.connection import ConnectionState as ConnectionState
+    from pscompy.errors import AuthError as AuthError
+    from pscompy.errors import Cancelled as Cancelled
+    from pscompy.errors import Closed as Closed
+    from pscompy.errors import ConfigError as ConfigError
+    from pscompy.errors import ConnectError as ConnectError
+    from pscompy.errors import NameInUse as NameInUse
+    from pscompy.errors import PeerLost as PeerLost
+    from pscompy.errors import ProtocolError as ProtocolError
+    from pscompy.errors import PscomError as PscomError
+    from pscompy.errors import Timeout as Timeout
+    from pscompy.errors import TransportError as TransportError
+    from pscompy.errors import Truncated as Truncated
+    from pscompy.errors import Unsupported as Unsupported
+    from pscompy.errors import VersionMismatch as VersionMismatch
+    from pscompy.request import Request as Request
+    from pscompy.request import Status as Status
+    from pscompy.request import wait_all as wait_all
+    from pscompy.request import wait_any as wait_any
+    from pscompy.session import MemoryRegion as MemoryRegion
+    from pscompy.session import Session as Session
+    from pscompy.sock import Socket as Socket
+    from pscompy.world import World as World
+
+
+def get_include() -> str:
+    """The folder to give a C compiler, for `#include <pscompy/core/transport.h>`."""
+    import os.path
+
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,310 @@
+"""Declared variables: parsing, defaults, origins, misspelt names.
+
+A variable is declared once, as a `Var` in a table; tables belong to sections.
+The core's section is "", a transport's is its name in capitals, and the full
+name of a variable is PSP_<SECTION>_<NAME>. `Config.load` resolves all tables
+against the overrides of a program and the environment. Nothing else of
+pscompy reads the environment; the launcher's variables come through
+`launcher_environment`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pscompy.errors import ConfigError
+from pscompy.parsers import (
+    AUTO,
+    INF,
+    Parser,
+    as_number,
+    choice,
+    count,
+    flag,
+    integer,
+    nbytes,
+    priority,
+    seconds,
+    size,
+    text,
+)
+
+__all__ = [
+    "AUTO",
+    "INF",
+    "Config",
+    "ConfigWarning",
+    "Parser",
+    "Row",
+    "Setting",
+    "Var",
+    "choice",
+    "count",
+    "flag",
+    "full_name",
+    "integer",
+    "launcher_environment",
+    "nbytes",
+    "priority",
+    "seconds",
+    "size",
+    "text",
+]
+
+PREFIX = "PSP_"
+
+
+class ConfigWarning(UserWarning):
+    """A PSP_ variable is set that nobody knows: probably misspelt."""
+
+
+@dataclass(frozen=True)
+class Var:
+    """One variable. `parent` and `aliases` are full names without PSP_.
+
+    While the variable is not set its parent's setting holds, if there is one,
+    and only then the default. The name "" stands for the section itself: with
+    it the transport shm declares PSP_SHM.
+    """
+
+    name: str
+    default: str
+    parser: Parser
+    doc: str
+    parent: str | None = None
+    aliases: tuple[str, ...] = ()
+    secret: bool = False
+
+
+class Setting(NamedTuple):
+    """A value as a transport in C gets it; see psc_setting_t."""
+
+    name: str
+    text: str
+    number: int
+
+
+class Row(NamedTuple):
+    """A variable as `pscompy info` shows it; secrets are hidden."""
+
+    section: str
+    name: str
+    default: str
+    value: str
+    origin: str
+    doc: str
+
+    @property
+    def changed(self) -> bool:
+        return self.origin != "default"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A resolved variable: its text, where that came from, and its value."""
+
+    section: str
+    var: Var
+    text: str
+    origin: str
+    value: Any
+
+
+def full_name(section: str, name: str) -> str:
+    """The name without PSP_: ("SHM", "DIRECT") -> "SHM_DIRECT"."""
+    return "_".join(part for part in (section, name) if part)
+
+
+def launcher_environment() -> Mapping[str, str]:
+    """What a launcher told this process: PMI_*, PMIX_* and SLURM_* variables."""
+    names = ("PMI_", "PMIX_", "SLURM_")
+    return {name: value for name, value in os.environ.items() if name.startswith(names)}
+
+
+class Config(Mapping[str, Any]):
+    """All variables with their values: `config["SPIN_US"]`.
+
+    Keys are full names without PSP_. Immutable; load another one to change it.
+    """
+
+    def __init__(self, entries: Mapping[str, _Entry], environ: Mapping[str, str]) -> None:
+        self._entries = entries
+        self._environ = environ
+
+    @classmethod
+    def load(
+        cls,
+        tables: Mapping[str, tuple[Var, ...]],
+        overrides: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        *,
+        known: Collection[str] | None = (),
+    ) -> Config:
+        """Resolve `tables` (section -> variables).
+
+        `overrides` (keys with or without PSP_) come before `environ` (default:
+        the process's environment), a variable's own setting before its
+        parent's, and an empty text counts as not set. `known` are names that
+        need no declaration, as are all names below them ("IB" covers IB_PORT);
+        None accepts every name. ConfigError: a bad value, or an override that
+        nobody declares. ConfigWarning: undeclared PSP_ variables.
+        """
+        environ = os.environ if environ is None else environ
+        resolver = _Resolver(tables, _normalise(overrides or {}), environ)
+        if known is not None:
+            resolver.check_names(known)
+        return cls(resolver.entries(), dict(environ))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._entries[name].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        changed = ", ".join(f"{row.name}={row.value}" for row in self.rows() if row.changed)
+        return f"<Config {changed or 'all defaults'}>"
+
+    def origin(self, name: str) -> str:
+        """"default", "config", "environment", or one of these with the name
+        of the alias or parent that it came from: "environment PSP_RENDEZVOUS"."""
+        return self._entries[name].origin
+
+    def rows(self) -> list[Row]:
+        """All variables in order of declaration, for people to read."""
+        return [
+            Row(
+                entry.section,
+                PREFIX + name,
+                entry.var.default,
+                "(hidden)" if entry.var.secret and entry.text else entry.text,
+                entry.origin,
+                entry.var.doc,
+            )
+            for name, entry in self._entries.items()
+        ]
+
+    def settings(self, section: str) -> list[Setting]:
+        """The section's variables as its transport gets them."""
+        return [
+            Setting(entry.var.name, entry.text, as_number(entry.value))
+            for entry in self._entries.values()
+            if entry.section == section and entry.var.name
+        ]
+
+    def expand(self, template: str) -> str:
+        """`template` with $NAME, ${NAME} (unset: empty), $$ (process id) and a
+        leading ~ replaced, as a shell would."""
+
+        def replace(match: re.Match[str]) -> str:
+            name = match["braced"] or match["plain"]
+            return self._environ.get(name, "") if name else str(os.getpid())
+
+        pattern = r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>[A-Za-z_]\w*))"
+        return os.path.expanduser(re.sub(pattern, replace, template))  # noqa: PTH111
+
+
+class _Resolver:
+    """Looks every declared variable up in the overrides and the environment."""
+
+    def __init__(
+        self,
+        tables: Mapping[str, tuple[Var, ...]],
+        overrides: Mapping[str, str],
+        environ: Mapping[str, str],
+    ) -> None:
+        self._declared = {
+            full_name(section, var.name): (section, var)
+            for section, variables in tables.items()
+            for var in variables
+        }
+        self._sources = {
+            "config": overrides,
+            "environment": {
+                name.removeprefix(PREFIX): value
+                for name, value in environ.items()
+                if name.startswith(PREFIX)
+            },
+        }
+
+    def entries(self) -> dict[str, _Entry]:
+        return {
+            name: self._resolve(name, section, var)
+            for name, (section, var) in self._declared.items()
+        }
+
+    def check_names(self, known: Collection[str]) -> None:
+        """Complain about names that no table declares."""
+        aliases = {alias for _, var in self._declared.values() for alias in var.aliases}
+        names = {*self._declared, *aliases}
+        unknown = {
+            source: [name for name in given if name not in names and not _covered(name, known)]
+            for source, given in self._sources.items()
+        }
+        for name in unknown["config"]:
+            raise ConfigError(f"no such variable: {_suggest(name, names)}", name=PREFIX + name)
+        if unknown["environment"]:
+            listed = "; ".join(_suggest(name, names) for name in sorted(unknown["environment"]))
+            warnings.warn(f"unknown variable: {listed}", ConfigWarning, stacklevel=4)
+
+    def _resolve(self, name: str, section: str, var: Var) -> _Entry:
+        given, origin = self._lookup(name) or (var.default, "default")
+        try:
+            value = var.parser(given)
+        except ValueError:
+            raise _bad_value(name, var, given, origin) from None
+        return _Entry(section, var, given, origin, value)
+
+    def _lookup(self, name: str) -> tuple[str, str] | None:
+        """The text that holds for a name, and its origin; None: not set."""
+        _, var = self._declared.get(name, ("", None))
+        for spelling in (name, *(var.aliases if var else ())):
+            for source, given in self._sources.items():
+                if value := given.get(spelling):
+                    return value, source if spelling == name else f"{source} {PREFIX}{spelling}"
+        if var is None or var.parent is None:
+            return None
+        inherited = self._lookup(var.parent)
+        if inherited is None or " " in inherited[1]:
+            return inherited
+        return inherited[0], f"{inherited[1]} {PREFIX}{var.parent}"
+
+
+def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:
+    """Overrides as if they had come from the environment."""
+    return {
+        name.removeprefix(PREFIX): str(int(value)) if isinstance(value, bool) else str(value)
+        for name, value in overrides.items()
+        if value is not None
+    }
+
+
+def _covered(name: str, known: Collection[str]) -> bool:
+    return any(name == word or name.startswith(word + "_") for word in known)
+
+
+def _suggest(name: str, names: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    hint = f" (did you mean {PREFIX}{close[0]}?)" if close else ""
+    return f"{PREFIX}{name}{hint}"
+
+
+def _bad_value(name: str, var: Var, given: str, origin: str) -> ConfigError:
+    source, _, via = origin.partition(" ")
+    shown = "its value" if var.secret else repr(given)
+    through = f", from {via}" if via else ""
+    return ConfigError(
+        f"{PREFIX}{name}: {shown} ({source}{through}) must be {var.parser.allowed}",
+        name=PREFIX + name,
+        value=None if var.secret else given,
+        allowed=var.parser.allowed,
+    )

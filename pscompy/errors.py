@@ -1,0 +1,166 @@
+"""The exceptions of pscompy and what each status of the C core becomes.
+
+Every exception is a `PscomError`, pickles, and carries `peer`: the name of the
+process that it is about, or None. Where Python has a built-in exception of the
+same meaning, the class is that too, so that `except TimeoutError` works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "PscomError",
+    "ConfigError",
+    "ConnectError",
+    "AuthError",
+    "NameInUse",
+    "VersionMismatch",
+    "ProtocolError",
+    "PeerLost",
+    "Closed",
+    "TransportError",
+    "Unsupported",
+    "Truncated",
+    "Timeout",
+    "Cancelled",
+    "from_status",
+]
+
+
+class PscomError(Exception):
+    """The base of all errors of pscompy."""
+
+    def __init__(self, message: str = "", *, peer: str | None = None) -> None:
+        super().__init__(message)
+        self.peer = peer
+
+
+class ConfigError(PscomError, ValueError):
+    """A setting has a value that it cannot have.
+
+    `name` is the variable (with PSP_), `value` what was given (None where it
+    is a secret), `allowed` what would have been right.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        name: str | None = None,
+        value: str | None = None,
+        allowed: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.name = name
+        self.value = value
+        self.allowed = allowed
+
+
+class ConnectError(PscomError, ConnectionError):
+    """A connection could not be made.
+
+    `candidates` maps each transport that was considered to the reason why it
+    is not used.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        peer: str | None = None,
+        candidates: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, peer=peer)
+        self.candidates = dict(candidates or {})
+
+
+class AuthError(ConnectError):
+    """The two sides do not hold the same key."""
+
+
+class NameInUse(ConnectError):
+    """Another process of the job has this name already."""
+
+
+class VersionMismatch(ConnectError):
+    """The two sides speak no common version."""
+
+
+class ProtocolError(PscomError):
+    """The peer sent something that the protocol does not allow."""
+
+
+class PeerLost(PscomError, ConnectionResetError):
+    """The peer's process, or the way to it, is gone."""
+
+
+class Closed(PscomError):
+    """The session or connection was closed, here or by the peer."""
+
+
+class TransportError(PscomError):
+    """The fabric reported an error."""
+
+
+class Unsupported(PscomError):
+    """The transport or this build cannot do what was asked."""
+
+
+class Truncated(PscomError):
+    """The message was longer than the buffer; `nbytes` is its true length."""
+
+    def __init__(self, message: str = "", *, peer: str | None = None, nbytes: int = 0) -> None:
+        super().__init__(message, peer=peer)
+        self.nbytes = nbytes
+
+
+class Timeout(PscomError, TimeoutError):
+    """The time given has passed.
+
+    `request` is the operation that is still in flight, or None when nothing
+    is; it stays in the process (it is not pickled).
+    """
+
+    def __init__(
+        self, message: str = "", *, peer: str | None = None, request: object | None = None
+    ) -> None:
+        super().__init__(message, peer=peer)
+        self.request = request
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {**self.__dict__, "request": None}
+
+
+class Cancelled(PscomError):
+    """The request was cancelled."""
+
+
+# status -> exception and text; the numbers and texts are those of status.h.
+_STATUS: dict[int, tuple[type[PscomError], str]] = {
+    -1: (TransportError, "no resource now, try again later"),
+    -2: (PscomError, "invalid argument"),
+    -3: (Unsupported, "not supported"),
+    -4: (PscomError, "out of memory"),
+    -5: (TransportError, "the fabric reported an error"),
+    -6: (ConnectError, "the connection could not be made"),
+    -7: (PeerLost, "the peer is gone"),
+    -8: (Closed, "closed"),
+    -9: (Truncated, "the message is longer than the buffer"),
+    -10: (Timeout, "timed out"),
+    -11: (Cancelled, "cancelled"),
+    -12: (ProtocolError, "the peer broke the protocol"),
+    -13: (PscomError, "interrupted by a signal"),
+    -14: (Closed, "inherited through fork; open a new session in this process"),
+}
+
+
+def from_status(status: int, what: str, **kwargs: Any) -> PscomError:
+    """The exception for a negative status of the core.
+
+    `what` says which operation failed; `kwargs` are those of the exception's
+    class (`peer`, `nbytes`, `candidates`, `request`).
+    """
+    kind, text = _STATUS.get(status, (PscomError, f"unknown status {status}"))
+    return kind(f"{what}: {text}", **kwargs)

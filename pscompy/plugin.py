@@ -1,0 +1,140 @@
+"""What a transport's Python may import: the hook, the declaration, its tools.
+
+A plug-in is a module named by an entry point of the group "pscompy", or a file
+in PSP_PLUGINDIR, that implements one hook:
+
+    from pscompy.plugin import Native, Transport, hookimpl
+
+    native = Native(__name__)
+
+    @hookimpl
+    def pscompy_transport() -> Transport:
+        return Transport("shm", 90, VARIABLES, native.ops, native.unavailable)
+
+The entry point's (or file's) name is the transport's name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pluggy
+
+from pscompy.config import (
+    AUTO,
+    INF,
+    Parser,
+    Var,
+    choice,
+    count,
+    flag,
+    integer,
+    nbytes,
+    priority,
+    seconds,
+    size,
+    text,
+)
+
+__all__ = [
+    "AUTO",
+    "INF",
+    "Native",
+    "Parser",
+    "Transport",
+    "Var",
+    "choice",
+    "count",
+    "flag",
+    "hookimpl",
+    "hookspec",
+    "integer",
+    "nbytes",
+    "priority",
+    "seconds",
+    "size",
+    "text",
+]
+
+PROJECT = "pscompy"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+def _available() -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Transport:
+    """A transport as its plug-in declares it.
+
+    `priority` orders it among the others (built in: loop 100, shm 90,
+    portals 40, ib 30, gateway 10, tcp 2; 0: never). `variables` are those of
+    PSP_<NAME>_*. `ops` returns the address of a psc_transport_ops_t that
+    lives as long as the process; it is called only if `unavailable` returned
+    None instead of a reason.
+    """
+
+    name: str
+    priority: int
+    variables: tuple[Var, ...] = ()
+    ops: Callable[[], int] | None = None
+    unavailable: Callable[[], str | None] = _available
+
+
+class Hooks:
+    """The hooks that a plug-in implements."""
+
+    @hookspec
+    def pscompy_transport(self) -> Transport:
+        """Declare the transport. Opens nothing and loads no fabric library."""
+        raise AssertionError("a specification, never called")
+
+
+class Native:
+    """The compiled half of a plug-in: the module `_native` in its package,
+    which exports `uintptr_t <transport>_transport(void)`.
+
+    It is loaded at first use, so that declaring a transport costs nothing and
+    a fabric library that does not load is a reason, not an exception.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._name = package.rpartition(".")[2]
+
+    def ops(self) -> int:
+        """The address of the transport's psc_transport_ops_t."""
+        function = getattr(self._load().lib, f"{self._name}_transport")
+        return int(function())
+
+    def unavailable(self) -> str | None:
+        """Why the module cannot be used, or None."""
+        try:
+            self._load()
+        except ModuleNotFoundError as error:
+            if error.name != f"{self._package}._native":
+                return f"built, but it needs the missing module {error.name}"
+            return f"not built: {self._why_not_built()}"
+        except ImportError as error:
+            return f"built, but does not load: {error}"
+        return None
+
+    def _load(self) -> ModuleType:
+        return importlib.import_module(f"{self._package}._native")
+
+    def _why_not_built(self) -> str:
+        """What the build recorded beside the package, or a general remedy."""
+        package = importlib.import_module(self._package)
+        record = Path(package.__path__[0]).parent / "not_built.json"
+        try:
+            reasons = json.loads(record.read_text())
+        except FileNotFoundError:
+            reasons = {}
+        return str(reasons.get(self._name, "its extension is missing (pip install -e .)"))

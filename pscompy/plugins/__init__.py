@@ -1,0 +1,1 @@
+"""The transports that come with pscompy, a package each."""

@@ -1,0 +1,78 @@
+"""The core's own variables: general, debugging, precon.
+
+Transports declare theirs beside their code. Names and meanings are
+ParaStation's wherever it has the variable.
+"""
+
+from __future__ import annotations
+
+from pscompy.config import Var, choice, count, flag, integer, seconds, size, text
+
+GENERAL = (
+    Var("KEY", "", text, "Key shared by all processes of the job.", secret=True),
+    Var("KEY_FILE", "", text, "File that holds the key; empty: the user's own.", secret=True),
+    Var("NETWORK", "", text, "Networks, addresses or interfaces to use, in order of preference."),
+    Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
+    Var("GUARD", "1", flag, "Keep the precon link open to notice that a peer died."),
+    Var("RETRY", "10", count, "Attempts to reach a peer that refuses, one per second."),
+    Var("SHUTDOWN_TIMEOUT", "10", seconds, "How long closing waits for a peer that is silent."),
+    Var("FINALIZE_TIMEOUT", "30", seconds, "How long a World waits for its peers at its end."),
+)
+
+PROTOCOL = (
+    Var("SPIN_US", "50", count, "Microseconds of polling before a wait sleeps."),
+    Var("UNEXPECTED_MAX", "64M", size(), "Unexpected eager payload a session keeps, in bytes."),
+    Var("EAGER_WINDOW", "256k", size(1), "Eager payload that one connection has in flight."),
+    Var("RTS_MAX", "1024", integer(1, 1 << 20), "Unmatched rendezvous per connection."),
+    Var("RENDEZVOUS", "auto", size(auto=True), "Shortest rendezvous message; auto: by cost."),
+    Var("RNDV_SCHEME", "auto", choice("auto", "put", "get", "am"), "Rendezvous by put, get or am."),
+)
+
+DEBUG = (
+    Var("DEBUG", "1", count, "0 fatal, 1 error, 2 warning, 3 info, 4 debug, 5 verbose, 6 trace."),
+    Var("DEBUG_OUT", "", text, "File for the log; ${VAR} and $$ are expanded. Empty: stderr."),
+    Var(
+        "DEBUG_TIMING",
+        "off",
+        choice("off", "us", "date", "wall", "delta"),
+        "What time each line of the log begins with.",
+    ),
+    Var("DEBUG_VERSION", "0", flag, "Log the version when a session opens."),
+    Var("DEBUG_PARAM", "0", integer(0, 2), "Log variables: 1 those changed, 2 all."),
+    Var("DEBUG_STATS", "0", flag, "Log a session's counters when it closes."),
+    Var("DEBUG_CONTYPE", "0", flag, "Log every connection with its transport."),
+)
+
+PRECON = (
+    Var("PRECON_TCP_SO_SNDBUF", "32768", size(1, 1 << 30), "Send buffer of the precon link."),
+    Var("PRECON_TCP_SO_RCVBUF", "32768", size(1, 1 << 30), "Receive buffer of the precon link."),
+    Var("PRECON_TCP_NODELAY", "1", flag, "Send precon messages at once."),
+    Var(
+        "PRECON_TCP_RECONNECT_TIMEOUT",
+        "2000",
+        count,
+        "Milliseconds without an answer before the handshake is tried anew.",
+    ),
+    Var(
+        "PRECON_TCP_CONNECT_STALLED_MAX",
+        "6",
+        count,
+        "Such attempts without any answer before the peer counts as unreachable.",
+    ),
+)
+
+VARIABLES = GENERAL + PROTOCOL + DEBUG + PRECON
+
+# Names that are right though nothing here declares them, with all names below
+# them (IB covers PSP_IB_PORT): the build's own, those of transports that are
+# not installed, and ParaStation's that have no effect in pscompy.
+KNOWN = (
+    "BUILD_PLUGINS",
+    *("GATEWAY", "GW", "IB", "MSA", "OPENIB", "PORTALS", "SMP_NODE_ID"),
+    *("DAPL", "ELAN", "EXTOLL", "GM", "MVAPI", "MXM", "OFED", "PSM", "UCP", "VELO"),
+    *("CUDA", "DEADLOCK_WARNINGS", "INFO", "IPROBE_COUNT", "MALLOC", "READAHEAD"),
+    *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SIGQUIT", "SIGSEGV"),
+    *("SIGSUSPEND", "SKIPBLOCKSIZE", "UNEXPECTED_RECEIVES"),
+    *("DEBUG_BYE_MSG", "DEBUG_PRECON", "DEBUG_REQ", "DEBUG_SUSPEND"),
+    *("PRECON_TYPE", "PRECON_RRCOMM"),
+)

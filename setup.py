@@ -1,0 +1,96 @@
+"""The build hook; everything that is data stands in setup.cfg.
+
+Three kinds of extensions: the core and the plug-ins (cffi, each described by
+a `build.py` that exposes `ffibuilder`) and the hot path (hand-written).
+A plug-in's `build.py` may name the headers of its fabric, for example
+`HEADERS = ("infiniband/verbs.h",)`. A plug-in whose headers are missing is
+left out, and the reason is written to NOT_BUILT for `pscompy info`;
+PSP_BUILD_PLUGINS=shm,tcp makes the listed ones mandatory. What is attempted
+and does not compile fails the build.
+"""
+
+import json
+import os
+import runpy
+import shlex
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+CORE = Path("pscompy/core")
+PLUGINS = Path("pscompy/plugins")
+NOT_BUILT = PLUGINS / "not_built.json"
+ABI_HEADERS = [str(path) for path in sorted([*CORE.glob("*.h"), *CORE.glob("parts/*.h")])]
+
+
+class BuildWithHeaders(build_ext):
+    """Rebuilds an extension when a header changes that it may include."""
+
+    def build_extension(self, ext: Extension) -> None:
+        folders = {Path(source).parent for source in ext.sources if source.startswith("pscompy")}
+        own = [str(path) for folder in folders for path in folder.rglob("*.h")]
+        ext.depends = sorted({*ext.depends, *ABI_HEADERS, *own})
+        super().build_extension(ext)
+
+
+def missing_header(build_file: Path) -> str | None:
+    """The first header that the plug-in needs and the compiler does not find."""
+    for header in runpy.run_path(str(build_file)).get("HEADERS", ()):
+        if not compiler_finds(header):
+            return header
+    return None
+
+
+def compiler_finds(header: str) -> bool:
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    flags = shlex.split(f"{os.environ.get('CPPFLAGS', '')} {os.environ.get('CFLAGS', '')}")
+    command = [*compiler, *flags, "-E", "-x", "c", "-o", os.devnull, "-"]
+    try:
+        ended = subprocess.run(
+            command, input=f"#include <{header}>\n", text=True, capture_output=True
+        )
+    except FileNotFoundError:
+        return False
+    return ended.returncode == 0
+
+
+def select_plugins() -> tuple[list[Path], dict[str, str]]:
+    """The build files to use, and for each plug-in left out the reason."""
+    wanted = {name for name in os.environ.get("PSP_BUILD_PLUGINS", "").split(",") if name}
+    build_files = {path.parent.name: path for path in sorted(PLUGINS.glob("*/build.py"))}
+    if unknown := wanted - set(build_files):
+        sys.exit(
+            f"PSP_BUILD_PLUGINS: no plug-in {', '.join(sorted(unknown))}"
+            f" (there are {', '.join(build_files)})"
+        )
+    missing = {name: missing_header(path) for name, path in build_files.items()}
+    left_out = {name: f"{header} missing" for name, header in missing.items() if header}
+    if fatal := wanted & set(left_out):
+        sys.exit("\n".join(f"PSP_BUILD_PLUGINS: {name}: {left_out[name]}" for name in fatal))
+    return [path for name, path in build_files.items() if name not in left_out], left_out
+
+
+def record(left_out: dict[str, str]) -> None:
+    text = json.dumps(left_out, indent=1, sort_keys=True) + "\n"
+    if PLUGINS.is_dir() and not (NOT_BUILT.exists() and NOT_BUILT.read_text() == text):
+        NOT_BUILT.write_text(text)
+
+
+build_files, left_out = select_plugins()
+record(left_out)
+setup(
+    cffi_modules=[f"{path}:ffibuilder" for path in [*CORE.glob("build.py"), *build_files]],
+    ext_modules=[
+        Extension(
+            "pscompy._hot",
+            sources=sorted(str(path) for path in Path("pscompy/hot").glob("*.c")),
+            include_dirs=["."],
+            extra_compile_args=["-std=c11", "-fvisibility=hidden"],
+        )
+    ],
+    cmdclass={"build_ext": BuildWithHeaders},
+)
