@@ -175,8 +175,8 @@ class Config(Mapping[str, Any]):
         return f"<Config {changed or 'all defaults'}>"
 
     def origin(self, name: str) -> str:
-        """"default", "config", "environment", or one of these with the name
-        of the alias or parent that it came from: "environment PSP_RENDEZVOUS"."""
+        """Where the value comes from: "default", "config", "environment", or one
+        of these with the alias or parent that was set: "config PSP_RENDEZVOUS"."""
         return self._entries[name].origin
 
     def rows(self) -> list[Row]:

@@ -83,8 +83,8 @@ class Transport:
 
     name: str
     priority: int
-    variables: tuple[Var, ...] = ()
-    ops: Callable[[], int] | None = None
+    variables: tuple[Var, ...]
+    ops: Callable[[], int]
     unavailable: Callable[[], str | None] = _available
 
 

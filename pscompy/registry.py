@@ -87,7 +87,9 @@ def load(
     """
     basic = Config.load({"": VARIABLES}, overrides, environ, known=None)
     candidates = list(_candidates(basic.expand(basic["PLUGINDIR"])))
-    tables = {candidate.name.upper(): (_own_variable(candidate.name),) for candidate in candidates}
+    tables: dict[str, tuple[Var, ...]] = {
+        candidate.name.upper(): (_own_variable(candidate.name),) for candidate in candidates
+    }
     priorities = Config.load(tables, overrides, environ, known=None)
     found = _register(candidates, priorities)
     for it in found:
@@ -210,10 +212,11 @@ def _declaration(manager: pluggy.PluginManager, candidate: _Candidate) -> Transp
         raise _Refused(f"{candidate.source} raised {_describe(error)}") from error
     if problem := flaw(declared, candidate.name):
         raise _Refused(f"{candidate.source}: {problem}")
+    assert isinstance(declared, Transport)
     return declared
 
 
-def _ask(manager: pluggy.PluginManager, module: ModuleType) -> Transport:
+def _ask(manager: pluggy.PluginManager, module: ModuleType) -> object:
     """What this one plug-in's hook returns."""
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
     answers = manager.subset_hook_caller("pscompy_transport", others)()

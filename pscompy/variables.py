@@ -10,7 +10,7 @@ from pscompy.config import Var, choice, count, flag, integer, seconds, size, tex
 
 GENERAL = (
     Var("KEY", "", text, "Key shared by all processes of the job.", secret=True),
-    Var("KEY_FILE", "", text, "File that holds the key; empty: the user's own.", secret=True),
+    Var("KEY_FILE", "", text, "File that holds the key; empty: the user's own."),
     Var("NETWORK", "", text, "Networks, addresses or interfaces to use, in order of preference."),
     Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
     Var("GUARD", "1", flag, "Keep the precon link open to notice that a peer died."),

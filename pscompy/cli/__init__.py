@@ -1,0 +1,1 @@
+"""The program `pscompy` and those of its sub-commands that have no other home."""

@@ -1,0 +1,106 @@
+"""What a transport can do on this machine: opened once in a bare worker."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from pscompy.config import Config
+from pscompy.registry import Found
+
+# Bit of psc_iface_attr_t.caps -> word; the numbers are those of transport.h.
+CAPABILITIES = {
+    0x0001: "am_short",
+    0x0002: "am_zcopy",
+    0x0004: "put",
+    0x0008: "get",
+    0x0010: "put_then_am",
+    0x0020: "put_remote",
+    0x0040: "tag",
+    0x0080: "event",
+    0x0100: "self",
+    0x0200: "node",
+}
+_SIZES = ("max_short", "max_bcopy", "max_zcopy", "min_zcopy", "max_put", "max_get")
+_COUNTS = ("max_iov", "max_eps", "paths")
+_ESTIMATES = ("latency_ns", "overhead_ns", "bandwidth", "copy_bandwidth", "reg_ns", "poll_ns")
+_NO_LIMIT = 1 << 62
+
+
+class Probe:
+    """A context in which transports are opened to be asked what they can do."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._worker: Any = None
+        self._unusable: str | None = None
+
+    def __enter__(self) -> Probe:
+        try:
+            from pscompy.core import ffi, lib
+        except ImportError as error:
+            self._unusable = f"the core does not load: {error}"
+            return self
+        self._ffi, self._lib = ffi, lib
+        self._worker = lib.psc_worker_create(ffi.new("psc_worker_config_t *", {"rts_max": 1}))
+        if self._worker == ffi.NULL:
+            self._unusable = "no worker could be made: out of memory or descriptors"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._worker:
+            self._lib.psc_worker_destroy(self._worker)
+
+    def open(self, found: Found) -> tuple[str | None, dict[str, Any] | None]:
+        """Why the transport does not open, or what it can do."""
+        if self._unusable:
+            return self._unusable, None
+        assert found.transport is not None
+        reason = self._ffi.new("char[256]")
+        keep = [
+            (self._ffi.new("char[]", name.encode()), self._ffi.new("char[]", text.encode()), number)
+            for name, text, number in self._config.settings(found.name.upper())
+        ]
+        settings = self._ffi.new("psc_setting_t[]", keep)
+        ops = found.transport.ops()
+        iface = self._lib.psc_worker_open(self._worker, ops, settings, len(keep), reason)
+        if iface < 0:
+            return self._ffi.string(reason).decode(errors="replace") or "it does not open", None
+        attr = self._ffi.new("psc_iface_attr_t *")
+        self._lib.psc_worker_query(self._worker, iface, attr)
+        return None, _as_document(attr)
+
+
+def _as_document(attr: Any) -> dict[str, Any]:
+    words = [word for bit, word in CAPABILITIES.items() if attr.caps & bit]
+    values = {name: getattr(attr, name) for name in (*_SIZES, *_COUNTS, *_ESTIMATES)}
+    return {"caps": words, **values}
+
+
+def describe(capabilities: dict[str, Any]) -> list[str]:
+    """The same as lines for people."""
+    sizes = {name: capabilities[name] for name in _SIZES if capabilities[name]}
+    estimates = (
+        f"latency {capabilities['latency_ns'] / 1e3:.2f} us",
+        f"overhead {capabilities['overhead_ns'] / 1e3:.2f} us",
+        f"bandwidth {capabilities['bandwidth'] / 1e9:.2f} GB/s",
+    )
+    return [
+        "can " + ", ".join(capabilities["caps"]),
+        ", ".join(f"{name} {_size(value)}" for name, value in sizes.items()),
+        "estimates: " + ", ".join(estimates),
+    ]
+
+
+def _size(value: int) -> str:
+    if value >= _NO_LIMIT:
+        return "inf"
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if value >= 1 << shift and value % (1 << shift) == 0:
+            return f"{value >> shift} {unit}"
+    return f"{value} B"

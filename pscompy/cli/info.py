@@ -1,0 +1,122 @@
+"""`pscompy info`: the transports, what they can do, and every variable."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pscompy import __version__, get_include, registry
+from pscompy.cli.capabilities import Probe, describe
+from pscompy.config import Config, Row
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A transport with the reason why it is unusable, or what it can do."""
+
+    found: registry.Found
+    reason: str | None
+    capabilities: dict[str, Any] | None
+
+
+def main(arguments: list[str]) -> int:
+    """Show the transports, what they can do, and every variable."""
+    options = _parse(arguments)
+    config, found = registry.load()
+    entries = _examine(config, found)
+    rows = [row for row in config.rows() if row.changed or not options.changed]
+    print(_as_json(entries, rows) if options.json else _as_text(entries, rows))
+    return 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="pscompy info", description=main.__doc__)
+    parser.add_argument("--json", action="store_true", help="for programs to read")
+    parser.add_argument(
+        "--changed", action="store_true", help="only variables that are not at their default"
+    )
+    return parser.parse_args(arguments)
+
+
+def _examine(config: Config, found: Iterable[registry.Found]) -> list[_Entry]:
+    """Open each transport that is available, in a worker of its own."""
+    entries = []
+    with Probe(config) as probe:
+        for it in found:
+            reason, capabilities = it.unavailable(), None
+            if reason is None:
+                reason, capabilities = probe.open(it)
+            entries.append(_Entry(it, reason, capabilities))
+    return entries
+
+
+# ---- for programs -----------------------------------------------------------
+
+
+def _as_json(entries: list[_Entry], rows: list[Row]) -> str:
+    document = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "include": get_include(),
+        "transports": [_transport_document(entry) for entry in entries],
+        "variables": [row._asdict() for row in rows],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _transport_document(entry: _Entry) -> dict[str, Any]:
+    declared = entry.found.transport
+    return {
+        "name": entry.found.name,
+        "source": entry.found.source,
+        "user_priority": entry.found.user_priority,
+        "priority": declared.priority if declared else None,
+        "available": entry.reason is None,
+        "reason": entry.reason,
+        "capabilities": entry.capabilities,
+    }
+
+
+# ---- for people -------------------------------------------------------------
+
+
+def _as_text(entries: list[_Entry], rows: list[Row]) -> str:
+    lines = [f"pscompy {__version__}, Python {platform.python_version()}, headers {get_include()}"]
+    lines += ["", "Transports, in the order in which they are tried:"]
+    for entry in entries:
+        lines += _transport_lines(entry)
+    section = None
+    for row in rows:
+        if row.section != section:
+            section = row.section
+            lines += ["", f"Variables{f' of {section.lower()}' if section else ''}:"]
+        lines += _variable_lines(row)
+    return "\n".join(lines)
+
+
+def _transport_lines(entry: _Entry) -> list[str]:
+    declared = entry.found.transport
+    rank = f"{entry.found.user_priority}, {declared.priority}" if declared else "-"
+    state = f"no: {entry.reason}" if entry.reason else "available"
+    head = f"  {entry.found.name:10} priority {rank:8} {state}"
+    lines = textwrap.wrap(head, _WIDTH, subsequent_indent=" " * 32, break_long_words=False)
+    for text in describe(entry.capabilities) if entry.capabilities else []:
+        lines += textwrap.wrap(text, _WIDTH, initial_indent=" " * 13, subsequent_indent=" " * 15)
+    return lines
+
+
+def _variable_lines(row: Row) -> list[str]:
+    value = row.value or '""'
+    default = f", default {row.default}" if row.changed and row.default else ""
+    head = f"  {row.name} = {value}  ({row.origin}{default})"
+    return [
+        head,
+        *textwrap.wrap(row.doc, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6),
+    ]

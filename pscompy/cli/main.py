@@ -1,0 +1,121 @@
+"""The program `pscompy`: finds the sub-command and turns errors into a line.
+
+A sub-command is an entry point of the group "pscompy.commands" that names a
+function `main(arguments: list[str]) -> int` (the exit code). The first line
+of its docstring is what `pscompy --help` says about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from importlib import metadata
+
+from pscompy import __version__, shadows
+from pscompy.config import ConfigWarning
+from pscompy.errors import ConfigError, PscomError
+
+GROUP = "pscompy.commands"
+# Where pscompy runs from its source folder, uninstalled.
+BUILT_IN = (
+    metadata.EntryPoint("info", "pscompy.cli.info:main", GROUP),
+    metadata.EntryPoint("run", "pscompy.launch.command:main", GROUP),
+)
+OK, FAILED, USAGE = 0, 1, 2
+
+Command = Callable[[list[str]], int]
+
+
+class UsageError(Exception):
+    """The command line is wrong; the text says how."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the program; returns its exit code."""
+    warnings.formatwarning = _format_warning
+    try:
+        return _dispatch(sys.argv[1:] if arguments is None else arguments)
+    except (UsageError, ConfigError) as error:
+        return _complain(error, USAGE)
+    except PscomError as error:
+        return _complain(error, FAILED)
+    except BrokenPipeError:
+        # The reader has gone (`| head`); nor may the flush at exit tell so.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        print(_help())
+        return OK
+    if name in ("-V", "--version"):
+        print(f"pscompy {__version__}")
+        return OK
+    code = _load(_find(name))(rest)
+    sys.stdout.flush()
+    return code
+
+
+def _commands() -> dict[str, metadata.EntryPoint]:
+    """All sub-commands by name, sorted; not imported yet."""
+    found = {entry.name: entry for entry in (*BUILT_IN, *metadata.entry_points(group=GROUP))}
+    return dict(sorted(found.items()))
+
+
+def _find(name: str) -> metadata.EntryPoint:
+    commands = _commands()
+    if name in commands:
+        return commands[name]
+    if name.startswith("-"):
+        raise UsageError(f"unknown option {name} (pscompy --help)")
+    close = difflib.get_close_matches(name, commands, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(commands)}"
+    raise UsageError(f"no command {name!r} ({hint})")
+
+
+def _load(entry: metadata.EntryPoint) -> Command:
+    if hidden := shadows.stranger(entry.module, entry.dist):
+        raise PscomError(hidden)
+    module = importlib.import_module(entry.module)
+    function: Command = getattr(module, entry.attr)
+    return function
+
+
+def _help() -> str:
+    rows = "\n".join(f"  {name:10} {_summary(entry)}" for name, entry in _commands().items())
+    return (
+        "usage: pscompy COMMAND [ARGUMENTS]\n\n"
+        f"Message passing for Python over many kinds of network.\n\ncommands:\n{rows}\n\n"
+        "options:\n  -h, --help     this text\n  -V, --version  the version\n\n"
+        "pscompy COMMAND --help tells about a command."
+    )
+
+
+def _summary(entry: metadata.EntryPoint) -> str:
+    try:
+        documentation = inspect.getdoc(_load(entry)) or ""
+    except (ImportError, AttributeError, PscomError) as error:
+        return f"(cannot be loaded: {error})"
+    return documentation.partition("\n")[0]
+
+
+def _complain(error: Exception, code: int) -> int:
+    print(f"pscompy: error: {' '.join(str(error).split())}", file=sys.stderr)
+    return code
+
+
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: object = None
+) -> str:
+    if issubclass(category, ConfigWarning):
+        return f"pscompy: warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
