@@ -1,0 +1,32 @@
+"""The bootstrap where no launcher is: rank 0 of 1."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+
+class Single:
+    """See `Bootstrap`."""
+
+    rank = 0
+    size = 1
+
+    def __init__(self) -> None:
+        self.job_id = f"single-{os.getpid()}-{secrets.token_hex(4)}"
+        self._values: dict[str, str] = {}
+
+    def put(self, key: str, value: str) -> None:
+        self._values[key] = value
+
+    def get(self, key: str) -> str:
+        return self._values[key]
+
+    def barrier(self, timeout: float | None = None) -> None:
+        pass
+
+    def finalize(self) -> None:
+        pass
+
+    def abort(self, code: int) -> None:
+        pass

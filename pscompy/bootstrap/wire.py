@@ -1,0 +1,58 @@
+"""The text of PMI-1, which the launcher's side and the rank's side share.
+
+A message is one line, `cmd=<name> <field>=<value> ...`; a value holds no
+white space. (Only the request to spawn processes spans lines: `mcmd=spawn`
+up to `endcmd`.) Nothing here does input or output.
+"""
+
+from __future__ import annotations
+
+VERSION = 1
+SUBVERSION = 1
+LINE_MAX = 1024  # what every known implementation can take, newline included
+_BUFFER_MAX = 65536  # bytes without a newline that nobody sends in earnest
+
+
+class WireError(ValueError):
+    """What arrived is no PMI-1."""
+
+
+def pack(command: str, **fields: object) -> bytes:
+    """One message as a line of bytes.
+
+    ValueError: a value is empty, or holds white space or a backslash.
+    """
+    words = [f"cmd={command}"]
+    for name, value in fields.items():
+        text = str(value)
+        if not text or "\\" in text or not text.isascii() or len(text.split()) != 1:
+            raise ValueError(f"{name}={text!r} cannot travel over PMI")
+        words.append(f"{name}={text}")
+    return " ".join(words).encode() + b"\n"
+
+
+def parse(line: bytes) -> tuple[str, dict[str, str]]:
+    """The command and the fields of one line, with or without its newline."""
+    try:
+        words = line.decode().split()
+    except UnicodeDecodeError as error:
+        raise WireError(f"not text: {line[:40]!r}") from error
+    fields = dict(word.partition("=")[::2] for word in words)
+    command = fields.pop("cmd", "") or fields.pop("mcmd", "")
+    if not command:
+        raise WireError(f"no command in {line[:40]!r}")
+    return command, fields
+
+
+class LineBuffer:
+    """Collects bytes as they arrive and hands out the whole lines."""
+
+    def __init__(self) -> None:
+        self._partial = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines, without newline, that `data` completes."""
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > _BUFFER_MAX:
+            raise WireError(f"a line of more than {_BUFFER_MAX} bytes")
+        return lines

@@ -1,0 +1,106 @@
+"""`pscompy run`: its command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from pscompy.launch.job import Job, Plan
+
+_EPILOG = """\
+what to run, after the options:
+  app.py [argument ...]        a Python program
+  -m module [argument ...]     a module, as python -m runs it
+  -c code [argument ...]       Python code
+  -- command [argument ...]    any other command
+
+The ranks run under the Python that runs pscompy. Whole lines of their output
+are passed on; rank 0 gets the standard input. When one rank fails, all are
+ended and its exit code is returned, or 128 + n for signal n.
+"""
+
+
+_TAKE_VALUE = ("-n", "--np", "--env")  # in the next word
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _parser() -> _Parser:
+    """The options that stand before the program."""
+    result = _Parser(
+        prog="pscompy run",
+        usage="pscompy run [-n N] [--label] [--env KEY=VALUE] app.py [argument ...]",
+        description=main.__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    result.add_argument("-n", "--np", type=_positive, default=1, metavar="N", help="ranks [1]")
+    result.add_argument("--label", action="store_true", help="begin each line with the rank")
+    result.add_argument(
+        "--env",
+        type=_assignment,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set a variable for all ranks; may be repeated",
+    )
+    return result
+
+
+def main(arguments: list[str]) -> int:
+    """Run a program on several ranks of this machine."""
+    parser = _parser()
+    own, program = _split(arguments)
+    options = parser.parse_args(own)
+    plan = Plan(_command(program, parser), options.np, options.label, dict(options.env))
+    return Job(plan).run()
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Our options, and the program with its own arguments.
+
+    By hand, because the program's arguments may look like our options.
+    """
+    index = 0
+    while index < len(arguments):
+        word = arguments[index]
+        if word in ("--", "-m", "-c") or not word.startswith("-"):
+            break
+        index += 2 if word in _TAKE_VALUE else 1
+    return arguments[:index], arguments[index:]
+
+
+def _command(program: list[str], parser: _Parser) -> list[str]:
+    """The whole command that each rank runs."""
+    if not program or program == ["--"]:
+        parser.error("what shall the ranks run? (pscompy run --help)")
+    first = program[0]
+    if first == "--":
+        return program[1:]
+    if first in ("-m", "-c"):
+        if len(program) < 2:
+            parser.error(f"{first} needs an argument")
+    elif not Path(first).exists():
+        parser.error(f"no such file: {first} (any other command: -- {first})")
+    return [sys.executable, *program]
+
+
+def _positive(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if name and separator:
+        return name, value
+    raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")

@@ -1,0 +1,198 @@
+"""One job: starts the ranks, serves them, and ends them together.
+
+A single loop over everything that can happen: output of the ranks, their PMI
+requests, signals, and what is typed for rank 0. A rank that fails ends the
+others, by SIGTERM and after a grace by SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from pscompy.bootstrap.wire import WireError
+from pscompy.launch.environment import job_environment
+from pscompy.launch.guard import Guard
+from pscompy.launch.loop import Loop
+from pscompy.launch.pmi import Abort, Replies, Server
+from pscompy.launch.rank import Rank
+from pscompy.launch.signals import Signals
+from pscompy.launch.terminal import Terminal
+
+GRACE = 2.0  # seconds between asking ranks to end and killing them
+_INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second of these kills
+_SAME = 0.2  # seconds in which a repeated signal is the same one once more
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run: `argv` on `size` ranks, `environ` beside the launcher's own."""
+
+    argv: list[str]
+    size: int
+    label: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+class Job:
+    """`run` starts the ranks of a plan and returns the exit code of all."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._pmi = Server(plan.size, f"pscompy-{os.getpid()}-{secrets.token_hex(8)}")
+        self._loop = Loop()
+        self._terminal = Terminal(self._loop)
+        self._alive: dict[int, Rank] = {}
+        self._orders: list[tuple[float, signal.Signals]] = []  # when, what
+        self._interrupted_at: float | None = None
+        self._failed = False
+        self._code = 0
+
+    def run(self) -> int:
+        """Start all ranks and serve them until the last has ended."""
+        with Signals() as self._signals, Guard() as self._guard:
+            self._loop.watch(self._signals.fileno(), self._on_signals)
+            self._start_ranks()
+            while self._alive:
+                self._terminal.balance()
+                self._loop.turn(self._time_left())
+                self._carry_out_orders()
+        self._terminal.flush()
+        self._loop.close()
+        return self._code
+
+    def _start_ranks(self) -> None:
+        environ = job_environment(self._plan.environ)
+        for number in range(self._plan.size):
+            try:
+                self._start_rank(number, environ)
+            except OSError as error:
+                code = 127 if isinstance(error, FileNotFoundError) else 126
+                self._fail(code, f"cannot start {self._plan.argv[0]}: {error.strerror}")
+                return
+
+    def _start_rank(self, number: int, environ: Mapping[str, str]) -> None:
+        plan = self._plan
+        stdin = self._terminal.stdin() if number == 0 else None
+        try:
+            rank = Rank.start(number, plan.size, plan.argv, environ, self._guard.group, stdin)
+        finally:
+            if stdin is not None:
+                os.close(stdin)
+        self._alive[number] = rank
+        width = len(str(plan.size - 1))
+        self._terminal.attach(rank, f"[{number:>{width}}] ".encode() if plan.label else b"")
+        self._loop.watch(rank.pmi.fileno(), partial(self._on_pmi, rank))
+
+    # ---- signals and ends ----
+
+    def _on_signals(self) -> None:
+        for number in self._signals.read():
+            if number == signal.SIGCHLD:
+                self._reap()
+            elif number == signal.SIGTSTP:
+                self._guard.signal(number)
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif number in _INSISTING:
+                self._interrupt(number)
+            else:
+                self._guard.signal(number)
+
+    def _interrupt(self, number: int) -> None:
+        """Forward it; whoever sends a second one does not want to wait."""
+        now = time.monotonic()
+        if self._interrupted_at is None:
+            self._guard.signal(number)
+            self._interrupted_at = now
+        elif now - self._interrupted_at > _SAME:
+            self._orders = [(now, signal.SIGKILL)]
+
+    def _reap(self) -> None:
+        for rank in list(self._alive.values()):
+            status = rank.poll()
+            if status is not None:
+                self._end(rank, status)
+
+    def _end(self, rank: Rank, status: int) -> None:
+        """A rank's process has ended."""
+        self._on_pmi(rank)  # its last words may be an abort
+        del self._alive[rank.number]
+        self._hang_up(rank)
+        self._terminal.finish(rank)
+        if status > 0:
+            self._fail(status, f"rank {rank.number} exited with code {status}")
+        elif status < 0:
+            self._fail(128 - status, f"rank {rank.number} was ended by {_signal_name(-status)}")
+
+    def _fail(self, code: int, reason: str) -> None:
+        """The first failure decides the job's code and ends all ranks.
+
+        After Ctrl-C the ranks get time to clean up before they are pressed.
+        """
+        if self._failed:
+            return
+        self._failed, self._code = True, code
+        self._terminal.say(
+            f"pscompy run: {reason}" + ("; ending the others" if self._alive else "")
+        )
+        begin = time.monotonic() + (0.0 if self._interrupted_at is None else GRACE)
+        self._orders += [(begin, signal.SIGTERM), (begin + GRACE, signal.SIGKILL)]
+
+    def _carry_out_orders(self) -> None:
+        while self._orders and self._orders[0][0] <= time.monotonic():
+            self._guard.signal(self._orders.pop(0)[1])
+            self._guard.signal(signal.SIGCONT)  # a stopped rank hears nothing
+
+    def _time_left(self) -> float | None:
+        return max(0.0, self._orders[0][0] - time.monotonic()) if self._orders else None
+
+    # ---- PMI ----
+
+    def _on_pmi(self, rank: Rank) -> None:
+        try:
+            data = rank.pmi.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._hang_up(rank)
+            return
+        try:
+            for line in rank.pmi_lines.feed(data):
+                self._deliver(self._pmi.receive(rank.number, line))
+        except WireError as error:
+            self._fail(1, f"rank {rank.number} speaks no PMI-1: {error}")
+        except Abort as abort:
+            self._fail(abort.code & 0xFF or 1, str(abort))
+
+    def _hang_up(self, rank: Rank) -> None:
+        if rank.pmi.fileno() >= 0:
+            self._loop.unwatch(rank.pmi.fileno())
+            rank.pmi.close()
+            self._deliver(self._pmi.leave(rank.number))
+
+    def _deliver(self, replies: Replies) -> None:
+        for number, line in replies:
+            rank = self._alive.get(number)
+            if rank is None or rank.pmi.fileno() < 0:
+                continue
+            try:
+                rank.pmi.send(line, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                self._fail(1, f"rank {number} asks by PMI and does not read the answers")
+            except OSError:  # it has just ended; SIGCHLD follows
+                pass
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

@@ -1,0 +1,145 @@
+"""The server's side of PMI-1 for one job, without input or output.
+
+The job hands in each line that a rank wrote and delivers the replies. A
+barrier that can no longer complete, because a rank has left, is answered with
+an error at once, so that nobody waits for a rank that will not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pscompy.bootstrap.wire import SUBVERSION, VERSION, pack, parse
+
+Replies = list[tuple[int, bytes]]
+"""What to send to whom: (rank, line)."""
+
+KVSNAME_MAX = 256
+KEYLEN_MAX = 64
+VALLEN_MAX = 1024
+
+# Requests of MPI programs that this launcher answers with a refusal.
+_REFUSED = {
+    "spawn": "spawn_result",
+    "publish_name": "publish_result",
+    "unpublish_name": "unpublish_result",
+    "lookup_name": "lookup_result",
+}
+
+
+class Abort(Exception):
+    """A rank asked for the end of the whole job."""
+
+    def __init__(self, rank: int, code: int) -> None:
+        super().__init__(f"rank {rank} aborted the job with code {code}")
+        self.rank = rank
+        self.code = code
+
+
+class Server:
+    """The key-value store and the barrier of one job."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self.size = size
+        self.name = name
+        # MPICH learns from this that all ranks share one node.
+        self._values = {"PMI_process_mapping": f"(vector,(0,1,{size}))"}
+        self._waiting: set[int] = set()
+        self._left: set[int] = set()
+        self._spawning: set[int] = set()  # ranks amid the lines of a spawn
+
+    def receive(self, rank: int, line: bytes) -> Replies:
+        """Act on one line; WireError if it is no PMI-1, Abort if it says so."""
+        if rank in self._spawning:
+            return self._spawn_line(rank, line)
+        command, fields = parse(line)
+        if line.startswith(b"mcmd="):
+            self._spawning.add(rank)
+            return []
+        handler = _HANDLERS.get(command)
+        if handler is None:
+            reply = _REFUSED.get(command, f"{command}_result")
+            return [(rank, pack(reply, rc=-1, msg="not_supported"))]
+        return handler(self, rank, fields)
+
+    def leave(self, rank: int) -> Replies:
+        """The rank's process ended, or it closed its socket."""
+        self._left.add(rank)
+        self._waiting.discard(rank)
+        return self._refuse_barrier()
+
+    def _spawn_line(self, rank: int, line: bytes) -> Replies:
+        if line.strip() != b"endcmd":
+            return []
+        self._spawning.remove(rank)
+        return [(rank, pack("spawn_result", rc=-1, msg="not_supported"))]
+
+    def _init(self, rank: int, fields: dict[str, str]) -> Replies:
+        versions = {"pmi_version": VERSION, "pmi_subversion": SUBVERSION}
+        rc = 0 if fields.get("pmi_version") == str(VERSION) else -1
+        return [(rank, pack("response_to_init", **versions, rc=rc))]
+
+    def _maxes(self, rank: int, fields: dict[str, str]) -> Replies:
+        limits = {
+            "kvsname_max": KVSNAME_MAX,
+            "keylen_max": KEYLEN_MAX,
+            "vallen_max": VALLEN_MAX,
+        }
+        return [(rank, pack("maxes", **limits))]
+
+    def _appnum(self, rank: int, fields: dict[str, str]) -> Replies:
+        return [(rank, pack("appnum", appnum=0))]
+
+    def _kvsname(self, rank: int, fields: dict[str, str]) -> Replies:
+        return [(rank, pack("my_kvsname", kvsname=self.name))]
+
+    def _universe(self, rank: int, fields: dict[str, str]) -> Replies:
+        return [(rank, pack("universe_size", size=self.size))]
+
+    def _put(self, rank: int, fields: dict[str, str]) -> Replies:
+        key, value = fields.get("key", ""), fields.get("value", "")
+        if not key or len(key) >= KEYLEN_MAX or len(value) >= VALLEN_MAX:
+            return [(rank, pack("put_result", rc=-1, msg="bad_key_or_value"))]
+        self._values[key] = value
+        return [(rank, pack("put_result", rc=0, msg="success"))]
+
+    def _get(self, rank: int, fields: dict[str, str]) -> Replies:
+        value = self._values.get(fields.get("key", ""))
+        if not value:
+            return [(rank, pack("get_result", rc=-1, msg="key_not_found"))]
+        return [(rank, pack("get_result", rc=0, msg="success", value=value))]
+
+    def _barrier(self, rank: int, fields: dict[str, str]) -> Replies:
+        self._waiting.add(rank)
+        if self._left:
+            return self._refuse_barrier()
+        if len(self._waiting) < self.size:
+            return []
+        ranks, self._waiting = sorted(self._waiting), set()
+        return [(other, pack("barrier_out")) for other in ranks]
+
+    def _refuse_barrier(self) -> Replies:
+        ranks, self._waiting = sorted(self._waiting), set()
+        line = pack("barrier_out", rc=-1, msg=f"rank_{min(self._left)}_has_left")
+        return [(rank, line) for rank in ranks]
+
+    def _finalize(self, rank: int, fields: dict[str, str]) -> Replies:
+        return [(rank, pack("finalize_ack"))]
+
+    def _abort(self, rank: int, fields: dict[str, str]) -> Replies:
+        text = fields.get("exitcode", "1")
+        raise Abort(rank, int(text) if text.lstrip("-").isdigit() else 1)
+
+
+_HANDLERS: dict[str, Callable[[Server, int, dict[str, str]], Replies]] = {
+    "init": Server._init,
+    "get_maxes": Server._maxes,
+    "get_appnum": Server._appnum,
+    "get_my_kvsname": Server._kvsname,
+    "get_universe_size": Server._universe,
+    "put": Server._put,
+    "get": Server._get,
+    "barrier_in": Server._barrier,
+    "finalize": Server._finalize,
+    "abort": Server._abort,
+}

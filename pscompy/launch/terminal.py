@@ -1,0 +1,115 @@
+"""The launcher's three standard files, shared out among the ranks.
+
+Whole lines of all ranks go to stdout and stderr, each as fast as it is read;
+while one is slow the ranks that print to it wait, and nobody else. Rank 0
+gets stdin.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from pscompy.launch.loop import WRITE, Loop
+from pscompy.launch.rank import Rank
+from pscompy.launch.streams import Sink, Stream, Typed
+
+
+class Terminal:
+    """Wires ranks to the launcher's standard files through a loop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._sinks = _open_sinks()
+        self._streams: dict[int, Stream] = {}  # by descriptor
+        self._typed: Typed | None = None
+
+    def stdin(self) -> int | None:
+        """A descriptor for rank 0's stdin: ours, or a pipe if that is a
+        terminal. None: we have none."""
+        try:
+            os.fstat(0)
+        except OSError:
+            return None
+        if not os.isatty(0):
+            return os.dup(0)
+        reader, writer = os.pipe()
+        self._typed = Typed(0, writer)
+        self._loop.watch(0, self._on_typed)
+        return reader
+
+    def attach(self, rank: Rank, label: bytes) -> None:
+        """Begin to forward a rank's output, with `label` before each line."""
+        for fd, sink in zip((rank.stdout, rank.stderr), self._sinks, strict=True):
+            self._streams[fd] = Stream(fd, sink, label)
+
+    def finish(self, rank: Rank) -> None:
+        """Pass on what a rank that has ended left in its pipes."""
+        for fd in (rank.stdout, rank.stderr):
+            if fd in self._streams:
+                self._streams[fd].drain()
+
+    def say(self, line: str) -> None:
+        """A line of the launcher's own, on stderr."""
+        self._sinks[1].put(self, line.encode(errors="replace") + b"\n")
+
+    def balance(self) -> None:
+        """Watch what can make progress now; to be called before each turn."""
+        for sink in set(self._sinks):
+            if sink.pending:
+                self._loop.watch(sink.fd, partial(self._on_writable, sink), WRITE)
+        for fd, stream in list(self._streams.items()):
+            if stream.sink.broken:  # the rank shall notice as if it were alone
+                self._close_stream(fd)
+            elif stream.sink.full:
+                self._loop.unwatch(fd)
+            else:
+                self._loop.watch(fd, partial(self._on_output, fd))
+
+    def flush(self) -> None:
+        """After the job: pass on everything, waiting for slow readers."""
+        for fd, stream in list(self._streams.items()):
+            stream.drain()
+            self._close_stream(fd)
+        for sink in self._sinks:
+            while sink.pending:
+                sink.write()
+
+    def _on_output(self, fd: int) -> None:
+        if not self._streams[fd].read():
+            self._close_stream(fd)
+
+    def _close_stream(self, fd: int) -> None:
+        self._loop.unwatch(fd)
+        self._streams.pop(fd).close()
+
+    def _on_writable(self, sink: Sink) -> None:
+        sink.write()
+        if not sink.pending:
+            self._loop.unwatch(sink.fd)
+
+    def _on_typed(self) -> None:
+        """Either the terminal has a line or rank 0 can take more of one."""
+        typed = self._typed
+        if typed is None:
+            return
+        alive = typed.write() if typed.pending else typed.read()
+        self._loop.unwatch(typed.terminal)
+        self._loop.unwatch(typed.pipe)
+        if not alive:
+            self._typed = None
+            typed.close()
+        elif typed.pending:
+            self._loop.watch(typed.pipe, self._on_typed, WRITE)
+        else:
+            self._loop.watch(typed.terminal, self._on_typed)
+
+
+def _open_sinks() -> tuple[Sink, Sink]:
+    """For stdout and stderr; the same one where both are the same file."""
+    out, err = Sink(1), Sink(2)
+    try:
+        same = os.path.sameopenfile(1, 2)
+    except OSError:  # one is closed
+        same = False
+    return out, out if same else err
