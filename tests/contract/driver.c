@@ -1,0 +1,124 @@
+/* The contract's tests: any transport against pscompy/core/transport.h.
+ *
+ * How a transport joins: it exports `uintptr_t <name>_transport(void)` from
+ * the C files in pscompy/plugins/<name>/, and declares its settings in
+ * VARIABLES in config.py there. Nothing else: test_contract.py finds it,
+ * compiles its sources with this folder's under AddressSanitizer and UBSan,
+ * and runs every case in a process of its own with the declared defaults.
+ * Cases of one transport alone go into <name>_cases.c in this folder, as a
+ * table named ct_own_cases.
+ *
+ * By hand, after pytest has kept a compiled driver (--basetemp=/tmp/contract):
+ *   driver_tcp list
+ *   driver_tcp exchange_bcopy NAME=NUMBER:TEXT ...   (its settings)
+ * Exit code 0: held; 77: skipped, with the reason; anything else: broken. */
+#include <unistd.h>
+
+#include "harness.h"
+
+uintptr_t TRANSPORT(void);
+
+static const ct_case_t *const tables[] = {
+    ct_connect_cases, ct_message_cases, ct_memory_cases,
+    ct_event_cases,   ct_fault_cases,   ct_own_cases,
+};
+
+#define N_TABLES (sizeof(tables) / sizeof(tables[0]))
+
+static const ct_case_t *driver_find(const char *name)
+{
+    for (size_t t = 0; t < N_TABLES; t++) {
+        for (const ct_case_t *c = tables[t]; c && c->name; c++) {
+            if (strcmp(c->name, name) == 0)
+                return c;
+        }
+    }
+    return NULL;
+}
+
+static int driver_list(void)
+{
+    for (size_t t = 0; t < N_TABLES; t++) {
+        for (const ct_case_t *c = tables[t]; c && c->name; c++)
+            puts(c->name);
+    }
+    return 0;
+}
+
+/* NAME=NUMBER:TEXT; the argument's own memory is cut up. */
+static bool driver_setting(char *argument, psc_setting_t *setting)
+{
+    char *number = strchr(argument, '='), *text;
+
+    if (!number)
+        return false;
+    *number++ = 0;
+    text = strchr(number, ':');
+    if (!text)
+        return false;
+    *text++ = 0;
+    setting->name = argument;
+    setting->number = strtoll(number, NULL, 10);
+    setting->text = text;
+    return true;
+}
+
+/* Later settings of a name replace earlier ones. */
+static uint32_t driver_settings(char **arguments, int n, psc_setting_t *table)
+{
+    uint32_t used = 0;
+
+    for (int i = 0; i < n; i++) {
+        psc_setting_t setting;
+        uint32_t at = 0;
+
+        ct_check(driver_setting(arguments[i], &setting), "not NAME=NUMBER:TEXT");
+        while (at < used && strcmp(table[at].name, setting.name) != 0)
+            at++;
+        table[at] = setting;
+        used = at == used ? used + 1 : used;
+    }
+    return used;
+}
+
+/* Skips with a reason if the transport cannot run the case. */
+static void driver_require(const ct_case_t *c)
+{
+    ct_side_t side;
+    uint64_t missing;
+
+    ct_side_open(&side);
+    missing = c->caps & ~side.attr.caps;
+    if (missing) {
+        ct_side_close(&side);
+        ct_skip("%s lacks capability 0x%llx", ct_ops->name,
+                (unsigned long long)missing);
+    }
+    if (c->two_sides && ct_side_can(&side, PSC_CAP_SELF)) {
+        ct_side_close(&side);
+        ct_skip("%s reaches only its own process", ct_ops->name);
+    }
+    ct_side_close(&side);
+}
+
+int main(int argc, char **argv)
+{
+    static psc_setting_t settings[64];
+    const ct_case_t *c;
+
+    if (argc == 2 && strcmp(argv[1], "list") == 0)
+        return driver_list();
+    c = argc > 1 ? driver_find(argv[1]) : NULL;
+    if (!c || argc - 2 > 64) {
+        fprintf(stderr, "usage: %s list | CASE [NAME=NUMBER:TEXT ...]\n",
+                argv[0]);
+        return 2;
+    }
+    alarm(3 * CT_PATIENCE_S);
+    ct_ops = (const psc_transport_ops_t *)TRANSPORT();
+    ct_n_settings = driver_settings(argv + 2, argc - 2, settings);
+    ct_settings = settings;
+    driver_require(c);
+    c->run();
+    return 0;
+}

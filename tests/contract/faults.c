@@ -1,0 +1,262 @@
+/* Cases: the peer is another process, and dies at some stage. */
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+/* What the child does once its endpoint may be connected to. */
+typedef enum fault_stage {
+    FAULT_SILENT,  /* never calls ep_connect */
+    FAULT_IDLE,    /* up, then only progresses */
+    FAULT_ASLEEP,  /* up, then does nothing */
+    FAULT_SENDING, /* up, then floods */
+    FAULT_HUGE     /* up, then sends one message that never ends */
+} fault_stage_t;
+
+typedef struct fault {
+    ct_pair_t pair; /* only a and x are used */
+    pid_t child;
+    int link; /* a stream to the child */
+} fault_t;
+
+static void link_write(int link, const void *bytes, size_t len)
+{
+    ct_check(write(link, bytes, len) == (ssize_t)len, "link");
+}
+
+static void link_read(int link, void *bytes, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        ssize_t n = read(link, (char *)bytes + at, len - at);
+
+        ct_check(n > 0, "the other process is gone");
+        at += (size_t)n;
+    }
+}
+
+static void link_swap_address(int link, ct_end_t *end, uint8_t *address,
+                              size_t *len_p)
+{
+    *len_p = PSC_ADDRESS_MAX;
+    ct_check(ct_ops->ep_address(end->ep, address, len_p) == PSC_OK, "address");
+    link_write(link, len_p, sizeof(*len_p));
+    link_write(link, address, *len_p);
+    link_read(link, len_p, sizeof(*len_p));
+    ct_check(*len_p <= PSC_ADDRESS_MAX, "length");
+    link_read(link, address, *len_p);
+}
+
+/* ---- the child ---- */
+
+static void child_flood(ct_pair_t *pair, ct_kind_t kind, size_t len)
+{
+    ct_send_t send;
+
+    for (;;) {
+        if (ct_send_try(&pair->x, kind, len, 1, &send) == PSC_OK)
+            free(send.buffer);
+        ct_side_progress(pair->a);
+    }
+}
+
+static void child_act(ct_pair_t *pair, fault_stage_t stage)
+{
+    switch (stage) {
+    case FAULT_SENDING:
+        child_flood(pair, CT_BCOPY, 900);
+        break;
+    case FAULT_HUGE:
+        if (ct_side_can(pair->a, PSC_CAP_AM_ZCOPY))
+            child_flood(pair, CT_ZCOPY, 64 << 20);
+        child_flood(pair, CT_BCOPY, ct_longest(pair->a, CT_BCOPY));
+        break;
+    case FAULT_ASLEEP:
+        pause();
+        break;
+    default:
+        for (;;)
+            ct_side_progress(pair->a);
+    }
+}
+
+static void child_run(int link, fault_stage_t stage)
+{
+    static ct_pair_t pair;
+    uint8_t address[PSC_ADDRESS_MAX];
+    size_t len;
+
+    alarm(2 * CT_PATIENCE_S);
+    ct_side_open(&pair.side_a);
+    pair.a = pair.b = &pair.side_a;
+    ct_end_create(&pair.x, pair.a);
+    link_swap_address(link, &pair.x, address, &len);
+    if (stage != FAULT_SILENT) {
+        ct_end_connect(&pair.x, PSC_ROLE_ACCEPTOR, ct_token, address, len);
+        ct_until(&pair, pair.x.up || pair.x.failed);
+    }
+    child_act(&pair, stage);
+    _exit(1);
+}
+
+/* ---- the parent ---- */
+
+static void fault_start(fault_t *fault, fault_stage_t stage)
+{
+    uint8_t address[PSC_ADDRESS_MAX];
+    size_t len;
+    int links[2];
+
+    ct_check(socketpair(AF_UNIX, SOCK_STREAM, 0, links) == 0, "socketpair");
+    fflush(NULL);
+    fault->child = fork();
+    ct_check(fault->child >= 0, "fork");
+    if (fault->child == 0) {
+        close(links[0]);
+        child_run(links[1], stage);
+    }
+    close(links[1]);
+    fault->link = links[0];
+    ct_side_open(&fault->pair.side_a);
+    fault->pair.a = fault->pair.b = &fault->pair.side_a;
+    ct_end_create(&fault->pair.x, fault->pair.a);
+    link_swap_address(fault->link, &fault->pair.x, address, &len);
+    ct_check(ct_end_connect(&fault->pair.x, PSC_ROLE_CONNECTOR, ct_token,
+                            address, len) >= 0,
+             "ep_connect");
+}
+
+static void fault_kill(fault_t *fault)
+{
+    ct_check(kill(fault->child, SIGKILL) == 0, "kill");
+    ct_check(waitpid(fault->child, NULL, 0) == fault->child, "wait");
+}
+
+static void fault_expect(fault_t *fault)
+{
+    ct_end_t *end = &fault->pair.x;
+
+    ct_until(&fault->pair, end->failed);
+    ct_check(end->status == PSC_ERR_PEER_LOST ||
+                 (!end->up && end->status == PSC_ERR_CONNECT),
+             "%s", psc_status_string(end->status));
+    printf("%s: %s\n", psc_status_string(end->status), end->reason);
+}
+
+static void fault_end(fault_t *fault)
+{
+    ct_end_destroy(&fault->pair.x, NULL);
+    ct_side_close(fault->pair.a);
+    close(fault->link);
+}
+
+static void killed(fault_stage_t stage)
+{
+    static fault_t fault;
+    ct_end_t *end = &fault.pair.x;
+
+    fault_start(&fault, stage);
+    ct_until(&fault.pair, end->up || end->failed);
+    ct_check(end->up, "%s", end->reason);
+    if (stage == FAULT_SENDING)
+        ct_until(&fault.pair, end->received > 100);
+    if (stage == FAULT_HUGE)
+        ct_until(&fault.pair, end->received > 0 || end->in_body);
+    fault_kill(&fault);
+    fault_expect(&fault);
+    fault_end(&fault);
+}
+
+static void killed_while_idle(void)
+{
+    killed(FAULT_IDLE);
+}
+
+static void killed_while_asleep(void)
+{
+    killed(FAULT_ASLEEP);
+}
+
+static void killed_while_sending(void)
+{
+    killed(FAULT_SENDING);
+}
+
+static void killed_in_a_message(void)
+{
+    killed(FAULT_HUGE);
+}
+
+/* Sends in flight end with an error, and only after ep_failed. */
+static void killed_while_receiving(void)
+{
+    static fault_t fault;
+    ct_end_t *end = &fault.pair.x;
+    ct_send_t sends[3];
+    size_t n = 0;
+
+    fault_start(&fault, FAULT_ASLEEP);
+    ct_until(&fault.pair, end->up || end->failed);
+    ct_check(end->up, "%s", end->reason);
+    while (n < 3 && ct_send_try(end, CT_ZCOPY, 64 << 20, 1, &sends[n]) ==
+                        PSC_INPROGRESS)
+        n++;
+    ct_check(n > 0, "nothing stays in flight");
+    fault_kill(&fault);
+    fault_expect(&fault);
+    for (size_t i = 0; i < n; i++) {
+        ct_until(&fault.pair, sends[i].done);
+        ct_check(sends[i].status < 0, "a send to nobody succeeded");
+        free(sends[i].buffer);
+    }
+    if (n < 3)
+        free(sends[n].buffer);
+    fault_end(&fault);
+}
+
+static void killed_before_connecting(void)
+{
+    static fault_t fault;
+
+    fault_start(&fault, FAULT_SILENT);
+    for (int i = 0; i < 200; i++)
+        ct_side_progress(fault.pair.a);
+    fault_kill(&fault);
+    fault_expect(&fault);
+    fault_end(&fault);
+}
+
+/* A sleeper learns of the death too. */
+static void death_wakes(void)
+{
+    static fault_t fault;
+    ct_end_t *end = &fault.pair.x;
+
+    fault_start(&fault, FAULT_ASLEEP);
+    ct_until(&fault.pair, end->up || end->failed);
+    while (ct_side_progress(fault.pair.a) > 0)
+        ;
+    fault_kill(&fault);
+    while (!end->failed) {
+        struct pollfd fd = {.fd = ct_ops->event_fd(fault.pair.a->iface),
+                            .events = POLLIN};
+
+        if (ct_ops->arm(fault.pair.a->iface) == PSC_OK)
+            ct_check(poll(&fd, 1, CT_PATIENCE_S * 1000) == 1, "slept on");
+        ct_side_progress(fault.pair.a);
+    }
+    fault_end(&fault);
+}
+
+const ct_case_t ct_fault_cases[] = {
+    {"killed_while_idle", killed_while_idle, 0, true},
+    {"killed_while_asleep", killed_while_asleep, 0, true},
+    {"killed_while_sending", killed_while_sending, 0, true},
+    {"killed_in_a_message", killed_in_a_message, 0, true},
+    {"killed_while_receiving", killed_while_receiving, PSC_CAP_AM_ZCOPY, true},
+    {"killed_before_connecting", killed_before_connecting, 0, true},
+    {"death_wakes", death_wakes, PSC_CAP_EVENT, true},
+    {NULL, NULL, 0, false},
+};

@@ -1,0 +1,238 @@
+/* Cases: registration, put, get, flush, and rkeys that lie. */
+#include "harness.h"
+
+#define REGION 100000u
+
+typedef struct rma {
+    ct_pair_t pair;
+    unsigned char target[REGION], local[REGION];
+    psc_mem_t *target_mem, *local_mem;
+    uint8_t packed[PSC_RKEY_MAX];
+    size_t packed_len;
+    psc_rkey_t *rkey;
+} rma_t;
+
+static rma_t rma; /* large, and zero at the start of each process */
+
+static void rma_up(void)
+{
+    psc_status_t status;
+
+    ct_pair_up(&rma.pair);
+    status = ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
+                                  REGION, &rma.target_mem);
+    ct_check(status == PSC_OK, "%s", psc_status_string(status));
+    status = ct_ops->mem_register(rma.pair.a->iface, rma.pair.x.ep, rma.local,
+                                  REGION, &rma.local_mem);
+    ct_check(status == PSC_OK, "%s", psc_status_string(status));
+    rma.packed_len = sizeof(rma.packed);
+    ct_check(ct_ops->rkey_pack(rma.pair.b->iface, rma.target_mem, rma.packed,
+                               &rma.packed_len) == PSC_OK,
+             "rkey_pack");
+    ct_check(rma.packed_len > 0 && rma.packed_len <= PSC_RKEY_MAX, "length");
+    ct_check(ct_ops->rkey_unpack(rma.pair.x.ep, rma.packed, rma.packed_len,
+                                 &rma.rkey) == PSC_OK,
+             "rkey_unpack");
+}
+
+static void rma_down(void)
+{
+    ct_ops->rkey_release(rma.pair.x.ep, rma.rkey);
+    ct_ops->mem_deregister(rma.pair.a->iface, rma.local_mem);
+    ct_ops->mem_deregister(rma.pair.b->iface, rma.target_mem);
+    ct_pair_down(&rma.pair);
+}
+
+static void rma_completed(psc_comp_t *comp, psc_status_t status)
+{
+    ct_send_t *send = (ct_send_t *)comp;
+
+    ct_check(!send->done, "completed twice");
+    send->done = true;
+    send->status = status;
+}
+
+/* Waits for a call that started something; false for no room. */
+static bool rma_wait(ct_send_t *send, psc_status_t status)
+{
+    if (status == PSC_ERR_NO_RESOURCE) {
+        ct_pair_progress(&rma.pair);
+        return false;
+    }
+    ct_check(status >= 0, "%s", psc_status_string(status));
+    if (status == PSC_INPROGRESS) {
+        ct_until(&rma.pair, send->done);
+        ct_check(send->status == PSC_OK, "%s",
+                 psc_status_string(send->status));
+    }
+    return true;
+}
+
+static void rma_put(size_t at, size_t len)
+{
+    ct_send_t send;
+
+    do {
+        send = (ct_send_t){.comp = {rma_completed}};
+    } while (!rma_wait(&send, ct_ops->put(rma.pair.x.ep, rma.local + at, len,
+                                          rma.local_mem, rma.rkey, at,
+                                          &send.comp)));
+    if (ct_side_can(rma.pair.a, PSC_CAP_PUT_REMOTE))
+        return;
+    do {
+        send = (ct_send_t){.comp = {rma_completed}};
+    } while (!rma_wait(&send, ct_ops->ep_flush(rma.pair.x.ep, &send.comp)));
+}
+
+static void rma_get(size_t at, size_t len)
+{
+    ct_send_t send;
+
+    do {
+        send = (ct_send_t){.comp = {rma_completed}};
+    } while (!rma_wait(&send, ct_ops->get(rma.pair.x.ep, rma.local + at, len,
+                                          rma.local_mem, rma.rkey, at,
+                                          &send.comp)));
+}
+
+/* Nothing but the named bytes changes. */
+static void rma_check(const unsigned char *region, const unsigned char *other,
+                      size_t at, size_t len)
+{
+    for (size_t i = 0; i < REGION; i++) {
+        unsigned char right = i - at < len ? other[i] : 0;
+
+        ct_check(region[i] == right, "byte %zu of put/get %zu+%zu", i, at,
+                 len);
+    }
+}
+
+static const struct {
+    size_t at, len;
+} spans[] = {{0, 1},       {1, 7},          {0, 4096},
+             {4095, 4098}, {REGION - 1, 1}, {0, REGION}, {77, 0}};
+
+static void put_lands(void)
+{
+    rma_up();
+    for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
+        memset(rma.target, 0, REGION);
+        ct_pattern_fill(rma.local, REGION, i + 1);
+        rma_put(spans[i].at, spans[i].len);
+        rma_check(rma.target, rma.local, spans[i].at, spans[i].len);
+    }
+    rma_down();
+}
+
+static void get_fetches(void)
+{
+    rma_up();
+    for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
+        memset(rma.local, 0, REGION);
+        ct_pattern_fill(rma.target, REGION, i + 1);
+        rma_get(spans[i].at, spans[i].len);
+        rma_check(rma.local, rma.target, spans[i].at, spans[i].len);
+    }
+    rma_down();
+}
+
+/* A message sent right after a put finds the bytes there. */
+static void look(ct_end_t *end)
+{
+    ct_check(rma.target[REGION - 1] == (unsigned char)end->received,
+             "message %llu came before its put",
+             (unsigned long long)end->received);
+}
+
+static void put_then_message(void)
+{
+    ct_send_t put, send;
+
+    rma_up();
+    rma.pair.y.on_message = look;
+    for (unsigned i = 1; i <= 200; i++) {
+        memset(rma.local, (int)i, REGION);
+        put = (ct_send_t){.comp = {rma_completed}};
+        psc_status_t status =
+            ct_ops->put(rma.pair.x.ep, rma.local, REGION, rma.local_mem,
+                        rma.rkey, 0, &put.comp);
+        if (status == PSC_ERR_NO_RESOURCE) {
+            i--;
+            ct_pair_progress(&rma.pair);
+            continue;
+        }
+        ct_send(&rma.pair, &rma.pair.x, CT_BCOPY, 0, 1, &send);
+        ct_send_finish(&rma.pair, &send);
+        ct_until(&rma.pair, rma.pair.y.received == i);
+        rma_wait(&put, status);
+    }
+    rma_down();
+}
+
+/* An error at once or through the completion, and no byte moves. */
+static void rma_refused(psc_status_t status, ct_send_t *send)
+{
+    if (status == PSC_INPROGRESS) {
+        ct_until(&rma.pair, send->done);
+        status = send->status;
+    }
+    ct_check(status < 0 && status != PSC_ERR_NO_RESOURCE, "%s",
+             psc_status_string(status));
+}
+
+static void put_outside_is_refused(void)
+{
+    const struct {
+        uint64_t at;
+        size_t len;
+    } outside[] = {{REGION, 1},     {1, REGION},        {REGION + 1, 0},
+                   {UINT64_MAX, 1}, {UINT64_MAX - 7, 16}};
+    ct_send_t send;
+
+    rma_up();
+    memset(rma.local, 0x55, REGION);
+    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
+        send = (ct_send_t){.comp = {rma_completed}};
+        rma_refused(ct_ops->put(rma.pair.x.ep, rma.local, outside[i].len,
+                                rma.local_mem, rma.rkey, outside[i].at,
+                                &send.comp),
+                    &send);
+    }
+    rma_check(rma.target, rma.local, 0, 0);
+    rma_put(0, 10); /* the endpoint still works */
+    rma_down();
+}
+
+static void damaged_rkey_is_refused(void)
+{
+    uint8_t damaged[PSC_RKEY_MAX];
+    psc_rkey_t *rkey;
+    unsigned refused = 0;
+
+    rma_up();
+    for (size_t cut = 0; cut < rma.packed_len; cut++)
+        ct_check(ct_ops->rkey_unpack(rma.pair.x.ep, rma.packed, cut, &rkey) < 0,
+                 "an rkey of %zu bytes", cut);
+    for (size_t i = 0; i < rma.packed_len; i++) {
+        memcpy(damaged, rma.packed, rma.packed_len);
+        damaged[i] ^= 0xff;
+        if (ct_ops->rkey_unpack(rma.pair.x.ep, damaged, rma.packed_len,
+                                &rkey) == PSC_OK)
+            ct_ops->rkey_release(rma.pair.x.ep, rkey);
+        else
+            refused++;
+    }
+    printf("%u of %zu damaged rkeys were refused at once\n", refused,
+           rma.packed_len);
+    rma_down();
+}
+
+const ct_case_t ct_memory_cases[] = {
+    {"put_lands", put_lands, PSC_CAP_PUT, false},
+    {"get_fetches", get_fetches, PSC_CAP_GET, false},
+    {"put_then_message", put_then_message,
+     PSC_CAP_PUT | PSC_CAP_PUT_THEN_AM, false},
+    {"put_outside_is_refused", put_outside_is_refused, PSC_CAP_PUT, false},
+    {"damaged_rkey_is_refused", damaged_rkey_is_refused, PSC_CAP_PUT, false},
+    {NULL, NULL, 0, false},
+};

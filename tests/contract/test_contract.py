@@ -1,0 +1,83 @@
+"""Every transport against the contract, in C (see driver.c how one joins)."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pscompy.config import Config
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PLUGINS = ROOT / "pscompy" / "plugins"
+NAMES = sorted(path.parent.name for path in PLUGINS.glob("*/transport.c"))
+FLAGS = "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -g -O1".split()
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SKIPPED = 77
+
+
+def sources(name: str) -> list[Path]:
+    """The harness, the transport's own cases, and the transport."""
+    own = HERE / f"{name}_cases.c"
+    common = [path for path in HERE.glob("*.c") if not path.name.endswith("_cases.c")]
+    transport = [path for path in (PLUGINS / name).glob("*.c") if path.name != "_native.c"]
+    return sorted(common + transport + ([own] if own.exists() else []))
+
+
+def compile_driver(name: str, folder: Path) -> Path:
+    driver = folder / f"driver_{name}"
+    command = ["gcc", *FLAGS, *SANITIZE, f"-I{ROOT}", f"-DTRANSPORT={name}_transport", "-pthread"]
+    files = [str(path) for path in sources(name)]
+    subprocess.run([*command, "-o", str(driver), *files], check=True)
+    return driver
+
+
+@pytest.fixture(scope="session")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("contract")
+    return {name: compile_driver(name, folder) for name in NAMES}
+
+
+def settings(name: str) -> list[str]:
+    """The declared defaults, as arguments of the driver."""
+    variables = importlib.import_module(f"pscompy.plugins.{name}.config").VARIABLES
+    config = Config.load({name.upper(): variables}, environ={}, known=None)
+    return [f"{s.name}={s.number}:{s.text}" for s in config.settings(name.upper())]
+
+
+def case_names(name: str) -> Iterator[str]:
+    """The names in the tables, read from the sources: nothing is built yet."""
+    for path in sources(name):
+        if path.parent == HERE:
+            for line in path.read_text().splitlines():
+                if line.startswith('    {"'):
+                    yield line.split('"')[1]
+
+
+def run_case(driver: Path, case: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [driver, case, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    print(done.stdout)
+    if done.returncode == SKIPPED:
+        pytest.skip(done.stdout.strip().splitlines()[-1].removeprefix("skipped: "))
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name in NAMES for case in case_names(name)]
+)
+def test_contract(drivers: dict[str, Path], name: str, case: str) -> None:
+    run_case(drivers[name], case, *settings(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_case_is_run(drivers: dict[str, Path], name: str) -> None:
+    listed = subprocess.run(
+        [drivers[name], "list"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert sorted(listed) == sorted(case_names(name))
