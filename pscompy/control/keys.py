@@ -1,0 +1,132 @@
+"""Where the key comes from that all processes of a job share.
+
+In this order: PSP_KEY, PSP_KEY_FILE, the launcher's key, else the user's own key file
+(`pscompy/key` in $XDG_CONFIG_HOME or ~/.config), which is made at first use. A file that others
+could read or write is refused. The key itself never appears in a message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pscompy.config import Config
+from pscompy.control import auth
+from pscompy.errors import AuthError
+
+FILE_MAX = 4096  # longest key file, bytes
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key, where it came from, and what may be said about it."""
+
+    secret: bytes = field(repr=False)
+    origin: str
+
+    @property
+    def id(self) -> bytes:
+        return auth.key_id(self.secret)
+
+
+def find_key(config: Config, launcher_key: str | None = None) -> Key:
+    """The key of this process; `AuthError` names the file that is not as it should be."""
+    if config["KEY"]:
+        return _from_text(config["KEY"], "PSP_KEY")
+    if config["KEY_FILE"]:
+        path = Path(config.expand(config["KEY_FILE"]))
+        return _from_text(_read(path), f"PSP_KEY_FILE={path}")
+    if launcher_key:
+        return _from_text(launcher_key, "the launcher")
+    path = user_key_file(config)
+    return _from_text(_read_or_make(path), f"the user's key file {path}")
+
+
+def user_key_file(config: Config) -> Path:
+    folder = config.expand("$XDG_CONFIG_HOME") or config.expand("~/.config")
+    return Path(folder) / "pscompy" / "key"
+
+
+def _from_text(text: str, origin: str) -> Key:
+    stripped = text.strip()
+    if not stripped:
+        raise AuthError(f"the key from {origin} is empty")
+    return Key(hashlib.sha256(b"pscompy key" + stripped.encode()).digest(), origin)
+
+
+def _read_or_make(path: Path) -> str:
+    try:
+        return _read(path)
+    except AuthError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+    _make(path)
+    return _read(path)
+
+
+def _read(path: Path) -> str:
+    try:
+        with _opened(path) as descriptor:
+            _check(path, os.fstat(descriptor))
+            return os.read(descriptor, FILE_MAX).decode("utf-8")
+    except AuthError:  # an OSError too
+        raise
+    except OSError as error:
+        raise AuthError(f"cannot read the key file {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise AuthError(f"the key file {path} is not text") from None
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check(path: Path, status: os.stat_result) -> None:
+    """Only its owner, who is us or root, may read or write it."""
+    if not stat.S_ISREG(status.st_mode):
+        raise AuthError(f"the key file {path} is not a regular file")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise AuthError(f"the key file {path} belongs to user {status.st_uid}: make your own")
+    if status.st_mode & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
+        raise AuthError(f"others may use the key file {path} (mode {mode:04o}): chmod 600 {path}")
+    if not 0 < status.st_size <= FILE_MAX:
+        raise AuthError(f"the key file {path} has {status.st_size} bytes: 1 to {FILE_MAX}")
+
+
+def _make(path: Path) -> None:
+    """Make the key file in one step: whoever comes second finds the first one's."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_draft(draft)
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.link(draft, path)
+        finally:
+            draft.unlink()
+    except OSError as error:
+        raise AuthError(
+            f"cannot make the key file {path}: {error.strerror}; set PSP_KEY_FILE or PSP_KEY"
+        ) from error
+
+
+def _write_draft(draft: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, 0o600)
+    try:
+        os.write(descriptor, (secrets.token_hex(32) + "\n").encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,241 @@
+"""Which transports a connection may use, in which order, and how its messages travel. Pure.
+
+Order is by (PSP_<TRANSPORT>, built-in priority), highest first; 0 on either side excludes. The
+cost model turns a transport's estimates into thresholds; a setting of the user comes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pscompy.config import AUTO, INF
+from pscompy.control.frames import Identity, Offer
+
+# Capabilities, as in transport.h.
+CAP_AM_ZCOPY = 0x0002
+CAP_PUT = 0x0004
+CAP_GET = 0x0008
+CAP_SELF = 0x0100
+CAP_NODE = 0x0200
+
+# Schemes, as in control.h.
+SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
+
+HEADER_MAX = 64  # room that a protocol's header may take in an eager message
+THRESHOLD_MAX = 1 << 30  # the cost model looks for thresholds up to here
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What an interface can do; the fields of psc_iface_attr_t."""
+
+    caps: int
+    max_bcopy: int
+    max_zcopy: int
+    min_zcopy: int
+    max_put: int
+    max_get: int
+    latency_ns: float
+    overhead_ns: float
+    bandwidth: float  # bytes per second
+    copy_bandwidth: float
+    reg_ns: float
+
+
+@dataclass(frozen=True)
+class Option:
+    """A transport as this process has it; `reason` says why it has it not."""
+
+    name: str
+    user_priority: int = 1
+    priority: int = 0
+    reason: str | None = None
+    iface: int = -1
+    estimates: Estimates | None = field(default=None, repr=False)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return self.user_priority, self.priority
+
+
+def switched_off(name: str) -> str:
+    return f"switched off by PSP_{name.upper()}=0"
+
+
+def ordered(options: Iterable[Option]) -> list[Option]:
+    """Highest priority first; equal ones keep their order."""
+    return sorted(options, key=lambda option: option.rank, reverse=True)
+
+
+def why_not(option: Option, here: Identity, there: Identity) -> str | None:
+    """Why this transport cannot reach that peer, as far as can be told without trying."""
+    if option.user_priority == 0:
+        return switched_off(option.name)
+    if option.reason is not None:
+        return option.reason
+    if option.estimates is None:
+        return "was not opened"
+    if option.estimates.caps & CAP_SELF:
+        return "connects a session with itself only"
+    if option.estimates.caps & CAP_NODE:
+        return _why_not_node(here, there)
+    return None
+
+
+def _why_not_node(here: Identity, there: Identity) -> str | None:
+    if here.host != there.host:
+        return f"reaches its own node only, and the peer runs on {there.hostname}"
+    if here.user != there.user:
+        return f"shares memory within one user only (here {here.user}, there {there.user})"
+    return None
+
+
+def candidates(
+    options: Iterable[Option], here: Identity, there: Identity
+) -> tuple[list[Option], dict[str, str]]:
+    """What the connector offers, in order, and why the others are left out."""
+    usable: list[Option] = []
+    absent: dict[str, str] = {}
+    for option in ordered(options):
+        reason = why_not(option, here, there)
+        if reason is None:
+            usable.append(option)
+        else:
+            absent[option.name] = f"{reason} (here)"
+    return usable, absent
+
+
+def choices(
+    offer: Offer, options: Iterable[Option], here: Identity, there: Identity
+) -> Iterator[tuple[int, Option | None, str]]:
+    """What the acceptor may do with each candidate, in the connector's order: its index, the
+    option to take, or None and the reason."""
+    mine = {option.name: option for option in options}
+    for index, candidate in enumerate(offer.candidates):
+        option = mine.get(candidate.transport)
+        if option is None:
+            yield index, None, "no such transport"
+        elif candidate.priority == 0:
+            yield index, None, "offered with priority 0"
+        elif reason := why_not(option, here, there):
+            yield index, None, reason
+        else:
+            yield index, option, ""
+
+
+# ---- how messages travel ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user set: AUTO where the cost model decides."""
+
+    rendezvous: int = AUTO  # shortest rendezvous message; INF: never
+    scheme: str = "auto"
+
+
+@dataclass(frozen=True)
+class Params:
+    """The fields of psc_proto_params_t, and which rendezvous they amount to."""
+
+    eager_max: int
+    zcopy_min: int
+    scheme: str  # "auto" unless the user forces one
+    fragment: int
+    rendezvous: str
+
+
+def eager_ns(estimates: Estimates, nbytes: int) -> float:
+    """One copy into the ring, one out of it, overlapped by neither."""
+    copies = 2 * nbytes / estimates.copy_bandwidth * 1e9
+    return estimates.latency_ns + 2 * estimates.overhead_ns + copies
+
+
+def zcopy_ns(estimates: Estimates, nbytes: int) -> float:
+    """No copy at the sender, one at the receiver."""
+    wire = nbytes / estimates.bandwidth * 1e9
+    copy = nbytes / estimates.copy_bandwidth * 1e9
+    return estimates.latency_ns + 2 * estimates.overhead_ns + estimates.reg_ns + wire + copy
+
+
+def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
+    """RTS and RTR, or RTS and the round trip of a get; registration; the data; FIN."""
+    control = 3 * (estimates.latency_ns + estimates.overhead_ns)
+    memory = 0.0 if scheme == "am" else 2 * estimates.reg_ns
+    return control + memory + estimates.latency_ns + nbytes / estimates.bandwidth * 1e9
+
+
+def parameters(estimates: Estimates, wishes: Wishes = Wishes()) -> Params:
+    """How the messages of a connection over such a lane travel."""
+    rendezvous = _scheme(estimates, wishes.scheme)
+    return Params(
+        eager_max=_eager_max(estimates, wishes.rendezvous, rendezvous),
+        zcopy_min=_zcopy_min(estimates),
+        scheme="auto" if wishes.scheme == "auto" else rendezvous,
+        fragment=_fragment(estimates, rendezvous),
+        rendezvous=rendezvous,
+    )
+
+
+def _scheme(estimates: Estimates, wish: str) -> str:
+    able = {"put": CAP_PUT, "get": CAP_GET}
+    if wish != "auto":
+        return wish if estimates.caps & able.get(wish, ~0) else "am"
+    return next((name for name in ("get", "put") if estimates.caps & able[name]), "am")
+
+
+def _eager_max(estimates: Estimates, wish: int, scheme: str) -> int:
+    """The longest message that is not worth, or not allowed, a rendezvous."""
+    room = estimates.max_bcopy - HEADER_MAX
+    if estimates.caps & CAP_AM_ZCOPY:
+        room = max(room, estimates.max_zcopy)
+    if wish == INF:
+        return room
+    if wish != AUTO:
+        return max(0, min(room, wish - 1))
+    threshold = _crossover(
+        lambda nbytes: rendezvous_ns(estimates, nbytes, scheme) < eager_ns(estimates, nbytes)
+    )
+    return max(0, min(room, threshold - 1))
+
+
+def _zcopy_min(estimates: Estimates) -> int:
+    if not estimates.caps & CAP_AM_ZCOPY:
+        return INF
+    threshold = _crossover(lambda nbytes: zcopy_ns(estimates, nbytes) < eager_ns(estimates, nbytes))
+    return max(estimates.min_zcopy, threshold)
+
+
+def _crossover(better: Callable[[int], bool]) -> int:
+    """The smallest size from which on `better` holds; both costs are linear in the size."""
+    if better(0):
+        return 0
+    low, high = 0, THRESHOLD_MAX
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if better(middle) else (middle, high)
+    return high
+
+
+def _fragment(estimates: Estimates, scheme: str) -> int:
+    """As long as the transport takes: fewer pieces, fewer completions."""
+    if scheme == "am":
+        room = estimates.max_bcopy - HEADER_MAX
+        return max(room, estimates.max_zcopy if estimates.caps & CAP_AM_ZCOPY else 0)
+    return {"put": estimates.max_put, "get": estimates.max_get}[scheme]
+
+
+def cost_table(estimates: Estimates, params: Params) -> list[tuple[int, str, float]]:
+    """(bytes, protocol, estimated ns) at powers of four and at the thresholds, for people."""
+    sizes = {4**power for power in range(1, 14)} | {params.eager_max, params.eager_max + 1}
+    return [(nbytes, *_cost(estimates, params, nbytes)) for nbytes in sorted(sizes)]
+
+
+def _cost(estimates: Estimates, params: Params, nbytes: int) -> tuple[str, float]:
+    if nbytes > params.eager_max:
+        cost = rendezvous_ns(estimates, nbytes, params.rendezvous)
+        return f"rendezvous {params.rendezvous}", cost
+    if nbytes >= params.zcopy_min:
+        return "eager zcopy", zcopy_ns(estimates, nbytes)
+    return "eager bcopy", eager_ns(estimates, nbytes)

@@ -1,0 +1,414 @@
+"""The handshake between two real machines over bytes in memory."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from links import KEY, OTHER_KEY, Pair, identity, sealed_size
+
+from pscompy.control import frames
+from pscompy.control.auth import Seal, Secrets
+from pscompy.control.frames import Choice, Kind, Offer, RefuseCode
+from pscompy.control.handshake import (
+    Answered,
+    Ended,
+    Established,
+    Handshake,
+    Introduced,
+    Offered,
+    PeerClosing,
+    Refused,
+    Side,
+    TrialFailed,
+    Welcomed,
+)
+from pscompy.control.states import LinkState, LocalProtocolError, RemoteProtocolError
+from pscompy.errors import AuthError, PscomError, VersionMismatch
+
+KINDS = [Kind.PLAIN, Kind.PEER, Kind.CALL]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+def test_both_sides_come_up(kind: Kind, chunk: int) -> None:
+    pair = Pair(kind)
+    pair.run(chunk)
+    (introduced,) = pair.take(pair.listener)
+    assert isinstance(introduced, Introduced)
+    assert (introduced.kind, introduced.identity.name) == (kind, "a")
+    pair.listener.welcome()
+    pair.run(chunk)
+    (welcomed,) = pair.take(pair.dialer)
+    assert isinstance(welcomed, Welcomed)
+    assert (welcomed.identity.name, welcomed.crossed) == ("b", False)
+    pair.offer("shm", "tcp")
+    pair.answer(1)
+    pair.report(pair.connector)
+    pair.run(chunk)
+    assert pair.take(pair.acceptor) == []
+    pair.report(pair.acceptor)
+    pair.run(chunk)
+    for side in (pair.connector, pair.acceptor):
+        assert pair.take(side) == [Established(1)]
+        assert side.state is LinkState.GUARD
+
+
+def test_a_caller_is_the_acceptor_of_its_own_link() -> None:
+    pair = Pair(Kind.CALL)
+    pair.introduce()
+    assert pair.connector is pair.listener
+    with pytest.raises(LocalProtocolError):
+        pair.dialer.offer(Offer(()))
+
+
+def test_both_sides_have_the_same_tokens_and_no_token_twice() -> None:
+    tokens = set()
+    for _ in range(2):
+        pair = Pair()
+        pair.to_trial()
+        for lane in range(2):
+            token = pair.dialer.lane_token(lane)
+            assert len(token) == 32
+            assert token == pair.listener.lane_token(lane)
+            tokens.add(token)
+    assert len(tokens) == 4
+
+
+# ---- attempts that fail -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["connector", "acceptor", "both"])
+def test_a_failed_attempt_is_undone_on_both_sides(who: str) -> None:
+    pair = Pair()
+    pair.to_trial()
+    for side in ("connector", "acceptor"):
+        if who in (side, "both"):
+            pair.report(getattr(pair, side), "no memory")
+    pair.run()
+    here = {side: who in (name, "both") for name, side in _sides(pair).items()}
+    for side, failed_here in here.items():
+        assert pair.take(side) == [TrialFailed(1, "no memory", failed_here)]
+        assert side.state is LinkState.ANSWER
+    pair.answer(1)
+    pair.report(pair.connector)
+    pair.report(pair.acceptor)
+    pair.run()
+    assert pair.take(pair.connector) == pair.take(pair.acceptor) == [Established(2)]
+
+
+def test_what_was_up_may_still_fail_before_both_are() -> None:
+    pair = Pair()
+    pair.to_trial()
+    pair.report(pair.connector)
+    pair.run()
+    pair.report(pair.connector, "peer reset")
+    pair.report(pair.acceptor)  # crosses the failure: says UP and GO
+    pair.run()
+    for side in _sides(pair).values():
+        (failed,) = pair.take(side)
+        assert isinstance(failed, TrialFailed)
+        assert failed.reason == "peer reset"
+
+
+def test_after_go_nothing_is_taken_back() -> None:
+    pair = Pair()
+    pair.to_trial()
+    pair.report(pair.connector)
+    pair.run()
+    pair.report(pair.acceptor)  # has said GO now
+    assert pair.acceptor.lane_failed("too late") == []
+    pair.run()
+    assert pair.take(pair.connector) == pair.take(pair.acceptor) == [Established(1)]
+
+
+@given(st.lists(st.sampled_from(["up c", "up a", "fail c", "fail a", "c>a", "a>c"]), max_size=14))
+def test_both_sides_always_agree_on_an_attempt(moves: list[str]) -> None:
+    """Whatever the order of reports and deliveries: both established, or both failed."""
+    pair = Pair()
+    pair.to_trial()
+    reported: set[tuple[str, str]] = set()
+    for move in moves:
+        _move(pair, move, reported)
+    for side in _sides(pair).values():
+        if side.state is LinkState.TRIAL and ("up", _name(pair, side)) not in reported:
+            _move(pair, f"up {_name(pair, side)}", reported)
+    pair.run()
+    ends = [[type(event) for event in pair.take(side)] for side in _sides(pair).values()]
+    assert ends[0] == ends[1]
+    assert ends[0] in ([Established], [TrialFailed])
+
+
+def _sides(pair: Pair) -> dict[str, Handshake]:
+    return {"connector": pair.connector, "acceptor": pair.acceptor}
+
+
+def _name(pair: Pair, side: Handshake) -> str:
+    return "c" if side is pair.connector else "a"
+
+
+def _move(pair: Pair, move: str, reported: set[tuple[str, str]]) -> None:
+    sides = {"c": pair.connector, "a": pair.acceptor}
+    if ">" in move:
+        source, target = (sides[letter] for letter in move.split(">"))
+        if data := source.output():
+            pair.events[target] += target.receive(data)
+        return
+    what, who = move.split()
+    already = {said for said, by in reported if by == who}
+    if sides[who].state is not LinkState.TRIAL or "fail" in already or what in already:
+        return
+    if ("fail", who) not in reported:
+        reported.add((what, who))
+        pair.report(sides[who], "broken" if what == "fail" else None)
+
+
+def test_no_candidate_left_ends_the_link_and_tells_why() -> None:
+    pair = Pair()
+    pair.introduce()
+    pair.offer("shm")
+    pair.acceptor.answer((), (("shm", "switched off by PSP_SHM=0"),))
+    pair.run()
+    (answered,) = pair.take(pair.connector)
+    assert isinstance(answered, Answered)
+    assert answered.answer.fallen == (("shm", "switched off by PSP_SHM=0"),)
+    assert pair.connector.state is pair.acceptor.state is LinkState.CLOSED
+
+
+# ---- crossing, refusing, leaving ----------------------------------------------------------------
+
+
+def test_a_crossed_call_is_parked_and_can_still_be_used() -> None:
+    pair = Pair(Kind.CALL)
+    pair.run()
+    pair.listener.cross()
+    pair.run()
+    (welcomed,) = pair.take(pair.dialer)
+    assert isinstance(welcomed, Welcomed)
+    assert welcomed.crossed
+    assert pair.dialer.state is pair.listener.state is LinkState.PARKED
+    pair.take(pair.listener)
+    pair.offer("tcp")
+    pair.answer(0)
+    assert pair.dialer.state is pair.listener.state is LinkState.TRIAL
+
+
+def test_only_calls_are_crossed() -> None:
+    pair = Pair(Kind.PEER)
+    pair.run()
+    pair.listener.cross()
+    with pytest.raises(RemoteProtocolError, match="crossed"):
+        pair.run()
+
+
+def test_a_refusal_says_why() -> None:
+    pair = Pair()
+    pair.run()
+    pair.listener.refuse(RefuseCode.NAME_IN_USE, "there is another b")
+    pair.run()
+    assert pair.take(pair.dialer) == [Refused(RefuseCode.NAME_IN_USE, "there is another b")]
+    assert pair.dialer.state is LinkState.CLOSED
+
+
+def test_bye_is_an_end_in_order_and_silence_is_not() -> None:
+    for bye in (True, False):
+        pair = Pair()
+        pair.to_trial()
+        pair.report(pair.connector)
+        pair.report(pair.acceptor)
+        pair.run()
+        pair.take(pair.acceptor)
+        pair.connector.closing()
+        pair.run()
+        assert pair.take(pair.acceptor) == [PeerClosing()]
+        if bye:
+            pair.connector.bye()
+            pair.run()
+            assert pair.take(pair.acceptor) == [Ended(True, LinkState.GUARD)]
+        else:
+            assert pair.acceptor.receive(b"") == [Ended(False, LinkState.GUARD)]
+        assert pair.acceptor.receive(b"") == []
+
+
+@pytest.mark.parametrize("state", [state for state in LinkState if state.value < 9])
+def test_the_end_is_told_in_every_state(state: LinkState) -> None:
+    machine = Handshake(Side.LISTENER, KEY, identity("b"))
+    machine.state = state
+    assert machine.receive(b"") == [Ended(False, state)]
+
+
+# ---- who may talk -------------------------------------------------------------------------------
+
+
+def test_another_key_is_told_on_both_sides() -> None:
+    pair = Pair(peer_key=OTHER_KEY)
+    with pytest.raises(AuthError, match="another test"):
+        pair.listener.receive(pair.dialer.output())
+    with pytest.raises(AuthError, match="the test"):
+        pair.dialer.receive(pair.listener.output())
+    assert pair.dialer.output() == pair.listener.output() == b""
+
+
+def test_versions_that_do_not_overlap_are_told_on_both_sides() -> None:
+    pair = Pair()
+    pair.listener = Handshake(Side.LISTENER, KEY, identity("b"), versions=(2, 4))
+    with pytest.raises(VersionMismatch, match=r"2\.\.\.4.*1\.\.\.1"):
+        pair.listener.receive(pair.dialer.output())
+    with pytest.raises(VersionMismatch, match=r"1\.\.\.1.*2\.\.\.4"):
+        pair.dialer.receive(pair.listener.output())
+
+
+def test_a_mirror_proves_nothing() -> None:
+    dialer = Handshake(Side.DIALER, KEY, identity("a"), Kind.PLAIN)
+    with pytest.raises(AuthError, match="mirrors"):
+        dialer.receive(dialer.output())
+
+
+def test_the_key_id_alone_proves_nothing() -> None:
+    pair = Pair()
+    pair.listener.receive(pair.dialer.output())
+    with pytest.raises(AuthError, match="does not prove"):
+        pair.listener.receive(os.urandom(frames.MAC_SIZE))
+
+
+def test_nothing_of_an_earlier_link_can_be_played_again() -> None:
+    first = Pair()
+    recorded = first.dialer.output()
+    first.listener.receive(recorded)
+    first.dialer.receive(first.listener.output())
+    recorded += first.dialer.output()
+    replayed = Handshake(Side.LISTENER, KEY, identity("b"))
+    with pytest.raises(AuthError, match="does not prove"):
+        replayed.receive(recorded)
+
+
+def test_a_listener_says_nothing_before_the_greeting() -> None:
+    listener = Handshake(Side.LISTENER, KEY, identity("b"))
+    assert listener.output() == b""
+    with pytest.raises(RemoteProtocolError):
+        listener.receive(b"GET / HTTP/1.1\r\n")
+    assert listener.output() == b""
+
+
+def test_a_candidate_cannot_be_stripped() -> None:
+    """Somebody in between removes shm from the offer and repairs all lengths."""
+    pair = Pair()
+    pair.introduce()
+    both = tuple(frames.Candidate(name, 1, b"x") for name in ("shm", "tcp"))
+    pair.connector.offer(Offer(both))
+    sealed = pair.connector.output()
+    assert len(sealed) == sealed_size(Offer(both))
+    stripped = frames.encode(Offer(both[1:])) + sealed[-frames.MAC_SIZE :]
+    with pytest.raises(RemoteProtocolError, match="changed on its way"):
+        pair.acceptor.receive(stripped)
+
+
+def test_frames_cannot_be_dropped_or_swapped() -> None:
+    pair = Pair()
+    pair.to_trial()
+    pair.report(pair.connector)
+    up = pair.connector.output()
+    pair.connector.lane_failed("broken")
+    failed = pair.connector.output()
+    with pytest.raises(RemoteProtocolError):
+        pair.acceptor.receive(failed + up)
+
+
+def test_seals_do_not_move_between_directions() -> None:
+    secrets = Secrets.derive(b"k" * 32, b"one", b"two")
+    sealed = Seal(secrets.dialer, secrets.transcript).next(b"content")
+    with pytest.raises(RemoteProtocolError):
+        Seal(secrets.listener, secrets.transcript).check(b"content", sealed)
+
+
+def test_secrets_are_not_shown() -> None:
+    secrets = Secrets.derive(KEY.secret, b"one", b"two")
+    for secret in (KEY.secret, secrets.dialer, secrets.listener, secrets.tokens):
+        assert repr(secret) not in repr(secrets) + repr(KEY)
+
+
+# ---- rules --------------------------------------------------------------------------------------
+
+
+def test_an_answer_must_choose_what_was_offered() -> None:
+    pair = Pair()
+    pair.introduce()
+    pair.offer("shm")
+    pair.acceptor.answer((Choice(1, b"x"),))
+    with pytest.raises(RemoteProtocolError, match="not offered"):
+        pair.run()
+
+
+def test_an_offer_from_the_acceptor_is_refused() -> None:
+    pair = Pair()
+    pair.introduce()
+    pair.listener.kind = Kind.CALL  # it now takes itself for the connector
+    pair.listener.offer(Offer(()))
+    with pytest.raises(RemoteProtocolError, match="offer from the acceptor"):
+        pair.run()
+
+
+def test_a_second_introduction_is_refused() -> None:
+    pair = Pair()
+    pair.introduce()
+    pair.dialer._introduce()
+    with pytest.raises(RemoteProtocolError, match="INTRO"):
+        pair.run()
+
+
+@given(st.data())
+def test_flipped_bits_never_go_unnoticed(data: st.DataObject) -> None:
+    """One flipped bit anywhere in the dialer's bytes: a typed error, or not enough bytes yet."""
+    pair = Pair()
+    pair.listener.receive(pair.dialer.output())
+    pair.dialer.receive(pair.listener.output())
+    stream = bytearray(pair.dialer.output())
+    at = data.draw(st.integers(0, len(stream) * 8 - 1))
+    stream[at // 8] ^= 1 << at % 8
+    try:
+        events = pair.listener.receive(bytes(stream))
+    except PscomError:
+        assert pair.listener.state is LinkState.CLOSED
+    else:
+        assert events == []
+
+
+@given(st.lists(st.binary(max_size=200), max_size=8), st.sampled_from(Side))
+def test_garbage_never_crashes(pieces: list[bytes], side: Side) -> None:
+    machine = Handshake(side, KEY, identity("a"), Kind.PLAIN if side is Side.DIALER else None)
+    for piece in pieces:
+        try:
+            machine.receive(piece)
+        except PscomError:
+            assert machine.state is LinkState.CLOSED
+    assert not machine.authenticated or machine.state is LinkState.CLOSED
+
+
+@given(st.binary(max_size=400), st.integers(0, 255), st.sampled_from(["intro", "offer", "trial"]))
+def test_garbage_of_one_who_holds_the_key_never_crashes(body: bytes, kind: int, stage: str) -> None:
+    pair = Pair()
+    if stage == "intro":
+        pair.listener.receive(pair.dialer.output())
+        pair.dialer.receive(pair.listener.output())
+        pair.dialer._out = pair.dialer._out[: frames.MAC_SIZE]  # without the introduction
+    elif stage == "offer":
+        pair.introduce()
+    else:
+        pair.to_trial()
+    content = len(body).to_bytes(4, "little") + bytes([kind, 0, 0, 0]) + body
+    pair.dialer._out += content + pair.dialer._seal.next(content)
+    try:
+        pair.listener.receive(pair.dialer.output())
+    except PscomError:
+        assert pair.listener.state is LinkState.CLOSED
+
+
+def test_offers_are_delivered_as_they_were_sealed() -> None:
+    pair = Pair()
+    pair.introduce()
+    offer = Offer((frames.Candidate("tcp", 3, b"\x00\xff", 1, 2),), (("shm", "off"),))
+    pair.connector.offer(offer)
+    pair.run()
+    assert pair.take(pair.acceptor) == [Offered(offer)]

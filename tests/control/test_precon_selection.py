@@ -1,0 +1,157 @@
+"""Order, reachability, and the cost model: pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from links import identity
+
+from pscompy.config import INF
+from pscompy.control import selection
+from pscompy.control.frames import Candidate, Offer
+from pscompy.control.selection import Estimates, Option, Wishes, candidates, choices, parameters
+
+PLAIN = Estimates(
+    caps=0,
+    max_bcopy=8192,
+    max_zcopy=0,
+    min_zcopy=0,
+    max_put=0,
+    max_get=0,
+    latency_ns=10_000,
+    overhead_ns=1_000,
+    bandwidth=2e9,
+    copy_bandwidth=1e9,
+    reg_ns=0,
+)
+NODE = replace(PLAIN, caps=selection.CAP_NODE | selection.CAP_GET, max_get=1 << 40, latency_ns=300)
+SELF = replace(PLAIN, caps=selection.CAP_SELF)
+
+HERE, THERE = identity("a"), identity("b")
+
+
+def options(**changes: Option) -> list[Option]:
+    made = {
+        "tcp": Option("tcp", 1, 2, iface=0, estimates=PLAIN),
+        "loop": Option("loop", 1, 100, iface=1, estimates=SELF),
+        "shm": Option("shm", 1, 90, iface=2, estimates=NODE),
+        "ib": Option("ib", 1, 30, reason="no device"),
+    }
+    return list((made | changes).values())
+
+
+def test_order_is_by_user_then_built_in_priority() -> None:
+    usable, absent = candidates(options(), HERE, THERE)
+    assert [option.name for option in usable] == ["shm", "tcp"]
+    assert absent == {
+        "loop": "connects a session with itself only (here)",
+        "ib": "no device (here)",
+    }
+    preferred = options(tcp=Option("tcp", 2, 2, iface=0, estimates=PLAIN))
+    assert [option.name for option in candidates(preferred, HERE, THERE)[0]] == ["tcp", "shm"]
+
+
+def test_zero_excludes_and_names_the_variable() -> None:
+    off = options(shm=Option("shm", 0, 90, iface=2, estimates=NODE))
+    usable, absent = candidates(off, HERE, THERE)
+    assert [option.name for option in usable] == ["tcp"]
+    assert absent["shm"] == "switched off by PSP_SHM=0 (here)"
+
+
+@pytest.mark.parametrize(
+    ("there", "word"),
+    [(identity("b", host="boot-2"), "node"), (identity("b", user=7), "user")],
+)
+def test_a_node_transport_needs_the_node_and_the_user(there: object, word: str) -> None:
+    usable, absent = candidates(options(), HERE, there)  # type: ignore[arg-type]
+    assert [option.name for option in usable] == ["tcp"]
+    assert word in absent["shm"]
+
+
+def test_the_acceptor_goes_through_the_connectors_order() -> None:
+    names = ("portals", "ib", "shm", "tcp")
+    offer = Offer(tuple(Candidate(name, 1, b"") for name in names))
+    off = options(shm=Option("shm", 0, 90, iface=2, estimates=NODE))
+    made = choices(offer, off, HERE, THERE)
+    said = [(index, option and option.name, why) for index, option, why in made]
+    assert said == [
+        (0, None, "no such transport"),
+        (1, None, "no device"),
+        (2, None, "switched off by PSP_SHM=0"),
+        (3, "tcp", ""),
+    ]
+
+
+sizes = st.integers(1, 1 << 30)
+rates = st.floats(1e6, 1e12)
+times = st.floats(0, 1e6)
+estimates = st.builds(
+    Estimates,
+    caps=st.integers(0, 0x1FF),
+    max_bcopy=st.integers(1024, 1 << 24),
+    max_zcopy=sizes,
+    min_zcopy=sizes,
+    max_put=sizes,
+    max_get=sizes,
+    latency_ns=times,
+    overhead_ns=times,
+    bandwidth=rates,
+    copy_bandwidth=rates,
+    reg_ns=times,
+)
+
+
+@given(estimates)
+def test_the_threshold_is_where_the_costs_cross(made: Estimates) -> None:
+    params = parameters(made)
+    room = made.max_bcopy - selection.HEADER_MAX
+    if made.caps & selection.CAP_AM_ZCOPY:
+        room = max(room, made.max_zcopy)
+    assert 0 <= params.eager_max <= room
+
+    def rendezvous_wins(nbytes: int) -> bool:
+        long = selection.rendezvous_ns(made, nbytes, params.rendezvous)
+        return long < selection.eager_ns(made, nbytes)
+
+    if params.eager_max:
+        assert not rendezvous_wins(params.eager_max)
+    if params.eager_max < room:
+        assert rendezvous_wins(params.eager_max + 1)
+
+
+@given(estimates, st.integers(0, 1 << 31))
+def test_the_users_threshold_comes_first(made: Estimates, wish: int) -> None:
+    params = parameters(made, Wishes(rendezvous=wish))
+    room = parameters(made, Wishes(rendezvous=INF)).eager_max
+    assert params.eager_max == min(room, max(0, wish - 1))
+
+
+@pytest.mark.parametrize(
+    ("caps", "wish", "scheme", "rendezvous"),
+    [
+        (0, "auto", "auto", "am"),
+        (selection.CAP_PUT, "auto", "auto", "put"),
+        (selection.CAP_PUT | selection.CAP_GET, "auto", "auto", "get"),
+        (selection.CAP_PUT | selection.CAP_GET, "put", "put", "put"),
+        (selection.CAP_PUT | selection.CAP_GET, "am", "am", "am"),
+        (selection.CAP_PUT, "get", "am", "am"),
+    ],
+)
+def test_schemes(caps: int, wish: str, scheme: str, rendezvous: str) -> None:
+    able = replace(PLAIN, caps=caps, max_put=1 << 20, max_get=1 << 21)
+    params = parameters(able, Wishes(scheme=wish))
+    assert (params.scheme, params.rendezvous) == (scheme, rendezvous)
+    assert params.fragment == {"am": 8192 - 64, "put": 1 << 20, "get": 1 << 21}[rendezvous]
+
+
+def test_the_table_tells_what_a_message_of_each_size_does() -> None:
+    params = parameters(NODE)
+    table = selection.cost_table(NODE, params)
+    protocols = {nbytes: protocol for nbytes, protocol, _ in table}
+    assert protocols[params.eager_max] == "eager bcopy"
+    assert protocols[params.eager_max + 1] == "rendezvous get"
+    times = [time for _, protocol, time in table if protocol == "rendezvous get"]
+    assert times == sorted(times)

@@ -1,0 +1,86 @@
+"""The tables: complete, without dead ends, and closed against what they do not know."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from enum import Enum
+
+import pytest
+
+from pscompy.control import states
+from pscompy.control.states import (
+    LINK,
+    ON_CALL,
+    ON_CONNECT,
+    PHASE,
+    REPORT,
+    LinkEvent,
+    LinkState,
+    LocalProtocolError,
+    Phase,
+    PhaseEvent,
+    Report,
+    Verdict,
+    step,
+)
+
+TABLES = {"link": (LINK, LinkState.HELLO), "phase": (PHASE, Phase.LAZY)}
+
+
+@pytest.mark.parametrize(("table", "start"), TABLES.values(), ids=TABLES)
+def test_every_state_is_listed_and_reachable(
+    table: Mapping[Enum, Mapping[Enum, Enum]], start: Enum
+) -> None:
+    assert set(table) == set(type(start))
+    reached, front = {start}, [start]
+    while front:
+        for after in table[front.pop()].values():
+            if after not in reached:
+                reached.add(after)
+                front.append(after)
+    assert reached == set(table)
+
+
+def test_what_the_table_does_not_know_is_our_own_error() -> None:
+    for state, event in itertools.product(LinkState, LinkEvent):
+        if event in LINK[state]:
+            assert step(LINK, state, event) is LINK[state][event]
+        else:
+            with pytest.raises(LocalProtocolError, match=event.name):
+                step(LINK, state, event)
+
+
+def test_nothing_leaves_the_closed_states() -> None:
+    assert not LINK[LinkState.CLOSED]
+    assert not PHASE[Phase.CLOSED]
+    assert not REPORT[Report.FAILED]
+
+
+def test_nothing_is_taken_before_the_proof() -> None:
+    """Only the greeting and the proof lead out of the unauthenticated states."""
+    assert set(LINK[LinkState.HELLO]) == {LinkEvent.HELLO}
+    assert set(LINK[LinkState.PROOF]) == {LinkEvent.PROOF}
+
+
+def test_every_phase_has_a_verdict_and_a_taken_link_has_a_transition() -> None:
+    for table in (ON_CALL, ON_CONNECT):
+        assert set(table) == set(Phase)
+        for phase, verdict in table.items():
+            if verdict is Verdict.TAKE:
+                assert PhaseEvent.TAKE in PHASE[phase]
+
+
+def test_one_link_wins_whoever_arrives_first() -> None:
+    """The lower side dials, the higher side calls: never do both give way, never do both win."""
+    lower, higher = Phase.DIALING, Phase.CALLING
+    assert ON_CALL[lower] is Verdict.CROSS
+    assert ON_CONNECT[higher] is Verdict.TAKE
+    assert ON_CALL[step(PHASE, lower, PhaseEvent.TAKE)] is Verdict.CROSS
+
+
+def test_remote_errors_are_the_public_kind() -> None:
+    from pscompy.errors import ProtocolError
+
+    assert issubclass(states.RemoteProtocolError, ProtocolError)
+    assert not issubclass(states.LocalProtocolError, ProtocolError)
