@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from links import KEY, OTHER_KEY, Pair, identity, sealed_size
+from precon_links import KEY, OTHER_KEY, Pair, identity, sealed_size
 
 from pscompy.control import frames
 from pscompy.control.auth import Seal, Secrets

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from links import identity
+from precon_links import identity
 
 from pscompy.config import INF
 from pscompy.control import selection
