@@ -20,6 +20,7 @@ CAPABILITIES = {
     0x0080: "event",
     0x0100: "self",
     0x0200: "node",
+    0x0400: "mem_local",
 }
 _SIZES = ("max_short", "max_bcopy", "max_zcopy", "min_zcopy", "max_put", "max_get")
 _COUNTS = ("max_iov", "max_eps", "paths")

@@ -1,0 +1,182 @@
+"""Config: where a value comes from, and what is said about a wrong one."""
+
+import warnings
+
+import pytest
+
+from pscompy.config import (
+    Config,
+    ConfigWarning,
+    Setting,
+    Var,
+    choice,
+    count,
+    launcher_environment,
+    nbytes,
+    seconds,
+    text,
+)
+from pscompy.errors import ConfigError
+from pscompy.variables import KNOWN, VARIABLES
+
+TABLES = {
+    "": (
+        Var("SPIN_US", "50", count, "Polling."),
+        Var("RENDEZVOUS", "auto", nbytes, "Threshold."),
+        Var("KEY", "", text, "Secret.", secret=True),
+        Var("DEBUG_OUT", "", text, "File."),
+    ),
+    "SHM": (
+        Var("", "1", count, "Priority."),
+        Var("RENDEZVOUS", "32k", nbytes, "Threshold.", parent="RENDEZVOUS"),
+        Var("SENDQ_SIZE", "16", count, "Slots.", aliases=("SHM_SENDRQ_SIZE",)),
+        Var("LINGER", "1.5", seconds, "Time."),
+        Var("COPY", "auto", choice("auto", "cma"), "How."),
+    ),
+}
+
+
+def load(overrides=None, **environ):
+    return Config.load(TABLES, overrides, {f"PSP_{name}": text for name, text in environ.items()})
+
+
+def test_defaults():
+    config = load()
+    assert config["SPIN_US"] == 50
+    assert config["SHM_RENDEZVOUS"] == 32768
+    assert config["SHM"] == 1
+    assert config.origin("SHM_RENDEZVOUS") == "default"
+
+
+def test_environment_then_overrides():
+    assert load(SPIN_US="7")["SPIN_US"] == 7
+    config = load({"PSP_SPIN_US": 8}, SPIN_US="7")
+    assert config["SPIN_US"] == 8
+    assert config.origin("SPIN_US") == "config"
+    assert load({"SPIN_US": "9"})["SPIN_US"] == 9
+
+
+def test_the_process_environment_is_the_default(monkeypatch):
+    monkeypatch.setenv("PSP_SPIN_US", "11")
+    assert Config.load(TABLES, known=None)["SPIN_US"] == 11
+
+
+def test_overrides_are_python_values():
+    config = load({"SHM": True, "SHM_LINGER": 0.25, "SPIN_US": None})
+    assert (config["SHM"], config["SHM_LINGER"], config["SPIN_US"]) == (1, 0.25, 50)
+
+
+def test_an_empty_text_counts_as_not_set():
+    assert load(SPIN_US="").origin("SPIN_US") == "default"
+
+
+def test_a_parent_holds_where_the_child_is_not_set():
+    config = load(RENDEZVOUS="64k")
+    assert config["SHM_RENDEZVOUS"] == 65536
+    assert config.origin("SHM_RENDEZVOUS") == "environment PSP_RENDEZVOUS"
+    both = load({"RENDEZVOUS": "1k"}, SHM_RENDEZVOUS="2k")
+    assert both["SHM_RENDEZVOUS"] == 2048
+
+
+def test_the_default_of_a_parent_does_not_pass_to_the_child():
+    assert load()["RENDEZVOUS"] != load()["SHM_RENDEZVOUS"]
+
+
+def test_an_alias_is_another_spelling():
+    config = load(SHM_SENDRQ_SIZE="4")
+    assert config["SHM_SENDQ_SIZE"] == 4
+    assert config.origin("SHM_SENDQ_SIZE") == "environment PSP_SHM_SENDRQ_SIZE"
+    assert load(SHM_SENDRQ_SIZE="4", SHM_SENDQ_SIZE="5")["SHM_SENDQ_SIZE"] == 5
+
+
+def test_a_bad_value_names_variable_value_and_what_is_allowed():
+    with pytest.raises(ConfigError) as caught:
+        load(SHM_COPY="knem")
+    error = caught.value
+    assert (error.name, error.value, error.allowed) == ("PSP_SHM_COPY", "knem", "one of auto, cma")
+    assert str(error) == "PSP_SHM_COPY: 'knem' (environment) must be one of auto, cma"
+    assert isinstance(error, ValueError)
+
+
+def test_a_bad_value_from_the_parent_names_both():
+    with pytest.raises(ConfigError, match=r"PSP_.*RENDEZVOUS: '8q'"):
+        load(RENDEZVOUS="8q")
+    own = {"SHM": TABLES["SHM"]}
+    with pytest.raises(ConfigError, match=r"PSP_SHM_RENDEZVOUS: '8q' .* from PSP_RENDEZVOUS"):
+        Config.load(own, None, {"PSP_RENDEZVOUS": "8q"}, known=None)
+
+
+def test_a_misspelt_variable_is_a_warning_with_a_suggestion():
+    with pytest.warns(ConfigWarning) as caught:
+        load(SPIN_SU="7", SHM_FOO="1")
+    assert len(caught) == 1
+    assert "PSP_SPIN_SU (did you mean PSP_SPIN_US?)" in str(caught[0].message)
+    assert "PSP_SHM_FOO" in str(caught[0].message)
+
+
+def test_known_names_are_not_misspelt():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        environ = {"PSP_IB": "1", "PSP_IB_PORT": "1", "PATH": "/bin", "PSP_READAHEAD": "350"}
+        Config.load({"": VARIABLES}, None, environ, known=KNOWN)
+    with pytest.warns(ConfigWarning, match="PSP_IBM"):
+        Config.load({"": VARIABLES}, None, {"PSP_IBM": "1"}, known=KNOWN)
+
+
+def test_an_unknown_override_is_an_error():
+    with pytest.raises(ConfigError, match=r"PSP_SPIN_SU \(did you mean PSP_SPIN_US\?\)"):
+        load({"SPIN_SU": 7})
+
+
+def test_secrets_are_never_shown():
+    config = load(KEY="hunter2")
+    assert config["KEY"] == "hunter2"
+    assert "hunter2" not in repr(config) + str(config.rows())
+    strict = {"": (Var("KEY", "1", count, "Secret.", secret=True),)}
+    with pytest.raises(ConfigError) as caught:
+        Config.load(strict, None, {"PSP_KEY": "hunter2"})
+    assert "hunter2" not in str(caught.value) + repr(vars(caught.value))
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_settings_for_a_transport():
+    assert load(SHM_LINGER="20ms").settings("SHM") == [
+        Setting("RENDEZVOUS", "32k", 32768),
+        Setting("SENDQ_SIZE", "16", 16),
+        Setting("LINGER", "20ms", 20_000_000),
+        Setting("COPY", "auto", 0),
+    ]
+
+
+def test_rows_tell_what_is_changed():
+    rows = {row.name: row for row in load(SPIN_US="7").rows()}
+    assert rows["PSP_SPIN_US"].value == "7"
+    assert rows["PSP_SPIN_US"].default == "50"
+    assert [name for name, row in rows.items() if row.changed] == ["PSP_SPIN_US"]
+
+
+def test_expand_as_a_shell_does():
+    environ = {"PMI_RANK": "3", "EMPTY": ""}
+    config = Config.load(TABLES, None, environ)
+    import os
+
+    assert config.expand("log_${PMI_RANK}_$PMI_RANK.$$") == f"log_3_3.{os.getpid()}"
+    assert config.expand("a${NOTHING}b$EMPTY $") == "ab $"
+    assert config.expand("~/log") == f"{os.path.expanduser('~')}/log"  # noqa: PTH111
+
+
+def test_the_launchers_variables_and_no_others(monkeypatch):
+    monkeypatch.setenv("PMI_RANK", "3")
+    monkeypatch.setenv("SECRET", "x")
+    environment = launcher_environment()
+    assert environment["PMI_RANK"] == "3"
+    assert "SECRET" not in environment
+
+
+@pytest.mark.parametrize("var", VARIABLES, ids=lambda var: var.name)
+def test_every_variable_of_the_core_is_well_declared(var):
+    var.parser(var.default)
+    assert var.doc.endswith(".")
+    assert not any(var.name == word or var.name.startswith(word + "_") for word in KNOWN)
+    assert var.parent is None or var.parent in {other.name for other in VARIABLES}

@@ -1,0 +1,71 @@
+"""Distributions and plug-ins made for a test, in folders of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pscompy
+
+ROOT = Path(pscompy.get_include())
+
+PLUGIN = """
+from pscompy.plugin import Transport, Var, count, hookimpl
+
+@hookimpl
+def pscompy_transport():
+    return Transport("{name}", {priority}, (Var("SLOTS", "8", count, "Slots."),), lambda: 0)
+"""
+
+
+class Site:
+    """A folder with installed distributions, and programs that run with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.packages = folder / "site"
+        self.packages.mkdir()
+
+    def install(self, distribution: str, files: dict[str, str], entry_points: str = "") -> None:
+        """As pip would: the files, and beside them what was installed."""
+        info = self.packages / f"{distribution.replace('-', '_')}-1.0.dist-info"
+        records = {
+            f"{info.name}/METADATA": f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n",
+            f"{info.name}/entry_points.txt": entry_points,
+            **files,
+        }
+        for name, content in records.items():
+            path = self.packages / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        (info / "RECORD").write_text("".join(f"{name},,\n" for name in records))
+
+    def transport(self, name: str, code: str | None = None, priority: int = 50) -> None:
+        """Install a distribution that has one transport."""
+        code = PLUGIN.format(name=name, priority=priority) if code is None else code
+        entry = f"[pscompy]\n{name} = {name}_fabric\n"
+        self.install(f"fabric-{name}", {f"{name}_fabric/__init__.py": code}, entry)
+
+    def run(
+        self, *arguments: str, cwd: Path | None = None, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Python with these distributions; `environ` without PSP_."""
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=cwd or self.folder,
+            env=os.environ
+            | {"PYTHONPATH": f"{self.packages}{os.pathsep}{ROOT}"}
+            | {f"PSP_{name}": text for name, text in environ.items()},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)

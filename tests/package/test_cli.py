@@ -1,0 +1,148 @@
+"""The program `pscompy`: its commands, its errors, and what info tells."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import pscompy
+from pscompy.cli.capabilities import CAPABILITIES
+from pscompy.variables import VARIABLES
+
+
+def info(site, *arguments, **environ):
+    ended = site.run("-m", "pscompy", "info", *arguments, **environ)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_version(site):
+    assert site.run("-m", "pscompy", "--version").stdout == f"pscompy {pscompy.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_help_lists_the_commands(site, arguments):
+    ended = site.run("-m", "pscompy", *arguments)
+    assert ended.returncode == 0
+    assert re.search(r"^  info +Show the transports", ended.stdout, re.M)
+    assert re.search(r"^  run +\S", ended.stdout, re.M)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("inf",), "no command 'inf' (did you mean info?)"),
+        (("--bogus",), "unknown option --bogus (pscompy --help)"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_code_2(site, arguments, message):
+    ended = site.run("-m", "pscompy", *arguments)
+    assert ended.returncode == 2
+    assert ended.stderr == f"pscompy: error: {message}\n"
+
+
+def test_a_wrong_variable_is_one_line_and_code_2(site):
+    ended = site.run("-m", "pscompy", "info", SPIN_US="soon")
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "pscompy: error: PSP_SPIN_US: 'soon' (environment) must be a whole number, or inf\n"
+    )
+
+
+def test_a_misspelt_variable_is_one_line(site):
+    ended = site.run("-m", "pscompy", "info", SPIN_SU="5")
+    assert ended.returncode == 0
+    assert ended.stderr == (
+        "pscompy: warning: unknown variable: PSP_SPIN_SU (did you mean PSP_SPIN_US?)\n"
+    )
+
+
+def test_a_command_that_fails_with_an_error_of_ours(site):
+    code = (
+        "import pscompy\ndef main(arguments):\n    raise pscompy.PeerLost('the peer\\nis gone')\n"
+    )
+    site.install("losing", {"losing.py": code}, "[pscompy.commands]\nlose = losing:main\n")
+    ended = site.run("-m", "pscompy", "lose")
+    assert (ended.returncode, ended.stderr) == (1, "pscompy: error: the peer is gone\n")
+
+
+def test_the_code_and_the_arguments_of_a_command(site):
+    code = "def main(arguments):\n    return len(arguments)\n"
+    site.install("counting", {"counting.py": code}, "[pscompy.commands]\ncount = counting:main\n")
+    assert site.run("-m", "pscompy", "count", "-n", "--", "-x").returncode == 3
+
+
+def test_a_reader_that_goes_away_is_no_traceback(site):
+    program = (
+        "import subprocess, sys\n"
+        "info = subprocess.Popen([sys.executable, '-m', 'pscompy', 'info', '--json'],\n"
+        "    stdout=subprocess.PIPE, stderr=subprocess.PIPE)\n"
+        "info.stdout.close()\n"
+        "sys.stdout.write(info.stderr.read().decode()); info.wait()\n"
+    )
+    assert site.run("-c", program).stdout == ""
+
+
+# ---- info -------------------------------------------------------------------
+
+
+def test_info_shows_every_variable(site):
+    shown = info(site)
+    for var in VARIABLES:
+        assert re.search(rf"^  PSP_{var.name} = .*\(default\)$", shown, re.M)
+        assert " ".join(var.doc.split()) in " ".join(shown.split())
+
+
+def test_info_changed_shows_only_those(site):
+    shown = info(site, "--changed", SPIN_US="7")
+    assert "PSP_SPIN_US = 7  (environment, default 50)" in shown
+    assert "PSP_RETRY" not in shown
+
+
+def test_info_hides_the_key(site):
+    for arguments in ((), ("--json",)):
+        shown = info(site, *arguments, KEY="hunter2")
+        assert "hunter2" not in shown
+        assert "(hidden)" in shown
+
+
+def test_info_shows_a_transport_and_its_variables(site):
+    code = (
+        "from pscompy.plugin import Transport, Var, count, hookimpl\n"
+        "SLOTS = Var('SLOTS', '8', count, 'Slots.')\n"
+        "@hookimpl\n"
+        "def pscompy_transport():\n"
+        "    return Transport('alpha', 5, (SLOTS,), lambda: 0, lambda: 'no device')\n"
+    )
+    site.transport("alpha", code=code)
+    shown = info(site, ALPHA="3")
+    assert re.search(r"^  alpha +priority 3, 5 +no: no device$", shown, re.M)
+    assert "PSP_ALPHA_SLOTS = 8  (default)" in shown
+    (document,) = [
+        it
+        for it in json.loads(info(site, "--json", ALPHA="3"))["transports"]
+        if it["name"] == "alpha"
+    ]
+    assert document == {
+        "name": "alpha",
+        "source": "alpha_fabric",
+        "user_priority": 3,
+        "priority": 5,
+        "available": False,
+        "reason": "no device",
+        "capabilities": None,
+    }
+
+
+def test_json_and_text_tell_the_same_variables(site):
+    document = json.loads(info(site, "--json", RETRY="3"))
+    assert document["version"] == pscompy.__version__
+    names = [row["name"] for row in document["variables"]]
+    assert names == re.findall(r"^  (PSP_\w+) = ", info(site, RETRY="3"), re.M)
+
+
+def test_the_capabilities_are_those_of_the_header():
+    header = (Path(pscompy.get_include()) / "pscompy/core/transport.h").read_text()
+    bits = re.findall(r"#define PSC_CAP_(\w+) (0x\w+)ull", header)
+    assert {int(bit, 16): name.lower() for name, bit in bits} == CAPABILITIES

@@ -1,0 +1,54 @@
+"""Importing pscompy: cheap, and its names are where they should be."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pscompy
+
+HEAVY = ("numpy", "asyncio", "pluggy", "importlib.metadata", "cffi", "_cffi_backend", "logging")
+
+
+def loaded_after(program):
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=pscompy.get_include(),
+    )
+    return set(ended.stdout.split())
+
+
+def test_importing_pscompy_loads_next_to_nothing():
+    before = loaded_after("")
+    after = loaded_after("import pscompy; pscompy.get_include(); dir(pscompy)")
+    assert not (after - before) & set(HEAVY)
+    assert {name for name in after - before if name.startswith("pscompy")} == {"pscompy"}
+
+
+def test_errors_are_had_without_the_rest():
+    after = loaded_after("import pscompy; pscompy.PeerLost")
+    assert {name for name in after if name.startswith("pscompy")} == {"pscompy", "pscompy.errors"}
+
+
+def test_the_headers_are_where_get_include_says():
+    for name in ("transport.h", "api.h", "status.h"):
+        assert (Path(pscompy.get_include()) / "pscompy/core" / name).is_file()
+
+
+@pytest.mark.parametrize("name", pscompy.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(pscompy, name) is not None
+    assert name in dir(pscompy)
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'Sesion'"):
+        pscompy.Sesion  # noqa: B018
+
+
+def test_the_wildcards():
+    assert pscompy.ANY_TAG == pscompy.ANY_SOURCE == -1

@@ -1,0 +1,219 @@
+"""The registry: what it finds, in which order, and what it says of the rest."""
+
+import json
+
+import pytest
+
+from pscompy import registry
+from pscompy.config import Var, count
+from pscompy.declarations import flaw
+from pscompy.errors import ConfigError
+from pscompy.plugin import Native, Transport
+
+REPORT = """
+import json, sys
+from pscompy import registry
+config, found = registry.load()
+print(json.dumps([[it.name, it.unavailable()] for it in found]))
+assert "unwanted" not in sys.modules
+"""
+
+
+def report(site, **environ):
+    ended = site.run("-W", "error", "-c", REPORT, **environ)
+    assert ended.returncode == 0, ended.stderr
+    return dict(json.loads(ended.stdout))
+
+
+def test_an_installed_transport_is_found_with_its_variables(site):
+    site.transport("alpha")
+    program = """
+from pscompy import registry
+config, found = registry.load()
+assert config["ALPHA_SLOTS"] == 9 and config["ALPHA"] == 1
+assert config.settings("ALPHA") == [("SLOTS", "9", 9)]
+print([it.source for it in found if it.name == "alpha"])
+"""
+    ended = site.run("-W", "error", "-c", program, ALPHA_SLOTS="9")
+    assert ended.stdout == "['alpha_fabric']\n", ended.stderr
+
+
+def test_order_is_by_the_users_priority_and_then_the_built_in(site):
+    site.transport("alpha", priority=3000)
+    site.transport("beta", priority=2000)
+    site.transport("gamma", priority=1000)
+    assert [*report(site)][:3] == ["alpha", "beta", "gamma"]
+    assert [*report(site, GAMMA="2")][:3] == ["gamma", "alpha", "beta"]
+
+
+def test_zero_excludes_without_importing(site):
+    site.transport("alpha", code="import unwanted")
+    assert report(site, ALPHA="0")["alpha"] == "excluded by PSP_ALPHA=0"
+    site.transport("beta", priority=0)
+    assert report(site, ALPHA="0")["beta"] == "excluded by its own priority 0"
+
+
+def test_variables_of_an_excluded_transport_are_not_misspelt(site):
+    site.transport("alpha")
+    assert "excluded" in report(site, ALPHA="0", ALPHA_SLOTS="3", ALPHA_FUTURE="1")["alpha"]
+
+
+def test_a_bad_priority_is_a_config_error():
+    with pytest.raises(ConfigError, match="PSP_LOOP: '-1'"):
+        registry.load({}, {"PSP_PLUGINDIR": "", "PSP_LOOP": "-1", "PSP_KEY": ""})
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import nothing_of_this_name", "ModuleNotFoundError: No module named 'nothing_of_this"),
+        ("1 / 0", "raised ZeroDivisionError: division by zero"),
+        ("", "declares no transport: it needs a function pscompy_transport marked"),
+        (
+            "from pscompy.plugin import hookimpl\n@hookimpl\ndef pscompy_transport(config): ...",
+            "Argument(s) {'config'} are declared in the hookimpl but can not be found",
+        ),
+        (
+            "from pscompy.plugin import hookimpl\n@hookimpl\ndef pscompy_transports(): ...",
+            "unknown hook 'pscompy_transports'",
+        ),
+        (
+            "from pscompy.plugin import hookimpl\n@hookimpl\ndef pscompy_transport(): return 1",
+            "returned int instead of a Transport",
+        ),
+    ],
+)
+def test_a_broken_plugin_says_what_is_wrong_and_stops_nobody(site, code, reason):
+    site.transport("alpha", code=code)
+    site.transport("beta")
+    answers = report(site)
+    assert reason in answers["alpha"]
+    assert answers["beta"] is None
+
+
+def test_a_plugin_that_cannot_tell_its_availability(site):
+    code = """
+from pscompy.plugin import Transport, hookimpl
+
+@hookimpl
+def pscompy_transport():
+    return Transport("alpha", 5, (), lambda: 0, lambda: {}["nic"])
+"""
+    site.transport("alpha", code=code)
+    assert "raised KeyError: 'nic'" in report(site)["alpha"]
+
+
+def declare(**changes):
+    fields = {"name": "alpha", "priority": 5, "variables": (), "ops": int} | changes
+    return Transport(**fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"name": "beta"}, "installed as 'alpha' and declares the transport 'beta'"),
+        ({"priority": -1}, "its priority is -1"),
+        ({"priority": True}, "its priority is True"),
+        ({"ops": None}, "its `ops` is no function"),
+        ({"unavailable": "no"}, "its `unavailable` is no function"),
+        ({"variables": [Var("X", "1", count, "Doc.")]}, "are a list instead of a tuple"),
+        ({"variables": (3,)}, "hold 3, which is not a Var"),
+        ({"variables": (Var("x", "1", count, "Doc."),)}, "'x' is not named in capitals"),
+        ({"variables": (Var("X", "1", int, "Doc."),)}, "'X' has no Parser"),
+        ({"variables": (Var("X", "1", count, " "),)}, "'X' has no documentation"),
+        ({"variables": (Var("X", "y", count, "Doc."),)}, "has the default 'y'; it must be a whole"),
+        ({"variables": (Var("X", "1", count, "Doc."),) * 2}, "'X' is declared twice"),
+    ],
+)
+def test_each_flaw_of_a_declaration_is_named(changes, problem):
+    assert problem in flaw(declare(**changes), "alpha")
+
+
+def test_a_name_is_short_and_lower_case():
+    for name in ("Alpha", "al_pha", "a" * 16, ""):
+        assert "lower-case" in flaw(declare(name=name), name)
+    assert flaw(declare(), "alpha") is None
+
+
+# ---- PSP_PLUGINDIR ----------------------------------------------------------
+
+
+def plugin(name):
+    from tests.package.conftest import PLUGIN
+
+    return PLUGIN.format(name=name, priority=3000)
+
+
+def test_files_and_packages_of_plugindir(site):
+    folder = site.folder / "plugins"
+    (folder / "beta").mkdir(parents=True)
+    (folder / "alpha.py").write_text(plugin("alpha"))
+    (folder / "beta" / "__init__.py").write_text("from .inner import *\n")
+    (folder / "beta" / "inner.py").write_text(plugin("beta"))
+    (folder / "_helper.py").write_text("raise SystemExit")
+    (folder / "notes.txt").write_text("none of ours")
+    answers = report(site, PLUGINDIR=str(folder))
+    assert [*answers][:2] == ["beta", "alpha"] or [*answers][:2] == ["alpha", "beta"]
+    assert answers["alpha"] is None
+    assert answers["beta"] is None
+    assert "_helper" not in answers
+
+
+def test_plugindir_wins_over_what_is_installed_and_the_other_says_so(site):
+    site.transport("alpha")
+    (site.folder / "alpha.py").write_text(plugin("alpha"))
+    program = (
+        "from pscompy import registry\nfor it in registry.load()[1]: print(it.name, it.problem)"
+    )
+    ended = site.run("-c", program, PLUGINDIR=str(site.folder))
+    lines = [line for line in ended.stdout.splitlines() if line.startswith("alpha")]
+    assert lines == ["alpha None", f"alpha the name is taken by {site.folder}/alpha.py"]
+
+
+def test_plugindir_that_is_no_folder_is_a_config_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"PSP_PLUGINDIR: .* must be a folder"):
+        registry.load({"PLUGINDIR": str(tmp_path / "none")}, {})
+
+
+# ---- the compiled half ------------------------------------------------------
+
+
+def native(site, *, record=None, extension=None):
+    package = site.packages / "fabrics" / "nu"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+    if record:
+        (package.parent / "not_built.json").write_text(json.dumps(record))
+    if extension:
+        (package / "_native.py").write_text(extension)
+    program = "from pscompy.plugin import Native; print(Native('fabrics.nu').unavailable())"
+    return site.run("-c", program).stdout.strip()
+
+
+def test_not_built_with_the_reason_that_the_build_recorded(site):
+    reason = native(site, record={"nu": "infiniband/verbs.h missing"})
+    assert reason == "not built: infiniband/verbs.h missing"
+
+
+def test_not_built_without_a_record(site):
+    assert native(site).startswith("not built: ")
+
+
+def test_built_but_its_library_does_not_load(site):
+    text = "libibverbs.so.1: cannot open shared object file"
+    reason = native(site, extension=f"raise ImportError({text!r})")
+    assert reason == f"built, but does not load: {text}"
+
+
+def test_built_but_a_module_is_missing(site):
+    reason = native(site, extension="import nothing_of_this_name")
+    assert reason == "built, but it needs the missing module nothing_of_this_name"
+
+
+def test_a_module_that_loads_is_available(site):
+    assert native(site, extension="lib = None") == "None"
+
+
+def test_native_is_loaded_at_first_use_only():
+    assert Native("a.package.that.does.not.exist")

@@ -1,0 +1,80 @@
+"""A stranger on the user's path is named and never run."""
+
+import json
+
+STRANGER = "raise SystemExit('the stranger was run')"
+REPORT = """
+import json
+from pscompy import registry
+print(json.dumps({it.name: it.problem for it in registry.load()[1]}))
+"""
+
+
+def problem_of(site, name, **where):
+    program = site.folder / "program.py" if "cwd" not in where else where["cwd"] / "program.py"
+    program.write_text(REPORT)
+    ended = site.run(str(program), **where)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return json.loads(ended.stdout)[name]
+
+
+def test_a_module_beside_the_script(site):
+    site.transport("alpha")
+    (site.folder / "alpha_fabric.py").write_text(STRANGER)
+    problem = problem_of(site, "alpha")
+    assert f"hidden by {site.folder}/alpha_fabric.py" in problem
+    assert "of fabric-alpha" in problem
+
+
+def test_a_package_beside_the_script(site):
+    site.transport("alpha")
+    (site.folder / "alpha_fabric").mkdir()
+    (site.folder / "alpha_fabric" / "__init__.py").write_text(STRANGER)
+    assert f"hidden by {site.folder}/alpha_fabric:" in problem_of(site, "alpha")
+
+
+def test_without_a_stranger_there_is_no_problem(site):
+    site.transport("alpha")
+    assert problem_of(site, "alpha") is None
+
+
+def test_a_single_module_is_compared_too(site):
+    from tests.package.conftest import PLUGIN
+
+    code = PLUGIN.format(name="alpha", priority=5)
+    site.install("single", {"alpha_one.py": code}, "[pscompy]\nalpha = alpha_one\n")
+    assert problem_of(site, "alpha") is None
+    (site.folder / "alpha_one.py").write_text(STRANGER)
+    assert "alpha_one.py" in problem_of(site, "alpha")
+
+
+def editable(site):
+    """An editable installation: the files are elsewhere, in the project."""
+    project = site.folder / "project"
+    site.transport("alpha")
+    (project / "examples").mkdir(parents=True)
+    (site.packages / "alpha_fabric").rename(project / "alpha_fabric")
+    info = site.packages / "fabric_alpha-1.0.dist-info"
+    (info / "RECORD").write_text("__editable__.alpha.pth,,\n")
+    (info / "direct_url.json").write_text(
+        json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}})
+    )
+    return project
+
+
+def test_an_editable_installation(site):
+    project = editable(site)
+    assert problem_of(site, "alpha", cwd=project) is None
+    (project / "examples" / "alpha_fabric.py").write_text(STRANGER)
+    assert "examples/alpha_fabric.py" in problem_of(site, "alpha", cwd=project / "examples")
+
+
+def test_a_command_is_looked_at_too(site):
+    code = "def main(arguments):\n    'Greet.'\n    print('hello')\n    return 0\n"
+    site.install("greeting", {"greet.py": code}, "[pscompy.commands]\ngreet = greet:main\n")
+    assert site.run("-m", "pscompy", "greet").stdout == "hello\n"
+    (site.folder / "greet.py").write_text(STRANGER)
+    ended = site.run("-m", "pscompy", "greet")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "hidden by" in ended.stderr
+    assert "hidden by" in site.run("-m", "pscompy", "--help").stdout
