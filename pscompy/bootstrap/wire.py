@@ -25,7 +25,7 @@ def pack(command: str, **fields: object) -> bytes:
     words = [f"cmd={command}"]
     for name, value in fields.items():
         text = str(value)
-        if not text or "\\" in text or not text.isascii() or len(text.split()) != 1:
+        if text.split() != [text] or "\\" in text or not text.isascii():
             raise ValueError(f"{name}={text!r} cannot travel over PMI")
         words.append(f"{name}={text}")
     return " ".join(words).encode() + b"\n"

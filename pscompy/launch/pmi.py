@@ -45,7 +45,7 @@ class Server:
         # MPICH learns from this that all ranks share one node.
         self._values = {"PMI_process_mapping": f"(vector,(0,1,{size}))"}
         self._waiting: set[int] = set()
-        self._left: set[int] = set()
+        self._left: list[int] = []  # in the order of going
         self._spawning: set[int] = set()  # ranks amid the lines of a spawn
 
     def receive(self, rank: int, line: bytes) -> Replies:
@@ -64,7 +64,7 @@ class Server:
 
     def leave(self, rank: int) -> Replies:
         """The rank's process ended, or it closed its socket."""
-        self._left.add(rank)
+        self._left.append(rank)
         self._waiting.discard(rank)
         return self._refuse_barrier()
 
@@ -120,7 +120,7 @@ class Server:
 
     def _refuse_barrier(self) -> Replies:
         ranks, self._waiting = sorted(self._waiting), set()
-        line = pack("barrier_out", rc=-1, msg=f"rank_{min(self._left)}_has_left")
+        line = pack("barrier_out", rc=-1, msg=f"rank_{self._left[0]}_has_left")
         return [(rank, line) for rank in ranks]
 
     def _finalize(self, rank: int, fields: dict[str, str]) -> Replies:

@@ -1,0 +1,103 @@
+"""Runs jobs as a user does: the program `pscompy run` in its own process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import pscompy
+
+ROOT = Path(pscompy.__file__).parents[1]
+TIMEOUT = 60
+
+
+def clean_environment() -> dict[str, str]:
+    """Without what a launcher around the tests would say, and importable from anywhere."""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "PSP_", "SLURM_"))}
+    return {**environ, "PYTHONPATH": str(ROOT)}
+
+
+class Launcher:
+    """`pscompy run` with arguments; texts, not bytes."""
+
+    command: tuple[str, ...] = (sys.executable, "-m", "pscompy", "run")
+    before_program: tuple[str, ...] = ("--",)
+
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(
+        self, *arguments: object, env: dict[str, str] | None = None, **kwargs: object
+    ) -> subprocess.Popen[str]:
+        """A running job, to be talked to; killed after the test."""
+        process = subprocess.Popen(
+            [*self.command, *map(str, arguments)],
+            text=True,
+            stdin=kwargs.pop("stdin", subprocess.DEVNULL),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**clean_environment(), **(env or {})},
+            # A shell that runs the tests in the background ignores these.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            **kwargs,
+        )
+        self._started.append(process)
+        return process
+
+    def __call__(
+        self,
+        *arguments: object,
+        input: str | None = None,
+        env: dict[str, str] | None = None,
+        **kwargs: object,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end."""
+        stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
+        process = self.start(*arguments, env=env, stdin=stdin, **kwargs)
+        out, err = process.communicate(input, timeout=TIMEOUT)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def run() -> Iterator[Launcher]:
+    launcher = Launcher()
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture
+def mpiexec(run: Launcher) -> Launcher:
+    """MPICH's launcher instead of ours."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if not found:
+        pytest.skip("no mpiexec: pip install mpich")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    if "HYDRA" not in version.stdout.upper():
+        pytest.skip(f"{found} is not MPICH's")
+    run.command, run.before_program = (found,), ()
+    return run
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes a Python program and tells where it is."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "program.py"
+        path.write_text(text)
+        return path
+
+    return write

@@ -1,0 +1,159 @@
+"""How a job ends: failing ranks, signals, and the launcher's own death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+RANK = "import os, sys, time, signal; rank = int(os.environ['PMI_RANK'])\n"
+LONG = "time.sleep(300)"
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"{what} did not happen within 30 s")
+
+
+def children_with(word: str) -> list[int]:
+    """Processes whose command line holds `word`."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if word.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def test_the_code_of_the_rank_that_fails_is_returned(run):
+    done = run("-n", 4, "-c", RANK + f"rank == 2 and sys.exit(7); {LONG}")
+    assert done.returncode == 7
+    assert done.stderr == "pscompy run: rank 2 exited with code 7; ending the others\n"
+
+
+def test_a_signal_becomes_128_and_its_number(run):
+    done = run("-n", 2, "-c", RANK + f"rank == 1 and os.kill(os.getpid(), 9); {LONG}")
+    assert done.returncode == 128 + 9
+    assert done.stderr == "pscompy run: rank 1 was ended by SIGKILL; ending the others\n"
+
+
+def test_what_the_failing_rank_said_comes_first(run):
+    done = run("-n", 2, "-c", RANK + "rank == 1 and 1 / 0")
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert "ZeroDivisionError" in lines[-2]
+    assert lines[-1].startswith("pscompy run: rank 1 exited with code 1")
+
+
+def test_a_rank_that_ignores_sigterm_is_killed(run):
+    code = RANK + (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if rank == 1: time.sleep(0.5); sys.exit(3)\n"
+        f"{LONG}"
+    )
+    assert run("-n", 3, "-c", code).returncode == 3
+
+
+def test_a_rank_may_clean_up_at_sigterm(run):
+    code = RANK + (
+        "def clean(*_): print(f'clean {rank}', flush=True); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, clean)\n"
+        "if rank == 1: time.sleep(0.5); sys.exit(3)\n"
+        f"{LONG}"
+    )
+    done = run("-n", 3, "-c", code)
+    assert sorted(done.stdout.splitlines()) == ["clean 0", "clean 2"]
+
+
+def test_a_command_that_does_not_exist(run):
+    done = run("-n", 2, "--", "no-such-command")
+    assert done.returncode == 127
+    assert done.stderr == ("pscompy run: cannot start no-such-command: No such file or directory\n")
+
+
+def test_a_file_that_is_no_program(run, tmp_path):
+    (tmp_path / "text").write_text("")
+    done = run("--", tmp_path / "text")
+    assert done.returncode == 126
+    assert "Permission denied" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
+def test_signals_reach_all_ranks(run, name):
+    code = RANK + (
+        "def note(number, _): print(rank, signal.Signals(number).name, flush=True); sys.exit()\n"
+        f"signal.signal(signal.{name}, note)\n"
+        "print('ready', flush=True)\n"
+        f"{LONG}"
+    )
+    process = run.start("-n", 3, "-c", code)
+    for _ in range(3):
+        assert process.stdout.readline() == "ready\n"
+    process.send_signal(getattr(signal, name))
+    out, err = process.communicate(timeout=30)
+    assert sorted(out.splitlines()) == [f"{rank} {name}" for rank in range(3)]
+    assert (process.returncode, err) == (0, "")
+
+
+def test_ctrl_c_lets_every_rank_clean_up(run):
+    code = RANK + (
+        "try:\n"
+        "    print('ready', flush=True)\n"
+        f"    {LONG}\n"
+        "except KeyboardInterrupt:\n"
+        "    time.sleep(rank * 0.3)\n"
+        "    print('clean', rank, flush=True)\n"
+        "    raise\n"
+    )
+    process = run.start("-n", 3, "-c", code)
+    for _ in range(3):
+        process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert sorted(out.splitlines()) == ["clean 0", "clean 1", "clean 2"]
+    assert process.returncode == 128 + signal.SIGINT
+
+
+def test_a_second_ctrl_c_kills(run):
+    code = RANK + (
+        "signal.signal(signal.SIGINT, lambda *_: print('caught', flush=True))\n"
+        "print('ready', flush=True)\n"
+        f"while True: {LONG}"
+    )
+    process = run.start("-n", 2, "-c", code)
+    for _ in range(2):
+        assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    for _ in range(2):
+        assert process.stdout.readline() == "caught\n"
+    time.sleep(0.3)  # two signals at once count as one
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 128 + signal.SIGKILL
+
+
+def test_no_process_is_left_when_the_launcher_is_killed(run, tmp_path):
+    # The shells show that it holds for what the ranks have started, too.
+    word = f"sleep-{tmp_path.name}-{os.getpid()}"
+    script = f"(exec -a {word} sleep 300) & echo ready; wait"
+    process = run.start("-n", 3, "--", "bash", "-c", script)
+    for _ in range(3):
+        assert process.stdout.readline() == "ready\n"
+    wait_until(lambda: len(children_with(word)) >= 6, "all processes running")
+    process.kill()
+    wait_until(lambda: not children_with(word), "the end of all processes")
+
+
+def test_no_process_is_left_when_the_job_has_ended(run, tmp_path):
+    word = f"sleep-{tmp_path.name}-{os.getpid()}"
+    done = run("-n", 2, "--", "bash", "-c", f"(exec -a {word} sleep 300) & echo $PMI_RANK")
+    assert sorted(done.stdout.split()) == ["0", "1"]
+    wait_until(lambda: not children_with(word), "the end of all processes")

@@ -1,0 +1,397 @@
+"""PMI-1: our client and our server, each against MPICH's and each other's."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import sys
+import threading
+
+import pytest
+
+from pscompy.bootstrap import Pmi1, Single, detect, pmi1
+from pscompy.bootstrap.wire import LineBuffer, WireError, pack, parse
+from pscompy.errors import ConfigError, ConnectError, PeerLost, Timeout
+from pscompy.launch.pmi import Abort, Server
+
+CLIENT = """\
+import sys
+from pscompy.bootstrap import detect
+me = detect()
+"""
+
+EXCHANGE = (
+    CLIENT
+    + """\
+me.put(f"address-{me.rank}", f"{me.rank}:" + "a=b;c," * 900)
+me.put(f"short-{me.rank}", "")
+me.barrier()
+for rank in range(me.size):
+    assert me.get(f"address-{rank}") == f"{rank}:" + "a=b;c," * 900
+    assert me.get(f"short-{rank}") == ""
+try:
+    me.get("nothing")
+except KeyError as error:
+    print(me.rank, me.size, me.job_id, error, flush=True)
+me.barrier(timeout=30)
+me.finalize()
+me.finalize()
+"""
+)
+
+ASKS_IN_BARRIER = (
+    CLIENT
+    + """\
+import threading, time
+me.put(f"key-{me.rank}", "value")
+me.barrier()
+if me.rank == 0:
+    thread = threading.Thread(target=me.barrier)
+    thread.start()
+    time.sleep(0.3)
+    for _ in range(100):
+        assert me.get(f"key-{me.size - 1}") == "value"
+    me.put("asked", "yes")
+    print("asked", flush=True)
+    thread.join(30)
+    assert not thread.is_alive()
+else:
+    time.sleep(1)
+    me.barrier()
+    assert me.get("asked") == "yes"
+me.finalize()
+"""
+)
+
+TIMES_OUT = (
+    CLIENT
+    + """\
+import time
+from pscompy.errors import Timeout
+if me.rank == 0:
+    try:
+        me.barrier(timeout=0.2)
+    except Timeout:
+        print("timeout", flush=True)
+    me.put("late", "value")
+else:
+    time.sleep(1)
+me.barrier(timeout=30)
+assert me.get("late") == "value"
+me.finalize()
+"""
+)
+
+AGAIN = (
+    CLIENT
+    + """\
+me.barrier()
+me.finalize()
+me = detect()
+me.put(f"again-{me.rank}", "x")
+me.barrier()
+me.get("again-0")
+me.finalize()
+print("again", flush=True)
+"""
+)
+
+
+@pytest.fixture(params=["pscompy", "mpiexec", "mpiexec -pmi-port"])
+def launch(request):
+    """Every launcher that speaks PMI-1, in every way that it does."""
+    name = request.param
+    if name == "pscompy":
+        return request.getfixturevalue("run")
+    launcher = request.getfixturevalue("mpiexec")
+    launcher.command += tuple(name.split()[1:])
+    return launcher
+
+
+def launched(launch, n, program):
+    return launch("-n", n, *launch.before_program, sys.executable, program)
+
+
+def start(launch, n, script, text):
+    done = launched(launch, n, script(text))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sorted(done.stdout.splitlines())
+
+
+def test_values_of_all_ranks_are_exchanged(launch, script):
+    lines = start(launch, 3, script, EXCHANGE)
+    jobs = {line.split()[2] for line in lines}
+    assert len(jobs) == 1
+    assert lines == [f"{rank} 3 {next(iter(jobs))} 'nothing'" for rank in range(3)]
+
+
+def test_values_are_got_while_another_thread_is_in_the_barrier(launch, script):
+    assert start(launch, 2, script, ASKS_IN_BARRIER) == ["asked"]
+
+
+def test_a_barrier_that_timed_out_is_gone_on_with(launch, script):
+    assert start(launch, 2, script, TIMES_OUT) == ["timeout"]
+
+
+def test_a_process_may_begin_again_after_finalize(run, script):
+    assert start(run, 2, script, AGAIN) == ["again"] * 2
+
+
+def test_abort_ends_all_ranks(launch, script):
+    text = CLIENT + "import time\nif me.rank == 1: me.abort(5)\ntime.sleep(300)"
+    done = launched(launch, 3, script(text))
+    assert done.returncode == 5
+    if "pscompy" in launch.command:
+        assert done.stderr == (
+            "pscompy run: rank 1 aborted the job with code 5; ending the others\n"
+        )
+
+
+def test_abort_counts_though_the_rank_ends_at_once(run, script):
+    text = CLIENT + "import os\nif me.rank == 1: me.abort(5); os._exit(0)\nme.barrier()"
+    assert run("-n", 2, script(text)).returncode == 5
+
+
+def test_nobody_waits_for_a_rank_that_has_left(run, script):
+    text = CLIENT + (
+        "from pscompy.errors import PeerLost\n"
+        "if me.rank == 2: sys.exit(0)\n"
+        "try: me.barrier()\n"
+        "except PeerLost as error: print(error)\n"
+    )
+    done = run("-n", 3, script(text))
+    assert done.stdout == "barrier of all ranks: rank 2 has left\n" * 2
+    assert done.returncode == 0
+
+
+def test_an_mpi_program_runs_under_pscompy_run(run, script):
+    if importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("no mpi4py: pip install mpi4py mpich")
+    text = (
+        "from mpi4py import MPI\n"
+        "world = MPI.COMM_WORLD\n"
+        "total = world.allreduce(world.rank)\n"
+        "node = world.Split_type(MPI.COMM_TYPE_SHARED)\n"
+        "print(world.rank, world.size, total, node.size)\n"
+    )
+    done = run("-n", 4, script(text))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"{rank} 4 6 4" for rank in range(4)]
+
+
+def test_mpi_abort_ends_the_job(run, script):
+    if importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("no mpi4py: pip install mpi4py mpich")
+    text = (
+        "from mpi4py import MPI\n"
+        "world = MPI.COMM_WORLD\n"
+        "if world.rank == 1: world.Abort(9)\n"
+        "world.Barrier()\n"
+    )
+    done = run("-n", 3, script(text))
+    assert done.returncode == 9
+    assert "rank 1 aborted the job with code 9" in done.stderr
+
+
+def test_a_rank_that_sends_nonsense_ends_the_job(run, script):
+    text = (
+        "import os, time\n"
+        "if os.environ['PMI_RANK'] == '1': os.write(int(os.environ['PMI_FD']), b'\\xff\\n')\n"
+        "time.sleep(300)\n"
+    )
+    done = run("-n", 2, script(text))
+    assert done.returncode == 1
+    assert "rank 1 speaks no PMI-1" in done.stderr
+
+
+# ---- the server alone ----
+
+
+def answer(server, rank, line):
+    replies = server.receive(rank, line)
+    assert [r for r, _ in replies] == [rank]
+    return parse(replies[0][1])
+
+
+def test_the_barrier_opens_when_the_last_rank_comes():
+    server = Server(3, "job")
+    assert server.receive(2, b"cmd=barrier_in") == []
+    assert server.receive(0, b"cmd=barrier_in") == []
+    assert server.receive(1, b"cmd=barrier_in") == [(r, b"cmd=barrier_out\n") for r in range(3)]
+    assert server.receive(1, b"cmd=barrier_in") == []
+
+
+def test_those_in_the_barrier_hear_of_a_rank_that_leaves():
+    server = Server(3, "job")
+    server.receive(0, b"cmd=barrier_in")
+    assert [rank for rank, _ in server.leave(1)] == [0]
+    assert answer(server, 2, b"cmd=barrier_in") == (
+        "barrier_out",
+        {"rc": "-1", "msg": "rank_1_has_left"},
+    )
+
+
+def test_what_is_not_supported_is_refused():
+    server = Server(1, "job")
+    for line in (b"mcmd=spawn", b"nprocs=1", b"execname=a b", b"cmd=abort"):
+        assert server.receive(0, line) == []
+    assert answer(server, 0, b"endcmd")[0] == "spawn_result"
+    assert answer(server, 0, b"cmd=lookup_name service=x")[1]["rc"] == "-1"
+    assert answer(server, 0, b"cmd=something")[1]["rc"] == "-1"
+    assert answer(server, 0, b"cmd=init pmi_version=2 pmi_subversion=0")[1]["rc"] == "-1"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"cmd=put",
+        b"cmd=put key= value=x",
+        b"cmd=put key=" + b"k" * 64 + b" value=x",
+        b"cmd=put key=k value=" + b"v" * 1024,
+    ],
+)
+def test_puts_beyond_the_limits_are_refused(line):
+    server = Server(1, "job")
+    assert answer(server, 0, line)[1]["rc"] == "-1"
+    assert answer(server, 0, b"cmd=get key=k")[1]["rc"] == "-1"
+
+
+@pytest.mark.parametrize(("text", "code"), [(b"exitcode=3", 3), (b"exitcode=x", 1), (b"", 1)])
+def test_abort_carries_its_code(text, code):
+    with pytest.raises(Abort) as caught:
+        Server(2, "job").receive(1, b"cmd=abort " + text)
+    assert (caught.value.rank, caught.value.code) == (1, code)
+
+
+# ---- the text ----
+
+
+@pytest.mark.parametrize("value", ["", "two words", "line\nbreak", "back\\slash", "é", " x"])
+def test_values_that_cannot_travel_are_refused(value):
+    with pytest.raises(ValueError, match="cannot travel"):
+        pack("put", value=value)
+
+
+@pytest.mark.parametrize("line", [b"", b"key=value", b"\xff\xfe", b"cmd=", b"cmd"])
+def test_lines_without_a_command_are_refused(line):
+    with pytest.raises(WireError):
+        parse(line)
+
+
+def test_lines_are_put_together_from_pieces():
+    buffer = LineBuffer()
+    text = b"".join(pack("put", key=f"k{i}", value="v=" * i + "v") for i in range(50))
+    lines = [line for i in range(0, len(text), 7) for line in buffer.feed(text[i : i + 7])]
+    assert [parse(line)[1]["value"] for line in lines] == ["v=" * i + "v" for i in range(50)]
+
+
+def test_a_line_without_end_is_refused():
+    buffer = LineBuffer()
+    assert buffer.feed(b"x" * 60000) == []
+    with pytest.raises(WireError):
+        buffer.feed(b"x" * 60000)
+
+
+# ---- which bootstrap ----
+
+
+def test_no_launcher_means_rank_0_of_1():
+    alone = detect({"SLURM_JOB_ID": "7", "PATH": "/bin"})
+    assert isinstance(alone, Single)
+    assert (alone.rank, alone.size) == (0, 1)
+    alone.put("key", "value")
+    alone.barrier()
+    assert alone.get("key") == "value"
+    assert alone.job_id != detect({}).job_id
+
+
+@pytest.mark.parametrize(
+    ("environ", "complaint"),
+    [
+        ({"PMIX_RANK": "0"}, "PMIx.*pscompy run"),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, "4 tasks no PMI.*--mpi=pmi2"),
+        ({"PMI_FD": "989", "PMI_RANK": "0", "PMI_SIZE": "2"}, "not open here"),
+        ({"PMI_FD": "0x", "PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_FD='0x'"),
+        ({"PMI_PORT": "localhost", "PMI_ID": "0"}, "PMI_PORT='localhost'"),
+        ({"PMI_PORT": "localhost:1"}, "PMI_ID=None"),
+    ],
+)
+def test_launchers_that_cannot_be_used_are_named(environ, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        detect(environ)
+
+
+def test_a_port_where_nobody_listens():
+    with pytest.raises(ConnectError, match="localhost:1: "):
+        detect({"PMI_PORT": "localhost:1", "PMI_ID": "0"})
+
+
+# ---- the client and a launcher that is slow or dies ----
+
+
+class Link:
+    """A server at one end of a socket, which answers when told to."""
+
+    def __init__(self):
+        self.theirs, self.ours = socket.socketpair()
+        self.ours.settimeout(30)
+        self.server = Server(1, "job")
+        self.lines = LineBuffer()
+
+    def answer(self, count):
+        """Answer the next `count` questions."""
+        while count:
+            for line in self.lines.feed(self.ours.recv(4096)):
+                for _, reply in self.server.receive(0, line):
+                    self.ours.sendall(reply)
+                count -= 1
+
+    def client(self):
+        thread = threading.Thread(target=self.answer, args=(3,))
+        thread.start()
+        client = Pmi1(self.theirs.fileno(), 0, 1)
+        thread.join()
+        return client
+
+
+@pytest.fixture
+def link():
+    link = Link()
+    with link.theirs, link.ours:
+        yield link
+
+
+def test_an_answer_that_comes_too_late_is_not_taken_for_another(link, monkeypatch):
+    client = link.client()
+    link.server.receive(0, b"cmd=put key=first value=1:one")
+    link.server.receive(0, b"cmd=put key=second value=1:two")
+    with monkeypatch.context() as patch:
+        patch.setattr(pmi1, "_REPLY_TIMEOUT", 0.05)
+        with pytest.raises(Timeout):
+            client.get("first")
+    thread = threading.Thread(target=link.answer, args=(2,))
+    thread.start()
+    assert client.get("second") == "two"
+    thread.join()
+    client._link.close()
+
+
+def test_a_launcher_that_dies_is_noticed_by_all_who_wait(link):
+    client = link.client()
+    errors = []
+
+    def wait():
+        with pytest.raises(PeerLost) as caught:
+            client.barrier()
+        errors.append(str(caught.value))
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    link.ours.shutdown(socket.SHUT_RDWR)
+    for thread in threads:
+        thread.join(30)
+    assert errors == ["the launcher is gone"] * 2
+    with pytest.raises(PeerLost):
+        client.get("key")
+    client._link.close()

@@ -1,0 +1,192 @@
+"""`pscompy run`: programs, output, input, environment."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+RANK = "import os; rank = int(os.environ['PMI_RANK'])\n"
+
+
+def test_runs_a_script_with_its_arguments(run, script):
+    path = script("import os, sys; print(os.environ['PMI_RANK'], sys.argv[1:])")
+    done = run("-n", 3, path, "-n", "7", "--label")
+    assert sorted(done.stdout.splitlines()) == [f"{r} ['-n', '7', '--label']" for r in range(3)]
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_runs_a_module(run, tmp_path):
+    (tmp_path / "some_module.py").write_text("import sys; print(__name__, sys.argv[1:])")
+    done = run("-n", 2, "-m", "some_module", "--np", "x", cwd=tmp_path)
+    assert done.stdout == "__main__ ['--np', 'x']\n" * 2
+
+
+def test_runs_code_under_the_same_interpreter(run):
+    done = run("--np=2", "-c", "import sys; print(sys.executable)")
+    assert done.stdout == f"{sys.executable}\n" * 2
+
+
+def test_runs_any_command(run):
+    done = run("-n", 2, "--", "sh", "-c", "echo $PMI_RANK of $PMI_SIZE $0", "--label")
+    assert sorted(done.stdout.splitlines()) == ["0 of 2 --label", "1 of 2 --label"]
+
+
+def test_one_rank_by_default(run):
+    assert run("-c", "import os; print(os.environ['PMI_SIZE'])").stdout == "1\n"
+
+
+def test_label_stands_before_every_line(run):
+    done = run(
+        "-n", 11, "--label", "-c", RANK + "import sys; print('a\\n\\nb'); sys.stderr.write('e')"
+    )
+    for rank in range(11):
+        mine = [line for line in done.stdout.splitlines() if line.startswith(f"[{rank:2}] ")]
+        assert mine == [f"[{rank:2}] a", f"[{rank:2}] ", f"[{rank:2}] b"]
+    assert sorted(done.stderr.splitlines()) == [f"[{rank:2}] e" for rank in range(11)]
+
+
+def test_lines_stay_whole_when_all_ranks_print_at_once(run):
+    code = RANK + (
+        "import sys\n"
+        "for i in range(200):\n"
+        "    for part in (f'<{rank}:{i}:', 'x' * 700, '>\\n'):\n"
+        "        sys.stdout.write(part); sys.stdout.flush()\n"
+    )
+    lines = run("-n", 6, "-c", code).stdout.splitlines()
+    matches = [re.fullmatch(r"<(\d):(\d+):x{700}>", line) for line in lines]
+    assert all(matches)
+    assert len(lines) == 6 * 200
+    for rank in "012345":  # each in its order
+        assert [m[2] for m in matches if m[1] == rank] == [str(i) for i in range(200)]
+
+
+def test_long_lines_stay_whole_when_both_streams_are_one_file(run):
+    code = RANK + (
+        "import sys\n"
+        "for i in range(20):\n"
+        "    print('o' * 30000, flush=True); print('e' * 100, file=sys.stderr, flush=True)\n"
+    )
+    process = subprocess.run(
+        [*run.command, "-n", "3", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert sorted(map(len, process.stdout.splitlines())) == [100] * 60 + [30000] * 60
+    assert all(len(set(line)) == 1 for line in process.stdout.splitlines())
+
+
+def test_output_of_one_rank_is_passed_on_byte_by_byte(run):
+    code = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 999 + b'no newline')"
+    process = subprocess.run(
+        [*run.command, "-c", code], stdout=subprocess.PIPE, timeout=60, check=True
+    )
+    assert process.stdout == bytes(range(256)) * 999 + b"no newline"
+
+
+def test_unfinished_lines_of_two_ranks_are_kept_apart(run):
+    done = run("-n", 2, "-c", RANK + "print(f'rank {rank}', end='')")
+    assert sorted(done.stdout.splitlines()) == ["rank 0", "rank 1"]
+    assert not done.stdout.endswith("\n")
+
+
+def test_a_reader_that_goes_away_ends_the_job(run):
+    process = run.start("-n", 2, "-c", "while True: print('x' * 100)")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=30) != 0
+
+
+def test_a_slow_reader_does_not_stop_ranks_that_are_silent(run, tmp_path):
+    code = RANK + (
+        "import pathlib, time\n"
+        "if rank == 0: print('x' * 10_000_000)\n"
+        f"else: pathlib.Path({str(tmp_path / 'done')!r}).write_text('')\n"
+    )
+    process = run.start("-n", 2, "-c", code)
+    for _ in range(300):
+        if (tmp_path / "done").exists():
+            break
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=0.1)
+    else:
+        pytest.fail("rank 1 did not come to its end")
+    assert len(process.stdout.read()) == 10_000_001
+
+
+def test_stdin_goes_to_rank_0(run):
+    code = RANK + "import sys; print(rank, repr(sys.stdin.read()))"
+    done = run("-n", 3, "-c", code, input="two\nlines\n")
+    assert sorted(done.stdout.splitlines()) == [r"0 'two\nlines\n'", "1 ''", "2 ''"]
+
+
+def test_what_is_typed_at_a_terminal_goes_to_rank_0(run):
+    ours, theirs = pty.openpty()
+    process = run.start("-n", 2, "-c", RANK + "print(rank, rank == 0 and input())", stdin=theirs)
+    os.close(theirs)
+    os.write(ours, b"typed\n")
+    out, _ = process.communicate(timeout=30)
+    os.close(ours)
+    assert sorted(out.splitlines()) == ["0 typed", "1 False"]
+
+
+def test_every_job_has_its_own_key_that_its_ranks_share(run):
+    code = "import os; print(os.environ['PSP_KEY'])"
+    first, second = (run("-n", 3, "-c", code).stdout.split() for _ in range(2))
+    assert len(set(first)) == len(set(second)) == 1
+    assert first[0] != second[0]
+    assert len(first[0]) >= 32
+
+
+@pytest.mark.parametrize("name", ["PSP_KEY", "PSP_KEY_FILE"])
+def test_a_key_that_is_set_is_kept(run, name):
+    code = "import os; print(os.environ.get('PSP_KEY'), os.environ.get('PSP_KEY_FILE'))"
+    expected = {"PSP_KEY": "mine None\n", "PSP_KEY_FILE": "None mine\n"}[name]
+    assert run("-c", code, env={name: "mine"}).stdout == expected
+    assert run("--env", f"{name}=mine", "-c", code).stdout == expected
+
+
+def test_another_launcher_s_variables_do_not_reach_the_ranks(run):
+    code = "import os; print([k for k in sorted(os.environ) if k.startswith('PMI')])"
+    done = run("-c", code, env={"PMI_PORT": "host:1", "PMI_ID": "5", "PMIX_RANK": "3"})
+    assert done.stdout == "['PMI_FD', 'PMI_RANK', 'PMI_SIZE']\n"
+
+
+def test_32_ranks_start(run):
+    done = run("-n", 32, "-c", "import os; print(os.environ['PMI_RANK'])")
+    assert sorted(map(int, done.stdout.split())) == list(range(32))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "what shall the ranks run"),
+        (["-n", "3"], "what shall the ranks run"),
+        (["--"], "what shall the ranks run"),
+        (["-n", "0", "-c", "1"], "'0' is not a positive number"),
+        (["-n", "x", "-c", "1"], "'x' is not a positive number"),
+        (["-m"], "-m needs an argument"),
+        (["nowhere.py"], "no such file: nowhere.py"),
+        (["--env", "NAME", "-c", "1"], "'NAME' is not KEY=VALUE"),
+        (["--lab", "-c", "1"], "--lab"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(run, arguments, complaint):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_help_tells_all_forms(run):
+    done = run("--help")
+    assert done.returncode == 0
+    assert all(text in done.stdout for text in ("app.py", "-m module", "-c code", "-- command"))
