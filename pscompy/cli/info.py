@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pscompy import __version__, get_include, registry
+from pscompy.cli.arguments import ArgumentParser
 from pscompy.cli.capabilities import Probe, describe
 from pscompy.config import Config, Row
 
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="pscompy info", description=main.__doc__)
+    parser = ArgumentParser(prog="pscompy info", description=main.__doc__)
     parser.add_argument("--json", action="store_true", help="for programs to read")
     parser.add_argument(
         "--changed", action="store_true", help="only variables that are not at their default"
