@@ -1,0 +1,30 @@
+"""The variables PSP_SHM_*."""
+
+from pscompy.plugin import Var, choice, integer, size, text
+
+VARIABLES = (
+    Var("BUFFER_SIZE", "8k", size(1024, 1 << 24), "Bytes of one slot of a ring."),
+    Var(
+        "RECVQ_SIZE",
+        "64",
+        integer(2, 1 << 16),
+        "Slots of a ring. A connection has two rings, one for each direction;"
+        " the longest message sent through one takes half of it.",
+    ),
+    Var(
+        "CMA",
+        "auto",
+        choice("auto", "0", "1"),
+        "Copy large messages straight between the buffers of two processes"
+        " (cross-memory attach): auto where a trial shows that it works, 0 never,"
+        " 1 do not connect without.",
+    ),
+    Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
+    Var(
+        "DIR",
+        "",
+        text,
+        "Folder for the private sockets over which processes meet;"
+        " empty: /run/user/<uid>, else /tmp.",
+    ),
+)

@@ -1,0 +1,268 @@
+/* One Unix socket to one peer: whole packets, descriptors beside them, and
+ * the proof that whoever sent a packet holds the one-time token. What the
+ * packets mean stands in trial.c. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+/* ---- sending ---- */
+
+/* Keyed with the token: who speaks, all that was said in the open, and the
+ * packet. The token has two halves; one is the key, one is hashed first. */
+static void shm_link_mac(const shm_link_t *link, const shm_packet_t *packet,
+                         bool by_connector, uint8_t *mac)
+{
+    struct {
+        uint8_t token[PSC_TOKEN_SIZE - PSC_SIPHASH_KEY_SIZE];
+        uint64_t by_connector;
+        shm_hello_t hello;
+        uint8_t challenge[SHM_ID_SIZE];
+        shm_packet_t packet;
+    } said;
+
+    memset(&said, 0, sizeof said);
+    memcpy(said.token, link->ep->token + PSC_SIPHASH_KEY_SIZE,
+           sizeof said.token);
+    said.by_connector = by_connector;
+    said.hello = link->hello;
+    memcpy(said.challenge, link->challenge, SHM_ID_SIZE);
+    memcpy(&said.packet, packet, offsetof(shm_packet_t, mac));
+    psc_siphash(link->ep->token, &said, sizeof said, mac);
+    explicit_bzero(said.token, sizeof said.token);
+}
+
+bool shm_link_authentic(const shm_link_t *link, const shm_packet_t *packet)
+{
+    uint8_t mac[PSC_SIPHASH_SIZE];
+
+    shm_link_mac(link, packet, !link->connector, mac);
+    return psc_siphash_equal(mac, packet->mac) != 0;
+}
+
+bool shm_packet_signed(uint16_t kind)
+{
+    return kind == SHM_PACKET_CHALLENGE || kind == SHM_PACKET_OFFER ||
+           kind == SHM_PACKET_VERDICT;
+}
+
+psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
+                           const int *fds, size_t n_fds)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(SHM_MAX_FDS * sizeof(int))] = {0};
+    struct iovec iov = {packet, sizeof *packet};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+    packet->magic = SHM_PACKET_MAGIC;
+    packet->version = SHM_PACKET_VERSION;
+    if (shm_packet_signed(packet->kind))
+        shm_link_mac(link, packet, link->connector, packet->mac);
+    if (n_fds > 0) {
+        struct cmsghdr *header = (struct cmsghdr *)(void *)control;
+
+        message.msg_control = control;
+        message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(header), fds, n_fds * sizeof(int));
+    }
+    if (sendmsg(link->socket.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        return PSC_ERR_PEER_LOST;
+    return PSC_OK;
+}
+
+/* Tell the peer why not; the link is of no use afterwards. */
+void shm_link_refuse(shm_link_t *link, const char *reason)
+{
+    shm_packet_t packet = {.kind = SHM_PACKET_REFUSAL};
+
+    snprintf(packet.u.refusal, sizeof packet.u.refusal, "%s", reason);
+    shm_link_send(link, &packet, NULL, 0);
+    shm_link_close(link);
+}
+
+/* ---- receiving ---- */
+
+/* Takes the descriptors out of the message; -1 where there is none, and any
+ * that nobody asked for is closed. */
+static void shm_link_take_fds(struct msghdr *message, int *fds)
+{
+    size_t n = 0;
+
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
+         header = CMSG_NXTHDR(message, header)) {
+        size_t here = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+        if (header->cmsg_level != SOL_SOCKET ||
+            header->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < here; i++) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+            if (n < SHM_MAX_FDS)
+                fds[n++] = fd;
+            else
+                close(fd);
+        }
+    }
+}
+
+static ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(SHM_MAX_FDS * sizeof(int))];
+    struct iovec iov = {packet, sizeof *packet};
+    struct msghdr message = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = control,
+        .msg_controllen = sizeof control,
+    };
+    ssize_t n = recvmsg(link->socket.fd, &message,
+                        MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+
+    if (n >= 0)
+        shm_link_take_fds(&message, fds);
+    return n;
+}
+
+static bool shm_packet_valid(const shm_packet_t *packet, ssize_t len)
+{
+    return len == (ssize_t)sizeof *packet &&
+           packet->magic == SHM_PACKET_MAGIC;
+}
+
+/* One packet; false: there is none, or the link has ended. */
+static bool shm_link_step(shm_link_t *link)
+{
+    shm_packet_t packet;
+    int fds[SHM_MAX_FDS] = {-1, -1};
+    ssize_t n = shm_link_recv(link, &packet, fds);
+
+    /* A reset is told once, before the packets that came earlier. */
+    if (n < 0 && (errno == ECONNRESET || errno == EINTR))
+        n = shm_link_recv(link, &packet, fds);
+    if (n < 0 && errno == EAGAIN)
+        return false;
+    if (n <= 0)
+        shm_trial_hangup(link);
+    else
+        shm_trial_receive(link, shm_packet_valid(&packet, n) ? &packet : NULL,
+                          fds);
+    for (size_t i = 0; i < SHM_MAX_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return !link->dead;
+}
+
+static void shm_link_ready(shm_source_t *self, uint32_t events)
+{
+    (void)events;
+    shm_link_step(psc_container_of(self, shm_link_t, socket));
+}
+
+/* The peer's process has ended; what it had sent before still counts. */
+static void shm_process_ready(shm_source_t *self, uint32_t events)
+{
+    shm_link_t *link = psc_container_of(self, shm_link_t, process);
+
+    (void)events;
+    while (shm_link_step(link))
+        continue;
+    if (!link->dead)
+        shm_trial_hangup(link);
+}
+
+/* ---- creating and closing ---- */
+
+/* Owns fd from now on, also when it fails. */
+shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector)
+{
+    shm_link_t *link = calloc(1, sizeof *link);
+
+    if (link == NULL) {
+        close(fd);
+        return NULL;
+    }
+    link->iface = iface;
+    link->connector = connector;
+    link->stage = SHM_STAGE_OVER;
+    link->socket = (shm_source_t){shm_link_ready, fd};
+    link->process = (shm_source_t){shm_process_ready, -1};
+    psc_list_push(&iface->links, &link->listed);
+    return link;
+}
+
+/* The one door between stages; it keeps what is counted by stage. */
+void shm_link_enter(shm_link_t *link, shm_stage_t stage)
+{
+    shm_iface_t *iface = link->iface;
+    bool ticked = link->stage == SHM_STAGE_DIAL ||
+                  link->stage == SHM_STAGE_ANONYMOUS;
+    bool ticks = stage == SHM_STAGE_DIAL || stage == SHM_STAGE_ANONYMOUS;
+
+    iface->n_anonymous -= link->stage == SHM_STAGE_ANONYMOUS;
+    iface->n_anonymous += stage == SHM_STAGE_ANONYMOUS;
+    if (ticks != ticked)
+        shm_sleep_tick(iface, ticks ? +1 : -1);
+    link->stage = stage;
+}
+
+/* Who is at the other end, as the kernel says, and watch both. The process
+ * id is 0 if it means nothing in our name space. */
+psc_status_t shm_link_identify(shm_link_t *link, char *reason)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+
+    if (getsockopt(link->socket.fd, SOL_SOCKET, SO_PEERCRED, &peer, &len)) {
+        snprintf(reason, PSC_REASON_MAX, "SO_PEERCRED: %s", strerror(errno));
+        return PSC_ERR_CONNECT;
+    }
+    if (peer.uid != link->iface->uid) {
+        snprintf(reason, PSC_REASON_MAX,
+                 "process %ld belongs to user %lu, we to user %lu",
+                 (long)peer.pid, (unsigned long)peer.uid,
+                 (unsigned long)link->iface->uid);
+        return PSC_ERR_CONNECT;
+    }
+    link->pid = peer.pid;
+    if (link->pid > 0)
+        link->process.fd = (int)syscall(SYS_pidfd_open, link->pid, 0);
+    if (shm_source_watch(link->iface, &link->socket) != PSC_OK ||
+        (link->process.fd >= 0 &&
+         shm_source_watch(link->iface, &link->process) != PSC_OK)) {
+        snprintf(reason, PSC_REASON_MAX, "epoll: %s", strerror(errno));
+        return PSC_ERR_NO_MEMORY;
+    }
+    return PSC_OK;
+}
+
+/* Safe inside the link's own handler: the structure stays until the end of
+ * progress. */
+void shm_link_close(shm_link_t *link)
+{
+    if (link->dead)
+        return;
+    shm_link_enter(link, SHM_STAGE_OVER);
+    shm_source_close(link->iface, &link->socket);
+    shm_source_close(link->iface, &link->process);
+    if (link->ep != NULL)
+        link->ep->link = NULL;
+    link->ep = NULL;
+    link->dead = true;
+    link->iface->buried = true;
+}
+
+void shm_link_free(shm_link_t *link)
+{
+    psc_list_remove(&link->listed);
+    free(link);
+}

@@ -1,0 +1,128 @@
+/* Making, verifying and mapping rings; the rare paths of both their ends. */
+#include "ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SHM_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
+
+static size_t shm_ring_page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+bool shm_geometry_valid(const shm_geometry_t *geometry)
+{
+    uint64_t bytes = (uint64_t)geometry->slot_size * geometry->slots;
+
+    return geometry->slot_size >= SHM_SLOT_MIN &&
+           geometry->slot_size % SHM_LINE == 0 && geometry->slots >= 2 &&
+           bytes <= SHM_RING_MAX;
+}
+
+size_t shm_geometry_bytes(const shm_geometry_t *geometry)
+{
+    size_t bytes = (size_t)geometry->slot_size * geometry->slots;
+    size_t page = shm_ring_page();
+
+    return (bytes + page - 1) / page * page;
+}
+
+psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
+{
+    size_t bytes = shm_geometry_bytes(geometry) + shm_ring_page();
+    int fd = memfd_create("pscompy-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0)
+        return PSC_ERR_NO_MEMORY;
+    if (ftruncate(fd, (off_t)bytes) != 0 ||
+        fcntl(fd, F_ADD_SEALS, SHM_SEALS) != 0) {
+        close(fd);
+        return PSC_ERR_NO_MEMORY;
+    }
+    *fd_p = fd;
+    return PSC_OK;
+}
+
+/* Sealed against shrinking, and as long as the geometry says: only then can
+ * no access to the mapping fault. */
+static bool shm_ring_verify(int fd, size_t bytes)
+{
+    struct stat status;
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    return seals >= 0 && (seals & SHM_SEALS) == SHM_SEALS &&
+           fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+           (uint64_t)status.st_size == bytes;
+}
+
+static bool shm_ring_map_at(uint8_t *at, size_t len, int fd, size_t offset)
+{
+    return mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+                (off_t)offset) != MAP_FAILED;
+}
+
+psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
+                          int fd)
+{
+    size_t page = shm_ring_page(), bytes = shm_geometry_bytes(geometry);
+    size_t mapped = page + 2 * bytes;
+    uint8_t *base;
+
+    if (!shm_ring_verify(fd, page + bytes))
+        return PSC_ERR_PROTOCOL;
+    base = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return PSC_ERR_NO_MEMORY;
+    if (!shm_ring_map_at(base, page + bytes, fd, 0) ||
+        !shm_ring_map_at(base + page + bytes, bytes, fd, page)) {
+        munmap(base, mapped);
+        return PSC_ERR_NO_MEMORY;
+    }
+    /* A forked child must not keep the peer's memory, nor write to it. */
+    madvise(base, mapped, MADV_DONTFORK);
+    *ring = (shm_ring_t){
+        .control = (shm_control_t *)(void *)base,
+        .lines = base + page,
+        .n_lines = (uint32_t)(bytes / SHM_LINE),
+        .slot_size = geometry->slot_size,
+        .mapped = mapped,
+    };
+    return PSC_OK;
+}
+
+void shm_ring_unmap(shm_ring_t *ring)
+{
+    if (ring->control != NULL)
+        munmap(ring->control, ring->mapped);
+    *ring = (shm_ring_t){0};
+}
+
+psc_status_t shm_producer_refresh(shm_producer_t *p)
+{
+    uint64_t consumed = atomic_load_explicit(&p->ring.control->consumed,
+                                             memory_order_acquire);
+
+    if (consumed - p->consumed > p->produced - p->consumed)
+        return PSC_ERR_PROTOCOL;
+    p->consumed = consumed;
+    return PSC_OK;
+}
+
+bool shm_consumer_publish(shm_consumer_t *c)
+{
+    shm_control_t *control = c->ring.control;
+
+    c->published = c->consumed;
+    atomic_store_explicit(&control->consumed, c->consumed,
+                          memory_order_release);
+    /* The store comes before the load: the producer does it the other way
+     * round before it sleeps. */
+    atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load_explicit(&control->starving, memory_order_relaxed) &&
+           atomic_exchange_explicit(&control->starving, 0,
+                                    memory_order_relaxed) != 0;
+}

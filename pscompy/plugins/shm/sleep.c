@@ -1,0 +1,214 @@
+/* Sleeping without missing anything: one epoll descriptor that becomes
+ * readable when a peer rings our bell, calls at the door, or ends; and the
+ * flags by which a sleeper asks its peers to ring.
+ *
+ * The order that loses no wake-up: the sleeper sets its flag and then looks
+ * at the ring again; the other side writes the ring and then looks at the
+ * flag. Between the two steps each side needs a full fence. The fence of the
+ * side that does not sleep would cost every message; where both processes
+ * are registered for membarrier the sleeper makes it for both. */
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "pscompy/core/parts/clock.h"
+#include "shm.h"
+
+#define SHM_TICK_NS 10000000 /* dialling again, and anonymous callers */
+#define SHM_EVENTS_MAX 16
+
+/* ---- sources ---- */
+
+psc_status_t shm_source_watch(shm_iface_t *iface, shm_source_t *source)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
+
+    if (epoll_ctl(iface->epoll, EPOLL_CTL_ADD, source->fd, &event) != 0)
+        return PSC_ERR_NO_MEMORY;
+    return PSC_OK;
+}
+
+void shm_source_unwatch(shm_iface_t *iface, shm_source_t *source)
+{
+    epoll_ctl(iface->epoll, EPOLL_CTL_DEL, source->fd, NULL);
+}
+
+/* Unwatched by hand: a forked child may hold a copy of the descriptor, and
+ * then closing ours would not end the watch. */
+void shm_source_close(shm_iface_t *iface, shm_source_t *source)
+{
+    if (source->fd < 0)
+        return;
+    shm_source_unwatch(iface, source);
+    close(source->fd);
+    source->fd = -1;
+}
+
+/* ---- bell and timer ---- */
+
+static void shm_drain(int fd)
+{
+    uint64_t count;
+
+    while (read(fd, &count, sizeof count) < 0 && errno == EINTR)
+        continue;
+}
+
+static void shm_bell_ready(shm_source_t *self, uint32_t events)
+{
+    (void)events;
+    shm_drain(self->fd);
+}
+
+/* A full counter refuses the write, but then the peer is awake anyway. */
+void shm_bell_ring(int bell)
+{
+    const uint64_t one = 1;
+
+    while (write(bell, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+}
+
+static void shm_timer_ready(shm_source_t *self, uint32_t events)
+{
+    shm_iface_t *iface = psc_container_of(self, shm_iface_t, timer);
+    int64_t now = psc_clock_now();
+
+    (void)events;
+    shm_drain(self->fd);
+    shm_door_resume(iface);
+    psc_list_for_each(link, &iface->links, shm_link_t, listed) {
+        if (link->stage == SHM_STAGE_DIAL)
+            shm_trial_dial(link);
+        else if (link->stage == SHM_STAGE_ANONYMOUS &&
+                 now - link->since > SHM_ANONYMOUS_NS)
+            shm_link_close(link);
+    }
+}
+
+/* Tick while somebody needs it: change is +1 or -1. */
+void shm_sleep_tick(shm_iface_t *iface, int change)
+{
+    bool was = iface->n_ticking > 0, is;
+    struct itimerspec period = {0};
+
+    iface->n_ticking += (uint32_t)change;
+    is = iface->n_ticking > 0;
+    if (was == is)
+        return;
+    if (is)
+        period.it_interval.tv_nsec = period.it_value.tv_nsec = SHM_TICK_NS;
+    timerfd_settime(iface->timer.fd, 0, &period, NULL);
+}
+
+/* ---- opening ---- */
+
+static bool shm_membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+psc_status_t shm_sleep_open(shm_iface_t *iface)
+{
+    iface->bell.ready = shm_bell_ready;
+    iface->timer.ready = shm_timer_ready;
+    iface->epoll = epoll_create1(EPOLL_CLOEXEC);
+    iface->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    iface->timer.fd =
+        timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (iface->epoll < 0 || iface->bell.fd < 0 || iface->timer.fd < 0)
+        return PSC_ERR_NO_MEMORY;
+    iface->expedited =
+        shm_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
+        shm_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    if (shm_source_watch(iface, &iface->bell) != PSC_OK)
+        return PSC_ERR_NO_MEMORY;
+    return shm_source_watch(iface, &iface->timer);
+}
+
+void shm_sleep_close(shm_iface_t *iface)
+{
+    shm_source_close(iface, &iface->bell);
+    shm_source_close(iface, &iface->timer);
+    if (iface->epoll >= 0)
+        close(iface->epoll);
+    iface->epoll = -1;
+}
+
+/* ---- polling and sleeping ---- */
+
+unsigned shm_sleep_poll(shm_iface_t *iface)
+{
+    struct epoll_event events[SHM_EVENTS_MAX];
+    int n = epoll_wait(iface->epoll, events, SHM_EVENTS_MAX, 0);
+
+    for (int i = 0; i < n; i++) {
+        shm_source_t *source = events[i].data.ptr;
+
+        /* Closed by the handler of an event before this one. */
+        if (source->fd >= 0)
+            source->ready(source, events[i].events);
+    }
+    return n > 0 ? (unsigned)n : 0;
+}
+
+int shm_sleep_fd(psc_iface_t *iface)
+{
+    return shm_iface(iface)->epoll;
+}
+
+static bool shm_ep_flags(shm_ep_t *ep, uint32_t value)
+{
+    if (ep->state != SHM_EP_UP)
+        return false;
+    atomic_store_explicit(&ep->rx.ring.control->sleeping, value,
+                          memory_order_relaxed);
+    if (ep->tx.need > 0)
+        atomic_store_explicit(&ep->tx.ring.control->starving, value,
+                              memory_order_relaxed);
+    return !ep->fenced;
+}
+
+/* Something to do, seen after the flags were set? */
+static bool shm_ep_pending(shm_ep_t *ep)
+{
+    if (ep->state == SHM_EP_LEAVING)
+        return true;
+    if (ep->state != SHM_EP_UP)
+        return false;
+    return shm_consumer_peek(&ep->rx) != 0 ||
+           (ep->tx.need > 0 &&
+            shm_producer_reserve(&ep->tx, ep->tx.need) !=
+                PSC_ERR_NO_RESOURCE);
+}
+
+void shm_sleep_disarm(shm_iface_t *iface)
+{
+    iface->armed = false;
+    for (uint32_t i = 0; i < iface->n_eps; i++)
+        shm_ep_flags(iface->eps[i], 0);
+}
+
+psc_status_t shm_sleep_arm(psc_iface_t *super)
+{
+    shm_iface_t *iface = shm_iface(super);
+    bool barrier = false, pending = iface->n_failing > 0;
+
+    iface->armed = true;
+    for (uint32_t i = 0; i < iface->n_eps; i++)
+        barrier |= shm_ep_flags(iface->eps[i], 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (barrier)
+        shm_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    for (uint32_t i = 0; i < iface->n_eps && !pending; i++)
+        pending = shm_ep_pending(iface->eps[i]);
+    if (!pending)
+        return PSC_OK;
+    shm_sleep_disarm(iface);
+    return PSC_ERR_NO_RESOURCE;
+}

@@ -1,0 +1,347 @@
+/* The trial: how two endpoints on one machine come to trust each other and
+ * find out what works between them, before either is called up.
+ *
+ *   connector                     acceptor
+ *   HELLO      ids, nonce    ->
+ *              <-   nonce, proof  CHALLENGE
+ *   OFFER      proof, ring,  ->
+ *              bell, probe
+ *              <-        the same OFFER, then
+ *              <-  read the probe VERDICT
+ *   VERDICT    likewise      ->
+ *
+ * SO_PEERCRED has told the user before the first packet; a proof is a hash
+ * keyed with the one-time token over all that was said. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+const char *shm_stage_name(shm_stage_t stage)
+{
+    static const char *const names[SHM_N_STAGES] = {
+#define SHM_STAGE_NAME(stage, packet, n_fds) [SHM_STAGE_##stage] = #stage,
+        SHM_LINK_STAGES(SHM_STAGE_NAME)
+#undef SHM_STAGE_NAME
+    };
+    return names[stage];
+}
+
+/* ---- rings and bells ---- */
+
+static psc_status_t shm_trial_send_offer(shm_link_t *link)
+{
+    shm_ep_t *ep = link->ep;
+    shm_iface_t *iface = link->iface;
+    shm_packet_t packet = {.kind = SHM_PACKET_OFFER};
+    psc_status_t status;
+    int fds[2] = {-1, iface->bell.fd};
+
+    status = shm_ring_create(&iface->geometry, &fds[0]);
+    if (status != PSC_OK)
+        return status;
+    packet.u.offer = (shm_offer_t){
+        .geometry = iface->geometry,
+        .probe = (uintptr_t)ep->probe,
+        .echo = (uintptr_t)ep->echo,
+        .cma = iface->cma != SHM_CMA_OFF,
+        .expedited = iface->expedited,
+    };
+    memcpy(packet.u.offer.nonce, ep->probe, SHM_ID_SIZE);
+    status = shm_ring_map(&ep->tx.ring, &iface->geometry, fds[0]);
+    if (status == PSC_OK)
+        status = shm_link_send(link, &packet, fds, 2);
+    close(fds[0]);
+    return status;
+}
+
+/* Only a real eventfd that does not block is ever written to. */
+static bool shm_bell_valid(int fd)
+{
+    char path[32], target[32];
+    int flags = fcntl(fd, F_GETFL);
+    ssize_t n;
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    n = readlink(path, target, sizeof target - 1);
+    if (flags < 0 || (flags & O_NONBLOCK) == 0 || n < 0)
+        return false;
+    target[n] = '\0';
+    return strcmp(target, "anon_inode:[eventfd]") == 0;
+}
+
+/* Takes the bell out of fds; the ring's descriptor is not needed once it is
+ * mapped. False: the endpoint has failed. */
+static bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer,
+                                 int *fds)
+{
+    shm_ep_t *ep = link->ep;
+    psc_status_t status = PSC_ERR_PROTOCOL;
+
+    if (shm_geometry_valid(&offer->geometry) && shm_bell_valid(fds[1]))
+        status = shm_ring_map(&ep->rx.ring, &offer->geometry, fds[0]);
+    if (status != PSC_OK) {
+        shm_ep_fail(ep, status, "shm: the peer's ring cannot be used: %s",
+                    psc_status_string(status));
+        return false;
+    }
+    ep->bell = fds[1];
+    fds[1] = -1;
+    ep->pid = link->pid;
+    ep->fenced = !(link->iface->expedited && offer->expedited);
+    link->verdict = shm_cma_prove(ep, offer);
+    return true;
+}
+
+static psc_status_t shm_trial_send_verdict(shm_link_t *link)
+{
+    shm_packet_t packet = {.kind = SHM_PACKET_VERDICT};
+
+    packet.u.verdict = link->verdict;
+    shm_link_enter(link, SHM_STAGE_VERDICT);
+    return shm_link_send(link, &packet, NULL, 0);
+}
+
+static void shm_trial_check(shm_link_t *link, psc_status_t status)
+{
+    if (status != PSC_OK && link->ep != NULL)
+        shm_ep_fail(link->ep, status, "shm: stage %s of the trial: %s",
+                    shm_stage_name(link->stage), psc_status_string(status));
+}
+
+/* ---- the stages ---- */
+
+/* The peer's backlog may be full; then every tick tries again. */
+void shm_trial_dial(shm_link_t *link)
+{
+    shm_ep_t *ep = link->ep;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    shm_packet_t packet = {.kind = SHM_PACKET_HELLO};
+    char reason[PSC_REASON_MAX];
+
+    strcpy(address.sun_path, ep->peer.path);
+    if (connect(link->socket.fd, (struct sockaddr *)&address,
+                sizeof address) != 0) {
+        if (errno == EAGAIN || errno == EINTR)
+            shm_link_enter(link, SHM_STAGE_DIAL);
+        else
+            shm_ep_fail(ep, PSC_ERR_CONNECT,
+                        "shm: process %u cannot be reached at %s (%s): it has "
+                        "closed, or sees other folders than we do",
+                        ep->peer.pid, ep->peer.path, strerror(errno));
+        return;
+    }
+    if (shm_link_identify(link, reason) != PSC_OK) {
+        shm_ep_fail(ep, PSC_ERR_CONNECT, "shm: %s", reason);
+        return;
+    }
+    packet.u.hello = link->hello;
+    shm_link_enter(link, SHM_STAGE_CHALLENGE);
+    shm_trial_check(link, shm_link_send(link, &packet, NULL, 0));
+}
+
+void shm_trial_challenge(shm_link_t *link)
+{
+    shm_ep_t *ep = link->ep;
+    shm_packet_t packet = {.kind = SHM_PACKET_CHALLENGE};
+    psc_status_t status;
+
+    if (link->hello.source != ep->peer.ep ||
+        memcmp(link->hello.process, ep->peer.process, SHM_ID_SIZE) != 0) {
+        shm_link_refuse(link, "shm: another endpoint is expected here");
+        return;
+    }
+    shm_link_enter(link, SHM_STAGE_PROOF);
+    status = shm_random(packet.u.challenge, SHM_ID_SIZE);
+    if (status == PSC_OK)
+        status = shm_link_send(link, &packet, NULL, 0);
+    memcpy(link->challenge, packet.u.challenge, SHM_ID_SIZE);
+    shm_trial_check(link, status);
+}
+
+static void shm_stage_anonymous(shm_link_t *link, const shm_packet_t *packet,
+                                int *fds)
+{
+    shm_ep_t *ep = shm_ep_find(link->iface, packet->u.hello.target);
+
+    (void)fds;
+    if (ep == NULL || ep->link != NULL ||
+        !(ep->state == SHM_EP_NEW ||
+          (ep->state == SHM_EP_CONNECTING && ep->role == PSC_ROLE_ACCEPTOR))) {
+        shm_link_refuse(link, "shm: no endpoint waits for this connection");
+        return;
+    }
+    link->hello = packet->u.hello;
+    link->ep = ep;
+    ep->link = link;
+    if (ep->state == SHM_EP_NEW)
+        shm_link_enter(link, SHM_STAGE_PARKED);
+    else
+        shm_trial_challenge(link);
+}
+
+static void shm_stage_challenge(shm_link_t *link, const shm_packet_t *packet,
+                                int *fds)
+{
+    (void)fds;
+    memcpy(link->challenge, packet->u.challenge, SHM_ID_SIZE);
+    shm_link_enter(link, SHM_STAGE_OFFER);
+    shm_trial_check(link, shm_trial_send_offer(link));
+}
+
+static void shm_stage_proof(shm_link_t *link, const shm_packet_t *packet,
+                            int *fds)
+{
+    psc_status_t status;
+
+    if (!shm_trial_take_offer(link, &packet->u.offer, fds))
+        return;
+    status = shm_trial_send_offer(link);
+    if (status == PSC_OK)
+        status = shm_trial_send_verdict(link);
+    shm_trial_check(link, status);
+}
+
+static void shm_stage_offer(shm_link_t *link, const shm_packet_t *packet,
+                            int *fds)
+{
+    if (shm_trial_take_offer(link, &packet->u.offer, fds))
+        shm_trial_check(link, shm_trial_send_verdict(link));
+}
+
+static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
+                              int *fds)
+{
+    shm_ep_t *ep = link->ep;
+
+    (void)fds;
+    ep->cma = link->verdict && packet->u.verdict == 1;
+    if (ep->cma && memcmp(ep->echo, ep->probe, SHM_ID_SIZE) != 0) {
+        shm_ep_fail(ep, PSC_ERR_PROTOCOL,
+                    "shm: the peer says that it wrote to our memory and has "
+                    "not");
+        return;
+    }
+    if (!ep->cma && link->iface->cma == SHM_CMA_FORCE) {
+        shm_ep_fail(ep, PSC_ERR_CONNECT,
+                    "shm: cross-memory attach between process %ld and us does "
+                    "not work; PSP_SHM_CMA=auto does without it",
+                    (long)link->pid);
+        return;
+    }
+    explicit_bzero(ep->token, sizeof ep->token);
+    shm_link_enter(link, SHM_STAGE_OPEN);
+    if (shm_ep_enter(ep, SHM_EP_UP))
+        ep->super.iface->up->ep_up(&ep->super);
+}
+
+static void shm_stage_open(shm_link_t *link, const shm_packet_t *packet,
+                           int *fds)
+{
+    shm_ep_t *ep = link->ep;
+    shm_packet_t answer = {.kind = SHM_PACKET_GOODBYE};
+
+    (void)packet;
+    (void)fds;
+    shm_ep_leave(ep, PSC_ERR_CLOSED, "shm: the peer closed the endpoint");
+    /* From here on no put of ours touches the peer; it may free its memory. */
+    shm_link_send(link, &answer, NULL, 0);
+    shm_link_close(link);
+}
+
+/* ---- one door for all packets ---- */
+
+typedef struct shm_stage_row {
+    shm_packet_kind_t packet;
+    size_t n_fds;
+} shm_stage_row_t;
+
+static const shm_stage_row_t shm_stage_rows[SHM_N_STAGES] = {
+#define SHM_STAGE_ROW(stage, packet, n_fds)                                    \
+    [SHM_STAGE_##stage] = {SHM_PACKET_##packet, n_fds},
+    SHM_LINK_STAGES(SHM_STAGE_ROW)
+#undef SHM_STAGE_ROW
+};
+
+typedef void (*shm_stage_fn_t)(shm_link_t *link, const shm_packet_t *packet,
+                               int *fds);
+
+static const shm_stage_fn_t shm_stage_fns[SHM_N_STAGES] = {
+    [SHM_STAGE_ANONYMOUS] = shm_stage_anonymous,
+    [SHM_STAGE_CHALLENGE] = shm_stage_challenge,
+    [SHM_STAGE_PROOF] = shm_stage_proof,
+    [SHM_STAGE_OFFER] = shm_stage_offer,
+    [SHM_STAGE_VERDICT] = shm_stage_verdict,
+    [SHM_STAGE_OPEN] = shm_stage_open,
+};
+
+static void shm_trial_fail(shm_link_t *link, psc_status_t status,
+                           const char *reason)
+{
+    if (link->ep != NULL && link->stage != SHM_STAGE_PARKED)
+        shm_ep_fail(link->ep, status, "%s", reason);
+    else
+        shm_link_refuse(link, reason);
+}
+
+/* What a peer wrote is shown to people: printable, and of bounded length. */
+static void shm_trial_refused(shm_link_t *link, const shm_packet_t *packet)
+{
+    char text[SHM_REFUSAL_MAX], reason[PSC_REASON_MAX];
+
+    memcpy(text, packet->u.refusal, sizeof text);
+    text[sizeof text - 1] = '\0';
+    for (char *c = text; *c != '\0'; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    snprintf(reason, sizeof reason, "shm: the peer refuses: %s", text);
+    if (link->stage == SHM_STAGE_OPEN)
+        shm_ep_leave(link->ep, PSC_ERR_PEER_LOST, reason);
+    else if (link->ep != NULL && link->stage != SHM_STAGE_PARKED)
+        shm_ep_fail(link->ep, PSC_ERR_CONNECT, "%s", reason);
+    shm_link_close(link);
+}
+
+/* packet NULL: what came is not one. Descriptors that a stage keeps it
+ * replaces by -1. */
+void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds)
+{
+    const shm_stage_row_t *row = &shm_stage_rows[link->stage];
+    size_t n_fds = (size_t)(fds[0] >= 0) + (fds[1] >= 0);
+
+    if (packet != NULL && packet->version != SHM_PACKET_VERSION)
+        shm_trial_fail(link, PSC_ERR_CONNECT,
+                       "shm: the two versions of pscompy do not understand "
+                       "each other");
+    else if (packet != NULL && packet->kind == SHM_PACKET_REFUSAL)
+        shm_trial_refused(link, packet);
+    else if (packet == NULL || packet->kind != row->packet ||
+             n_fds != row->n_fds || shm_stage_fns[link->stage] == NULL)
+        shm_trial_fail(link, PSC_ERR_PROTOCOL,
+                       "shm: a packet came that does not belong here");
+    else if (shm_packet_signed(packet->kind) &&
+             !shm_link_authentic(link, packet))
+        shm_trial_fail(link, PSC_ERR_CONNECT,
+                       "shm: the other side does not hold the one-time token "
+                       "of this connection");
+    else
+        shm_stage_fns[link->stage](link, packet, fds);
+}
+
+/* The other side closed its socket, or its process ended. */
+void shm_trial_hangup(shm_link_t *link)
+{
+    shm_ep_t *ep = link->ep;
+
+    if (link->stage == SHM_STAGE_OPEN)
+        shm_ep_leave(ep, PSC_ERR_PEER_LOST, "shm: the peer's process ended");
+    else if (ep != NULL && link->stage != SHM_STAGE_PARKED)
+        shm_ep_fail(ep, PSC_ERR_CONNECT,
+                    "shm: the peer hung up in stage %s of the trial",
+                    shm_stage_name(link->stage));
+    shm_link_close(link);
+}
