@@ -18,12 +18,6 @@ ROOT = Path(pscompy.__file__).parents[1]
 TIMEOUT = 60
 
 
-def clean_environment() -> dict[str, str]:
-    """Without what a launcher around the tests would say, and importable from anywhere."""
-    environ = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "PSP_", "SLURM_"))}
-    return {**environ, "PYTHONPATH": str(ROOT)}
-
-
 class Launcher:
     """`pscompy run` with arguments; texts, not bytes."""
 
@@ -33,17 +27,25 @@ class Launcher:
     def __init__(self) -> None:
         self._started: list[subprocess.Popen[str]] = []
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """Without what a launcher around the tests would say; pscompy can be imported."""
+        foreign = ("PMI", "PSP_", "SLURM_")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+        return {**kept, "PYTHONPATH": str(ROOT)}
+
     def start(
         self, *arguments: object, env: dict[str, str] | None = None, **kwargs: object
     ) -> subprocess.Popen[str]:
         """A running job, to be talked to; killed after the test."""
+        environ = {**self.environ, **(env or {})}
         process = subprocess.Popen(
             [*self.command, *map(str, arguments)],
             text=True,
             stdin=kwargs.pop("stdin", subprocess.DEVNULL),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**clean_environment(), **(env or {})},
+            env=environ,
             # A shell that runs the tests in the background ignores these.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             **kwargs,

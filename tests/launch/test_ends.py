@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import signal
 import time
 from collections.abc import Callable
@@ -157,3 +159,61 @@ def test_no_process_is_left_when_the_job_has_ended(run, tmp_path):
     done = run("-n", 2, "--", "bash", "-c", f"(exec -a {word} sleep 300) & echo $PMI_RANK")
     assert sorted(done.stdout.split()) == ["0", "1"]
     wait_until(lambda: not children_with(word), "the end of all processes")
+
+
+class Terminal:
+    """A job in a terminal of its own, in its foreground."""
+
+    def __init__(self, launcher, *arguments):
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.execve(launcher.command[0], [*launcher.command, *arguments], launcher.environ)
+        self._text = b""
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._fd, keys)
+
+    def read_until(self, text: bytes) -> None:
+        while text not in self._text:
+            self._text += os.read(self._fd, 4096)
+
+    def end(self) -> tuple[int, bytes]:
+        """Exit code and everything that was printed."""
+        with contextlib.suppress(OSError):  # how a terminal says that it ended
+            while data := os.read(self._fd, 4096):
+                self._text += data
+        os.close(self._fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), self._text
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_ctrl_c_at_a_terminal_is_one_signal_for_each_rank(run):
+    code = RANK + (
+        "signal.signal(signal.SIGINT, lambda *_: print(f'caught {rank}', flush=True))\n"
+        "print('ready', rank, flush=True)\n"
+        "signal.pause(); time.sleep(0.5)\n"
+    )
+    job = Terminal(run, "-n", "3", "-c", code)
+    for rank in range(3):
+        job.read_until(b"ready %d" % rank)
+    job.type(b"\x03")
+    code, text = job.end()
+    assert code == 0
+    assert [text.count(b"caught %d" % rank) for rank in range(3)] == [1, 1, 1]
+
+
+def test_ctrl_z_stops_launcher_and_ranks(run):
+    job = Terminal(run, "-n", "2", "-c", RANK + "print(os.getpid(), 'pid', flush=True); input()")
+    job.read_until(b"pid\r\n")
+    job.type(b"\x1a")
+    wait_until(lambda: state_of(job.pid) == "T", "the stop of the launcher")
+    ranks = [pid for pid in children_with("os.getpid(), 'pid'") if pid != job.pid]
+    wait_until(lambda: all(state_of(pid) == "T" for pid in ranks), "the stop of the ranks")
+    os.kill(job.pid, signal.SIGCONT)
+    job.type(b"typed\n")
+    wait_until(lambda: not any(state_of(pid) == "T" for pid in ranks), "the ranks going on")
+    code, _ = job.end()
+    assert code == 1  # rank 1 finds its stdin empty
