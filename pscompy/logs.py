@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from pscompy.config import Config
 from pscompy.errors import ConfigError
@@ -37,6 +37,12 @@ _LEVELS = (
 
 logger = logging.getLogger("pscompy")
 
+# Generic for the type checker only (until Python 3.11).
+if TYPE_CHECKING:
+    _StreamHandler = logging.StreamHandler[TextIO]
+else:
+    _StreamHandler = logging.StreamHandler
+
 
 class Target(NamedTuple):
     """Where the core's own lines go; see psc_worker_log_to."""
@@ -45,7 +51,7 @@ class Target(NamedTuple):
     level: int
 
 
-class _Handler(logging.StreamHandler[TextIO]):
+class _Handler(_StreamHandler):
     """The handler that `configure` made, to be told from the program's own."""
 
     def close(self) -> None:

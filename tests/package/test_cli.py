@@ -118,7 +118,7 @@ def test_info_shows_a_transport_and_its_variables(site):
     )
     site.transport("alpha", code=code)
     shown = info(site, ALPHA="3")
-    assert re.search(r"^  alpha +priority 3, 5 +no: no device$", shown, re.M)
+    assert re.search(r"^  alpha +priority 3, 5 +unavailable: no device$", shown, re.M)
     assert "PSP_ALPHA_SLOTS = 8  (default)" in shown
     (document,) = [
         it
