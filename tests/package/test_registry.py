@@ -59,8 +59,8 @@ def test_variables_of_an_excluded_transport_are_not_misspelt(site):
 
 
 def test_a_bad_priority_is_a_config_error():
-    with pytest.raises(ConfigError, match="PSP_LOOP: '-1'"):
-        registry.load({}, {"PSP_PLUGINDIR": "", "PSP_LOOP": "-1", "PSP_KEY": ""})
+    with pytest.raises(ConfigError, match="PSP_SHM: '-1'"):
+        registry.load({}, {"PSP_PLUGINDIR": "", "PSP_SHM": "-1", "PSP_KEY": ""})
 
 
 @pytest.mark.parametrize(
