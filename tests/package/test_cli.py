@@ -47,7 +47,8 @@ def test_a_wrong_variable_is_one_line_and_code_2(site):
     ended = site.run("-m", "pscompy", "info", SPIN_US="soon")
     assert ended.returncode == 2
     assert ended.stderr == (
-        "pscompy: error: PSP_SPIN_US: 'soon' (environment) must be a whole number, at most 60000000\n"
+        "pscompy: error: PSP_SPIN_US: 'soon' (environment) must be"
+        " a whole number, at most 60000000\n"
     )
 
 
