@@ -51,6 +51,8 @@
 #define PSC_CAP_EVENT 0x0080ull      /* event_fd and arm */
 #define PSC_CAP_SELF 0x0100ull       /* reaches only its own process */
 #define PSC_CAP_NODE 0x0200ull       /* reaches only its own node */
+#define PSC_CAP_MEM_LOCAL 0x0400ull  /* put and get need the local buffer
+                                        registered too (their `mem`) */
 
 /* ---- shared structures ------------------------------------------------- */
 
@@ -276,7 +278,7 @@ struct psc_transport_ops {
     /* PUT: write len <= max_put bytes at `offset` of the remote region. The
      * buffer belongs to the transport until comp fires: remote completion
      * with PUT_REMOTE, local completion otherwise. mem is the registration
-     * that covers the buffer, or NULL when the transport needs none. The
+     * that covers the buffer with MEM_LOCAL, NULL without. The
      * transport checks offset + len against the rkey. */
     psc_status_t (*put)(psc_ep_t *ep, const void *buffer, size_t len,
                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,

@@ -1,0 +1,49 @@
+"""Describes the core's extension to cffi: its declarations are the text between
+the CDEF marks of the headers, so everything is declared once."""
+
+import re
+from pathlib import Path
+
+import cffi
+
+FOLDER = "pscompy/core"
+HEADERS = ("transport.h", "control.h")
+OPAQUE = """
+typedef ... psc_worker_t;
+typedef ... psc_conn_t;
+typedef ... psc_lane_t;
+"""
+
+
+def declarations() -> str:
+    text = "".join(Path(FOLDER, name).read_text() for name in HEADERS)
+    return OPAQUE + "".join(re.findall(r"/\* CDEF BEGIN \*/(.*?)/\* CDEF END \*/", text, re.S))
+
+
+def constants() -> str:
+    """What Python needs of the headers' macros and of the statuses."""
+    transport = Path(FOLDER, "transport.h").read_text()
+    names = re.findall(
+        r"^#define (PSC_(?:CAP_\w+|TOKEN_SIZE|ADDRESS_MAX|REASON_MAX))\b", transport, re.M
+    )
+    statuses = re.findall(r"^    X\((\w+), ", Path(FOLDER, "status.h").read_text(), re.M)
+    names += [f"PSC_{name}" for name in statuses]
+    names += ["PSC_ROLE_CONNECTOR", "PSC_ROLE_ACCEPTOR", "PSC_ROLE_SELF"]
+    names += ["PSC_CONTEXT_PLAIN", "PSC_CONTEXT_USER"]
+    return "".join(f"static const long long {name};\n" for name in names)
+
+
+ffibuilder = cffi.FFI()
+ffibuilder.cdef(
+    declarations()
+    + constants()
+    + "const char *psc_status_string(int status);\n"
+)
+ffibuilder.set_source(
+    "pscompy.core._core",
+    '#include "pscompy/core/control.h"\n',
+    sources=sorted(str(path) for path in [*Path(FOLDER).glob("*.c"), *Path(FOLDER).glob("proto/*.c")]
+                   if path.name != "_core.c"),
+    include_dirs=["."],
+    extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
+)

@@ -1,0 +1,36 @@
+/* Monotonic time in nanoseconds, and the pause of a spinning processor. */
+#ifndef PSCOMPY_PARTS_CLOCK_H
+#define PSCOMPY_PARTS_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline int64_t psc_clock_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* now + timeout, INT64_MAX for "forever". */
+static inline int64_t psc_clock_deadline(int64_t timeout_ns)
+{
+    int64_t now;
+
+    if (timeout_ns == INT64_MAX)
+        return INT64_MAX;
+    now = psc_clock_now();
+    return timeout_ns > INT64_MAX - now ? INT64_MAX : now + timeout_ns;
+}
+
+static inline void psc_clock_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+#endif

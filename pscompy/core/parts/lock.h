@@ -1,0 +1,56 @@
+/* A lock of one word: one atomic to take and one to give back when nobody
+ * competes, a futex when somebody does (0 free, 1 held, 2 held and awaited). */
+#ifndef PSCOMPY_PARTS_LOCK_H
+#define PSCOMPY_PARTS_LOCK_H
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct psc_lock {
+    atomic_uint word;
+} psc_lock_t;
+
+/* False when a signal or the time-out ended the sleep. */
+static inline bool psc_futex_wait(atomic_uint *word, uint32_t expected,
+                                  const struct timespec *timeout)
+{
+    return syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, expected,
+                   timeout, NULL, 0) == 0 ||
+           (errno != EINTR && errno != ETIMEDOUT);
+}
+
+static inline void psc_futex_wake(atomic_uint *word, int waiters)
+{
+    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, waiters, NULL,
+            NULL, 0);
+}
+
+static inline bool psc_lock_try(psc_lock_t *lock)
+{
+    unsigned free = 0;
+
+    return atomic_compare_exchange_strong_explicit(
+        &lock->word, &free, 1, memory_order_acquire, memory_order_relaxed);
+}
+
+static inline void psc_lock_acquire(psc_lock_t *lock)
+{
+    if (psc_lock_try(lock))
+        return;
+    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
+        psc_futex_wait(&lock->word, 2, NULL);
+}
+
+static inline void psc_lock_release(psc_lock_t *lock)
+{
+    if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
+        psc_futex_wake(&lock->word, 1);
+}
+
+#endif

@@ -1,0 +1,260 @@
+#include "am.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "message.h"
+
+typedef struct am_handler {
+    psc_link_t link;
+    uint32_t id;
+    psc_am_handler_t func; /* NULL: queue for message_poll */
+    void *arg;
+} am_handler_t;
+
+/* A message in memory of its own: queued for Python, or on its way out. */
+typedef struct am_node {
+    psc_message_t message; /* first: message_free gets it */
+    psc_link_t link;
+    psc_conn_t *conn;
+    struct am_node *next; /* inbox */
+    uint8_t data[];
+} am_node_t;
+
+static am_handler_t *am_find(psc_worker_t *worker, uint32_t id)
+{
+    psc_list_t *bucket = &worker->handlers[id % PSC_HANDLER_BUCKETS];
+
+    psc_list_for_each(handler, bucket, am_handler_t, link) {
+        if (handler->id == id)
+            return handler;
+    }
+    return NULL;
+}
+
+psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
+                                psc_am_handler_t func, void *arg)
+{
+    am_handler_t *handler = am_find(worker, id);
+
+    if (handler && !func && !arg) {
+        psc_list_remove(&handler->link);
+        free(handler);
+        return PSC_OK;
+    }
+    if (!handler) {
+        if (!func && !arg)
+            return PSC_OK;
+        handler = malloc(sizeof *handler);
+        if (!handler)
+            return PSC_ERR_NO_MEMORY;
+        handler->id = id;
+        psc_list_push(&worker->handlers[id % PSC_HANDLER_BUCKETS],
+                      &handler->link);
+    }
+    handler->func = func;
+    handler->arg = arg;
+    return PSC_OK;
+}
+
+/* ---- arriving ---- */
+
+static am_node_t *am_node_create(psc_conn_t *conn, uint32_t id,
+                                 size_t header_len, uint64_t len)
+{
+    am_node_t *node;
+
+    if (len > SIZE_MAX - sizeof *node)
+        return NULL;
+    node = malloc(sizeof *node + len);
+    if (!node)
+        return NULL;
+    node->conn = conn;
+    node->message = (psc_message_t){.source = conn,
+                                    .id = id,
+                                    .header = node->data,
+                                    .header_len = header_len,
+                                    .payload = node->data + header_len,
+                                    .len = len - header_len};
+    return node;
+}
+
+/* Hand it to its handler. True: it stays in the queue. */
+static bool am_hand_over(psc_conn_t *conn, am_node_t *node)
+{
+    psc_worker_t *worker = conn->worker;
+    am_handler_t *handler = am_find(worker, node->message.id);
+
+    if (!handler) {
+        psc_count(conn, PSC_COUNTER_am_dropped, 1);
+        return false;
+    }
+    psc_count(conn, PSC_COUNTER_am_received, 1);
+    if (handler->func) {
+        handler->func(handler->arg, &node->message);
+        return false;
+    }
+    psc_list_push(&worker->messages, &node->link);
+    atomic_fetch_add(&worker->n_messages, 1);
+    psc_wait_notify(worker);
+    return true;
+}
+
+psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
+                            const void *data, uint64_t len)
+{
+    am_node_t *node;
+
+    if (header_len > len)
+        return PSC_ERR_PROTOCOL;
+    node = am_node_create(conn, id, header_len, len);
+    if (!node)
+        return PSC_ERR_NO_MEMORY;
+    if (len)
+        memcpy(node->data, data, len);
+    if (!am_hand_over(conn, node))
+        free(node);
+    return PSC_OK;
+}
+
+static void am_fetched(psc_req_t *req)
+{
+    am_node_t *node = req->payload;
+
+    if (req->head.result.status != PSC_OK || !am_hand_over(req->conn, node))
+        free(node);
+}
+
+psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
+                              const psc_offer_t *offer)
+{
+    psc_req_t *req;
+    am_node_t *node;
+
+    if (header_len > offer->len)
+        return PSC_ERR_PROTOCOL;
+    node = am_node_create(conn, (uint32_t)offer->tag, header_len, offer->len);
+    req = node ? psc_req_create(conn->worker, PSC_REQ_RECV) : NULL;
+    if (!req) {
+        free(node);
+        return PSC_ERR_NO_MEMORY;
+    }
+    psc_req_set_iov(req, &(psc_iov_t){node->data, offer->len}, 1);
+    req->payload = node;
+    req->on_done = am_fetched;
+    psc_rndv_recv_start(req, offer);
+    return PSC_OK;
+}
+
+psc_message_t *psc_am_poll(psc_worker_t *worker)
+{
+    psc_link_t *link = psc_list_pop(&worker->messages);
+
+    if (!link)
+        return NULL;
+    atomic_fetch_sub(&worker->n_messages, 1);
+    return &psc_container_of(link, am_node_t, link)->message;
+}
+
+void psc_am_message_free(psc_message_t *message)
+{
+    free(psc_container_of(message, am_node_t, message));
+}
+
+/* ---- posting from handlers ---- */
+
+static void am_posted(psc_req_t *req)
+{
+    free(req->payload);
+}
+
+/* The node goes out with the lock held; it lives until its request ends. */
+static psc_status_t am_node_send(am_node_t *node)
+{
+    size_t len = node->message.header_len + node->message.len;
+    psc_iov_t iov = {node->data, len};
+    psc_send_args_t args = {.context = PSC_CONTEXT_AM,
+                            .tag = (int32_t)node->message.id,
+                            .iov = &iov,
+                            .n_iov = 1};
+    psc_request_t *request = NULL;
+    psc_status_t status =
+        psc_message_send(node->conn, &args,
+                         (uint16_t)node->message.header_len, &request);
+
+    if (status != PSC_INPROGRESS) {
+        free(node);
+        return status;
+    }
+    psc_req_t *req = psc_container_of(request, psc_req_t, head);
+    if (req->stage == PSC_STAGE_DONE) {
+        psc_req_release(req);
+        free(node);
+        return PSC_OK;
+    }
+    req->payload = node;
+    req->on_done = am_posted;
+    return PSC_OK;
+}
+
+psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
+                         size_t header_len, const void *payload, size_t len)
+{
+    psc_worker_t *worker = conn->worker;
+    am_node_t *node;
+
+    if (header_len > PSC_AM_USER_HEADER_MAX || id > PSC_TAG_MAX)
+        return PSC_ERR_INVALID;
+    node = am_node_create(conn, id, header_len, header_len + len);
+    if (!node)
+        return PSC_ERR_NO_MEMORY;
+    if (header_len)
+        memcpy(node->data, header, header_len);
+    if (len)
+        memcpy(node->data + header_len, payload, len);
+    node->next = atomic_load(&worker->inbox);
+    while (!atomic_compare_exchange_weak(&worker->inbox, &node->next, node))
+        ;
+    /* Whoever holds the lock drains the inbox when it leaves. */
+    if (psc_lock_try(&worker->lock))
+        psc_worker_leave(worker);
+    psc_wait_kick(worker);
+    return PSC_OK;
+}
+
+void psc_am_inbox_drain(psc_worker_t *worker)
+{
+    am_node_t *node = atomic_exchange(&worker->inbox, NULL), *first = NULL;
+
+    while (node) { /* the inbox is last in, first out */
+        am_node_t *next = node->next;
+
+        node->next = first;
+        first = node;
+        node = next;
+    }
+    while (first) {
+        am_node_t *next = first->next;
+
+        psc_count(first->conn, PSC_COUNTER_am_sent, 1);
+        am_node_send(first);
+        first = next;
+    }
+}
+
+void psc_am_worker_destroy(psc_worker_t *worker)
+{
+    am_node_t *node = atomic_exchange(&worker->inbox, NULL), *next;
+    psc_message_t *message;
+
+    for (; node; node = next) {
+        next = node->next;
+        free(node);
+    }
+    while ((message = psc_am_poll(worker)))
+        psc_am_message_free(message);
+    for (int i = 0; i < PSC_HANDLER_BUCKETS; i++) {
+        psc_list_for_each(handler, &worker->handlers[i], am_handler_t, link)
+            free(handler);
+    }
+}

@@ -1,0 +1,29 @@
+/* A user's active messages: they travel as messages of a context of their own
+ * (so eager, rendezvous and credits serve them too), tag = id, payload =
+ * header and payload in a row, and are handed to a handler or queued for
+ * Python instead of being matched. */
+#ifndef PSCOMPY_PROTO_AM_H
+#define PSCOMPY_PROTO_AM_H
+
+#include "rndv.h"
+
+#define PSC_AM_USER_HEADER_MAX UINT16_MAX
+
+/* A complete one has arrived. */
+psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
+                            const void *data, uint64_t len);
+/* A large one was announced: fetch it. */
+psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
+                              const psc_offer_t *offer);
+psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
+                                psc_am_handler_t handler, void *arg);
+psc_message_t *psc_am_poll(psc_worker_t *worker);
+void psc_am_message_free(psc_message_t *message);
+/* am_post: any thread, any worker's handler; see api.h. */
+psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
+                         size_t header_len, const void *payload, size_t len);
+/* What am_post left for the owner of the lock. */
+void psc_am_inbox_drain(psc_worker_t *worker);
+void psc_am_worker_destroy(psc_worker_t *worker);
+
+#endif

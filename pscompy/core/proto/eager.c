@@ -1,0 +1,232 @@
+#include "eager.h"
+
+#include <string.h>
+
+#include "am.h"
+
+/* ---- sending ---- */
+
+bool psc_eager_fits(const psc_conn_t *conn, uint64_t len)
+{
+    return len <= conn->params.eager_max && len <= PSC_EAGER_LIMIT;
+}
+
+static psc_counter_t eager_issue(psc_lane_t *lane, const psc_wire_eager_t *wire,
+                                 const psc_iov_t *iov, size_t n_iov,
+                                 uint64_t len, psc_comp_t *comp,
+                                 psc_status_t *status_p)
+{
+    const psc_transport_ops_t *ops = lane->slot->ops;
+    const psc_iface_attr_t *attr = &lane->slot->attr;
+    const psc_conn_t *conn = lane->conn;
+
+    if (n_iov <= 1 && attr->caps & PSC_CAP_AM_SHORT &&
+        len + sizeof *wire <= attr->max_short) {
+        *status_p = ops->am_short(lane->ep, PSC_WIRE_EAGER, wire, sizeof *wire,
+                                  n_iov ? iov->base : NULL, len);
+        return PSC_COUNTER_eager_short;
+    }
+    if (len + sizeof *wire <= attr->max_bcopy && n_iov <= attr->max_iov &&
+        (len < conn->params.zcopy_min || !(attr->caps & PSC_CAP_AM_ZCOPY) ||
+         !comp)) {
+        *status_p = ops->am_bcopy(lane->ep, PSC_WIRE_EAGER, wire, sizeof *wire,
+                                  iov, n_iov);
+        return PSC_COUNTER_eager_bcopy;
+    }
+    *status_p = PSC_ERR_UNSUPPORTED;
+    if (comp && attr->caps & PSC_CAP_AM_ZCOPY && n_iov <= attr->max_iov)
+        *status_p = ops->am_zcopy(lane->ep, PSC_WIRE_EAGER, wire, sizeof *wire,
+                                  iov, n_iov, comp);
+    return PSC_COUNTER_eager_zcopy;
+}
+
+psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
+                            const psc_iov_t *iov, size_t n_iov, uint64_t len,
+                            psc_comp_t *comp)
+{
+    psc_wire_eager_t wire = {.tag = (uint32_t)head->tag,
+                             .context = (uint16_t)head->context,
+                             .aux = head->aux};
+    uint32_t told = conn->credit_told;
+    bool due = conn->credit_due;
+    psc_counter_t how;
+    psc_status_t status;
+
+    wire.credit = psc_credit_stamp(conn);
+    how = eager_issue(psc_conn_main_lane(conn), &wire, iov, n_iov, len, comp,
+                      &status);
+    if (status < 0) {
+        conn->credit_told = told;
+        conn->credit_due = due;
+        return status;
+    }
+    conn->credit_sent += psc_credit_cost(len);
+    psc_count(conn, how, 1);
+    psc_count(conn, PSC_COUNTER_sent_messages, 1);
+    psc_count(conn, PSC_COUNTER_sent_bytes, len);
+    return status;
+}
+
+/* ---- arriving ---- */
+
+static void eager_result(psc_result_t *result, psc_conn_t *conn, int32_t tag,
+                         uint64_t len, uint64_t room)
+{
+    result->source = conn;
+    result->tag = tag;
+    result->nbytes = len;
+    result->status = len > room ? PSC_ERR_TRUNCATED : PSC_OK;
+    psc_count(conn, PSC_COUNTER_received_messages, 1);
+    psc_count(conn, PSC_COUNTER_received_bytes, len);
+}
+
+psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
+                               size_t n_iov, psc_result_t *result_p)
+{
+    eager_result(result_p, unexp->conn, unexp->tag, unexp->len,
+                 psc_iov_total(iov, n_iov));
+    psc_iov_write(iov, n_iov, 0, unexp->data, unexp->len);
+    psc_unexp_free(unexp);
+    return result_p->status;
+}
+
+/* Count what is kept; within the bound its credit returns at once. */
+static void eager_account(psc_unexp_t *unexp)
+{
+    psc_worker_t *worker = unexp->conn->worker;
+    uint32_t cost = psc_credit_cost(unexp->len);
+
+    unexp->kept = cost;
+    worker->unexpected += cost;
+    if (worker->unexpected <= worker->config.unexpected_max) {
+        psc_credit_return(unexp->conn, cost);
+        return;
+    }
+    unexp->owed = cost;
+    psc_count(unexp->conn, PSC_COUNTER_credits_withheld, 1);
+}
+
+static void eager_hold_or_copy(psc_unexp_t *unexp, psc_lane_t *lane,
+                               const psc_am_t *am)
+{
+    if (am->desc) {
+        unexp->desc = am->desc;
+        unexp->iface = lane->ep->iface;
+        unexp->data = am->payload;
+        psc_count(unexp->conn, PSC_COUNTER_unexpected_held, 1);
+        return;
+    }
+    if (am->len)
+        memcpy(unexp->room, am->payload, am->len);
+    psc_count(unexp->conn, PSC_COUNTER_unexpected_copied, am->len);
+}
+
+/* Nobody has a buffer for it yet: keep it for later. */
+static psc_status_t eager_keep(psc_unexp_t *unexp, psc_req_t *req)
+{
+    eager_account(unexp);
+    if (!req)
+        return psc_match_keep(unexp);
+    psc_req_no_buffer(req, unexp);
+    return PSC_OK;
+}
+
+psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_eager_t *wire = am->header;
+    psc_conn_t *conn = lane->conn;
+    int32_t tag = (int32_t)wire->tag;
+    psc_unexp_t *unexp;
+    psc_req_t *req;
+
+    if (wire->context == PSC_CONTEXT_AM) {
+        psc_credit_return(conn, psc_credit_cost(am->len));
+        return psc_am_deliver(conn, wire->tag, wire->aux, am->payload, am->len);
+    }
+    req = psc_match_arrival(conn, wire->context, tag);
+    if (req && !(req->head.flags & PSC_FLAG_NO_BUFFER)) {
+        psc_iov_write(req->iov, req->n_iov, 0, am->payload, am->len);
+        psc_credit_return(conn, psc_credit_cost(am->len));
+        eager_result(&req->head.result, conn, tag, am->len, req->total);
+        psc_req_finish(req, req->head.result.status);
+        return PSC_OK;
+    }
+    unexp = psc_unexp_create(conn, wire->context, tag, am->len,
+                             am->desc ? 0 : am->len);
+    if (!unexp)
+        return PSC_ERR_NO_MEMORY;
+    eager_hold_or_copy(unexp, lane, am);
+    if (eager_keep(unexp, req) != PSC_OK)
+        return PSC_ERR_NO_MEMORY;
+    return am->desc ? PSC_INPROGRESS : PSC_OK;
+}
+
+/* ---- arriving header first ---- */
+
+psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
+                             uint64_t len, psc_dest_t *dest)
+{
+    psc_conn_t *conn = lane->conn;
+    psc_incoming_t *in = &lane->incoming;
+    int32_t tag = (int32_t)wire->tag;
+    size_t part = len;
+
+    in->req = psc_match_arrival(conn, wire->context, tag);
+    if (in->req && !(in->req->head.flags & PSC_FLAG_NO_BUFFER) &&
+        in->req->n_iov <= PSC_INCOMING_IOV) {
+        psc_req_stage_set(in->req, PSC_STAGE_CLAIMED);
+        psc_req_attach(in->req, conn);
+        in->req->head.result.tag = tag;
+        dest->iov = in->iov;
+        dest->n_iov = psc_iov_slice(in->req->iov, in->req->n_iov, 0, &part,
+                                    in->iov, PSC_INCOMING_IOV);
+        return PSC_OK;
+    }
+    in->unexp = psc_unexp_create(conn, wire->context, tag, len, len);
+    if (!in->unexp)
+        return PSC_ERR_NO_MEMORY;
+    in->unexp->arriving = true;
+    in->iov[0] = (psc_iov_t){in->unexp->room, len};
+    dest->iov = in->iov;
+    dest->n_iov = 1;
+    psc_count(conn, PSC_COUNTER_unexpected_copied, len);
+    if (in->req && !(in->req->head.flags & PSC_FLAG_NO_BUFFER)) {
+        in->unexp->req = in->req;
+        in->unexp->kept = psc_credit_cost(len);
+        in->unexp->owed = psc_credit_cost(len);
+        conn->worker->unexpected += in->unexp->kept;
+        psc_req_stage_set(in->req, PSC_STAGE_CLAIMED);
+        psc_req_attach(in->req, conn);
+        in->req = NULL;
+        return PSC_OK;
+    }
+    psc_req_t *req = in->req;
+    in->req = NULL;
+    return eager_keep(in->unexp, req);
+}
+
+static void eager_end_received(psc_conn_t *conn, psc_req_t *req, uint64_t len)
+{
+    psc_credit_return(conn, psc_credit_cost(len));
+    eager_result(&req->head.result, conn, req->head.result.tag, len,
+                 req->total);
+    psc_req_finish(req, req->head.result.status);
+}
+
+void psc_eager_end(psc_lane_t *lane)
+{
+    psc_incoming_t *in = &lane->incoming;
+    psc_unexp_t *unexp = in->unexp;
+    psc_req_t *req;
+
+    if (in->req) {
+        eager_end_received(lane->conn, in->req, in->len);
+        return;
+    }
+    unexp->arriving = false;
+    req = unexp->req;
+    if (!req)
+        return;
+    psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
+    psc_req_finish(req, req->head.result.status);
+}

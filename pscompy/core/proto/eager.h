@@ -1,0 +1,33 @@
+/* Eager: the message travels at once, in one piece, copied or from the user's
+ * buffer, as the transport prefers. */
+#ifndef PSCOMPY_PROTO_EAGER_H
+#define PSCOMPY_PROTO_EAGER_H
+
+#include "credit.h"
+#include "match.h"
+
+typedef struct psc_message_head {
+    uint32_t context;
+    int32_t tag;
+    uint16_t aux;
+} psc_message_head_t;
+
+/* May a message of this length go eagerly now? */
+bool psc_eager_fits(const psc_conn_t *conn, uint64_t len);
+/* Send it. comp is used (PSC_INPROGRESS) when the transport keeps the
+ * pieces; NO_RESOURCE: nothing happened. */
+psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
+                            const psc_iov_t *iov, size_t n_iov, uint64_t len,
+                            psc_comp_t *comp);
+
+/* Arrivals (see psc_upcalls_t). */
+psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am);
+psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
+                             uint64_t len, psc_dest_t *dest);
+void psc_eager_end(psc_lane_t *lane);
+
+/* Give a complete unexpected message to a receive's buffer. */
+psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
+                               size_t n_iov, psc_result_t *result_p);
+
+#endif

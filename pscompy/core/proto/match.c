@@ -1,0 +1,272 @@
+#include "match.h"
+
+#include <stdlib.h>
+
+#include "eager.h"
+
+/* ---- contexts and queues ---- */
+
+static psc_context_t *match_context(psc_worker_t *worker, uint32_t id,
+                                    bool create)
+{
+    psc_list_t *bucket = &worker->contexts[id % PSC_CONTEXT_BUCKETS];
+    psc_context_t *context;
+
+    psc_list_for_each(item, bucket, psc_context_t, link) {
+        if (item->id == id)
+            return item;
+    }
+    if (!create || !(context = malloc(sizeof *context)))
+        return NULL;
+    context->id = id;
+    psc_list_init(&context->posted);
+    psc_list_init(&context->unexpected);
+    psc_list_push(bucket, &context->link);
+    return context;
+}
+
+static psc_match_queue_t *match_queue(psc_conn_t *conn, uint32_t id,
+                                      bool create)
+{
+    psc_match_queue_t *queue;
+    psc_context_t *context;
+
+    psc_list_for_each(item, &conn->queues, psc_match_queue_t, link) {
+        if (item->context->id == id)
+            return item;
+    }
+    if (!create || !(context = match_context(conn->worker, id, true)) ||
+        !(queue = malloc(sizeof *queue)))
+        return NULL;
+    queue->context = context;
+    psc_list_init(&queue->posted);
+    psc_list_init(&queue->unexpected);
+    psc_list_push(&conn->queues, &queue->link);
+    return queue;
+}
+
+/* ---- arriving messages ---- */
+
+static bool match_tag(int32_t wanted, int32_t tag)
+{
+    return wanted == PSC_ANY_TAG || wanted == tag;
+}
+
+static psc_req_t *match_first_posted(psc_list_t *posted, int32_t tag)
+{
+    psc_list_for_each(req, posted, psc_req_t, link) {
+        if (match_tag(req->tag, tag))
+            return req;
+    }
+    return NULL;
+}
+
+static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    return a->order < b->order ? a : b;
+}
+
+psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
+{
+    psc_match_queue_t *queue = match_queue(conn, id, false);
+    psc_context_t *context =
+        queue ? queue->context : match_context(conn->worker, id, false);
+    psc_req_t *req = NULL;
+
+    if (queue)
+        req = match_first_posted(&queue->posted, tag);
+    if (context && !psc_list_empty(&context->posted))
+        req = match_earlier(req, match_first_posted(&context->posted, tag));
+    if (req)
+        psc_list_remove(&req->link);
+    return req;
+}
+
+static bool match_fits(const psc_unexp_t *unexp, uint32_t context,
+                       const psc_conn_t *source, int32_t tag)
+{
+    return unexp->context == context &&
+           (!source || unexp->conn == source) && match_tag(tag, unexp->tag);
+}
+
+static void match_answer_probes(psc_unexp_t *unexp)
+{
+    psc_list_for_each(probe, &unexp->conn->worker->probes, psc_req_t, link) {
+        if (!match_fits(unexp, probe->context, probe->source, probe->tag))
+            continue;
+        psc_list_remove(&probe->link);
+        probe->head.result.tag = unexp->tag;
+        probe->head.result.nbytes = unexp->len;
+        probe->head.result.source = unexp->conn;
+        psc_req_finish(probe, PSC_OK);
+    }
+}
+
+/* Later arrivals stand nearer the end; a message that comes back looks for
+ * its place from there. */
+static void match_insert(psc_match_queue_t *queue, psc_unexp_t *unexp)
+{
+    psc_link_t *at = &queue->unexpected, *any = &queue->context->unexpected;
+
+    while (at->prev != &queue->unexpected &&
+           psc_container_of(at->prev, psc_unexp_t, link)->order > unexp->order)
+        at = at->prev;
+    psc_list_insert_before(at, &unexp->link);
+    while (any->prev != &queue->context->unexpected &&
+           psc_container_of(any->prev, psc_unexp_t, any_link)->order >
+               unexp->order)
+        any = any->prev;
+    psc_list_insert_before(any, &unexp->any_link);
+}
+
+psc_status_t psc_match_keep(psc_unexp_t *unexp)
+{
+    psc_match_queue_t *queue = match_queue(unexp->conn, unexp->context, true);
+
+    if (!queue)
+        return PSC_ERR_NO_MEMORY;
+    unexp->order = ++unexp->conn->worker->match_clock;
+    match_insert(queue, unexp);
+    psc_count(unexp->conn, PSC_COUNTER_unexpected, 1);
+    match_answer_probes(unexp);
+    return PSC_OK;
+}
+
+psc_status_t psc_match_put_back(psc_unexp_t *unexp)
+{
+    psc_match_queue_t *queue = match_queue(unexp->conn, unexp->context, true);
+
+    if (!queue)
+        return PSC_ERR_NO_MEMORY;
+    match_insert(queue, unexp);
+    match_answer_probes(unexp);
+    return PSC_OK;
+}
+
+/* ---- receives ---- */
+
+psc_unexp_t *psc_match_find(psc_worker_t *worker, const psc_recv_args_t *args)
+{
+    if (args->source) {
+        psc_match_queue_t *queue =
+            match_queue(args->source, args->context, false);
+
+        if (!queue)
+            return NULL;
+        psc_list_for_each(item, &queue->unexpected, psc_unexp_t, link) {
+            if (match_tag(args->tag, item->tag))
+                return item;
+        }
+        return NULL;
+    }
+    psc_context_t *context = match_context(worker, args->context, false);
+
+    if (!context)
+        return NULL;
+    psc_list_for_each(item, &context->unexpected, psc_unexp_t, any_link) {
+        if (match_tag(args->tag, item->tag))
+            return item;
+    }
+    return NULL;
+}
+
+void psc_match_take(psc_unexp_t *unexp)
+{
+    psc_list_remove(&unexp->link);
+    psc_list_remove(&unexp->any_link);
+}
+
+psc_status_t psc_match_post(psc_req_t *req)
+{
+    psc_list_t *posted;
+
+    if (req->source) {
+        psc_match_queue_t *queue =
+            match_queue(req->source, req->context, true);
+
+        posted = queue ? &queue->posted : NULL;
+    } else {
+        psc_context_t *context =
+            match_context(req->worker, req->context, true);
+
+        posted = context ? &context->posted : NULL;
+    }
+    if (!posted)
+        return PSC_ERR_NO_MEMORY;
+    req->order = ++req->worker->match_clock;
+    psc_req_stage_set(req, PSC_STAGE_POSTED);
+    psc_list_push(posted, &req->link);
+    return PSC_OK;
+}
+
+/* ---- unexpected messages ---- */
+
+psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
+                              uint64_t len, size_t room)
+{
+    psc_unexp_t *unexp = malloc(sizeof *unexp + room);
+
+    if (!unexp)
+        return NULL;
+    *unexp = (psc_unexp_t){
+        .conn = conn, .context = context, .tag = tag, .len = len};
+    psc_list_init(&unexp->link);
+    psc_list_init(&unexp->any_link);
+    unexp->data = unexp->room;
+    return unexp;
+}
+
+void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp)
+{
+    req->unexp = unexp;
+    psc_req_attach(req, unexp->conn);
+    req->head.result.source = unexp->conn;
+    req->head.result.tag = unexp->tag;
+    req->head.result.nbytes = unexp->len;
+    psc_req_matched(req);
+}
+
+void psc_unexp_free(psc_unexp_t *unexp)
+{
+    psc_match_take(unexp);
+    unexp->conn->worker->unexpected -= unexp->kept;
+    if (unexp->owed)
+        psc_credit_return(unexp->conn, unexp->owed);
+    if (unexp->desc)
+        unexp->iface->ops->desc_release(unexp->iface, unexp->desc);
+    free(unexp);
+}
+
+/* ---- ends ---- */
+
+void psc_match_conn_failed(psc_conn_t *conn)
+{
+    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
+        psc_list_for_each(item, &queue->unexpected, psc_unexp_t, link) {
+            if (item->rts || item->arriving)
+                psc_unexp_free(item);
+        }
+    }
+}
+
+void psc_match_conn_destroy(psc_conn_t *conn)
+{
+    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
+        psc_list_for_each(item, &queue->unexpected, psc_unexp_t, link)
+            psc_unexp_free(item);
+        psc_list_remove(&queue->link);
+        free(queue);
+    }
+}
+
+void psc_match_worker_destroy(psc_worker_t *worker)
+{
+    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++) {
+        psc_list_for_each(context, &worker->contexts[i], psc_context_t, link) {
+            psc_list_remove(&context->link);
+            free(context);
+        }
+    }
+}

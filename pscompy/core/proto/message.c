@@ -1,0 +1,297 @@
+#include "message.h"
+
+#include "rndv.h"
+
+/* ---- send ---- */
+
+static void message_sent(psc_comp_t *comp, psc_status_t status)
+{
+    psc_req_t *req = psc_container_of(comp, psc_req_t, comp);
+
+    req->bulk.inflight = 0;
+    psc_req_finish(req, req->error ? req->error : status);
+}
+
+psc_status_t psc_message_send_progress(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    psc_message_head_t head = {req->context, req->tag, req->aux};
+    psc_status_t status;
+
+    if (conn->state == PSC_CONN_CONNECTING)
+        return PSC_ERR_NO_RESOURCE;
+    if (!psc_eager_fits(conn, req->total))
+        return psc_rndv_send_rts(req);
+    if (!psc_credit_has(conn, psc_credit_cost(req->total))) {
+        psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
+        return psc_rndv_send_rts(req);
+    }
+    req->comp.func = message_sent;
+    status = psc_eager_send(conn, &head, req->iov, req->n_iov, req->total,
+                            &req->comp);
+    if (status == PSC_ERR_UNSUPPORTED)
+        return psc_rndv_send_rts(req);
+    if (status == PSC_INPROGRESS) {
+        req->bulk.inflight = 1;
+        psc_req_stage_set(req, PSC_STAGE_SEND_FLIGHT);
+    } else if (status == PSC_OK) {
+        psc_req_finish(req, PSC_OK);
+        return PSC_INPROGRESS;
+    }
+    return status;
+}
+
+/* The way of most messages: nothing queued, credit there, small enough to be
+ * copied. No request is made. */
+static psc_status_t message_send_now(psc_conn_t *conn,
+                                     const psc_send_args_t *args, uint16_t aux)
+{
+    psc_message_head_t head = {args->context, args->tag, aux};
+    uint64_t len = psc_iov_total(args->iov, args->n_iov);
+
+    if (conn->state != PSC_CONN_UP || !psc_list_empty(&conn->ordered) ||
+        !psc_eager_fits(conn, len) || len >= conn->params.zcopy_min ||
+        !psc_credit_has(conn, psc_credit_cost(len)))
+        return PSC_ERR_NO_RESOURCE;
+    return psc_eager_send(conn, &head, args->iov, args->n_iov, len, NULL);
+}
+
+psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
+                              uint16_t aux, psc_request_t **request_p)
+{
+    psc_status_t status = psc_conn_usable(conn);
+    psc_req_t *req;
+
+    if (status != PSC_OK)
+        return status;
+    if (message_send_now(conn, args, aux) == PSC_OK)
+        return PSC_OK;
+    req = psc_req_create(conn->worker, PSC_REQ_SEND);
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    status = psc_req_set_iov(req, args->iov, args->n_iov);
+    if (status != PSC_OK) {
+        psc_req_release(req);
+        psc_req_finish(req, status);
+        return status;
+    }
+    req->context = args->context;
+    req->tag = args->tag;
+    req->aux = aux;
+    req->head.flags = args->flags;
+    req->head.owner = args->owner;
+    req->head.result.tag = args->tag;
+    req->head.result.nbytes = req->total;
+    psc_req_attach(req, conn);
+    psc_req_stage_set(req, PSC_STAGE_SEND);
+    *request_p = &req->head;
+    psc_conn_queue(conn, req, false);
+    psc_conn_flush(conn);
+    return PSC_INPROGRESS;
+}
+
+/* ---- receive ---- */
+
+static psc_status_t message_recv_request(psc_worker_t *worker,
+                                         const psc_recv_args_t *args,
+                                         psc_req_t **req_p)
+{
+    psc_req_t *req = psc_req_create(worker, PSC_REQ_RECV);
+    psc_status_t status;
+
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    status = psc_req_set_iov(req, args->iov, args->n_iov);
+    if (status != PSC_OK) {
+        psc_req_release(req);
+        psc_req_finish(req, status);
+        return status;
+    }
+    req->context = args->context;
+    req->tag = args->tag;
+    req->source = args->source;
+    req->head.flags = args->flags;
+    req->head.owner = args->owner;
+    *req_p = req;
+    return PSC_OK;
+}
+
+/* The receive has its buffer and its message, which is not all there yet. */
+static void message_recv_go_on(psc_req_t *req, psc_unexp_t *unexp)
+{
+    if (unexp->rts) {
+        psc_rndv_recv_unexpected(req, unexp);
+        return;
+    }
+    psc_req_attach(req, unexp->conn);
+    psc_req_stage_set(req, PSC_STAGE_CLAIMED);
+    unexp->req = req;
+}
+
+static psc_status_t message_recv_found(psc_worker_t *worker,
+                                       const psc_recv_args_t *args,
+                                       psc_unexp_t *unexp,
+                                       psc_result_t *result_p,
+                                       psc_request_t **request_p)
+{
+    psc_req_t *req;
+    psc_status_t status;
+
+    if (!(args->flags & PSC_FLAG_NO_BUFFER) && !unexp->rts &&
+        !unexp->arriving)
+        return psc_eager_deliver(unexp, args->iov, args->n_iov, result_p);
+    status = message_recv_request(worker, args, &req);
+    if (status != PSC_OK)
+        return status;
+    *request_p = &req->head;
+    psc_match_take(unexp);
+    if (args->flags & PSC_FLAG_NO_BUFFER)
+        psc_req_no_buffer(req, unexp);
+    else
+        message_recv_go_on(req, unexp);
+    psc_conn_flush(req->conn);
+    return PSC_INPROGRESS;
+}
+
+psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
+                              psc_result_t *result_p,
+                              psc_request_t **request_p)
+{
+    psc_unexp_t *unexp = psc_match_find(worker, args);
+    psc_status_t status;
+    psc_req_t *req;
+
+    if (unexp)
+        return message_recv_found(worker, args, unexp, result_p, request_p);
+    if (args->source && args->source->status != PSC_OK)
+        return args->source->status;
+    status = message_recv_request(worker, args, &req);
+    if (status != PSC_OK)
+        return status;
+    status = psc_match_post(req);
+    if (status != PSC_OK) {
+        psc_req_release(req);
+        psc_req_finish(req, status);
+        return status;
+    }
+    *request_p = &req->head;
+    return PSC_INPROGRESS;
+}
+
+psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
+                                size_t n_iov)
+{
+    psc_unexp_t *unexp = req->unexp;
+    psc_status_t status;
+
+    if (req->head.state != PSC_REQUEST_MATCHED)
+        return PSC_ERR_INVALID;
+    status = psc_req_set_iov(req, iov, n_iov);
+    if (status != PSC_OK)
+        return status;
+    req->unexp = NULL;
+    req->head.flags &= ~PSC_FLAG_NO_BUFFER;
+    __atomic_store_n(&req->head.state, PSC_REQUEST_ACTIVE, __ATOMIC_RELEASE);
+    if (unexp->rts || unexp->arriving) {
+        message_recv_go_on(req, unexp);
+        psc_conn_flush(req->conn);
+        return req->stage == PSC_STAGE_DONE ? PSC_OK : PSC_INPROGRESS;
+    }
+    psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
+    psc_req_finish(req, req->head.result.status);
+    return PSC_OK;
+}
+
+/* ---- probe ---- */
+
+psc_status_t psc_message_iprobe(psc_worker_t *worker,
+                                const psc_recv_args_t *args,
+                                psc_result_t *result_p)
+{
+    psc_unexp_t *unexp = psc_match_find(worker, args);
+
+    if (!unexp) {
+        if (args->source && args->source->status != PSC_OK)
+            return args->source->status;
+        return PSC_INPROGRESS;
+    }
+    *result_p = (psc_result_t){.status = PSC_OK,
+                               .tag = unexp->tag,
+                               .nbytes = unexp->len,
+                               .source = unexp->conn};
+    return PSC_OK;
+}
+
+psc_status_t psc_message_probe(psc_worker_t *worker,
+                               const psc_recv_args_t *args,
+                               psc_result_t *result_p,
+                               psc_request_t **request_p)
+{
+    psc_status_t status = psc_message_iprobe(worker, args, result_p);
+    psc_req_t *req;
+
+    if (status != PSC_INPROGRESS)
+        return status;
+    req = psc_req_create(worker, PSC_REQ_PROBE);
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    req->context = args->context;
+    req->tag = args->tag;
+    req->source = args->source;
+    req->head.flags = args->flags;
+    req->head.owner = args->owner;
+    psc_req_stage_set(req, PSC_STAGE_POSTED);
+    psc_list_push(&worker->probes, &req->link);
+    *request_p = &req->head;
+    return PSC_INPROGRESS;
+}
+
+/* ---- cancel ---- */
+
+static psc_status_t message_cancel_matched(psc_req_t *req)
+{
+    psc_unexp_t *unexp = req->unexp;
+
+    req->unexp = NULL;
+    psc_req_finish(req, PSC_ERR_CANCELLED);
+    return psc_match_put_back(unexp);
+}
+
+/* A message that comes back may be what an earlier receive waits for. */
+static void message_rematch(psc_unexp_t *unexp)
+{
+    psc_req_t *req = psc_match_arrival(unexp->conn, unexp->context, unexp->tag);
+
+    if (!req)
+        return;
+    psc_match_take(unexp);
+    if (req->head.flags & PSC_FLAG_NO_BUFFER) {
+        psc_req_no_buffer(req, unexp);
+    } else if (unexp->rts || unexp->arriving) {
+        message_recv_go_on(req, unexp);
+    } else {
+        psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
+        psc_req_finish(req, req->head.result.status);
+    }
+}
+
+psc_status_t psc_message_cancel(psc_req_t *req)
+{
+    psc_unexp_t *unexp = req->unexp;
+    psc_status_t status;
+
+    if (req->head.state == PSC_REQUEST_DONE)
+        return PSC_ERR_INVALID;
+    if (req->head.state == PSC_REQUEST_MATCHED) {
+        status = message_cancel_matched(req);
+        if (status == PSC_OK)
+            message_rematch(unexp);
+        return status;
+    }
+    if (req->stage != PSC_STAGE_POSTED && req->stage != PSC_STAGE_SEND &&
+        req->kind != PSC_REQ_EVENT)
+        return PSC_ERR_INVALID;
+    psc_list_remove(&req->link);
+    psc_req_finish(req, PSC_ERR_CANCELLED);
+    return PSC_OK;
+}

@@ -1,0 +1,208 @@
+#include "proto.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "message.h"
+#include "rma.h"
+#include "rndv.h"
+
+/* ---- stages ---- */
+
+typedef psc_status_t (*stage_fn_t)(psc_req_t *req);
+
+/* A stage without a function waits for the peer or for the fabric. */
+static const stage_fn_t stage_progress[PSC_STAGE_COUNT] = {
+    [PSC_STAGE_SEND] = psc_message_send_progress,
+    [PSC_STAGE_PUT] = psc_rndv_put,
+    [PSC_STAGE_FRAG] = psc_rndv_frag,
+    [PSC_STAGE_FLUSH] = psc_rndv_flush,
+    [PSC_STAGE_SEND_FIN] = psc_rndv_send_fin,
+    [PSC_STAGE_SEND_RTR] = psc_rndv_send_rtr,
+    [PSC_STAGE_GET] = psc_rndv_get,
+    [PSC_STAGE_RMA_REQUEST] = psc_rma_send_request,
+    [PSC_STAGE_RMA_DIRECT] = psc_rma_direct,
+};
+
+psc_status_t psc_proto_advance(psc_req_t *req)
+{
+    psc_status_t status = PSC_OK;
+
+    while (status == PSC_OK) {
+        stage_fn_t progress = stage_progress[req->stage];
+
+        if (!progress)
+            return PSC_INPROGRESS;
+        status = progress(req);
+    }
+    if (status < 0 && status != PSC_ERR_NO_RESOURCE) {
+        psc_req_fail(req, status);
+        return PSC_INPROGRESS;
+    }
+    return status;
+}
+
+/* ---- arrivals ---- */
+
+static psc_status_t proto_credit(psc_lane_t *lane, const psc_am_t *am)
+{
+    (void)lane, (void)am; /* every header's credit is read before dispatch */
+    return PSC_OK;
+}
+
+static psc_status_t proto_close(psc_lane_t *lane, const psc_am_t *am)
+{
+    (void)am;
+    psc_conn_close_received(lane->conn, false);
+    return PSC_OK;
+}
+
+static psc_status_t proto_close_ack(psc_lane_t *lane, const psc_am_t *am)
+{
+    (void)am;
+    psc_conn_close_received(lane->conn, true);
+    return PSC_OK;
+}
+
+typedef struct arrival {
+    psc_status_t (*func)(psc_lane_t *lane, const psc_am_t *am);
+    uint8_t header_len;
+} arrival_t;
+
+static const arrival_t arrivals[PSC_WIRE_COUNT] = {
+    [PSC_WIRE_EAGER] = {psc_eager_arrived, sizeof(psc_wire_eager_t)},
+    [PSC_WIRE_RTS] = {psc_rndv_rts_arrived, sizeof(psc_wire_rts_t)},
+    [PSC_WIRE_RTR] = {psc_rndv_rtr_arrived, sizeof(psc_wire_rtr_t)},
+    [PSC_WIRE_FRAG] = {psc_rndv_frag_arrived, sizeof(psc_wire_frag_t)},
+    [PSC_WIRE_FIN] = {psc_rndv_fin_arrived, sizeof(psc_wire_fin_t)},
+    [PSC_WIRE_CREDIT] = {proto_credit, sizeof(psc_wire_credit_t)},
+    [PSC_WIRE_CLOSE] = {proto_close, sizeof(psc_wire_credit_t)},
+    [PSC_WIRE_CLOSE_ACK] = {proto_close_ack, sizeof(psc_wire_credit_t)},
+    [PSC_WIRE_RMA_PUT] = {psc_rma_put_arrived, sizeof(psc_wire_rma_t)},
+    [PSC_WIRE_RMA_GET] = {psc_rma_get_arrived, sizeof(psc_wire_rma_t)},
+};
+
+static const arrival_t *proto_check(uint8_t id, uint8_t header_len)
+{
+    if (id >= PSC_WIRE_COUNT || header_len != arrivals[id].header_len)
+        return NULL;
+    return &arrivals[id];
+}
+
+psc_status_t psc_proto_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const arrival_t *arrival = proto_check(am->id, am->header_len);
+
+    if (!arrival)
+        return PSC_ERR_PROTOCOL;
+    psc_credit_heard(lane->conn,
+                     ((const psc_wire_credit_t *)am->header)->credit);
+    return arrival->func(lane, am);
+}
+
+/* ---- header first ---- */
+
+/* The longest payload that a bounce buffer is made for: an eager message, or
+ * an active message's. FRAGs go to their receive. */
+#define BOUNCE_MAX PSC_CREDIT_INITIAL
+
+static void proto_bounce(psc_lane_t *lane, const void *header, uint64_t len,
+                         psc_dest_t *dest)
+{
+    psc_incoming_t *in = &lane->incoming;
+
+    memcpy(in->header, header, in->header_len);
+    in->bounce = malloc(len ? len : 1);
+    if (!in->bounce)
+        return;
+    in->iov[0] = (psc_iov_t){in->bounce, len};
+    dest->iov = in->iov;
+    dest->n_iov = 1;
+}
+
+void psc_proto_begin(psc_lane_t *lane, uint8_t id, const void *header,
+                     uint8_t header_len, uint64_t len, psc_dest_t *dest)
+{
+    psc_incoming_t *in = &lane->incoming;
+    psc_status_t status = PSC_ERR_UNSUPPORTED;
+
+    *dest = (psc_dest_t){.iov = NULL};
+    in->id = id;
+    in->header_len = header_len;
+    in->len = len;
+    in->req = NULL;
+    in->unexp = NULL;
+    in->bounce = NULL;
+    in->status = PSC_OK;
+    if (!proto_check(id, header_len)) {
+        in->status = PSC_ERR_PROTOCOL;
+        return;
+    }
+    if (id == PSC_WIRE_FRAG)
+        status = psc_rndv_frag_begin(lane, header, len, dest);
+    else if (len > BOUNCE_MAX)
+        status = PSC_ERR_PROTOCOL;
+    else if (id == PSC_WIRE_EAGER &&
+             ((const psc_wire_eager_t *)header)->context != PSC_CONTEXT_AM)
+        status = psc_eager_begin(lane, header, len, dest);
+    if (status == PSC_OK)
+        psc_credit_heard(lane->conn,
+                         ((const psc_wire_credit_t *)header)->credit);
+    else if (status == PSC_ERR_UNSUPPORTED)
+        proto_bounce(lane, header, len, dest);
+    else
+        in->status = status;
+}
+
+static psc_status_t proto_end_bounce(psc_lane_t *lane)
+{
+    psc_incoming_t *in = &lane->incoming;
+    psc_am_t am = {.id = in->id,
+                   .header_len = in->header_len,
+                   .header = in->header,
+                   .payload = in->bounce,
+                   .len = in->len};
+    psc_status_t status = psc_proto_arrived(lane, &am);
+
+    free(in->bounce);
+    in->bounce = NULL;
+    return status;
+}
+
+psc_status_t psc_proto_end(psc_lane_t *lane)
+{
+    psc_incoming_t *in = &lane->incoming;
+
+    if (in->status != PSC_OK)
+        return in->status;
+    if (in->bounce)
+        return proto_end_bounce(lane);
+    if (in->id == PSC_WIRE_FRAG)
+        psc_rndv_frag_end(lane);
+    else if (in->req || in->unexp)
+        psc_eager_end(lane);
+    else
+        return PSC_ERR_NO_MEMORY;
+    in->req = NULL;
+    in->unexp = NULL;
+    return PSC_OK;
+}
+
+void psc_proto_abort(psc_lane_t *lane)
+{
+    psc_incoming_t *in = &lane->incoming;
+
+    if (in->req && in->id == PSC_WIRE_FRAG)
+        in->req->bulk.inflight--;
+    if (in->unexp) {
+        psc_list_for_each(req, &in->unexp->conn->active, psc_req_t, conn_link) {
+            if (req->unexp == in->unexp)
+                req->unexp = NULL;
+        }
+        psc_unexp_free(in->unexp);
+    }
+    free(in->bounce);
+    in->req = NULL;
+    in->unexp = NULL;
+    in->bounce = NULL;
+}

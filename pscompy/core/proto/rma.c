@@ -1,0 +1,351 @@
+#include "rma.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "credit.h"
+
+#define RMA_MAGIC 0x31524d50u /* "PMR1" */
+
+struct psc_region {
+    psc_link_t link;
+    psc_worker_t *worker;
+    uint64_t id, nonce;
+    uint8_t *base;
+    uint64_t len;
+    psc_mem_t *mem[PSC_IFACES_MAX];
+};
+
+/* A packed region: this, then `n_keys` keys of {name, length, bytes}. */
+typedef struct rma_packed {
+    uint32_t magic;
+    uint32_t n_keys;
+    uint64_t id, nonce, len;
+} rma_packed_t;
+
+typedef struct rma_packed_key {
+    char transport[15];
+    uint8_t len;
+} rma_packed_key_t;
+
+/* ---- regions ---- */
+
+static bool rma_capable(const psc_iface_slot_t *slot)
+{
+    return slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET);
+}
+
+psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
+                               psc_region_t **region_p)
+{
+    psc_region_t *region = calloc(1, sizeof *region);
+
+    if (!region)
+        return PSC_ERR_NO_MEMORY;
+    region->worker = worker;
+    region->id = ++worker->next_region;
+    region->base = base;
+    region->len = len;
+    if (getrandom(&region->nonce, sizeof region->nonce, 0) !=
+        sizeof region->nonce) {
+        free(region);
+        return PSC_ERR_NO_RESOURCE;
+    }
+    for (int i = 0; i < worker->n_ifaces && len > 0; i++) {
+        psc_iface_slot_t *slot = &worker->ifaces[i];
+
+        if (rma_capable(slot) &&
+            slot->ops->mem_register(slot->iface, NULL, base, len,
+                                    &region->mem[i]) != PSC_OK)
+            region->mem[i] = NULL; /* messages serve it */
+    }
+    psc_list_push(&worker->regions, &region->link);
+    *region_p = region;
+    return PSC_OK;
+}
+
+void psc_region_destroy(psc_region_t *region)
+{
+    psc_worker_t *worker = region->worker;
+
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        psc_iface_slot_t *slot = &worker->ifaces[i];
+
+        if (region->mem[i])
+            slot->ops->mem_deregister(slot->iface, region->mem[i]);
+    }
+    psc_list_remove(&region->link);
+    free(region);
+}
+
+psc_worker_t *psc_region_worker(const psc_region_t *region)
+{
+    return region->worker;
+}
+
+static psc_status_t rma_pack_key(psc_region_t *region, int iface,
+                                 uint8_t *packed, size_t *len_p)
+{
+    psc_iface_slot_t *slot = &region->worker->ifaces[iface];
+    rma_packed_key_t head = {.len = 0};
+    size_t len = PSC_RKEY_MAX;
+    psc_status_t status =
+        slot->ops->rkey_pack(slot->iface, region->mem[iface],
+                             packed + sizeof head, &len);
+
+    if (status != PSC_OK)
+        return status;
+    memcpy(head.transport, slot->ops->name,
+           strnlen(slot->ops->name, sizeof head.transport));
+    head.len = (uint8_t)len;
+    memcpy(packed, &head, sizeof head);
+    *len_p = sizeof head + len;
+    return PSC_OK;
+}
+
+psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
+                             size_t *len_p)
+{
+    rma_packed_t head = {.magic = RMA_MAGIC,
+                         .id = region->id,
+                         .nonce = region->nonce,
+                         .len = region->len};
+    size_t at = sizeof head, len;
+
+    for (int i = 0; i < region->worker->n_ifaces; i++) {
+        if (!region->mem[i])
+            continue;
+        if (*len_p - at < sizeof(rma_packed_key_t) + PSC_RKEY_MAX)
+            return PSC_ERR_INVALID;
+        if (rma_pack_key(region, i, packed + at, &len) != PSC_OK)
+            continue;
+        at += len;
+        head.n_keys++;
+    }
+    memcpy(packed, &head, sizeof head);
+    *len_p = at;
+    return PSC_OK;
+}
+
+/* ---- the origin ---- */
+
+static psc_status_t rma_parse(const psc_rma_args_t *rma, uint64_t len,
+                              rma_packed_t *head)
+{
+    if (rma->packed_len < sizeof *head)
+        return PSC_ERR_INVALID;
+    memcpy(head, rma->packed, sizeof *head);
+    if (head->magic != RMA_MAGIC || rma->offset > head->len ||
+        len > head->len - rma->offset)
+        return PSC_ERR_INVALID;
+    return PSC_OK;
+}
+
+/* The key of lane 0's transport, unpacked; UNSUPPORTED: use messages. */
+static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
+                               uint32_t n_keys)
+{
+    psc_lane_t *lane = psc_conn_main_lane(req->conn);
+    const uint8_t *at = rma->packed + sizeof(rma_packed_t);
+    size_t left = rma->packed_len - sizeof(rma_packed_t);
+
+    for (uint32_t i = 0; i < n_keys; i++) {
+        rma_packed_key_t key;
+
+        if (left < sizeof key)
+            return PSC_ERR_INVALID;
+        memcpy(&key, at, sizeof key);
+        at += sizeof key;
+        left -= sizeof key;
+        if (key.len > left)
+            return PSC_ERR_INVALID;
+        if (strncmp(key.transport, lane->slot->ops->name,
+                    sizeof key.transport) == 0)
+            return lane->slot->ops->rkey_unpack(lane->ep, at, key.len,
+                                                &req->bulk.keys.key[0]);
+        at += key.len;
+        left -= key.len;
+    }
+    return PSC_ERR_UNSUPPORTED;
+}
+
+static psc_status_t rma_choose(psc_req_t *req, const psc_rma_args_t *rma,
+                               const rma_packed_t *head)
+{
+    psc_lane_t *lane = psc_conn_main_lane(req->conn);
+    uint64_t cap = rma->is_put ? PSC_CAP_PUT : PSC_CAP_GET;
+    psc_status_t status = PSC_ERR_UNSUPPORTED;
+
+    if (req->total > 0 && lane->slot->attr.caps & cap)
+        status = rma_unpack(req, rma, head->n_keys);
+    if (status == PSC_OK)
+        status = psc_rndv_register_local(req);
+    if (status == PSC_OK) {
+        psc_count(req->conn,
+                  rma->is_put ? PSC_COUNTER_rma_put : PSC_COUNTER_rma_get, 1);
+        psc_req_stage_set(req, PSC_STAGE_RMA_DIRECT);
+        return PSC_OK;
+    }
+    if (status == PSC_ERR_INVALID)
+        return status;
+    psc_count(req->conn, PSC_COUNTER_rma_emulated, 1);
+    req->confirm = rma->is_put;
+    psc_req_stage_set(req, PSC_STAGE_RMA_REQUEST);
+    return PSC_OK;
+}
+
+psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
+                           const psc_rma_args_t *rma,
+                           psc_request_t **request_p)
+{
+    rma_packed_t head;
+    psc_req_t *req;
+    psc_status_t status;
+
+    if (conn->state != PSC_CONN_UP)
+        return conn->status != PSC_OK ? conn->status : PSC_ERR_NO_RESOURCE;
+    if (args->n_iov != 1)
+        return PSC_ERR_INVALID;
+    status = rma_parse(rma, args->iov->len, &head);
+    if (status != PSC_OK)
+        return status;
+    req = psc_req_create(conn->worker,
+                         rma->is_put ? PSC_REQ_SEND : PSC_REQ_RECV);
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    psc_req_set_iov(req, args->iov, 1);
+    req->bulk.len = req->total;
+    req->bulk.one_lane = true;
+    req->rma.region = head.id;
+    req->rma.nonce = head.nonce;
+    req->rma.offset = rma->offset;
+    req->head.flags = args->flags;
+    req->head.owner = args->owner;
+    psc_req_attach(req, conn);
+    status = rma_choose(req, rma, &head);
+    if (status != PSC_OK) {
+        psc_req_release(req);
+        psc_req_finish(req, status);
+        return status;
+    }
+    *request_p = &req->head;
+    psc_conn_queue(conn, req, true);
+    psc_conn_flush(conn);
+    return PSC_INPROGRESS;
+}
+
+psc_status_t psc_rma_direct(psc_req_t *req)
+{
+    psc_status_t status;
+
+    if (req->kind == PSC_REQ_SEND) {
+        status = psc_rndv_move_put(req);
+        if (status == PSC_OK)
+            psc_req_stage_set(req, PSC_STAGE_FLUSH);
+        return status;
+    }
+    status = psc_rndv_move_get(req);
+    if (status != PSC_OK)
+        return status;
+    psc_req_finish(req, req->error);
+    return PSC_INPROGRESS;
+}
+
+psc_status_t psc_rma_send_request(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    bool is_put = req->kind == PSC_REQ_SEND;
+    psc_wire_rma_t wire = {.credit = psc_credit_stamp(conn),
+                           .request_id = psc_req_id(req),
+                           .region = req->rma.region,
+                           .nonce = req->rma.nonce,
+                           .offset = req->rma.offset,
+                           .len = req->total};
+    psc_status_t status = psc_lane_send(
+        psc_conn_main_lane(conn), is_put ? PSC_WIRE_RMA_PUT : PSC_WIRE_RMA_GET,
+        &wire, sizeof wire, NULL, 0);
+
+    if (status != PSC_OK)
+        return status;
+    psc_req_stage_set(req, is_put ? PSC_STAGE_AWAIT_RTR : PSC_STAGE_AWAIT_DATA);
+    return PSC_INPROGRESS;
+}
+
+/* ---- the target ---- */
+
+static psc_region_t *rma_find(psc_worker_t *worker, const psc_wire_rma_t *wire)
+{
+    psc_list_for_each(region, &worker->regions, psc_region_t, link) {
+        if (region->id == wire->region && region->nonce == wire->nonce &&
+            wire->offset <= region->len &&
+            wire->len <= region->len - wire->offset)
+            return region;
+    }
+    return NULL;
+}
+
+static void rma_served(psc_req_t *req)
+{
+    (void)req; /* internal: nobody waits for it */
+}
+
+/* A request of the target's own that answers the origin's. */
+static psc_req_t *rma_answer(psc_lane_t *lane, const psc_wire_rma_t *wire,
+                             psc_req_kind_t kind, psc_stage_t stage)
+{
+    psc_req_t *req = psc_req_create(lane->worker, kind);
+
+    if (!req)
+        return NULL;
+    req->on_done = rma_served;
+    req->bulk.remote_id = wire->request_id;
+    req->bulk.len = wire->len;
+    psc_req_attach(req, lane->conn);
+    psc_req_stage_set(req, stage);
+    psc_conn_queue(lane->conn, req, true);
+    return req;
+}
+
+static psc_status_t rma_refuse(psc_lane_t *lane, const psc_wire_rma_t *wire)
+{
+    psc_req_t *req = rma_answer(lane, wire, PSC_REQ_EVENT, PSC_STAGE_SEND_FIN);
+
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    req->error = PSC_ERR_INVALID;
+    psc_count(lane->conn, PSC_COUNTER_rma_refused, 1);
+    return PSC_OK;
+}
+
+static psc_status_t rma_serve(psc_lane_t *lane, const psc_am_t *am,
+                              psc_req_kind_t kind, psc_stage_t stage)
+{
+    const psc_wire_rma_t *wire = am->header;
+    psc_region_t *region = rma_find(lane->worker, wire);
+    psc_req_t *req;
+
+    if (!region)
+        return rma_refuse(lane, wire);
+    req = rma_answer(lane, wire, kind, stage);
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    return psc_req_set_iov(
+        req, &(psc_iov_t){region->base + wire->offset, wire->len}, 1);
+}
+
+psc_status_t psc_rma_put_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    return rma_serve(lane, am, PSC_REQ_RECV, PSC_STAGE_SEND_RTR);
+}
+
+psc_status_t psc_rma_get_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    return rma_serve(lane, am, PSC_REQ_SEND, PSC_STAGE_FRAG);
+}
+
+void psc_rma_worker_destroy(psc_worker_t *worker)
+{
+    psc_list_for_each(region, &worker->regions, psc_region_t, link)
+        psc_region_destroy(region);
+}

@@ -1,0 +1,36 @@
+/* One-sided access to registered regions: by the fabric where lane 0 can put
+ * or get, by messages otherwise.
+ *
+ * By messages a put is a rendezvous without matching (RMA_PUT is answered by
+ * RTR, the target confirms with FIN when the data is in place), a get asks the
+ * target for FRAGs. The target knows its regions by id and nonce and checks
+ * every access against their bounds. */
+#ifndef PSCOMPY_PROTO_RMA_H
+#define PSCOMPY_PROTO_RMA_H
+
+#include "rndv.h"
+
+psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
+                               psc_region_t **region_p);
+void psc_region_destroy(psc_region_t *region);
+psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
+                             size_t *len_p);
+psc_worker_t *psc_region_worker(const psc_region_t *region);
+
+typedef struct psc_rma_args {
+    const uint8_t *packed;
+    size_t packed_len;
+    uint64_t offset;
+    bool is_put;
+} psc_rma_args_t;
+
+psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
+                           const psc_rma_args_t *rma,
+                           psc_request_t **request_p);
+psc_status_t psc_rma_send_request(psc_req_t *req); /* stage RMA_REQUEST */
+psc_status_t psc_rma_direct(psc_req_t *req);       /* stage RMA_DIRECT */
+psc_status_t psc_rma_put_arrived(psc_lane_t *lane, const psc_am_t *am);
+psc_status_t psc_rma_get_arrived(psc_lane_t *lane, const psc_am_t *am);
+void psc_rma_worker_destroy(psc_worker_t *worker);
+
+#endif

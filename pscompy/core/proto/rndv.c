@@ -1,0 +1,424 @@
+#include "rndv.h"
+
+#include <string.h>
+
+#include "am.h"
+#include "credit.h"
+#include "stripe.h"
+
+static bool rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
+{
+    return conn->params.scheme == PSC_RNDV_AUTO ||
+           conn->params.scheme == scheme;
+}
+
+/* ---- keys ---- */
+
+bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
+{
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        if ((conn->lanes[i]->slot->attr.caps & caps) != caps)
+            return false;
+    }
+    return conn->n_lanes > 0;
+}
+
+static psc_status_t rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
+                                  uint8_t *packed, size_t *len_p)
+{
+    const psc_transport_ops_t *ops = lane->slot->ops;
+    psc_mem_t **mem = &req->bulk.mem[lane->index];
+    psc_wire_key_t head = {.lane = lane->index};
+    size_t len = PSC_RKEY_MAX;
+    psc_status_t status = PSC_OK;
+
+    if (!*mem)
+        status = ops->mem_register(lane->ep->iface, lane->ep, req->iov->base,
+                                   req->total, mem);
+    if (status == PSC_OK)
+        status = ops->rkey_pack(lane->ep->iface, *mem, packed + sizeof head,
+                                &len);
+    if (status != PSC_OK)
+        return status;
+    head.len = (uint8_t)len;
+    memcpy(packed, &head, sizeof head);
+    *len_p = sizeof head + len;
+    return PSC_OK;
+}
+
+uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps, uint8_t *packed,
+                            size_t *len_p)
+{
+    psc_conn_t *conn = req->conn;
+    size_t at = 0;
+
+    *len_p = 0;
+    if (req->n_iov != 1 || req->total == 0 || !psc_rndv_lanes_can(conn, caps))
+        return 0;
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        size_t len;
+
+        if (rndv_pack_key(req, conn->lanes[i], packed + at, &len) != PSC_OK) {
+            psc_count(conn, PSC_COUNTER_rndv_fallback, 1);
+            return 0;
+        }
+        at += len;
+    }
+    *len_p = at;
+    return conn->n_lanes;
+}
+
+psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint32_t n_keys,
+                                  const uint8_t *packed, size_t len)
+{
+    psc_conn_t *conn = req->conn;
+
+    if (n_keys != conn->n_lanes)
+        return PSC_ERR_PROTOCOL;
+    for (uint32_t i = 0; i < n_keys; i++) {
+        psc_wire_key_t head;
+        psc_lane_t *lane;
+        psc_status_t status;
+
+        if (len < sizeof head)
+            return PSC_ERR_PROTOCOL;
+        memcpy(&head, packed, sizeof head);
+        packed += sizeof head;
+        len -= sizeof head;
+        if (head.lane >= conn->n_lanes || head.len > len ||
+            req->bulk.keys.key[head.lane])
+            return PSC_ERR_PROTOCOL;
+        lane = conn->lanes[head.lane];
+        status = lane->slot->ops->rkey_unpack(lane->ep, packed, head.len,
+                                              &req->bulk.keys.key[head.lane]);
+        if (status != PSC_OK)
+            return status;
+        packed += head.len;
+        len -= head.len;
+    }
+    return PSC_OK;
+}
+
+/* ---- the sending side ---- */
+
+psc_status_t psc_rndv_send_rts(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    uint8_t keys[PSC_KEYS_MAX];
+    size_t keys_len = 0;
+    psc_wire_rts_t wire = {.tag = (uint32_t)req->tag,
+                           .context = (uint16_t)req->context,
+                           .aux = req->aux,
+                           .send_id = psc_req_id(req),
+                           .len = req->total};
+    psc_status_t status;
+
+    if (conn->rts_out >= conn->worker->config.rts_max)
+        return PSC_ERR_NO_RESOURCE;
+    if (rndv_may(conn, PSC_RNDV_GET))
+        wire.n_keys = psc_rndv_pack_keys(req, PSC_CAP_GET, keys, &keys_len);
+    wire.credit = psc_credit_stamp(conn);
+    status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_RTS, &wire,
+                           sizeof wire, keys, keys_len);
+    if (status != PSC_OK)
+        return status;
+    conn->rts_out++;
+    psc_count(conn, PSC_COUNTER_rndv_rts, 1);
+    psc_count(conn, PSC_COUNTER_sent_messages, 1);
+    psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
+    psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
+    return PSC_INPROGRESS;
+}
+
+/* The peer answered an RTS: its record there is gone. */
+static void rndv_rts_answered(psc_conn_t *conn)
+{
+    conn->rts_out--;
+    if (!psc_list_empty(&conn->ordered))
+        psc_conn_mark_busy(conn);
+}
+
+psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_rtr_t *wire = am->header;
+    psc_req_t *req = psc_req_find(lane->worker, wire->send_id);
+    psc_status_t status = PSC_ERR_UNSUPPORTED;
+
+    if (!req || req->conn != lane->conn || wire->len > req->total ||
+        req->stage != PSC_STAGE_AWAIT_RTR)
+        return PSC_ERR_PROTOCOL;
+    req->bulk.remote_id = wire->recv_id;
+    req->bulk.len = wire->len;
+    if (wire->n_keys && req->n_iov == 1 && rndv_may(lane->conn, PSC_RNDV_PUT))
+        status = psc_rndv_unpack_keys(req, wire->n_keys, am->payload, am->len);
+    if (status == PSC_ERR_PROTOCOL)
+        return status;
+    if (status == PSC_OK)
+        status = psc_rndv_register_local(req);
+    if (!req->confirm)
+        rndv_rts_answered(lane->conn);
+    if (status == PSC_OK) {
+        psc_count(lane->conn, PSC_COUNTER_rndv_put, 1);
+        psc_req_stage_set(req, PSC_STAGE_PUT);
+    } else {
+        psc_count(lane->conn, PSC_COUNTER_rndv_am, 1);
+        psc_req_stage_set(req, PSC_STAGE_FRAG);
+    }
+    psc_conn_queue(lane->conn, req, true);
+    return PSC_OK;
+}
+
+psc_status_t psc_rndv_send_fin(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    psc_wire_fin_t wire = {.credit = psc_credit_stamp(conn),
+                           .status = req->error,
+                           .request_id = req->bulk.remote_id};
+    psc_status_t status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_FIN,
+                                        &wire, sizeof wire, NULL, 0);
+
+    if (status != PSC_OK)
+        return status;
+    psc_req_finish(req, req->error);
+    return PSC_INPROGRESS;
+}
+
+/* ---- the receiving side ---- */
+
+void psc_rndv_received(psc_req_t *req)
+{
+    psc_count(req->conn, PSC_COUNTER_received_messages, 1);
+    psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk.len);
+    if (req->confirm) {
+        psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
+        psc_conn_queue(req->conn, req, true);
+        return;
+    }
+    psc_req_finish(req, req->head.result.status);
+}
+
+psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_fin_t *wire = am->header;
+    psc_req_t *req = psc_req_find(lane->worker, wire->request_id);
+
+    if (!req || req->conn != lane->conn || wire->status > 0)
+        return PSC_ERR_PROTOCOL;
+    switch (req->stage) {
+    case PSC_STAGE_AWAIT_RTR: /* the peer got the data, or refused */
+        if (!req->confirm)
+            rndv_rts_answered(lane->conn);
+        break;
+    case PSC_STAGE_AWAIT_DATA: /* the peer put the data, or gave up */
+        if (wire->status == PSC_OK) {
+            psc_rndv_received(req);
+            return PSC_OK;
+        }
+        break;
+    case PSC_STAGE_AWAIT_FIN: /* the peer has the data */
+        break;
+    default:
+        return PSC_ERR_PROTOCOL;
+    }
+    psc_req_fail(req, (psc_status_t)wire->status);
+    return PSC_OK;
+}
+
+/* Get where the peer gave keys and we may; otherwise ask the peer to send.
+ * Get needs one control message less than put (TupleQ paper, section 2). */
+void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
+{
+    psc_result_t *result = &req->head.result;
+
+    psc_req_attach(req, offer->conn);
+    result->source = offer->conn;
+    result->tag = offer->tag;
+    result->nbytes = offer->len;
+    result->status = offer->len > req->total ? PSC_ERR_TRUNCATED : PSC_OK;
+    req->bulk.remote_id = offer->send_id;
+    req->bulk.len = offer->len < req->total ? offer->len : req->total;
+    psc_req_stage_set(req, PSC_STAGE_SEND_RTR);
+    if (offer->n_keys && req->bulk.len > 0 && req->n_iov == 1 &&
+        rndv_may(offer->conn, PSC_RNDV_GET)) {
+        if (psc_rndv_unpack_keys(req, offer->n_keys, offer->keys,
+                                 offer->keys_len) == PSC_OK &&
+            psc_rndv_register_local(req) == PSC_OK) {
+            psc_count(offer->conn, PSC_COUNTER_rndv_get, 1);
+            psc_req_stage_set(req, PSC_STAGE_GET);
+        } else {
+            psc_count(offer->conn, PSC_COUNTER_rndv_fallback, 1);
+        }
+    }
+    psc_conn_queue(offer->conn, req, true);
+}
+
+void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp)
+{
+    psc_offer_t offer = {.conn = unexp->conn,
+                         .tag = unexp->tag,
+                         .send_id = unexp->send_id,
+                         .len = unexp->len,
+                         .n_keys = unexp->n_keys,
+                         .keys = unexp->room,
+                         .keys_len = unexp->keys_len};
+
+    psc_rndv_recv_start(req, &offer);
+    unexp->conn->rts_in--;
+    psc_unexp_free(unexp);
+}
+
+psc_status_t psc_rndv_send_rtr(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    uint8_t keys[PSC_KEYS_MAX];
+    size_t keys_len = 0;
+    psc_wire_rtr_t wire = {.send_id = req->bulk.remote_id,
+                           .recv_id = psc_req_id(req),
+                           .len = req->bulk.len};
+    psc_status_t status;
+
+    if (req->bulk.len > 0 && !req->confirm && rndv_may(conn, PSC_RNDV_PUT))
+        wire.n_keys = psc_rndv_pack_keys(req, PSC_CAP_PUT, keys, &keys_len);
+    wire.credit = psc_credit_stamp(conn);
+    status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_RTR, &wire,
+                           sizeof wire, keys, keys_len);
+    if (status != PSC_OK)
+        return status;
+    psc_req_stage_set(req, PSC_STAGE_AWAIT_DATA);
+    if (req->bulk.len == 0)
+        psc_rndv_received(req);
+    return PSC_INPROGRESS;
+}
+
+static psc_status_t rndv_keep(psc_conn_t *conn, psc_req_t *req,
+                              const psc_wire_rts_t *wire, const psc_am_t *am)
+{
+    psc_unexp_t *unexp = psc_unexp_create(conn, wire->context,
+                                          (int32_t)wire->tag, wire->len,
+                                          am->len);
+
+    if (!unexp)
+        return PSC_ERR_NO_MEMORY;
+    if (conn->rts_in++ >= PSC_RTS_LIMIT)
+        return PSC_ERR_PROTOCOL;
+    unexp->rts = true;
+    unexp->send_id = wire->send_id;
+    unexp->n_keys = wire->n_keys;
+    unexp->keys_len = (uint32_t)am->len;
+    if (am->len)
+        memcpy(unexp->room, am->payload, am->len);
+    if (!req)
+        return psc_match_keep(unexp);
+    psc_req_no_buffer(req, unexp);
+    return PSC_OK;
+}
+
+psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_rts_t *wire = am->header;
+    psc_offer_t offer = {.conn = lane->conn,
+                         .tag = (int32_t)wire->tag,
+                         .send_id = wire->send_id,
+                         .len = wire->len,
+                         .n_keys = wire->n_keys,
+                         .keys = am->payload,
+                         .keys_len = am->len};
+    psc_req_t *req;
+
+    if (am->len > PSC_KEYS_MAX || offer.tag < 0)
+        return PSC_ERR_PROTOCOL;
+    if (wire->context == PSC_CONTEXT_AM)
+        return psc_am_announced(lane->conn, wire->aux, &offer);
+    req = psc_match_arrival(lane->conn, wire->context, offer.tag);
+    if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
+        return rndv_keep(lane->conn, req, wire, am);
+    psc_rndv_recv_start(req, &offer);
+    return PSC_OK;
+}
+
+/* ---- moving data by put or get ---- */
+
+psc_status_t psc_rndv_register_local(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        psc_lane_t *lane = conn->lanes[i];
+        psc_status_t status;
+
+        if (req->bulk.mem[i] || !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
+            continue;
+        status = lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
+                                               req->iov->base, req->total,
+                                               &req->bulk.mem[i]);
+        if (status != PSC_OK)
+            return status;
+    }
+    return PSC_OK;
+}
+
+void psc_rndv_comp(psc_comp_t *comp, psc_status_t status)
+{
+    psc_req_t *req = psc_container_of(comp, psc_req_t, comp);
+
+    req->bulk.inflight--;
+    if (status != PSC_OK && req->error == PSC_OK)
+        req->error = status;
+    if (req->conn->state == PSC_CONN_FAILED ||
+        req->conn->state == PSC_CONN_CLOSED) {
+        if (req->bulk.inflight == 0)
+            psc_req_finish(req, req->error ? req->error : PSC_ERR_PEER_LOST);
+        return;
+    }
+    psc_conn_queue(req->conn, req, true);
+}
+
+static psc_status_t rndv_move_one(psc_req_t *req, psc_bulk_op_t op,
+                                  size_t (*limit)(const psc_iface_attr_t *),
+                                  size_t *moved_p)
+{
+    psc_conn_t *conn = req->conn;
+    uint64_t left = req->bulk.len - req->bulk.issued;
+    size_t want = left < conn->params.fragment ? left : conn->params.fragment;
+    psc_lane_t *lane = psc_stripe_next(
+        conn, req->bulk.one_lane ? 1 : conn->n_lanes, want);
+    size_t most = limit(&lane->slot->attr);
+    psc_iov_t piece;
+    psc_status_t status;
+
+    if (want > most)
+        want = most;
+    psc_iov_slice(req->iov, req->n_iov, req->bulk.issued, &want, &piece, 1);
+    req->comp.func = psc_rndv_comp;
+    status = op(req, lane, piece);
+    if (status < 0)
+        return status;
+    if (status == PSC_INPROGRESS)
+        req->bulk.inflight++;
+    req->bulk.issued += piece.len;
+    *moved_p += piece.len;
+    psc_stripe_charge(lane, piece.len);
+    psc_count(conn, PSC_COUNTER_fragments, 1);
+    return PSC_OK;
+}
+
+psc_status_t psc_rndv_move(psc_req_t *req, psc_bulk_op_t op,
+                           size_t (*limit)(const psc_iface_attr_t *attr))
+{
+    size_t moved = 0;
+
+    while (req->bulk.issued < req->bulk.len && req->error == PSC_OK) {
+        psc_status_t status;
+
+        if (moved >= PSC_BULK_BURST)
+            return PSC_ERR_NO_RESOURCE;
+        if (req->bulk.inflight >= PSC_BULK_INFLIGHT)
+            return PSC_INPROGRESS;
+        status = rndv_move_one(req, op, limit, &moved);
+        if (status == PSC_ERR_NO_RESOURCE)
+            return req->bulk.inflight ? PSC_INPROGRESS : status;
+        if (status < 0)
+            req->error = status;
+    }
+    return req->bulk.inflight ? PSC_INPROGRESS : PSC_OK;
+}

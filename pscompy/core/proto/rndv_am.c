@@ -1,0 +1,155 @@
+/* FRAG: where no lane can put or get, the data travels as active messages
+ * that carry their place, each straight into the user's buffer. */
+#include "credit.h"
+#include "rndv.h"
+#include "stripe.h"
+
+#define FRAG_IOV 8u
+
+/* ---- sending ---- */
+
+static bool frag_zcopy(const psc_lane_t *lane, size_t len)
+{
+    const psc_iface_attr_t *attr = &lane->slot->attr;
+
+    return attr->caps & PSC_CAP_AM_ZCOPY && len >= attr->min_zcopy;
+}
+
+static size_t frag_limit(const psc_lane_t *lane, uint64_t left)
+{
+    const psc_iface_attr_t *attr = &lane->slot->attr;
+    uint64_t limit = frag_zcopy(lane, left)
+                         ? attr->max_zcopy
+                         : attr->max_bcopy - sizeof(psc_wire_frag_t);
+
+    if (limit > lane->conn->params.fragment)
+        limit = lane->conn->params.fragment;
+    return left < limit ? left : limit;
+}
+
+static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p)
+{
+    const psc_transport_ops_t *ops = lane->slot->ops;
+    psc_wire_frag_t wire = {.credit = psc_credit_stamp(req->conn),
+                            .recv_id = req->bulk.remote_id,
+                            .offset = req->bulk.issued};
+    psc_iov_t pieces[FRAG_IOV];
+    size_t n = psc_iov_slice(req->iov, req->n_iov, req->bulk.issued, len_p,
+                             pieces, FRAG_IOV);
+
+    if (!frag_zcopy(lane, *len_p))
+        return ops->am_bcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
+                             pieces, n);
+    req->comp.func = psc_rndv_comp;
+    return ops->am_zcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire, pieces,
+                         n, &req->comp);
+}
+
+static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
+{
+    uint64_t left = req->bulk.len - req->bulk.issued;
+    psc_lane_t *lane = psc_stripe_next(req->conn, req->conn->n_lanes, left);
+    size_t len = frag_limit(lane, left);
+    psc_status_t status = frag_send(req, lane, &len);
+
+    if (status < 0)
+        return status;
+    if (status == PSC_INPROGRESS)
+        req->bulk.inflight++;
+    req->bulk.issued += len;
+    *moved_p += len;
+    psc_stripe_charge(lane, len);
+    psc_count(req->conn, PSC_COUNTER_fragments, 1);
+    return PSC_OK;
+}
+
+psc_status_t psc_rndv_frag(psc_req_t *req)
+{
+    size_t moved = 0;
+
+    while (req->bulk.issued < req->bulk.len) {
+        psc_status_t status;
+
+        if (req->bulk.inflight >= PSC_BULK_INFLIGHT)
+            return PSC_INPROGRESS;
+        if (moved >= PSC_BULK_BURST)
+            return PSC_ERR_NO_RESOURCE;
+        status = frag_next(req, &moved);
+        if (status == PSC_ERR_NO_RESOURCE)
+            return req->bulk.inflight ? PSC_INPROGRESS : status;
+        if (status < 0)
+            return status;
+    }
+    if (req->bulk.inflight)
+        return PSC_INPROGRESS;
+    if (req->confirm)
+        psc_req_stage_set(req, PSC_STAGE_AWAIT_FIN);
+    else
+        psc_req_finish(req, req->error);
+    return PSC_INPROGRESS;
+}
+
+/* ---- arriving ---- */
+
+static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
+                                uint64_t len)
+{
+    psc_req_t *req = psc_req_find(lane->worker, wire->recv_id);
+
+    if (!req || req->conn != lane->conn || req->stage != PSC_STAGE_AWAIT_DATA ||
+        wire->offset > req->bulk.len || len > req->bulk.len - wire->offset ||
+        len > req->bulk.len - req->bulk.arrived)
+        return NULL;
+    return req;
+}
+
+static void frag_count(psc_req_t *req, uint64_t len)
+{
+    req->bulk.arrived += len;
+    if (req->bulk.arrived == req->bulk.len)
+        psc_rndv_received(req);
+}
+
+psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_frag_t *wire = am->header;
+    psc_req_t *req = frag_receiver(lane, wire, am->len);
+
+    if (!req)
+        return PSC_ERR_PROTOCOL;
+    psc_iov_write(req->iov, req->n_iov, wire->offset, am->payload, am->len);
+    frag_count(req, am->len);
+    return PSC_OK;
+}
+
+/* The request may not end while a lane writes into it, so the payload counts
+ * as an operation under way. UNSUPPORTED: too many pieces, use a bounce. */
+psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
+                                 uint64_t len, psc_dest_t *dest)
+{
+    psc_req_t *req = frag_receiver(lane, wire, len);
+    psc_incoming_t *in = &lane->incoming;
+    size_t covered = len;
+
+    if (!req)
+        return PSC_ERR_PROTOCOL;
+    dest->n_iov = psc_iov_slice(req->iov, req->n_iov, wire->offset, &covered,
+                                in->iov, PSC_INCOMING_IOV);
+    if (covered != len)
+        return PSC_ERR_UNSUPPORTED;
+    dest->iov = in->iov;
+    in->req = req;
+    req->bulk.inflight++;
+    return PSC_OK;
+}
+
+void psc_rndv_frag_end(psc_lane_t *lane)
+{
+    psc_req_t *req = lane->incoming.req;
+
+    req->bulk.inflight--;
+    if (req->error == PSC_OK)
+        frag_count(req, lane->incoming.len);
+    else if (req->bulk.inflight == 0)
+        psc_req_finish(req, req->error);
+}

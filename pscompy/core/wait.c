@@ -1,0 +1,229 @@
+/* Waiting: spin for a while, then sleep on the worker's descriptor.
+ *
+ * At most one thread polls; it has the poller's role. The others sleep on the
+ * baton (a futex word) until their request is done or the role is free, and
+ * one inherits it. The lock is held for one progress pass at a time, never
+ * while sleeping. Lost wake-ups: the poller arms the interfaces and looks at
+ * its requests after that, before it sleeps; what happens later fires the
+ * descriptor. A thread that completes or posts something for a sleeping
+ * poller kicks it. */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "parts/clock.h"
+#include "worker.h"
+
+/* A signal that arrives just before the sleep does not interrupt it. So the
+ * sleep ends after a slice, as if interrupted, and the caller looks for
+ * signals: this bounds how long a Ctrl-C can stay unnoticed. */
+#define WAIT_SLICE_NS 500000000
+
+/* How many passes between two looks at the clock. */
+#define WAIT_CLOCK_PASSES 32u
+
+typedef struct wait_goal {
+    psc_request_t *const *requests;
+    size_t n, first; /* requests before `first` are done (mode ALL) */
+    psc_wait_mode_t mode;
+    int64_t deadline;
+} wait_goal_t;
+
+void psc_wait_kick(psc_worker_t *worker)
+{
+    uint64_t one = 1;
+
+    if (atomic_load(&worker->wait.sleeping) &&
+        write(worker->wake_fd, &one, sizeof one) < 0)
+        return; /* full: it wakes anyway */
+}
+
+void psc_wait_notify(psc_worker_t *worker)
+{
+    psc_wait_kick(worker);
+    if (atomic_load_explicit(&worker->wait.waiters, memory_order_relaxed) == 0)
+        return;
+    atomic_fetch_add(&worker->wait.baton, 1);
+    psc_futex_wake(&worker->wait.baton, INT32_MAX);
+}
+
+static bool wait_reached(wait_goal_t *goal)
+{
+    if (goal->mode == PSC_WAIT_ANY) {
+        for (size_t i = 0; i < goal->n; i++) {
+            if (psc_request_state(goal->requests[i]) != PSC_REQUEST_ACTIVE)
+                return true;
+        }
+        return false;
+    }
+    while (goal->first < goal->n &&
+           psc_request_state(goal->requests[goal->first]) != PSC_REQUEST_ACTIVE)
+        goal->first++;
+    return goal->first == goal->n;
+}
+
+static bool wait_attention(psc_worker_t *worker)
+{
+    return atomic_load_explicit(&worker->n_completions, memory_order_relaxed) ||
+           atomic_load_explicit(&worker->n_messages, memory_order_relaxed);
+}
+
+/* PSC_OK when there is a reason to return, PSC_INPROGRESS to go on. */
+static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
+                              psc_status_t *result_p)
+{
+    if (wait_reached(goal))
+        *result_p = PSC_OK;
+    else if (wait_attention(worker))
+        *result_p = PSC_INPROGRESS;
+    else
+        return PSC_INPROGRESS;
+    return PSC_OK;
+}
+
+static unsigned wait_pass(psc_worker_t *worker, bool all)
+{
+    unsigned n;
+
+    psc_lock_acquire(&worker->lock);
+    n = psc_worker_progress_locked(worker, all);
+    psc_worker_leave(worker);
+    return n;
+}
+
+/* Poll until the spinning time is over. */
+static psc_status_t wait_spin(psc_worker_t *worker, wait_goal_t *goal,
+                              psc_status_t *result_p)
+{
+    int64_t until = psc_clock_now() + worker->config.spin_ns;
+
+    for (unsigned pass = 1;; pass++) {
+        if (wait_look(worker, goal, result_p) == PSC_OK)
+            return PSC_OK;
+        if (wait_pass(worker, false) > 0)
+            continue;
+        psc_clock_pause();
+        if (pass % WAIT_CLOCK_PASSES == 0 && psc_clock_now() >= until)
+            return PSC_INPROGRESS;
+    }
+}
+
+static int wait_milliseconds(int64_t deadline)
+{
+    int64_t left = deadline == INT64_MAX ? WAIT_SLICE_NS
+                                         : deadline - psc_clock_now();
+
+    if (left <= 0)
+        return 0;
+    if (left > WAIT_SLICE_NS)
+        left = WAIT_SLICE_NS;
+    return (int)((left + 999999) / 1000000);
+}
+
+static bool wait_arm(psc_worker_t *worker)
+{
+    bool armed;
+
+    psc_lock_acquire(&worker->lock);
+    armed = psc_worker_progress_locked(worker, true) == 0 &&
+            psc_worker_arm_locked(worker) == PSC_OK;
+    psc_worker_leave(worker);
+    return armed;
+}
+
+static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
+                               psc_status_t *result_p)
+{
+    struct epoll_event event;
+    psc_status_t status;
+    int n = 0;
+
+    atomic_store(&worker->wait.sleeping, 1);
+    status = wait_arm(worker) ? wait_look(worker, goal, result_p) : PSC_OK;
+    if (status == PSC_INPROGRESS) {
+        n = epoll_wait(worker->epoll_fd, &event, 1,
+                       wait_milliseconds(goal->deadline));
+        if (n <= 0)
+            *result_p = PSC_ERR_INTERRUPTED;
+    }
+    atomic_store(&worker->wait.sleeping, 0);
+    return status == PSC_INPROGRESS && n <= 0 ? PSC_OK : PSC_INPROGRESS;
+}
+
+/* The poller's part: until there is a reason to return. */
+static psc_status_t wait_poll(psc_worker_t *worker, wait_goal_t *goal)
+{
+    psc_status_t result = PSC_OK;
+
+    for (;;) {
+        if (wait_spin(worker, goal, &result) == PSC_OK)
+            return result;
+        if (psc_clock_now() >= goal->deadline)
+            return PSC_ERR_TIMEOUT;
+        if (wait_sleep(worker, goal, &result) == PSC_OK &&
+            psc_clock_now() < goal->deadline)
+            return result;
+        if (atomic_load(&worker->forked))
+            return PSC_ERR_FORKED;
+    }
+}
+
+/* Another thread polls: sleep until the baton moves. */
+static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
+                                uint32_t baton)
+{
+    int ms = wait_milliseconds(goal->deadline);
+    struct timespec slice = {ms / 1000, ms % 1000 * 1000000L};
+
+    if (ms == 0)
+        return PSC_ERR_TIMEOUT;
+    if (atomic_load(&worker->wait.polling) &&
+        !psc_futex_wait(&worker->wait.baton, baton, &slice))
+        return PSC_ERR_INTERRUPTED;
+    return PSC_INPROGRESS;
+}
+
+static void wait_pass_baton(psc_worker_t *worker)
+{
+    atomic_store(&worker->wait.polling, 0);
+    if (atomic_load(&worker->wait.waiters) == 0)
+        return;
+    atomic_fetch_add(&worker->wait.baton, 1);
+    psc_futex_wake(&worker->wait.baton, INT32_MAX);
+}
+
+psc_status_t psc_wait_requests(psc_worker_t *worker,
+                               psc_request_t *const *requests, size_t n,
+                               psc_wait_mode_t mode, int64_t timeout_ns)
+{
+    wait_goal_t goal = {.requests = requests, .n = n, .mode = mode,
+                        .deadline = psc_clock_deadline(timeout_ns)};
+    psc_status_t status = PSC_INPROGRESS, result = PSC_OK;
+
+    if (atomic_load(&worker->forked))
+        return PSC_ERR_FORKED;
+    if (wait_look(worker, &goal, &result) == PSC_OK)
+        return result;
+    if (atomic_exchange(&worker->wait.polling, 1) == 0) {
+        result = wait_poll(worker, &goal);
+        wait_pass_baton(worker);
+        return result;
+    }
+    atomic_fetch_add(&worker->wait.waiters, 1);
+    while (status == PSC_INPROGRESS) {
+        uint32_t baton = atomic_load(&worker->wait.baton);
+
+        if (wait_look(worker, &goal, &result) == PSC_OK)
+            break;
+        if (atomic_exchange(&worker->wait.polling, 1) == 0) {
+            atomic_fetch_sub(&worker->wait.waiters, 1);
+            result = wait_poll(worker, &goal);
+            wait_pass_baton(worker);
+            return result;
+        }
+        status = wait_follow(worker, &goal, baton);
+        result = status;
+    }
+    atomic_fetch_sub(&worker->wait.waiters, 1);
+    return result;
+}

@@ -1,0 +1,96 @@
+/* What travels between two cores: the ids of the active messages and their
+ * headers. Little-endian, naturally aligned, at most PSC_AM_HEADER_MAX bytes.
+ * Every header begins with `credit`: the cumulative number of eager bytes that
+ * the sender of the header allows its peer to have sent (modulo 2^32). */
+#ifndef PSCOMPY_CORE_WIRE_H
+#define PSCOMPY_CORE_WIRE_H
+
+#include <stdint.h>
+
+#include "transport.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the wire format is little-endian and this code does not swap yet"
+#endif
+
+/* id, header type */
+#define PSC_WIRE_LIST(X)                                                       \
+    X(EAGER, psc_wire_eager_t)     /* payload: the message */                 \
+    X(RTS, psc_wire_rts_t)         /* payload: packed keys for get */         \
+    X(RTR, psc_wire_rtr_t)         /* payload: packed keys for put */         \
+    X(FRAG, psc_wire_frag_t)       /* payload: bytes at offset */             \
+    X(FIN, psc_wire_fin_t)                                                     \
+    X(CREDIT, psc_wire_credit_t)                                               \
+    X(CLOSE, psc_wire_credit_t)                                                \
+    X(CLOSE_ACK, psc_wire_credit_t)                                            \
+    X(RMA_PUT, psc_wire_rma_t)     /* payload: packed keys for get */         \
+    X(RMA_GET, psc_wire_rma_t)
+
+typedef enum psc_wire_id {
+#define PSC_WIRE_ENUM(name, type) PSC_WIRE_##name,
+    PSC_WIRE_LIST(PSC_WIRE_ENUM)
+#undef PSC_WIRE_ENUM
+    PSC_WIRE_COUNT
+} psc_wire_id_t;
+
+typedef struct psc_wire_credit {
+    uint32_t credit;
+} psc_wire_credit_t;
+
+typedef struct psc_wire_eager {
+    uint32_t credit;
+    uint32_t tag;
+    uint16_t context;
+    uint16_t aux;     /* length of an active message's header */
+} psc_wire_eager_t;
+
+typedef struct psc_wire_rts {
+    uint32_t credit;
+    uint32_t tag;
+    uint16_t context;
+    uint16_t aux;
+    uint32_t n_keys;
+    uint64_t send_id;
+    uint64_t len;
+} psc_wire_rts_t;
+
+typedef struct psc_wire_rtr {
+    uint32_t credit;
+    uint32_t n_keys;  /* 0: send fragments as active messages */
+    uint64_t send_id;
+    uint64_t recv_id;
+    uint64_t len;     /* what the receiver takes, at most what was offered */
+} psc_wire_rtr_t;
+
+typedef struct psc_wire_frag {
+    uint32_t credit;
+    uint32_t reserved;
+    uint64_t recv_id;
+    uint64_t offset;
+} psc_wire_frag_t;
+
+typedef struct psc_wire_fin {
+    uint32_t credit;
+    int32_t status;
+    uint64_t request_id; /* of the side that gets the FIN */
+} psc_wire_fin_t;
+
+typedef struct psc_wire_rma {
+    uint32_t credit;
+    uint32_t n_keys;
+    uint64_t request_id; /* of the origin */
+    uint64_t region;
+    uint64_t nonce;
+    uint64_t offset;
+    uint64_t len;
+} psc_wire_rma_t;
+
+/* A packed key in a payload: this head, then `len` bytes. */
+typedef struct psc_wire_key {
+    uint8_t lane;
+    uint8_t len;
+} psc_wire_key_t;
+
+#define PSC_LANES_MAX 4u
+
+#endif

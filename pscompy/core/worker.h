@@ -1,0 +1,93 @@
+/* A worker: the interfaces, connections, matching state and queues that one
+ * lock guards. Private to the core. */
+#ifndef PSCOMPY_CORE_WORKER_H
+#define PSCOMPY_CORE_WORKER_H
+
+#include <stdatomic.h>
+
+#include "control.h"
+#include "counters.h"
+#include "parts/list.h"
+#include "parts/lock.h"
+#include "request.h"
+
+#define PSC_IFACES_MAX 16
+#define PSC_CONTEXT_BUCKETS 16
+#define PSC_HANDLER_BUCKETS 16
+#define PSC_REQ_CHUNK 64u
+
+typedef struct psc_iface_slot {
+    psc_worker_t *worker;
+    psc_iface_t *iface;
+    const psc_transport_ops_t *ops;
+    psc_iface_attr_t attr;
+    unsigned every; /* polled on every n-th pass; a power of two */
+    uint32_t lanes; /* that exist */
+} psc_iface_slot_t;
+
+/* What waits between a poll that found nothing and a sleep; see wait.c. */
+typedef struct psc_wait_state {
+    atomic_uint polling;  /* 1: somebody has the poller's role */
+    atomic_uint sleeping; /* the poller is in epoll_wait */
+    atomic_uint baton;    /* changes when somebody may go on */
+    atomic_uint waiters;  /* threads that sleep on the baton */
+} psc_wait_state_t;
+
+struct psc_worker {
+    psc_lock_t lock;
+    psc_worker_config_t config;
+    atomic_bool forked;
+    uint32_t pass; /* counts progress passes */
+    psc_iface_slot_t ifaces[PSC_IFACES_MAX];
+    int n_ifaces;
+    int epoll_fd, wake_fd, control_fd;
+    int log_fd, log_level;
+    uint64_t log_lost;   /* lines that the pipe had no room for */
+    psc_wait_state_t wait;
+
+    psc_list_t conns;     /* all */
+    psc_list_t busy;      /* those with queued work */
+    psc_list_t retiring;  /* lanes on their way to ep_fini */
+    psc_list_t lane_events, conn_events; /* those with news for Python */
+
+    psc_req_t **chunks;
+    uint32_t n_chunks, n_reqs;
+    psc_list_t free_reqs;
+    psc_list_t completions;
+    psc_list_t messages;
+    atomic_uint n_completions, n_messages;
+
+    psc_list_t contexts[PSC_CONTEXT_BUCKETS];
+    psc_list_t probes;
+    uint64_t match_clock;    /* orders receives and arrivals */
+    uint64_t unexpected;     /* bytes of unexpected eager payload */
+    psc_list_t handlers[PSC_HANDLER_BUCKETS];
+    psc_list_t regions;
+    uint64_t next_region;
+    _Atomic(struct am_node *) inbox; /* am_post from elsewhere */
+
+    psc_counters_t counters;
+};
+
+/* Take the lock, unless PSC_FLAG_TRY and it is held, or the process forked:
+ * PSC_OK, PSC_ERR_NO_RESOURCE, PSC_ERR_FORKED. */
+psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags);
+void psc_worker_leave(psc_worker_t *worker);
+/* With the lock held. all: skip no interface. */
+unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all);
+/* Decide which interfaces each pass polls; after a lane came or went. */
+void psc_worker_pace(psc_worker_t *worker);
+psc_status_t psc_worker_arm_locked(psc_worker_t *worker);
+/* Tell the control thread to look at its events. */
+void psc_worker_control_signal(psc_worker_t *worker);
+/* Somebody who waits may go on. */
+void psc_wait_notify(psc_worker_t *worker);
+/* The poller sleeps: make it look again. */
+void psc_wait_kick(psc_worker_t *worker);
+void psc_worker_log(psc_worker_t *worker, int level, const char *line);
+
+psc_status_t psc_wait_requests(psc_worker_t *worker,
+                               psc_request_t *const *requests, size_t n,
+                               psc_wait_mode_t mode, int64_t timeout_ns);
+
+#endif
