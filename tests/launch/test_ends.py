@@ -173,9 +173,11 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         os.write(self._fd, keys)
 
-    def read_until(self, text: bytes) -> None:
-        while text not in self._text:
+    def read_lines(self, count: int) -> list[bytes]:
+        """The first `count` lines."""
+        while self._text.count(b"\n") < count:
             self._text += os.read(self._fd, 4096)
+        return self._text.split(b"\n")[:count]
 
     def end(self) -> tuple[int, bytes]:
         """Exit code and everything that was printed."""
@@ -194,11 +196,10 @@ def test_ctrl_c_at_a_terminal_is_one_signal_for_each_rank(run):
     code = RANK + (
         "signal.signal(signal.SIGINT, lambda *_: print(f'caught {rank}', flush=True))\n"
         "print('ready', rank, flush=True)\n"
-        "signal.pause(); time.sleep(0.5)\n"
+        "time.sleep(1.5)\n"
     )
     job = Terminal(run, "-n", "3", "-c", code)
-    for rank in range(3):
-        job.read_until(b"ready %d" % rank)
+    job.read_lines(3)
     job.type(b"\x03")
     code, text = job.end()
     assert code == 0
@@ -206,14 +207,16 @@ def test_ctrl_c_at_a_terminal_is_one_signal_for_each_rank(run):
 
 
 def test_ctrl_z_stops_launcher_and_ranks(run):
-    job = Terminal(run, "-n", "2", "-c", RANK + "print(os.getpid(), 'pid', flush=True); input()")
-    job.read_until(b"pid\r\n")
+    code = RANK + "print('pid', os.getpid(), flush=True)\n" + f"rank or sys.exit(input()); {LONG}"
+    job = Terminal(run, "-n", "2", "-c", code)
+    ranks = [int(line.split()[1]) for line in job.read_lines(2)]
     job.type(b"\x1a")
-    wait_until(lambda: state_of(job.pid) == "T", "the stop of the launcher")
-    ranks = [pid for pid in children_with("os.getpid(), 'pid'") if pid != job.pid]
-    wait_until(lambda: all(state_of(pid) == "T" for pid in ranks), "the stop of the ranks")
+    everybody = [job.pid, *ranks]
+    wait_until(lambda: all(state_of(pid) == "T" for pid in everybody), "the stop of all")
     os.kill(job.pid, signal.SIGCONT)
-    job.type(b"typed\n")
-    wait_until(lambda: not any(state_of(pid) == "T" for pid in ranks), "the ranks going on")
-    code, _ = job.end()
-    assert code == 1  # rank 1 finds its stdin empty
+    wait_until(lambda: not any(state_of(pid) == "T" for pid in everybody), "going on")
+    job.type(b"bye\n")
+    code, text = job.end()
+    assert code == 1
+    assert b"bye" in text
+    assert b"rank 0 exited with code 1" in text
