@@ -214,22 +214,24 @@ static void many_endpoints(void)
 static void close_drains(void)
 {
     ct_pair_t pair;
-    ct_send_t send[8], big;
+    ct_send_t send, big = {.done = true};
 
     ct_pair_up(&pair);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
         ct_send(&pair, &pair.x, CT_BCOPY, ct_longest(pair.a, CT_BCOPY), 1,
-                &send[i]);
-    big.done = true;
-    big.buffer = NULL;
+                &send);
+        ct_send_finish(&pair, &send);
+    }
     if (ct_side_can(pair.a, PSC_CAP_AM_ZCOPY))
         ct_send(&pair, &pair.x, CT_ZCOPY, 20 << 20, 1, &big);
     ct_ops->ep_close(pair.x.ep);
-    ct_check(ct_send_try(&pair.x, CT_BCOPY, 1, 1, &send[0]) < 0,
+    ct_check(ct_send_try(&pair.x, CT_BCOPY, 1, 1, &send) < 0,
              "a closed endpoint sends");
+    free(send.buffer);
     while (ct_ops->ep_stop(pair.x.ep) == PSC_INPROGRESS)
         ct_pair_progress(&pair);
     ct_check(big.done, "stopped with a send in flight");
+    free(big.buffer);
     ct_end_abandon(&pair.x);
     ct_until(&pair, pair.y.failed);
     ct_check(pair.y.received == pair.x.sent, "%llu messages of %llu",

@@ -1,0 +1,132 @@
+/* Socket addresses, and endpoint addresses as bytes (wire.h). */
+#include <arpa/inet.h>
+#include <stdio.h>
+
+#include "tcp.h"
+
+uint16_t tcp_address_port(const tcp_sockaddr_t *address)
+{
+    return ntohs(address->any.sa_family == AF_INET6 ? address->v6.sin6_port
+                                                    : address->v4.sin_port);
+}
+
+void tcp_address_set_port(tcp_sockaddr_t *address, uint16_t port)
+{
+    if (address->any.sa_family == AF_INET6)
+        address->v6.sin6_port = htons(port);
+    else
+        address->v4.sin_port = htons(port);
+}
+
+socklen_t tcp_address_len(const tcp_sockaddr_t *address)
+{
+    return address->any.sa_family == AF_INET6 ? sizeof(address->v6)
+                                              : sizeof(address->v4);
+}
+
+bool tcp_address_is_loopback(const tcp_sockaddr_t *address)
+{
+    if (address->any.sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
+    return ntohl(address->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room)
+{
+    char ip[INET6_ADDRSTRLEN] = "?";
+    bool v6 = address->any.sa_family == AF_INET6;
+
+    if (v6)
+        inet_ntop(AF_INET6, &address->v6.sin6_addr, ip, sizeof(ip));
+    else
+        inet_ntop(AF_INET, &address->v4.sin_addr, ip, sizeof(ip));
+    if (tcp_address_port(address) == 0)
+        snprintf(text, room, "%s", ip);
+    else
+        snprintf(text, room, v6 ? "[%s]:%u" : "%s:%u", ip,
+                 tcp_address_port(address));
+}
+
+/* ---- as bytes ---- */
+
+static size_t tcp_address_put(uint8_t *p, const tcp_sockaddr_t *address)
+{
+    bool v6 = address->any.sa_family == AF_INET6;
+    uint16_t port = htole16(tcp_address_port(address));
+
+    p[0] = v6 ? 6 : 4;
+    p[1] = 0;
+    memcpy(p + 2, &port, sizeof(port));
+    if (v6)
+        memcpy(p + 4, &address->v6.sin6_addr, 16);
+    else
+        memcpy(p + 4, &address->v4.sin_addr, 4);
+    return v6 ? 20 : 8;
+}
+
+psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes, size_t *len_p)
+{
+    const tcp_iface_t *iface = (const tcp_iface_t *)ep->super.iface;
+    uint8_t all[TCP_ADDRESS_HEAD + 20 * TCP_ADDRESSES_MAX] = {0};
+    size_t len = TCP_ADDRESS_HEAD;
+
+    all[0] = TCP_ADDRESS_VERSION;
+    all[1] = (uint8_t)iface->n_addresses;
+    tcp_wire_store64(all + 8, iface->host_id);
+    tcp_wire_store64(all + 16, ep->id);
+    for (unsigned i = 0; i < iface->n_addresses; i++)
+        len += tcp_address_put(all + len, &iface->addresses[i]);
+    if (*len_p < len)
+        return PSC_ERR_INVALID;
+    memcpy(bytes, all, len);
+    *len_p = len;
+    return PSC_OK;
+}
+
+/* Returns the length of the entry, 0 if it is not one. */
+static size_t tcp_address_get(const uint8_t *p, size_t len,
+                              tcp_sockaddr_t *address_p)
+{
+    uint16_t port;
+    size_t need;
+
+    if (len < 4 || (p[0] != 4 && p[0] != 6))
+        return 0;
+    need = p[0] == 6 ? 20 : 8;
+    if (len < need)
+        return 0;
+    memset(address_p, 0, sizeof(*address_p));
+    address_p->any.sa_family = p[0] == 6 ? AF_INET6 : AF_INET;
+    if (p[0] == 6)
+        memcpy(&address_p->v6.sin6_addr, p + 4, 16);
+    else
+        memcpy(&address_p->v4.sin_addr, p + 4, 4);
+    memcpy(&port, p + 2, sizeof(port));
+    tcp_address_set_port(address_p, le16toh(port));
+    return need;
+}
+
+psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len)
+{
+    const tcp_iface_t *iface = (const tcp_iface_t *)ep->super.iface;
+    bool same_host;
+    size_t at = TCP_ADDRESS_HEAD;
+
+    if (len < TCP_ADDRESS_HEAD || bytes[0] != TCP_ADDRESS_VERSION ||
+        bytes[1] > TCP_ADDRESSES_MAX)
+        return PSC_ERR_PROTOCOL;
+    same_host = tcp_wire_load64(bytes + 8) == iface->host_id;
+    ep->peer_id = tcp_wire_load64(bytes + 16);
+    ep->n_candidates = 0;
+    for (unsigned i = 0; i < bytes[1]; i++) {
+        tcp_sockaddr_t *candidate = &ep->candidates[ep->n_candidates];
+        size_t used = tcp_address_get(bytes + at, len - at, candidate);
+
+        if (used == 0)
+            return PSC_ERR_PROTOCOL;
+        at += used;
+        /* another host's loopback would be our own */
+        ep->n_candidates += same_host || !tcp_address_is_loopback(candidate);
+    }
+    return at == len ? PSC_OK : PSC_ERR_PROTOCOL;
+}

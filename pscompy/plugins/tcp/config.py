@@ -1,0 +1,78 @@
+"""The variables of tcp: PSP_TCP_*."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from pscompy.plugin import Parser, Var, count, flag, integer, seconds, size
+
+_SEPARATORS = re.compile(r"[,;\s]+")
+
+
+def _items(given: str) -> list[str]:
+    return [item for item in _SEPARATORS.split(given) if item]
+
+
+def _parse_addresses(given: str) -> str:
+    for item in _items(given):
+        ipaddress.ip_address(item)
+    return given
+
+
+def _parse_networks(given: str) -> str:
+    """A name may be an interface's or a host's; which, the C side finds out."""
+    for item in _items(given):
+        if "/" in item:
+            ipaddress.ip_network(item, strict=False)
+        elif ":" in item:
+            ipaddress.ip_address(item)
+        elif not re.fullmatch(r"[\w.-]{1,255}", item, re.A):
+            raise ValueError(item)
+    return given
+
+
+def _parse_ports(given: str) -> str:
+    first, dash, last = given.partition("-")
+    low, high = int(first), int(last if dash else first)
+    if not 0 <= low <= high <= 65535 or (dash and low == 0):
+        raise ValueError(given)
+    return given
+
+
+addresses = Parser(_parse_addresses, "IP addresses, separated by commas")
+networks = Parser(
+    _parse_networks, "networks (10.0.0.0/8), interfaces or hosts, separated by commas"
+)
+ports = Parser(_parse_ports, "a port, a range such as 5000-5100, or 0 for any")
+
+VARIABLES = (
+    Var("HOST", "", addresses, "Addresses to listen on; empty: chosen by PSP_TCP_NETWORK."),
+    Var(
+        "NETWORK",
+        "",
+        networks,
+        "Networks, interfaces or hosts that choose the addresses to listen on; empty: all.",
+        parent="NETWORK",
+    ),
+    Var("PORT", "0", ports, "Port to listen on, or a range of which the first free one is taken."),
+    Var("BACKLOG", "262144", integer(1, 2**31 - 1), "Callers that the kernel keeps waiting."),
+    Var("SO_SNDBUF", "0", size(0, 2**30), "Socket send buffer in bytes; 0: the kernel decides."),
+    Var("SO_RCVBUF", "0", size(0, 2**30), "Socket receive buffer in bytes; 0: the kernel decides."),
+    Var("NODELAY", "1", flag, "Send small messages at once (TCP_NODELAY)."),
+    Var("ACCEPT_TIMEOUT", "5", seconds, "How long a caller may take to say whom it wants."),
+    Var("CONNECT_TIMEOUT", "10", seconds, "How long one address of a peer may take to answer."),
+    Var(
+        "BUFFER_SIZE",
+        "64k",
+        size(1 << 10, 1 << 26),
+        "Longest copied message, and the receive buffer of each connection.",
+    ),
+    Var(
+        "RENDEZVOUS",
+        "auto",
+        size(0, auto=True),
+        "Messages from this size on use the rendezvous protocol.",
+        parent="RENDEZVOUS",
+    ),
+)

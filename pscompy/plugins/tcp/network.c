@@ -1,0 +1,277 @@
+/* Which of this host's addresses we listen on and tell others: PSP_TCP_HOST
+ * names them, else PSP_NETWORK chooses among those of the interfaces, else
+ * all that others can reach, then loopback. */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "tcp.h"
+
+#define TCP_SEPARATORS ", ;\t"
+#define TCP_ITEM_MAX 256
+
+/* An IP address as bytes, and how many of its bits count. */
+typedef struct tcp_net {
+    sa_family_t family;
+    uint8_t ip[16];
+    unsigned bits;
+} tcp_net_t;
+
+static const uint8_t *tcp_sockaddr_ip(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET6)
+        return ((const struct sockaddr_in6 *)address)->sin6_addr.s6_addr;
+    return (const uint8_t *)&((const struct sockaddr_in *)address)->sin_addr;
+}
+
+static unsigned tcp_family_bytes(sa_family_t family)
+{
+    return family == AF_INET6 ? 16 : 4;
+}
+
+static bool tcp_net_holds(const tcp_net_t *net, const struct sockaddr *address)
+{
+    const uint8_t *ip = tcp_sockaddr_ip(address);
+    unsigned whole = net->bits / 8, rest = net->bits % 8;
+
+    if (address->sa_family != net->family || memcmp(ip, net->ip, whole) != 0)
+        return false;
+    return rest == 0 || (ip[whole] ^ net->ip[whole]) >> (8 - rest) == 0;
+}
+
+static unsigned tcp_netmask_bits(const struct sockaddr *mask)
+{
+    const uint8_t *ip = tcp_sockaddr_ip(mask);
+    unsigned bits = 0, all = 8 * tcp_family_bytes(mask->sa_family);
+
+    while (bits < all && ip[bits / 8] & 0x80 >> bits % 8)
+        bits++;
+    return bits;
+}
+
+/* ---- this host's addresses ---- */
+
+static bool tcp_ifaddr_usable(const struct ifaddrs *entry)
+{
+    sa_family_t family = entry->ifa_addr ? entry->ifa_addr->sa_family : 0;
+
+    if (!(entry->ifa_flags & IFF_UP) || !entry->ifa_netmask)
+        return false;
+    if (family == AF_INET6) /* link-local ones mean nothing elsewhere */
+        return !IN6_IS_ADDR_LINKLOCAL(
+            &((struct sockaddr_in6 *)entry->ifa_addr)->sin6_addr);
+    return family == AF_INET;
+}
+
+static void tcp_address_add(tcp_iface_t *iface, const struct sockaddr *from)
+{
+    tcp_sockaddr_t *address = &iface->addresses[iface->n_addresses];
+
+    if (iface->n_addresses == TCP_ADDRESSES_MAX)
+        return;
+    memset(address, 0, sizeof(*address));
+    address->any.sa_family = from->sa_family;
+    if (from->sa_family == AF_INET6)
+        memcpy(&address->v6.sin6_addr, tcp_sockaddr_ip(from), 16);
+    else
+        memcpy(&address->v4.sin_addr, tcp_sockaddr_ip(from), 4);
+    for (unsigned i = 0; i < iface->n_addresses; i++) {
+        if (memcmp(&iface->addresses[i], address, sizeof(*address)) == 0)
+            return;
+    }
+    iface->n_addresses++;
+}
+
+static void tcp_address_add_all(tcp_iface_t *iface,
+                                const struct ifaddrs *entries, bool loopback)
+{
+    for (const struct ifaddrs *e = entries; e; e = e->ifa_next) {
+        if (tcp_ifaddr_usable(e) &&
+            !!(e->ifa_flags & IFF_LOOPBACK) == loopback)
+            tcp_address_add(iface, e->ifa_addr);
+    }
+}
+
+/* ---- PSP_NETWORK ---- */
+
+static bool tcp_net_parse(char *text, tcp_net_t *net_p, bool *exact_p)
+{
+    char *slash = strchr(text, '/'), *end;
+    unsigned long bits;
+
+    if (slash)
+        *slash = 0;
+    net_p->family = strchr(text, ':') ? AF_INET6 : AF_INET;
+    net_p->bits = 8 * tcp_family_bytes(net_p->family);
+    *exact_p = !slash;
+    if (inet_pton(net_p->family, text, net_p->ip) != 1)
+        return false;
+    if (slash) {
+        bits = strtoul(slash + 1, &end, 10);
+        if (end == slash + 1 || *end || bits > net_p->bits)
+            return false;
+        net_p->bits = (unsigned)bits;
+    }
+    return true;
+}
+
+static void tcp_network_add_name(tcp_iface_t *iface,
+                                 const struct ifaddrs *entries,
+                                 const char *name)
+{
+    for (const struct ifaddrs *e = entries; e; e = e->ifa_next) {
+        if (tcp_ifaddr_usable(e) && strcmp(e->ifa_name, name) == 0)
+            tcp_address_add(iface, e->ifa_addr);
+    }
+}
+
+/* A network chooses our addresses in it; a host, ours in the same network. */
+static void tcp_network_add_net(tcp_iface_t *iface,
+                                const struct ifaddrs *entries, tcp_net_t net,
+                                bool exact)
+{
+    for (const struct ifaddrs *e = entries; e; e = e->ifa_next) {
+        if (!tcp_ifaddr_usable(e) || e->ifa_addr->sa_family != net.family)
+            continue;
+        if (exact)
+            net.bits = tcp_netmask_bits(e->ifa_netmask);
+        if (tcp_net_holds(&net, e->ifa_addr))
+            tcp_address_add(iface, e->ifa_addr);
+    }
+}
+
+static void tcp_network_add_host(tcp_iface_t *iface,
+                                 const struct ifaddrs *entries,
+                                 const char *name)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+
+    if (getaddrinfo(name, NULL, &hints, &found) != 0)
+        return;
+    for (struct addrinfo *f = found; f; f = f->ai_next) {
+        tcp_net_t net = {.family = (sa_family_t)f->ai_family};
+
+        memcpy(net.ip, tcp_sockaddr_ip(f->ai_addr),
+               tcp_family_bytes(net.family));
+        tcp_network_add_net(iface, entries, net, true);
+    }
+    freeaddrinfo(found);
+}
+
+static void tcp_network_add(tcp_iface_t *iface, const struct ifaddrs *entries,
+                            char *item)
+{
+    tcp_net_t net;
+    bool exact;
+
+    if (if_nametoindex(item) != 0)
+        tcp_network_add_name(iface, entries, item);
+    else if (tcp_net_parse(item, &net, &exact))
+        tcp_network_add_net(iface, entries, net, exact);
+    else
+        tcp_network_add_host(iface, entries, item);
+}
+
+/* Calls `add` for each item of a list. */
+static void tcp_items(const char *list,
+                      void (*add)(tcp_iface_t *, const struct ifaddrs *,
+                                  char *),
+                      tcp_iface_t *iface, const struct ifaddrs *entries)
+{
+    char item[TCP_ITEM_MAX];
+    size_t len;
+
+    for (list += strspn(list, TCP_SEPARATORS); *list;
+         list += strspn(list, TCP_SEPARATORS)) {
+        len = strcspn(list, TCP_SEPARATORS);
+        snprintf(item, sizeof(item), "%.*s", (int)len, list);
+        add(iface, entries, item);
+        list += len;
+    }
+}
+
+/* ---- PSP_TCP_HOST ---- */
+
+static void tcp_host_add(tcp_iface_t *iface, const struct ifaddrs *entries,
+                         char *item)
+{
+    tcp_sockaddr_t address = {0};
+
+    (void)entries;
+    if (inet_pton(AF_INET, item, &address.v4.sin_addr) == 1)
+        address.any.sa_family = AF_INET;
+    else if (inet_pton(AF_INET6, item, &address.v6.sin6_addr) == 1)
+        address.any.sa_family = AF_INET6;
+    else
+        return;
+    tcp_address_add(iface, &address.any);
+}
+
+/* ---- the host's identity ---- */
+
+/* Equal for processes that share a loopback: same boot, same network
+ * namespace. */
+static uint64_t tcp_host_id(void)
+{
+    uint8_t text[64] = {0}, hash[PSC_SIPHASH_SIZE];
+    struct stat space = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (file) {
+        if (!fgets((char *)text, 48, file))
+            text[0] = 0;
+        fclose(file);
+    }
+    (void)stat("/proc/self/ns/net", &space);
+    tcp_wire_store64(text + 48, (uint64_t)space.st_dev);
+    tcp_wire_store64(text + 56, (uint64_t)space.st_ino);
+    psc_siphash((const uint8_t *)"pscompy tcp host", text, sizeof(text), hash);
+    return tcp_wire_load64(hash);
+}
+
+/* ---- the choice ---- */
+
+static psc_status_t tcp_address_none(const tcp_settings_t *settings,
+                                     char *reason)
+{
+    if (*settings->host)
+        snprintf(reason, PSC_REASON_MAX,
+                 "PSP_TCP_HOST=%.120s holds no IP address", settings->host);
+    else if (*settings->network)
+        snprintf(reason, PSC_REASON_MAX,
+                 "PSP_NETWORK=%.120s: no interface of this host is meant by it",
+                 settings->network);
+    else
+        snprintf(reason, PSC_REASON_MAX,
+                 "no network interface is up, not even lo");
+    return PSC_ERR_TRANSPORT;
+}
+
+psc_status_t tcp_address_choose(tcp_iface_t *iface, char *reason)
+{
+    const tcp_settings_t *settings = &iface->settings;
+    struct ifaddrs *entries;
+
+    if (getifaddrs(&entries) < 0) {
+        snprintf(reason, PSC_REASON_MAX, "getifaddrs failed");
+        return PSC_ERR_TRANSPORT;
+    }
+    if (*settings->host) {
+        tcp_items(settings->host, tcp_host_add, iface, entries);
+    } else if (*settings->network) {
+        tcp_items(settings->network, tcp_network_add, iface, entries);
+    } else {
+        tcp_address_add_all(iface, entries, false);
+        tcp_address_add_all(iface, entries, true);
+    }
+    freeifaddrs(entries);
+    iface->host_id = tcp_host_id();
+    if (iface->n_addresses == 0)
+        return tcp_address_none(settings, reason);
+    return PSC_OK;
+}

@@ -1,0 +1,360 @@
+/* Frames on their way out. A message goes straight to the socket when nothing
+ * waits before it: one system call, no copy but the kernel's. What the socket
+ * does not take waits in the out-ring (copied) or in the list of zero-copy
+ * sends (the caller's memory), in order. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tcp.h"
+
+#define TCP_PREFIX_MAX (TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
+#define TCP_RING_IOV 2 /* the ring's bytes before and after its seam */
+
+/* ---- the out-ring ---- */
+
+psc_status_t tcp_out_init(tcp_out_t *out, size_t buffer_size)
+{
+    out->room = 4096;
+    while (out->room < 2 * (buffer_size + TCP_PREFIX_MAX))
+        out->room *= 2;
+    out->ring = malloc(out->room);
+    return out->ring ? PSC_OK : PSC_ERR_NO_MEMORY;
+}
+
+void tcp_out_free(tcp_out_t *out)
+{
+    free(out->ring);
+}
+
+bool tcp_out_empty(const tcp_out_t *out)
+{
+    return out->finished ||
+           (out->head == out->tail && out->first_send == out->last_send);
+}
+
+static void tcp_out_copy(tcp_out_t *out, const void *bytes, size_t len)
+{
+    size_t at = out->tail % out->room;
+    size_t before = len < out->room - at ? len : out->room - at;
+
+    if (len == 0)
+        return;
+    memcpy(out->ring + at, bytes, before);
+    memcpy(out->ring, (const uint8_t *)bytes + before, len - before);
+    out->tail += len;
+}
+
+/* The ring's bytes up to `end` as at most TCP_RING_IOV pieces. */
+static unsigned tcp_out_pieces(const tcp_out_t *out, uint64_t end,
+                               struct iovec *iov)
+{
+    size_t at = out->head % out->room, len = end - out->head;
+    size_t before = len < out->room - at ? len : out->room - at;
+
+    if (len == 0)
+        return 0;
+    iov[0] = (struct iovec){out->ring + at, before};
+    if (len == before)
+        return 1;
+    iov[1] = (struct iovec){out->ring, len - before};
+    return 2;
+}
+
+static tcp_send_t *tcp_send_at(tcp_out_t *out, uint64_t position)
+{
+    return &out->sends[position % TCP_SENDS_MAX];
+}
+
+/* ---- the socket ---- */
+
+/* Returns how many bytes the kernel took, 0 if it has no room; -1: broken,
+ * and nobody needs to say so, because reading finds the same. */
+static ssize_t tcp_socket_send(tcp_ep_t *ep, struct iovec *iov, size_t n_iov)
+{
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = n_iov};
+    int fd = ep->tx.fd < 0 ? ep->rx.fd : ep->tx.fd;
+    ssize_t n;
+
+    do {
+        n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    if (n >= 0)
+        return n;
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
+        return 0;
+    if (errno == EFAULT)
+        tcp_ep_break(ep, PSC_ERR_INVALID,
+                     "a buffer that was to be sent is not ours to read");
+    ep->out.finished = true;
+    return -1;
+}
+
+/* Drops n bytes from the front of pieces; returns the first one left. */
+static unsigned tcp_iov_skip(struct iovec *iov, unsigned at, unsigned n_iov,
+                             size_t n)
+{
+    while (at < n_iov && n >= iov[at].iov_len)
+        n -= iov[at++].iov_len;
+    if (at < n_iov) {
+        iov[at].iov_base = (uint8_t *)iov[at].iov_base + n;
+        iov[at].iov_len -= n;
+    }
+    return at;
+}
+
+/* ---- flushing ---- */
+
+/* After sending: watch the socket for room, or say that nothing follows. */
+static void tcp_out_rest(tcp_ep_t *ep)
+{
+    if (ep->stage == TCP_EP_CLOSING && tcp_out_empty(&ep->out))
+        shutdown(ep->rx.fd, SHUT_WR);
+    if (tcp_ep_watch(ep) != PSC_OK)
+        tcp_ep_break(ep, PSC_ERR_TRANSPORT, "epoll: %s", strerror(errno));
+}
+
+/* The next bytes in order: the ring's up to the first zero-copy send, and
+ * that send's pieces. */
+static unsigned tcp_out_next(tcp_out_t *out, struct iovec *iov)
+{
+    tcp_send_t *send;
+    unsigned n;
+
+    if (out->first_send == out->last_send)
+        return tcp_out_pieces(out, out->tail, iov);
+    send = tcp_send_at(out, out->first_send);
+    n = tcp_out_pieces(out, send->after, iov);
+    for (unsigned i = send->at; i < send->n_iov; i++)
+        iov[n++] = send->iov[i];
+    return n;
+}
+
+/* Notes that the kernel took n bytes; returns a send that is finished. */
+static tcp_send_t *tcp_out_took(tcp_out_t *out, size_t n)
+{
+    bool sends = out->first_send != out->last_send;
+    tcp_send_t *send = tcp_send_at(out, out->first_send);
+    uint64_t end = sends ? send->after : out->tail;
+    size_t from_ring = n < end - out->head ? n : end - out->head;
+
+    out->head += from_ring;
+    if (!sends)
+        return NULL;
+    send->at = tcp_iov_skip(send->iov, send->at, send->n_iov, n - from_ring);
+    if (out->head < send->after || send->at < send->n_iov)
+        return NULL;
+    out->first_send++;
+    return send;
+}
+
+/* One system call; false when the socket takes no more for now. *done_p is a
+ * send that this finished, or NULL. */
+static bool tcp_out_push(tcp_ep_t *ep, tcp_send_t **done_p)
+{
+    struct iovec iov[TCP_RING_IOV + TCP_IOV_MAX];
+    unsigned n_iov = tcp_out_next(&ep->out, iov);
+    ssize_t n = tcp_socket_send(ep, iov, n_iov);
+
+    *done_p = n > 0 ? tcp_out_took(&ep->out, (size_t)n) : NULL;
+    return n > 0;
+}
+
+void tcp_out_flush(tcp_ep_t *ep)
+{
+    tcp_iface_t *iface = (tcp_iface_t *)ep->super.iface;
+    unsigned turns = TCP_SENDS_MAX;
+    tcp_send_t *done;
+
+    while (!tcp_out_empty(&ep->out) && turns-- > 0 &&
+           tcp_out_push(ep, &done)) {
+        iface->handled++;
+        if (done)
+            done->comp->func(done->comp, PSC_OK);
+    }
+    tcp_out_rest(ep);
+}
+
+void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status)
+{
+    tcp_out_t *out = &ep->out;
+
+    out->finished = true;
+    while (out->first_send != out->last_send) {
+        tcp_send_t *send = tcp_send_at(out, out->first_send++);
+
+        send->comp->func(send->comp, status);
+    }
+}
+
+/* ---- sending ---- */
+
+static psc_status_t tcp_send_check(const tcp_ep_t *ep, uint8_t header_len,
+                                   size_t n_iov)
+{
+    if (ep->stage != TCP_EP_UP)
+        return ep->stage >= TCP_EP_CLOSING ? PSC_ERR_CLOSED : PSC_ERR_PEER_LOST;
+    if (ep->out.finished)
+        return PSC_ERR_PEER_LOST;
+    if (header_len > PSC_AM_HEADER_MAX || n_iov > TCP_IOV_MAX)
+        return PSC_ERR_INVALID;
+    return PSC_OK;
+}
+
+static size_t tcp_prefix_make(uint8_t *prefix, uint8_t id, const void *header,
+                              uint8_t header_len, uint64_t len)
+{
+    tcp_frame_t frame = {TCP_KIND_AM, id, header_len, len};
+
+    tcp_frame_pack(prefix, &frame);
+    if (header_len > 0)
+        memcpy(prefix + TCP_FRAME_SIZE, header, header_len);
+    return TCP_FRAME_SIZE + header_len;
+}
+
+static bool tcp_out_has_room(const tcp_out_t *out, size_t len)
+{
+    /* the goodbye always fits */
+    return len + TCP_FRAME_SIZE <= out->room - (out->tail - out->head);
+}
+
+/* Sends or keeps all of the pieces; the first is the prefix. */
+static psc_status_t tcp_send_copied(tcp_ep_t *ep, struct iovec *iov,
+                                    unsigned n_iov, size_t len)
+{
+    bool idle = tcp_out_empty(&ep->out);
+    ssize_t n = 0;
+    unsigned at;
+
+    if (idle) {
+        n = tcp_socket_send(ep, iov, n_iov);
+        if (n < 0)
+            return PSC_ERR_PEER_LOST;
+        if ((size_t)n == len)
+            return PSC_OK;
+    } else if (!tcp_out_has_room(&ep->out, len)) {
+        return PSC_ERR_NO_RESOURCE;
+    }
+    at = tcp_iov_skip(iov, 0, n_iov, (size_t)n);
+    for (; at < n_iov; at++)
+        tcp_out_copy(&ep->out, iov[at].iov_base, iov[at].iov_len);
+    if (idle)
+        tcp_out_rest(ep);
+    return PSC_OK;
+}
+
+psc_status_t tcp_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
+                          uint8_t header_len, const psc_iov_t *iov,
+                          size_t n_iov)
+{
+    tcp_ep_t *ep = (tcp_ep_t *)self;
+    const tcp_iface_t *iface = (const tcp_iface_t *)self->iface;
+    uint8_t prefix[TCP_PREFIX_MAX];
+    struct iovec pieces[1 + TCP_IOV_MAX];
+    size_t len = 0, prefix_len;
+    psc_status_t status = tcp_send_check(ep, header_len, n_iov);
+
+    if (status != PSC_OK)
+        return status;
+    for (size_t i = 0; i < n_iov; i++) {
+        pieces[1 + i] = (struct iovec){iov[i].base, iov[i].len};
+        len += iov[i].len;
+    }
+    if (header_len + len > iface->settings.buffer_size)
+        return PSC_ERR_INVALID;
+    prefix_len = tcp_prefix_make(prefix, id, header, header_len, len);
+    pieces[0] = (struct iovec){prefix, prefix_len};
+    return tcp_send_copied(ep, pieces, 1 + (unsigned)n_iov, prefix_len + len);
+}
+
+psc_status_t tcp_am_short(psc_ep_t *self, uint8_t id, const void *header,
+                          uint8_t header_len, const void *payload, size_t len)
+{
+    tcp_ep_t *ep = (tcp_ep_t *)self;
+    uint8_t frame[TCP_FRAME_SIZE + TCP_SHORT_MAX];
+    struct iovec piece = {.iov_base = frame};
+    psc_status_t status = tcp_send_check(ep, header_len, 1);
+
+    if (status != PSC_OK)
+        return status;
+    if (header_len + len > TCP_SHORT_MAX)
+        return PSC_ERR_INVALID;
+    piece.iov_len = tcp_prefix_make(frame, id, header, header_len, len);
+    if (len > 0)
+        memcpy(frame + piece.iov_len, payload, len);
+    piece.iov_len += len;
+    return tcp_send_copied(ep, &piece, 1, piece.iov_len);
+}
+
+/* Queues the frame's prefix in the ring and its pieces behind it. */
+static tcp_send_t *tcp_send_queue(tcp_out_t *out, const psc_iov_t *iov,
+                                  size_t n_iov, psc_comp_t *comp)
+{
+    tcp_send_t *send = tcp_send_at(out, out->last_send++);
+
+    *send = (tcp_send_t){.after = out->tail, .comp = comp};
+    for (size_t i = 0; i < n_iov; i++) {
+        if (iov[i].len > 0)
+            send->iov[send->n_iov++] =
+                (struct iovec){iov[i].base, iov[i].len};
+    }
+    return send;
+}
+
+/* Nothing waited before this one: mostly the kernel takes it at once, and then
+ * it never was in progress. */
+static psc_status_t tcp_send_first(tcp_ep_t *ep)
+{
+    tcp_send_t *done;
+
+    (void)tcp_out_push(ep, &done);
+    if (done)
+        return PSC_OK;
+    if (ep->out.finished) {
+        ep->out.first_send = ep->out.last_send;
+        return PSC_ERR_PEER_LOST;
+    }
+    tcp_out_rest(ep);
+    return PSC_INPROGRESS;
+}
+
+psc_status_t tcp_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
+                          uint8_t header_len, const psc_iov_t *iov,
+                          size_t n_iov, psc_comp_t *comp)
+{
+    tcp_ep_t *ep = (tcp_ep_t *)self;
+    tcp_out_t *out = &ep->out;
+    uint8_t prefix[TCP_PREFIX_MAX];
+    uint64_t len = 0;
+    psc_status_t status = tcp_send_check(ep, header_len, n_iov);
+    bool idle = tcp_out_empty(out);
+
+    if (status != PSC_OK)
+        return status;
+    for (size_t i = 0; i < n_iov; i++) {
+        if (iov[i].len > TCP_ZCOPY_MAX - len)
+            return PSC_ERR_INVALID;
+        len += iov[i].len;
+    }
+    if (out->last_send - out->first_send == TCP_SENDS_MAX ||
+        !tcp_out_has_room(out, TCP_PREFIX_MAX))
+        return PSC_ERR_NO_RESOURCE;
+    tcp_out_copy(out, prefix,
+                 tcp_prefix_make(prefix, id, header, header_len, len));
+    tcp_send_queue(out, iov, n_iov, comp);
+    return idle ? tcp_send_first(ep) : PSC_INPROGRESS;
+}
+
+/* Called from ep_close, which may not complete sends: with some in flight,
+ * progress does the rest. */
+void tcp_out_goodbye(tcp_ep_t *ep)
+{
+    tcp_out_t *out = &ep->out;
+    uint8_t frame[TCP_FRAME_SIZE];
+    tcp_send_t *done;
+
+    tcp_frame_pack(frame, &(tcp_frame_t){.kind = TCP_KIND_GOODBYE});
+    tcp_out_copy(out, frame, sizeof(frame));
+    if (out->first_send == out->last_send && !tcp_out_empty(out))
+        (void)tcp_out_push(ep, &done);
+    tcp_out_rest(ep);
+}

@@ -1,0 +1,85 @@
+/* The settings of PSP_TCP_*, from the table that Python parsed into what the
+ * interface keeps. Their ranges were checked there (config.py). */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tcp.h"
+
+static const psc_setting_t *tcp_setting_find(const psc_open_params_t *params,
+                                             const char *name)
+{
+    for (uint32_t i = 0; i < params->n_settings; i++) {
+        if (strcmp(params->settings[i].name, name) == 0)
+            return &params->settings[i];
+    }
+    return NULL;
+}
+
+static const char *tcp_setting_text(const psc_open_params_t *params,
+                                    const char *name)
+{
+    const psc_setting_t *setting = tcp_setting_find(params, name);
+
+    return setting && setting->text ? setting->text : "";
+}
+
+static int64_t tcp_setting_number(const psc_open_params_t *params,
+                                  const char *name)
+{
+    const psc_setting_t *setting = tcp_setting_find(params, name);
+
+    return setting ? setting->number : 0;
+}
+
+static int tcp_setting_int(const psc_open_params_t *params, const char *name)
+{
+    int64_t number = tcp_setting_number(params, name);
+
+    return number < 0 ? 0 : number > INT_MAX ? INT_MAX : (int)number;
+}
+
+/* "0", "5000" or "5000-5100". */
+static psc_status_t tcp_settings_ports(tcp_settings_t *settings,
+                                       const char *text, char *reason)
+{
+    char *end;
+    unsigned long first = strtoul(text, &end, 10), last = first;
+
+    if (*end == '-')
+        last = strtoul(end + 1, &end, 10);
+    if (*end || first > last || last > UINT16_MAX) {
+        snprintf(reason, PSC_REASON_MAX,
+                 "PSP_TCP_PORT=%.40s is not a port or a range of ports", text);
+        return PSC_ERR_INVALID;
+    }
+    settings->port_first = (uint16_t)first;
+    settings->port_last = (uint16_t)last;
+    return PSC_OK;
+}
+
+psc_status_t tcp_settings_read(const psc_open_params_t *params,
+                               tcp_settings_t *settings_p)
+{
+    int64_t buffer_size = tcp_setting_number(params, "BUFFER_SIZE");
+
+    if (buffer_size < 1024 || buffer_size > 1 << 26) {
+        snprintf(params->reason, PSC_REASON_MAX,
+                 "PSP_TCP_BUFFER_SIZE=%lld is not between 1k and 64M",
+                 (long long)buffer_size);
+        return PSC_ERR_INVALID;
+    }
+    *settings_p = (tcp_settings_t){
+        .host = tcp_setting_text(params, "HOST"),
+        .network = tcp_setting_text(params, "NETWORK"),
+        .sndbuf = tcp_setting_int(params, "SO_SNDBUF"),
+        .rcvbuf = tcp_setting_int(params, "SO_RCVBUF"),
+        .nodelay = tcp_setting_number(params, "NODELAY") != 0,
+        .backlog = tcp_setting_int(params, "BACKLOG"),
+        .accept_ns = tcp_setting_number(params, "ACCEPT_TIMEOUT"),
+        .connect_ns = tcp_setting_number(params, "CONNECT_TIMEOUT"),
+        .buffer_size = (size_t)buffer_size,
+    };
+    return tcp_settings_ports(settings_p, tcp_setting_text(params, "PORT"),
+                              params->reason);
+}

@@ -1,0 +1,234 @@
+/* Frames that come in. One read fills the buffer; whole frames are delivered
+ * from it. A payload that is not all there goes straight to where the
+ * protocol wants it, and the same read takes what follows it. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tcp.h"
+
+psc_status_t tcp_in_init(tcp_in_t *in, size_t buffer_size)
+{
+    in->room = buffer_size + TCP_FRAME_SIZE + PSC_AM_HEADER_MAX;
+    if (in->room < TCP_WHOLE_MAX + TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
+        in->room = TCP_WHOLE_MAX + TCP_FRAME_SIZE + PSC_AM_HEADER_MAX;
+    in->buffer = malloc(in->room);
+    return in->buffer ? PSC_OK : PSC_ERR_NO_MEMORY;
+}
+
+void tcp_in_free(tcp_in_t *in)
+{
+    free(in->buffer);
+}
+
+static const psc_upcalls_t *tcp_ep_up(const tcp_ep_t *ep)
+{
+    return ep->super.iface->up;
+}
+
+/* ---- the stream's end ---- */
+
+static void tcp_stream_end(tcp_ep_t *ep, ssize_t n)
+{
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n < 0)
+        tcp_ep_break(ep, PSC_ERR_PEER_LOST, "%s: %s", ep->peer,
+                     strerror(errno));
+    else if (ep->in.goodbye)
+        tcp_ep_break(ep, PSC_ERR_CLOSED, "%s closed the connection", ep->peer);
+    else
+        tcp_ep_break(ep, PSC_ERR_PEER_LOST,
+                     "%s is gone: its stream ended without a goodbye",
+                     ep->peer);
+}
+
+/* ---- a payload with a destination ---- */
+
+/* How many bytes the destination still takes; its pieces into iov. */
+static size_t tcp_dest_pieces(const tcp_in_t *in, struct iovec *iov,
+                              unsigned *n_iov_p)
+{
+    size_t offset = in->dest_offset, room = 0;
+    unsigned n = 0;
+
+    for (size_t i = in->dest_at; i < in->dest.n_iov && n < TCP_IOV_MAX; i++) {
+        size_t len = in->dest.iov[i].len - offset;
+
+        if (len > in->body_left - room)
+            len = (size_t)(in->body_left - room);
+        if (len > 0)
+            iov[n++] = (struct iovec){
+                (uint8_t *)in->dest.iov[i].base + offset, len};
+        room += len;
+        offset = 0;
+    }
+    *n_iov_p = n;
+    return room;
+}
+
+static void tcp_dest_advance(tcp_in_t *in, size_t n)
+{
+    while (in->dest_at < in->dest.n_iov &&
+           n >= in->dest.iov[in->dest_at].len - in->dest_offset) {
+        n -= in->dest.iov[in->dest_at++].len - in->dest_offset;
+        in->dest_offset = 0;
+    }
+    in->dest_offset += n;
+}
+
+/* Moves what the buffer holds of the payload; what has no place is dropped. */
+static void tcp_body_take_buffered(tcp_in_t *in)
+{
+    while (in->body_left > 0 && in->start < in->end) {
+        size_t len = in->end - in->start;
+
+        if (len > in->body_left)
+            len = (size_t)in->body_left;
+        if (in->dest_at < in->dest.n_iov) {
+            const psc_iov_t *piece = &in->dest.iov[in->dest_at];
+
+            if (len > piece->len - in->dest_offset)
+                len = piece->len - in->dest_offset;
+            if (len > 0)
+                memcpy((uint8_t *)piece->base + in->dest_offset,
+                       in->buffer + in->start, len);
+            tcp_dest_advance(in, len);
+        }
+        in->start += len;
+        in->body_left -= len;
+    }
+}
+
+/* One read: into the destination, and into the buffer what follows. */
+static ssize_t tcp_body_read(tcp_ep_t *ep)
+{
+    tcp_in_t *in = &ep->in;
+    struct iovec iov[TCP_IOV_MAX + 1];
+    unsigned n_iov;
+    size_t direct = tcp_dest_pieces(in, iov, &n_iov), placed;
+    ssize_t n;
+
+    if (n_iov < TCP_IOV_MAX) /* these were all of its pieces */
+        iov[n_iov++] = (struct iovec){in->buffer, in->room};
+    n = readv(ep->rx.fd, iov, (int)n_iov);
+    if (n <= 0)
+        return n;
+    placed = (size_t)n < direct ? (size_t)n : direct;
+    tcp_dest_advance(in, placed);
+    in->body_left -= placed;
+    in->start = 0;
+    in->end = (size_t)n - placed;
+    tcp_body_take_buffered(in);
+    if (in->body_left == 0)
+        tcp_ep_up(ep)->am_end(&ep->super, in->dest.cookie);
+    return n;
+}
+
+static void tcp_body_begin(tcp_ep_t *ep, const tcp_frame_t *frame)
+{
+    tcp_in_t *in = &ep->in;
+
+    in->dest = (psc_dest_t){0};
+    tcp_ep_up(ep)->am_begin(&ep->super, frame->id, in->header,
+                            frame->header_len, frame->len, &in->dest);
+    in->dest_at = in->dest_offset = 0;
+    in->body_left = frame->len;
+    tcp_body_take_buffered(in);
+}
+
+/* ---- frames ---- */
+
+static void tcp_frame_deliver(tcp_ep_t *ep, const tcp_frame_t *frame)
+{
+    tcp_in_t *in = &ep->in;
+    psc_am_t am = {
+        .id = frame->id,
+        .header_len = frame->header_len,
+        .header = in->header,
+        .payload = in->buffer + in->start,
+        .len = (size_t)frame->len,
+    };
+
+    in->start += am.len;
+    (void)tcp_ep_up(ep)->am_recv(&ep->super, &am);
+}
+
+/* Takes one frame from the buffer; false if there is none to take. */
+static bool tcp_frame_take(tcp_ep_t *ep)
+{
+    tcp_in_t *in = &ep->in;
+    const uint8_t *bytes = in->buffer + in->start;
+    size_t have = in->end - in->start, prefix;
+    tcp_frame_t frame;
+    const char *wrong;
+
+    if (have < TCP_FRAME_SIZE)
+        return false;
+    wrong = tcp_frame_unpack(bytes, TCP_ZCOPY_MAX, &frame);
+    if (wrong) {
+        tcp_ep_break(ep, PSC_ERR_PROTOCOL, "%s sent %s", ep->peer, wrong);
+        return false;
+    }
+    prefix = TCP_FRAME_SIZE + frame.header_len;
+    if (have < prefix || (frame.len > have - prefix &&
+                          frame.len <= TCP_WHOLE_MAX))
+        return false; /* the rest comes soon */
+    memcpy(in->header, bytes + TCP_FRAME_SIZE, frame.header_len);
+    in->start += prefix;
+    if (frame.kind == TCP_KIND_GOODBYE)
+        in->goodbye = true;
+    else if (frame.len <= have - prefix)
+        tcp_frame_deliver(ep, &frame);
+    else
+        tcp_body_begin(ep, &frame);
+    return true;
+}
+
+/* What is left of the buffer is less than a short frame: moved to the front,
+ * so that there is always room. */
+static void tcp_frames_take(tcp_ep_t *ep)
+{
+    tcp_in_t *in = &ep->in;
+
+    while (ep->stage == TCP_EP_UP && in->body_left == 0 && tcp_frame_take(ep))
+        ;
+    if (in->start > 0)
+        memmove(in->buffer, in->buffer + in->start, in->end - in->start);
+    in->end -= in->start;
+    in->start = 0;
+}
+
+/* ---- reading ---- */
+
+void tcp_stream_receive(tcp_ep_t *ep)
+{
+    tcp_iface_t *iface = (tcp_iface_t *)ep->super.iface;
+    tcp_in_t *in = &ep->in;
+    ssize_t n;
+
+    if (in->body_left > 0) {
+        n = tcp_body_read(ep);
+    } else {
+        n = recv(ep->rx.fd, in->buffer + in->end, in->room - in->end, 0);
+        if (n > 0)
+            in->end += (size_t)n;
+    }
+    if (n <= 0) {
+        tcp_stream_end(ep, n);
+        return;
+    }
+    iface->handled++;
+    if (ep->stage == TCP_EP_UP)
+        iface->hot = ep;
+    tcp_frames_take(ep);
+}
+
+void tcp_stream_discard(tcp_ep_t *ep)
+{
+    ssize_t n = recv(ep->rx.fd, ep->in.buffer, ep->in.room, 0);
+
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+        return;
+    tcp_ep_end(ep);
+    tcp_out_cancel(ep, PSC_ERR_PEER_LOST);
+}

@@ -1,0 +1,301 @@
+/* The operations table, and the interface's life: opening, polling, waking,
+ * shutting down. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "pscompy/core/parts/clock.h"
+#include "tcp.h"
+
+#define TCP_HOT_TURNS 8
+
+/* ---- sources ---- */
+
+psc_status_t tcp_source_watch(tcp_iface_t *iface, tcp_source_t *source,
+                              uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = source};
+    int op = source->events == 0 ? EPOLL_CTL_ADD
+             : events == 0       ? EPOLL_CTL_DEL
+                                 : EPOLL_CTL_MOD;
+
+    if (source->fd < 0 || source->events == events)
+        return PSC_OK;
+    if (epoll_ctl(iface->epoll_fd, op, source->fd, &event) < 0)
+        return PSC_ERR_NO_MEMORY;
+    source->events = events;
+    return PSC_OK;
+}
+
+void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source)
+{
+    if (source->fd < 0)
+        return;
+    (void)tcp_source_watch(iface, source, 0);
+    close(source->fd);
+    source->fd = -1;
+    source->events = 0;
+}
+
+/* ---- the alarm ---- */
+
+void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when)
+{
+    struct itimerspec time = {
+        .it_value = {.tv_sec = when / 1000000000, .tv_nsec = when % 1000000000},
+    };
+
+    if (when >= iface->alarm_at)
+        return;
+    iface->alarm_at = when;
+    if (when <= 0)
+        time.it_value.tv_nsec = 1; /* the past: at once; 0 would mean never */
+    timerfd_settime(iface->alarm.fd, TFD_TIMER_ABSTIME, &time, NULL);
+}
+
+static void tcp_alarm_ready(tcp_source_t *source, uint32_t events)
+{
+    tcp_iface_t *iface = psc_container_of(source, tcp_iface_t, alarm);
+    int64_t now = psc_clock_now();
+    uint64_t rings;
+
+    (void)events;
+    if (read(source->fd, &rings, sizeof(rings)) < 0)
+        return; /* set anew since it rang */
+    iface->alarm_at = TCP_NEVER;
+    tcp_iface_wake_at(iface, tcp_listener_expire(iface, now));
+    tcp_iface_wake_at(iface, tcp_connect_expire(iface, now));
+}
+
+static psc_status_t tcp_alarm_open(tcp_iface_t *iface)
+{
+    iface->alarm = (tcp_source_t){.ready = tcp_alarm_ready};
+    iface->alarm.fd =
+        timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (iface->alarm.fd < 0)
+        return PSC_ERR_TRANSPORT;
+    iface->alarm_at = TCP_NEVER;
+    return tcp_source_watch(iface, &iface->alarm, EPOLLIN);
+}
+
+/* ---- open and query ---- */
+
+static psc_status_t tcp_iface_start(tcp_iface_t *iface,
+                                    const psc_open_params_t *params)
+{
+    iface->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (iface->epoll_fd < 0 || tcp_alarm_open(iface) != PSC_OK) {
+        snprintf(params->reason, PSC_REASON_MAX,
+                 "no descriptors for waiting: %s (ulimit -n?)",
+                 strerror(errno));
+        return PSC_ERR_TRANSPORT;
+    }
+    if (tcp_address_choose(iface, params->reason) != PSC_OK)
+        return PSC_ERR_TRANSPORT;
+    return tcp_listener_open(iface, params->reason);
+}
+
+static void tcp_iface_free(tcp_iface_t *iface)
+{
+    tcp_listener_close(iface);
+    tcp_source_close(iface, &iface->alarm);
+    if (iface->epoll_fd >= 0)
+        close(iface->epoll_fd);
+    free(iface);
+}
+
+static const psc_transport_ops_t tcp_ops; /* below */
+
+static tcp_iface_t *tcp_iface_create(const psc_open_params_t *params)
+{
+    tcp_iface_t *iface = calloc(1, sizeof(*iface));
+
+    if (!iface)
+        return NULL;
+    iface->super.ops = &tcp_ops;
+    iface->super.up = params->up;
+    iface->super.user = params->user;
+    iface->epoll_fd = iface->alarm.fd = iface->listener.fd = -1;
+    psc_list_init(&iface->connecting);
+    psc_list_init(&iface->settled);
+    psc_list_init(&iface->graveyard);
+    for (unsigned i = 0; i < TCP_CALLERS_MAX; i++)
+        iface->callers[i].source.fd = -1;
+    return iface;
+}
+
+static psc_status_t tcp_open(const psc_open_params_t *params,
+                             psc_iface_t **iface_p)
+{
+    tcp_iface_t *iface = tcp_iface_create(params);
+    psc_status_t status;
+
+    if (!iface) {
+        snprintf(params->reason, PSC_REASON_MAX, "out of memory");
+        return PSC_ERR_NO_MEMORY;
+    }
+    status = tcp_settings_read(params, &iface->settings);
+    if (status == PSC_OK)
+        status = tcp_iface_start(iface, params);
+    if (status != PSC_OK) {
+        tcp_iface_free(iface);
+        return status;
+    }
+    *iface_p = &iface->super;
+    return PSC_OK;
+}
+
+static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
+{
+    const tcp_iface_t *iface = (const tcp_iface_t *)self;
+
+    *attr_p = (psc_iface_attr_t){
+        .caps = PSC_CAP_AM_SHORT | PSC_CAP_AM_ZCOPY | PSC_CAP_EVENT,
+        .max_short = TCP_SHORT_MAX,
+        .max_bcopy = iface->settings.buffer_size,
+        .max_zcopy = TCP_ZCOPY_MAX,
+        /* The kernel copies either way; what zcopy saves is the copy into
+         * the out-ring when the socket is full. */
+        .min_zcopy = 4096,
+        .max_iov = TCP_IOV_MAX,
+        .latency_ns = 10e3,
+        .overhead_ns = 2e3,
+        .bandwidth = 6e9,
+        .copy_bandwidth = 4e9,
+        .poll_ns = 600,
+        .paths = 1,
+    };
+}
+
+/* ---- progress ---- */
+
+static void tcp_iface_poll(tcp_iface_t *iface)
+{
+    struct epoll_event events[TCP_EVENTS_MAX];
+    int n = epoll_wait(iface->epoll_fd, events, TCP_EVENTS_MAX, 0);
+
+    for (int i = 0; i < n; i++) {
+        tcp_source_t *source = events[i].data.ptr;
+
+        if (source->fd >= 0) /* not closed by an earlier event */
+            source->ready(source, events[i].events);
+    }
+}
+
+static void tcp_iface_bury(tcp_iface_t *iface)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&iface->graveyard)))
+        tcp_ep_free(psc_container_of(link, tcp_ep_t, link));
+}
+
+static bool tcp_iface_poll_due(tcp_iface_t *iface)
+{
+    return iface->handled == 0 || ++iface->turns % TCP_HOT_TURNS == 0 ||
+           (iface->hot && !tcp_out_empty(&iface->hot->out));
+}
+
+/* Who sent last probably sends next: reading its socket without asking epoll
+ * first saves one system call of two. The others are asked when it has
+ * nothing, and every few turns. */
+static unsigned tcp_progress(psc_iface_t *self)
+{
+    tcp_iface_t *iface = (tcp_iface_t *)self;
+
+    if (iface->in_progress)
+        return 0;
+    iface->in_progress = true;
+    iface->handled = 0;
+    if (iface->hot)
+        tcp_ep_ready(&iface->hot->rx, EPOLLIN);
+    if (tcp_iface_poll_due(iface))
+        tcp_iface_poll(iface);
+    iface->in_progress = false;
+    tcp_iface_bury(iface);
+    return iface->handled;
+}
+
+/* ---- waking ---- */
+
+static int tcp_event_fd(psc_iface_t *self)
+{
+    return ((tcp_iface_t *)self)->epoll_fd;
+}
+
+/* Whatever is to be done is visible in the set, and stays so until done. */
+static psc_status_t tcp_arm(psc_iface_t *self)
+{
+    (void)self;
+    return PSC_OK;
+}
+
+/* ---- shutting down ---- */
+
+static void tcp_close(psc_iface_t *self)
+{
+    tcp_listener_close((tcp_iface_t *)self);
+}
+
+static psc_status_t tcp_stop(psc_iface_t *self)
+{
+    (void)self; /* endpoints stop on their own; nothing else is in flight */
+    return PSC_OK;
+}
+
+static void tcp_bury_list(psc_list_t *list)
+{
+    while (!psc_list_empty(list))
+        tcp_ep_fini(&psc_container_of(list->next, tcp_ep_t, link)->super);
+}
+
+static void tcp_fini(psc_iface_t *self)
+{
+    tcp_iface_t *iface = (tcp_iface_t *)self;
+
+    tcp_bury_list(&iface->connecting);
+    tcp_bury_list(&iface->settled);
+    tcp_iface_free(iface);
+}
+
+void tcp_iface_log(tcp_iface_t *iface, int level, const char *format, ...)
+{
+    char line[PSC_REASON_MAX + 64] = "tcp: ";
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line + 5, sizeof(line) - 5, format, args);
+    va_end(args);
+    iface->super.up->log(&iface->super, level, line);
+}
+
+static const psc_transport_ops_t tcp_ops = {
+    .abi = PSC_TRANSPORT_ABI,
+    .size = sizeof(psc_transport_ops_t),
+    .name = "tcp",
+    .open = tcp_open,
+    .query = tcp_query,
+    .progress = tcp_progress,
+    .close = tcp_close,
+    .stop = tcp_stop,
+    .fini = tcp_fini,
+    .ep_create = tcp_ep_create,
+    .ep_address = tcp_ep_address,
+    .ep_connect = tcp_ep_connect,
+    .ep_close = tcp_ep_close,
+    .ep_stop = tcp_ep_stop,
+    .ep_fini = tcp_ep_fini,
+    .am_bcopy = tcp_am_bcopy,
+    .am_short = tcp_am_short,
+    .am_zcopy = tcp_am_zcopy,
+    .event_fd = tcp_event_fd,
+    .arm = tcp_arm,
+};
+
+uintptr_t tcp_transport(void)
+{
+    return (uintptr_t)&tcp_ops;
+}
