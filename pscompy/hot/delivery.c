@@ -1,0 +1,163 @@
+/* Delivery of everything that the core has finished: requests and their
+ * call-backs, messages and their handlers. Always with the GIL, never with a
+ * lock of the core, in whichever thread comes by. */
+#include "hot.h"
+
+/* Deliveries of one drain; a caller who waits for a message of its own must
+ * not be kept by an endless stream of others. */
+#define WORKER_DRAIN_MAX 256
+
+/* ---- entering ---- */
+
+int hot_worker_enter(hot_worker_t *self)
+{
+    if (HOT_UNLIKELY(self->status == PSC_OK && !self->n_draining &&
+                     (self->n_late || self->api->pending(self->core))))
+        hot_worker_drain(self);
+    if (HOT_UNLIKELY(self->status != PSC_OK)) {
+        hot_raise(self->state, NULL, self->status, 0);
+        return -1;
+    }
+    return 0;
+}
+
+PyObject *hot_worker_source(hot_worker_t *self, psc_conn_t *conn)
+{
+    PyObject *id, *connection;
+    int rank;
+
+    if (!conn || !self->core)
+        Py_RETURN_NONE;
+    rank = self->api->conn_rank(conn);
+    if (rank >= 0)
+        return PyLong_FromLong(rank);
+    id = PyLong_FromUnsignedLongLong(self->api->conn_id(conn));
+    if (!id)
+        return NULL;
+    connection = PyDict_GetItemWithError(self->connections, id);
+    Py_DECREF(id);
+    if (!connection && PyErr_Occurred())
+        return NULL;
+    connection = connection ? connection : Py_None;
+    Py_INCREF(connection);
+    return connection;
+}
+
+/* ---- delivery ---- */
+
+static bool worker_deliver_request(hot_worker_t *self)
+{
+    psc_request_t *core = self->api->completion_poll(self->core);
+    hot_request_t *request;
+
+    if (!core)
+        return false;
+    request = core->owner;
+    Py_INCREF(request);
+    hot_request_advance(request);
+    Py_DECREF(request);
+    return true;
+}
+
+/* handler(source, header, payload), with copies: the message is the core's. */
+static PyObject *worker_handler_args(hot_worker_t *self,
+                                     const psc_message_t *message)
+{
+    return Py_BuildValue(
+        "(NNN)", hot_worker_source(self, message->source),
+        PyBytes_FromStringAndSize(message->header,
+                                  (Py_ssize_t)message->header_len),
+        PyByteArray_FromStringAndSize(message->payload,
+                                      (Py_ssize_t)message->len));
+}
+
+static PyObject *worker_handler(hot_worker_t *self, uint32_t id)
+{
+    PyObject *key = PyLong_FromUnsignedLong(id), *handler;
+
+    if (!key)
+        return NULL;
+    handler = PyDict_GetItemWithError(self->handlers, key);
+    Py_DECREF(key);
+    Py_XINCREF(handler);
+    return handler;
+}
+
+static bool worker_deliver_message(hot_worker_t *self)
+{
+    psc_message_t *message = self->api->message_poll(self->core);
+    PyObject *handler, *args, *result = NULL;
+
+    if (!message)
+        return false;
+    handler = worker_handler(self, message->id);
+    args = handler ? worker_handler_args(self, message) : NULL;
+    self->api->message_free(self->core, message);
+    if (args)
+        result = PyObject_CallObject(handler, args);
+    if (PyErr_Occurred())
+        PyErr_WriteUnraisable(handler);
+    Py_XDECREF(result);
+    Py_XDECREF(args);
+    Py_XDECREF(handler);
+    return true;
+}
+
+/* Requests that the core ends without notice: look. A call-back may change
+ * the list, so each one found starts again. */
+static void worker_sweep_late(hot_worker_t *self)
+{
+    hot_op_t *op = self->ops.next;
+
+    while (self->n_late && op != &self->ops) {
+        bool late = op->in_request && hot_request_of(op)->late;
+
+        if (late && hot_request_advance(hot_request_of(op)))
+            op = self->ops.next;
+        else
+            op = op->next;
+    }
+}
+
+void hot_worker_drain(hot_worker_t *self)
+{
+    bool more = true;
+
+    if (Py_EnterRecursiveCall(" while delivering messages")) {
+        PyErr_WriteUnraisable((PyObject *)self);
+        return;
+    }
+    Py_INCREF(self);
+    self->n_draining++;
+    worker_sweep_late(self);
+    for (int i = 0; more && i < WORKER_DRAIN_MAX; i++) {
+        more = self->status == PSC_OK && worker_deliver_request(self);
+        if (self->status == PSC_OK && worker_deliver_message(self))
+            more = true;
+    }
+    self->n_draining--;
+    Py_LeaveRecursiveCall();
+    Py_DECREF(self);
+}
+
+static void worker_wake_watchers(hot_worker_t *self)
+{
+    PyObject *watchers = self->watchers;
+
+    self->watchers = NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(watchers); i++) {
+        PyObject *watcher = PyList_GET_ITEM(watchers, i);
+        PyObject *result = PyObject_CallNoArgs(watcher);
+
+        if (!result)
+            PyErr_WriteUnraisable(watcher);
+        Py_XDECREF(result);
+    }
+    Py_DECREF(watchers);
+}
+
+void hot_worker_polled(hot_worker_t *self)
+{
+    if (HOT_UNLIKELY(self->watchers != NULL))
+        worker_wake_watchers(self);
+}

@@ -1,0 +1,223 @@
+/* Requests from birth to end. While one is in flight the core's side holds a
+ * reference to it, so that a request that the program drops completes all the
+ * same, and its buffers live until then. */
+#include "hot.h"
+
+/* ---- birth ---- */
+
+/* Moves *op into a new Request, which owns worker and origin from then on. */
+static hot_request_t *request_new(PyTypeObject *type, hot_op_t *op)
+{
+    hot_request_t *self = (hot_request_t *)type->tp_alloc(type, 0);
+
+    if (!self)
+        return NULL;
+    hot_op_unlink(op);
+    self->op = *op;
+    self->op.in_request = true;
+    op->core = NULL;
+    op->fresh = NULL;
+    hot_buffers_init(&op->buffers);
+    Py_INCREF(self->op.worker);
+    Py_XINCREF(self->op.origin);
+    return self;
+}
+
+static void request_fly(hot_request_t *self)
+{
+    Py_INCREF(self);
+    self->flying = true;
+    hot_op_link(&self->op);
+}
+
+/* The reference of the core's side goes; the caller has another. */
+static void request_land(hot_request_t *self)
+{
+    if (!self->flying)
+        return;
+    self->flying = false;
+    if (self->late)
+        self->op.worker->n_late--;
+    self->late = false;
+    Py_DECREF(self);
+}
+
+PyObject *hot_request_post(hot_call_t *call, hot_op_t *op)
+{
+    PyTypeObject *type =
+        call->type ? call->type : op->worker->state->request_type;
+    hot_request_t *self = request_new(type, op);
+
+    if (!self)
+        return NULL;
+    request_fly(self);
+    if (hot_op_start(&self->op, call, PSC_FLAG_NOTIFY, self) < 0) {
+        self->op.done = true;
+        request_land(self);
+        Py_CLEAR(self);
+    } else if (self->op.done && self->op.result.status != PSC_OK &&
+               self->op.result.status != PSC_ERR_TRUNCATED) {
+        request_land(self); /* nothing was started */
+        hot_op_value(&self->op);
+        Py_CLEAR(self);
+    } else {
+        hot_request_advance(self);
+    }
+    return (PyObject *)self;
+}
+
+void hot_request_adopt(hot_op_t *op)
+{
+    hot_raised_t raised = hot_raised_take();
+    hot_request_t *self =
+        request_new(op->worker->state->request_type, op);
+
+    if (self) {
+        request_fly(self);
+        self->late = true;
+        self->op.worker->n_late++;
+        Py_DECREF(self);
+    } else { /* no memory: rather lose the buffers than let them go */
+        PyErr_Clear();
+        hot_op_unlink(op);
+        op->worker->api->request_free(op->core);
+        op->core = NULL;
+        hot_buffers_init(&op->buffers);
+    }
+    hot_raised_restore(raised);
+}
+
+/* ---- the end ---- */
+
+void hot_request_call(hot_request_t *self, PyObject *callback)
+{
+    PyObject *result = PyObject_CallOneArg(callback, (PyObject *)self);
+
+    if (!result)
+        PyErr_WriteUnraisable(callback);
+    Py_XDECREF(result);
+}
+
+static void request_run_callbacks(hot_request_t *self)
+{
+    PyObject *callbacks = self->callbacks;
+
+    self->callbacks = NULL;
+    for (Py_ssize_t i = 0; callbacks && i < PyList_GET_SIZE(callbacks); i++)
+        hot_request_call(self, PyList_GET_ITEM(callbacks, i));
+    Py_XDECREF(callbacks);
+}
+
+static bool request_is_receive(const hot_op_t *op)
+{
+    return op->kind == HOT_RECV_INTO || op->kind == HOT_RECV_NEW ||
+           op->kind == HOT_RECV_STATUS || op->kind == HOT_PROBE;
+}
+
+/* What an operation gave. */
+typedef struct harvest {
+    PyObject *value, *error, *status;
+} harvest_t;
+
+/* May run Python code, and so another thread that harvests the same. */
+static harvest_t request_harvest(hot_request_t *self)
+{
+    psc_status_t status = self->op.result.status;
+    harvest_t harvest = {NULL, NULL, NULL};
+
+    if (self->op.kind != HOT_EVENT)
+        harvest.value = hot_op_value(&self->op);
+    else if (!self->value && !self->error)
+        hot_raise(self->op.worker->state, self->op.origin, status, 0);
+    if (PyErr_Occurred())
+        harvest.error = hot_raised_instance();
+    if (request_is_receive(&self->op) &&
+        (status == PSC_OK || status == PSC_ERR_TRUNCATED))
+        harvest.status = hot_op_status(&self->op);
+    if (PyErr_Occurred())
+        PyErr_WriteUnraisable((PyObject *)self);
+    return harvest;
+}
+
+/* False: another thread was first. */
+static bool request_store(hot_request_t *self, harvest_t harvest)
+{
+    if (self->finished) {
+        Py_XDECREF(harvest.value);
+        Py_XDECREF(harvest.error);
+        Py_XDECREF(harvest.status);
+        return false;
+    }
+    if (harvest.value || harvest.error) { /* an event has its own already */
+        self->value = harvest.value;
+        self->error = harvest.error;
+    }
+    self->status = harvest.status;
+    self->finished = true;
+    return true;
+}
+
+static void request_finish(hot_request_t *self)
+{
+    if (!request_store(self, request_harvest(self)))
+        return;
+    hot_op_unlink(&self->op);
+    hot_op_free_core(&self->op);
+    hot_buffers_release(&self->op.buffers);
+    Py_CLEAR(self->op.fresh);
+    request_run_callbacks(self);
+    request_land(self);
+}
+
+bool hot_request_advance(hot_request_t *self)
+{
+    if (self->finished)
+        return true;
+    if (!hot_op_advance(&self->op))
+        return false;
+    Py_INCREF(self);
+    request_finish(self);
+    Py_DECREF(self);
+    return true;
+}
+
+void hot_request_abandon(hot_request_t *self, psc_status_t status)
+{
+    hot_op_abandon(&self->op, status);
+    hot_request_advance(self);
+}
+
+bool hot_request_withdraw(hot_request_t *self)
+{
+    hot_raised_t raised = hot_raised_take();
+    bool gone = hot_op_withdraw(&self->op);
+
+    if (gone)
+        hot_request_advance(self);
+    hot_raised_restore(raised);
+    return gone;
+}
+
+hot_outcome_t hot_request_wait(hot_request_t *self, int64_t deadline)
+{
+    hot_outcome_t outcome = HOT_DONE;
+
+    if (!hot_request_advance(self))
+        outcome = hot_op_wait(&self->op, deadline);
+    if (outcome == HOT_DONE)
+        hot_request_advance(self);
+    return outcome;
+}
+
+PyObject *hot_request_result(hot_request_t *self)
+{
+    if (self->value) {
+        Py_INCREF(self->value);
+        return self->value;
+    }
+    /* The same exception may be raised again; its old traceback is of no use
+     * to anybody and would grow. */
+    PyException_SetTraceback(self->error, Py_None);
+    PyErr_SetObject((PyObject *)Py_TYPE(self->error), self->error);
+    return NULL;
+}

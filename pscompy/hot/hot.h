@@ -1,0 +1,317 @@
+/* Private header of the extension pscompy._hot: the operations on the hot path
+ * as CPython methods over psc_api_t, because a cffi call with a buffer costs
+ * several times as much.
+ *
+ * Rules that hold for every file here:
+ *  - All state of this extension is guarded by the GIL. psc_api_t is called
+ *    with the GIL only where that never waits for the network; PSC_FLAG_TRY
+ *    keeps a call from waiting for a lock that another thread holds.
+ *  - The core never calls Python. What it has finished is picked up by
+ *    hot_worker_drain, outside its lock.
+ *  - An operation that does not end at once is a hot_op_t. Every op that the
+ *    core knows is in its worker's list, so that closing the worker can end
+ *    it. */
+#ifndef PSCOMPY_HOT_HOT_H
+#define PSCOMPY_HOT_HOT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "pscompy/core/control.h"
+
+#define HOT_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Not a number that comes out of `rank - 1`, which must be an IndexError. */
+#define HOT_ANY_SOURCE INT32_MIN
+
+typedef struct hot_worker hot_worker_t;
+typedef struct hot_connection hot_connection_t;
+typedef struct hot_request hot_request_t;
+
+/* ---- module.c ---- */
+
+typedef struct hot_state {
+    const psc_api_t *api; /* NULL before bind */
+    PyTypeObject *worker_type, *connection_type, *world_type;
+    PyTypeObject *request_type, *message_type;
+    PyTypeObject *status_type;  /* a named tuple, given to bind */
+    PyObject *from_status;      /* pscompy.errors.from_status, once needed */
+    PyObject *await_request;    /* pscompy.aio.await_request, once needed */
+} hot_state_t;
+
+/* *slot_p becomes module.name on first use; borrowed, or NULL. Late, because
+ * asyncio and the error classes cost time at start-up. */
+PyObject *hot_import_once(PyObject **slot_p, const char *module,
+                          const char *name);
+
+/* ---- errors.c ---- */
+
+/* The exception for a status: origin._exception(status, nbytes), or without
+ * origin the one that pscompy.errors makes. New reference, or NULL. */
+PyObject *hot_exception(hot_state_t *state, PyObject *origin, int status,
+                        uint64_t nbytes);
+/* The default _exception(status, nbytes) of Connection and World. */
+PyObject *hot_default_exception(hot_state_t *state, PyObject *const *args,
+                                Py_ssize_t n_args);
+/* Raise it; always NULL. */
+PyObject *hot_raise(hot_state_t *state, PyObject *origin, int status,
+                    uint64_t nbytes);
+/* Raise the Timeout of `origin`; request: what is still in flight, or NULL. */
+PyObject *hot_raise_timeout(hot_state_t *state, PyObject *origin,
+                            PyObject *request);
+/* Set aside the exception that is being raised, and raise it again. */
+typedef struct hot_raised {
+    PyObject *type, *value, *traceback;
+} hot_raised_t;
+hot_raised_t hot_raised_take(void);
+void hot_raised_restore(hot_raised_t raised);
+/* The exception instance alone; the error indicator is cleared. */
+PyObject *hot_raised_instance(void);
+
+/* ---- buffers.c ---- */
+
+/* The memory of one message: one object with a buffer, or a list of them. */
+typedef struct hot_buffers {
+    Py_buffer view; /* n == 1 */
+    psc_iov_t piece;
+    Py_buffer *views; /* n != 1: arrays of n */
+    psc_iov_t *pieces;
+    size_t n;
+    uint64_t nbytes;
+} hot_buffers_t;
+
+static inline void hot_buffers_init(hot_buffers_t *buffers)
+{
+    buffers->n = 0;
+    buffers->nbytes = 0;
+    buffers->views = NULL;
+    buffers->pieces = NULL;
+}
+
+static inline const psc_iov_t *hot_buffers_iov(const hot_buffers_t *buffers)
+{
+    return buffers->n == 1 ? &buffers->piece : buffers->pieces;
+}
+
+/* -1 with TypeError (no buffer, or Python objects in it) or BufferError (not
+ * C-contiguous; writable is wanted and it is not). */
+int hot_buffers_get(hot_buffers_t *buffers, PyObject *object, bool writable);
+void hot_buffers_release(hot_buffers_t *buffers);
+int hot_buffers_traverse(hot_buffers_t *buffers, visitproc visit, void *arg);
+/* Any bytes-like object as it is; `what` names it in the TypeError. */
+int hot_bytes_get(Py_buffer *view, PyObject *object, const char *what);
+
+/* ---- args.c ---- */
+
+#define HOT_ARGS_MAX 7
+
+typedef struct hot_signature {
+    const char *function;
+    int required;
+    int n;
+    const char *names[HOT_ARGS_MAX];
+} hot_signature_t;
+
+/* Fill given[0 ... n-1] with borrowed references, NULL where not given. */
+int hot_args_parse(const hot_signature_t *signature, PyObject *const *args,
+                   Py_ssize_t n_args, PyObject *kwnames, PyObject **given);
+/* Each leaves *p as it is when the argument is NULL (not given). */
+int hot_arg_tag(PyObject *object, bool any, int32_t *tag_p);
+int hot_arg_u64(PyObject *object, const char *name, uint64_t max,
+                uint64_t *value_p);
+/* A timeout (None, or seconds) as a deadline. */
+int hot_arg_deadline(PyObject *object, int64_t *deadline_p);
+int64_t hot_now(void); /* monotonic, ns */
+
+/* ---- op.c: one operation ---- */
+
+typedef enum hot_kind {
+    HOT_SEND,
+    HOT_RECV_INTO,   /* -> Status */
+    HOT_RECV_NEW,    /* -> bytearray */
+    HOT_RECV_STATUS, /* -> (bytearray, Status) */
+    HOT_PROBE,       /* -> Status */
+    HOT_MATCH,       /* -> Message */
+    HOT_PUT,
+    HOT_GET,
+    HOT_AM,
+    HOT_EVENT, /* somebody completes it by hand */
+    HOT_KINDS
+} hot_kind_t;
+
+typedef struct hot_op {
+    struct hot_op *prev, *next; /* worker's ops; both NULL: not listed */
+    hot_worker_t *worker;
+    PyObject *origin;    /* whose _exception makes its errors, or NULL */
+    psc_request_t *core; /* NULL: none was needed, or it is given back */
+    PyObject *fresh;     /* the bytearray of a receive without buffer */
+    hot_kind_t kind;
+    bool done;
+    bool in_request;     /* it is the op of a Request */
+    unsigned waiters;    /* threads that wait on `core` without the GIL */
+    psc_result_t result; /* when done */
+    hot_buffers_t buffers;
+} hot_op_t;
+
+/* What a method was asked to do. */
+typedef struct hot_call {
+    hot_kind_t kind;
+    bool post;                    /* return a Request */
+    PyTypeObject *type;           /* of that Request; NULL: Request itself */
+    hot_worker_t *worker;
+    PyObject *origin;
+    hot_connection_t *connection; /* NULL: a receive from anybody */
+    psc_conn_t *conn;             /* of connection, once it was entered */
+    uint32_t context;
+    int32_t tag;
+    PyObject *buf;                /* NULL: none */
+    int64_t deadline;
+    uint32_t id;                  /* active messages */
+    uint64_t offset;              /* put, get */
+    const Py_buffer *blob;        /* am: header; put, get: the remote key */
+} hot_call_t;
+
+/* Fill op for call and get its buffers. The references are borrowed. */
+int hot_op_init(hot_op_t *op, const hot_call_t *call);
+/* Hand it to the core. 0: op->done tells whether it has ended already. */
+int hot_op_start(hot_op_t *op, hot_call_t *call, uint32_t flags, void *owner);
+/* Look whether it has ended, and give a matched receive its buffer. */
+bool hot_op_advance(hot_op_t *op);
+/* End an op without the core, which has forgotten it. */
+void hot_op_abandon(hot_op_t *op, psc_status_t status);
+/* Take it back. False: too late, it is still under way. */
+bool hot_op_withdraw(hot_op_t *op);
+/* What the blocking call returns, or raises. */
+PyObject *hot_op_value(hot_op_t *op);
+PyObject *hot_op_status(hot_op_t *op); /* Status of what was received */
+void hot_op_clear(hot_op_t *op);
+void hot_op_link(hot_op_t *op);
+void hot_op_unlink(hot_op_t *op);
+/* Give the core's request back, unless somebody waits on it. */
+void hot_op_free_core(hot_op_t *op);
+
+/* ---- waiting.c ---- */
+
+typedef enum hot_outcome {
+    HOT_DONE,
+    HOT_AGAIN,   /* look at the requests again */
+    HOT_TIMEOUT, /* the deadline has passed; nothing is raised */
+    HOT_RAISED   /* a signal handler raised, or the worker was closed */
+} hot_outcome_t;
+
+hot_outcome_t hot_op_wait(hot_op_t *op, int64_t deadline);
+PyObject *hot_wait_all(hot_state_t *state, PyObject *requests,
+                       int64_t deadline);
+PyObject *hot_wait_any(hot_state_t *state, PyObject *requests,
+                       int64_t deadline);
+
+/* ---- verb.c: from a method's arguments to a call ---- */
+
+/* A method of Connection or World. roles has a letter per argument: b buffer,
+ * p peer, t tag, d deadline. */
+typedef struct hot_verb {
+    hot_signature_t signature;
+    const char *roles;
+    hot_kind_t kind; /* RECV_INTO becomes RECV_NEW without a buffer */
+    bool post;
+} hot_verb_t;
+
+/* Fill what the arguments say; *peer_p: the peer's, or NULL. */
+int hot_verb_parse(const hot_verb_t *verb, PyObject *const *args,
+                   Py_ssize_t n_args, PyObject *kwnames, hot_call_t *call,
+                   PyObject **peer_p);
+/* A receive into buf, or into new memory where that is None or NULL. */
+void hot_verb_receive(hot_call_t *call, PyObject *buf);
+
+/* ---- call.c: from a call to its result ---- */
+
+typedef PyObject *(*hot_runner_t)(hot_call_t *call);
+
+PyObject *hot_call_run(hot_call_t *call);
+PyObject *hot_call_iprobe(hot_call_t *call);
+PyObject *hot_call_improbe(hot_call_t *call);
+/* send's deadline holds for both. */
+PyObject *hot_call_sendrecv(hot_call_t *send, hot_call_t *recv);
+/* A receive that has matched already (Message). */
+PyObject *hot_call_recv_matched(hot_op_t *matched, PyObject *buf);
+
+/* ---- worker.c, delivery.c ---- */
+
+struct hot_worker {
+    PyObject_HEAD
+    hot_state_t *state;
+    const psc_api_t *api;
+    psc_worker_t *core;
+    psc_status_t status;    /* CLOSED or FORKED once it has ended */
+    hot_op_t ops;           /* head of the list */
+    unsigned n_late;        /* requests that end without notice */
+    unsigned n_inside;      /* threads in the core without the GIL */
+    unsigned n_draining;
+    PyObject *connections;  /* id -> Connection */
+    PyObject *handlers;     /* id -> callable */
+    PyObject *watchers;     /* list of callables, or NULL: see watch */
+};
+
+extern PyType_Spec hot_worker_spec;
+/* 0: the worker is open; what was finished meanwhile has been delivered. */
+int hot_worker_enter(hot_worker_t *self);
+/* Deliver all that is finished: requests' call-backs, messages' handlers. */
+void hot_worker_drain(hot_worker_t *self);
+/* Somebody polled: those who sleep on the descriptor must arm it again. */
+void hot_worker_polled(hot_worker_t *self);
+/* What Status.source says: a rank in a World, else the Connection. */
+PyObject *hot_worker_source(hot_worker_t *self, psc_conn_t *conn);
+
+/* ---- request.c, flight.c ---- */
+
+struct hot_request {
+    PyObject_HEAD
+    hot_op_t op; /* owns its worker and origin */
+    bool flying; /* in flight: the core's side holds a reference */
+    bool late;   /* flying without notice */
+    bool finished;  /* value or error is there, for good */
+    bool cancelled; /* an event, by its consumer */
+    PyObject *value, *error, *status;
+    PyObject *callbacks; /* list, or NULL */
+};
+
+extern PyType_Spec hot_request_spec;
+PyObject *hot_request_post(hot_call_t *call, hot_op_t *op);
+/* A blocking op on the stack that could not be withdrawn becomes a Request,
+ * which keeps the buffers until the core lets go of them. */
+void hot_request_adopt(hot_op_t *op);
+/* A call-back, whose exceptions go to sys.unraisablehook. */
+void hot_request_call(hot_request_t *self, PyObject *callback);
+/* True once it has ended; then its effects have taken place. */
+bool hot_request_advance(hot_request_t *self);
+/* Take it back, whatever exception is being raised. False: too late. */
+bool hot_request_withdraw(hot_request_t *self);
+hot_outcome_t hot_request_wait(hot_request_t *self, int64_t deadline);
+PyObject *hot_request_result(hot_request_t *self);
+/* Its worker ends: status is CLOSED or FORKED. */
+void hot_request_abandon(hot_request_t *self, psc_status_t status);
+static inline hot_request_t *hot_request_of(hot_op_t *op)
+{
+    return (hot_request_t *)((char *)op - offsetof(hot_request_t, op));
+}
+
+/* ---- connection.c, world.c, message.c ---- */
+
+struct hot_connection {
+    PyObject_HEAD
+    hot_worker_t *worker; /* NULL: not bound */
+    psc_conn_t *core;
+    uint32_t context;
+};
+
+extern PyType_Spec hot_connection_spec, hot_world_spec, hot_message_spec;
+/* Fill in that the call goes to this connection; -1: it is not bound. */
+int hot_connection_address(hot_connection_t *self, hot_call_t *call);
+/* The core's connection, on its way up if it was lazy; NULL with an error. */
+psc_conn_t *hot_connection_enter(hot_connection_t *self);
+/* Takes over the matched receive of op. */
+PyObject *hot_message_new(hot_op_t *op);
+
+#define HOT_FAST (METH_FASTCALL | METH_KEYWORDS)
+#define HOT_FUNCTION(f) ((PyCFunction)(void (*)(void))(f))
+
+#endif

@@ -1,0 +1,278 @@
+/* The type Request: what a program sees of a posted operation. */
+#include "hot.h"
+
+#include <structmember.h>
+
+/* ---- methods ---- */
+
+static PyObject *request_wait_until(hot_request_t *self, int64_t deadline)
+{
+    switch (hot_request_wait(self, deadline)) {
+    case HOT_DONE:
+        return hot_request_result(self);
+    case HOT_TIMEOUT:
+        return hot_raise_timeout(self->op.worker->state, self->op.origin,
+                                 (PyObject *)self);
+    default:
+        return NULL;
+    }
+}
+
+static PyObject *request_wait(hot_request_t *self, PyObject *const *args,
+                              Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const hot_signature_t signature = {"wait", 0, 1, {"timeout"}};
+    int64_t deadline = PSC_FOREVER;
+    PyObject *given[1];
+
+    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        hot_arg_deadline(given[0], &deadline) < 0)
+        return NULL;
+    return request_wait_until(self, deadline);
+}
+
+static PyObject *request_result(hot_request_t *self, PyObject *unused)
+{
+    (void)unused;
+    return request_wait_until(self, PSC_FOREVER);
+}
+
+static PyObject *request_test(hot_request_t *self, PyObject *unused)
+{
+    hot_worker_t *worker = self->op.worker;
+
+    (void)unused;
+    if (hot_request_advance(self))
+        Py_RETURN_TRUE;
+    if (hot_worker_enter(worker) < 0)
+        return NULL;
+    worker->api->progress(worker->core, PSC_FLAG_TRY);
+    hot_worker_polled(worker);
+    hot_worker_drain(worker);
+    return PyBool_FromLong(hot_request_advance(self));
+}
+
+/* An event that somebody would have completed by hand. */
+static bool request_complete(hot_request_t *self, PyObject *value,
+                             PyObject *error, psc_status_t status)
+{
+    if (self->op.done || self->value || self->error || self->cancelled)
+        return false;
+    Py_XINCREF(value);
+    Py_XINCREF(error);
+    self->value = value;
+    self->error = error;
+    self->cancelled = status == PSC_ERR_CANCELLED;
+    self->op.worker->api->event_complete(self->op.core, status);
+    return true;
+}
+
+static PyObject *request_cancel(hot_request_t *self, PyObject *unused)
+{
+    (void)unused;
+    if (!hot_request_advance(self)) {
+        if (self->op.kind == HOT_EVENT)
+            request_complete(self, NULL, NULL, PSC_ERR_CANCELLED);
+        else
+            hot_request_withdraw(self);
+        hot_request_advance(self);
+    }
+    return PyBool_FromLong(self->finished &&
+                           self->op.result.status == PSC_ERR_CANCELLED);
+}
+
+static PyObject *request_add_done_callback(hot_request_t *self, PyObject *fn)
+{
+    if (!PyCallable_Check(fn)) {
+        PyErr_SetString(PyExc_TypeError, "the call-back must be callable");
+        return NULL;
+    }
+    if (hot_request_advance(self)) {
+        hot_request_call(self, fn);
+        Py_RETURN_NONE;
+    }
+    if (!self->callbacks && !(self->callbacks = PyList_New(0)))
+        return NULL;
+    if (PyList_Append(self->callbacks, fn) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *request_remove_done_callback(hot_request_t *self, PyObject *fn)
+{
+    Py_ssize_t removed = 0, i;
+
+    for (i = self->callbacks ? PyList_GET_SIZE(self->callbacks) : 0; i > 0;
+         i--) {
+        int same = PyObject_RichCompareBool(
+            PyList_GET_ITEM(self->callbacks, i - 1), fn, Py_EQ);
+
+        if (same < 0 ||
+            (same && PySequence_DelItem(self->callbacks, i - 1) < 0))
+            return NULL;
+        removed += same;
+    }
+    return PyLong_FromSsize_t(removed);
+}
+
+static PyObject *request_await(hot_request_t *self)
+{
+    PyObject **slot_p = &self->op.worker->state->await_request;
+    PyObject *function =
+        hot_import_once(slot_p, "pscompy.aio", "await_request");
+
+    return function ? PyObject_CallOneArg(function, (PyObject *)self) : NULL;
+}
+
+static PyObject *request_refuse_pickle(hot_request_t *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    PyErr_SetString(PyExc_TypeError,
+                    "a Request stays in its process: wait for it and send its "
+                    "result instead");
+    return NULL;
+}
+
+/* ---- for the control plane ---- */
+
+static PyObject *request_event_complete(hot_request_t *self, PyObject *value)
+{
+    return PyBool_FromLong(request_complete(self, value, NULL, PSC_OK));
+}
+
+static PyObject *request_event_fail(hot_request_t *self, PyObject *error)
+{
+    if (!PyExceptionInstance_Check(error)) {
+        PyErr_SetString(PyExc_TypeError, "an exception instance is needed");
+        return NULL;
+    }
+    return PyBool_FromLong(request_complete(self, NULL, error, PSC_OK));
+}
+
+/* ---- the type ---- */
+
+static PyObject *request_get_status(hot_request_t *self, void *closure)
+{
+    PyObject *status = self->status ? self->status : Py_None;
+
+    (void)closure;
+    Py_INCREF(status);
+    return status;
+}
+
+static PyObject *request_get_worker(hot_request_t *self, void *closure)
+{
+    (void)closure;
+    Py_INCREF(self->op.worker);
+    return (PyObject *)self->op.worker;
+}
+
+static PyObject *request_repr(hot_request_t *self)
+{
+    static const char *const names[HOT_KINDS] = {
+        "send",  "receive", "receive", "receive", "probe",
+        "probe", "put",     "get",     "message", "event"};
+    const char *state = !self->finished ? "in flight"
+                        : self->error   ? "failed"
+                                        : "done";
+
+    return PyUnicode_FromFormat("<Request: %s, %s>", names[self->op.kind],
+                                state);
+}
+
+static int request_traverse(hot_request_t *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->op.worker);
+    Py_VISIT(self->op.origin);
+    Py_VISIT(self->op.fresh);
+    Py_VISIT(self->value);
+    Py_VISIT(self->error);
+    Py_VISIT(self->status);
+    Py_VISIT(self->callbacks);
+    return hot_buffers_traverse(&self->op.buffers, visit, arg);
+}
+
+/* The worker stays: it is needed to free what is left. */
+static int request_clear(hot_request_t *self)
+{
+    Py_CLEAR(self->op.origin);
+    Py_CLEAR(self->value);
+    Py_CLEAR(self->error);
+    Py_CLEAR(self->status);
+    Py_CLEAR(self->callbacks);
+    return 0;
+}
+
+static void request_dealloc(hot_request_t *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyObject_GC_UnTrack(self);
+    hot_op_clear(&self->op);
+    request_clear(self);
+    Py_CLEAR(self->op.worker);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef request_methods[] = {
+    {"wait", HOT_FUNCTION(request_wait), HOT_FAST,
+     "wait($self, timeout=None)\n--\n\n"
+     "Block until it has ended; give what the blocking call would have\n"
+     "returned, or raise what it would have raised. After a Timeout (seconds)\n"
+     "it is still in flight. May be repeated."},
+    {"result", HOT_FUNCTION(request_result), METH_NOARGS,
+     "result($self)\n--\n\nThe same as wait()."},
+    {"test", HOT_FUNCTION(request_test), METH_NOARGS,
+     "test($self)\n--\n\n"
+     "Whether it has ended, after moving all messages on once."},
+    {"cancel", HOT_FUNCTION(request_cancel), METH_NOARGS,
+     "cancel($self)\n--\n\n"
+     "Take it back. False: too late, it has ended or is under way."},
+    {"add_done_callback", HOT_FUNCTION(request_add_done_callback), METH_O,
+     "add_done_callback($self, fn, /)\n--\n\n"
+     "Call fn(request) once it has ended, at once if it has. It runs in\n"
+     "whichever thread notices; its exceptions go to sys.unraisablehook."},
+    {"remove_done_callback", HOT_FUNCTION(request_remove_done_callback), METH_O,
+     "remove_done_callback($self, fn, /)\n--\n\n"
+     "Remove all of fn; how many there were."},
+    {"_complete", HOT_FUNCTION(request_event_complete), METH_O,
+     "_complete($self, value, /)\n--\n\n"
+     "End an event with a value. False: it has ended otherwise."},
+    {"_fail", HOT_FUNCTION(request_event_fail), METH_O,
+     "_fail($self, error, /)\n--\n\n"
+     "End an event with an exception. False: it has ended otherwise."},
+    {"__reduce_ex__", HOT_FUNCTION(request_refuse_pickle), METH_O, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef request_getset[] = {
+    {"status", (getter)request_get_status, NULL,
+     "The Status of a receive or probe that has ended; else None.", NULL},
+    {"_worker", (getter)request_get_worker, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyMemberDef request_members[] = {
+    {"_finished", T_BOOL, offsetof(hot_request_t, finished), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
+static PyType_Slot request_slots[] = {
+    {Py_tp_doc, "An operation in flight, or ended. Awaitable."},
+    {Py_tp_dealloc, request_dealloc},
+    {Py_tp_traverse, request_traverse},
+    {Py_tp_clear, request_clear},
+    {Py_tp_repr, request_repr},
+    {Py_am_await, request_await},
+    {Py_tp_methods, request_methods},
+    {Py_tp_getset, request_getset},
+    {Py_tp_members, request_members},
+    {0, NULL}};
+
+PyType_Spec hot_request_spec = {
+    .name = "pscompy.Request",
+    .basicsize = sizeof(hot_request_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = request_slots,
+};

@@ -1,0 +1,54 @@
+/* The arguments of the messages' methods, which are alike: a table entry per
+ * method says which argument plays which role. */
+#include "hot.h"
+
+void hot_verb_receive(hot_call_t *call, PyObject *buf)
+{
+    call->buf = buf == Py_None ? NULL : buf;
+    call->kind = call->buf ? HOT_RECV_INTO : HOT_RECV_NEW;
+}
+
+static bool verb_sends(const hot_verb_t *verb)
+{
+    return verb->kind == HOT_SEND;
+}
+
+static int verb_take(const hot_verb_t *verb, char role, PyObject *object,
+                     hot_call_t *call, PyObject **peer_p)
+{
+    switch (role) {
+    case 'b':
+        if (verb_sends(verb))
+            call->buf = object;
+        else
+            hot_verb_receive(call, object);
+        return 0;
+    case 'p':
+        *peer_p = object;
+        return 0;
+    case 't':
+        return hot_arg_tag(object, !verb_sends(verb), &call->tag);
+    default:
+        return hot_arg_deadline(object, &call->deadline);
+    }
+}
+
+int hot_verb_parse(const hot_verb_t *verb, PyObject *const *args,
+                   Py_ssize_t n_args, PyObject *kwnames, hot_call_t *call,
+                   PyObject **peer_p)
+{
+    PyObject *given[HOT_ARGS_MAX];
+
+    *call = (hot_call_t){.kind = verb->kind,
+                         .post = verb->post,
+                         .tag = verb_sends(verb) ? 0 : PSC_ANY_TAG,
+                         .deadline = PSC_FOREVER};
+    *peer_p = NULL;
+    if (hot_args_parse(&verb->signature, args, n_args, kwnames, given) < 0)
+        return -1;
+    for (int i = 0; i < verb->signature.n; i++) {
+        if (verb_take(verb, verb->roles[i], given[i], call, peer_p) < 0)
+            return -1;
+    }
+    return 0;
+}

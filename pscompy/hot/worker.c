@@ -1,0 +1,299 @@
+/* The type Worker: one worker of the core as Python sees it, and its end. */
+#include "hot.h"
+
+#include <time.h>
+
+/* ---- methods ---- */
+
+static PyObject *worker_progress(hot_worker_t *self, PyObject *unused)
+{
+    unsigned events;
+
+    (void)unused;
+    if (hot_worker_enter(self) < 0)
+        return NULL;
+    self->n_inside++;
+    Py_BEGIN_ALLOW_THREADS
+    events = self->api->progress(self->core, 0);
+    Py_END_ALLOW_THREADS
+    self->n_inside--;
+    hot_worker_polled(self);
+    hot_worker_drain(self);
+    return PyLong_FromUnsignedLong(events);
+}
+
+static PyObject *worker_drain(hot_worker_t *self, PyObject *unused)
+{
+    (void)unused;
+    hot_worker_drain(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *worker_on_message(hot_worker_t *self, PyObject *const *args,
+                                   Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const hot_signature_t signature = {
+        "on_message", 2, 2, {"id", "handler"}};
+    PyObject *given[2], *key;
+    psc_status_t status;
+    uint64_t id = 0;
+    bool remove;
+    int failed;
+
+    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        hot_arg_u64(given[0], "the id", PSC_TAG_MAX, &id) < 0 ||
+        hot_worker_enter(self) < 0)
+        return NULL;
+    remove = given[1] == Py_None;
+    if (!remove && !PyCallable_Check(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "the handler must be callable");
+        return NULL;
+    }
+    key = PyLong_FromUnsignedLongLong(id);
+    if (!key)
+        return NULL;
+    if (remove)
+        failed = PyDict_Contains(self->handlers, key) > 0 &&
+                 PyDict_DelItem(self->handlers, key) < 0;
+    else
+        failed = PyDict_SetItem(self->handlers, key, given[1]) < 0;
+    Py_DECREF(key);
+    if (failed)
+        return NULL;
+    status = self->api->am_handler(self->core, (uint32_t)id, NULL,
+                                   remove ? NULL : self);
+    if (status != PSC_OK)
+        return hot_raise(self->state, NULL, status, 0);
+    Py_RETURN_NONE;
+}
+
+static PyObject *worker_event(hot_worker_t *self, PyObject *const *args,
+                              Py_ssize_t n_args)
+{
+    PyTypeObject *base = self->state->request_type;
+    hot_call_t call = {.kind = HOT_EVENT, .worker = self, .post = true};
+    hot_op_t op;
+
+    call.type = n_args ? (PyTypeObject *)args[0] : base;
+    if (n_args > 1 || !PyType_Check(call.type) ||
+        !PyType_IsSubtype(call.type, base)) {
+        PyErr_SetString(PyExc_TypeError, "event() takes a type of Request");
+        return NULL;
+    }
+    if (hot_worker_enter(self) < 0)
+        return NULL;
+    hot_op_init(&op, &call);
+    return hot_request_post(&call, &op);
+}
+
+static PyObject *worker_watch(hot_worker_t *self, PyObject *watcher)
+{
+    if (!self->watchers && !(self->watchers = PyList_New(0)))
+        return NULL;
+    if (PyList_Append(self->watchers, watcher) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- the end ---- */
+
+/* Operations that nobody will end any more. */
+static void worker_abandon_ops(hot_worker_t *self)
+{
+    while (self->ops.next != &self->ops) {
+        hot_op_t *op = self->ops.next;
+
+        if (op->in_request)
+            hot_request_abandon(hot_request_of(op), self->status);
+        else
+            hot_op_abandon(op, self->status);
+    }
+}
+
+/* Those that have ended, so that their results are not lost with the core. */
+static void worker_harvest_ops(hot_worker_t *self)
+{
+    hot_op_t *op = self->ops.next;
+
+    while (op != &self->ops) {
+        bool ended = op->in_request
+                         ? hot_request_advance(hot_request_of(op))
+                         : hot_op_advance(op) && op->kind != HOT_MATCH;
+
+        op = ended ? self->ops.next : op->next;
+    }
+}
+
+/* Threads inside the core look at the status between two slices. */
+static int worker_wait_for_leavers(hot_worker_t *self)
+{
+    static const struct timespec pause = {.tv_nsec = 1000000};
+
+    while (self->n_inside) {
+        Py_BEGIN_ALLOW_THREADS
+        nanosleep(&pause, NULL);
+        Py_END_ALLOW_THREADS
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *worker_close(hot_worker_t *self, PyObject *destroy)
+{
+    PyObject *result;
+
+    if (self->core == NULL)
+        Py_RETURN_NONE;
+    if (self->status == PSC_OK)
+        hot_worker_drain(self);
+    self->status = PSC_ERR_CLOSED;
+    if (worker_wait_for_leavers(self) < 0)
+        return NULL;
+    if (self->core == NULL) /* another thread was faster */
+        Py_RETURN_NONE;
+    worker_harvest_ops(self);
+    result = PyObject_CallNoArgs(destroy);
+    self->core = NULL;
+    worker_abandon_ops(self);
+    PyDict_Clear(self->connections);
+    PyDict_Clear(self->handlers);
+    hot_worker_polled(self);
+    return result;
+}
+
+static PyObject *worker_forked(hot_worker_t *self, PyObject *unused)
+{
+    (void)unused;
+    self->status = PSC_ERR_FORKED;
+    self->n_inside = 0;
+    self->core = NULL;
+    worker_abandon_ops(self);
+    Py_RETURN_NONE;
+}
+
+/* ---- the type ---- */
+
+static PyObject *worker_new(PyTypeObject *type, PyObject *args,
+                            PyObject *kwargs)
+{
+    static char *names[] = {"worker_address", NULL};
+    hot_state_t *state = PyType_GetModuleState(type);
+    unsigned long long address;
+    hot_worker_t *self;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K:Worker", names, &address))
+        return NULL;
+    if (!state->api || !address) {
+        PyErr_SetString(PyExc_ValueError, state->api ? "a null worker"
+                                                     : "bind() comes first");
+        return NULL;
+    }
+    self = (hot_worker_t *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->state = state;
+    self->api = state->api;
+    self->core = (psc_worker_t *)(uintptr_t)address;
+    self->ops.prev = self->ops.next = &self->ops;
+    self->connections = PyDict_New();
+    self->handlers = PyDict_New();
+    if (!self->connections || !self->handlers)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static PyObject *worker_get_pending(hot_worker_t *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(self->status == PSC_OK &&
+                           (self->n_late || self->api->pending(self->core)));
+}
+
+static PyObject *worker_get_address(hot_worker_t *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromVoidPtr(self->core);
+}
+
+static int worker_traverse(hot_worker_t *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->connections);
+    Py_VISIT(self->handlers);
+    Py_VISIT(self->watchers);
+    return 0;
+}
+
+static int worker_clear(hot_worker_t *self)
+{
+    Py_CLEAR(self->connections);
+    Py_CLEAR(self->handlers);
+    Py_CLEAR(self->watchers);
+    return 0;
+}
+
+static void worker_dealloc(hot_worker_t *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyObject_GC_UnTrack(self);
+    worker_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef worker_methods[] = {
+    {"progress", HOT_FUNCTION(worker_progress), METH_NOARGS,
+     "progress($self)\n--\n\n"
+     "Move all messages on once and deliver what has ended; how many events\n"
+     "there were."},
+    {"drain", HOT_FUNCTION(worker_drain), METH_NOARGS,
+     "drain($self)\n--\n\n"
+     "Deliver what has ended: call-backs of requests, handlers of messages."},
+    {"on_message", HOT_FUNCTION(worker_on_message), HOT_FAST,
+     "on_message($self, id, handler)\n--\n\n"
+     "Call handler(source, header, payload) for messages of am_send(id, ...);\n"
+     "None removes it. It runs in whichever thread uses the session, and its\n"
+     "exceptions go to sys.unraisablehook."},
+    {"event", HOT_FUNCTION(worker_event), METH_FASTCALL,
+     "event($self, request_type=None, /)\n--\n\n"
+     "A Request that somebody ends with _complete(value) or _fail(error)."},
+    {"watch", HOT_FUNCTION(worker_watch), METH_O,
+     "watch($self, watcher, /)\n--\n\n"
+     "Call watcher() once, as soon as anybody has polled: what was armed for\n"
+     "sleeping on the worker's descriptor must be armed again then."},
+    {"close", HOT_FUNCTION(worker_close), METH_O,
+     "close($self, destroy, /)\n--\n\n"
+     "End all use of the core's worker, call destroy(), and end what is still\n"
+     "in flight with Closed. Wake sleepers before; they leave by themselves\n"
+     "within a slice of their wait."},
+    {"forked", HOT_FUNCTION(worker_forked), METH_NOARGS,
+     "forked($self)\n--\n\n"
+     "After fork, in the child: every use raises, nothing is touched."},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef worker_getset[] = {
+    {"pending", (getter)worker_get_pending, NULL,
+     "Whether drain() may find something.", NULL},
+    {"address", (getter)worker_get_address, NULL,
+     "Where the core's worker is, 0 after close().", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot worker_slots[] = {
+    {Py_tp_doc, "Worker(worker_address)\n--\n\n"
+                "The messages of one worker of the core."},
+    {Py_tp_new, worker_new},
+    {Py_tp_dealloc, worker_dealloc},
+    {Py_tp_traverse, worker_traverse},
+    {Py_tp_clear, worker_clear},
+    {Py_tp_methods, worker_methods},
+    {Py_tp_getset, worker_getset},
+    {0, NULL}};
+
+PyType_Spec hot_worker_spec = {
+    .name = "pscompy._hot.Worker",
+    .basicsize = sizeof(hot_worker_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = worker_slots,
+};
