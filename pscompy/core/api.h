@@ -181,7 +181,8 @@ typedef struct psc_api {
     psc_status_t (*region_pack)(psc_region_t *region, uint8_t *packed,
                                 size_t *len_p);
     /* Both complete when the bytes are visible at their destination. packed is
-     * the peer's region_pack; args->iov the local buffer (one piece). */
+     * the peer's region_pack; args->iov the local buffer (one piece; nothing
+     * is sent for an empty one). */
     psc_status_t (*put)(psc_conn_t *conn, const psc_send_args_t *args,
                         const uint8_t *packed, size_t packed_len,
                         uint64_t offset, psc_request_t **request_p);

@@ -339,6 +339,8 @@ static void lane_ep_failed(psc_ep_t *ep, psc_status_t status,
         return;
     if (conn->close_sent || conn->close_received)
         status = PSC_ERR_CLOSED;
+    else if (status == PSC_ERR_CLOSED) /* only the protocol ends in order */
+        status = PSC_ERR_PEER_LOST;
     psc_conn_fail_locked(conn, status);
     if (!lane->closing) /* the connection had ended: its ack cannot leave */
         psc_lane_retire(lane);

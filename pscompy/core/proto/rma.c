@@ -208,7 +208,7 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
     if (args->n_iov != 1)
         return PSC_ERR_INVALID;
     status = rma_parse(rma, args->iov->len, &head);
-    if (status != PSC_OK)
+    if (status != PSC_OK || args->iov->len == 0)
         return status;
     req = psc_req_create(conn->worker,
                          rma->is_put ? PSC_REQ_SEND : PSC_REQ_RECV);

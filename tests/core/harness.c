@@ -1,0 +1,189 @@
+#include "harness.h"
+
+#include <unistd.h>
+
+const psc_api_t *api;
+options_t options;
+uintptr_t TRANSPORT(void);
+
+static psc_setting_t settings[64];
+static uint32_t n_settings;
+static uint64_t next_id = 1;
+
+void fail_at(const char *file, int line, const char *what)
+{
+    fprintf(stderr, "%s:%d: %s\n", file, line, what);
+    exit(1);
+}
+
+/* NAME=number:text */
+void harness_setting(char *argument)
+{
+    char *equals = strchr(argument, '=');
+    char *colon = equals ? strchr(equals, ':') : NULL;
+
+    check(colon && n_settings < 64);
+    *equals = *colon = 0;
+    settings[n_settings++] = (psc_setting_t){argument, colon + 1,
+                                             strtoll(equals + 1, NULL, 10)};
+}
+
+static void side_open(side_t *side, uint32_t index)
+{
+    psc_worker_config_t config = {.index = index,
+                                  .spin_ns = 50000,
+                                  .unexpected_max = options.unexpected_max,
+                                  .eager_window = 256 << 10,
+                                  .rts_max = options.rts_max};
+    char reason[PSC_REASON_MAX];
+
+    side->worker = psc_worker_create(&config);
+    check(side->worker);
+    psc_worker_log_to(side->worker, 2, 1);
+    side->iface = psc_worker_open(side->worker, TRANSPORT(), settings,
+                                  n_settings, reason);
+    if (side->iface < 0) {
+        fprintf(stderr, "%s\n", reason);
+        exit(1);
+    }
+}
+
+static psc_lane_t *lane_open(side_t *side, uint8_t *address, size_t *len_p)
+{
+    psc_lane_t *lane = psc_lane_create(side->worker, side->iface, next_id++);
+
+    check(lane);
+    *len_p = PSC_ADDRESS_MAX;
+    check(psc_lane_address(lane, address, len_p) == PSC_OK);
+    return lane;
+}
+
+static psc_conn_t *conn_install(side_t *side, psc_lane_t *lane)
+{
+    psc_proto_params_t params = {.eager_max = options.eager_max,
+                                 .zcopy_min = 16384,
+                                 .scheme = options.scheme,
+                                 .fragment = 512 << 10};
+    psc_conn_t *conn = psc_conn_create(side->worker, next_id++, -1);
+
+    check(conn && psc_conn_connecting(conn) == PSC_OK);
+    check(psc_conn_install(conn, &lane, 1, &params) == PSC_OK);
+    return conn;
+}
+
+void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b)
+{
+    static const uint8_t token[PSC_TOKEN_SIZE] = {1, 2, 3};
+    uint8_t at_a[PSC_ADDRESS_MAX], at_b[PSC_ADDRESS_MAX];
+    size_t len_a, len_b;
+    psc_lane_t *lane_a = lane_open(&pair->a, at_a, &len_a);
+    psc_lane_t *lane_b = lane_open(&pair->b, at_b, &len_b);
+
+    check(psc_lane_connect(lane_b, PSC_ROLE_ACCEPTOR, token, at_a, len_a) >= 0);
+    check(psc_lane_connect(lane_a, PSC_ROLE_CONNECTOR, token, at_b, len_b) >=
+          0);
+    until(pair, psc_lane_state(lane_a) >= PSC_LANE_UP &&
+                    psc_lane_state(lane_b) >= PSC_LANE_UP);
+    check(psc_lane_state(lane_a) == PSC_LANE_UP);
+    *a = conn_install(&pair->a, lane_a);
+    *b = conn_install(&pair->b, lane_b);
+}
+
+void pair_open(pair_t *pair)
+{
+    memset(pair, 0, sizeof *pair);
+    side_open(&pair->a, 0);
+#ifdef ONE_WORKER
+    pair->b = pair->a;
+#else
+    side_open(&pair->b, 0);
+#endif
+    pair_join(pair, &pair->a.conn, &pair->b.conn);
+}
+
+void pair_close(pair_t *pair)
+{
+    if (pair->b.worker != pair->a.worker)
+        psc_worker_destroy(pair->b.worker);
+    psc_worker_destroy(pair->a.worker);
+}
+
+void pair_progress(pair_t *pair)
+{
+    api->progress(pair->a.worker, 0);
+    api->progress(pair->b.worker, 0);
+}
+
+uint64_t count(psc_worker_t *worker, psc_counter_t counter)
+{
+    uint64_t values[PSC_COUNTER_COUNT];
+
+    psc_worker_counters(worker, values);
+    return values[counter];
+}
+
+void fill(void *buffer, size_t len, unsigned seed)
+{
+    uint8_t *byte = buffer;
+
+    for (size_t i = 0; i < len; i++)
+        byte[i] = (uint8_t)(i * 31 + (i >> 8) + seed);
+}
+
+bool filled(const void *buffer, size_t len, unsigned seed)
+{
+    const uint8_t *byte = buffer;
+
+    for (size_t i = 0; i < len; i++) {
+        if (byte[i] != (uint8_t)(i * 31 + (i >> 8) + seed))
+            return false;
+    }
+    return true;
+}
+
+psc_request_t *post_send(side_t *side, const void *buffer, size_t len,
+                         int32_t tag)
+{
+    psc_iov_t iov = {(void *)buffer, len};
+    psc_send_args_t args = {
+        .context = CONTEXT, .tag = tag, .iov = &iov, .n_iov = 1};
+    psc_request_t *request = NULL;
+    psc_status_t status = api->send(side->conn, &args, &request);
+
+    check(status == PSC_OK || status == PSC_INPROGRESS);
+    return request;
+}
+
+psc_request_t *post_recv(side_t *side, psc_conn_t *source, void *buffer,
+                         size_t len, int32_t tag, psc_result_t *result)
+{
+    psc_iov_t iov = {buffer, len};
+    psc_recv_args_t args = {.source = source,
+                            .context = CONTEXT,
+                            .tag = tag,
+                            .iov = &iov,
+                            .n_iov = 1};
+    psc_request_t *request = NULL;
+
+    memset(result, 0, sizeof *result);
+    result->status = api->recv(side->worker, &args, result, &request);
+    return request;
+}
+
+psc_result_t finish(pair_t *pair, psc_request_t *request)
+{
+    psc_result_t result;
+
+    until(pair, psc_request_state(request) == PSC_REQUEST_DONE);
+    result = request->result;
+    api->request_free(request);
+    return result;
+}
+
+void settle(pair_t *pair)
+{
+    int64_t end = psc_clock_now() + 20000000;
+
+    while (psc_clock_now() < end)
+        pair_progress(pair);
+}

@@ -1,0 +1,73 @@
+/* Two workers in one process, joined by real transports, driven by hand: what
+ * the core's own cases need. */
+#ifndef PSCOMPY_TESTS_CORE_HARNESS_H
+#define PSCOMPY_TESTS_CORE_HARNESS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pscompy/core/control.h"
+#include "pscompy/core/counters.h"
+#include "pscompy/core/parts/clock.h"
+
+#define PATIENCE_NS 20000000000ll
+#define CONTEXT PSC_CONTEXT_PLAIN
+
+extern const psc_api_t *api;
+
+typedef struct side {
+    psc_worker_t *worker;
+    psc_conn_t *conn;
+    int iface;
+} side_t;
+
+typedef struct pair {
+    side_t a, b;
+} pair_t;
+
+void fail_at(const char *file, int line, const char *what)
+    __attribute__((noreturn));
+#define check(condition)                                                       \
+    do {                                                                       \
+        if (!(condition))                                                      \
+            fail_at(__FILE__, __LINE__, #condition);                           \
+    } while (0)
+
+typedef struct options {
+    psc_rndv_scheme_t scheme;
+    uint64_t eager_max, unexpected_max;
+    uint32_t rts_max;
+} options_t;
+
+extern options_t options; /* of the next pair_open */
+void pair_open(pair_t *pair);
+void pair_close(pair_t *pair);
+/* One more connection between the same two workers. */
+void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b);
+void pair_progress(pair_t *pair);
+uint64_t count(psc_worker_t *worker, psc_counter_t counter);
+
+void fill(void *buffer, size_t len, unsigned seed);
+bool filled(const void *buffer, size_t len, unsigned seed);
+
+/* Post; a request that came about must be waited for. */
+psc_request_t *post_send(side_t *side, const void *buffer, size_t len,
+                         int32_t tag);
+psc_request_t *post_recv(side_t *side, psc_conn_t *source, void *buffer,
+                         size_t len, int32_t tag, psc_result_t *result);
+/* Both sides progress until it is done; its result; it is freed. */
+psc_result_t finish(pair_t *pair, psc_request_t *request);
+void settle(pair_t *pair); /* until nothing moves for a while */
+
+#define until(pair, condition)                                                 \
+    do {                                                                       \
+        int64_t until_ = psc_clock_now() + PATIENCE_NS;                        \
+        while (!(condition)) {                                                 \
+            check(psc_clock_now() < until_);                                   \
+            pair_progress(pair);                                               \
+        }                                                                      \
+    } while (0)
+
+#endif

@@ -1,0 +1,67 @@
+"""The core in C, over every transport that is built here: two workers in one
+process, under AddressSanitizer and UBSan, and its threads under ThreadSanitizer."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_contract import NAMES, PLUGINS, ROOT, settings
+
+HERE = Path(__file__).parent
+FLAGS = "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -g -O1 -fno-sanitize-recover=all".split()
+SANITIZERS = {"address": "-fsanitize=address,undefined", "thread": "-fsanitize=thread"}
+CASES = re.findall(r'^    {"(\w+)", case_', (HERE / "cases.c").read_text(), re.M)
+SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
+
+
+def sources(name: str) -> list[str]:
+    folders = [HERE, ROOT / "pscompy/core", ROOT / "pscompy/core/proto", PLUGINS / name]
+    generated = ("_core.c", "_native.c")
+    return [str(p) for f in folders for p in sorted(f.glob("*.c")) if p.name not in generated]
+
+
+def compile_driver(name: str, sanitizer: str, folder: Path) -> Path:
+    driver = folder / f"core_{name}_{sanitizer}"
+    # A transport that reaches only its own process needs both ends in one worker.
+    flags = [*FLAGS, SANITIZERS[sanitizer], *(["-DONE_WORKER"] if name == "loop" else [])]
+    command = ["gcc", *flags, f"-I{ROOT}", f"-DTRANSPORT={name}_transport", "-pthread"]
+    subprocess.run([*command, "-o", str(driver), *sources(name)], check=True)
+    return driver
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_driver(request.param, "address", tmp_path_factory.mktemp("core"))
+
+
+def run(driver: Path, case: str, name: str, *more: str) -> None:
+    command = [str(driver), case, *settings(name), *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_core(driver: Path, case: str) -> None:
+    run(driver, case, driver.name.split("_")[1])
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "threads"])
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_core_with_the_smallest_ring(
+    name: str, case: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / f"small_{name}"
+    driver = folder / f"core_{name}_address"
+    if not driver.exists():
+        folder.mkdir(exist_ok=True)
+        compile_driver(name, "address", folder)
+    run(driver, case, name, *SMALL[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_threads_are_clean(name: str, tmp_path: Path) -> None:
+    run(compile_driver(name, "thread", tmp_path), "threads", name)
