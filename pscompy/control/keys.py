@@ -1,6 +1,6 @@
 """Where the key comes from that all processes of a job share.
 
-In this order: PSP_KEY, PSP_KEY_FILE, the launcher's key, else the user's own key file
+In this order: PSP_KEY (a launcher sets one per job), PSP_KEY_FILE, else the user's own key file
 (`pscompy/key` in $XDG_CONFIG_HOME or ~/.config), which is made at first use. A file that others
 could read or write is refused. The key itself never appears in a message.
 """
@@ -35,15 +35,13 @@ class Key:
         return auth.key_id(self.secret)
 
 
-def find_key(config: Config, launcher_key: str | None = None) -> Key:
+def find_key(config: Config) -> Key:
     """The key of this process; `AuthError` names the file that is not as it should be."""
     if config["KEY"]:
         return _from_text(config["KEY"], "PSP_KEY")
     if config["KEY_FILE"]:
         path = Path(config.expand(config["KEY_FILE"]))
         return _from_text(_read(path), f"PSP_KEY_FILE={path}")
-    if launcher_key:
-        return _from_text(launcher_key, "the launcher")
     path = user_key_file(config)
     return _from_text(_read_or_make(path), f"the user's key file {path}")
 

@@ -59,10 +59,6 @@ class Option:
         return self.user_priority, self.priority
 
 
-def switched_off(name: str) -> str:
-    return f"switched off by PSP_{name.upper()}=0"
-
-
 def ordered(options: Iterable[Option]) -> list[Option]:
     """Highest priority first; equal ones keep their order."""
     return sorted(options, key=lambda option: option.rank, reverse=True)
@@ -70,16 +66,25 @@ def ordered(options: Iterable[Option]) -> list[Option]:
 
 def why_not(option: Option, here: Identity, there: Identity) -> str | None:
     """Why this transport cannot reach that peer, as far as can be told without trying."""
-    if option.user_priority == 0:
-        return switched_off(option.name)
     if option.reason is not None:
         return option.reason
+    if option.user_priority == 0:
+        return f"excluded by PSP_{option.name.upper()}=0"
     if option.estimates is None:
         return "was not opened"
     if option.estimates.caps & CAP_SELF:
         return "connects a session with itself only"
     if option.estimates.caps & CAP_NODE:
         return _why_not_node(here, there)
+    return None
+
+
+def why_not_self(option: Option) -> str | None:
+    """Why this transport cannot connect the session with itself."""
+    if option.reason is not None or option.estimates is None:
+        return option.reason or "was not opened"
+    if not option.estimates.caps & CAP_SELF:
+        return "connects to other sessions only"
     return None
 
 
@@ -102,7 +107,7 @@ def candidates(
         if reason is None:
             usable.append(option)
         else:
-            absent[option.name] = f"{reason} (here)"
+            absent[option.name] = reason
     return usable, absent
 
 

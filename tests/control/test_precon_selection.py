@@ -47,8 +47,8 @@ def test_order_is_by_user_then_built_in_priority() -> None:
     usable, absent = candidates(options(), HERE, THERE)
     assert [option.name for option in usable] == ["shm", "tcp"]
     assert absent == {
-        "loop": "connects a session with itself only (here)",
-        "ib": "no device (here)",
+        "loop": "connects a session with itself only",
+        "ib": "no device",
     }
     preferred = options(tcp=Option("tcp", 2, 2, iface=0, estimates=PLAIN))
     assert [option.name for option in candidates(preferred, HERE, THERE)[0]] == ["tcp", "shm"]
@@ -58,7 +58,7 @@ def test_zero_excludes_and_names_the_variable() -> None:
     off = options(shm=Option("shm", 0, 90, iface=2, estimates=NODE))
     usable, absent = candidates(off, HERE, THERE)
     assert [option.name for option in usable] == ["tcp"]
-    assert absent["shm"] == "switched off by PSP_SHM=0 (here)"
+    assert absent["shm"] == "excluded by PSP_SHM=0"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_acceptor_goes_through_the_connectors_order() -> None:
     assert said == [
         (0, None, "no such transport"),
         (1, None, "no device"),
-        (2, None, "switched off by PSP_SHM=0"),
+        (2, None, "excluded by PSP_SHM=0"),
         (3, "tcp", ""),
     ]
 

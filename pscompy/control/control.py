@@ -1,0 +1,313 @@
+"""The control plane of a session: its thread, its doors, its connections, and their ends.
+
+Public methods may be called from any thread and return at once, except `close`. Everything else
+runs on the control thread, which drives the worker's progress only while lanes are coming up or
+going down.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pscompy import logs
+from pscompy.config import AUTO, Config
+from pscompy.control import selection
+from pscompy.control.engine import ConnState, Engine
+from pscompy.control.frames import Identity, RefuseCode
+from pscompy.control.handshake import Handshake, Side
+from pscompy.control.keys import find_key
+from pscompy.control.negotiation import Negotiation
+from pscompy.control.network import Address, Place, advertised, listening_socket
+from pscompy.control.ondemand import OnDemand, Policy
+from pscompy.control.precon import Door, Link, LinkOptions
+from pscompy.control.record import Record
+from pscompy.control.states import Phase, PhaseEvent
+from pscompy.control.thread import READ, ControlThread
+from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
+
+logger = logging.getLogger("pscompy.control")
+
+PUMP_MAX = 16  # passes before descriptors are looked at again
+STOP_SECONDS = 5.0  # for the thread to end
+
+Deliver = Callable[[Record], object]
+
+
+@dataclass(eq=False)
+class Listener:
+    """A listening socket; `deliver` gets every connection that has come up through it."""
+
+    address: str
+    deliver: Deliver
+    socket: socket.socket
+    door: Door | None = None
+    closed: bool = False
+
+
+class Control(OnDemand):
+    """One per session. `adopt` makes the record of a connection that a peer has begun."""
+
+    def __init__(
+        self, config: Config, engine: Engine, here: Identity, adopt: Callable[[], Record]
+    ) -> None:
+        policy = Policy(config["RETRY"], LinkOptions.of(config))
+        super().__init__(
+            ControlThread(f"pscompy {here.name}"), engine, here, find_key(config), policy
+        )
+        self.config = config
+        self.records: dict[int, Record] = {}
+        self._adopt = adopt
+        self._listeners: list[Listener] = []
+        self._busy: set[object] = set()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._started = False
+
+    # ---- any thread ----
+
+    def add(self, record: Record) -> None:
+        """Know of a connection, so that its changes are followed."""
+        self.records[record.id] = record
+
+    def begin_open(self, record: Record) -> None:
+        """Connect in the background; the core queues what is sent meanwhile. Never raises for
+        reasons of the network: those end what was queued."""
+        self._start()
+        if record.address is None and record.resolve is not None:
+            try:
+                record.address = record.resolve()
+            except PscomError as error:
+                logger.warning("the address of %s is not known: %s", record.label, error)
+        self.engine.begin_connecting(record.handle)
+        self._thread.call(self.begin, record)
+
+    def open(self, record: Record, told: Callable[[PscomError | None], object]) -> None:
+        """Connect, and call `told` on the control thread: None once it is up, else why not."""
+        self.begin_open(record)
+        self._thread.call(self._tell_later, record, told)
+
+    def listen(self, host: str | None, port: int, deliver: Deliver) -> Listener:
+        """Take connections in. `ConnectError`: the address cannot be bound."""
+        try:
+            sock = listening_socket(host, port)
+        except (OSError, UnicodeError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConnectError(f"cannot listen at {host or '*'}:{port}: {reason}") from error
+        try:
+            hosts = self._hosts(sock)
+        except PscomError:
+            sock.close()
+            raise
+        places = tuple(Place(where, sock.getsockname()[1]) for where in hosts)
+        listener = Listener(str(Address(places, self.here.name)), deliver, sock)
+        self._start()
+        self._thread.call(self._open_door, listener)
+        return listener
+
+    def _hosts(self, sock: socket.socket) -> list[str]:
+        bound = str(sock.getsockname()[0])
+        everywhere = bound in ("::", "0.0.0.0")
+        return advertised(self.config["NETWORK"]) if everywhere else [bound]
+
+    def stop_listening(self, listener: Listener) -> None:
+        """Take no more connections in; those that are up stay."""
+        self._thread.call(self._close_door, listener)
+
+    def close(self, timeout: float | None) -> bool:
+        """Close all connections in order and end the thread; False: some did not end in time."""
+        if not self._started:
+            return True
+        self._thread.call(self._begin_closing)
+        in_time = self._ended.wait(timeout)
+        self._thread.call(self._break_off_all)
+        return self._thread.stop(STOP_SECONDS) and in_time
+
+    def forked(self) -> None:
+        """In the child after a fork: let go of descriptors, touch nothing that is shared."""
+        for listener in self._listeners:
+            if listener.door is not None:
+                listener.door.forget()
+        for negotiation in self._negotiations:
+            negotiation.link.forget()
+        for record in self.records.values():
+            if record.attempt is not None and record.attempt.dialer is not None:
+                record.attempt.dialer.forget()
+        self._thread.abandon()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self.closing:
+                raise Closed("the session is closed")
+            if self._started:
+                return
+            self._started = True
+            self._thread.set_pump(self._pump)
+            self._thread.register(self.engine.control_fd, READ, self._on_control)
+            log = self.engine.log_fd
+            if log is not None:
+                self._thread.register(log, READ, lambda _: self.engine.read_log())
+            self._thread.start()
+
+    # ---- progress while lanes come up or go down ----
+
+    def busy(self, what: object, busy: bool) -> None:
+        before = bool(self._busy)
+        (self._busy.add if busy else self._busy.discard)(what)
+        if bool(self._busy) == before:
+            return
+        if busy:
+            self._thread.register(self.engine.fd, READ, lambda _: None)
+        else:
+            self._thread.unregister(self.engine.fd)
+
+    def _pump(self) -> bool:
+        if not self._busy:
+            return True
+        for _ in range(PUMP_MAX):
+            self.engine.progress()
+            if self.engine.arm():
+                return True
+        return False
+
+    def _on_control(self, _events: int) -> None:
+        changed = self.engine.control_events()
+        for lane_id in changed.lanes:
+            lane = self.engine.lanes.get(lane_id)
+            if lane is not None:
+                lane.on_change()
+        for conn_id in changed.connections:
+            record = self.records.get(conn_id)
+            if record is not None:
+                self._on_connection(record)
+
+    # ---- links ----
+
+    def _open_door(self, listener: Listener) -> None:
+        if self.closing:
+            listener.socket.close()
+            return
+        self._listeners.append(listener)
+        listener.door = Door(
+            self._thread,
+            listener.socket,
+            self._policy.link,
+            lambda sock: self._enter(listener, sock),
+        )
+
+    def _close_door(self, listener: Listener) -> None:
+        listener.closed = True
+        if listener.door is not None:
+            listener.door.close()
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def _enter(self, listener: Listener, sock: socket.socket) -> Link:
+        machine = Handshake(Side.LISTENER, self._key, self.here)
+        negotiation = Negotiation(self)
+        negotiation.listener = listener
+        return self.track(negotiation, sock, machine)
+
+    # ---- connections ----
+
+    def wishes(self, option: selection.Option) -> selection.Wishes:
+        threshold = f"{option.name.upper()}_RENDEZVOUS"
+        name = threshold if threshold in self.config else "RENDEZVOUS"
+        wanted = self.config[name]
+        return selection.Wishes(AUTO if wanted is None else wanted, self.config["RNDV_SCHEME"])
+
+    def established(self, negotiation: Negotiation) -> None:
+        record = negotiation.record
+        incoming = record is None
+        if record is None:
+            record = negotiation.record = self._adopt()
+            record.step(PhaseEvent.TAKE)
+        self.install(record, negotiation)
+        if self.config["DEBUG_CONTYPE"]:
+            logs.notice("connected to %s over %s", record.label, record.transport)
+        record.tell(None)
+        if incoming and negotiation.listener is not None:
+            negotiation.listener.deliver(record)
+
+    def _tell_later(self, record: Record, told: Callable[[PscomError | None], object]) -> None:
+        """After `begin`: it may be up, or have failed, already."""
+        if record.phase is Phase.UP:
+            told(None)
+        elif record.phase is Phase.CLOSED:
+            told(record.error or Closed(f"the connection to {record.label} is closed"))
+        elif record.phase is Phase.LAZY:
+            told(record.error or ConnectError(f"no connection to {record.label}"))
+        else:
+            record.waiting.append(told)
+
+    def _on_connection(self, record: Record) -> None:
+        state = self.engine.connection_state(record.handle)
+        if state == ConnState.CLOSING:
+            self.busy(record, True)
+            if record.link is not None:
+                record.link.nudge()
+        elif state in (ConnState.CLOSED, ConnState.FAILED):
+            self._end(record, lost=state == ConnState.FAILED)
+
+    def _end(self, record: Record, lost: bool) -> None:
+        """The connection is over: tell the peer how, and forget it."""
+        if record.phase is Phase.CLOSED:
+            return
+        was_up, link = record.phase is Phase.UP, record.link
+        if lost and record.error is None:
+            record.error = PeerLost(f"the connection to {record.label} is lost", peer=record.label)
+        self._cancel(record)
+        self._leave(link, was_up, lost)
+        record.step(PhaseEvent.ENDED)
+        self.busy(record, False)
+        self.records.pop(record.id, None)
+        record.tell(record.error or Closed(f"the connection to {record.label} is closed"))
+        self._check_ended()
+
+    def _leave(self, link: Negotiation | None, was_up: bool, lost: bool) -> None:
+        if link is None:
+            return
+        if lost:
+            link.break_off()
+        elif was_up:
+            link.leave()
+        else:
+            link.refuse(RefuseCode.CLOSED, f"{self.here.name} has closed this connection")
+
+    def peer_closing(self, negotiation: Negotiation) -> None:
+        """Its last message is on its way in; without us it would wait for our next call."""
+        if negotiation.record is not None and negotiation.record.phase is Phase.UP:
+            self.busy(negotiation.record, True)
+
+    def guard_ended(self, negotiation: Negotiation, bye: bool) -> None:
+        record = negotiation.record
+        if record is None or record.phase is not Phase.UP:
+            return
+        if not bye and not self.config["GUARD"]:
+            return
+        record.error = PeerLost(f"{record.label} has ended", peer=record.label)
+        self.engine.peer_ended(record.handle)
+
+    # ---- the end ----
+
+    def _begin_closing(self) -> None:
+        self.closing = True
+        for listener in list(self._listeners):
+            self._close_door(listener)
+        for record in list(self.records.values()):
+            if record.phase is Phase.LAZY:
+                del self.records[record.id]
+            self.engine.close_connection(record.handle)
+        self._check_ended()
+
+    def _check_ended(self) -> None:
+        if self.closing and not self.records:
+            self._ended.set()
+
+    def _break_off_all(self) -> None:
+        for negotiation in list(self._negotiations):
+            if not negotiation.link.closed:
+                negotiation.break_off()

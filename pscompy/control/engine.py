@@ -1,0 +1,338 @@
+"""The worker of a session as the control plane uses it: transports, lanes, connections.
+
+The only module of the control plane that calls the C core. Every call may be made from any
+thread; none waits for the network.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol
+
+from pscompy.config import Config, Setting
+from pscompy.control.frames import ADDRESS_MAX
+from pscompy.control.selection import SCHEMES, Estimates, Option, Params
+from pscompy.core import check, ffi, lib
+from pscompy.errors import PscomError, from_status
+
+logger = logging.getLogger("pscompy.core")
+
+EVENTS_MAX = 64
+REASON_MAX = 256
+LOG_LEVELS = (
+    logging.CRITICAL,
+    logging.ERROR,
+    logging.WARNING,
+    logging.INFO,
+    logging.DEBUG,
+)
+
+
+class Transport(Protocol):
+    """What the registry found; see `pscompy.registry.Found`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def user_priority(self) -> int: ...
+    @property
+    def transport(self) -> Any: ...
+    def unavailable(self) -> str | None: ...
+
+
+class Lane:
+    """One endpoint of one transport, on its way into a connection."""
+
+    def __init__(self, engine: Engine, option: Option, lane_id: int, handle: Any) -> None:
+        self.option = option
+        self.id = lane_id
+        self.on_change: Callable[[], object] = _ignore  # its state has changed
+        self._engine = engine
+        self.handle = handle
+
+    def address(self) -> bytes:
+        """What the peer needs to connect; `PscomError` if the transport cannot tell."""
+        room = ffi.new("uint8_t[]", ADDRESS_MAX)
+        length = ffi.new("size_t *", ADDRESS_MAX)
+        status = lib.psc_lane_address(self.handle, room, length)
+        self._check(status, "address")
+        return bytes(ffi.buffer(room, length[0]))
+
+    def connect(self, role: int, token: bytes, address: bytes) -> None:
+        """Begin; the lane's event follows, also if it is up or has failed at once."""
+        status = lib.psc_lane_connect(self.handle, role, token, address, len(address))
+        self._check(status, "connect")
+
+    @property
+    def up(self) -> bool:
+        return bool(lib.psc_lane_state(self.handle) == lib.PSC_LANE_UP)
+
+    @property
+    def failed(self) -> bool:
+        return bool(lib.psc_lane_state(self.handle) == lib.PSC_LANE_FAILED)
+
+    @property
+    def reason(self) -> str:
+        text = lib.psc_lane_reason(self.handle)
+        return _text(text) if text else ""
+
+    def destroy(self) -> None:
+        """Undo a lane that was not installed. Idempotent."""
+        if self._engine.lanes.pop(self.id, None) is not None:
+            lib.psc_lane_destroy(self.handle)
+
+    def _check(self, status: int, what: str) -> None:
+        if status < 0:
+            reason = self.reason
+            error = from_status(status, f"{self.option.name}: {what}")
+            raise PscomError(reason) if reason else error
+
+
+def _ignore() -> None:
+    pass
+
+
+class ControlEvents(NamedTuple):
+    """Ids of the lanes and connections whose state has changed."""
+
+    lanes: list[int]
+    connections: list[int]
+
+
+class ConnState(IntEnum):
+    """psc_conn_state_t."""
+
+    LAZY = lib.PSC_CONN_LAZY
+    CONNECTING = lib.PSC_CONN_CONNECTING
+    UP = lib.PSC_CONN_UP
+    CLOSING = lib.PSC_CONN_CLOSING
+    CLOSED = lib.PSC_CONN_CLOSED
+    FAILED = lib.PSC_CONN_FAILED
+
+
+class Engine:
+    """A worker with its transports. `options` tells what became of each transport."""
+
+    ERR_CONNECT: int = lib.PSC_ERR_CONNECT
+    ERR_CLOSED: int = lib.PSC_ERR_CLOSED
+
+    def __init__(self, config: Config) -> None:
+        self.lanes: dict[int, Lane] = {}
+        self.options: list[Option] = []
+        self._ids = itertools.count(1)
+        self._worker = _create_worker(config)
+        self.address = int(ffi.cast("uintptr_t", self._worker))
+        self._events = ffi.new("psc_control_event_t[]", EVENTS_MAX)
+        self.log_fd: int | None = None
+        self._log_rest = b""
+
+    # ---- the worker ----
+
+    def open(self, transports: Iterable[Transport], config: Config) -> None:
+        """Open every transport that can be; a failure is a reason, not an error."""
+        self.options = [self._open(found, config) for found in transports]
+
+    def _open(self, found: Transport, config: Config) -> Option:
+        declared = found.transport
+        option = Option(
+            found.name, found.user_priority, 0 if declared is None else declared.priority
+        )
+        reason = found.unavailable()
+        if reason is not None:
+            return replace(option, reason=reason)
+        settings = _settings(config.settings(found.name.upper()))
+        room = ffi.new("char[]", REASON_MAX)
+        iface = lib.psc_worker_open(
+            self._worker, declared.ops(), settings.array, settings.count, room
+        )
+        if iface < 0:
+            reason = _text(room) or str(from_status(iface, "open"))
+            logger.info("%s cannot be used: %s", found.name, reason)
+            return replace(option, reason=reason)
+        return replace(option, iface=iface, estimates=self._query(iface))
+
+    def _query(self, iface: int) -> Estimates:
+        attr = ffi.new("psc_iface_attr_t *")
+        lib.psc_worker_query(self._worker, iface, attr)
+        return Estimates(
+            caps=attr.caps,
+            max_bcopy=attr.max_bcopy,
+            max_zcopy=attr.max_zcopy,
+            min_zcopy=attr.min_zcopy,
+            max_put=attr.max_put,
+            max_get=attr.max_get,
+            latency_ns=attr.latency_ns,
+            overhead_ns=attr.overhead_ns,
+            bandwidth=max(attr.bandwidth, 1.0),
+            copy_bandwidth=max(attr.copy_bandwidth, 1.0),
+            reg_ns=attr.reg_ns,
+        )
+
+    @property
+    def fd(self) -> int:
+        return int(lib.psc_worker_fd(self._worker))
+
+    @property
+    def control_fd(self) -> int:
+        return int(lib.psc_worker_control_fd(self._worker))
+
+    def progress(self) -> int:
+        return int(lib.psc_worker_progress(self._worker))
+
+    def arm(self) -> bool:
+        """True: whoever sleeps on `fd` now is woken; False: call `progress`."""
+        return bool(lib.psc_worker_arm(self._worker) == lib.PSC_OK)
+
+    def wake(self) -> None:
+        lib.psc_worker_wake(self._worker)
+
+    def control_events(self) -> ControlEvents:
+        events = ControlEvents([], [])
+        while count := lib.psc_worker_control_poll(self._worker, self._events, EVENTS_MAX):
+            for event in self._events[0 : max(count, 0)]:
+                lane = event.kind == lib.PSC_CONTROL_LANE
+                (events.lanes if lane else events.connections).append(event.id)
+            if count < EVENTS_MAX:
+                break
+        return events
+
+    def counters(self) -> dict[str, int]:
+        values = ffi.new("uint64_t[]", lib.psc_counter_count())
+        lib.psc_worker_counters(self._worker, values)
+        return _named_counters(values)
+
+    def connection_counters(self, handle: Any) -> dict[str, int]:
+        values = ffi.new("uint64_t[]", lib.psc_counter_count())
+        lib.psc_conn_counters(handle, values)
+        return _named_counters(values)
+
+    def forked(self) -> None:
+        lib.psc_worker_forked(self._worker)
+
+    def destroy(self) -> None:
+        lib.psc_worker_destroy(self._worker)
+        if self.log_fd is not None:
+            self.read_log()
+            os.close(self.log_fd)
+            self.log_fd = None
+
+    # ---- log lines of the core: "<level> <text>\n" ----
+
+    def open_log(self, level: int) -> int:
+        """Have the core write its lines into a pipe; returns the end to read from."""
+        self.log_fd, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        lib.psc_worker_log_to(self._worker, write, level)
+        return self.log_fd
+
+    def read_log(self) -> None:
+        """Hand the lines that are in the pipe to `logging`."""
+        if self.log_fd is None:
+            return
+        try:
+            while data := os.read(self.log_fd, 1 << 16):
+                self._log_rest += data
+        except BlockingIOError:
+            pass
+        *lines, self._log_rest = self._log_rest.split(b"\n")
+        for line in lines:
+            level, _, text = line.decode("utf-8", "replace").partition(" ")
+            logger.log(_log_level(level), "%s", text)
+
+    # ---- lanes and connections ----
+
+    def create_lane(self, option: Option) -> Lane:
+        """A fresh endpoint of an open transport; `PscomError` says why not."""
+        lane_id = next(self._ids)
+        handle = lib.psc_lane_create(self._worker, option.iface, lane_id)
+        if not handle:
+            raise PscomError("no endpoint could be made")
+        lane = self.lanes[lane_id] = Lane(self, option, lane_id, handle)
+        return lane
+
+    def create_connection(self, rank: int) -> tuple[int, Any]:
+        """The id and the handle of a lazy connection."""
+        conn_id = next(self._ids)
+        handle = lib.psc_conn_create(self._worker, conn_id, rank)
+        if not handle:
+            raise MemoryError
+        return conn_id, handle
+
+    def connection_state(self, handle: Any) -> int:
+        return int(lib.psc_conn_state(handle))
+
+    def begin_connecting(self, handle: Any) -> bool:
+        """False: it was not lazy (any more)."""
+        return bool(lib.psc_conn_connecting(handle) == lib.PSC_OK)
+
+    def install(self, handle: Any, lanes: list[Lane], params: Params) -> None:
+        """Let the lanes carry the connection's messages."""
+        raw = ffi.new("psc_proto_params_t *")
+        raw.eager_max = params.eager_max
+        raw.zcopy_min = params.zcopy_min
+        raw.scheme = SCHEMES[params.scheme]
+        raw.fragment = params.fragment
+        handles = [lane.handle for lane in lanes]
+        check(lib.psc_conn_install(handle, handles, len(handles), raw), "install the lanes")
+        for lane in lanes:  # they belong to the connection from now on
+            del self.lanes[lane.id]
+
+    def fail(self, handle: Any, status: int) -> None:
+        lib.psc_conn_fail(handle, status)
+
+    def peer_ended(self, handle: Any) -> None:
+        lib.psc_conn_peer_ended(handle)
+
+    def close_connection(self, handle: Any) -> None:
+        lib.psc_conn_close(handle)
+
+    def destroy_connection(self, handle: Any) -> None:
+        lib.psc_conn_destroy(handle)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """An array of psc_setting_t, with the strings that it points to."""
+
+    array: Any
+    count: int
+    strings: list[Any]
+
+
+def _settings(settings: list[Setting]) -> _Settings:
+    array = ffi.new("psc_setting_t[]", len(settings))
+    strings = []
+    for slot, setting in zip(array, settings, strict=True):
+        name, text = (ffi.new("char[]", word.encode()) for word in (setting.name, setting.text))
+        slot.name, slot.text, slot.number = name, text, setting.number
+        strings += [name, text]
+    return _Settings(array, len(settings), strings)
+
+
+def _create_worker(config: Config) -> Any:
+    raw = ffi.new("psc_worker_config_t *")
+    raw.spin_ns = config["SPIN_US"] * 1000
+    raw.unexpected_max = config["UNEXPECTED_MAX"]
+    raw.eager_window = config["EAGER_WINDOW"]
+    raw.rts_max = config["RTS_MAX"]
+    worker = lib.psc_worker_create(raw)
+    if not worker:
+        raise OSError(ffi.errno, os.strerror(ffi.errno))
+    return worker
+
+
+def _named_counters(values: Any) -> dict[str, int]:
+    return {_text(lib.psc_counter_name(i)): int(value) for i, value in enumerate(values)}
+
+
+def _text(pointer: Any) -> str:
+    return bytes(ffi.string(pointer)).decode("utf-8", "replace")
+
+
+def _log_level(level: str) -> int:
+    number = int(level) if level.isdecimal() else len(LOG_LEVELS)
+    return LOG_LEVELS[min(number, len(LOG_LEVELS) - 1)]

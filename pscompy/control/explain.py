@@ -1,0 +1,92 @@
+"""Why a connection uses what it uses: candidates, choice, reasons, thresholds, variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pscompy.config import INF
+from pscompy.control.selection import Estimates, Option, Params, cost_table, ordered
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `connection.explain()` returns: `str` for people, `as_dict` for programs.
+
+    `candidates` are all transports that were considered, in order; `reasons` says why each one
+    that is not used fell, and on which side.
+    """
+
+    candidates: tuple[str, ...] = ()
+    choice: str = ""
+    reasons: dict[str, str] = field(default_factory=dict)
+    params: Params | None = None
+    estimates: Estimates | None = field(default=None, repr=False)
+    peer: str = ""
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        params = self.params
+        return {
+            "peer": self.peer,
+            "candidates": list(self.candidates),
+            "choice": self.choice,
+            "reasons": dict(self.reasons),
+            "eager_max": params and params.eager_max,
+            "zcopy_min": params and params.zcopy_min,
+            "rendezvous": params and params.rendezvous,
+            "fragment": params and params.fragment,
+            "variables": self.variables(),
+        }
+
+    def variables(self) -> dict[str, str]:
+        """Which variable would change what."""
+        changes = {
+            f"PSP_{name.upper()}": f"priority of {name}, 0: never" for name in self.candidates
+        }
+        if self.choice:
+            changes[f"PSP_{self.choice.upper()}_RENDEZVOUS"] = "shortest rendezvous message"
+            changes["PSP_RNDV_SCHEME"] = "how a rendezvous moves its data: auto, put, get or am"
+        return changes
+
+    def table(self) -> list[tuple[int, str, float]]:
+        """(bytes, protocol, estimated ns) by the cost model; empty without a connection."""
+        if self.params is None or self.estimates is None:
+            return []
+        return cost_table(self.estimates, self.params)
+
+    def __str__(self) -> str:
+        lines = [self._head()]
+        for name in self.candidates:
+            fate = "chosen" if name == self.choice else self.reasons.get(name, "not needed")
+            lines.append(f"  {name}: {fate}")
+        if self.params is not None:
+            lines += _threshold_lines(self.params)
+        lines += [f"  {name} sets: {effect}" for name, effect in self.variables().items()]
+        return "\n".join(lines)
+
+    def _head(self) -> str:
+        to = f" to {self.peer}" if self.peer else ""
+        if self.choice:
+            return f"connection{to} over {self.choice}"
+        return f"connection{to}: {self.note or 'not connected yet'}"
+
+
+def _threshold_lines(params: Params) -> list[str]:
+    lines = [f"  up to {params.eager_max} bytes: eager"]
+    if params.zcopy_min < min(params.eager_max, INF):
+        lines.append(f"  from {params.zcopy_min} bytes: eager without copy")
+    lines.append(f"  longer: rendezvous by {params.rendezvous}, pieces of {params.fragment} bytes")
+    return lines
+
+
+def explain(
+    options: list[Option],
+    offered: tuple[str, ...],
+    reasons: dict[str, str],
+    **known: Any,
+) -> Explanation:
+    """Candidates in order: those that were offered, then the others that this side knows."""
+    others = [option.name for option in ordered(options) if option.name not in offered]
+    rest = [name for name in reasons if name not in offered and name not in others]
+    return Explanation((*offered, *others, *rest), reasons=dict(reasons), **known)

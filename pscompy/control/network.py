@@ -1,0 +1,196 @@
+"""Socket addresses as strings, and which of this host's addresses to advertise.
+
+A socket's address reads psp://HOST:PORT[,HOST:PORT...]/NAME, without spaces: every place where
+the session listens, best first, and the session's name, percent-encoded. IPv6 hosts stand in
+brackets. Places without the scheme, or without a name, are accepted too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import ipaddress
+import re
+import socket
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from pscompy.errors import ConfigError, ConnectError
+
+SCHEME = "psp://"
+PLACES_MAX = 16
+
+_SIOCGIFADDR = 0x8915
+_IF_INET6 = Path("/proc/net/if_inet6")
+_LINK_SCOPE = 0x20
+_SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host (a name, or a numeric address without brackets) and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a socket listens; `name` is the session's, empty if not known."""
+
+    places: tuple[Place, ...]
+    name: str = ""
+
+    def __str__(self) -> str:
+        name = f"/{quote(self.name, safe='')}" if self.name else ""
+        return SCHEME + ",".join(str(place) for place in self.places) + name
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`ConnectError` where the text is no address."""
+        if not isinstance(text, str):
+            raise TypeError(f"an address is a str, not {type(text).__name__}")
+        places, _, name = text.strip().removeprefix(SCHEME).partition("/")
+        pieces = places.split(",")
+        if len(pieces) > PLACES_MAX:
+            raise _no_address(text)
+        return cls(tuple(_place(piece, text) for piece in pieces), unquote(name))
+
+
+_PLACE = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s\[\]:/]+)):(?P<port>\d{1,5})")
+
+
+def _place(piece: str, text: str) -> Place:
+    match = _PLACE.fullmatch(piece)
+    if match is None or not 0 < int(match["port"]) < 65536:
+        raise _no_address(text)
+    return Place(match["v6"] or match["host"], int(match["port"]))
+
+
+def _no_address(text: str) -> ConnectError:
+    return ConnectError(f"{text!r} is no address: expected psp://HOST:PORT or HOST:PORT")
+
+
+# ---- this host ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Interface:
+    """One address of one network interface."""
+
+    name: str
+    address: IpAddress
+
+
+def interfaces() -> list[Interface]:
+    """The addresses of this host that others may reach, link-local ones left out."""
+    return [*_interfaces_v4(), *_interfaces_v6()]
+
+
+def _interfaces_v4() -> Iterable[Interface]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            with contextlib.suppress(OSError):
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+                yield Interface(name, ipaddress.IPv4Address(answer[20:24]))
+
+
+def _interfaces_v6() -> Iterable[Interface]:
+    with contextlib.suppress(OSError):
+        for line in _IF_INET6.read_text().splitlines():
+            digits, _, _, scope, _, name = line.split()
+            if int(scope, 16) != _LINK_SCOPE:
+                yield Interface(name, ipaddress.IPv6Address(bytes.fromhex(digits)))
+
+
+def advertised(network: str) -> list[str]:
+    """The addresses to advertise for a socket on all interfaces, best first.
+
+    `network` is PSP_NETWORK: networks, addresses or interfaces, in order of preference; empty:
+    the address that packets to the world would leave from, else loopback. `ConfigError`: none of
+    this host's addresses matches.
+    """
+    wanted = [word for word in re.split(r"[\s,]+", network) if word]
+    if not wanted:
+        return [_primary()]
+    mine = interfaces()
+    chosen = [str(own.address) for word in wanted for own in mine if _matches(own, word)]
+    if not chosen:
+        have = ", ".join(f"{own.name} {own.address}" for own in mine) or "none"
+        raise ConfigError(
+            f"PSP_NETWORK={network!r} matches no address of this host (it has: {have})",
+            name="PSP_NETWORK",
+            value=network,
+            allowed="networks, addresses or interfaces of this host",
+        )
+    return list(dict.fromkeys(chosen))[:PLACES_MAX]
+
+
+def _matches(own: Interface, word: str) -> bool:
+    if own.name == word:
+        return True
+    with contextlib.suppress(ValueError):
+        return own.address in ipaddress.ip_network(word, strict=False)
+    return False
+
+
+def _primary() -> str:
+    """Asks the routing table; sends nothing."""
+    for target, family in _SOMEWHERE:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((target, 9))
+            return str(probe.getsockname()[0])
+    outside = (str(own.address) for own in interfaces() if not own.address.is_loopback)
+    return next(outside, "127.0.0.1")
+
+
+def listening_socket(host: str | None, port: int) -> socket.socket:
+    """A non-blocking listening socket; `host` None: all addresses, IPv4 and IPv6."""
+    if host is not None:
+        return _listen(*_resolve(host, port))
+    try:
+        return _listen(socket.AF_INET6, ("::", port), dual=True)
+    except OSError:
+        if port and socket.has_ipv6 and _in_use(port):
+            raise
+        return _listen(socket.AF_INET, ("0.0.0.0", port))
+
+
+def _in_use(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return True
+    return False
+
+
+def _resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, where = found[0]
+    return family, (str(where[0]), int(where[1]))
+
+
+def _listen(family: int, where: tuple[str, int], dual: bool = False) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if dual:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind(where)
+        listening.listen(socket.SOMAXCONN)
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,400 @@
+"""Lazy connecting: who dials, who calls, whose link counts, and when to try again.
+
+In a World both sides own a connection before anything happens. The side with the lower name is
+always the connector; the other one asks it to be (a CALL), on a link that the lower side then
+uses. Where both start at once the call is crossed: parked until the other link has come up, and
+used if that one does not. All of it runs on the control thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pscompy.control import selection
+from pscompy.control.auth import TOKEN_SIZE
+from pscompy.control.engine import Engine, Lane
+from pscompy.control.explain import explain
+from pscompy.control.frames import Identity, Kind, RefuseCode
+from pscompy.control.handshake import Handshake, Introduced, Side, Welcomed
+from pscompy.control.keys import Key
+from pscompy.control.lanes import ROLE_SELF
+from pscompy.control.names import Names
+from pscompy.control.negotiation import Host, Negotiation
+from pscompy.control.network import Address
+from pscompy.control.precon import Backoff, Dialer, Link, LinkOptions
+from pscompy.control.record import Record
+from pscompy.control.states import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
+from pscompy.control.thread import ControlThread, Timer
+from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
+
+logger = logging.getLogger("pscompy.control")
+
+
+@dataclass(eq=False)
+class Attempt:
+    """Our own tries to reach a peer, from the first use to up or given up."""
+
+    kind: Kind
+    backoff: Backoff
+    stalled: int = 0
+    dialer: Dialer | None = field(default=None, repr=False)
+    timer: Timer | None = field(default=None, repr=False)
+
+    def cancel(self) -> None:
+        if self.dialer is not None:
+            self.dialer.cancel()
+            self.dialer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the configuration says about connecting."""
+
+    retries: int
+    link: LinkOptions
+
+
+class OnDemand(Host):
+    """The half of `negotiation.Host` that deals with connecting; see `Control` for the rest."""
+
+    def __init__(
+        self, thread: ControlThread, engine: Engine, here: Identity, key: Key, policy: Policy
+    ) -> None:
+        self.here = here
+        self.engine = engine
+        self.closing = False
+        self.find_peer: Callable[[Identity], Record | None] = lambda identity: None
+        self._thread = thread
+        self._key = key
+        self._policy = policy
+        self._names = Names(here)
+        self._negotiations: set[Negotiation] = set()
+
+    # ---- links ----
+
+    def track(self, negotiation: Negotiation, sock: socket.socket, machine: Handshake) -> Link:
+        """Give a negotiation its link, and know of both until the link is closed."""
+        negotiation.link = Link(self._thread, sock, machine, negotiation)
+        negotiation.link.on_close.append(lambda link: self._untrack(negotiation))
+        self._negotiations.add(negotiation)
+        return negotiation.link
+
+    def _untrack(self, negotiation: Negotiation) -> None:
+        self._negotiations.discard(negotiation)
+        if negotiation.claimed is not None:
+            self._names.remove(negotiation.claimed)
+
+    def _claim(self, negotiation: Negotiation, there: Identity) -> str | None:
+        """The peer's name is its own as long as the link lasts; else what is wrong with it."""
+        taken = self._names.conflict(there)
+        if taken is None:
+            self._names.add(there)
+            negotiation.claimed = there
+        return taken
+
+    # ---- our own attempts ----
+
+    def begin(self, record: Record) -> None:
+        """Connect; what comes of it is told to `record.waiting` and to the core."""
+        if record.phase is not Phase.LAZY:
+            return
+        if self.closing:
+            record.error = Closed(f"{self.here.name} is closed")
+            self.engine.close_connection(record.handle)
+            return
+        record.error = None
+        lower = not record.name or self.here.name < record.name
+        record.step(PhaseEvent.DIAL if lower else PhaseEvent.CALL)
+        kind = (Kind.PEER if lower else Kind.CALL) if record.name else Kind.PLAIN
+        record.attempt = Attempt(kind, Backoff(self._policy.retries, random.random))
+        if record.name == self.here.name:
+            self._connect_self(record)
+        elif nothing := self._nothing_works(record):
+            self._give_up(record, nothing)
+        else:
+            self._dial(record)
+
+    def _dial(self, record: Record) -> None:
+        attempt = record.attempt
+        if attempt is None or self.closing:
+            return
+        attempt.timer = None
+        try:
+            address = Address.parse(record.address or "")
+        except PscomError as error:
+            self._give_up(record, ConnectError(f"{record.label}: {error}", peer=record.name))
+            return
+
+        def done(sock: socket.socket | None, reason: str) -> None:
+            self._on_dialed(record, attempt, sock, reason)
+
+        attempt.dialer = Dialer(self._thread, address, self._policy.link, done)
+
+    def _on_dialed(
+        self, record: Record, attempt: Attempt, sock: socket.socket | None, reason: str
+    ) -> None:
+        dialer, attempt.dialer = attempt.dialer, None
+        if sock is not None:
+            machine = Handshake(Side.DIALER, self._key, self.here, attempt.kind)
+            record.link = Negotiation(self, record)
+            self.track(record.link, sock, machine)
+            return
+        attempt.stalled += dialer is not None and dialer.stalled
+        error = ConnectError(f"{record.label} cannot be reached: {reason}", peer=record.label)
+        self._next_attempt(record, error, attempt.stalled < self._policy.link.stalled_max)
+
+    def _next_attempt(self, record: Record, error: PscomError, again: bool) -> None:
+        """The link that counted is gone: use a parked one, try again, or give up."""
+        record.link = None
+        if record.parked is not None:
+            self._use_parked(record)
+            return
+        attempt = record.attempt
+        delay = attempt.backoff.next() if attempt is not None and again else None
+        if attempt is None or delay is None or self.closing:
+            self._give_up(record, error)
+            return
+        if record.phase is Phase.NEGOTIATING:
+            calling = attempt.kind is Kind.CALL
+            record.step(PhaseEvent.CALL if calling else PhaseEvent.DIAL)
+        logger.debug("%s; next attempt in %.0f ms", error, delay * 1000)
+        attempt.timer = self._thread.later(delay, self._dial, record)
+
+    def _give_up(self, record: Record, error: PscomError) -> None:
+        self._cancel(record)
+        candidates = error.candidates if isinstance(error, ConnectError) else {}
+        record.report = explain(
+            self.engine.options, (), candidates, peer=record.label, note=str(error)
+        )
+        record.error = error
+        record.step(PhaseEvent.GAVE_UP)
+        logger.info("no connection to %s: %s", record.label, error)
+        self.engine.fail(record.handle, Engine.ERR_CONNECT)
+        record.tell(error)
+
+    def _cancel(self, record: Record) -> None:
+        """Nothing more is tried by ourselves."""
+        if record.attempt is not None:
+            record.attempt.cancel()
+            record.attempt = None
+        record.link = None
+        if record.parked is not None:
+            record.parked.leave()
+            record.parked = None
+
+    def _nothing_works(self, record: Record) -> ConnectError | None:
+        """Where no transport could reach any peer, nobody needs to be asked."""
+        _, absent = selection.candidates(self.engine.options, self.here, self.here)
+        if len(absent) < len(self.engine.options):
+            return None
+        reasons = {name: f"{reason} (here)" for name, reason in absent.items()}
+        listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        return ConnectError(
+            f"no transport can connect to {record.label}: {listed or 'none is installed'}",
+            peer=record.label,
+            candidates=reasons,
+        )
+
+    # ---- links that come in, or are let in ----
+
+    def introduced(self, negotiation: Negotiation, event: Introduced) -> None:
+        listener = negotiation.listener
+        if listener is not None and listener.door is not None:
+            listener.door.proved(negotiation.link)
+        taken = self._claim(negotiation, event.identity)
+        if self.closing:
+            negotiation.refuse(RefuseCode.CLOSED, f"{self.here.name} is closing")
+        elif taken:
+            logger.warning("refused a second %s", event.identity)
+            negotiation.refuse(RefuseCode.NAME_IN_USE, taken)
+        elif event.kind is Kind.PLAIN:
+            negotiation.welcome()
+        else:
+            self._peer_introduced(negotiation, event)
+
+    def _peer_introduced(self, negotiation: Negotiation, event: Introduced) -> None:
+        record = self._find(event)
+        if record is None:
+            reason = f"{event.identity.name} is no peer of {self.here.name}"
+            negotiation.refuse(RefuseCode.NOT_HERE, reason)
+            return
+        verdict = (ON_CALL if event.kind is Kind.CALL else ON_CONNECT)[record.phase]
+        if verdict is Verdict.CROSS and not self._under_way(record):
+            verdict = Verdict.TAKE
+        negotiation.record = record
+        self._follow(verdict, record, negotiation)
+
+    def _find(self, event: Introduced) -> Record | None:
+        """The record of a World's peer, if it is one and keeps to the lower-name rule."""
+        there = event.identity
+        lower = there.name < self.here.name
+        if there.job != self.here.job or lower is not (event.kind is Kind.PEER):
+            return None
+        record = self.find_peer(there)
+        return record if record is not None and record.name == there.name else None
+
+    def _follow(self, verdict: Verdict, record: Record, negotiation: Negotiation) -> None:
+        name = self.here.name
+        if verdict is Verdict.TAKE:
+            self._take(record, negotiation)
+            negotiation.welcome()
+        elif verdict is Verdict.CROSS:
+            if record.parked is not None:
+                record.parked.leave()
+            record.parked = negotiation
+            negotiation.cross()
+        elif verdict is Verdict.LATER:
+            negotiation.refuse(RefuseCode.LATER, f"an older link to {name} has not ended yet")
+        else:
+            negotiation.refuse(RefuseCode.CLOSED, f"{name} has closed this connection")
+
+    def _under_way(self, record: Record) -> bool:
+        """Whether a link of ours is being made, not just waited for."""
+        attempt = record.attempt
+        return record.link is not None or (attempt is not None and attempt.dialer is not None)
+
+    def _take(self, record: Record, negotiation: Negotiation) -> None:
+        """This link counts from now on; what we had begun ourselves is ended."""
+        if record.attempt is not None:
+            record.attempt.cancel()
+        own, record.link = record.link, negotiation
+        if own is not None and own is not negotiation:
+            own.leave()
+        record.step(PhaseEvent.TAKE)
+        self.engine.begin_connecting(record.handle)
+
+    def _use_parked(self, record: Record) -> None:
+        parked, record.parked = record.parked, None
+        assert parked is not None
+        self._take(record, parked)
+        parked.proceed()
+
+    def welcomed(self, negotiation: Negotiation, event: Welcomed) -> None:
+        record = negotiation.record
+        assert record is not None
+        if wrong := self._wrong_peer(record, negotiation, event.identity):
+            code = RefuseCode.NAME_IN_USE if isinstance(wrong, NameInUse) else RefuseCode.NOT_HERE
+            negotiation.refuse(code, str(wrong))
+            self.failed(negotiation, wrong, again=False)
+        elif not event.crossed:
+            self._take(record, negotiation)
+            negotiation.proceed()
+
+    def resumed(self, negotiation: Negotiation) -> None:
+        """The peer uses our parked call after all."""
+        assert negotiation.record is not None
+        self._take(negotiation.record, negotiation)
+
+    def _wrong_peer(
+        self, record: Record, negotiation: Negotiation, there: Identity
+    ) -> ConnectError | None:
+        if taken := self._claim(negotiation, there):
+            return NameInUse(taken, peer=there.name)
+        expected = record.name or Address.parse(record.address or "").name
+        if (expected and there.name != expected) or (record.name and there.job != self.here.job):
+            return ConnectError(f"{record.label} is gone: its address is {there}'s now")
+        return None
+
+    # ---- how it ends ----
+
+    def failed(self, negotiation: Negotiation, error: PscomError, again: bool) -> None:
+        record = negotiation.record
+        if record is None:
+            logger.info("%s", error)
+        elif negotiation is record.parked:
+            record.parked = None
+        elif negotiation is record.link:
+            if record.attempt is None and again:
+                self._try_ourselves(record, error)
+            else:
+                self._next_attempt(record, error, again)
+
+    def _try_ourselves(self, record: Record, error: PscomError) -> None:
+        """A peer's link broke; somebody here may wait for it meanwhile."""
+        kind = Kind.PEER if self.here.name < record.name else Kind.CALL
+        record.attempt = Attempt(kind, Backoff(self._policy.retries, random.random))
+        self._next_attempt(record, error, again=True)
+
+    def install(self, record: Record, negotiation: Negotiation) -> None:
+        """Both sides are ready: messages travel from now on."""
+        assert negotiation.peer is not None
+        assert negotiation.lanes is not None
+        record.link = None
+        self._cancel(record)
+        record.link = negotiation
+        record.peer = negotiation.peer
+        offered = negotiation.lanes.offered
+        self._install(record, negotiation.take_lanes(), offered, negotiation.reasons)
+
+    def _install(
+        self,
+        record: Record,
+        lanes: list[Lane],
+        offered: tuple[str, ...],
+        reasons: dict[str, str],
+    ) -> None:
+        option = lanes[0].option
+        assert option.estimates is not None
+        params = selection.parameters(option.estimates, self.wishes(option))
+        record.transport = "+".join(lane.option.name for lane in lanes)
+        record.report = explain(
+            self.engine.options,
+            offered,
+            reasons,
+            choice=record.transport,
+            params=params,
+            estimates=option.estimates,
+            peer=record.label,
+        )
+        self.engine.begin_connecting(record.handle)
+        record.step(PhaseEvent.ESTABLISHED)
+        try:
+            self.engine.install(record.handle, lanes, params)
+        except PscomError:  # closed here meanwhile: the core's event ends the rest
+            for lane in lanes:
+                lane.destroy()
+
+    def wishes(self, option: selection.Option) -> selection.Wishes:
+        return selection.Wishes()
+
+    # ---- ourselves ----
+
+    def _connect_self(self, record: Record) -> None:
+        """A lane of a transport that connects a session with itself; no link is needed."""
+        reasons = {}
+        for option in selection.ordered(self.engine.options):
+            reason = selection.why_not_self(option)
+            if reason is None:
+                self._loop(record, option)
+                return
+            reasons[option.name] = f"{reason} (here)"
+        error = ConnectError(
+            "no transport connects this process with itself", peer=record.name, candidates=reasons
+        )
+        self._give_up(record, error)
+
+    def _loop(self, record: Record, option: selection.Option) -> None:
+        lane = self.engine.create_lane(option)
+        record.peer = self.here
+        record.step(PhaseEvent.TAKE)
+
+        def on_change() -> None:
+            if lane.up and record.phase is Phase.NEGOTIATING:
+                self._install(record, [lane], (option.name,), {})
+                record.tell(None)
+            elif lane.failed and record.phase is Phase.NEGOTIATING:
+                reasons = {option.name: f"{lane.reason} (here)"}
+                lane.destroy()
+                self._give_up(record, ConnectError(lane.reason, candidates=reasons))
+
+        lane.on_change = on_change
+        lane.connect(ROLE_SELF, secrets.token_bytes(TOKEN_SIZE), lane.address())
+        on_change()

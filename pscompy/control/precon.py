@@ -1,0 +1,446 @@
+"""Precon links over TCP: non-blocking sockets that carry a `Handshake`.
+
+A `Link` moves bytes and hands the machine's events to its owner; it decides nothing. The `Door`
+takes links in and limits how many may stand there, and for how long, without having proved the
+key. The `Dialer` makes them, going through the places of an address.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from pscompy.config import Config
+from pscompy.control.handshake import Ended, Handshake, HandshakeEvent
+from pscompy.control.network import Address, Place
+from pscompy.control.thread import READ, WRITE, ControlThread, Timer
+from pscompy.errors import PscomError
+
+logger = logging.getLogger("pscompy.control")
+
+UNPROVED_MAX = 64  # links that have not proved the key, at one time
+UNPROVED_SECONDS = 10.0  # for a link to prove the key
+UNPROVED_GRACE = 1.0  # before it may be pushed out by a newer one
+LINGER_SECONDS = 2.0  # for the last bytes of a link to leave
+CHUNK = 64 * 1024
+
+# A dead host is noticed after about IDLE + COUNT * INTERVAL seconds.
+KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = 10, 5, 4
+USER_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True)
+class LinkOptions:
+    """PSP_PRECON_TCP_*."""
+
+    sndbuf: int
+    rcvbuf: int
+    nodelay: bool
+    stall_seconds: float
+    stalled_max: int
+
+    @classmethod
+    def of(cls, config: Config) -> LinkOptions:
+        return cls(
+            sndbuf=config["PRECON_TCP_SO_SNDBUF"],
+            rcvbuf=config["PRECON_TCP_SO_RCVBUF"],
+            nodelay=config["PRECON_TCP_NODELAY"],
+            stall_seconds=config["PRECON_TCP_RECONNECT_TIMEOUT"] / 1000,
+            stalled_max=max(1, config["PRECON_TCP_CONNECT_STALLED_MAX"]),
+        )
+
+    def apply(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        for level, name, value in (
+            (socket.SOL_SOCKET, socket.SO_SNDBUF, self.sndbuf),
+            (socket.SOL_SOCKET, socket.SO_RCVBUF, self.rcvbuf),
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY, int(self.nodelay)),
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_COUNT),
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS),
+        ):
+            sock.setsockopt(level, name, value)
+
+
+class LinkOwner(Protocol):
+    """Who is told what happens on a link; called on the control thread."""
+
+    def on_link_event(self, link: Link, event: HandshakeEvent) -> None: ...
+
+    def on_link_error(self, link: Link, error: PscomError) -> None:
+        """The peer broke the rules, or may not talk to us. The link is closed already."""
+
+
+class Link:
+    """A connected TCP socket with its handshake."""
+
+    def __init__(
+        self,
+        thread: ControlThread,
+        sock: socket.socket,
+        machine: Handshake,
+        owner: LinkOwner,
+    ) -> None:
+        self.machine = machine
+        self.owner = owner
+        self.since = time.monotonic()
+        self.peer_address = _peer_address(sock)
+        self._thread = thread
+        self._sock: socket.socket | None = sock
+        self._out = bytearray()
+        self._writing = False
+        self._leaving = False
+        self.on_close: list[Callable[[Link], object]] = []
+        thread.register(sock.fileno(), READ, self._on_ready)
+        self.flush()
+
+    @property
+    def closed(self) -> bool:
+        return self._sock is None or self._leaving
+
+    def flush(self) -> None:
+        """Send what the machine has to say; the rest follows when the socket takes it."""
+        self._out += self.machine.output()
+        if self._sock is None:
+            return
+        try:
+            while self._out:
+                del self._out[: self._sock.send(self._out)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._out.clear()  # reading tells the end
+        self._watch_writing(bool(self._out))
+        if self._leaving and not self._out:
+            self.drop()
+
+    def close(self) -> None:
+        """Let the last bytes leave, for a bounded time, then close; no event comes any more."""
+        if self._leaving or self._sock is None:
+            return
+        self._leaving = True
+        self.flush()
+        if self._sock is not None:
+            self._thread.later(LINGER_SECONDS, self.drop)
+
+    def drop(self) -> None:
+        """Close at once."""
+        sock, self._sock = self._sock, None
+        if sock is None:
+            return
+        self._thread.unregister(sock.fileno())
+        sock.close()
+        for told in self.on_close:
+            told(self)
+
+    def forget(self) -> None:
+        """After a fork, in the child: let go of the descriptor; the parent's stays as it is."""
+        if self._sock is not None:
+            os.close(self._sock.detach())
+            self._sock = None
+
+    def _watch_writing(self, wanted: bool) -> None:
+        if wanted != self._writing and self._sock is not None:
+            self._writing = wanted
+            events = READ | WRITE if wanted else READ
+            self._thread.modify(self._sock.fileno(), events, self._on_ready)
+
+    def _on_ready(self, events: int) -> None:
+        if events & WRITE:
+            self.flush()
+        if events & READ:
+            self._read()
+
+    def _read(self) -> None:
+        if self._sock is None:
+            return
+        try:
+            data = self._sock.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if self._leaving:
+            if not data:
+                self.drop()
+            return
+        self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            events = self.machine.receive(data)
+        except PscomError as error:
+            self.close()
+            self.owner.on_link_error(self, error)
+            return
+        self.deliver(events)
+
+    def deliver(self, events: list[HandshakeEvent]) -> None:
+        """Send what the machine has to say, and tell the owner what has happened."""
+        self.flush()
+        for event in events:
+            if isinstance(event, Ended):
+                self.drop()
+            self.owner.on_link_event(self, event)
+        self.flush()
+
+
+def _peer_address(sock: socket.socket) -> str:
+    try:
+        host, port = sock.getpeername()[:2]
+    except OSError:
+        return "?"
+    return str(Place(str(host).removeprefix("::ffff:"), int(port)))
+
+
+class Door:
+    """A listening socket. What comes in gets a machine and must prove the key soon."""
+
+    def __init__(
+        self,
+        thread: ControlThread,
+        listening: socket.socket,
+        options: LinkOptions,
+        new_link: Callable[[socket.socket], Link],
+    ) -> None:
+        self._thread = thread
+        self._socket: socket.socket | None = listening
+        self._options = options
+        self._new_link = new_link
+        self._unproved: dict[Link, Timer] = {}
+        self._paused = False
+        thread.register(listening.fileno(), READ, self._on_ready)
+
+    def close(self) -> None:
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            if not self._paused:
+                self._thread.unregister(sock.fileno())
+            sock.close()
+        for link in list(self._unproved):
+            link.drop()
+
+    def forget(self) -> None:
+        """After a fork, in the child."""
+        if self._socket is not None:
+            os.close(self._socket.detach())
+            self._socket = None
+
+    def proved(self, link: Link) -> None:
+        """The link has proved the key (or is gone): it does not count any more."""
+        timer = self._unproved.pop(link, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _on_ready(self, _events: int) -> None:
+        if self._socket is None or not self._make_room():
+            return
+        try:
+            sock, _ = self._socket.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._on_accept_error(error)
+            return
+        self._admit(sock)
+
+    def _admit(self, sock: socket.socket) -> None:
+        try:
+            self._options.apply(sock)
+        except OSError:  # gone already
+            sock.close()
+            return
+        link = self._new_link(sock)
+        link.on_close.append(self.proved)
+        self._unproved[link] = self._thread.later(UNPROVED_SECONDS, self._expire, link)
+
+    def _make_room(self) -> bool:
+        """Push the oldest out where too many stand here; while all are fresh, let the kernel's
+        queue hold the rest."""
+        if len(self._unproved) < UNPROVED_MAX:
+            return True
+        oldest = next(iter(self._unproved))
+        if time.monotonic() - oldest.since > UNPROVED_GRACE:
+            self._expire(oldest)
+            return True
+        self._pause(UNPROVED_GRACE / 10)
+        return False
+
+    def _on_accept_error(self, error: OSError) -> None:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            logger.error("cannot take a connection in: %s", error.strerror)
+            self._pause(UNPROVED_GRACE)
+
+    def _pause(self, seconds: float) -> None:
+        if self._socket is not None and not self._paused:
+            self._paused = True
+            self._thread.unregister(self._socket.fileno())
+            self._thread.later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        if self._socket is not None and self._paused:
+            self._paused = False
+            self._thread.register(self._socket.fileno(), READ, self._on_ready)
+
+    def _expire(self, link: Link) -> None:
+        if link in self._unproved:
+            logger.info("%s has not proved the key in time", link.peer_address)
+            self.proved(link)
+            link.drop()
+
+
+class Dialer:
+    """One attempt to reach an address: its places one after the other, each for a bounded time.
+
+    `done` gets the connected socket, or the reason why no place could be reached.
+    """
+
+    def __init__(
+        self,
+        thread: ControlThread,
+        address: Address,
+        options: LinkOptions,
+        done: Callable[[socket.socket | None, str], object],
+    ) -> None:
+        self._thread = thread
+        self._options = options
+        self._done = done
+        self._sock: socket.socket | None = None
+        self._timer: Timer | None = None
+        self._reasons: list[str] = []
+        self._cancelled = False
+        self._targets: list[tuple[int, tuple[str, int]]] = []
+        self.stalled = False  # nobody answered at all at one of the places
+        _resolve(thread, address.places, self._on_resolved)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._let_go(close=True)
+
+    def forget(self) -> None:
+        """After a fork, in the child."""
+        if self._sock is not None:
+            os.close(self._sock.detach())
+            self._sock = None
+
+    def _on_resolved(self, targets: list[tuple[int, tuple[str, int]]], reasons: list[str]) -> None:
+        self._targets, self._reasons = targets, reasons
+        self._next()
+
+    def _next(self) -> None:
+        if self._cancelled:
+            return
+        if not self._targets:
+            self._done(None, "; ".join(self._reasons))
+            return
+        family, where = self._targets[0]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._options.apply(sock)
+            sock.connect(where)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            sock.close()
+            self._fell(error)
+            return
+        self._sock = sock
+        self._thread.register(sock.fileno(), WRITE, self._on_ready)
+        self._timer = self._thread.later(self._options.stall_seconds, self._on_stall)
+
+    def _on_ready(self, _events: int) -> None:
+        assert self._sock is not None
+        number = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        error = OSError(number, os.strerror(number)) if number else _self_connected(self._sock)
+        sock = self._let_go(close=error is not None)
+        if error is not None:
+            self._fell(error)
+        else:
+            self._done(sock, "")
+
+    def _on_stall(self) -> None:
+        self.stalled = True
+        self._let_go(close=True)
+        self._fell(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
+
+    def _fell(self, error: OSError) -> None:
+        _, where = self._targets.pop(0)
+        self._reasons.append(f"{Place(*where)}: {error.strerror or error}")
+        self._next()
+
+    def _let_go(self, close: bool) -> socket.socket | None:
+        sock, self._sock = self._sock, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if sock is not None:
+            self._thread.unregister(sock.fileno())
+            if close:
+                sock.close()
+        return sock
+
+
+def _self_connected(sock: socket.socket) -> OSError | None:
+    """TCP may connect a socket with itself where nobody listens on an ephemeral port."""
+    if sock.getsockname() == sock.getpeername():
+        return ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+    return None
+
+
+Targets = list[tuple[int, tuple[str, int]]]
+
+
+def _resolve(
+    thread: ControlThread,
+    places: tuple[Place, ...],
+    done: Callable[[Targets, list[str]], object],
+) -> None:
+    """Numeric places at once; names on a thread of their own, since resolving may block long."""
+    targets, reasons = _look_up(places, socket.AI_NUMERICHOST)
+    if not reasons:
+        thread.call(done, targets, reasons)
+        return
+
+    def look_up() -> None:
+        thread.call(done, *_look_up(places, 0))
+
+    threading.Thread(target=look_up, name="pscompy-resolve", daemon=True).start()
+
+
+def _look_up(places: tuple[Place, ...], flags: int) -> tuple[Targets, list[str]]:
+    targets: Targets = []
+    reasons = []
+    for place in places:
+        try:
+            found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM, flags=flags)
+        except (OSError, UnicodeError) as error:
+            reasons.append(f"{place}: {getattr(error, 'strerror', None) or error}")
+            continue
+        pairs = ((int(family), where) for family, _, _, _, where in found)
+        targets += [(family, (str(where[0]), int(where[1]))) for family, where in pairs]
+    return list(dict.fromkeys(targets)), reasons
+
+
+class Backoff:
+    """How long to wait before the next attempt: 10 ms, doubling up to 1 s, with jitter."""
+
+    def __init__(self, retries: int, jitter: Callable[[], float]) -> None:
+        self._left = retries
+        self._jitter = jitter
+        self._delays = itertools.chain((0.01 * 2.0**n for n in range(7)), itertools.repeat(1.0))
+
+    def next(self) -> float | None:
+        """Seconds; None: no attempt is left."""
+        if self._left <= 0:
+            return None
+        self._left -= 1
+        return next(self._delays) * (0.5 + self._jitter() / 2)
