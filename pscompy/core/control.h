@@ -63,8 +63,8 @@ typedef struct psc_control_event {
 /* ---- workers ---- */
 /* NULL: out of memory or descriptors; errno says which. */
 psc_worker_t *psc_worker_create(const psc_worker_config_t *config);
-/* Fails all connections, closes transports, frees everything but requests
- * that somebody still holds. */
+/* Fails all connections, closes the transports, frees everything. Nobody may
+ * be inside a call then, or hold a request or a connection afterwards. */
 void psc_worker_destroy(psc_worker_t *worker);
 /* After fork, in the child: every later call answers FORKED, touches nothing. */
 void psc_worker_forked(psc_worker_t *worker);

@@ -23,8 +23,10 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
     if (!psc_eager_fits(conn, req->total))
         return psc_rndv_send_rts(req);
     if (!psc_credit_has(conn, psc_credit_cost(req->total))) {
-        psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
-        return psc_rndv_send_rts(req);
+        status = psc_rndv_send_rts(req);
+        if (status == PSC_INPROGRESS)
+            psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
+        return status;
     }
     req->comp.func = message_sent;
     status = psc_eager_send(conn, &head, req->iov, req->n_iov, req->total,
