@@ -1,0 +1,127 @@
+/* What the files of this transport share: one process talking to itself.
+ *
+ *   transport.c  the operations table; opening, polling, waking
+ *   ep.c         endpoints and messages
+ *   mem.c        registration, put and get
+ *
+ * A message is copied into a slot, and progress delivers the slot. The
+ * protocol may hold it; the receiving endpoint's credit comes back when the
+ * slot does. put and get are a memcpy. */
+#ifndef PSCOMPY_LOOP_LOOP_H
+#define PSCOMPY_LOOP_LOOP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "pscompy/core/parts/list.h"
+#include "pscompy/core/transport.h"
+
+#define LOOP_IOV_MAX 64u
+#define LOOP_DELIVER_MAX 64u      /* messages in one progress */
+#define LOOP_RMA_MAX (1u << 20)   /* one put or get holds the worker's lock */
+#define LOOP_ADDRESS_SIZE 16u     /* the interface's nonce, the endpoint's id */
+
+typedef struct loop_ep loop_ep_t;
+
+/* A message on its way; what the protocol holds as a psc_desc_t. */
+typedef struct loop_slot {
+    psc_link_t link; /* in the interface's queue or its spare slots */
+    loop_ep_t *to;
+    uint8_t id, header_len;
+    size_t len;
+    uint64_t header[PSC_AM_HEADER_MAX / 8];
+    uint8_t payload[];
+} loop_slot_t;
+
+/* A registered region. Its id holds its place in the table and how often the
+ * place was used, so that an id is never valid again. */
+struct psc_mem {
+    uint64_t id;
+    uint8_t *base;
+    size_t len;
+};
+
+typedef struct loop_place {
+    psc_mem_t *mem; /* NULL: free */
+    uint32_t uses;
+} loop_place_t;
+
+typedef struct loop_iface {
+    psc_iface_t super;
+    size_t buffer_size; /* longest header and payload */
+    uint32_t sendq_size; /* slots per receiving endpoint */
+    uint64_t nonce;      /* tells our addresses and keys from others' */
+    uint64_t next_id;
+    psc_list_t eps;
+    psc_list_t queue;    /* slots to deliver */
+    psc_list_t spare;    /* slots to use again */
+    unsigned n_notices;  /* endpoints that something is to be told */
+    int event_fd;
+    bool armed, rung;    /* somebody may sleep; event_fd is readable */
+    loop_place_t *places;
+    uint32_t n_places;
+} loop_iface_t;
+
+typedef enum loop_notice { LOOP_NOTHING, LOOP_IS_UP, LOOP_FAILS } loop_notice_t;
+
+struct loop_ep {
+    psc_ep_t super;
+    psc_link_t link;
+    uint64_t id;
+    bool asked;        /* ep_connect was called: token and wanted are set */
+    bool up, closed;
+    uint8_t token[PSC_TOKEN_SIZE];
+    uint64_t wanted;   /* the peer's id */
+    loop_ep_t *peer;   /* once connected, until it closes */
+    uint32_t queued;   /* slots taken, also those that the protocol holds */
+    uint32_t waiting;  /* of those, not delivered yet */
+    loop_notice_t notice;
+    psc_status_t status; /* with LOOP_FAILS */
+    const char *reason;
+    bool finished; /* freed when the last slot comes back */
+};
+
+/* ---- transport.c ---- */
+
+uintptr_t loop_transport(void);
+void loop_iface_wake(loop_iface_t *iface);
+
+/* ---- ep.c ---- */
+
+psc_status_t loop_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
+psc_status_t loop_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
+psc_status_t loop_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
+void loop_ep_close(psc_ep_t *ep);
+psc_status_t loop_ep_stop(psc_ep_t *ep);
+void loop_ep_fini(psc_ep_t *ep);
+psc_status_t loop_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                           uint8_t header_len, const psc_iov_t *iov,
+                           size_t n_iov);
+psc_status_t loop_am_short(psc_ep_t *ep, uint8_t id, const void *header,
+                           uint8_t header_len, const void *payload, size_t len);
+void loop_desc_release(psc_iface_t *iface, psc_desc_t *desc);
+/* From progress: how many events. */
+unsigned loop_iface_deliver(loop_iface_t *iface);
+unsigned loop_iface_notify(loop_iface_t *iface);
+
+/* ---- mem.c ---- */
+
+psc_status_t loop_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
+                               size_t len, psc_mem_t **mem_p);
+void loop_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
+psc_status_t loop_rkey_pack(psc_iface_t *iface, psc_mem_t *mem,
+                            uint8_t *packed, size_t *len_p);
+psc_status_t loop_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
+                              psc_rkey_t **rkey_p);
+void loop_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
+psc_status_t loop_put(psc_ep_t *ep, const void *buffer, size_t len,
+                      psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                      psc_comp_t *comp);
+psc_status_t loop_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
+                      psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
+/* Deregisters what is left. */
+void loop_mem_end(loop_iface_t *iface);
+
+#endif

@@ -1,0 +1,207 @@
+/* The operations table, and the interface's life: opening, polling, waking,
+ * shutting down. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "loop.h"
+
+static int64_t loop_setting(const psc_open_params_t *params, const char *name)
+{
+    for (uint32_t i = 0; i < params->n_settings; i++) {
+        if (strcmp(params->settings[i].name, name) == 0)
+            return params->settings[i].number;
+    }
+    return 0;
+}
+
+static void loop_slots_free(psc_list_t *slots)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(slots)))
+        free(psc_container_of(link, loop_slot_t, link));
+}
+
+static const psc_transport_ops_t loop_ops; /* below */
+
+static psc_status_t loop_iface_start(loop_iface_t *iface,
+                                     const psc_open_params_t *params)
+{
+    int64_t buffer_size = loop_setting(params, "BUFFER_SIZE");
+    int64_t sendq_size = loop_setting(params, "SENDQ_SIZE");
+
+    if (buffer_size < 1024 || buffer_size > 1 << 26 || sendq_size < 2 ||
+        sendq_size > 1 << 20) {
+        snprintf(params->reason, PSC_REASON_MAX,
+                 "PSP_LOOP_BUFFER_SIZE or PSP_LOOP_SENDQ_SIZE out of range");
+        return PSC_ERR_INVALID;
+    }
+    iface->buffer_size = (size_t)buffer_size;
+    iface->sendq_size = (uint32_t)sendq_size;
+    iface->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (iface->event_fd < 0 ||
+        getrandom(&iface->nonce, sizeof(iface->nonce), 0) !=
+            sizeof(iface->nonce)) {
+        snprintf(params->reason, PSC_REASON_MAX, "eventfd: %s",
+                 strerror(errno));
+        return PSC_ERR_TRANSPORT;
+    }
+    return PSC_OK;
+}
+
+static void loop_fini(psc_iface_t *self)
+{
+    loop_iface_t *iface = (loop_iface_t *)self;
+
+    loop_slots_free(&iface->queue);
+    loop_slots_free(&iface->spare);
+    while (!psc_list_empty(&iface->eps))
+        free(psc_container_of(psc_list_pop(&iface->eps), loop_ep_t, link));
+    loop_mem_end(iface);
+    if (iface->event_fd >= 0)
+        close(iface->event_fd);
+    free(iface);
+}
+
+static psc_status_t loop_open(const psc_open_params_t *params,
+                              psc_iface_t **iface_p)
+{
+    loop_iface_t *iface = calloc(1, sizeof(*iface));
+    psc_status_t status;
+
+    if (!iface) {
+        snprintf(params->reason, PSC_REASON_MAX, "out of memory");
+        return PSC_ERR_NO_MEMORY;
+    }
+    iface->super = (psc_iface_t){&loop_ops, params->up, params->user};
+    iface->event_fd = -1;
+    psc_list_init(&iface->eps);
+    psc_list_init(&iface->queue);
+    psc_list_init(&iface->spare);
+    status = loop_iface_start(iface, params);
+    if (status == PSC_OK)
+        *iface_p = &iface->super;
+    else
+        loop_fini(&iface->super);
+    return status;
+}
+
+static void loop_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
+{
+    const loop_iface_t *iface = (const loop_iface_t *)self;
+
+    *attr_p = (psc_iface_attr_t){
+        .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
+                PSC_CAP_PUT_REMOTE | PSC_CAP_PUT_THEN_AM | PSC_CAP_EVENT |
+                PSC_CAP_SELF,
+        .max_short = iface->buffer_size,
+        .max_bcopy = iface->buffer_size,
+        .max_iov = LOOP_IOV_MAX,
+        .max_put = LOOP_RMA_MAX,
+        .max_get = LOOP_RMA_MAX,
+        .reg_align = 1,
+        .latency_ns = 200,
+        .overhead_ns = 100,
+        .bandwidth = 10e9,
+        .copy_bandwidth = 5e9,
+        .reg_ns = 100,
+        .poll_ns = 5,
+        .paths = 1,
+    };
+}
+
+/* ---- progress and waking ---- */
+
+static unsigned loop_progress(psc_iface_t *self)
+{
+    loop_iface_t *iface = (loop_iface_t *)self;
+    uint64_t rings;
+    unsigned n = 0;
+
+    iface->armed = false;
+    if (iface->rung)
+        iface->rung = read(iface->event_fd, &rings, sizeof(rings)) < 0;
+    if (!psc_list_empty(&iface->queue))
+        n = loop_iface_deliver(iface);
+    if (iface->n_notices > 0)
+        n += loop_iface_notify(iface);
+    return n;
+}
+
+/* Something for progress; costs a system call only if somebody may sleep. */
+void loop_iface_wake(loop_iface_t *iface)
+{
+    const uint64_t one = 1;
+
+    if (!iface->armed)
+        return;
+    iface->armed = false;
+    iface->rung = write(iface->event_fd, &one, sizeof(one)) == sizeof(one);
+}
+
+static int loop_event_fd(psc_iface_t *self)
+{
+    return ((loop_iface_t *)self)->event_fd;
+}
+
+static psc_status_t loop_arm(psc_iface_t *self)
+{
+    loop_iface_t *iface = (loop_iface_t *)self;
+
+    if (!psc_list_empty(&iface->queue) || iface->n_notices > 0 || iface->rung)
+        return PSC_ERR_NO_RESOURCE;
+    iface->armed = true;
+    return PSC_OK;
+}
+
+/* ---- shutting down ---- */
+
+static void loop_close(psc_iface_t *self)
+{
+    (void)self; /* no doors to close */
+}
+
+static psc_status_t loop_stop(psc_iface_t *self)
+{
+    (void)self; /* no fabric that would touch memory of ours */
+    return PSC_OK;
+}
+
+static const psc_transport_ops_t loop_ops = {
+    .abi = PSC_TRANSPORT_ABI,
+    .size = sizeof(psc_transport_ops_t),
+    .name = "loop",
+    .open = loop_open,
+    .query = loop_query,
+    .progress = loop_progress,
+    .close = loop_close,
+    .stop = loop_stop,
+    .fini = loop_fini,
+    .ep_create = loop_ep_create,
+    .ep_address = loop_ep_address,
+    .ep_connect = loop_ep_connect,
+    .ep_close = loop_ep_close,
+    .ep_stop = loop_ep_stop,
+    .ep_fini = loop_ep_fini,
+    .am_bcopy = loop_am_bcopy,
+    .am_short = loop_am_short,
+    .put = loop_put,
+    .get = loop_get,
+    .mem_register = loop_mem_register,
+    .mem_deregister = loop_mem_deregister,
+    .rkey_pack = loop_rkey_pack,
+    .rkey_unpack = loop_rkey_unpack,
+    .rkey_release = loop_rkey_release,
+    .desc_release = loop_desc_release,
+    .event_fd = loop_event_fd,
+    .arm = loop_arm,
+};
+
+uintptr_t loop_transport(void)
+{
+    return (uintptr_t)&loop_ops;
+}
