@@ -109,13 +109,6 @@ PyObject *hot_call_sendrecv(hot_call_t *send, hot_call_t *recv)
 
 /* ---- looking ---- */
 
-/* One pass, so that a loop of looks finds what arrives meanwhile. */
-static void call_progress(hot_worker_t *worker)
-{
-    worker->api->progress(worker->core, PSC_FLAG_TRY);
-    hot_worker_polled(worker);
-}
-
 static psc_status_t call_look(hot_call_t *call, psc_result_t *result_p)
 {
     psc_recv_args_t args = {.source = call->conn,
@@ -124,7 +117,6 @@ static psc_status_t call_look(hot_call_t *call, psc_result_t *result_p)
     hot_worker_t *worker = call->worker;
     psc_status_t status;
 
-    call_progress(worker);
     args.flags = PSC_FLAG_TRY;
     status = worker->api->iprobe(worker->core, &args, result_p);
     if (HOT_UNLIKELY(status == PSC_ERR_NO_RESOURCE)) {
@@ -135,6 +127,7 @@ static psc_status_t call_look(hot_call_t *call, psc_result_t *result_p)
         Py_END_ALLOW_THREADS
         worker->n_inside--;
     }
+    hot_worker_polled(worker);
     return status;
 }
 
@@ -162,7 +155,8 @@ PyObject *hot_call_improbe(hot_call_t *call)
     call->kind = HOT_MATCH;
     if (hot_op_init(&op, call) < 0 || call_enter(call) < 0)
         return NULL;
-    call_progress(call->worker);
+    call->worker->api->progress(call->worker->core, PSC_FLAG_TRY);
+    hot_worker_polled(call->worker);
     if (hot_op_start(&op, call, 0, NULL) < 0)
         return NULL;
     if (!hot_op_advance(&op) && !hot_op_withdraw(&op)) {

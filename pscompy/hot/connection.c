@@ -278,6 +278,30 @@ static void connection_dealloc(hot_connection_t *self)
     Py_DECREF(type);
 }
 
+static PyObject *connection_get_worker(hot_connection_t *self, void *closure)
+{
+    PyObject *worker = self->worker ? (PyObject *)self->worker : Py_None;
+
+    (void)closure;
+    Py_INCREF(worker);
+    return worker;
+}
+
+static PyObject *connection_get_state(hot_connection_t *self, void *closure)
+{
+    bool alive = self->core && self->worker->core;
+
+    (void)closure;
+    return PyLong_FromLong(alive ? self->worker->api->conn_state(self->core)
+                                 : PSC_CONN_CLOSED);
+}
+
+static PyGetSetDef connection_getset[] = {
+    {"_worker", (getter)connection_get_worker, NULL, NULL, NULL},
+    {"_state", (getter)connection_get_state, NULL,
+     "psc_conn_state_t; CLOSED once the core's connection is gone.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
 static PyMethodDef connection_methods[] = {
     {"send", HOT_FUNCTION(connection_send), HOT_FAST,
      "send($self, buf, tag=0, timeout=None)\n--\n\n"
@@ -347,6 +371,7 @@ static PyType_Slot connection_slots[] = {
     {Py_tp_traverse, connection_traverse},
     {Py_tp_clear, connection_clear},
     {Py_tp_methods, connection_methods},
+    {Py_tp_getset, connection_getset},
     {0, NULL}};
 
 PyType_Spec hot_connection_spec = {

@@ -64,6 +64,7 @@ static bool request_complete(hot_request_t *self, PyObject *value,
     self->error = error;
     self->cancelled = status == PSC_ERR_CANCELLED;
     self->op.worker->api->event_complete(self->op.core, status);
+    hot_worker_polled(self->op.worker);
     return true;
 }
 

@@ -68,22 +68,36 @@ static PyObject *worker_on_message(hot_worker_t *self, PyObject *const *args,
 }
 
 static PyObject *worker_event(hot_worker_t *self, PyObject *const *args,
-                              Py_ssize_t n_args)
+                              Py_ssize_t n_args, PyObject *kwnames)
 {
-    PyTypeObject *base = self->state->request_type;
+    static const hot_signature_t signature = {
+        "event", 0, 2, {"request_type", "origin"}};
     hot_call_t call = {.kind = HOT_EVENT, .worker = self, .post = true};
+    PyTypeObject *base = self->state->request_type;
+    PyObject *given[2];
     hot_op_t op;
 
-    call.type = n_args ? (PyTypeObject *)args[0] : base;
-    if (n_args > 1 || !PyType_Check(call.type) ||
-        !PyType_IsSubtype(call.type, base)) {
+    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0)
+        return NULL;
+    if (given[0] && given[0] != Py_None)
+        call.type = (PyTypeObject *)given[0];
+    if (call.type && (!PyType_Check(given[0]) ||
+                      !PyType_IsSubtype(call.type, base))) {
         PyErr_SetString(PyExc_TypeError, "event() takes a type of Request");
         return NULL;
     }
+    call.origin = given[1] == Py_None ? NULL : given[1];
     if (hot_worker_enter(self) < 0)
         return NULL;
     hot_op_init(&op, &call);
     return hot_request_post(&call, &op);
+}
+
+static PyObject *worker_polled(hot_worker_t *self, PyObject *unused)
+{
+    (void)unused;
+    hot_worker_polled(self);
+    Py_RETURN_NONE;
 }
 
 static PyObject *worker_watch(hot_worker_t *self, PyObject *watcher)
@@ -256,13 +270,18 @@ static PyMethodDef worker_methods[] = {
      "Call handler(source, header, payload) for messages of am_send(id, ...);\n"
      "None removes it. It runs in whichever thread uses the session, and its\n"
      "exceptions go to sys.unraisablehook."},
-    {"event", HOT_FUNCTION(worker_event), METH_FASTCALL,
-     "event($self, request_type=None, /)\n--\n\n"
-     "A Request that somebody ends with _complete(value) or _fail(error)."},
+    {"event", HOT_FUNCTION(worker_event), HOT_FAST,
+     "event($self, request_type=None, origin=None)\n--\n\n"
+     "A Request (or a type of it) that somebody ends with _complete(value) or\n"
+     "_fail(error). origin._exception(status, 0) makes its Timeout and\n"
+     "Cancelled."},
     {"watch", HOT_FUNCTION(worker_watch), METH_O,
      "watch($self, watcher, /)\n--\n\n"
-     "Call watcher() once, as soon as anybody has polled: what was armed for\n"
-     "sleeping on the worker's descriptor must be armed again then."},
+     "Call watcher() once, as soon as anybody has polled: who sleeps on the\n"
+     "worker's descriptor must look, and arm it again, then."},
+    {"polled", HOT_FUNCTION(worker_polled), METH_NOARGS,
+     "polled($self)\n--\n\n"
+     "Tell the watchers: for those who poll the core by other ways."},
     {"close", HOT_FUNCTION(worker_close), METH_O,
      "close($self, destroy, /)\n--\n\n"
      "End all use of the core's worker, call destroy(), and end what is still\n"

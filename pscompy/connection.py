@@ -1,0 +1,140 @@
+"""Connection: one peer, to send to and receive from.
+
+Messages are the extension's (`_hot.Connection`); here is what happens once per connection.
+"""
+
+from __future__ import annotations
+
+import copy
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, SupportsIndex
+
+from pscompy import _hot
+from pscompy.core import ffi, lib
+from pscompy.errors import PscomError, from_status
+from pscompy.request import Request
+
+if TYPE_CHECKING:
+    from pscompy.control.control import Control
+    from pscompy.control.explain import Explanation
+    from pscompy.control.record import Record
+
+__all__ = ["Connection", "ConnectionState"]
+
+
+class ConnectionState(Enum):
+    """How far a connection is."""
+
+    LAZY = lib.PSC_CONN_LAZY  # a record; the first use connects
+    CONNECTING = lib.PSC_CONN_CONNECTING  # what is sent queues up
+    UP = lib.PSC_CONN_UP
+    CLOSING = lib.PSC_CONN_CLOSING  # close() was called; what is queued still goes
+    CLOSED = lib.PSC_CONN_CLOSED  # ended in order, by either side
+    FAILED = lib.PSC_CONN_FAILED  # the peer was lost
+
+
+_OVER = (ConnectionState.CLOSED, ConnectionState.FAILED)
+
+
+class Connection(_hot.Connection):
+    """Messages with one peer. Made by `Session.connect`, `Socket.accept` and `World[rank]`.
+
+    It connects at its first use, in the background. A context manager: leaving it closes.
+    """
+
+    _control: Control
+    _record: Record
+
+    def __init__(
+        self,
+        worker: _hot.Worker,
+        control: Control,
+        record: Record,
+        context: int = lib.PSC_CONTEXT_PLAIN,
+    ) -> None:
+        self._control = control
+        self._record = record
+        self._bind(worker, int(ffi.cast("uintptr_t", record.handle)), context)
+
+    @property
+    def state(self) -> ConnectionState:
+        return ConnectionState(self._state)
+
+    @property
+    def transport(self) -> str:
+        """What carries the messages: "shm", "tcp"; lanes joined by "+"; empty while lazy."""
+        return self._record.transport
+
+    @property
+    def peer(self) -> str:
+        """The peer's name, or its address while that is all that is known."""
+        return self._record.label
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters of this connection, by name; empty once the session is closed."""
+        if not self._worker.address:
+            return {}
+        return self._control.engine.connection_counters(self._record.handle)
+
+    def explain(self) -> Explanation:
+        """Why it uses what it uses: candidates, choice, reasons, thresholds, variables."""
+        return self._record.report
+
+    def open(self, timeout: float | None = None) -> None:
+        """Connect now, and wait for that (seconds).
+
+        `ConnectError`: no transport works, with the reason of each. After a `Timeout` it goes on
+        connecting.
+        """
+        self.iopen().wait(timeout)
+
+    def iopen(self) -> Request:
+        """Connect now; the request ends when the connection is up."""
+        request = self._worker.event(None, self)
+
+        def told(error: PscomError | None) -> None:
+            if error is None:
+                request._complete(None)
+            else:
+                request._fail(copy.copy(error))
+
+        self._control.open(self._record, told)
+        return request
+
+    def close(self) -> None:
+        """Close in order: nothing more can be sent, what was sent still goes. Returns at once."""
+        if self.state not in _OVER:
+            self._control.engine.close_connection(self._record.handle)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        over = f" over {self.transport}" if self.transport else ""
+        return f"<Connection to {self.peer}{over}, {self.state.name.lower()}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            "a Connection stays in its process: send the address of a listening Socket instead,"
+            " and connect() to it there"
+        )
+
+    def _begin_open(self) -> None:
+        self._control.begin_open(self._record)
+
+    def _exception(self, status: int, nbytes: int) -> BaseException:
+        """The exception for a status of the core, with what the control plane knows about it."""
+        details = {"nbytes": nbytes} if status == lib.PSC_ERR_TRUNCATED else {}
+        made = from_status(status, repr(self), peer=self.peer, **details)
+        known = self._record.error
+        return copy.copy(known) if isinstance(known, type(made)) else made

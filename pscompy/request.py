@@ -1,0 +1,39 @@
+"""Requests, what they give, and waiting for several of them.
+
+The types are the hand-written extension's (`pscompy._hot`); importing this module ties that
+extension to the core.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Union
+
+from pscompy import _hot
+from pscompy.core import lib
+
+if TYPE_CHECKING:
+    from pscompy.connection import Connection
+
+__all__ = ["ANY_SOURCE", "ANY_TAG", "Message", "Request", "Status", "wait_all", "wait_any"]
+
+
+class Status(NamedTuple):
+    """What is known of a received (or probed) message.
+
+    `source` is a rank in a World, elsewhere the `Connection`; `nbytes` is the message's length,
+    also where the buffer was shorter.
+    """
+
+    source: Union[int, Connection, None]  # noqa: UP007 (evaluated by get_type_hints)
+    tag: int
+    nbytes: int
+
+
+_hot.bind(lib.psc_api_address(), Status)
+
+ANY_SOURCE = _hot.ANY_SOURCE
+ANY_TAG = _hot.ANY_TAG
+Message = _hot.Message
+Request = _hot.Request
+wait_all = _hot.wait_all
+wait_any = _hot.wait_any
