@@ -5,7 +5,7 @@
  * VARIABLES in config.py there. Nothing else: test_contract.py finds it,
  * compiles its sources with this folder's under AddressSanitizer and UBSan,
  * and runs every case in a process of its own with the declared defaults.
- * Cases of one transport alone go into <name>_cases.c in this folder, as a
+ * Cases of one transport alone go into <name>_*cases.c in this folder, as one
  * table named ct_own_cases.
  *
  * By hand, after pytest has kept a compiled driver (--basetemp=/tmp/contract):

@@ -15,17 +15,17 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PLUGINS = ROOT / "pscompy" / "plugins"
 NAMES = sorted(path.parent.name for path in PLUGINS.glob("*/transport.c"))
-FLAGS = "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -g -O1".split()
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SKIPPED = 77
 
 
 def sources(name: str) -> list[Path]:
     """The harness, the transport's own cases, and the transport."""
-    own = HERE / f"{name}_cases.c"
+    own = HERE.glob(f"{name}_*cases.c")
     common = [path for path in HERE.glob("*.c") if not path.name.endswith("_cases.c")]
     transport = [path for path in (PLUGINS / name).glob("*.c") if path.name != "_native.c"]
-    return sorted(common + transport + ([own] if own.exists() else []))
+    return sorted([*common, *transport, *own])
 
 
 def compile_driver(name: str, folder: Path) -> Path:

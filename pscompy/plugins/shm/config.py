@@ -3,7 +3,7 @@
 from pscompy.plugin import Var, choice, integer, size, text
 
 VARIABLES = (
-    Var("BUFFER_SIZE", "8k", size(1024, 1 << 24), "Bytes of one slot of a ring."),
+    Var("BUFFER_SIZE", "8k", size(2048, 1 << 24), "Bytes of one slot of a ring."),
     Var(
         "RECVQ_SIZE",
         "64",

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "pscompy/core/parts/clock.h"
@@ -18,14 +19,20 @@
 #define SHM_FOLDER "pscompy-"
 #define SHM_DOOR "door" /* the name inside the folder starts with it */
 #define SHM_BACKLOG 4096
+#define SHM_SWEEP_AGE_S 60
 #define SHM_ACCEPT_MAX 16 /* callers let in per pass */
+
+static bool shm_folder_stat(const char *path, uid_t uid, struct stat *status)
+{
+    return lstat(path, status) == 0 && S_ISDIR(status->st_mode) &&
+           status->st_uid == uid && (status->st_mode & 077) == 0;
+}
 
 static bool shm_folder_private(const char *path, uid_t uid)
 {
     struct stat status;
 
-    return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) &&
-           status.st_uid == uid && (status.st_mode & 077) == 0;
+    return shm_folder_stat(path, uid, &status);
 }
 
 /* ---- what killed processes left ---- */
@@ -44,6 +51,16 @@ static bool shm_door_deserted(const struct sockaddr_un *address)
               errno == ECONNREFUSED;
     close(fd);
     return refused;
+}
+
+/* Young folders are left alone: hundreds of processes that start together
+ * need not call at each other's doors. */
+static bool shm_folder_old(const char *path, uid_t uid)
+{
+    struct stat status;
+
+    return shm_folder_stat(path, uid, &status) &&
+           time(NULL) - status.st_mtime > SHM_SWEEP_AGE_S;
 }
 
 static void shm_folder_sweep(const char *folder)
@@ -78,7 +95,7 @@ static void shm_door_sweep(const char *base, uid_t uid)
         if (strncmp(entry->d_name, SHM_FOLDER, strlen(SHM_FOLDER)) == 0 &&
             (size_t)snprintf(folder, sizeof folder, "%s/%s", base,
                              entry->d_name) < sizeof folder &&
-            shm_folder_private(folder, uid))
+            shm_folder_old(folder, uid))
             shm_folder_sweep(folder);
     }
     closedir(entries);

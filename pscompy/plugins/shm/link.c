@@ -12,6 +12,8 @@
 
 #include "shm.h"
 
+#define SHM_CONTROL_SIZE CMSG_SPACE(SHM_MAX_FDS * sizeof(int))
+
 /* ---- sending ---- */
 
 /* Keyed with the token: who speaks, all that was said in the open, and the
@@ -55,7 +57,7 @@ bool shm_packet_signed(uint16_t kind)
 psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
                            const int *fds, size_t n_fds)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(SHM_MAX_FDS * sizeof(int))] = {0};
+    _Alignas(struct cmsghdr) char control[SHM_CONTROL_SIZE] = {0};
     struct iovec iov = {packet, sizeof *packet};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 
@@ -117,7 +119,7 @@ static void shm_link_take_fds(struct msghdr *message, int *fds)
 
 static ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(SHM_MAX_FDS * sizeof(int))];
+    _Alignas(struct cmsghdr) char control[SHM_CONTROL_SIZE];
     struct iovec iov = {packet, sizeof *packet};
     struct msghdr message = {
         .msg_iov = &iov,

@@ -27,7 +27,7 @@
 
 #define SHM_LINE 64u
 #define SHM_WORD_SIZE 8u
-#define SHM_SLOT_MIN 1024u
+#define SHM_SLOT_MIN 2048u /* so that max_bcopy is never below 1 KiB */
 #define SHM_RING_MAX (256u << 20) /* longest row of lines, bytes */
 
 /* What a record is. A message is one WHOLE, or a FIRST and its NEXTs. */

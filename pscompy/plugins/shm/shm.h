@@ -88,7 +88,7 @@ struct shm_iface {
     X(NEW, SHM_TO(CONNECTING) | SHM_TO(UP) | SHM_TO(FAILED) | SHM_TO(CLOSED))  \
     X(CONNECTING, SHM_TO(UP) | SHM_TO(FAILED) | SHM_TO(CLOSED))                \
     X(UP, SHM_TO(LEAVING) | SHM_TO(FAILED) | SHM_TO(CLOSED))                   \
-    X(LEAVING, SHM_TO(FAILED) | SHM_TO(CLOSED)) /* peer gone */                 \
+    X(LEAVING, SHM_TO(FAILED) | SHM_TO(CLOSED)) /* the peer is gone */         \
     X(FAILED, SHM_TO(CLOSED))                                                  \
     X(CLOSED, 0)
 

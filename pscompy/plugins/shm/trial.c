@@ -233,6 +233,11 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
                     (long)link->pid);
         return;
     }
+    if (!ep->cma && link->iface->cma != SHM_CMA_OFF)
+        shm_log(link->iface, 3,
+                "shm: no cross-memory attach with process %ld: switched off "
+                "there, or forbidden (name spaces, kernel.yama.ptrace_scope)",
+                (long)link->pid);
     explicit_bzero(ep->token, sizeof ep->token);
     shm_link_enter(link, SHM_STAGE_OPEN);
     if (shm_ep_enter(ep, SHM_EP_UP))
@@ -298,7 +303,7 @@ static void shm_trial_refused(shm_link_t *link, const shm_packet_t *packet)
     for (char *c = text; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')
             *c = '?';
-    snprintf(reason, sizeof reason, "shm: the peer refuses: %s", text);
+    snprintf(reason, sizeof reason, "shm: the peer refused, saying: %s", text);
     if (link->stage == SHM_STAGE_OPEN)
         shm_ep_leave(link->ep, PSC_ERR_PEER_LOST, reason);
     else if (link->ep != NULL && link->stage != SHM_STAGE_PARKED)

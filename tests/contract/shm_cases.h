@@ -1,0 +1,76 @@
+/* What the files of shm's own cases share. They look into the transport's own
+ * structures, because a peer can, too. */
+#ifndef PSCOMPY_TESTS_CONTRACT_SHM_CASES_H
+#define PSCOMPY_TESTS_CONTRACT_SHM_CASES_H
+
+#include "harness.h"
+#include "pscompy/plugins/shm/shm.h"
+
+static inline shm_ep_t *end_ep(ct_end_t *end)
+{
+    return (shm_ep_t *)end->ep;
+}
+
+static inline shm_iface_t *side_iface(ct_side_t *side)
+{
+    return (shm_iface_t *)side->iface;
+}
+
+/* Change one setting for the interfaces opened from now on. */
+void set(const char *name, int64_t number, const char *text);
+
+/* ---- chance ---- */
+
+typedef struct dice {
+    uint64_t state;
+} dice_t;
+
+static inline uint64_t dice_roll(dice_t *dice)
+{
+    dice->state = dice->state * 6364136223846793005ull + 1442695040888963407ull;
+    return dice->state >> 20 ^ dice->state << 40;
+}
+
+/* ---- a second process ---- */
+
+typedef struct other {
+    pid_t pid;
+    int link; /* SOCK_SEQPACKET */
+} other_t;
+
+/* True in the other process. */
+bool other_fork(other_t *other);
+int other_wait(other_t *other);
+/* Wait; it must have ended well. */
+void other_check(other_t *other);
+/* Open a side and an end and begin to connect them with the other process. */
+void other_begin(other_t *other, ct_pair_t *pair, psc_role_t role);
+void other_connect(other_t *other, ct_pair_t *pair);
+
+/* ---- the cases ---- */
+
+void two_slots(void);
+void smallest_ring(void);
+void odd_slots(void);
+void rings_of_unlike_sizes(void);
+void absurd_settings_are_refused(void);
+void garbage_in_rings(void);
+void consumer_lies(void);
+void only_sealed_rings_are_mapped(void);
+void absurd_geometry(void);
+void strangers_are_turned_away(void);
+void impostor_is_refused(void);
+void silent_callers_are_bounded(void);
+void other_user_is_turned_away(void);
+void unreachable_is_told(void);
+void cma_off_on_one_side(void);
+void cma_demanded_in_vain(void);
+void put_into_a_hole(void);
+void put_and_get_between_processes(void);
+void other_pid_namespace(void);
+void death_shows_despite_heirs(void);
+void killed_in_every_stage(void);
+void naps_between_processes(void);
+void nothing_stays_on_disk(void);
+
+#endif

@@ -1,0 +1,195 @@
+/* Cases of shm alone: who calls at the door and is not wanted. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm_cases.h"
+
+#define NOBODY 65534
+
+/* ---- callers at the door ---- */
+
+static int call(ct_side_t *side)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    strcpy(address.sun_path, side_iface(side)->door.path);
+    ct_check(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0,
+             "connect: %s", strerror(errno));
+    return fd;
+}
+
+/* Progress until the other end closes; takes what it said last. */
+static void call_ends(ct_pair_t *pair, int fd, shm_packet_t *said)
+{
+    ssize_t n = -1;
+
+    memset(said, 0, sizeof(*said));
+    ct_until(pair, (n = recv(fd, said, sizeof(*said), MSG_DONTWAIT)) >= 0 ||
+                       errno != EAGAIN);
+    if (n > 0)
+        ct_until(pair, (n = recv(fd, (char[1]){0}, 1, MSG_DONTWAIT)) >= 0 ||
+                           errno != EAGAIN);
+    ct_check(n <= 0, "still open");
+    close(fd);
+}
+
+void strangers_are_turned_away(void)
+{
+    ct_pair_t pair;
+    shm_packet_t packet, said;
+    dice_t dice = {7};
+
+    ct_pair_up(&pair);
+    for (size_t len = 1; len < 2 * sizeof(packet); len += 7) {
+        char noise[2 * sizeof(packet)];
+        int fd = call(pair.b);
+
+        for (size_t i = 0; i < sizeof(noise); i++)
+            noise[i] = (char)dice_roll(&dice);
+        ct_check(send(fd, noise, len, 0) == (ssize_t)len, "send");
+        call_ends(&pair, fd, &said);
+    }
+    for (uint16_t kind = 0; kind < 10; kind++) {
+        int fd = call(pair.b);
+
+        memset(&packet, 0, sizeof(packet));
+        packet.magic = SHM_PACKET_MAGIC;
+        packet.version = SHM_PACKET_VERSION;
+        packet.kind = kind;
+        packet.u.hello.target = end_ep(&pair.y)->id; /* up already */
+        ct_check(send(fd, &packet, sizeof(packet), 0) > 0, "send");
+        call_ends(&pair, fd, &said);
+        if (kind == SHM_PACKET_HELLO)
+            ct_check(said.kind == SHM_PACKET_REFUSAL, "not refused");
+    }
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 10, 1);
+    ct_pair_down(&pair);
+}
+
+/* Somebody who knows the endpoint but is not the peer. */
+void impostor_is_refused(void)
+{
+    ct_pair_t pair;
+    shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
+                           .version = SHM_PACKET_VERSION,
+                           .kind = SHM_PACKET_HELLO};
+    shm_packet_t said;
+    uint8_t address[PSC_ADDRESS_MAX];
+    size_t len = sizeof(address);
+    int fd;
+
+    ct_pair_open(&pair);
+    ct_ops->ep_address(pair.x.ep, address, &len);
+    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address, len);
+    fd = call(pair.b);
+    packet.u.hello.target = end_ep(&pair.y)->id;
+    packet.u.hello.source = end_ep(&pair.x)->id + 1;
+    ct_check(send(fd, &packet, sizeof(packet), 0) > 0, "send");
+    call_ends(&pair, fd, &said);
+    ct_check(said.kind == SHM_PACKET_REFUSAL, "not refused");
+    ct_check(!pair.y.failed, "%s", pair.y.reason);
+    len = sizeof(address);
+    ct_ops->ep_address(pair.y.ep, address, &len);
+    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, address, len);
+    ct_until(&pair, pair.x.up && pair.y.up);
+    ct_pair_down(&pair);
+}
+
+/* Silent callers are bounded in number and time, and harm nobody who has
+ * called before them or calls after they are gone. */
+void silent_callers_are_bounded(void)
+{
+    ct_pair_t pair;
+    shm_iface_t *iface;
+    int fds[SHM_ANONYMOUS_MAX + 20];
+    const unsigned n = sizeof(fds) / sizeof(fds[0]);
+
+    ct_pair_open(&pair);
+    iface = side_iface(pair.b);
+    for (unsigned i = 0; i < n; i++)
+        fds[i] = call(pair.b);
+    ct_until(&pair, iface->door.paused);
+    ct_check(iface->n_anonymous == SHM_ANONYMOUS_MAX, "%u callers",
+             iface->n_anonymous);
+    psc_list_for_each(link, &iface->links, shm_link_t, listed)
+        link->since -= SHM_ANONYMOUS_NS; /* time passes */
+    ct_until(&pair, !iface->door.paused && iface->n_anonymous == 20);
+    ct_pair_connect(&pair);
+    for (unsigned i = 0; i < n; i++)
+        close(fds[i]);
+    ct_until(&pair, iface->n_anonymous == 0);
+    ct_check(iface->n_ticking == 0, "the timer ticks on");
+    ct_pair_down(&pair);
+}
+
+/* ---- other users ---- */
+
+static void other_user_calls(other_t *other, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int door = open(path, O_PATH | O_CLOEXEC);
+    char byte;
+
+    ct_check(setresgid(NOBODY, NOBODY, NOBODY) == 0 &&
+                 setresuid(NOBODY, NOBODY, NOBODY) == 0 &&
+                 prctl(PR_SET_DUMPABLE, 1) == 0, /* or /proc/self is root's */
+             "setuid");
+    strcpy(address.sun_path, path);
+    ct_check(connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 &&
+                 errno == EACCES,
+             "entered the folder");
+    /* Suppose a way into the folder had been found. */
+    snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d",
+             door);
+    ct_check(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0,
+             "connect: %s", strerror(errno));
+    ct_check(recv(fd, &byte, 1, 0) <= 0, "let in");
+    ct_check(write(other->link, "x", 1) == 1, "link");
+}
+
+void other_user_is_turned_away(void)
+{
+    ct_pair_t pair;
+    other_t other;
+    char byte;
+
+    if (geteuid() != 0)
+        ct_skip("only root can become another user");
+    ct_pair_open(&pair);
+    ct_check(chmod(side_iface(pair.b)->door.path, 0777) == 0, "chmod");
+    if (other_fork(&other)) {
+        other_user_calls(&other, side_iface(pair.b)->door.path);
+        _exit(0);
+    }
+    ct_until(&pair, recv(other.link, &byte, 1, MSG_DONTWAIT) >= 0);
+    other_check(&other);
+    ct_pair_connect(&pair);
+    ct_pair_down(&pair);
+}
+
+/* An address that tells of another user, or another machine. */
+void unreachable_is_told(void)
+{
+    ct_pair_t pair;
+    uint8_t address[PSC_ADDRESS_MAX];
+    size_t len = sizeof(address);
+
+    ct_pair_open(&pair);
+    ct_ops->ep_address(pair.y.ep, address, &len);
+    address[4] ^= 1; /* the user */
+    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, address, len);
+    address[24] ^= 1; /* the boot id */
+    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address, len);
+    ct_until(&pair, pair.x.failed && pair.y.failed);
+    ct_check(pair.x.status == PSC_ERR_CONNECT && strstr(pair.x.reason, "user"),
+             "%s", pair.x.reason);
+    ct_check(pair.y.status == PSC_ERR_CONNECT && strstr(pair.y.reason, "node"),
+             "%s", pair.y.reason);
+    ct_pair_down(&pair);
+}

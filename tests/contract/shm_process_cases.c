@@ -1,0 +1,206 @@
+/* Cases of shm alone: two real processes, in other name spaces, killed, and
+ * asleep. */
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shm_cases.h"
+
+/* ---- processes in unlike circumstances ---- */
+
+static void namespace_child(other_t *other)
+{
+    static ct_pair_t pair;
+    pid_t inner;
+    int status;
+
+    if (unshare(CLONE_NEWPID) != 0)
+        _exit(2);
+    inner = fork();
+    if (inner != 0) {
+        waitpid(inner, &status, 0);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    other_connect(other, &pair);
+    ct_check(!end_ep(&pair.x)->cma, "cross-memory attach to process 0");
+    ct_until(&pair, pair.x.failed);
+    _exit(pair.x.status == PSC_ERR_CLOSED && pair.x.received == 1 ? 0 : 1);
+}
+
+/* The other process cannot even name us: messages go, put does not. */
+void other_pid_namespace(void)
+{
+    static ct_pair_t pair;
+    other_t other;
+    ct_send_t send;
+
+    if (geteuid() != 0)
+        ct_skip("only root can make a pid name space");
+    if (other_fork(&other))
+        namespace_child(&other);
+    other_connect(&other, &pair);
+    ct_check(!end_ep(&pair.x)->cma, "cross-memory attach one way only");
+    ct_send(&pair, &pair.x, CT_BCOPY, 100, 1, &send);
+    ct_send_finish(&pair, &send);
+    ct_pair_down(&pair);
+    other_check(&other);
+}
+
+static void orphan_child(other_t *other)
+{
+    static ct_pair_t pair;
+
+    other_connect(other, &pair);
+    if (fork() == 0) {
+        alarm(CT_PATIENCE_S / 2);
+        pause(); /* holds copies of all descriptors */
+        _exit(0);
+    }
+    raise(SIGKILL);
+}
+
+/* A child of the dead process has inherited its sockets. */
+void death_shows_despite_heirs(void)
+{
+    static ct_pair_t pair;
+    other_t other;
+    int64_t start;
+
+    if (other_fork(&other))
+        orphan_child(&other);
+    other_connect(&other, &pair);
+    other_wait(&other);
+    start = psc_clock_now();
+    ct_until(&pair, pair.x.failed);
+    ct_check(pair.x.status == PSC_ERR_PEER_LOST, "%s", pair.x.reason);
+    ct_check(psc_clock_now() - start < CT_PATIENCE_S / 4 * CT_SECOND,
+             "noticed only when the heir ended");
+    ct_pair_down(&pair);
+}
+
+/* ---- killed at every stage ---- */
+
+static void stage_child(other_t *other, psc_role_t role, shm_stage_t stage)
+{
+    static ct_pair_t pair;
+
+    other_begin(other, &pair, role);
+    while (!pair.x.up) {
+        psc_list_for_each(link, &side_iface(pair.a)->links, shm_link_t, listed)
+            if (link->stage == stage)
+                raise(SIGKILL);
+        ct_side_progress(pair.a);
+    }
+    if (stage == SHM_STAGE_OPEN)
+        raise(SIGKILL);
+    _exit(0); /* this role never is in that stage */
+}
+
+/* True if the other process was in that stage. */
+static bool stage_kill(psc_role_t role, shm_stage_t stage)
+{
+    static ct_pair_t pair;
+    other_t other;
+    int status;
+
+    if (other_fork(&other))
+        stage_child(&other, role, stage);
+    other_begin(&other, &pair, role == PSC_ROLE_ACCEPTOR ? PSC_ROLE_CONNECTOR
+                                                         : PSC_ROLE_ACCEPTOR);
+    ct_until(&pair, pair.x.failed);
+    status = other_wait(&other);
+    ct_pair_down(&pair);
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+        return false;
+    printf("%s killed in %s: %s\n",
+           role == PSC_ROLE_ACCEPTOR ? "acceptor" : "connector",
+           shm_stage_name(stage), pair.x.reason);
+    return true;
+}
+
+void killed_in_every_stage(void)
+{
+    const unsigned expected[2] = {
+        [PSC_ROLE_CONNECTOR] = 1u << SHM_STAGE_CHALLENGE |
+                               1u << SHM_STAGE_OFFER |
+                               1u << SHM_STAGE_VERDICT | 1u << SHM_STAGE_OPEN,
+        [PSC_ROLE_ACCEPTOR] = 1u << SHM_STAGE_ANONYMOUS |
+                              1u << SHM_STAGE_PROOF |
+                              1u << SHM_STAGE_VERDICT | 1u << SHM_STAGE_OPEN,
+    };
+
+    for (psc_role_t role = PSC_ROLE_CONNECTOR; role <= PSC_ROLE_ACCEPTOR;
+         role++) {
+        unsigned seen = 0;
+
+        for (unsigned stage = 0; stage < SHM_N_STAGES; stage++)
+            if (stage_kill(role, (shm_stage_t)stage))
+                seen |= 1u << stage;
+        ct_check(seen == expected[role], "role %d was in stages 0x%x", role,
+                 seen);
+    }
+}
+
+/* ---- sleeping, between processes ---- */
+
+#define NAPS 100000u
+
+static unsigned n_naps;
+
+static void nap(ct_side_t *side)
+{
+    struct pollfd fd = {.fd = ct_ops->event_fd(side->iface), .events = POLLIN};
+
+    if (ct_side_progress(side) > 0 || ct_ops->arm(side->iface) != PSC_OK)
+        return;
+    ct_check(poll(&fd, 1, CT_PATIENCE_S * 1000) == 1, "a wake-up was lost");
+    n_naps++;
+}
+
+static void nap_send(ct_end_t *end)
+{
+    ct_header_t header = {end->sent, 0, end->sent * 17};
+
+    while (ct_ops->am_short(end->ep, CT_AM_ID, &header, sizeof(header), NULL,
+                            0) == PSC_ERR_NO_RESOURCE)
+        nap(end->side);
+    end->sent++;
+}
+
+/* Some messages come at once, some while we fall asleep, some later. */
+static void nap_ping_pong(ct_pair_t *pair, bool first)
+{
+    dice_t dice = {first};
+
+    for (unsigned i = 1; i <= NAPS; i++) {
+        if (first)
+            nap_send(&pair->x);
+        while (pair->x.received < i)
+            nap(pair->a);
+        for (volatile uint64_t wait = dice_roll(&dice) % 8000; wait > 0;)
+            wait--;
+        if (!first)
+            nap_send(&pair->x);
+    }
+}
+
+void naps_between_processes(void)
+{
+    static ct_pair_t pair;
+    other_t other;
+
+    if (other_fork(&other)) {
+        other_connect(&other, &pair);
+        nap_ping_pong(&pair, false);
+        ct_until(&pair, pair.x.failed);
+        _exit(0);
+    }
+    other_connect(&other, &pair);
+    nap_ping_pong(&pair, true);
+    printf("slept %u times in %u exchanges\n", n_naps, NAPS);
+    ct_check(n_naps > NAPS / 100, "hardly ever slept");
+    ct_pair_down(&pair);
+    other_check(&other);
+}

@@ -1,0 +1,260 @@
+/* Cases of shm alone: what a peer can do to shared memory. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shm_cases.h"
+
+/* ---- garbage in the rings ---- */
+
+static unsigned long fuzz_messages;
+static char fuzz_sink[1000];
+static psc_iov_t fuzz_iov = {fuzz_sink, sizeof(fuzz_sink)};
+
+/* Reads every byte that it is given, so that AddressSanitizer sees it. */
+static psc_status_t fuzz_am_recv(psc_ep_t *ep, const psc_am_t *am)
+{
+    const unsigned char *header = am->header, *payload = am->payload;
+    unsigned sum = 0;
+
+    (void)ep;
+    for (size_t i = 0; i < am->header_len; i++)
+        sum += header[i];
+    for (size_t i = 0; i < am->len; i++)
+        sum += payload[i];
+    fuzz_messages += 1 + (sum == 1);
+    return PSC_OK;
+}
+
+static void fuzz_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
+                          uint8_t header_len, uint64_t len, psc_dest_t *dest_p)
+{
+    (void)ep;
+    (void)id;
+    ct_check(len <= SHM_RING_MAX, "%llu bytes", (unsigned long long)len);
+    memcpy(fuzz_sink, header, header_len);
+    *dest_p = (psc_dest_t){&fuzz_iov, 1, NULL};
+}
+
+static void fuzz_am_end(psc_ep_t *ep, void *cookie)
+{
+    (void)ep;
+    (void)cookie;
+    fuzz_messages++;
+}
+
+/* A word that is right in most respects. */
+static uint64_t fuzz_word(dice_t *dice, const shm_ring_t *ring)
+{
+    uint64_t kind = dice_roll(dice) % (SHM_N_KINDS + 1);
+    uint64_t header_len = dice_roll(dice) % (PSC_AM_HEADER_MAX + 2);
+    uint64_t len = dice_roll(dice) % (shm_ring_room(ring) + 2);
+
+    if (dice_roll(dice) % 8 == 0)
+        return dice_roll(dice);
+    return shm_word_pack((shm_kind_t)kind, (uint8_t)header_len, 0,
+                         (uint32_t)len);
+}
+
+static void fuzz_scribble(dice_t *dice, const shm_ring_t *ring)
+{
+    uint32_t line = (uint32_t)(dice_roll(dice) % ring->n_lines);
+    shm_control_t *control = ring->control;
+
+    atomic_store(shm_ring_word(ring, line), fuzz_word(dice, ring));
+    if (dice_roll(dice) % 64 == 0)
+        atomic_store(&control->consumed, dice_roll(dice));
+    if (dice_roll(dice) % 64 == 0)
+        atomic_store(&control->sleeping, (uint32_t)dice_roll(dice));
+    if (dice_roll(dice) % 64 == 0)
+        atomic_store(&control->starving, (uint32_t)dice_roll(dice));
+}
+
+typedef struct scribbler {
+    shm_ring_t there, back; /* y's two rings, as x has them mapped */
+    uint64_t seed;
+    _Atomic bool stop;
+} scribbler_t;
+
+static void *scribble(void *arg)
+{
+    scribbler_t *scribbler = arg;
+    dice_t dice = {scribbler->seed};
+
+    while (!atomic_load(&scribbler->stop)) {
+        fuzz_scribble(&dice, &scribbler->there);
+        fuzz_scribble(&dice, &scribbler->back);
+    }
+    return NULL;
+}
+
+/* A word that y must take, with what it needs behind it. */
+static uint64_t fuzz_right_word(dice_t *dice, shm_ep_t *ep)
+{
+    uint8_t header_len = (uint8_t)(dice_roll(dice) % PSC_AM_HEADER_MAX);
+    uint32_t len = 1 + (uint32_t)(dice_roll(dice) % 1500);
+    uint64_t total = len + 1 + dice_roll(dice) % 5000;
+
+    if (ep->incoming.rest > 0)
+        return shm_word_pack(SHM_KIND_NEXT, 0, 0,
+                             len < ep->incoming.rest
+                                 ? len
+                                 : (uint32_t)ep->incoming.rest);
+    if (dice_roll(dice) % 2 == 0)
+        return shm_word_pack(SHM_KIND_WHOLE, header_len, 0, header_len + len);
+    memcpy((void *)(uintptr_t)shm_consumer_bytes(&ep->rx), &total,
+           sizeof(total));
+    return shm_word_pack(SHM_KIND_FIRST, header_len, 0, 8 + header_len + len);
+}
+
+/* Records forged exactly where y reads next. */
+static void fuzz_aimed(ct_pair_t *pair, dice_t *dice)
+{
+    shm_ep_t *ep = end_ep(&pair->y);
+
+    for (int i = 0; i < 100 && !pair->y.failed; i++) {
+        uint64_t word = fuzz_right_word(dice, ep);
+
+        if (dice_roll(dice) % 32 == 0)
+            word = fuzz_word(dice, &ep->rx.ring) | 1;
+        atomic_store(shm_ring_word(&ep->rx.ring, ep->rx.at), word);
+        ct_side_progress(pair->b);
+    }
+}
+
+/* One connection whose shared memory somebody overwrites while y works. */
+static bool fuzz_round(ct_pair_t *pair, uint64_t seed)
+{
+    scribbler_t scribbler = {
+        .there = end_ep(&pair->x)->tx.ring,
+        .back = end_ep(&pair->x)->rx.ring,
+        .seed = seed,
+    };
+    psc_iov_t iov = {fuzz_sink, sizeof(fuzz_sink)};
+    pthread_t thread;
+
+    ct_check(pthread_create(&thread, NULL, scribble, &scribbler) == 0,
+             "thread");
+    for (int i = 0; i < 3000 && !pair->y.failed; i++) {
+        ct_side_progress(pair->b);
+        (void)ct_ops->am_bcopy(pair->y.ep, 1, fuzz_sink, 8, &iov, 1);
+        (void)ct_ops->arm(pair->b->iface);
+    }
+    atomic_store(&scribbler.stop, true);
+    pthread_join(thread, NULL);
+    ct_check(!pair->y.failed || pair->y.status == PSC_ERR_PROTOCOL, "%s: %s",
+             psc_status_string(pair->y.status), pair->y.reason);
+    return pair->y.failed;
+}
+
+static psc_upcalls_t fuzz_upcalls(const psc_upcalls_t *plain)
+{
+    psc_upcalls_t up = *plain;
+
+    up.am_recv = fuzz_am_recv;
+    up.am_begin = fuzz_am_begin;
+    up.am_end = fuzz_am_end;
+    return up;
+}
+
+void garbage_in_rings(void)
+{
+    ct_pair_t first, pair;
+    psc_upcalls_t up;
+    const psc_upcalls_t *plain;
+    unsigned failed = 0;
+
+    ct_pair_up(&first);
+    plain = first.a->iface->up;
+    up = fuzz_upcalls(plain);
+    first.a->iface->up = first.b->iface->up = &up;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        pair.a = first.a;
+        pair.b = first.b;
+        ct_end_create(&pair.x, pair.a);
+        ct_end_create(&pair.y, pair.b);
+        ct_pair_connect(&pair);
+        if (seed % 2 == 0)
+            fuzz_aimed(&pair, &(dice_t){seed});
+        failed += fuzz_round(&pair, seed);
+        ct_end_destroy(&pair.y, pair.a);
+        ct_end_destroy(&pair.x, pair.b);
+    }
+    printf("%u connections of 200 failed, %lu absurd messages came\n", failed,
+           fuzz_messages);
+    ct_check(failed > 100 && fuzz_messages > 100, "the fuzz is too weak");
+    first.a->iface->up = first.b->iface->up = plain;
+    ct_exchange(&first, &first.y, &first.x, CT_BCOPY, 100, 1);
+    ct_pair_down(&first);
+}
+
+/* What the producer reads: a consumer that frees what it never had. */
+void consumer_lies(void)
+{
+    ct_pair_t pair;
+    ct_send_t send;
+    psc_status_t status;
+
+    ct_pair_up(&pair);
+    atomic_store(&end_ep(&pair.y)->rx.ring.control->consumed, 1ull << 40);
+    do {
+        status = ct_send_try(&pair.x, CT_BCOPY, 8000, 1, &send);
+        free(send.buffer);
+    } while (status == PSC_OK);
+    ct_check(status == PSC_ERR_PROTOCOL, "%s", psc_status_string(status));
+    ct_until(&pair, pair.x.failed && pair.y.failed);
+    ct_check(pair.x.status == PSC_ERR_PROTOCOL, "%s", pair.x.reason);
+    printf("here: %s\nthere: %s\n", pair.x.reason, pair.y.reason);
+    ct_pair_down(&pair);
+}
+
+/* ---- rings that are none ---- */
+
+static int plain_memfd(off_t size, unsigned seals)
+{
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    ct_check(fd >= 0 && ftruncate(fd, size) == 0, "memfd");
+    ct_check(fcntl(fd, F_ADD_SEALS, seals) == 0, "seals");
+    return fd;
+}
+
+static void map_fails(int fd, const char *what)
+{
+    const shm_geometry_t geometry = {8192, 4};
+    shm_ring_t ring = {0};
+
+    ct_check(fd >= 0, "%s", what);
+    ct_check(shm_ring_map(&ring, &geometry, fd) == PSC_ERR_PROTOCOL, "%s",
+             what);
+    ct_check(ring.control == NULL, "%s was mapped", what);
+    close(fd);
+}
+
+void only_sealed_rings_are_mapped(void)
+{
+    const unsigned all = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    const off_t right = 4 * 8192 + sysconf(_SC_PAGESIZE);
+
+    map_fails(plain_memfd(right, F_SEAL_GROW | F_SEAL_SEAL), "may shrink");
+    map_fails(plain_memfd(right, F_SEAL_SHRINK | F_SEAL_SEAL), "may grow");
+    map_fails(plain_memfd(right, F_SEAL_SHRINK | F_SEAL_GROW), "unsealed");
+    map_fails(plain_memfd(right - 1, all), "too short");
+    map_fails(plain_memfd(right + 4096, all), "too long");
+    map_fails(open("/dev/null", O_RDWR), "a device");
+    map_fails(open("/proc/self/exe", O_RDONLY), "a file");
+}
+
+void absurd_geometry(void)
+{
+    const shm_geometry_t absurd[] = {
+        {0, 64},          {8192, 0},           {8192, 1}, {8191, 64},
+        {64, 64},         {1u << 31, 1u << 31}, {UINT32_MAX - 63, UINT32_MAX},
+        {1u << 28, 2},
+    };
+
+    for (size_t i = 0; i < sizeof(absurd) / sizeof(absurd[0]); i++)
+        ct_check(!shm_geometry_valid(&absurd[i]), "%u x %u",
+                 absurd[i].slot_size, absurd[i].slots);
+}
