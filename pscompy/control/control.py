@@ -55,11 +55,10 @@ class Control(OnDemand):
         self, config: Config, engine: Engine, here: Identity, adopt: Callable[[], Record]
     ) -> None:
         policy = Policy(config["RETRY"], LinkOptions.of(config))
-        super().__init__(
-            ControlThread(f"pscompy {here.name}"), engine, here, find_key(config), policy
-        )
+        super().__init__(ControlThread(f"pscompy {here.name}"), engine, here, policy)
         self.config = config
         self.records: dict[int, Record] = {}
+        self.after_progress: Callable[[], object] = lambda: None  # what it found is to be drained
         self._adopt = adopt
         self._listeners: list[Listener] = []
         self._busy: set[object] = set()
@@ -75,7 +74,7 @@ class Control(OnDemand):
 
     def begin_open(self, record: Record) -> None:
         """Connect in the background; the core queues what is sent meanwhile. Never raises for
-        reasons of the network: those end what was queued."""
+        reasons of the network: those end what was queued. `AuthError`: there is no usable key."""
         self._start()
         if record.address is None and record.resolve is not None:
             try:
@@ -118,13 +117,21 @@ class Control(OnDemand):
         self._thread.call(self._close_door, listener)
 
     def close(self, timeout: float | None) -> bool:
-        """Close all connections in order and end the thread; False: some did not end in time."""
-        if not self._started:
-            return True
+        """Close all connections in order; False: some have not ended in time (seconds)."""
+        with self._lock:
+            self.closing = True
+            if not self._started:
+                return True
         self._thread.call(self._begin_closing)
-        in_time = self._ended.wait(timeout)
+        return self._ended.wait(timeout)
+
+    def stop(self) -> bool:
+        """Break off what is left and end the thread; False: it is stuck in a call."""
+        if not self._started:
+            self._thread.abandon()
+            return True
         self._thread.call(self._break_off_all)
-        return self._thread.stop(STOP_SECONDS) and in_time
+        return self._thread.stop(STOP_SECONDS)
 
     def forked(self) -> None:
         """In the child after a fork: let go of descriptors, touch nothing that is shared."""
@@ -144,6 +151,7 @@ class Control(OnDemand):
                 raise Closed("the session is closed")
             if self._started:
                 return
+            self._key = find_key(self.config)
             self._started = True
             self._thread.set_pump(self._pump)
             self._thread.register(self.engine.control_fd, READ, self._on_control)
@@ -168,7 +176,8 @@ class Control(OnDemand):
         if not self._busy:
             return True
         for _ in range(PUMP_MAX):
-            self.engine.progress()
+            if self.engine.progress():
+                self.after_progress()
             if self.engine.arm():
                 return True
         return False
@@ -294,7 +303,6 @@ class Control(OnDemand):
     # ---- the end ----
 
     def _begin_closing(self) -> None:
-        self.closing = True
         for listener in list(self._listeners):
             self._close_door(listener)
         for record in list(self.records.values()):

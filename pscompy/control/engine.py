@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -126,10 +127,13 @@ class Engine:
         self.options: list[Option] = []
         self._ids = itertools.count(1)
         self._worker = _create_worker(config)
-        self.address = int(ffi.cast("uintptr_t", self._worker))
+        self.address = self.address_of(self._worker)
         self._events = ffi.new("psc_control_event_t[]", EVENTS_MAX)
         self.log_fd: int | None = None
+        self._log_write = -1
         self._log_rest = b""
+        self._guard = threading.Lock()  # handles are used by any thread until destroy
+        self._destroyed = False
 
     # ---- the worker ----
 
@@ -202,31 +206,45 @@ class Engine:
         return events
 
     def counters(self) -> dict[str, int]:
+        """All zero once the worker is destroyed."""
         values = ffi.new("uint64_t[]", lib.psc_counter_count())
-        lib.psc_worker_counters(self._worker, values)
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_worker_counters(self._worker, values)
         return _named_counters(values)
 
     def connection_counters(self, handle: Any) -> dict[str, int]:
         values = ffi.new("uint64_t[]", lib.psc_counter_count())
-        lib.psc_conn_counters(handle, values)
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_conn_counters(handle, values)
         return _named_counters(values)
 
     def forked(self) -> None:
+        """In the child: every later call answers FORKED and touches nothing."""
         lib.psc_worker_forked(self._worker)
+        self._close_log()
 
     def destroy(self) -> None:
+        """Nobody may be inside a call of the worker, and no handle is valid afterwards."""
+        with self._guard:
+            self._destroyed = True
         lib.psc_worker_destroy(self._worker)
+        self.read_log()
+        self._close_log()
+
+    def _close_log(self) -> None:
         if self.log_fd is not None:
-            self.read_log()
             os.close(self.log_fd)
+            os.close(self._log_write)
             self.log_fd = None
 
     # ---- log lines of the core: "<level> <text>\n" ----
 
     def open_log(self, level: int) -> int:
         """Have the core write its lines into a pipe; returns the end to read from."""
-        self.log_fd, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        lib.psc_worker_log_to(self._worker, write, level)
+        self.log_fd, self._log_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        lib.psc_worker_log_to(self._worker, self._log_write, level)
         return self.log_fd
 
     def read_log(self) -> None:
@@ -254,6 +272,11 @@ class Engine:
         lane = self.lanes[lane_id] = Lane(self, option, lane_id, handle)
         return lane
 
+    @staticmethod
+    def address_of(handle: Any) -> int:
+        """A handle as the hot extension takes it."""
+        return int(ffi.cast("uintptr_t", handle))
+
     def create_connection(self, rank: int) -> tuple[int, Any]:
         """The id and the handle of a lazy connection."""
         conn_id = next(self._ids)
@@ -262,12 +285,17 @@ class Engine:
             raise MemoryError
         return conn_id, handle
 
-    def connection_state(self, handle: Any) -> int:
-        return int(lib.psc_conn_state(handle))
+    def connection_state(self, handle: Any) -> ConnState:
+        with self._guard:
+            if self._destroyed:
+                return ConnState.CLOSED
+            return ConnState(lib.psc_conn_state(handle))
 
-    def begin_connecting(self, handle: Any) -> bool:
-        """False: it was not lazy (any more)."""
-        return bool(lib.psc_conn_connecting(handle) == lib.PSC_OK)
+    def begin_connecting(self, handle: Any) -> None:
+        """LAZY becomes CONNECTING; any other state stays."""
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_conn_connecting(handle)
 
     def install(self, handle: Any, lanes: list[Lane], params: Params) -> None:
         """Let the lanes carry the connection's messages."""
@@ -288,7 +316,9 @@ class Engine:
         lib.psc_conn_peer_ended(handle)
 
     def close_connection(self, handle: Any) -> None:
-        lib.psc_conn_close(handle)
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_conn_close(handle)
 
     def destroy_connection(self, handle: Any) -> None:
         lib.psc_conn_destroy(handle)

@@ -66,14 +66,14 @@ class OnDemand(Host):
     """The half of `negotiation.Host` that deals with connecting; see `Control` for the rest."""
 
     def __init__(
-        self, thread: ControlThread, engine: Engine, here: Identity, key: Key, policy: Policy
+        self, thread: ControlThread, engine: Engine, here: Identity, policy: Policy
     ) -> None:
         self.here = here
         self.engine = engine
         self.closing = False
         self.find_peer: Callable[[Identity], Record | None] = lambda identity: None
         self._thread = thread
-        self._key = key
+        self._key: Key  # found when the thread starts
         self._policy = policy
         self._names = Names(here)
         self._negotiations: set[Negotiation] = set()

@@ -1,0 +1,348 @@
+"""Session: everything that a process has open of pscompy, and where it begins."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import select
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar
+
+from pscompy import _hot, logs, registry
+from pscompy.connection import Connection
+from pscompy.control.control import Control
+from pscompy.control.engine import Engine
+from pscompy.control.identity import make_identity
+from pscompy.control.network import Address
+from pscompy.control.record import Record
+from pscompy.errors import Closed, PscomError
+from pscompy.memory import MemoryRegion
+from pscompy.request import Request
+from pscompy.sock import Socket
+
+__all__ = ["MemoryRegion", "Session"]
+
+S = TypeVar("S", bound="Session")
+
+_open_sessions: set[Session] = set()  # closed at exit; a dropped one lives as its connections do
+_inherited = "inherited through fork: open a new Session in the child"
+
+
+class Session:
+    """A place among others: it listens, connects, and owns what comes of that.
+
+    `name` is what peers see (unique among those that meet; None: one is made). `config` are
+    variables that come before the environment, with or without PSP_: {"SHM": 0}. Several sessions
+    may be open in one process. A context manager, also of asyncio: leaving it closes.
+
+    `ConfigError`: a variable has a value that it cannot have.
+    """
+
+    def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:
+        self._open(name, config)
+
+    def _open(
+        self,
+        name: str | None,
+        config: Mapping[str, object] | None,
+        rank: int = -1,
+        job: str = "",
+    ) -> None:
+        """What `__init__` does; a World says who it is in its job."""
+        self._lock = threading.Lock()
+        self._forked = False
+        self._closed = threading.Event()
+        self._closing = False
+        self._connections: dict[int, Connection] = {}
+        self._sockets: weakref.WeakSet[Socket] = weakref.WeakSet()
+        self._identity = make_identity(name, rank, job)
+        self._config, found = registry.load(config)
+        log = logs.configure(self._config)
+        self._engine = Engine(self._config)
+        self._engine.open_log(log.level)
+        self._engine.open(found, self._config)
+        self._engine.read_log()
+        self._hot = _hot.Worker(self._engine.address)
+        self._control = Control(self._config, self._engine, self._identity, self._adopt)
+        self._control.after_progress = self._hot.polled
+        self._sleep: _Sleep | None = None
+        _open_sessions.add(self)
+
+    # ---- who and what ----
+
+    @property
+    def name(self) -> str:
+        return self._identity.name
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """All variables with their values, by name without PSP_."""
+        return self._config
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters of the session, by name; `connections_up` counts those that were made."""
+        self._check()
+        return self._engine.counters()
+
+    @property
+    def transports(self) -> dict[str, str]:
+        """Each transport, in order, with the reason why it cannot be used ("" if it can)."""
+        return {option.name: option.reason or "" for option in self._engine.options}
+
+    # ---- connections ----
+
+    def listen(self, host: str | None = None, port: int = 0) -> Socket:
+        """Take connections in; `host` None: at all addresses, `port` 0: at a free one.
+
+        `ConnectError`: the address cannot be bound. `AuthError`: there is no usable key.
+        """
+        self._check()
+        sock = Socket(self)
+        sock._listener = self._control.listen(host, port, self._deliverer(sock))
+        self._sockets.add(sock)
+        return sock
+
+    def connect(self, address: str) -> Connection:
+        """A connection to a socket's address. It connects at its first use, so what raises here
+        is only an address that cannot be parsed: `ConnectError`."""
+        self._check()
+        Address.parse(address)
+        return self._add_connection(address=address)
+
+    def _add_connection(
+        self,
+        *,
+        address: str | None = None,
+        rank: int = -1,
+        name: str = "",
+        resolve: Callable[[], str] | None = None,
+        context: int | None = None,
+    ) -> Connection:
+        """A lazy connection. For a World's peer `rank` and `name` are known, `resolve` gives the
+        address at its first use, and `context` separates its traffic."""
+        with self._lock:
+            self._check()
+            conn_id, handle = self._engine.create_connection(rank)
+            record = Record(conn_id, handle, address, rank, name, resolve)
+            more = {} if context is None else {"context": context}
+            connection = Connection(self._hot, self._control, record, **more)
+            self._connections[conn_id] = connection
+            self._control.add(record)
+        return connection
+
+    def _adopt(self) -> Record:
+        """On the control thread: a peer has begun a connection."""
+        return self._add_connection()._record
+
+    def _deliverer(self, sock: Socket) -> Callable[[Record], None]:
+        """Hands what has come up to the socket, as long as there is one."""
+        socket_ref = weakref.ref(sock)
+
+        def deliver(record: Record) -> None:
+            found, connection = socket_ref(), self._connections[record.id]
+            if found is None:
+                connection.close()
+            else:
+                found._deliver(connection)
+
+        return deliver
+
+    def _event(self) -> Request:
+        """A request that is completed by hand."""
+        self._check()
+        return self._hot.event(Request)
+
+    # ---- messages that name no connection ----
+
+    def on_message(self, id: int, handler: Callable[..., object] | None) -> None:
+        """Call handler(connection, header, payload) for each `am_send(id, ...)` that arrives, in
+        whichever thread uses the session; None removes it."""
+        self._check()
+        self._hot.on_message(id, handler)
+
+    def register(self, buf: Any) -> MemoryRegion:
+        """Let peers put into, or get from, this buffer; `.rkey` are the bytes to send them.
+
+        The buffer is C-contiguous and writable (`BufferError`), and stays exported until the
+        region is closed.
+        """
+        self._check()
+        return MemoryRegion(self._hot, buf)
+
+    # ---- other event loops ----
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when `progress` would find something, provided that
+        `arm` returned True before."""
+        self._check()
+        if self._sleep is None:
+            self._sleep = _Sleep(self._engine.fd)
+        return self._sleep.fileno()
+
+    def arm(self) -> bool:
+        """True: sleep on `fileno()`. False: there is something already, call `progress`."""
+        self.fileno()
+        assert self._sleep is not None
+        self._sleep.clear()
+        if self._hot.pending or not self._engine.arm():
+            return False
+        self._hot.watch(self._sleep.wake)
+        return not self._hot.pending
+
+    def progress(self) -> int:
+        """Move everything on once, without waiting; how many events there were."""
+        self._check()
+        return self._hot.progress()
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Close all connections in order, sockets, and everything else. Idempotent.
+
+        Waits PSP_SHUTDOWN_TIMEOUT seconds for peers that are silent. Calls that wait in other
+        threads end with `Closed`.
+        """
+        self._shut(self._config["SHUTDOWN_TIMEOUT"])
+
+    def _shut(self, timeout: float) -> None:
+        with self._lock:
+            first, self._closing = not self._closing, True
+        if self._forked:
+            return
+        if not first:
+            self._closed.wait()
+            return
+        try:
+            self._close_all(timeout)
+        finally:
+            _open_sessions.discard(self)
+            self._closed.set()
+
+    def _close_all(self, timeout: float) -> None:
+        ended = False
+        for sock in list(self._sockets):
+            sock.close()
+        try:
+            self._control.close(timeout)
+        finally:
+            ended = self._control.stop()
+            if self._config["DEBUG_STATS"]:
+                logs.notice("%s: %s", self.name, _figures(self._engine.counters()))
+            self._engine.wake()
+            self._hot.close(self._engine.destroy if ended else _nothing)
+            self._connections.clear()
+            if self._sleep is not None:
+                self._sleep.close()
+
+    def _stop_listening(self, listener: Any) -> None:
+        if not self._forked and not self._closed.is_set():
+            self._control.stop_listening(listener)
+
+    def _check(self) -> None:
+        if self._forked:
+            raise Closed(_inherited)
+        if self._closing:
+            raise Closed("the session is closed")
+
+    def _after_fork(self) -> None:
+        """In the child: nothing of it works any more, and nothing of the parent's is touched."""
+        self._forked = True
+        self._lock = threading.Lock()
+        self._hot.forked()
+        self._control.forked()
+        self._engine.forked()
+        if self._sleep is not None:
+            self._sleep.close()
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self: S) -> S:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """As `close`, while the loop goes on."""
+        await asyncio.to_thread(self.__exit__, kind, error, traceback)
+
+    def __repr__(self) -> str:
+        state = " inherited" if self._forked else " closed" if self._closing else ""
+        return f"<{type(self).__name__} {self.name}{state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} stays in its process: send a Socket's address instead, and"
+            " open a Session there"
+        )
+
+
+class _Sleep:
+    """What `Session.fileno` gives: the worker's descriptor, or another thread's polling."""
+
+    def __init__(self, worker_fd: int) -> None:
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll = select.epoll()
+        self._epoll.register(self._event, select.EPOLLIN)
+        self._epoll.register(worker_fd, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def wake(self) -> None:
+        """Somebody has polled: what was armed is used up."""
+        if self._event >= 0:
+            os.eventfd_write(self._event, 1)
+
+    def clear(self) -> None:
+        try:
+            os.eventfd_read(self._event)
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        self._epoll.close()
+        event, self._event = self._event, -1
+        os.close(event)
+
+
+def _figures(counters: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in counters.items() if value) or "nothing"
+
+
+def _nothing() -> None:
+    """The control thread is stuck: the worker stays as it is."""
+
+
+def _close_at_exit() -> None:
+    for session in list(_open_sessions):
+        try:
+            session.close()
+        except PscomError:
+            logs.logger.exception("%r did not close", session)
+
+
+def _after_fork_in_child() -> None:
+    for session in list(_open_sessions):
+        session._after_fork()
+    _open_sessions.clear()
+
+
+atexit.register(_close_at_exit)
+os.register_at_fork(after_in_child=_after_fork_in_child)
