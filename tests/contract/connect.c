@@ -1,4 +1,6 @@
 /* Cases: the interface's description, connecting, refusing, closing. */
+#include <fcntl.h>
+
 #include "harness.h"
 
 static void interface_describes_itself(void)
@@ -267,6 +269,30 @@ static void close_inside_upcall(void)
     ct_pair_down(&pair);
 }
 
+#define DESCRIPTORS_MAX 256
+
+/* Everything is close-on-exec while in use, and given back at the end. */
+static void descriptors_are_given_back(void)
+{
+    ct_pair_t pair;
+    int before = 0, after = 0;
+
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
+        before += fcntl(fd, F_GETFD) >= 0 ? fcntl(fd, F_SETFD, FD_CLOEXEC) == 0
+                                          : 0;
+    ct_pair_up(&pair);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++) {
+        int flags = fcntl(fd, F_GETFD);
+
+        ct_check(flags < 0 || flags & FD_CLOEXEC, "descriptor %d", fd);
+    }
+    ct_pair_down(&pair);
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
+        after += fcntl(fd, F_GETFD) >= 0;
+    ct_check(after == before, "%d descriptors became %d", before, after);
+}
+
 const ct_case_t ct_connect_cases[] = {
     {"interface_describes_itself", interface_describes_itself, 0, false},
     {"open_twice", open_twice, 0, false},
@@ -277,6 +303,7 @@ const ct_case_t ct_connect_cases[] = {
     {"damaged_address_is_refused", damaged_address_is_refused, 0, false},
     {"unused_endpoint_closes", unused_endpoint_closes, 0, false},
     {"small_room_for_address", small_room_for_address, 0, false},
+    {"descriptors_are_given_back", descriptors_are_given_back, 0, false},
     {"many_endpoints", many_endpoints, 0, false},
     {"close_drains", close_drains, 0, true},
     {"close_inside_upcall", close_inside_upcall, 0, false},

@@ -19,6 +19,25 @@ FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SKIPPED = 77
 
+# Settings under which everything is scarce, and the cases that feel it.
+SQUEEZED = {
+    "loop": ["BUFFER_SIZE=1024:1k", "SENDQ_SIZE=2:2"],
+    "tcp": ["BUFFER_SIZE=1024:1k", "SO_SNDBUF=2048:2k", "SO_RCVBUF=2048:2k"],
+}
+TIGHT_CASES = (
+    "exchange_bcopy",
+    "exchange_zcopy",
+    "back_pressure_odd",
+    "kinds_keep_order",
+    "landing_scattered",
+    "landing_cut_short",
+    "held_descriptors",
+    "close_drains",
+    "wakes_for_messages",
+    "wakes_for_room",
+    "wakes_for_completion",
+)
+
 
 def sources(name: str) -> list[Path]:
     """The harness, the transport's own cases, and the transport."""
@@ -73,6 +92,12 @@ def run_case(driver: Path, case: str, *arguments: str) -> None:
 )
 def test_contract(drivers: dict[str, Path], name: str, case: str) -> None:
     run_case(drivers[name], case, *settings(name))
+
+
+@pytest.mark.parametrize("case", TIGHT_CASES)
+@pytest.mark.parametrize("name", sorted(SQUEEZED))
+def test_contract_when_tight(drivers: dict[str, Path], name: str, case: str) -> None:
+    run_case(drivers[name], case, *settings(name), *SQUEEZED[name])
 
 
 @pytest.mark.parametrize("name", NAMES)

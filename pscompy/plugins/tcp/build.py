@@ -1,17 +1,19 @@
-"""Builds pscompy.plugins.tcp._native."""
+"""Describes the extension `pscompy.plugins.tcp._native` to cffi."""
 
-from glob import glob
+import cffi
 
-from cffi import FFI
+FOLDER = "pscompy/plugins/tcp"
+NAMES = ("transport", "settings", "network", "address", "listen", "connect", "ep", "send", "stream")
 
-ffibuilder = FFI()
+ffibuilder = cffi.FFI()
 ffibuilder.cdef("uintptr_t tcp_transport(void);")
 ffibuilder.set_source(
     "pscompy.plugins.tcp._native",
-    "#include <stdint.h>\nuintptr_t tcp_transport(void);",
-    sources=[
-        path for path in sorted(glob("pscompy/plugins/tcp/*.c")) if not path.endswith("_native.c")
-    ],
+    """
+    #include "pscompy/core/transport.h"
+    uintptr_t tcp_transport(void);
+    """,
+    sources=[f"{FOLDER}/{name}.c" for name in NAMES],
     include_dirs=["."],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
 )

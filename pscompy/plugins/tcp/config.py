@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from pscompy.plugin import Parser, Var, count, flag, integer, seconds, size
+from pscompy.plugin import Parser, Var, flag, integer, seconds, size
 
 _SEPARATORS = re.compile(r"[,;\s]+")
 

@@ -1,0 +1,269 @@
+/* Cases of tcp alone: settings and addresses; the tools of its other cases;
+ * and the table of all of them. */
+#include "tcp_cases.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+
+/* ---- tools ---- */
+
+void tcp_set(const char *name, int64_t number, const char *text)
+{
+    psc_setting_t *settings = (psc_setting_t *)(uintptr_t)ct_settings;
+
+    for (uint32_t i = 0; i < ct_n_settings; i++) {
+        if (strcmp(settings[i].name, name) == 0) {
+            settings[i].number = number;
+            settings[i].text = text;
+            return;
+        }
+    }
+    ct_check(false, "no setting %s", name);
+}
+
+void tcp_target_of(ct_end_t *end, tcp_target_t *target_p)
+{
+    uint16_t port;
+
+    target_p->len = PSC_ADDRESS_MAX;
+    ct_check(ct_ops->ep_address(end->ep, target_p->address, &target_p->len) ==
+                 PSC_OK,
+             "ep_address");
+    target_p->id = tcp_wire_load64(target_p->address + 16);
+    memcpy(&port, target_p->address + TCP_ADDRESS_HEAD + 2, sizeof(port));
+    target_p->port = le16toh(port);
+}
+
+static struct sockaddr_in tcp_loopback(uint16_t port)
+{
+    return (struct sockaddr_in){
+        .sin_family = AF_INET,
+        .sin_port = htons(port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+}
+
+int tcp_dial(uint16_t port)
+{
+    struct sockaddr_in to = tcp_loopback(port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ct_check(fd >= 0, "socket");
+    ct_check(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
+    return fd;
+}
+
+int tcp_listen(uint16_t *port_p, int backlog)
+{
+    struct sockaddr_in at = tcp_loopback(0);
+    socklen_t len = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ct_check(fd >= 0, "socket");
+    ct_check(bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "bind");
+    ct_check(listen(fd, backlog) == 0, "listen");
+    getsockname(fd, (struct sockaddr *)&at, &len);
+    *port_p = ntohs(at.sin_port);
+    return fd;
+}
+
+/* The host id comes from a real address, or loopback would not be tried. */
+size_t tcp_address_with(uint64_t id, const uint16_t *ports, unsigned n,
+                        uint8_t *address)
+{
+    const uint8_t loopback[4] = {127, 0, 0, 1};
+    uint8_t *p = address + TCP_ADDRESS_HEAD;
+
+    address[1] = (uint8_t)n;
+    tcp_wire_store64(address + 16, id);
+    for (unsigned i = 0; i < n; i++, p += 8) {
+        uint16_t port = htole16(ports[i]);
+
+        p[0] = 4;
+        p[1] = 0;
+        memcpy(p + 2, &port, 2);
+        memcpy(p + 4, loopback, 4);
+    }
+    return (size_t)(p - address);
+}
+
+void tcp_put(int fd, const void *bytes, size_t len)
+{
+    ct_check(send(fd, bytes, len, MSG_NOSIGNAL) == (ssize_t)len, "send");
+}
+
+bool tcp_take(ct_side_t *side, int fd, void *bytes, size_t len)
+{
+    int64_t deadline = ct_deadline();
+
+    for (size_t at = 0; at < len;) {
+        ssize_t n = recv(fd, (char *)bytes + at, len - at, MSG_DONTWAIT);
+
+        if (n == 0)
+            return false;
+        at += n > 0 ? (size_t)n : 0;
+        ct_side_progress(side);
+        ct_check(psc_clock_now() < deadline, "nothing comes");
+    }
+    return true;
+}
+
+void tcp_progress_ms(ct_side_t *side, int ms)
+{
+    int64_t end = psc_clock_deadline(ms * 1000000ll);
+
+    while (psc_clock_now() < end)
+        ct_side_progress(side);
+}
+
+size_t tcp_count_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    size_t n = 0;
+
+    ct_check(folder, "/proc/self/fd");
+    while (readdir(folder))
+        n++;
+    closedir(folder);
+    return n;
+}
+
+/* ---- settings ---- */
+
+static void open_refused(const char *word)
+{
+    char reason[PSC_REASON_MAX] = "";
+    psc_open_params_t params = {
+        .abi = PSC_TRANSPORT_ABI,
+        .settings = ct_settings,
+        .n_settings = ct_n_settings,
+        .reason = reason,
+    };
+    psc_iface_t *iface;
+    size_t descriptors = tcp_count_descriptors();
+
+    ct_check(ct_ops->open(&params, &iface) < 0, "opened");
+    ct_check(strstr(reason, word), "the reason does not say %s: %s", word,
+             reason);
+    ct_check(tcp_count_descriptors() == descriptors, "something was left");
+    printf("%s\n", reason);
+}
+
+static void bad_settings_are_named(void)
+{
+    tcp_set("NETWORK", 0, "203.0.113.0/24");
+    open_refused("PSP_NETWORK");
+    tcp_set("NETWORK", 0, "no-such-interface");
+    open_refused("PSP_NETWORK");
+    tcp_set("NETWORK", 0, "");
+    tcp_set("HOST", 0, "203.0.113.7");
+    open_refused("PSP_TCP_HOST");
+    tcp_set("HOST", 0, "");
+    tcp_set("PORT", 0, "70000");
+    open_refused("PSP_TCP_PORT");
+    tcp_set("PORT", 0, "0");
+    tcp_set("BUFFER_SIZE", 1, "1");
+    open_refused("PSP_TCP_BUFFER_SIZE");
+}
+
+static void taken_port_is_passed_over(void)
+{
+    tcp_target_t one, two;
+    ct_pair_t pair;
+    uint16_t free_port;
+    char range[32];
+    int fd = tcp_listen(&free_port, 1);
+
+    if (free_port > 65000) {
+        close(fd);
+        ct_skip("the kernel gave a port near the end of the range");
+    }
+    snprintf(range, sizeof(range), "%u-%u", free_port, free_port + 50);
+    tcp_set("PORT", 0, range);
+    tcp_set("HOST", 0, "127.0.0.1");
+    ct_pair_up(&pair);
+    tcp_target_of(&pair.x, &one);
+    tcp_target_of(&pair.y, &two);
+    ct_check(one.port > free_port && one.port <= free_port + 50, "port %u",
+             one.port);
+    ct_check(two.port > one.port, "port %u", two.port);
+    ct_pair_down(&pair);
+    snprintf(range, sizeof(range), "%u", free_port);
+    tcp_set("PORT", 0, range);
+    open_refused("PSP_TCP_PORT");
+    close(fd);
+}
+
+/* The address holds exactly what was chosen. */
+static void expect_address(const char *name, const char *text, int family,
+                           const char *ip)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    uint8_t bytes[16];
+    bool v6 = family == AF_INET6;
+
+    tcp_set(name, 0, text);
+    ct_pair_up(&pair);
+    tcp_target_of(&pair.y, &target);
+    ct_check(target.address[1] == 1, "%u addresses", target.address[1]);
+    ct_check(target.address[TCP_ADDRESS_HEAD] == (v6 ? 6 : 4), "family");
+    inet_pton(family, ip, bytes);
+    ct_check(memcmp(bytes, target.address + TCP_ADDRESS_HEAD + 4,
+                    v6 ? 16 : 4) == 0,
+             "not %s", ip);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
+    ct_pair_down(&pair);
+    tcp_set(name, 0, "");
+}
+
+static bool tcp_has_ipv6(void)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6,
+                              .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool has = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return has;
+}
+
+static void chosen_address_is_told(void)
+{
+    expect_address("HOST", "127.0.0.1", AF_INET, "127.0.0.1");
+    expect_address("NETWORK", "127.0.0.0/8", AF_INET, "127.0.0.1");
+    expect_address("NETWORK", " 203.0.113.0/24,127.0.0.1", AF_INET,
+                   "127.0.0.1");
+}
+
+static void ipv6_connects(void)
+{
+    if (!tcp_has_ipv6())
+        ct_skip("this machine has no IPv6 loopback");
+    expect_address("HOST", "::1", AF_INET6, "::1");
+    expect_address("NETWORK", "::1/128", AF_INET6, "::1");
+}
+
+const ct_case_t ct_own_cases[] = {
+    {"bad_settings_are_named", bad_settings_are_named, 0, false},
+    {"taken_port_is_passed_over", taken_port_is_passed_over, 0, false},
+    {"chosen_address_is_told", chosen_address_is_told, 0, false},
+    {"ipv6_connects", ipv6_connects, 0, false},
+    {"strangers_do_no_harm", strangers_do_no_harm, 0, false},
+    {"silent_callers_are_dropped", silent_callers_are_dropped, 0, false},
+    {"callers_are_limited", callers_are_limited, 0, false},
+    {"wrong_proof_is_refused", wrong_proof_is_refused, 0, false},
+    {"second_call_is_refused", second_call_is_refused, 0, false},
+    {"acceptor_that_lies", acceptor_that_lies, 0, false},
+    {"token_never_travels", token_never_travels, 0, false},
+    {"next_address_is_tried", next_address_is_tried, 0, false},
+    {"nobody_answers", nobody_answers, 0, false},
+    {"descriptors_run_out", descriptors_run_out, 0, false},
+    {"absurd_frames_break", absurd_frames_break, 0, false},
+    {"mutated_frames_do_no_harm", mutated_frames_do_no_harm, 0, false},
+    {"dribbled_frames_arrive", dribbled_frames_arrive, 0, false},
+    {"cut_stream_breaks", cut_stream_breaks, 0, false},
+    {NULL, NULL, 0, false},
+};

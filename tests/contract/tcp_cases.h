@@ -1,0 +1,52 @@
+/* What tcp's own cases share: peers that are not pscompy, made by hand. */
+#ifndef PSCOMPY_TESTS_CONTRACT_TCP_CASES_H
+#define PSCOMPY_TESTS_CONTRACT_TCP_CASES_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "pscompy/plugins/tcp/wire.h"
+
+/* An endpoint as its address describes it. */
+typedef struct tcp_target {
+    uint8_t address[PSC_ADDRESS_MAX];
+    size_t len;
+    uint64_t id;
+    uint16_t port;
+} tcp_target_t;
+
+/* tcp_cases.c */
+void tcp_set(const char *name, int64_t number, const char *text);
+void tcp_target_of(ct_end_t *end, tcp_target_t *target_p);
+int tcp_dial(uint16_t port);
+/* A listener on loopback; and an address that offers these ports there. */
+int tcp_listen(uint16_t *port_p, int backlog);
+size_t tcp_address_with(uint64_t id, const uint16_t *ports, unsigned n,
+                        uint8_t *address);
+void tcp_put(int fd, const void *bytes, size_t len);
+/* Reads exactly len bytes while the side progresses; false at the end. */
+bool tcp_take(ct_side_t *side, int fd, void *bytes, size_t len);
+void tcp_progress_ms(ct_side_t *side, int ms);
+size_t tcp_count_descriptors(void);
+
+/* tcp_door_cases.c */
+void strangers_do_no_harm(void);
+void silent_callers_are_dropped(void);
+void callers_are_limited(void);
+void wrong_proof_is_refused(void);
+void second_call_is_refused(void);
+void acceptor_that_lies(void);
+void token_never_travels(void);
+void next_address_is_tried(void);
+void nobody_answers(void);
+void descriptors_run_out(void);
+
+/* tcp_frame_cases.c */
+void absurd_frames_break(void);
+void mutated_frames_do_no_harm(void);
+void dribbled_frames_arrive(void);
+void cut_stream_breaks(void);
+
+#endif

@@ -1,0 +1,348 @@
+/* Cases of tcp: who knocks at the port, and who answers a call. */
+#include <sys/resource.h>
+
+#include "tcp_cases.h"
+
+#define CALLERS_LIMIT 16
+
+static unsigned roll(unsigned *dice)
+{
+    return (*dice = *dice * 1103515245 + 12345) >> 8;
+}
+
+/* ---- strangers ---- */
+
+static void stranger(uint16_t port, unsigned *dice)
+{
+    uint8_t bytes[200];
+    size_t len = roll(dice) % sizeof(bytes);
+    int fd = tcp_dial(port);
+
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (uint8_t)roll(dice);
+    if (roll(dice) % 3 == 0) /* looks right, names nobody */
+        tcp_wire_store64(bytes, TCP_HELLO_MAGIC);
+    if (len > 0)
+        tcp_put(fd, bytes, len);
+    close(fd);
+}
+
+void strangers_do_no_harm(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    unsigned dice = 5;
+    size_t descriptors;
+
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    descriptors = tcp_count_descriptors();
+    for (int i = 0; i < 300; i++) {
+        stranger(target.port, &dice);
+        ct_pair_progress(&pair);
+    }
+    tcp_progress_ms(pair.b, 20);
+    ct_check(tcp_count_descriptors() == descriptors, "descriptors are left");
+    ct_check(!pair.y.failed, "%s", pair.y.reason);
+    ct_pair_connect(&pair);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
+    stranger(target.port, &dice);
+    ct_exchange(&pair, &pair.y, &pair.x, CT_BCOPY, 100, 1);
+    ct_pair_down(&pair);
+}
+
+/* More silent callers than there are slots, and one more that is meant. */
+void silent_callers_are_dropped(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    int silent[40];
+
+    tcp_set("ACCEPT_TIMEOUT", CT_SECOND / 10, "0.1");
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    for (int i = 0; i < 40; i++) {
+        silent[i] = tcp_dial(target.port);
+        if (i % 2)
+            tcp_put(silent[i], "PSCP", 4);
+    }
+    ct_pair_connect(&pair);
+    tcp_progress_ms(pair.b, 400);
+    for (int i = 0; i < 40; i++) {
+        char byte;
+
+        ct_check(recv(silent[i], &byte, 1, MSG_DONTWAIT) == 0,
+                 "caller %d is still there", i);
+        close(silent[i]);
+    }
+    ct_pair_down(&pair);
+}
+
+void callers_are_limited(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    size_t before;
+    int silent[60];
+
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    for (int i = 0; i < 60; i++)
+        silent[i] = tcp_dial(target.port);
+    before = tcp_count_descriptors();
+    tcp_progress_ms(pair.b, 50);
+    ct_check(tcp_count_descriptors() - before == CALLERS_LIMIT,
+             "%zu callers were let in", tcp_count_descriptors() - before);
+    for (int i = 0; i < 60; i++)
+        close(silent[i]);
+    ct_pair_connect(&pair); /* who hung up holds no slot */
+    ct_pair_down(&pair);
+}
+
+/* ---- callers that name an endpoint ---- */
+
+static int call(const tcp_target_t *target)
+{
+    uint8_t hello[TCP_HELLO_SIZE] = {0};
+    int fd = tcp_dial(target->port);
+
+    tcp_wire_store64(hello, TCP_HELLO_MAGIC);
+    tcp_wire_store64(hello + 8, target->id);
+    tcp_put(fd, hello, sizeof(hello));
+    return fd;
+}
+
+void wrong_proof_is_refused(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    uint8_t challenge[TCP_CHALLENGE_SIZE];
+    int fd;
+
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
+                   target.len);
+    fd = call(&target);
+    ct_check(tcp_take(pair.b, fd, challenge, sizeof(challenge)), "hung up");
+    /* its own proof thrown back at it */
+    tcp_put(fd, challenge + 8 + TCP_NONCE_SIZE, TCP_PROOF_SIZE);
+    ct_until(&pair, pair.y.failed);
+    ct_check(!pair.y.up && pair.y.status == PSC_ERR_CONNECT, "%s",
+             pair.y.reason);
+    ct_check(strstr(pair.y.reason, "token"), "%s", pair.y.reason);
+    close(fd);
+    ct_pair_down(&pair);
+}
+
+/* An endpoint that is called already hangs up on others, and is well. */
+void second_call_is_refused(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    uint8_t byte;
+    int fd;
+
+    ct_pair_up(&pair);
+    tcp_target_of(&pair.y, &target);
+    fd = call(&target);
+    ct_check(!tcp_take(pair.b, fd, &byte, 1), "an answer");
+    close(fd);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
+    ct_pair_down(&pair);
+}
+
+/* ---- acceptors that are not what they say ---- */
+
+/* Accepts x's call at a port of its own; reads the hello. */
+static int answer_call(ct_pair_t *pair, int listener, uint8_t *hello)
+{
+    int64_t deadline = ct_deadline();
+    int fd;
+
+    while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) < 0) {
+        ct_side_progress(pair->a);
+        ct_check(psc_clock_now() < deadline, "nobody calls");
+    }
+    ct_check(tcp_take(pair->a, fd, hello, TCP_HELLO_SIZE), "hung up");
+    return fd;
+}
+
+static int tcp_listen_nonblocking(uint16_t *port_p)
+{
+    int fd = tcp_listen(port_p, 8);
+    struct timeval soon = {.tv_usec = 1000};
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
+    return fd;
+}
+
+/* x calls an acceptor that answers with `len` bytes and hangs up. */
+static void lie(const uint8_t *answer, size_t len, const char *word)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    uint16_t port;
+    int listener = tcp_listen_nonblocking(&port), fd;
+    uint8_t hello[TCP_HELLO_SIZE];
+
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    target.len = tcp_address_with(target.id, &port, 1, target.address);
+    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
+                   target.len);
+    fd = answer_call(&pair, listener, hello);
+    if (len > 0)
+        tcp_put(fd, answer, len);
+    if (len < TCP_CHALLENGE_SIZE)
+        close(fd);
+    ct_until(&pair, pair.x.failed);
+    ct_check(!pair.x.up && strstr(pair.x.reason, word), "%s", pair.x.reason);
+    printf("%s\n", pair.x.reason);
+    if (len >= TCP_CHALLENGE_SIZE)
+        close(fd);
+    close(listener);
+    ct_pair_down(&pair);
+}
+
+void acceptor_that_lies(void)
+{
+    uint8_t answer[TCP_CHALLENGE_SIZE] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+
+    lie(answer, sizeof(answer), "another protocol");
+    lie(answer, 0, "hung up");
+    lie(answer, 9, "hung up");
+    tcp_wire_store64(answer, TCP_CHALLENGE_MAGIC);
+    lie(answer, sizeof(answer), "token");
+}
+
+/* All that a connector says to an impostor, searched for the secret. */
+void token_never_travels(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    uint16_t port;
+    int listener = tcp_listen_nonblocking(&port), fd;
+    uint8_t said[TCP_HELLO_SIZE];
+
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    target.len = tcp_address_with(target.id, &port, 1, target.address);
+    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
+                   target.len);
+    fd = answer_call(&pair, listener, said);
+    tcp_progress_ms(pair.a, 50);
+    for (size_t i = 0; i + 8 <= sizeof(said); i++) {
+        for (size_t j = 0; j + 8 <= PSC_TOKEN_SIZE; j++)
+            ct_check(memcmp(said + i, ct_token + j, 8) != 0, "the token");
+    }
+    ct_check(recv(fd, said, 1, MSG_DONTWAIT) < 0, "more before a challenge");
+    close(fd);
+    close(listener);
+    ct_pair_down(&pair);
+}
+
+/* ---- addresses that do not answer ---- */
+
+/* A port whose listener takes nobody any more: calls hang. */
+static int tcp_listen_full(uint16_t *port_p, int *fillers, size_t n)
+{
+    int listener = tcp_listen(port_p, 0);
+    struct sockaddr_in to = {
+        .sin_family = AF_INET,
+        .sin_port = htons(*port_p),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+
+    for (size_t i = 0; i < n; i++) {
+        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)!connect(fillers[i], (struct sockaddr *)&to, sizeof(to));
+    }
+    return listener;
+}
+
+static uint16_t tcp_closed_port(void)
+{
+    uint16_t port;
+
+    close(tcp_listen(&port, 1));
+    return port;
+}
+
+/* A closed port, a full one, then the right one. */
+void next_address_is_tried(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    uint16_t ports[3];
+    int fillers[4], full;
+
+    tcp_set("CONNECT_TIMEOUT", CT_SECOND / 5, "0.2");
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    ports[0] = tcp_closed_port();
+    full = tcp_listen_full(&ports[1], fillers, 4);
+    ports[2] = target.port;
+    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
+                   target.len);
+    target.len = tcp_address_with(target.id, ports, 3, target.address);
+    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
+                   target.len);
+    ct_until(&pair, (pair.x.up && pair.y.up) || pair.x.failed);
+    ct_check(pair.x.up, "%s", pair.x.reason);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
+    for (int i = 0; i < 4; i++)
+        close(fillers[i]);
+    close(full);
+    ct_pair_down(&pair);
+}
+
+void nobody_answers(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    uint16_t ports[2];
+    int fillers[4], full;
+
+    tcp_set("CONNECT_TIMEOUT", CT_SECOND / 10, "0.1");
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    ports[0] = tcp_closed_port();
+    full = tcp_listen_full(&ports[1], fillers, 4);
+    target.len = tcp_address_with(target.id, ports, 2, target.address);
+    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
+                   target.len);
+    ct_until(&pair, pair.x.failed);
+    ct_check(pair.x.status == PSC_ERR_CONNECT, "%d", pair.x.status);
+    ct_check(strstr(pair.x.reason, "refused"), "%s", pair.x.reason);
+    ct_check(strstr(pair.x.reason, "PSP_TCP_CONNECT_TIMEOUT"), "%s",
+             pair.x.reason);
+    printf("%s\n", pair.x.reason);
+    for (int i = 0; i < 4; i++)
+        close(fillers[i]);
+    close(full);
+    ct_pair_down(&pair);
+}
+
+/* No descriptor for a caller: it waits in the kernel, and comes in later. */
+void descriptors_run_out(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    struct rlimit limit, tight;
+    int fd;
+
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    fd = call(&target);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    tight = (struct rlimit){.rlim_cur = (rlim_t)fd + 1,
+                            .rlim_max = limit.rlim_max};
+    ct_check(setrlimit(RLIMIT_NOFILE, &tight) == 0, "setrlimit");
+    tcp_progress_ms(pair.b, 50);
+    ct_check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+    close(fd);
+    tcp_progress_ms(pair.b, 300);
+    ct_pair_connect(&pair);
+    ct_pair_down(&pair);
+}

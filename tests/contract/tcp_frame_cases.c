@@ -1,0 +1,182 @@
+/* Cases of tcp: a peer that holds the token, and then sends what it likes. */
+#include "tcp_cases.h"
+
+/* Connects to y as a peer made by hand, with the right proof. */
+static int enter(ct_pair_t *pair)
+{
+    tcp_target_t target;
+    uint8_t hello[TCP_HELLO_SIZE], challenge[TCP_CHALLENGE_SIZE];
+    uint8_t proof[TCP_PROOF_SIZE];
+    int fd;
+
+    ct_pair_open(pair);
+    tcp_target_of(&pair->y, &target);
+    ct_end_connect(&pair->y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
+                   target.len);
+    fd = tcp_dial(target.port);
+    tcp_wire_store64(hello, TCP_HELLO_MAGIC);
+    tcp_wire_store64(hello + 8, target.id);
+    memset(hello + 16, 0x5a, TCP_NONCE_SIZE);
+    tcp_put(fd, hello, sizeof(hello));
+    ct_check(tcp_take(pair->b, fd, challenge, sizeof(challenge)), "hung up");
+    tcp_proof_make(ct_token, 'a', target.id, hello + 16, challenge + 8, proof);
+    ct_check(memcmp(proof, challenge + 8 + TCP_NONCE_SIZE, sizeof(proof)) == 0,
+             "the acceptor's proof");
+    tcp_proof_make(ct_token, 'c', target.id, hello + 16, challenge + 8, proof);
+    tcp_put(fd, proof, sizeof(proof));
+    ct_until(pair, pair->y.up || pair->y.failed);
+    ct_check(pair->y.up, "%s", pair->y.reason);
+    return fd;
+}
+
+static void leave(ct_pair_t *pair, int fd)
+{
+    close(fd);
+    ct_pair_down(pair);
+}
+
+/* A message as the harness expects it; returns its length on the stream. */
+static size_t frame_make(uint8_t *p, uint64_t seq, uint64_t len)
+{
+    const tcp_frame_t frame = {TCP_KIND_AM, CT_AM_ID, sizeof(ct_header_t), len};
+    const ct_header_t header = {seq, len, seq + 3};
+
+    tcp_frame_pack(p, &frame);
+    memcpy(p + TCP_FRAME_SIZE, &header, sizeof(header));
+    ct_pattern_fill(p + TCP_FRAME_SIZE + sizeof(header), len, header.seed);
+    return TCP_FRAME_SIZE + sizeof(header) + len;
+}
+
+static void absurd(const tcp_frame_t *frame, uint32_t magic, const char *word)
+{
+    ct_pair_t pair;
+    uint8_t bytes[TCP_FRAME_SIZE + 300] = {0};
+    int fd = enter(&pair);
+
+    tcp_frame_pack(bytes, frame);
+    magic = htole32(magic);
+    memcpy(bytes, &magic, sizeof(magic));
+    tcp_put(fd, bytes, sizeof(bytes));
+    ct_until(&pair, pair.y.failed);
+    ct_check(pair.y.status == PSC_ERR_PROTOCOL, "%s",
+             psc_status_string(pair.y.status));
+    ct_check(strstr(pair.y.reason, word), "%s", pair.y.reason);
+    printf("%s\n", pair.y.reason);
+    leave(&pair, fd);
+}
+
+void absurd_frames_break(void)
+{
+    absurd(&(tcp_frame_t){TCP_KIND_AM, 1, 0, 0}, 0x12345678, "mark");
+    absurd(&(tcp_frame_t){77, 1, 0, 0}, TCP_FRAME_MAGIC, "kind");
+    absurd(&(tcp_frame_t){TCP_KIND_AM, 1, PSC_AM_HEADER_MAX + 1, 0},
+           TCP_FRAME_MAGIC, "header");
+    absurd(&(tcp_frame_t){TCP_KIND_AM, 1, 255, 10}, TCP_FRAME_MAGIC, "header");
+    absurd(&(tcp_frame_t){TCP_KIND_AM, 1, 8, UINT64_MAX}, TCP_FRAME_MAGIC,
+           "length");
+    absurd(&(tcp_frame_t){TCP_KIND_AM, 1, 8, (1ull << 62) + 1}, TCP_FRAME_MAGIC,
+           "length");
+}
+
+/* The harness's own checks of contents do not apply to damaged messages. */
+static psc_status_t ignore_recv(psc_ep_t *ep, const psc_am_t *am)
+{
+    volatile uint8_t sum = 0;
+
+    (void)ep;
+    for (size_t i = 0; i < am->len; i++) /* every byte is readable */
+        sum += ((const uint8_t *)am->payload)[i];
+    return PSC_OK;
+}
+
+static void ignore_begin(psc_ep_t *ep, uint8_t id, const void *header,
+                         uint8_t header_len, uint64_t len, psc_dest_t *dest_p)
+{
+    (void)ep, (void)id, (void)header, (void)header_len, (void)len;
+    dest_p->n_iov = 0;
+}
+
+static void ignore_end(psc_ep_t *ep, void *cookie)
+{
+    (void)ep, (void)cookie;
+}
+
+/* Streams of frames with one byte wrong: broken or not, nothing else ails. */
+void mutated_frames_do_no_harm(void)
+{
+    static uint8_t bytes[4096];
+    unsigned dice = 17, broken = 0;
+
+    for (int round = 0; round < 200; round++) {
+        ct_pair_t pair;
+        psc_upcalls_t up;
+        size_t len = 0;
+        int fd = enter(&pair);
+
+        up = *pair.b->iface->up;
+        up.am_recv = ignore_recv;
+        up.am_begin = ignore_begin;
+        up.am_end = ignore_end;
+        pair.b->iface->up = &up;
+        for (uint64_t seq = 0; seq < 10; seq++)
+            len += frame_make(bytes + len, seq, seq * 20);
+        dice = dice * 1103515245 + 12345;
+        bytes[(dice >> 8) % len] ^= (uint8_t)(1 + dice % 255);
+        tcp_put(fd, bytes, len);
+        close(fd);
+        ct_until(&pair, pair.y.failed);
+        broken += pair.y.status == PSC_ERR_PROTOCOL;
+        ct_pair_down(&pair);
+    }
+    printf("%u of 200 streams broke the protocol\n", broken);
+    ct_check(broken > 20, "only %u were noticed", broken);
+}
+
+/* Any cut of the stream into reads gives the same messages. */
+void dribbled_frames_arrive(void)
+{
+    static uint8_t bytes[600000];
+    static const uint64_t lens[] = {0, 1, 100, 2047, 2048, 2049, 70000, 5,
+                                    200000, 0, 65536, 3};
+    ct_pair_t pair;
+    size_t len = 0;
+    unsigned dice = 3;
+    int fd = enter(&pair);
+
+    pair.y.landing = CT_SCATTER;
+    for (uint64_t seq = 0; seq < sizeof(lens) / sizeof(lens[0]); seq++)
+        len += frame_make(bytes + len, seq, lens[seq]);
+    for (size_t at = 0; at < len;) {
+        size_t piece = at < 3000 ? 1 : 1 + (dice = dice * 1103515245 + 12345) %
+                                               20000;
+
+        piece = piece < len - at ? piece : len - at;
+        tcp_put(fd, bytes + at, piece);
+        at += piece;
+        for (int i = 0; i < 3; i++)
+            ct_side_progress(pair.b);
+        ct_check(!pair.y.failed, "%s", pair.y.reason);
+    }
+    ct_until(&pair, pair.y.received == sizeof(lens) / sizeof(lens[0]));
+    printf("%llu came by am_begin\n", (unsigned long long)pair.y.begun);
+    leave(&pair, fd);
+}
+
+/* The end inside a message; what came before it was delivered. */
+void cut_stream_breaks(void)
+{
+    static uint8_t bytes[20000];
+    ct_pair_t pair;
+    size_t len;
+    int fd = enter(&pair);
+
+    len = frame_make(bytes, 0, 50);
+    len += frame_make(bytes + len, 1, 15000) - 1;
+    tcp_put(fd, bytes, len);
+    close(fd);
+    ct_until(&pair, pair.y.failed);
+    ct_check(pair.y.received == 1, "%llu messages",
+             (unsigned long long)pair.y.received);
+    ct_check(pair.y.status == PSC_ERR_PEER_LOST, "%s", pair.y.reason);
+    ct_pair_down(&pair);
+}
