@@ -1,0 +1,266 @@
+"""World: the processes of a job, named by rank.
+
+A World is a Session that knows its peers beforehand. A peer's connection is a
+small record until somebody uses it; only then its address is asked from the
+launcher. Traffic of a World is kept apart by a context number; its barriers
+have one of their own, and so has every duplicate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import operator
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+
+from pscompy import _hot
+from pscompy.bootstrap import Bootstrap, detect
+from pscompy.collective import Barrier, Ranks, broadcast
+from pscompy.connection import Connection
+from pscompy.core import lib
+from pscompy.errors import ConnectError, PeerLost, Timeout, Unsupported
+from pscompy.request import Request
+from pscompy.session import Session
+
+if TYPE_CHECKING:
+    from pscompy.control.frames import Identity
+    from pscompy.control.record import Record
+
+__all__ = ["World"]
+
+logger = logging.getLogger("pscompy.world")
+
+_generations = itertools.count()  # a process may open one World after another
+_CONTEXTS_END = 0xFFFE  # PSC_CONTEXT_AM of api.h: the first that no World may have
+
+
+class World(_hot.World, Session):
+    """All ranks of the job that a launcher started; without one, rank 0 of 1.
+
+    Opening it is collective: it returns when all ranks are there. `config` is
+    that of `Session`. `world[i]` is the Connection to rank i, and sending,
+    receiving and probing take ranks as `dest` and `source`. Leaving a `with`
+    block in order waits for the other ranks, at most PSP_FINALIZE_TIMEOUT
+    seconds; leaving it by an exception does not wait.
+
+    ConfigError: the launcher is none that pscompy can talk to.
+    """
+
+    def __init__(self, config: Mapping[str, object] | None = None) -> None:
+        bootstrap: Bootstrap = detect()
+        self._bootstrap = bootstrap
+        self._generation = next(_generations)
+        self._next_context = itertools.count(lib.PSC_CONTEXT_USER, 2)
+        job = f"{bootstrap.job_id}.{self._generation}"
+        self._open(self._name_of(bootstrap.rank), config, bootstrap.rank, job)
+        try:
+            self._join(next(self._next_context))
+            self._publish()
+        except BaseException:
+            self._shut(0)
+            raise
+
+    def _join(self, context: int) -> None:
+        """Take part with this context, and with the next one in barriers."""
+        self._context = context
+        self._peers: list[Connection | None] = [None] * self.size
+        self._peers_lock = threading.Lock()
+        self._bind(self._hot, self.size, context)
+        self._ranks = Ranks(self, context + 1)
+
+    def _publish(self) -> None:
+        """Let the other ranks find this one, and wait until they can be found."""
+        if self.size == 1:
+            return
+        self._control.find_peer = self._find_peer
+        self._bootstrap.put(self._key_of(self.rank), self.listen().address)
+        self._bootstrap.barrier()
+
+    # ---- ranks ----
+
+    @property
+    def rank(self) -> int:
+        return self._bootstrap.rank
+
+    @property
+    def size(self) -> int:
+        return self._bootstrap.size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, rank: SupportsIndex) -> Connection:
+        """The connection to a rank. IndexError: it is not in 0 ... size - 1."""
+        number = operator.index(rank)
+        if not 0 <= number < self.size:
+            raise IndexError(f"no rank {number}: this world has ranks 0 to {self.size - 1}")
+        return self._peer(number)
+
+    def __iter__(self) -> Iterator[Connection]:
+        """The connections to all ranks, this one's own among them."""
+        return (self._peer(rank) for rank in range(self.size))
+
+    def _peer(self, rank: int) -> Connection:
+        """The same connection for whoever asks first: a user, or a peer's link."""
+        with self._peers_lock:
+            peer = self._peers[rank]
+            if peer is None:
+                peer = self._peers[rank] = self._make_peer(rank)
+            return peer
+
+    def _make_peer(self, rank: int) -> Connection:
+        return self._add_connection(
+            rank=rank,
+            name=self._name_of(rank),
+            resolve=lambda: self._address_of(rank),
+            context=self._context,
+        )
+
+    def _find_peer(self, identity: Identity) -> Record | None:
+        """On the control thread: whose link is it that comes in?"""
+        known = 0 <= identity.rank < self.size
+        return self._peer(identity.rank)._record if known else None
+
+    def _name_of(self, rank: int) -> str:
+        """Names sort as ranks do: the lower name is the one that connects."""
+        width = len(str(self._bootstrap.size - 1))
+        return f"{rank:0{width}}"
+
+    def _key_of(self, rank: int) -> str:
+        return f"pscompy.{self._generation}.{rank}"
+
+    def _address_of(self, rank: int) -> str:
+        try:
+            return self._bootstrap.get(self._key_of(rank))
+        except KeyError:
+            raise ConnectError(
+                f"rank {rank} has told the launcher no address", peer=self._name_of(rank)
+            ) from None
+
+    # ---- all ranks together ----
+
+    def barrier(self, timeout: float | None = None) -> None:
+        """Wait until all ranks are here.
+
+        After a `Timeout` (seconds) the barrier goes on: its `request` is it.
+        """
+        self.ibarrier().wait(timeout)
+
+    def ibarrier(self) -> Request:
+        """A barrier to be waited for, or awaited. All ranks begin theirs in the same order."""
+        self._check()
+        request = self._event()
+        Barrier(self._ranks, request).start()
+        return request
+
+    def dup(self) -> World:
+        """The same ranks, with traffic of its own; all ranks call it in the same order.
+
+        It uses the connections of this World and ends with it.
+        """
+        self._check()
+        context = broadcast(self._ranks, self._take_contexts)
+        return _Duplicate(self, context)
+
+    def _take_contexts(self) -> int:
+        """On rank 0: two numbers that no World of this job has."""
+        context = next(self._next_context)
+        if context + 1 >= _CONTEXTS_END:
+            raise Unsupported("there are no context numbers left for another World")
+        return context
+
+    def abort(self, code: int = 1) -> NoReturn:
+        """End all ranks at once; `code` becomes the exit code of the job (1 if it is 0)."""
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        self._bootstrap.abort(code)
+        os._exit(code & 0xFF or 1)
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Close all connections in order, without waiting for ranks that go on."""
+        self._shut(self._config["SHUTDOWN_TIMEOUT"])
+
+    def _shut(self, timeout: float) -> None:
+        super()._shut(timeout)
+        if not self._forked:
+            self._bootstrap.finalize()
+
+    def _meet(self) -> None:
+        """Wait for all ranks, through the launcher, so that no connection is made for it.
+
+        Messages move on meanwhile: other ranks may need this one to.
+        """
+        timeout = self._config["FINALIZE_TIMEOUT"]
+        request = self._event()
+
+        def arrive() -> None:
+            try:
+                self._bootstrap.barrier(timeout)
+            except Exception as error:
+                request._fail(error)
+            else:
+                request._complete(None)
+
+        threading.Thread(target=arrive, name="pscompy finalize", daemon=True).start()
+        try:
+            request.wait()
+        except Timeout:
+            logger.warning("rank %d has not seen all ranks end within %g s", self.rank, timeout)
+        except PeerLost as error:
+            logger.info("rank %d ends before others: %s", self.rank, error)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._shut(0)
+            return
+        try:
+            if self.size > 1 and not self._closing:
+                self._meet()
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<World rank {self.rank} of {self.size}>"
+
+
+class _Duplicate(World):
+    """What `World.dup` returns: everything but the traffic is the original's."""
+
+    def __init__(self, original: World, context: int) -> None:
+        self._original = original
+        self._join(context)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+    def _make_peer(self, rank: int) -> Connection:
+        record = self._original[rank]._record
+        return Connection(self._hot, self._control, record, self._context)
+
+    def _take_contexts(self) -> int:
+        context: int = self._original._take_contexts()
+        return context
+
+    def fileno(self) -> int:
+        return self._original.fileno()
+
+    def arm(self) -> bool:
+        return self._original.arm()
+
+    def close(self) -> None:
+        """Nothing: the World that it came from closes the connections."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
