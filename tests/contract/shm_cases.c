@@ -248,6 +248,7 @@ const ct_case_t ct_own_cases[] = {
     {"rings_of_unlike_sizes", rings_of_unlike_sizes, 0, false},
     {"absurd_settings_are_refused", absurd_settings_are_refused, 0, false},
     {"garbage_in_rings", garbage_in_rings, 0, false},
+    {"forged_words_are_refused", forged_words_are_refused, 0, false},
     {"consumer_lies", consumer_lies, 0, false},
     {"only_sealed_rings_are_mapped", only_sealed_rings_are_mapped, 0, false},
     {"absurd_geometry", absurd_geometry, 0, false},

@@ -55,6 +55,7 @@ void odd_slots(void);
 void rings_of_unlike_sizes(void);
 void absurd_settings_are_refused(void);
 void garbage_in_rings(void);
+void forged_words_are_refused(void);
 void consumer_lies(void);
 void only_sealed_rings_are_mapped(void);
 void absurd_geometry(void);

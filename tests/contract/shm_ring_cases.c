@@ -189,6 +189,67 @@ void garbage_in_rings(void)
     ct_pair_down(&first);
 }
 
+/* Words that no honest producer writes: the word, and the 8 bytes behind
+ * it. */
+typedef struct forgery {
+    const char *what;
+    bool inside; /* a message of 2000 bytes has begun, 1000 are still to come */
+    int kind;
+    uint8_t header_len;
+    uint32_t len;
+    uint64_t total;
+} forgery_t;
+
+static const forgery_t forgeries[] = {
+    {"no kind", false, SHM_KIND_NONE, 0, 8, 0},
+    {"an unknown kind", false, SHM_N_KINDS, 0, 8, 0},
+    {"longer than a slot", false, SHM_KIND_WHOLE, 0, 8185, 0},
+    {"much longer", false, SHM_KIND_WHOLE, 0, UINT32_MAX, 0},
+    {"a long header", false, SHM_KIND_WHOLE, 65, 100, 0},
+    {"header beyond the end", false, SHM_KIND_WHOLE, 9, 8, 0},
+    {"NEXT of nothing", false, SHM_KIND_NEXT, 0, 8, 0},
+    {"FIRST with a long header", false, SHM_KIND_FIRST, 200, 300, 999},
+    {"FIRST beyond the end", false, SHM_KIND_FIRST, 1, 8, 999},
+    {"FIRST with everything", false, SHM_KIND_FIRST, 0, 108, 100},
+    {"FIRST of too much", false, SHM_KIND_FIRST, 0, 108, UINT64_MAX},
+    {"FIRST inside", true, SHM_KIND_FIRST, 0, 108, 999},
+    {"WHOLE inside", true, SHM_KIND_WHOLE, 0, 8, 0},
+    {"NEXT of too much", true, SHM_KIND_NEXT, 0, 1001, 0},
+    {"an empty NEXT", true, SHM_KIND_NEXT, 0, 0, 0},
+};
+
+static void forge(ct_pair_t *pair, uint64_t word, uint64_t total)
+{
+    shm_consumer_t *rx = &end_ep(&pair->y)->rx;
+
+    memcpy((void *)(uintptr_t)shm_consumer_bytes(rx), &total, sizeof(total));
+    atomic_store(shm_ring_word(&rx->ring, rx->at), word);
+    ct_side_progress(pair->b);
+}
+
+void forged_words_are_refused(void)
+{
+    for (size_t i = 0; i < sizeof(forgeries) / sizeof(forgeries[0]); i++) {
+        const forgery_t *forgery = &forgeries[i];
+        ct_pair_t pair;
+        psc_upcalls_t up;
+
+        ct_pair_up(&pair);
+        up = fuzz_upcalls(pair.b->iface->up);
+        pair.b->iface->up = &up;
+        if (forgery->inside)
+            forge(&pair, shm_word_pack(SHM_KIND_FIRST, 0, 0, 1008), 2000);
+        ct_check(!pair.y.failed, "%s", pair.y.reason);
+        forge(&pair,
+              shm_word_pack((shm_kind_t)forgery->kind, forgery->header_len, 0,
+                            forgery->len),
+              forgery->total);
+        ct_check(pair.y.failed && pair.y.status == PSC_ERR_PROTOCOL,
+                 "%s was believed", forgery->what);
+        ct_pair_down(&pair);
+    }
+}
+
 /* What the producer reads: a consumer that frees what it never had. */
 void consumer_lies(void)
 {
