@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 ANY_TAG: Final = -1
-ANY_SOURCE: Final = -1
+ANY_SOURCE: Final = -0x80000000  # no rank that a calculation gives by mistake
 
 _MODULES = {
     "session": ("Session", "MemoryRegion"),

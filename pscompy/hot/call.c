@@ -7,7 +7,7 @@
 static int call_enter(hot_call_t *call)
 {
     call->conn = NULL;
-    if (hot_worker_enter(call->worker) < 0)
+    if (hot_worker_enter(call->worker, call->origin) < 0)
         return -1;
     if (!call->connection)
         return 0;

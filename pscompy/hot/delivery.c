@@ -9,13 +9,13 @@
 
 /* ---- entering ---- */
 
-int hot_worker_enter(hot_worker_t *self)
+int hot_worker_enter(hot_worker_t *self, PyObject *origin)
 {
     if (HOT_UNLIKELY(self->status == PSC_OK && !self->n_draining &&
                      (self->n_late || self->api->pending(self->core))))
         hot_worker_drain(self);
     if (HOT_UNLIKELY(self->status != PSC_OK)) {
-        hot_raise(self->state, NULL, self->status, 0);
+        hot_raise(self->state, origin, self->status, 0);
         return -1;
     }
     return 0;

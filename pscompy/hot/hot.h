@@ -252,8 +252,9 @@ struct hot_worker {
 };
 
 extern PyType_Spec hot_worker_spec;
-/* 0: the worker is open; what was finished meanwhile has been delivered. */
-int hot_worker_enter(hot_worker_t *self);
+/* 0: the worker is open; what was finished meanwhile has been delivered. Else
+ * -1, with the exception of origin (or NULL). */
+int hot_worker_enter(hot_worker_t *self, PyObject *origin);
 /* Deliver all that is finished: requests' call-backs, messages' handlers. */
 void hot_worker_drain(hot_worker_t *self);
 /* Somebody polled: those who sleep on the descriptor must arm it again. */

@@ -44,7 +44,7 @@ static PyObject *request_test(hot_request_t *self, PyObject *unused)
     (void)unused;
     if (hot_request_advance(self))
         Py_RETURN_TRUE;
-    if (hot_worker_enter(worker) < 0)
+    if (hot_worker_enter(worker, self->op.origin) < 0)
         return NULL;
     worker->api->progress(worker->core, PSC_FLAG_TRY);
     hot_worker_polled(worker);

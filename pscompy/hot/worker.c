@@ -10,7 +10,7 @@ static PyObject *worker_progress(hot_worker_t *self, PyObject *unused)
     unsigned events;
 
     (void)unused;
-    if (hot_worker_enter(self) < 0)
+    if (hot_worker_enter(self, NULL) < 0)
         return NULL;
     self->n_inside++;
     Py_BEGIN_ALLOW_THREADS
@@ -42,7 +42,7 @@ static PyObject *worker_on_message(hot_worker_t *self, PyObject *const *args,
 
     if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         hot_arg_u64(given[0], "the id", PSC_TAG_MAX, &id) < 0 ||
-        hot_worker_enter(self) < 0)
+        hot_worker_enter(self, NULL) < 0)
         return NULL;
     remove = given[1] == Py_None;
     if (!remove && !PyCallable_Check(given[1])) {
@@ -87,7 +87,7 @@ static PyObject *worker_event(hot_worker_t *self, PyObject *const *args,
         return NULL;
     }
     call.origin = given[1] == Py_None ? NULL : given[1];
-    if (hot_worker_enter(self) < 0)
+    if (hot_worker_enter(self, NULL) < 0)
         return NULL;
     hot_op_init(&op, &call);
     return hot_request_post(&call, &op);
