@@ -1,0 +1,182 @@
+"""Connections for tests of messages, made by hand: workers, transports and lanes are real, only
+the control plane's thread and negotiation are left out."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pscompy import _hot, registry
+from pscompy.control import selection
+from pscompy.control.engine import Engine, Lane
+from pscompy.control.lanes import ROLE_ACCEPTOR, ROLE_CONNECTOR, ROLE_SELF
+from pscompy.core import ffi, lib
+from pscompy.errors import from_status
+from pscompy.request import Status  # noqa: F401 (importing it ties _hot to the core)
+
+COME_UP_SECONDS = 10.0
+
+
+class Peer(_hot.Connection):
+    """A connection whose errors say which side it is."""
+
+    name = "?"
+
+    def _exception(self, status: int, nbytes: int) -> BaseException:
+        details = {"nbytes": nbytes} if status == lib.PSC_ERR_TRUNCATED else {}
+        return from_status(status, self.name, peer=self.name, **details)
+
+
+@dataclass
+class Side:
+    """One worker with one transport, as a session has it."""
+
+    engine: Engine
+    worker: _hot.Worker
+    option: selection.Option
+    handles: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def create(cls, transport: str, **settings: object) -> Side:
+        config, found = registry.load(settings)
+        engine = Engine(config)
+        engine.open([it for it in found if it.name == transport], config)
+        (option,) = engine.options
+        assert not option.reason, option.reason
+        return cls(engine, _hot.Worker(engine.address), option)
+
+    def connection(self, name: str, rank: int = -1, context: int = 1) -> Peer:
+        _, handle = self.engine.create_connection(rank)
+        self.handles.append(handle)
+        peer = Peer()
+        peer.name = name
+        peer._bind(self.worker, int(ffi.cast("uintptr_t", handle)), context)
+        return peer
+
+    def install(self, handle: Any, lane: Lane, scheme: str, eager_max: int | None) -> None:
+        wishes = selection.Wishes(scheme=scheme)
+        if eager_max is not None:
+            wishes = selection.Wishes(rendezvous=eager_max + 1, scheme=scheme)
+        assert self.option.estimates is not None
+        params = selection.parameters(self.option.estimates, wishes)
+        self.engine.begin_connecting(handle)
+        self.engine.install(handle, [lane], params)
+
+    def close(self) -> None:
+        self.worker.close(self.engine.destroy)
+
+
+@dataclass
+class Pair:
+    """Two ends of one connection; the same object twice where it leads to itself."""
+
+    left: Peer
+    right: Peer
+    sides: list[Side]
+    lanes: list[Lane]
+    scheme: str = "auto"
+    eager_max: int | None = None
+
+    @property
+    def one_ended(self) -> bool:
+        return len(self.sides) == 1
+
+    def connect(self) -> None:
+        """Bring the lanes up and let them carry messages."""
+        token = secrets.token_bytes(32)
+        addresses = [lane.address() for lane in self.lanes]
+        roles = [ROLE_SELF] if self.one_ended else [ROLE_CONNECTOR, ROLE_ACCEPTOR]
+        for lane, role, address in zip(self.lanes, roles, reversed(addresses), strict=True):
+            lane.connect(role, token, address)
+        deadline = time.monotonic() + COME_UP_SECONDS
+        while not all(lane.up for lane in self.lanes):
+            failed = [lane.reason for lane in self.lanes if lane.failed]
+            assert not failed, failed
+            assert time.monotonic() < deadline, "the lanes do not come up"
+            self.progress()
+        for side, lane in zip(self.sides, self.lanes, strict=True):
+            side.install(side.handles[0], lane, self.scheme, self.eager_max)
+
+    def progress(self) -> None:
+        for side in self.sides:
+            if side.worker.address:
+                side.worker.progress()
+
+    def wait(self, *requests: _hot.Request) -> list[Any]:
+        """Wait for requests of both ends, which one thread must move in turn."""
+        deadline = time.monotonic() + COME_UP_SECONDS
+        while not all([request.test() for request in requests]):
+            assert time.monotonic() < deadline, f"{requests} do not end"
+            self.progress()
+        return [request.result() for request in requests]
+
+    def until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + COME_UP_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, "it does not happen"
+            self.progress()
+
+    def settle(self, passes: int = 50) -> None:
+        """Let everything arrive that is on its way."""
+        for _ in range(passes):
+            self.progress()
+
+    def close(self) -> None:
+        """Both ends say goodbye before either is destroyed, which would wait for the other."""
+        for side in self.sides:
+            for handle in side.handles if side.worker.address else ():
+                side.engine.close_connection(handle)
+        self.settle()
+        for side in self.sides:
+            side.close()
+
+
+def make_pair(
+    transport: str,
+    *,
+    scheme: str = "auto",
+    eager_max: int | None = None,
+    ranks: tuple[int, int] = (-1, -1),
+    up: bool = True,
+    **settings: object,
+) -> Pair:
+    sides = [Side.create(transport, **settings)]
+    left = sides[0].connection("left", ranks[0])
+    right = left
+    if transport != "loop":
+        sides.append(Side.create(transport, **settings))
+        right = sides[1].connection("right", ranks[1])
+    lanes = [side.engine.create_lane(side.option) for side in sides]
+    pair = Pair(left, right, sides, lanes, scheme, eager_max)
+    if up:
+        pair.connect()
+    return pair
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Pair]]:
+    pairs = []
+
+    def build(*args: Any, **kwargs: Any) -> Pair:
+        pairs.append(make_pair(*args, **kwargs))
+        return pairs[-1]
+
+    yield build
+    for pair in pairs:
+        pair.close()
+
+
+@pytest.fixture(params=["loop", "shm", "tcp"])
+def pair(request: pytest.FixtureRequest, make: Callable[..., Pair]) -> Pair:
+    return make(request.param)
+
+
+@pytest.fixture
+def loop_pair(make: Callable[..., Pair]) -> Pair:
+    """One worker connected to itself: what it sends it receives."""
+    return make("loop")
