@@ -55,7 +55,7 @@ class World(_hot.World, Session):
         bootstrap: Bootstrap = detect()
         self._bootstrap = bootstrap
         self._generation = next(_generations)
-        self._next_context = itertools.count(lib.PSC_CONTEXT_USER, 2)
+        self._next_context: Iterator[int] = itertools.count(lib.PSC_CONTEXT_USER, 2)
         job = f"{bootstrap.job_id}.{self._generation}"
         self._open(self._name_of(bootstrap.rank), config, bootstrap.rank, job)
         try:

@@ -19,6 +19,8 @@ from pscompy.errors import ConfigError
 
 __all__ = ["Bootstrap", "Pmi1", "Single", "detect"]
 
+_rank_process: int | None = None  # the one that has spoken to the launcher
+
 _REMEDY = "start it with `pscompy run`, MPICH's mpiexec, or srun --mpi=pmi2"
 
 
@@ -68,6 +70,7 @@ def detect(environ: Mapping[str, str] | None = None) -> Bootstrap:
     ConfigError: there is a launcher, but none that pscompy can talk to.
     """
     environ = launcher_environment() if environ is None else environ
+    _refuse_forks()
     if "PMI_FD" in environ:
         return _from_descriptor(environ)
     if "PMI_PORT" in environ:
@@ -91,6 +94,17 @@ def _from_descriptor(environ: Mapping[str, str]) -> Pmi1:
             value=environ["PMI_FD"],
         )
     return Pmi1(descriptor, _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE"))
+
+
+def _refuse_forks() -> None:
+    """Two processes with one line to the launcher would take each other's answers."""
+    global _rank_process
+    if _rank_process not in (None, os.getpid()):
+        raise ConfigError(
+            "this process was forked from a rank: only that rank is in the World;"
+            " a Session can be opened here"
+        )
+    _rank_process = os.getpid()
 
 
 def _refuse_strangers(environ: Mapping[str, str]) -> None:

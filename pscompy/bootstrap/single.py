@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 
 
 class Single:
@@ -13,7 +12,7 @@ class Single:
     size = 1
 
     def __init__(self) -> None:
-        self.job_id = f"single-{os.getpid()}-{secrets.token_hex(4)}"
+        self.job_id = f"single-{os.getpid()}-{os.urandom(4).hex()}"
         self._values: dict[str, str] = {}
 
     def put(self, key: str, value: str) -> None:
