@@ -34,16 +34,15 @@ def constants() -> str:
 
 
 ffibuilder = cffi.FFI()
-ffibuilder.cdef(
-    declarations()
-    + constants()
-    + "const char *psc_status_string(int status);\n"
-)
+ffibuilder.cdef(declarations() + constants() + "const char *psc_status_string(int status);\n")
 ffibuilder.set_source(
     "pscompy.core._core",
     '#include "pscompy/core/control.h"\n',
-    sources=sorted(str(path) for path in [*Path(FOLDER).glob("*.c"), *Path(FOLDER).glob("proto/*.c")]
-                   if path.name != "_core.c"),
+    sources=sorted(
+        str(path)
+        for path in [*Path(FOLDER).glob("*.c"), *Path(FOLDER).glob("proto/*.c")]
+        if path.name != "_core.c"
+    ),
     include_dirs=["."],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
 )

@@ -12,7 +12,8 @@ import pytest
 from tests.contract.test_contract import NAMES, PLUGINS, ROOT, settings
 
 HERE = Path(__file__).parent
-FLAGS = "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -g -O1 -fno-sanitize-recover=all".split()
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
+NO_RECOVERY = "-fno-sanitize-recover=all"
 SANITIZERS = {"address": "-fsanitize=address,undefined", "thread": "-fsanitize=thread"}
 CASES = re.findall(r'^    {"(\w+)", case_', (HERE / "cases.c").read_text(), re.M)
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
@@ -27,7 +28,12 @@ def sources(name: str) -> list[str]:
 def compile_driver(name: str, sanitizer: str, folder: Path) -> Path:
     driver = folder / f"core_{name}_{sanitizer}"
     # A transport that reaches only its own process needs both ends in one worker.
-    flags = [*FLAGS, SANITIZERS[sanitizer], *(["-DONE_WORKER"] if name == "loop" else [])]
+    flags = [
+        *FLAGS,
+        NO_RECOVERY,
+        SANITIZERS[sanitizer],
+        *(["-DONE_WORKER"] if name == "loop" else []),
+    ]
     command = ["gcc", *flags, f"-I{ROOT}", f"-DTRANSPORT={name}_transport", "-pthread"]
     subprocess.run([*command, "-o", str(driver), *sources(name)], check=True)
     return driver

@@ -1,0 +1,262 @@
+"""The rules of ARCHITECTURE.md: who may use what, and that the papers tell of everything.
+
+A rule is a row of RULES: where it holds, what must not stand there, and why. What breaks one is
+reported with file, line and text. Every rule has a planted leak that it must find.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import pscompy
+
+ROOT = Path(__file__).parents[1]
+PLUGINS = sorted(path.parent.name for path in (ROOT / "pscompy/plugins").glob("*/build.py"))
+TRANSPORT = "|".join([*PLUGINS, "portals", "ib", "gateway"])
+FABRICS = r"infiniband/|rdma/|portals4|ucp/|psm2?\.h|ofi|sys/socket\.h|netinet/"
+
+pytestmark = pytest.mark.skipif(
+    Path(pscompy.get_include()) != ROOT or not (ROOT / "ARCHITECTURE.md").exists(),
+    reason="pscompy is installed without its source folder",
+)
+
+
+class Rule(NamedTuple):
+    """`where` and `but` are patterns of paths, `leak` is one of text within a line."""
+
+    why: str
+    where: tuple[str, ...]
+    leak: str
+    planted: tuple[str, str]  # a file and a line that break it
+    but: tuple[str, ...] = ()
+
+
+class Leak(NamedTuple):
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+def imports(*modules: str) -> str:
+    """Matches a line that imports one of these modules, or something out of one."""
+    names = "|".join(re.escape(module) for module in modules)
+    parents = "|".join(
+        rf"{re.escape(parent)}\s+import\s.*\b{re.escape(name)}\b"
+        for parent, _, name in (module.rpartition(".") for module in modules)
+        if parent
+    )
+    alternatives = rf"import\s+({names})\b|from\s+({names})(\.|\s)"
+    return rf"^\s*({alternatives}|from\s+({parents}))" if parents else rf"^\s*({alternatives})"
+
+
+SERVICES = imports(
+    "pscompy.world", "pscompy.collective", "pscompy.launch", "pscompy.bootstrap", "pscompy.cli"
+)
+PUBLIC = imports(
+    *("pscompy.session", "pscompy.sock", "pscompy.connection", "pscompy.request", "pscompy.aio")
+)
+CORE_C = ("pscompy/core/*.[ch]", "pscompy/core/**/*.[ch]")
+ALL_C = ("pscompy/**/*.[ch]",)
+ALL_PYTHON = ("pscompy/**/*.py",)
+GENERATED = ("**/_core.c", "**/_native.c")
+
+RULES = (
+    Rule(
+        "no transport's name in the core",
+        CORE_C,
+        rf'"({TRANSPORT})"|\b({TRANSPORT})_transport\b',
+        ("pscompy/core/lane.c", 'if (strcmp(name, "shm") == 0)'),
+        but=GENERATED,
+    ),
+    Rule(
+        "no transport's name in the control plane or the public API",
+        ("pscompy/control/*.py", "pscompy/*.py"),
+        rf"[\"']({TRANSPORT})[\"'](?!.*(\"\"\"|#))",
+        ("pscompy/control/lanes.py", 'if option.name == "tcp":'),
+        but=("pscompy/plugin.py", "pscompy/control/record.py", "pscompy/connection.py"),
+    ),
+    Rule(
+        "the core and the hot extension include no plug-in",
+        (*CORE_C, "pscompy/hot/*.[ch]"),
+        r"#\s*include\s.*(plugins|gateway)",
+        ("pscompy/hot/op.c", '#include "pscompy/plugins/shm/shm.h"'),
+    ),
+    Rule(
+        "no fabric's header outside its plug-in",
+        (*CORE_C, "pscompy/hot/*.[ch]"),
+        rf"#\s*include\s*[<\"]({FABRICS})",
+        ("pscompy/core/proto/rma.c", "#include <infiniband/verbs.h>"),
+    ),
+    Rule(
+        "the core knows nothing of Python or of the hot extension",
+        CORE_C,
+        r"#\s*include\s.*(Python\.h|hot\.h|/hot/)",
+        ("pscompy/core/wait.c", "#include <Python.h>"),
+        but=GENERATED,
+    ),
+    Rule(
+        "the hot extension includes what the core gives away",
+        ("pscompy/hot/*.[ch]",),
+        r"#\s*include\s.*core/(?!api\.h|status\.h|control\.h)",
+        ("pscompy/hot/world.c", '#include "../core/conn.h"'),
+    ),
+    Rule(
+        "the hot extension calls the core through psc_api_t only",
+        ("pscompy/hot/*.[ch]",),
+        r"\bpsc_(worker|conn|lane|match|rndv)_\w+\(",
+        ("pscompy/hot/op.c", "    psc_worker_progress(self->core);"),
+    ),
+    Rule(
+        "a plug-in includes transport.h and parts, nothing else of pscompy",
+        ("pscompy/plugins/**/*.[ch]",),
+        r"#\s*include\s.*(pscompy|\.\.)/(?!core/transport\.h|core/parts/)",
+        ("pscompy/plugins/tcp/send.c", '#include "pscompy/core/conn.h"'),
+    ),
+    Rule(
+        "a plug-in imports pscompy.plugin, nothing else of pscompy",
+        ("pscompy/plugins/*/*.py",),
+        r"^\s*(from|import)\s+pscompy(?!\.plugin\b|\.plugins\.)",
+        ("pscompy/plugins/shm/config.py", "from pscompy.config import Config"),
+    ),
+    *(
+        Rule(
+            f"{name} knows no other plug-in",
+            (f"pscompy/plugins/{name}/*.py",),
+            rf"^\s*(from|import)\s+pscompy\.plugins\.(?!{name}\b)",
+            (f"pscompy/plugins/{name}/build.py", "import pscompy.plugins.other.config"),
+        )
+        for name in PLUGINS
+    ),
+    Rule(
+        "pscompy.core is the only importer of the generated module",
+        ALL_PYTHON,
+        r"^\s*(from|import)\s.*\b_core\b",
+        ("pscompy/session.py", "from pscompy.core._core import lib"),
+        but=("pscompy/core/__init__.py",),
+    ),
+    Rule(
+        "the environment is read by the configuration and by the launcher",
+        ALL_PYTHON,
+        r"\bos\.(environ|getenv)\b|^\s*from os import .*\b(environ|getenv)\b",
+        ("pscompy/control/keys.py", "    if os.environ.get('PSP_KEY'):"),
+        but=("pscompy/config.py", "pscompy/launch/environment.py"),
+    ),
+    Rule(
+        "no getenv in C",
+        ALL_C,
+        r"\bgetenv\b",
+        ("pscompy/plugins/shm/door.c", '    const char *s = getenv("TMPDIR");'),
+    ),
+    Rule(
+        "the control plane knows neither the public API nor the services",
+        ("pscompy/control/*.py",),
+        f"{PUBLIC}|{SERVICES}",
+        ("pscompy/control/engine.py", "    from pscompy.session import Session"),
+    ),
+    Rule(
+        "the public API knows no service",
+        tuple(f"pscompy/{name}.py" for name in ("session", "sock", "connection", "request", "aio")),
+        SERVICES,
+        ("pscompy/sock.py", "from pscompy import world"),
+    ),
+    Rule(
+        "configuration and errors stand on nothing",
+        tuple(f"pscompy/{name}.py" for name in ("config", "parsers", "errors", "variables")),
+        r"^\s*(from|import)\s+pscompy(?!\.(config|parsers|errors) import)",
+        ("pscompy/config.py", "from pscompy.registry import load"),
+    ),
+    Rule(
+        "no gateway inside pscompy",
+        ALL_PYTHON,
+        r"^\s*(from|import)\s+gateway\b",
+        ("pscompy/registry.py", "import gateway"),
+    ),
+)
+
+
+def scan(root: Path, rule: Rule) -> Iterator[Leak]:
+    """What breaks the rule in the tree below `root`."""
+    left_out = {path for pattern in rule.but for path in root.glob(pattern)}
+    files = {path for pattern in rule.where for path in root.glob(pattern)} - left_out
+    for path in sorted(files):
+        for number, text in enumerate(path.read_text().splitlines(), 1):
+            if re.search(rule.leak, text):
+                yield Leak(path.relative_to(root).as_posix(), number, text)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.why)
+def test_rule(rule: Rule) -> None:
+    leaks = list(scan(ROOT, rule))
+    assert not leaks, "\n".join([f"{rule.why}:", *map(str, leaks)])
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.why)
+def test_rule_finds_a_planted_leak(rule: Rule, tmp_path: Path) -> None:
+    name, line = rule.planted
+    copy = tmp_path / name
+    copy.parent.mkdir(parents=True)
+    text = (ROOT / name).read_text()
+    copy.write_text(f"{text}{line}\n")
+    assert list(scan(tmp_path, rule)) == [Leak(name, len(text.splitlines()) + 1, line)]
+
+
+# ---- the papers tell of everything ---------------------------------------------
+
+
+def calls_of_the_contract() -> list[str]:
+    header = (ROOT / "pscompy/core/transport.h").read_text()
+    struct = re.search(r"^struct psc_transport_ops \{(.*?)^\};", header, re.M | re.S)
+    assert struct
+    code = re.sub(r"/\*.*?\*/", "", struct[1], flags=re.S)
+    return re.findall(r"\(\*(\w+)\)\(", code)
+
+
+def test_architecture_names_every_call_of_the_contract() -> None:
+    rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
+    named = set(re.findall(r"\w+", " ".join(rows)))
+    calls = calls_of_the_contract()
+    assert len(calls) > 25
+    assert [call for call in calls if call not in named] == []
+
+
+# ---- this machine is nobody's --------------------------------------------------
+
+HOMES = re.compile(r"""(?<![\w.$}~/:*"-])/(home|root|Users|opt|mnt|srv)/[\w.-]""")
+
+
+def tracked_texts() -> Iterator[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file() and b"\0" not in path.read_bytes():
+            yield path
+
+
+@pytest.mark.skipif(
+    shutil.which("git") is None or not (ROOT / ".git").exists(), reason="not a git checkout"
+)
+def test_no_absolute_paths() -> None:
+    leaks = [
+        Leak(path.relative_to(ROOT).as_posix(), number, text)
+        for path in tracked_texts()
+        for number, text in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if f"{ROOT}/" in text or HOMES.search(text)
+    ]
+    assert not leaks, "\n".join(map(str, leaks))
+
+
+def test_an_absolute_path_is_seen() -> None:
+    assert HOMES.search("cd /home/somebody/pscompy")
+    assert not HOMES.search("https://example.org/home/page, $HOME/.config, ~/opt/x")
