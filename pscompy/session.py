@@ -125,19 +125,23 @@ class Session:
     ) -> Connection:
         """A lazy connection. For a World's peer `rank` and `name` are known, `resolve` gives the
         address at its first use, and `context` separates its traffic."""
-        with self._lock:
-            self._check()
-            conn_id, handle = self._engine.create_connection(rank)
-            record = Record(conn_id, handle, address, rank, name, resolve)
-            more = {} if context is None else {"context": context}
-            connection = Connection(self._hot, self._control, record, **more)
-            self._connections[conn_id] = connection
-            self._control.add(record)
+        self._check()
+        conn_id, handle = self._engine.create_connection(rank)
+        record = Record(conn_id, handle, address, rank, name, resolve)
+        return self._keep(record, context)
+
+    def _keep(self, record: Record, context: int | None = None) -> Connection:
+        more = {} if context is None else {"context": context}
+        connection = Connection(self._hot, self._control, record, **more)
+        self._connections[record.id] = connection
+        self._control.add(record)
         return connection
 
     def _adopt(self) -> Record:
-        """On the control thread: a peer has begun a connection."""
-        return self._add_connection()._record
+        """On the control thread: a peer has begun a connection, perhaps while we are closing."""
+        record = Record(*self._engine.create_connection(-1))
+        self._keep(record)
+        return record
 
     def _deliverer(self, sock: Socket) -> Callable[[Record], None]:
         """Hands what has come up to the socket, as long as there is one."""

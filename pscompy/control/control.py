@@ -238,7 +238,9 @@ class Control(OnDemand):
         if self.config["DEBUG_CONTYPE"]:
             logs.notice("connected to %s over %s", record.label, record.transport)
         record.tell(None)
-        if incoming and negotiation.listener is not None:
+        if self.closing:  # the peer was a moment faster
+            self.engine.close_connection(record.handle)
+        elif incoming and negotiation.listener is not None:
             negotiation.listener.deliver(record)
 
     def _tell_later(self, record: Record, told: Callable[[PscomError | None], object]) -> None:

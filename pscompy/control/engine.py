@@ -20,6 +20,7 @@ from pscompy.control.frames import ADDRESS_MAX
 from pscompy.control.selection import SCHEMES, Estimates, Option, Params
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError, from_status
+from pscompy.plugin import Carrier
 
 logger = logging.getLogger("pscompy.core")
 
@@ -134,6 +135,7 @@ class Engine:
         self._log_rest = b""
         self._guard = threading.Lock()  # handles are used by any thread until destroy
         self._destroyed = False
+        self._carriers: list[Carrier] = []  # closed when the worker is gone
 
     # ---- the worker ----
 
@@ -149,11 +151,14 @@ class Engine:
         reason = found.unavailable()
         if reason is not None:
             return replace(option, reason=reason)
-        settings = _settings(config.settings(found.name.upper()))
+        try:
+            carrier = declared.carry(config.settings(found.name.upper()))
+        except Exception as error:  # a plug-in's fault is a reason too
+            return replace(option, reason=f"{error}" or type(error).__name__)
+        settings = _settings(carrier.settings)
         room = ffi.new("char[]", REASON_MAX)
-        iface = lib.psc_worker_open(
-            self._worker, declared.ops(), settings.array, settings.count, room
-        )
+        iface = lib.psc_worker_open(self._worker, carrier.ops, settings.array, settings.count, room)
+        self._carriers.append(carrier)
         if iface < 0:
             reason = _text(room) or str(from_status(iface, "open"))
             logger.info("%s cannot be used: %s", found.name, reason)
@@ -230,6 +235,8 @@ class Engine:
         with self._guard:
             self._destroyed = True
         lib.psc_worker_destroy(self._worker)
+        for carrier in self._carriers:
+            carrier.close()
         self.read_log()
         self._close_log()
 

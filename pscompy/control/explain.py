@@ -8,6 +8,8 @@ from typing import Any
 from pscompy.config import INF
 from pscompy.control.selection import Estimates, Option, Params, cost_table, ordered
 
+WHOLE = 1 << 40  # pieces of this size are no pieces
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -76,8 +78,8 @@ def _threshold_lines(params: Params) -> list[str]:
     lines = [f"  up to {params.eager_max} bytes: eager"]
     if params.zcopy_min < min(params.eager_max, INF):
         lines.append(f"  from {params.zcopy_min} bytes: eager without copy")
-    lines.append(f"  longer: rendezvous by {params.rendezvous}, pieces of {params.fragment} bytes")
-    return lines
+    pieces = f", pieces of {params.fragment} bytes" if params.fragment < WHOLE else ""
+    return [*lines, f"  longer: rendezvous by {params.rendezvous}{pieces}"]
 
 
 def explain(

@@ -54,6 +54,7 @@ class Lanes:
             self._lane = None
 
     def _fell(self, transport: str, reason: str, here: bool) -> None:
+        reason = reason.removeprefix(f"{transport}: ")
         self.reasons[transport] = f"{reason} ({'here' if here else 'there'})"
 
     def _try(self, lane: Lane, role: int, address: bytes) -> None:

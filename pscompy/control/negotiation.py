@@ -160,8 +160,14 @@ class Negotiation:
     # ---- what the link tells ----
 
     def on_link_event(self, link: Link, event: HandshakeEvent) -> None:
-        if not self._over:
+        if self._over:
+            return
+        try:
             _HANDLERS[type(event)](self, event)
+        except Exception as error:  # the others go on; the peer shall not wait for us
+            logger.exception("the link with %s is broken off", self.peer_label)
+            self.break_off()
+            self._host.failed(self, ConnectError(f"{self.peer_label}: {error!r}"), again=False)
 
     def on_link_error(self, link: Link, error: PscomError) -> None:
         error.peer = error.peer or self.peer_label

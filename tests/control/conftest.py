@@ -1,6 +1,33 @@
-"""Lets the tests of this folder import their helpers."""
+"""What the tests of the control plane share."""
+
+from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # their helpers
+
+
+@pytest.fixture(autouse=True)
+def _own_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's key file is left alone."""
+    monkeypatch.setenv("PSP_KEY", "a key of the tests")
+
+
+@pytest.fixture
+def session() -> Iterator[Callable[..., object]]:
+    """Makes sessions that are closed after the test."""
+    from pscompy import Session
+
+    made: list[Session] = []
+
+    def make(name: str | None = None, **config: object) -> Session:
+        made.append(Session(name, config))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

@@ -1,0 +1,39 @@
+"""A World without a launcher: sessions of one process that know each other by rank."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pscompy import Connection, Session
+
+
+class Peer(Session):
+    """One rank; `peers[r]` is its connection with rank r, itself included."""
+
+    def __init__(self, rank: int, size: int, **config: object) -> None:
+        self.rank = rank
+        self._open(f"{rank:04}", config, rank=rank, job="a job of the tests")
+        self.peers: list[Connection] = [
+            self._add_connection(rank=r, name=f"{r:04}") for r in range(size)
+        ]
+        self._control.find_peer = lambda there: self.peers[there.rank]._record
+        self.socket = self.listen("127.0.0.1")
+
+
+@contextmanager
+def world(size: int, **config: object) -> Iterator[list[Peer]]:
+    """All ranks; they are closed side by side, as processes would."""
+    ranks = [Peer(rank, size, **config) for rank in range(size)]
+    for peer in ranks:
+        for rank, connection in enumerate(peer.peers):
+            connection._record.address = ranks[rank].socket.address
+    try:
+        yield ranks
+    finally:
+        closing = [threading.Thread(target=peer.close) for peer in ranks]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join()

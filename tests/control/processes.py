@@ -1,0 +1,62 @@
+"""Other processes for the tests: Python code that talks with the test over pipes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pscompy
+
+ROOT = Path(pscompy.__file__).parent.parent
+
+
+class Child:
+    """`python -c code args...`; a context manager that leaves no process behind."""
+
+    def __init__(self, code: str, *args: str, **env: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code, *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self.end()
+        return line.rstrip("\n")
+
+    def say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def end(self, timeout: float = 30) -> tuple[int, str, str]:
+        """Wait for its end: exit code, the rest of what it printed, what it complained."""
+        out, err = self._process.communicate(timeout=timeout)
+        return self._process.returncode, out, err
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        self._process.wait()

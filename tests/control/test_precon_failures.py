@@ -1,0 +1,315 @@
+"""Bad input over real sockets: typed errors, bounded waits, and a session that goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket as sockets
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from precon_links import KEY, identity
+
+import pscompy
+from pscompy import AuthError, ConnectError, NameInUse, Session, Timeout, VersionMismatch
+from pscompy.control import frames, precon
+from pscompy.control.frames import Kind
+from pscompy.control.handshake import Handshake, Side
+from pscompy.control.keys import Key, find_key
+from pscompy.control.network import Address
+
+Make = Callable[..., Session]
+
+
+def raw(address: str) -> sockets.socket:
+    place = Address.parse(address).places[0]
+    return sockets.create_connection((place.host, place.port), timeout=10)
+
+
+def still_serves(server: Session, listening: pscompy.Socket) -> None:
+    """A well-behaved client gets through."""
+    with Session() as client:
+        connection = client.connect(listening.address)
+        connection.send(b"ping", timeout=20)
+        while True:
+            accepted = listening.accept(20)
+            if accepted.peer.startswith(client.name):
+                break
+        assert bytes(accepted.recv(timeout=20)) == b"ping"
+
+
+@contextmanager
+def raw_server(talk: Callable[[sockets.socket], object]) -> Iterator[str]:
+    """Something that is no session listens; `talk` gets each connection."""
+    with sockets.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    accepted, _ = listening.accept()
+                except OSError:
+                    return
+                with accepted, suppress(OSError):
+                    talk(accepted)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(sockets.SHUT_RDWR)
+        thread.join(10)
+
+
+# ---- who may talk -------------------------------------------------------------------------------
+
+
+def test_another_key_is_an_auth_error_that_names_the_variable(session: Make) -> None:
+    server = session("server")
+    listening = server.listen()
+    with pytest.raises(AuthError, match="PSP_KEY") as caught:
+        session(KEY="another").connect(listening.address).open(10)
+    assert "another" not in str(caught.value).replace("another key", "")
+    still_serves(server, listening)
+
+
+def test_a_bad_key_file_is_an_auth_error_at_first_use(
+    session: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PSP_KEY")
+    path = tmp_path / "key"
+    path.write_text("everybody may read this")
+    path.chmod(0o644)
+    own = session(KEY_FILE=str(path))
+    with pytest.raises(AuthError, match="chmod 600"):
+        own.listen()
+    with pytest.raises(AuthError, match="chmod 600"):
+        own.connect("127.0.0.1:1").send(b"x")
+
+
+def test_versions_that_do_not_overlap(session: Make) -> None:
+    server = session("server")
+    listening = server.listen()
+    key = find_key(server._config)
+    stranger = Handshake(Side.DIALER, key, identity("x"), Kind.PLAIN, versions=(7, 9))
+    with raw(listening.address) as link:
+        link.sendall(stranger.output())
+        with pytest.raises(VersionMismatch, match=r"7\.\.\.9.*1\.\.\.1"):
+            stranger.receive(link.recv(1000))
+        assert link.recv(1000) == b""
+    still_serves(server, listening)
+
+    def answer(link: sockets.socket) -> None:
+        machine = Handshake(Side.LISTENER, key, identity("x"), versions=(7, 9))
+        with pytest.raises(VersionMismatch):
+            machine.receive(link.recv(1000))
+        link.sendall(machine.output())
+
+    with raw_server(answer) as address, pytest.raises(VersionMismatch, match=r"7\.\.\.9"):
+        session().connect(address).open(10)
+
+
+def test_a_name_belongs_to_one(session: Make) -> None:
+    server = session("server")
+    listening = server.listen()
+    with pytest.raises(NameInUse, match="server"):
+        session("server").connect(listening.address).open(10)
+    first = session("twin")
+    first.connect(listening.address).open(10)
+    first.connect(listening.address).open(10)  # one session may have several connections
+    with pytest.raises(NameInUse, match="twin"):
+        session("twin").connect(listening.address).open(10)
+    first.close()
+    heir = session("twin")
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            heir.connect(listening.address).open(10)
+            break
+        except NameInUse:
+            assert time.monotonic() < deadline
+    still_serves(server, listening)
+
+
+# ---- peers that are none ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 100, os.urandom(4000)]
+)
+def test_a_server_of_another_kind(session: Make, words: bytes) -> None:
+    own = session()
+    with raw_server(lambda link: link.sendall(words)) as address:
+        with pytest.raises(ConnectError, match="does not speak pscompy"):
+            own.connect(address).open(10)
+    still_serves(own, own.listen())
+
+
+def test_a_server_that_hangs_up_is_tried_again_for_a_bounded_time(session: Make) -> None:
+    tries: list[None] = []
+    with raw_server(lambda link: tries.append(None)) as address:
+        with pytest.raises(ConnectError, match="ended the link"):
+            session(RETRY=3).connect(address).open(20)
+    assert len(tries) == 4
+
+
+def test_a_server_that_never_answers_is_waited_for_as_long_as_wanted(session: Make) -> None:
+    own = session(SHUTDOWN_TIMEOUT=1)
+    gate = threading.Event()
+    with raw_server(lambda link: gate.wait(30)) as address:
+        connection = own.connect(address)
+        with pytest.raises(Timeout):
+            connection.open(0.1)
+        assert connection.state is pscompy.ConnectionState.CONNECTING
+        still_serves(own, own.listen())
+        start = time.monotonic()
+        own.close()
+        assert time.monotonic() - start < 5
+        gate.set()
+
+
+def test_a_host_that_does_not_exist(session: Make) -> None:
+    with pytest.raises(ConnectError, match="cannot be reached"):
+        session(RETRY=0).connect("no-such-host.invalid:1").open(60)
+
+
+def test_strangers_scans_and_half_open_links_do_not_keep_others_out(session: Make) -> None:
+    server = session("server")
+    listening = server.listen()
+    half_open = [raw(listening.address) for _ in range(precon.UNPROVED_MAX + 30)]
+    for number, words in enumerate((b"GET / HTTP/1.1\r\n\r\n", b"\x93pscompy", os.urandom(64))):
+        with raw(listening.address) as link:
+            link.sendall(words)
+            if number == 0:
+                assert link.recv(100) == b""
+    for _ in range(50):  # a port scan
+        raw(listening.address).close()
+    start = time.monotonic()
+    still_serves(server, listening)
+    assert time.monotonic() - start < precon.UNPROVED_SECONDS
+    for link in half_open:
+        link.close()
+
+
+def test_links_that_reset_at_every_stage_do_no_harm(session: Make) -> None:
+    """Peers that hold the key and die after so many bytes."""
+    server = session("server")
+    listening = server.listen()
+    key = find_key(server._config)
+    for cut in (1, 63, 64, 65, 95, 96, 100, 150, 200, 250):
+        _talk_and_reset(listening.address, key, cut)
+    still_serves(server, listening)
+
+
+def _talk_and_reset(address: str, key: Key, cut: int) -> None:
+    machine = Handshake(Side.DIALER, key, identity(f"cut {cut}"), Kind.PLAIN)
+    with raw(address) as link:
+        link.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, struct.pack("ii", 1, 0))
+        sent = 0
+        while sent < cut:
+            data = machine.output()[: cut - sent]
+            if not data and machine.authenticated:
+                return  # it has said all that it has to say
+            if not data:
+                machine.receive(link.recv(4096))
+            link.sendall(data)
+            sent += len(data)
+
+
+def test_garbage_of_one_who_holds_the_key(session: Make) -> None:
+    server = session("server")
+    listening = server.listen()
+    key = find_key(server._config)
+    luck = random.Random(1)
+    for number in range(40):
+        machine = Handshake(Side.DIALER, key, identity(f"fuzz {number}"), Kind.PLAIN)
+        with raw(listening.address) as link:
+            link.sendall(machine.output())
+            machine.receive(link.recv(4096))
+            link.sendall(machine.output())
+            with suppress(pscompy.PscomError):
+                machine.receive(link.recv(4096))
+            body = luck.randbytes(luck.randrange(200))
+            kind = luck.choice(list(frames.FrameType))
+            content = struct.pack("<IB3s", len(body), kind, b"\0\0\0") + body
+            link.sendall(content + machine._seal.next(content))
+            link.settimeout(10)
+            with suppress(ConnectionResetError):
+                while link.recv(4096):
+                    pass
+    still_serves(server, listening)
+
+
+# ---- candidates that fall -----------------------------------------------------------------------
+
+
+def test_the_next_candidate_is_tried_where_one_does_not_come_up(
+    session: Make,
+) -> None:
+    folders = [tempfile.mkdtemp() for _ in range(2)]  # pytest's are too long for a Unix socket
+    server, client = (session(SHM_DIR=folder) for folder in folders)
+    listening = server.listen()
+    for folder in folders:  # nobody can meet there any more
+        shutil.rmtree(folder)
+    connection = client.connect(listening.address)
+    connection.send(b"over what is left", timeout=20)
+    accepted = listening.accept(10)
+    assert bytes(accepted.recv(timeout=10)) == b"over what is left"
+    for side in (connection, accepted):
+        explained = side.explain()
+        assert side.transport == explained.choice == "tcp"
+        assert explained.candidates[:2] == ("shm", "tcp")
+        assert "shm" in explained.reasons
+        assert "tcp: chosen" in str(explained)
+        assert explained.as_dict()["reasons"]["shm"] in str(explained)
+
+
+def test_what_the_acceptor_has_switched_off_is_said_to_the_connector(session: Make) -> None:
+    listening = session("server", SHM=0).listen()
+    connection = session("client").connect(listening.address)
+    connection.open(10)
+    assert connection.transport == "tcp"
+    assert connection.explain().reasons["shm"] == "excluded by PSP_SHM=0 (there)"
+
+
+def test_where_nothing_is_left_both_sides_reasons_are_listed(session: Make) -> None:
+    server = session("server", SHM=0)
+    listening = server.listen()
+    with pytest.raises(ConnectError, match="no transport") as caught:
+        session("client", TCP=0).connect(listening.address).open(10)
+    assert caught.value.candidates["shm"] == "excluded by PSP_SHM=0 (there)"
+    assert caught.value.candidates["tcp"] == "excluded by PSP_TCP=0 (here)"
+    assert caught.value.peer == "server"
+    still_serves(server, listening)
+
+
+def test_the_users_priority_orders_the_candidates(session: Make) -> None:
+    listening = session("server").listen()
+    connection = session("client", TCP=2).connect(listening.address)
+    connection.open(10)
+    assert connection.transport == "tcp"
+    assert connection.explain().candidates[0] == "tcp"
+
+
+def test_explain_names_thresholds_and_variables(session: Make) -> None:
+    listening = session("server").listen()
+    client = session("client", RENDEZVOUS=3000, RNDV_SCHEME="put")
+    connection = client.connect(listening.address)
+    assert str(connection.explain()) == "connection: not connected yet"
+    connection.open(10)
+    explained = connection.explain()
+    assert explained.as_dict()["eager_max"] == 2999
+    text = str(explained)
+    for word in ("up to 2999 bytes: eager", "PSP_SHM", "PSP_SHM_RENDEZVOUS", "PSP_RNDV_SCHEME"):
+        assert word in text
+    assert any(protocol.startswith("rendezvous") for _, protocol, _ in explained.table())
+
+
+def test_the_key_of_the_helpers_is_not_the_sessions(session: Make) -> None:
+    """The tests above would prove nothing if all keys were equal."""
+    assert find_key(session()._config).id != KEY.id
