@@ -17,22 +17,27 @@ static int call_enter(hot_call_t *call)
 
 /* ---- blocking ---- */
 
-/* If a signal handler raises, what has not begun is withdrawn, and the rest
- * finishes as a Request. */
-static PyObject *call_wait(hot_op_t *op)
+/* On the stack. If a signal handler raises, or the time is over, what has not
+ * begun is withdrawn, and the rest finishes as a Request. */
+static PyObject *call_wait(hot_op_t *op, int64_t deadline)
 {
-    if (!op->done && hot_op_wait(op, PSC_FOREVER) != HOT_DONE) {
-        if (!hot_op_withdraw(op))
-            hot_request_adopt(op);
-        return NULL;
-    }
-    return hot_op_value(op);
+    hot_outcome_t outcome = op->done ? HOT_DONE : hot_op_wait(op, deadline);
+
+    if (outcome == HOT_DONE)
+        return hot_op_value(op);
+    if (!hot_op_withdraw(op))
+        hot_request_adopt(op);
+    else if (outcome == HOT_TIMEOUT && op->result.status != PSC_ERR_CANCELLED)
+        return hot_op_value(op); /* just in time */
+    if (outcome == HOT_TIMEOUT)
+        hot_raise_timeout(op->worker->state, op->origin, NULL);
+    return NULL;
 }
 
-/* Without a time limit: all on the stack. */
 static PyObject *call_block(hot_call_t *call, hot_op_t *op)
 {
-    return hot_op_start(op, call, 0, NULL) < 0 ? NULL : call_wait(op);
+    return hot_op_start(op, call, 0, NULL) < 0 ? NULL
+                                               : call_wait(op, call->deadline);
 }
 
 /* The time is over, or a signal handler has raised: its exception stays. */
@@ -56,7 +61,7 @@ static PyObject *call_finish(hot_request_t *request, int64_t deadline)
                                : call_give_up(request, outcome);
 }
 
-/* With a time limit: as a Request, which Timeout.request may have to name. */
+/* As a Request, which Timeout.request may have to name. */
 static PyObject *call_block_until(hot_call_t *call, hot_op_t *op)
 {
     PyObject *posted = hot_request_post(call, op), *value;
@@ -66,6 +71,13 @@ static PyObject *call_block_until(hot_call_t *call, hot_op_t *op)
     value = call_finish((hot_request_t *)posted, call->deadline);
     Py_DECREF(posted);
     return value;
+}
+
+/* With a time limit, unless it only looks: that can always be withdrawn. */
+static bool call_may_be_late(const hot_call_t *call)
+{
+    return call->deadline != PSC_FOREVER && call->kind != HOT_PROBE &&
+           call->kind != HOT_MATCH;
 }
 
 PyObject *hot_call_run(hot_call_t *call)
@@ -79,10 +91,10 @@ PyObject *hot_call_run(hot_call_t *call)
         value = NULL;
     else if (call->post)
         value = hot_request_post(call, &op);
-    else if (call->deadline == PSC_FOREVER)
-        value = call_block(call, &op);
-    else
+    else if (HOT_UNLIKELY(call_may_be_late(call)))
         value = call_block_until(call, &op);
+    else
+        value = call_block(call, &op);
     hot_op_clear(&op);
     return value;
 }
@@ -160,7 +172,7 @@ PyObject *hot_call_improbe(hot_call_t *call)
     if (hot_op_start(&op, call, 0, NULL) < 0)
         return NULL;
     if (!hot_op_advance(&op) && !hot_op_withdraw(&op)) {
-        value = call_wait(&op);
+        value = call_wait(&op, PSC_FOREVER);
     } else if (op.result.status == PSC_ERR_CANCELLED) {
         value = Py_None;
         Py_INCREF(value);
@@ -187,7 +199,7 @@ PyObject *hot_call_recv_matched(hot_op_t *matched, PyObject *buf)
     op.core = matched->core;
     hot_op_unlink(matched);
     matched->core = NULL;
-    value = call_wait(&op);
+    value = call_wait(&op, PSC_FOREVER);
     hot_op_clear(&op);
     return value;
 }

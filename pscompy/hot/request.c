@@ -172,8 +172,10 @@ static PyObject *request_get_worker(hot_request_t *self, void *closure)
 static PyObject *request_repr(hot_request_t *self)
 {
     static const char *const names[HOT_KINDS] = {
-        "send",  "receive", "receive", "receive", "probe",
-        "probe", "put",     "get",     "message", "event"};
+        [HOT_SEND] = "send",           [HOT_RECV_INTO] = "receive",
+        [HOT_RECV_NEW] = "receive",    [HOT_RECV_STATUS] = "receive",
+        [HOT_PUT] = "put",             [HOT_GET] = "get",
+        [HOT_AM] = "message",          [HOT_EVENT] = "event"};
     const char *state = !self->finished ? "in flight"
                         : self->error   ? "failed"
                                         : "done";
