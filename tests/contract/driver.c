@@ -1,7 +1,7 @@
 /* The contract's tests: any transport against pscompy/core/transport.h.
  *
- * How a transport joins: it exports `uintptr_t <name>_transport(void)` from
- * the C files in pscompy/plugins/<name>/, and declares its settings in
+ * How a transport joins: it defines `uintptr_t <name>_transport(void)` in
+ * pscompy/plugins/<name>/transport.c, and declares its settings in
  * VARIABLES in config.py there. Nothing else: test_contract.py finds it,
  * compiles its sources with this folder's under AddressSanitizer and UBSan,
  * and runs every case in a process of its own with the declared defaults.

@@ -156,6 +156,8 @@ static void bad_settings_are_named(void)
     open_refused("PSP_NETWORK");
     tcp_set("NETWORK", 0, "no-such-interface");
     open_refused("PSP_NETWORK");
+    tcp_set("NETWORK", 0, "127.128.0.0/9"); /* all but its ninth bit fits */
+    open_refused("PSP_NETWORK");
     tcp_set("NETWORK", 0, "");
     tcp_set("HOST", 0, "203.0.113.7");
     open_refused("PSP_TCP_HOST");
@@ -256,6 +258,7 @@ const ct_case_t ct_own_cases[] = {
     {"callers_are_limited", callers_are_limited, 0, false},
     {"wrong_proof_is_refused", wrong_proof_is_refused, 0, false},
     {"second_call_is_refused", second_call_is_refused, 0, false},
+    {"wrong_protocol_is_noticed", wrong_protocol_is_noticed, 0, false},
     {"acceptor_that_lies", acceptor_that_lies, 0, false},
     {"token_never_travels", token_never_travels, 0, false},
     {"next_address_is_tried", next_address_is_tried, 0, false},
@@ -265,5 +268,6 @@ const ct_case_t ct_own_cases[] = {
     {"mutated_frames_do_no_harm", mutated_frames_do_no_harm, 0, false},
     {"dribbled_frames_arrive", dribbled_frames_arrive, 0, false},
     {"cut_stream_breaks", cut_stream_breaks, 0, false},
+    {"goodbye_is_told", goodbye_is_told, 0, false},
     {NULL, NULL, 0, false},
 };

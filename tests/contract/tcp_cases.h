@@ -37,6 +37,7 @@ void silent_callers_are_dropped(void);
 void callers_are_limited(void);
 void wrong_proof_is_refused(void);
 void second_call_is_refused(void);
+void wrong_protocol_is_noticed(void);
 void acceptor_that_lies(void);
 void token_never_travels(void);
 void next_address_is_tried(void);
@@ -48,5 +49,6 @@ void absurd_frames_break(void);
 void mutated_frames_do_no_harm(void);
 void dribbled_frames_arrive(void);
 void cut_stream_breaks(void);
+void goodbye_is_told(void);
 
 #endif

@@ -135,20 +135,54 @@ void wrong_proof_is_refused(void)
     ct_pair_down(&pair);
 }
 
+static void expect_hang_up(ct_pair_t *pair, int fd)
+{
+    uint8_t byte;
+
+    ct_check(!tcp_take(pair->b, fd, &byte, 1), "an answer");
+    close(fd);
+}
+
 /* An endpoint that is called already hangs up on others, and is well. */
 void second_call_is_refused(void)
 {
     ct_pair_t pair;
     tcp_target_t target;
-    uint8_t byte;
+    uint8_t challenge[TCP_CHALLENGE_SIZE];
     int fd;
 
     ct_pair_up(&pair);
     tcp_target_of(&pair.y, &target);
-    fd = call(&target);
-    ct_check(!tcp_take(pair.b, fd, &byte, 1), "an answer");
-    close(fd);
+    expect_hang_up(&pair, call(&target));
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
+    ct_pair_down(&pair);
+
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
+                   target.len);
+    fd = call(&target); /* and proves nothing yet */
+    ct_check(tcp_take(pair.b, fd, challenge, sizeof(challenge)), "hung up");
+    expect_hang_up(&pair, call(&target));
+    ct_check(!pair.y.failed, "%s", pair.y.reason);
+    close(fd);
+    ct_until(&pair, pair.y.failed);
+    ct_pair_down(&pair);
+}
+
+/* Eight wrong bytes are enough; nobody waits for more. */
+void wrong_protocol_is_noticed(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    int fd;
+
+    tcp_set("ACCEPT_TIMEOUT", INT64_MAX, "inf");
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    fd = tcp_dial(target.port);
+    tcp_put(fd, "GET / HT", 8);
+    expect_hang_up(&pair, fd);
     ct_pair_down(&pair);
 }
 

@@ -147,9 +147,10 @@ void dribbled_frames_arrive(void)
     for (uint64_t seq = 0; seq < sizeof(lens) / sizeof(lens[0]); seq++)
         len += frame_make(bytes + len, seq, lens[seq]);
     for (size_t at = 0; at < len;) {
-        size_t piece = at < 3000 ? 1 : 1 + (dice = dice * 1103515245 + 12345) %
-                                               20000;
+        size_t piece;
 
+        dice = dice * 1103515245 + 12345;
+        piece = 1 + (dice >> 8) % (at < 8000 ? 4 : 20000);
         piece = piece < len - at ? piece : len - at;
         tcp_put(fd, bytes + at, piece);
         at += piece;
@@ -178,5 +179,17 @@ void cut_stream_breaks(void)
     ct_check(pair.y.received == 1, "%llu messages",
              (unsigned long long)pair.y.received);
     ct_check(pair.y.status == PSC_ERR_PEER_LOST, "%s", pair.y.reason);
+    ct_pair_down(&pair);
+}
+
+/* Who closes in order is told from who dies. */
+void goodbye_is_told(void)
+{
+    ct_pair_t pair;
+
+    ct_pair_up(&pair);
+    ct_end_destroy(&pair.x, pair.b);
+    ct_until(&pair, pair.y.failed);
+    ct_check(pair.y.status == PSC_ERR_CLOSED, "%s", pair.y.reason);
     ct_pair_down(&pair);
 }

@@ -1,0 +1,99 @@
+/* Cases of loop alone: keys and addresses of others, keys that are stale. */
+#include "harness.h"
+
+static psc_rkey_t *key_of(ct_side_t *side, ct_end_t *end, psc_mem_t *mem,
+                          psc_status_t expected)
+{
+    uint8_t packed[PSC_RKEY_MAX];
+    size_t len = sizeof(packed);
+    psc_rkey_t *rkey = NULL;
+    psc_status_t status;
+
+    ct_check(ct_ops->rkey_pack(side->iface, mem, packed, &len) == PSC_OK,
+             "rkey_pack");
+    status = ct_ops->rkey_unpack(end->ep, packed, len, &rkey);
+    ct_check(status == expected, "%s", psc_status_string(status));
+    return rkey;
+}
+
+static void foreign_key_is_refused(void)
+{
+    static char bytes[100];
+    ct_pair_t pair;
+    ct_side_t other;
+    psc_mem_t *mem, *same_place;
+
+    ct_pair_up(&pair);
+    ct_side_open(&other);
+    ct_ops->mem_register(other.iface, NULL, bytes, sizeof(bytes), &mem);
+    ct_ops->mem_register(pair.a->iface, NULL, bytes, sizeof(bytes),
+                         &same_place);
+    key_of(&other, &pair.x, mem, PSC_ERR_PROTOCOL);
+    ct_ops->mem_deregister(pair.a->iface, same_place);
+    ct_ops->mem_deregister(other.iface, mem);
+    ct_side_close(&other);
+    ct_pair_down(&pair);
+}
+
+/* The region is gone, and its place in the table is another's. */
+static void stale_key_is_refused(void)
+{
+    static char bytes[100], others[100];
+    ct_pair_t pair;
+    psc_mem_t *mem;
+    psc_rkey_t *rkey;
+    const char byte = 'x';
+
+    ct_pair_up(&pair);
+    ct_ops->mem_register(pair.a->iface, NULL, bytes, sizeof(bytes), &mem);
+    rkey = key_of(pair.a, &pair.x, mem, PSC_OK);
+    ct_check(ct_ops->put(pair.x.ep, &byte, 1, NULL, rkey, 99, NULL) == PSC_OK,
+             "put");
+    ct_ops->mem_deregister(pair.a->iface, mem);
+    ct_check(ct_ops->put(pair.x.ep, &byte, 1, NULL, rkey, 0, NULL) < 0, "put");
+    ct_ops->mem_register(pair.a->iface, NULL, others, sizeof(others), &mem);
+    ct_check(ct_ops->put(pair.x.ep, &byte, 1, NULL, rkey, 0, NULL) < 0, "put");
+    ct_check(bytes[99] == 'x' && bytes[0] == 0 && others[0] == 0, "bytes");
+    ct_ops->mem_deregister(pair.a->iface, mem);
+    ct_ops->rkey_release(pair.x.ep, rkey);
+    ct_pair_down(&pair);
+}
+
+static void foreign_address_is_refused(void)
+{
+    ct_pair_t pair, other;
+    uint8_t address[PSC_ADDRESS_MAX];
+    size_t len = sizeof(address);
+
+    ct_pair_open(&pair);
+    ct_pair_open(&other);
+    ct_ops->ep_address(other.y.ep, address, &len);
+    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, address, len);
+    ct_until(&pair, pair.x.failed);
+    ct_check(pair.x.status == PSC_ERR_CONNECT, "%s", pair.x.reason);
+    ct_pair_down(&other);
+    ct_pair_down(&pair);
+}
+
+static void peer_learns_of_the_end(void)
+{
+    ct_pair_t pair;
+    ct_send_t send;
+
+    ct_pair_up(&pair);
+    ct_send(&pair, &pair.x, CT_BCOPY, 100, 1, &send);
+    ct_send_finish(&pair, &send);
+    ct_end_destroy(&pair.x, NULL);
+    ct_until(&pair, pair.y.failed);
+    ct_check(pair.y.received == 1, "the message before the end");
+    ct_check(pair.y.status == PSC_ERR_CLOSED, "%s", pair.y.reason);
+    ct_pair_down(&pair);
+}
+
+const ct_case_t ct_own_cases[] = {
+    {"foreign_key_is_refused", foreign_key_is_refused, 0, false},
+    {"stale_key_is_refused", stale_key_is_refused, 0, false},
+    {"foreign_address_is_refused", foreign_address_is_refused, 0, false},
+    {"peer_learns_of_the_end", peer_learns_of_the_end, 0, false},
+    {NULL, NULL, 0, false},
+};
