@@ -192,8 +192,8 @@ void garbage_in_rings(void)
 /* Words that no honest producer writes: the word, and the 8 bytes behind
  * it. */
 typedef struct forgery {
-    const char *what;
     bool inside; /* a message of 2000 bytes has begun, 1000 are still to come */
+    const char *what;
     int kind;
     uint8_t header_len;
     uint32_t len;
@@ -201,21 +201,21 @@ typedef struct forgery {
 } forgery_t;
 
 static const forgery_t forgeries[] = {
-    {"no kind", false, SHM_KIND_NONE, 0, 8, 0},
-    {"an unknown kind", false, SHM_N_KINDS, 0, 8, 0},
-    {"longer than a slot", false, SHM_KIND_WHOLE, 0, 8185, 0},
-    {"much longer", false, SHM_KIND_WHOLE, 0, UINT32_MAX, 0},
-    {"a long header", false, SHM_KIND_WHOLE, 65, 100, 0},
-    {"header beyond the end", false, SHM_KIND_WHOLE, 9, 8, 0},
-    {"NEXT of nothing", false, SHM_KIND_NEXT, 0, 8, 0},
-    {"FIRST with a long header", false, SHM_KIND_FIRST, 200, 300, 999},
-    {"FIRST beyond the end", false, SHM_KIND_FIRST, 1, 8, 999},
-    {"FIRST with everything", false, SHM_KIND_FIRST, 0, 108, 100},
-    {"FIRST of too much", false, SHM_KIND_FIRST, 0, 108, UINT64_MAX},
-    {"FIRST inside", true, SHM_KIND_FIRST, 0, 108, 999},
-    {"WHOLE inside", true, SHM_KIND_WHOLE, 0, 8, 0},
-    {"NEXT of too much", true, SHM_KIND_NEXT, 0, 1001, 0},
-    {"an empty NEXT", true, SHM_KIND_NEXT, 0, 0, 0},
+    {false, "no kind", SHM_KIND_NONE, 0, 8, 0},
+    {false, "an unknown kind", SHM_N_KINDS, 0, 8, 0},
+    {false, "longer than a slot", SHM_KIND_WHOLE, 0, 8185, 0},
+    {false, "much longer", SHM_KIND_WHOLE, 0, UINT32_MAX, 0},
+    {false, "a long header", SHM_KIND_WHOLE, 65, 100, 0},
+    {false, "header beyond the end", SHM_KIND_WHOLE, 9, 8, 0},
+    {false, "NEXT of nothing", SHM_KIND_NEXT, 0, 8, 0},
+    {false, "FIRST with a long header", SHM_KIND_FIRST, 200, 300, 999},
+    {false, "FIRST beyond the end", SHM_KIND_FIRST, 1, 8, 999},
+    {false, "FIRST with everything", SHM_KIND_FIRST, 0, 108, 100},
+    {false, "FIRST of too much", SHM_KIND_FIRST, 0, 108, UINT64_MAX},
+    {true, "FIRST inside", SHM_KIND_FIRST, 0, 108, 999},
+    {true, "WHOLE inside", SHM_KIND_WHOLE, 0, 8, 0},
+    {true, "NEXT of too much", SHM_KIND_NEXT, 0, 1001, 0},
+    {true, "an empty NEXT", SHM_KIND_NEXT, 0, 0, 0},
 };
 
 static void forge(ct_pair_t *pair, uint64_t word, uint64_t total)
