@@ -91,6 +91,7 @@ class Control(OnDemand):
 
     def listen(self, host: str | None, port: int, deliver: Deliver) -> Listener:
         """Take connections in. `ConnectError`: the address cannot be bound."""
+        self._start()
         try:
             sock = listening_socket(host, port)
         except (OSError, UnicodeError, OverflowError) as error:
@@ -103,7 +104,6 @@ class Control(OnDemand):
             raise
         places = tuple(Place(where, sock.getsockname()[1]) for where in hosts)
         listener = Listener(str(Address(places, self.here.name)), deliver, sock)
-        self._start()
         self._thread.call(self._open_door, listener)
         return listener
 

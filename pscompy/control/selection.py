@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from pscompy.config import AUTO, INF
 from pscompy.control.frames import Identity, Offer
@@ -199,10 +200,15 @@ def _eager_max(estimates: Estimates, wish: int, scheme: str) -> int:
         return room
     if wish != AUTO:
         return max(0, min(room, wish - 1))
-    threshold = _crossover(
-        lambda nbytes: rendezvous_ns(estimates, nbytes, scheme) < eager_ns(estimates, nbytes)
-    )
+    ways = [eager_ns, zcopy_ns] if estimates.caps & CAP_AM_ZCOPY else [eager_ns]
+    threshold = max(_crossover(partial(_rendezvous_wins, estimates, scheme, way)) for way in ways)
     return max(0, min(room, threshold - 1))
+
+
+def _rendezvous_wins(
+    estimates: Estimates, scheme: str, eager: Callable[[Estimates, int], float], nbytes: int
+) -> bool:
+    return rendezvous_ns(estimates, nbytes, scheme) < eager(estimates, nbytes)
 
 
 def _zcopy_min(estimates: Estimates) -> int:
@@ -216,6 +222,8 @@ def _crossover(better: Callable[[int], bool]) -> int:
     """The smallest size from which on `better` holds; both costs are linear in the size."""
     if better(0):
         return 0
+    if not better(THRESHOLD_MAX):
+        return INF
     low, high = 0, THRESHOLD_MAX
     while high - low > 1:
         middle = (low + high) // 2

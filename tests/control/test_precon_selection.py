@@ -113,12 +113,14 @@ def test_the_threshold_is_where_the_costs_cross(made: Estimates) -> None:
     assert 0 <= params.eager_max <= room
 
     def rendezvous_wins(nbytes: int) -> bool:
-        long = selection.rendezvous_ns(made, nbytes, params.rendezvous)
-        return long < selection.eager_ns(made, nbytes)
+        eager = selection.eager_ns(made, nbytes)
+        if made.caps & selection.CAP_AM_ZCOPY:
+            eager = min(eager, selection.zcopy_ns(made, nbytes))
+        return selection.rendezvous_ns(made, nbytes, params.rendezvous) < eager
 
     if params.eager_max:
         assert not rendezvous_wins(params.eager_max)
-    if params.eager_max < room:
+    if params.eager_max < min(room, selection.THRESHOLD_MAX):
         assert rendezvous_wins(params.eager_max + 1)
 
 
