@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy import _hot
-from pscompy.bootstrap import Bootstrap, detect
+from pscompy.bootstrap import attach
 from pscompy.collective import Barrier, Ranks, broadcast
 from pscompy.connection import Connection
 from pscompy.core import lib
@@ -52,8 +52,7 @@ class World(_hot.World, Session):
     """
 
     def __init__(self, config: Mapping[str, object] | None = None) -> None:
-        bootstrap: Bootstrap = detect()
-        self._bootstrap = bootstrap
+        bootstrap = self._bootstrap = attach()
         self._generation = next(_generations)
         self._next_context: Iterator[int] = itertools.count(lib.PSC_CONTEXT_USER, 2)
         job = f"{bootstrap.job_id}.{self._generation}"
@@ -186,11 +185,6 @@ class World(_hot.World, Session):
     def close(self) -> None:
         """Close all connections in order, without waiting for ranks that go on."""
         self._shut(self._config["SHUTDOWN_TIMEOUT"])
-
-    def _shut(self, timeout: float) -> None:
-        super()._shut(timeout)
-        if not self._forked:
-            self._bootstrap.finalize()
 
     def _meet(self) -> None:
         """Wait for all ranks, through the launcher, so that no connection is made for it.

@@ -2,24 +2,26 @@
 
 `detect` looks at what the launcher told this process and gives the matching
 `Bootstrap`: PMI-1 under `pscompy run`, MPICH's mpiexec and srun, or the only
-rank of its own world where no launcher is.
+rank of its own world where no launcher is. `attach` keeps one of them for the
+whole process, because a launcher takes the farewell of a rank only once.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from typing import Protocol
 
 from pscompy.bootstrap.pmi1 import Pmi1
 from pscompy.bootstrap.single import Single
 from pscompy.config import launcher_environment
-from pscompy.errors import ConfigError
+from pscompy.errors import ConfigError, PscomError
 
-__all__ = ["Bootstrap", "Pmi1", "Single", "detect"]
-
-_rank_process: int | None = None  # the one that has spoken to the launcher
+__all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect"]
 
 _REMEDY = "start it with `pscompy run`, MPICH's mpiexec, or srun --mpi=pmi2"
 
@@ -58,10 +60,47 @@ class Bootstrap(Protocol):
         """
 
     def finalize(self) -> None:
-        """Tell the launcher that this rank ends in order. Idempotent."""
+        """Tell the launcher that this rank ends in order; the last call."""
 
     def abort(self, code: int) -> None:
         """Ask the launcher to end all ranks; returns before they have."""
+
+
+_attached: tuple[int, Bootstrap] | None = None  # process id, and what it has
+
+
+def attach() -> Bootstrap:
+    """The bootstrap of this process, always the same; takes leave at exit.
+
+    ConfigError: as `detect`, or the process was forked from a rank.
+    """
+    global _attached
+    pid, known = _attached or (os.getpid(), None)
+    if known is not None and pid == os.getpid():
+        return known
+    if isinstance(known, Pmi1):
+        raise ConfigError(
+            f"this process was forked from rank {known.rank}: only that is in the World;"
+            " a Session can be opened here"
+        )
+    bootstrap = detect()
+    _attached = os.getpid(), bootstrap
+    return bootstrap
+
+
+@atexit.register
+def _take_leave() -> None:
+    pid, bootstrap = _attached or (0, None)
+    if bootstrap is None or pid != os.getpid() or _mpi_takes_leave():
+        return
+    with contextlib.suppress(PscomError):  # the launcher is gone, and so are we
+        bootstrap.finalize()
+
+
+def _mpi_takes_leave() -> bool:
+    """Whether MPI, in this process too, ends later and still needs the launcher."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized()
 
 
 def detect(environ: Mapping[str, str] | None = None) -> Bootstrap:
@@ -70,7 +109,6 @@ def detect(environ: Mapping[str, str] | None = None) -> Bootstrap:
     ConfigError: there is a launcher, but none that pscompy can talk to.
     """
     environ = launcher_environment() if environ is None else environ
-    _refuse_forks()
     if "PMI_FD" in environ:
         return _from_descriptor(environ)
     if "PMI_PORT" in environ:
@@ -94,17 +132,6 @@ def _from_descriptor(environ: Mapping[str, str]) -> Pmi1:
             value=environ["PMI_FD"],
         )
     return Pmi1(descriptor, _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE"))
-
-
-def _refuse_forks() -> None:
-    """Two processes with one line to the launcher would take each other's answers."""
-    global _rank_process
-    if _rank_process not in (None, os.getpid()):
-        raise ConfigError(
-            "this process was forked from a rank: only that rank is in the World;"
-            " a Session can be opened here"
-        )
-    _rank_process = os.getpid()
 
 
 def _refuse_strangers(environ: Mapping[str, str]) -> None:

@@ -62,7 +62,6 @@ class Pmi1:
         self._reply: Reply = ("", {})
         self._barrier_reply: Reply | None = None
         self._in_barrier = False
-        self._finalized = False
         if pmi_id is not None:
             fields = self._ask("initack", "initack", pmiid=pmi_id)
             self.rank, self.size = int(fields["rank"]), int(fields["size"])
@@ -105,10 +104,8 @@ class Pmi1:
             raise PeerLost(f"barrier of all ranks: {reason}")
 
     def finalize(self) -> None:
-        if not self._finalized:
-            self._finalized = True
-            self._ask("finalize", "finalize_ack")
-            self._link.close()
+        self._ask("finalize", "finalize_ack")
+        self._link.close()
 
     def abort(self, code: int) -> None:
         with self._turn:

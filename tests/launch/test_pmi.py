@@ -35,7 +35,6 @@ except KeyError as error:
     print(me.rank, me.size, me.job_id, error, flush=True)
 me.barrier(timeout=30)
 me.finalize()
-me.finalize()
 """
 )
 
@@ -82,20 +81,6 @@ me.finalize()
 """
 )
 
-AGAIN = (
-    CLIENT
-    + """\
-me.barrier()
-me.finalize()
-me = detect()
-me.put(f"again-{me.rank}", "x")
-me.barrier()
-me.get("again-0")
-me.finalize()
-print("again", flush=True)
-"""
-)
-
 
 @pytest.fixture(params=["pscompy", "mpiexec", "mpiexec -pmi-port"])
 def launch(request):
@@ -131,10 +116,6 @@ def test_values_are_got_while_another_thread_is_in_the_barrier(launch, script):
 
 def test_a_barrier_that_timed_out_is_gone_on_with(launch, script):
     assert start(launch, 2, script, TIMES_OUT) == ["timeout"]
-
-
-def test_a_process_may_begin_again_after_finalize(run, script):
-    assert start(run, 2, script, AGAIN) == ["again"] * 2
 
 
 def test_abort_ends_all_ranks(launch, script):

@@ -297,15 +297,37 @@ def test_the_wait_for_a_rank_that_does_not_come_is_bounded(run, script, how):
         assert "has not seen all ranks end within 1 s" in done.stderr
 
 
-def test_a_process_may_open_one_world_after_another(run, script):
-    text = (
+@pytest.mark.parametrize("launcher", ["run", "mpiexec"])
+def test_a_process_may_open_one_world_after_another(request, launcher, script):
+    launch = request.getfixturevalue(launcher)
+    text = HEAD + (
         "for turn in range(3):\n"
         "    with pscompy.World() as world:\n"
         "        world.send(bytes([turn]), (world.rank + 1) % world.size)\n"
         "        assert bytes(world.recv()) == bytes([turn])\n"
-        "print('ok')\n"
+        "os.write(1, b'ok\\n')\n"
     )
-    assert run_code(run, 3, script, text) == ["ok"] * 3
+    done = launch("-n", 3, *launch.before_program, sys.executable, script(text))
+    assert (done.returncode, done.stdout) == (0, "ok\n" * 3), done.stderr
+
+
+@pytest.mark.parametrize("launcher", ["run", "mpiexec"])
+@pytest.mark.parametrize("first", ["MPI", "World"])
+def test_mpi_and_a_world_in_one_process(request, launcher, first, script):
+    pytest.importorskip("mpi4py", reason="no mpi4py: pip install mpi4py mpich")
+    launch = request.getfixturevalue(launcher)
+    load = "    from mpi4py import MPI\n"
+    text = HEAD + (
+        ("if True:\n" + load if first == "MPI" else "")
+        + "with pscompy.World() as world:\n"
+        + load
+        + "    world.send(b'x', (world.rank + 1) % world.size)\n"
+        "    assert bytes(world.recv()) == b'x'\n"
+        "    assert MPI.COMM_WORLD.allreduce(world.rank) == 3\n"
+        "    assert MPI.COMM_WORLD.rank == world.rank\n"
+    )
+    done = launch("-n", 3, *launch.before_program, sys.executable, script(text))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_child_of_a_rank_is_no_rank(run, script):
@@ -321,7 +343,7 @@ def test_a_child_of_a_rank_is_no_rank(run, script):
         "    world.barrier()\n"
     )
     lines = run_code(run, 2, script, text)
-    assert [line[:32] for line in lines] == ["True"] * 2 + ["this process was forked from a r"] * 2
+    assert [line[:32] for line in lines] == ["True"] * 2 + ["this process was forked from ran"] * 2
 
 
 def test_a_rank_that_computes_is_connected_to(run, script):
