@@ -1,0 +1,93 @@
+"""Real processes, each with a session, connected over each transport in turn."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pscompy
+
+sys.path.insert(0, str(Path(__file__).parent))
+from puppets import BOUND, ONLY, OPEN, Link, Puppet
+
+Start = Callable[..., Puppet]
+Connect = Callable[..., Link]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A key of this test alone, for all its processes."""
+    made = secrets.token_hex(16)
+    monkeypatch.setenv("PSP_KEY", made)
+    return made
+
+
+@pytest.fixture(params=["shm", "tcp"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Makes puppets: start(config, VARIABLE=...)."""
+    puppets = []
+
+    def begin(config: dict[str, object] | None = None, **environ: str) -> Puppet:
+        puppet = Puppet(environ)
+        puppets.append(puppet)
+        puppet(OPEN, config=config or {})
+        return puppet
+
+    yield begin
+    for puppet in puppets:
+        puppet.end()
+
+
+@pytest.fixture
+def open_session() -> Iterator[Callable[..., pscompy.Session]]:
+    """Makes sessions of this process, closed at the end."""
+    sessions: list[pscompy.Session] = []
+
+    def begin(name: str | None = None, **config: object) -> pscompy.Session:
+        sessions.append(pscompy.Session(name, config))
+        return sessions[-1]
+
+    yield begin
+    for session in sessions:
+        session.close()
+
+
+@pytest.fixture
+def connect(start: Start, open_session: Callable[..., pscompy.Session]) -> Connect:
+    """A puppet that is connected to a session of this process."""
+
+    def begin(transport: str, **config: Any) -> Link:
+        settings = {**ONLY[transport], "SHUTDOWN_TIMEOUT": 3, **config}
+        session = open_session(**settings)
+        sock = session.listen("127.0.0.1")
+        return attach(session, sock, start(settings))
+
+    return begin
+
+
+def attach(session: pscompy.Session, sock: pscompy.Socket, peer: Puppet) -> Link:
+    peer.connect(sock.address)
+    c = sock.accept(timeout=BOUND)
+    assert c.recv(timeout=BOUND) == b"hello"
+    return Link(session, sock, c, peer)
+
+
+@pytest.fixture
+def join(start: Start) -> Callable[[Link], Link]:
+    """One more puppet for the same session."""
+
+    def begin(link: Link, **config: Any) -> Link:
+        settings = {**ONLY[link.c.transport], "SHUTDOWN_TIMEOUT": 3, **config}
+        return attach(link.session, link.sock, start(settings))
+
+    return begin

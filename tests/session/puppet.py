@@ -1,0 +1,48 @@
+"""A process that a test tells what to do: Python source comes in, values and exceptions go out.
+
+Every piece runs in the same namespace; the value of its last expression is the answer. At the end
+of the input the interpreter exits as any program does, with whatever is still open.
+"""
+
+import ast
+import os
+import pickle
+import struct
+import sys
+
+HEAD = struct.Struct("<Q")
+
+
+def run(source, names):
+    tree = ast.parse(source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "<puppet>", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "<puppet>", "eval"), names) if last else None
+
+
+def answer(source, names):
+    try:
+        value = True, run(source, names)
+    except (Exception, KeyboardInterrupt) as error:
+        value = False, error
+    try:
+        return pickle.dumps(value)
+    except Exception:
+        return pickle.dumps((value[0], repr(value[1])))
+
+
+def main():
+    commands = sys.stdin.buffer
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    names = {"__name__": "puppet"}
+    while head := commands.read(HEAD.size):
+        source, given = pickle.loads(commands.read(HEAD.unpack(head)[0]))
+        names.update(given)
+        reply = answer(source, names)
+        answers.write(HEAD.pack(len(reply)) + reply)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

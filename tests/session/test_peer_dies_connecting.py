@@ -1,0 +1,57 @@
+"""kill -9 of a peer at each stage of the handshake, taken from its table, on either side."""
+
+from __future__ import annotations
+
+import pytest
+from puppets import BOUND, ONLY, echo, own_descriptors, until
+
+import pscompy
+from pscompy.control.states import LINK, LinkState
+
+STAGES = sorted({after.name for moves in LINK.values() for after in moves.values()})
+STAGES.remove(LinkState.CLOSED.name)  # the end of every link
+STAGES.remove(LinkState.PARKED.name)  # of links between the ranks of a world only
+
+DIE_AT = """
+from pscompy.control import handshake
+step = handshake.step
+
+def die_at_stage(table, state, event):
+    after = step(table, state, event)
+    if table is handshake.LINK and after.name == stage:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return after
+
+handshake.step = die_at_stage
+"""
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_who_connects_to_us_dies(transport, stage, connect, start):
+    link = connect(transport)
+    before = own_descriptors()
+    peer = start(ONLY[transport])
+    peer(DIE_AT, stage=stage)
+    peer.begin("session.connect(address).open()", address=link.sock.address)
+    peer.process.wait(BOUND)
+    peer.end()
+    until(lambda: own_descriptors() <= before)
+    echo(link)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_whom_we_connect_to_dies(transport, stage, connect, start):
+    link = connect(transport, RETRY=1)
+    before = own_descriptors()
+    peer = start(ONLY[transport])
+    address = peer("sock = session.listen('127.0.0.1'); sock.address")
+    peer(DIE_AT, stage=stage)
+    c = link.session.connect(address)
+    with pytest.raises((pscompy.ConnectError, pscompy.PeerLost)) as caught:
+        c.open(BOUND)
+        c.recv(timeout=BOUND)
+    assert caught.value.peer
+    peer.process.wait(BOUND)
+    peer.end()
+    until(lambda: own_descriptors() <= before)
+    echo(link)
