@@ -125,6 +125,7 @@ static bool wait_arm(psc_worker_t *worker)
     bool armed;
 
     psc_lock_acquire(&worker->lock);
+    psc_worker_clear_wake(worker);
     armed = psc_worker_progress_locked(worker, true) == 0 &&
             psc_worker_arm_locked(worker) == PSC_OK;
     psc_worker_leave(worker);

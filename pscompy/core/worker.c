@@ -343,12 +343,16 @@ int psc_worker_fd(psc_worker_t *worker)
     return worker->epoll_fd;
 }
 
-psc_status_t psc_worker_arm_locked(psc_worker_t *worker)
+void psc_worker_clear_wake(psc_worker_t *worker)
 {
     uint64_t ignored;
 
     while (read(worker->wake_fd, &ignored, sizeof ignored) > 0)
         ;
+}
+
+psc_status_t psc_worker_arm_locked(psc_worker_t *worker)
+{
     if (atomic_load(&worker->inbox) || atomic_load(&worker->n_completions) ||
         atomic_load(&worker->n_messages))
         return PSC_ERR_NO_RESOURCE;
@@ -372,6 +376,9 @@ int psc_worker_arm(psc_worker_t *worker)
 
     if (status != PSC_OK)
         return status;
+    /* What wakes a thread that sleeps in psc_wait_requests is its to clear. */
+    if (!atomic_load(&worker->wait.sleeping))
+        psc_worker_clear_wake(worker);
     status = psc_worker_arm_locked(worker);
     psc_worker_leave(worker);
     return status;

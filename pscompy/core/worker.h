@@ -77,6 +77,7 @@ void psc_worker_leave(psc_worker_t *worker);
 unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all);
 /* Decide which interfaces each pass polls; after a lane came or went. */
 void psc_worker_pace(psc_worker_t *worker);
+void psc_worker_clear_wake(psc_worker_t *worker); /* with the lock held */
 psc_status_t psc_worker_arm_locked(psc_worker_t *worker);
 /* Tell the control thread to look at its events. */
 void psc_worker_control_signal(psc_worker_t *worker);
