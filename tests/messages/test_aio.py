@@ -1,0 +1,244 @@
+"""Awaiting requests in asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+import pscompy
+from pscompy import aio
+from tests.messages.conftest import Pair
+
+BIG = 2_000_000
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_await(pair: Pair) -> None:
+    async def main() -> None:
+        receive = pair.right.irecv()
+        sent = pair.left.isend(b"a" * BIG)
+        assert await asyncio.wait_for(asyncio.gather(sent, receive), 10) == [None, b"a" * BIG]
+        assert await receive is receive.result()
+
+    asyncio.run(main())
+
+
+def test_a_completed_request_does_not_suspend(loop_pair: Pair) -> None:
+    receive = loop_pair.right.irecv()
+    loop_pair.wait(loop_pair.left.isend(b"x"), receive)
+
+    async def main() -> bytes:
+        result: bytes = await receive
+        return result
+
+    coroutine = main()
+    with pytest.raises(StopIteration) as stopped:
+        coroutine.send(None)
+    assert stopped.value.value == b"x"
+
+
+def test_errors(pair: Pair) -> None:
+    async def main() -> None:
+        receive = pair.right.irecv(bytearray(1))
+        pair.left.isend(b"too long")
+        for _ in range(2):
+            with pytest.raises(pscompy.Truncated):
+                await asyncio.wait_for(asyncio.ensure_future(receive), 10)
+
+    asyncio.run(main())
+
+
+def test_ping_pong(make: Callable[..., Pair]) -> None:
+    """Thousands of sleeps, each of which a lost wake-up would make endless."""
+    pair = make("shm")
+
+    async def echo(count: int) -> None:
+        for _ in range(count):
+            message = await pair.right.irecv()
+            await pair.right.isend(message)
+
+    async def main(count: int) -> None:
+        other = asyncio.create_task(echo(count))
+        for i in range(count):
+            await pair.left.isend(i.to_bytes(4, "little"))
+            assert int.from_bytes(await pair.left.irecv(), "little") == i
+        await other
+
+    asyncio.run(asyncio.wait_for(main(2000), 60))
+
+
+def test_a_loop_that_waits_sleeps(make: Callable[..., Pair]) -> None:
+    pair = make("shm")
+    timer = threading.Timer(1.0, lambda: pair.left.send(b"wake up"))
+
+    async def main() -> None:
+        timer.start()
+        before = time.process_time()
+        assert await pair.right.irecv() == b"wake up"
+        assert time.process_time() - before < 0.3
+
+    asyncio.run(main())
+    timer.join()
+
+
+def test_others_who_poll_do_not_steal_the_wake_up(make: Callable[..., Pair]) -> None:
+    """A thread blocks on the same session while the loop sleeps, many times: were the wake-up of
+    either lost, it would go on at the end of a slice of its sleep, and this would take minutes."""
+    pair = make("shm")
+    rounds = 1000
+
+    def blocked() -> None:
+        for _ in range(rounds):
+            pair.right.recv(tag=1)
+            pair.left.send(b"for the loop", 2)
+
+    async def main() -> None:
+        thread = threading.Thread(target=blocked)
+        thread.start()
+        for _ in range(rounds):
+            receive = pair.right.irecv(tag=2)
+            pair.left.send(b"for the thread", 1)
+            await receive
+        thread.join()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_cancelling_the_task_leaves_the_request(pair: Pair) -> None:
+    async def main() -> None:
+        receive = pair.right.irecv()
+
+        async def wait() -> None:
+            await receive
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not receive.test()
+        sent = pair.left.isend(b"not lost")
+        assert await asyncio.wait_for(asyncio.gather(receive, sent), 10) == [b"not lost", None]
+
+    asyncio.run(main())
+
+
+def test_several_tasks_await_one_request(pair: Pair) -> None:
+    async def main() -> None:
+        receive = pair.right.irecv()
+
+        async def wait() -> bytes:
+            result: bytes = await receive
+            return result
+
+        tasks = [asyncio.create_task(wait()) for _ in range(5)]
+        await asyncio.sleep(0)
+        pair.left.isend(b"all")
+        assert await asyncio.wait_for(asyncio.gather(*tasks), 10) == [b"all"] * 5
+
+    asyncio.run(main())
+
+
+def test_events(loop_pair: Pair) -> None:
+    """Ended by another thread, which never polls."""
+    worker = loop_pair.sides[0].worker
+
+    async def main() -> None:
+        for i in range(50):
+            event = worker.event()
+            timer = threading.Timer(0.002, event._complete, (i,))
+            timer.start()
+            assert await asyncio.wait_for(asyncio.ensure_future(event), 10) == i
+
+    asyncio.run(main())
+
+
+def test_one_loop_after_the_other(pair: Pair) -> None:
+    """Nothing of a loop that is gone stays behind."""
+
+    async def main() -> weakref.ref[asyncio.AbstractEventLoop]:
+        receive = pair.right.irecv()
+        pair.left.isend(b"x")
+        await asyncio.wait_for(asyncio.ensure_future(receive), 10)
+        return weakref.ref(asyncio.get_running_loop())
+
+    gone = [asyncio.run(main()) for _ in range(2)]
+    gc.collect()
+    before = open_descriptors()
+    gone += [asyncio.run(main()) for _ in range(5)]
+    gc.collect()
+    assert [it() for it in gone] == [None] * 7
+    assert open_descriptors() == before
+
+
+def test_a_loop_that_is_closed_while_something_is_awaited(pair: Pair) -> None:
+    receive = pair.right.irecv()
+    loop = asyncio.new_event_loop()
+
+    async def wait() -> None:
+        await receive
+
+    task = loop.create_task(wait())
+    loop.run_until_complete(asyncio.sleep(0.01))
+    loop.close()
+    sent = pair.left.isend(b"still received")
+    assert pair.wait(sent, receive)[1] == b"still received"
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def test_loops_in_several_threads(make: Callable[..., Pair]) -> None:
+    pair = make("shm")
+    done = []
+
+    async def main(tag: int) -> None:
+        for _ in range(50):
+            receive = pair.right.irecv(tag=tag)
+            pair.left.send(b"t", tag)
+            await asyncio.wait_for(asyncio.ensure_future(receive), 10)
+        done.append(tag)
+
+    threads = [threading.Thread(target=lambda tag=tag: asyncio.run(main(tag))) for tag in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [1, 2, 3]
+
+
+def test_closing_ends_what_is_awaited(make: Callable[..., Pair]) -> None:
+    pair = make("loop")
+
+    async def main() -> None:
+        receive = pair.right.irecv()
+        asyncio.get_running_loop().call_later(0.01, pair.sides[0].close)
+        with pytest.raises(pscompy.Closed):
+            await receive
+        await asyncio.sleep(0.01)
+        assert not aio._readers[asyncio.get_running_loop()]
+
+    asyncio.run(main())
+
+
+def test_the_program_may_watch_the_descriptor_itself(make: Callable[..., Pair]) -> None:
+    pair = make("shm")
+    seen = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        descriptor = pair.sides[1].engine.fd
+        loop.add_reader(descriptor, seen.append, 1)
+        loop.call_later(0.05, pair.left.send, b"x")
+        assert await pair.right.irecv() == b"x"
+        loop.remove_reader(descriptor)
+
+    asyncio.run(asyncio.wait_for(main(), 10))
