@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 
 /* ---- tools ---- */
 
@@ -47,10 +48,12 @@ static struct sockaddr_in tcp_loopback(uint16_t port)
 int tcp_dial(uint16_t port)
 {
     struct sockaddr_in to = tcp_loopback(port);
+    const int on = 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     ct_check(fd >= 0, "socket");
     ct_check(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return fd;
 }
 
