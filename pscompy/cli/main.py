@@ -24,6 +24,7 @@ GROUP = "pscompy.commands"
 # Where pscompy runs from its source folder, uninstalled.
 BUILT_IN = (
     metadata.EntryPoint("info", "pscompy.cli.info:main", GROUP),
+    metadata.EntryPoint("perf", "pscompy.cli.perf:main", GROUP),
     metadata.EntryPoint("run", "pscompy.launch.command:main", GROUP),
 )
 OK, FAILED, USAGE = 0, 1, 2

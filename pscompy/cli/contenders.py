@@ -1,0 +1,112 @@
+"""Starts the processes of contender.py and gives them their jobs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from pscompy.cli.contender import CONTROL, LIBRARIES
+from pscompy.cli.measure import Job
+from pscompy.errors import PscomError, Unsupported
+
+NAMES = tuple(LIBRARIES)
+_START_SECONDS = 60.0
+
+
+class Contender:
+    """Two processes that are connected by another library. A context manager.
+
+    `Unsupported`: the library, or its launcher, is not installed.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._folder = Path(tempfile.mkdtemp(prefix="pscompy-perf-"))
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._controls: dict[int, TextIO] = {}
+        try:
+            commands = _commands(name, self._folder)
+            self._start(commands)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, job: Job) -> float:
+        """Seconds that the job took."""
+        for control in self._controls.values():
+            print(json.dumps(asdict(job)), file=control, flush=True)
+        answers = {role: control.readline() for role, control in self._controls.items()}
+        if not all(answers.values()):
+            raise PscomError(f"a process of {self.name} has ended; see above why")
+        return float(answers[0])
+
+    def close(self) -> None:
+        """End the processes, which happens by itself when nobody gives them jobs."""
+        for control in self._controls.values():
+            control.close()
+        for process in self._processes:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, commands: list[list[str]]) -> None:
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(str(self._folder / CONTROL))
+            door.listen()
+            door.settimeout(0.2)
+            self._processes = [
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+                for command in commands
+            ]
+            deadline = time.monotonic() + _START_SECONDS
+            while len(self._controls) < 2:
+                self._admit(door, deadline)
+
+    def _admit(self, door: socket.socket, deadline: float) -> None:
+        """Wait a moment for a process to report."""
+        try:
+            caller, _ = door.accept()
+        except TimeoutError:
+            ended = any(process.poll() is not None for process in self._processes)
+            if ended or time.monotonic() > deadline:
+                raise PscomError(f"the processes of {self.name} do not start") from None
+            return
+        caller.settimeout(None)
+        control = caller.makefile("rw")
+        caller.close()
+        self._controls[int(control.readline() or -1)] = control
+
+    def __enter__(self) -> Contender:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _commands(name: str, folder: Path) -> list[list[str]]:
+    process = [sys.executable, "-m", "pscompy.cli.contender", name, str(folder)]
+    if name != "mpi4py":
+        return [[*process, "0"], [*process, "1"]]
+    beside = Path(sys.executable).with_name("mpiexec")
+    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if mpiexec is None or find_spec("mpi4py") is None:
+        raise Unsupported("mpi4py and mpiexec are not both installed: pip install mpi4py mpich")
+    return [[mpiexec, "-n", "2", *process]]

@@ -1,0 +1,210 @@
+"""`pscompy perf`: latency, bandwidth and message rate between two processes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from pscompy import Connection, PscomError, Session, World, registry
+from pscompy.cli import contenders
+from pscompy.cli.arguments import ArgumentParser
+from pscompy.cli.measure import LATENCY, STREAM, Job
+from pscompy.cli.perf_pair import OwnPair, serve
+from pscompy.cli.report import QUANTITIES, Report
+from pscompy.cli.sampling import Pair, sample
+from pscompy.config import INF, launcher_environment, nbytes
+
+_SIZES = "8,64,512,4k,32k,256k,2M"
+_UP_SECONDS = 60.0
+_EPILOG = """\
+By itself it starts the other process. Between two machines, start
+`pscompy perf --listen` on one and give what it prints to --connect on the
+other. Within a job (`pscompy run -n 2 -m pscompy perf`) ranks 0 and 1 are
+measured. Latency is half of a round trip of blocking calls; bandwidth and
+message rate are those of windows of messages that one side sends at once.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure latency, bandwidth and message rate."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    config = _only(options.transport, parser) if options.transport else {}
+    if any(name.startswith("PMI_") for name in launcher_environment()):
+        return _in_job(options, config, parser)
+    if options.listen is not None:
+        return _serve_all(options.listen, options.port, config)
+    with ExitStack() as stack:
+        peer = _connected(options.connect, config) if options.connect else _own_peer(config)
+        connection = stack.enter_context(peer)
+        pairs = [stack.enter_context(contenders.Contender(name)) for name in options.against]
+        _measure(connection, pairs, options)
+    return 0
+
+
+# ---- the command line ----
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="pscompy perf",
+        description=main.__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--listen", nargs="?", const="", metavar="HOST", help="be the other side until Ctrl-C"
+    )
+    where.add_argument("--connect", metavar="ADDRESS", help="measure to what listens there")
+    parser.add_argument("--port", type=int, default=0, help="of --listen [a free one]")
+    parser.add_argument("--transport", help="use this one only [the best]")
+    parser.add_argument(
+        "--sizes", type=_sizes, default=_sizes(_SIZES), help=f"bytes in a message [{_SIZES}]"
+    )
+    parser.add_argument(
+        "--only", type=_quantities, default=tuple(QUANTITIES), help="some of latency,bandwidth,rate"
+    )
+    parser.add_argument("--window", type=_positive, default=64, help="messages at once [64]")
+    parser.add_argument(
+        "--seconds", type=float, default=0.5, help="for each size of each test [0.5]"
+    )
+    parser.add_argument("--validate", action="store_true", help="compare contents first")
+    parser.add_argument(
+        "--against", type=_names, default=(), help="measure in turns with mpi4py, pipe or both"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs to read")
+    return parser
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        sizes = [nbytes(word) for word in text.split(",")]
+    except ValueError:
+        sizes = []
+    if sizes and all(0 <= size < INF for size in sizes):
+        return sizes
+    raise argparse.ArgumentTypeError(f"{text!r} is no list of sizes such as 8,64k,4M")
+
+
+def _positive(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+
+
+def _quantities(text: str) -> tuple[str, ...]:
+    return _words(text, tuple(QUANTITIES))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return _words(text, contenders.NAMES)
+
+
+def _words(text: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    words = tuple(text.split(","))
+    if set(words) <= set(allowed):
+        return words
+    raise argparse.ArgumentTypeError(f"{text!r} is not some of {','.join(allowed)}")
+
+
+def _only(transport: str, parser: ArgumentParser) -> dict[str, int]:
+    """Variables that leave this transport alone."""
+    names = [found.name for found in registry.load()[1]]
+    if transport not in names:
+        parser.error(f"no transport {transport!r} (there are {', '.join(names)})")
+    return {name.upper(): int(name == transport) for name in names}
+
+
+# ---- who is connected ----
+
+
+def _in_job(options: argparse.Namespace, config: dict[str, int], parser: ArgumentParser) -> int:
+    """Ranks 0 and 1 of a World; others look on."""
+    if options.listen is not None or options.connect or options.against:
+        parser.error("--listen, --connect and --against are not for a job's ranks")
+    with World(config=config) as world:
+        if world.size < 2:
+            parser.error("a job needs two ranks to measure between")
+        if world.rank == 0:
+            _measure(world[1], [], options)
+        elif world.rank == 1:
+            serve(world[0])
+    return 0
+
+
+def _serve_all(host: str, port: int, config: dict[str, int]) -> int:
+    """One active side after the other, until Ctrl-C."""
+    with Session(config=config) as session, session.listen(host or None, port) as sock:
+        print(sock.address, flush=True)
+        for connection in sock:
+            with connection:
+                try:
+                    serve(connection)
+                except PscomError as error:
+                    _progress(str(error))
+    return 0
+
+
+@contextmanager
+def _connected(address: str, config: dict[str, int]) -> Iterator[Connection]:
+    with Session(config=config) as session, session.connect(address) as connection:
+        connection.open(_UP_SECONDS)
+        yield connection
+
+
+@contextmanager
+def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
+    """A connection to a process that is started for it."""
+    command = [sys.executable, "-m", "pscompy.cli.perf_pair", json.dumps(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            if not address:
+                raise PscomError("the other process does not start; see above why")
+            with _connected(address, config) as connection:
+                yield connection
+            process.wait(_UP_SECONDS)
+        finally:
+            process.kill()
+
+
+# ---- measuring ----
+
+
+def _measure(connection: Connection, others: list[Any], options: argparse.Namespace) -> None:
+    """Measure, and print what came out."""
+    own = OwnPair(connection)
+    connection.open(_UP_SECONDS)
+    pairs: list[Pair] = [own, *others]
+    names = tuple(pair.name for pair in pairs)
+    report = Report(own.transport, options.window, names, options.only)
+    for size in options.sizes:
+        if options.validate:
+            report.validated += own.validate(size)
+        report.rows[size] = _rows(pairs, size, options)
+    own.close()
+    print(report.as_json() if options.json else report.as_text())
+
+
+def _rows(pairs: list[Pair], size: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Quantity -> samples; bandwidth and rate are two views of one test."""
+    tests = {LATENCY: ["latency"], STREAM: ["bandwidth", "rate"]}
+    rows = {}
+    for test, quantities in tests.items():
+        wanted = [quantity for quantity in quantities if quantity in options.only]
+        if wanted:
+            _progress(f"{test} of {size} bytes")
+            samples = sample(pairs, Job(test, size, 1, options.window), options.seconds)
+            rows.update(dict.fromkeys(wanted, samples))
+    return rows
+
+
+def _progress(line: str) -> None:
+    print(f"perf: {line}", file=sys.stderr, flush=True)

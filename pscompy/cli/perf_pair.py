@@ -1,0 +1,133 @@
+"""The two processes of `pscompy perf` that are connected by pscompy itself.
+
+The active side sends a command before every job, as JSON with the tag COMMAND; the passive side
+serves it until it says that this was all. `python -m pscompy.cli.perf_pair CONFIG` is the passive
+side that `pscompy perf` starts by itself; its first line is its address.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pscompy import Connection, PscomError, Request, Session, wait_all
+from pscompy.cli.measure import Calls, Job, active, passive
+
+DATA, COMMAND = range(2)  # tags
+VALIDATE, END = "validate", "end"
+_ACCEPT_SECONDS = 60.0
+_IN_FLIGHT = 8
+_IN_FLIGHT_BYTES = 64 << 20
+
+Bytes = NDArray[np.uint8]
+
+
+class OwnPair:
+    """The active side; `run` is what every pair has."""
+
+    name = "pscompy"
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def transport(self) -> str:
+        return self._connection.transport
+
+    def run(self, job: Job) -> float:
+        """Seconds that the job took."""
+        self._command(**asdict(job))
+        return active(job, _calls(self._connection, job))
+
+    def validate(self, size: int) -> int:
+        """Exchange messages whose contents are compared; returns how many.
+
+        `PscomError`: contents differ.
+        """
+        self._command(test=VALIDATE, size=size)
+        count = _send_checked(self._connection, size)
+        found = self._connection.recv(tag=COMMAND).decode()
+        found = _receive_checked(self._connection, size) or found
+        if found:
+            raise PscomError(f"wrong contents over {self.transport}: {found}")
+        return 2 * count
+
+    def close(self) -> None:
+        """Let the passive side go."""
+        self._command(test=END)
+
+    def _command(self, **command: object) -> None:
+        self._connection.send(json.dumps(command).encode(), COMMAND)
+
+
+def serve(connection: Connection) -> None:
+    """The passive side, until the active one has had all that it wants."""
+    while (command := json.loads(connection.recv(tag=COMMAND)))["test"] != END:
+        if command["test"] == VALIDATE:
+            found = _receive_checked(connection, command["size"])
+            connection.send(found.encode(), COMMAND)
+            _send_checked(connection, command["size"])
+        else:
+            job = Job(**command)
+            passive(job, _calls(connection, job))
+
+
+def _calls(connection: Connection, job: Job) -> Calls:
+    outgoing, incoming = np.ones((2, job.size), dtype=np.uint8)
+    return Calls(
+        send=partial(connection.send, outgoing),
+        recv=partial(connection.recv, incoming, DATA),
+        isend=partial(connection.isend, outgoing),
+        irecv=partial(connection.irecv, incoming, DATA),
+        wait_all=wait_all,
+        acknowledge=partial(connection.send, b""),
+        acknowledged=partial(connection.recv, None, DATA),
+    )
+
+
+# ---- contents ----
+
+
+def _in_flight(size: int) -> int:
+    return max(1, min(_IN_FLIGHT, _IN_FLIGHT_BYTES // max(size, 1)))
+
+
+def _content(size: int, number: int) -> Bytes:
+    """Bytes that differ from those of every other size and number."""
+    return np.random.default_rng([size, number]).integers(0, 256, size, dtype=np.uint8)
+
+
+def _send_checked(connection: Connection, size: int) -> int:
+    contents = [_content(size, number) for number in range(_in_flight(size))]
+    wait_all([connection.isend(content) for content in contents])
+    return len(contents)
+
+
+def _receive_checked(connection: Connection, size: int) -> str:
+    """What is wrong with the messages; empty: nothing."""
+    buffers = [np.zeros(size, dtype=np.uint8) for _ in range(_in_flight(size))]
+    requests: list[Request] = [connection.irecv(buffer, DATA) for buffer in buffers]
+    lengths = [status.nbytes for status in wait_all(requests)]
+    for number, (buffer, length) in enumerate(zip(buffers, lengths, strict=True)):
+        wrong = np.flatnonzero(buffer != _content(size, number))
+        if length != size or len(wrong):
+            first = wrong[0] if len(wrong) else length
+            return f"message {number} of {size} bytes: {length} bytes came, wrong from {first} on"
+    return ""
+
+
+def main(config: str) -> None:
+    variables: dict[str, Any] = json.loads(config)
+    with Session(config=variables) as session, session.listen("127.0.0.1") as sock:
+        print(sock.address, flush=True)
+        serve(sock.accept(_ACCEPT_SECONDS))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

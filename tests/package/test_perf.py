@@ -1,0 +1,132 @@
+"""`pscompy perf`: what it prints, between whom, and that it notices wrong contents."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+import pscompy
+from pscompy.cli import perf_pair
+from pscompy.cli.measure import LATENCY, STREAM, Job
+from pscompy.cli.report import Report
+from pscompy.cli.sampling import Sample
+
+QUICK = ("--seconds", "0.01", "--sizes", "0,8,100k")
+
+
+def perf(site, *arguments, before=(), code=0):
+    ended = site.run("-m", "pscompy", *before, "perf", *arguments)
+    assert ended.returncode == code, ended.stderr
+    return ended
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_the_transport_that_was_asked_for(site, transport):
+    ended = perf(site, *QUICK, "--transport", transport, "--validate", "--json")
+    document = json.loads(ended.stdout)
+    assert document["transport"] == transport
+    assert document["validated"] == 3 * 16
+    assert [row["size"] for row in document["results"]] == [0, 8, 102400]
+    for row in document["results"]:
+        assert row["one_way_us"] > 0
+        assert row["messages_per_second"] > 0
+    assert "latency of 102400 bytes" in ended.stderr
+
+
+def test_the_table(site):
+    shown = perf(site, *QUICK, "--only", "latency,rate", "--window", "4").stdout
+    assert re.search(r"^pscompy \S+ over \w+; Linux", shown)
+    assert "4 messages in a window" in shown
+    assert re.search(r"one way, us +messages/s$", shown, re.M)
+    assert re.search(r"^ +100k +[\d.]+ +[\d.]+$", shown, re.M)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pipe",
+        pytest.param(
+            "mpi4py",
+            marks=pytest.mark.skipif(
+                find_spec("mpi4py") is None, reason="no mpi4py: pip install mpi4py mpich"
+            ),
+        ),
+    ],
+)
+def test_against_another_library(site, name):
+    document = json.loads(perf(site, *QUICK, "--against", name, "--json").stdout)
+    for row in document["results"]:
+        assert row[name]["one_way_us"] > 0
+        assert row[name]["latency_ratio"] == pytest.approx(
+            row[name]["one_way_us"] / row["one_way_us"]
+        )
+    shown = perf(site, *QUICK, "--against", name).stdout
+    assert len(re.findall(rf"pscompy +{name} +x", shown)) == 3
+
+
+def test_listen_and_connect(site):
+    listener = subprocess.Popen(
+        [sys.executable, "-m", "pscompy", "perf", "--listen", "127.0.0.1"],
+        cwd=pscompy.get_include(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        address = listener.stdout.readline().strip()
+        for _ in range(2):  # it serves one after the other
+            perf(site, *QUICK, "--connect", address)
+    finally:
+        listener.kill()
+        listener.communicate()
+
+
+def test_ranks_of_a_job(site):
+    before = ("run", "-n", "3", "-m", "pscompy")
+    document = json.loads(perf(site, *QUICK, "--json", before=before).stdout)
+    assert [row["size"] for row in document["results"]] == [0, 8, 102400]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--transport", "fo"), 2, "no transport 'fo'"),
+        (("--sizes", "8x"), 2, "'8x' is no list of sizes such as 8,64k,4M"),
+        (("--sizes", "inf"), 2, "'inf' is no list of sizes such as 8,64k,4M"),
+        (("--only", "speed"), 2, "'speed' is not some of latency,bandwidth,rate"),
+        (("--window", "0"), 2, "'0' is not a positive number"),
+        (("--connect", "nonsense"), 1, "'nonsense' is no address"),
+        (("--transport", "loop"), 1, "loop: connects a session with itself only"),
+    ],
+)
+def test_what_cannot_be(site, arguments, code, message):
+    said = perf(site, *arguments, code=code).stderr
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_wrong_contents_are_noticed():
+    with pscompy.Session() as session, session.listen() as sock:
+        connection = session.connect(sock.address)
+        connection.open(20)
+        other = sock.accept(20)
+        for number in range(8):
+            content = perf_pair._content(100, number)
+            content[50] += number == 3
+            connection.send(content)
+        found = perf_pair._receive_checked(other, 100)
+        assert found == "message 3 of 100 bytes: 100 bytes came, wrong from 50 on"
+
+
+def test_figures():
+    there_and_back = Sample(Job(LATENCY, 8, 10, 1), (4e-3, 2e-3, 3e-3))
+    assert there_and_back.one_way_us == pytest.approx(150)
+    windows = Sample(Job(STREAM, 1000, 10, 5), (1e-3, 1e-3, 9e-3))
+    assert windows.messages_per_second == pytest.approx(50_000)
+    assert windows.megabytes_per_second == pytest.approx(50)
+    other = Sample(Job(STREAM, 1000, 1, 5), (4e-4,))
+    rows = {1000: {"rate": {"pscompy": windows, "pipe": other}}}
+    report = Report("shm", 5, ("pscompy", "pipe"), ("rate",), rows)
+    assert report.as_text().splitlines()[5].split() == ["1000", "50000", "12500", "4.00"]
