@@ -62,7 +62,8 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"pscompy {__version__}")
         return OK
     code = _load(_find(name))(rest)
-    sys.stdout.flush()
+    if sys.stdout is not None:  # it was closed by whoever started us
+        sys.stdout.flush()
     return code
 
 

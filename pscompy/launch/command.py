@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pscompy.launch.job import Job, Plan
+from pscompy.launch.terminal import open_standard_files
 
 _EPILOG = """\
 what to run, after the options:
@@ -61,6 +62,7 @@ def main(arguments: list[str]) -> int:
     own, program = _split(arguments)
     options = parser.parse_args(own)
     plan = Plan(_command(program, parser), options.np, options.label, dict(options.env))
+    open_standard_files()
     return Job(plan).run()
 
 

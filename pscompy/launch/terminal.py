@@ -24,13 +24,8 @@ class Terminal:
         self._streams: dict[int, Stream] = {}  # by descriptor
         self._typed: Typed | None = None
 
-    def stdin(self) -> int | None:
-        """A descriptor for rank 0's stdin: ours, or a pipe if that is a
-        terminal. None: we have none."""
-        try:
-            os.fstat(0)
-        except OSError:
-            return None
+    def stdin(self) -> int:
+        """A descriptor for rank 0's stdin: ours, or a pipe if that is a terminal."""
         if not os.isatty(0):
             return os.dup(0)
         reader, writer = os.pipe()
@@ -107,9 +102,14 @@ class Terminal:
 
 def _open_sinks() -> tuple[Sink, Sink]:
     """For stdout and stderr; the same one where both are the same file."""
-    out, err = Sink(1), Sink(2)
-    try:
-        same = os.path.sameopenfile(1, 2)
-    except OSError:  # one is closed
-        same = False
-    return out, out if same else err
+    out = Sink(1)
+    return out, out if os.path.sameopenfile(1, 2) else Sink(2)
+
+
+def open_standard_files() -> None:
+    """A closed one becomes /dev/null, before another file gets its number."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 
@@ -135,6 +136,24 @@ def test_what_is_typed_at_a_terminal_goes_to_rank_0(run):
     out, _ = process.communicate(timeout=30)
     os.close(ours)
     assert sorted(out.splitlines()) == ["0 typed", "1 False"]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- 2>&-"])
+def test_a_closed_standard_file_is_an_empty_one(run, closed):
+    code = "import sys; print(repr(sys.stdin.read())); print('e', file=sys.stderr)"
+    command = shlex.join([*run.command, "-n", "2", "-c", code])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {closed}"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=run.environ,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stdout == ("" if closed == ">&-" else "''\n''\n")
+    assert done.stderr == ("" if "2>&-" in closed else "e\ne\n")
 
 
 def test_every_job_has_its_own_key_that_its_ranks_share(run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 
 import pytest
@@ -280,6 +281,22 @@ def test_an_exception_does_not_wait_for_others(run, script):
     assert done.returncode == 1
     assert "ValueError: mine" in done.stderr
     assert "rank 1 exited with code 1" in done.stderr
+
+
+def test_ctrl_c_ends_the_wait_for_others(run, script):
+    text = HEAD + (
+        "with pscompy.World() as world:\n"
+        "    world.barrier()\n"
+        "    print('ready', flush=True)\n"
+        "    if world.rank == 0: time.sleep(300)\n"
+    )
+    process = run.start("-n", 6, script(text))
+    for _ in range(6):
+        assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGINT
+    assert err.count("KeyboardInterrupt") >= 1
 
 
 @pytest.mark.parametrize("how", ["world.close()", "os._exit(0)"])
