@@ -1,0 +1,152 @@
+"""The public names and signatures are fixed: other programs call them.
+
+What is inherited from the extension is held by tests/messages/test_signatures.py.
+"""
+
+import inspect
+import pickle
+
+import pytest
+
+import pscompy
+
+SESSION = {
+    "__init__": "(name=None, config=None)",
+    "listen": "(host=None, port=0)",
+    "connect": "(address)",
+    "register": "(buf)",
+    "on_message": "(id, handler)",
+    "close": "()",
+    "fileno": "()",
+    "arm": "()",
+    "progress": "()",
+}
+SOCKET = {"accept": "(timeout=None)", "iaccept": "()", "close": "()"}
+CONNECTION = {"open": "(timeout=None)", "iopen": "()", "close": "()", "explain": "()"}
+WORLD = {
+    "__init__": "(config=None)",
+    "barrier": "(timeout=None)",
+    "ibarrier": "()",
+    "dup": "()",
+    "__len__": "()",
+    "__iter__": "()",
+    "close": "()",
+}
+PROPERTIES = {
+    pscompy.Session: ("stats",),
+    pscompy.Socket: ("address",),
+    pscompy.Connection: ("state", "transport", "stats"),
+    pscompy.World: ("rank", "size", "stats"),
+}
+SPECIAL = {
+    pscompy.Session: "__enter__ __exit__ __aenter__ __aexit__",
+    pscompy.World: "__enter__ __exit__ __aenter__ __aexit__ __getitem__",
+    pscompy.Socket: "__enter__ __exit__ __aenter__ __aexit__ __iter__ __aiter__",
+    pscompy.Connection: "__enter__ __exit__",
+    pscompy.Request: "__await__",
+}
+ERRORS = {
+    "ConfigError": ("PscomError", ValueError),
+    "ConnectError": ("PscomError", ConnectionError),
+    "AuthError": ("ConnectError",),
+    "NameInUse": ("ConnectError",),
+    "VersionMismatch": ("ConnectError",),
+    "ProtocolError": ("PscomError",),
+    "PeerLost": ("PscomError", ConnectionResetError),
+    "Closed": ("PscomError",),
+    "TransportError": ("PscomError",),
+    "Unsupported": ("PscomError",),
+    "Truncated": ("PscomError",),
+    "Timeout": ("PscomError", TimeoutError),
+    "Cancelled": ("PscomError",),
+}
+STATES = ["LAZY", "CONNECTING", "UP", "CLOSING", "CLOSED", "FAILED"]
+
+
+def plain(function: object) -> str:
+    """The signature without self and annotations."""
+    signature = inspect.signature(function)
+    kept = [p.replace(annotation=p.empty) for p in list(signature.parameters.values())[1:]]
+    return str(signature.replace(parameters=kept, return_annotation=signature.empty))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "text"),
+    [
+        (owner, name, text)
+        for owner, methods in (
+            (pscompy.Session, SESSION),
+            (pscompy.Socket, SOCKET),
+            (pscompy.Connection, CONNECTION),
+            (pscompy.World, WORLD),
+        )
+        for name, text in methods.items()
+    ],
+)
+def test_methods(owner, name, text):
+    method = getattr(owner, name)
+    assert plain(method) == text
+    assert name.startswith("__") or inspect.getdoc(method)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(owner, name) for owner, names in PROPERTIES.items() for name in names]
+)
+def test_properties(owner, name):
+    assert isinstance(inspect.getattr_static(owner, name), property)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(owner, name) for owner, names in SPECIAL.items() for name in names.split()]
+)
+def test_special_methods(owner, name):
+    assert callable(getattr(owner, name))
+
+
+def test_a_world_is_a_session():
+    assert issubclass(pscompy.World, pscompy.Session)
+
+
+def test_states():
+    assert [state.name for state in pscompy.ConnectionState] == STATES
+
+
+@pytest.mark.parametrize(("name", "bases"), ERRORS.items())
+def test_errors(name, bases):
+    kind = getattr(pscompy, name)
+    for base in bases:
+        assert issubclass(kind, getattr(pscompy, base) if isinstance(base, str) else base)
+    error = pickle.loads(pickle.dumps(kind("what happened")))
+    assert type(error) is kind
+    assert str(error) == "what happened"
+    assert error.peer is None
+
+
+def test_there_are_no_other_errors():
+    names = {
+        name
+        for name in pscompy.__all__
+        if inspect.isclass(getattr(pscompy, name))
+        and issubclass(getattr(pscompy, name), BaseException)
+    }
+    assert names == {"PscomError", *ERRORS}
+
+
+def test_what_errors_carry():
+    assert pscompy.ConnectError("x", candidates={"shm": "y"}).candidates == {"shm": "y"}
+    assert pscompy.Truncated("x", nbytes=7).nbytes == 7
+    assert pscompy.Timeout("x").request is None
+
+
+def test_the_public_names():
+    assert set(pscompy.__all__) >= {
+        *("ANY_SOURCE", "ANY_TAG", "Connection", "ConnectionState", "MemoryRegion", "PscomError"),
+        *("Request", "Session", "Socket", "Status", "World", "get_include"),
+        *("wait_all", "wait_any", *ERRORS),
+    }
+
+
+def test_a_region_has_a_key_for_peers():
+    with pscompy.Session() as session:
+        region = session.register(bytearray(8))
+        assert isinstance(region.rkey, bytes)
