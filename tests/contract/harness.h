@@ -147,6 +147,8 @@ typedef struct ct_send {
 void ct_pattern_fill(void *buffer, size_t len, uint64_t seed);
 bool ct_pattern_check(const void *buffer, size_t len, uint64_t seed);
 
+/* A completion for a call of one's own. */
+void ct_send_make(ct_send_t *send);
 /* Try once to send len patterned bytes in `pieces` pieces. */
 psc_status_t ct_send_try(ct_end_t *end, ct_kind_t kind, size_t len,
                          size_t pieces, ct_send_t *send);

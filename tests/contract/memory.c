@@ -43,15 +43,6 @@ static void rma_down(void)
     ct_pair_down(&rma.pair);
 }
 
-static void rma_completed(psc_comp_t *comp, psc_status_t status)
-{
-    ct_send_t *send = (ct_send_t *)comp;
-
-    ct_check(!send->done, "completed twice");
-    send->done = true;
-    send->status = status;
-}
-
 /* Waits for a call that started something; false for no room. */
 static bool rma_wait(ct_send_t *send, psc_status_t status)
 {
@@ -73,14 +64,14 @@ static void rma_put(size_t at, size_t len)
     ct_send_t send;
 
     do {
-        send = (ct_send_t){.comp = {rma_completed}};
+        ct_send_make(&send);
     } while (!rma_wait(&send, ct_ops->put(rma.pair.x.ep, rma.local + at, len,
                                           rma.local_mem, rma.rkey, at,
                                           &send.comp)));
     if (ct_side_can(rma.pair.a, PSC_CAP_PUT_REMOTE))
         return;
     do {
-        send = (ct_send_t){.comp = {rma_completed}};
+        ct_send_make(&send);
     } while (!rma_wait(&send, ct_ops->ep_flush(rma.pair.x.ep, &send.comp)));
 }
 
@@ -89,7 +80,7 @@ static void rma_get(size_t at, size_t len)
     ct_send_t send;
 
     do {
-        send = (ct_send_t){.comp = {rma_completed}};
+        ct_send_make(&send);
     } while (!rma_wait(&send, ct_ops->get(rma.pair.x.ep, rma.local + at, len,
                                           rma.local_mem, rma.rkey, at,
                                           &send.comp)));
@@ -152,7 +143,7 @@ static void put_then_message(void)
     rma.pair.y.on_message = look;
     for (unsigned i = 1; i <= 200; i++) {
         memset(rma.local, (int)i, REGION);
-        put = (ct_send_t){.comp = {rma_completed}};
+        ct_send_make(&put);
         psc_status_t status =
             ct_ops->put(rma.pair.x.ep, rma.local, REGION, rma.local_mem,
                         rma.rkey, 0, &put.comp);
@@ -192,7 +183,7 @@ static void put_outside_is_refused(void)
     rma_up();
     memset(rma.local, 0x55, REGION);
     for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
-        send = (ct_send_t){.comp = {rma_completed}};
+        ct_send_make(&send);
         rma_refused(ct_ops->put(rma.pair.x.ep, rma.local, outside[i].len,
                                 rma.local_mem, rma.rkey, outside[i].at,
                                 &send.comp),

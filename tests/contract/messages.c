@@ -48,6 +48,11 @@ static void send_completed(psc_comp_t *comp, psc_status_t status)
     send->status = status;
 }
 
+void ct_send_make(ct_send_t *send)
+{
+    *send = (ct_send_t){.comp = {send_completed}};
+}
+
 size_t ct_longest(const ct_side_t *side, ct_kind_t kind)
 {
     const psc_iface_attr_t *attr = &side->attr;
@@ -98,7 +103,8 @@ psc_status_t ct_send_try(ct_end_t *end, ct_kind_t kind, size_t len,
     ct_header_t header = {end->sent, len, end->sent * 17 + len};
     psc_status_t status;
 
-    *send = (ct_send_t){.comp = {send_completed}, .buffer = malloc(len + 1)};
+    ct_send_make(send);
+    send->buffer = malloc(len + 1);
     ct_pattern_fill(send->buffer, len, header.seed);
     status = send_call(end, kind, &header, pieces, send);
     if (status == PSC_OK || status == PSC_INPROGRESS)

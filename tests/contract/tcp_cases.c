@@ -272,5 +272,7 @@ const ct_case_t ct_own_cases[] = {
     {"dribbled_frames_arrive", dribbled_frames_arrive, 0, false},
     {"cut_stream_breaks", cut_stream_breaks, 0, false},
     {"goodbye_is_told", goodbye_is_told, 0, false},
+    {"unreadable_buffer_breaks", unreadable_buffer_breaks, 0, false},
+    {"proof_hash_is_siphash", proof_hash_is_siphash, 0, false},
     {NULL, NULL, 0, false},
 };

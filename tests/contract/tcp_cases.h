@@ -50,5 +50,7 @@ void mutated_frames_do_no_harm(void);
 void dribbled_frames_arrive(void);
 void cut_stream_breaks(void);
 void goodbye_is_told(void);
+void unreadable_buffer_breaks(void);
+void proof_hash_is_siphash(void);
 
 #endif

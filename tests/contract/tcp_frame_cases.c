@@ -1,4 +1,6 @@
 /* Cases of tcp: a peer that holds the token, and then sends what it likes. */
+#include <sys/mman.h>
+
 #include "tcp_cases.h"
 
 /* Connects to y as a peer made by hand, with the right proof. */
@@ -192,4 +194,50 @@ void goodbye_is_told(void)
     ct_until(&pair, pair.y.failed);
     ct_check(pair.y.status == PSC_ERR_CLOSED, "%s", pair.y.reason);
     ct_pair_down(&pair);
+}
+
+/* Memory that vanished under a send: this endpoint breaks, no other. */
+void unreadable_buffer_breaks(void)
+{
+    ct_send_t send;
+    ct_pair_t pair;
+    psc_iov_t iov = {.len = 1 << 20};
+    psc_status_t status;
+
+    ct_pair_up(&pair);
+    iov.base = mmap(NULL, iov.len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                    0);
+    ct_check(iov.base != MAP_FAILED, "mmap");
+    ct_send_make(&send);
+    status = ct_ops->am_zcopy(pair.x.ep, CT_AM_ID, NULL, 0, &iov, 1,
+                              &send.comp);
+    ct_until(&pair, pair.x.failed && pair.y.failed);
+    ct_check(pair.x.status == PSC_ERR_INVALID, "%s", pair.x.reason);
+    ct_check(status < 0 || send.done, "the send did not end");
+    munmap(iov.base, iov.len);
+    ct_pair_down(&pair);
+}
+
+/* The published vectors of SipHash-2-4 with 128 bits: key 00 ... 0f, messages
+ * of no byte and of one. */
+void proof_hash_is_siphash(void)
+{
+    static const struct {
+        size_t len;
+        uint8_t hash[PSC_SIPHASH_SIZE];
+    } vectors[] = {
+        {0, {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72,
+             0x14, 0xc7, 0x55, 0x02, 0x93}},
+        {1, {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59,
+             0x11, 0x9b, 0x22, 0xfc, 0x45}},
+    };
+    uint8_t bytes[16], hash[PSC_SIPHASH_SIZE];
+
+    for (uint8_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = i;
+    for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
+        psc_siphash(bytes, bytes, vectors[i].len, hash);
+        ct_check(memcmp(hash, vectors[i].hash, sizeof(hash)) == 0,
+                 "%zu bytes", vectors[i].len);
+    }
 }

@@ -8,6 +8,7 @@
 #include "tcp.h"
 
 #define TCP_PREFIX_MAX (TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
+#define TCP_FLUSH_TURNS 4 /* system calls for one endpoint in one progress */
 #define TCP_RING_IOV 2 /* the ring's bytes before and after its seam */
 
 /* ---- the out-ring ---- */
@@ -162,7 +163,7 @@ static bool tcp_out_push(tcp_ep_t *ep, tcp_send_t **done_p)
 void tcp_out_flush(tcp_ep_t *ep)
 {
     tcp_iface_t *iface = (tcp_iface_t *)ep->super.iface;
-    unsigned turns = TCP_SENDS_MAX;
+    unsigned turns = TCP_FLUSH_TURNS;
     tcp_send_t *done;
 
     while (!tcp_out_empty(&ep->out) && turns-- > 0 &&

@@ -163,8 +163,8 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .max_iov = TCP_IOV_MAX,
         .latency_ns = 10e3,
         .overhead_ns = 2e3,
-        .bandwidth = 6e9,
-        .copy_bandwidth = 4e9,
+        .bandwidth = 4e9,
+        .copy_bandwidth = 3e9,
         .poll_ns = 600,
         .paths = 1,
     };
