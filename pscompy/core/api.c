@@ -261,10 +261,10 @@ static void api_message_free(psc_worker_t *worker, psc_message_t *message)
     psc_am_message_free(message);
 }
 
-/* ---- remote memory ---- */
+/* ---- remote memory: for the table and for control.h ---- */
 
-static psc_status_t api_region_create(psc_worker_t *worker, void *base,
-                                      size_t len, psc_region_t **region_p)
+int psc_memory_register(psc_worker_t *worker, void *base, size_t len,
+                        psc_region_t **region_p)
 {
     psc_status_t status = psc_worker_enter(worker, 0);
 
@@ -275,7 +275,7 @@ static psc_status_t api_region_create(psc_worker_t *worker, void *base,
     return status;
 }
 
-static void api_region_destroy(psc_region_t *region)
+void psc_memory_deregister(psc_region_t *region)
 {
     psc_worker_t *worker = psc_region_worker(region);
 
@@ -285,8 +285,7 @@ static void api_region_destroy(psc_region_t *region)
     psc_worker_leave(worker);
 }
 
-static psc_status_t api_region_pack(psc_region_t *region, uint8_t *packed,
-                                    size_t *len_p)
+int psc_memory_pack(psc_region_t *region, uint8_t *packed, size_t *len_p)
 {
     psc_worker_t *worker = psc_region_worker(region);
     psc_status_t status = psc_worker_enter(worker, 0);
@@ -368,9 +367,9 @@ static const psc_api_t api_table = {
     .am_handler = api_am_handler,
     .message_poll = api_message_poll,
     .message_free = api_message_free,
-    .region_create = api_region_create,
-    .region_destroy = api_region_destroy,
-    .region_pack = api_region_pack,
+    .region_create = psc_memory_register,
+    .region_destroy = psc_memory_deregister,
+    .region_pack = psc_memory_pack,
     .put = api_put,
     .get = api_get,
     .conn_state = psc_conn_state,

@@ -12,6 +12,7 @@ OPAQUE = """
 typedef ... psc_worker_t;
 typedef ... psc_conn_t;
 typedef ... psc_lane_t;
+typedef ... psc_region_t;
 """
 
 

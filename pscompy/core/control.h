@@ -125,6 +125,12 @@ void psc_conn_close(psc_conn_t *conn);
 /* Forget it; its id may not be used afterwards. */
 void psc_conn_destroy(psc_conn_t *conn);
 
+/* ---- memory that peers may write and read: region_* of psc_api_t ---- */
+int psc_memory_register(psc_worker_t *worker, void *base, size_t len,
+                        psc_region_t **region_p);
+void psc_memory_deregister(psc_region_t *region);
+int psc_memory_pack(psc_region_t *region, uint8_t *packed, size_t *len_p);
+
 /* The address of the psc_api_t, for the hot extension. */
 uintptr_t psc_api_address(void);
 uint32_t psc_api_abi(void);
