@@ -131,6 +131,8 @@ void psc_lane_retire(psc_lane_t *lane)
     if (lane->closing)
         return;
     lane->closing = true;
+    if (lane->conn) /* nothing more can be said */
+        lane->conn->close_ack_due = lane->conn->credit_due = false;
     lane_drop_early(lane);
     lane->slot->ops->ep_close(lane->ep);
     psc_list_push(&lane->worker->retiring, &lane->link);

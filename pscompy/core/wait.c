@@ -34,6 +34,7 @@ void psc_wait_kick(psc_worker_t *worker)
     uint64_t one = 1;
 
     if (atomic_load(&worker->wait.sleeping) &&
+        atomic_exchange(&worker->wait.sleeping, 0) &&
         write(worker->wake_fd, &one, sizeof one) < 0)
         return; /* full: it wakes anyway */
 }
@@ -86,7 +87,7 @@ static unsigned wait_pass(psc_worker_t *worker, bool all)
     unsigned n;
 
     psc_lock_acquire(&worker->lock);
-    n = psc_worker_progress_locked(worker, all);
+    n = psc_worker_pass(worker, all);
     psc_worker_leave(worker);
     return n;
 }
@@ -126,7 +127,7 @@ static bool wait_arm(psc_worker_t *worker)
 
     psc_lock_acquire(&worker->lock);
     psc_worker_clear_wake(worker);
-    armed = psc_worker_progress_locked(worker, true) == 0 &&
+    armed = psc_worker_pass(worker, true) == 0 &&
             psc_worker_arm_locked(worker) == PSC_OK;
     psc_worker_leave(worker);
     return armed;

@@ -307,7 +307,7 @@ void psc_worker_pace(psc_worker_t *worker)
     }
 }
 
-unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all)
+unsigned psc_worker_pass(psc_worker_t *worker, bool all)
 {
     unsigned n = 0;
 
@@ -324,6 +324,16 @@ unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all)
     }
     if (!psc_list_empty(&worker->retiring))
         psc_lane_progress_retiring(worker, false);
+    return n;
+}
+
+/* What a pass finds is gone from the descriptor that another thread may be
+ * sleeping on, and what was armed is used up: it has to look again. */
+unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all)
+{
+    unsigned n = psc_worker_pass(worker, all);
+
+    psc_wait_kick(worker);
     return n;
 }
 

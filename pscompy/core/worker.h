@@ -73,7 +73,9 @@ struct psc_worker {
  * PSC_OK, PSC_ERR_NO_RESOURCE, PSC_ERR_FORKED. */
 psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags);
 void psc_worker_leave(psc_worker_t *worker);
-/* With the lock held. all: skip no interface. */
+/* With the lock held. all: skip no interface. psc_worker_pass is for the
+ * thread that has the poller's role, progress_locked for everybody else. */
+unsigned psc_worker_pass(psc_worker_t *worker, bool all);
 unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all);
 /* Decide which interfaces each pass polls; after a lane came or went. */
 void psc_worker_pace(psc_worker_t *worker);

@@ -405,6 +405,22 @@ static void case_close_both(void)
     pair_close(&pair);
 }
 
+/* The closing side is gone before its farewell can be answered. */
+static void case_close_then_gone(void)
+{
+    pair_t pair;
+
+    pair_open(&pair);
+    psc_conn_close(pair.a.conn);
+    if (pair.a.worker != pair.b.worker) {
+        psc_worker_destroy(pair.a.worker);
+        pair.a = pair.b;
+    }
+    until(&pair, psc_conn_state(pair.b.conn) == PSC_CONN_CLOSED);
+    settle(&pair);
+    pair_close(&pair);
+}
+
 static void case_fail_midway(void)
 {
     size_t len = 8 << 20;
@@ -518,6 +534,7 @@ static const struct {
     {"remote_memory", case_remote_memory},
     {"close_in_order", case_close_in_order},
     {"close_both", case_close_both},
+    {"close_then_gone", case_close_then_gone},
     {"fail_midway", case_fail_midway},
     {"threads", case_threads},
 };
