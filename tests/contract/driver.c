@@ -72,7 +72,7 @@ static uint32_t driver_settings(char **arguments, int n, psc_setting_t *table)
         psc_setting_t setting;
         uint32_t at = 0;
 
-        ct_check(driver_setting(arguments[i], &setting), "not NAME=NUMBER:TEXT");
+        ct_check(driver_setting(arguments[i], &setting), "argument %d", i);
         while (at < used && strcmp(table[at].name, setting.name) != 0)
             at++;
         table[at] = setting;

@@ -130,12 +130,13 @@ static void kinds_keep_order(void)
 
     ct_pair_up(&pair);
     for (int i = 0; i < 600; i++) {
-        ct_kind_t kind = (ct_kind_t)((dice = dice * 1103515245 + 12345) >> 16) % 3;
+        ct_kind_t kind = (ct_kind_t)((dice >> 16) % 3);
         uint64_t need = kind == CT_SHORT   ? PSC_CAP_AM_SHORT
                         : kind == CT_ZCOPY ? PSC_CAP_AM_ZCOPY
                                            : 0;
         size_t longest;
 
+        dice = dice * 1103515245 + 12345;
         if (!ct_side_can(pair.a, need))
             kind = CT_BCOPY;
         longest = ct_longest(pair.a, kind);

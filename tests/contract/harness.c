@@ -313,10 +313,20 @@ static void pair_connect_one(ct_end_t *end, ct_end_t *peer, psc_role_t role)
              psc_status_string(status));
 }
 
-void ct_pair_connect(ct_pair_t *pair)
+void ct_pair_start(ct_pair_t *pair)
 {
     pair_connect_one(&pair->y, &pair->x, PSC_ROLE_ACCEPTOR);
     pair_connect_one(&pair->x, &pair->y, PSC_ROLE_CONNECTOR);
+}
+
+void ct_pair_connect(ct_pair_t *pair)
+{
+    ct_pair_start(pair);
+    ct_pair_await(pair);
+}
+
+void ct_pair_await(ct_pair_t *pair)
+{
     ct_until(pair, (pair->x.up || pair->x.failed) &&
                        (pair->y.up || pair->y.failed));
     ct_check(pair->x.up, "connector: %s", pair->x.reason);

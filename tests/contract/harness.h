@@ -114,8 +114,10 @@ typedef struct ct_pair {
 extern const uint8_t ct_token[PSC_TOKEN_SIZE];
 
 void ct_pair_open(ct_pair_t *pair);    /* sides and ends, not connected */
-void ct_pair_connect(ct_pair_t *pair); /* x connects, y accepts, both up */
-void ct_pair_up(ct_pair_t *pair);      /* both of the above */
+void ct_pair_start(ct_pair_t *pair);   /* x connects, y accepts */
+void ct_pair_await(ct_pair_t *pair);   /* until both are up */
+void ct_pair_connect(ct_pair_t *pair); /* both of the above */
+void ct_pair_up(ct_pair_t *pair);      /* opened and connected */
 void ct_pair_down(ct_pair_t *pair);    /* everything closed and freed */
 unsigned ct_pair_progress(ct_pair_t *pair);
 
