@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pscompy.config import Config, ConfigError
+from pscompy.config import Config
+from pscompy.errors import ConfigError
 from pscompy.plugins.tcp.config import VARIABLES
 
 
