@@ -6,7 +6,7 @@ import re
 from typing import TypeGuard
 
 from pscompy.config import Parser, Var
-from pscompy.plugin import Transport
+from pscompy.plugin import PythonTransport, Transport
 
 _TRANSPORT_NAME = re.compile(r"[a-z][a-z0-9]{0,14}")
 _VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -26,8 +26,10 @@ def _flaw_of_transport(transport: Transport) -> str | None:
         return f"the name {transport.name!r} is not 1 to 15 lower-case letters and digits"
     if not _is_count(transport.priority):
         return f"its priority is {transport.priority!r}; it must be a whole number, at least 0"
-    if not callable(transport.ops):
+    if transport.python is None and not callable(transport.ops):
         return "its `ops` is no function (it must return the address of a psc_transport_ops_t)"
+    if transport.python is not None and not _is_python_transport(transport.python):
+        return "its `python` is no subclass of pscompy.plugin.PythonTransport"
     if not callable(transport.unavailable):
         return "its `unavailable` is no function (it must return a reason or None)"
     return None
@@ -64,3 +66,7 @@ def _flaw_of_variable(var: Var) -> str | None:
 
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_python_transport(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, PythonTransport)

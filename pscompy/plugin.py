@@ -11,15 +11,18 @@ in PSP_PLUGINDIR, that implements one hook:
     def pscompy_transport() -> Transport:
         return Transport("shm", 90, VARIABLES, native.ops, native.unavailable)
 
-The entry point's (or file's) name is the transport's name.
+The entry point's (or file's) name is the transport's name. A transport written
+in Python subclasses PythonTransport, and is declared with its class:
+
+    return Transport("pipe", 50, python=Pipe)
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -29,6 +32,7 @@ from pscompy.config import (
     AUTO,
     INF,
     Parser,
+    Setting,
     Var,
     choice,
     count,
@@ -40,12 +44,16 @@ from pscompy.config import (
     size,
     text,
 )
+from pscompy.plugins.bridge.base import Link, PythonTransport
 
 __all__ = [
     "AUTO",
+    "Carrier",
     "INF",
+    "Link",
     "Native",
     "Parser",
+    "PythonTransport",
     "Transport",
     "Var",
     "choice",
@@ -70,22 +78,52 @@ def _available() -> str | None:
     return None
 
 
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """A transport that a worker can open: the address of its table of
+    operations, and the settings for its `open`. `close` follows when the worker
+    is gone, or did not open it."""
+
+    ops: int
+    settings: list[Setting]
+    close: Callable[[], None] = _nothing
+
+
 @dataclass(frozen=True)
 class Transport:
     """A transport as its plug-in declares it.
 
     `priority` orders it among the others (built in: loop 100, shm 90,
     portals 40, ib 30, gateway 10, tcp 2; 0: never). `variables` are those of
-    PSP_<NAME>_*. `ops` returns the address of a psc_transport_ops_t that
-    lives as long as the process; it is called only if `unavailable` returned
-    None instead of a reason.
+    PSP_<NAME>_*. A transport in C gives `ops`, which returns the address of a
+    psc_transport_ops_t that lives as long as the process; one in Python gives
+    `python`, its subclass of PythonTransport. Neither is used unless
+    `unavailable` returned None instead of a reason.
     """
 
     name: str
     priority: int
-    variables: tuple[Var, ...]
-    ops: Callable[[], int]
+    variables: tuple[Var, ...] = field(default=())
+    ops: Callable[[], int] | None = None
     unavailable: Callable[[], str | None] = _available
+    python: type[PythonTransport] | None = None
+
+    def carry(self, settings: Sequence[Setting]) -> Carrier:
+        """Make it ready for one worker. Any exception of a transport in Python
+        passes through: it cannot be used, and this is why."""
+        if self.python is None:
+            assert self.ops is not None  # the registry has checked
+            return Carrier(self.ops(), list(settings))
+        from pscompy.plugins.bridge.pump import Pump  # loads its extension
+
+        parsers = {var.name: var.parser for var in self.variables}
+        values = {setting.name: parsers[setting.name](setting.text) for setting in settings}
+        pump = Pump(self.name, self.python(), values)
+        return Carrier(pump.ops, [Setting("bridge", "", pump.handle)], pump.close)
 
 
 class Hooks:

@@ -114,6 +114,8 @@ def _candidates(folders: str) -> Iterator[_Candidate]:
 def _built_in() -> Iterator[_Candidate]:
     package = importlib.import_module("pscompy.plugins")
     for info in pkgutil.iter_modules(package.__path__):
+        if info.name == "bridge":  # it carries transports, and is none
+            continue
         module = f"{package.__name__}.{info.name}"
         yield _Candidate(info.name, module, partial(importlib.import_module, module))
 

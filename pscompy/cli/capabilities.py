@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from pscompy.config import Config
+from pscompy.plugin import Carrier
 from pscompy.registry import Found
 
 # Bit of psc_iface_attr_t.caps -> word; the numbers are those of transport.h.
@@ -35,6 +36,7 @@ class Probe:
         self._config = config
         self._worker: Any = None
         self._unusable: str | None = None
+        self._carriers: list[Carrier] = []  # closed when the worker is gone
 
     def __enter__(self) -> Probe:
         try:
@@ -56,20 +58,26 @@ class Probe:
     ) -> None:
         if self._worker:
             self._lib.psc_worker_destroy(self._worker)
+        for carrier in self._carriers:
+            carrier.close()
 
     def open(self, found: Found) -> tuple[str | None, dict[str, Any] | None]:
         """Why the transport does not open, or what it can do."""
         if self._unusable:
             return self._unusable, None
         assert found.transport is not None
+        try:
+            carrier = found.transport.carry(self._config.settings(found.name.upper()))
+        except Exception as error:  # a plug-in's fault is a reason too
+            return f"{error}" or type(error).__name__, None
+        self._carriers.append(carrier)
         reason = self._ffi.new("char[256]")
         keep = [
             (self._ffi.new("char[]", name.encode()), self._ffi.new("char[]", text.encode()), number)
-            for name, text, number in self._config.settings(found.name.upper())
+            for name, text, number in carrier.settings
         ]
         settings = self._ffi.new("psc_setting_t[]", keep)
-        ops = found.transport.ops()
-        iface = self._lib.psc_worker_open(self._worker, ops, settings, len(keep), reason)
+        iface = self._lib.psc_worker_open(self._worker, carrier.ops, settings, len(keep), reason)
         if iface < 0:
             return self._ffi.string(reason).decode(errors="replace") or "it does not open", None
         attr = self._ffi.new("psc_iface_attr_t *")

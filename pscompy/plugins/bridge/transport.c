@@ -1,0 +1,276 @@
+/* The operations table of a bridge; opening, polling, waking and ending. */
+#include "bridge.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* The setting by which `open` learns whose table it was called through: the
+ * Python half adds it, and no variable has such a name. */
+#define BRIDGE_SETTING "bridge"
+
+static bridge_t *bridge_of(psc_iface_t *iface)
+{
+    return psc_container_of(iface, bridge_t, super);
+}
+
+/* ---- items ---- */
+
+bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
+                                  size_t len)
+{
+    bridge_item_t *item = calloc(1, sizeof *item + len);
+
+    if (!item)
+        return NULL;
+    item->kind = kind;
+    item->ep = ep;
+    item->len = len;
+    if (data && len)
+        memcpy(item->data, data, len);
+    return item;
+}
+
+void bridge_signal(int fd)
+{
+    uint64_t one = 1;
+
+    if (write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
+        abort(); /* an eventfd of ours fails only if it was closed */
+}
+
+void bridge_command_push(bridge_t *bridge, bridge_item_t *item)
+{
+    if (psc_list_empty(&bridge->commands))
+        bridge_signal(bridge->pump_fd);
+    psc_list_push(&bridge->commands, &item->link);
+}
+
+void bridge_wake(bridge_t *bridge)
+{
+    atomic_store_explicit(&bridge->busy, true, memory_order_relaxed);
+    if (!bridge->armed)
+        return;
+    bridge->armed = false;
+    bridge->signalled = true;
+    bridge_signal(bridge->event_fd);
+}
+
+void bridge_news_push(bridge_t *bridge, bridge_item_t *item)
+{
+    psc_list_push(&bridge->news, &item->link);
+    bridge_wake(bridge);
+}
+
+/* ---- open and query ---- */
+
+static bridge_t *bridge_named(const psc_open_params_t *params)
+{
+    for (uint32_t i = 0; i < params->n_settings; i++) {
+        if (strcmp(params->settings[i].name, BRIDGE_SETTING) == 0)
+            return (bridge_t *)(uintptr_t)params->settings[i].number;
+    }
+    return NULL;
+}
+
+static psc_status_t bridge_open(const psc_open_params_t *params,
+                                psc_iface_t **iface_p)
+{
+    bridge_t *bridge = bridge_named(params);
+
+    if (!bridge || bridge->super.up) {
+        snprintf(params->reason, PSC_REASON_MAX,
+                 "opened without a bridge of its own");
+        return PSC_ERR_INVALID;
+    }
+    bridge->super.up = params->up;
+    bridge->super.user = params->user;
+    atomic_fetch_add(&bridge->references, 1);
+    *iface_p = &bridge->super;
+    return PSC_OK;
+}
+
+static void bridge_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
+{
+    const bridge_attr_t *attr = &bridge_of(iface)->attr;
+
+    *attr_p = (psc_iface_attr_t){
+        .caps = PSC_CAP_EVENT | (attr->node_only ? PSC_CAP_NODE : 0),
+        .max_bcopy = attr->max_frame - sizeof(bridge_head_t),
+        .max_iov = BRIDGE_IOV_MAX,
+        .latency_ns = attr->latency_ns,
+        .overhead_ns = 5e3, /* two queues and two threads */
+        .bandwidth = attr->bandwidth,
+        .copy_bandwidth = attr->bandwidth,
+        .poll_ns = 2,
+        .paths = 1,
+    };
+}
+
+/* ---- progress ---- */
+
+/* With the lock held: the pump may deliver again. */
+static void bridge_resume(bridge_t *bridge, bridge_ep_t *ep)
+{
+    bridge_item_t *item;
+
+    if (!ep->held_up || ep->arrived > bridge->attr.queue / 2)
+        return;
+    item = bridge_item_create(BRIDGE_RESUME, ep->number, NULL, 0);
+    if (!item)
+        return; /* the next frame that is taken tries again */
+    ep->held_up = false;
+    bridge_command_push(bridge, item);
+}
+
+/* The oldest news with its endpoint, if that wants to hear of it. */
+static bridge_item_t *bridge_news_pop(bridge_t *bridge, psc_ep_t **ep_p)
+{
+    bridge_item_t *item = NULL;
+    bridge_ep_t *ep = NULL;
+    psc_link_t *link;
+
+    psc_lock_acquire(&bridge->lock);
+    link = psc_list_pop(&bridge->news);
+    if (link) {
+        item = psc_container_of(link, bridge_item_t, link);
+        ep = bridge_ep_find(bridge, item->ep);
+    }
+    if (ep && item->kind == BRIDGE_ARRIVED) {
+        ep->arrived--;
+        bridge_resume(bridge, ep);
+    }
+    *ep_p = ep && !ep->closed ? &ep->super : NULL;
+    psc_lock_release(&bridge->lock);
+    return item;
+}
+
+/* deliver has checked the lengths. */
+static bool bridge_tell_frame(bridge_t *bridge, psc_ep_t *ep,
+                              bridge_item_t *item)
+{
+    const bridge_head_t *head = (const bridge_head_t *)item->data;
+    const uint8_t *header = item->data + sizeof *head;
+    psc_am_t am = {
+        .id = head->id,
+        .header_len = head->header_len,
+        .header = header,
+        .payload = header + head->header_len,
+        .len = item->len - sizeof *head - head->header_len,
+        .desc = (psc_desc_t *)item,
+    };
+
+    return bridge->super.up->am_recv(ep, &am) == PSC_INPROGRESS;
+}
+
+static void bridge_tell(bridge_t *bridge, psc_ep_t *ep, bridge_item_t *item)
+{
+    bool held = false;
+
+    if (!ep)
+        ; /* it is closed, or gone */
+    else if (item->kind == BRIDGE_UP)
+        bridge->super.up->ep_up(ep);
+    else if (item->kind == BRIDGE_FAILED)
+        bridge->super.up->ep_failed(ep, (psc_status_t)item->number,
+                                    (const char *)item->data);
+    else
+        held = bridge_tell_frame(bridge, ep, item);
+    if (!held)
+        free(item);
+}
+
+/* With everything told, the flag goes; what comes later sets it again. */
+static void bridge_quiet(bridge_t *bridge)
+{
+    uint64_t ignored;
+
+    psc_lock_acquire(&bridge->lock);
+    if (bridge->signalled &&
+        read(bridge->event_fd, &ignored, sizeof ignored) == sizeof ignored)
+        bridge->signalled = false;
+    if (psc_list_empty(&bridge->news))
+        atomic_store_explicit(&bridge->busy, false, memory_order_relaxed);
+    psc_lock_release(&bridge->lock);
+}
+
+static unsigned bridge_progress(psc_iface_t *iface)
+{
+    bridge_t *bridge = bridge_of(iface);
+    unsigned n = 0;
+
+    if (!atomic_load_explicit(&bridge->busy, memory_order_relaxed))
+        return 0;
+    while (n < BRIDGE_NEWS_MAX) {
+        psc_ep_t *ep;
+        bridge_item_t *item = bridge_news_pop(bridge, &ep);
+
+        if (!item)
+            break;
+        bridge_tell(bridge, ep, item);
+        n++;
+    }
+    bridge_quiet(bridge);
+    return n + 1; /* room for a send counts too */
+}
+
+/* ---- waking ---- */
+
+static int bridge_event_fd(psc_iface_t *iface)
+{
+    return bridge_of(iface)->event_fd;
+}
+
+static psc_status_t bridge_arm(psc_iface_t *iface)
+{
+    bridge_t *bridge = bridge_of(iface);
+    bool busy;
+
+    psc_lock_acquire(&bridge->lock);
+    busy = atomic_load_explicit(&bridge->busy, memory_order_relaxed);
+    bridge->armed = !busy;
+    psc_lock_release(&bridge->lock);
+    return busy ? PSC_ERR_NO_RESOURCE : PSC_OK;
+}
+
+/* ---- ending ---- */
+
+static void bridge_close(psc_iface_t *iface)
+{
+    bridge_end(bridge_of(iface));
+}
+
+static psc_status_t bridge_stop(psc_iface_t *iface)
+{
+    (void)iface; /* the pump touches nothing but the bridge */
+    return PSC_OK;
+}
+
+static void bridge_fini(psc_iface_t *iface)
+{
+    bridge_release(bridge_of(iface));
+}
+
+const psc_transport_ops_t bridge_template = {
+    .abi = PSC_TRANSPORT_ABI,
+    .size = sizeof(psc_transport_ops_t),
+    .open = bridge_open,
+    .query = bridge_query,
+    .progress = bridge_progress,
+    .close = bridge_close,
+    .stop = bridge_stop,
+    .fini = bridge_fini,
+    .ep_create = bridge_ep_create,
+    .ep_address = bridge_ep_address,
+    .ep_connect = bridge_ep_connect,
+    .ep_close = bridge_ep_close,
+    .ep_stop = bridge_ep_stop,
+    .ep_fini = bridge_ep_fini,
+    .am_bcopy = bridge_am_bcopy,
+    .desc_release = bridge_desc_release,
+    .event_fd = bridge_event_fd,
+    .arm = bridge_arm,
+};
