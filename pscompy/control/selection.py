@@ -25,6 +25,7 @@ SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
 
 HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 THRESHOLD_MAX = 1 << 30  # the cost model looks for thresholds up to here
+FRAG_MAX = 1 << 20  # bytes of one FRAG: what a small message may have to wait for on a stream
 
 
 @dataclass(frozen=True)
@@ -232,10 +233,11 @@ def _crossover(better: Callable[[int], bool]) -> int:
 
 
 def _fragment(estimates: Estimates, scheme: str) -> int:
-    """As long as the transport takes: fewer pieces, fewer completions."""
+    """As long as the transport takes: fewer pieces, fewer completions. But other messages of
+    the connection stand behind a piece on the same stream, so none is endless."""
     if scheme == "am":
         room = estimates.max_bcopy - HEADER_MAX
-        return max(room, estimates.max_zcopy if estimates.caps & CAP_AM_ZCOPY else 0)
+        return max(room, min(estimates.max_zcopy, FRAG_MAX) if estimates.caps & CAP_AM_ZCOPY else 0)
     return {"put": estimates.max_put, "get": estimates.max_get}[scheme]
 
 
