@@ -36,7 +36,6 @@ __all__ = ["World"]
 logger = logging.getLogger("pscompy.world")
 
 _generations = itertools.count()  # a process may open one World after another
-_CONTEXTS_END = 0xFFFE  # PSC_CONTEXT_AM of api.h: the first that no World may have
 
 
 class World(_hot.World, Session):
@@ -169,7 +168,7 @@ class World(_hot.World, Session):
     def _take_contexts(self) -> int:
         """On rank 0: two numbers that no World of this job has."""
         context = next(self._next_context)
-        if context + 1 >= _CONTEXTS_END:
+        if context + 1 >= lib.PSC_CONTEXT_AM:
             raise Unsupported("there are no context numbers left for another World")
         return context
 
