@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import select
@@ -284,6 +283,8 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         """As `close`, while the loop goes on."""
+        import asyncio  # here: 20 ms that a program without it does not pay
+
         await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     def __repr__(self) -> str:
