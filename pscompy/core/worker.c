@@ -386,8 +386,9 @@ int psc_worker_arm(psc_worker_t *worker)
 
     if (status != PSC_OK)
         return status;
-    /* What wakes a thread that sleeps in psc_wait_requests is its to clear. */
-    if (!atomic_load(&worker->wait.sleeping))
+    /* What wakes the poller, who may not have come to it yet, is the poller's
+     * to clear. */
+    if (!atomic_load(&worker->wait.polling))
         psc_worker_clear_wake(worker);
     status = psc_worker_arm_locked(worker);
     psc_worker_leave(worker);
