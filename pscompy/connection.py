@@ -93,6 +93,9 @@ class Connection(_hot.Connection):
     def iopen(self) -> Request:
         """Connect now; the request ends when the connection is up."""
         request = self._worker.event(None, self)
+        if self.state is ConnectionState.UP:
+            request._complete(None)
+            return request
 
         def told(error: PscomError | None) -> None:
             if error is None:

@@ -56,7 +56,7 @@ def test_many_messages_whose_handlers_send(make: Callable[..., Pair]) -> None:
 
     pair.sides[0].worker.on_message(3, handler)
     requests = []
-    for i in range(500):
+    for _ in range(500):
         pair.left.am_send(3, b"", b"x")
         requests.append(pair.left.irecv())
     pscompy.wait_all(requests, timeout=20)

@@ -89,7 +89,6 @@ def test_dropped_requests_complete(pair: Pair) -> None:
     assert ended[0]() is not None
     gc.collect()
     pair.until(lambda: ended[0]() is None)
-    pair.until(lambda: bytes(into[:2]) == b"dd")
     del into
     pair.until(lambda: ended[1]() is None)
 
@@ -143,7 +142,8 @@ def test_a_callback_may_use_the_connection(loop_pair: Pair) -> None:
 
 def test_wait_all(pair: Pair) -> None:
     if not pair.one_ended:
-        threading.Thread(target=lambda: wait_all([pair.left.isend(b"x", i) for i in range(5)])).start()
+        sends = [pair.left.isend(b"x", i) for i in range(5)]
+        threading.Thread(target=wait_all, args=(sends,)).start()
     else:
         for i in range(5):
             pair.left.isend(b"x", i)

@@ -1,0 +1,150 @@
+"""Connection as a session makes it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import pscompy
+from pscompy import ConnectionState, Session
+
+PEER = """
+import sys, pscompy
+with pscompy.Session("child") as session:
+    connection = session.connect(sys.argv[1])
+    connection.send(b"x" * 10)
+    connection.recv(timeout=60)
+"""
+
+
+@pytest.fixture
+def sessions() -> Iterator[tuple[Session, Session]]:
+    with Session("server") as server, Session("client") as client:
+        yield server, client
+
+
+def test_states(sessions: tuple[Session, Session]) -> None:
+    server, client = sessions
+    listening = server.listen("127.0.0.1")
+    connection = client.connect(listening.address)
+    assert connection.state is ConnectionState.LAZY
+    assert connection.transport == ""
+    assert "lazy" in repr(connection)
+    assert listening.address in repr(connection)
+    connection.open(timeout=20)
+    connection.open(timeout=0)
+    assert connection.state is ConnectionState.UP
+    assert connection.transport in ("shm", "tcp")
+    assert connection.transport in repr(connection)
+    assert connection.peer.startswith("server")
+    assert str(connection.explain())
+    with listening.accept(timeout=20) as accepted:
+        connection.send(b"abc")
+        assert accepted.recv_status(timeout=20) == (b"abc", (accepted, 0, 3))
+        assert connection.stats["sent_messages"] == 1
+    with pytest.raises(pscompy.Closed) as caught:
+        connection.recv(timeout=20)
+    assert caught.value.peer == connection.peer
+    connection.close()
+    connection.close()
+    assert accepted.state in (ConnectionState.CLOSING, ConnectionState.CLOSED)
+
+
+def test_first_use_connects(sessions: tuple[Session, Session]) -> None:
+    server, client = sessions
+    listening = server.listen("127.0.0.1")
+    for use in (
+        lambda connection: connection.isend(b""),
+        lambda connection: connection.irecv(tag=1),
+        lambda connection: connection.iprobe(),
+    ):
+        connection = client.connect(listening.address)
+        use(connection)
+        assert listening.accept(timeout=20).state is ConnectionState.UP
+
+
+def test_iopen_is_awaitable(sessions: tuple[Session, Session]) -> None:
+    server, client = sessions
+    listening = server.listen("127.0.0.1")
+    connection = client.connect(listening.address)
+
+    async def main() -> None:
+        await asyncio.wait_for(connection.iopen(), 20)
+        assert connection.state is ConnectionState.UP
+        await connection.iopen()
+
+    asyncio.run(main())
+
+
+def test_a_peer_that_is_not_there(sessions: tuple[Session, Session]) -> None:
+    server, _ = sessions
+    address = server.listen("127.0.0.1").address
+    server.close()
+    with Session("hasty", {"RETRY": 0}) as client:
+        refused(client.connect(address))
+
+
+def refused(connection: pscompy.Connection) -> None:
+    for call in (
+        lambda: connection.open(timeout=60),
+        lambda: connection.send(b"", timeout=60),
+        lambda: connection.recv(timeout=60),
+        lambda: connection.iopen().wait(60),
+    ):
+        with pytest.raises(pscompy.ConnectError) as caught:
+            call()
+        assert "server" in str(caught.value) or "cannot be reached" in str(caught.value)
+    assert connection.state is ConnectionState.LAZY
+
+
+def test_it_stays_in_its_process(sessions: tuple[Session, Session]) -> None:
+    server, client = sessions
+    connection = client.connect(server.listen("127.0.0.1").address)
+    for attempt in (pickle.dumps, copy.copy):
+        with pytest.raises(TypeError, match="send the address"):
+            attempt(connection)
+
+
+def test_a_closed_session(sessions: tuple[Session, Session]) -> None:
+    server, client = sessions
+    listening = server.listen("127.0.0.1")
+    connection = client.connect(listening.address)
+    connection.open(timeout=20)
+    client.close()
+    assert connection.state is ConnectionState.CLOSED
+    assert connection.stats == {}
+    assert "closed" in repr(connection)
+    connection.close()
+    with pytest.raises(pscompy.Closed):
+        connection.send(b"")
+
+
+def test_a_lost_peer(sessions: tuple[Session, Session]) -> None:
+    server, _ = sessions
+    listening = server.listen("127.0.0.1")
+    child = subprocess.Popen([sys.executable, "-c", PEER, listening.address])
+    try:
+        connection = listening.accept(timeout=60)
+        assert len(connection.recv(timeout=60)) == 10
+        pending = connection.irecv()
+        child.kill()
+        before = time.monotonic()
+        with pytest.raises(pscompy.PeerLost) as caught:
+            pending.wait(timeout=60)
+        assert time.monotonic() - before < 30
+        assert isinstance(caught.value, ConnectionResetError)
+        assert "child" in str(caught.value.peer)
+        with pytest.raises(pscompy.PeerLost):
+            connection.send(b"")
+        assert connection.state is ConnectionState.FAILED
+        assert pickle.loads(pickle.dumps(caught.value)).peer == caught.value.peer
+    finally:
+        child.kill()
+        child.wait()
