@@ -29,6 +29,8 @@ struct psc_lane {
     psc_lane_state_t state;
     bool event;       /* its owner has news to read */
     bool closing;
+    bool held; /* one of its buffers keeps a message; never more, since what
+                  waits for a receive must not starve what does not */
     double busy_until; /* striping: when its share is through, in ns */
     psc_link_t link;       /* worker's retiring */
     psc_link_t event_link; /* worker's events */

@@ -107,12 +107,13 @@ static void eager_account(psc_unexp_t *unexp)
 }
 
 static void eager_hold_or_copy(psc_unexp_t *unexp, psc_lane_t *lane,
-                               const psc_am_t *am)
+                               const psc_am_t *am, bool hold)
 {
-    if (am->desc) {
+    if (hold) {
         unexp->desc = am->desc;
-        unexp->iface = lane->ep->iface;
+        unexp->lane = lane;
         unexp->data = am->payload;
+        lane->held = true;
         psc_count(unexp->conn, PSC_COUNTER_unexpected_held, 1);
         return;
     }
@@ -136,6 +137,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     const psc_wire_eager_t *wire = am->header;
     psc_conn_t *conn = lane->conn;
     int32_t tag = (int32_t)wire->tag;
+    bool hold = am->desc && !lane->held;
     psc_unexp_t *unexp;
     psc_req_t *req;
 
@@ -152,13 +154,13 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_OK;
     }
     unexp = psc_unexp_create(conn, wire->context, tag, am->len,
-                             am->desc ? 0 : am->len);
+                             hold ? 0 : am->len);
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
-    eager_hold_or_copy(unexp, lane, am);
+    eager_hold_or_copy(unexp, lane, am, hold);
     if (eager_keep(unexp, req) != PSC_OK)
         return PSC_ERR_NO_MEMORY;
-    return am->desc ? PSC_INPROGRESS : PSC_OK;
+    return hold ? PSC_INPROGRESS : PSC_OK;
 }
 
 /* ---- arriving header first ---- */

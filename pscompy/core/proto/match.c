@@ -234,8 +234,12 @@ void psc_unexp_free(psc_unexp_t *unexp)
     unexp->conn->worker->unexpected -= unexp->kept;
     if (unexp->owed)
         psc_credit_return(unexp->conn, unexp->owed);
-    if (unexp->desc)
-        unexp->iface->ops->desc_release(unexp->iface, unexp->desc);
+    if (unexp->desc) {
+        psc_iface_slot_t *slot = unexp->lane->slot;
+
+        slot->ops->desc_release(slot->iface, unexp->desc);
+        unexp->lane->held = false;
+    }
     free(unexp);
 }
 

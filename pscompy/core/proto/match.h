@@ -44,7 +44,7 @@ struct psc_unexp {
     uint64_t send_id; /* rts */
     uint32_t n_keys, keys_len;
     psc_desc_t *desc; /* held in the transport's buffer */
-    psc_iface_t *iface;
+    psc_lane_t *lane; /* whose desc it is */
     const uint8_t *data;
     uint8_t room[];   /* payload, or packed keys */
 };

@@ -217,6 +217,12 @@ psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am)
         break;
     case PSC_STAGE_AWAIT_FIN: /* the peer has the data */
         break;
+    case PSC_STAGE_FRAG: /* before the fabric has let go of the buffer */
+        if (!req->confirm || req->bulk.issued < req->bulk.len)
+            return PSC_ERR_PROTOCOL;
+        req->confirm = false;
+        req->error = (psc_status_t)wire->status;
+        return PSC_OK;
     default:
         return PSC_ERR_PROTOCOL;
     }
