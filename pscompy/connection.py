@@ -137,6 +137,8 @@ class Connection(_hot.Connection):
 
     def _exception(self, status: int, nbytes: int) -> BaseException:
         """The exception for a status of the core, with what the control plane knows about it."""
+        if status == lib.PSC_ERR_NO_RESOURCE:  # connecting failed before the core had the operation
+            status = lib.PSC_ERR_CONNECT
         details = {"nbytes": nbytes} if status == lib.PSC_ERR_TRUNCATED else {}
         made = from_status(status, repr(self), peer=self.peer, **details)
         known = self._record.error
