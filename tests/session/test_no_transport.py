@@ -1,17 +1,38 @@
 """Connecting fails fast; the operation that began it says why, however fast that was."""
 
+from __future__ import annotations
+
+import time
+
 import pytest
 
 import pscompy
 
 
-def test_the_first_send_says_why_there_is_no_connection():
+def hesitate(connection: pscompy.Connection) -> None:
+    """Let connecting fail before the operation that began it goes on."""
+    begin = connection._begin_open
+
+    def begin_and_wait() -> None:
+        begin()
+        deadline = time.monotonic() + 20
+        while connection.state is not pscompy.ConnectionState.LAZY:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    connection._begin_open = begin_and_wait  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+def test_the_first_send_says_why_there_is_no_connection(late: bool) -> None:
     nothing = {"SHM": 0, "TCP": 0}
     with pscompy.Session() as here, pscompy.Session(config=nothing) as there:
         with here.listen("127.0.0.1") as socket:
-            for _ in range(30):
-                with pytest.raises(pscompy.ConnectError) as caught:
-                    there.connect(socket.address).send(b"")
-                reasons = caught.value.candidates
-                assert reasons["shm"] == "excluded by PSP_SHM=0 (here)"
-                assert reasons["tcp"] == "excluded by PSP_TCP=0 (here)"
+            connection = there.connect(socket.address)
+            if late:
+                hesitate(connection)
+            with pytest.raises(pscompy.ConnectError) as caught:
+                connection.send(b"")
+            reasons = caught.value.candidates
+            assert reasons["shm"] == "excluded by PSP_SHM=0 (here)"
+            assert reasons["tcp"] == "excluded by PSP_TCP=0 (here)"
