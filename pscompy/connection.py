@@ -59,6 +59,7 @@ class Connection(_hot.Connection):
 
     @property
     def state(self) -> ConnectionState:
+        """How far it is."""
         return ConnectionState(self._state)
 
     @property

@@ -75,6 +75,7 @@ class Session:
 
     @property
     def name(self) -> str:
+        """What peers see of it."""
         return self._identity.name
 
     @property

@@ -83,10 +83,12 @@ class World(_hot.World, Session):
 
     @property
     def rank(self) -> int:
+        """The number of this process, from 0."""
         return self._bootstrap.rank
 
     @property
     def size(self) -> int:
+        """How many ranks there are; `len(world)` too."""
         return self._bootstrap.size
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pscompy import logs
 from pscompy.config import AUTO, Config
 from pscompy.control import selection
-from pscompy.control.engine import ConnState, Engine
+from pscompy.control.engine import ConnState, Engine, Lane
 from pscompy.control.frames import Identity, RefuseCode
 from pscompy.control.handshake import Handshake, Side
 from pscompy.control.keys import find_key
@@ -235,13 +235,18 @@ class Control(OnDemand):
             record = negotiation.record = self._adopt()
             record.step(PhaseEvent.TAKE)
         self.install(record, negotiation)
-        if self.config["DEBUG_CONTYPE"]:
-            logs.notice("connected to %s over %s", record.label, record.transport)
         record.tell(None)
         if self.closing:  # the peer was a moment faster
             self.engine.close_connection(record.handle)
         elif incoming and negotiation.listener is not None:
             negotiation.listener.deliver(record)
+
+    def _install(
+        self, record: Record, lanes: list[Lane], offered: tuple[str, ...], reasons: dict[str, str]
+    ) -> None:
+        super()._install(record, lanes, offered, reasons)
+        if self.config["DEBUG_CONTYPE"]:
+            logs.notice("connected to %s over %s", record.label, record.transport)
 
     def _tell_later(self, record: Record, told: Callable[[PscomError | None], object]) -> None:
         """After `begin`: it may be up, or have failed, already."""

@@ -1,0 +1,34 @@
+"""The part of configuration.md that is made from the declarations of the variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from pscompy import registry
+from pscompy.config import Row
+
+MARK = "<!-- variables -->"
+
+
+def as_markdown() -> str:
+    """A section with a table for the core, and for each transport that comes with pscompy."""
+    config, found = registry.load(environ={})
+    ours = {it.name.upper() for it in found if it.source.startswith("pscompy.plugins.")}
+    sections = [
+        _section(name, rows)
+        for name, rows in groupby(config.rows(), key=lambda row: row.section)
+        if not name or name in ours
+    ]
+    return "\n\n".join(sections)
+
+
+def _section(name: str, rows: Iterable[Row]) -> str:
+    title = f"Variables of {name.lower()}" if name else "General variables"
+    lines = [_line(row) for row in rows]
+    return "\n".join([f"## {title}", "", "| variable | default | |", "|---|---|---|", *lines])
+
+
+def _line(row: Row) -> str:
+    default = f"`{row.default}`" if row.default else "(none)"
+    return f"| `{row.name}` | {default} | {row.doc.replace('|', chr(92) + '|')} |"

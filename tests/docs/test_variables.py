@@ -1,0 +1,48 @@
+"""The page about the configuration has every variable, and the papers name no other one."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import pscompy
+from pscompy import registry
+from pscompy.variables import KNOWN
+
+ROOT = Path(pscompy.get_include())
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "docs").exists(), reason="pscompy is installed without its source folder"
+)
+
+
+def generated() -> str:
+    spec = importlib.util.spec_from_file_location("docs_variables", ROOT / "docs/variables.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.MARK in (ROOT / "docs/configuration.md").read_text()
+    return str(module.as_markdown())
+
+
+def declared() -> dict[str, str]:
+    """Name -> default, of everything that pscompy itself declares."""
+    config, found = registry.load(environ={})
+    ours = {it.name.upper() for it in found if it.source.startswith("pscompy.plugins.")}
+    return {row.name: row.default for row in config.rows() if row.section in {"", *ours}}
+
+
+def test_every_variable_is_in_the_documentation() -> None:
+    table = dict(re.findall(r"^\| `(PSP_\w+)` \| (?:`(.*?)`|\(none\)) \| \S", generated(), re.M))
+    assert table == declared()
+
+
+def test_the_papers_name_no_variable_that_is_not_there() -> None:
+    known = {f"PSP_{name}" for name in KNOWN} | set(declared()) | {"PSP_PACKETS", "PSP_CABLE"}
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        named = set(re.findall(r"\bPSP_[A-Z_]*[A-Z]\b(?!_)", page.read_text()))
+        assert named <= known, page.name
