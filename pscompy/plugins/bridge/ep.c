@@ -134,18 +134,29 @@ void bridge_ep_fini(psc_ep_t *self)
 
 /* ---- sending ---- */
 
-static bridge_item_t *frame_create(uint64_t number, uint8_t id,
+/* 0: longer than a frame may be. */
+static size_t frame_len(const bridge_t *bridge, uint8_t header_len,
+                        const psc_iov_t *iov, size_t n_iov)
+{
+    size_t len = sizeof(bridge_head_t) + header_len;
+
+    for (size_t i = 0; i < n_iov; i++) {
+        if (iov[i].len > bridge->attr.max_frame - len)
+            return 0;
+        len += iov[i].len;
+    }
+    return len;
+}
+
+static bridge_item_t *frame_create(uint64_t number, size_t len, uint8_t id,
                                    const void *header, uint8_t header_len,
                                    const psc_iov_t *iov, size_t n_iov)
 {
     bridge_head_t head = {.id = id, .header_len = header_len};
-    size_t len = sizeof head + header_len;
-    bridge_item_t *item;
+    bridge_item_t *item =
+        bridge_item_create(BRIDGE_FRAME, number, NULL, len);
     uint8_t *at;
 
-    for (size_t i = 0; i < n_iov; i++)
-        len += iov[i].len;
-    item = bridge_item_create(BRIDGE_FRAME, number, NULL, len);
     if (!item)
         return NULL;
     memcpy(item->data, &head, sizeof head);
@@ -183,12 +194,13 @@ psc_status_t bridge_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
 {
     bridge_t *bridge = ep_bridge(self);
     bridge_ep_t *ep = ep_of(self);
-    psc_status_t status = ep_claim(bridge, ep);
+    size_t len = frame_len(bridge, header_len, iov, n_iov);
+    psc_status_t status = len ? ep_claim(bridge, ep) : PSC_ERR_INVALID;
     bridge_item_t *item;
 
     if (status != PSC_OK)
         return status;
-    item = frame_create(ep->number, id, header, header_len, iov, n_iov);
+    item = frame_create(ep->number, len, id, header, header_len, iov, n_iov);
     psc_lock_acquire(&bridge->lock);
     if (item)
         bridge_command_push(bridge, item);

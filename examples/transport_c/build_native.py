@@ -1,0 +1,14 @@
+"""Describes pscompy_stream._native to cffi: one C file, and pscompy's headers."""
+
+import pscompy
+from cffi import FFI
+
+ffibuilder = FFI()
+ffibuilder.cdef("uintptr_t stream_transport(void);")
+ffibuilder.set_source(
+    "pscompy_stream._native",
+    "#include <stdint.h>\nuintptr_t stream_transport(void);",
+    sources=["pscompy_stream/stream.c"],
+    include_dirs=[pscompy.get_include()],
+    extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden"],
+)

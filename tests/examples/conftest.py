@@ -1,0 +1,72 @@
+"""A virtual environment of its own, into which the example packages are installed as users do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import pscompy
+
+ROOT = Path(pscompy.__file__).parents[1]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TIMEOUT = 120
+
+
+class Environment:
+    """`pscompy` and everything that it needs come from where the tests run; what is installed
+    here is seen nowhere else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        venv.create(folder, symlinks=True)
+        (packages,) = folder.glob("lib/python*/site-packages")
+        inherited = [str(ROOT), *(path for path in sys.path if path.endswith("-packages"))]
+        lines = [f"import site; site.addsitedir({path!r})\n" for path in inherited]
+        (packages / "inherited.pth").write_text("".join(lines))
+
+    def install(self, example: str, copy: Path) -> None:
+        """From a copy, because building writes beside the sources."""
+        shutil.copytree(EXAMPLES / example, copy)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pip", "--python", self.python, "install", "--no-index"),
+                *("--no-build-isolation", "--no-deps", "--disable-pip-version-check", copy),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def run(self, *arguments: object, **variables: str) -> str:
+        """What the program prints; it must succeed. `variables` without PSP_."""
+        foreign = ("PMI", "PSP_", "SLURM_", "PYTHONPATH", "VIRTUAL_ENV")
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+        environ |= {f"PSP_{name}": value for name, value in variables.items()}
+        done = subprocess.run(
+            [self.python, *map(str, arguments)],
+            cwd=self.folder,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """With both example packages installed."""
+    folder = tmp_path_factory.mktemp("examples")
+    environment = Environment(folder / "venv")
+    for example in ("transport_python", "transport_c"):
+        environment.install(example, folder / example)
+    return environment
