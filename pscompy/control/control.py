@@ -323,6 +323,8 @@ class Control(OnDemand):
             self._ended.set()
 
     def _break_off_all(self) -> None:
+        for record in list(self.records.values()):
+            self.engine.fail(record.handle, Engine.ERR_CLOSED)
         for negotiation in list(self._negotiations):
             if not negotiation.link.closed:
                 negotiation.break_off()

@@ -289,6 +289,7 @@ bool psc_conn_flush(psc_conn_t *conn)
         conn_flush_close(conn);
     if (conn_idle(conn))
         psc_list_remove(&conn->busy_link);
+    conn->worker->restless |= moved;
     return moved;
 }
 

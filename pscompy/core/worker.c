@@ -324,6 +324,7 @@ unsigned psc_worker_pass(psc_worker_t *worker, bool all)
     }
     if (!psc_list_empty(&worker->retiring))
         psc_lane_progress_retiring(worker, false);
+    worker->restless = n > 0;
     return n;
 }
 
@@ -363,7 +364,8 @@ void psc_worker_clear_wake(psc_worker_t *worker)
 
 psc_status_t psc_worker_arm_locked(psc_worker_t *worker)
 {
-    if (atomic_load(&worker->inbox) || atomic_load(&worker->n_completions) ||
+    if (worker->restless || atomic_load(&worker->inbox) ||
+        atomic_load(&worker->n_completions) ||
         atomic_load(&worker->n_messages))
         return PSC_ERR_NO_RESOURCE;
     for (int i = 0; i < worker->n_ifaces; i++) {

@@ -38,6 +38,8 @@ struct psc_worker {
     psc_worker_config_t config;
     atomic_bool forked;
     uint32_t pass; /* counts progress passes */
+    bool restless; /* something has moved since the last pass that found
+                      nothing: there may be more, without any event */
     psc_iface_slot_t ifaces[PSC_IFACES_MAX];
     int n_ifaces;
     int epoll_fd, wake_fd, control_fd;

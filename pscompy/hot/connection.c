@@ -240,7 +240,7 @@ static PyObject *connection_am_send(hot_connection_t *self,
     static const hot_signature_t signature = {
         "am_send", 3, 3, {"id", "header", "payload"}};
     hot_call_t call = {.kind = HOT_AM};
-    PyObject *given[3];
+    PyObject *given[3], *result;
     uint64_t id = 0;
 
     if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
@@ -248,7 +248,13 @@ static PyObject *connection_am_send(hot_connection_t *self,
         return NULL;
     call.id = (uint32_t)id;
     call.buf = given[2];
-    return connection_run_blob(self, &call, given[1], "the header");
+    /* The message may go on after this call was interrupted. */
+    call.keep = PyBytes_Check(given[1]) ? Py_NewRef(given[1])
+                                        : PyMemoryView_FromObject(given[1]);
+    PyErr_Clear(); /* what has no buffer is refused below */
+    result = connection_run_blob(self, &call, given[1], "the header");
+    Py_XDECREF(call.keep);
+    return result;
 }
 
 /* ---- the type ---- */

@@ -143,7 +143,10 @@ typedef struct hot_op {
     hot_worker_t *worker;
     PyObject *origin;    /* whose _exception makes its errors, or NULL */
     psc_request_t *core; /* NULL: none was needed, or it is given back */
-    PyObject *fresh;     /* the bytearray of a receive without buffer */
+    PyObject *fresh;     /* the bytearray of a receive without buffer; what an
+                            active message's header is in */
+    psc_conn_t *target;  /* of a blocking send, which ends with Closed when
+                            that is closed here; else NULL */
     hot_kind_t kind;
     bool done;
     bool in_request;     /* it is the op of a Request */
@@ -168,6 +171,7 @@ typedef struct hot_call {
     uint32_t id;                  /* active messages */
     uint64_t offset;              /* put, get */
     const Py_buffer *blob;        /* am: header; put, get: the remote key */
+    PyObject *keep;               /* am: what owns the header's memory */
 } hot_call_t;
 
 /* Fill op for call and get its buffers. The references are borrowed. */

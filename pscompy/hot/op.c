@@ -36,14 +36,17 @@ int hot_op_init(hot_op_t *op, const hot_call_t *call)
     op->origin = call->origin;
     op->core = NULL;
     op->fresh = NULL;
+    op->target = NULL;
     op->kind = call->kind;
     op->done = false;
     op->in_request = false;
     op->waiters = 0;
     op->result = (psc_result_t){.status = PSC_OK};
-    if (call->buf)
-        return hot_buffers_get(&op->buffers, call->buf, writable);
     hot_buffers_init(&op->buffers);
+    if (call->buf && hot_buffers_get(&op->buffers, call->buf, writable) < 0)
+        return -1;
+    op->fresh = call->keep;
+    Py_XINCREF(op->fresh);
     return 0;
 }
 
@@ -157,6 +160,12 @@ static const op_starter_t op_starters[HOT_KINDS] = {
     [HOT_EVENT] = op_start_event,
 };
 
+static bool op_goes_out(const hot_op_t *op)
+{
+    return op->kind == HOT_SEND || op->kind == HOT_AM || op->kind == HOT_PUT ||
+           op->kind == HOT_GET;
+}
+
 int hot_op_start(hot_op_t *op, hot_call_t *call, uint32_t flags, void *owner)
 {
     op_starter_t start = op_starters[op->kind];
@@ -178,6 +187,8 @@ int hot_op_start(hot_op_t *op, hot_call_t *call, uint32_t flags, void *owner)
     if (status != PSC_INPROGRESS) {
         op->result.status = status;
         op->done = true;
+    } else if (!call->post && op_goes_out(op)) {
+        op->target = call->conn;
     }
     return 0;
 }

@@ -57,6 +57,16 @@ static hot_outcome_t wait_step(hot_worker_t *worker,
 
 /* ---- one operation ---- */
 
+/* The connection of a blocking send is being closed here, by another thread. */
+static bool op_left_behind(hot_op_t *op)
+{
+    if (!op->target ||
+        op->worker->api->conn_state(op->target) != PSC_CONN_CLOSING)
+        return false;
+    hot_raise(op->worker->state, op->origin, PSC_ERR_CLOSED, 0);
+    return true;
+}
+
 static hot_outcome_t op_sleep(hot_op_t *op, int64_t deadline)
 {
     hot_outcome_t outcome = HOT_AGAIN;
@@ -64,7 +74,10 @@ static hot_outcome_t op_sleep(hot_op_t *op, int64_t deadline)
     hot_op_link(op);
     op->waiters++;
     while (outcome == HOT_AGAIN && !hot_op_advance(op))
-        outcome = wait_step(op->worker, &op->core, 1, PSC_WAIT_ALL, deadline);
+        outcome = op_left_behind(op)
+                      ? HOT_RAISED
+                      : wait_step(op->worker, &op->core, 1, PSC_WAIT_ALL,
+                                  deadline);
     if (outcome == HOT_TIMEOUT)
         hot_op_advance(op);
     op->waiters--;

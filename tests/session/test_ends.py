@@ -1,0 +1,186 @@
+"""Sessions and connections that end: in order, from another thread, and with the interpreter."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from puppets import BOUND, ONLY, OPEN, own_descriptors, until
+
+import pscompy
+
+MESSAGES = 200
+
+
+@pytest.fixture
+def link(connect, transport):
+    return connect(transport)
+
+
+def test_in_order_with_data_in_flight_both_ways(link):
+    """Both send much, then close: everything that was sent before the close arrives."""
+    link.peer.begin(
+        """
+        sent = [c.isend(bytes([i]) * 5000) for i in range(200)]
+        got = [bytes(c.recv()) for _ in range(200)]
+        pscompy.wait_all(sent)
+        c.close()
+        [message == bytes([i]) * 5000 for i, message in enumerate(got)].count(True)
+        """
+    )
+    sent = [link.c.isend(bytes([i]) * 5000) for i in range(MESSAGES)]
+    for i in range(MESSAGES):
+        assert link.c.recv(timeout=BOUND) == bytes([i]) * 5000
+    pscompy.wait_all(sent, timeout=BOUND)
+    link.c.close()
+    assert link.peer.result() == MESSAGES
+
+
+@pytest.mark.parametrize("nbytes", [10, 3000, 100_000, 5_000_000])
+def test_what_was_sent_before_the_close_arrives(link, nbytes):
+    """The peer posts its sends and closes at once: they still go, and are received first."""
+    link.peer(
+        """
+        for i in range(8):
+            c.isend(bytes([i]) * nbytes)
+        c.close()
+        """,
+        nbytes=nbytes,
+    )
+    for i in range(8):
+        assert link.c.recv(timeout=BOUND) == bytes([i]) * nbytes
+    with pytest.raises(pscompy.Closed):
+        link.c.recv(timeout=BOUND)
+    with pytest.raises(pscompy.Closed):
+        link.c.send(b"too late")
+
+
+def test_what_was_sent_before_the_session_closed_arrives(link):
+    link.peer.begin("for i in range(8): c.isend(bytes([i]) * 300_000)\nsession.close()")
+    for i in range(8):
+        assert link.c.recv(timeout=BOUND) == bytes([i]) * 300_000
+    link.peer.result()
+    with pytest.raises(pscompy.Closed):
+        link.c.recv(timeout=BOUND)
+
+
+def test_close_is_idempotent(link):
+    link.c.close()
+    link.c.close()
+    link.session.close()
+    link.session.close()
+    with pytest.raises(pscompy.Closed):
+        link.session.listen()
+    assert link.c.state is pscompy.ConnectionState.CLOSED
+
+
+@pytest.mark.parametrize("what", ["c", "session"])
+@pytest.mark.parametrize("call", ["recv()", "probe()", "send(bytes(20 << 20))", "irecv().wait()"])
+def test_close_from_another_thread_wakes(link, what, call):
+    """A blocked call ends with Closed."""
+    link.peer.begin(
+        """
+        def close():
+            while open(f"/proc/self/task/{main}/stat").read().rpartition(")")[2].split()[0] != "S":
+                pass
+            (c if what == "c" else session).close()
+
+        main = threading.get_native_id()
+        closer = threading.Thread(target=close)
+        closer.start()
+        try:
+            eval("c." + call)
+        except pscompy.Closed:
+            outcome = "closed"
+        closer.join()
+        outcome
+        """,
+        what=what,
+        call=call,
+    )
+    assert link.peer.result() == "closed"
+
+
+def test_close_wakes_accept(link):
+    threading.Timer(0.2, link.sock.close).start()
+    with pytest.raises(pscompy.Closed):
+        link.sock.accept()
+
+
+def test_close_of_a_peer_that_is_silent_is_bounded(link):
+    """A stopped process answers nothing; SHUTDOWN_TIMEOUT is 3 s here."""
+    link.peer.send_signal(19)
+    thread = threading.Thread(target=link.session.close)
+    thread.start()
+    thread.join(BOUND)
+    assert not thread.is_alive()
+
+
+EXITS = {
+    "a session": "pass",
+    "a posted receive": "r = c.irecv(bytearray(10))",
+    "a posted receive without buffer": "r = c.irecv()",
+    "unfinished sends": "r = [c.isend(bytes(10_000_000)) for _ in range(3)]",
+    "dropped sends": "[c.isend(bytes(10_000_000)) and None for _ in range(3)]",
+    "an unreachable peer": "r = session.connect('tcp:127.0.0.1:9').isend(b'x')",
+    "a thread that receives": "threading.Thread(target=lambda: c.recv(), daemon=True).start()",
+    "a socket": "sock = session.listen()",
+    "a closed connection": "c.close()",
+    "a received message": "held = c.probe()",
+    "a cycle of objects": "session.me = c.recv; c.__dict__['me'] = session",
+    "an event loop": "import asyncio; loop = asyncio.new_event_loop(); t = loop.create_task("
+    "asyncio.wait_for(c.irecv(), 60)); loop.call_soon(loop.stop); loop.run_forever()",
+}
+
+
+@pytest.mark.parametrize("open_things", EXITS)
+def test_interpreter_exit(link, open_things):
+    """With whatever is open: exit code 0, in bounded time, nothing on the way crashes."""
+    link.c.send(b"for the probe")
+    link.peer("try:\n  exec(do)\nexcept pscompy.PscomError as e: print(e)", do=EXITS[open_things])
+    assert link.peer.finish() == 0
+    with pytest.raises((pscompy.Closed, pscompy.PeerLost)):
+        while True:
+            link.c.recv(timeout=BOUND)
+
+
+def test_exit_without_close_after_messages(link):
+    """The program ends without a word; what it had sent is received, then the end."""
+    link.peer("for i in range(50): c.send(bytes([i]) * 100)")
+    assert link.peer.finish() == 0
+    for i in range(50):
+        assert link.c.recv(timeout=BOUND) == bytes([i]) * 100
+    with pytest.raises((pscompy.Closed, pscompy.PeerLost)):
+        link.c.recv(timeout=BOUND)
+
+
+def test_os_exit_without_close(link):
+    link.peer.begin("c.send(b'last'); os._exit(0)")
+    assert link.c.recv(timeout=BOUND) == b"last"
+    with pytest.raises(pscompy.PeerLost):
+        link.c.recv(timeout=BOUND)
+
+
+def test_sessions_leave_nothing_behind(transport, start, key):
+    """Descriptors and memory of 30 sessions, each with a connection to a long-lived peer."""
+    server = start(ONLY[transport])
+    address = server("sock = session.listen('127.0.0.1'); sock.address")
+    client = start(ONLY[transport])
+    client("session.close()")
+    counts, resident = [], []
+    for _ in range(30):
+        client(OPEN, config=ONLY[transport])
+        client("c = session.connect(address); c.send(bytes(100))", address=address)
+        server("d = sock.accept(20); m = d.recv()")
+        client("session.close(); del c, session; gc.collect()")
+        counts.append((client.descriptors(), server.descriptors()))
+        resident.append(client.resident() + server.resident())
+    until(lambda: client.descriptors() <= counts[4][0] and server.descriptors() <= counts[4][1])
+    assert resident[-1] - resident[4] < 8 << 20
+
+
+def test_own_descriptors_are_counted():
+    """The measure that other tests rely on."""
+    before = own_descriptors()
+    with open("/dev/null"):
+        assert own_descriptors() == before + 1
