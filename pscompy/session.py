@@ -6,7 +6,6 @@ import atexit
 import os
 import select
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
@@ -57,7 +56,7 @@ class Session:
         self._closed = threading.Event()
         self._closing = False
         self._connections: dict[int, Connection] = {}
-        self._sockets: weakref.WeakSet[Socket] = weakref.WeakSet()
+        self._sockets: set[Socket] = set()
         self._identity = make_identity(name, rank, job)
         self._config, found = registry.load(config)
         log = logs.configure(self._config)
@@ -103,7 +102,9 @@ class Session:
         """
         self._check()
         sock = Socket(self)
-        sock._listener = self._control.listen(host, port, self._deliverer(sock))
+        sock._listener = self._control.listen(
+            host, port, lambda record: sock._deliver(self._connections[record.id])
+        )
         self._sockets.add(sock)
         return sock
 
@@ -142,19 +143,6 @@ class Session:
         record = Record(*self._engine.create_connection(-1))
         self._keep(record)
         return record
-
-    def _deliverer(self, sock: Socket) -> Callable[[Record], None]:
-        """Hands what has come up to the socket, as long as there is one."""
-        socket_ref = weakref.ref(sock)
-
-        def deliver(record: Record) -> None:
-            found, connection = socket_ref(), self._connections[record.id]
-            if found is None:
-                connection.close()
-            else:
-                found._deliver(connection)
-
-        return deliver
 
     def _event(self) -> Request:
         """A request that is completed by hand."""
@@ -243,9 +231,10 @@ class Session:
             if self._sleep is not None:
                 self._sleep.close()
 
-    def _stop_listening(self, listener: Any) -> None:
+    def _stop_listening(self, sock: Socket) -> None:
+        self._sockets.discard(sock)
         if not self._forked and not self._closed.is_set():
-            self._control.stop_listening(listener)
+            self._control.stop_listening(sock._listener)
 
     def _check(self) -> None:
         if self._forked:

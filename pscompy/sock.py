@@ -75,7 +75,7 @@ class Socket:
             waiting, ready = list(self._waiting), list(self._ready)
             self._waiting.clear()
             self._ready.clear()
-        self._session._stop_listening(self._listener)
+        self._session._stop_listening(self)
         for request in waiting:
             request._fail(self._closed_error())
         for connection in ready:

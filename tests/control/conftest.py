@@ -31,3 +31,11 @@ def session() -> Iterator[Callable[..., object]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_callback_failed(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """An exception on the control thread ends nothing, so it must be looked for."""
+    yield
+    failed = [record for when in ("setup", "call") for record in caplog.get_records(when)]
+    assert [record.getMessage() for record in failed if record.exc_info] == []

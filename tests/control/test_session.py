@@ -497,3 +497,96 @@ def test_a_foreign_loop_sleeps_on_the_descriptor(session: Make) -> None:
                 assert ready, "a wake-up was lost"
             server.progress()
         assert bytes(request.result()) == b"%d" % number
+
+
+# ---- peers that are busy ------------------------------------------------------------------------
+
+BUSY = """
+import ctypes, sys, time, pscompy
+session = pscompy.Session("busy")
+socket = session.listen()
+print(socket.address, flush=True)
+sys.stdin.readline()
+print("busy", flush=True)
+if sys.argv[1] == "python":
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        pass
+else:
+    ctypes.PyDLL(None).usleep(900_000)  # PyDLL: with the GIL
+    ctypes.PyDLL(None).usleep(900_000)
+print("done", flush=True)
+connection = socket.accept(20)
+print(bytes(connection.recv()).decode(), flush=True)
+session.close()
+"""
+
+
+def test_a_peer_that_computes_is_connected_to_meanwhile(session: Make) -> None:
+    with Child(BUSY, "python") as child:
+        connection = session().connect(child.line())
+        child.say("go")
+        assert child.line() == "busy"
+        start = time.monotonic()
+        connection.send(b"are you there?")
+        assert time.monotonic() - start < 1.9
+        assert child.line() == "done"
+        assert child.line() == "are you there?"
+        assert child.end()[0] == 0
+
+
+def test_a_peer_that_holds_the_gil_is_connected_to_as_soon_as_it_lets_go(session: Make) -> None:
+    with Child(BUSY, "gil") as child:
+        connection = session().connect(child.line())
+        child.say("go")
+        assert child.line() == "busy"
+        connection.send(b"at last")
+        assert child.line() == "done"
+        assert child.line() == "at last"
+        assert child.end()[0] == 0
+
+
+def test_ctrl_c_lands_in_the_main_thread_and_the_session_goes_on() -> None:
+    code = (
+        "import sys, pscompy\n"
+        "with pscompy.Session() as session:\n"
+        "    socket = session.listen()\n"
+        "    connection = session.connect(socket.address)\n"
+        "    connection.open(10)\n"
+        "    accepted = socket.accept(10)\n"
+        "    for wait in (socket.accept, connection.recv):\n"
+        "        print('waiting', flush=True)\n"
+        "        try:\n"
+        "            wait()\n"
+        "        except KeyboardInterrupt:\n"
+        "            print('interrupted', flush=True)\n"
+        "    accepted.send(b'goes on')\n"
+        "    print(bytes(connection.recv()).decode())\n"
+    )
+    with Child(code) as child:
+        for _ in range(2):
+            assert child.line() == "waiting"
+            time.sleep(0.2)
+            os.kill(child.pid, signal.SIGINT)
+            assert child.line() == "interrupted"
+        assert child.end() == (0, "goes on\n", "")
+
+
+def test_a_sleeping_session_uses_no_processor() -> None:
+    code = (
+        "import time, pscompy\n"
+        "with pscompy.Session() as session:\n"
+        "    socket = session.listen()\n"
+        "    connection = session.connect(socket.address)\n"
+        "    connection.open(10)\n"
+        "    socket.accept(10)\n"
+        "    used = time.process_time()\n"
+        "    for wait in (socket.accept, connection.recv):\n"
+        "        try:\n"
+        "            wait(timeout=1)\n"
+        "        except pscompy.Timeout:\n"
+        "            pass\n"
+        "    print(time.process_time() - used)\n"
+    )
+    with Child(code) as child:
+        assert float(child.line()) < 0.3

@@ -1,0 +1,103 @@
+"""Peers that die at every stage of a link: after each step of sending or receiving."""
+
+from __future__ import annotations
+
+import socket as sockets
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from precon_links import identity
+
+from pscompy import ConnectError, Session
+from pscompy.control.frames import Candidate, Choice, Kind, Offer
+from pscompy.control.handshake import Handshake, Introduced, Offered, Side, Welcomed
+from pscompy.control.keys import Key, find_key
+from pscompy.control.network import Address
+from pscompy.control.states import LINK, LinkState
+
+Make = Callable[..., Session]
+
+STEPS = range(9)
+
+# A peer without lanes reaches neither the guard nor, outside a World, a parked link; who dies
+# there is a real process in test_session.py, and a real peer in test_ondemand.py.
+ELSEWHERE = {LinkState.PARKED, LinkState.GUARD, LinkState.CLOSED}
+
+
+def play(link: sockets.socket, machine: Handshake, steps: int) -> set[LinkState]:
+    """Keep to the protocol for so many steps, then reset the link; the states it was in."""
+    link.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, struct.pack("ii", 1, 0))
+    link.settimeout(20)
+    waited = {machine.state}
+    with link, suppress(OSError):
+        for _ in range(steps):
+            if data := machine.output():
+                link.sendall(data)
+            elif machine.state is not LinkState.CLOSED:
+                react(machine, link.recv(65536))
+            waited.add(machine.state)
+    return waited
+
+
+def react(machine: Handshake, data: bytes) -> None:
+    for event in machine.receive(data):
+        if isinstance(event, Introduced):
+            machine.welcome()
+        elif isinstance(event, Welcomed):
+            machine.offer(Offer((Candidate("tcp", 1, b"nonsense"),)))
+        elif isinstance(event, Offered):
+            machine.answer((Choice(0, b"nonsense"),))
+
+
+def dial(address: str, key: Key, steps: int) -> set[LinkState]:
+    place = Address.parse(address).places[0]
+    machine = Handshake(Side.DIALER, key, identity("dying"), Kind.PLAIN)
+    return play(sockets.create_connection((place.host, place.port)), machine, steps)
+
+
+def test_the_steps_lead_through_the_table(session: Make) -> None:
+    server = session("server")
+    key = find_key(server._config)
+    waited = dial(server.listen("127.0.0.1").address, key, len(STEPS))
+    passed_at_once = {LinkState.INTRO, LinkState.WELCOME, LinkState.OFFER}
+    assert waited | passed_at_once | ELSEWHERE == set(LINK)
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_a_dialer_that_dies(session: Make, steps: int) -> None:
+    server = session("server")
+    listening = server.listen("127.0.0.1")
+    dial(listening.address, find_key(server._config), steps)
+    client = session("client")
+    client.connect(listening.address).send(b"well", timeout=20)
+    assert bytes(listening.accept(20).recv(timeout=20)) == b"well"
+    client.close()
+    server.close()
+    assert server._engine.lanes == {}
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_a_listener_that_dies(session: Make, steps: int) -> None:
+    own = session("own", RETRY=1)
+    key = find_key(own._config)
+    with sockets.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    machine = Handshake(Side.LISTENER, key, identity("dying"))
+                    play(listening.accept()[0], machine, steps)
+
+        dying = threading.Thread(target=serve)
+        dying.start()
+        connection = own.connect(f"127.0.0.1:{listening.getsockname()[1]}")
+        with pytest.raises(ConnectError, match=r"ended the link|no transport|reset by peer"):
+            connection.open(20)
+        listening.shutdown(sockets.SHUT_RDWR)
+        dying.join(20)
+    own.connect(own.listen().address).open(20)
+    own.close()
+    assert own._engine.lanes == {}
