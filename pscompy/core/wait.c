@@ -29,14 +29,19 @@ typedef struct wait_goal {
     int64_t deadline;
 } wait_goal_t;
 
+void psc_wait_kick_poller(psc_worker_t *worker)
+{
+    if (atomic_load(&worker->wait.sleeping) &&
+        atomic_exchange(&worker->wait.sleeping, 0))
+        psc_worker_signal(worker->wake_fd);
+}
+
 void psc_wait_kick(psc_worker_t *worker)
 {
-    uint64_t one = 1;
-
-    if (atomic_load(&worker->wait.sleeping) &&
-        atomic_exchange(&worker->wait.sleeping, 0) &&
-        write(worker->wake_fd, &one, sizeof one) < 0)
-        return; /* full: it wakes anyway */
+    psc_wait_kick_poller(worker);
+    if (atomic_load(&worker->wait.armed) &&
+        atomic_exchange(&worker->wait.armed, 0))
+        psc_worker_signal(worker->alarm_fd);
 }
 
 void psc_wait_notify(psc_worker_t *worker)
@@ -126,7 +131,7 @@ static bool wait_arm(psc_worker_t *worker)
     bool armed;
 
     psc_lock_acquire(&worker->lock);
-    psc_worker_clear_wake(worker);
+    psc_worker_clear(worker->wake_fd);
     armed = psc_worker_pass(worker, true) == 0 &&
             psc_worker_arm_locked(worker) == PSC_OK;
     psc_worker_leave(worker);
@@ -143,7 +148,7 @@ static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
     atomic_store(&worker->wait.sleeping, 1);
     status = wait_arm(worker) ? wait_look(worker, goal, result_p) : PSC_OK;
     if (status == PSC_INPROGRESS) {
-        n = epoll_wait(worker->epoll_fd, &event, 1,
+        n = epoll_wait(worker->sleep_fd, &event, 1,
                        wait_milliseconds(goal->deadline));
         if (n <= 0)
             *result_p = PSC_ERR_INTERRUPTED;

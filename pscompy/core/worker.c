@@ -58,7 +58,8 @@ static void worker_lists_init(psc_worker_t *worker)
 
 static void worker_close_fds(psc_worker_t *worker)
 {
-    const int fds[] = {worker->epoll_fd, worker->wake_fd, worker->control_fd};
+    const int fds[] = {worker->epoll_fd, worker->sleep_fd, worker->alarm_fd,
+                       worker->wake_fd, worker->control_fd};
 
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
         if (fds[i] >= 0)
@@ -66,11 +67,25 @@ static void worker_close_fds(psc_worker_t *worker)
     }
 }
 
-static int worker_watch(psc_worker_t *worker, int fd)
+static int worker_watch(int set, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
 
-    return epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+}
+
+static int worker_open_fds(psc_worker_t *worker)
+{
+    worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    worker->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
+    worker->alarm_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    worker->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (worker->epoll_fd < 0 || worker->sleep_fd < 0 || worker->alarm_fd < 0 ||
+        worker->wake_fd < 0 || worker->control_fd < 0 ||
+        worker_watch(worker->epoll_fd, worker->alarm_fd) < 0)
+        return -1;
+    return worker_watch(worker->sleep_fd, worker->wake_fd);
 }
 
 psc_worker_t *psc_worker_create(const psc_worker_config_t *config)
@@ -82,11 +97,7 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config)
     worker->config = *config;
     worker->log_fd = -1;
     worker_lists_init(worker);
-    worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    worker->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (worker->epoll_fd < 0 || worker->wake_fd < 0 || worker->control_fd < 0 ||
-        worker_watch(worker, worker->wake_fd) < 0) {
+    if (worker_open_fds(worker) < 0) {
         int error = errno;
 
         worker_close_fds(worker);
@@ -164,7 +175,8 @@ static psc_status_t worker_adopt(psc_worker_t *worker, psc_iface_slot_t *slot,
     if (status != PSC_OK)
         return status;
     if (slot->attr.caps & PSC_CAP_EVENT &&
-        worker_watch(worker, slot->ops->event_fd(slot->iface)) < 0) {
+        (worker_watch(worker->epoll_fd, slot->ops->event_fd(slot->iface)) < 0 ||
+         worker_watch(worker->sleep_fd, slot->ops->event_fd(slot->iface)) < 0)) {
         snprintf(reason, PSC_REASON_MAX, "its event descriptor: %s",
                  strerror(errno));
         return PSC_ERR_TRANSPORT;
@@ -334,7 +346,7 @@ unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all)
 {
     unsigned n = psc_worker_pass(worker, all);
 
-    psc_wait_kick(worker);
+    psc_wait_kick_poller(worker);
     return n;
 }
 
@@ -354,11 +366,11 @@ int psc_worker_fd(psc_worker_t *worker)
     return worker->epoll_fd;
 }
 
-void psc_worker_clear_wake(psc_worker_t *worker)
+void psc_worker_clear(int fd)
 {
     uint64_t ignored;
 
-    while (read(worker->wake_fd, &ignored, sizeof ignored) > 0)
+    while (read(fd, &ignored, sizeof ignored) > 0)
         ;
 }
 
@@ -388,10 +400,8 @@ int psc_worker_arm(psc_worker_t *worker)
 
     if (status != PSC_OK)
         return status;
-    /* What wakes the poller, who may not have come to it yet, is the poller's
-     * to clear. */
-    if (!atomic_load(&worker->wait.polling))
-        psc_worker_clear_wake(worker);
+    psc_worker_clear(worker->alarm_fd);
+    atomic_store(&worker->wait.armed, 1); /* before the look */
     status = psc_worker_arm_locked(worker);
     psc_worker_leave(worker);
     return status;
@@ -404,7 +414,7 @@ void psc_worker_wake(psc_worker_t *worker)
 
 /* ---- news for the control thread ---- */
 
-static void worker_signal_fd(int fd)
+void psc_worker_signal(int fd)
 {
     uint64_t one = 1;
 
@@ -414,7 +424,7 @@ static void worker_signal_fd(int fd)
 
 void psc_worker_control_signal(psc_worker_t *worker)
 {
-    worker_signal_fd(worker->control_fd);
+    psc_worker_signal(worker->control_fd);
 }
 
 int psc_worker_control_fd(psc_worker_t *worker)

@@ -29,6 +29,7 @@ typedef struct psc_iface_slot {
 typedef struct psc_wait_state {
     atomic_uint polling;  /* 1: somebody has the poller's role */
     atomic_uint sleeping; /* the poller is in epoll_wait */
+    atomic_uint armed;    /* somebody may sleep on psc_worker_fd */
     atomic_uint baton;    /* changes when somebody may go on */
     atomic_uint waiters;  /* threads that sleep on the baton */
 } psc_wait_state_t;
@@ -42,7 +43,9 @@ struct psc_worker {
                       nothing: there may be more, without any event */
     psc_iface_slot_t ifaces[PSC_IFACES_MAX];
     int n_ifaces;
-    int epoll_fd, wake_fd, control_fd;
+    int epoll_fd; /* interfaces and alarm_fd: for who sleeps outside */
+    int sleep_fd; /* interfaces and wake_fd: for the poller */
+    int alarm_fd, wake_fd, control_fd;
     int log_fd, log_level;
     uint64_t log_lost;   /* lines that the pipe had no room for */
     psc_wait_state_t wait;
@@ -81,14 +84,17 @@ unsigned psc_worker_pass(psc_worker_t *worker, bool all);
 unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all);
 /* Decide which interfaces each pass polls; after a lane came or went. */
 void psc_worker_pace(psc_worker_t *worker);
-void psc_worker_clear_wake(psc_worker_t *worker); /* with the lock held */
+void psc_worker_clear(int fd);
 psc_status_t psc_worker_arm_locked(psc_worker_t *worker);
 /* Tell the control thread to look at its events. */
 void psc_worker_control_signal(psc_worker_t *worker);
 /* Somebody who waits may go on. */
 void psc_wait_notify(psc_worker_t *worker);
-/* The poller sleeps: make it look again. */
+/* Whoever sleeps, here or outside, has to look again. */
 void psc_wait_kick(psc_worker_t *worker);
+/* The poller only: who sleeps outside is told by whoever has polled. */
+void psc_wait_kick_poller(psc_worker_t *worker);
+void psc_worker_signal(int fd);
 void psc_worker_log(psc_worker_t *worker, int level, const char *line);
 
 psc_status_t psc_wait_requests(psc_worker_t *worker,
