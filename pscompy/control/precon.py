@@ -360,8 +360,7 @@ class Dialer:
 
     def _on_ready(self, _events: int) -> None:
         assert self._sock is not None
-        number = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        error = OSError(number, os.strerror(number)) if number else _self_connected(self._sock)
+        error = _connect_error(self._sock)
         sock = self._let_go(close=error is not None)
         if error is not None:
             self._fell(error)
@@ -389,11 +388,16 @@ class Dialer:
         return sock
 
 
-def _self_connected(sock: socket.socket) -> OSError | None:
-    """TCP may connect a socket with itself where nobody listens on an ephemeral port."""
-    if sock.getsockname() == sock.getpeername():
-        return ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-    return None
+def _connect_error(sock: socket.socket) -> OSError | None:
+    """Why the socket is not connected. TCP may connect one with itself where nobody listens at an
+    ephemeral port; and one that was reset already has no peer."""
+    number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    try:
+        if not number and sock.getsockname() == sock.getpeername():
+            number = errno.ECONNREFUSED
+    except OSError as error:
+        return error
+    return OSError(number, os.strerror(number)) if number else None
 
 
 Targets = list[tuple[int, tuple[str, int]]]
