@@ -1,6 +1,6 @@
 """The hand-written extension: see pscompy/hot/*.c."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from pscompy.request import Status
 
 # Before Python 3.12 a type checker does not see that an array is a buffer.
 Piece: TypeAlias = Buffer | NDArray[Any]
-Payload: TypeAlias = Piece | list[Piece] | tuple[Piece, ...]
+Payload: TypeAlias = Piece | Sequence[Piece]  # a list or a tuple
 
 ANY_TAG: int
 ANY_SOURCE: int

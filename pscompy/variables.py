@@ -14,7 +14,7 @@ GENERAL = (
     Var("NETWORK", "", text, "Networks, addresses or interfaces to use, in order of preference."),
     Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
     Var("GUARD", "1", flag, "Keep the precon link open to notice that a peer died."),
-    Var("RETRY", "10", count, "Further attempts to reach a peer that refuses, up to a second apart."),
+    Var("RETRY", "10", count, "Further attempts to reach a peer that refuses, at most 1 s apart."),
     Var("SHUTDOWN_TIMEOUT", "10", seconds, "How long closing waits for a peer that is silent."),
     Var("FINALIZE_TIMEOUT", "30", seconds, "How long a World waits for its peers at its end."),
 )

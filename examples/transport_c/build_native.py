@@ -1,7 +1,8 @@
 """Describes pscompy_stream._native to cffi: one C file, and pscompy's headers."""
 
-import pscompy
 from cffi import FFI
+
+import pscompy
 
 ffibuilder = FFI()
 ffibuilder.cdef("uintptr_t stream_transport(void);")

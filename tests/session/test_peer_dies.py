@@ -3,7 +3,6 @@ of it soon, loses nothing that had arrived, and goes on with its other peers."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 
