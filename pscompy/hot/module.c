@@ -176,8 +176,8 @@ static int module_clear(PyObject *module)
 static PyMethodDef module_methods[] = {
     {"bind", module_bind, METH_VARARGS,
      "bind($module, api_address, status_type, /)\n--\n\n"
-     "Tie the extension to the core's psc_api_t, whose version is checked, and\n"
-     "publish that as the capsule pscompy.core._api."},
+     "Tie the extension to the core's psc_api_t, whose version is checked,\n"
+     "and publish that as the capsule pscompy.core._api."},
     {"wait_all", HOT_FUNCTION(module_wait_all), HOT_FAST,
      "wait_all($module, requests, timeout=None)\n--\n\n"
      "The results of all, as a list; an error is raised after all others have\n"

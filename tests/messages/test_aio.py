@@ -91,6 +91,36 @@ def test_a_loop_that_waits_sleeps(make: Callable[..., Pair]) -> None:
     timer.join()
 
 
+def test_a_loop_and_a_blocked_thread_let_each_other_sleep(
+    make: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They sleep on the same worker; what wakes one for nothing must not wake the other."""
+    pair = make("shm")
+    looks = []
+    look = aio.Reader._look
+
+    def counted(self: aio.Reader) -> None:
+        looks.append(self)
+        look(self)
+
+    monkeypatch.setattr(aio.Reader, "_look", counted)
+    thread = threading.Thread(target=pair.right.recv, kwargs={"tag": 1})
+
+    async def main() -> None:
+        receive = asyncio.ensure_future(pair.right.irecv(tag=2))
+        await asyncio.sleep(0.1)
+        looks.clear()
+        await asyncio.sleep(1)
+        assert len(looks) < 100
+        pair.left.send(b"", 2)
+        await asyncio.wait_for(receive, 10)
+
+    thread.start()
+    asyncio.run(main())
+    pair.left.send(b"", 1)
+    thread.join()
+
+
 def test_others_who_poll_do_not_steal_the_wake_up(make: Callable[..., Pair]) -> None:
     """A thread blocks on the same session while the loop sleeps, many times: were the wake-up of
     either lost, it would go on at the end of a slice of its sleep, and this would take minutes."""

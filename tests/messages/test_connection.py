@@ -83,6 +83,25 @@ def test_iopen_is_awaitable(sessions: tuple[Session, Session]) -> None:
     asyncio.run(main())
 
 
+def test_a_loop_is_woken_when_a_connection_comes_up(sessions: tuple[Session, Session]) -> None:
+    """What queues while another thread connects leaves at once, though the loop sleeps."""
+    server, client = sessions
+    listening = server.listen("127.0.0.1")
+
+    async def once() -> None:
+        connection = client.connect(listening.address)
+        await connection.isend(b"first use")
+        with await listening.iaccept() as accepted:
+            assert await accepted.irecv() == b"first use"
+        connection.close()
+
+    async def main() -> None:
+        for _ in range(30):
+            await asyncio.wait_for(once(), 10)
+
+    asyncio.run(main())
+
+
 def test_a_peer_that_is_not_there(sessions: tuple[Session, Session]) -> None:
     server, _ = sessions
     address = server.listen("127.0.0.1").address
