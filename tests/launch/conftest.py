@@ -29,8 +29,9 @@ class Launcher:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Without what a launcher around the tests would say; pscompy can be imported."""
-        foreign = ("PMI", "PSP_", "SLURM_")
+        """Without what a launcher around the tests would say; pscompy can be imported. A line is
+        one write, as usual: mpiexec keeps nothing else whole."""
+        foreign = ("PMI", "PSP_", "SLURM_", "PYTHONUNBUFFERED")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         return {**kept, "PYTHONPATH": str(ROOT)}
 
