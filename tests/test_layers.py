@@ -6,6 +6,7 @@ reported with file, line and text. Every rule has a planted leak that it must fi
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 import pscompy
+from pscompy.variables import VARIABLES
 
 ROOT = Path(__file__).parents[1]
 PLUGINS = sorted(path.parent.name for path in (ROOT / "pscompy/plugins").glob("*/build.py"))
@@ -145,11 +147,11 @@ RULES = (
         but=("pscompy/core/__init__.py",),
     ),
     Rule(
-        "the environment is read by the configuration and by the launcher",
+        "the environment is for the configuration, and for what starts processes",
         ALL_PYTHON,
         r"\bos\.(environ|getenv)\b|^\s*from os import .*\b(environ|getenv)\b",
         ("pscompy/control/keys.py", "    if os.environ.get('PSP_KEY'):"),
-        but=("pscompy/config.py", "pscompy/launch/environment.py"),
+        but=("pscompy/config.py", "pscompy/launch/environment.py", "pscompy/testing/process.py"),
     ),
     Rule(
         "no getenv in C",
@@ -227,6 +229,27 @@ def test_architecture_names_every_call_of_the_contract() -> None:
     calls = calls_of_the_contract()
     assert len(calls) > 25
     assert [call for call in calls if call not in named] == []
+
+
+# ---- a variable that nothing reads must go --------------------------------------
+
+
+def texts(*patterns: str) -> str:
+    paths = {path for pattern in patterns for path in ROOT.glob(pattern)}
+    return "\n".join(path.read_text() for path in sorted(paths))
+
+
+def test_every_variable_of_the_core_is_read() -> None:
+    code = texts("pscompy/[!v]*.py", "pscompy/control/*.py")
+    assert [var.name for var in VARIABLES if f'"{var.name}"' not in code] == []
+
+
+@pytest.mark.parametrize("name", [name for name in PLUGINS if name != "bridge"])
+def test_every_variable_of_a_transport_is_read(name: str) -> None:
+    module = importlib.import_module(f"pscompy.plugins.{name}.config")
+    code = texts(f"pscompy/plugins/{name}/*.c")
+    unread = [var.name for var in module.VARIABLES if f'"{var.name}"' not in code]
+    assert unread in ([], ["RENDEZVOUS"])  # that one the control plane reads for all
 
 
 # ---- this machine is nobody's --------------------------------------------------
