@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pscompy._hot import Worker
@@ -14,31 +15,42 @@ PACKED_MAX = 1024  # longest remote key, bytes
 
 
 class MemoryRegion:
-    """A registered buffer; see `Session.register`. A context manager: leaving it closes."""
+    """A registered buffer; see `Session.register`. A context manager: leaving it closes.
 
-    def __init__(self, worker: Worker, buf: Any) -> None:
-        """`buf` is C-contiguous and writable, else `BufferError`."""
+    It lasts until it is closed or its session is, also if the program drops it: peers may hold
+    its key.
+    """
+
+    def __init__(self, worker: Worker, buf: Any, closed: Callable[[MemoryRegion], object]) -> None:
+        """`closed` is told once, when the region has been closed."""
         self._lock = threading.Lock()
         self._worker = worker
-        self._view = ffi.from_buffer(buf, require_writable=True)
-        handle = ffi.new("psc_region_t **")
-        core = ffi.cast("psc_worker_t *", worker.address)
-        check(lib.psc_memory_register(core, self._view, len(self._view), handle), "register")
-        self._handle = handle[0]
+        self._closed = closed
+        self._view = _exported(buf)
+        self._handle = self._register()
         self.rkey = self._pack()
 
     @property
     def nbytes(self) -> int:
-        return len(self._view)
+        return self._view.nbytes
 
     def close(self) -> None:
         """Refuse accesses from now on, and give the buffer back. Idempotent."""
         with self._lock:
             handle, self._handle = self._handle, None
-        if handle is not None and self._worker.address:
+        if handle is None:
+            return
+        if self._worker.address:
             lib.psc_memory_deregister(handle)
-        if handle is not None:
-            ffi.release(self._view)
+        self._view.release()
+        self._closed(self)
+
+    def _register(self) -> Any:
+        handle = ffi.new("psc_region_t **")
+        worker = ffi.cast("psc_worker_t *", self._worker.address)
+        with ffi.from_buffer(self._view, require_writable=True) as base:
+            check(lib.psc_memory_register(worker, base, self.nbytes, handle), "register")
+        return handle[0]
 
     def _pack(self) -> bytes:
         room = ffi.new("uint8_t[]", PACKED_MAX)
@@ -58,3 +70,15 @@ class MemoryRegion:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a MemoryRegion stays in its process: send its rkey instead")
+
+
+def _exported(buf: Any) -> memoryview:
+    """The buffer as bytes, exported until the view is released."""
+    view = memoryview(buf)
+    if "O" in view.format:
+        raise TypeError(f"this {type(buf).__name__} holds Python objects, which peers cannot use")
+    if view.readonly:
+        raise BufferError(f"this {type(buf).__name__} is read-only, and peers may write it")
+    if not view.c_contiguous:
+        raise BufferError(f"this {type(buf).__name__} is not C-contiguous: register a copy")
+    return view.cast("B") if view.nbytes else view

@@ -57,6 +57,7 @@ class Session:
         self._closing = False
         self._connections: dict[int, Connection] = {}
         self._sockets: set[Socket] = set()
+        self._regions: set[MemoryRegion] = set()
         self._identity = make_identity(name, rank, job)
         self._config, found = registry.load(config)
         log = logs.configure(self._config)
@@ -161,10 +162,12 @@ class Session:
         """Let peers put into, or get from, this buffer; `.rkey` are the bytes to send them.
 
         The buffer is C-contiguous and writable (`BufferError`), and stays exported until the
-        region is closed.
+        region, or the session, is closed.
         """
         self._check()
-        return MemoryRegion(self._hot, buf)
+        region = MemoryRegion(self._hot, buf, self._regions.discard)
+        self._regions.add(region)
+        return region
 
     # ---- other event loops ----
 
@@ -227,6 +230,8 @@ class Session:
                 logs.notice("%s: %s", self.name, _figures(self._engine.counters()))
             self._engine.wake()
             self._hot.close(self._engine.destroy if ended else _nothing)
+            for region in list(self._regions):
+                region.close()
             self._connections.clear()
             if self._sleep is not None:
                 self._sleep.close()
