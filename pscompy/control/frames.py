@@ -11,11 +11,11 @@ its bounds are checked: a frame that is too short, too long or absurd is a `Remo
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar, TypeVar
 
+from pscompy.control.codec import Reader, Writer
 from pscompy.control.states import RemoteProtocolError
 
 MAGIC = b"\x93pscompy"
@@ -40,8 +40,6 @@ _HELLO = struct.Struct("<8sHHI32s16s")
 _HEADER = struct.Struct("<IB3s")
 HELLO_SIZE = _HELLO.size
 HEADER_SIZE = _HEADER.size
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -70,76 +68,6 @@ def check_magic(data: bytes | bytearray) -> None:
     """Raise as soon as the first bytes cannot become a greeting any more."""
     if not MAGIC.startswith(data[: len(MAGIC)]):
         raise RemoteProtocolError("the peer does not speak pscompy's precon protocol")
-
-
-class Reader:
-    """Takes a body apart; every take is checked against what is left."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, size: int) -> bytes:
-        piece = self._data[self._at : self._at + size]
-        if len(piece) != size:
-            raise RemoteProtocolError(f"frame ends {size - len(piece)} bytes too early")
-        self._at += size
-        return piece
-
-    def number(self, size: int, signed: bool = False) -> int:
-        return int.from_bytes(self.take(size), "little", signed=signed)
-
-    def data(self, limit: int) -> bytes:
-        size = self.number(2)
-        if size > limit:
-            raise RemoteProtocolError(f"field of {size} bytes, at most {limit} are allowed")
-        return self.take(size)
-
-    def text(self, limit: int) -> str:
-        try:
-            return self.data(limit).decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise RemoteProtocolError("text that is not UTF-8") from error
-
-    def list(self, limit: int, item: Callable[[Reader], T]) -> tuple[T, ...]:
-        count = self.number(2)
-        if count > limit:
-            raise RemoteProtocolError(f"list of {count}, at most {limit} are allowed")
-        return tuple(item(self) for _ in range(count))
-
-    def end(self) -> None:
-        if self._at != len(self._data):
-            raise RemoteProtocolError(f"{len(self._data) - self._at} bytes too many in frame")
-
-
-class Writer:
-    """Puts a body together; what is too long is cut (text) or refused (the rest)."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def raw(self, data: bytes) -> None:
-        self._pieces.append(data)
-
-    def number(self, value: int, size: int, signed: bool = False) -> None:
-        self.raw(value.to_bytes(size, "little", signed=signed))
-
-    def data(self, data: bytes, limit: int) -> None:
-        if len(data) > limit:
-            raise ValueError(f"field of {len(data)} bytes, at most {limit} are allowed")
-        self.number(len(data), 2)
-        self.raw(data)
-
-    def text(self, text: str, limit: int) -> None:
-        self.data(text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore").encode(), limit)
-
-    def count(self, count: int, limit: int) -> None:
-        if count > limit:
-            raise ValueError(f"list of {count}, at most {limit} are allowed")
-        self.number(count, 2)
-
-    def bytes(self) -> bytes:
-        return b"".join(self._pieces)
 
 
 class FrameType(IntEnum):

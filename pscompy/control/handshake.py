@@ -24,11 +24,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from pscompy.control import frames
 from pscompy.control.auth import Seal, Secrets
+from pscompy.control.events import (
+    Answered,
+    Ended,
+    Established,
+    HandshakeEvent,
+    Introduced,
+    Offered,
+    PeerClosing,
+    Refused,
+    TrialFailed,
+    Welcomed,
+)
 from pscompy.control.frames import Frame, Hello, Identity, Kind, RefuseCode, Said
 from pscompy.control.keys import Key
 from pscompy.control.states import (
@@ -47,89 +58,6 @@ from pscompy.errors import AuthError, VersionMismatch
 class Side(Enum):
     DIALER = auto()
     LISTENER = auto()
-
-
-# ---- events: what the peer did ------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Introduced:
-    """To the listener: call `welcome`, `cross` or `refuse`."""
-
-    kind: Kind
-    identity: Identity
-
-
-@dataclass(frozen=True)
-class Welcomed:
-    """To the dialer. Unless crossed, the connector calls `offer` now."""
-
-    identity: Identity
-    crossed: bool
-
-
-@dataclass(frozen=True)
-class Offered:
-    """To the acceptor: call `answer`."""
-
-    offer: frames.Offer
-
-
-@dataclass(frozen=True)
-class Answered:
-    """To the connector. With lanes: connect them, then `lane_up` or `lane_failed`."""
-
-    answer: frames.Answer
-
-
-@dataclass(frozen=True)
-class TrialFailed:
-    """To both: undo the lanes of this attempt; the acceptor answers anew."""
-
-    attempt: int
-    reason: str
-    here: bool  # whose lane failed first, as far as this side knows
-
-
-@dataclass(frozen=True)
-class Established:
-    """To both: the lanes of this attempt carry messages from now on."""
-
-    attempt: int
-
-
-@dataclass(frozen=True)
-class PeerClosing:
-    """The in-band close of the peer is on its way."""
-
-
-@dataclass(frozen=True)
-class Refused:
-    """The peer ended the link and says why."""
-
-    code: RefuseCode
-    reason: str
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The link is over: in order (`bye`), or the peer or the way to it broke down."""
-
-    bye: bool
-    state: LinkState  # what was waited for
-
-
-HandshakeEvent = (
-    Introduced
-    | Welcomed
-    | Offered
-    | Answered
-    | TrialFailed
-    | Established
-    | PeerClosing
-    | Refused
-    | Ended
-)
 
 
 class Handshake:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from pscompy.control import selection
 from pscompy.control.engine import Engine, Lane
+from pscompy.control.events import TrialFailed
 from pscompy.control.frames import Answer, Candidate, Choice, Identity, Offer
-from pscompy.control.handshake import TrialFailed
 from pscompy.control.precon import Link
 from pscompy.control.selection import Option
 from pscompy.control.states import LinkState

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pscompy.control.engine import Engine, Lane
-from pscompy.control.frames import Identity, RefuseCode
-from pscompy.control.handshake import (
+from pscompy.control.events import (
     Answered,
     Ended,
     Established,
@@ -25,6 +24,7 @@ from pscompy.control.handshake import (
     TrialFailed,
     Welcomed,
 )
+from pscompy.control.frames import Identity, RefuseCode
 from pscompy.control.lanes import Answering, Offering
 from pscompy.control.precon import Link
 from pscompy.control.record import Record

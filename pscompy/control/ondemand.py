@@ -17,16 +17,18 @@ from dataclasses import dataclass, field
 
 from pscompy.control import selection
 from pscompy.control.auth import TOKEN_SIZE
+from pscompy.control.dialer import Backoff, Dialer
 from pscompy.control.engine import Engine, Lane
+from pscompy.control.events import Introduced, Welcomed
 from pscompy.control.explain import explain
 from pscompy.control.frames import Identity, Kind, RefuseCode
-from pscompy.control.handshake import Handshake, Introduced, Side, Welcomed
+from pscompy.control.handshake import Handshake, Side
 from pscompy.control.keys import Key
 from pscompy.control.lanes import ROLE_SELF
 from pscompy.control.names import Names
 from pscompy.control.negotiation import Host, Negotiation
 from pscompy.control.network import Address
-from pscompy.control.precon import Backoff, Dialer, Link, LinkOptions
+from pscompy.control.precon import Link, LinkOptions
 from pscompy.control.record import Record
 from pscompy.control.states import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
 from pscompy.control.thread import ControlThread, Timer

@@ -6,16 +6,9 @@ import os
 from dataclasses import replace
 
 from pscompy.control import frames
+from pscompy.control.events import Answered, HandshakeEvent, Introduced, Offered, Welcomed
 from pscompy.control.frames import Candidate, Choice, Identity, Kind, Offer
-from pscompy.control.handshake import (
-    Answered,
-    Handshake,
-    HandshakeEvent,
-    Introduced,
-    Offered,
-    Side,
-    Welcomed,
-)
+from pscompy.control.handshake import Handshake, Side
 from pscompy.control.keys import Key
 
 KEY = Key(b"k" * 32, "the test")

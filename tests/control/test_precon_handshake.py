@@ -11,20 +11,19 @@ from precon_links import KEY, OTHER_KEY, Pair, identity, sealed_size
 
 from pscompy.control import frames
 from pscompy.control.auth import Seal, Secrets
-from pscompy.control.frames import Choice, Kind, Offer, RefuseCode
-from pscompy.control.handshake import (
+from pscompy.control.events import (
     Answered,
     Ended,
     Established,
-    Handshake,
     Introduced,
     Offered,
     PeerClosing,
     Refused,
-    Side,
     TrialFailed,
     Welcomed,
 )
+from pscompy.control.frames import Choice, Kind, Offer, RefuseCode
+from pscompy.control.handshake import Handshake, Side
 from pscompy.control.states import LinkState, LocalProtocolError, RemoteProtocolError
 from pscompy.errors import AuthError, PscomError, VersionMismatch
 

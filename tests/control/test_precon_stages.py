@@ -12,8 +12,9 @@ import pytest
 from precon_links import identity
 
 from pscompy import ConnectError, Session
+from pscompy.control.events import Introduced, Offered, Welcomed
 from pscompy.control.frames import Candidate, Choice, Kind, Offer
-from pscompy.control.handshake import Handshake, Introduced, Offered, Side, Welcomed
+from pscompy.control.handshake import Handshake, Side
 from pscompy.control.keys import Key, find_key
 from pscompy.control.network import Address
 from pscompy.control.states import LINK, LinkState
