@@ -228,6 +228,8 @@ class Engine:
     def forked(self) -> None:
         """In the child: every later call answers FORKED and touches nothing."""
         lib.psc_worker_forked(self._worker)
+        self._guard = threading.Lock()  # a thread that is not here may hold the old one
+        self._destroyed = True
         self._close_log()
 
     def destroy(self) -> None:

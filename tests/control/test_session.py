@@ -397,6 +397,7 @@ def _in_the_child(parent: Session, connection: pscompy.Connection, address: str)
                     return repr(error)
             else:
                 return f"{use} did not raise"
+        connection.close()
         parent.close()
         with Session() as own:
             own.connect(address).send(b"from the child", timeout=10)
