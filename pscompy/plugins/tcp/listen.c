@@ -12,6 +12,9 @@
 #include "tcp.h"
 
 #define TCP_ACCEPT_RETRY_NS 100000000 /* after the descriptors ran out */
+/* Whom a caller wants follows its connecting at once. While others may be
+ * waiting, one that is silent for so long makes room. */
+#define TCP_CALLER_GRACE_NS 250000000
 
 void tcp_socket_tune(const tcp_settings_t *settings, int fd)
 {
@@ -40,8 +43,11 @@ static tcp_caller_t *tcp_caller_slot(tcp_iface_t *iface)
 /* The listener rests while all slots are taken; the kernel's queue waits. */
 static void tcp_listener_watch(tcp_iface_t *iface)
 {
-    (void)tcp_source_watch(iface, &iface->listener,
-                           tcp_caller_slot(iface) ? EPOLLIN : 0);
+    bool full = tcp_caller_slot(iface) == NULL;
+
+    (void)tcp_source_watch(iface, &iface->listener, full ? 0 : EPOLLIN);
+    if (full)
+        tcp_iface_wake_at(iface, psc_clock_deadline(TCP_CALLER_GRACE_NS));
 }
 
 static void tcp_caller_drop(tcp_caller_t *caller, const char *why)
@@ -89,6 +95,7 @@ static void tcp_caller_admit(tcp_iface_t *iface, tcp_caller_t *caller, int fd)
     *caller = (tcp_caller_t){
         .source = {.ready = tcp_caller_ready, .fd = fd},
         .iface = iface,
+        .since = psc_clock_now(),
         .deadline = psc_clock_deadline(iface->settings.accept_ns),
     };
     tcp_iface_wake_at(iface, caller->deadline);
@@ -98,23 +105,28 @@ static void tcp_caller_admit(tcp_iface_t *iface, tcp_caller_t *caller, int fd)
         tcp_caller_ready(&caller->source, EPOLLIN); /* mostly it is there */
 }
 
-static bool tcp_caller_is_due(const tcp_caller_t *caller, int64_t now)
+static bool tcp_caller_is_due(const tcp_caller_t *caller, int64_t now,
+                              bool full)
 {
     struct pollfd fd = {.fd = caller->source.fd, .events = POLLIN};
 
-    return caller->deadline <= now && poll(&fd, 1, 0) == 0;
+    if (caller->deadline > now &&
+        !(full && caller->since + TCP_CALLER_GRACE_NS <= now))
+        return false;
+    return poll(&fd, 1, 0) == 0;
 }
 
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now)
 {
     int64_t next = TCP_NEVER;
+    bool full = tcp_caller_slot(iface) == NULL;
 
     for (unsigned i = 0; i < TCP_CALLERS_MAX; i++) {
         tcp_caller_t *caller = &iface->callers[i];
 
         if (caller->source.fd < 0)
             continue;
-        if (tcp_caller_is_due(caller, now))
+        if (tcp_caller_is_due(caller, now, full))
             tcp_caller_drop(caller, "it said nothing "
                                     "(PSP_TCP_ACCEPT_TIMEOUT)");
         else if (caller->deadline < next)

@@ -78,7 +78,7 @@ typedef struct tcp_settings {
 typedef struct tcp_caller {
     tcp_source_t source;
     tcp_iface_t *iface;
-    int64_t deadline;
+    int64_t since, deadline;
     size_t have;
     uint8_t hello[TCP_HELLO_SIZE];
 } tcp_caller_t;

@@ -1,0 +1,304 @@
+"""Whatever connects to a session's ports: wrong keys, scans, silence, other protocols, broken
+frames. Each is told or dropped in bounded time, and good peers are served meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+
+import pytest
+from puppets import BOUND, ONLY, echo, own_descriptors, until
+
+import pscompy
+
+HTTP = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+TLS = bytes.fromhex("16030100a5010000a10303") + bytes(160)
+
+
+@pytest.fixture
+def link(connect, transport):
+    return connect(transport)
+
+
+def port_of(address):
+    return int(re.match(r"psp://127\.0\.0\.1:(\d+)/", address)[1])
+
+
+def knock(port, words=b""):
+    """A stranger: connects and says this."""
+    stranger = socket.create_connection(("127.0.0.1", port), timeout=BOUND)
+    stranger.sendall(words)
+    return stranger
+
+
+def heard_until_end(stranger):
+    """What it is told before it is dropped."""
+    stranger.settimeout(BOUND)
+    heard = b""
+    try:
+        while data := stranger.recv(4096):
+            heard += data
+    except ConnectionResetError:
+        pass
+    return heard
+
+
+# ---- keys ----
+
+
+def test_a_wrong_key_where_we_connect(link, start):
+    peer = start(ONLY[link.c.transport], PSP_KEY="another")
+    address = peer("sock = session.listen('127.0.0.1'); sock.address")
+    with pytest.raises(pscompy.AuthError) as caught:
+        link.session.connect(address).open(BOUND)
+    assert "key" in str(caught.value)
+    assert os.environ["PSP_KEY"] not in str(caught.value)
+    with pytest.raises(pscompy.Timeout):
+        peer("sock.accept(0.1)")
+    echo(link)
+
+
+def test_a_wrong_key_where_they_connect(link, start):
+    peer = start(ONLY[link.c.transport], PSP_KEY="another")
+    for use in ("open(20)", "send(b'x')", "recv()", "irecv().wait(20)", "probe()"):
+        with pytest.raises(pscompy.AuthError, match="key"):
+            peer(f"session.connect(address).{use}", address=link.sock.address)
+    with pytest.raises(pscompy.Timeout):
+        link.sock.accept(timeout=0.1)
+    echo(link)
+
+
+def test_both_sides_are_told(start, caplog):
+    """The side that was connected to logs who it was that holds another key."""
+    server = start({"DEBUG_OUT": ""}, PSP_DEBUG="3")
+    address = server(
+        """
+        import logging
+        lines = []
+        class Keep(logging.Handler):
+            def emit(self, record): lines.append(record.getMessage())
+        logging.getLogger("pscompy").addHandler(Keep())
+        sock = session.listen('127.0.0.1')
+        sock.address
+        """
+    )
+    client = start({}, PSP_KEY="another")
+    with pytest.raises(pscompy.AuthError):
+        client("session.connect(address).open(20)", address=address)
+    until(lambda: any("key" in line for line in server("lines")))
+
+
+# ---- strangers at the bootstrap port ----
+
+WORDS = {
+    "nothing": b"",
+    "one byte": b"p",
+    "http": HTTP,
+    "tls": TLS,
+    "zeros": bytes(100_000),
+    "ones": b"\xff" * 100_000,
+    "half a greeting": b"PSP" + bytes(5),
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_stranger_that_leaves(link, words):
+    """Connect, say it, close."""
+    before = own_descriptors()
+    port = port_of(link.sock.address)
+    for _ in range(20):
+        try:
+            knock(port, WORDS[words]).close()
+        except (ConnectionResetError, BrokenPipeError):
+            continue
+    until(lambda: own_descriptors() <= before)
+    echo(link)
+
+
+@pytest.mark.parametrize("words", ["http", "tls", "zeros", "ones"])
+def test_a_stranger_that_stays_is_dropped(link, words):
+    try:
+        stranger = knock(port_of(link.sock.address), WORDS[words])
+    except (ConnectionResetError, BrokenPipeError):
+        return
+    with stranger:
+        assert len(heard_until_end(stranger)) < 1000
+    echo(link)
+
+
+def test_a_silent_stranger_is_dropped(link):
+    """It never proves the key: after a bounded time it is disconnected."""
+    with knock(port_of(link.sock.address)) as stranger:
+        heard_until_end(stranger)
+    echo(link)
+
+
+def greeting_of(session):
+    """What this session says first to whom it connects to."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        c = session.connect(f"psp://127.0.0.1:{server.getsockname()[1]}/nobody")
+        c.iopen()
+        listening, _ = server.accept()
+        with listening:
+            listening.settimeout(BOUND)
+            greeting = listening.recv(4096)
+        c.close()
+    return greeting
+
+
+def test_spoiled_words(link):
+    """A real greeting with each of its bytes spoiled in turn, and cut off after each."""
+    port = port_of(link.sock.address)
+    greeting = greeting_of(link.session)
+    assert greeting
+    for i in range(len(greeting)):
+        spoiled = bytearray(greeting)
+        spoiled[i] ^= 0xFF
+        with knock(port, bytes(spoiled) + os.urandom(300)) as stranger:
+            assert len(heard_until_end(stranger)) < 1000
+        knock(port, greeting[:i]).close()
+    echo(link)
+
+
+def echo_back(stranger):
+    """Say what one is told, until the end."""
+    stranger.settimeout(BOUND)
+    try:
+        while data := stranger.recv(4096):
+            stranger.sendall(data)
+    except (ConnectionResetError, BrokenPipeError):
+        return
+
+
+def test_reflection(link):
+    """Our own words, said back, prove nothing: neither where we connect nor where they do."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        c = link.session.connect(f"psp://127.0.0.1:{server.getsockname()[1]}")
+        request = c.iopen()
+        stranger, _ = server.accept()
+        with stranger:
+            echo_back(stranger)
+    with pytest.raises(pscompy.ConnectError):
+        request.wait(BOUND)
+    with knock(port_of(link.sock.address), greeting_of(link.session)) as stranger:
+        echo_back(stranger)
+    with pytest.raises(pscompy.Timeout):
+        link.sock.accept(timeout=0.1)
+    echo(link)
+
+
+def test_a_thing_that_speaks_http_answers_our_connect(link):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        c = link.session.connect(f"psp://127.0.0.1:{port}/nobody")
+        request = c.iopen()
+        conn, _ = server.accept()
+        with conn:
+            conn.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            with pytest.raises(pscompy.ConnectError):
+                request.wait(BOUND)
+    echo(link)
+
+
+def test_a_listener_that_is_silent(connect, transport):
+    """It may be a peer that is busy, so only the caller limits the time; its end is noticed."""
+    link = connect(transport, RETRY=0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        c = link.session.connect(f"psp://127.0.0.1:{server.getsockname()[1]}/nobody")
+        request = c.iopen()
+        conn, _ = server.accept()
+        with conn, pytest.raises(pscompy.Timeout):
+            request.wait(0.1)
+    with pytest.raises(pscompy.ConnectError):
+        request.wait(BOUND)
+    echo(link)
+
+
+@pytest.mark.parametrize("address", ["psp://127.0.0.1:1/x", "psp://192.0.2.1:9/x", "psp://nowhere.invalid:9/x"])
+def test_an_unreachable_address(connect, transport, address):
+    link = connect(transport, PRECON_TCP_RECONNECT_TIMEOUT=200, PRECON_TCP_CONNECT_STALLED_MAX=2,
+                   RETRY=2)
+    with pytest.raises(pscompy.ConnectError) as caught:
+        link.session.connect(address).open(BOUND)
+    assert re.search(r"127\.0\.0\.1|192\.0\.2\.1|nowhere", str(caught.value))
+    echo(link)
+
+
+@pytest.mark.parametrize("address", ["", "nonsense", "psp://", "psp://x", "psp://x:99999/y",
+                                     "http://127.0.0.1:80/", "psp://h:0x1/y", "\0"])
+def test_an_address_that_cannot_be_parsed(link, address):
+    with pytest.raises(pscompy.ConnectError):
+        link.session.connect(address)
+
+
+def test_two_hundred_silent_strangers(link, join):
+    """They are limited in number and time: a good peer gets in while they all stand there."""
+    strangers = []
+    try:
+        for _ in range(200):
+            strangers.append(knock(port_of(link.sock.address)))
+        begun = time.monotonic()
+        other = join(link)
+        assert time.monotonic() - begun < 20
+        echo(other)
+        echo(link)
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+# ---- strangers at the transport's port ----
+
+
+def lane_ports(before):
+    """Ports that this process listens at, beside those."""
+    inodes = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:
+            continue
+        if target.startswith("socket:"):
+            inodes.add(target[8:-1])
+    ports = {}
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        with open(f"/proc/net/{table}") as lines:
+            for fields in (line.split() for line in lines.readlines()[1:]):
+                if fields[3] == "0A" and fields[9] in inodes:
+                    ports[int(fields[1].rpartition(":")[2], 16)] = family
+    return {port: family for port, family in ports.items() if port not in before}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_strangers_at_the_tcp_lanes_door(connect, join, words):
+    link = connect("tcp")
+    ports = lane_ports(before={port_of(link.sock.address)})
+    assert ports
+    for port, family in ports.items():
+        where = "::1" if family == socket.AF_INET6 else "127.0.0.1"
+        for _ in range(20):
+            try:
+                with socket.create_connection((where, port), timeout=BOUND) as stranger:
+                    stranger.sendall(WORDS[words])
+            except (ConnectionResetError, BrokenPipeError, ConnectionRefusedError):
+                continue
+    echo(link)
+    echo(join(link))
+
+
+def test_a_flood_of_silence_at_the_tcp_lanes_door(connect, join):
+    link = connect("tcp")
+    ports = lane_ports(before={port_of(link.sock.address)})
+    strangers = []
+    try:
+        for port, family in ports.items():
+            where = "::1" if family == socket.AF_INET6 else "127.0.0.1"
+            for _ in range(200):
+                strangers.append(socket.create_connection((where, port), timeout=BOUND))
+        echo(join(link))
+        echo(link)
+    finally:
+        for stranger in strangers:
+            stranger.close()
