@@ -110,6 +110,7 @@ def test_the_threshold_is_where_the_costs_cross(made: Estimates) -> None:
     room = made.max_bcopy - selection.HEADER_MAX
     if made.caps & selection.CAP_AM_ZCOPY:
         room = max(room, made.max_zcopy)
+    room = min(room, selection.EAGER_LIMIT)
     assert 0 <= params.eager_max <= room
 
     def rendezvous_wins(nbytes: int) -> bool:

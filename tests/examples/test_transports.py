@@ -1,4 +1,4 @@
-"""Transports of third parties: installed beside an unchanged pscompy, they win where they should."""
+"""Third parties' transports: installed beside an unchanged pscompy, they win where they should."""
 
 from __future__ import annotations
 

@@ -1,0 +1,24 @@
+"""The conformance suite: a transport proves that it carries everything that pscompy promises.
+
+In a repository of its own a transport needs these lines, and pytest:
+
+    from pscompy.testing import conformance
+
+    class TestMine(conformance.Suite):
+        transport = "mine"
+
+Every case runs over two real processes, checks what arrives, and asserts by the counters which
+protocol carried it. What the transport cannot do is skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "pscompy.testing.ends",
+    "pscompy.testing.link",
+    "pscompy.testing.memory",
+    "pscompy.testing.messages",
+    "pscompy.testing.trouble",
+)

@@ -1,0 +1,7 @@
+"""Cases with faults."""
+
+from pscompy.testing.link import Base
+
+
+class Trouble(Base):
+    """later"""
