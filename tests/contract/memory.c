@@ -218,6 +218,37 @@ static void damaged_rkey_is_refused(void)
     rma_down();
 }
 
+/* A key outlives its registration; what it named is not touched any more. */
+static void deregistered_is_refused(void)
+{
+    ct_send_t send = {.done = false};
+    psc_status_t status;
+
+    rma_up();
+    rma_put(0, 10);
+    memset(rma.target, 7, 100);
+    ct_ops->mem_deregister(rma.pair.b->iface, rma.target_mem);
+    status = ct_ops->put(rma.pair.x.ep, rma.local, 10, rma.local_mem, rma.rkey,
+                         0, &send.comp);
+    ct_check(status < 0 && status != PSC_ERR_NO_RESOURCE, "a put: %s",
+             psc_status_string(status));
+    if (ct_side_can(rma.pair.a, PSC_CAP_GET)) {
+        status = ct_ops->get(rma.pair.x.ep, rma.local, 10, rma.local_mem,
+                             rma.rkey, 0, &send.comp);
+        ct_check(status < 0 && status != PSC_ERR_NO_RESOURCE, "a get: %s",
+                 psc_status_string(status));
+    }
+    for (size_t i = 0; i < 100; i++)
+        ct_check(rma.target[i] == 7, "byte %zu was written", i);
+    ct_check(ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
+                                  REGION, &rma.target_mem) == PSC_OK,
+             "registered again");
+    ct_check(ct_ops->put(rma.pair.x.ep, rma.local, 10, rma.local_mem, rma.rkey,
+                         0, &send.comp) < 0,
+             "the old key opens the new registration");
+    rma_down();
+}
+
 const ct_case_t ct_memory_cases[] = {
     {"put_lands", put_lands, PSC_CAP_PUT, false},
     {"get_fetches", get_fetches, PSC_CAP_GET, false},
@@ -225,5 +256,6 @@ const ct_case_t ct_memory_cases[] = {
      PSC_CAP_PUT | PSC_CAP_PUT_THEN_AM, false},
     {"put_outside_is_refused", put_outside_is_refused, PSC_CAP_PUT, false},
     {"damaged_rkey_is_refused", damaged_rkey_is_refused, PSC_CAP_PUT, false},
+    {"deregistered_is_refused", deregistered_is_refused, PSC_CAP_PUT, false},
     {NULL, NULL, 0, false},
 };

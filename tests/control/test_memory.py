@@ -70,7 +70,6 @@ def test_what_lies_outside_is_refused(pair: Pair) -> None:
     assert memory == bytearray(100)
 
 
-@pytest.mark.parametrize("pair", ["tcp"], indirect=True)
 def test_a_closed_region_is_refused_where_its_owner_is_asked(pair: Pair) -> None:
     owner, connection = pair
     memory = bytearray(100)

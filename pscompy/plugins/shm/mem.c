@@ -1,8 +1,15 @@
 /* Put and get by cross-memory attach: the kernel copies straight between the
- * two processes' buffers. No memory needs registering; a remote key is an
- * address, a length, and the number of the process that it belongs to. */
+ * two processes' buffers. No memory needs registering for that; a remote key
+ * is an address, a length, and the number of the process that it belongs to.
+ *
+ * What was deregistered must not be touched any more, though the kernel would
+ * let us. So a key also says where its registration stands in the owner's
+ * memory, and its seal, a number used once; it is read there before, or for a
+ * get together with, the data. The memory of registrations is used again for
+ * registrations only, until the interface is freed. */
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -11,16 +18,18 @@
 #include "shm.h"
 
 struct psc_mem {
+    _Atomic uint64_t seal; /* 0: deregistered */
     uint64_t address, len;
+    psc_mem_t *next_free, *next;
 };
 
 struct psc_rkey {
-    uint64_t address, len;
+    uint64_t address, len, seal, seal_address;
 };
 
 /* What travels. Both ends run on one machine, so the bytes are its own. */
 typedef struct shm_packed_rkey {
-    uint64_t address, len;
+    uint64_t address, len, seal, seal_address;
     uint8_t process[SHM_ID_SIZE];
 } shm_packed_rkey_t;
 
@@ -40,23 +49,87 @@ static psc_status_t shm_cma_error(int error)
 
 /* The kernel may stop half way at the end of a mapping; going on from there
  * either works or tells the error. */
-static psc_status_t shm_cma_move(shm_cma_fn_t move, pid_t pid, void *buffer,
-                                 uint64_t address, size_t len)
+static psc_status_t shm_cma_move(shm_cma_fn_t move, pid_t pid,
+                                 struct iovec *local, struct iovec *remote,
+                                 unsigned long n)
 {
-    struct iovec local = {buffer, len};
-    struct iovec remote = {(void *)(uintptr_t)address, len};
+    while (n > 0) {
+        ssize_t moved = 0;
 
-    while (local.iov_len > 0) {
-        ssize_t n = move(pid, &local, 1, &remote, 1, 0);
-
-        if (n < 0 && errno == EINTR)
+        if (local->iov_len > 0) {
+            moved = move(pid, local, n, remote, n, 0);
+            if (moved < 0 && errno == EINTR)
+                continue;
+            if (moved <= 0)
+                return shm_cma_error(moved < 0 ? errno : EFAULT);
+        }
+        while (n > 0 && (size_t)moved >= local->iov_len) {
+            moved -= (ssize_t)local->iov_len;
+            local++, remote++, n--;
+        }
+        if (moved == 0)
             continue;
-        if (n <= 0)
-            return shm_cma_error(n < 0 ? errno : EFAULT);
-        local.iov_base = (char *)local.iov_base + n;
-        remote.iov_base = (char *)remote.iov_base + n;
-        local.iov_len = remote.iov_len -= (size_t)n;
+        local->iov_base = (char *)local->iov_base + moved;
+        remote->iov_base = (char *)remote->iov_base + moved;
+        local->iov_len = remote->iov_len -= (size_t)moved;
     }
+    return PSC_OK;
+}
+
+static struct iovec shm_cma_piece(uint64_t address, size_t len)
+{
+    return (struct iovec){(void *)(uintptr_t)address, len};
+}
+
+static psc_status_t shm_cma_one(shm_cma_fn_t move, pid_t pid, void *buffer,
+                                uint64_t address, size_t len)
+{
+    struct iovec local = {buffer, len}, remote = shm_cma_piece(address, len);
+
+    return shm_cma_move(move, pid, &local, &remote, 1);
+}
+
+/* The seal is read first, so what follows it was read under it. */
+static psc_status_t shm_cma_get(pid_t pid, void *buffer, size_t len,
+                                const psc_rkey_t *rkey, uint64_t offset)
+{
+    uint64_t seal = 0;
+    struct iovec local[2] = {{&seal, sizeof seal}, {buffer, len}};
+    struct iovec remote[2] = {
+        shm_cma_piece(rkey->seal_address, sizeof seal),
+        shm_cma_piece(rkey->address + offset, len),
+    };
+    psc_status_t status = shm_cma_move(process_vm_readv, pid, local, remote, 2);
+
+    return status == PSC_OK && seal != rkey->seal ? PSC_ERR_INVALID : status;
+}
+
+static psc_status_t shm_cma_put(pid_t pid, void *buffer, size_t len,
+                                const psc_rkey_t *rkey, uint64_t offset)
+{
+    uint64_t seal = 0;
+    psc_status_t status = shm_cma_one(process_vm_readv, pid, &seal,
+                                      rkey->seal_address, sizeof seal);
+
+    if (status == PSC_OK && seal != rkey->seal)
+        return PSC_ERR_INVALID;
+    return status == PSC_OK ? shm_cma_one(process_vm_writev, pid, buffer,
+                                          rkey->address + offset, len)
+                            : status;
+}
+
+static psc_status_t shm_cma_self(const shm_iface_t *iface, bool is_put,
+                                 void *buffer, size_t len,
+                                 const psc_rkey_t *rkey, uint64_t offset)
+{
+    const psc_mem_t *mem = iface->mems;
+    void *there = (void *)(uintptr_t)(rkey->address + offset);
+
+    while (mem && (uintptr_t)&mem->seal != rkey->seal_address)
+        mem = mem->next;
+    if (!mem || atomic_load(&mem->seal) != rkey->seal)
+        return PSC_ERR_INVALID;
+    memmove(is_put ? there : buffer, is_put ? buffer : there, len);
     return PSC_OK;
 }
 
@@ -72,7 +145,7 @@ static bool shm_cma_guarded(const shm_ep_t *ep)
     return poll(guards, 2, 0) == 0;
 }
 
-static psc_status_t shm_cma(shm_ep_t *ep, shm_cma_fn_t move, void *buffer,
+static psc_status_t shm_cma(shm_ep_t *ep, bool is_put, void *buffer,
                             size_t len, const psc_rkey_t *rkey,
                             uint64_t offset)
 {
@@ -80,16 +153,13 @@ static psc_status_t shm_cma(shm_ep_t *ep, shm_cma_fn_t move, void *buffer,
         return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
     if (offset > rkey->len || len > rkey->len - offset || len > SHM_PUT_MAX)
         return PSC_ERR_INVALID;
-    if (ep->self) {
-        void *there = (void *)(uintptr_t)(rkey->address + offset);
-
-        memmove(move == process_vm_writev ? there : buffer,
-                move == process_vm_writev ? buffer : there, len);
-        return PSC_OK;
-    }
+    if (ep->self)
+        return shm_cma_self(shm_ep_iface(ep), is_put, buffer, len, rkey,
+                            offset);
     if (!shm_cma_guarded(ep))
         return PSC_ERR_PEER_LOST;
-    return shm_cma_move(move, ep->pid, buffer, rkey->address + offset, len);
+    return is_put ? shm_cma_put(ep->pid, buffer, len, rkey, offset)
+                  : shm_cma_get(ep->pid, buffer, len, rkey, offset);
 }
 
 psc_status_t shm_put(psc_ep_t *super, const void *buffer, size_t len,
@@ -98,8 +168,8 @@ psc_status_t shm_put(psc_ep_t *super, const void *buffer, size_t len,
 {
     (void)mem;
     (void)comp;
-    return shm_cma(shm_ep(super), process_vm_writev, (void *)(uintptr_t)buffer,
-                   len, rkey, offset);
+    return shm_cma(shm_ep(super), true, (void *)(uintptr_t)buffer, len, rkey,
+                   offset);
 }
 
 psc_status_t shm_get(psc_ep_t *super, void *buffer, size_t len, psc_mem_t *mem,
@@ -107,7 +177,7 @@ psc_status_t shm_get(psc_ep_t *super, void *buffer, size_t len, psc_mem_t *mem,
 {
     (void)mem;
     (void)comp;
-    return shm_cma(shm_ep(super), process_vm_readv, buffer, len, rkey, offset);
+    return shm_cma(shm_ep(super), false, buffer, len, rkey, offset);
 }
 
 /* ---- does it work? ---- */
@@ -117,9 +187,9 @@ bool shm_cma_available(void)
 {
     uint64_t from = 1, to = 0;
 
-    return shm_cma_move(process_vm_readv, getpid(), &to, (uintptr_t)&from,
+    return shm_cma_one(process_vm_readv, getpid(), &to, (uintptr_t)&from,
                         sizeof to) == PSC_OK &&
-           shm_cma_move(process_vm_writev, getpid(), &to, (uintptr_t)&from,
+           shm_cma_one(process_vm_writev, getpid(), &to, (uintptr_t)&from,
                         sizeof to) == PSC_OK;
 }
 
@@ -131,39 +201,73 @@ bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer)
 
     if (shm_ep_iface(ep)->cma == SHM_CMA_OFF || !offer->cma || ep->pid <= 0)
         return false;
-    return shm_cma_move(process_vm_readv, ep->pid, seen, offer->probe,
+    return shm_cma_one(process_vm_readv, ep->pid, seen, offer->probe,
                         sizeof seen) == PSC_OK &&
            memcmp(seen, offer->nonce, sizeof seen) == 0 &&
-           shm_cma_move(process_vm_writev, ep->pid, seen, offer->echo,
+           shm_cma_one(process_vm_writev, ep->pid, seen, offer->echo,
                         sizeof seen) == PSC_OK;
 }
 
 /* ---- keys ---- */
 
-psc_status_t shm_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
+static psc_mem_t *shm_mem_new(shm_iface_t *iface)
+{
+    psc_mem_t *mem = iface->free_mems;
+
+    if (mem) {
+        iface->free_mems = mem->next_free;
+        return mem;
+    }
+    mem = malloc(sizeof *mem);
+    if (mem) {
+        mem->next = iface->mems;
+        iface->mems = mem;
+    }
+    return mem;
+}
+
+psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
                               size_t len, psc_mem_t **mem_p)
 {
-    psc_mem_t *mem = malloc(sizeof *mem);
+    shm_iface_t *iface = shm_iface(super);
+    psc_mem_t *mem = shm_mem_new(iface);
 
-    (void)iface;
     (void)ep;
     if (mem == NULL)
         return PSC_ERR_NO_MEMORY;
-    *mem = (psc_mem_t){(uintptr_t)base, len};
+    mem->address = (uintptr_t)base;
+    mem->len = len;
+    atomic_store(&mem->seal, ++iface->last_seal);
     *mem_p = mem;
     return PSC_OK;
 }
 
-void shm_mem_deregister(psc_iface_t *iface, psc_mem_t *mem)
+void shm_mem_deregister(psc_iface_t *super, psc_mem_t *mem)
 {
-    (void)iface;
-    free(mem);
+    shm_iface_t *iface = shm_iface(super);
+
+    atomic_store(&mem->seal, 0);
+    mem->next_free = iface->free_mems;
+    iface->free_mems = mem;
+}
+
+void shm_mem_close(shm_iface_t *iface)
+{
+    psc_mem_t *mem = iface->mems, *next;
+
+    for (; mem; mem = next) {
+        next = mem->next;
+        free(mem);
+    }
 }
 
 psc_status_t shm_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
                            size_t *len_p)
 {
-    shm_packed_rkey_t key = {.address = mem->address, .len = mem->len};
+    shm_packed_rkey_t key = {.address = mem->address,
+                             .len = mem->len,
+                             .seal = atomic_load(&mem->seal),
+                             .seal_address = (uintptr_t)&mem->seal};
 
     if (*len_p < sizeof key)
         return PSC_ERR_INVALID;
@@ -191,7 +295,7 @@ psc_status_t shm_rkey_unpack(psc_ep_t *super, const uint8_t *packed,
     rkey = malloc(sizeof *rkey);
     if (rkey == NULL)
         return PSC_ERR_NO_MEMORY;
-    *rkey = (psc_rkey_t){key.address, key.len};
+    *rkey = (psc_rkey_t){key.address, key.len, key.seal, key.seal_address};
     *rkey_p = rkey;
     return PSC_OK;
 }

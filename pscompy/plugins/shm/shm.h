@@ -76,6 +76,8 @@ struct shm_iface {
     uint32_t n_anonymous;
     shm_door_t door;
     psc_list_t links;
+    psc_mem_t *mems, *free_mems; /* all registrations, and those not in use */
+    uint64_t last_seal;
     uint8_t boot[SHM_ID_SIZE];
     uint8_t process[SHM_ID_SIZE]; /* random: this interface of this process */
     uid_t uid;
@@ -343,6 +345,7 @@ psc_status_t shm_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
 psc_status_t shm_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
                               size_t len, psc_mem_t **mem_p);
 void shm_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
+void shm_mem_close(shm_iface_t *iface);
 psc_status_t shm_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
                            size_t *len_p);
 psc_status_t shm_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,

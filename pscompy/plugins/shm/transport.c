@@ -155,6 +155,7 @@ static void shm_fini(psc_iface_t *super)
         shm_link_close(link);
     shm_iface_bury(iface);
     shm_sleep_close(iface);
+    shm_mem_close(iface);
     free(iface->eps);
     free(iface);
 }
