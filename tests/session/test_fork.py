@@ -77,8 +77,17 @@ def test_every_use_raises_in_the_child(link, use):
     echo(link)
 
 
-@pytest.mark.parametrize("end", ["session.close()", "c.close()", "sock.close()", "del c, session",
-                                 "posted.cancel()", "repr((session, c, sock, posted, c.state))"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "session.close()",
+        "c.close()",
+        "sock.close()",
+        "del c, session",
+        "posted.cancel()",
+        "repr((session, c, sock, posted, c.state))",
+    ],
+)
 def test_ends_in_the_child_touch_nothing(link, end):
     code = link.peer(
         """
@@ -155,7 +164,9 @@ def test_fork_from_a_thread_while_another_receives(link):
     link.peer.begin(
         """
         codes = []
-        forker = threading.Thread(target=lambda: codes.extend(in_child(lambda: 0) for _ in range(20)))
+        forker = threading.Thread(
+            target=lambda: codes.extend(in_child(lambda: 0) for _ in range(20))
+        )
         forker.start()
         got = [int.from_bytes(c.recv(), "little") for _ in range(2000)]
         forker.join()
@@ -218,12 +229,18 @@ def test_multiprocessing(transport, method, open_session):
 
 def test_descriptors_are_closed_by_exec(link):
     """A program that the process starts inherits none of them."""
-    listing = "import os; print([os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
+    listing = (
+        "import os; print([os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
+    )
     listing += " if os.path.exists(f'/proc/self/fd/{f}')])"
 
     def seen():
         done = subprocess.run(
-            [sys.executable, "-c", listing], close_fds=False, capture_output=True, text=True, check=True
+            [sys.executable, "-c", listing],
+            close_fds=False,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout
 
@@ -234,5 +251,5 @@ def test_descriptors_are_closed_by_exec(link):
 
 def test_a_session_refuses_to_be_pickled(link):
     for thing in (link.session, link.c, link.sock, link.c.irecv()):
-        with pytest.raises(TypeError, match="address|stays|pickle"):
+        with pytest.raises(TypeError, match=r"address|stays|pickle"):
             pickle.dumps(thing)

@@ -132,8 +132,9 @@ def test_receiver_dies_in_rendezvous(transport, scheme, connect, join):
     for passes in (0, 1, 2, 3, 5, 8, 13, 30, 100):
         link = join(first, RNDV_SCHEME=scheme)
         request = link.c.isend(bytes(LARGE))
-        link.peer.begin("buf = bytearray(size)\nr = c.irecv(buf)\n" + DIE_AFTER,
-                        size=LARGE, passes=passes)
+        link.peer.begin(
+            "buf = bytearray(size)\nr = c.irecv(buf)\n" + DIE_AFTER, size=LARGE, passes=passes
+        )
         try:
             request.wait(SOON)
             outcomes.add("whole")

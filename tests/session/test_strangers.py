@@ -216,18 +216,32 @@ def test_a_listener_that_is_silent(connect, transport):
     echo(link)
 
 
-@pytest.mark.parametrize("address", ["psp://127.0.0.1:1/x", "psp://192.0.2.1:9/x", "psp://nowhere.invalid:9/x"])
+@pytest.mark.parametrize(
+    "address", ["psp://127.0.0.1:1/x", "psp://192.0.2.1:9/x", "psp://nowhere.invalid:9/x"]
+)
 def test_an_unreachable_address(connect, transport, address):
-    link = connect(transport, PRECON_TCP_RECONNECT_TIMEOUT=200, PRECON_TCP_CONNECT_STALLED_MAX=2,
-                   RETRY=2)
+    link = connect(
+        transport, PRECON_TCP_RECONNECT_TIMEOUT=200, PRECON_TCP_CONNECT_STALLED_MAX=2, RETRY=2
+    )
     with pytest.raises(pscompy.ConnectError) as caught:
         link.session.connect(address).open(BOUND)
     assert re.search(r"127\.0\.0\.1|192\.0\.2\.1|nowhere", str(caught.value))
     echo(link)
 
 
-@pytest.mark.parametrize("address", ["", "nonsense", "psp://", "psp://x", "psp://x:99999/y",
-                                     "http://127.0.0.1:80/", "psp://h:0x1/y", "\0"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "nonsense",
+        "psp://",
+        "psp://x",
+        "psp://x:99999/y",
+        "http://127.0.0.1:80/",
+        "psp://h:0x1/y",
+        "\0",
+    ],
+)
 def test_an_address_that_cannot_be_parsed(link, address):
     with pytest.raises(pscompy.ConnectError):
         link.session.connect(address)
