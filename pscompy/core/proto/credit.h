@@ -5,7 +5,7 @@
  * does no harm). A message's bytes are returned when a receive took it, or
  * when it was copied out while the session's unexpected bytes are within
  * PSP_UNEXPECTED_MAX; beyond that they are withheld until it is received, and
- * the sender turns to rendezvous. Memory for unexpected payload is therefore
+ * the sender turns to rendezvous. Memory for unexpected messages is therefore
  * at most PSP_UNEXPECTED_MAX + connections * max(PSP_EAGER_WINDOW, 256 KiB).
  * Control messages need no credit. */
 #ifndef PSCOMPY_PROTO_CREDIT_H
@@ -18,8 +18,8 @@
 /* An eager message may take at most half of that, so that credit for the next
  * one is always told before it is needed. */
 #define PSC_EAGER_LIMIT (PSC_CREDIT_INITIAL / 2 - PSC_CREDIT_OVERHEAD)
-/* What a message costs besides its payload. */
-#define PSC_CREDIT_OVERHEAD 64u
+/* What a message costs besides its payload: the record that keeps it. */
+#define PSC_CREDIT_OVERHEAD 160u
 
 static inline uint32_t psc_credit_cost(uint64_t len)
 {

@@ -203,6 +203,9 @@ psc_status_t psc_match_post(psc_req_t *req)
 
 /* ---- unexpected messages ---- */
 
+_Static_assert(sizeof(psc_unexp_t) + 16 <= PSC_CREDIT_OVERHEAD,
+               "the bound on memory counts the record and its allocation");
+
 psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
                               uint64_t len, size_t room)
 {

@@ -1,0 +1,200 @@
+"""Messages that nobody receives yet: memory stays within the bound, and what is wanted gets through.
+
+The bound is that of `credit.h`: PSP_UNEXPECTED_MAX for the session and the window of each
+connection; beyond it senders turn to rendezvous, which costs a record per message."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from puppets import BOUND, ONLY, until
+
+MIB = 1 << 20
+WINDOW = 256 << 10
+SLACK = 16 * MIB  # the allocator, and the rings
+LARGE = 256 << 10
+
+FLOOD = """
+on_their_way = []
+for i in range(count):
+    on_their_way.append(c.isend((i.to_bytes(4, "little") + bytes(size))[:size], tag=1))
+    while len(on_their_way) > 20_000:
+        pscompy.wait_any(on_their_way)
+        on_their_way = [send for send in on_their_way if not send.test()]
+pscompy.wait_all(on_their_way)
+"""
+
+DRAIN = """
+message = bytearray(size)
+for i in range(count):
+    flood.recv(message, tag=1)
+    assert message[:4] == i.to_bytes(4, "little")[:size], (i, message[:4])
+"""
+
+
+class Sampler:
+    """The largest memory of a process while something goes on."""
+
+    def __init__(self, puppet):
+        self.puppet, self.before, self.peak = puppet, puppet.resident(), 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        while not self._ended.wait(0.02):
+            self.peak = max(self.peak, self.puppet.resident())
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc):
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def grown(self):
+        return self.peak - self.before
+
+
+@pytest.fixture
+def receiver(start, transport):
+    """A process with two peers, `flood` and `other`; with these two processes."""
+
+    def begin(**config):
+        settings = {**ONLY[transport], **config}
+        receiver, flooder, other = (start(settings) for _ in range(3))
+        address = receiver("sock = session.listen('127.0.0.1'); sock.address")
+        flooder.connect(address)
+        receiver("flood = sock.accept(20); flood.recv()")
+        other.connect(address)
+        receiver("other = sock.accept(20); other.recv()")
+        return receiver, flooder, other
+
+    return begin
+
+
+def full(receiver, counter="credits_withheld", least=1):
+    """Let the flood come as far as it may: only progress, nothing is received."""
+    receiver(
+        """
+        def full():
+            deadline = time.monotonic() + 25
+            while session.stats[counter] < least:
+                session.progress()
+                assert time.monotonic() < deadline, session.stats
+            seen, since = -1, time.monotonic()
+            while time.monotonic() < since + 0.3:
+                if session.progress() and session.stats["unexpected"] != seen:
+                    seen, since = session.stats["unexpected"], time.monotonic()
+        full()
+        """,
+        counter=counter,
+        least=least,
+    )
+
+
+@pytest.mark.timeout(400)
+def test_a_million_messages_while_rendezvous_complete(receiver):
+    """Large messages of another peer go through while the flood stands at the door; in the end
+    every message of the flood is received, in order."""
+    count, size = 1_000_000, 1024
+    here, flooder, other = receiver(UNEXPECTED_MAX=64 * MIB)
+    with Sampler(here) as memory:
+        flooder.begin(FLOOD, count=count, size=size)
+        full(here)
+        other.begin("for i in range(64): c.send(bytes([i]) * large)", large=LARGE)
+        whole = here("sum(other.recv() == bytes([i]) * large for i in range(64))", large=LARGE)
+        assert whole == 64
+        other.result()
+        stats = here("session.stats")
+        assert 50_000 < stats["unexpected"] < 100_000
+        here(DRAIN, count=count, size=size, timeout=300)
+        flooder.result()
+    assert memory.grown < 64 * MIB + 2 * WINDOW + SLACK
+
+
+@pytest.mark.parametrize("size", [0, 8, 1024, 60_000])
+@pytest.mark.parametrize("limit", [0, MIB, 32 * MIB])
+def test_memory_is_bounded(receiver, limit, size):
+    """Also by messages of few bytes, whose records cost more than what they carry."""
+    count = min(300_000, 3 * limit // (size + 100) + 5000)
+    here, flooder, _ = receiver(UNEXPECTED_MAX=limit)
+    with Sampler(here) as memory:
+        flooder.begin(FLOOD, count=count, size=size)
+        full(here)
+        here(DRAIN, count=count, size=size, timeout=100)
+        flooder.result()
+    assert memory.grown < limit + 2 * WINDOW + SLACK
+
+
+def test_memory_comes_back_after_the_flood(receiver):
+    """Ten floods take no more than one."""
+    here, flooder, _ = receiver(UNEXPECTED_MAX=8 * MIB)
+    assert 15_000 * 1024 > 8 * MIB
+    sizes = []
+    for _ in range(10):
+        flooder.begin(FLOOD, count=15_000, size=1024)
+        full(here, least=len(sizes) + 1)
+        here(DRAIN, count=15_000, size=1024)
+        flooder.result()
+        sizes.append(here.resident())
+    assert sizes[-1] - sizes[1] < 4 * MIB
+
+
+def test_a_flood_of_posted_sends(receiver):
+    """The sender posts all at once; its own memory is its own business, the receiver's is not."""
+    here, flooder, _ = receiver(UNEXPECTED_MAX=MIB)
+    with Sampler(here) as memory:
+        flooder("data = bytes(1024); sends = [c.isend(data, tag=1) for _ in range(50_000)]")
+        flooder.begin("pscompy.wait_all(sends)")
+        full(here)
+        here("for _ in range(50_000): flood.recv(tag=1)")
+        flooder.result()
+    assert memory.grown < MIB + 2 * WINDOW + SLACK
+
+
+def test_a_flood_of_announcements(receiver):
+    """Large messages that nobody wants: a record each, and no more than PSP_RTS_MAX of them."""
+    here, flooder, other = receiver(RTS_MAX=64)
+    with Sampler(here) as memory:
+        flooder("data = bytes(1 << 20); sends = [c.isend(data, tag=1) for _ in range(500)]")
+        flooder.begin("pscompy.wait_all(sends)")
+        full(here, "unexpected", 64)
+        assert here("session.stats['unexpected']") <= 64 + 2
+        other.begin("c.send(b'through')")
+        assert here("bytes(other.recv())") == b"through"
+        other.result()
+        here("buffer = bytearray(1 << 20)\nfor _ in range(500): flood.recv(buffer, tag=1)")
+        flooder.result()
+    assert memory.grown < SLACK
+
+
+def test_both_flood_each_other(connect, transport):
+    """Neither receives before it has sent all: posted sends, so nobody is stuck."""
+    link = connect(transport, UNEXPECTED_MAX=MIB)
+    count = 20_000
+    exchange = """
+    sends = [c.isend(i.to_bytes(4, "little") * 250) for i in range(count)]
+    right = sum(c.recv() == i.to_bytes(4, "little") * 250 for i in range(count))
+    pscompy.wait_all(sends)
+    right
+    """
+    link.peer.begin(exchange, count=count)
+    sends = [link.c.isend(i.to_bytes(4, "little") * 250) for i in range(count)]
+    for i in range(count):
+        assert link.c.recv(timeout=BOUND) == i.to_bytes(4, "little") * 250
+    for send in sends:
+        send.wait(BOUND)
+    assert link.peer.result() == count
+
+
+def test_control_messages_pass_a_flood(receiver):
+    """A connection that is stuck closes in order all the same."""
+    here, flooder, _ = receiver(UNEXPECTED_MAX=0, SHUTDOWN_TIMEOUT=5)
+    flooder("data = bytes(1024)\nfor _ in range(2000): c.isend(data, tag=1)")
+    full(here)
+    here("flood.close()")
+    until(lambda: here("session.progress(); flood.state.name") == "CLOSED")
+    assert flooder.finish() == 0
