@@ -1,0 +1,230 @@
+"""Messages of every length and shape, and buffers that cannot be one."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import mmap
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from puppets import BOUND, echo
+
+import pscompy
+
+GIB = 1 << 30
+HUGE = 4 * GIB + 3
+EDGES = sorted(
+    {
+        n + d
+        for n in (0, 1, 8, 64, 2048, 4000, 4096, 8192, 16384, 65536, 1 << 17, 1 << 20, 3 << 20)
+        for d in (-1, 0, 1)
+        if n + d >= 0
+    }
+)
+
+RECEIVE = "m = c.recv({}); c.send(m)"
+
+
+@pytest.fixture
+def link(connect, transport):
+    return connect(transport)
+
+
+def thresholds(c):
+    """The lengths around which this connection changes its protocol."""
+    report = c.explain().as_dict()
+    edges = [report["eager_max"], report["zcopy_min"], report["fragment"]]
+    return [n + d for n in edges if n and n < 8 << 20 for d in (-1, 0, 1)]
+
+
+def test_every_length(link):
+    """There and back, with its contents, around every threshold."""
+    rng = random.Random(5)
+    lengths = sorted({*EDGES, *thresholds(link.c)})
+    link.peer.begin("for _ in range(n): c.send(c.recv())", n=len(lengths))
+    for nbytes in lengths:
+        data = rng.randbytes(nbytes)
+        link.c.send(data)
+        assert link.c.recv(timeout=BOUND) == data
+    link.peer.result()
+
+
+@pytest.mark.parametrize("scheme", ["put", "get", "am"])
+def test_every_scheme(connect, transport, scheme):
+    """The receiver posts before, or after, the announcement has come."""
+    link = connect(transport, RNDV_SCHEME=scheme)
+    rng = random.Random(6)
+    lengths = [300_000, (1 << 20) + 1, 9_000_001]
+    for nbytes in lengths:
+        data = rng.randbytes(nbytes)
+        buffer = bytearray(nbytes)
+        request = link.c.irecv(buffer)
+        link.peer.begin("c.send(data); m = c.recv(); c.send(m)", data=data)
+        assert request.wait(BOUND).nbytes == nbytes
+        assert buffer == data
+        link.c.send(data)
+        assert link.c.recv(timeout=BOUND) == data
+        link.peer.result()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_more_than_four_gib(connect, transport, record_property):
+    """4 GiB + 3 B, into a buffer of the receiver's; one buffer on either side."""
+    needed = 2 * HUGE + GIB
+    available = next(
+        int(line.split()[1]) * 1024
+        for line in Path("/proc/meminfo").read_text().splitlines()
+        if line.startswith("MemAvailable")
+    )
+    if available < needed:
+        pytest.skip(f"{available >> 30} GiB of memory are available, {needed >> 30} are needed")
+    link = connect(transport)
+    link.peer.begin(
+        """
+        import numpy as np
+        data = np.zeros(size, dtype=np.uint8)
+        data[:3], data[-3:] = (1, 2, 3), (4, 5, 6)
+        data[1 << 31] = 7
+        c.send(data)
+        """,
+        size=HUGE,
+    )
+    buffer = np.ones(HUGE, dtype=np.uint8)
+    status = link.c.recv(buffer, timeout=500)
+    link.peer.result(timeout=60)
+    assert status.nbytes == HUGE
+    assert np.array_equal(np.flatnonzero(buffer), [0, 1, 2, 1 << 31, HUGE - 3, HUGE - 2, HUGE - 1])
+    assert list(buffer[buffer > 0]) == [1, 2, 3, 7, 4, 5, 6]
+    del buffer
+    echo(link)
+
+
+def test_nothing(link):
+    """Messages without bytes are messages."""
+    link.peer.begin("c.send(b'', tag=3); c.send([], tag=4); c.send([b'', b''], tag=5); c.recv()")
+    assert link.c.recv(tag=3, timeout=BOUND) == b""
+    assert link.c.recv(bytearray(), tag=4, timeout=BOUND).nbytes == 0
+    assert link.c.recv(bytearray(10), tag=5, timeout=BOUND) == (link.c, 5, 0)
+    link.c.send(b"")
+    assert link.peer.result() == b""
+
+
+@pytest.mark.parametrize("piece", [0, 1, 100, 5000, 200_000])
+def test_a_hundred_pieces(link, piece):
+    """A list of buffers is one message, on either side, cut differently."""
+    pieces = [bytes([i]) * (piece + i % 3) for i in range(100)]
+    whole = b"".join(pieces)
+    link.peer.begin("m = c.recv(); c.send([m[i::7] for i in range(7)]); bytes(m)")
+    link.c.send(pieces)
+    into = [bytearray(len(whole) // 50 + 1) for _ in range(50)]
+    status = link.c.recv(into, timeout=BOUND)
+    assert status.nbytes == len(whole)
+    assert link.peer.result() == whole
+    back = b"".join(whole[i::7] for i in range(7))
+    assert b"".join(into)[: len(whole)] == back
+
+
+@pytest.mark.parametrize("nbytes", [10, 3000, 100_000, 3_000_000])
+def test_truncation(link, nbytes):
+    """What fits is delivered, the message is gone, the true length is told; the next is whole."""
+    link.peer.begin("c.send(bytes([1]) * n); c.send(b'next')", n=nbytes)
+    buffer = bytearray(nbytes // 2)
+    with pytest.raises(pscompy.Truncated) as caught:
+        link.c.recv(buffer, timeout=BOUND)
+    assert caught.value.nbytes == nbytes
+    assert buffer == bytes([1]) * (nbytes // 2)
+    assert link.c.recv(timeout=BOUND) == b"next"
+    link.peer.result()
+
+
+GOOD = {
+    "bytes": lambda: b"x" * 64,
+    "bytearray": lambda: bytearray(b"x" * 64),
+    "memoryview": lambda: memoryview(b"x" * 64),
+    "array": lambda: array.array("B", b"x" * 64),
+    "numpy": lambda: np.frombuffer(b"x" * 64, dtype="u1").reshape(8, 8),
+    "ctypes": lambda: (ctypes.c_char * 64).from_buffer_copy(b"x" * 64),
+    "mmap": lambda: mapped(),
+    "slice": lambda: memoryview(b"xx" * 64)[:64],
+}
+
+
+def mapped():
+    memory = mmap.mmap(-1, 64)
+    memory[:] = b"x" * 64
+    return memory
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_things_with_a_buffer(link, kind):
+    link.peer.begin("c.recv() == b'x' * 64")
+    link.c.send(GOOD[kind]())
+    assert link.peer.result()
+
+
+@pytest.mark.parametrize("post", [False, True])
+@pytest.mark.parametrize(
+    "thing",
+    [np.zeros((8, 8))[:, ::2], np.zeros((8, 8), order="F"), memoryview(bytes(64))[::2]],
+    ids=["column", "fortran", "strided"],
+)
+def test_what_is_not_contiguous(link, thing, post):
+    """Refused before anything is sent, in any place of a list."""
+    send = link.c.isend if post else link.c.send
+    receive = link.c.irecv if post else link.c.recv
+    for call in (send, receive):
+        for message in (thing, [bytearray(8), thing]):
+            with pytest.raises(BufferError):
+                call(message)
+    echo(link)
+
+
+def test_what_cannot_be_written_to(link):
+    for thing in (b"12345678", memoryview(b"12345678"), np.zeros(8).data.toreadonly(), [b"1234"]):
+        for receive in (link.c.recv, link.c.irecv):
+            with pytest.raises(BufferError):
+                receive(thing)
+    echo(link)
+
+
+@pytest.mark.parametrize(
+    "thing", [np.array([None, {}]), "text", 5, None, {}, object(), [1, 2], ["a"], 3.5], ids=repr
+)
+def test_what_is_no_buffer(link, thing):
+    with pytest.raises(TypeError):
+        link.c.send(thing)
+    if thing is not None:
+        with pytest.raises(TypeError):
+            link.c.irecv(thing)
+    echo(link)
+
+
+@pytest.mark.parametrize("tag", [-1, -2, 1 << 31, 1 << 40, "a", 1.5, None])
+def test_bad_tags(link, tag):
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        link.c.send(b"x", tag)
+    if tag != -1:
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            link.c.irecv(tag=tag)
+    echo(link)
+
+
+def test_extreme_tags(link):
+    link.peer.begin("c.send(b'first', 0); c.send(b'last', (1 << 31) - 1)")
+    assert link.c.recv_status((1 << 31) - 1, timeout=BOUND) == (b"last", (link.c, (1 << 31) - 1, 4))
+    assert link.c.recv_status(0, timeout=BOUND) == (b"first", (link.c, 0, 5))
+    link.peer.result()
+
+
+def test_a_buffer_in_flight_is_kept(link):
+    """The program drops everything; the message arrives as it was."""
+    link.peer("c.isend(bytes(range(256)) * 20_000) and gc.collect()")
+    link.peer("junk = [bytes([255]) * 5_120_000 for _ in range(4)]")
+    link.peer.begin("c.recv()")
+    assert link.c.recv(timeout=BOUND) == bytes(range(256)) * 20_000
+    link.c.send(b"")
+    link.peer.result()
