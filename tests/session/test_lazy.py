@@ -1,0 +1,196 @@
+"""Connections that are made when they are used, by both sides at once, and only then."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from puppets import BOUND, ONLY
+
+import pscompy
+
+PACKAGES = str(Path(pscompy.__file__).parents[1])
+
+
+def run_world(source, ranks, timeout=100, **environ):
+    """Run this source as a job; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pscompy", "run", "-n", str(ranks), "-c", source],
+        env={**os.environ, "PYTHONPATH": PACKAGES, **environ},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_only_the_used_ones_are_made(transport, start, open_session):
+    """200 connections declared to 4 peers; 7 are used."""
+    peers = [start(ONLY[transport]) for _ in range(4)]
+    addresses = [peer("sock = session.listen('127.0.0.1'); sock.address") for peer in peers]
+    session = open_session(**ONLY[transport])
+    threads = threading.active_count()
+    before = len(os.listdir("/proc/self/fd"))
+    declared = [session.connect(addresses[i % 4]) for i in range(200)]
+    assert {c.state for c in declared} == {pscompy.ConnectionState.LAZY}
+    assert {c.transport for c in declared} == {""}
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert threading.active_count() == threads
+    used = declared[::30]
+    for c in used:
+        c.send(b"used")
+        c.open(BOUND)
+    assert session.stats["connections_up"] == len(used)
+    assert sum(peer("session.stats['connections_up']") for peer in peers) == len(used)
+    assert [c for c in declared if c.state is not pscompy.ConnectionState.LAZY] == used
+
+
+def test_many_connections_between_two(transport, start, open_session):
+    """All 60 of them used; each keeps its own messages."""
+    peer = start(ONLY[transport])
+    address = peer("sock = session.listen('127.0.0.1'); sock.address")
+    session = open_session(**ONLY[transport])
+    connections = [session.connect(address) for _ in range(60)]
+    for i, c in enumerate(connections):
+        c.send(i.to_bytes(4, "little"))
+    peer.begin(
+        """
+        accepted = [sock.accept(20) for _ in range(60)]
+        for d in accepted:
+            d.send(d.recv() * 2)
+        """
+    )
+    for i, c in enumerate(connections):
+        assert c.recv(timeout=BOUND) == i.to_bytes(4, "little") * 2
+    peer.result()
+
+
+def test_both_connect_at_once(transport, start):
+    """Each to the other's socket, again and again: every connection comes up and works."""
+    one, two = start(ONLY[transport]), start(ONLY[transport])
+    addresses = [peer("sock = session.listen('127.0.0.1'); sock.address") for peer in (one, two)]
+    source = """
+    def meet(n):
+        mine = [session.connect(address) for _ in range(n)]
+        for c in mine:
+            c.send(b"ping")
+        for _ in range(n):
+            d = sock.accept(20)
+            assert d.recv() == b"ping"
+            d.send(b"pong")
+            theirs.append(d)
+        assert [bytes(c.recv()) for c in mine] == [b"pong"] * n
+        return mine
+
+    theirs = []
+    kept = [meet(n) for n in (1, 1, 2, 5, 20)]
+    len(theirs)
+    """
+    one.begin(source, address=addresses[1])
+    two.begin(source, address=addresses[0])
+    assert one.result() == two.result() == 29
+
+
+def test_connections_that_end_and_begin_again(transport, start, open_session):
+    """A thousand short connections, some used by both sides at once."""
+    peer = start(ONLY[transport])
+    address = peer("sock = session.listen('127.0.0.1'); sock.address")
+    peer.begin(
+        """
+        def serve():
+            n = 0
+            for d in sock:
+                if d.recv() == b"end":
+                    return n
+                d.send(b"answer")
+                d.close()
+                n += 1
+        serve()
+        """
+    )
+    session = open_session(**ONLY[transport])
+    for _ in range(300):
+        c = session.connect(address)
+        c.send(b"question")
+        assert c.recv(timeout=BOUND) == b"answer"
+        c.close()
+    session.connect(address).send(b"end")
+    assert peer.result() == 300
+
+
+SIMULTANEOUS = """
+import pscompy, sys
+for round in range(rounds):
+    with pscompy.World() as world:
+        for peer in range(world.size):
+            if peer != world.rank:
+                world.isend(b'%d' % world.rank, peer, tag=round)
+        for _ in range(world.size - 1):
+            message, status = world.recv_status(tag=round)
+            assert message == b'%d' % status.source, (message, status)
+        world.barrier()
+        if round == rounds - 1:
+            print(world.stats['connections_up'])
+"""
+
+
+@pytest.mark.timeout(300)
+def test_simultaneous_first_sends(transport):
+    """All ranks send to all others first thing, in one world after the other."""
+    names = {"shm": "TCP", "tcp": "SHM"}
+    ranks, rounds = 6, 150
+    printed = run_world(
+        SIMULTANEOUS.replace("rounds", str(rounds)), ranks, 280, **{f"PSP_{names[transport]}": "0"}
+    )
+    made = [int(line) for line in printed.split()]
+    assert len(made) == ranks
+    assert sum(made) == ranks * (ranks - 1)  # each pair has one, counted at either end
+
+
+RING = """
+import pscompy
+with pscompy.World() as world:
+    right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    for _ in range(10):
+        assert world.sendrecv(b'%d' % world.rank, right, source=left) == b'%d' % left
+    print(world.stats['connections_up'])
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_ring_of_many(transport):
+    """16 ranks, 16 connections, each counted at either end: not 120."""
+    names = {"shm": "TCP", "tcp": "SHM"}
+    printed = run_world(RING, 16, 280, **{f"PSP_{names[transport]}": "0"})
+    made = [int(line) for line in printed.split()]
+    assert made == [2] * 16
+
+
+RACE = """
+import json, pscompy, sys, threading
+with pscompy.World() as world:
+    other = 1 - world.rank
+    go = threading.Barrier(4)
+    def use(i):
+        go.wait()
+        world.send(b'%d' % i, other, tag=i)
+    threads = [threading.Thread(target=use, args=(i,)) for i in range(4)]
+    for thread in threads: thread.start()
+    got = sorted(int(world.recv(source=other, tag=i)) for i in range(4))
+    for thread in threads: thread.join()
+    print(json.dumps([got, world.stats['connections_up']]))
+"""
+
+
+def test_threads_race_for_the_first_send():
+    """Four threads on each side use the connection for the first time together: it is one."""
+    for _ in range(5):
+        for line in run_world(RACE, 2).splitlines():
+            assert json.loads(line) == [[0, 1, 2, 3], 1]
