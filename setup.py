@@ -1,7 +1,8 @@
 """The build hook; everything that is data stands in setup.cfg.
 
-Three kinds of extensions: the core and the plug-ins (cffi, each described by
-a `build.py` that exposes `ffibuilder`) and the hot path (hand-written).
+Three kinds of extensions: the core, the plug-ins and the faults of the tests
+(cffi, each described by a `build.py` that exposes `ffibuilder`), and the hot
+path (hand-written).
 A plug-in's `build.py` may name the headers of its fabric, for example
 `HEADERS = ("infiniband/verbs.h",)`. A plug-in whose headers are missing is
 left out, and the reason is written to NOT_BUILT for `pscompy info`;
@@ -23,6 +24,7 @@ from setuptools.command.build_ext import build_ext
 
 CORE = Path("pscompy/core")
 PLUGINS = Path("pscompy/plugins")
+TESTING = Path("pscompy/testing")
 NOT_BUILT = PLUGINS / "not_built.json"
 ABI_HEADERS = [str(path) for path in sorted([*CORE.glob("*.h"), *CORE.glob("parts/*.h")])]
 
@@ -83,7 +85,10 @@ def record(left_out: dict[str, str]) -> None:
 build_files, left_out = select_plugins()
 record(left_out)
 setup(
-    cffi_modules=[f"{path}:ffibuilder" for path in [*CORE.glob("build.py"), *build_files]],
+    cffi_modules=[
+        f"{path}:ffibuilder"
+        for path in [*CORE.glob("build.py"), *build_files, *TESTING.glob("build.py")]
+    ],
     ext_modules=[
         Extension(
             "pscompy._hot",

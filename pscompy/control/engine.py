@@ -140,8 +140,12 @@ class Engine:
     # ---- the worker ----
 
     def open(self, transports: Iterable[Transport], config: Config) -> None:
-        """Open every transport that can be; a failure is a reason, not an error."""
-        self.options = [self._open(found, config) for found in transports]
+        """Open every transport that can be; a failure is a reason, not an error. Of several with
+        one name the first counts."""
+        first: dict[str, Transport] = {}
+        for found in transports:
+            first.setdefault(found.name, found)
+        self.options = [self._open(found, config) for found in first.values()]
 
     def _open(self, found: Transport, config: Config) -> Option:
         declared = found.transport

@@ -67,11 +67,15 @@ class Counted:
         self._link = link
         self._before = here, there
 
+    def here(self) -> dict[str, int]:
+        """Of this side only, while the far one is busy."""
+        before, _ = self._before
+        return {name: value - before[name] for name, value in self._link.c.stats.items()}
+
     def __call__(self) -> dict[str, int]:
-        here, there = self._before
-        now = {name: value - here[name] for name, value in self._link.c.stats.items()}
+        _, before = self._before
         far = self._link.far(far_side.stats)
-        return now | {f"far_{name}": value - there[name] for name, value in far.items()}
+        return self.here() | {f"far_{name}": value - before[name] for name, value in far.items()}
 
 
 class Base:
@@ -145,6 +149,8 @@ class Joined:
         return Link(self._session, connection, self._far)
 
     def __exit__(self, *exc: object) -> None:
+        if self._far.busy:  # the case failed half way
+            self._far.kill()
         if self._far.alive:
             self._far.begin(far_side.close)
         self._session.close()

@@ -7,6 +7,7 @@ they return or raise; whatever they print goes to standard error.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import select
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pscompy
+from pscompy.session import Session
 from pscompy.testing.far import Here
 
 BOUND = 60.0  # seconds: what takes longer hangs
@@ -33,6 +35,7 @@ class Far:
     """A process of its own: `far(function, ...)` calls `function(here, ...)` there."""
 
     def __init__(self) -> None:
+        self.busy = False  # a call was begun whose result nobody has asked for
         packages = str(Path(pscompy.get_include()))
         paths = os.pathsep.join([packages, *filter(None, sys.path)])
         self._process = subprocess.Popen(
@@ -50,14 +53,19 @@ class Far:
     def begin(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Have it called while this process does something else; `result` follows."""
         assert self._process.stdin is not None
+        assert not self.busy, "the far process does one thing at a time"
+        self.busy = True
         _write(self._process.stdin, (function, args, kwargs))
 
-    def result(self) -> Any:
-        """Of what was begun."""
+    def result(self, session: Session | None = None) -> Any:
+        """Of what was begun. Meanwhile `session` serves its peers, as in an event loop."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + BOUND
+        if session is not None:
+            serve(session, self._process.stdout, deadline)
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
         returned, value = pickle.loads(self._read(length, deadline))
+        self.busy = False
         if not returned:
             raise value
         return value
@@ -119,11 +127,12 @@ def _answer(here: Here, call: bytes) -> tuple[bool, object]:
         return False, error
 
 
-def _idle(here: Here, calls: BinaryIO | Any) -> None:
-    """Until there is a call to read: serve the peer, as any event loop does."""
-    while session := here.session:
-        watched = [calls, session.fileno()] if session.arm() else [calls]
-        if calls in select.select(watched, [], [], None if len(watched) == 2 else 0)[0]:
+def serve(session: Session, until: BinaryIO | Any, deadline: float = math.inf) -> None:
+    """Serve the peers, as any event loop does, until this can be read or the deadline."""
+    while time.monotonic() < deadline:
+        armed = session.arm()
+        watched = [until, session.fileno()] if armed else [until]
+        if until in select.select(watched, [], [], 1.0 if armed else 0)[0]:
             return
         session.progress()
 
@@ -142,7 +151,8 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     here = Here()
     while True:
-        _idle(here, calls)
+        if here.session is not None:
+            serve(here.session, calls)
         head = _read_exactly(calls, _LENGTH.size)
         if not head:
             return

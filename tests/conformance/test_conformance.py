@@ -2,12 +2,55 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
 from pscompy.testing import conformance
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "transport_python"
 
 
 class TestShm(conformance.Suite):
     transport = "shm"
 
 
+class TestShmWithTwoSlots(conformance.Suite):
+    transport = "shm"
+    config: ClassVar = {"SHM_RECVQ_SIZE": 2}
+
+
+class TestShmByPut(conformance.Suite):
+    transport = "shm"
+    config: ClassVar = {"RNDV_SCHEME": "put"}
+
+
+class TestShmByMessages(conformance.Suite):
+    transport = "shm"
+    config: ClassVar = {"RNDV_SCHEME": "am", "SHM_CMA": 0}
+
+
 class TestTcp(conformance.Suite):
     transport = "tcp"
+
+
+class TestTcpWithSmallBuffers(conformance.Suite):
+    transport = "tcp"
+    config: ClassVar = {"TCP_BUFFER_SIZE": "1k", "TCP_SO_SNDBUF": "4k", "TCP_SO_RCVBUF": "4k"}
+
+
+class TestPython(conformance.Suite):
+    """A transport written in Python: that of the example."""
+
+    transport = "packets"
+
+    @pytest.fixture(autouse=True)
+    def installed(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        """As PSP_PLUGINDIR installs it: a file with the transport's name."""
+        if self.config:
+            return
+        folder = tmp_path_factory.mktemp("plugins")
+        module = EXAMPLE / "pscompy_packets" / "__init__.py"
+        (folder / "packets.py").write_text(module.read_text())
+        type(self).config = {"PLUGINDIR": str(folder)}

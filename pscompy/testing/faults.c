@@ -1,0 +1,473 @@
+/* The wrapper: it stands between the core and a transport, passes every call
+ * down and every upcall up, and counts the operations that send or move data.
+ *
+ * What it may do is what any transport may: say that there is no room, take
+ * its time, break an endpoint, refuse a registration. It loses nothing and
+ * reorders nothing. Whatever holds something up is owed a wake-up, so `arm`
+ * refuses to sleep until it was tried again. */
+#include "faults.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pscompy/core/parts/list.h"
+#include "pscompy/core/transport.h"
+
+/* The setting by which `open` finds its wrapper; no variable has its name. */
+#define FAULTS_SETTING "faults"
+
+struct faults {
+    psc_iface_t super;
+    psc_transport_ops_t ops;
+    const psc_transport_ops_t *inner_ops;
+    psc_iface_t *inner;
+    faults_knobs_t knobs;
+    psc_list_t breaking; /* endpoints whose failure is still to be told */
+    uint64_t operations;
+    uint32_t busy_left, delay_left;
+    bool owed; /* somebody was sent away */
+};
+
+typedef struct faults_ep {
+    psc_ep_t super;
+    psc_ep_t *inner;
+    psc_link_t link;
+    bool broken, closed;
+} faults_ep_t;
+
+static faults_t *faults_of(psc_iface_t *iface)
+{
+    return psc_container_of(iface, faults_t, super);
+}
+
+static faults_ep_t *ep_of(psc_ep_t *ep)
+{
+    return psc_container_of(ep, faults_ep_t, super);
+}
+
+/* ---- trouble ---- */
+
+/* Before every operation: shall it happen? */
+static psc_status_t faults_before(faults_t *faults, faults_ep_t *ep)
+{
+    if (ep->broken)
+        return PSC_ERR_TRANSPORT;
+    if (faults->busy_left > 0) {
+        faults->busy_left--;
+        faults->owed = true;
+        return PSC_ERR_NO_RESOURCE;
+    }
+    faults->operations++;
+    if (faults->operations == faults->knobs.kill_at)
+        kill(getpid(), SIGKILL);
+    if (faults->operations == faults->knobs.fail_at) {
+        ep->broken = true;
+        psc_list_push(&faults->breaking, &ep->link);
+        return PSC_ERR_TRANSPORT;
+    }
+    return PSC_OK;
+}
+
+/* Afterwards: what was taken makes room for the next refusals. */
+static psc_status_t faults_after(faults_t *faults, psc_status_t status)
+{
+    if (status >= 0)
+        faults->busy_left = faults->knobs.busy;
+    return status;
+}
+
+#define FAULTS_OPERATION(ep, call)                                             \
+    faults_t *faults = faults_of((ep)->iface);                                 \
+    psc_ep_t *inner = ep_of(ep)->inner;                                        \
+    psc_status_t status = faults_before(faults, ep_of(ep));                    \
+                                                                               \
+    if (status != PSC_OK)                                                      \
+        return status;                                                         \
+    return faults_after(faults, faults->inner_ops->call)
+
+static psc_status_t faults_am_short(psc_ep_t *ep, uint8_t id,
+                                    const void *header, uint8_t header_len,
+                                    const void *payload, size_t len)
+{
+    FAULTS_OPERATION(ep,
+                     am_short(inner, id, header, header_len, payload, len));
+}
+
+static psc_status_t faults_am_bcopy(psc_ep_t *ep, uint8_t id,
+                                    const void *header, uint8_t header_len,
+                                    const psc_iov_t *iov, size_t n_iov)
+{
+    FAULTS_OPERATION(ep, am_bcopy(inner, id, header, header_len, iov, n_iov));
+}
+
+static psc_status_t faults_am_zcopy(psc_ep_t *ep, uint8_t id,
+                                    const void *header, uint8_t header_len,
+                                    const psc_iov_t *iov, size_t n_iov,
+                                    psc_comp_t *comp)
+{
+    FAULTS_OPERATION(
+        ep, am_zcopy(inner, id, header, header_len, iov, n_iov, comp));
+}
+
+static psc_status_t faults_put(psc_ep_t *ep, const void *buffer, size_t len,
+                               psc_mem_t *mem, psc_rkey_t *rkey,
+                               uint64_t offset, psc_comp_t *comp)
+{
+    FAULTS_OPERATION(ep, put(inner, buffer, len, mem, rkey, offset, comp));
+}
+
+static psc_status_t faults_get(psc_ep_t *ep, void *buffer, size_t len,
+                               psc_mem_t *mem, psc_rkey_t *rkey,
+                               uint64_t offset, psc_comp_t *comp)
+{
+    FAULTS_OPERATION(ep, get(inner, buffer, len, mem, rkey, offset, comp));
+}
+
+static psc_status_t faults_ep_flush(psc_ep_t *ep, psc_comp_t *comp)
+{
+    FAULTS_OPERATION(ep, ep_flush(inner, comp));
+}
+
+/* ---- memory ---- */
+
+static psc_status_t faults_mem_register(psc_iface_t *iface, psc_ep_t *ep,
+                                        void *base, size_t len,
+                                        psc_mem_t **mem_p)
+{
+    faults_t *faults = faults_of(iface);
+
+    if (faults->knobs.refuse > 0) {
+        faults->knobs.refuse--;
+        return PSC_ERR_NO_RESOURCE;
+    }
+    return faults->inner_ops->mem_register(
+        faults->inner, ep ? ep_of(ep)->inner : NULL, base, len, mem_p);
+}
+
+static void faults_mem_deregister(psc_iface_t *iface, psc_mem_t *mem)
+{
+    faults_t *faults = faults_of(iface);
+
+    faults->inner_ops->mem_deregister(faults->inner, mem);
+}
+
+static psc_status_t faults_rkey_pack(psc_iface_t *iface, psc_mem_t *mem,
+                                     uint8_t *packed, size_t *len_p)
+{
+    faults_t *faults = faults_of(iface);
+
+    return faults->inner_ops->rkey_pack(faults->inner, mem, packed, len_p);
+}
+
+static psc_status_t faults_rkey_unpack(psc_ep_t *ep, const uint8_t *packed,
+                                       size_t len, psc_rkey_t **rkey_p)
+{
+    return faults_of(ep->iface)
+        ->inner_ops->rkey_unpack(ep_of(ep)->inner, packed, len, rkey_p);
+}
+
+static void faults_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
+{
+    faults_of(ep->iface)->inner_ops->rkey_release(ep_of(ep)->inner, rkey);
+}
+
+static void faults_desc_release(psc_iface_t *iface, psc_desc_t *desc)
+{
+    faults_t *faults = faults_of(iface);
+
+    faults->inner_ops->desc_release(faults->inner, desc);
+}
+
+/* ---- upcalls ---- */
+
+static psc_ep_t *outer(psc_ep_t *inner)
+{
+    faults_ep_t *ep = inner->user;
+
+    return &ep->super;
+}
+
+static const psc_upcalls_t *up_of(psc_ep_t *inner)
+{
+    return outer(inner)->iface->up;
+}
+
+static bool silent(psc_ep_t *inner)
+{
+    return ep_of(outer(inner))->broken;
+}
+
+static psc_status_t up_am_recv(psc_ep_t *inner, const psc_am_t *am)
+{
+    return silent(inner) ? PSC_OK : up_of(inner)->am_recv(outer(inner), am);
+}
+
+static void up_am_begin(psc_ep_t *inner, uint8_t id, const void *header,
+                        uint8_t header_len, uint64_t len, psc_dest_t *dest_p)
+{
+    *dest_p = (psc_dest_t){.iov = NULL};
+    if (!silent(inner))
+        up_of(inner)->am_begin(outer(inner), id, header, header_len, len,
+                               dest_p);
+}
+
+static void up_am_end(psc_ep_t *inner, void *cookie)
+{
+    if (!silent(inner))
+        up_of(inner)->am_end(outer(inner), cookie);
+}
+
+static void up_ep_up(psc_ep_t *inner)
+{
+    up_of(inner)->ep_up(outer(inner));
+}
+
+static void up_ep_failed(psc_ep_t *inner, psc_status_t status,
+                         const char *reason)
+{
+    if (!silent(inner))
+        up_of(inner)->ep_failed(outer(inner), status, reason);
+}
+
+static void up_log(psc_iface_t *inner, int level, const char *line)
+{
+    faults_t *faults = inner->user;
+
+    faults->super.up->log(&faults->super, level, line);
+}
+
+static const psc_upcalls_t faults_upcalls = {
+    .abi = PSC_TRANSPORT_ABI,
+    .size = sizeof(psc_upcalls_t),
+    .am_recv = up_am_recv,
+    .am_begin = up_am_begin,
+    .am_end = up_am_end,
+    .ep_up = up_ep_up,
+    .ep_failed = up_ep_failed,
+    .log = up_log,
+};
+
+/* ---- endpoints ---- */
+
+static psc_status_t faults_ep_create(psc_iface_t *iface, void *user,
+                                     psc_ep_t **ep_p)
+{
+    faults_t *faults = faults_of(iface);
+    faults_ep_t *ep = calloc(1, sizeof *ep);
+    psc_status_t status;
+
+    if (!ep)
+        return PSC_ERR_NO_MEMORY;
+    ep->super = (psc_ep_t){.iface = iface, .user = user};
+    psc_list_init(&ep->link);
+    status = faults->inner_ops->ep_create(faults->inner, ep, &ep->inner);
+    if (status != PSC_OK)
+        free(ep);
+    else
+        *ep_p = &ep->super;
+    return status;
+}
+
+static psc_status_t faults_ep_address(psc_ep_t *ep, uint8_t *address,
+                                      size_t *len_p)
+{
+    return faults_of(ep->iface)
+        ->inner_ops->ep_address(ep_of(ep)->inner, address, len_p);
+}
+
+static psc_status_t faults_ep_connect(psc_ep_t *ep,
+                                      const psc_connect_params_t *params)
+{
+    return faults_of(ep->iface)
+        ->inner_ops->ep_connect(ep_of(ep)->inner, params);
+}
+
+static void faults_ep_close(psc_ep_t *self)
+{
+    faults_ep_t *ep = ep_of(self);
+
+    psc_list_remove(&ep->link);
+    if (!ep->closed)
+        faults_of(self->iface)->inner_ops->ep_close(ep->inner);
+    ep->closed = true;
+}
+
+static psc_status_t faults_ep_stop(psc_ep_t *ep)
+{
+    return faults_of(ep->iface)->inner_ops->ep_stop(ep_of(ep)->inner);
+}
+
+static void faults_ep_fini(psc_ep_t *self)
+{
+    faults_ep_t *ep = ep_of(self);
+
+    psc_list_remove(&ep->link);
+    faults_of(self->iface)->inner_ops->ep_fini(ep->inner);
+    free(ep);
+}
+
+/* ---- the interface ---- */
+
+static faults_t *faults_named(const psc_open_params_t *params)
+{
+    for (uint32_t i = 0; i < params->n_settings; i++) {
+        if (strcmp(params->settings[i].name, FAULTS_SETTING) == 0)
+            return (faults_t *)(uintptr_t)params->settings[i].number;
+    }
+    return NULL;
+}
+
+static psc_status_t faults_open(const psc_open_params_t *params,
+                                psc_iface_t **iface_p)
+{
+    faults_t *faults = faults_named(params);
+    psc_open_params_t inner = *params;
+    psc_status_t status;
+
+    if (!faults) {
+        snprintf(params->reason, PSC_REASON_MAX, "opened without its wrapper");
+        return PSC_ERR_INVALID;
+    }
+    inner.up = &faults_upcalls;
+    inner.user = faults;
+    status = faults->inner_ops->open(&inner, &faults->inner);
+    if (status != PSC_OK)
+        return status;
+    faults->super.up = params->up;
+    faults->super.user = params->user;
+    *iface_p = &faults->super;
+    return PSC_OK;
+}
+
+static void faults_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
+{
+    faults_t *faults = faults_of(iface);
+
+    faults->inner_ops->query(faults->inner, attr_p);
+    attr_p->caps &= ~PSC_CAP_TAG;
+}
+
+static unsigned faults_break(faults_t *faults)
+{
+    psc_link_t *link;
+    unsigned n = 0;
+
+    while ((link = psc_list_pop(&faults->breaking))) {
+        faults_ep_t *ep = psc_container_of(link, faults_ep_t, link);
+
+        n++;
+        faults->super.up->ep_failed(&ep->super, PSC_ERR_TRANSPORT,
+                                    "a fault was injected");
+    }
+    return n;
+}
+
+static unsigned faults_progress(psc_iface_t *iface)
+{
+    faults_t *faults = faults_of(iface);
+    unsigned n = faults_break(faults) + faults->owed;
+
+    faults->owed = false;
+    if (faults->delay_left > 0) {
+        faults->delay_left--;
+        return n;
+    }
+    faults->delay_left = faults->knobs.delay;
+    return n + faults->inner_ops->progress(faults->inner);
+}
+
+static int faults_event_fd(psc_iface_t *iface)
+{
+    faults_t *faults = faults_of(iface);
+
+    return faults->inner_ops->event_fd(faults->inner);
+}
+
+static psc_status_t faults_arm(psc_iface_t *iface)
+{
+    faults_t *faults = faults_of(iface);
+
+    if (faults->owed || !psc_list_empty(&faults->breaking) ||
+        faults->delay_left != faults->knobs.delay)
+        return PSC_ERR_NO_RESOURCE;
+    return faults->inner_ops->arm(faults->inner);
+}
+
+static void faults_close(psc_iface_t *iface)
+{
+    faults_of(iface)->inner_ops->close(faults_of(iface)->inner);
+}
+
+static psc_status_t faults_stop(psc_iface_t *iface)
+{
+    return faults_of(iface)->inner_ops->stop(faults_of(iface)->inner);
+}
+
+static void faults_fini(psc_iface_t *iface)
+{
+    faults_of(iface)->inner_ops->fini(faults_of(iface)->inner);
+}
+
+static const psc_transport_ops_t faults_template = {
+    .abi = PSC_TRANSPORT_ABI,
+    .size = sizeof(psc_transport_ops_t),
+    .open = faults_open,
+    .query = faults_query,
+    .progress = faults_progress,
+    .close = faults_close,
+    .stop = faults_stop,
+    .fini = faults_fini,
+    .ep_create = faults_ep_create,
+    .ep_address = faults_ep_address,
+    .ep_connect = faults_ep_connect,
+    .ep_close = faults_ep_close,
+    .ep_stop = faults_ep_stop,
+    .ep_fini = faults_ep_fini,
+    .am_bcopy = faults_am_bcopy,
+    .am_short = faults_am_short,
+    .am_zcopy = faults_am_zcopy,
+    .put = faults_put,
+    .get = faults_get,
+    .ep_flush = faults_ep_flush,
+    .mem_register = faults_mem_register,
+    .mem_deregister = faults_mem_deregister,
+    .rkey_pack = faults_rkey_pack,
+    .rkey_unpack = faults_rkey_unpack,
+    .rkey_release = faults_rkey_release,
+    .desc_release = faults_desc_release,
+    .event_fd = faults_event_fd,
+    .arm = faults_arm,
+};
+
+/* ---- life ---- */
+
+faults_t *faults_create(uintptr_t ops, const faults_knobs_t *knobs)
+{
+    faults_t *faults = calloc(1, sizeof *faults);
+
+    if (!faults)
+        return NULL;
+    faults->inner_ops = (const psc_transport_ops_t *)ops;
+    faults->ops = faults_template;
+    faults->ops.name = faults->inner_ops->name;
+    faults->super.ops = &faults->ops;
+    faults->knobs = *knobs;
+    faults->busy_left = knobs->busy;
+    faults->delay_left = knobs->delay;
+    psc_list_init(&faults->breaking);
+    return faults;
+}
+
+void faults_destroy(faults_t *faults)
+{
+    free(faults);
+}
+
+uintptr_t faults_ops(faults_t *faults)
+{
+    return (uintptr_t)&faults->ops;
+}

@@ -1,0 +1,78 @@
+"""A transport wrapped in one that makes trouble, as far as the contract allows it.
+
+The wrapper takes the place of the transport under its own name, by a plug-in folder, so the
+session that it troubles knows nothing of it. Its knobs are variables of that transport,
+PSP_<NAME>_FAULT_*; all of them are off by default.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pscompy import registry
+from pscompy.config import Setting, Var, count
+from pscompy.plugin import Carrier, Transport
+
+PREFIX = "FAULT_"
+KNOBS = (
+    Var("FAULT_BUSY", "0", count, "How often each operation finds no room before it does."),
+    Var("FAULT_DELAY", "0", count, "Passes without progress before each one with."),
+    Var("FAULT_FAIL_AT", "0", count, "Number of the operation that breaks its endpoint."),
+    Var("FAULT_KILL_AT", "0", count, "Number of the operation that kills the process."),
+    Var("FAULT_REFUSE", "0", count, "Registrations of memory that find no room."),
+)
+PLUGIN = """
+from pscompy.plugin import hookimpl
+from pscompy.testing.faults import wrapped
+
+@hookimpl
+def pscompy_transport():
+    return wrapped({name!r}, {plugindir!r})
+"""
+
+
+def make_folder(folder: Path, name: str, plugindir: str) -> str:
+    """Fill a folder with the wrapped transport; the value of PSP_PLUGINDIR that uses it in front
+    of those that are there already."""
+    (folder / f"{name}.py").write_text(PLUGIN.format(name=name, plugindir=plugindir))
+    return ":".join(filter(None, [str(folder), plugindir]))
+
+
+def wrapped(name: str, plugindir: str) -> Transport:
+    """The transport of that name, in a wrapper."""
+    _, found = registry.load({"PLUGINDIR": plugindir})
+    (inner,) = (it.transport for it in found if it.name == name)
+    assert inner is not None
+    variables = (*inner.variables, *KNOBS)
+    return _Wrapped(name, inner.priority, variables, lambda: 0, inner.unavailable, inner=inner)
+
+
+@dataclass(frozen=True)
+class _Wrapped(Transport):
+    """Carries what is inside it, behind a table of its own."""
+
+    inner: Transport | None = None
+
+    def carry(self, settings: Sequence[Setting]) -> Carrier:
+        assert self.inner is not None
+        module: Any = importlib.import_module("pscompy.testing._faults")
+        knobs = {setting.name: setting.number for setting in settings}
+        carrier = self.inner.carry([it for it in settings if not it.name.startswith(PREFIX)])
+        raw = module.ffi.new("faults_knobs_t *")
+        for knob in KNOBS:
+            setattr(raw, knob.name.removeprefix(PREFIX).lower(), knobs[knob.name])
+        faults = module.lib.faults_create(carrier.ops, raw)
+        if not faults:
+            raise MemoryError
+        handle = int(module.ffi.cast("uintptr_t", faults))
+
+        def close() -> None:
+            carrier.close()
+            module.lib.faults_destroy(faults)
+
+        ops = int(module.lib.faults_ops(faults))
+        return Carrier(ops, [*carrier.settings, Setting("faults", "", handle)], close)
