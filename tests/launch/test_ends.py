@@ -12,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
-RANK = "import os, sys, time, signal; rank = int(os.environ['PMI_RANK'])\n"
+# A signal may come while a rank is still inside print, which cannot be entered twice; a write can.
+RANK = (
+    "import os, sys, time, signal; rank = int(os.environ['PMI_RANK'])\n"
+    "def say(text): os.write(1, f'{text}\\n'.encode())\n"
+)
 LONG = "time.sleep(300)"
 
 
@@ -67,7 +71,7 @@ def test_a_rank_that_ignores_sigterm_is_killed(run):
 
 def test_a_rank_may_clean_up_at_sigterm(run):
     code = RANK + (
-        "def clean(*_): print(f'clean {rank}', flush=True); sys.exit()\n"
+        "def clean(*_): say(f'clean {rank}'); sys.exit()\n"
         "signal.signal(signal.SIGTERM, clean)\n"
         "if rank == 1: time.sleep(0.5); sys.exit(3)\n"
         f"{LONG}"
@@ -92,9 +96,11 @@ def test_a_file_that_is_no_program(run, tmp_path):
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
 def test_signals_reach_all_ranks(run, name):
     code = RANK + (
-        "def note(number, _): print(rank, signal.Signals(number).name, flush=True); sys.exit()\n"
+        # A handler may not print: it may interrupt a print.
+        "def note(number, _):\n"
+        "    os.write(1, f'{rank} {signal.Signals(number).name}\\n'.encode()); sys.exit()\n"
         f"signal.signal(signal.{name}, note)\n"
-        "print('ready', flush=True)\n"
+        "say('ready')\n"
         f"{LONG}"
     )
     process = run.start("-n", 3, "-c", code)
@@ -109,11 +115,11 @@ def test_signals_reach_all_ranks(run, name):
 def test_ctrl_c_lets_every_rank_clean_up(run):
     code = RANK + (
         "try:\n"
-        "    print('ready', flush=True)\n"
+        "    say('ready')\n"
         f"    {LONG}\n"
         "except KeyboardInterrupt:\n"
         "    time.sleep(rank * 0.3)\n"
-        "    print('clean', rank, flush=True)\n"
+        "    say(f'clean {rank}')\n"
         "    raise\n"
     )
     process = run.start("-n", 3, "-c", code)
@@ -127,8 +133,8 @@ def test_ctrl_c_lets_every_rank_clean_up(run):
 
 def test_a_second_ctrl_c_kills(run):
     code = RANK + (
-        "signal.signal(signal.SIGINT, lambda *_: print('caught', flush=True))\n"
-        "print('ready', flush=True)\n"
+        "signal.signal(signal.SIGINT, lambda *_: say('caught'))\n"
+        "say('ready')\n"
         f"while True: {LONG}"
     )
     process = run.start("-n", 2, "-c", code)
@@ -194,8 +200,8 @@ def state_of(pid: int) -> str:
 
 def test_ctrl_c_at_a_terminal_is_one_signal_for_each_rank(run):
     code = RANK + (
-        "signal.signal(signal.SIGINT, lambda *_: print(f'caught {rank}', flush=True))\n"
-        "print('ready', rank, flush=True)\n"
+        "signal.signal(signal.SIGINT, lambda *_: say(f'caught {rank}'))\n"
+        "say(f'ready {rank}')\n"
         "time.sleep(1.5)\n"
     )
     job = Terminal(run, "-n", "3", "-c", code)
