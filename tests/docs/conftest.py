@@ -52,6 +52,7 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "page"
         self.folder.mkdir()
+        self.write("pytest.ini", "[pytest]\n")  # a project of its own, whatever lies above it
         self._programs = folder / "bin"
         self._programs.mkdir()
         self._program("python", f'exec {sys.executable} "$@"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -115,6 +116,7 @@ def test_open_goes_on(link, start):
     peer = start({})
     address = peer("sock = session.listen('127.0.0.1'); sock.address")
     peer.send_signal(19)
+    os.waitid(os.P_PID, peer.pid, os.WSTOPPED)  # all its threads
     c = link.session.connect(address)
     timed_out(lambda: c.open(timeout=SHORT))
     timed_out(lambda: c.recv(timeout=SHORT))
