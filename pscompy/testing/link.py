@@ -146,9 +146,11 @@ class Joined:
         self._far(far_side.connect, socket.address, self._there)
         connection = socket.accept(timeout=BOUND)
         assert connection.transport == self._transport, str(connection.explain())
+        self._far.session = self._session
         return Link(self._session, connection, self._far)
 
     def __exit__(self, *exc: object) -> None:
+        self._far.session = None
         if self._far.busy:  # the case failed half way
             self._far.kill()
         if self._far.alive:

@@ -79,7 +79,7 @@ class Messages(Base):
     def test_what_nobody_expects_is_kept(self, link: Link) -> None:
         counted = link.counted()
         link.far.begin(far_side.flood, 800, 100)
-        link.far.result(link.session)  # they fit into the window: all sends end
+        link.far.result()  # they fit into the window: all sends end
         for place in range(800):
             assert link.c.recv(timeout=BOUND) == payload(100, place)
         counts = counted()

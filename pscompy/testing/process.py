@@ -35,6 +35,7 @@ class Far:
     """A process of its own: `far(function, ...)` calls `function(here, ...)` there."""
 
     def __init__(self) -> None:
+        self.session: Session | None = None  # of this process
         self.busy = False  # a call was begun whose result nobody has asked for
         packages = str(Path(pscompy.get_include()))
         paths = os.pathsep.join([packages, *filter(None, sys.path)])
@@ -57,12 +58,12 @@ class Far:
         self.busy = True
         _write(self._process.stdin, (function, args, kwargs))
 
-    def result(self, session: Session | None = None) -> Any:
+    def result(self) -> Any:
         """Of what was begun. Meanwhile `session` serves its peers, as in an event loop."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + BOUND
-        if session is not None:
-            serve(session, self._process.stdout, deadline)
+        if self.session is not None:
+            serve(self.session, self._process.stdout, deadline)
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
         returned, value = pickle.loads(self._read(length, deadline))
         self.busy = False

@@ -99,7 +99,7 @@ class Trouble(Base):
             with pytest.raises(PscomError):
                 _echo_all(link)
             with pytest.raises(PscomError):
-                far.result(link.session)
+                far.result()
 
     @pytest.mark.parametrize("operation", OPERATIONS)
     def test_a_death_at_any_operation_is_a_lost_peer(
