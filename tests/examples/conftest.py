@@ -45,14 +45,14 @@ class Environment:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def run(self, *arguments: object, **variables: str) -> str:
+    def run(self, *arguments: object, cwd: Path | None = None, **variables: str) -> str:
         """What the program prints; it must succeed. `variables` without PSP_."""
         foreign = ("PMI", "PSP_", "SLURM_", "PYTHONPATH", "VIRTUAL_ENV")
         environ = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         environ |= {f"PSP_{name}": value for name, value in variables.items()}
         done = subprocess.run(
             [self.python, *map(str, arguments)],
-            cwd=self.folder,
+            cwd=cwd or self.folder,
             env=environ,
             capture_output=True,
             text=True,

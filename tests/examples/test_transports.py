@@ -61,3 +61,12 @@ def test_info_describes_them(environment):
 def test_a_bad_setting_is_refused_by_name(environment):
     code = "import pscompy\ntry: pscompy.Session()\nexcept pscompy.ConfigError as e: print(e)"
     assert "PSP_PACKETS_BACKLOG" in environment.run("-c", code, PACKETS_BACKLOG="none")
+
+
+@pytest.mark.parametrize("example", ["transport_python", "transport_c"])
+def test_passes_the_conformance_suite_from_its_own_folder(environment, example):
+    """With the dozen lines that the example has, as somebody else would run them."""
+    folder = environment.folder.parent / example / "tests"
+    output = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", folder, cwd=folder)
+    assert " passed" in output
+    assert "failed" not in output
