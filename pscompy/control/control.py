@@ -33,6 +33,7 @@ logger = logging.getLogger("pscompy.control")
 
 PUMP_MAX = 16  # passes before descriptors are looked at again
 STOP_SECONDS = 5.0  # for the thread to end
+_RETIRING = "retiring"  # what keeps the thread busy besides lanes that come up
 
 Deliver = Callable[[Record], object]
 
@@ -179,8 +180,13 @@ class Control(OnDemand):
             if self.engine.progress():
                 self.after_progress()
             if self.engine.arm():
+                self._look_after_retiring()
                 return True
         return False
+
+    def _look_after_retiring(self) -> None:
+        """Lanes that end are seen to their end, though the program may not call for long."""
+        self.busy(_RETIRING, self.engine.retiring)
 
     def _on_control(self, _events: int) -> None:
         changed = self.engine.control_events()
@@ -192,6 +198,7 @@ class Control(OnDemand):
             record = self.records.get(conn_id)
             if record is not None:
                 self._on_connection(record)
+        self._look_after_retiring()
 
     # ---- links ----
 

@@ -197,6 +197,11 @@ class Engine:
     def progress(self) -> int:
         return int(lib.psc_worker_progress(self._worker))
 
+    @property
+    def retiring(self) -> bool:
+        """True while lanes are on their way out, which takes progress."""
+        return bool(lib.psc_worker_retiring(self._worker))
+
     def arm(self) -> bool:
         """True: whoever sleeps on `fd` now is woken; False: call `progress`."""
         return bool(lib.psc_worker_arm(self._worker) == lib.PSC_OK)

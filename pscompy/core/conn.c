@@ -372,17 +372,6 @@ void psc_conn_fail(psc_conn_t *conn, int status)
 
 /* How many passes the last words of a dead peer get. */
 #define CONN_DRAIN_PASSES 10000
-/* And then its fabric, to let go of it: the program may not call us for long.
- * A pass after arming looks at everything, also at what is rarely polled. */
-#define CONN_BURY_PASSES 4
-
-static void conn_bury(psc_conn_t *conn)
-{
-    for (int i = 0; i < CONN_BURY_PASSES && !conn_lanes_gone(conn); i++) {
-        psc_worker_arm_locked(conn->worker);
-        psc_worker_progress_locked(conn->worker, true);
-    }
-}
 
 void psc_conn_peer_ended(psc_conn_t *conn)
 {
@@ -396,7 +385,6 @@ void psc_conn_peer_ended(psc_conn_t *conn)
     }
     psc_conn_fail_locked(conn, conn->close_sent ? PSC_ERR_CLOSED
                                                 : PSC_ERR_PEER_LOST);
-    conn_bury(conn);
     psc_worker_leave(worker);
     psc_wait_kick(worker);
 }

@@ -81,6 +81,9 @@ int psc_worker_fd(psc_worker_t *worker);
 int psc_worker_arm(psc_worker_t *worker);
 /* Wake a thread that sleeps in psc_api_t.wait. */
 void psc_worker_wake(psc_worker_t *worker);
+/* Are lanes on their way out? The fabric lets go of them only in progress, so
+ * somebody has to drive it until none is; control_fd fires when one begins. */
+int psc_worker_retiring(psc_worker_t *worker);
 /* Readable while psc_worker_control_poll has something. */
 int psc_worker_control_fd(psc_worker_t *worker);
 int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,

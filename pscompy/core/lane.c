@@ -136,6 +136,7 @@ void psc_lane_retire(psc_lane_t *lane)
     lane_drop_early(lane);
     lane->slot->ops->ep_close(lane->ep);
     psc_list_push(&lane->worker->retiring, &lane->link);
+    psc_worker_control_signal(lane->worker); /* the program may not call us */
 }
 
 static void lane_fini(psc_lane_t *lane)

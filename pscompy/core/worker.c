@@ -427,6 +427,17 @@ void psc_worker_control_signal(psc_worker_t *worker)
     psc_worker_signal(worker->control_fd);
 }
 
+int psc_worker_retiring(psc_worker_t *worker)
+{
+    bool retiring;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return 0;
+    retiring = !psc_list_empty(&worker->retiring);
+    psc_worker_leave(worker);
+    return retiring;
+}
+
 int psc_worker_control_fd(psc_worker_t *worker)
 {
     return worker->control_fd;
