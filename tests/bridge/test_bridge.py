@@ -1,0 +1,59 @@
+"""The bridge's C half against the contract: its fabric is memory, its pump a thread in C."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CONTRACT = HERE.parent / "contract"
+CASES = ("connect.c", "exchange.c", "memory.c", "messages.c", "wakeup.c")
+SOURCES = [
+    HERE / "memory_pump.c",
+    *(CONTRACT / name for name in ("driver.c", "harness.c", *CASES)),
+    *(path for path in (ROOT / "pscompy/plugins/bridge").glob("*.c") if path.name != "_native.c"),
+]
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread"]
+SANITIZERS = {"address": "address,undefined", "thread": "thread"}
+SKIPPED = 77
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("gcc") is None or not (ROOT / "pscompy/plugins/bridge/ep.c").exists(),
+    reason="no compiler, or pscompy is installed without its sources",
+)
+
+
+@pytest.fixture(scope="session")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("bridge")
+    return {name: compile_driver(folder / name, flag) for name, flag in SANITIZERS.items()}
+
+
+def compile_driver(driver: Path, sanitizer: str) -> Path:
+    command = ["gcc", *FLAGS, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    command += [f"-I{ROOT}", "-DTRANSPORT=bridge_transport", "-o", str(driver)]
+    subprocess.run([*command, *map(str, SOURCES)], check=True)
+    return driver
+
+
+def case_names() -> list[str]:
+    """The names in the tables, read from the sources: nothing is built yet."""
+    lines = [
+        line
+        for path in (HERE / "memory_pump.c", *(CONTRACT / name for name in CASES))
+        for line in path.read_text().splitlines()
+    ]
+    return [line.split('"')[1] for line in lines if line.startswith('    {"')]
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("case", case_names())
+def test_contract(drivers: dict[str, Path], sanitizer: str, case: str) -> None:
+    done = subprocess.run([drivers[sanitizer], case], capture_output=True, text=True, timeout=120)
+    if done.returncode == SKIPPED:
+        pytest.skip(done.stdout.strip().splitlines()[-1].removeprefix("skipped: "))
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
