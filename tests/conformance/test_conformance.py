@@ -10,6 +10,7 @@ import pytest
 from pscompy.testing import conformance
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transport_python"
+PLUGINS = Path(__file__).parent / "plugins"
 
 
 class TestShm(conformance.Suite):
@@ -54,3 +55,10 @@ class TestPython(conformance.Suite):
         module = EXAMPLE / "pscompy_packets" / "__init__.py"
         (folder / "packets.py").write_text(module.read_text())
         type(self).config = {"PLUGINDIR": str(folder)}
+
+
+class TestPythonStream(conformance.Suite):
+    """One over byte streams, with frames of 2 KiB and two of them in each queue."""
+
+    transport = "pystream"
+    config: ClassVar = {"PLUGINDIR": str(PLUGINS)}
