@@ -169,9 +169,9 @@ class Control(OnDemand):
         if bool(self._busy) == before:
             return
         if busy:
-            self._thread.register(self.engine.fd, READ, lambda _: None)
+            self._thread.register(self.engine.fabric_fd, READ, lambda _: None)
         else:
-            self._thread.unregister(self.engine.fd)
+            self._thread.unregister(self.engine.fabric_fd)
 
     def _pump(self) -> bool:
         if not self._busy:
@@ -179,7 +179,7 @@ class Control(OnDemand):
         for _ in range(PUMP_MAX):
             if self.engine.progress():
                 self.after_progress()
-            if self.engine.arm():
+            if self.engine.arm_fabric():
                 self._look_after_retiring()
                 return True
         return False

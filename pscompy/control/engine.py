@@ -206,6 +206,15 @@ class Engine:
         """True: whoever sleeps on `fd` now is woken; False: call `progress`."""
         return bool(lib.psc_worker_arm(self._worker) == lib.PSC_OK)
 
+    @property
+    def fabric_fd(self) -> int:
+        """As `fd`, for the control thread: readable for what the fabrics have, and only for that."""
+        return int(lib.psc_worker_fabric_fd(self._worker))
+
+    def arm_fabric(self) -> bool:
+        """As `arm`, for who sleeps on `fabric_fd`."""
+        return bool(lib.psc_worker_arm_fabric(self._worker) == lib.PSC_OK)
+
     def wake(self) -> None:
         lib.psc_worker_wake(self._worker)
 

@@ -79,6 +79,11 @@ unsigned psc_worker_progress(psc_worker_t *worker);
 int psc_worker_fd(psc_worker_t *worker);
 /* 0: armed; PSC_ERR_NO_RESOURCE: something is there, call progress. */
 int psc_worker_arm(psc_worker_t *worker);
+/* The same for the control thread, which drives the fabrics while lanes come
+ * and go and has nothing to do with what others have posted or finished: it
+ * neither hears the alarm that wakes them nor takes it from them. */
+int psc_worker_fabric_fd(psc_worker_t *worker);
+int psc_worker_arm_fabric(psc_worker_t *worker);
 /* Wake a thread that sleeps in psc_api_t.wait. */
 void psc_worker_wake(psc_worker_t *worker);
 /* Are lanes on their way out? The fabric lets go of them only in progress, so

@@ -58,8 +58,8 @@ static void worker_lists_init(psc_worker_t *worker)
 
 static void worker_close_fds(psc_worker_t *worker)
 {
-    const int fds[] = {worker->epoll_fd, worker->sleep_fd, worker->alarm_fd,
-                       worker->wake_fd, worker->control_fd};
+    const int fds[] = {worker->epoll_fd, worker->sleep_fd, worker->fabric_fd,
+                       worker->alarm_fd, worker->wake_fd, worker->control_fd};
 
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
         if (fds[i] >= 0)
@@ -78,11 +78,13 @@ static int worker_open_fds(psc_worker_t *worker)
 {
     worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     worker->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
+    worker->fabric_fd = epoll_create1(EPOLL_CLOEXEC);
     worker->alarm_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     worker->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (worker->epoll_fd < 0 || worker->sleep_fd < 0 || worker->alarm_fd < 0 ||
-        worker->wake_fd < 0 || worker->control_fd < 0 ||
+    if (worker->epoll_fd < 0 || worker->sleep_fd < 0 ||
+        worker->fabric_fd < 0 || worker->alarm_fd < 0 || worker->wake_fd < 0 ||
+        worker->control_fd < 0 ||
         worker_watch(worker->epoll_fd, worker->alarm_fd) < 0)
         return -1;
     return worker_watch(worker->sleep_fd, worker->wake_fd);
@@ -165,6 +167,15 @@ static psc_status_t worker_check_caps(const psc_transport_ops_t *ops,
     return PSC_ERR_UNSUPPORTED;
 }
 
+/* Every set of descriptors that somebody sleeps on holds the fabrics'. */
+static int worker_watch_fabric(psc_worker_t *worker, int fd)
+{
+    if (worker_watch(worker->epoll_fd, fd) < 0 ||
+        worker_watch(worker->sleep_fd, fd) < 0)
+        return -1;
+    return worker_watch(worker->fabric_fd, fd);
+}
+
 static psc_status_t worker_adopt(psc_worker_t *worker, psc_iface_slot_t *slot,
                                  char *reason)
 {
@@ -175,8 +186,7 @@ static psc_status_t worker_adopt(psc_worker_t *worker, psc_iface_slot_t *slot,
     if (status != PSC_OK)
         return status;
     if (slot->attr.caps & PSC_CAP_EVENT &&
-        (worker_watch(worker->epoll_fd, slot->ops->event_fd(slot->iface)) < 0 ||
-         worker_watch(worker->sleep_fd, slot->ops->event_fd(slot->iface)) < 0)) {
+        worker_watch_fabric(worker, slot->ops->event_fd(slot->iface)) < 0) {
         snprintf(reason, PSC_REASON_MAX, "its event descriptor: %s",
                  strerror(errno));
         return PSC_ERR_TRANSPORT;
@@ -374,11 +384,9 @@ void psc_worker_clear(int fd)
         ;
 }
 
-psc_status_t psc_worker_arm_locked(psc_worker_t *worker)
+static psc_status_t worker_arm_fabric_locked(psc_worker_t *worker)
 {
-    if (worker->restless || atomic_load(&worker->inbox) ||
-        atomic_load(&worker->n_completions) ||
-        atomic_load(&worker->n_messages))
+    if (worker->restless || atomic_load(&worker->inbox))
         return PSC_ERR_NO_RESOURCE;
     for (int i = 0; i < worker->n_ifaces; i++) {
         psc_iface_slot_t *slot = &worker->ifaces[i];
@@ -392,6 +400,30 @@ psc_status_t psc_worker_arm_locked(psc_worker_t *worker)
             return PSC_ERR_NO_RESOURCE;
     }
     return PSC_OK;
+}
+
+psc_status_t psc_worker_arm_locked(psc_worker_t *worker)
+{
+    if (atomic_load(&worker->n_completions) ||
+        atomic_load(&worker->n_messages))
+        return PSC_ERR_NO_RESOURCE;
+    return worker_arm_fabric_locked(worker);
+}
+
+int psc_worker_fabric_fd(psc_worker_t *worker)
+{
+    return worker->fabric_fd;
+}
+
+int psc_worker_arm_fabric(psc_worker_t *worker)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = worker_arm_fabric_locked(worker);
+    psc_worker_leave(worker);
+    return status;
 }
 
 int psc_worker_arm(psc_worker_t *worker)

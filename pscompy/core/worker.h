@@ -45,6 +45,7 @@ struct psc_worker {
     int n_ifaces;
     int epoll_fd; /* interfaces and alarm_fd: for who sleeps outside */
     int sleep_fd; /* interfaces and wake_fd: for the poller */
+    int fabric_fd; /* interfaces alone: for the control thread */
     int alarm_fd, wake_fd, control_fd;
     int log_fd, log_level;
     uint64_t log_lost;   /* lines that the pipe had no room for */
