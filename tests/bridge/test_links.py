@@ -1,0 +1,125 @@
+"""Frames in streams, and the proof that both ends of a link hold its token. No I/O."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pscompy.plugins.bridge.channel import Channel
+from pscompy.plugins.bridge.proof import Accepting, Connecting, Refused, read_hello
+
+TOKEN, OTHER = b"t" * 32, b"o" * 32
+frames = st.lists(st.binary(min_size=1, max_size=300), max_size=8)
+
+
+class Sink:
+    """Takes as many bytes at a time as the dice say; 0: not now."""
+
+    def __init__(self, dice: st.DataObject) -> None:
+        self.data = b""
+        self._dice = dice
+
+    def send(self, link: object, data: memoryview) -> int:
+        taken = self._dice.draw(st.integers(0, len(data)))
+        self.data += bytes(data[:taken])
+        return taken
+
+
+@given(frames, st.data())
+def test_a_stream_keeps_frames_whatever_the_pieces(sent: list[bytes], dice: st.DataObject) -> None:
+    out, back = Channel(True, 300), Channel(True, 300)
+    sink = Sink(dice)
+    for frame in sent:
+        out.push(frame, counted=True)
+    done = 0
+    while out.blocked:
+        done += out.flush(sink.send)
+    came, data = [], sink.data
+    while data:
+        cut = dice.draw(st.integers(1, len(data)))
+        came += back.cut(data[:cut])
+        data = data[cut:]
+    assert (came, done) == (sent, len(sent))
+
+
+@given(frames)
+def test_messages_are_frames(sent: list[bytes]) -> None:
+    out, back = Channel(False, 300), Channel(False, 300)
+    came: list[bytes] = []
+    for frame in sent:
+        out.push(frame, counted=True)
+
+    def send(link: object, data: memoryview) -> int:
+        came.extend(back.cut(bytes(data)))
+        return len(data)
+
+    assert out.flush(send) == len(sent)
+    assert came == sent
+
+
+@given(st.binary(min_size=1, max_size=2000))
+def test_absurd_streams_are_refused_or_wait(data: bytes) -> None:
+    channel = Channel(True, 300)
+    try:
+        came = list(channel.cut(data))
+    except ConnectionError:
+        return
+    assert all(0 <= len(frame) <= 300 for frame in came)
+
+
+def test_a_frame_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ConnectionError, match="301 bytes"):
+        list(Channel(False, 300).cut(bytes(301)))
+    with pytest.raises(ConnectionError, match="301 bytes"):
+        list(Channel(True, 300).cut((301).to_bytes(4, "little")))
+
+
+@pytest.mark.parametrize("taken", [-1, 5, 11])
+def test_a_transport_that_takes_a_part_of_a_message_is_told(taken: int) -> None:
+    channel = Channel(False, 300)
+    channel.push(bytes(10), counted=True)
+    with pytest.raises(ValueError, match=f"send took {taken} "):
+        channel.flush(lambda link, data: taken)
+
+
+def test_both_prove_the_token() -> None:
+    connecting = Connecting(TOKEN, 77)
+    number, nonce = read_hello(connecting.hello)
+    assert number == 77
+    accepting = Accepting(TOKEN, number, nonce)
+    accepting.proved(connecting.answered(accepting.answer))
+
+
+def test_a_wrong_token_is_refused_on_both_sides() -> None:
+    connecting = Connecting(TOKEN, 77)
+    number, nonce = read_hello(connecting.hello)
+    with pytest.raises(Refused):
+        connecting.answered(Accepting(OTHER, number, nonce).answer)
+    impostor = Connecting(OTHER, 77)
+    _, nonce = read_hello(impostor.hello)
+    proof = impostor.answered(Accepting(OTHER, 77, nonce).answer)
+    with pytest.raises(Refused):
+        Accepting(TOKEN, 77, nonce).proved(proof)
+
+
+def test_proofs_cannot_be_sent_back_or_used_again() -> None:
+    connecting = Connecting(TOKEN, 77)
+    number, nonce = read_hello(connecting.hello)
+    accepting, later = Accepting(TOKEN, number, nonce), Accepting(TOKEN, number, nonce)
+    proof = connecting.answered(accepting.answer)
+    for wrong in (accepting.answer[16:], proof[:-1], b""):
+        with pytest.raises(Refused):
+            accepting.proved(wrong)
+    with pytest.raises(Refused):
+        later.proved(proof)
+
+
+@given(st.binary(max_size=100))
+def test_strangers_are_refused(data: bytes) -> None:
+    with pytest.raises(Refused):
+        read_hello(data)
+    with pytest.raises(Refused):
+        Connecting(TOKEN, 1).answered(data)
+    with pytest.raises(Refused):
+        Accepting(TOKEN, 1, bytes(16)).proved(data)

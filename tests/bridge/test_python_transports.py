@@ -1,0 +1,278 @@
+"""Transports in Python that err, strangers who call them, and how their pumps end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pscompy import ConnectError, PeerLost, Session
+
+PLUGIN = """
+import secrets, socket
+from pathlib import Path
+from pscompy.plugin import PythonTransport, Transport, hookimpl
+
+class Frail(PythonTransport):
+    def open(self, settings):
+        {open}
+        address = b"\\0pscompy-frail-" + secrets.token_hex(8).encode()
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.setblocking(False)
+        self.listener.bind(address)
+        self.listener.listen()
+        self.watch(self.listener, self.accept)
+        return address
+
+    def accept(self):
+        {accept}
+        peer = self.listener.accept()[0]
+        self.adopt(self.accepted(), peer)
+
+    def adopt(self, link, peer):
+        peer.setblocking(False)
+        link.state = peer
+        self.watch(peer, lambda: self.read(link), link)
+
+    def read(self, link):
+        data = link.state.recv(self.max_frame)
+        {read}
+        self.received(link, data)
+
+    def connect(self, link, address):
+        {connect}
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.adopt(link, peer)
+        peer.connect(address)
+
+    def send(self, link, data):
+        {send}
+        return link.state.send(data, socket.MSG_NOSIGNAL)
+
+    def disconnect(self, link):
+        if link.state:
+            link.state.close()
+
+    def close(self):
+        self.listener.close()
+
+@hookimpl
+def pscompy_transport():
+    return Transport("frail", 50, python=Frail)
+"""
+BOUND = 20
+
+
+class Frail:
+    """Sessions over the transport above, which errs where a test says so."""
+
+    def __init__(self, folder, **faults):
+        code = dict.fromkeys(("open", "accept", "read", "connect", "send"), "pass") | faults
+        (folder / "frail.py").write_text(PLUGIN.format(**code))
+        self.config = {"PLUGINDIR": str(folder), "TCP": 0, "SHM": 0}
+        self.sessions = []
+
+    def session(self, **config):
+        self.sessions.append(Session(config=self.config | config))
+        return self.sessions[-1]
+
+    def pair(self):
+        """Two ends of a connection that is up."""
+        near, far = self.session(), self.session()
+        near_socket = near.listen("127.0.0.1")
+        c = far.connect(near_socket.address)
+        c.open(timeout=BOUND)
+        return c, near_socket.accept(timeout=BOUND)
+
+    def close(self):
+        for session in self.sessions:
+            session.close()
+
+
+@pytest.fixture
+def frail(tmp_path):
+    made = []
+
+    def make(**faults):
+        made.append(Frail(tmp_path, **faults))
+        return made[-1]
+
+    yield make
+    for it in made:
+        it.close()
+
+
+def pumps():
+    return [thread for thread in threading.enumerate() if thread.name == "pscompy-frail"]
+
+
+def test_it_carries_messages_and_its_pumps_end_with_their_sessions(frail):
+    it = frail()
+    near, far = it.pair()
+    near.send(b"there", tag=1)
+    assert far.recv(timeout=BOUND) == b"there"
+    assert (near.transport, len(pumps())) == ("frail", 2)
+    it.close()
+    assert pumps() == []
+
+
+def test_one_that_does_not_open_says_why(frail):
+    it = frail(open="raise OSError('no such fabric')")
+    assert it.session().transports["frail"] == "no such fabric"
+    assert pumps() == []
+
+
+def test_one_that_does_not_connect_says_why(frail):
+    it = frail(connect="raise OSError('the cable is cut')")
+    address = it.session().listen("127.0.0.1").address
+    with pytest.raises(ConnectError) as caught:
+        it.session().connect(address).open(timeout=BOUND)
+    assert "the cable is cut" in caught.value.candidates["frail"]
+
+
+def test_another_transport_takes_over_where_it_does_not_connect(frail):
+    it = frail(connect="raise OSError('the cable is cut')")
+    near = it.session(TCP=1).listen("127.0.0.1")
+    c = it.session(TCP=1).connect(near.address)
+    c.open(timeout=BOUND)
+    assert c.transport == "tcp"
+    assert "the cable is cut" in str(c.explain())
+
+
+@pytest.mark.parametrize("where", ["send", "read"])
+@pytest.mark.parametrize("error", ["OSError('broken')", "ZeroDivisionError('a mistake')"])
+def test_an_exception_about_a_link_ends_that_link(frail, tmp_path, caplog, where, error):
+    now = tmp_path / "now"
+    near, far = frail(**{where: f"if Path({str(now)!r}).exists(): raise {error}"}).pair()
+    with caplog.at_level(logging.ERROR, "pscompy.plugin"):
+        now.touch()
+        near.isend(b"x" * 100)
+        for c in (near, far):
+            with pytest.raises(PeerLost):
+                c.recv(timeout=BOUND)
+    mistakes = [record for record in caplog.records if "mistake" in record.getMessage()]
+    assert bool(mistakes) == ("mistake" in error)
+
+
+def test_a_mistake_that_concerns_no_link_ends_the_transport_and_nothing_else(frail, caplog):
+    it = frail(accept="raise ZeroDivisionError('a mistake')")
+    near = it.session(TCP=1).listen("127.0.0.1")
+    with caplog.at_level(logging.ERROR, "pscompy.plugin"):
+        for _ in range(2):
+            c = it.session(TCP=1).connect(near.address)
+            c.open(timeout=BOUND)
+            assert c.transport == "tcp"
+    broken = [record for record in caplog.records if "has failed" in record.getMessage()]
+    assert len(broken) == 1
+    assert "ZeroDivisionError: a mistake" in broken[0].getMessage()
+    assert "frail" in c.explain().reasons  # refused here, or failed there: who says it first
+
+
+def frail_addresses():
+    """The listening sockets of the transport in this process, from the system's list."""
+    own = {str(link) for link in links("/proc/self/fd")}
+    found = []
+    for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]:
+        inode, *name = line.split()[6:]
+        if f"socket:[{inode}]" in own and name and name[0].startswith("@pscompy-frail-"):
+            found.append("\0" + name[0].removeprefix("@"))
+    return found
+
+
+def links(folder):
+    for path in Path(folder).iterdir():
+        try:
+            yield path.readlink()
+        except FileNotFoundError:  # the listing's own
+            continue
+
+
+def test_strangers_do_no_harm(frail):
+    near, far = frail().pair()
+    callers = []
+    for address in frail_addresses():
+        for data in (b"", b"x", bytes(32), b"pscompy1" + bytes(24), bytes(60_000)):
+            caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                caller.connect(address)
+                caller.send(data)
+            except OSError:  # it was thrown out already
+                pass
+            callers.append(caller)
+    assert callers
+    near.send(b"still there")
+    assert far.recv(timeout=BOUND) == b"still there"
+    for caller in callers:
+        caller.close()
+
+
+def test_many_callers_do_not_keep_others_out(frail):
+    it = frail()
+    near = it.session()
+    listening = near.listen("127.0.0.1")
+    callers = []
+    for address in frail_addresses():
+        for _ in range(100):
+            caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            caller.setblocking(False)
+            try:
+                caller.connect(address)
+            except BlockingIOError:
+                time.sleep(0.01)
+            callers.append(caller)
+    c = it.session().connect(listening.address)
+    c.open(timeout=BOUND)
+    assert c.transport == "frail"
+    for caller in callers:
+        caller.close()
+
+
+EXIT = """
+import sys
+from pscompy import Session
+config = {config!r}
+a, b = Session(config=config), Session(config=config)
+c = a.connect(b.listen("127.0.0.1").address)
+c.open(timeout=20)
+c.irecv()
+print(c.transport, flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["pass", "sys.exit(3)", "raise KeyError"])
+def test_an_interpreter_exits_with_everything_open(frail, end):
+    config = frail().config
+    code = EXIT.format(config=config, end=end)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=BOUND
+    )
+    assert done.stdout == "frail\n", done.stderr
+    assert done.returncode == {"pass": 0, "sys.exit(3)": 3, "raise KeyError": 1}[end]
+    assert "Fatal" not in done.stderr
+
+
+def test_a_peer_without_its_process_is_lost(frail):
+    it = frail()
+    near = it.session().listen("127.0.0.1")
+    code = EXIT.format(config=it.config, end="sys.stdin.read()").replace(
+        'b.listen("127.0.0.1").address', repr(near.address)
+    )
+    peer = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        c = near.accept(timeout=BOUND)
+        waiting = c.irecv()
+        peer.kill()
+        with pytest.raises(PeerLost):
+            waiting.wait(timeout=BOUND)
+    finally:
+        peer.kill()
+        peer.communicate()
