@@ -6,7 +6,7 @@
  * It bounds how late a signal is noticed that came just before the sleep. */
 #include "hot.h"
 
-#define WAIT_SPIN_POLLS 200u
+#define WAIT_SPIN_POLLS 40u
 #define WAIT_SPIN_BYTES (16u << 10) /* longer: copies too long for the GIL */
 #define WAIT_SLICE_NS 100000000
 
