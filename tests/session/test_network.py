@@ -1,0 +1,88 @@
+"""What travels over the network, told by the kernel's counters in a namespace of our own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pscompy
+
+PACKAGES = str(Path(pscompy.__file__).parents[1])
+NBYTES = 50_000_000
+
+TRAFFIC = """
+import os, subprocess, sys
+import pscompy
+
+def counted():
+    line = next(l for l in open("/proc/net/dev") if l.strip().startswith("lo:"))
+    return int(line.split(":")[1].split()[0])
+
+if len(sys.argv) > 1:
+    with pscompy.Session() as session:
+        c = session.connect(sys.argv[1])
+        c.send(bytes(%(nbytes)d))
+        c.recv()
+else:
+    with pscompy.Session() as session, session.listen() as sock:
+        before = counted()
+        peer = subprocess.Popen([sys.executable, __file__, sock.address])
+        c = sock.accept(timeout=30)
+        assert len(c.recv(timeout=30)) == %(nbytes)d
+        print(c.transport, counted() - before)
+        c.send(b"")
+        assert peer.wait(30) == 0
+"""
+
+
+def namespace():
+    """The command that runs something in a network of its own, with lo up."""
+    prefix = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
+    if not shutil.which("unshare") or not shutil.which("ip"):
+        pytest.skip("there is no `unshare` or no `ip` here")
+    tried = subprocess.run(
+        [*prefix, "ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False
+    )
+    if tried.returncode:
+        pytest.skip(f"no network namespace may be made here: {tried.stderr.strip()}")
+    return [*prefix, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+
+
+@pytest.fixture(scope="module")
+def isolated():
+    return namespace()
+
+
+def run(isolated, tmp_path, **environ):
+    script = tmp_path / "traffic.py"
+    script.write_text(TRAFFIC % {"nbytes": NBYTES})
+    done = subprocess.run(
+        [*isolated, sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": PACKAGES, **environ},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    name, counted = done.stdout.split()
+    return name, int(counted)
+
+
+@pytest.mark.parametrize("cma", ["0", "1"])
+def test_shm_leaves_the_network_alone(isolated, tmp_path, cma):
+    """Only the handshake, a few kilobytes, is seen there."""
+    name, counted = run(isolated, tmp_path, PSP_TCP="0", PSP_SHM_CMA=cma)
+    assert name == "shm"
+    assert 0 < counted < 100_000
+
+
+def test_tcp_uses_it(isolated, tmp_path):
+    name, counted = run(isolated, tmp_path, PSP_SHM="0")
+    assert name == "tcp"
+    assert NBYTES < counted < 2 * NBYTES

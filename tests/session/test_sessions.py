@@ -1,0 +1,177 @@
+"""Several sessions in one process, connections to oneself, and names that are taken."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from puppets import BOUND, ONLY, echo
+
+import pscompy
+
+
+@pytest.fixture
+def session(open_session, transport):
+    return open_session(**ONLY[transport])
+
+
+def exchange(one, two):
+    """Both in this process, moved by one thread."""
+    for nbytes in (0, 8, 5000, 300_000, 5_000_000):
+        data = bytes([nbytes % 251]) * nbytes
+        for source, target in ((one, two), (two, one)):
+            receive, send = target.irecv(), source.isend(data)
+            while not all([receive.test(), send.test()]):  # both, always: either moves its own
+                pass
+            assert receive.result() == data
+
+
+def pair_of(first, second):
+    """A connection between two sessions of this process."""
+    with second.listen("127.0.0.1") as sock:
+        c = first.connect(sock.address)
+        c.send(b"hello")
+        d = sock.accept(timeout=BOUND)
+    assert d.recv(timeout=BOUND) == b"hello"
+    return c, d
+
+
+def test_different_configurations(open_session):
+    """One session has shm alone, one tcp alone, one both; all are open at once."""
+    shm, tcp, both = open_session(TCP=0), open_session(SHM=0), open_session(RENDEZVOUS="1000")
+    assert shm.config["TCP"] == 0 or "tcp" in shm.transports
+    assert pair_of(shm, both)[0].transport == "shm"
+    assert pair_of(tcp, both)[0].transport == "tcp"
+    c, _ = pair_of(both, both)
+    assert c.explain().as_dict()["eager_max"] < 1000
+    with pytest.raises(pscompy.ConnectError) as caught:
+        shm.connect(tcp.listen("127.0.0.1").address).open(BOUND)
+    assert set(caught.value.candidates) >= {"shm", "tcp"}
+    exchange(*pair_of(shm, both))
+    exchange(*pair_of(tcp, both))
+
+
+def test_two_sessions_in_one_thread(session, open_session, transport):
+    exchange(*pair_of(session, open_session(**ONLY[transport])))
+
+
+def test_two_sessions_in_two_threads(session, open_session, transport):
+    c, d = pair_of(session, open_session(**ONLY[transport]))
+    count = 2000
+
+    def answer():
+        for _ in range(count):
+            d.send(d.recv(timeout=BOUND))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    for i in range(count):
+        c.send(i.to_bytes(4, "little"))
+        assert c.recv(timeout=BOUND) == i.to_bytes(4, "little")
+    thread.join(BOUND)
+
+
+def test_one_closes_while_the_other_goes_on(session, open_session, transport, connect):
+    link = connect(transport)
+    c, d = pair_of(session, open_session(**ONLY[transport]))
+    session.close()
+    with pytest.raises(pscompy.Closed):
+        d.recv(timeout=BOUND)
+    with pytest.raises(pscompy.Closed):
+        c.send(b"x")
+    echo(link)
+
+
+def test_connecting_to_oneself(open_session):
+    """A session connects to its own address: two ends in one session."""
+    session = open_session()
+    c, d = pair_of(session, session)
+    exchange(c, d)
+    assert c.transport == d.transport != ""
+    c.close()
+    with pytest.raises(pscompy.Closed):
+        d.recv(timeout=BOUND)
+
+
+def test_two_connections_between_the_same_two(connect, transport):
+    """They are separate: a message of one is not received from the other."""
+    link = connect(transport)
+    link.peer.begin(
+        "e = session.connect(address); e.send(b'second'); c.send(b'first')",
+        address=link.sock.address,
+    )
+    second = link.sock.accept(timeout=BOUND)
+    assert link.c.recv(timeout=BOUND) == b"first"
+    assert second.recv(timeout=BOUND) == b"second"
+    link.peer.result()
+    second.close()
+    link.peer.begin("try:\n  e.recv()\nexcept pscompy.Closed:\n  ended = True\nended")
+    assert link.peer.result() is True
+    echo(link)
+
+
+def test_a_name_that_is_taken(open_session, start, transport):
+    """Two peers that meet at one session may not have the same name."""
+    session = open_session("server", **ONLY[transport])
+    sock = session.listen("127.0.0.1")
+    peers = [start(ONLY[transport]) for _ in range(3)]
+    for peer in peers:
+        peer("session.close(); session = pscompy.Session('twin', config)", config=ONLY[transport])
+    peers[0].connect(sock.address)
+    with pytest.raises(pscompy.NameInUse, match="twin"):
+        peers[1]("session.connect(address).open(20)", address=sock.address)
+    c = sock.accept(timeout=BOUND)
+    assert c.recv(timeout=BOUND) == b"hello"
+    peers[0]("session.close()")
+    with pytest.raises(pscompy.Closed):
+        c.recv(timeout=BOUND)
+    peers[2].connect(sock.address)  # the name is free again
+
+
+def test_the_name_of_the_listener(start, transport):
+    """Nobody connects to a session that has the same name."""
+    one, two = start(ONLY[transport]), start(ONLY[transport])
+    for peer in (one, two):
+        peer("session.close(); session = pscompy.Session('same', config)", config=ONLY[transport])
+    address = one("sock = session.listen('127.0.0.1'); sock.address")
+    with pytest.raises(pscompy.NameInUse, match="same"):
+        two("session.connect(address).open(20)", address=address)
+
+
+def test_an_address_of_somebody_else_now(open_session, start, transport):
+    """The address names a peer that has ended; another one listens at its port."""
+    session = open_session(**ONLY[transport])
+    peer = start(ONLY[transport])
+    address = peer("sock = session.listen('127.0.0.1'); sock.address")
+    port = int(address.split(":")[2].split("/")[0])
+    peer("session.close()")
+    other = start(ONLY[transport])
+    other("sock = session.listen('127.0.0.1', port)", port=port)
+    with pytest.raises(pscompy.ConnectError):
+        session.connect(address).open(BOUND)
+
+
+def test_several_sockets(connect, transport, start):
+    """A session listens at three; each hands out its own connections."""
+    link = connect(transport)
+    socks = [link.session.listen("127.0.0.1") for _ in range(3)]
+    peer = start(ONLY[transport])
+    for i, sock in enumerate(socks):
+        peer("session.connect(address).send(bytes([i]))", address=sock.address, i=i)
+    for i, sock in reversed(list(enumerate(socks))):
+        assert sock.accept(timeout=BOUND).recv(timeout=BOUND) == bytes([i])
+    socks[0].close()
+    with pytest.raises(pscompy.ConnectError):
+        peer(
+            "pscompy.Session(config={'RETRY': 0}).connect(address).open(20)",
+            address=socks[0].address,
+        )
+    echo(link)
+
+
+def test_a_port_that_is_taken(session):
+    port = int(session.listen("127.0.0.1").address.split(":")[2].split("/")[0])
+    with pytest.raises(pscompy.ConnectError, match=str(port)):
+        session.listen("127.0.0.1", port)
+    with pytest.raises(pscompy.ConnectError):
+        session.listen("192.0.2.1")
