@@ -133,9 +133,7 @@ def test_ctrl_c_lets_every_rank_clean_up(run):
 
 def test_a_second_ctrl_c_kills(run):
     code = RANK + (
-        "signal.signal(signal.SIGINT, lambda *_: say('caught'))\n"
-        "say('ready')\n"
-        f"while True: {LONG}"
+        f"signal.signal(signal.SIGINT, lambda *_: say('caught'))\nsay('ready')\nwhile True: {LONG}"
     )
     process = run.start("-n", 2, "-c", code)
     for _ in range(2):
