@@ -68,6 +68,8 @@ class Session:
         self._hot = _hot.Worker(self._engine.address)
         self._control = Control(self._config, self._engine, self._identity, self._adopt)
         self._control.after_progress = self._hot.polled
+        self._control.ended = self._on_ended
+        self._over: list[int] = []  # connections that have ended and are still in _connections
         self._sleep: _Sleep | None = None
         _open_sessions.add(self)
 
@@ -144,6 +146,17 @@ class Session:
         record = Record(*self._engine.create_connection(-1))
         self._keep(record)
         return record
+
+    def _on_ended(self, record: Record) -> None:
+        """On the control thread: the connection lives on as long as the program has it, which may
+        still receive from it, and as long as its messages wait for a handler."""
+        if record.rank < 0:  # a World has its peers for good
+            self._over.append(record.id)
+        if self._hot.pending:
+            return
+        while self._over:
+            connection = self._connections.pop(self._over.pop())
+            connection._release(self._engine.connection_destroyer)
 
     def _event(self) -> Request:
         """A request that is completed by hand."""

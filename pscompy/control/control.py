@@ -60,6 +60,7 @@ class Control(OnDemand):
         self.config = config
         self.records: dict[int, Record] = {}
         self.after_progress: Callable[[], object] = lambda: None  # what it found is to be drained
+        self.ended: Callable[[Record], object] = lambda record: None  # nothing follows any more
         self._adopt = adopt
         self._listeners: list[Listener] = []
         self._busy: set[object] = set()
@@ -288,6 +289,7 @@ class Control(OnDemand):
         self.busy(record, False)
         self.records.pop(record.id, None)
         record.tell(record.error or Closed(f"the connection to {record.label} is closed"))
+        self.ended(record)
         self._check_ended()
 
     def _leave(self, link: Negotiation | None, was_up: bool, lost: bool) -> None:

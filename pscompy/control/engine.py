@@ -208,7 +208,7 @@ class Engine:
 
     @property
     def fabric_fd(self) -> int:
-        """As `fd`, for the control thread: readable for what the fabrics have, and only for that."""
+        """As `fd`, for the control thread: readable for what the fabrics have alone."""
         return int(lib.psc_worker_fabric_fd(self._worker))
 
     def arm_fabric(self) -> bool:
@@ -347,8 +347,10 @@ class Engine:
             if not self._destroyed:
                 lib.psc_conn_close(handle)
 
-    def destroy_connection(self, handle: Any) -> None:
-        lib.psc_conn_destroy(handle)
+    @property
+    def connection_destroyer(self) -> int:
+        """The address of what destroys a handle's connection, for the hot extension."""
+        return self.address_of(ffi.addressof(lib, "psc_conn_destroy"))
 
 
 @dataclass(frozen=True)

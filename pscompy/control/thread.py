@@ -37,7 +37,9 @@ class Timer:
         self.cancelled = False
 
     def cancel(self) -> None:
+        """It stays in the heap until it is due, but keeps nothing alive."""
         self.cancelled = True
+        self.args = ()
 
 
 class ControlThread:

@@ -130,8 +130,10 @@ static bool conn_lanes_gone(const psc_conn_t *conn)
 static void conn_free(psc_conn_t *conn)
 {
     psc_match_conn_destroy(conn);
-    for (uint32_t i = 0; i < conn->n_lanes; i++)
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        psc_list_remove(&conn->lanes[i]->event_link);
         free(conn->lanes[i]);
+    }
     psc_list_remove(&conn->busy_link);
     psc_list_remove(&conn->event_link);
     psc_list_remove(&conn->link);

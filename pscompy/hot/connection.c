@@ -72,16 +72,18 @@ static PyObject *connection_bind(hot_connection_t *self, PyTypeObject *type,
     Py_RETURN_NONE;
 }
 
-static PyObject *connection_unbind(hot_connection_t *self, PyObject *unused)
+/* Only this object knows the core's connection from now on. */
+static PyObject *connection_release(hot_connection_t *self, PyObject *address)
 {
+    void *destroy = PyLong_AsVoidPtr(address);
     PyObject *id, *known;
     int failed = 0;
 
-    (void)unused;
+    if (!destroy && PyErr_Occurred())
+        return NULL;
     if (!self->core || !self->worker->core)
         Py_RETURN_NONE;
     id = PyLong_FromUnsignedLongLong(self->worker->api->conn_id(self->core));
-    self->core = NULL;
     if (!id)
         return NULL;
     known = PyDict_GetItemWithError(self->worker->connections, id);
@@ -90,6 +92,7 @@ static PyObject *connection_unbind(hot_connection_t *self, PyObject *unused)
     Py_DECREF(id);
     if (failed)
         return NULL;
+    self->destroy = (void (*)(psc_conn_t *))destroy;
     Py_RETURN_NONE;
 }
 
@@ -269,7 +272,12 @@ static int connection_traverse(hot_connection_t *self, visitproc visit,
 
 static int connection_clear(hot_connection_t *self)
 {
+    psc_conn_t *core = self->core;
+
     self->core = NULL;
+    /* With the GIL, so that nobody is about to look at it. */
+    if (core && self->destroy && self->worker->core)
+        self->destroy(core);
     Py_CLEAR(self->worker);
     return 0;
 }
@@ -361,9 +369,10 @@ static PyMethodDef connection_methods[] = {
     {"_bind", HOT_FUNCTION(connection_bind), METH_METHOD | HOT_FAST,
      "_bind($self, worker, conn_address, context)\n--\n\n"
      "Tie it to the core's connection at that address."},
-    {"_unbind", HOT_FUNCTION(connection_unbind), METH_NOARGS,
-     "_unbind($self)\n--\n\n"
-     "Untie it, before the core's connection is destroyed."},
+    {"_release", HOT_FUNCTION(connection_release), METH_O,
+     "_release($self, destroy_address, /)\n--\n\n"
+     "The core's connection has ended: the worker forgets it, and it is\n"
+     "destroyed with this object."},
     {"_begin_open", HOT_FUNCTION(connection_begin_open), METH_NOARGS,
      "_begin_open($self)\n--\n\nCalled on first use; must not block."},
     {"_exception", HOT_FUNCTION(connection_exception), METH_FASTCALL,

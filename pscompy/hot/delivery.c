@@ -21,7 +21,14 @@ int hot_worker_enter(hot_worker_t *self, PyObject *origin)
     return 0;
 }
 
-PyObject *hot_worker_source(hot_worker_t *self, psc_conn_t *conn)
+static bool worker_is_of(hot_worker_t *self, PyObject *object, psc_conn_t *conn)
+{
+    return object && PyObject_TypeCheck(object, self->state->connection_type) &&
+           ((hot_connection_t *)object)->core == conn;
+}
+
+PyObject *hot_worker_source(hot_worker_t *self, psc_conn_t *conn,
+                            PyObject *origin)
 {
     PyObject *id, *connection;
     int rank;
@@ -31,6 +38,10 @@ PyObject *hot_worker_source(hot_worker_t *self, psc_conn_t *conn)
     rank = self->api->conn_rank(conn);
     if (rank >= 0)
         return PyLong_FromLong(rank);
+    if (worker_is_of(self, origin, conn)) {
+        Py_INCREF(origin);
+        return origin;
+    }
     id = PyLong_FromUnsignedLongLong(self->api->conn_id(conn));
     if (!id)
         return NULL;
@@ -60,11 +71,11 @@ static bool worker_deliver_request(hot_worker_t *self)
 }
 
 /* handler(source, header, payload), with copies: the message is the core's. */
-static PyObject *worker_handler_args(hot_worker_t *self,
-                                     const psc_message_t *message)
+static PyObject *worker_handler_args(const psc_message_t *message,
+                                     PyObject *source)
 {
     return Py_BuildValue(
-        "(NNN)", hot_worker_source(self, message->source),
+        "(ONN)", source,
         PyBytes_FromStringAndSize(message->header,
                                   (Py_ssize_t)message->header_len),
         PyByteArray_FromStringAndSize(message->payload,
@@ -86,12 +97,15 @@ static PyObject *worker_handler(hot_worker_t *self, uint32_t id)
 static bool worker_deliver_message(hot_worker_t *self)
 {
     psc_message_t *message = self->api->message_poll(self->core);
-    PyObject *handler, *args, *result = NULL;
+    PyObject *source, *handler, *args, *result = NULL;
 
     if (!message)
         return false;
-    handler = worker_handler(self, message->id);
-    args = handler ? worker_handler_args(self, message) : NULL;
+    /* First of all: a connection that has ended lives until its messages are
+     * taken off the queue. */
+    source = hot_worker_source(self, message->source, NULL);
+    handler = source ? worker_handler(self, message->id) : NULL;
+    args = handler ? worker_handler_args(message, source) : NULL;
     self->api->message_free(self->core, message);
     if (args)
         result = PyObject_CallObject(handler, args);
@@ -100,6 +114,7 @@ static bool worker_deliver_message(hot_worker_t *self)
     Py_XDECREF(result);
     Py_XDECREF(args);
     Py_XDECREF(handler);
+    Py_XDECREF(source);
     return true;
 }
 

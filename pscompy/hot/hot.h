@@ -263,8 +263,10 @@ int hot_worker_enter(hot_worker_t *self, PyObject *origin);
 void hot_worker_drain(hot_worker_t *self);
 /* Somebody polled: those who sleep on the descriptor must arm it again. */
 void hot_worker_polled(hot_worker_t *self);
-/* What Status.source says: a rank in a World, else the Connection. */
-PyObject *hot_worker_source(hot_worker_t *self, psc_conn_t *conn);
+/* What Status.source says: a rank in a World, else the Connection. It may be
+ * `origin`, whom the operation was asked of; else it is one that is known. */
+PyObject *hot_worker_source(hot_worker_t *self, psc_conn_t *conn,
+                            PyObject *origin);
 
 /* ---- request.c, flight.c ---- */
 
@@ -306,6 +308,7 @@ struct hot_connection {
     hot_worker_t *worker; /* NULL: not bound */
     psc_conn_t *core;
     uint32_t context;
+    void (*destroy)(psc_conn_t *); /* set: core has ended and goes with us */
 };
 
 extern PyType_Spec hot_connection_spec, hot_world_spec, hot_message_spec;

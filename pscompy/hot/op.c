@@ -302,7 +302,8 @@ bool hot_op_withdraw(hot_op_t *op)
 PyObject *hot_op_status(hot_op_t *op)
 {
     PyTypeObject *type = op->worker->state->status_type;
-    PyObject *source = hot_worker_source(op->worker, op->result.source);
+    PyObject *source = hot_worker_source(op->worker, op->result.source,
+                                         op->origin);
     PyObject *tag = PyLong_FromLong(op->result.tag);
     PyObject *nbytes = PyLong_FromUnsignedLongLong(op->result.nbytes);
     PyObject *status = type->tp_alloc(type, 3);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import pytest
@@ -53,6 +54,32 @@ def test_what_was_sent_before_the_close_arrives(link, nbytes):
         link.c.recv(timeout=BOUND)
     with pytest.raises(pscompy.Closed):
         link.c.send(b"too late")
+
+
+def test_what_is_left_names_its_source(link):
+    """Long after the end, when only the program still knows the connection."""
+    link.peer("for i in range(3): c.send(bytes([i]), tag=i)\nc.close()")
+    until(lambda: link.c.state is pscompy.ConnectionState.CLOSED)
+    link.sock.close()
+    gc.collect()
+    assert link.c.probe(1) == (link.c, 1, 1)
+    for i in range(3):
+        assert link.c.recv_status() == (bytes([i]), (link.c, i, 1))
+    with pytest.raises(pscompy.Closed):
+        link.c.recv()
+
+
+def test_a_handler_learns_who_it_was(link):
+    """The connection has ended before its last messages reach their handler."""
+    seen = []
+    link.session.on_message(5, lambda c, header, payload: seen.append((c, bytes(header))))
+    peer = link.c.peer
+    link.c = None
+    link.peer("for i in range(20): c.am_send(5, bytes([i]), b'')\nc.close()")
+    until(lambda: link.peer("c.state.name") == "CLOSED")
+    until(lambda: link.session.progress() == 0 and len(seen) == 20)
+    assert [header for _, header in seen] == [bytes([i]) for i in range(20)]
+    assert {c.peer for c, _ in seen} == {peer}
 
 
 def test_what_was_sent_before_the_session_closed_arrives(link):
