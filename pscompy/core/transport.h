@@ -222,7 +222,8 @@ struct psc_transport_ops {
     /* ---- mandatory: the interface ---- */
 
     /* Open the fabric for one worker. Fails with a reason (params->reason)
-     * and leaves nothing behind. The settings are valid during the call. */
+     * and leaves nothing behind. The settings are valid during the call. Once
+     * per process: the only call that may look names or devices up. */
     psc_status_t (*open)(const psc_open_params_t *params,
                          psc_iface_t **iface_p);
     /* Constant after open. */
@@ -237,7 +238,10 @@ struct psc_transport_ops {
      *   stop:  PSC_OK when the fabric will touch no memory of ours any more,
      *          PSC_INPROGRESS to be called again after progress;
      *   fini:  free everything. An endpoint's fini needs its stop; the core
-     *          may call it after a bounded number of stops. */
+     *          may call it after a bounded number of stops, and completions
+     *          that are still outstanding then are never called.
+     * After an endpoint's close no upcall is made for it but completions: a
+     * payload that had begun ends without am_end. */
     void (*close)(psc_iface_t *iface);
     psc_status_t (*stop)(psc_iface_t *iface);
     void (*fini)(psc_iface_t *iface);
