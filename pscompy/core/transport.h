@@ -222,8 +222,8 @@ struct psc_transport_ops {
     /* ---- mandatory: the interface ---- */
 
     /* Open the fabric for one worker. Fails with a reason (params->reason)
-     * and leaves nothing behind. The settings are valid during the call. Once
-     * per process: the only call that may look names or devices up. */
+     * and leaves nothing behind. The settings are valid during the call. It
+     * alone may block, to look up names or devices. */
     psc_status_t (*open)(const psc_open_params_t *params,
                          psc_iface_t **iface_p);
     /* Constant after open. */
