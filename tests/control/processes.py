@@ -33,9 +33,12 @@ class Child:
     def line(self) -> str:
         """The next line that it prints."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, self.end()
-        return line.rstrip("\n")
+        line, last = b"", b""
+        while last != b"\n":  # no further: communicate() would not see what a buffer holds
+            last = os.read(self._process.stdout.fileno(), 1)
+            assert last, self.end()
+            line += last
+        return line[:-1].decode()
 
     def say(self, line: str) -> None:
         assert self._process.stdin is not None
