@@ -1,0 +1,218 @@
+"""match.c against a model in Python: any order of sends, receives, probes and cancels gives what
+MPI's rules say, from three sources over three transports, in two contexts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+
+from pscompy import ANY_SOURCE, ANY_TAG, Truncated
+from tests.proto.fabric import EAGER_MAX, RANKS, Fabric
+from tests.proto.model import ANY, Matcher, Posted, Sent
+
+CONTEXTS = range(2, 4)
+contexts = st.sampled_from(CONTEXTS)
+sources = st.integers(0, len(RANKS) - 1)
+tags = st.integers(0, 1)
+wanted_sources = st.one_of(st.none(), sources)
+wanted_tags = st.one_of(st.none(), tags)
+sizes = st.sampled_from([0, 1, 50, EAGER_MAX, EAGER_MAX + 1, 30_000])
+rooms = st.sampled_from([None, 0, 20, 40_000])  # None: the library makes the buffer
+
+
+class Receive:
+    """A receive under way, in the model and in the library."""
+
+    def __init__(self, wanted: Posted, request: Any, buffer: bytearray | None) -> None:
+        self.wanted = wanted
+        self.request = request
+        self.buffer = buffer
+
+
+class Matching(RuleBasedStateMachine):
+    """All runs share a fabric, as long as each leaves it empty."""
+
+    fabric: ClassVar[Fabric]
+    clean: ClassVar[bool] = True
+
+    receives = Bundle("receives")
+    messages = Bundle("messages")
+
+    def __init__(self) -> None:
+        super().__init__()
+        if not Matching.clean:
+            Matching.fabric.close()
+            Matching.fabric = Fabric(CONTEXTS)
+        Matching.clean = False
+        self.model = Matcher()
+        self.waiting: dict[Posted, Receive] = {}
+        self.sends: list[Any] = []
+        self.held: dict[Sent, Any] = {}
+        self.place = 0
+
+    # ---- what a program does ----
+
+    @rule(context=contexts, source=sources, tag=tags, nbytes=sizes)
+    def send(self, context: int, source: int, tag: int, nbytes: int) -> None:
+        self.place += 1
+        payload = (b"%d." % self.place * nbytes)[:nbytes]
+        message = Sent(self.place, context, source, tag, payload)
+        before = self.fabric.unexpected()
+        self.sends.append(self.fabric.senders[context][source].isend(payload, tag))
+        wanted = self.model.arrive(message)
+        if wanted is None:
+            self.fabric.until(lambda: self.fabric.unexpected() == before + 1)
+        else:
+            self.finish(self.waiting.pop(wanted), message)
+
+    @rule(target=receives, context=contexts, source=wanted_sources, tag=wanted_tags, room=rooms)
+    def receive(
+        self, context: int, source: int | None, tag: int | None, room: int | None
+    ) -> Receive:
+        wanted = Posted(context, source, tag)
+        buffer = None if room is None else bytearray(room)
+        request = self.fabric.worlds[context].irecv(buffer, *arguments(wanted))
+        receive = Receive(wanted, request, buffer)
+        message = self.model.post(wanted)
+        if message is not None:
+            self.finish(receive, message)
+        else:
+            assert not request.test()
+            self.waiting[wanted] = receive
+        return receive
+
+    @rule(receive=receives)
+    def cancel(self, receive: Receive) -> None:
+        was_waiting = self.waiting.pop(receive.wanted, None)
+        if was_waiting is None:
+            return
+        self.model.posted.remove(receive.wanted)
+        assert receive.request.cancel()
+
+    @rule(context=contexts, source=wanted_sources, tag=wanted_tags)
+    def probe(self, context: int, source: int | None, tag: int | None) -> None:
+        wanted = Posted(context, source, tag)
+        check_status(
+            self.fabric.worlds[context].iprobe(*arguments(wanted)), self.model.probe(wanted)
+        )
+
+    @rule(target=messages, context=contexts, source=wanted_sources, tag=wanted_tags)
+    def matched_probe(self, context: int, source: int | None, tag: int | None) -> Any:
+        wanted = Posted(context, source, tag)
+        message = self.fabric.worlds[context].improbe(*arguments(wanted))
+        expected = self.model.take(wanted)
+        check_status(message and message.status, expected)
+        if expected is None:
+            return multiple()
+        self.held[expected] = message
+        return expected
+
+    @rule(message=consumes(messages))
+    def receive_matched(self, message: Sent) -> None:
+        held = self.held.pop(message)
+        assert self.fabric.moving(held.recv) == message.payload
+
+    @rule(message=consumes(messages))
+    def drop_matched(self, message: Sent) -> None:
+        del self.held[message]
+        wanted = self.model.put_back(message)
+        if wanted is not None:
+            self.finish(self.waiting.pop(wanted), message)
+
+    # ---- what must come of it ----
+
+    def finish(self, receive: Receive, message: Sent) -> None:
+        request = receive.request
+        self.fabric.until(request.test)
+        check_status(request.status, message)
+        if receive.buffer is None:
+            assert request.result() == message.payload
+        elif len(message.payload) <= len(receive.buffer):
+            request.result()
+            assert receive.buffer[: len(message.payload)] == message.payload
+        else:
+            with pytest.raises(Truncated) as caught:
+                request.result()
+            assert caught.value.nbytes == len(message.payload)
+            assert receive.buffer == message.payload[: len(receive.buffer)]
+
+    def teardown(self) -> None:
+        """What was not taken is still there, in order; then the fabric is empty again."""
+        if sys.exc_info()[1] is not None:
+            return  # a rule was broken, which is told better than what comes of it
+        for message, held in self.held.items():
+            assert self.fabric.moving(held.recv) == message.payload
+        for receive in self.waiting.values():
+            assert receive.request.cancel()
+        self.model.posted.clear()
+        for context in CONTEXTS:
+            while message := self.model.take(Posted(context, ANY, ANY)):
+                request = self.fabric.worlds[context].irecv()
+                self.finish(Receive(Posted(context, ANY, ANY), request, None), message)
+            assert self.fabric.worlds[context].iprobe() is None
+        for send in self.sends:
+            self.fabric.until(send.test)
+            send.result()
+        Matching.clean = True
+
+
+def arguments(wanted: Posted) -> tuple[int, int]:
+    source = ANY_SOURCE if wanted.source is ANY else wanted.source
+    return source, ANY_TAG if wanted.tag is ANY else wanted.tag
+
+
+def check_status(status: Any, message: Sent | None) -> None:
+    expected = message and (message.source, message.tag, len(message.payload))
+    assert (status and tuple(status)) == expected
+
+
+@pytest.fixture
+def fabric() -> Iterator[Fabric]:
+    Matching.fabric, Matching.clean = Fabric(CONTEXTS), True
+    yield Matching.fabric
+    Matching.fabric.close()
+
+
+@pytest.mark.usefixtures("fabric")
+def test_matching_follows_the_model() -> None:
+    run_state_machine_as_test(
+        Matching,
+        settings=settings(
+            max_examples=150,
+            stateful_step_count=50,
+            deadline=None,
+            phases=[Phase.generate],  # a failure costs seconds of waiting for what does not come
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.usefixtures("fabric")
+@pytest.mark.parametrize("nbytes", [10, EAGER_MAX + 1])
+@pytest.mark.parametrize("source", range(len(RANKS)))
+def test_a_message_that_is_given_back_goes_to_a_receive_that_waits(
+    source: int, nbytes: int
+) -> None:
+    machine = Matching()
+    machine.send(2, source, 1, nbytes)
+    machine.send(2, source, 1, nbytes)
+    first = machine.matched_probe(2, source, 1)
+    second = machine.matched_probe(2, ANY, ANY)
+    machine.receive(2, ANY, 1, 40_000)
+    machine.receive(2, source, ANY, None)
+    machine.drop_matched(second)
+    machine.drop_matched(first)
+    machine.teardown()
