@@ -8,7 +8,7 @@ from pscompy import registry
 from pscompy.config import Var, count
 from pscompy.declarations import flaw
 from pscompy.errors import ConfigError
-from pscompy.plugin import Native, Transport
+from pscompy.plugin import Native, PythonTransport, Transport
 
 REPORT = """
 import json, sys
@@ -115,6 +115,7 @@ def declare(**changes):
         ({"priority": -1}, "its priority is -1"),
         ({"priority": True}, "its priority is True"),
         ({"ops": None}, "its `ops` is no function"),
+        ({"ops": None, "python": int}, "its `python` is no subclass of"),
         ({"unavailable": "no"}, "its `unavailable` is no function"),
         ({"variables": [Var("X", "1", count, "Doc.")]}, "are a list instead of a tuple"),
         ({"variables": (3,)}, "hold 3, which is not a Var"),
@@ -133,6 +134,7 @@ def test_a_name_is_short_and_lower_case():
     for name in ("Alpha", "al_pha", "a" * 16, ""):
         assert "lower-case" in flaw(declare(name=name), name)
     assert flaw(declare(), "alpha") is None
+    assert flaw(declare(ops=None, python=PythonTransport), "alpha") is None
 
 
 # ---- PSP_PLUGINDIR ----------------------------------------------------------
