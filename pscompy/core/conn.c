@@ -25,11 +25,6 @@ int psc_conn_state(const psc_conn_t *conn)
     return __atomic_load_n(&conn->state, __ATOMIC_ACQUIRE);
 }
 
-static bool conn_ended(const psc_conn_t *conn)
-{
-    return conn->state == PSC_CONN_CLOSED || conn->state == PSC_CONN_FAILED;
-}
-
 psc_status_t psc_conn_usable(const psc_conn_t *conn)
 {
     if (conn->status != PSC_OK)
@@ -283,7 +278,7 @@ bool psc_conn_flush(psc_conn_t *conn)
             moved |= conn_flush_urgent(conn);
         if (!psc_list_empty(&conn->ordered))
             moved |= conn_flush_ordered(conn);
-        if (conn->credit_due && !conn_ended(conn) &&
+        if (conn->credit_due && !psc_conn_ended(conn) &&
             conn_send_credit(conn, PSC_WIRE_CREDIT)) {
             psc_count(conn, PSC_COUNTER_credit_messages, 1);
             moved = true;
@@ -346,7 +341,7 @@ static void conn_end_requests(psc_conn_t *conn, psc_status_t status)
 
 void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status)
 {
-    if (conn_ended(conn))
+    if (psc_conn_ended(conn))
         return;
     conn_state_set(conn, status == PSC_ERR_CLOSED ? PSC_CONN_CLOSED
                                                   : PSC_CONN_FAILED);
@@ -381,7 +376,7 @@ void psc_conn_peer_ended(psc_conn_t *conn)
 
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
-    for (int i = 0; i < CONN_DRAIN_PASSES && !conn_ended(conn); i++) {
+    for (int i = 0; i < CONN_DRAIN_PASSES && !psc_conn_ended(conn); i++) {
         if (psc_worker_progress_locked(worker, true) == 0)
             break;
     }
@@ -425,7 +420,7 @@ static void conn_peer_closes(psc_conn_t *conn)
 
 void psc_conn_close_received(psc_conn_t *conn, bool is_ack)
 {
-    if (conn_ended(conn))
+    if (psc_conn_ended(conn))
         return;
     if (!is_ack) {
         conn_peer_closes(conn);

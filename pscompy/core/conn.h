@@ -63,6 +63,7 @@ struct psc_conn {
     uint32_t credit_limit; /* what the peer lets us have sent */
     uint32_t credit_sent;
     uint32_t credit_consumed;
+    uint32_t credit_got;   /* what the peer has sent: within what we told */
     uint32_t credit_told;  /* the limit that we told last */
     uint32_t rts_out;      /* rendezvous that the peer has not matched */
     uint32_t rts_in;       /* announcements that we have not matched */
@@ -84,6 +85,11 @@ static inline void psc_count(psc_conn_t *conn, psc_counter_t counter,
 static inline psc_lane_t *psc_conn_main_lane(psc_conn_t *conn)
 {
     return conn->lanes[0];
+}
+
+static inline bool psc_conn_ended(const psc_conn_t *conn)
+{
+    return conn->state == PSC_CONN_CLOSED || conn->state == PSC_CONN_FAILED;
 }
 
 /* Put a request where the next progress moves it on. */

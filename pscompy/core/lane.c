@@ -246,12 +246,19 @@ void psc_lane_replay(psc_lane_t *lane)
     }
 }
 
+/* What comes is of no interest: the connection is over, even if its last word
+ * has still to leave by this lane. */
+static bool lane_deaf(const psc_lane_t *lane)
+{
+    return lane->closing || (lane->conn && psc_conn_ended(lane->conn));
+}
+
 static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
 {
     psc_lane_t *lane = lane_of(ep);
     psc_status_t status;
 
-    if (lane->closing)
+    if (lane_deaf(lane))
         return PSC_OK;
     if (!lane->conn) {
         lane_keep_early(lane, am);
@@ -285,7 +292,7 @@ static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
     psc_lane_t *lane = lane_of(ep);
 
     *dest_p = (psc_dest_t){.iov = NULL};
-    if (lane->closing)
+    if (lane_deaf(lane))
         return;
     if (!lane->conn)
         lane_begin_early(lane, id, header, header_len, len, dest_p);
@@ -300,7 +307,7 @@ static void lane_am_end(psc_ep_t *ep, void *cookie)
     psc_incoming_t *in = &lane->incoming;
     psc_status_t status = PSC_OK;
 
-    if (lane->closing)
+    if (lane_deaf(lane))
         return;
     if (cookie) {
         status = psc_proto_end(lane);

@@ -2,6 +2,7 @@
 #include <pthread.h>
 
 #include "harness.h"
+#include "hostile.h"
 
 void harness_setting(char *argument);
 
@@ -536,6 +537,10 @@ static const struct {
     {"close_both", case_close_both},
     {"close_then_gone", case_close_then_gone},
     {"fail_midway", case_fail_midway},
+    {"hostile_frames", case_hostile_frames},
+    {"hostile_flood", case_hostile_flood},
+    {"hostile_announcements", case_hostile_announcements},
+    {"frames_after_the_end", case_frames_after_the_end},
     {"threads", case_threads},
 };
 

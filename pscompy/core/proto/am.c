@@ -121,6 +121,7 @@ static void am_fetched(psc_req_t *req)
 {
     am_node_t *node = req->payload;
 
+    req->conn->rts_in--;
     if (req->head.result.status != PSC_OK || !am_hand_over(req->conn, node))
         free(node);
 }
@@ -131,7 +132,7 @@ psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
     psc_req_t *req;
     am_node_t *node;
 
-    if (header_len > offer->len)
+    if (header_len > offer->len || conn->rts_in >= PSC_RTS_LIMIT)
         return PSC_ERR_PROTOCOL;
     node = am_node_create(conn, (uint32_t)offer->tag, header_len, offer->len);
     req = node ? psc_req_create(conn->worker, PSC_REQ_RECV) : NULL;
@@ -142,6 +143,7 @@ psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
     psc_req_set_iov(req, &(psc_iov_t){node->data, offer->len}, 1);
     req->payload = node;
     req->on_done = am_fetched;
+    conn->rts_in++;
     psc_rndv_recv_start(req, offer);
     return PSC_OK;
 }

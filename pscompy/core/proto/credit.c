@@ -44,6 +44,12 @@ void psc_credit_heard(psc_conn_t *conn, uint32_t limit)
         psc_conn_mark_busy(conn);
 }
 
+bool psc_credit_spend(psc_conn_t *conn, uint32_t cost)
+{
+    conn->credit_got += cost;
+    return (int32_t)(conn->credit_told - conn->credit_got) >= 0;
+}
+
 void psc_credit_return(psc_conn_t *conn, uint32_t cost)
 {
     conn->credit_consumed += cost;

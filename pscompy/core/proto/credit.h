@@ -38,6 +38,8 @@ void psc_credit_start(psc_conn_t *conn);
 uint32_t psc_credit_stamp(psc_conn_t *conn);
 /* A header brought the peer's limit. */
 void psc_credit_heard(psc_conn_t *conn, uint32_t limit);
+/* A message of this cost has come; false: the peer had no credit for it. */
+bool psc_credit_spend(psc_conn_t *conn, uint32_t cost);
 /* Bytes that the peer may use again. */
 void psc_credit_return(psc_conn_t *conn, uint32_t cost);
 

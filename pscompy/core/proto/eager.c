@@ -141,6 +141,8 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     psc_unexp_t *unexp;
     psc_req_t *req;
 
+    if (tag < 0 || !psc_credit_spend(conn, psc_credit_cost(am->len)))
+        return PSC_ERR_PROTOCOL;
     if (wire->context == PSC_CONTEXT_AM) {
         psc_credit_return(conn, psc_credit_cost(am->len));
         return psc_am_deliver(conn, wire->tag, wire->aux, am->payload, am->len);
@@ -173,6 +175,8 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
     int32_t tag = (int32_t)wire->tag;
     size_t part = len;
 
+    if (tag < 0 || !psc_credit_spend(conn, psc_credit_cost(len)))
+        return PSC_ERR_PROTOCOL;
     in->req = psc_match_arrival(conn, wire->context, tag);
     if (in->req && !(in->req->head.flags & PSC_FLAG_NO_BUFFER) &&
         in->req->n_iov <= PSC_INCOMING_IOV) {

@@ -299,14 +299,15 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
 static psc_status_t rndv_keep(psc_conn_t *conn, psc_req_t *req,
                               const psc_wire_rts_t *wire, const psc_am_t *am)
 {
-    psc_unexp_t *unexp = psc_unexp_create(conn, wire->context,
-                                          (int32_t)wire->tag, wire->len,
-                                          am->len);
+    psc_unexp_t *unexp;
 
+    if (conn->rts_in >= PSC_RTS_LIMIT)
+        return PSC_ERR_PROTOCOL;
+    unexp = psc_unexp_create(conn, wire->context, (int32_t)wire->tag,
+                             wire->len, am->len);
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
-    if (conn->rts_in++ >= PSC_RTS_LIMIT)
-        return PSC_ERR_PROTOCOL;
+    conn->rts_in++;
     unexp->rts = true;
     unexp->send_id = wire->send_id;
     unexp->n_keys = wire->n_keys;

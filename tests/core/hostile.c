@@ -1,0 +1,377 @@
+/* A peer that has proved the key and then breaks the protocol: frames that
+ * nobody sends, floods without credit, words after the last word. Side a keeps
+ * to the rules; it may lose this connection, and nothing else. */
+#include "hostile.h"
+
+#include "harness.h"
+#include "pscompy/core/conn.h"
+
+enum { ROUNDS = 8, VICTIMS = 60, FRAMES = 40, POSTED = 12, LARGE = 200000 };
+
+static unsigned dice_state;
+
+static unsigned dice(unsigned sides)
+{
+    dice_state = dice_state * 1664525u + 1013904223u;
+    return (dice_state >> 8) % sides;
+}
+
+/* ---- frames ---- */
+
+typedef union frame {
+    psc_wire_credit_t credit;
+    psc_wire_eager_t eager;
+    psc_wire_rts_t rts;
+    psc_wire_rtr_t rtr;
+    psc_wire_frag_t frag;
+    psc_wire_fin_t fin;
+    psc_wire_rma_t rma;
+    uint8_t bytes[PSC_AM_HEADER_MAX];
+} frame_t;
+
+static const uint8_t header_lens[PSC_WIRE_COUNT] = {
+#define HEADER_LEN(name, type) sizeof(type),
+    PSC_WIRE_LIST(HEADER_LEN)
+#undef HEADER_LEN
+};
+
+/* Ids of requests that exist, or did, or will. */
+static uint64_t some_id(void)
+{
+    return (uint64_t)(1 + dice(3)) << 32 | dice(2 * POSTED);
+}
+
+static uint64_t some_length(void)
+{
+    static const uint64_t lengths[] = {0,      1,       8,        1000,
+                                       LARGE,  1 << 30, 1ull << 31, UINT64_MAX,
+                                       LARGE - 1};
+
+    return lengths[dice(sizeof lengths / sizeof *lengths)];
+}
+
+static uint16_t some_context(void)
+{
+    static const uint16_t contexts[] = {CONTEXT, CONTEXT, CONTEXT, 2,
+                                        PSC_CONTEXT_AM, PSC_CONTEXT_RMA};
+
+    return contexts[dice(sizeof contexts / sizeof *contexts)];
+}
+
+static uint32_t some_tag(void)
+{
+    return dice(50) == 0 ? UINT32_MAX : dice(3);
+}
+
+static void frame_fill(frame_t *frame, psc_wire_id_t id)
+{
+    for (size_t i = 0; i < sizeof frame->bytes; i++)
+        frame->bytes[i] = (uint8_t)dice(256);
+    frame->credit.credit = dice(1 << 20);
+    if (dice(40) == 0)
+        return; /* as it is */
+    switch (id) {
+    case PSC_WIRE_EAGER:
+        frame->eager.tag = some_tag();
+        frame->eager.context = some_context();
+        frame->eager.aux = (uint16_t)dice(200);
+        break;
+    case PSC_WIRE_RTS:
+        frame->rts.tag = some_tag();
+        frame->rts.context = some_context();
+        frame->rts.aux = (uint16_t)dice(200);
+        frame->rts.n_keys = dice(4);
+        frame->rts.send_id = some_id();
+        frame->rts.len = some_length();
+        break;
+    case PSC_WIRE_RTR:
+        frame->rtr.n_keys = dice(4);
+        frame->rtr.send_id = some_id();
+        frame->rtr.recv_id = some_id();
+        frame->rtr.len = some_length();
+        break;
+    case PSC_WIRE_FRAG:
+        frame->frag.recv_id = some_id();
+        frame->frag.offset = some_length();
+        break;
+    case PSC_WIRE_FIN:
+        frame->fin.status = 1 - (int)dice(20);
+        frame->fin.request_id = some_id();
+        break;
+    case PSC_WIRE_RMA_PUT:
+    case PSC_WIRE_RMA_GET:
+        frame->rma.n_keys = dice(2);
+        frame->rma.request_id = some_id();
+        frame->rma.region = dice(3);
+        frame->rma.offset = some_length();
+        frame->rma.len = some_length();
+        break;
+    default:
+        break;
+    }
+}
+
+/* Straight into the fabric, as side b's protocols would. */
+static void speak(psc_conn_t *conn, unsigned id, const void *header,
+                  uint8_t header_len, const void *payload, size_t len)
+{
+    psc_lane_t *lane = conn->lanes[0];
+    psc_iov_t iov = {(void *)payload, len};
+
+    psc_lock_acquire(&conn->worker->lock);
+    if (!lane->closing)
+        lane->slot->ops->am_bcopy(lane->ep, (uint8_t)id, header, header_len,
+                                  &iov, 1);
+    psc_lock_release(&conn->worker->lock);
+}
+
+static void speak_nonsense(psc_conn_t *conn)
+{
+    static uint8_t payload[60000];
+    unsigned id = dice(PSC_WIRE_COUNT + 1);
+    uint8_t header_len = id < PSC_WIRE_COUNT ? header_lens[id] : 8;
+    size_t len = dice(3) ? dice(dice(2) ? 500 : sizeof payload) : 0;
+    frame_t frame;
+
+    for (size_t i = 0; i < len; i += 97)
+        payload[i] = (uint8_t)dice(256);
+    frame_fill(&frame, (psc_wire_id_t)id);
+    if (dice(200) == 0)
+        header_len = (uint8_t)dice(PSC_AM_HEADER_MAX);
+    speak(conn, id, &frame, header_len, payload, len);
+}
+
+/* ---- what side a has open meanwhile ---- */
+
+typedef struct work {
+    char buffers[POSTED][LARGE];
+    char theirs[LARGE]; /* side b's */
+    psc_request_t *requests[POSTED];
+    psc_result_t results[POSTED];
+    psc_region_t *region;
+    uint8_t packed[1024];
+    size_t packed_len;
+} work_t;
+
+static void work_begin(work_t *work, pair_t *pair, psc_conn_t *conn)
+{
+    side_t sender = {.worker = pair->a.worker, .conn = conn};
+
+    for (int i = 0; i < POSTED; i++) {
+        size_t len = i % 2 ? LARGE : 100;
+
+        work->requests[i] =
+            i % 3 ? post_recv(&pair->a, i % 4 ? conn : NULL, work->buffers[i],
+                              len, i % 3, &work->results[i])
+                  : post_send(&sender, work->buffers[i], len, 1);
+    }
+    check(api->region_create(pair->a.worker, work->buffers[0], LARGE,
+                             &work->region) == PSC_OK);
+    work->packed_len = sizeof work->packed;
+    check(api->region_pack(work->region, work->packed, &work->packed_len) ==
+          PSC_OK);
+}
+
+static void work_end(work_t *work)
+{
+    for (int i = 0; i < POSTED; i++) {
+        if (!work->requests[i])
+            continue;
+        api->cancel(work->requests[i]); /* those from anybody live on */
+        api->request_free(work->requests[i]);
+    }
+    api->region_destroy(work->region);
+}
+
+/* In one thread: neither end waits for the other's goodbye. */
+static void part(pair_t *pair, psc_conn_t *here, psc_conn_t *there)
+{
+    psc_conn_t *const ends[] = {pair->a.conn, pair->b.conn, here, there};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (ends[i])
+            psc_conn_fail(ends[i], PSC_ERR_PEER_LOST);
+    }
+    settle(pair);
+    pair_close(pair);
+}
+
+static void ignore(void *arg, const psc_message_t *message)
+{
+    (void)arg;
+    (void)message;
+}
+
+static void still_works(pair_t *pair, psc_conn_t *here, psc_conn_t *there)
+{
+    char out[3000], in[3000] = {0};
+    side_t sender = {.worker = pair->b.worker, .conn = there};
+    psc_result_t result;
+    psc_request_t *recv, *send;
+
+    fill(out, sizeof out, 3);
+    recv = post_recv(&pair->a, here, in, sizeof in, 9999, &result);
+    send = post_send(&sender, out, sizeof out, 9999);
+    check(finish(pair, recv).status == PSC_OK && filled(in, sizeof in, 3));
+    if (send)
+        finish(pair, send);
+}
+
+/* What a good peer does too, so that there is something to disturb. */
+static void speak_sense(work_t *work, pair_t *pair, psc_conn_t *conn)
+{
+    psc_iov_t iov = {work->theirs, dice(2) ? dice(LARGE) : dice(500)};
+    psc_send_args_t send = {
+        .context = CONTEXT, .tag = (int32_t)dice(3), .iov = &iov, .n_iov = 1};
+    psc_recv_args_t recv = {.source = conn, .context = CONTEXT,
+                            .tag = (int32_t)dice(3), .iov = &iov, .n_iov = 1};
+    psc_request_t *request = NULL;
+    psc_result_t result;
+
+    switch (dice(5)) {
+    case 0:
+        api->recv(pair->b.worker, &recv, &result, &request);
+        break;
+    case 1:
+        api->put(conn, &send, work->packed, work->packed_len, dice(LARGE),
+                 &request);
+        break;
+    case 2:
+        api->get(conn, &send, work->packed, work->packed_len, dice(LARGE),
+                 &request);
+        break;
+    case 3:
+        api->am_send(conn, dice(2), "header", 6, &send, &request);
+        break;
+    default:
+        api->send(conn, &send, &request);
+    }
+    if (request)
+        api->request_free(request); /* it ends by itself */
+}
+
+/* One connection, until it is broken or the hostile side tires of it. */
+static void torment(work_t *work, pair_t *pair)
+{
+    psc_conn_t *here, *there;
+
+    pair_join(pair, &here, &there);
+    work_begin(work, pair, here);
+    for (int i = 0; i < FRAMES && !psc_conn_ended(here); i++) {
+        if (dice(3))
+            speak_sense(work, pair, there);
+        else
+            speak_nonsense(there);
+        pair_progress(pair);
+    }
+    psc_conn_fail(here, PSC_ERR_PEER_LOST);
+    psc_conn_fail(there, PSC_ERR_PEER_LOST);
+    pair_progress(pair);
+    work_end(work);
+}
+
+void case_hostile_frames(void)
+{
+    work_t *work = calloc(1, sizeof *work);
+
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        pair_t pair;
+
+        dice_state = round;
+        options.scheme = (psc_rndv_scheme_t)(round % 4);
+        pair_open(&pair);
+        psc_worker_log_to(pair.a.worker, -1, 0);
+        psc_worker_log_to(pair.b.worker, -1, 0);
+        api->am_handler(pair.a.worker, 1, ignore, NULL);
+        for (int i = 0; i < VICTIMS; i++)
+            torment(work, &pair);
+        still_works(&pair, pair.a.conn, pair.b.conn);
+        part(&pair, NULL, NULL);
+    }
+    free(work);
+}
+
+/* ---- limits ---- */
+
+/* Eager messages without end: who has no credit is thrown out. */
+void case_hostile_flood(void)
+{
+    psc_wire_eager_t wire = {.tag = 1, .context = CONTEXT};
+    static char payload[1000];
+    pair_t pair;
+
+    options.unexpected_max = 1 << 20;
+    pair_open(&pair);
+    psc_worker_log_to(pair.a.worker, -1, 0);
+    for (int i = 0; i < 20000; i++) {
+        speak(pair.b.conn, PSC_WIRE_EAGER, &wire, sizeof wire, payload,
+              sizeof payload);
+        pair_progress(&pair);
+    }
+    check(psc_conn_state(pair.a.conn) == PSC_CONN_FAILED);
+    check(count(pair.a.worker, PSC_COUNTER_unexpected) < 3000);
+    part(&pair, NULL, NULL);
+}
+
+/* Side b, which does not listen, has a small ring that is full of answers. */
+static bool answers_are_stuck(pair_t *pair)
+{
+    return count(pair->a.worker, PSC_COUNTER_back_pressure) > 1000;
+}
+
+/* The same with announcements, of messages and of active messages. */
+void case_hostile_announcements(void)
+{
+    static const uint16_t contexts[] = {CONTEXT, PSC_CONTEXT_AM};
+
+    for (int i = 0; i < 2; i++) {
+        psc_wire_rts_t wire = {.tag = 1, .context = contexts[i],
+                               .len = 1 << 20};
+        pair_t pair;
+
+        pair_open(&pair);
+        psc_worker_log_to(pair.a.worker, -1, 0);
+        psc_worker_log_to(pair.b.worker, -1, 0);
+        for (unsigned n = 0; n < 80000 && !answers_are_stuck(&pair); n++) {
+            wire.send_id = n;
+            speak(pair.b.conn, PSC_WIRE_RTS, &wire, sizeof wire, NULL, 0);
+            api->progress(pair.a.worker, 0);
+        }
+        check(psc_conn_state(pair.a.conn) == PSC_CONN_FAILED ||
+              answers_are_stuck(&pair));
+        part(&pair, NULL, NULL);
+    }
+}
+
+/* Side b says that it sends no more, and goes on: nobody listens, and what a
+ * has posted to receive from anybody stays for others. */
+void case_frames_after_the_end(void)
+{
+    psc_wire_credit_t farewell = {.credit = 1 << 20};
+    psc_wire_rts_t rts = {.tag = 5, .context = CONTEXT, .len = 100};
+    psc_wire_eager_t eager = {.tag = 5, .context = CONTEXT};
+    char buffer[3000], out[3000];
+    psc_conn_t *here, *there;
+    psc_request_t *anybody;
+    psc_result_t result;
+    side_t sender;
+    pair_t pair;
+
+    pair_open(&pair);
+    pair_join(&pair, &here, &there);
+    anybody = post_recv(&pair.a, NULL, buffer, sizeof buffer, 5, &result);
+    speak(pair.b.conn, PSC_WIRE_CLOSE, &farewell, sizeof farewell, NULL, 0);
+    speak(pair.b.conn, PSC_WIRE_RTS, &rts, sizeof rts, NULL, 0);
+    speak(pair.b.conn, PSC_WIRE_EAGER, &eager, sizeof eager, "late", 4);
+    until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_CLOSED);
+    settle(&pair);
+    fill(out, sizeof out, 8);
+    sender = (side_t){.worker = pair.b.worker, .conn = there};
+    psc_request_t *send = post_send(&sender, out, sizeof out, 5);
+    result = finish(&pair, anybody);
+    check(result.status == PSC_OK && result.source == here);
+    check(filled(buffer, sizeof buffer, 8));
+    if (send)
+        finish(&pair, send);
+    part(&pair, here, there);
+}
