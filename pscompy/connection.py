@@ -55,7 +55,8 @@ class Connection(_hot.Connection):
     ) -> None:
         self._control = control
         self._record = record
-        self._bind(worker, int(ffi.cast("uintptr_t", record.handle)), context)
+        address = int(ffi.cast("uintptr_t", record.handle))
+        self._bind(worker, address, context, record.handle)
 
     @property
     def state(self) -> ConnectionState:
@@ -104,7 +105,7 @@ class Connection(_hot.Connection):
             else:
                 request._fail(copy.copy(error))
 
-        self._control.open(self._record, told)
+        self._control.open(self._record, self, told)
         return request
 
     def close(self) -> None:
@@ -134,7 +135,7 @@ class Connection(_hot.Connection):
         )
 
     def _begin_open(self) -> None:
-        self._control.begin_open(self._record)
+        self._control.begin_open(self._record, self)
 
     def _exception(self, status: int, nbytes: int) -> BaseException:
         """The exception for a status of the core, with what the control plane knows about it."""

@@ -55,7 +55,6 @@ class Session:
         self._forked = False
         self._closed = threading.Event()
         self._closing = False
-        self._connections: dict[int, Connection] = {}
         self._sockets: set[Socket] = set()
         self._regions: set[MemoryRegion] = set()
         self._identity = make_identity(name, rank, job)
@@ -66,10 +65,8 @@ class Session:
         self._engine.open(found, self._config)
         self._engine.read_log()
         self._hot = _hot.Worker(self._engine.address)
-        self._control = Control(self._config, self._engine, self._identity, self._adopt)
+        self._control = Control(self._config, self._engine, self._identity, self._adopt, self._hot)
         self._control.after_progress = self._hot.polled
-        self._control.ended = self._on_ended
-        self._over: list[int] = []  # connections that have ended and are still in _connections
         self._sleep: _Sleep | None = None
         _open_sessions.add(self)
 
@@ -87,7 +84,8 @@ class Session:
 
     @property
     def stats(self) -> dict[str, int]:
-        """Counters of the session, by name; `connections_up` counts those that were made."""
+        """Counters of the session, by name; `connections_up` counts those that came up,
+        `connections_made` those of them that this side has made."""
         self._check()
         return self._engine.counters()
 
@@ -106,7 +104,7 @@ class Session:
         self._check()
         sock = Socket(self)
         sock._listener = self._control.listen(
-            host, port, lambda record: sock._deliver(self._connections[record.id])
+            host, port, lambda record: sock._deliver(self._hot.connection(record.id))
         )
         self._sockets.add(sock)
         return sock
@@ -137,26 +135,14 @@ class Session:
     def _keep(self, record: Record, context: int | None = None) -> Connection:
         more = {} if context is None else {"context": context}
         connection = Connection(self._hot, self._control, record, **more)
-        self._connections[record.id] = connection
         self._control.add(record)
         return connection
 
     def _adopt(self) -> Record:
         """On the control thread: a peer has begun a connection, perhaps while we are closing."""
         record = Record(*self._engine.create_connection(-1))
-        self._keep(record)
+        self._hot.hold(self._keep(record))
         return record
-
-    def _on_ended(self, record: Record) -> None:
-        """On the control thread: the connection lives on as long as the program has it, which may
-        still receive from it, and as long as its messages wait for a handler."""
-        if record.rank < 0:  # a World has its peers for good
-            self._over.append(record.id)
-        if self._hot.pending:
-            return
-        while self._over:
-            connection = self._connections.pop(self._over.pop())
-            connection._release(self._engine.connection_destroyer)
 
     def _event(self) -> Request:
         """A request that is completed by hand."""
@@ -241,11 +227,9 @@ class Session:
             ended = self._control.stop()
             if self._config["DEBUG_STATS"]:
                 logs.notice("%s: %s", self.name, _figures(self._engine.counters()))
-            self._engine.wake()
-            self._hot.close(self._engine.destroy if ended else _nothing)
+            self._hot.close(self._engine.destroy if ended else self._engine.abandon)
             for region in list(self._regions):
                 region.close()
-            self._connections.clear()
             if self._sleep is not None:
                 self._sleep.close()
 
@@ -337,10 +321,6 @@ class _Sleep:
 
 def _figures(counters: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in counters.items() if value) or "nothing"
-
-
-def _nothing() -> None:
-    """The control thread is stuck: the worker stays as it is."""
 
 
 def _close_at_exit() -> None:

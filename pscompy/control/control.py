@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from pscompy import logs
 from pscompy.config import AUTO, Config
@@ -22,7 +23,7 @@ from pscompy.control.handshake import Handshake, Side
 from pscompy.control.keys import find_key
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.network import Address, Place, advertised, listening_socket
-from pscompy.control.ondemand import OnDemand, Policy
+from pscompy.control.ondemand import Holder, OnDemand, Policy
 from pscompy.control.precon import Door, Link, LinkOptions
 from pscompy.control.record import Record
 from pscompy.control.states import Phase, PhaseEvent
@@ -50,17 +51,25 @@ class Listener:
 
 
 class Control(OnDemand):
-    """One per session. `adopt` makes the record of a connection that a peer has begun."""
+    """One per session. `adopt` makes the record of a connection that a peer has begun, and holds
+    it; `holder` holds all that are in use.
+
+    `records` are all that live: those in use, and those of connections that the program has.
+    """
 
     def __init__(
-        self, config: Config, engine: Engine, here: Identity, adopt: Callable[[], Record]
+        self,
+        config: Config,
+        engine: Engine,
+        here: Identity,
+        adopt: Callable[[], Record],
+        holder: Holder,
     ) -> None:
         policy = Policy(config["RETRY"], LinkOptions.of(config))
-        super().__init__(ControlThread(f"pscompy {here.name}"), engine, here, policy)
+        super().__init__(ControlThread(f"pscompy {here.name}"), engine, here, policy, holder)
         self.config = config
-        self.records: dict[int, Record] = {}
+        self.records: WeakValueDictionary[int, Record] = WeakValueDictionary()
         self.after_progress: Callable[[], object] = lambda: None  # what it found is to be drained
-        self.ended: Callable[[Record], object] = lambda record: None  # nothing follows any more
         self._adopt = adopt
         self._listeners: list[Listener] = []
         self._busy: set[object] = set()
@@ -74,9 +83,10 @@ class Control(OnDemand):
         """Know of a connection, so that its changes are followed."""
         self.records[record.id] = record
 
-    def begin_open(self, record: Record) -> None:
-        """Connect in the background; the core queues what is sent meanwhile. Never raises for
-        reasons of the network: those end what was queued. `AuthError`: there is no usable key."""
+    def begin_open(self, record: Record, connection: object) -> None:
+        """Connect in the background; the core queues what is sent meanwhile. The connection is
+        held as long as it is in use. Never raises for reasons of the network: those end what was
+        queued. `AuthError`: there is no usable key."""
         self._start()
         if record.address is None and record.resolve is not None:
             try:
@@ -84,11 +94,13 @@ class Control(OnDemand):
             except PscomError as error:
                 logger.warning("the address of %s is not known: %s", record.label, error)
         self.engine.begin_connecting(record.handle)
-        self._thread.call(self.begin, record)
+        self._thread.call(self._begin, record, connection)
 
-    def open(self, record: Record, told: Callable[[PscomError | None], object]) -> None:
+    def open(
+        self, record: Record, connection: object, told: Callable[[PscomError | None], object]
+    ) -> None:
         """Connect, and call `told` on the control thread: None once it is up, else why not."""
-        self.begin_open(record)
+        self.begin_open(record, connection)
         self._thread.call(self._tell_later, record, told)
 
     def listen(self, host: str | None, port: int, deliver: Deliver) -> Listener:
@@ -142,7 +154,7 @@ class Control(OnDemand):
                 listener.door.forget()
         for negotiation in self._negotiations:
             negotiation.link.forget()
-        for record in self.records.values():
+        for record in self._in_use:
             if record.attempt is not None and record.attempt.dialer is not None:
                 record.attempt.dialer.forget()
         self._thread.abandon()
@@ -230,6 +242,15 @@ class Control(OnDemand):
 
     # ---- connections ----
 
+    def _begin(self, record: Record, connection: object) -> None:
+        if record.phase is Phase.LAZY:
+            self._holder.hold(connection)
+            self.begin(record)
+
+    def _step(self, record: Record, event: PhaseEvent) -> None:
+        super()._step(record, event)
+        self._check_ended()
+
     def wishes(self, option: selection.Option) -> selection.Wishes:
         threshold = f"{option.name.upper()}_RENDEZVOUS"
         name = threshold if threshold in self.config else "RENDEZVOUS"
@@ -241,7 +262,7 @@ class Control(OnDemand):
         incoming = record is None
         if record is None:
             record = negotiation.record = self._adopt()
-            record.step(PhaseEvent.TAKE)
+            self._step(record, PhaseEvent.TAKE)
         self.install(record, negotiation)
         record.tell(None)
         if self.closing:  # the peer was a moment faster
@@ -285,12 +306,9 @@ class Control(OnDemand):
             record.error = PeerLost(f"the connection to {record.label} is lost", peer=record.label)
         self._cancel(record)
         self._leave(link, was_up, lost)
-        record.step(PhaseEvent.ENDED)
         self.busy(record, False)
-        self.records.pop(record.id, None)
+        self._step(record, PhaseEvent.ENDED)
         record.tell(record.error or Closed(f"the connection to {record.label} is closed"))
-        self.ended(record)
-        self._check_ended()
 
     def _leave(self, link: Negotiation | None, was_up: bool, lost: bool) -> None:
         if link is None:
@@ -321,18 +339,18 @@ class Control(OnDemand):
     def _begin_closing(self) -> None:
         for listener in list(self._listeners):
             self._close_door(listener)
-        for record in list(self.records.values()):
-            if record.phase is Phase.LAZY:
-                del self.records[record.id]
-            self.engine.close_connection(record.handle)
+        for ref in self.records.valuerefs():
+            record = ref()
+            if record is not None:
+                self.engine.close_connection(record.handle)
         self._check_ended()
 
     def _check_ended(self) -> None:
-        if self.closing and not self.records:
+        if self.closing and not self._in_use:
             self._ended.set()
 
     def _break_off_all(self) -> None:
-        for record in list(self.records.values()):
+        for record in list(self._in_use):
             self.engine.fail(record.handle, Engine.ERR_CLOSED)
         for negotiation in list(self._negotiations):
             if not negotiation.link.closed:

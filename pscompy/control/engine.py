@@ -133,7 +133,9 @@ class Engine:
         self.log_fd: int | None = None
         self._log_write = -1
         self._log_rest = b""
-        self._guard = threading.Lock()  # handles are used by any thread until destroy
+        # Handles are used by any thread until destroy, and one may go wherever Python collects:
+        # inside a call too.
+        self._guard = threading.RLock()
         self._destroyed = False
         self._carriers: list[Carrier] = []  # closed when the worker is gone
 
@@ -215,9 +217,6 @@ class Engine:
         """As `arm`, for who sleeps on `fabric_fd`."""
         return bool(lib.psc_worker_arm_fabric(self._worker) == lib.PSC_OK)
 
-    def wake(self) -> None:
-        lib.psc_worker_wake(self._worker)
-
     def control_events(self) -> ControlEvents:
         events = ControlEvents([], [])
         while count := lib.psc_worker_control_poll(self._worker, self._events, EVENTS_MAX):
@@ -246,7 +245,7 @@ class Engine:
     def forked(self) -> None:
         """In the child: every later call answers FORKED and touches nothing."""
         lib.psc_worker_forked(self._worker)
-        self._guard = threading.Lock()  # a thread that is not here may hold the old one
+        self._guard = threading.RLock()  # a thread that is not here may hold the old one
         self._destroyed = True
         self._close_log()
 
@@ -259,6 +258,11 @@ class Engine:
             carrier.close()
         self.read_log()
         self._close_log()
+
+    def abandon(self) -> None:
+        """Instead of `destroy`, where somebody is stuck inside a call: touch nothing any more."""
+        with self._guard:
+            self._destroyed = True
 
     def _close_log(self) -> None:
         if self.log_fd is not None:
@@ -305,12 +309,12 @@ class Engine:
         return int(ffi.cast("uintptr_t", handle))
 
     def create_connection(self, rank: int) -> tuple[int, Any]:
-        """The id and the handle of a lazy connection."""
+        """The id and the handle of a lazy connection, which lives as long as the handle."""
         conn_id = next(self._ids)
         handle = lib.psc_conn_create(self._worker, conn_id, rank)
         if not handle:
             raise MemoryError
-        return conn_id, handle
+        return conn_id, ffi.gc(handle, self._destroy_connection)
 
     def connection_state(self, handle: Any) -> ConnState:
         with self._guard:
@@ -347,10 +351,10 @@ class Engine:
             if not self._destroyed:
                 lib.psc_conn_close(handle)
 
-    @property
-    def connection_destroyer(self) -> int:
-        """The address of what destroys a handle's connection, for the hot extension."""
-        return self.address_of(ffi.addressof(lib, "psc_conn_destroy"))
+    def _destroy_connection(self, handle: Any) -> None:
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_conn_destroy(handle)
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,11 @@ class Negotiation:
         self._undo()
         self.link.drop()
 
+    def dissolve(self) -> None:
+        """The link is closed and nothing more happens: refer to nobody."""
+        self.record = self.lanes = None
+        self.link.disown()
+
     def take_lanes(self) -> list[Lane]:
         self._host.busy(self, False)
         return self.lanes.take() if self.lanes else []

@@ -14,6 +14,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from pscompy.control import selection
 from pscompy.control.auth import TOKEN_SIZE
@@ -64,11 +65,26 @@ class Policy:
     link: LinkOptions
 
 
+class Holder(Protocol):
+    """What keeps a connection alive for the program while it is in use: `_hot.Worker`."""
+
+    def hold(self, connection: Any, /) -> None:
+        """From its first use on."""
+
+    def release(self, id: int, /) -> None:
+        """Nothing comes of it any more, unless it is used again."""
+
+
 class OnDemand(Host):
     """The half of `negotiation.Host` that deals with connecting; see `Control` for the rest."""
 
     def __init__(
-        self, thread: ControlThread, engine: Engine, here: Identity, policy: Policy
+        self,
+        thread: ControlThread,
+        engine: Engine,
+        here: Identity,
+        policy: Policy,
+        holder: Holder,
     ) -> None:
         self.here = here
         self.engine = engine
@@ -79,6 +95,8 @@ class OnDemand(Host):
         self._policy = policy
         self._names = Names(here)
         self._negotiations: set[Negotiation] = set()
+        self._in_use: set[Record] = set()  # neither lazy nor closed
+        self._holder = holder
 
     # ---- links ----
 
@@ -93,6 +111,7 @@ class OnDemand(Host):
         self._negotiations.discard(negotiation)
         if negotiation.claimed is not None:
             self._names.remove(negotiation.claimed)
+        self._thread.call(negotiation.dissolve)  # once its last event has been told
 
     def _claim(self, negotiation: Negotiation, there: Identity) -> str | None:
         """The peer's name is its own as long as the link lasts; else what is wrong with it."""
@@ -101,6 +120,18 @@ class OnDemand(Host):
             self._names.add(there)
             negotiation.claimed = there
         return taken
+
+    # ---- lifetimes ----
+
+    def _step(self, record: Record, event: PhaseEvent) -> None:
+        """The one door of a record's phase. The program's connection is released before the core
+        knows that it is lazy again: its next use holds it anew."""
+        record.step(event)
+        if record.phase in (Phase.LAZY, Phase.CLOSED):
+            self._in_use.discard(record)
+            self._holder.release(record.id)
+        else:
+            self._in_use.add(record)
 
     # ---- our own attempts ----
 
@@ -114,7 +145,7 @@ class OnDemand(Host):
             return
         record.error = None
         lower = not record.name or self.here.name < record.name
-        record.step(PhaseEvent.DIAL if lower else PhaseEvent.CALL)
+        self._step(record, PhaseEvent.DIAL if lower else PhaseEvent.CALL)
         kind = (Kind.PEER if lower else Kind.CALL) if record.name else Kind.PLAIN
         record.attempt = Attempt(kind, Backoff(self._policy.retries, random.random))
         if record.name == self.here.name:
@@ -166,7 +197,7 @@ class OnDemand(Host):
             return
         if record.phase is Phase.NEGOTIATING:
             calling = attempt.kind is Kind.CALL
-            record.step(PhaseEvent.CALL if calling else PhaseEvent.DIAL)
+            self._step(record, PhaseEvent.CALL if calling else PhaseEvent.DIAL)
         logger.debug("%s; next attempt in %.0f ms", error, delay * 1000)
         attempt.timer = self._thread.later(delay, self._dial, record)
 
@@ -177,7 +208,7 @@ class OnDemand(Host):
             self.engine.options, (), candidates, peer=record.label, note=str(error)
         )
         record.error = error
-        record.step(PhaseEvent.GAVE_UP)
+        self._step(record, PhaseEvent.GAVE_UP)
         logger.info("no connection to %s: %s", record.label, error)
         self.engine.fail(record.handle, Engine.ERR_CONNECT)
         record.tell(error)
@@ -270,7 +301,7 @@ class OnDemand(Host):
         own, record.link = record.link, negotiation
         if own is not None and own is not negotiation:
             own.leave()
-        record.step(PhaseEvent.TAKE)
+        self._step(record, PhaseEvent.TAKE)
         self.engine.begin_connecting(record.handle)
 
     def _use_parked(self, record: Record) -> None:
@@ -357,7 +388,7 @@ class OnDemand(Host):
             peer=record.label,
         )
         self.engine.begin_connecting(record.handle)
-        record.step(PhaseEvent.ESTABLISHED)
+        self._step(record, PhaseEvent.ESTABLISHED)
         try:
             self.engine.install(record.handle, lanes, params)
         except PscomError:  # closed here meanwhile: the core's event ends the rest
@@ -386,7 +417,7 @@ class OnDemand(Host):
     def _loop(self, record: Record, option: selection.Option) -> None:
         lane = self.engine.create_lane(option)
         record.peer = self.here
-        record.step(PhaseEvent.TAKE)
+        self._step(record, PhaseEvent.TAKE)
 
         def on_change() -> None:
             if lane.up and record.phase is Phase.NEGOTIATING:

@@ -80,6 +80,19 @@ class LinkOwner(Protocol):
         """The peer broke the rules, or may not talk to us. The link is closed already."""
 
 
+class _Nobody:
+    """The owner of a link that is over."""
+
+    def on_link_event(self, link: Link, event: HandshakeEvent) -> None:
+        pass
+
+    def on_link_error(self, link: Link, error: PscomError) -> None:
+        pass
+
+
+_NOBODY = _Nobody()
+
+
 class Link:
     """A connected TCP socket with its handshake."""
 
@@ -91,7 +104,7 @@ class Link:
         owner: LinkOwner,
     ) -> None:
         self.machine = machine
-        self.owner = owner
+        self.owner: LinkOwner = owner
         self.since = time.monotonic()
         self.peer_address = _peer_address(sock)
         self._thread = thread
@@ -141,6 +154,11 @@ class Link:
         sock.close()
         for told in self.on_close:
             told(self)
+
+    def disown(self) -> None:
+        """It is closed, and the owner has been told all."""
+        self.owner = _NOBODY
+        self.on_close.clear()
 
     def forget(self) -> None:
         """After a fork, in the child: let go of the descriptor; the parent's stays as it is."""

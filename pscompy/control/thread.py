@@ -24,6 +24,8 @@ logger = logging.getLogger("pscompy.control")
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
+TIMERS_MIN = 64
+
 Callback = Callable[..., object]
 
 
@@ -37,9 +39,13 @@ class Timer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """It stays in the heap until it is due, but keeps nothing alive."""
+        """It may stay in the queue until it is due; what it would have called does not."""
         self.cancelled = True
-        self.args = ()
+        self.function, self.args = _nothing, ()
+
+
+def _nothing() -> None:
+    pass
 
 
 class ControlThread:
@@ -51,6 +57,7 @@ class ControlThread:
         self._commands: deque[tuple[Callback, tuple[Any, ...]]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
+        self._timers_max = TIMERS_MIN  # then those that were cancelled are looked for
         self._stopping = False
         self._pump: Callable[[], bool] | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -101,9 +108,17 @@ class ControlThread:
         self._selector.unregister(fd)
 
     def later(self, seconds: float, function: Callback, *args: Any) -> Timer:
+        if len(self._timers) >= self._timers_max:
+            self._forget_cancelled()
         timer = Timer(time.monotonic() + seconds, function, args)
         heapq.heappush(self._timers, (timer.due, next(self._numbers), timer))
         return timer
+
+    def _forget_cancelled(self) -> None:
+        """Most are cancelled long before they are due."""
+        self._timers = [entry for entry in self._timers if not entry[2].cancelled]
+        heapq.heapify(self._timers)
+        self._timers_max = max(TIMERS_MIN, 2 * len(self._timers))
 
     def set_pump(self, pump: Callable[[], bool] | None) -> None:
         """Called before every wait; False: there is more to do, only look at the descriptors."""

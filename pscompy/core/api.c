@@ -257,8 +257,10 @@ static psc_message_t *api_message_poll(psc_worker_t *worker)
 
 static void api_message_free(psc_worker_t *worker, psc_message_t *message)
 {
-    (void)worker;
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
     psc_am_message_free(message);
+    psc_worker_leave(worker);
 }
 
 /* ---- remote memory: for the table and for control.h ---- */
@@ -340,6 +342,11 @@ static int api_conn_rank(const psc_conn_t *conn)
     return conn->rank;
 }
 
+static unsigned api_conn_messages(const psc_conn_t *conn)
+{
+    return atomic_load(&conn->messages);
+}
+
 static psc_worker_t *api_conn_worker(const psc_conn_t *conn)
 {
     return conn->worker;
@@ -361,6 +368,7 @@ static const psc_api_t api_table = {
     .spin = api_spin,
     .wait = psc_wait_requests,
     .completion_poll = api_completion_poll,
+    .wake = psc_worker_wake,
     .pending = api_pending,
     .am_send = api_am_send,
     .am_post = psc_am_post,
@@ -375,6 +383,7 @@ static const psc_api_t api_table = {
     .conn_state = psc_conn_state,
     .conn_id = api_conn_id,
     .conn_rank = api_conn_rank,
+    .conn_messages = api_conn_messages,
     .conn_worker = api_conn_worker,
 };
 

@@ -13,7 +13,7 @@
 
 #include "transport.h"
 
-#define PSC_API_ABI 1u
+#define PSC_API_ABI 2u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -41,8 +41,10 @@ typedef enum psc_request_state {
 typedef struct psc_result {
     psc_status_t status;
     int32_t tag;
-    uint64_t nbytes;    /* the message's true length */
-    psc_conn_t *source; /* receives and probes */
+    uint64_t nbytes; /* the message's true length */
+    uint64_t source; /* receives and probes: the connection's id, which says
+                        who it was even when the connection is gone; else 0 */
+    int32_t rank;    /* the source's, -1 outside a World */
 } psc_result_t;
 
 /* The public head of a request. Everything but `owner` is the core's to
@@ -83,7 +85,8 @@ typedef struct psc_send_args {
     void *owner;
 } psc_send_args_t;
 
-/* A user's active message as a handler sees it; gone on return. */
+/* A user's active message as a handler sees it; gone on return. One that was
+ * queued keeps its source until message_free. */
 typedef struct psc_message {
     psc_conn_t *source;
     uint32_t id;
@@ -152,6 +155,8 @@ typedef struct psc_api {
                          size_t n, psc_wait_mode_t mode, int64_t timeout_ns);
     /* Next request with PSC_FLAG_NOTIFY that is done or matched, or NULL. */
     psc_request_t *(*completion_poll)(psc_worker_t *worker);
+    /* Whoever is in `wait` returns PSC_ERR_INTERRUPTED at once. */
+    void (*wake)(psc_worker_t *worker);
     /* True if completion_poll or message_poll has something: two loads. */
     bool (*pending)(psc_worker_t *worker);
 
@@ -194,6 +199,9 @@ typedef struct psc_api {
     int (*conn_state)(const psc_conn_t *conn); /* psc_conn_state_t */
     uint64_t (*conn_id)(const psc_conn_t *conn); /* given by its creator */
     int (*conn_rank)(const psc_conn_t *conn);    /* -1 outside a World */
+    /* How many messages name it as their source: those for message_poll, until
+     * message_free. */
+    unsigned (*conn_messages)(const psc_conn_t *conn);
     psc_worker_t *(*conn_worker)(const psc_conn_t *conn);
 } psc_api_t;
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "proto/am.h"
 #include "proto/match.h"
 #include "proto/proto.h"
 #include "proto/credit.h"
@@ -103,6 +104,8 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
     }
     conn_state_set(conn, PSC_CONN_UP);
     psc_count(conn, PSC_COUNTER_connections_up, 1);
+    if (lanes[0]->role != PSC_ROLE_ACCEPTOR)
+        psc_count(conn, PSC_COUNTER_connections_made, 1);
     for (uint32_t i = 0; i < n_lanes && conn->state == PSC_CONN_UP; i++)
         psc_lane_replay(lanes[i]);
     psc_credit_start(conn);
@@ -113,13 +116,13 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
     return PSC_OK;
 }
 
-static bool conn_lanes_gone(const psc_conn_t *conn)
+static bool conn_needed(const psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        if (conn->lanes[i] && conn->lanes[i]->ep)
-            return false;
+        if (conn->lanes[i]->ep)
+            return true;
     }
-    return psc_list_empty(&conn->active);
+    return !psc_list_empty(&conn->active) || atomic_load(&conn->messages);
 }
 
 static void conn_free(psc_conn_t *conn)
@@ -135,14 +138,23 @@ static void conn_free(psc_conn_t *conn)
     free(conn);
 }
 
-void psc_conn_reap(psc_worker_t *worker, bool all)
+void psc_conn_reap(psc_worker_t *worker)
 {
-    psc_list_for_each(conn, &worker->conns, psc_conn_t, link) {
-        if (all || (conn->doomed && conn_lanes_gone(conn)))
+    psc_list_for_each(conn, &worker->doomed, psc_conn_t, link) {
+        if (!conn_needed(conn))
             conn_free(conn);
     }
 }
 
+void psc_conn_destroy_all(psc_worker_t *worker)
+{
+    psc_list_for_each(conn, &worker->doomed, psc_conn_t, link)
+        conn_free(conn);
+    psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
+        conn_free(conn);
+}
+
+/* Unreceived messages go at once: a lane may wait for its buffers. */
 void psc_conn_destroy(psc_conn_t *conn)
 {
     psc_worker_t *worker = conn->worker;
@@ -150,8 +162,11 @@ void psc_conn_destroy(psc_conn_t *conn)
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
     psc_conn_fail_locked(conn, PSC_ERR_CLOSED);
-    conn->doomed = true;
-    psc_conn_reap(worker, false);
+    psc_am_inbox_drain(worker);
+    psc_match_conn_destroy(conn);
+    psc_list_remove(&conn->link);
+    psc_list_push(&worker->doomed, &conn->link);
+    psc_conn_reap(worker);
     psc_worker_leave(worker);
 }
 
@@ -265,6 +280,8 @@ static bool conn_idle(const psc_conn_t *conn)
     if (conn->close_ack_due ||
         (conn->state == PSC_CONN_CLOSING && !conn->close_sent))
         return false;
+    if (conn->state == PSC_CONN_CLOSED) /* it owes nothing any more */
+        return true;
     return psc_list_empty(&conn->urgent) && psc_list_empty(&conn->ordered) &&
            !conn->credit_due;
 }
@@ -303,9 +320,9 @@ static void conn_end_request(psc_req_t *req, psc_status_t status)
         psc_req_fail(req, status);
         return;
     }
-    psc_list_remove(&req->conn_link);
     if (unexp && !unexp->rts)
         return;
+    psc_list_remove(&req->conn_link);
     req->unexp = NULL;
     if (unexp)
         psc_unexp_free(unexp);
@@ -402,7 +419,7 @@ void psc_conn_close(psc_conn_t *conn)
         psc_conn_fail_locked(conn, PSC_ERR_CLOSED);
     }
     psc_worker_leave(worker);
-    psc_wait_kick(worker);
+    psc_worker_wake(worker); /* a blocked send of it has to look */
 }
 
 /* The peer closes: it sends no more. Both sides may close at once; then each

@@ -27,6 +27,7 @@ struct psc_lane {
     uint64_t id;
     uint8_t index;    /* in its connection */
     psc_lane_state_t state;
+    psc_role_t role;
     bool event;       /* its owner has news to read */
     bool closing;
     bool held; /* one of its buffers keeps a message; never more, since what
@@ -49,7 +50,7 @@ struct psc_conn {
     psc_lane_t *lanes[PSC_LANES_MAX];
     uint32_t n_lanes;
     psc_proto_params_t params;
-    psc_link_t link;       /* worker's conns */
+    psc_link_t link;       /* worker's conns, or its doomed */
     psc_link_t busy_link;  /* worker's busy */
     psc_link_t event_link; /* worker's events */
     bool event;
@@ -69,7 +70,7 @@ struct psc_conn {
     uint32_t rts_in;       /* announcements that we have not matched */
     bool credit_due, close_due, close_ack_due;
     bool close_sent, close_received;
-    bool doomed; /* freed as soon as its lanes are gone */
+    atomic_uint messages; /* queued or polled, whose source it is */
 
     psc_counters_t counters;
 };
@@ -79,6 +80,13 @@ static inline void psc_count(psc_conn_t *conn, psc_counter_t counter,
 {
     conn->counters.value[counter] += n;
     conn->worker->counters.value[counter] += n;
+}
+
+/* Say in a result whose message it is. */
+static inline void psc_conn_sign(const psc_conn_t *conn, psc_result_t *result)
+{
+    result->source = conn->id;
+    result->rank = conn->rank;
 }
 
 /* Lane 0 carries everything that is matched or must stay in order. */
@@ -97,8 +105,10 @@ void psc_conn_queue(psc_conn_t *conn, psc_req_t *req, bool urgent);
 void psc_conn_mark_busy(psc_conn_t *conn);
 /* Move what is queued as far as lanes take it; true if anything moved. */
 bool psc_conn_flush(psc_conn_t *conn);
-/* Free connections that were destroyed and whose lanes are gone, or all. */
-void psc_conn_reap(psc_worker_t *worker, bool all);
+/* Free connections that were destroyed and that nothing needs any more. */
+void psc_conn_reap(psc_worker_t *worker);
+/* Free all, whatever needs them: the worker ends. */
+void psc_conn_destroy_all(psc_worker_t *worker);
 /* With the lock held. */
 void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status);
 void psc_conn_close_received(psc_conn_t *conn, bool is_ack);

@@ -84,7 +84,7 @@ int psc_worker_arm(psc_worker_t *worker);
  * neither hears the alarm that wakes them nor takes it from them. */
 int psc_worker_fabric_fd(psc_worker_t *worker);
 int psc_worker_arm_fabric(psc_worker_t *worker);
-/* Wake a thread that sleeps in psc_api_t.wait. */
+/* Threads in psc_api_t.wait return PSC_ERR_INTERRUPTED. */
 void psc_worker_wake(psc_worker_t *worker);
 /* Are lanes on their way out? The fabric lets go of them only in progress, so
  * somebody has to drive it until none is; control_fd fires when one begins. */
@@ -130,7 +130,9 @@ void psc_conn_peer_ended(psc_conn_t *conn);
 /* UP -> CLOSING: refuse new sends, let the queued ones go, then tell the peer;
  * CLOSED when it has confirmed. LAZY -> CLOSED at once. */
 void psc_conn_close(psc_conn_t *conn);
-/* Forget it; its id may not be used afterwards. */
+/* Forget it, with the messages that nobody has received; neither it nor its id
+ * may be used afterwards. Its memory goes when its lanes, its requests and the
+ * active messages that name it have gone. */
 void psc_conn_destroy(psc_conn_t *conn);
 
 /* ---- memory that peers may write and read: region_* of psc_api_t ---- */

@@ -33,7 +33,9 @@
     X(rma_get)                                                                 \
     X(rma_emulated)        /* one-sided by messages */                        \
     X(rma_refused)         /* requests of peers outside a region */           \
-    X(connections_up)      /* connections that came up */
+    X(connections_up)      /* connections that came up */                     \
+    X(connections_made)    /* of these, those that this side has made: over    \
+                              all sessions, each connection counts once */
 
 typedef enum psc_counter {
 #define PSC_COUNTER_ENUM(name) PSC_COUNTER_##name,

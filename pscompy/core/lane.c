@@ -87,6 +87,7 @@ int psc_lane_connect(psc_lane_t *lane, int role, const uint8_t *token,
 
     if (status != PSC_OK)
         return status;
+    lane->role = params.role;
     lane->state = PSC_LANE_CONNECTING;
     status = lane->slot->ops->ep_connect(lane->ep, &params);
     if (status == PSC_OK)
@@ -124,6 +125,8 @@ static void lane_drop_early(psc_lane_t *lane)
     while ((link = psc_list_pop(&lane->early)))
         free(psc_container_of(link, early_t, link));
     lane->early_bytes = 0;
+    free(lane->incoming.bounce);
+    lane->incoming.bounce = NULL;
 }
 
 void psc_lane_retire(psc_lane_t *lane)
@@ -160,7 +163,6 @@ void psc_lane_progress_retiring(psc_worker_t *worker, bool force)
         if (lane->slot->ops->ep_stop(lane->ep) != PSC_INPROGRESS || force)
             lane_fini(lane);
     }
-    psc_conn_reap(worker, false);
 }
 
 void psc_lane_destroy(psc_lane_t *lane)
@@ -210,6 +212,13 @@ static void lane_broken(psc_lane_t *lane, psc_status_t status)
     psc_conn_fail_locked(lane->conn, status);
 }
 
+/* What comes is of no interest: the connection is over, even if its last word
+ * has still to leave by this lane. */
+static bool lane_deaf(const psc_lane_t *lane)
+{
+    return lane->closing || (lane->conn && psc_conn_ended(lane->conn));
+}
+
 static void lane_keep_early(psc_lane_t *lane, const psc_am_t *am)
 {
     early_t *early;
@@ -236,7 +245,7 @@ void psc_lane_replay(psc_lane_t *lane)
 {
     psc_link_t *link;
 
-    while (!lane->closing && (link = psc_list_pop(&lane->early))) {
+    while (!lane_deaf(lane) && (link = psc_list_pop(&lane->early))) {
         early_t *early = psc_container_of(link, early_t, link);
         psc_status_t status = psc_proto_arrived(lane, &early->am);
 
@@ -244,13 +253,6 @@ void psc_lane_replay(psc_lane_t *lane)
         if (status < 0)
             lane_broken(lane, status);
     }
-}
-
-/* What comes is of no interest: the connection is over, even if its last word
- * has still to leave by this lane. */
-static bool lane_deaf(const psc_lane_t *lane)
-{
-    return lane->closing || (lane->conn && psc_conn_ended(lane->conn));
 }
 
 static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)

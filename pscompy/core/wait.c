@@ -29,6 +29,7 @@ typedef struct wait_goal {
     psc_request_t *const *requests;
     size_t n, first; /* requests before `first` are done (mode ALL) */
     psc_wait_mode_t mode;
+    unsigned wakes; /* the worker's, when the wait began */
     int64_t deadline;
 } wait_goal_t;
 
@@ -85,6 +86,8 @@ static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
         *result_p = PSC_OK;
     else if (wait_attention(worker))
         *result_p = PSC_INPROGRESS;
+    else if (atomic_load(&worker->wait.wakes) != goal->wakes)
+        *result_p = PSC_ERR_INTERRUPTED;
     else
         return PSC_INPROGRESS;
     return PSC_OK;
@@ -210,6 +213,7 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
                                psc_wait_mode_t mode, int64_t timeout_ns)
 {
     wait_goal_t goal = {.requests = requests, .n = n, .mode = mode,
+                        .wakes = atomic_load(&worker->wait.wakes),
                         .deadline = psc_clock_deadline(timeout_ns)};
     psc_status_t status = PSC_INPROGRESS, result = PSC_OK;
 

@@ -45,7 +45,7 @@ static void worker_lists_init(psc_worker_t *worker)
     psc_list_t *const lists[] = {
         &worker->conns,       &worker->busy,     &worker->retiring,
         &worker->lane_events, &worker->probes,   &worker->free_reqs,
-        &worker->conn_events,
+        &worker->conn_events, &worker->doomed,
         &worker->completions, &worker->messages, &worker->regions};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
@@ -290,9 +290,9 @@ void psc_worker_destroy(psc_worker_t *worker)
         return; /* forked: the parent's, whose descriptors we only inherited */
     worker_stop(worker);
     psc_rma_worker_destroy(worker);
-    psc_conn_reap(worker, true);
-    worker_close_ifaces(worker);
     psc_am_worker_destroy(worker);
+    psc_conn_destroy_all(worker);
+    worker_close_ifaces(worker);
     psc_match_worker_destroy(worker);
     psc_req_pool_destroy(worker);
     worker_close_fds(worker);
@@ -346,6 +346,8 @@ unsigned psc_worker_pass(psc_worker_t *worker, bool all)
     }
     if (!psc_list_empty(&worker->retiring))
         psc_lane_progress_retiring(worker, false);
+    if (!psc_list_empty(&worker->doomed))
+        psc_conn_reap(worker);
     worker->restless = n > 0;
     return n;
 }
@@ -441,7 +443,10 @@ int psc_worker_arm(psc_worker_t *worker)
 
 void psc_worker_wake(psc_worker_t *worker)
 {
-    psc_wait_kick(worker);
+    if (atomic_load(&worker->forked))
+        return;
+    atomic_fetch_add(&worker->wait.wakes, 1);
+    psc_wait_notify(worker);
 }
 
 /* ---- news for the control thread ---- */

@@ -32,6 +32,7 @@ typedef struct psc_wait_state {
     atomic_uint armed;    /* somebody may sleep on psc_worker_fd */
     atomic_uint baton;    /* changes when somebody may go on */
     atomic_uint waiters;  /* threads that sleep on the baton */
+    atomic_uint wakes;    /* changes when all who wait have to return */
 } psc_wait_state_t;
 
 struct psc_worker {
@@ -51,7 +52,8 @@ struct psc_worker {
     uint64_t log_lost;   /* lines that the pipe had no room for */
     psc_wait_state_t wait;
 
-    psc_list_t conns;     /* all */
+    psc_list_t conns;     /* all but those in doomed */
+    psc_list_t doomed;    /* destroyed, and freed as soon as nothing needs them */
     psc_list_t busy;      /* those with queued work */
     psc_list_t retiring;  /* lanes on their way to ep_fini */
     psc_list_t lane_events, conn_events; /* those with news for Python */

@@ -41,12 +41,10 @@ static PyObject *connection_bind(hot_connection_t *self, PyTypeObject *type,
                                  PyObject *kwnames)
 {
     static const hot_signature_t signature = {
-        "_bind", 3, 3, {"worker", "conn_address", "context"}};
+        "_bind", 3, 4, {"worker", "conn_address", "context", "keep"}};
     hot_state_t *state = PyType_GetModuleState(type);
     uint64_t address = 0, context = 0;
-    PyObject *given[3], *id;
-    hot_worker_t *worker;
-    bool known;
+    PyObject *given[4];
 
     if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         hot_arg_u64(given[1], "conn_address", UINTPTR_MAX, &address) < 0 ||
@@ -56,43 +54,12 @@ static PyObject *connection_bind(hot_connection_t *self, PyTypeObject *type,
         PyErr_SetString(PyExc_TypeError, "_bind() needs a Worker");
         return NULL;
     }
-    worker = (hot_worker_t *)given[0];
-    id = PyLong_FromUnsignedLongLong(
-        worker->api->conn_id((psc_conn_t *)(uintptr_t)address));
-    /* The first one bound is the one that Status.source names. */
-    known = id &&
-            PyDict_SetDefault(worker->connections, id, (PyObject *)self);
-    Py_XDECREF(id);
-    if (!known)
-        return NULL;
-    Py_INCREF(worker);
-    Py_XSETREF(self->worker, worker);
     self->core = (psc_conn_t *)(uintptr_t)address;
     self->context = (uint32_t)context;
-    Py_RETURN_NONE;
-}
-
-/* Only this object knows the core's connection from now on. */
-static PyObject *connection_release(hot_connection_t *self, PyObject *address)
-{
-    void *destroy = PyLong_AsVoidPtr(address);
-    PyObject *id, *known;
-    int failed = 0;
-
-    if (!destroy && PyErr_Occurred())
-        return NULL;
-    if (!self->core || !self->worker->core)
-        Py_RETURN_NONE;
-    id = PyLong_FromUnsignedLongLong(self->worker->api->conn_id(self->core));
-    if (!id)
-        return NULL;
-    known = PyDict_GetItemWithError(self->worker->connections, id);
-    if (known == (PyObject *)self)
-        failed = PyDict_DelItem(self->worker->connections, id);
-    Py_DECREF(id);
-    if (failed)
-        return NULL;
-    self->destroy = (void (*)(psc_conn_t *))destroy;
+    Py_INCREF(given[0]);
+    Py_XSETREF(self->worker, (hot_worker_t *)given[0]);
+    Py_XINCREF(given[3]);
+    Py_XSETREF(self->keep, given[3]);
     Py_RETURN_NONE;
 }
 
@@ -267,17 +234,14 @@ static int connection_traverse(hot_connection_t *self, visitproc visit,
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->worker);
+    Py_VISIT(self->keep);
     return 0;
 }
 
 static int connection_clear(hot_connection_t *self)
 {
-    psc_conn_t *core = self->core;
-
     self->core = NULL;
-    /* With the GIL, so that nobody is about to look at it. */
-    if (core && self->destroy && self->worker->core)
-        self->destroy(core);
+    Py_CLEAR(self->keep);
     Py_CLEAR(self->worker);
     return 0;
 }
@@ -367,12 +331,9 @@ static PyMethodDef connection_methods[] = {
      "Have the peer's handler of this id (on_message) called with header (a\n"
      "few bytes) and payload (any length)."},
     {"_bind", HOT_FUNCTION(connection_bind), METH_METHOD | HOT_FAST,
-     "_bind($self, worker, conn_address, context)\n--\n\n"
-     "Tie it to the core's connection at that address."},
-    {"_release", HOT_FUNCTION(connection_release), METH_O,
-     "_release($self, destroy_address, /)\n--\n\n"
-     "The core's connection has ended: the worker forgets it, and it is\n"
-     "destroyed with this object."},
+     "_bind($self, worker, conn_address, context, keep=None)\n--\n\n"
+     "Tie it to the core's connection at that address, which lives as long as\n"
+     "the object keep."},
     {"_begin_open", HOT_FUNCTION(connection_begin_open), METH_NOARGS,
      "_begin_open($self)\n--\n\nCalled on first use; must not block."},
     {"_exception", HOT_FUNCTION(connection_exception), METH_FASTCALL,

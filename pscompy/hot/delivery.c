@@ -21,37 +21,35 @@ int hot_worker_enter(hot_worker_t *self, PyObject *origin)
     return 0;
 }
 
-static bool worker_is_of(hot_worker_t *self, PyObject *object, psc_conn_t *conn)
+PyObject *hot_worker_source(hot_worker_t *self, uint64_t id, int rank)
 {
-    return object && PyObject_TypeCheck(object, self->state->connection_type) &&
-           ((hot_connection_t *)object)->core == conn;
-}
+    PyObject *key, *connection;
 
-PyObject *hot_worker_source(hot_worker_t *self, psc_conn_t *conn,
-                            PyObject *origin)
-{
-    PyObject *id, *connection;
-    int rank;
-
-    if (!conn || !self->core)
-        Py_RETURN_NONE;
-    rank = self->api->conn_rank(conn);
     if (rank >= 0)
         return PyLong_FromLong(rank);
-    if (worker_is_of(self, origin, conn)) {
-        Py_INCREF(origin);
-        return origin;
-    }
-    id = PyLong_FromUnsignedLongLong(self->api->conn_id(conn));
-    if (!id)
+    key = PyLong_FromUnsignedLongLong(id);
+    if (!key)
         return NULL;
-    connection = PyDict_GetItemWithError(self->connections, id);
-    Py_DECREF(id);
+    connection = PyDict_GetItemWithError(self->connections, key);
+    Py_DECREF(key);
     if (!connection && PyErr_Occurred())
         return NULL;
     connection = connection ? connection : Py_None;
     Py_INCREF(connection);
     return connection;
+}
+
+int hot_worker_let_go(hot_worker_t *self, hot_connection_t *connection)
+{
+    PyObject *id;
+    int failed;
+
+    if (self->api->conn_messages(connection->core) > 0)
+        return 0;
+    id = PyLong_FromUnsignedLongLong(self->api->conn_id(connection->core));
+    failed = !id || PyDict_DelItem(self->connections, id) < 0;
+    Py_XDECREF(id);
+    return failed ? -1 : 0;
 }
 
 /* ---- delivery ---- */
@@ -71,8 +69,8 @@ static bool worker_deliver_request(hot_worker_t *self)
 }
 
 /* handler(source, header, payload), with copies: the message is the core's. */
-static PyObject *worker_handler_args(const psc_message_t *message,
-                                     PyObject *source)
+static PyObject *worker_handler_args(PyObject *source,
+                                     const psc_message_t *message)
 {
     return Py_BuildValue(
         "(ONN)", source,
@@ -94,19 +92,34 @@ static PyObject *worker_handler(hot_worker_t *self, uint32_t id)
     return handler;
 }
 
+/* Give the message back; it may have been the last of its connection. */
+static void worker_free_message(hot_worker_t *self, PyObject *source,
+                                psc_message_t *message)
+{
+    hot_raised_t raised = hot_raised_take();
+
+    self->api->message_free(self->core, message);
+    if (source &&
+        PyObject_TypeCheck(source, self->state->connection_type) &&
+        ((hot_connection_t *)source)->leaving &&
+        hot_worker_let_go(self, (hot_connection_t *)source) < 0)
+        PyErr_WriteUnraisable(source);
+    hot_raised_restore(raised);
+}
+
 static bool worker_deliver_message(hot_worker_t *self)
 {
     psc_message_t *message = self->api->message_poll(self->core);
-    PyObject *source, *handler, *args, *result = NULL;
+    PyObject *source, *handler, *args = NULL, *result = NULL;
 
     if (!message)
         return false;
-    /* First of all: a connection that has ended lives until its messages are
-     * taken off the queue. */
-    source = hot_worker_source(self, message->source, NULL);
+    source = hot_worker_source(self, self->api->conn_id(message->source),
+                               self->api->conn_rank(message->source));
     handler = source ? worker_handler(self, message->id) : NULL;
-    args = handler ? worker_handler_args(message, source) : NULL;
-    self->api->message_free(self->core, message);
+    if (handler)
+        args = worker_handler_args(source, message);
+    worker_free_message(self, source, message);
     if (args)
         result = PyObject_CallObject(handler, args);
     if (PyErr_Occurred())

@@ -250,7 +250,7 @@ struct hot_worker {
     unsigned n_late;        /* requests that end without notice */
     unsigned n_inside;      /* threads in the core without the GIL */
     unsigned n_draining;
-    PyObject *connections;  /* id -> Connection */
+    PyObject *connections;  /* id -> Connection, of those that are in use */
     PyObject *handlers;     /* id -> callable */
     PyObject *watchers;     /* list of callables, or NULL: see watch */
 };
@@ -263,10 +263,12 @@ int hot_worker_enter(hot_worker_t *self, PyObject *origin);
 void hot_worker_drain(hot_worker_t *self);
 /* Somebody polled: those who sleep on the descriptor must arm it again. */
 void hot_worker_polled(hot_worker_t *self);
-/* What Status.source says: a rank in a World, else the Connection. It may be
- * `origin`, whom the operation was asked of; else it is one that is known. */
-PyObject *hot_worker_source(hot_worker_t *self, psc_conn_t *conn,
-                            PyObject *origin);
+/* What Status.source says: a rank in a World, else the Connection; None for
+ * one that is not in use. */
+PyObject *hot_worker_source(hot_worker_t *self, uint64_t id, int rank);
+/* Let go of a connection whose use has ended, unless a message of it is still
+ * to be delivered: the last one delivered lets go of it then. */
+int hot_worker_let_go(hot_worker_t *self, hot_connection_t *connection);
 
 /* ---- request.c, flight.c ---- */
 
@@ -307,8 +309,9 @@ struct hot_connection {
     PyObject_HEAD
     hot_worker_t *worker; /* NULL: not bound */
     psc_conn_t *core;
+    PyObject *keep; /* what the core's connection lives as long as, or NULL */
     uint32_t context;
-    void (*destroy)(psc_conn_t *); /* set: core has ended and goes with us */
+    bool leaving;   /* not in use any more */
 };
 
 extern PyType_Spec hot_connection_spec, hot_world_spec, hot_message_spec;

@@ -41,7 +41,7 @@ int hot_op_init(hot_op_t *op, const hot_call_t *call)
     op->done = false;
     op->in_request = false;
     op->waiters = 0;
-    op->result = (psc_result_t){.status = PSC_OK};
+    op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
     hot_buffers_init(&op->buffers);
     if (call->buf && hot_buffers_get(&op->buffers, call->buf, writable) < 0)
         return -1;
@@ -213,7 +213,7 @@ static void op_end(hot_op_t *op, psc_result_t result)
 
 static void op_fail(hot_op_t *op, psc_status_t status)
 {
-    op_end(op, (psc_result_t){.status = status});
+    op_end(op, (psc_result_t){.status = status, .rank = -1});
 }
 
 /* The memory for a message whose length is known now. */
@@ -299,11 +299,24 @@ bool hot_op_withdraw(hot_op_t *op)
 
 /* ---- its value ---- */
 
+/* A connection that was asked for its message answers for itself, also when
+ * it is not in use any more. */
+static PyObject *op_source(hot_op_t *op)
+{
+    PyTypeObject *type = op->worker->state->connection_type;
+
+    if (op->result.rank >= 0 || !op->origin ||
+        !PyObject_TypeCheck(op->origin, type))
+        return hot_worker_source(op->worker, op->result.source,
+                                 op->result.rank);
+    Py_INCREF(op->origin);
+    return op->origin;
+}
+
 PyObject *hot_op_status(hot_op_t *op)
 {
     PyTypeObject *type = op->worker->state->status_type;
-    PyObject *source = hot_worker_source(op->worker, op->result.source,
-                                         op->origin);
+    PyObject *source = op_source(op);
     PyObject *tag = PyLong_FromLong(op->result.tag);
     PyObject *nbytes = PyLong_FromUnsignedLongLong(op->result.nbytes);
     PyObject *status = type->tp_alloc(type, 3);

@@ -1,25 +1,20 @@
 /* Blocking: a bounded number of polls with the GIL, which is what a short
- * exchange needs, then without it in the core's wait, in slices. Between two
- * slices call-backs run, signals are looked at, and a closed worker lets go.
- *
- * The slice is no polling: the core wakes a sleeper when something arrives.
- * It bounds how late a signal is noticed that came just before the sleep. */
+ * exchange needs, then without it in the core's wait. That returns now and then
+ * without anything done: then call-backs run, signals are looked at, and a
+ * closed worker lets go. */
 #include "hot.h"
 
 #define WAIT_SPIN_POLLS 40u
 #define WAIT_SPIN_BYTES (16u << 10) /* longer: copies too long for the GIL */
-#define WAIT_SLICE_NS 100000000
 
-static int64_t wait_slice(int64_t deadline)
+static int64_t wait_left(int64_t deadline)
 {
     int64_t left;
 
     if (deadline == PSC_FOREVER)
-        return WAIT_SLICE_NS;
+        return PSC_FOREVER;
     left = deadline - hot_now();
-    if (left < 0)
-        return 0;
-    return left < WAIT_SLICE_NS ? left : WAIT_SLICE_NS;
+    return left > 0 ? left : 0;
 }
 
 /* One stretch of blocking, for a caller who has just looked at the requests
@@ -29,7 +24,7 @@ static hot_outcome_t wait_step(hot_worker_t *worker,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t deadline)
 {
-    int64_t slice = wait_slice(deadline);
+    int64_t left = wait_left(deadline);
     psc_status_t status;
 
     if (PyErr_CheckSignals() < 0)
@@ -40,7 +35,7 @@ static hot_outcome_t wait_step(hot_worker_t *worker,
     }
     worker->n_inside++;
     Py_BEGIN_ALLOW_THREADS
-    status = worker->api->wait(worker->core, requests, n, mode, slice);
+    status = worker->api->wait(worker->core, requests, n, mode, left);
     Py_END_ALLOW_THREADS
     worker->n_inside--;
     hot_worker_polled(worker);

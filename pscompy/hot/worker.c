@@ -109,6 +109,58 @@ static PyObject *worker_watch(hot_worker_t *self, PyObject *watcher)
     Py_RETURN_NONE;
 }
 
+/* ---- connections in use ---- */
+
+static PyObject *worker_hold(hot_worker_t *self, PyObject *object)
+{
+    hot_connection_t *connection = (hot_connection_t *)object;
+    PyObject *id, *held;
+
+    if (!PyObject_TypeCheck(object, self->state->connection_type) ||
+        !connection->core) {
+        PyErr_SetString(PyExc_TypeError, "hold() needs a bound Connection");
+        return NULL;
+    }
+    if (self->status != PSC_OK)
+        Py_RETURN_NONE;
+    id = PyLong_FromUnsignedLongLong(self->api->conn_id(connection->core));
+    if (!id)
+        return NULL;
+    held = PyDict_SetDefault(self->connections, id, object);
+    Py_DECREF(id);
+    if (!held)
+        return NULL;
+    ((hot_connection_t *)held)->leaving = false;
+    Py_RETURN_NONE;
+}
+
+static PyObject *worker_release(hot_worker_t *self, PyObject *id)
+{
+    PyObject *held = PyDict_GetItemWithError(self->connections, id);
+    int failed = 0;
+
+    if (held && self->status == PSC_OK) {
+        Py_INCREF(held);
+        ((hot_connection_t *)held)->leaving = true;
+        failed = hot_worker_let_go(self, (hot_connection_t *)held);
+        Py_DECREF(held);
+    }
+    if (failed || PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *worker_connection(hot_worker_t *self, PyObject *id)
+{
+    PyObject *held = PyDict_GetItemWithError(self->connections, id);
+
+    if (!held && PyErr_Occurred())
+        return NULL;
+    held = held ? held : Py_None;
+    Py_INCREF(held);
+    return held;
+}
+
 /* ---- the end ---- */
 
 /* Operations that nobody will end any more. */
@@ -138,12 +190,15 @@ static void worker_harvest_ops(hot_worker_t *self)
     }
 }
 
-/* Threads inside the core look at the status between two slices. */
+/* Threads inside the core look at the status when they are woken. One that
+ * had looked just before, and has not begun to wait yet, is woken by the next
+ * round. */
 static int worker_wait_for_leavers(hot_worker_t *self)
 {
     static const struct timespec pause = {.tv_nsec = 1000000};
 
     while (self->n_inside) {
+        self->api->wake(self->core);
         Py_BEGIN_ALLOW_THREADS
         nanosleep(&pause, NULL);
         Py_END_ALLOW_THREADS
@@ -275,6 +330,17 @@ static PyMethodDef worker_methods[] = {
      "A Request (or a type of it) that somebody ends with _complete(value) or\n"
      "_fail(error). origin._exception(status, 0) makes its Timeout and\n"
      "Cancelled."},
+    {"hold", HOT_FUNCTION(worker_hold), METH_O,
+     "hold($self, connection, /)\n--\n\n"
+     "The connection is in use: it lives until release, and handlers of its\n"
+     "messages are given it as their source."},
+    {"release", HOT_FUNCTION(worker_release), METH_O,
+     "release($self, id, /)\n--\n\n"
+     "Nothing comes of the connection of this id any more: let go of it as\n"
+     "soon as its messages have been delivered."},
+    {"connection", HOT_FUNCTION(worker_connection), METH_O,
+     "connection($self, id, /)\n--\n\n"
+     "The connection of this id that is in use, or None."},
     {"watch", HOT_FUNCTION(worker_watch), METH_O,
      "watch($self, watcher, /)\n--\n\n"
      "Call watcher() once, as soon as anybody has polled: who sleeps on the\n"
@@ -285,8 +351,7 @@ static PyMethodDef worker_methods[] = {
     {"close", HOT_FUNCTION(worker_close), METH_O,
      "close($self, destroy, /)\n--\n\n"
      "End all use of the core's worker, call destroy(), and end what is still\n"
-     "in flight with Closed. Wake sleepers before; they leave by themselves\n"
-     "within a slice of their wait."},
+     "in flight with Closed; whoever waits is woken."},
     {"forked", HOT_FUNCTION(worker_forked), METH_NOARGS,
      "forked($self)\n--\n\n"
      "After fork, in the child: every use raises, nothing is touched."},

@@ -369,7 +369,7 @@ void case_frames_after_the_end(void)
     sender = (side_t){.worker = pair.b.worker, .conn = there};
     psc_request_t *send = post_send(&sender, out, sizeof out, 5);
     result = finish(&pair, anybody);
-    check(result.status == PSC_OK && result.source == here);
+    check(result.status == PSC_OK && result.source == api->conn_id(here));
     check(filled(buffer, sizeof buffer, 8));
     if (send)
         finish(&pair, send);

@@ -74,4 +74,6 @@ def test_core_with_the_smallest_ring(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_are_clean(name: str, tmp_path: Path) -> None:
-    run(compile_driver(name, "thread", tmp_path), "threads", name)
+    driver = compile_driver(name, "thread", tmp_path)
+    for case in ("threads", "wake"):
+        run(driver, case, name)

@@ -29,6 +29,7 @@ with pscompy.World() as world:
         "rank": world.rank,
         "used": {rank: name for rank, name in used.items() if name},
         "up": world.stats["connections_up"],
+        "made": world.stats["connections_made"],
         "explained": str(world[after].explain()),
     }
     os.write(1, (json.dumps(told) + "\\n").encode())  # mpiexec cuts lines at every write
@@ -72,6 +73,7 @@ def test_a_ring_of_32_makes_32_connections(run, script):
     told = run_ring(run, 32, script)
     assert len(told) == 32
     assert sum(one["up"] for one in told) == 2 * 32  # both ends count it
+    assert sum(one["made"] for one in told) == 32
 
 
 def test_a_ring_without_any_transport_fails_with_all_reasons(run, script):

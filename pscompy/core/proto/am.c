@@ -94,6 +94,7 @@ static bool am_hand_over(psc_conn_t *conn, am_node_t *node)
         handler->func(handler->arg, &node->message);
         return false;
     }
+    atomic_fetch_add(&conn->messages, 1);
     psc_list_push(&worker->messages, &node->link);
     atomic_fetch_add(&worker->n_messages, 1);
     psc_wait_notify(worker);
@@ -160,7 +161,10 @@ psc_message_t *psc_am_poll(psc_worker_t *worker)
 
 void psc_am_message_free(psc_message_t *message)
 {
-    free(psc_container_of(message, am_node_t, message));
+    am_node_t *node = psc_container_of(message, am_node_t, message);
+
+    atomic_fetch_sub(&node->conn->messages, 1);
+    free(node);
 }
 
 /* ---- posting from handlers ---- */

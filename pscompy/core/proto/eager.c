@@ -72,7 +72,7 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
 static void eager_result(psc_result_t *result, psc_conn_t *conn, int32_t tag,
                          uint64_t len, uint64_t room)
 {
-    result->source = conn;
+    psc_conn_sign(conn, result);
     result->tag = tag;
     result->nbytes = len;
     result->status = len > room ? PSC_ERR_TRUNCATED : PSC_OK;

@@ -99,7 +99,7 @@ static void match_answer_probes(psc_unexp_t *unexp)
         psc_list_remove(&probe->link);
         probe->head.result.tag = unexp->tag;
         probe->head.result.nbytes = unexp->len;
-        probe->head.result.source = unexp->conn;
+        psc_conn_sign(unexp->conn, &probe->head.result);
         psc_req_finish(probe, PSC_OK);
     }
 }
@@ -225,7 +225,7 @@ void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp)
 {
     req->unexp = unexp;
     psc_req_attach(req, unexp->conn);
-    req->head.result.source = unexp->conn;
+    psc_conn_sign(unexp->conn, &req->head.result);
     req->head.result.tag = unexp->tag;
     req->head.result.nbytes = unexp->len;
     psc_req_matched(req);

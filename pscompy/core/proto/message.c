@@ -219,8 +219,8 @@ psc_status_t psc_message_iprobe(psc_worker_t *worker,
     }
     *result_p = (psc_result_t){.status = PSC_OK,
                                .tag = unexp->tag,
-                               .nbytes = unexp->len,
-                               .source = unexp->conn};
+                               .nbytes = unexp->len};
+    psc_conn_sign(unexp->conn, result_p);
     return PSC_OK;
 }
 

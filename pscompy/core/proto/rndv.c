@@ -237,7 +237,7 @@ void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
     psc_result_t *result = &req->head.result;
 
     psc_req_attach(req, offer->conn);
-    result->source = offer->conn;
+    psc_conn_sign(offer->conn, result);
     result->tag = offer->tag;
     result->nbytes = offer->len;
     result->status = offer->len > req->total ? PSC_ERR_TRUNCATED : PSC_OK;

@@ -1,0 +1,207 @@
+/* What is freed when: connections that end and are destroyed while others run,
+ * and threads that are called back from a wait. */
+#include <pthread.h>
+
+#include "harness.h"
+#include "lifetimes.h"
+#include "pscompy/core/conn.h"
+
+static unsigned listed(psc_list_t *list)
+{
+    unsigned n = 0;
+
+    for (psc_link_t *link = list->next; link != list; link = link->next)
+        n++;
+    return n;
+}
+
+static unsigned connections(const side_t *side)
+{
+    return listed(&side->worker->conns) + listed(&side->worker->doomed);
+}
+
+/* The first pair stays; another one is made beside it. */
+static void join_another(pair_t *pair, side_t *a, side_t *b)
+{
+    *a = pair->a;
+    *b = pair->b;
+    pair_join(pair, &a->conn, &b->conn);
+}
+
+static void close_both(pair_t *pair, side_t *a, side_t *b)
+{
+    psc_conn_close(a->conn);
+    until(pair, psc_conn_state(a->conn) == PSC_CONN_CLOSED &&
+                    psc_conn_state(b->conn) == PSC_CONN_CLOSED);
+}
+
+/* Both ends together; with one worker both are its. */
+static void expect_freed(pair_t *pair, unsigned before)
+{
+    until(pair, connections(&pair->a) + connections(&pair->b) == before);
+    settle(pair);
+}
+
+void case_destroyed_connections_are_freed(void)
+{
+    pair_t pair;
+    side_t a, b;
+    unsigned before;
+    char in[8];
+    psc_result_t result;
+
+    pair_open(&pair);
+    before = connections(&pair.a) + connections(&pair.b);
+    for (unsigned i = 0; i < 200; i++) {
+        psc_request_t *recv;
+
+        join_another(&pair, &a, &b);
+        recv = post_recv(&b, b.conn, in, 8, 1, &result);
+        check(!post_send(&a, "message", 8, 1));
+        if (recv)
+            result = finish(&pair, recv);
+        check(result.source == api->conn_id(b.conn) && result.rank == -1);
+        close_both(&pair, &a, &b);
+        psc_conn_destroy(a.conn);
+        psc_conn_destroy(b.conn);
+    }
+    expect_freed(&pair, before);
+    check(count(pair.a.worker, PSC_COUNTER_connections_made) == 201);
+    pair_close(&pair);
+}
+
+/* Messages that nobody has received go with it; the receives that they would
+ * have gone to later do not find them. */
+void case_destroy_with_unreceived_messages(void)
+{
+    enum { LARGE = 300000 };
+    char *out = calloc(1, LARGE), in[8];
+    psc_request_t *large, *recv;
+    psc_result_t result;
+    unsigned before;
+    pair_t pair;
+    side_t a, b;
+
+    pair_open(&pair);
+    before = connections(&pair.a) + connections(&pair.b);
+    join_another(&pair, &a, &b);
+    for (int i = 0; i < 20; i++)
+        check(!post_send(&a, "message", 8, i));
+    large = post_send(&a, out, LARGE, 30);
+    until(&pair, count(b.worker, PSC_COUNTER_unexpected) == 21);
+    psc_conn_destroy(b.conn);
+    check(finish(&pair, large).status == PSC_ERR_PEER_LOST);
+    psc_conn_destroy(a.conn);
+    expect_freed(&pair, before);
+    recv = post_recv(&pair.b, NULL, in, 8, PSC_ANY_TAG, &result);
+    check(recv);
+    check(api->cancel(recv) == PSC_OK);
+    api->request_free(recv);
+    pair_close(&pair);
+    free(out);
+}
+
+/* What still names a destroyed connection keeps it. */
+void case_destroy_with_messages_in_hand(void)
+{
+    psc_send_args_t args = {.iov = NULL};
+    psc_recv_args_t receive = {
+        .context = CONTEXT, .tag = 1, .flags = PSC_FLAG_NO_BUFFER};
+    psc_request_t *matched = NULL, *request = NULL;
+    char in[8];
+    psc_iov_t iov = {in, 8};
+    psc_message_t *message;
+    psc_result_t result;
+    unsigned before;
+    pair_t pair;
+    side_t a, b;
+    uint64_t id;
+
+    pair_open(&pair);
+    before = connections(&pair.a) + connections(&pair.b);
+    join_another(&pair, &a, &b);
+    id = api->conn_id(b.conn);
+    check(api->am_handler(b.worker, 3, NULL, &pair) == PSC_OK);
+    check(api->am_send(a.conn, 3, "h", 1, &args, &request) == PSC_OK);
+    receive.source = b.conn;
+    check(!post_send(&a, "message", 8, 1));
+    until(&pair, api->pending(b.worker) && api->conn_messages(b.conn) == 1 &&
+                     count(b.worker, PSC_COUNTER_unexpected) == 1);
+    check(api->recv(b.worker, &receive, &result, &matched) == PSC_INPROGRESS);
+    close_both(&pair, &a, &b);
+    psc_conn_destroy(a.conn);
+    psc_conn_destroy(b.conn);
+    settle(&pair);
+    check(connections(&pair.a) + connections(&pair.b) > before);
+    message = api->message_poll(b.worker);
+    check(message && api->conn_id(message->source) == id);
+    api->message_free(b.worker, message);
+    check(api->recv_supply(matched, &iov, 1) == PSC_OK);
+    check(matched->result.source == id && memcmp(in, "message", 8) == 0);
+    api->request_free(matched);
+    expect_freed(&pair, before);
+    pair_close(&pair);
+}
+
+/* ---- waking ---- */
+
+typedef struct sleeper {
+    pthread_t thread;
+    psc_worker_t *worker;
+    psc_request_t *event;
+    int woken;
+} sleeper_t;
+
+static void *sleep_until_woken(void *arg)
+{
+    sleeper_t *self = arg;
+    psc_status_t status;
+
+    do {
+        status = api->wait(self->worker, &self->event, 1, PSC_WAIT_ALL,
+                           PSC_FOREVER);
+        if (status == PSC_ERR_INTERRUPTED)
+            __atomic_fetch_add(&self->woken, 1, __ATOMIC_SEQ_CST);
+    } while (status != PSC_OK);
+    return NULL;
+}
+
+static int woken(sleeper_t *sleeper)
+{
+    return __atomic_load_n(&sleeper->woken, __ATOMIC_SEQ_CST);
+}
+
+/* The poller and one who waits for its role, both without any event: by
+ * themselves they would return twice a second. */
+void case_wake(void)
+{
+    enum { ROUNDS = 100 };
+    int64_t begun = psc_clock_now();
+    sleeper_t sleepers[2];
+    pair_t pair;
+
+    pair_open(&pair);
+    for (int i = 0; i < 2; i++) {
+        sleepers[i] = (sleeper_t){.worker = pair.a.worker};
+        check(api->event_create(pair.a.worker, 0, NULL, &sleepers[i].event) ==
+              PSC_OK);
+        check(pthread_create(&sleepers[i].thread, NULL, sleep_until_woken,
+                             &sleepers[i]) == 0);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        int before[2] = {woken(&sleepers[0]), woken(&sleepers[1])};
+
+        while (woken(&sleepers[0]) == before[0] ||
+               woken(&sleepers[1]) == before[1]) {
+            api->wake(pair.a.worker);
+            psc_clock_pause();
+        }
+    }
+    check(psc_clock_now() - begun < ROUNDS * 100000000ll);
+    for (int i = 0; i < 2; i++) {
+        api->event_complete(sleepers[i].event, PSC_OK);
+        check(pthread_join(sleepers[i].thread, NULL) == 0);
+        api->request_free(sleepers[i].event);
+    }
+    pair_close(&pair);
+}
