@@ -1,0 +1,373 @@
+"""A server that runs for months: connections that have ended leave nothing behind, and live
+exactly as long as somebody has a use for them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import weakref
+
+import pytest
+from puppets import BOUND, ONLY, echo, until
+
+import pscompy
+
+CONNECTIONS = 2000
+SLACK = 4 << 20  # bytes that a process may grow by chance; 1600 connections are 16 MB
+
+MEASURE = """
+def connections():
+    return sum(isinstance(it, pscompy.Connection) for it in gc.get_objects())
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def measure():
+    return connections(), len(os.listdir("/proc/self/fd")), resident()
+"""
+
+CYCLES = """
+def cycles(n):
+    for _ in range(n):
+        c = other.connect(sock.address)
+        c.send(b"question")
+        s = sock.accept(timeout=20)
+        assert s.recv() == b"question"
+        s.isend(b"answer")
+        assert c.recv(timeout=20) == b"answer"
+        c.close()
+        try:
+            s.recv(timeout=20)
+        except pscompy.Closed:
+            continue
+        raise AssertionError("it is still open")
+
+gc.collect()
+gc.disable()  # nothing waits for it
+other = pscompy.Session(config=config)
+sock = session.listen("127.0.0.1")
+"""
+
+
+def settled(peer, connections, descriptors):
+    """What a process has, once the last connections have gone."""
+    until(lambda: peer("measure()")[:2] == (connections, descriptors))
+    return peer("resident()")
+
+
+@pytest.fixture
+def link(connect, transport):
+    return connect(transport)
+
+
+@pytest.fixture
+def last(link):
+    """Of the connection `link.c`: a weak reference."""
+    return weakref.ref(link.c)
+
+
+def drop(link):
+    link.c = None
+
+
+# ---- many of them ----
+
+
+def test_thousands_of_connections(transport, start):
+    """Made, used and closed between two sessions, without help of the garbage collector."""
+    peer = start(ONLY[transport])
+    peer(MEASURE + CYCLES, config=ONLY[transport])
+    peer("cycles(400)", timeout=100)
+    until(lambda: peer("measure()")[0] == 0)
+    descriptors = peer("measure()")[1]
+    before = settled(peer, 0, descriptors)
+    peer(f"cycles({CONNECTIONS - 400})", timeout=200)
+    assert settled(peer, 0, descriptors) - before < SLACK
+
+
+def test_peers_that_are_killed(transport, start):
+    """Each with ten connections, in the middle of an exchange."""
+    server = start(ONLY[transport])
+    address = server(MEASURE + "sock = session.listen('127.0.0.1'); sock.address")
+    taken = []
+
+    def round_of_ten():
+        peer = start(ONLY[transport])
+        server.begin(
+            """
+            accepted = [sock.accept(timeout=20) for _ in range(10)]
+            assert all(c.recv(timeout=20) == b"hello" for c in accepted)
+            sent = [c.isend(bytes(1 << 20)) for c in accepted]
+            received = [c.irecv() for c in accepted]
+            """
+        )
+        peer(
+            """
+            all = [session.connect(address) for _ in range(10)]
+            for c in all:
+                c.send(b"hello")
+            """,
+            address=address,
+        )
+        server.result()
+        peer.kill()
+        lost = server(
+            """
+            def lost(request):
+                try:
+                    request.wait(20)
+                except pscompy.PeerLost:
+                    return True
+            n = sum(map(lost, sent + received))
+            del accepted, sent, received
+            gc.collect()  # an exception refers to the frame that has the request that raised it
+            n
+            """
+        )
+        taken.append(lost)
+
+    for _ in range(2):
+        round_of_ten()
+    until(lambda: server("measure()")[0] == 0)
+    descriptors = server("measure()")[1]
+    before = settled(server, 0, descriptors)
+    for _ in range(6):
+        round_of_ten()
+    assert settled(server, 0, descriptors) - before < SLACK
+    assert taken == [20] * 8
+
+
+def test_from_several_threads(transport, open_session):
+    """Connections of one session that begin and end at once."""
+    here, there = open_session(**ONLY[transport]), open_session(**ONLY[transport])
+    sock = there.listen("127.0.0.1")
+    answered = []
+
+    def serve():
+        for c in sock:
+            c.send(c.recv(timeout=BOUND))
+
+    def ask():
+        for _ in range(50):
+            c = here.connect(sock.address)
+            c.send(b"?")
+            answered.append(bytes(c.recv(timeout=BOUND)))
+            c.close()
+
+    threads = [threading.Thread(target=run) for run in (ask, ask, ask, serve)]
+    for thread in threads:
+        thread.start()
+    for thread in threads[:3]:
+        thread.join(BOUND)
+    sock.close()
+    threads[3].join(BOUND)
+    assert answered == [b"?"] * 150
+    mine = {here, there}
+    until(lambda: not any(owner(c) in mine for c in gc.get_objects()))
+
+
+def owner(thing):
+    """The session whose connection this is."""
+    kept = isinstance(thing, pscompy.Connection)
+    return thing._control._adopt.__self__ if kept else None
+
+
+# ---- what has ended ----
+
+
+@pytest.mark.parametrize("how", ["close", "kill"])
+def test_it_is_usable_after_its_end(link, last, transport, how):
+    """What had arrived is received first; state, statistics and explanation stay."""
+    link.peer("for i in range(3): c.send(bytes([i]) * 100, tag=i)")
+    link.c.probe(tag=2, timeout=BOUND)
+    link.peer("c.close()") if how == "close" else link.peer.kill()
+    ended = {
+        "close": (pscompy.ConnectionState.CLOSED, pscompy.Closed),
+        "kill": (pscompy.ConnectionState.FAILED, pscompy.PeerLost),
+    }
+    state, error = ended[how]
+    until(lambda: link.c.state is state)
+    until(lambda: link.session._hot.connection(link.c._record.id) is None)
+    name = link.c.peer
+    data, status = link.c.recv_status(tag=1)
+    assert (bytes(data), status) == (bytes([1]) * 100, (link.c, 1, 100))
+    assert link.c.mprobe(tag=2).recv() == bytes([2]) * 100
+    assert link.c.irecv(bytearray(100)).wait() == (link.c, 0, 100)
+    del status
+    for call in (link.c.recv, link.c.probe, lambda: link.c.send(b"")):
+        with pytest.raises(error):
+            call()
+    assert link.c.stats["received_messages"] == 4
+    assert link.c.explain().choice == link.c.transport == transport
+    assert name in repr(link.c)
+    del call
+    drop(link)
+    assert last() is None
+
+
+def test_messages_that_nobody_receives_go_with_it(link, last):
+    """A Message that was taken keeps it."""
+    link.peer("for i in range(50): c.send(bytes(1000), tag=i)\nc.isend(bytes(1 << 20), tag=50)")
+    message = link.c.mprobe(tag=49, timeout=BOUND)
+    link.peer.kill()
+    until(lambda: link.c.state is pscompy.ConnectionState.FAILED)
+    drop(link)
+    until(lambda: link.session._hot.connection(last()._record.id) is None)
+    assert message.recv() == bytes(1000)
+    del message
+    assert last() is None
+
+
+def test_requests_in_flight_keep_it(link, last):
+    receive, send = link.c.irecv(tag=7), link.c.isend(bytes(8 << 20))
+    drop(link)
+    assert not receive.test()
+    link.peer.begin("assert c.recv() == bytes(8 << 20)\nc.close()")
+    assert send.wait(BOUND) is None
+    link.peer.result()
+    with pytest.raises(pscompy.Closed):
+        receive.wait(BOUND)
+    del send, receive
+    until(lambda: last() is None)
+
+
+def test_a_request_that_is_dropped_with_it_completes(link, last):
+    link.c.isend(bytes(8 << 20))
+    drop(link)
+    link.peer.begin("n = len(c.recv())\nc.close()\nn")
+    until(lambda: link.session.progress() == 0 and last() is None)
+    assert link.peer.result() == 8 << 20
+
+
+def test_while_it_is_up_it_stays(link, last):
+    """The program has dropped it; handlers may be given it all the same."""
+    seen = []
+    link.session.on_message(3, lambda c, header, payload: seen.append((c, header)))
+    name = link.c.peer
+    drop(link)
+    gc.collect()
+    link.peer("c.am_send(3, b'here', b'')")
+    until(lambda: link.session.progress() == 0 and seen)
+    assert [(c.peer, header) for c, header in seen] == [(name, b"here")]
+    assert seen.pop()[0] is last()
+    link.peer("c.close()")
+    until(lambda: last() is None)
+
+
+def test_a_message_that_waits_for_its_handler_keeps_it(link, last):
+    """It has arrived, and the connection has ended, before the program calls."""
+    seen = []
+    link.session.on_message(3, lambda c, header, payload: seen.append((c, header)))
+    held, number, name = link.session._hot, link.c._record.id, link.c.peer
+    drop(link)
+    link.peer("for i in range(20): c.am_send(3, bytes([i]), b'')\nc.close()")
+    until(lambda: last().state is pscompy.ConnectionState.CLOSED)
+    gc.collect()
+    assert held.connection(number) is not None
+    assert not seen
+    until(lambda: link.session.progress() == 0 and len(seen) == 20)
+    assert [(c.peer, header) for c, header in seen] == [(name, bytes([i])) for i in range(20)]
+    until(lambda: held.connection(number) is None)
+    seen.clear()
+    assert last() is None
+
+
+def test_the_accept_queue_keeps_it(transport, start, open_session):
+    """It has come and gone before the program accepts it."""
+    session = open_session(**ONLY[transport])
+    sock = session.listen("127.0.0.1")
+    peer = start(ONLY[transport])
+    peer.connect(sock.address)
+    peer("c.send(b'and bye')\nc.close()")
+    until(lambda: peer("c.state.name") == "CLOSED")
+    gc.collect()
+    c = sock.accept(timeout=BOUND)
+    assert [bytes(c.recv()), bytes(c.recv())] == [b"hello", b"and bye"]
+    with pytest.raises(pscompy.Closed):
+        c.recv()
+    last = weakref.ref(c)
+    del c
+    until(lambda: last() is None)
+
+
+# ---- what has never been ----
+
+
+def test_a_lazy_one_goes_at_once(open_session):
+    session = open_session()
+    last = weakref.ref(session.connect("psp://127.0.0.1:1/nobody"))
+    assert last() is None
+
+
+def test_one_that_cannot_be_made_goes(open_session):
+    """Whoever tries again with a fresh connection each time keeps none of them."""
+    session = open_session(RETRY=0)
+    refused = []
+    for _ in range(20):
+        c = session.connect("psp://127.0.0.1:1/nobody")
+        with pytest.raises(pscompy.ConnectError):
+            c.open(BOUND)
+        refused.append(weakref.ref(c))
+        del c
+    until(lambda: not any(ref() for ref in refused))
+
+
+def test_one_that_could_not_be_made_may_be_used_again(transport, open_session):
+    here, there = open_session(RETRY=0, **ONLY[transport]), open_session(**ONLY[transport])
+    sock = there.listen("127.0.0.1")
+    address, port = sock.address, int(sock.address.split("/")[2].rpartition(":")[2])
+    sock.close()
+    c = here.connect(address)
+    seen = []
+    here.on_message(1, lambda source, *_: seen.append(source))
+
+    def closed():
+        try:
+            c.open(BOUND)
+        except pscompy.ConnectError:
+            return True
+        c.close()
+        return False
+
+    until(closed)
+    sock = there.listen("127.0.0.1", port)
+    c.open(BOUND)
+    accepted = sock.accept(timeout=BOUND)
+    accepted.am_send(1, b"", b"")
+    until(lambda: here.progress() == 0 and seen)
+    assert seen == [c]
+
+
+# ---- sessions ----
+
+
+def test_it_outlives_its_session(link, last):
+    """As an object that says what it was."""
+    message = link.peer("c.send(b'left')\nc.send(b'taken', tag=1)")
+    message = link.c.mprobe(tag=1, timeout=BOUND)
+    link.session.close()
+    link.session = link.sock = None
+    gc.collect()
+    assert link.c.state is pscompy.ConnectionState.CLOSED
+    assert link.c.stats == {}
+    assert link.c.explain().choice == link.c.transport
+    for call in (link.c.recv, lambda: link.c.send(b""), link.c.open, message.recv):
+        with pytest.raises(pscompy.Closed):
+            call()
+    del message, call
+    drop(link)
+    gc.collect()
+    assert last() is None
+
+
+def test_a_child_drops_it_without_effect(link):
+    """Nor does the end of what the child has inherited touch the parent's."""
+    pid = os.fork()
+    if not pid:
+        drop(link)
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    echo(link)
