@@ -22,6 +22,7 @@ CAPABILITIES = {
     0x0100: "self",
     0x0200: "node",
     0x0400: "mem_local",
+    0x0800: "eof",
 }
 _SIZES = ("max_short", "max_bcopy", "max_zcopy", "min_zcopy", "max_put", "max_get")
 _COUNTS = ("max_iov", "max_eps", "paths")

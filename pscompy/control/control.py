@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -34,6 +35,8 @@ logger = logging.getLogger("pscompy.control")
 
 PUMP_MAX = 16  # passes before descriptors are looked at again
 STOP_SECONDS = 5.0  # for the thread to end
+LAST_WORDS = 0.5  # seconds for what a dead peer had sent to come in, if its lane says when it has
+LAST_WORDS_PAUSE = 0.01
 _RETIRING = "retiring"  # what keeps the thread busy besides lanes that come up
 
 Deliver = Callable[[Record], object]
@@ -332,7 +335,14 @@ class Control(OnDemand):
         if not bye and not self.config["GUARD"]:
             return
         record.error = PeerLost(f"{record.label} has ended", peer=record.label)
-        self.engine.peer_ended(record.handle)
+        self._last_words(record, time.monotonic() + LAST_WORDS)
+
+    def _last_words(self, record: Record, until: float) -> None:
+        """What the peer sent before its end may still be on its way."""
+        if record.phase is not Phase.UP:
+            return
+        if not self.engine.peer_ended(record.handle, last=time.monotonic() >= until):
+            self.thread.later(LAST_WORDS_PAUSE, self._last_words, record, until)
 
     # ---- the end ----
 

@@ -343,8 +343,9 @@ class Engine:
     def fail(self, handle: Any, status: int) -> None:
         lib.psc_conn_fail(handle, status)
 
-    def peer_ended(self, handle: Any) -> None:
-        lib.psc_conn_peer_ended(handle)
+    def peer_ended(self, handle: Any, last: bool) -> bool:
+        """Deliver what has come, then fail the connection; False: more may be on its way."""
+        return bool(lib.psc_conn_peer_ended(handle, last) <= lib.PSC_OK)
 
     def close_connection(self, handle: Any) -> None:
         with self._guard:

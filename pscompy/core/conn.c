@@ -387,20 +387,34 @@ void psc_conn_fail(psc_conn_t *conn, int status)
 /* How many passes the last words of a dead peer get. */
 #define CONN_DRAIN_PASSES 10000
 
-void psc_conn_peer_ended(psc_conn_t *conn)
+/* The link and the lane are two ways: the news may overtake what was sent. */
+static bool conn_will_say(const psc_conn_t *conn)
+{
+    return conn->n_lanes > 0 &&
+           conn->lanes[0]->slot->attr.caps & PSC_CAP_EOF;
+}
+
+int psc_conn_peer_ended(psc_conn_t *conn, int last)
 {
     psc_worker_t *worker = conn->worker;
+    psc_status_t status = psc_worker_enter(worker, 0);
 
-    if (psc_worker_enter(worker, 0) != PSC_OK)
-        return;
+    if (status != PSC_OK)
+        return status;
     for (int i = 0; i < CONN_DRAIN_PASSES && !psc_conn_ended(conn); i++) {
         if (psc_worker_progress_locked(worker, true) == 0)
             break;
     }
-    psc_conn_fail_locked(conn, conn->close_sent ? PSC_ERR_CLOSED
-                                                : PSC_ERR_PEER_LOST);
+    if (psc_conn_ended(conn))
+        status = PSC_OK;
+    else if (conn_will_say(conn) && !last)
+        status = PSC_INPROGRESS;
+    else
+        psc_conn_fail_locked(conn, conn->close_sent ? PSC_ERR_CLOSED
+                                                    : PSC_ERR_PEER_LOST);
     psc_worker_leave(worker);
     psc_wait_kick(worker);
+    return status;
 }
 
 void psc_conn_close(psc_conn_t *conn)

@@ -125,8 +125,10 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
  * ERR_CONNECT the record becomes LAZY again. */
 void psc_conn_fail(psc_conn_t *conn, int status);
 /* The precon link says that the peer's process ended: what has arrived is
- * delivered, then the connection fails with PEER_LOST. */
-void psc_conn_peer_ended(psc_conn_t *conn);
+ * delivered, then the connection fails with PEER_LOST. PSC_INPROGRESS: more may
+ * be on its way, and the lane will say itself when it was all; ask again, with
+ * `last` when patience is over (a child of the peer may keep its stream open). */
+int psc_conn_peer_ended(psc_conn_t *conn, int last);
 /* UP -> CLOSING: refuse new sends, let the queued ones go, then tell the peer;
  * CLOSED when it has confirmed. LAZY -> CLOSED at once. */
 void psc_conn_close(psc_conn_t *conn);

@@ -53,6 +53,8 @@
 #define PSC_CAP_NODE 0x0200ull       /* reaches only its own node */
 #define PSC_CAP_MEM_LOCAL 0x0400ull  /* put and get need the local buffer
                                         registered too (their `mem`) */
+#define PSC_CAP_EOF 0x0800ull        /* a peer's end comes as ep_failed, after
+                                        all that it had sent */
 
 /* ---- shared structures ------------------------------------------------- */
 
