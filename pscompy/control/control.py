@@ -342,7 +342,7 @@ class Control(OnDemand):
         if record.phase is not Phase.UP:
             return
         if not self.engine.peer_ended(record.handle, last=time.monotonic() >= until):
-            self.thread.later(LAST_WORDS_PAUSE, self._last_words, record, until)
+            self._thread.later(LAST_WORDS_PAUSE, self._last_words, record, until)
 
     # ---- the end ----
 
