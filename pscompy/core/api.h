@@ -30,6 +30,17 @@ typedef struct psc_worker psc_worker_t;
 typedef struct psc_conn psc_conn_t;
 typedef struct psc_region psc_region_t;
 
+/* CDEF BEGIN */
+typedef enum psc_conn_state {
+    PSC_CONN_LAZY,       /* a record; the first use connects */
+    PSC_CONN_CONNECTING, /* sends queue up */
+    PSC_CONN_UP,
+    PSC_CONN_CLOSING,    /* close was called here; what is queued still goes */
+    PSC_CONN_CLOSED,     /* ended in order, by either side */
+    PSC_CONN_FAILED      /* connecting failed, or the peer was lost */
+} psc_conn_state_t;
+/* CDEF END */
+
 typedef enum psc_request_state {
     PSC_REQUEST_ACTIVE = 0,
     /* A receive posted without buffer has matched: result.nbytes is known,

@@ -7,7 +7,7 @@ from pathlib import Path
 import cffi
 
 FOLDER = "pscompy/core"
-HEADERS = ("transport.h", "control.h")
+HEADERS = ("transport.h", "api.h", "control.h")
 OPAQUE = """
 typedef ... psc_worker_t;
 typedef ... psc_conn_t;

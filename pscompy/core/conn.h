@@ -110,6 +110,7 @@ void psc_conn_reap(psc_worker_t *worker);
 /* Free all, whatever needs them: the worker ends. */
 void psc_conn_destroy_all(psc_worker_t *worker);
 /* With the lock held. */
+void psc_conn_retire_lanes(psc_conn_t *conn);
 void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status);
 void psc_conn_close_received(psc_conn_t *conn, bool is_ack);
 /* The status that a new operation gets, PSC_OK while it may start or queue. */

@@ -9,15 +9,6 @@
 typedef struct psc_lane psc_lane_t;
 
 /* CDEF BEGIN */
-typedef enum psc_conn_state {
-    PSC_CONN_LAZY,       /* a record; the first use connects */
-    PSC_CONN_CONNECTING, /* sends queue up */
-    PSC_CONN_UP,
-    PSC_CONN_CLOSING,    /* close was called here; what is queued still goes */
-    PSC_CONN_CLOSED,     /* ended in order, by either side */
-    PSC_CONN_FAILED      /* connecting failed, or the peer was lost */
-} psc_conn_state_t;
-
 typedef enum psc_lane_state {
     PSC_LANE_NEW,
     PSC_LANE_CONNECTING,

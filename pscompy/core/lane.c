@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "conn.h"
-#include "proto/proto.h"
+#include "upward.h"
 
 /* A message that came before its lane was installed. */
 typedef struct early {

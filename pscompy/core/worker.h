@@ -88,6 +88,10 @@ unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all);
 /* Decide which interfaces each pass polls; after a lane came or went. */
 void psc_worker_pace(psc_worker_t *worker);
 void psc_worker_clear(int fd);
+/* Add a descriptor to an epoll set; -1 with errno. */
+int psc_worker_watch(int set, int fd);
+/* Close and free all interfaces: the worker ends. */
+void psc_iface_close_all(psc_worker_t *worker);
 psc_status_t psc_worker_arm_locked(psc_worker_t *worker);
 /* Tell the control thread to look at its events. */
 void psc_worker_control_signal(psc_worker_t *worker);

@@ -1,4 +1,6 @@
-#include "proto.h"
+/* The protocols' two tables: what an arriving active message does, and what
+ * moves a request on from each stage. */
+#include "../upward.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,142 @@
+/* Progress: one pass over the interfaces and the queued work; the descriptors
+ * that tell when the next one is due, and arming them. */
+#include "conn.h"
+
+/* ---- passes ---- */
+
+/* An interface that costs a system call to poll is polled now and then while a
+ * cheaper one has lanes too. */
+#define PROGRESS_CHEAP_NS 100
+#define PROGRESS_RARELY 16u
+
+void psc_worker_pace(psc_worker_t *worker)
+{
+    bool cheap = false;
+
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        psc_iface_slot_t *slot = &worker->ifaces[i];
+
+        cheap |= slot->lanes > 0 && slot->attr.poll_ns <= PROGRESS_CHEAP_NS;
+    }
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        psc_iface_slot_t *slot = &worker->ifaces[i];
+
+        slot->every = cheap && slot->attr.poll_ns > PROGRESS_CHEAP_NS
+                          ? PROGRESS_RARELY
+                          : 1;
+    }
+}
+
+unsigned psc_worker_pass(psc_worker_t *worker, bool all)
+{
+    unsigned n = 0;
+
+    worker->pass++;
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        psc_iface_slot_t *slot = &worker->ifaces[i];
+
+        if (all || (slot->lanes > 0 && (worker->pass & (slot->every - 1)) == 0))
+            n += slot->ops->progress(slot->iface);
+    }
+    if (!psc_list_empty(&worker->busy)) {
+        psc_list_for_each(conn, &worker->busy, psc_conn_t, busy_link)
+            n += psc_conn_flush(conn);
+    }
+    if (!psc_list_empty(&worker->retiring))
+        psc_lane_progress_retiring(worker, false);
+    if (!psc_list_empty(&worker->doomed))
+        psc_conn_reap(worker);
+    worker->restless = n > 0;
+    return n;
+}
+
+/* What a pass finds is gone from the descriptor that another thread may be
+ * sleeping on, and what was armed is used up: it has to look again. */
+unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all)
+{
+    unsigned n = psc_worker_pass(worker, all);
+
+    psc_wait_kick_poller(worker);
+    return n;
+}
+
+unsigned psc_worker_progress(psc_worker_t *worker)
+{
+    unsigned n;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return 0;
+    n = psc_worker_progress_locked(worker, true);
+    psc_worker_leave(worker);
+    return n;
+}
+
+/* ---- arming ---- */
+
+int psc_worker_fd(psc_worker_t *worker)
+{
+    return worker->epoll_fd;
+}
+
+static psc_status_t progress_arm_fabric(psc_worker_t *worker)
+{
+    if (worker->restless || atomic_load(&worker->inbox))
+        return PSC_ERR_NO_RESOURCE;
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        psc_iface_slot_t *slot = &worker->ifaces[i];
+
+        if (!(slot->attr.caps & PSC_CAP_EVENT)) {
+            if (slot->lanes > 0)
+                return PSC_ERR_NO_RESOURCE;
+            continue;
+        }
+        if (slot->ops->arm(slot->iface) != PSC_OK)
+            return PSC_ERR_NO_RESOURCE;
+    }
+    return PSC_OK;
+}
+
+psc_status_t psc_worker_arm_locked(psc_worker_t *worker)
+{
+    if (atomic_load(&worker->n_completions) ||
+        atomic_load(&worker->n_messages))
+        return PSC_ERR_NO_RESOURCE;
+    return progress_arm_fabric(worker);
+}
+
+int psc_worker_fabric_fd(psc_worker_t *worker)
+{
+    return worker->fabric_fd;
+}
+
+int psc_worker_arm_fabric(psc_worker_t *worker)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = progress_arm_fabric(worker);
+    psc_worker_leave(worker);
+    return status;
+}
+
+int psc_worker_arm(psc_worker_t *worker)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    psc_worker_clear(worker->alarm_fd);
+    atomic_store(&worker->wait.armed, 1); /* before the look */
+    status = psc_worker_arm_locked(worker);
+    psc_worker_leave(worker);
+    return status;
+}
+
+void psc_worker_wake(psc_worker_t *worker)
+{
+    if (atomic_load(&worker->forked))
+        return;
+    atomic_fetch_add(&worker->wait.wakes, 1);
+    psc_wait_notify(worker);
+}
