@@ -11,52 +11,73 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from multiprocessing import connection
 from pathlib import Path
-from typing import TextIO, TypeAlias
+from typing import TypeAlias
 
-from pscompy.cli.measure import Calls, Job, active, passive
+import numpy as np
+
+from pscompy.cli.measure import HALVES, Calls, Halves, Job
 
 CONTROL = "control"
 
 _Pipe: TypeAlias = "connection.Connection[bytes, bytes]"
-_Library = Callable[[Path, int], tuple[int, Callable[[Job], Calls]]]
+
+# What a process of a library knows: its role, and how to make the calls of a job.
+End: TypeAlias = "tuple[int, Callable[[Job], Calls]]"
+Library: TypeAlias = "Callable[[Path, int], AbstractContextManager[End]]"
+
+_DATA, _UNRELATED = range(2)  # tags
 
 
-def _mpi4py(folder: Path, role: int) -> tuple[int, Callable[[Job], Calls]]:
-    """mpi4py with buffers; mpiexec has started both processes and numbered them."""
+@contextmanager
+def mpi4py(folder: Path, role: int) -> Iterator[End]:
+    """mpi4py with numpy buffers; mpiexec has started both processes and numbered them.
+
+    A receive that nothing matches is pending, as in most programs.
+    """
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
     peer = 1 - world.rank
+    unrelated = world.Irecv([np.empty(8, np.uint8), MPI.BYTE], peer, _UNRELATED)
 
     def make(job: Job) -> Calls:
-        outgoing, incoming = bytearray(job.size), bytearray(job.size)
+        outgoing, incoming = np.ones((2, job.size), np.uint8)
         data, room = [outgoing, MPI.BYTE], [incoming, MPI.BYTE]
         return Calls(
-            send=partial(world.Send, data, peer),
-            recv=partial(world.Recv, room, peer),
-            isend=partial(world.Isend, data, peer),
-            irecv=partial(world.Irecv, room, peer),
+            outgoing=outgoing,
+            incoming=incoming,
+            send=partial(world.Send, data, peer, _DATA),
+            recv=partial(world.Recv, room, peer, _DATA),
+            isend=partial(world.Isend, data, peer, _DATA),
+            irecv=partial(world.Irecv, room, peer, _DATA),
             wait_all=MPI.Request.Waitall,
-            acknowledge=partial(world.Send, [b"", MPI.BYTE], peer),
-            acknowledged=partial(world.Recv, [bytearray(), MPI.BYTE], peer),
+            acknowledge=partial(world.Send, [b"", MPI.BYTE], peer, _DATA),
+            acknowledged=partial(world.Recv, [bytearray(), MPI.BYTE], peer, _DATA),
         )
 
-    return world.rank, make
+    yield world.rank, make
+    unrelated.Cancel()
+    unrelated.Wait()
 
 
-def _pipe(folder: Path, role: int) -> tuple[int, Callable[[Job], Calls]]:
+@contextmanager
+def _pipe(folder: Path, role: int) -> Iterator[End]:
     """What multiprocessing.Pipe gives."""
     path = str(folder / "pipe")
     pipe = _first_caller(path) if role == 0 else _call(path)
 
     def make(job: Job) -> Calls:
-        outgoing, incoming = bytearray(job.size), bytearray(max(job.size, 1))
-        send, receive = partial(pipe.send_bytes, outgoing), partial(pipe.recv_bytes_into, incoming)
+        outgoing, incoming = np.ones((2, max(job.size, 1)), np.uint8)
+        send = partial(pipe.send_bytes, outgoing[: job.size].data)
+        receive = partial(pipe.recv_bytes_into, incoming)
         return Calls(
+            outgoing=outgoing,
+            incoming=incoming,
             send=send,
             recv=receive,
             isend=send,
@@ -66,7 +87,8 @@ def _pipe(folder: Path, role: int) -> tuple[int, Callable[[Job], Calls]]:
             acknowledged=pipe.recv_bytes,
         )
 
-    return role, make
+    with pipe:
+        yield role, make
 
 
 def _first_caller(path: str) -> _Pipe:
@@ -83,23 +105,23 @@ def _call(path: str) -> _Pipe:
             time.sleep(0.01)
 
 
-LIBRARIES: dict[str, _Library] = {"mpi4py": _mpi4py, "pipe": _pipe}
+LIBRARIES: dict[str, Library] = {"mpi4py": mpi4py, "pipe": _pipe}
+
+
+def serve(library: Library, folder: Path, role: int, halves: Halves = HALVES) -> None:
+    """Connect to the other process, say who this is, and do what the lines say."""
+    with socket.socket(socket.AF_UNIX) as control:
+        control.connect(str(folder / CONTROL))
+        with control.makefile("rw") as lines, library(folder, role) as (number, make):
+            print(number, file=lines, flush=True)
+            for line in lines:
+                job = Job(**json.loads(line))
+                half = halves[job.test][number]
+                print(half(job, make(job)) or 0.0, file=lines, flush=True)
 
 
 def main(name: str, folder: str, role: str = "0") -> None:
-    with socket.socket(socket.AF_UNIX) as control:
-        control.connect(str(Path(folder) / CONTROL))
-        with control.makefile("rw") as lines:
-            _serve(*LIBRARIES[name](Path(folder), int(role)), lines)
-
-
-def _serve(role: int, make: Callable[[Job], Calls], control: TextIO) -> None:
-    """Say who this is, and do what the lines say."""
-    print(role, file=control, flush=True)
-    for line in control:
-        job = Job(**json.loads(line))
-        half = active if role == 0 else passive
-        print(half(job, make(job)) or 0.0, file=control, flush=True)
+    serve(LIBRARIES[name], Path(folder), int(role))
 
 
 if __name__ == "__main__":

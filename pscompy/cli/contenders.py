@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,20 +24,26 @@ NAMES = tuple(LIBRARIES)
 _START_SECONDS = 60.0
 
 
+Commands = Callable[[Path], list[list[str]]]
+
+
 class Contender:
     """Two processes that are connected by another library. A context manager.
 
-    `Unsupported`: the library, or its launcher, is not installed.
+    `commands` gives what starts them, from the folder over which they meet; `environment` is
+    theirs, None: this process's own.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, name: str, commands: Commands, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
+        self._environment = environment
         self._folder = Path(tempfile.mkdtemp(prefix="pscompy-perf-"))
         self._processes: list[subprocess.Popen[bytes]] = []
         self._controls: dict[int, TextIO] = {}
         try:
-            commands = _commands(name, self._folder)
-            self._start(commands)
+            self._start(commands(self._folder))
         except BaseException:
             self.close()
             raise
@@ -68,7 +75,9 @@ class Contender:
             door.listen()
             door.settimeout(0.2)
             self._processes = [
-                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+                subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=self._environment
+                )
                 for command in commands
             ]
             deadline = time.monotonic() + _START_SECONDS
@@ -101,12 +110,17 @@ class Contender:
         self.close()
 
 
-def _commands(name: str, folder: Path) -> list[list[str]]:
-    process = [sys.executable, "-m", "pscompy.cli.contender", name, str(folder)]
+def installed(name: str) -> Contender:
+    """A library that stands beside pscompy.
+
+    `Unsupported`: the library, or its launcher, is not installed.
+    """
+    process = [sys.executable, "-m", "pscompy.cli.contender", name]
     if name != "mpi4py":
-        return [[*process, "0"], [*process, "1"]]
+        return Contender(name, lambda folder: [[*process, str(folder), role] for role in "01"])
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
     if mpiexec is None or find_spec("mpi4py") is None:
         raise Unsupported("mpi4py and mpiexec are not both installed: pip install mpi4py mpich")
-    return [[mpiexec, "-n", "2", *process]]
+    start = [mpiexec, "-n", "2", *process]
+    return Contender(name, lambda folder: [[*start, str(folder)]])

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
-LATENCY, STREAM = "latency", "stream"
+LATENCY, STREAM, BOTH_WAYS = "latency", "stream", "both_ways"
 
 
 @dataclass(frozen=True)
 class Job:
-    """`count` times there and back (LATENCY), or `count` windows of messages one way (STREAM)."""
+    """`count` times there and back (LATENCY), or `count` windows of messages, one way (STREAM) or
+    both at once (BOTH_WAYS)."""
 
     test: str
     size: int
@@ -28,13 +29,16 @@ class Job:
     @property
     def messages(self) -> int:
         """How many messages of `size` bytes follow one another."""
-        return self.count * (2 if self.test == LATENCY else self.window)
+        ways = 1 if self.test == STREAM else 2
+        return self.count * ways * (1 if self.test == LATENCY else self.window)
 
 
 @dataclass(frozen=True)
 class Calls:
     """A library's operations on a message; an acknowledgement is one that is short."""
 
+    outgoing: Any  # the buffers, numpy arrays of job.size bytes
+    incoming: Any
     send: Callable[[], Any]
     recv: Callable[[], Any]
     isend: Callable[[], Any]
@@ -44,36 +48,62 @@ class Calls:
     acknowledged: Callable[[], Any]
 
 
-def active(job: Job, calls: Calls) -> float:
-    """This side's half; returns seconds."""
-    start = perf_counter()
-    if job.test == LATENCY:
-        send, recv = calls.send, calls.recv
-        for _ in repeat(None, job.count):
-            send()
-            recv()
-    else:
-        _windows(job, calls.isend, calls.wait_all, calls.acknowledged)
-    return perf_counter() - start
+# One side of a test; the active one returns seconds.
+Half: TypeAlias = "Callable[[Job, Calls], float | None]"
+Halves: TypeAlias = "dict[str, tuple[Half, Half]]"
 
 
-def passive(job: Job, calls: Calls) -> None:
-    """The other side's half."""
-    if job.test == LATENCY:
-        send, recv = calls.send, calls.recv
-        for _ in repeat(None, job.count):
-            recv()
-            send()
-    else:
-        _windows(job, calls.irecv, calls.wait_all, calls.acknowledge)
+def timed(half: Callable[[Job, Calls], None]) -> Half:
+    """The same, and returns how long it took."""
+
+    def run(job: Job, calls: Calls) -> float:
+        start = perf_counter()
+        half(job, calls)
+        return perf_counter() - start
+
+    return run
 
 
-def _windows(
-    job: Job,
-    start: Callable[[], Any],
-    wait_all: Callable[[list[Any]], Any],
-    end: Callable[[], Any],
-) -> None:
+def _ping(job: Job, calls: Calls) -> None:
+    send, recv = calls.send, calls.recv
     for _ in repeat(None, job.count):
-        wait_all([start() for _ in repeat(None, job.window)])
-        end()
+        send()
+        recv()
+
+
+def _pong(job: Job, calls: Calls) -> None:
+    send, recv = calls.send, calls.recv
+    for _ in repeat(None, job.count):
+        recv()
+        send()
+
+
+def _send_windows(job: Job, calls: Calls) -> None:
+    isend, wait_all, acknowledged = calls.isend, calls.wait_all, calls.acknowledged
+    for _ in repeat(None, job.count):
+        wait_all([isend() for _ in repeat(None, job.window)])
+        acknowledged()
+
+
+def _receive_windows(job: Job, calls: Calls) -> None:
+    irecv, wait_all, acknowledge = calls.irecv, calls.wait_all, calls.acknowledge
+    for _ in repeat(None, job.count):
+        wait_all([irecv() for _ in repeat(None, job.window)])
+        acknowledge()
+
+
+def _exchange_windows(job: Job, calls: Calls) -> None:
+    """The windows of the other side are this side's acknowledgement."""
+    isend, irecv, wait_all = calls.isend, calls.irecv, calls.wait_all
+    for _ in repeat(None, job.count):
+        requests = [irecv() for _ in repeat(None, job.window)]
+        requests += [isend() for _ in repeat(None, job.window)]
+        wait_all(requests)
+
+
+# Test -> the active side's half and the passive side's.
+HALVES: Halves = {
+    LATENCY: (timed(_ping), _pong),
+    STREAM: (timed(_send_windows), _receive_windows),
+    BOTH_WAYS: (timed(_exchange_windows), _exchange_windows),
+}

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     with ExitStack() as stack:
         peer = _connected(options.connect, config) if options.connect else _own_peer(config)
         connection = stack.enter_context(peer)
-        pairs = [stack.enter_context(contenders.Contender(name)) for name in options.against]
+        pairs = [stack.enter_context(contenders.installed(name)) for name in options.against]
         _measure(connection, pairs, options)
     return 0
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pscompy import Connection, PscomError, Request, Session, wait_all
-from pscompy.cli.measure import Calls, Job, active, passive
+from pscompy.cli.measure import HALVES, Calls, Job
 
 DATA, COMMAND = range(2)  # tags
 VALIDATE, END = "validate", "end"
@@ -43,7 +43,8 @@ class OwnPair:
     def run(self, job: Job) -> float:
         """Seconds that the job took."""
         self._command(**asdict(job))
-        return active(job, _calls(self._connection, job))
+        half, _ = HALVES[job.test]
+        return half(job, calls(self._connection, job)) or 0.0
 
     def validate(self, size: int) -> int:
         """Exchange messages whose contents are compared; returns how many.
@@ -75,12 +76,15 @@ def serve(connection: Connection) -> None:
             _send_checked(connection, command["size"])
         else:
             job = Job(**command)
-            passive(job, _calls(connection, job))
+            _, half = HALVES[job.test]
+            half(job, calls(connection, job))
 
 
-def _calls(connection: Connection, job: Job) -> Calls:
+def calls(connection: Connection, job: Job) -> Calls:
     outgoing, incoming = np.ones((2, job.size), dtype=np.uint8)
     return Calls(
+        outgoing=outgoing,
+        incoming=incoming,
         send=partial(connection.send, outgoing),
         recv=partial(connection.recv, incoming, DATA),
         isend=partial(connection.isend, outgoing),

@@ -1,0 +1,95 @@
+"""`python -m bench`: see `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from pathlib import Path
+
+from bench import peers, results
+from bench.groups import Group, groups
+from bench.rounds import Patience, measure
+from pscompy.cli.arguments import ArgumentParser
+
+_EPILOG = """\
+Each group is measured by launches of every library in turn, in random order, between two
+brackets that tell how near the cores are to each other. A group's figures replace its former
+ones in the folder; the table and the plots are of all groups there. PSP_ variables act as ever,
+and are noted.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure pscompy against its peers and the limits of this machine."""
+    known = groups()
+    options = _parser(known).parse_args(arguments)
+    if options.quick:
+        options.launches, options.seconds, options.patience = 1, 0.02, 0.0
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every library's imports are cached
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for peer in peers.PACKAGES:
+        peers.environment(peer)  # before anything is measured
+    for name in options.only:
+        patience = Patience(_near(options.folder), options.patience)
+        rounds = measure(known[name], options.launches, options.seconds, patience)
+        _keep_near(options.folder, patience.near_ns)
+        made = results.document(known[name], rounds, patience.near_ns)
+        results.write(options.folder, made)
+        print(results.as_markdown(made), flush=True)
+    return 0
+
+
+def _parser(known: dict[str, Group]) -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="run bench",
+        description=main.__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one short launch of each, to see that all work"
+    )
+    parser.add_argument(
+        "--only",
+        type=lambda text: _names(text, known),
+        default=tuple(known),
+        metavar="GROUP,...",
+        help=f"some of {', '.join(known)}",
+    )
+    parser.add_argument("--launches", type=int, default=5, help="that count, of each library [5]")
+    parser.add_argument("--seconds", type=float, default=0.25, help="for each figure [0.25]")
+    parser.add_argument(
+        "--patience", type=float, default=20, help="seconds to wait for near cores [20]"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path("bench/results"), help="for results [bench/results]"
+    )
+    return parser
+
+
+def _names(text: str, known: dict[str, Group]) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if set(names) <= set(known):
+        return names
+    raise argparse.ArgumentTypeError(f"{text!r} is not some of {','.join(known)}")
+
+
+# ---- the shortest way of a cache line that was seen on this machine ----
+
+
+def _near(folder: Path) -> float:
+    try:
+        return float(json.loads((folder / "near.json").read_text()))
+    except FileNotFoundError:
+        return math.inf
+
+
+def _keep_near(folder: Path, ns: float) -> None:
+    (folder / "near.json").write_text(json.dumps(ns))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""The C program beside this file: how near the cores are, and the machine's limits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pscompy.cli.measure import Job
+
+FOLDER = Path(__file__).parents[1] / ".venv"
+_SOURCE = Path(__file__).with_name("native.c")
+_SECONDS = 60.0
+
+
+class NotMeasured(Exception):
+    """A library, or a limit, is left out; the text says why."""
+
+
+@cache
+def cores() -> tuple[int, int]:
+    """Where the two processes of a pair run; the same one twice if there is no other."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return allowed[0], allowed[1 % len(allowed)]
+
+
+def run(test: str, size: int = 0, count: int = 0) -> list[float]:
+    """What the program prints."""
+    first, second = cores()
+    arguments = [test, str(first), str(second), str(size), str(count)]
+    ended = subprocess.run(
+        [_program(), *arguments], capture_output=True, text=True, timeout=_SECONDS
+    )
+    if ended.returncode:
+        raise NotMeasured(f"native {test}: {ended.stderr.strip()}")
+    return [float(word) for word in ended.stdout.split()]
+
+
+@cache
+def _program() -> Path:
+    program = FOLDER / "native"
+    if not program.exists() or program.stat().st_mtime < _SOURCE.stat().st_mtime:
+        FOLDER.mkdir(exist_ok=True)
+        compiler = os.environ.get("CC", "gcc")
+        subprocess.run(
+            [compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-o", program, _SOURCE], check=True
+        )
+    return program
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """What stands before and behind a launch: nanoseconds of a cache line, one way."""
+
+    ns: float
+    slow_ns: float  # of the slowest tenth
+
+    @classmethod
+    def take(cls) -> Bracket:
+        if len(set(cores())) == 1:
+            return cls(0.0, 0.0)
+        return cls(*run("line"))
+
+
+class Limit:
+    """A test of the program, measured as a pair of processes is."""
+
+    name = "limit"
+
+    def __init__(self, test: str) -> None:
+        self._test = test
+
+    def run(self, job: Job) -> float:
+        return run(self._test, job.size, job.messages if self._test == "copy" else job.count)[0]

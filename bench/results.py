@@ -1,0 +1,155 @@
+"""What a run leaves: a document for each group, and the table made of all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.groups import OWN, Cell, Group
+from bench.rounds import Rounds
+from pscompy import __version__
+
+Document = dict[str, Any]
+
+
+def document(group: Group, rounds: Rounds, near_ns: float) -> Document:
+    """All that was measured, and what it means."""
+    launched = [
+        {**asdict(launch), "fault": rounds.fault(launch, near_ns)} for launch in rounds.launched
+    ]
+    return {
+        "group": group.name,
+        "title": group.title,
+        "date": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "machine": _machine(),
+        "version": f"{__version__} {_commit()}".strip(),
+        "variables": {k: v for k, v in os.environ.items() if k.startswith("PSP_")},
+        "near_ns": near_ns,
+        "libraries": [name for name in group.launches if name not in rounds.missing],
+        "missing": rounds.missing,
+        "launches": launched,
+        "cells": [_cell(cell, group, launched) for cell in group.cells],
+    }
+
+
+def _cell(cell: Cell, group: Group, launched: list[Document]) -> Document:
+    medians: dict[str, float] = {}
+    for library in group.launches:
+        values = _values(cell, library, launched)
+        if values:
+            medians[library] = statistics.median(values)
+    peers = [medians[name] for name in cell.against if name in medians]
+    ratio = None
+    if peers and OWN in medians:
+        ratio = medians[OWN] / (min(peers) if cell.less_is_better else max(peers))
+    return {
+        "name": cell.name,
+        "unit": cell.unit,
+        "size": cell.size,
+        "less_is_better": cell.less_is_better,
+        "against": cell.against,
+        "medians": medians,
+        "ratio": ratio,
+        "bar": cell.bar,
+        "passed": None if ratio is None or cell.bar is None else _passes(cell, ratio),
+    }
+
+
+def _values(cell: Cell, library: str, launched: list[Document]) -> list[float]:
+    """Of the launches that count; of all, where none does (the table says so)."""
+    mine = [x for x in launched if x["library"] == library and cell.name in x["figures"]]
+    good = [x for x in mine if not x["fault"]]
+    return [launch["figures"][cell.name] for launch in good or mine]
+
+
+def _passes(cell: Cell, ratio: float) -> bool:
+    assert cell.bar is not None
+    return ratio <= cell.bar if cell.less_is_better else ratio >= cell.bar
+
+
+def _machine() -> str:
+    names = [
+        line.split(":", 1)[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    system = f"{platform.system()} {platform.release()}"
+    return f"{len(names)} x {names[0]}, {system}, Python {platform.python_version()}"
+
+
+def _commit() -> str:
+    """Of the checkout, with a + when it has been changed."""
+    command = ["git", "describe", "--always", "--dirty=+"]
+    ended = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+    return ended.stdout.strip()
+
+
+# ---- the table ----------------------------------------------------------------------------------
+
+
+def write(folder: Path, made: Document) -> None:
+    """Add a group to the folder; the table is of all groups there."""
+    (folder / f"{made['group']}.json").write_text(json.dumps(made, indent=1))
+    documents = load(folder)
+    text = "# Measured\n\n" + "\n".join(as_markdown(document) for document in documents)
+    (folder / "table.md").write_text(text)
+
+
+def load(folder: Path) -> list[Document]:
+    paths = (path for path in sorted(folder.glob("*.json")) if path.stem != "near")
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def as_markdown(made: Document) -> str:
+    libraries = made["libraries"]
+    head = ["", *libraries, "ratio", "bar", ""]
+    lines = [
+        f"## {made['title']}",
+        "",
+        f"{made['date']}, pscompy {made['version']}, {made['machine']}. {_quality(made)}",
+        "",
+        f"| {' | '.join(head)} |",
+        "|" + "---|" * len(head),
+        *(_line(cell, libraries) for cell in made["cells"]),
+        "",
+    ]
+    lines += [f"{name} is missing: {why}\n" for name, why in made["missing"].items()]
+    return "\n".join(lines)
+
+
+def _line(cell: Document, libraries: list[str]) -> str:
+    figures = [_figure(cell["medians"].get(name)) for name in libraries]
+    verdict = {True: "yes", False: "**no**", None: ""}[cell["passed"]]
+    bound = "≤" if cell["less_is_better"] else "≥"
+    bar = "" if cell["bar"] is None else f"{bound} {cell['bar']}"
+    words = [f"{cell['name']}, {cell['unit']}", *figures, _figure(cell["ratio"]), bar, verdict]
+    return f"| {' | '.join(words)} |"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _quality(made: Document) -> str:
+    """How many launches count, how many do not, and why."""
+    kept = Counter(x["library"] for x in made["launches"] if not x["fault"])
+    faults = Counter(x["fault"] for x in made["launches"] if x["fault"])
+    counts = ", ".join(f"{name} {kept[name]}" for name in made["libraries"])
+    text = f"Launches that count: {counts}"
+    if faults:
+        text += "; dropped: " + ", ".join(f"{n} ({why})" for why, n in faults.items())
+    lines = [x["line_ns"] for x in made["launches"] if not x["fault"]]
+    if lines:
+        text += f". A cache line took {min(lines):.0f} to {max(lines):.0f} ns one way"
+    none = [name for name in made["libraries"] if not kept[name]]
+    if none:
+        text += f". NO launch of {', '.join(none)} counts, so all of them were taken"
+    return f"{text}."

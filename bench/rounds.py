@@ -1,0 +1,122 @@
+"""Launches in random order, each between two brackets, and which of them count."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.groups import Figures, Group
+from bench.native import Bracket, NotMeasured
+from pscompy.errors import PscomError
+
+FAR = 1.5  # times the shortest way of a cache line that was ever seen here
+BUSY = 0.1  # of a core, used by others during a launch
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+_OTHERS_COLUMNS = (0, 1, 2, 7)  # of /proc/stat: user, nice, system, stolen
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch of one library."""
+
+    library: str
+    figures: Figures
+    line_ns: float  # the worse of both brackets
+    others: float  # cores used by others meanwhile
+    seconds: float
+
+
+@dataclass
+class Rounds:
+    """All launches of a group; `missing` has the libraries that were left out, and why."""
+
+    launched: list[Launched] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def fault(self, launch: Launched, near_ns: float) -> str:
+        """Why a launch does not count; empty: it does."""
+        if launch.line_ns > FAR * near_ns:
+            return "cores far apart"
+        return "machine busy" if launch.others > BUSY else ""
+
+    def kept(self, library: str, near_ns: float) -> list[Launched]:
+        mine = [launch for launch in self.launched if launch.library == library]
+        return [launch for launch in mine if not self.fault(launch, near_ns)]
+
+
+class Patience:
+    """Seconds that a run may wait for cores that are near and have nothing else to do."""
+
+    def __init__(self, near_ns: float, seconds: float) -> None:
+        self.near_ns = near_ns
+        self._left = seconds
+
+    def bracket(self) -> Bracket:
+        """The bracket before a launch."""
+        while True:
+            bracket = self.take()
+            if bracket.ns <= FAR * self.near_ns or self._left <= 0:
+                return bracket
+            time.sleep(0.5)
+            self._left -= 0.5
+
+    def take(self) -> Bracket:
+        bracket = Bracket.take()
+        self.near_ns = min(self.near_ns, bracket.ns)
+        return bracket
+
+
+def measure(group: Group, wanted: int, seconds: float, patience: Patience) -> Rounds:
+    """Until `wanted` launches of each library count, but at most twice as many rounds."""
+    rounds = Rounds()
+    for number in range(2 * wanted):
+        libraries = [name for name in group.launches if name not in rounds.missing]
+        random.shuffle(libraries)
+        for library in libraries:
+            _progress(f"{group.name}: round {number + 1}, {library}")
+            _launch(group, library, seconds, patience, rounds)
+        counts = [
+            len(rounds.kept(name, patience.near_ns))
+            for name in group.launches
+            if name not in rounds.missing
+        ]
+        if min(counts, default=wanted) >= wanted:
+            break
+    return rounds
+
+
+def _launch(group: Group, library: str, seconds: float, patience: Patience, rounds: Rounds) -> None:
+    before = patience.bracket()
+    start, busy, own = time.monotonic(), _busy(), _own()
+    try:
+        figures = group.launches[library](seconds)
+    except (NotMeasured, PscomError, OSError) as error:
+        rounds.missing[library] = str(error)
+        _progress(f"{group.name}: {library} is left out: {error}")
+        return
+    taken = time.monotonic() - start
+    others = max(0.0, (_busy() - busy) - (_own() - own)) / taken
+    after = patience.take()
+    line_ns = max(before.ns, after.ns)
+    rounds.launched.append(Launched(library, figures, line_ns, others, taken))
+
+
+def _busy() -> float:
+    """Processor seconds that all processes have used."""
+    columns = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    return sum(int(columns[column]) for column in _OTHERS_COLUMNS) * _TICK
+
+
+def _own() -> float:
+    """Those of this process, and of its children that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _progress(line: str) -> None:
+    print(f"bench: {line}", file=sys.stderr, flush=True)
