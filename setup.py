@@ -19,6 +19,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import numpy
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -94,7 +95,8 @@ setup(
             "pscompy._hot",
             sources=sorted(str(path) for path in Path("pscompy/hot").glob("*.c")),
             include_dirs=["."],
-            extra_compile_args=["-std=c11", "-fvisibility=hidden"],
+            extra_compile_args=["-std=c11", "-fvisibility=hidden"]
+            + ["-isystem", numpy.get_include()],
         )
     ],
     cmdclass={"build_ext": BuildWithHeaders},

@@ -29,7 +29,13 @@ static psc_status_t api_send(psc_conn_t *conn, const psc_send_args_t *args,
     status = psc_worker_enter(conn->worker, args->flags);
     if (status != PSC_OK)
         return status;
-    status = psc_message_send(conn, args, 0, request_p);
+    status = psc_message_send_now(conn, args, 0);
+    if (status != PSC_OK) {
+        /* who only sends has not looked for the credit that came back */
+        if (psc_message_starved(conn, args))
+            psc_worker_progress_locked(conn->worker, true);
+        status = psc_message_send(conn, args, 0, request_p);
+    }
     psc_worker_leave(conn->worker);
     return status;
 }

@@ -74,6 +74,8 @@ static int buffer_get(Py_buffer *view, PyObject *object, bool writable)
 {
     hot_raised_t raised;
 
+    if (hot_array_get(view, object, writable))
+        return 0;
     if (HOT_UNLIKELY(!PyObject_CheckBuffer(object))) {
         buffer_refuse_type(object);
         return -1;

@@ -67,6 +67,13 @@ void hot_raised_restore(hot_raised_t raised);
 /* The exception instance alone; the error indicator is cleared. */
 PyObject *hot_raised_instance(void);
 
+/* ---- array.c ---- */
+
+/* The memory of a numpy array of plain numbers, if it is as it has to be; else
+ * false, and the buffer protocol says why not. Only buf, len and obj are
+ * filled. */
+bool hot_array_get(Py_buffer *view, PyObject *object, bool writable);
+
 /* ---- buffers.c ---- */
 
 /* The memory of one message: one object with a buffer, or a list of them. */
@@ -253,6 +260,8 @@ struct hot_worker {
     PyObject *connections;  /* id -> Connection, of those that are in use */
     PyObject *handlers;     /* id -> callable */
     PyObject *watchers;     /* list of callables, or NULL: see watch */
+    PyObject *status_kept;  /* the Status made last in a World, or NULL */
+    psc_result_t status_result; /* what that one says */
 };
 
 extern PyType_Spec hot_worker_spec;

@@ -313,7 +313,7 @@ static PyObject *op_source(hot_op_t *op)
     return op->origin;
 }
 
-PyObject *hot_op_status(hot_op_t *op)
+static PyObject *op_make_status(hot_op_t *op)
 {
     PyTypeObject *type = op->worker->state->status_type;
     PyObject *source = op_source(op);
@@ -332,6 +332,33 @@ PyObject *hot_op_status(hot_op_t *op)
     PyTuple_SET_ITEM(status, 1, tag);
     PyTuple_SET_ITEM(status, 2, nbytes);
     return status;
+}
+
+static bool op_like_last(const psc_result_t *last, const psc_result_t *result)
+{
+    return last->rank == result->rank && last->tag == result->tag &&
+           last->nbytes == result->nbytes;
+}
+
+/* In a World the last one is kept: messages that are alike share it. Outside
+ * it would keep the connection that it names. */
+PyObject *hot_op_status(hot_op_t *op)
+{
+    hot_worker_t *worker = op->worker;
+
+    if (op->result.rank < 0)
+        return op_make_status(op);
+    if (!worker->status_kept ||
+        !op_like_last(&worker->status_result, &op->result)) {
+        PyObject *status = op_make_status(op);
+
+        if (!status)
+            return NULL;
+        worker->status_result = op->result;
+        Py_XSETREF(worker->status_kept, status);
+    }
+    Py_INCREF(worker->status_kept);
+    return worker->status_kept;
 }
 
 static PyObject *op_fresh(hot_op_t *op)

@@ -18,10 +18,7 @@ static int verb_take(const hot_verb_t *verb, char role, PyObject *object,
 {
     switch (role) {
     case 'b':
-        if (verb_sends(verb))
-            call->buf = object;
-        else
-            hot_verb_receive(call, object);
+        call->buf = verb_sends(verb) || object != Py_None ? object : NULL;
         return 0;
     case 'p':
         *peer_p = object;
@@ -44,11 +41,18 @@ int hot_verb_parse(const hot_verb_t *verb, PyObject *const *args,
                          .tag = verb_sends(verb) ? 0 : PSC_ANY_TAG,
                          .deadline = PSC_FOREVER};
     *peer_p = NULL;
-    if (hot_args_parse(&verb->signature, args, n_args, kwnames, given) < 0)
-        return -1;
-    for (int i = 0; i < verb->signature.n; i++) {
-        if (verb_take(verb, verb->roles[i], given[i], call, peer_p) < 0)
+    if (HOT_UNLIKELY(kwnames || n_args < verb->signature.required ||
+                     n_args > verb->signature.n)) {
+        if (hot_args_parse(&verb->signature, args, n_args, kwnames, given) < 0)
+            return -1;
+        args = given;
+        n_args = verb->signature.n;
+    }
+    for (Py_ssize_t i = 0; i < n_args; i++) {
+        if (verb_take(verb, verb->roles[i], args[i], call, peer_p) < 0)
             return -1;
     }
+    if (call->kind == HOT_RECV_INTO && !call->buf)
+        call->kind = HOT_RECV_NEW;
     return 0;
 }

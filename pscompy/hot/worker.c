@@ -291,6 +291,7 @@ static int worker_traverse(hot_worker_t *self, visitproc visit, void *arg)
     Py_VISIT(self->connections);
     Py_VISIT(self->handlers);
     Py_VISIT(self->watchers);
+    Py_VISIT(self->status_kept);
     return 0;
 }
 
@@ -299,6 +300,7 @@ static int worker_clear(hot_worker_t *self)
     Py_CLEAR(self->connections);
     Py_CLEAR(self->handlers);
     Py_CLEAR(self->watchers);
+    Py_CLEAR(self->status_kept);
     return 0;
 }
 

@@ -43,10 +43,16 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
     return status;
 }
 
-/* The way of most messages: nothing queued, credit there, small enough to be
- * copied. No request is made. */
-static psc_status_t message_send_now(psc_conn_t *conn,
-                                     const psc_send_args_t *args, uint16_t aux)
+bool psc_message_starved(const psc_conn_t *conn, const psc_send_args_t *args)
+{
+    uint64_t len = psc_iov_total(args->iov, args->n_iov);
+
+    return conn->state == PSC_CONN_UP && psc_eager_fits(conn, len) &&
+           !psc_credit_has(conn, psc_credit_cost(len));
+}
+
+psc_status_t psc_message_send_now(psc_conn_t *conn,
+                                  const psc_send_args_t *args, uint16_t aux)
 {
     psc_message_head_t head = {args->context, args->tag, aux};
     uint64_t len = psc_iov_total(args->iov, args->n_iov);
@@ -66,7 +72,7 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
 
     if (status != PSC_OK)
         return status;
-    if (message_send_now(conn, args, aux) == PSC_OK)
+    if (psc_message_send_now(conn, args, aux) == PSC_OK)
         return PSC_OK;
     req = psc_req_create(conn->worker, PSC_REQ_SEND);
     if (!req)
