@@ -45,6 +45,16 @@ static psc_status_t req_pool_grow(psc_worker_t *worker)
     return PSC_OK;
 }
 
+/* A free request holds no memory's registration and no key: what ends it has
+ * given them back. */
+static void req_bulk_reset(psc_bulk_t *bulk)
+{
+    bulk->remote_id = 0;
+    bulk->len = bulk->issued = bulk->arrived = 0;
+    bulk->inflight = 0;
+    bulk->one_lane = false;
+}
+
 psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
 {
     psc_req_t *req;
@@ -54,8 +64,7 @@ psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
     req = psc_container_of(worker->free_reqs.next, psc_req_t, link);
     psc_list_remove(&req->link);
     memset(&req->head, 0, sizeof req->head);
-    memset(&req->bulk, 0, sizeof req->bulk);
-    memset(&req->rma, 0, sizeof req->rma);
+    req_bulk_reset(&req->bulk);
     psc_list_init(&req->conn_link);
     psc_list_init(&req->done_link);
     req->kind = kind;
