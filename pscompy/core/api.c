@@ -40,6 +40,27 @@ static psc_status_t api_send(psc_conn_t *conn, const psc_send_args_t *args,
     return status;
 }
 
+/* A message that comes at once leaves no request behind: one lock for all. */
+static psc_status_t api_recv_poll(psc_worker_t *worker, unsigned polls,
+                                  psc_result_t *result_p,
+                                  psc_request_t **request_p)
+{
+    psc_request_t *request = *request_p;
+
+    while (request->state == PSC_REQUEST_ACTIVE && polls-- > 0 &&
+           !psc_lock_wanted(&worker->lock)) {
+        if (psc_worker_pass(worker, false) == 0)
+            psc_clock_pause();
+    }
+    psc_wait_kick_poller(worker);
+    if (request->state != PSC_REQUEST_DONE)
+        return PSC_INPROGRESS;
+    *result_p = request->result;
+    *request_p = NULL;
+    psc_req_release(req_of(request));
+    return result_p->status;
+}
+
 static psc_status_t api_recv(psc_worker_t *worker, const psc_recv_args_t *args,
                              psc_result_t *result_p, psc_request_t **request_p)
 {
@@ -51,6 +72,8 @@ static psc_status_t api_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     if (status != PSC_OK)
         return status;
     status = psc_message_recv(worker, args, result_p, request_p);
+    if (status == PSC_INPROGRESS && args->polls)
+        status = api_recv_poll(worker, args->polls, result_p, request_p);
     psc_worker_leave(worker);
     return status;
 }

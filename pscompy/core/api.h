@@ -13,7 +13,7 @@
 
 #include "transport.h"
 
-#define PSC_API_ABI 2u
+#define PSC_API_ABI 3u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -85,6 +85,7 @@ typedef struct psc_recv_args {
     size_t n_iov;
     uint32_t flags;
     void *owner;
+    unsigned polls; /* recv: passes to wait for it before a request is left */
 } psc_recv_args_t;
 
 typedef struct psc_send_args {
@@ -124,7 +125,9 @@ typedef struct psc_api {
      * Errors: nothing was started. */
     psc_status_t (*send)(psc_conn_t *conn, const psc_send_args_t *args,
                          psc_request_t **request_p);
-    /* PSC_OK and PSC_ERR_TRUNCATED fill *result_p and make no request. */
+    /* PSC_OK and PSC_ERR_TRUNCATED fill *result_p and make no request. With
+     * args->polls it polls so often for the message, and goes on sooner when
+     * another thread wants the lock. */
     psc_status_t (*recv)(psc_worker_t *worker, const psc_recv_args_t *args,
                          psc_result_t *result_p, psc_request_t **request_p);
     /* Give a MATCHED receive its buffer. PSC_OK: done (result in the

@@ -45,6 +45,6 @@ ffibuilder.set_source(
         if path.name != "_core.c"
     ),
     include_dirs=["."],
-    extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-flto", "-fvisibility=hidden"],
-    extra_link_args=["-flto"],
+    extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-flto=auto", "-fvisibility=hidden"],
+    extra_link_args=["-flto=auto"],
 )

@@ -158,6 +158,7 @@ typedef struct hot_op {
     bool done;
     bool in_request;     /* it is the op of a Request */
     unsigned waiters;    /* threads that wait on `core` without the GIL */
+    unsigned polls;      /* of a blocking receive, when it starts */
     psc_result_t result; /* when done */
     hot_buffers_t buffers;
 } hot_op_t;
@@ -209,6 +210,8 @@ typedef enum hot_outcome {
     HOT_RAISED   /* a signal handler raised, or the worker was closed */
 } hot_outcome_t;
 
+/* With the GIL at first, which is what a short exchange needs: how often. */
+unsigned hot_op_polls(const hot_op_t *op);
 hot_outcome_t hot_op_wait(hot_op_t *op, int64_t deadline);
 PyObject *hot_wait_all(hot_state_t *state, PyObject *requests,
                        int64_t deadline);

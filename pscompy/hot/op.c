@@ -41,6 +41,7 @@ int hot_op_init(hot_op_t *op, const hot_call_t *call)
     op->done = false;
     op->in_request = false;
     op->waiters = 0;
+    op->polls = 0;
     op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
     hot_buffers_init(&op->buffers);
     if (call->buf && hot_buffers_get(&op->buffers, call->buf, writable) < 0)
@@ -89,6 +90,8 @@ static psc_status_t op_start_recv(hot_op_t *op, const hot_call_t *call,
 {
     psc_recv_args_t args = op_recv_args(op, call, flags, owner);
 
+    if (!call->post)
+        args.polls = op->polls = hot_op_polls(op);
     return op->worker->api->recv(op->worker->core, &args, &op->result,
                                  &op->core);
 }
@@ -184,6 +187,8 @@ int hot_op_start(hot_op_t *op, hot_call_t *call, uint32_t flags, void *owner)
         Py_END_ALLOW_THREADS
         worker->n_inside--;
     }
+    if (op->polls)
+        hot_worker_polled(worker);
     if (status != PSC_INPROGRESS) {
         op->result.status = status;
         op->done = true;

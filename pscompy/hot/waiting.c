@@ -81,6 +81,11 @@ static hot_outcome_t op_sleep(hot_op_t *op, int64_t deadline)
     return outcome;
 }
 
+unsigned hot_op_polls(const hot_op_t *op)
+{
+    return op->buffers.nbytes <= WAIT_SPIN_BYTES ? WAIT_SPIN_POLLS : 0;
+}
+
 hot_outcome_t hot_op_wait(hot_op_t *op, int64_t deadline)
 {
     hot_worker_t *worker = op->worker;
@@ -88,8 +93,8 @@ hot_outcome_t hot_op_wait(hot_op_t *op, int64_t deadline)
 
     if (hot_op_advance(op))
         return HOT_DONE;
-    if (op->buffers.nbytes <= WAIT_SPIN_BYTES) {
-        worker->api->spin(worker->core, op->core, WAIT_SPIN_POLLS);
+    if (!op->polls) { /* it has not polled when it started */
+        worker->api->spin(worker->core, op->core, hot_op_polls(op));
         hot_worker_polled(worker);
         if (hot_op_advance(op))
             return HOT_DONE;

@@ -39,6 +39,12 @@ static inline bool psc_lock_try(psc_lock_t *lock)
         &lock->word, &free, 1, memory_order_acquire, memory_order_relaxed);
 }
 
+/* Somebody sleeps until it is free. */
+static inline bool psc_lock_wanted(const psc_lock_t *lock)
+{
+    return atomic_load_explicit(&lock->word, memory_order_relaxed) == 2;
+}
+
 static inline void psc_lock_acquire(psc_lock_t *lock)
 {
     if (psc_lock_try(lock))
