@@ -95,8 +95,10 @@ setup(
             "pscompy._hot",
             sources=sorted(str(path) for path in Path("pscompy/hot").glob("*.c")),
             include_dirs=["."],
-            extra_compile_args=["-std=c11", "-flto=auto", "-fvisibility=hidden"]
-            + ["-isystem", numpy.get_include()],
+            extra_compile_args=[
+                *("-std=c11", "-flto=auto", "-fvisibility=hidden"),
+                *("-isystem", numpy.get_include()),
+            ],
         )
     ],
     cmdclass={"build_ext": BuildWithHeaders},
