@@ -65,6 +65,7 @@ psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
     psc_list_remove(&req->link);
     memset(&req->head, 0, sizeof req->head);
     req_bulk_reset(&req->bulk);
+    req->rma.offset = 0; /* a rendezvous moves its data from the start */
     psc_list_init(&req->conn_link);
     psc_list_init(&req->done_link);
     req->kind = kind;
