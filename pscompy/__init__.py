@@ -24,7 +24,7 @@ _MODULES = {
     "world": ("World",),
     "sock": ("Socket",),
     "connection": ("Connection", "ConnectionState"),
-    "request": ("Request", "Status", "wait_all", "wait_any"),
+    "request": ("PersistentRequest", "Request", "Status", "wait_all", "wait_any"),
     "errors": (
         "PscomError",
         "ConfigError",
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from pscompy.errors import Truncated as Truncated
     from pscompy.errors import Unsupported as Unsupported
     from pscompy.errors import VersionMismatch as VersionMismatch
+    from pscompy.request import PersistentRequest as PersistentRequest
     from pscompy.request import Request as Request
     from pscompy.request import Status as Status
     from pscompy.request import wait_all as wait_all

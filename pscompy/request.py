@@ -14,7 +14,10 @@ from pscompy.core import lib
 if TYPE_CHECKING:
     from pscompy.connection import Connection
 
-__all__ = ["ANY_SOURCE", "ANY_TAG", "Message", "Request", "Status", "wait_all", "wait_any"]
+__all__ = [
+    *("ANY_SOURCE", "ANY_TAG", "Message", "PersistentRequest", "Request", "Status"),
+    *("wait_all", "wait_any"),
+]
 
 
 class Status(NamedTuple):
@@ -34,6 +37,7 @@ _hot.bind(lib.psc_api_address(), Status)
 ANY_SOURCE = _hot.ANY_SOURCE
 ANY_TAG = _hot.ANY_TAG
 Message = _hot.Message
+PersistentRequest = _hot.PersistentRequest
 Request = _hot.Request
 wait_all = _hot.wait_all
 wait_any = _hot.wait_any

@@ -2,9 +2,7 @@
  * and World, which differ only in how they name the peer. */
 #include "hot.h"
 
-/* The connection starts to come up, and finished work is delivered, before
- * anything is handed to the core. Both may run Python code. */
-static int call_enter(hot_call_t *call)
+int hot_call_enter(hot_call_t *call)
 {
     call->conn = NULL;
     if (hot_worker_enter(call->worker, call->origin) < 0)
@@ -87,7 +85,7 @@ PyObject *hot_call_run(hot_call_t *call)
 
     if (hot_op_init(&op, call) < 0)
         return NULL;
-    if (call_enter(call) < 0)
+    if (hot_call_enter(call) < 0)
         value = NULL;
     else if (call->post)
         value = hot_request_post(call, &op);
@@ -149,7 +147,7 @@ PyObject *hot_call_iprobe(hot_call_t *call)
     hot_op_t op;
 
     call->kind = HOT_PROBE;
-    if (hot_op_init(&op, call) < 0 || call_enter(call) < 0)
+    if (hot_op_init(&op, call) < 0 || hot_call_enter(call) < 0)
         return NULL;
     status = call_look(call, &op.result);
     if (status == PSC_INPROGRESS)
@@ -165,7 +163,7 @@ PyObject *hot_call_improbe(hot_call_t *call)
     hot_op_t op;
 
     call->kind = HOT_MATCH;
-    if (hot_op_init(&op, call) < 0 || call_enter(call) < 0)
+    if (hot_op_init(&op, call) < 0 || hot_call_enter(call) < 0)
         return NULL;
     call->worker->api->progress(call->worker->core, PSC_FLAG_TRY);
     hot_worker_polled(call->worker);

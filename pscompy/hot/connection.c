@@ -116,6 +116,11 @@ CONNECTION_VERB(recv, hot_call_run,
                  "btd", HOT_RECV_INTO, false})
 CONNECTION_VERB(irecv, hot_call_run,
                 {{"irecv", 0, 2, {"buf", "tag"}}, "bt", HOT_RECV_INTO, true})
+CONNECTION_VERB(send_init, hot_call_init,
+                {{"send_init", 1, 2, {"buf", "tag"}}, "bt", HOT_SEND, true})
+CONNECTION_VERB(recv_init, hot_call_init,
+                {{"recv_init", 1, 2, {"buf", "tag"}},
+                 "bt", HOT_RECV_INTO, true})
 CONNECTION_VERB(recv_status, hot_call_run,
                 {{"recv_status", 0, 2, {"tag", "timeout"}},
                  "td", HOT_RECV_STATUS, false})
@@ -300,6 +305,14 @@ static PyMethodDef connection_methods[] = {
      "irecv($self, buf=None, tag=-1)\n--\n\n"
      "Like recv, but returns a Request at once; until it has ended buf\n"
      "belongs to it."},
+    {"send_init", HOT_FUNCTION(connection_send_init), HOT_FAST,
+     "send_init($self, buf, tag=0)\n--\n\n"
+     "A PersistentRequest: its start() sends buf as isend would, as it is\n"
+     "then, any number of times."},
+    {"recv_init", HOT_FUNCTION(connection_recv_init), HOT_FAST,
+     "recv_init($self, buf, tag=-1)\n--\n\n"
+     "A PersistentRequest: its start() receives into buf as irecv would, any\n"
+     "number of times."},
     {"recv_status", HOT_FUNCTION(connection_recv_status), HOT_FAST,
      "recv_status($self, tag=-1, timeout=None)\n--\n\n"
      "Receive into new memory: (bytearray, Status)."},

@@ -42,28 +42,67 @@ static void request_land(hot_request_t *self)
     Py_DECREF(self);
 }
 
+/* -1: nothing was started. */
+static int request_launch(hot_request_t *self, hot_call_t *call)
+{
+    request_fly(self);
+    if (hot_op_start(&self->op, call, PSC_FLAG_NOTIFY, self) < 0) {
+        self->op.done = true;
+        request_land(self);
+        return -1;
+    }
+    if (self->op.done && self->op.result.status != PSC_OK &&
+        self->op.result.status != PSC_ERR_TRUNCATED) {
+        hot_op_unlink(&self->op);
+        request_land(self);
+        hot_op_value(&self->op);
+        return -1;
+    }
+    hot_request_advance(self);
+    return 0;
+}
+
 PyObject *hot_request_post(hot_call_t *call, hot_op_t *op)
 {
     PyTypeObject *type =
         call->type ? call->type : op->worker->state->request_type;
     hot_request_t *self = request_new(type, op);
 
-    if (!self)
-        return NULL;
-    request_fly(self);
-    if (hot_op_start(&self->op, call, PSC_FLAG_NOTIFY, self) < 0) {
-        self->op.done = true;
-        request_land(self);
+    if (self && request_launch(self, call) < 0)
         Py_CLEAR(self);
-    } else if (self->op.done && self->op.result.status != PSC_OK &&
-               self->op.result.status != PSC_ERR_TRUNCATED) {
-        request_land(self); /* nothing was started */
-        hot_op_value(&self->op);
-        Py_CLEAR(self);
-    } else {
-        hot_request_advance(self);
-    }
     return (PyObject *)self;
+}
+
+/* It has ended, with nothing to say. */
+static void request_rest(hot_request_t *self)
+{
+    Py_INCREF(Py_None);
+    Py_XSETREF(self->value, Py_None);
+    self->op.done = self->finished = true;
+}
+
+hot_request_t *hot_request_idle(PyTypeObject *type, hot_op_t *op)
+{
+    hot_request_t *self = request_new(type, op);
+
+    if (self) {
+        self->again = true;
+        request_rest(self);
+    }
+    return self;
+}
+
+int hot_request_restart(hot_request_t *self, hot_call_t *call)
+{
+    Py_CLEAR(self->value);
+    Py_CLEAR(self->error);
+    Py_CLEAR(self->status);
+    self->finished = self->op.done = false;
+    self->op.result = (psc_result_t){.status = PSC_OK, .rank = -1};
+    if (request_launch(self, call) == 0)
+        return 0;
+    request_rest(self);
+    return -1;
 }
 
 void hot_request_adopt(hot_op_t *op)
@@ -163,7 +202,8 @@ static void request_finish(hot_request_t *self)
         return;
     hot_op_unlink(&self->op);
     hot_op_free_core(&self->op);
-    hot_buffers_release(&self->op.buffers);
+    if (!self->again)
+        hot_buffers_release(&self->op.buffers);
     Py_CLEAR(self->op.fresh);
     request_run_callbacks(self);
     request_land(self);

@@ -32,7 +32,7 @@ typedef struct hot_request hot_request_t;
 typedef struct hot_state {
     const psc_api_t *api; /* NULL before bind */
     PyTypeObject *worker_type, *connection_type, *world_type;
-    PyTypeObject *request_type, *message_type;
+    PyTypeObject *request_type, *persistent_type, *message_type;
     PyTypeObject *status_type;  /* a named tuple, given to bind */
     PyObject *from_status;      /* pscompy.errors.from_status, once needed */
     PyObject *await_request;    /* pscompy.aio.await_request, once needed */
@@ -240,7 +240,12 @@ void hot_verb_receive(hot_call_t *call, PyObject *buf);
 
 typedef PyObject *(*hot_runner_t)(hot_call_t *call);
 
+/* The connection starts to come up, and finished work is delivered, before
+ * anything is handed to the core. Both may run Python code. */
+int hot_call_enter(hot_call_t *call);
 PyObject *hot_call_run(hot_call_t *call);
+/* A PersistentRequest (persistent.c). */
+PyObject *hot_call_init(hot_call_t *call);
 PyObject *hot_call_iprobe(hot_call_t *call);
 PyObject *hot_call_improbe(hot_call_t *call);
 /* send's deadline holds for both. */
@@ -291,12 +296,16 @@ struct hot_request {
     bool late;   /* flying without notice */
     bool finished;  /* value or error is there, for good */
     bool cancelled; /* an event, by its consumer */
+    bool again;     /* persistent: its buffers stay for the next start */
     PyObject *value, *error, *status;
     PyObject *callbacks; /* list, or NULL */
 };
 
-extern PyType_Spec hot_request_spec;
+extern PyType_Spec hot_request_spec, hot_persistent_spec;
 PyObject *hot_request_post(hot_call_t *call, hot_op_t *op);
+/* One that has not begun, and is to be started; both for persistent.c. */
+hot_request_t *hot_request_idle(PyTypeObject *type, hot_op_t *op);
+int hot_request_restart(hot_request_t *self, hot_call_t *call);
 /* A blocking op on the stack that could not be withdrawn becomes a Request,
  * which keeps the buffers until the core lets go of them. */
 void hot_request_adopt(hot_op_t *op);

@@ -117,9 +117,10 @@ static PyObject *module_wait_any(PyObject *module, PyObject *const *args,
 /* ---- the module ---- */
 
 static int module_add_type(PyObject *module, PyType_Spec *spec,
-                           PyTypeObject **type_p)
+                           PyTypeObject *base, PyTypeObject **type_p)
 {
-    *type_p = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    *type_p = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec,
+                                                       (PyObject *)base);
     if (!*type_p)
         return -1;
     return PyModule_AddType(module, *type_p);
@@ -129,12 +130,18 @@ static int module_exec(PyObject *module)
 {
     hot_state_t *state = module_state(module);
 
-    if (module_add_type(module, &hot_worker_spec, &state->worker_type) < 0 ||
-        module_add_type(module, &hot_connection_spec,
+    if (module_add_type(module, &hot_worker_spec, NULL,
+                        &state->worker_type) < 0 ||
+        module_add_type(module, &hot_connection_spec, NULL,
                         &state->connection_type) < 0 ||
-        module_add_type(module, &hot_world_spec, &state->world_type) < 0 ||
-        module_add_type(module, &hot_request_spec, &state->request_type) < 0 ||
-        module_add_type(module, &hot_message_spec, &state->message_type) < 0)
+        module_add_type(module, &hot_world_spec, NULL,
+                        &state->world_type) < 0 ||
+        module_add_type(module, &hot_request_spec, NULL,
+                        &state->request_type) < 0 ||
+        module_add_type(module, &hot_persistent_spec, state->request_type,
+                        &state->persistent_type) < 0 ||
+        module_add_type(module, &hot_message_spec, NULL,
+                        &state->message_type) < 0)
         return -1;
     if (PyModule_AddIntConstant(module, "ANY_TAG", PSC_ANY_TAG) < 0 ||
         PyModule_AddIntConstant(module, "ANY_SOURCE", HOT_ANY_SOURCE) < 0 ||
@@ -151,6 +158,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->connection_type);
     Py_VISIT(state->world_type);
     Py_VISIT(state->request_type);
+    Py_VISIT(state->persistent_type);
     Py_VISIT(state->message_type);
     Py_VISIT(state->status_type);
     Py_VISIT(state->from_status);
@@ -166,6 +174,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->connection_type);
     Py_CLEAR(state->world_type);
     Py_CLEAR(state->request_type);
+    Py_CLEAR(state->persistent_type);
     Py_CLEAR(state->message_type);
     Py_CLEAR(state->status_type);
     Py_CLEAR(state->from_status);

@@ -111,6 +111,12 @@ WORLD_VERB(recv, hot_call_run,
 WORLD_VERB(irecv, hot_call_run,
            {{"irecv", 0, 3, {"buf", "source", "tag"}},
             "bpt", HOT_RECV_INTO, true})
+WORLD_VERB(send_init, hot_call_init,
+           {{"send_init", 2, 3, {"buf", "dest", "tag"}},
+            "bpt", HOT_SEND, true})
+WORLD_VERB(recv_init, hot_call_init,
+           {{"recv_init", 1, 3, {"buf", "source", "tag"}},
+            "bpt", HOT_RECV_INTO, true})
 WORLD_VERB(recv_status, hot_call_run,
            {{"recv_status", 0, 3, {"source", "tag", "timeout"}},
             "ptd", HOT_RECV_STATUS, false})
@@ -246,6 +252,14 @@ static PyMethodDef world_methods[] = {
     {"irecv", HOT_FUNCTION(world_irecv), HOT_FAST,
      "irecv($self, buf=None, source=" ANY ", tag=-1)\n--\n\n"
      "Like recv, but returns a Request at once."},
+    {"send_init", HOT_FUNCTION(world_send_init), HOT_FAST,
+     "send_init($self, buf, dest, tag=0)\n--\n\n"
+     "A PersistentRequest: its start() sends buf as isend would, as it is\n"
+     "then, any number of times."},
+    {"recv_init", HOT_FUNCTION(world_recv_init), HOT_FAST,
+     "recv_init($self, buf, source=" ANY ", tag=-1)\n--\n\n"
+     "A PersistentRequest: its start() receives into buf as irecv would, any\n"
+     "number of times."},
     {"recv_status", HOT_FUNCTION(world_recv_status), HOT_FAST,
      "recv_status($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive into new memory: (bytearray, Status)."},

@@ -141,7 +141,7 @@ def test_what_errors_carry():
 def test_the_public_names():
     assert set(pscompy.__all__) >= {
         *("ANY_SOURCE", "ANY_TAG", "Connection", "ConnectionState", "MemoryRegion", "PscomError"),
-        *("Request", "Session", "Socket", "Status", "World", "get_include"),
+        *("PersistentRequest", "Request", "Session", "Socket", "Status", "World", "get_include"),
         *("wait_all", "wait_any", *ERRORS),
     }
 
