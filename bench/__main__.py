@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 from bench import peers, results
-from bench.groups import Group, groups
+from bench.groups import groups
 from bench.rounds import Patience, measure
+from bench.rows import Group
 from pscompy.cli.arguments import ArgumentParser
 
 _EPILOG = """\

@@ -7,33 +7,42 @@ before it loads anything, in the same way whatever the library is.
 
 from __future__ import annotations
 
+import asyncio
 import os
-import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bench.halves import MORE_HALVES
 from bench.native import cores
+from bench.sockets import Bytes, sockets, streams
 from pscompy.cli import contender
 from pscompy.cli.contender import End, Library
 from pscompy.cli.measure import Calls, Job
 
-Bytes = NDArray[np.uint8]
+if TYPE_CHECKING:
+    from pscompy import Connection, World
 
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")  # where launchers tell it
 _UNRELATED = 2  # a tag that no message has
+_PAGE = 4096
+
+Make = Callable[["World", "Connection", Job], Calls]
 
 
 @contextmanager
-def pscompy(transport: str, folder: Path, role: int) -> Iterator[End]:
-    """Ranks of a World, whose connection must have come to use this transport."""
+def pscompy(transport: str, make: Make, folder: Path, role: int) -> Iterator[End]:
+    """Ranks of a World, whose connection must have come to use this transport.
+
+    As for the peers, a receive that nothing matches is pending.
+    """
     from pscompy import World
-    from pscompy.cli.perf_pair import calls
 
     with World() as world:
         connection = world[1 - world.rank]
@@ -41,84 +50,81 @@ def pscompy(transport: str, folder: Path, role: int) -> Iterator[End]:
         if connection.transport != transport:
             raise SystemExit(f"connected over {connection.transport} instead of {transport}")
         unrelated = connection.irecv(np.empty(8, np.uint8), _UNRELATED)
-        yield world.rank, partial(calls, connection)
+        yield world.rank, partial(make, world, connection)
         unrelated.cancel()
 
 
+def _plain(world: World, connection: Connection, job: Job) -> Calls:
+    from pscompy.cli.perf_pair import calls
+
+    return calls(connection, job)
+
+
+def _awaited(world: World, connection: Connection, job: Job) -> Calls:
+    """Sending and receiving give requests, to be awaited."""
+    calls = _plain(world, connection, job)
+    return replace(calls, send=calls.isend, recv=calls.irecv)
+
+
+def _lent(world: Any, connection: Any, job: Job) -> Calls:
+    """Each message is a new block of the pool, lent and forgotten; the receiver reads a view."""
+
+    def send() -> None:
+        connection.isend(world.empty(job.size, np.uint8), lend=True)
+
+    def recv() -> None:
+        _read(connection.recv_view(0))
+
+    return replace(_plain(world, connection, job), send=send, recv=recv)
+
+
+def _read(array: Bytes) -> None:
+    """A byte of each page."""
+    array[::_PAGE].tobytes()
+
+
 @contextmanager
-def sockets(folder: Path, role: int) -> Iterator[End]:
-    """Plain sockets of the loopback that both sides poll."""
-    with _socket_pair(folder, role) as sock:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setblocking(False)
-        yield role, partial(_socket_calls, sock)
+def _mpi4py_read(folder: Path, role: int) -> Iterator[End]:
+    """The receiver reads what it received in the same way."""
+    with contender.mpi4py(folder, role) as (number, make):
+
+        def reading(job: Job) -> Calls:
+            calls = make(job)
+
+            def recv() -> None:
+                calls.recv()
+                _read(calls.incoming)
+
+            return replace(calls, recv=recv)
+
+        yield number, reading
 
 
-def _socket_pair(folder: Path, role: int) -> socket.socket:
-    address = str(folder / "port")
-    with socket.socket(socket.AF_UNIX) as door:  # tells the port
-        if role == 0:
-            with socket.create_server(("127.0.0.1", 0)) as server:
-                door.bind(address)
-                door.listen()
-                with door.accept()[0] as caller:
-                    caller.send(str(server.getsockname()[1]).encode())
-                return server.accept()[0]
-        while True:
-            try:
-                door.connect(address)
-            except (FileNotFoundError, ConnectionRefusedError):
-                continue
-            return socket.create_connection(("127.0.0.1", int(door.recv(16))))
-
-
-def _socket_calls(sock: socket.socket, job: Job) -> Calls:
-    outgoing, incoming = np.ones((2, job.size), np.uint8)
-    send, recv = partial(_send, sock, outgoing), partial(_recv, sock, incoming)
-    short = np.ones(1, np.uint8)
-    return Calls(
-        outgoing=outgoing,
-        incoming=incoming,
-        send=send,
-        recv=recv,
-        isend=send,
-        irecv=recv,
-        wait_all=lambda requests: None,
-        acknowledge=partial(_send, sock, short),
-        acknowledged=partial(_recv, sock, short),
-    )
-
-
-def _send(sock: socket.socket, array: Bytes) -> None:
-    data = array.data
-    while data:
-        try:
-            data = data[sock.send(data) :]
-        except BlockingIOError:
-            continue
-
-
-def _recv(sock: socket.socket, array: Bytes) -> None:
-    room = array.data
-    while room:
-        try:
-            room = room[sock.recv_into(room) :]
-        except BlockingIOError:
-            continue
+@contextmanager
+def _with_loop(library: Library, folder: Path, role: int) -> Iterator[End]:
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    with library(folder, role) as end:
+        yield end
 
 
 LIBRARIES: dict[str, Library] = {
-    "pscompy-shm": partial(pscompy, "shm"),
-    "pscompy-tcp": partial(pscompy, "tcp"),
+    "pscompy-shm": partial(pscompy, "shm", _plain),
+    "pscompy-tcp": partial(pscompy, "tcp", _plain),
+    "pscompy-lent": partial(pscompy, "shm", _lent),
+    "pscompy-asyncio": partial(_with_loop, partial(pscompy, "shm", _awaited)),
     "mpi4py": contender.mpi4py,
-    "sockets": sockets,
+    "mpi4py-read": _mpi4py_read,
+    "sockets": partial(sockets, "inet", True),
+    "blocking-inet": partial(sockets, "inet", False),
+    "blocking-unix": partial(sockets, "unix", False),
+    "streams": streams,
 }
 
 
 def main(name: str, folder: str, role: str = "") -> None:
     number = int(role or next(os.environ[name] for name in _RANKS if name in os.environ))
     os.sched_setaffinity(0, {cores()[number]})
-    contender.serve(LIBRARIES[name], Path(folder), number)
+    contender.serve(LIBRARIES[name], Path(folder), number, MORE_HALVES)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
  *   shm    seconds for COUNT messages there and back, each copied into shared
  *          memory and out of it; from 64 KiB on, it is there and copied once
  *   tcp    the same through a socket of the loopback that both sides poll
- *   unix, inet  ns from a send to the return of a recv that slept (median)
+ *   unix, inet  seconds from a send to the return of a recv that slept: COUNT
+ *          times the median
  *   copy   seconds for COUNT copies of SIZE bytes by one core */
 #include <errno.h>
 #include <fcntl.h>
@@ -205,7 +206,7 @@ static void run_wake(side_t *s)
     }
     if (s->me == 1) {
         qsort(ns, (size_t)s->count, sizeof *ns, by_value);
-        printf("%.0f\n", ns[s->count / 2]);
+        printf("%.9f\n", ns[s->count / 2] * (double)s->count / 1e9);
     }
     free(ns);
 }

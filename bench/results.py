@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.groups import OWN, Cell, Group
 from bench.rounds import Rounds
+from bench.rows import OWN, Cell, Group
 from pscompy import __version__
 
 Document = dict[str, Any]
@@ -50,6 +50,7 @@ def _cell(cell: Cell, group: Group, launched: list[Document]) -> Document:
     ratio = None
     if peers and OWN in medians:
         ratio = medians[OWN] / (min(peers) if cell.less_is_better else max(peers))
+    held = ratio if cell.against else medians.get(OWN)
     return {
         "name": cell.name,
         "unit": cell.unit,
@@ -59,7 +60,7 @@ def _cell(cell: Cell, group: Group, launched: list[Document]) -> Document:
         "medians": medians,
         "ratio": ratio,
         "bar": cell.bar,
-        "passed": None if ratio is None or cell.bar is None else _passes(cell, ratio),
+        "passed": None if held is None or cell.bar is None else _passes(cell, held),
     }
 
 
@@ -70,9 +71,9 @@ def _values(cell: Cell, library: str, launched: list[Document]) -> list[float]:
     return [launch["figures"][cell.name] for launch in good or mine]
 
 
-def _passes(cell: Cell, ratio: float) -> bool:
+def _passes(cell: Cell, held: float) -> bool:
     assert cell.bar is not None
-    return ratio <= cell.bar if cell.less_is_better else ratio >= cell.bar
+    return held <= cell.bar if cell.less_is_better else held >= cell.bar
 
 
 def _machine() -> str:
@@ -129,7 +130,8 @@ def _line(cell: Document, libraries: list[str]) -> str:
     figures = [_figure(cell["medians"].get(name)) for name in libraries]
     verdict = {True: "yes", False: "**no**", None: ""}[cell["passed"]]
     bound = "≤" if cell["less_is_better"] else "≥"
-    bar = "" if cell["bar"] is None else f"{bound} {cell['bar']}"
+    unit = "" if cell["against"] else f" {cell['unit']}"
+    bar = "" if cell["bar"] is None else f"{bound} {cell['bar']:g}{unit}"
     words = [f"{cell['name']}, {cell['unit']}", *figures, _figure(cell["ratio"]), bar, verdict]
     return f"| {' | '.join(words)} |"
 

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.groups import Figures, Group
 from bench.native import Bracket, NotMeasured
+from bench.rows import Figures, Group
 from pscompy.errors import PscomError
 
 FAR = 1.5  # times the shortest way of a cache line that was ever seen here
@@ -72,9 +72,9 @@ class Patience:
 
 
 def measure(group: Group, wanted: int, seconds: float, patience: Patience) -> Rounds:
-    """Until `wanted` launches of each library count, but at most twice as many rounds."""
+    """Until `wanted` launches of each library count, but only a few rounds more than that."""
     rounds = Rounds()
-    for number in range(2 * wanted):
+    for number in range(wanted + wanted // 2):
         libraries = [name for name in group.launches if name not in rounds.missing]
         random.shuffle(libraries)
         for library in libraries:

@@ -1,0 +1,40 @@
+"""A rank that does nothing but start: FOLDER LIBRARY. It loads nothing else."""
+# ruff: noqa: PTH118, PTH123
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def main(folder: str, library: str) -> None:
+    if library == "pscompy":
+        import pscompy
+
+        with pscompy.World() as world:
+            _tell(folder, world.rank, world.barrier)
+    else:
+        from mpi4py import MPI
+
+        _tell(folder, MPI.COMM_WORLD.rank, MPI.COMM_WORLD.Barrier)
+
+
+def _tell(folder: str, rank: int, barrier: Callable[[], object]) -> None:
+    """When it was past the barrier, and what memory it had while all ranks were there."""
+    barrier()
+    past = time.perf_counter()
+    barrier()
+    with open("/proc/self/smaps_rollup") as rollup:
+        pss = next(line.split()[1] for line in rollup if line.startswith("Pss:"))
+    barrier()
+    with open(os.path.join(folder, f"{rank:03}"), "w") as file:
+        file.write(f'{{"past_barrier": {past}, "pss_kib": {pss}}}')
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
