@@ -184,22 +184,25 @@ typedef struct hot_call {
 
 /* Fill op for call and get its buffers. The references are borrowed. */
 int hot_op_init(hot_op_t *op, const hot_call_t *call);
-/* Hand it to the core. 0: op->done tells whether it has ended already. */
-int hot_op_start(hot_op_t *op, hot_call_t *call, uint32_t flags, void *owner);
 /* Look whether it has ended, and give a matched receive its buffer. */
 bool hot_op_advance(hot_op_t *op);
 /* End an op without the core, which has forgotten it. */
 void hot_op_abandon(hot_op_t *op, psc_status_t status);
 /* Take it back. False: too late, it is still under way. */
 bool hot_op_withdraw(hot_op_t *op);
-/* What the blocking call returns, or raises. */
-PyObject *hot_op_value(hot_op_t *op);
-PyObject *hot_op_status(hot_op_t *op); /* Status of what was received */
 void hot_op_clear(hot_op_t *op);
 void hot_op_link(hot_op_t *op);
 void hot_op_unlink(hot_op_t *op);
 /* Give the core's request back, unless somebody waits on it. */
 void hot_op_free_core(hot_op_t *op);
+
+/* ---- start.c, value.c ---- */
+
+/* Hand it to the core. 0: op->done tells whether it has ended already. */
+int hot_op_start(hot_op_t *op, hot_call_t *call, uint32_t flags, void *owner);
+/* What the blocking call returns, or raises. */
+PyObject *hot_op_value(hot_op_t *op);
+PyObject *hot_op_status(hot_op_t *op); /* Status of what was received */
 
 /* ---- waiting.c ---- */
 
