@@ -15,7 +15,6 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pscompy.errors import ConfigError
@@ -34,6 +33,7 @@ from pscompy.parsers import (
     size,
     text,
 )
+from pscompy.values import Value
 
 __all__ = [
     "AUTO",
@@ -64,8 +64,7 @@ class ConfigWarning(UserWarning):
     """A PSP_ variable is set that nobody knows: probably misspelt."""
 
 
-@dataclass(frozen=True)
-class Var:
+class Var(Value):
     """One variable. `parent` and `aliases` are full names without PSP_.
 
     While the variable is not set its parent's setting holds, if there is one,
@@ -105,8 +104,7 @@ class Row(NamedTuple):
         return self.origin != "default"
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(Value):
     """A resolved variable: its text, where that came from, and its value."""
 
     section: str

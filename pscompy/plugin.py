@@ -22,7 +22,6 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -45,6 +44,7 @@ from pscompy.config import (
     text,
 )
 from pscompy.plugins.bridge.base import Link, PythonTransport
+from pscompy.values import Value
 
 __all__ = [
     "AUTO",
@@ -82,8 +82,7 @@ def _nothing() -> None:
     pass
 
 
-@dataclass(frozen=True)
-class Carrier:
+class Carrier(Value):
     """A transport that a worker can open: the address of its table of
     operations, and the settings for its `open`. `close` follows when the worker
     is gone, or did not open it."""
@@ -93,8 +92,7 @@ class Carrier:
     close: Callable[[], None] = _nothing
 
 
-@dataclass(frozen=True)
-class Transport:
+class Transport(Value):
     """A transport as its plug-in declares it.
 
     `priority` orders it among the others (built in: loop 100, shm 90,
@@ -107,7 +105,7 @@ class Transport:
 
     name: str
     priority: int
-    variables: tuple[Var, ...] = field(default=())
+    variables: tuple[Var, ...] = ()
     ops: Callable[[], int] | None = None
     unavailable: Callable[[], str | None] = _available
     python: type[PythonTransport] | None = None

@@ -14,7 +14,6 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -27,13 +26,13 @@ from pscompy.config import Config, Var, priority
 from pscompy.declarations import flaw
 from pscompy.errors import ConfigError
 from pscompy.plugin import PROJECT, Hooks, Transport
+from pscompy.values import Value
 from pscompy.variables import KNOWN, VARIABLES
 
 GROUP = "pscompy"
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Value):
     """A transport that was found, usable or not.
 
     `source` is the module or file that it comes from, `user_priority` is
@@ -63,8 +62,7 @@ class Found:
             return f"asked whether it is available it raised {_describe(error)}"
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(Value):
     """Something that should declare a transport; importing it is `load`."""
 
     name: str
@@ -180,7 +178,7 @@ def _register(candidates: list[_Candidate], priorities: Config) -> list[Found]:
         user_priority = priorities[candidate.name.upper()]
         place = Found(candidate.name, candidate.source, user_priority)
         if winner != candidate.source:
-            found.append(replace(place, problem=f"the name is taken by {winner}"))
+            found.append(place.but(problem=f"the name is taken by {winner}"))
         elif not any(it.source == candidate.source for it in found):
             found.append(_admit(manager, candidate, place))
     return found
@@ -189,14 +187,14 @@ def _register(candidates: list[_Candidate], priorities: Config) -> list[Found]:
 def _admit(manager: pluggy.PluginManager, candidate: _Candidate, place: Found) -> Found:
     """Import a candidate and let it declare its transport."""
     if place.user_priority == 0:
-        return replace(place, problem=f"excluded by PSP_{place.name.upper()}=0")
+        return place.but(problem=f"excluded by PSP_{place.name.upper()}=0")
     try:
         transport = _declaration(manager, candidate)
     except _Refused as refusal:
-        return replace(place, problem=str(refusal))
+        return place.but(problem=str(refusal))
     if transport.priority == 0:
-        return replace(place, transport=transport, problem="excluded by its own priority 0")
-    return replace(place, transport=transport)
+        return place.but(transport=transport, problem="excluded by its own priority 0")
+    return place.but(transport=transport)
 
 
 def _declaration(manager: pluggy.PluginManager, candidate: _Candidate) -> Transport:

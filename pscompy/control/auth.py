@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass, field
 
 from pscompy.control.frames import KEY_ID_SIZE, MAC_SIZE
 from pscompy.control.states import RemoteProtocolError
+from pscompy.values import Value
 
 TOKEN_SIZE = 32
 
@@ -40,13 +40,12 @@ def key_id(secret: bytes) -> bytes:
     return expand(secret, b"pscompy key id")[:KEY_ID_SIZE]
 
 
-@dataclass(frozen=True)
-class Secrets:
+class Secrets(Value, hidden=("dialer", "listener", "tokens")):
     """What both sides derive from the key and the two greetings."""
 
-    dialer: bytes = field(repr=False)  # seals what the dialer sends
-    listener: bytes = field(repr=False)
-    tokens: bytes = field(repr=False)
+    dialer: bytes  # seals what the dialer sends
+    listener: bytes
+    tokens: bytes
     transcript: bytes
 
     @classmethod

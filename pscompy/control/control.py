@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from pscompy import logs
@@ -42,15 +41,15 @@ _RETIRING = "retiring"  # what keeps the thread busy besides lanes that come up
 Deliver = Callable[[Record], object]
 
 
-@dataclass(eq=False)
 class Listener:
     """A listening socket; `deliver` gets every connection that has come up through it."""
 
-    address: str
-    deliver: Deliver
-    socket: socket.socket
-    door: Door | None = None
-    closed: bool = False
+    def __init__(self, address: str, deliver: Deliver, sock: socket.socket) -> None:
+        self.address = address
+        self.deliver = deliver
+        self.socket = sock
+        self.door: Door | None = None
+        self.closed = False
 
 
 class Control(OnDemand):
@@ -289,7 +288,7 @@ class Control(OnDemand):
         elif record.phase is Phase.LAZY:
             told(record.error or ConnectError(f"no connection to {record.label}"))
         else:
-            record.waiting.append(told)
+            record.waiting += (told,)
 
     def _on_connection(self, record: Record) -> None:
         state = self.engine.connection_state(record.handle)

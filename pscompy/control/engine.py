@@ -11,7 +11,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -21,6 +20,7 @@ from pscompy.control.selection import SCHEMES, Estimates, Option, Params
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError, from_status
 from pscompy.plugin import Carrier
+from pscompy.values import Value
 
 logger = logging.getLogger("pscompy.core")
 
@@ -156,11 +156,11 @@ class Engine:
         )
         reason = found.unavailable()
         if reason is not None:
-            return replace(option, reason=reason)
+            return option.but(reason=reason)
         try:
             carrier = declared.carry(config.settings(found.name.upper()))
         except Exception as error:  # a plug-in's fault is a reason too
-            return replace(option, reason=f"{error}" or type(error).__name__)
+            return option.but(reason=f"{error}" or type(error).__name__)
         settings = _settings(carrier.settings)
         room = ffi.new("char[]", REASON_MAX)
         iface = lib.psc_worker_open(self._worker, carrier.ops, settings.array, settings.count, room)
@@ -168,8 +168,8 @@ class Engine:
         if iface < 0:
             reason = _text(room) or str(from_status(iface, "open"))
             logger.info("%s cannot be used: %s", found.name, reason)
-            return replace(option, reason=reason)
-        return replace(option, iface=iface, estimates=self._query(iface))
+            return option.but(reason=reason)
+        return option.but(iface=iface, estimates=self._query(iface))
 
     def _query(self, iface: int) -> Estimates:
         attr = ffi.new("psc_iface_attr_t *")
@@ -358,8 +358,7 @@ class Engine:
                 lib.psc_conn_destroy(handle)
 
 
-@dataclass(frozen=True)
-class _Settings:
+class _Settings(Value):
     """An array of psc_setting_t, with the strings that it points to."""
 
     array: Any

@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pscompy.control import frames
 from pscompy.control.frames import Identity, Kind, RefuseCode
 from pscompy.control.states import LinkState
+from pscompy.values import Value
 
 
-@dataclass(frozen=True)
-class Introduced:
+class Introduced(Value):
     """To the listener: call `welcome`, `cross` or `refuse`."""
 
     kind: Kind
     identity: Identity
 
 
-@dataclass(frozen=True)
-class Welcomed:
+class Welcomed(Value):
     """To the dialer. Unless crossed, the connector calls `offer` now."""
 
     identity: Identity
     crossed: bool
 
 
-@dataclass(frozen=True)
-class Offered:
+class Offered(Value):
     """To the acceptor: call `answer`."""
 
     offer: frames.Offer
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(Value):
     """To the connector. With lanes: connect them, then `lane_up` or `lane_failed`."""
 
     answer: frames.Answer
 
 
-@dataclass(frozen=True)
-class TrialFailed:
+class TrialFailed(Value):
     """To both: undo the lanes of this attempt; the acceptor answers anew."""
 
     attempt: int
@@ -48,28 +42,24 @@ class TrialFailed:
     here: bool  # whose lane failed first, as far as this side knows
 
 
-@dataclass(frozen=True)
-class Established:
+class Established(Value):
     """To both: the lanes of this attempt carry messages from now on."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class PeerClosing:
+class PeerClosing(Value):
     """The in-band close of the peer is on its way."""
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(Value):
     """The peer ended the link and says why."""
 
     code: RefuseCode
     reason: str
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Value):
     """The link is over: in order (`bye`), or the peer or the way to it broke down."""
 
     bye: bool

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from pscompy.config import INF
 from pscompy.control.selection import Estimates, Option, Params, cost_table, ordered
+from pscompy.values import Value
 
 WHOLE = 1 << 40  # pieces of this size are no pieces
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(Value, hidden=("estimates",)):
     """What `connection.explain()` returns: `str` for people, `as_dict` for programs.
 
     `candidates` are all transports that were considered, in order; `reasons` says why each one
@@ -21,9 +21,9 @@ class Explanation:
 
     candidates: tuple[str, ...] = ()
     choice: str = ""
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = {}
     params: Params | None = None
-    estimates: Estimates | None = field(default=None, repr=False)
+    estimates: Estimates | None = None
     peer: str = ""
     note: str = ""
 

@@ -11,12 +11,12 @@ its bounds are checked: a frame that is too short, too long or absurd is a `Remo
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar, TypeVar
 
 from pscompy.control.codec import Reader, Writer
 from pscompy.control.states import RemoteProtocolError
+from pscompy.values import Value
 
 MAGIC = b"\x93pscompy"
 VERSION_MIN = 1
@@ -42,8 +42,7 @@ HELLO_SIZE = _HELLO.size
 HEADER_SIZE = _HEADER.size
 
 
-@dataclass(frozen=True)
-class Hello:
+class Hello(Value):
     """The greeting: all that is read of a peer that has not proved anything."""
 
     nonce: bytes
@@ -99,8 +98,7 @@ class RefuseCode(IntEnum):
     BROKEN = 5  # the other side broke the protocol
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Value):
     """Who is at the other end, as it says itself (after it has proved the key)."""
 
     uid: bytes  # of the session, 16 random bytes
@@ -144,8 +142,7 @@ def _unpack_reason(source: Reader) -> tuple[str, str]:
     return source.text(TRANSPORT_NAME_MAX), source.text(REASON_MAX)
 
 
-@dataclass(frozen=True)
-class Intro:
+class Intro(Value):
     TYPE: ClassVar[FrameType] = FrameType.INTRO
     kind: Kind
     identity: Identity
@@ -159,8 +156,7 @@ class Intro:
         return cls(_enum(Kind, source.number(1)), Identity.unpack(source))
 
 
-@dataclass(frozen=True)
-class Welcome:
+class Welcome(Value):
     TYPE: ClassVar[FrameType] = FrameType.WELCOME
     identity: Identity
     crossed: bool = False
@@ -175,13 +171,12 @@ class Welcome:
         return cls(Identity.unpack(source), crossed)
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Value, hidden=("address",)):
     """A transport that the connector could use, with a fresh lane's address."""
 
     transport: str
     priority: int  # the user's: PSP_<TRANSPORT>
-    address: bytes = field(repr=False)
+    address: bytes
     worker: int = 0
     lane: int = 0
 
@@ -199,8 +194,7 @@ class Candidate:
         return cls(transport, priority, source.data(ADDRESS_MAX), worker, lane)
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Value):
     """The connector's candidates in its order, and why it offers no others."""
 
     TYPE: ClassVar[FrameType] = FrameType.OFFER
@@ -219,12 +213,11 @@ class Offer:
         return cls(candidates, source.list(REASONS_MAX, _unpack_reason))
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Value, hidden=("address",)):
     """One lane of the answer: which candidate, and the acceptor's address for it."""
 
     candidate: int
-    address: bytes = field(repr=False)
+    address: bytes
 
     def pack(self, to: Writer) -> None:
         to.number(self.candidate, 2)
@@ -235,8 +228,7 @@ class Choice:
         return cls(source.number(2), source.data(ADDRESS_MAX))
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Value):
     """The acceptor's choice; no lanes: none is left. `fallen` names the reasons so far."""
 
     TYPE: ClassVar[FrameType] = FrameType.ANSWER
@@ -266,8 +258,7 @@ class Said(IntEnum):
     FAILED = 3
 
 
-@dataclass(frozen=True)
-class LaneReport:
+class LaneReport(Value):
     TYPE: ClassVar[FrameType] = FrameType.REPORT
     attempt: int
     said: Said
@@ -285,8 +276,7 @@ class LaneReport:
         return cls(attempt, said, source.text(REASON_MAX))
 
 
-@dataclass(frozen=True)
-class Closing:
+class Closing(Value):
     """The in-band close is on its way: drive progress until it has been seen."""
 
     TYPE: ClassVar[FrameType] = FrameType.CLOSING
@@ -299,8 +289,7 @@ class Closing:
         return cls()
 
 
-@dataclass(frozen=True)
-class Bye:
+class Bye(Value):
     """The end of the link is meant; nobody died."""
 
     TYPE: ClassVar[FrameType] = FrameType.BYE
@@ -313,8 +302,7 @@ class Bye:
         return cls()
 
 
-@dataclass(frozen=True)
-class Refuse:
+class Refuse(Value):
     TYPE: ClassVar[FrameType] = FrameType.REFUSE
     code: RefuseCode
     reason: str

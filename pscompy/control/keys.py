@@ -13,21 +13,20 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from pscompy.config import Config
 from pscompy.control import auth
 from pscompy.errors import AuthError
+from pscompy.values import Value
 
 FILE_MAX = 4096  # longest key file, bytes
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Value, hidden=("secret",)):
     """A key, where it came from, and what may be said about it."""
 
-    secret: bytes = field(repr=False)
+    secret: bytes
     origin: str
 
     @property

@@ -14,11 +14,11 @@ import re
 import socket
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from pscompy.errors import ConfigError, ConnectError
+from pscompy.values import Value
 
 SCHEME = "psp://"
 PLACES_MAX = 16
@@ -31,8 +31,7 @@ _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Value):
     """A host (a name, or a numeric address without brackets) and a port."""
 
     host: str
@@ -42,8 +41,7 @@ class Place:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(Value):
     """Where a socket listens; `name` is the session's, empty if not known."""
 
     places: tuple[Place, ...]
@@ -82,8 +80,7 @@ def _no_address(text: str) -> ConnectError:
 # ---- this host ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(Value):
     """One address of one network interface."""
 
     name: str

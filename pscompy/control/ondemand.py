@@ -13,7 +13,6 @@ import random
 import secrets
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pscompy.control import selection
@@ -34,19 +33,20 @@ from pscompy.control.record import Record
 from pscompy.control.states import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
 from pscompy.control.thread import ControlThread, Timer
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
+from pscompy.values import Value
 
 logger = logging.getLogger("pscompy.control")
 
 
-@dataclass(eq=False)
 class Attempt:
     """Our own tries to reach a peer, from the first use to up or given up."""
 
-    kind: Kind
-    backoff: Backoff
-    stalled: int = 0
-    dialer: Dialer | None = field(default=None, repr=False)
-    timer: Timer | None = field(default=None, repr=False)
+    def __init__(self, kind: Kind, backoff: Backoff) -> None:
+        self.kind = kind
+        self.backoff = backoff
+        self.stalled = 0
+        self.dialer: Dialer | None = None
+        self.timer: Timer | None = None
 
     def cancel(self) -> None:
         if self.dialer is not None:
@@ -57,8 +57,7 @@ class Attempt:
             self.timer = None
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(Value):
     """What the configuration says about connecting."""
 
     retries: int

@@ -13,7 +13,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from pscompy.config import Config
@@ -22,6 +21,7 @@ from pscompy.control.handshake import Handshake
 from pscompy.control.network import Place
 from pscompy.control.thread import READ, WRITE, ControlThread, Timer
 from pscompy.errors import PscomError
+from pscompy.values import Value
 
 logger = logging.getLogger("pscompy.control")
 
@@ -36,8 +36,7 @@ KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = 10, 5, 4
 USER_TIMEOUT_MS = 30_000
 
 
-@dataclass(frozen=True)
-class LinkOptions:
+class LinkOptions(Value):
     """PSP_PRECON_TCP_*."""
 
     sndbuf: int

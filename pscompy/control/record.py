@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pscompy.control.explain import Explanation
@@ -16,7 +15,9 @@ if TYPE_CHECKING:
     from pscompy.control.ondemand import Attempt
 
 
-@dataclass(eq=False)
+NOT_CONNECTED = Explanation()
+
+
 class Record:
     """One connection's way from lazy to closed.
 
@@ -24,22 +25,36 @@ class Record:
     alone; other threads may read it.
     """
 
-    id: int
-    handle: Any = field(repr=False)  # psc_conn_t *
-    address: str | None = None  # the peer's socket; None: not known (yet)
-    rank: int = -1
-    name: str = ""  # of a World's peer, known beforehand; empty: a plain connection
-    resolve: Callable[[], str] | None = field(default=None, repr=False)  # gives the address
-    phase: Phase = Phase.LAZY
-    peer: Identity | None = None
-    transport: str = ""  # "shm", "tcp", joined by "+"; empty while lazy
-    error: PscomError | None = None  # why it ended, or could not be made
-    report: Explanation = field(default_factory=Explanation, repr=False)
-    # Told once, on the control thread, when the connection is up (None) or has failed.
-    waiting: list[Callable[[PscomError | None], object]] = field(default_factory=list, repr=False)
-    link: Negotiation | None = field(default=None, repr=False)  # the one that counts
-    parked: Negotiation | None = field(default=None, repr=False)  # the peer's call, crossed
-    attempt: Attempt | None = field(default=None, repr=False)
+    __slots__ = (
+        *("id", "handle", "address", "rank", "name", "resolve", "phase", "peer", "transport"),
+        *("error", "report", "waiting", "link", "parked", "attempt", "__weakref__"),
+    )
+
+    def __init__(
+        self,
+        id: int,
+        handle: Any,
+        address: str | None = None,
+        rank: int = -1,
+        name: str = "",
+        resolve: Callable[[], str] | None = None,
+    ) -> None:
+        self.id = id
+        self.handle = handle  # psc_conn_t *
+        self.address = address  # the peer's socket; None: not known (yet)
+        self.rank = rank
+        self.name = name  # of a World's peer, known beforehand; empty: a plain connection
+        self.resolve = resolve  # gives the address
+        self.phase = Phase.LAZY
+        self.peer: Identity | None = None
+        self.transport = ""  # "shm", "tcp", joined by "+"; empty while lazy
+        self.error: PscomError | None = None  # why it ended, or could not be made
+        self.report = NOT_CONNECTED
+        # Told once, on the control thread, when the connection is up (None) or has failed.
+        self.waiting: tuple[Callable[[PscomError | None], object], ...] = ()
+        self.link: Negotiation | None = None  # the one that counts
+        self.parked: Negotiation | None = None  # the peer's call, crossed
+        self.attempt: Attempt | None = None
 
     def step(self, event: PhaseEvent) -> None:
         self.phase = step(PHASE, self.phase, event)
@@ -52,6 +67,6 @@ class Record:
         return self.name or self.address or "a peer"
 
     def tell(self, error: PscomError | None) -> None:
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting = self.waiting, ()
         for told in waiting:
             told(error)

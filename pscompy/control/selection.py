@@ -7,11 +7,11 @@ cost model turns a transport's estimates into thresholds; a setting of the user 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 
 from pscompy.config import AUTO, INF
 from pscompy.control.frames import Identity, Offer
+from pscompy.values import Value
 
 # Capabilities, as in transport.h.
 CAP_AM_ZCOPY = 0x0002
@@ -29,8 +29,7 @@ THRESHOLD_MAX = 1 << 30  # the cost model looks for thresholds up to here
 FRAG_MAX = 1 << 20  # bytes of one FRAG: what a small message may have to wait for on a stream
 
 
-@dataclass(frozen=True)
-class Estimates:
+class Estimates(Value):
     """What an interface can do; the fields of psc_iface_attr_t."""
 
     caps: int
@@ -46,8 +45,7 @@ class Estimates:
     reg_ns: float
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Value, hidden=("estimates",)):
     """A transport as this process has it; `reason` says why it has it not."""
 
     name: str
@@ -55,7 +53,7 @@ class Option:
     priority: int = 0
     reason: str | None = None
     iface: int = -1
-    estimates: Estimates | None = field(default=None, repr=False)
+    estimates: Estimates | None = None
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -135,16 +133,17 @@ def choices(
 # ---- how messages travel ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Wishes:
+class Wishes(Value):
     """What the user set: AUTO where the cost model decides."""
 
     rendezvous: int = AUTO  # shortest rendezvous message; INF: never
     scheme: str = "auto"
 
 
-@dataclass(frozen=True)
-class Params:
+NO_WISHES = Wishes()
+
+
+class Params(Value):
     """The fields of psc_proto_params_t, and which rendezvous they amount to."""
 
     eager_max: int
@@ -174,7 +173,7 @@ def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
     return control + memory + estimates.latency_ns + nbytes / estimates.bandwidth * 1e9
 
 
-def parameters(estimates: Estimates, wishes: Wishes = Wishes()) -> Params:
+def parameters(estimates: Estimates, wishes: Wishes = NO_WISHES) -> Params:
     """How the messages of a connection over such a lane travel."""
     rendezvous = _scheme(estimates, wishes.scheme)
     return Params(

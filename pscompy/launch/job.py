@@ -13,7 +13,6 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
 from pscompy.bootstrap.wire import WireError
@@ -24,20 +23,20 @@ from pscompy.launch.pmi import Abort, Replies, Server
 from pscompy.launch.rank import Rank
 from pscompy.launch.signals import Signals
 from pscompy.launch.terminal import Terminal
+from pscompy.values import Value
 
 GRACE = 2.0  # seconds between asking ranks to end and killing them
 _INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second of these kills
 _SAME = 0.2  # seconds in which a repeated signal is the same one once more
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Value):
     """What to run: `argv` on `size` ranks, `environ` beside the launcher's own."""
 
     argv: list[str]
     size: int
     label: bool = False
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = {}
 
 
 class Job:

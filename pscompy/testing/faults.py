@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,6 @@ def wrapped(name: str, plugindir: str) -> Transport:
     return _Wrapped(name, inner.priority, variables, lambda: 0, inner.unavailable, inner=inner)
 
 
-@dataclass(frozen=True)
 class _Wrapped(Transport):
     """Carries what is inside it, behind a table of its own."""
 

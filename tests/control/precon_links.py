@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from pscompy.control import frames
 from pscompy.control.events import Answered, HandshakeEvent, Introduced, Offered, Welcomed
@@ -17,7 +16,7 @@ OTHER_KEY = Key(b"o" * 32, "another test")
 
 def identity(name: str, **changes: object) -> Identity:
     plain = Identity(os.urandom(16), name, "boot-1", "node-1", 1000, 4711)
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return plain.but(**changes)
 
 
 class Pair:
