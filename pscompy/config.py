@@ -10,9 +10,7 @@ pscompy reads the environment; the launcher's variables come through
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -203,6 +201,10 @@ class Config(Mapping[str, Any]):
         """`template` with $NAME, ${NAME} (unset: empty), $$ (process id) and a
         leading ~ replaced, as a shell would."""
 
+        if "$" not in template:
+            return os.path.expanduser(template)  # noqa: PTH111
+        import re  # not before: few values hold one
+
         def replace(match: re.Match[str]) -> str:
             name = match["braced"] or match["plain"]
             return self._environ.get(name, "") if name else str(os.getpid())
@@ -291,6 +293,8 @@ def _covered(name: str, known: Collection[str]) -> bool:
 
 
 def _suggest(name: str, names: Collection[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     hint = f" (did you mean {PREFIX}{close[0]}?)" if close else ""
     return f"{PREFIX}{name}{hint}"

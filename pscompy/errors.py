@@ -137,6 +137,11 @@ class Cancelled(PscomError):
     """The request was cancelled."""
 
 
+def describe(error: BaseException) -> str:
+    """An exception of anybody in one line: its kind, and what it says."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 # status -> exception and text; the numbers and texts are those of status.h.
 _STATUS: dict[int, tuple[type[PscomError], str]] = {
     -1: (TransportError, "no resource now, try again later"),

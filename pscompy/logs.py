@@ -1,47 +1,34 @@
 """The log: PSP_DEBUG, PSP_DEBUG_OUT and PSP_DEBUG_TIMING, through `logging`.
 
-Everything goes to the logger "pscompy" and those below it. A program that has
-set up `logging` gets the lines by its own handlers; otherwise, or where
-PSP_DEBUG_OUT or PSP_DEBUG_TIMING asks for it, they are written by a handler
-of ours. What a switch such as PSP_DEBUG_STATS asked for is logged with
-`notice` and passes every level.
+Everything goes to the logger "pscompy" and those below it. A program that has set up `logging`
+gets the lines by its own handlers; otherwise, or where PSP_DEBUG_OUT or PSP_DEBUG_TIMING asks for
+it, they are written by a handler of ours (`handlers`). What a switch such as PSP_DEBUG_STATS asked
+for is logged with `notice` and passes every level.
+
+`logging` itself, 3 ms, is loaded when the first line is due. Until then nobody can have set it up,
+so that PSP_DEBUG alone decides which line that is.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import time
+import sys
+import threading
 from collections.abc import Callable
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from functools import partial
+from typing import NamedTuple
 
 from pscompy.config import Config
-from pscompy.errors import ConfigError
 
+# The levels of `logging`, and ours between and beyond them.
+CRITICAL, ERROR, WARNING, INFO, DEBUG = 50, 40, 30, 20, 10
 VERBOSE = 7
 TRACE = 5
 NOTICE = 60
 
 # By PSP_DEBUG; higher values mean the last one.
-_LEVELS = (
-    logging.CRITICAL,
-    logging.ERROR,
-    logging.WARNING,
-    logging.INFO,
-    logging.DEBUG,
-    VERBOSE,
-    TRACE,
-)
+LEVELS = (CRITICAL, ERROR, WARNING, INFO, DEBUG, VERBOSE, TRACE)
 
-logger = logging.getLogger("pscompy")
-
-# Generic for the type checker only (until Python 3.11).
-if TYPE_CHECKING:
-    _StreamHandler = logging.StreamHandler[TextIO]
-else:
-    _StreamHandler = logging.StreamHandler
+_ASK = ("DEBUG_OUT", "DEBUG_TIMING", "DEBUG_VERSION", "DEBUG_PARAM")  # for a handler, or a line
 
 
 class Target(NamedTuple):
@@ -51,38 +38,75 @@ class Target(NamedTuple):
     level: int
 
 
-class _Handler(_StreamHandler):
-    """The handler that `configure` made, to be told from the program's own."""
+class _Waiting:
+    """A configuration of the log that takes effect when `logging` is there, and lines that were
+    said before there was any: while the first session reads its own."""
 
-    def close(self) -> None:
-        if self.stream.fileno() > 2:
-            self.stream.close()
-        super().close()
+    def __init__(self) -> None:
+        self.config: Config | None = None
+        self.level = NOTICE
+        self.lines: list[Callable[[], None]] | None = []
+        self.lock = threading.Lock()
+
+    def put(self, config: Config) -> None:
+        """Where sessions differ, the last one that says something holds."""
+        if self.config is None or config.origin("DEBUG") != "default":
+            self.config = config
+            self.level = LEVELS[_level(config)]
+
+    def settle(self) -> None:
+        with self.lock:
+            config, self.config = self.config, None
+            if config is not None:
+                _apply(config)
+
+    def say_lines(self) -> None:
+        lines, self.lines = self.lines, None
+        for line in lines or ():
+            line()
 
 
-class _Formatter(logging.Formatter):
-    """A line: the time as PSP_DEBUG_TIMING says, process, level, message."""
-
-    def __init__(self, timing: str) -> None:
-        super().__init__()
-        self._stamp = _STAMPS[timing]
-        self._before = time.time()
-
-    def format(self, record: logging.LogRecord) -> str:
-        stamp = self._stamp(record.created, self._before)
-        self._before = record.created
-        level = f"{record.levelname.lower()}: " if record.levelno < NOTICE else ""
-        line = f"{stamp}pscompy[{record.process}] {level}{record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+_waiting = _Waiting()
 
 
-_STAMPS: dict[str, Callable[[float, float], str]] = {
-    "off": lambda now, before: "",
-    "us": lambda now, before: f"{now * 1e6:.0f} ",
-    "date": lambda now, before: f"{datetime.fromtimestamp(now):%Y-%m-%d %H:%M:%S.%f} ",
-    "wall": lambda now, before: f"{datetime.fromtimestamp(now):%H:%M:%S.%f} ",
-    "delta": lambda now, before: f"{(now - before) * 1e6:+.0f}us ",
-}
+class Log:
+    """What `logging.getLogger(name)` would be."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def debug(self, message: str, *args: object) -> None:
+        self.log(DEBUG, message, *args)
+
+    def info(self, message: str, *args: object) -> None:
+        self.log(INFO, message, *args)
+
+    def warning(self, message: str, *args: object) -> None:
+        self.log(WARNING, message, *args)
+
+    def error(self, message: str, *args: object, error: BaseException | None = None) -> None:
+        """`error`: its traceback follows the line."""
+        self.log(ERROR, message, *args, error=error)
+
+    def exception(self, message: str, *args: object) -> None:
+        """As `error`, of the exception that is being handled."""
+        self.log(ERROR, message, *args, error=sys.exc_info()[1])
+
+    def log(
+        self, level: int, message: str, *args: object, error: BaseException | None = None
+    ) -> None:
+        if _waiting.lines is not None:
+            _waiting.lines.append(partial(self.log, level, message, *args, error=error))
+            return
+        if "logging" not in sys.modules and level < _waiting.level:
+            return
+        import logging
+
+        _waiting.settle()
+        logging.getLogger(self._name).log(level, message, *args, exc_info=error, stacklevel=3)
+
+
+logger = Log("pscompy")
 
 
 def configure(config: Config) -> Target:
@@ -92,15 +116,15 @@ def configure(config: Config) -> Target:
 
     ConfigError: PSP_DEBUG_OUT cannot be written.
     """
-    logging.addLevelName(VERBOSE, "VERBOSE")
-    logging.addLevelName(TRACE, "TRACE")
-    level = min(config["DEBUG"], len(_LEVELS) - 1)
-    if config.origin("DEBUG") != "default" or logger.level == logging.NOTSET:
-        logger.setLevel(_LEVELS[level])
-    if _wants_handler(config):
-        _install(config)
-    _report(config)
-    return Target(_descriptor(), level)
+    level = _level(config)
+    if "logging" in sys.modules or any(config.origin(name) != "default" for name in _ASK):
+        _waiting.settle()
+        descriptor = _apply(config)
+    else:
+        _waiting.put(config)
+        descriptor = 2
+    _waiting.say_lines()
+    return Target(descriptor, level)
 
 
 def notice(message: str, *args: object) -> None:
@@ -108,53 +132,12 @@ def notice(message: str, *args: object) -> None:
     logger.log(NOTICE, message, *args)
 
 
-def _wants_handler(config: Config) -> bool:
-    asked = any(config.origin(name) != "default" for name in ("DEBUG_OUT", "DEBUG_TIMING"))
-    return asked or not logger.hasHandlers()
+def _level(config: Config) -> int:
+    wanted: int = config["DEBUG"]
+    return min(wanted, len(LEVELS) - 1)
 
 
-def _install(config: Config) -> None:
-    """Replace our handler; the program's own handlers get nothing any more."""
-    target = config.expand(config["DEBUG_OUT"])
-    try:
-        stream = _file(target) if target else _stderr()
-    except OSError as error:
-        raise ConfigError(
-            f"PSP_DEBUG_OUT: {target!r} must be a file that can be written: {error.strerror}",
-            name="PSP_DEBUG_OUT",
-            value=target,
-            allowed="a file that can be written",
-        ) from error
-    for old in [handler for handler in logger.handlers if isinstance(handler, _Handler)]:
-        logger.removeHandler(old)
-        old.close()
-    handler = _Handler(stream)
-    handler.setFormatter(_Formatter(config["DEBUG_TIMING"]))
-    logger.addHandler(handler)
-    logger.propagate = False
+def _apply(config: Config) -> int:
+    from pscompy import handlers
 
-
-def _file(path: str) -> TextIO:
-    return Path(path).open("a", buffering=1)
-
-
-def _stderr() -> TextIO:
-    """A stream of our own on descriptor 2, which stays when sys.stderr goes."""
-    return os.fdopen(2, "w", buffering=1, closefd=False)
-
-
-def _descriptor() -> int:
-    for handler in logger.handlers:
-        if isinstance(handler, _Handler):
-            return handler.stream.fileno()
-    return 2
-
-
-def _report(config: Config) -> None:
-    if config["DEBUG_VERSION"]:
-        from pscompy import __version__
-
-        notice("version %s", __version__)
-    for row in config.rows():
-        if config["DEBUG_PARAM"] > (0 if row.changed else 1):
-            notice("%s=%s (%s)", row.name, row.value, row.origin)
+    return handlers.configure(config, LEVELS[_level(config)])

@@ -1,7 +1,7 @@
 """What a transport's Python may import: the hook, the declaration, its tools.
 
 A plug-in is a module named by an entry point of the group "pscompy", or a file
-in PSP_PLUGINDIR, that implements one hook:
+in PSP_PLUGINDIR, that implements one hook of pluggy:
 
     from pscompy.plugin import Native, Transport, hookimpl
 
@@ -20,12 +20,9 @@ in Python subclasses PythonTransport, and is declared with its class:
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import ModuleType
-
-import pluggy
+from typing import TypeVar
 
 from pscompy.config import (
     AUTO,
@@ -60,7 +57,6 @@ __all__ = [
     "count",
     "flag",
     "hookimpl",
-    "hookspec",
     "integer",
     "nbytes",
     "priority",
@@ -70,8 +66,16 @@ __all__ = [
 ]
 
 PROJECT = "pscompy"
-hookspec = pluggy.HookspecMarker(PROJECT)
-hookimpl = pluggy.HookimplMarker(PROJECT)
+Hook = TypeVar("Hook", bound=Callable[[], object])
+
+
+def hookimpl(function: Hook) -> Hook:
+    """Mark the function that implements the hook of its name.
+
+    It does what pluggy's own marker does, which takes loading pluggy.
+    """
+    setattr(function, f"{PROJECT}_impl", {})
+    return function
 
 
 def _available() -> str | None:
@@ -124,15 +128,6 @@ class Transport(Value):
         return Carrier(pump.ops, [Setting("bridge", "", pump.handle)], pump.close)
 
 
-class Hooks:
-    """The hooks that a plug-in implements."""
-
-    @hookspec
-    def pscompy_transport(self) -> Transport:
-        """Declare the transport. Opens nothing and loads no fabric library."""
-        raise AssertionError("a specification, never called")
-
-
 class Native:
     """The compiled half of a plug-in: the module `_native` in its package,
     which exports `uintptr_t <transport>_transport(void)`.
@@ -167,6 +162,9 @@ class Native:
 
     def _why_not_built(self) -> str:
         """What the build recorded beside the package, or a general remedy."""
+        import json
+        from pathlib import Path
+
         package = importlib.import_module(self._package)
         record = Path(package.__path__[0]).parent / "not_built.json"
         try:

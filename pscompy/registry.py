@@ -9,27 +9,25 @@ working. A transport that PSP_<NAME>=0 excludes is not imported at all.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from importlib import metadata
-from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-import pluggy
-
-from pscompy import shadows
+from pscompy import installed, shadows
 from pscompy.config import Config, Var, priority
-from pscompy.declarations import flaw
-from pscompy.errors import ConfigError
-from pscompy.plugin import PROJECT, Hooks, Transport
+from pscompy.errors import ConfigError, describe
+from pscompy.logs import Log
+from pscompy.plugin import Transport
 from pscompy.values import Value
 from pscompy.variables import KNOWN, VARIABLES
 
-GROUP = "pscompy"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = Log("pscompy.registry")
 
 
 class Found(Value):
@@ -59,19 +57,15 @@ class Found(Value):
         try:
             return self.transport.unavailable()
         except Exception as error:  # a plug-in's fault stays the plug-in's
-            return f"asked whether it is available it raised {_describe(error)}"
+            return f"asked whether it is available it raised {describe(error)}"
 
 
 class _Candidate(Value):
-    """Something that should declare a transport; importing it is `load`."""
+    """Something that should declare a transport; `declare` imports it, or raises."""
 
     name: str
     source: str
-    load: Callable[[], ModuleType]
-
-
-class _Refused(Exception):
-    """Why a candidate gives no transport."""
+    declare: Callable[[], Transport]
 
 
 def load(
@@ -84,7 +78,7 @@ def load(
     nobody declares, or a PSP_PLUGINDIR that is no folder.
     """
     basic = Config.load({"": VARIABLES}, overrides, environ, known=None)
-    candidates = list(_candidates(basic.expand(basic["PLUGINDIR"])))
+    candidates = list(_candidates(basic))
     tables: dict[str, tuple[Var, ...]] = {
         candidate.name.upper(): (_own_variable(candidate.name),) for candidate in candidates
     }
@@ -101,37 +95,60 @@ def load(
 # ---- finding ----------------------------------------------------------------
 
 
-def _candidates(folders: str) -> Iterator[_Candidate]:
-    """In the order of who wins where two have the same name. The transports
-    of pscompy itself come twice once it is installed, as one source."""
-    yield from _in_folders(folders)
-    yield from _installed()
+def _candidates(basic: Config) -> Iterator[_Candidate]:
+    """In the order of who wins where two have the same name."""
+    yield from _in_folders(basic.expand(basic["PLUGINDIR"]))
+    yield from _installed(basic["INSTALLED"])
     yield from _built_in()
 
 
 def _built_in() -> Iterator[_Candidate]:
+    """They are tested: neither pluggy nor a check of what they declare is needed."""
     package = importlib.import_module("pscompy.plugins")
-    for info in pkgutil.iter_modules(package.__path__):
-        if info.name == "bridge":  # it carries transports, and is none
-            continue
-        module = f"{package.__name__}.{info.name}"
-        yield _Candidate(info.name, module, partial(importlib.import_module, module))
+    with os.scandir(package.__path__[0]) as folders:
+        names = sorted(it.name for it in folders if it.is_dir() and it.name.isidentifier())
+    for name in names:
+        if name not in ("bridge", "__pycache__"):  # it carries transports, and is none
+            source = f"{package.__name__}.{name}"
+            yield _Candidate(name, source, partial(_declare_own, source))
 
 
-def _installed() -> Iterator[_Candidate]:
-    for entry in metadata.entry_points(group=GROUP):
-        yield _Candidate(entry.name, entry.module, partial(_load_entry, entry))
+def _declare_own(module: str) -> Transport:
+    declared: Transport = importlib.import_module(module).pscompy_transport()
+    return declared
 
 
-def _load_entry(entry: metadata.EntryPoint) -> ModuleType:
-    if hidden := shadows.stranger(entry.module, entry.dist):
-        raise _Refused(hidden)
-    return importlib.import_module(entry.module)
+def _installed(table: str) -> Iterator[_Candidate]:
+    for entry in _entries(table):
+        yield _Candidate(entry.name, entry.module, partial(_declare_entry, entry))
+
+
+def _entries(table: str) -> list[installed.Entry]:
+    if table:
+        try:
+            return installed.unpack(table)
+        except installed.Unbelievable as reason:
+            logger.debug("PSP_INSTALLED is not used: %s", reason)
+    return installed.scan()
+
+
+def _declare_entry(entry: installed.Entry) -> Transport:
+    from pscompy import hooks
+
+    def load() -> ModuleType:
+        hidden = shadows.stranger(entry.module, entry.distribution, entry.places)
+        if hidden:
+            raise hooks.Refused(hidden)
+        return importlib.import_module(entry.module)
+
+    return hooks.declaration(entry.name, entry.module, load)
 
 
 def _in_folders(folders: str) -> Iterator[_Candidate]:
     """Modules and packages in PSP_PLUGINDIR whose names begin with a letter."""
     for folder in filter(None, folders.split(os.pathsep)):
+        from pathlib import Path
+
         if not Path(folder).is_dir():
             raise ConfigError(
                 f"PSP_PLUGINDIR: {folder!r} must be a folder",
@@ -142,16 +159,24 @@ def _in_folders(folders: str) -> Iterator[_Candidate]:
         for path in sorted(Path(folder).iterdir()):
             file = path / "__init__.py" if path.is_dir() else path
             if path.name[0].isalpha() and file.suffix == ".py" and file.is_file():
-                yield _Candidate(path.stem, str(path), partial(_load_file, path.stem, file))
+                yield _Candidate(path.stem, str(path), partial(_declare_file, path, file))
+
+
+def _declare_file(path: Path, file: Path) -> Transport:
+    from pscompy import hooks
+
+    return hooks.declaration(path.stem, str(path), partial(_load_file, path.stem, file))
 
 
 def _load_file(name: str, file: Path) -> ModuleType:
     """Import a file under a name that collides with nothing on sys.path."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
     qualified = f"pscompy_plugindir_{name}"
-    spec = importlib.util.spec_from_file_location(qualified, file)
+    spec = spec_from_file_location(qualified, file)
     if spec is None or spec.loader is None:
-        raise _Refused(f"{file} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
+        raise ImportError(f"{file} cannot be imported")
+    module = module_from_spec(spec)
     sys.modules[qualified] = module
     try:
         spec.loader.exec_module(module)
@@ -169,8 +194,6 @@ def _own_variable(name: str) -> Var:
 
 
 def _register(candidates: list[_Candidate], priorities: Config) -> list[Found]:
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(Hooks)
     sources: dict[str, str] = {}
     found = []
     for candidate in candidates:
@@ -179,54 +202,19 @@ def _register(candidates: list[_Candidate], priorities: Config) -> list[Found]:
         place = Found(candidate.name, candidate.source, user_priority)
         if winner != candidate.source:
             found.append(place.but(problem=f"the name is taken by {winner}"))
-        elif not any(it.source == candidate.source for it in found):
-            found.append(_admit(manager, candidate, place))
+        else:
+            found.append(_admit(candidate, place))
     return found
 
 
-def _admit(manager: pluggy.PluginManager, candidate: _Candidate, place: Found) -> Found:
+def _admit(candidate: _Candidate, place: Found) -> Found:
     """Import a candidate and let it declare its transport."""
     if place.user_priority == 0:
         return place.but(problem=f"excluded by PSP_{place.name.upper()}=0")
     try:
-        transport = _declaration(manager, candidate)
-    except _Refused as refusal:
-        return place.but(problem=str(refusal))
+        transport = candidate.declare()
+    except Exception as refusal:  # one broken plug-in must not keep the others from working
+        return place.but(problem=str(refusal) or repr(refusal))
     if transport.priority == 0:
         return place.but(transport=transport, problem="excluded by its own priority 0")
     return place.but(transport=transport)
-
-
-def _declaration(manager: pluggy.PluginManager, candidate: _Candidate) -> Transport:
-    try:
-        module = candidate.load()
-        manager.register(module, candidate.name)
-        manager.check_pending()
-        declared = _ask(manager, module)
-    except _Refused:
-        raise
-    except pluggy.PluginValidationError as error:
-        manager.unregister(name=candidate.name)
-        raise _Refused(f"{candidate.source}: {' '.join(str(error).split())}") from error
-    except Exception as error:  # whatever a plug-in does wrong ends here
-        raise _Refused(f"{candidate.source} raised {_describe(error)}") from error
-    if problem := flaw(declared, candidate.name):
-        raise _Refused(f"{candidate.source}: {problem}")
-    assert isinstance(declared, Transport)
-    return declared
-
-
-def _ask(manager: pluggy.PluginManager, module: ModuleType) -> object:
-    """What this one plug-in's hook returns."""
-    others = [plugin for plugin in manager.get_plugins() if plugin is not module]
-    answers = manager.subset_hook_caller("pscompy_transport", others)()
-    if not answers:
-        raise _Refused(
-            f"{module.__name__} declares no transport: it needs a function"
-            " pscompy_transport marked with @hookimpl that returns a Transport"
-        )
-    return answers[0]
-
-
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -8,30 +8,31 @@ is compared with where its distribution installed it; the stranger is never run.
 from __future__ import annotations
 
 import importlib.util
-import json
-from importlib import metadata
-from importlib.machinery import ModuleSpec
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+import os.path
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib import metadata
+    from importlib.machinery import ModuleSpec
+    from pathlib import Path
 
 
-def stranger(module: str, distribution: metadata.Distribution | None) -> str | None:
+def stranger(module: str, distribution: str, places: Collection[str]) -> str | None:
     """What is in the way of `module` of that distribution, or None.
 
-    Where the distribution does not tell what it installed there is nothing to
-    compare with, and the answer is None.
+    `places` are where the distribution has put it: see `origin`. Where it does not tell there is
+    nothing to compare with, and the answer is None.
     """
     top = module.partition(".")[0]
-    expected = _installed_at(top, distribution) if distribution else set()
     spec = importlib.util.find_spec(top)
-    if not expected or spec is None:
+    if not places or spec is None:
         return None
-    places = _places(spec)
-    if places & expected:
+    found = _places(spec)
+    if found & set(places):
         return None
-    assert distribution is not None
     return (
-        f"the module {top!r} of {distribution.name} is hidden by {min(places, default='another')}:"
+        f"the module {top!r} of {distribution} is hidden by {min(found, default='another')}:"
         f" rename that, or run from another folder"
     )
 
@@ -40,25 +41,34 @@ def _places(spec: ModuleSpec) -> set[str]:
     """The files or folders that a module would be imported from."""
     folders = spec.submodule_search_locations
     if folders is not None:
-        return {str(Path(folder).resolve()) for folder in folders}
-    return {str(Path(spec.origin).resolve())} if spec.origin else set()
+        return {os.path.realpath(folder) for folder in folders}
+    return {os.path.realpath(spec.origin)} if spec.origin else set()
 
 
-def _installed_at(top: str, distribution: metadata.Distribution) -> set[str]:
-    """The folder, or the file, that `top` is when nothing hides it."""
+def origin(module: str, distribution: metadata.Distribution | None) -> tuple[str, tuple[str, ...]]:
+    """The name of a distribution, and the folder or the file that the module's top package is
+    when nothing hides it."""
+    if distribution is None:
+        return "", ()
+    top = module.partition(".")[0]
     paths = {
-        Path(str(distribution.locate_file(Path(file.parts[0]))))
+        str(distribution.locate_file(file.parts[0]))
         for file in distribution.files or ()
-        if Path(file.parts[0]).stem == top and file.parts[0].count(".") < 2
+        if file.parts[0].count(".") < 2 and file.parts[0].partition(".")[0] == top
     }
     if (project := _editable_project(distribution)) is not None:
         names = (top, f"{top}.py", f"src/{top}", f"src/{top}.py")
-        paths |= {project / name for name in names}
-    return {str(path.resolve()) for path in paths if path.exists()}
+        paths |= {str(project / name) for name in names}
+    existing = {os.path.realpath(path) for path in paths if os.path.exists(path)}  # noqa: PTH110
+    return distribution.name, tuple(sorted(existing))
 
 
 def _editable_project(distribution: metadata.Distribution) -> Path | None:
     """The folder that `pip install -e` was given, if it was."""
+    import json
+    from pathlib import Path
+    from urllib.parse import unquote, urlsplit
+
     record = json.loads(distribution.read_text("direct_url.json") or "{}")
     if not record.get("dir_info", {}).get("editable"):
         return None

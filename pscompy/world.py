@@ -9,7 +9,6 @@ have one of their own, and so has every duplicate.
 from __future__ import annotations
 
 import itertools
-import logging
 import operator
 import os
 import sys
@@ -24,6 +23,7 @@ from pscompy.collective import Barrier, Ranks, broadcast
 from pscompy.connection import Connection
 from pscompy.core import lib
 from pscompy.errors import ConnectError, PeerLost, Timeout, Unsupported
+from pscompy.logs import Log
 from pscompy.request import Request
 from pscompy.session import Session
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["World"]
 
-logger = logging.getLogger("pscompy.world")
+logger = Log("pscompy.world")
 
 _generations = itertools.count()  # a process may open one World after another
 

@@ -7,29 +7,31 @@ of its docstring is what `pscompy --help` says about it.
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import inspect
 import os
 import sys
 import warnings
 from collections.abc import Callable
-from importlib import metadata
+from functools import partial
 
-from pscompy import __version__, shadows
-from pscompy.config import ConfigWarning
+from pscompy import __version__
 from pscompy.errors import ConfigError, PscomError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib import metadata
+
 GROUP = "pscompy.commands"
-# Where pscompy runs from its source folder, uninstalled.
-BUILT_IN = (
-    metadata.EntryPoint("info", "pscompy.cli.info:main", GROUP),
-    metadata.EntryPoint("perf", "pscompy.cli.perf:main", GROUP),
-    metadata.EntryPoint("run", "pscompy.launch.command:main", GROUP),
-)
+# Its own: found without looking through what is installed, and replaced by nobody.
+BUILT_IN = {
+    "info": "pscompy.cli.info",
+    "perf": "pscompy.cli.perf",
+    "run": "pscompy.launch.command",
+}
 OK, FAILED, USAGE = 0, 1, 2
 
 Command = Callable[[list[str]], int]
+Loader = Callable[[], Command]
 
 
 class UsageError(Exception):
@@ -61,31 +63,45 @@ def _dispatch(arguments: list[str]) -> int:
     if name in ("-V", "--version"):
         print(f"pscompy {__version__}")
         return OK
-    code = _load(_find(name))(rest)
+    code = _find(name)()(rest)
     if sys.stdout is not None:  # it was closed by whoever started us
         sys.stdout.flush()
     return code
 
 
-def _commands() -> dict[str, metadata.EntryPoint]:
+def _commands() -> dict[str, Loader]:
     """All sub-commands by name, sorted; not imported yet."""
-    found = {entry.name: entry for entry in (*BUILT_IN, *metadata.entry_points(group=GROUP))}
-    return dict(sorted(found.items()))
+    from importlib import metadata  # not before: 10 ms of every `pscompy run`
+
+    found = {entry.name: partial(_load, entry) for entry in metadata.entry_points(group=GROUP)}
+    own = {name: partial(_load_own, module) for name, module in BUILT_IN.items()}
+    return dict(sorted({**found, **own}.items()))
 
 
-def _find(name: str) -> metadata.EntryPoint:
+def _find(name: str) -> Loader:
+    if name in BUILT_IN:
+        return partial(_load_own, BUILT_IN[name])
     commands = _commands()
     if name in commands:
         return commands[name]
     if name.startswith("-"):
         raise UsageError(f"unknown option {name} (pscompy --help)")
+    import difflib
+
     close = difflib.get_close_matches(name, commands, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(commands)}"
     raise UsageError(f"no command {name!r} ({hint})")
 
 
+def _load_own(module: str) -> Command:
+    function: Command = importlib.import_module(module).main
+    return function
+
+
 def _load(entry: metadata.EntryPoint) -> Command:
-    if hidden := shadows.stranger(entry.module, entry.dist):
+    from pscompy import shadows
+
+    if hidden := shadows.stranger(entry.module, *shadows.origin(entry.module, entry.dist)):
         raise PscomError(hidden)
     module = importlib.import_module(entry.module)
     function: Command = getattr(module, entry.attr)
@@ -93,7 +109,7 @@ def _load(entry: metadata.EntryPoint) -> Command:
 
 
 def _help() -> str:
-    rows = "\n".join(f"  {name:10} {_summary(entry)}" for name, entry in _commands().items())
+    rows = "\n".join(f"  {name:10} {_summary(load)}" for name, load in _commands().items())
     return (
         "usage: pscompy COMMAND [ARGUMENTS]\n\n"
         f"Message passing for Python over many kinds of network.\n\ncommands:\n{rows}\n\n"
@@ -102,9 +118,9 @@ def _help() -> str:
     )
 
 
-def _summary(entry: metadata.EntryPoint) -> str:
+def _summary(load: Loader) -> str:
     try:
-        documentation = inspect.getdoc(_load(entry)) or ""
+        documentation = (load().__doc__ or "").strip()
     except (ImportError, AttributeError, PscomError) as error:
         return f"(cannot be loaded: {error})"
     return documentation.partition("\n")[0]
@@ -118,6 +134,8 @@ def _complain(error: Exception, code: int) -> int:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: object = None
 ) -> str:
+    from pscompy.config import ConfigWarning
+
     if issubclass(category, ConfigWarning):
         return f"pscompy: warning: {message}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"

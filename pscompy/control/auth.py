@@ -22,11 +22,8 @@ TOKEN_SIZE = 32
 
 def mac(key: bytes, *parts: bytes) -> bytes:
     """HMAC-SHA256 over the parts, each with its length, so that they cannot be regrouped."""
-    state = hmac.new(key, digestmod=hashlib.sha256)
-    for part in parts:
-        state.update(len(part).to_bytes(8, "little"))
-        state.update(part)
-    return state.digest()
+    framed = [piece for part in parts for piece in (len(part).to_bytes(8, "little"), part)]
+    return hmac.digest(key, b"".join(framed), "sha256")
 
 
 def expand(key: bytes, label: bytes, *parts: bytes) -> bytes:

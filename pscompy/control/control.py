@@ -7,7 +7,6 @@ going down.
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 import time
@@ -29,8 +28,9 @@ from pscompy.control.record import Record
 from pscompy.control.states import Phase, PhaseEvent
 from pscompy.control.thread import READ, ControlThread
 from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
+from pscompy.logs import Log
 
-logger = logging.getLogger("pscompy.control")
+logger = Log("pscompy.control")
 
 PUMP_MAX = 16  # passes before descriptors are looked at again
 STOP_SECONDS = 5.0  # for the thread to end

@@ -149,10 +149,15 @@ def _look_up(places: tuple[Place, ...], flags: int) -> tuple[Targets, list[str]]
     return list(dict.fromkeys(targets)), reasons
 
 
+def _jitter() -> float:
+    """At least 0, below 1; without `random`, which is slow to load."""
+    return os.urandom(1)[0] / 256
+
+
 class Backoff:
     """How long to wait before the next attempt: 10 ms, doubling up to 1 s, with jitter."""
 
-    def __init__(self, retries: int, jitter: Callable[[], float]) -> None:
+    def __init__(self, retries: int, jitter: Callable[[], float] = _jitter) -> None:
         self._left = retries
         self._jitter = jitter
         self._delays = itertools.chain((0.01 * 2.0**n for n in range(7)), itertools.repeat(1.0))

@@ -7,7 +7,6 @@ thread; none waits for the network.
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -19,20 +18,15 @@ from pscompy.control.frames import ADDRESS_MAX
 from pscompy.control.selection import SCHEMES, Estimates, Option, Params
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError, from_status
+from pscompy.logs import LEVELS, Log
 from pscompy.plugin import Carrier
 from pscompy.values import Value
 
-logger = logging.getLogger("pscompy.core")
+logger = Log("pscompy.core")
 
 EVENTS_MAX = 64
 REASON_MAX = 256
-LOG_LEVELS = (
-    logging.CRITICAL,
-    logging.ERROR,
-    logging.WARNING,
-    logging.INFO,
-    logging.DEBUG,
-)
+CORE_LEVELS = LEVELS[:5]  # the core tells no finer ones apart
 
 
 class Transport(Protocol):
@@ -397,5 +391,5 @@ def _text(pointer: Any) -> str:
 
 
 def _log_level(level: str) -> int:
-    number = int(level) if level.isdecimal() else len(LOG_LEVELS)
-    return LOG_LEVELS[min(number, len(LOG_LEVELS) - 1)]
+    number = int(level) if level.isdecimal() else len(CORE_LEVELS)
+    return CORE_LEVELS[min(number, len(CORE_LEVELS) - 1)]

@@ -22,7 +22,7 @@ over then, but `output()` may still hold bytes that let the peer find out why.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 
@@ -79,7 +79,7 @@ class Handshake:
         self.attempt = 0
         self._key = key
         self._identity = identity
-        self._hello = Hello(secrets.token_bytes(frames.NONCE_SIZE), key.id, *versions)
+        self._hello = Hello(os.urandom(frames.NONCE_SIZE), key.id, *versions)
         self._in = bytearray()
         self._out = bytearray()
         self._said = {True: Report.NOTHING, False: Report.NOTHING}  # here, there

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
-import secrets
 import socket
-from pathlib import Path
 
 from pscompy.control.frames import NAME_MAX, UID_SIZE, Identity
 from pscompy.errors import ConfigError
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _numbers = itertools.count()
 
 
 def make_identity(name: str | None = None, rank: int = -1, job: str = "") -> Identity:
     """The identity of a new session; without a name it gets one that nobody else has."""
-    uid = secrets.token_bytes(UID_SIZE)
+    uid = os.urandom(UID_SIZE)
     hostname = socket.gethostname()
     if name is None:
         name = f"{hostname}.{os.getpid()}.{next(_numbers)}.{uid[:3].hex()}"
@@ -44,6 +42,10 @@ def check_name(name: str) -> None:
 def _boot_id() -> str:
     """The same for all processes under one running kernel, empty if it does not tell."""
     try:
-        return _BOOT_ID.read_text().strip()
+        descriptor = os.open(_BOOT_ID, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        return os.read(descriptor, 64).decode("ascii", "replace").strip()
+    finally:
+        os.close(descriptor)

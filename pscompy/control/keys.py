@@ -10,15 +10,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pscompy.config import Config
 from pscompy.control import auth
 from pscompy.errors import AuthError
 from pscompy.values import Value
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FILE_MAX = 4096  # longest key file, bytes
 
@@ -38,16 +40,18 @@ def find_key(config: Config) -> Key:
     """The key of this process; `AuthError` names the file that is not as it should be."""
     if config["KEY"]:
         return _from_text(config["KEY"], "PSP_KEY")
+    from pathlib import Path  # not before: a job's ranks have a key without a file
+
     if config["KEY_FILE"]:
         path = Path(config.expand(config["KEY_FILE"]))
         return _from_text(_read(path), f"PSP_KEY_FILE={path}")
-    path = user_key_file(config)
+    path = Path(user_key_file(config))
     return _from_text(_read_or_make(path), f"the user's key file {path}")
 
 
-def user_key_file(config: Config) -> Path:
+def user_key_file(config: Config) -> str:
     folder = config.expand("$XDG_CONFIG_HOME") or config.expand("~/.config")
-    return Path(folder) / "pscompy" / "key"
+    return os.path.join(folder, "pscompy", "key")  # noqa: PTH118
 
 
 def _from_text(text: str, origin: str) -> Key:
@@ -104,7 +108,7 @@ def _check(path: Path, status: os.stat_result) -> None:
 
 def _make(path: Path) -> None:
     """Make the key file in one step: whoever comes second finds the first one's."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(8).hex()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_draft(draft)
@@ -123,7 +127,7 @@ def _write_draft(draft: Path) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(draft, flags, 0o600)
     try:
-        os.write(descriptor, (secrets.token_hex(32) + "\n").encode())
+        os.write(descriptor, (os.urandom(32).hex() + "\n").encode())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -6,7 +6,6 @@ is taken, crossed or tried again is for its `Host` (see ondemand.py) to say.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -30,8 +29,9 @@ from pscompy.control.precon import Link
 from pscompy.control.record import Record
 from pscompy.control.states import LinkState
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
+from pscompy.logs import Log
 
-logger = logging.getLogger("pscompy.control")
+logger = Log("pscompy.control")
 
 
 class Door(Protocol):

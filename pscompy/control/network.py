@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import ipaddress
-import re
 import socket
 import struct
 from collections.abc import Iterable
-from pathlib import Path
-from urllib.parse import quote, unquote
+from typing import TYPE_CHECKING
 
 from pscompy.errors import ConfigError, ConnectError
 from pscompy.values import Value
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
 
 SCHEME = "psp://"
 PLACES_MAX = 16
 
 _SIOCGIFADDR = 0x8915
-_IF_INET6 = Path("/proc/net/if_inet6")
+_IF_INET6 = "/proc/net/if_inet6"
 _LINK_SCOPE = 0x20
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
-
-IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Place(Value):
@@ -48,7 +46,7 @@ class Address(Value):
     name: str = ""
 
     def __str__(self) -> str:
-        name = f"/{quote(self.name, safe='')}" if self.name else ""
+        name = f"/{_quoted(self.name)}" if self.name else ""
         return SCHEME + ",".join(str(place) for place in self.places) + name
 
     @classmethod
@@ -60,17 +58,42 @@ class Address(Value):
         pieces = places.split(",")
         if len(pieces) > PLACES_MAX:
             raise _no_address(text)
-        return cls(tuple(_place(piece, text) for piece in pieces), unquote(name))
-
-
-_PLACE = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s\[\]:/]+)):(?P<port>\d{1,5})")
+        return cls(tuple(_place(piece, text) for piece in pieces), _unquoted(name))
 
 
 def _place(piece: str, text: str) -> Place:
-    match = _PLACE.fullmatch(piece)
-    if match is None or not 0 < int(match["port"]) < 65536:
+    host, _, port = piece.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    bracketed = host == f"[{bare}]"
+    if not bare or any(not _stands_in_host(letter, bracketed) for letter in bare):
         raise _no_address(text)
-    return Place(match["v6"] or match["host"], int(match["port"]))
+    if not (port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536):
+        raise _no_address(text)
+    if host != bare and not bracketed:
+        raise _no_address(text)
+    return Place(bare, int(port))
+
+
+def _stands_in_host(letter: str, bracketed: bool) -> bool:
+    if bracketed:
+        return letter.isalnum() or letter in ":.%_"
+    return not letter.isspace() and letter not in "[]:/"
+
+
+def _quoted(name: str) -> str:
+    if name.isascii() and name.isalnum():  # as the names of ranks are
+        return name
+    from urllib.parse import quote  # not before: 2 ms
+
+    return quote(name, safe="")
+
+
+def _unquoted(name: str) -> str:
+    if "%" not in name:
+        return name
+    from urllib.parse import unquote
+
+    return unquote(name)
 
 
 def _no_address(text: str) -> ConnectError:
@@ -84,7 +107,7 @@ class Interface(Value):
     """One address of one network interface."""
 
     name: str
-    address: IpAddress
+    address: IPv4Address | IPv6Address
 
 
 def interfaces() -> list[Interface]:
@@ -93,6 +116,8 @@ def interfaces() -> list[Interface]:
 
 
 def _interfaces_v4() -> Iterable[Interface]:
+    import ipaddress  # not before: only PSP_NETWORK, and a host without a route, need it
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
@@ -102,8 +127,11 @@ def _interfaces_v4() -> Iterable[Interface]:
 
 
 def _interfaces_v6() -> Iterable[Interface]:
+    import ipaddress
+    from pathlib import Path
+
     with contextlib.suppress(OSError):
-        for line in _IF_INET6.read_text().splitlines():
+        for line in Path(_IF_INET6).read_text().splitlines():
             digits, _, _, scope, _, name = line.split()
             if int(scope, 16) != _LINK_SCOPE:
                 yield Interface(name, ipaddress.IPv6Address(bytes.fromhex(digits)))
@@ -116,7 +144,7 @@ def advertised(network: str) -> list[str]:
     the address that packets to the world would leave from, else loopback. `ConfigError`: none of
     this host's addresses matches.
     """
-    wanted = [word for word in re.split(r"[\s,]+", network) if word]
+    wanted = network.replace(",", " ").split()
     if not wanted:
         return [_primary()]
     mine = interfaces()
@@ -135,6 +163,8 @@ def advertised(network: str) -> list[str]:
 def _matches(own: Interface, word: str) -> bool:
     if own.name == word:
         return True
+    import ipaddress
+
     with contextlib.suppress(ValueError):
         return own.address in ipaddress.ip_network(word, strict=False)
     return False

@@ -8,9 +8,7 @@ used if that one does not. All of it runs on the control thread.
 
 from __future__ import annotations
 
-import logging
-import random
-import secrets
+import os
 import socket
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -33,9 +31,10 @@ from pscompy.control.record import Record
 from pscompy.control.states import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
 from pscompy.control.thread import ControlThread, Timer
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
+from pscompy.logs import Log
 from pscompy.values import Value
 
-logger = logging.getLogger("pscompy.control")
+logger = Log("pscompy.control")
 
 
 class Attempt:
@@ -146,7 +145,7 @@ class OnDemand(Host):
         lower = not record.name or self.here.name < record.name
         self._step(record, PhaseEvent.DIAL if lower else PhaseEvent.CALL)
         kind = (Kind.PEER if lower else Kind.CALL) if record.name else Kind.PLAIN
-        record.attempt = Attempt(kind, Backoff(self._policy.retries, random.random))
+        record.attempt = Attempt(kind, Backoff(self._policy.retries))
         if record.name == self.here.name:
             self._connect_self(record)
         elif nothing := self._nothing_works(record):
@@ -352,7 +351,7 @@ class OnDemand(Host):
     def _try_ourselves(self, record: Record, error: PscomError) -> None:
         """A peer's link broke; somebody here may wait for it meanwhile."""
         kind = Kind.PEER if self.here.name < record.name else Kind.CALL
-        record.attempt = Attempt(kind, Backoff(self._policy.retries, random.random))
+        record.attempt = Attempt(kind, Backoff(self._policy.retries))
         self._next_attempt(record, error, again=True)
 
     def install(self, record: Record, negotiation: Negotiation) -> None:
@@ -428,5 +427,5 @@ class OnDemand(Host):
                 self._give_up(record, ConnectError(lane.reason, candidates=reasons))
 
         lane.on_change = on_change
-        lane.connect(ROLE_SELF, secrets.token_bytes(TOKEN_SIZE), lane.address())
+        lane.connect(ROLE_SELF, os.urandom(TOKEN_SIZE), lane.address())
         on_change()

@@ -8,7 +8,6 @@ key. Who makes them is the `Dialer` (dialer.py).
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import socket
 import time
@@ -21,9 +20,10 @@ from pscompy.control.handshake import Handshake
 from pscompy.control.network import Place
 from pscompy.control.thread import READ, WRITE, ControlThread, Timer
 from pscompy.errors import PscomError
+from pscompy.logs import Log
 from pscompy.values import Value
 
-logger = logging.getLogger("pscompy.control")
+logger = Log("pscompy.control")
 
 UNPROVED_MAX = 64  # links that have not proved the key, at one time
 UNPROVED_SECONDS = 10.0  # for a link to prove the key

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import os
 import selectors
 import signal
@@ -19,7 +18,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-logger = logging.getLogger("pscompy.control")
+from pscompy.logs import Log
+
+logger = Log("pscompy.control")
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE

@@ -8,7 +8,6 @@ others, by SIGTERM and after a grace by SIGKILL.
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import socket
 import time
@@ -44,7 +43,7 @@ class Job:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._pmi = Server(plan.size, f"pscompy-{os.getpid()}-{secrets.token_hex(8)}")
+        self._pmi = Server(plan.size, f"pscompy-{os.getpid()}-{os.urandom(8).hex()}")
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
         self._alive: dict[int, Rank] = {}

@@ -10,7 +10,7 @@ A proof is an HMAC under the token over who proves it, the acceptor's number and
 from __future__ import annotations
 
 import hmac
-import secrets
+import os
 import struct
 
 MAGIC = b"pscompy1"
@@ -43,7 +43,7 @@ class Connecting:
     def __init__(self, token: bytes, number: int) -> None:
         self._token = token
         self._number = number
-        self._nonce = secrets.token_bytes(NONCE_SIZE)
+        self._nonce = os.urandom(NONCE_SIZE)
         self.hello = _HELLO.pack(MAGIC, number, self._nonce)
 
     def answered(self, frame: bytes) -> bytes:
@@ -61,7 +61,7 @@ class Accepting:
     """The acceptor's end: send the `answer`, then give it the proof."""
 
     def __init__(self, token: bytes, number: int, nonce: bytes) -> None:
-        nonces = nonce + secrets.token_bytes(NONCE_SIZE)
+        nonces = nonce + os.urandom(NONCE_SIZE)
         self.answer = nonces[NONCE_SIZE:] + _prove(token, b"acceptor", number, nonces)
         self._expected = _prove(token, b"connector", number, nonces)
 

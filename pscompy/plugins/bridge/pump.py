@@ -7,19 +7,19 @@ either asks for. Nothing else calls the transport, so a transport needs no lock.
 from __future__ import annotations
 
 import importlib
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from pscompy.logs import Log
 from pscompy.plugins.bridge.base import Link, PythonTransport
 from pscompy.plugins.bridge.channel import Channel, Stage
 from pscompy.plugins.bridge.proof import Accepting, Connecting, read_hello
 from pscompy.plugins.bridge.watches import READ, WRITE, Watch, Watches
 
-logger = logging.getLogger("pscompy.plugin")
+logger = Log("pscompy.plugin")
 
 CALLERS_MAX = 64  # callers that have not proved anything
 JOIN_SECONDS = 2.0
@@ -130,7 +130,7 @@ class Pump:
     def _break(self, error: Exception) -> None:
         """The transport as a whole has failed: so do all its links, now and later."""
         self._broken = f"the transport {self._name} has failed: {_describe(error)}"
-        logger.error("%s", self._broken, exc_info=error)
+        logger.error("%s", self._broken, error=error)
         for number in list(self._expected):
             self._fail(number, self._lib.PSC_ERR_CONNECT, self._broken)
         for channel in [*self._channels.values(), *self._callers]:

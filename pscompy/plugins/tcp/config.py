@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
-
 from pscompy.plugin import Parser, Var, flag, integer, seconds, size
-
-_SEPARATORS = re.compile(r"[,;\s]+")
 
 
 def _items(given: str) -> list[str]:
-    return [item for item in _SEPARATORS.split(given) if item]
+    return given.replace(",", " ").replace(";", " ").split()
 
 
 def _parse_addresses(given: str) -> str:
     for item in _items(given):
-        ipaddress.ip_address(item)
+        _check_address(item)
     return given
 
 
@@ -24,12 +19,31 @@ def _parse_networks(given: str) -> str:
     """A name may be an interface's or a host's; which, the C side finds out."""
     for item in _items(given):
         if "/" in item:
-            ipaddress.ip_network(item, strict=False)
+            _check_network(item)
         elif ":" in item:
-            ipaddress.ip_address(item)
-        elif not re.fullmatch(r"[\w.-]{1,255}", item, re.A):
+            _check_address(item)
+        elif len(item) > 255 or not all(_stands_in_name(letter) for letter in item):
             raise ValueError(item)
     return given
+
+
+def _stands_in_name(letter: str) -> bool:
+    return letter.isascii() and (letter.isalnum() or letter in "_.-")
+
+
+# Not at the top: every process that opens a session loads this module, and few give addresses.
+
+
+def _check_address(item: str) -> None:
+    import ipaddress
+
+    ipaddress.ip_address(item)
+
+
+def _check_network(item: str) -> None:
+    import ipaddress
+
+    ipaddress.ip_network(item, strict=False)
 
 
 def _parse_ports(given: str) -> str:
