@@ -40,6 +40,7 @@ from pscompy.config import (
     size,
     text,
 )
+from pscompy.logs import Log
 from pscompy.plugins.bridge.base import Link, PythonTransport
 from pscompy.values import Value
 
@@ -48,6 +49,7 @@ __all__ = [
     "Carrier",
     "INF",
     "Link",
+    "Log",
     "Native",
     "Parser",
     "PythonTransport",

@@ -180,8 +180,10 @@ RULES = (
     ),
     Rule(
         "configuration and errors stand on nothing",
-        tuple(f"pscompy/{name}.py" for name in ("config", "parsers", "errors", "variables")),
-        r"^\s*(from|import)\s+pscompy(?!\.(config|parsers|errors) import)",
+        tuple(
+            f"pscompy/{name}.py" for name in ("config", "parsers", "errors", "values", "variables")
+        ),
+        r"^\s*(from|import)\s+pscompy(?!\.(config|parsers|errors|values) import)",
         ("pscompy/config.py", "from pscompy.registry import load"),
     ),
     Rule(

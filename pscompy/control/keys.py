@@ -40,18 +40,22 @@ def find_key(config: Config) -> Key:
     """The key of this process; `AuthError` names the file that is not as it should be."""
     if config["KEY"]:
         return _from_text(config["KEY"], "PSP_KEY")
-    from pathlib import Path  # not before: a job's ranks have a key without a file
-
     if config["KEY_FILE"]:
-        path = Path(config.expand(config["KEY_FILE"]))
+        path = _path(config.expand(config["KEY_FILE"]))
         return _from_text(_read(path), f"PSP_KEY_FILE={path}")
-    path = Path(user_key_file(config))
+    path = user_key_file(config)
     return _from_text(_read_or_make(path), f"the user's key file {path}")
 
 
-def user_key_file(config: Config) -> str:
+def user_key_file(config: Config) -> Path:
     folder = config.expand("$XDG_CONFIG_HOME") or config.expand("~/.config")
-    return os.path.join(folder, "pscompy", "key")  # noqa: PTH118
+    return _path(folder) / "pscompy" / "key"
+
+
+def _path(name: str) -> Path:
+    from pathlib import Path  # not before: 2 ms, and a job's ranks have a key without a file
+
+    return Path(name)
 
 
 def _from_text(text: str, origin: str) -> Key:

@@ -29,6 +29,21 @@ def test_importing_pscompy_loads_next_to_nothing():
     assert {name for name in after - before if name.startswith("pscompy")} == {"pscompy"}
 
 
+def test_a_world_of_a_job_loads_none_of_what_is_slow(site):
+    """The launcher has looked for transports; the rest is loaded by those who use it."""
+    program = (
+        "import sys; before = {*sys.modules}; import pscompy\n"
+        "with pscompy.World() as world: world.barrier()\n"
+        "print(*({*sys.modules} - before))"
+    )
+    ended = site.run("-m", "pscompy", "run", "-n", "2", "-c", program)
+    assert ended.returncode == 0, ended.stderr
+    slow = {*HEAVY, "dataclasses", "pathlib"} - {"_cffi_backend"}
+    for loaded in ended.stdout.splitlines():
+        assert "pscompy.world" in loaded.split()
+        assert slow & {*loaded.split()} == set()
+
+
 def test_errors_are_had_without_the_rest():
     after = loaded_after("import pscompy; pscompy.PeerLost")
     assert {name for name in after if name.startswith("pscompy")} == {"pscompy", "pscompy.errors"}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pscompy.logs import Log
+from pscompy.plugin import Log
 from pscompy.plugins.bridge.base import Link, PythonTransport
 from pscompy.plugins.bridge.channel import Channel, Stage
 from pscompy.plugins.bridge.proof import Accepting, Connecting, read_hello
