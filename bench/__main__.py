@@ -9,11 +9,11 @@ import os
 import sys
 from pathlib import Path
 
-from bench import peers, results
+from bench import peers, plots, results
 from bench.groups import groups
 from bench.rounds import Patience, measure
 from bench.rows import Group
-from pscompy.cli.arguments import ArgumentParser
+from pscompy.cli.arguments import ArgumentParser, positive, words
 
 _EPILOG = """\
 Each group is measured by launches of every library in turn, in random order, between two
@@ -31,14 +31,16 @@ def main(arguments: list[str]) -> int:
         options.launches, options.seconds, options.patience = 1, 0.02, 0.0
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every library's imports are cached
     options.folder.mkdir(parents=True, exist_ok=True)
-    for peer in peers.PACKAGES:
-        peers.environment(peer)  # before anything is measured
+    for peer in {library for name in options.only for library in known[name].launches}:
+        if peer in peers.PACKAGES:
+            peers.environment(peer)  # before anything is measured
     for name in options.only:
         patience = Patience(_near(options.folder), options.patience)
         rounds = measure(known[name], options.launches, options.seconds, patience)
         _keep_near(options.folder, patience.near_ns)
         made = results.document(known[name], rounds, patience.near_ns)
         results.write(options.folder, made)
+        plots.draw(options.folder, made)
         print(results.as_markdown(made), flush=True)
     return 0
 
@@ -55,12 +57,14 @@ def _parser(known: dict[str, Group]) -> ArgumentParser:
     )
     parser.add_argument(
         "--only",
-        type=lambda text: _names(text, known),
+        type=lambda text: words(text, known),
         default=tuple(known),
         metavar="GROUP,...",
         help=f"some of {', '.join(known)}",
     )
-    parser.add_argument("--launches", type=int, default=5, help="that count, of each library [5]")
+    parser.add_argument(
+        "--launches", type=positive, default=5, help="that count, of each library [5]"
+    )
     parser.add_argument("--seconds", type=float, default=0.25, help="for each figure [0.25]")
     parser.add_argument(
         "--patience", type=float, default=20, help="seconds to wait for near cores [20]"
@@ -69,13 +73,6 @@ def _parser(known: dict[str, Group]) -> ArgumentParser:
         "--folder", type=Path, default=Path("bench/results"), help="for results [bench/results]"
     )
     return parser
-
-
-def _names(text: str, known: dict[str, Group]) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if set(names) <= set(known):
-        return names
-    raise argparse.ArgumentTypeError(f"{text!r} is not some of {','.join(known)}")
 
 
 # ---- the shortest way of a cache line that was seen on this machine ----

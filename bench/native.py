@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pscompy.cli.measure import Job
+from pscompy.cli.measure import LATENCY, STREAM, Job
 
 FOLDER = Path(__file__).parents[1] / ".venv"
 _SOURCE = Path(__file__).with_name("native.c")
@@ -68,6 +68,7 @@ class Limit:
     """A test of the program, measured as a pair of processes is."""
 
     name = "limit"
+    tests: tuple[str, ...] = (LATENCY, STREAM)
 
     def __init__(self, test: str) -> None:
         self._test = test

@@ -11,11 +11,12 @@ from pathlib import Path
 from bench import peers
 from bench.halves import ASLEEP, AWAIT, WAKE
 from bench.native import Limit, NotMeasured
-from bench.rows import MPI, OWN, Cell, Figures, Group, K, Launch, M, short
+from bench.rows import MPI, OWN, Cell, Figures, Group, K, Launch, M
 from pscompy import Session
 from pscompy.cli.contenders import Contender
 from pscompy.cli.measure import LATENCY, STREAM, Job
 from pscompy.cli.sampling import Pair, Sample, sample
+from pscompy.cli.sizes import spelt
 
 # Size -> the bar.
 SHM_LATENCY = {8: 0.4, K: 0.5, 4 * K: 0.5, 8 * K: 0.5, 64 * K: 0.7, M: 1.05, 4 * M: 1.05}
@@ -118,7 +119,7 @@ def _group(name: str, title: str, tests: Sequence[Test], launches: Mapping[str, 
 def _latency(transport: str, bars: dict[int, float], more: Sequence[Test] = ()) -> Group:
     tests = [
         Test(
-            Cell(f"{transport} one way, {short(size)}", "us", bar, size=size),
+            Cell(f"{transport} one way, {spelt(size)}", "us", bar, size=size),
             Job(LATENCY, size, 1, 1),
             _one_way_us,
         )
@@ -141,7 +142,7 @@ def _bandwidth(transport: str, bars: dict[int, float]) -> Group:
     against = (*MPI, "sockets") if transport == "tcp" else MPI
     tests = [
         Test(
-            Cell(f"{transport} bandwidth, {short(size)}", "GB/s", bar, against, size),
+            Cell(f"{transport} bandwidth, {spelt(size)}", "GB/s", bar, against, size),
             Job(STREAM, size, 1, 64 if size < 64 * M else 8),
             _gigabytes,
         )
@@ -165,10 +166,10 @@ def _lent() -> Group:
     tests = []
     for size, bar in LENT.items():
         job = Job(LATENCY, size, 1, 1)
-        first = Cell(f"lent, first use, {short(size)}", "us")
+        first = Cell(f"lent, first use, {spelt(size)}", "us")
         tests += [
             Test(first, job, _one_way_us, once=True),
-            Test(Cell(f"lent one way, {short(size)}", "us", bar), job, _one_way_us),
+            Test(Cell(f"lent one way, {spelt(size)}", "us", bar), job, _one_way_us),
         ]
     launches = _against_mpi("shm", tests, own="pscompy-lent", mpi="mpi4py-read")
     return _group("shm-lent", "shm: lent from the pool, a byte of each page read", tests, launches)

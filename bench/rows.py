@@ -41,11 +41,3 @@ class Group:
     title: str
     cells: tuple[Cell, ...]
     launches: Mapping[str, Launch]
-
-
-def short(size: int) -> str:
-    """64 KiB for 65536."""
-    for unit, shift in (("MiB", 20), ("KiB", 10)):
-        if size >= 1 << shift and size % (1 << shift) == 0:
-            return f"{size >> shift} {unit}"
-    return f"{size} B"

@@ -1,8 +1,12 @@
-"""The parser of a command's arguments: a mistake is one line and exit code 2."""
+"""The parser of a command's arguments, and of some of their kinds.
+
+A mistake is one line and exit code 2.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from typing import NoReturn
 
 
@@ -11,3 +15,17 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def positive(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+
+
+def words(text: str, allowed: Collection[str]) -> tuple[str, ...]:
+    """Some of those that are allowed, separated by commas."""
+    found = tuple(text.split(","))
+    if set(found) <= set(allowed):
+        return found
+    raise argparse.ArgumentTypeError(f"{text!r} is not some of {','.join(allowed)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from pscompy.cli.sizes import spelt
 from pscompy.config import Config
 from pscompy.plugin import Carrier
 from pscompy.registry import Found
@@ -108,9 +109,4 @@ def describe(capabilities: dict[str, Any]) -> list[str]:
 
 
 def _size(value: int) -> str:
-    if value >= _NO_LIMIT:
-        return "inf"
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if value >= 1 << shift and value % (1 << shift) == 0:
-            return f"{value >> shift} {unit}"
-    return f"{value} B"
+    return "inf" if value >= _NO_LIMIT else spelt(value)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TextIO
 
 from pscompy.cli.contender import CONTROL, LIBRARIES
-from pscompy.cli.measure import Job
+from pscompy.cli.measure import HALVES, LATENCY, STREAM, Job
 from pscompy.errors import PscomError, Unsupported
 
 NAMES = tuple(LIBRARIES)
@@ -31,13 +31,18 @@ class Contender:
     """Two processes that are connected by another library. A context manager.
 
     `commands` gives what starts them, from the folder over which they meet; `environment` is
-    theirs, None: this process's own.
+    theirs, None: this process's own. `tests` are those that the library can do.
     """
 
     def __init__(
-        self, name: str, commands: Commands, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        commands: Commands,
+        environment: Mapping[str, str] | None = None,
+        tests: tuple[str, ...] = tuple(HALVES),
     ) -> None:
         self.name = name
+        self.tests = tests
         self._environment = environment
         self._folder = Path(tempfile.mkdtemp(prefix="pscompy-perf-"))
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -116,8 +121,12 @@ def installed(name: str) -> Contender:
     `Unsupported`: the library, or its launcher, is not installed.
     """
     process = [sys.executable, "-m", "pscompy.cli.contender", name]
-    if name != "mpi4py":
-        return Contender(name, lambda folder: [[*process, str(folder), role] for role in "01"])
+    if name == "pipe":  # sends nothing while it receives
+        return Contender(
+            name,
+            lambda folder: [[*process, str(folder), role] for role in "01"],
+            tests=(LATENCY, STREAM),
+        )
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
     if mpiexec is None or find_spec("mpi4py") is None:

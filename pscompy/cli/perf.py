@@ -8,12 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 from pscompy import Connection, PscomError, Session, World, registry
-from pscompy.cli import contenders
-from pscompy.cli.arguments import ArgumentParser
-from pscompy.cli.measure import LATENCY, STREAM, Job
+from pscompy.cli import contenders, plot
+from pscompy.cli.arguments import ArgumentParser, positive, words
+from pscompy.cli.measure import BOTH_WAYS, LATENCY, STREAM, Job
 from pscompy.cli.perf_pair import OwnPair, serve
 from pscompy.cli.report import QUANTITIES, Report
 from pscompy.cli.sampling import Pair, sample
@@ -26,7 +27,8 @@ By itself it starts the other process. Between two machines, start
 `pscompy perf --listen` on one and give what it prints to --connect on the
 other. Within a job (`pscompy run -n 2 -m pscompy perf`) ranks 0 and 1 are
 measured. Latency is half of a round trip of blocking calls; bandwidth and
-message rate are those of windows of messages that one side sends at once.
+message rate are those of windows of messages that one side sends at once,
+bidirectional bandwidth that of windows which both sides send.
 """
 
 
@@ -68,9 +70,13 @@ def _parser() -> ArgumentParser:
         "--sizes", type=_sizes, default=_sizes(_SIZES), help=f"bytes in a message [{_SIZES}]"
     )
     parser.add_argument(
-        "--only", type=_quantities, default=tuple(QUANTITIES), help="some of latency,bandwidth,rate"
+        "--only",
+        type=_quantities,
+        default=tuple(QUANTITIES),
+        metavar="TEST,...",
+        help=f"some of {', '.join(QUANTITIES)}",
     )
-    parser.add_argument("--window", type=_positive, default=64, help="messages at once [64]")
+    parser.add_argument("--window", type=positive, default=64, help="messages at once [64]")
     parser.add_argument(
         "--seconds", type=float, default=0.5, help="for each size of each test [0.5]"
     )
@@ -79,6 +85,9 @@ def _parser() -> ArgumentParser:
         "--against", type=_names, default=(), help="measure in turns with mpi4py, pipe or both"
     )
     parser.add_argument("--json", action="store_true", help="for programs to read")
+    parser.add_argument(
+        "--plot", type=_picture, metavar="FILE", help="draw it too, as .png, .svg or .pdf"
+    )
     return parser
 
 
@@ -92,25 +101,19 @@ def _sizes(text: str) -> list[int]:
     raise argparse.ArgumentTypeError(f"{text!r} is no list of sizes such as 8,64k,4M")
 
 
-def _positive(text: str) -> int:
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+def _picture(text: str) -> Path:
+    path = Path(text)
+    if path.suffix in (".png", ".svg", ".pdf"):
+        return path
+    raise argparse.ArgumentTypeError(f"{text!r} does not end in .png, .svg or .pdf")
 
 
 def _quantities(text: str) -> tuple[str, ...]:
-    return _words(text, tuple(QUANTITIES))
+    return words(text, tuple(QUANTITIES))
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return _words(text, contenders.NAMES)
-
-
-def _words(text: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
-    words = tuple(text.split(","))
-    if set(words) <= set(allowed):
-        return words
-    raise argparse.ArgumentTypeError(f"{text!r} is not some of {','.join(allowed)}")
+    return words(text, contenders.NAMES)
 
 
 def _only(transport: str, parser: ArgumentParser) -> dict[str, int]:
@@ -180,6 +183,8 @@ def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
 
 def _measure(connection: Connection, others: list[Any], options: argparse.Namespace) -> None:
     """Measure, and print what came out."""
+    if options.plot:
+        plot.check()  # before anything is measured
     own = OwnPair(connection)
     connection.open(_UP_SECONDS)
     pairs: list[Pair] = [own, *others]
@@ -191,17 +196,24 @@ def _measure(connection: Connection, others: list[Any], options: argparse.Namesp
         report.rows[size] = _rows(pairs, size, options)
     own.close()
     print(report.as_json() if options.json else report.as_text())
+    if options.plot:
+        report.plot(options.plot)
 
 
 def _rows(pairs: list[Pair], size: int, options: argparse.Namespace) -> dict[str, Any]:
     """Quantity -> samples; bandwidth and rate are two views of one test."""
-    tests = {LATENCY: ["latency"], STREAM: ["bandwidth", "rate"]}
+    tests = {
+        LATENCY: ["latency"],
+        STREAM: ["bandwidth", "rate"],
+        BOTH_WAYS: ["bidirectional"],
+    }
     rows = {}
     for test, quantities in tests.items():
         wanted = [quantity for quantity in quantities if quantity in options.only]
         if wanted:
             _progress(f"{test} of {size} bytes")
-            samples = sample(pairs, Job(test, size, 1, options.window), options.seconds)
+            able = [pair for pair in pairs if test in pair.tests]
+            samples = sample(able, Job(test, size, 1, options.window), options.seconds)
             rows.update(dict.fromkeys(wanted, samples))
     return rows
 

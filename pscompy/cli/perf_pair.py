@@ -32,6 +32,7 @@ class OwnPair:
     """The active side; `run` is what every pair has."""
 
     name = "pscompy"
+    tests = tuple(HALVES)
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

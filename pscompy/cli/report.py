@@ -5,18 +5,33 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pscompy import __version__
+from pscompy.cli.plot import Panel, draw
 from pscompy.cli.sampling import ROUNDS, Sample
+from pscompy.cli.sizes import short
 
-# Quantity of a row -> its heading, the attribute of Sample, whether less is better.
+
+class Quantity(NamedTuple):
+    """A column of the table."""
+
+    heading: str
+    key: str  # in JSON
+    figure: Callable[[Sample], float]
+
+
 QUANTITIES = {
-    "latency": ("one way, us", "one_way_us", True),
-    "bandwidth": ("MB/s", "megabytes_per_second", False),
-    "rate": ("messages/s", "messages_per_second", False),
+    "latency": Quantity("one way, us", "one_way_us", attrgetter("one_way_us")),
+    "bandwidth": Quantity("MB/s", "megabytes_per_second", attrgetter("megabytes_per_second")),
+    "rate": Quantity("messages/s", "messages_per_second", attrgetter("messages_per_second")),
+    "bidirectional": Quantity(
+        "MB/s both ways", "both_ways_megabytes_per_second", attrgetter("megabytes_per_second")
+    ),
 }
 _WIDTH = 11
 
@@ -51,6 +66,17 @@ class Report:
         }
         return json.dumps(document, indent=2)
 
+    def plot(self, path: Path) -> None:
+        """Draw the quantities beside one another."""
+        draw(path, self._head(), [self._panel(quantity) for quantity in self.quantities])
+
+    def _panel(self, quantity: str) -> Panel:
+        lines: dict[str, dict[int, float]] = {name: {} for name in self.names}
+        for size in self.rows:
+            for name, value in self._values(size, quantity).items():
+                lines[name][size] = value
+        return Panel(QUANTITIES[quantity].heading, lines)
+
     # ---- for people ----
 
     def _head(self) -> str:
@@ -62,7 +88,7 @@ class Report:
 
     def _groups(self) -> str:
         width = _WIDTH * len(self.names) + 6 * (len(self.names) - 1)
-        titles = (f"{QUANTITIES[name][0]:>{width}}" for name in self.quantities)
+        titles = (f"{QUANTITIES[name].heading:>{width}}" for name in self.quantities)
         return " " * 8 + "".join(titles)
 
     def _columns(self) -> str:
@@ -73,22 +99,25 @@ class Report:
         return f"{'size':>8}" + group * len(self.quantities)
 
     def _row(self, size: int) -> str:
-        return f"{_short(size):>8}" + "".join(self._cells(size))
+        return f"{short(size):>8}" + "".join(self._cells(size))
 
     def _cells(self, size: int) -> Iterator[str]:
         for quantity in self.quantities:
             values = self._values(size, quantity)
             yield f"{_figure(values[self.names[0]]):>{_WIDTH}}"
             for name in self.names[1:]:
-                yield f"{_figure(values[name]):>{_WIDTH}}"
-                yield f"{self._ratio(size, quantity, name):>6.2f}"
+                if name in values:
+                    yield f"{_figure(values[name]):>{_WIDTH}}"
+                    yield f"{self._ratio(size, quantity, name):>6.2f}"
+                else:
+                    yield f"{'-':>{_WIDTH}}{'-':>6}"
 
     # ---- figures ----
 
     def _values(self, size: int, quantity: str) -> dict[str, float]:
-        _, attribute, _ = QUANTITIES[quantity]
-        samples = self.rows[size][quantity]
-        return {name: getattr(samples[name], attribute) for name in self.names}
+        """Of those pairs that can do the test."""
+        samples, figure = self.rows[size][quantity], QUANTITIES[quantity].figure
+        return {name: figure(samples[name]) for name in self.names if name in samples}
 
     def _ratio(self, size: int, quantity: str, name: str) -> float:
         """How many times better than `name`; by time per message, which a size of 0 has too."""
@@ -96,15 +125,16 @@ class Report:
         return samples[name].seconds / samples[self.names[0]].seconds
 
     def _document(self, size: int) -> dict[str, Any]:
-        ours, *others = self.names
         result: dict[str, Any] = {"size": size}
         for quantity in self.quantities:
-            _, attribute, _ = QUANTITIES[quantity]
-            values = self._values(size, quantity)
-            result[attribute] = values[ours]
-            for name in others:
-                result.setdefault(name, {})[attribute] = values[name]
-                result[name][f"{quantity}_ratio"] = self._ratio(size, quantity, name)
+            key = QUANTITIES[quantity].key
+            for name, value in self._values(size, quantity).items():
+                if name == self.names[0]:
+                    result[key] = value
+                else:
+                    other = result.setdefault(name, {})
+                    other[key] = value
+                    other[f"{quantity}_ratio"] = self._ratio(size, quantity, name)
         return result
 
 
@@ -112,14 +142,6 @@ def _machine() -> str:
     cores = len(os.sched_getaffinity(0))
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     return f"{system}, {cores} cores, Python {platform.python_version()}"
-
-
-def _short(size: int) -> str:
-    """64k for 65536."""
-    for unit, shift in (("G", 30), ("M", 20), ("k", 10)):
-        if size >= 1 << shift and size % (1 << shift) == 0:
-            return f"{size >> shift}{unit}"
-    return str(size)
 
 
 def _figure(value: float) -> str:

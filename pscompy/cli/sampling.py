@@ -17,6 +17,7 @@ class Pair(Protocol):
     """Two processes that can be measured."""
 
     name: str
+    tests: tuple[str, ...]  # those that it can do
 
     def run(self, job: Job) -> float:
         """Seconds that the job took."""

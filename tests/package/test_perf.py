@@ -33,6 +33,7 @@ def test_the_transport_that_was_asked_for(site, transport):
     for row in document["results"]:
         assert row["one_way_us"] > 0
         assert row["messages_per_second"] > 0
+        assert (row["size"] == 0) == (row["both_ways_megabytes_per_second"] == 0)
     assert "latency of 102400 bytes" in ended.stderr
 
 
@@ -64,7 +65,22 @@ def test_against_another_library(site, name):
             row[name]["one_way_us"] / row["one_way_us"]
         )
     shown = perf(site, *QUICK, "--against", name).stdout
-    assert len(re.findall(rf"pscompy +{name} +x", shown)) == 3
+    assert len(re.findall(rf"pscompy +{name} +x", shown)) == 4
+
+
+def test_what_another_library_cannot_do_is_left_out(site):
+    arguments = (*QUICK, "--only", "bidirectional", "--against", "pipe")
+    assert re.search(r"^ +100k +[\d.]+ +- +-$", perf(site, *arguments).stdout, re.M)
+    document = json.loads(perf(site, *arguments, "--json").stdout)
+    assert all("pipe" not in row for row in document["results"])
+
+
+@pytest.mark.skipif(find_spec("matplotlib") is None, reason="no matplotlib: nothing to draw with")
+def test_the_plot_has_a_line_for_each_library(site):
+    perf(site, *QUICK, "--against", "pipe", "--plot", "curves.svg")
+    drawn = (site.folder / "curves.svg").read_text()
+    for word in ("pscompy", "pipe", "100k", "one way, us", "MB/s both ways"):
+        assert f"<!-- {word} -->" in drawn
 
 
 def test_listen_and_connect(site):
@@ -96,6 +112,7 @@ def test_ranks_of_a_job(site):
         (("--sizes", "8x"), 2, "'8x' is no list of sizes such as 8,64k,4M"),
         (("--sizes", "inf"), 2, "'inf' is no list of sizes such as 8,64k,4M"),
         (("--only", "speed"), 2, "'speed' is not some of latency,bandwidth,rate"),
+        (("--plot", "curves.txt"), 2, "'curves.txt' does not end in .png, .svg or .pdf"),
         (("--window", "0"), 2, "'0' is not a positive number"),
         (("--connect", "nonsense"), 1, "'nonsense' is no address"),
         (("--transport", "loop"), 1, "loop: connects a session with itself only"),

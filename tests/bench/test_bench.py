@@ -1,0 +1,180 @@
+"""`./run bench`: what it writes, what it says of what it left out, and which launches count."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pscompy
+
+ROOT = Path(__file__).parents[2]
+if Path(pscompy.get_include()) != ROOT:
+    pytest.skip("pscompy is installed without its source folder", allow_module_level=True)
+
+from bench import results, rounds  # noqa: E402
+from bench.groups import groups  # noqa: E402
+from bench.native import NotMeasured, cores, run  # noqa: E402
+from bench.rounds import Launched, Patience, Rounds  # noqa: E402
+from bench.rows import Cell, Group  # noqa: E402
+
+
+def bench(folder, *arguments, code=0):
+    command = [sys.executable, "-m", "bench", *arguments]
+    where = ["--folder", str(folder)] if folder else []
+    ended = subprocess.run([*command, *where], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == code, ended.stderr
+    return ended
+
+
+# ---- for real -----------------------------------------------------------------------------------
+
+
+def test_groups_that_need_no_peer(tmp_path):
+    names = ("shm-wake", "tcp-wake", "asyncio")
+    ended = bench(tmp_path, "--quick", "--only", ",".join(names))
+    assert "asyncio: round 1, streams" in ended.stderr
+    table = (tmp_path / "table.md").read_text()
+    for name in names:
+        document = json.loads((tmp_path / f"{name}.json").read_text())
+        assert document["missing"] == {}
+        assert document["near_ns"] > 0
+        for cell in document["cells"]:
+            assert cell["medians"]["pscompy"] > 0
+            assert f"| {cell['name']}, {cell['unit']} |" in table
+        first = document["cells"][0]
+        (against,) = first["against"]
+        ratio = first["medians"]["pscompy"] / first["medians"][against]
+        assert first["ratio"] == pytest.approx(ratio)
+        assert document["title"] in ended.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # peers may have to be installed
+def test_peers_are_measured_or_named(tmp_path):
+    ended = bench(tmp_path, "--quick", "--only", "shm-rate,shm-latency,startup,all-to-all")
+    for name in ("shm-rate", "shm-latency", "startup", "all-to-all"):
+        document = json.loads((tmp_path / f"{name}.json").read_text())
+        for cell in document["cells"]:
+            for peer in ("mpich", "openmpi"):
+                assert (peer in cell["medians"]) != (peer in document["missing"])
+        for peer, why in document["missing"].items():
+            assert f"{name}: {peer} is left out: {why}" in ended.stderr
+            assert f"{peer} is missing: {why}" in ended.stdout
+
+
+def test_the_limits_of_the_machine():
+    if len(set(cores())) == 1:
+        pytest.skip("there is one core only")
+    median, slow = run("line")
+    assert 0 < median <= slow
+    for test in ("shm", "tcp", "copy", "unix", "inet"):
+        (seconds,) = run(test, 4096, 10)
+        assert seconds > 0
+    with pytest.raises(NotMeasured, match="usage"):
+        run("nothing")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--only", "speed"), "'speed' is not some of shm-latency,"),
+        (("--launches", "0"), "'0' is not a positive number"),
+    ],
+)
+def test_what_cannot_be(arguments, message):
+    said = bench(None, *arguments, code=2).stderr
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_help_names_every_group():
+    said = re.sub(r"-\s+", "-", bench(None, "--help").stdout)
+    for name in groups():
+        assert name in said
+
+
+# ---- which launches count, and what is made of them ---------------------------------------------
+
+CELL = Cell("one way", "us", 0.5)
+
+
+def launched(library, figure, line_ns=50.0, others=0.0):
+    return Launched(library, {"one way": figure}, line_ns, others, 1.0)
+
+
+def made(launches, cell=CELL, libraries=("pscompy", "mpich", "openmpi"), missing=None):
+    group = Group("group", "a group", (cell,), dict.fromkeys(libraries))
+    return results.document(group, Rounds(launches, missing or {}), 50.0)
+
+
+def test_launches_that_were_disturbed_do_not_count():
+    document = made(
+        [
+            launched("pscompy", 4.0),
+            launched("pscompy", 1.0, line_ns=260.0),
+            launched("pscompy", 99.0, others=0.5),
+            *(launched("mpich", figure) for figure in (10.0, 30.0, 20.0)),
+            launched("openmpi", 16.0),
+        ]
+    )
+    (cell,) = document["cells"]
+    assert cell["medians"] == {"pscompy": 4.0, "mpich": 20.0, "openmpi": 16.0}
+    assert cell["ratio"] == pytest.approx(4 / 16)
+    assert cell["passed"] is True
+    table = results.as_markdown(document)
+    assert "Launches that count: pscompy 1, mpich 3, openmpi 1;" in table
+    assert "dropped: 1 (cores far apart), 1 (machine busy)" in table
+    assert "| one way, us | 4 | 20 | 16 | 0.25 | ≤ 0.5 | yes |" in table
+
+
+def test_without_a_launch_that_counts_the_table_says_so():
+    document = made([launched("pscompy", 9.0, line_ns=260.0), launched("mpich", 10.0)])
+    assert document["cells"][0]["ratio"] == pytest.approx(0.9)
+    table = results.as_markdown(document)
+    assert "NO launch of pscompy, openmpi counts" in table
+    assert "| **no** |" in table
+
+
+@pytest.mark.parametrize(
+    ("unit", "ours", "passed"), [("GB/s", 9.0, True), ("GB/s", 7.0, False), ("us", 9.0, False)]
+)
+def test_more_is_better_where_it_is_a_rate(unit, ours, passed):
+    cell = Cell("one way", unit, 0.8)
+    document = made([launched("pscompy", ours), launched("mpich", 10.0)], cell)
+    assert document["cells"][0]["passed"] is passed
+
+
+def test_a_bar_of_its_own():
+    document = made([launched("pscompy", 3.0)], Cell("one way", "ms", 25.0, ()), ("pscompy",))
+    assert document["cells"][0]["passed"] is True
+    assert "≤ 25 ms" in results.as_markdown(document)
+
+
+def test_a_missing_library_is_named_and_left_out(capfd):
+    def cannot(seconds):
+        raise NotMeasured("it cannot be installed")
+
+    launches = {"pscompy": lambda seconds: {"one way": seconds}, "mpich": cannot}
+    group = Group("group", "a group", (CELL,), launches)
+    taken = rounds.measure(group, 2, 0.5, Patience(math.inf, 0.0))
+    assert taken.missing == {"mpich": "it cannot be installed"}
+    assert {launch.library for launch in taken.launched} == {"pscompy"}
+    assert "group: mpich is left out: it cannot be installed" in capfd.readouterr().err
+    document = results.document(group, taken, 50.0)
+    assert document["cells"][0]["ratio"] is None
+    assert "mpich is missing: it cannot be installed" in results.as_markdown(document)
+
+
+def test_a_group_replaces_its_own_figures_only(tmp_path):
+    for name, figure in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
+        document = made([launched("pscompy", figure)], libraries=("pscompy",))
+        results.write(tmp_path, {**document, "group": name, "title": f"group {name}"})
+    table = (tmp_path / "table.md").read_text()
+    assert table.count("## group") == 2
+    assert "| one way, us | 3 |" in table
+    assert "| one way, us | 2 |" in table
+    assert "| one way, us | 1 |" not in table
