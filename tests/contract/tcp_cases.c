@@ -274,5 +274,10 @@ const ct_case_t ct_own_cases[] = {
     {"goodbye_is_told", goodbye_is_told, 0, false},
     {"unreadable_buffer_breaks", unreadable_buffer_breaks, 0, false},
     {"proof_hash_is_siphash", proof_hash_is_siphash, 0, false},
+    {"hot_endpoint_still_wakes", hot_endpoint_still_wakes, 0, false},
+    {"hot_endpoint_sends_the_rest", hot_endpoint_sends_the_rest, 0, false},
+    {"others_are_heard_beside_the_hot_one", others_are_heard_beside_the_hot_one,
+     0, false},
+    {"own_host_is_not_paced", own_host_is_not_paced, 0, false},
     {NULL, NULL, 0, false},
 };

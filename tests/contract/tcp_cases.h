@@ -53,4 +53,10 @@ void goodbye_is_told(void);
 void unreadable_buffer_breaks(void);
 void proof_hash_is_siphash(void);
 
+/* tcp_poll_cases.c */
+void hot_endpoint_still_wakes(void);
+void hot_endpoint_sends_the_rest(void);
+void others_are_heard_beside_the_hot_one(void);
+void own_host_is_not_paced(void);
+
 #endif

@@ -109,13 +109,12 @@ static size_t tcp_address_get(const uint8_t *p, size_t len,
 psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len)
 {
     const tcp_iface_t *iface = (const tcp_iface_t *)ep->super.iface;
-    bool same_host;
     size_t at = TCP_ADDRESS_HEAD;
 
     if (len < TCP_ADDRESS_HEAD || bytes[0] != TCP_ADDRESS_VERSION ||
         bytes[1] > TCP_ADDRESSES_MAX)
         return PSC_ERR_PROTOCOL;
-    same_host = tcp_wire_load64(bytes + 8) == iface->host_id;
+    ep->same_host = tcp_wire_load64(bytes + 8) == iface->host_id;
     ep->peer_id = tcp_wire_load64(bytes + 16);
     ep->n_candidates = 0;
     for (unsigned i = 0; i < bytes[1]; i++) {
@@ -126,7 +125,8 @@ psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len)
             return PSC_ERR_PROTOCOL;
         at += used;
         /* another host's loopback would be our own */
-        ep->n_candidates += same_host || !tcp_address_is_loopback(candidate);
+        ep->n_candidates +=
+            ep->same_host || !tcp_address_is_loopback(candidate);
     }
     return at == len ? PSC_OK : PSC_ERR_PROTOCOL;
 }

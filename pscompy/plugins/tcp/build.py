@@ -3,7 +3,18 @@
 import cffi
 
 FOLDER = "pscompy/plugins/tcp"
-NAMES = ("transport", "settings", "network", "address", "listen", "connect", "ep", "send", "stream")
+NAMES = (
+    "transport",
+    "poll",
+    "settings",
+    "network",
+    "address",
+    "listen",
+    "connect",
+    "ep",
+    "send",
+    "stream",
+)
 
 ffibuilder = cffi.FFI()
 ffibuilder.cdef("uintptr_t tcp_transport(void);")

@@ -80,7 +80,7 @@ VARIABLES = (
         "BUFFER_SIZE",
         "64k",
         size(1 << 10, 1 << 26),
-        "Longest copied message, and the receive buffer of each connection.",
+        "Longest copied message.",
     ),
     Var(
         "RENDEZVOUS",

@@ -53,6 +53,8 @@ static void tcp_ep_rise(tcp_ep_t *ep)
     tcp_iface_t *iface = tcp_ep_iface(ep);
 
     explicit_bzero(ep->token, sizeof(ep->token));
+    if (ep->same_host)
+        tcp_socket_tune_local(ep->rx.fd);
     ep->in.start = ep->in.end = 0;
     tcp_ep_enter(ep, TCP_EP_UP);
     iface->handled++;

@@ -49,12 +49,11 @@ void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage)
     }
     ep->stage = stage;
     if (stage != TCP_EP_UP && iface->hot == ep)
-        iface->hot = NULL;
-    if (tcp_ep_watch(ep) != PSC_OK && stage < TCP_EP_FAILING)
-        tcp_ep_break(ep, PSC_ERR_TRANSPORT, "epoll: %s", strerror(errno));
+        tcp_hot_set(iface, NULL);
+    tcp_ep_watch(ep);
 }
 
-psc_status_t tcp_ep_watch(tcp_ep_t *ep)
+static psc_status_t tcp_ep_try_watch(tcp_ep_t *ep)
 {
     static const uint32_t reads[TCP_N_STAGES] = {
         [TCP_EP_CALLED] = EPOLLIN,      [TCP_EP_CONNECTING] = EPOLLOUT,
@@ -64,14 +63,23 @@ psc_status_t tcp_ep_watch(tcp_ep_t *ep)
     tcp_iface_t *iface = tcp_ep_iface(ep);
     bool sends = ep->stage == TCP_EP_UP || ep->stage == TCP_EP_CLOSING;
     uint32_t out = sends && !tcp_out_empty(&ep->out) ? EPOLLOUT : 0;
+    uint32_t in = reads[ep->stage];
     psc_status_t status;
 
+    if (ep->aside)
+        in = out = 0;
     if (ep->tx.fd < 0)
-        return tcp_source_watch(iface, &ep->rx, reads[ep->stage] | out);
+        return tcp_source_watch(iface, &ep->rx, in | out);
     status = tcp_source_watch(iface, &ep->tx, out);
     if (status != PSC_OK)
         return status;
-    return tcp_source_watch(iface, &ep->rx, reads[ep->stage]);
+    return tcp_source_watch(iface, &ep->rx, in);
+}
+
+void tcp_ep_watch(tcp_ep_t *ep)
+{
+    if (tcp_ep_try_watch(ep) != PSC_OK)
+        tcp_ep_break(ep, PSC_ERR_TRANSPORT, "epoll: %s", strerror(errno));
 }
 
 /* ---- failing ---- */
@@ -122,7 +130,7 @@ static psc_status_t tcp_ep_allocate(tcp_iface_t *iface, tcp_ep_t **ep_p)
 
     if (!ep)
         return PSC_ERR_NO_MEMORY;
-    if (tcp_in_init(&ep->in, iface->settings.buffer_size) != PSC_OK ||
+    if (tcp_in_init(&ep->in) != PSC_OK ||
         tcp_out_init(&ep->out, iface->settings.buffer_size) != PSC_OK) {
         tcp_ep_free(ep);
         return PSC_ERR_NO_MEMORY;

@@ -29,6 +29,16 @@ void tcp_socket_tune(const tcp_settings_t *settings, int fd)
                    sizeof(settings->rcvbuf));
 }
 
+/* No network, no congestion. BBR, where it is the system's choice, would pace
+ * the loopback by its estimates of bandwidth; Reno does nothing until a packet
+ * is lost. */
+void tcp_socket_tune_local(int fd)
+{
+    static const char reno[] = "reno";
+
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1);
+}
+
 /* ---- callers ---- */
 
 static tcp_caller_t *tcp_caller_slot(tcp_iface_t *iface)

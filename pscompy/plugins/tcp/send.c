@@ -110,8 +110,7 @@ static void tcp_out_rest(tcp_ep_t *ep)
 {
     if (ep->stage == TCP_EP_CLOSING && tcp_out_empty(&ep->out))
         shutdown(ep->rx.fd, SHUT_WR);
-    if (tcp_ep_watch(ep) != PSC_OK)
-        tcp_ep_break(ep, PSC_ERR_TRANSPORT, "epoll: %s", strerror(errno));
+    tcp_ep_watch(ep);
 }
 
 /* The next bytes in order: the ring's up to the first zero-copy send, and

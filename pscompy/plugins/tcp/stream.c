@@ -6,12 +6,13 @@
 
 #include "tcp.h"
 
-psc_status_t tcp_in_init(tcp_in_t *in, size_t buffer_size)
+/* What the read that ends a payload may take of what follows it: the next
+ * frame's header, or a few short frames. */
+#define TCP_READ_AHEAD 4096u
+
+psc_status_t tcp_in_init(tcp_in_t *in)
 {
-    in->room = buffer_size + TCP_FRAME_SIZE + PSC_AM_HEADER_MAX;
-    if (in->room < TCP_WHOLE_MAX + TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
-        in->room = TCP_WHOLE_MAX + TCP_FRAME_SIZE + PSC_AM_HEADER_MAX;
-    in->buffer = malloc(in->room);
+    in->buffer = malloc(TCP_READ_MAX);
     return in->buffer ? PSC_OK : PSC_ERR_NO_MEMORY;
 }
 
@@ -109,7 +110,7 @@ static ssize_t tcp_body_read(tcp_ep_t *ep)
     ssize_t n;
 
     if (n_iov < TCP_IOV_MAX) /* these were all of its pieces */
-        iov[n_iov++] = (struct iovec){in->buffer, in->room};
+        iov[n_iov++] = (struct iovec){in->buffer, TCP_READ_AHEAD};
     n = readv(ep->rx.fd, iov, (int)n_iov);
     if (n <= 0)
         return n;
@@ -209,7 +210,7 @@ void tcp_stream_receive(tcp_ep_t *ep)
     if (in->body_left > 0) {
         n = tcp_body_read(ep);
     } else {
-        n = recv(ep->rx.fd, in->buffer + in->end, in->room - in->end, 0);
+        n = recv(ep->rx.fd, in->buffer + in->end, TCP_READ_MAX - in->end, 0);
         if (n > 0)
             in->end += (size_t)n;
     }
@@ -219,13 +220,13 @@ void tcp_stream_receive(tcp_ep_t *ep)
     }
     iface->handled++;
     if (ep->stage == TCP_EP_UP)
-        iface->hot = ep;
+        tcp_hot_set(iface, ep);
     tcp_frames_take(ep);
 }
 
 void tcp_stream_discard(tcp_ep_t *ep)
 {
-    ssize_t n = recv(ep->rx.fd, ep->in.buffer, ep->in.room, 0);
+    ssize_t n = recv(ep->rx.fd, ep->in.buffer, TCP_READ_MAX, 0);
 
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
         return;

@@ -1,7 +1,8 @@
 /* What the files of this transport share: the interface, its endpoints, and
  * the callers that have not yet said whom they want.
  *
- *   transport.c  the operations table; opening, polling, shutting down
+ *   transport.c  the operations table; opening, its alarm, shutting down
+ *   poll.c       which sockets are looked at, when, and sleeping on them
  *   settings.c   the settings of PSP_TCP_*, as the interface keeps them
  *   address.c    socket addresses, and endpoint addresses as bytes
  *   network.c    which addresses of this host we use
@@ -39,6 +40,9 @@
 /* A payload up to here is waited for in the read buffer; a longer one goes
  * to its destination as soon as its header is known. */
 #define TCP_WHOLE_MAX 2048u
+/* What one read takes in besides a payload with a destination: many short
+ * frames, but little of a long one, whose bytes would be copied once more. */
+#define TCP_READ_MAX 16384u
 #define TCP_NEVER INT64_MAX
 
 typedef struct tcp_iface tcp_iface_t;
@@ -98,6 +102,7 @@ struct tcp_iface {
     psc_list_t settled;    /* up, failed or closed */
     psc_list_t graveyard;  /* freed at the end of progress */
     tcp_ep_t *hot;         /* the last that received: asked first */
+    unsigned streak;       /* how often in a row it did */
     unsigned turns;
     unsigned handled;      /* events of this progress */
     bool in_progress;
@@ -147,8 +152,8 @@ typedef struct tcp_out {
 } tcp_out_t;
 
 typedef struct tcp_in {
-    uint8_t *buffer;
-    size_t room, start, end;
+    uint8_t *buffer; /* of TCP_READ_MAX bytes */
+    size_t start, end;
     uint64_t header[PSC_AM_HEADER_MAX / 8];
     /* a payload that goes straight to its destination */
     uint64_t body_left; /* 0: none */
@@ -165,12 +170,14 @@ struct tcp_ep {
     uint64_t id;
     tcp_source_t rx;
     tcp_source_t tx; /* only with PSC_ROLE_SELF a socket of its own */
+    bool aside;      /* hot, and not in the set: progress asks its socket */
     tcp_in_t in;
     tcp_out_t out;
     /* connecting */
     uint8_t token[PSC_TOKEN_SIZE];
     uint8_t nonce[2][TCP_NONCE_SIZE]; /* connector's, acceptor's */
     uint64_t peer_id;
+    bool same_host;
     tcp_sockaddr_t candidates[TCP_ADDRESSES_MAX];
     unsigned n_candidates, candidate; /* the one being tried */
     int64_t deadline;
@@ -185,13 +192,21 @@ struct tcp_ep {
 /* ---- transport.c ---- */
 
 uintptr_t tcp_transport(void);
-psc_status_t tcp_source_watch(tcp_iface_t *iface, tcp_source_t *source,
-                              uint32_t events);
-void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source);
 /* Have progress called, and deadlines looked at, at this time or before. */
 void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when);
 void tcp_iface_log(tcp_iface_t *iface, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* ---- poll.c ---- */
+
+psc_status_t tcp_source_watch(tcp_iface_t *iface, tcp_source_t *source,
+                              uint32_t events);
+void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source);
+/* This endpoint has received; or (NULL) the hot one is not to be asked. */
+void tcp_hot_set(tcp_iface_t *iface, tcp_ep_t *ep);
+unsigned tcp_progress(psc_iface_t *iface);
+int tcp_event_fd(psc_iface_t *iface);
+psc_status_t tcp_arm(psc_iface_t *iface);
 
 /* ---- settings.c ---- */
 
@@ -209,13 +224,15 @@ socklen_t tcp_address_len(const tcp_sockaddr_t *address);
 void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room);
 psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes,
                               size_t *len_p);
-/* Fills peer_id and candidates; refuses what is not exactly an address. */
+/* Fills peer_id, same_host and candidates; refuses what is not exactly an address. */
 psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes,
                                 size_t len);
 
 /* ---- listen.c ---- */
 
 void tcp_socket_tune(const tcp_settings_t *settings, int fd);
+/* The peer is on this host. */
+void tcp_socket_tune_local(int fd);
 psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason);
 void tcp_listener_close(tcp_iface_t *iface); /* and drops its callers */
 /* Drops callers that are too slow. Returns when to look again. */
@@ -251,8 +268,8 @@ void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* From progress: tell it now. */
 void tcp_ep_tell_failure(tcp_ep_t *ep);
-/* Watch what the stage and the out-queue need. */
-psc_status_t tcp_ep_watch(tcp_ep_t *ep);
+/* Watch what the stage and the out-queue need, or break. */
+void tcp_ep_watch(tcp_ep_t *ep);
 
 /* ---- send.c ---- */
 
@@ -276,7 +293,7 @@ psc_status_t tcp_am_zcopy(psc_ep_t *ep, uint8_t id, const void *header,
 
 /* ---- stream.c ---- */
 
-psc_status_t tcp_in_init(tcp_in_t *in, size_t buffer_size);
+psc_status_t tcp_in_init(tcp_in_t *in);
 void tcp_in_free(tcp_in_t *in);
 /* From progress: one read, and everything that it completed. */
 void tcp_stream_receive(tcp_ep_t *ep);

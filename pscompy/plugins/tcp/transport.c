@@ -1,5 +1,5 @@
-/* The operations table, and the interface's life: opening, polling, waking,
- * shutting down. */
+/* The operations table, and the interface's life: opening, its alarm, shutting
+ * down. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,36 +9,6 @@
 
 #include "pscompy/core/parts/clock.h"
 #include "tcp.h"
-
-#define TCP_HOT_TURNS 8
-
-/* ---- sources ---- */
-
-psc_status_t tcp_source_watch(tcp_iface_t *iface, tcp_source_t *source,
-                              uint32_t events)
-{
-    struct epoll_event event = {.events = events, .data.ptr = source};
-    int op = source->events == 0 ? EPOLL_CTL_ADD
-             : events == 0       ? EPOLL_CTL_DEL
-                                 : EPOLL_CTL_MOD;
-
-    if (source->fd < 0 || source->events == events)
-        return PSC_OK;
-    if (epoll_ctl(iface->epoll_fd, op, source->fd, &event) < 0)
-        return PSC_ERR_NO_MEMORY;
-    source->events = events;
-    return PSC_OK;
-}
-
-void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source)
-{
-    if (source->fd < 0)
-        return;
-    (void)tcp_source_watch(iface, source, 0);
-    close(source->fd);
-    source->fd = -1;
-    source->events = 0;
-}
 
 /* ---- the alarm ---- */
 
@@ -169,69 +139,6 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .poll_ns = 600,
         .paths = 1,
     };
-}
-
-/* ---- progress ---- */
-
-static void tcp_iface_poll(tcp_iface_t *iface)
-{
-    struct epoll_event events[TCP_EVENTS_MAX];
-    int n = epoll_wait(iface->epoll_fd, events, TCP_EVENTS_MAX, 0);
-
-    for (int i = 0; i < n; i++) {
-        tcp_source_t *source = events[i].data.ptr;
-
-        if (source->fd >= 0) /* not closed by an earlier event */
-            source->ready(source, events[i].events);
-    }
-}
-
-static void tcp_iface_bury(tcp_iface_t *iface)
-{
-    psc_link_t *link;
-
-    while ((link = psc_list_pop(&iface->graveyard)))
-        tcp_ep_free(psc_container_of(link, tcp_ep_t, link));
-}
-
-static bool tcp_iface_poll_due(tcp_iface_t *iface)
-{
-    return iface->handled == 0 || ++iface->turns % TCP_HOT_TURNS == 0 ||
-           (iface->hot && !tcp_out_empty(&iface->hot->out));
-}
-
-/* Who sent last probably sends next: reading its socket without asking epoll
- * first saves one system call of two. The others are asked when it has
- * nothing, and every few turns. */
-static unsigned tcp_progress(psc_iface_t *self)
-{
-    tcp_iface_t *iface = (tcp_iface_t *)self;
-
-    if (iface->in_progress)
-        return 0;
-    iface->in_progress = true;
-    iface->handled = 0;
-    if (iface->hot)
-        tcp_ep_ready(&iface->hot->rx, EPOLLIN);
-    if (tcp_iface_poll_due(iface))
-        tcp_iface_poll(iface);
-    iface->in_progress = false;
-    tcp_iface_bury(iface);
-    return iface->handled;
-}
-
-/* ---- waking ---- */
-
-static int tcp_event_fd(psc_iface_t *self)
-{
-    return ((tcp_iface_t *)self)->epoll_fd;
-}
-
-/* Whatever is to be done is visible in the set, and stays so until done. */
-static psc_status_t tcp_arm(psc_iface_t *self)
-{
-    (void)self;
-    return PSC_OK;
 }
 
 /* ---- shutting down ---- */

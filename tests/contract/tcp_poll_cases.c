@@ -1,0 +1,108 @@
+/* Cases of tcp: the socket that is read without asking epoll, and what that
+ * must not break. */
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include "tcp_cases.h"
+
+#define MANY 100 /* receives in a row make a socket hot and take it aside */
+
+static void make_hot(ct_pair_t *pair)
+{
+    for (int i = 0; i < MANY; i++) {
+        ct_exchange(pair, &pair->x, &pair->y, CT_BCOPY, 8, 1);
+        ct_exchange(pair, &pair->y, &pair->x, CT_BCOPY, 8, 1);
+    }
+}
+
+static bool would_wake(ct_side_t *side, int ms)
+{
+    struct pollfd fd = {.fd = ct_ops->event_fd(side->iface), .events = POLLIN};
+
+    return poll(&fd, 1, ms) == 1;
+}
+
+void hot_endpoint_still_wakes(void)
+{
+    ct_pair_t pair;
+    ct_send_t send;
+
+    /* the alarm of connecting would wake, too */
+    tcp_set("CONNECT_TIMEOUT", 1000 * CT_SECOND, "1000");
+    tcp_set("ACCEPT_TIMEOUT", 1000 * CT_SECOND, "1000");
+    ct_pair_up(&pair);
+    make_hot(&pair);
+    while (ct_pair_progress(&pair) > 0)
+        ;
+    ct_check(ct_ops->arm(pair.b->iface) == PSC_OK, "arm");
+    ct_check(!would_wake(pair.b, 0), "there is nothing to wake for");
+    ct_send(&pair, &pair.x, CT_BCOPY, 8, 1, &send);
+    ct_check(would_wake(pair.b, CT_PATIENCE_S * 1000), "asleep for ever");
+    ct_until(&pair, pair.y.received == MANY + 1);
+    ct_send_finish(&pair, &send);
+    ct_pair_down(&pair);
+}
+
+/* What its socket did not take follows without epoll's word. */
+void hot_endpoint_sends_the_rest(void)
+{
+    ct_pair_t pair;
+
+    ct_pair_up(&pair);
+    make_hot(&pair);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_ZCOPY, 32 << 20, 1);
+    ct_exchange(&pair, &pair.y, &pair.x, CT_ZCOPY, 32 << 20, 3);
+    ct_pair_down(&pair);
+}
+
+void others_are_heard_beside_the_hot_one(void)
+{
+    ct_pair_t pair, other;
+
+    ct_pair_up(&pair);
+    other = pair; /* further ends of the same sides */
+    ct_end_create(&other.x, pair.a);
+    ct_end_create(&other.y, pair.b);
+    ct_pair_connect(&other);
+    make_hot(&pair);
+    for (int i = 0; i < MANY; i++) {
+        ct_send_t send;
+
+        ct_send(&pair, &other.x, CT_BCOPY, 8, 1, &send);
+        ct_send_finish(&pair, &send);
+        while (other.y.received == (uint64_t)i)
+            ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 8, 1);
+    }
+    ct_end_destroy(&other.x, pair.b);
+    ct_end_destroy(&other.y, pair.a);
+    ct_pair_down(&pair);
+}
+
+/* ---- sockets between processes of one host ---- */
+
+static unsigned count_streams(const char *algorithm)
+{
+    unsigned n = 0;
+
+    for (int fd = 0; fd < 1024; fd++) {
+        struct sockaddr_storage peer;
+        socklen_t len = sizeof(peer), name_len = 16;
+        char name[16] = "";
+
+        if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+            getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &name_len) == 0)
+            n += strcmp(name, algorithm) == 0;
+    }
+    return n;
+}
+
+void own_host_is_not_paced(void)
+{
+    unsigned before = count_streams("reno");
+    ct_pair_t pair;
+
+    ct_pair_up(&pair);
+    ct_check(count_streams("reno") == before + 2, "%u sockets with Reno",
+             count_streams("reno") - before);
+    ct_pair_down(&pair);
+}
