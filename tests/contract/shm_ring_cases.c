@@ -203,7 +203,7 @@ typedef struct forgery {
 static const forgery_t forgeries[] = {
     {false, "no kind", SHM_KIND_NONE, 0, 8, 0},
     {false, "an unknown kind", SHM_N_KINDS, 0, 8, 0},
-    {false, "longer than a slot", SHM_KIND_WHOLE, 0, 8185, 0},
+    {false, "longer than a slot", SHM_KIND_WHOLE, 0, 32761, 0},
     {false, "much longer", SHM_KIND_WHOLE, 0, UINT32_MAX, 0},
     {false, "a long header", SHM_KIND_WHOLE, 65, 100, 0},
     {false, "header beyond the end", SHM_KIND_WHOLE, 9, 8, 0},

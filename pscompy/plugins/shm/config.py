@@ -3,10 +3,10 @@
 from pscompy.plugin import Var, choice, integer, size, text
 
 VARIABLES = (
-    Var("BUFFER_SIZE", "8k", size(2048, 1 << 24), "Bytes of one slot of a ring."),
+    Var("BUFFER_SIZE", "32k", size(2048, 1 << 24), "Bytes of one slot of a ring."),
     Var(
         "RECVQ_SIZE",
-        "64",
+        "8",
         integer(2, 1 << 16),
         "Slots of a ring. A connection has two rings, one for each direction;"
         " the longest message sent through one takes half of it.",
