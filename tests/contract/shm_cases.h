@@ -19,6 +19,18 @@ static inline shm_iface_t *side_iface(ct_side_t *side)
 /* Change one setting for the interfaces opened from now on. */
 void set(const char *name, int64_t number, const char *text);
 
+/* ---- memory of the other side ---- */
+
+typedef struct remote {
+    psc_mem_t *mem;
+    uint8_t packed[PSC_RKEY_MAX];
+    size_t len;
+} remote_t;
+
+void remote_make(ct_end_t *end, void *base, size_t len, remote_t *remote);
+/* What came of a get that said `status`. */
+psc_status_t get_ended(ct_pair_t *pair, psc_status_t status, ct_send_t *send);
+
 /* ---- chance ---- */
 
 typedef struct dice {
@@ -68,6 +80,16 @@ void cma_off_on_one_side(void);
 void cma_demanded_in_vain(void);
 void put_into_a_hole(void);
 void put_and_get_between_processes(void);
+void share_between_both(void);
+void share_without_help(void);
+void share_more_than_slots(void);
+void share_waits_for_room(void);
+void share_of_what_is_gone(void);
+void share_into_what_is_gone(void);
+void share_ends_with_its_endpoint(void);
+void share_outlives_its_helper(void);
+void share_forged_asks(void);
+void share_lying_helper(void);
 void other_pid_namespace(void);
 void death_shows_despite_heirs(void);
 void killed_in_every_stage(void);

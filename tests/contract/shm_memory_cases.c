@@ -7,13 +7,7 @@
 
 /* ---- cross-memory attach ---- */
 
-typedef struct remote {
-    psc_mem_t *mem;
-    uint8_t packed[PSC_RKEY_MAX];
-    size_t len;
-} remote_t;
-
-static void remote_make(ct_end_t *end, void *base, size_t len, remote_t *remote)
+void remote_make(ct_end_t *end, void *base, size_t len, remote_t *remote)
 {
     remote->len = sizeof(remote->packed);
     ct_check(ct_ops->mem_register(end->side->iface, end->ep, base, len,
@@ -22,6 +16,14 @@ static void remote_make(ct_end_t *end, void *base, size_t len, remote_t *remote)
     ct_check(ct_ops->rkey_pack(end->side->iface, remote->mem, remote->packed,
                                &remote->len) == PSC_OK,
              "rkey_pack");
+}
+
+psc_status_t get_ended(ct_pair_t *pair, psc_status_t status, ct_send_t *send)
+{
+    if (status != PSC_INPROGRESS)
+        return status;
+    ct_until(pair, send->done);
+    return send->status;
 }
 
 static void open_unlike(ct_pair_t *pair, const char *here, const char *there)
@@ -84,6 +86,7 @@ void put_into_a_hole(void)
     remote_t remote;
     psc_rkey_t *rkey;
     psc_comp_t comp = {NULL};
+    ct_send_t send;
     char *region = mmap(NULL, len, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *local = calloc(1, len);
@@ -97,8 +100,10 @@ void put_into_a_hole(void)
     ct_check(ct_ops->put(pair.x.ep, local, len, NULL, rkey, 0, &comp) ==
                  PSC_ERR_TRANSPORT,
              "put into a hole");
-    ct_check(ct_ops->get(pair.x.ep, local, len, NULL, rkey, 0, &comp) ==
-                 PSC_ERR_TRANSPORT,
+    ct_send_make(&send);
+    ct_check(get_ended(&pair, ct_ops->get(pair.x.ep, local, len, NULL, rkey, 0,
+                                          &send.comp),
+                       &send) == PSC_ERR_TRANSPORT,
              "get from a hole");
     ct_check(ct_ops->put(pair.x.ep, local, len / 2, NULL, rkey, 0, &comp) ==
                  PSC_OK,
@@ -140,6 +145,7 @@ void put_and_get_between_processes(void)
     uint8_t packed[PSC_RKEY_MAX];
     char *local = malloc(FAR_LEN), byte;
     psc_comp_t comp = {NULL};
+    ct_send_t send;
     psc_rkey_t *rkey;
     ssize_t n;
 
@@ -157,10 +163,11 @@ void put_and_get_between_processes(void)
                  "put");
     ct_check(write(other.link, "x", 1) == 1, "link");
     ct_check(read(other.link, &byte, 1) == 1, "link");
-    for (size_t at = 0; at < FAR_LEN; at += SHM_PUT_MAX)
-        ct_check(ct_ops->get(pair.x.ep, local + at, SHM_PUT_MAX, NULL, rkey,
-                             at, &comp) == PSC_OK,
-                 "get");
+    ct_send_make(&send);
+    ct_check(get_ended(&pair, ct_ops->get(pair.x.ep, local, FAR_LEN, NULL,
+                                          rkey, 0, &send.comp),
+                       &send) == PSC_OK,
+             "get");
     ct_check(ct_pattern_check(local, FAR_LEN, 4), "what was got");
     ct_check(write(other.link, "x", 1) == 1, "link");
     other_wait(&other);

@@ -57,7 +57,7 @@ static uint32_t shm_am_lines(const shm_ring_t *ring, size_t len)
            (rest > 0 ? shm_ring_lines(rest + SHM_WORD_SIZE) : 0);
 }
 
-static psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
+psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
 {
     psc_status_t status;
 
@@ -69,7 +69,7 @@ static psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
     return status;
 }
 
-static void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes)
+void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes)
 {
     shm_producer_publish(&ep->tx, word, shm_ring_lines(bytes + SHM_WORD_SIZE));
     shm_ep_wake(ep);
@@ -261,6 +261,7 @@ static const shm_receive_fn_t shm_receive[SHM_N_KINDS] = {
     [SHM_KIND_WHOLE] = shm_am_receive_whole,
     [SHM_KIND_FIRST] = shm_am_receive_first,
     [SHM_KIND_NEXT] = shm_am_receive_next,
+    [SHM_KIND_ASK] = shm_share_asked,
 };
 
 static bool shm_am_receive(shm_ep_t *ep, uint64_t raw)

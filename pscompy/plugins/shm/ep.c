@@ -127,6 +127,7 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
     memset(ep, 0, sizeof *ep);
     ep->super = (psc_ep_t){super, user};
     ep->bell = -1;
+    psc_list_init(&ep->shares);
     status = shm_random(&ep->id, sizeof ep->id);
     if (status == PSC_OK)
         status = shm_random(ep->probe, sizeof ep->probe);
@@ -307,7 +308,10 @@ void shm_ep_close(psc_ep_t *super)
 
 psc_status_t shm_ep_stop(psc_ep_t *super)
 {
-    return shm_ep(super)->link == NULL ? PSC_OK : PSC_INPROGRESS;
+    shm_ep_t *ep = shm_ep(super);
+
+    return ep->link == NULL && psc_list_empty(&ep->shares) ? PSC_OK
+                                                           : PSC_INPROGRESS;
 }
 
 void shm_ep_fini(psc_ep_t *super)
@@ -321,6 +325,7 @@ void shm_ep_fini(psc_ep_t *super)
     if (ep->failing)
         iface->n_failing--;
     ep->failing = false;
+    shm_share_drop(ep);
     ep->dead = true;
     iface->buried = true;
     shm_iface_bury(iface);

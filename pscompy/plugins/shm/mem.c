@@ -5,7 +5,8 @@
  * What was deregistered must not be touched any more, though the kernel would
  * let us. So a key also says where its registration stands in the owner's
  * memory, and its seal, a number used once; it is read there before, or for a
- * get together with, the data. The memory of registrations is used again for
+ * get together with, the data. Another process that has been given the peer's
+ * id has no such number there. The memory of registrations is used again for
  * registrations only, until the interface is freed. */
 #include <errno.h>
 #include <poll.h>
@@ -16,16 +17,6 @@
 #include <unistd.h>
 
 #include "shm.h"
-
-struct psc_mem {
-    _Atomic uint64_t seal; /* 0: deregistered */
-    uint64_t address, len;
-    psc_mem_t *next_free, *next;
-};
-
-struct psc_rkey {
-    uint64_t address, len, seal, seal_address;
-};
 
 /* What travels. Both ends run on one machine, so the bytes are its own. */
 typedef struct shm_packed_rkey {
@@ -90,8 +81,8 @@ static psc_status_t shm_cma_one(shm_cma_fn_t move, pid_t pid, void *buffer,
 }
 
 /* The seal is read first, so what follows it was read under it. */
-static psc_status_t shm_cma_get(pid_t pid, void *buffer, size_t len,
-                                const psc_rkey_t *rkey, uint64_t offset)
+psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
+                          const psc_rkey_t *rkey, uint64_t offset)
 {
     uint64_t seal = 0;
     struct iovec local[2] = {{&seal, sizeof seal}, {buffer, len}};
@@ -99,38 +90,10 @@ static psc_status_t shm_cma_get(pid_t pid, void *buffer, size_t len,
         shm_cma_piece(rkey->seal_address, sizeof seal),
         shm_cma_piece(rkey->address + offset, len),
     };
-    psc_status_t status = shm_cma_move(process_vm_readv, pid, local, remote, 2);
+    psc_status_t status =
+        shm_cma_move(process_vm_readv, ep->pid, local, remote, 2);
 
     return status == PSC_OK && seal != rkey->seal ? PSC_ERR_INVALID : status;
-}
-
-static psc_status_t shm_cma_put(pid_t pid, void *buffer, size_t len,
-                                const psc_rkey_t *rkey, uint64_t offset)
-{
-    uint64_t seal = 0;
-    psc_status_t status = shm_cma_one(process_vm_readv, pid, &seal,
-                                      rkey->seal_address, sizeof seal);
-
-    if (status == PSC_OK && seal != rkey->seal)
-        return PSC_ERR_INVALID;
-    return status == PSC_OK ? shm_cma_one(process_vm_writev, pid, buffer,
-                                          rkey->address + offset, len)
-                            : status;
-}
-
-static psc_status_t shm_cma_self(const shm_iface_t *iface, bool is_put,
-                                 void *buffer, size_t len,
-                                 const psc_rkey_t *rkey, uint64_t offset)
-{
-    const psc_mem_t *mem = iface->mems;
-    void *there = (void *)(uintptr_t)(rkey->address + offset);
-
-    while (mem && (uintptr_t)&mem->seal != rkey->seal_address)
-        mem = mem->next;
-    if (!mem || atomic_load(&mem->seal) != rkey->seal)
-        return PSC_ERR_INVALID;
-    memmove(is_put ? there : buffer, is_put ? buffer : there, len);
-    return PSC_OK;
 }
 
 /* Process ids are used again. Ours is still the peer's as long as its guard
@@ -145,39 +108,86 @@ static bool shm_cma_guarded(const shm_ep_t *ep)
     return poll(guards, 2, 0) == 0;
 }
 
-static psc_status_t shm_cma(shm_ep_t *ep, bool is_put, void *buffer,
-                            size_t len, const psc_rkey_t *rkey,
-                            uint64_t offset)
+psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,
+                           uint64_t address)
+{
+    if (!shm_cma_guarded(ep))
+        return PSC_ERR_PEER_LOST;
+    return shm_cma_one(process_vm_writev, ep->pid, (void *)(uintptr_t)buffer,
+                       address, len);
+}
+
+static psc_status_t shm_cma_put(shm_ep_t *ep, const void *buffer, size_t len,
+                                const psc_rkey_t *rkey, uint64_t offset)
+{
+    uint64_t seal = 0;
+    psc_status_t status;
+
+    if (!shm_cma_guarded(ep))
+        return PSC_ERR_PEER_LOST;
+    status = shm_cma_one(process_vm_readv, ep->pid, &seal, rkey->seal_address,
+                         sizeof seal);
+    if (status == PSC_OK && seal != rkey->seal)
+        return PSC_ERR_INVALID;
+    return status == PSC_OK
+               ? shm_cma_one(process_vm_writev, ep->pid,
+                             (void *)(uintptr_t)buffer,
+                             rkey->address + offset, len)
+               : status;
+}
+
+static psc_status_t shm_cma_self(const shm_iface_t *iface, void *to,
+                                 const void *from, size_t len,
+                                 const psc_rkey_t *rkey)
+{
+    if (shm_mem_find(iface, rkey->seal_address, rkey->seal) == NULL)
+        return PSC_ERR_INVALID;
+    memmove(to, from, len);
+    return PSC_OK;
+}
+
+static psc_status_t shm_cma_check(const shm_ep_t *ep, const psc_rkey_t *rkey,
+                                  uint64_t offset, size_t len, size_t most)
 {
     if (ep->state != SHM_EP_UP)
         return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
-    if (offset > rkey->len || len > rkey->len - offset || len > SHM_PUT_MAX)
+    if (offset > rkey->len || len > rkey->len - offset || len > most)
         return PSC_ERR_INVALID;
-    if (ep->self)
-        return shm_cma_self(shm_ep_iface(ep), is_put, buffer, len, rkey,
-                            offset);
-    if (!shm_cma_guarded(ep))
-        return PSC_ERR_PEER_LOST;
-    return is_put ? shm_cma_put(ep->pid, buffer, len, rkey, offset)
-                  : shm_cma_get(ep->pid, buffer, len, rkey, offset);
+    return PSC_OK;
 }
 
 psc_status_t shm_put(psc_ep_t *super, const void *buffer, size_t len,
                      psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
                      psc_comp_t *comp)
 {
+    shm_ep_t *ep = shm_ep(super);
+    void *there = (void *)(uintptr_t)(rkey->address + offset);
+    psc_status_t status = shm_cma_check(ep, rkey, offset, len, SHM_PUT_MAX);
+
     (void)mem;
     (void)comp;
-    return shm_cma(shm_ep(super), true, (void *)(uintptr_t)buffer, len, rkey,
-                   offset);
+    if (status != PSC_OK)
+        return status;
+    if (ep->self)
+        return shm_cma_self(shm_ep_iface(ep), there, buffer, len, rkey);
+    return shm_cma_put(ep, buffer, len, rkey, offset);
 }
 
 psc_status_t shm_get(psc_ep_t *super, void *buffer, size_t len, psc_mem_t *mem,
                      psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp)
 {
+    shm_ep_t *ep = shm_ep(super);
+    void *there = (void *)(uintptr_t)(rkey->address + offset);
+    psc_status_t status = shm_cma_check(ep, rkey, offset, len, SHM_GET_MAX);
+
     (void)mem;
-    (void)comp;
-    return shm_cma(shm_ep(super), false, buffer, len, rkey, offset);
+    if (status != PSC_OK)
+        return status;
+    if (ep->self)
+        return shm_cma_self(shm_ep_iface(ep), buffer, there, len, rkey);
+    if (len < SHM_SHARE_MIN)
+        return shm_cma_read(ep, buffer, len, rkey, offset);
+    return shm_share_start(ep, buffer, len, rkey, offset, comp);
 }
 
 /* ---- does it work? ---- */
@@ -226,6 +236,16 @@ static psc_mem_t *shm_mem_new(shm_iface_t *iface)
     return mem;
 }
 
+const psc_mem_t *shm_mem_find(const shm_iface_t *iface, uint64_t seal_address,
+                              uint64_t seal)
+{
+    const psc_mem_t *mem = iface->mems;
+
+    while (mem && (uintptr_t)&mem->seal != seal_address)
+        mem = mem->next;
+    return mem && atomic_load(&mem->seal) == seal ? mem : NULL;
+}
+
 psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
                               size_t len, psc_mem_t **mem_p)
 {
@@ -237,7 +257,9 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
         return PSC_ERR_NO_MEMORY;
     mem->address = (uintptr_t)base;
     mem->len = len;
-    atomic_store(&mem->seal, ++iface->last_seal);
+    /* 0 is kept for what is deregistered. */
+    iface->last_seal += iface->last_seal == UINT64_MAX ? 2 : 1;
+    atomic_store(&mem->seal, iface->last_seal);
     *mem_p = mem;
     return PSC_OK;
 }

@@ -36,6 +36,7 @@ typedef enum shm_kind {
     SHM_KIND_WHOLE, /* header, payload */
     SHM_KIND_FIRST, /* total payload length (8 bytes), header, payload */
     SHM_KIND_NEXT,  /* payload */
+    SHM_KIND_ASK,   /* not a message: help with a get (share.c) */
     SHM_N_KINDS
 } shm_kind_t;
 
@@ -64,6 +65,15 @@ static inline shm_word_t shm_word_unpack(uint64_t word)
     };
 }
 
+#define SHM_SHARE_SLOTS 4u /* gets of one side that both ends copy at once */
+
+/* What the two ends of a large get know of each other (share.c). */
+typedef struct shm_share_slot {
+    _Alignas(128) _Atomic uint64_t cursor; /* both: turn 24, offset 40 bits;
+                                              what lies before it is taken */
+    _Atomic uint64_t helped; /* helper: bytes that it has written */
+} shm_share_slot_t;
+
 /* The first page. Each field has one usual writer and two lines to itself,
  * because processors fetch lines in pairs. */
 typedef struct shm_control {
@@ -74,6 +84,7 @@ typedef struct shm_control {
                                                 record comes */
     _Alignas(128) _Atomic uint32_t starving; /* producer: wake me when lines
                                                 come free */
+    shm_share_slot_t shares[SHM_SHARE_SLOTS]; /* gets of the producer */
 } shm_control_t;
 
 typedef struct shm_geometry {

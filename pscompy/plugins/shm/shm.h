@@ -9,6 +9,7 @@
  *   ep.c         endpoints: addresses, connecting, failing, closing
  *   am.c         messages through the rings
  *   mem.c        registration, and put and get by cross-memory attach
+ *   share.c      large gets, at which both processes copy
  *   ring.[ch]    the ring itself */
 #ifndef PSCOMPY_SHM_SHM_H
 #define PSCOMPY_SHM_SHM_H
@@ -22,7 +23,9 @@
 
 #define SHM_ID_SIZE 16u           /* boot ids, process ids, nonces */
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
-#define SHM_PUT_MAX (1u << 20)    /* one put or get holds the worker's lock */
+#define SHM_PUT_MAX (1u << 20)    /* one copy holds the worker's lock */
+#define SHM_GET_MAX (1u << 30)    /* one get is cut into many copies */
+#define SHM_SHARE_MIN (128u << 10) /* below, asking costs more than it gains */
 #define SHM_PRIVATE_MAX 256u      /* messages up to here are copied out of the
                                      ring before anybody looks at them */
 #define SHM_ANONYMOUS_MAX 64u     /* callers that have not named an endpoint */
@@ -78,6 +81,8 @@ struct shm_iface {
     psc_list_t links;
     psc_mem_t *mems, *free_mems; /* all registrations, and those not in use */
     uint64_t last_seal;
+    uint32_t n_sharing; /* gets under way, ours and those that we help with */
+    psc_list_t free_shares;
     uint8_t boot[SHM_ID_SIZE];
     uint8_t process[SHM_ID_SIZE]; /* random: this interface of this process */
     uid_t uid;
@@ -121,6 +126,15 @@ typedef struct shm_incoming {
     size_t filled;
 } shm_incoming_t;
 
+/* A get of the peer's that we may help with. */
+typedef struct shm_help {
+    const psc_mem_t *mem; /* NULL: none */
+    uint64_t seal;        /* of mem, when we were asked */
+    uint64_t from, to;    /* our address and the peer's */
+    uint64_t len, done;
+    uint64_t turn;
+} shm_help_t;
+
 struct shm_ep {
     psc_ep_t super;
     shm_ep_state_t state;
@@ -134,6 +148,10 @@ struct shm_ep {
     shm_producer_t tx;
     shm_consumer_t rx;
     shm_incoming_t incoming;
+    psc_list_t shares;    /* our large gets, in order */
+    uint32_t share_slots; /* those of SHM_SHARE_SLOTS in use, as bits */
+    uint32_t turn;        /* counts the uses of slots */
+    shm_help_t helps[SHM_SHARE_SLOTS];
     pid_t pid; /* of the peer, as the kernel says; 0: not visible to us */
     uint64_t id;
     psc_role_t role;
@@ -153,7 +171,7 @@ struct shm_ep {
 #define SHM_MAX_FDS 2u
 #define SHM_REFUSAL_MAX 200u
 #define SHM_PACKET_MAGIC 0x6d687370u /* "pshm" */
-#define SHM_PACKET_VERSION 1u
+#define SHM_PACKET_VERSION 2u
 
 typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
@@ -325,6 +343,8 @@ void shm_ep_leave(shm_ep_t *ep, psc_status_t status, const char *reason);
 void shm_ep_report(shm_ep_t *ep);
 
 /* am.c */
+psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines);
+void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
 size_t shm_am_max(const shm_geometry_t *geometry);
 unsigned shm_am_poll(shm_ep_t *ep);
 psc_status_t shm_am_short(psc_ep_t *ep, uint8_t id, const void *header,
@@ -334,6 +354,25 @@ psc_status_t shm_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                           size_t n_iov);
 
 /* mem.c */
+struct psc_mem {
+    _Atomic uint64_t seal; /* 0: deregistered */
+    uint64_t address, len;
+    psc_mem_t *next_free, *next;
+};
+
+struct psc_rkey {
+    uint64_t address, len, seal, seal_address;
+};
+
+/* The registration whose seal stands at this address, NULL: none does. */
+const psc_mem_t *shm_mem_find(const shm_iface_t *iface, uint64_t seal_address,
+                              uint64_t seal);
+/* The peer's bytes, if the key is still good. */
+psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
+                          const psc_rkey_t *rkey, uint64_t offset);
+/* To an address that the peer has named. */
+psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,
+                           uint64_t address);
 bool shm_cma_available(void);
 /* The trial: read the peer's probe and write it to its echo. */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer);
@@ -351,5 +390,17 @@ psc_status_t shm_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
 psc_status_t shm_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
                              psc_rkey_t **rkey_p);
 void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
+
+/* share.c */
+psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
+                             const psc_rkey_t *rkey, uint64_t offset,
+                             psc_comp_t *comp);
+/* The peer asks for help. False: that makes no sense. */
+bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
+/* Copy a piece of a get of ours, and one of the peer's. */
+unsigned shm_share_poll(shm_ep_t *ep);
+/* Forget the peer's gets; ours have ended, or never will. */
+void shm_share_drop(shm_ep_t *ep);
+void shm_share_close(shm_iface_t *iface);
 
 #endif

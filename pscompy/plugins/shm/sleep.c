@@ -197,7 +197,8 @@ void shm_sleep_disarm(shm_iface_t *iface)
 psc_status_t shm_sleep_arm(psc_iface_t *super)
 {
     shm_iface_t *iface = shm_iface(super);
-    bool barrier = false, pending = iface->n_failing > 0;
+    bool barrier = false;
+    bool pending = iface->n_failing > 0 || iface->n_sharing > 0;
 
     iface->armed = true;
     for (uint32_t i = 0; i < iface->n_eps; i++)

@@ -127,6 +127,8 @@ static psc_status_t shm_iface_identify(shm_iface_t *iface, char *reason)
         return PSC_ERR_UNSUPPORTED;
     }
     iface->uid = geteuid();
+    if (shm_random(&iface->last_seal, sizeof iface->last_seal) != PSC_OK)
+        return PSC_ERR_TRANSPORT;
     return shm_random(iface->process, sizeof iface->process);
 }
 
@@ -155,6 +157,7 @@ static void shm_fini(psc_iface_t *super)
         shm_link_close(link);
     shm_iface_bury(iface);
     shm_sleep_close(iface);
+    shm_share_close(iface);
     shm_mem_close(iface);
     free(iface->eps);
     free(iface);
@@ -193,6 +196,7 @@ static psc_status_t shm_open(const psc_open_params_t *params,
     iface->epoll = iface->bell.fd = iface->timer.fd = -1;
     iface->door.listener.fd = -1;
     psc_list_init(&iface->links);
+    psc_list_init(&iface->free_shares);
     status = shm_iface_start(iface, params);
     if (status != PSC_OK) {
         shm_fini(&iface->super);
@@ -225,7 +229,8 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
         return;
     attr_p->caps |= PSC_CAP_PUT | PSC_CAP_GET | PSC_CAP_PUT_REMOTE |
                     PSC_CAP_PUT_THEN_AM;
-    attr_p->max_put = attr_p->max_get = SHM_PUT_MAX;
+    attr_p->max_put = SHM_PUT_MAX;
+    attr_p->max_get = SHM_GET_MAX;
 }
 
 /* ---- progress ---- */
@@ -281,6 +286,8 @@ static unsigned shm_progress(psc_iface_t *super)
     /* Upcalls may add endpoints, and move the array. */
     for (uint32_t i = 0; i < iface->n_eps; i++)
         n += shm_am_poll(iface->eps[i]);
+    for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_eps; i++)
+        n += shm_share_poll(iface->eps[i]);
     if (iface->n_failing > 0) {
         n += iface->n_failing;
         shm_iface_report(iface);

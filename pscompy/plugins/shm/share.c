@@ -1,0 +1,348 @@
+/* Large gets, at which both processes copy.
+ *
+ * The kernel copies for the process that calls it, on that process's core,
+ * while the other one waits for the result and does nothing. So the getter
+ * asks the owner of the memory to help: a cursor in shared memory says up to
+ * where the bytes are taken, each side moves it on before it copies a piece,
+ * the getter by reading from the owner's memory, the owner by writing into
+ * the getter's buffer. An owner that computes elsewhere never looks, and the
+ * getter does all by itself.
+ *
+ * Nobody writes into the buffer after the get has ended: it ends when every
+ * byte that was taken is there, or the owner can take no more. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm.h"
+
+/* A piece is a quarter of what is left, so that both end at a time; between
+ * these bounds, and whole pages. */
+#define SHM_PIECE_MIN (64u << 10)
+#define SHM_PIECE_MAX SHM_PUT_MAX
+#define SHM_PIECE_PAGE 4096u
+
+#define SHM_OFFSET_BITS 40u
+#define SHM_OFFSET_MASK ((1ull << SHM_OFFSET_BITS) - 1)
+#define SHM_HELP_FAILED UINT64_MAX /* in `helped` */
+
+_Static_assert(SHM_GET_MAX < SHM_OFFSET_MASK, "offsets fit");
+_Static_assert(sizeof(shm_control_t) <= 4096, "one page");
+
+/* A get of ours. */
+typedef struct shm_share {
+    psc_link_t listed; /* endpoint's shares, or the interface's free ones */
+    uint8_t *buffer;
+    psc_rkey_t key;
+    uint64_t offset; /* in the key's region */
+    uint64_t len;    /* less once it failed: what was taken by then */
+    uint64_t own;    /* bytes that we took */
+    uint64_t turn;
+    int slot; /* -1: nobody has been asked */
+    psc_status_t status;
+    psc_comp_t *comp;
+} shm_share_t;
+
+/* What travels as a record of kind ASK. */
+typedef struct shm_ask {
+    uint32_t slot, turn;
+    uint64_t from, to; /* addresses: the owner's, the getter's */
+    uint64_t len;
+    uint64_t seal, seal_address;
+} shm_ask_t;
+
+_Static_assert(sizeof(shm_ask_t) + SHM_WORD_SIZE <= SHM_LINE, "one line");
+
+/* ---- the cursor ---- */
+
+static uint64_t shm_piece(uint64_t left)
+{
+    uint64_t piece = left / 4 / SHM_PIECE_PAGE * SHM_PIECE_PAGE;
+
+    if (piece < SHM_PIECE_MIN)
+        piece = SHM_PIECE_MIN;
+    if (piece > SHM_PIECE_MAX)
+        piece = SHM_PIECE_MAX;
+    return piece < left ? piece : left;
+}
+
+/* Take the next piece; 0: none is left, or the slot serves another get. */
+static uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn,
+                                uint64_t len, uint64_t *at_p)
+{
+    uint64_t now = atomic_load_explicit(cursor, memory_order_acquire), piece;
+
+    do {
+        *at_p = now & SHM_OFFSET_MASK;
+        if (now >> SHM_OFFSET_BITS != turn || *at_p >= len)
+            return 0;
+        piece = shm_piece(len - *at_p);
+    } while (!atomic_compare_exchange_weak(cursor, &now, now + piece));
+    return piece;
+}
+
+/* ---- our gets ---- */
+
+static shm_share_slot_t *shm_share_slot(const shm_ep_t *ep,
+                                        const shm_share_t *share)
+{
+    return &ep->tx.ring.control->shares[share->slot];
+}
+
+/* Without room in the ring or a slot the get goes on alone and asks later. */
+static void shm_share_ask(shm_ep_t *ep, shm_share_t *share)
+{
+    int slot = __builtin_ffs((int)~ep->share_slots) - 1;
+    shm_ask_t ask = {.from = share->key.address + share->offset,
+                     .to = (uintptr_t)share->buffer,
+                     .len = share->len,
+                     .seal = share->key.seal,
+                     .seal_address = share->key.seal_address};
+    shm_share_slot_t *shared;
+
+    if (slot >= (int)SHM_SHARE_SLOTS || shm_am_reserve(ep, 1) != PSC_OK)
+        return;
+    ep->share_slots |= 1u << slot;
+    share->slot = slot;
+    ask.slot = (uint32_t)slot;
+    ask.turn = ++ep->turn & (uint32_t)(UINT64_MAX >> SHM_OFFSET_BITS);
+    share->turn = ask.turn;
+    shared = shm_share_slot(ep, share);
+    atomic_store_explicit(&shared->helped, 0, memory_order_relaxed);
+    atomic_store_explicit(&shared->cursor,
+                          share->turn << SHM_OFFSET_BITS | share->own,
+                          memory_order_relaxed);
+    memcpy(shm_producer_begin(&ep->tx), &ask, sizeof ask);
+    shm_am_publish(ep, shm_word_pack(SHM_KIND_ASK, 0, 0, sizeof ask),
+                   sizeof ask);
+}
+
+psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
+                             const psc_rkey_t *rkey, uint64_t offset,
+                             psc_comp_t *comp)
+{
+    shm_iface_t *iface = shm_ep_iface(ep);
+    psc_link_t *link = psc_list_pop(&iface->free_shares);
+    shm_share_t *share = link ? psc_container_of(link, shm_share_t, listed)
+                              : malloc(sizeof *share);
+
+    if (share == NULL)
+        return PSC_ERR_NO_MEMORY;
+    *share = (shm_share_t){.buffer = buffer,
+                           .key = *rkey,
+                           .offset = offset,
+                           .len = len,
+                           .slot = -1,
+                           .comp = comp};
+    psc_list_init(&share->listed);
+    psc_list_push(&ep->shares, &share->listed);
+    iface->n_sharing++;
+    shm_share_ask(ep, share);
+    return PSC_INPROGRESS;
+}
+
+/* No more is taken; what has been is still on its way. */
+static void shm_share_stop(shm_ep_t *ep, shm_share_t *share,
+                           psc_status_t status)
+{
+    uint64_t taken = share->own;
+
+    if (share->status != PSC_OK)
+        return;
+    share->status = status;
+    if (share->slot >= 0)
+        taken = atomic_exchange(&shm_share_slot(ep, share)->cursor,
+                                share->turn << SHM_OFFSET_BITS |
+                                    SHM_OFFSET_MASK) &
+                SHM_OFFSET_MASK;
+    if (taken < share->len)
+        share->len = taken;
+}
+
+static uint64_t shm_share_take(const shm_ep_t *ep, shm_share_t *share,
+                               uint64_t *at_p)
+{
+    uint64_t piece;
+
+    if (share->status != PSC_OK)
+        return 0;
+    if (share->slot >= 0) {
+        piece = shm_cursor_take(&shm_share_slot(ep, share)->cursor,
+                                share->turn, share->len, at_p);
+    } else {
+        *at_p = share->own;
+        piece = shm_piece(share->len - share->own);
+    }
+    share->own += piece;
+    return piece;
+}
+
+/* Has it ended? Without its link the peer writes no more. */
+static bool shm_share_over(shm_ep_t *ep, shm_share_t *share)
+{
+    uint64_t helped = 0;
+
+    if (share->slot >= 0)
+        helped = atomic_load_explicit(&shm_share_slot(ep, share)->helped,
+                                      memory_order_acquire);
+    if (helped == SHM_HELP_FAILED || helped > share->len ||
+        share->own > share->len - helped) {
+        shm_share_stop(ep, share, PSC_ERR_TRANSPORT);
+        return true;
+    }
+    return share->own + helped == share->len ||
+           (share->status != PSC_OK && ep->link == NULL);
+}
+
+static void shm_share_free(shm_ep_t *ep, shm_share_t *share)
+{
+    shm_iface_t *iface = shm_ep_iface(ep);
+
+    if (share->slot >= 0)
+        ep->share_slots &= ~(1u << share->slot);
+    psc_list_remove(&share->listed);
+    psc_list_push(&iface->free_shares, &share->listed);
+    iface->n_sharing--;
+}
+
+/* Copy a piece, or end the get; 1 if there was anything to do. */
+static unsigned shm_share_move(shm_ep_t *ep, shm_share_t *share)
+{
+    psc_comp_t *comp = share->comp;
+    uint64_t at, piece = shm_share_take(ep, share, &at);
+    psc_status_t status;
+
+    if (piece > 0) {
+        status = shm_cma_read(ep, share->buffer + at, piece, &share->key,
+                              share->offset + at);
+        if (status != PSC_OK)
+            shm_share_stop(ep, share, status);
+    }
+    if (!shm_share_over(ep, share))
+        return piece > 0;
+    status = share->status;
+    shm_share_free(ep, share);
+    comp->func(comp, status);
+    return 1;
+}
+
+static unsigned shm_share_poll_own(shm_ep_t *ep)
+{
+    unsigned n_slots = 0;
+
+    psc_list_for_each(share, &ep->shares, shm_share_t, listed) {
+        if (ep->state != SHM_EP_UP)
+            shm_share_stop(ep, share, ep->status);
+        else if (share->slot < 0)
+            shm_share_ask(ep, share);
+        if (shm_share_move(ep, share) > 0)
+            return 1;
+        if (++n_slots == SHM_SHARE_SLOTS)
+            break;
+    }
+    return 0;
+}
+
+/* ---- the peer's gets ---- */
+
+static void shm_help_end(shm_ep_t *ep, shm_help_t *help)
+{
+    if (help->mem == NULL)
+        return;
+    help->mem = NULL;
+    shm_ep_iface(ep)->n_sharing--;
+}
+
+/* A slot that is used again has ended before. A registration that is gone
+ * means that our side has given up. */
+bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)
+{
+    shm_iface_t *iface = shm_ep_iface(ep);
+    const psc_mem_t *mem;
+    shm_help_t *help;
+    shm_ask_t ask;
+
+    if (word.len != sizeof ask || !ep->cma)
+        return false;
+    memcpy(&ask, bytes, sizeof ask);
+    if (ask.slot >= SHM_SHARE_SLOTS || ask.len > SHM_GET_MAX)
+        return false;
+    help = &ep->helps[ask.slot];
+    shm_help_end(ep, help);
+    mem = shm_mem_find(iface, ask.seal_address, ask.seal);
+    if (mem == NULL)
+        return true;
+    if (ask.from < mem->address || ask.from - mem->address > mem->len ||
+        ask.len > mem->len - (ask.from - mem->address))
+        return false;
+    *help = (shm_help_t){.mem = mem,
+                         .seal = ask.seal,
+                         .from = ask.from,
+                         .to = ask.to,
+                         .len = ask.len,
+                         .turn = ask.turn};
+    iface->n_sharing++;
+    return true;
+}
+
+/* What was taken and not written is told, so that the getter does not wait. */
+static unsigned shm_help_move(shm_ep_t *ep, shm_help_t *help,
+                              shm_share_slot_t *shared)
+{
+    uint64_t at, piece = 0;
+    psc_status_t status;
+
+    if (ep->state == SHM_EP_UP && atomic_load(&help->mem->seal) == help->seal)
+        piece = shm_cursor_take(&shared->cursor, help->turn, help->len, &at);
+    if (piece == 0) {
+        shm_help_end(ep, help);
+        return 0;
+    }
+    status = shm_cma_write(ep, (void *)(uintptr_t)(help->from + at), piece,
+                           help->to + at);
+    help->done += piece;
+    atomic_store_explicit(&shared->helped,
+                          status == PSC_OK ? help->done : SHM_HELP_FAILED,
+                          memory_order_release);
+    if (status != PSC_OK)
+        shm_help_end(ep, help);
+    return 1;
+}
+
+static unsigned shm_share_poll_peers(shm_ep_t *ep)
+{
+    shm_control_t *control = ep->rx.ring.control;
+
+    for (uint32_t i = 0; i < SHM_SHARE_SLOTS; i++) {
+        shm_help_t *help = &ep->helps[i];
+
+        if (help->mem != NULL &&
+            shm_help_move(ep, help, &control->shares[i]) > 0)
+            return 1;
+    }
+    return 0;
+}
+
+unsigned shm_share_poll(shm_ep_t *ep)
+{
+    unsigned n = shm_share_poll_own(ep);
+
+    return n + shm_share_poll_peers(ep);
+}
+
+/* ---- the end ---- */
+
+void shm_share_drop(shm_ep_t *ep)
+{
+    for (uint32_t i = 0; i < SHM_SHARE_SLOTS; i++)
+        shm_help_end(ep, &ep->helps[i]);
+    psc_list_for_each(share, &ep->shares, shm_share_t, listed)
+        shm_share_free(ep, share);
+}
+
+void shm_share_close(shm_iface_t *iface)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&iface->free_shares)) != NULL)
+        free(psc_container_of(link, shm_share_t, listed));
+}
