@@ -10,14 +10,15 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pscompy import _hot
 from pscompy.connection import Connection
 from pscompy.request import Request
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pscompy.world import World
+
 
 _TAGS = 2  # of one operation: up, and down
 _OPERATIONS = 1 << 30  # then their numbers begin again

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple
 
 from pscompy.errors import ConfigError
 from pscompy.parsers import (
@@ -32,6 +31,15 @@ from pscompy.parsers import (
     text,
 )
 from pscompy.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Values = Mapping[str, Any]
+else:
+    Values = Mapping
+
 
 __all__ = [
     "AUTO",
@@ -79,7 +87,7 @@ class Var(Value):
     secret: bool = False
 
 
-class Setting(NamedTuple):
+class Setting(Value):
     """A value as a transport in C gets it; see psc_setting_t."""
 
     name: str
@@ -87,7 +95,7 @@ class Setting(NamedTuple):
     number: int
 
 
-class Row(NamedTuple):
+class Row(Value):
     """A variable as `pscompy info` shows it; secrets are hidden."""
 
     section: str
@@ -123,7 +131,7 @@ def launcher_environment() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(names)}
 
 
-class Config(Mapping[str, Any]):
+class Config(Values):
     """All variables with their values: `config["SPIN_US"]`.
 
     Keys are full names without PSP_. Immutable; load another one to change it.

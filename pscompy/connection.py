@@ -8,17 +8,20 @@ from __future__ import annotations
 import copy
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from pscompy import _hot
 from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
 from pscompy.request import Request
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn, SupportsIndex
+
     from pscompy.control.control import Control
     from pscompy.control.explain import Explanation
     from pscompy.control.record import Record
+
 
 __all__ = ["Connection", "ConnectionState"]
 

@@ -8,7 +8,11 @@ same meaning, the class is that too, so that `except TimeoutError` works.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 __all__ = [
     "PscomError",

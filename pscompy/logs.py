@@ -15,9 +15,9 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 from pscompy.config import Config
+from pscompy.values import Value
 
 # The levels of `logging`, and ours between and beyond them.
 CRITICAL, ERROR, WARNING, INFO, DEBUG = 50, 40, 30, 20, 10
@@ -31,7 +31,7 @@ LEVELS = (CRITICAL, ERROR, WARNING, INFO, DEBUG, VERBOSE, TRACE)
 _ASK = ("DEBUG_OUT", "DEBUG_TIMING", "DEBUG_VERSION", "DEBUG_PARAM")  # for a handler, or a line
 
 
-class Target(NamedTuple):
+class Target(Value):
     """Where the core's own lines go; see psc_worker_log_to."""
 
     fd: int

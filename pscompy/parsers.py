@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from pscompy.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 AUTO = -1  # the value of "auto"
 INF = 2**63 - 1  # the value of "inf"

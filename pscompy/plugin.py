@@ -22,7 +22,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TypeVar
 
 from pscompy.config import (
     AUTO,
@@ -43,6 +42,13 @@ from pscompy.config import (
 from pscompy.logs import Log
 from pscompy.plugins.bridge.base import Link, PythonTransport
 from pscompy.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Hook = TypeVar("Hook", bound=Callable[[], object])
+
 
 __all__ = [
     "AUTO",
@@ -68,7 +74,6 @@ __all__ = [
 ]
 
 PROJECT = "pscompy"
-Hook = TypeVar("Hook", bound=Callable[[], object])
 
 
 def hookimpl(function: Hook) -> Hook:

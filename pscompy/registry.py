@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from pscompy import installed, shadows
 from pscompy.config import Config, Var, priority
@@ -24,8 +23,10 @@ from pscompy.plugin import Transport
 from pscompy.values import Value
 from pscompy.variables import KNOWN, VARIABLES
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 logger = Log("pscompy.registry")
 

@@ -6,13 +6,15 @@ extension to the core.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Union
+from collections import namedtuple
 
 from pscompy import _hot
 from pscompy.core import lib
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pscompy.connection import Connection
+
 
 __all__ = [
     *("ANY_SOURCE", "ANY_TAG", "Message", "PersistentRequest", "Request", "Status"),
@@ -20,14 +22,16 @@ __all__ = [
 ]
 
 
-class Status(NamedTuple):
+class Status(namedtuple("Status", ("source", "tag", "nbytes"))):
     """What is known of a received (or probed) message.
 
     `source` is a rank in a World, elsewhere the `Connection`; `nbytes` is the message's length,
     also where the buffer was shorter.
     """
 
-    source: Union[int, Connection, None]  # noqa: UP007 (evaluated by get_type_hints)
+    __slots__ = ()
+
+    source: int | Connection | None
     tag: int
     nbytes: int
 

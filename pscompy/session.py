@@ -8,7 +8,6 @@ import select
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
 
 from pscompy import _hot, logs, registry
 from pscompy.connection import Connection
@@ -22,9 +21,15 @@ from pscompy.memory import MemoryRegion
 from pscompy.request import Request
 from pscompy.sock import Socket
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, TypeVar
+
+    S = TypeVar("S", bound="Session")
+
+
 __all__ = ["MemoryRegion", "Session"]
 
-S = TypeVar("S", bound="Session")
 
 _open_sessions: set[Session] = set()  # closed at exit; a dropped one lives as its connections do
 _inherited = "inherited through fork: open a new Session in the child"

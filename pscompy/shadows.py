@@ -10,8 +10,8 @@ from __future__ import annotations
 import importlib.util
 import os.path
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib import metadata
     from importlib.machinery import ModuleSpec

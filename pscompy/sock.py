@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
 
 from pscompy.errors import Closed, Timeout
 from pscompy.request import Request
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
     from pscompy.connection import Connection
     from pscompy.session import Session
 

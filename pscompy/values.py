@@ -7,17 +7,17 @@ than a dataclass each time that one is made, so it is for what is made per proce
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar, NoReturn, TypeVar
+
     from typing_extensions import dataclass_transform
+
+    V = TypeVar("V", bound="Value")
 else:
 
     def dataclass_transform(**_: object) -> Any:
         return lambda cls: cls
-
-
-V = TypeVar("V", bound="Value")
 
 
 @dataclass_transform(frozen_default=True)
@@ -51,21 +51,22 @@ class Value:
 
     def but(self: V, **changes: Any) -> V:
         """The same value with some fields changed."""
-        return type(self)(**{**self._as_dict(), **changes})
+        return type(self)(**{**self.as_dict(), **changes})
 
-    def _as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
         return {name: getattr(self, name) for name in self._fields}
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._as_dict() == other._as_dict()
+        return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        return hash((type(self), *self._as_dict().values()))
+        return hash((type(self), *self.as_dict().values()))
 
     def __repr__(self) -> str:
-        shown = (f"{k}={v!r}" for k, v in self._as_dict().items() if k not in self._hidden)
+        shown = (f"{k}={v!r}" for k, v in self.as_dict().items() if k not in self._hidden)
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

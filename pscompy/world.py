@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy import _hot
 from pscompy.bootstrap import attach
@@ -27,9 +26,13 @@ from pscompy.logs import Log
 from pscompy.request import Request
 from pscompy.session import Session
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, NoReturn, SupportsIndex
+
     from pscompy.control.frames import Identity
     from pscompy.control.record import Record
+
 
 __all__ = ["World"]
 

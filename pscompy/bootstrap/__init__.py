@@ -14,12 +14,18 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
-from typing import Protocol
 
 from pscompy.bootstrap.pmi1 import Pmi1
 from pscompy.bootstrap.single import Single
 from pscompy.config import launcher_environment
 from pscompy.errors import ConfigError, PscomError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
+
 
 __all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect"]
 

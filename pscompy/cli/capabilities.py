@@ -75,8 +75,8 @@ class Probe:
         self._carriers.append(carrier)
         reason = self._ffi.new("char[256]")
         keep = [
-            (self._ffi.new("char[]", name.encode()), self._ffi.new("char[]", text.encode()), number)
-            for name, text, number in carrier.settings
+            (*(self._ffi.new("char[]", text.encode()) for text in (it.name, it.text)), it.number)
+            for it in carrier.settings
         ]
         settings = self._ffi.new("psc_setting_t[]", keep)
         iface = self._lib.psc_worker_open(self._worker, carrier.ops, settings, len(keep), reason)

@@ -67,7 +67,7 @@ def _as_json(entries: list[_Entry], rows: list[Row]) -> str:
         "python": platform.python_version(),
         "include": get_include(),
         "transports": [_transport_document(entry) for entry in entries],
-        "variables": [row._asdict() for row in rows],
+        "variables": [row.as_dict() for row in rows],
     }
     return json.dumps(document, indent=2)
 

@@ -140,7 +140,8 @@ def _look_up(places: tuple[Place, ...], flags: int) -> tuple[Targets, list[str]]
     reasons = []
     for place in places:
         try:
-            found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM, flags=flags)
+            host = place.host.encode("ascii") if place.host.isascii() else place.host
+            found = socket.getaddrinfo(host, place.port, type=socket.SOCK_STREAM, flags=flags)
         except (OSError, UnicodeError) as error:
             reasons.append(f"{place}: {getattr(error, 'strerror', None) or error}")
             continue

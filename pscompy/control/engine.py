@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
 
 from pscompy.config import Config, Setting
 from pscompy.control.frames import ADDRESS_MAX
@@ -21,6 +20,13 @@ from pscompy.errors import PscomError, from_status
 from pscompy.logs import LEVELS, Log
 from pscompy.plugin import Carrier
 from pscompy.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+else:
+    Protocol = object
+
 
 logger = Log("pscompy.core")
 
@@ -93,7 +99,7 @@ def _ignore() -> None:
     pass
 
 
-class ControlEvents(NamedTuple):
+class ControlEvents(Value):
     """Ids of the lanes and connections whose state has changed."""
 
     lanes: list[int]

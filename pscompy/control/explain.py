@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pscompy.config import INF
 from pscompy.control.selection import Estimates, Option, Params, cost_table, ordered
 from pscompy.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 WHOLE = 1 << 40  # pieces of this size are no pieces
 

@@ -12,11 +12,17 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import ClassVar, TypeVar
 
 from pscompy.control.codec import Reader, Writer
 from pscompy.control.states import RemoteProtocolError
 from pscompy.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar, TypeVar
+
+    Code = TypeVar("Code", bound=IntEnum)
+
 
 MAGIC = b"\x93pscompy"
 VERSION_MIN = 1
@@ -321,8 +327,6 @@ Frame = Intro | Welcome | Offer | Answer | LaneReport | Closing | Bye | Refuse
 _FRAMES: dict[int, type[Frame]] = {
     frame.TYPE: frame for frame in (Intro, Welcome, Offer, Answer, LaneReport, Closing, Bye, Refuse)
 }
-
-Code = TypeVar("Code", bound=IntEnum)
 
 
 def _enum(kind: type[Code], value: int) -> Code:

@@ -12,15 +12,16 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from pscompy.config import Config
 from pscompy.control import auth
 from pscompy.errors import AuthError
 from pscompy.values import Value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 FILE_MAX = 4096  # longest key file, bytes
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from pscompy.control.engine import Engine, Lane
 from pscompy.control.events import (
@@ -30,6 +29,13 @@ from pscompy.control.record import Record
 from pscompy.control.states import LinkState
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
 from pscompy.logs import Log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+else:
+    Protocol = object
+
 
 logger = Log("pscompy.control")
 

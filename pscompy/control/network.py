@@ -12,13 +12,14 @@ import fcntl
 import socket
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from pscompy.errors import ConfigError, ConnectError
 from pscompy.values import Value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
+
 
 SCHEME = "psp://"
 PLACES_MAX = 16

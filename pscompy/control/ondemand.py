@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from pscompy.control import selection
 from pscompy.control.auth import TOKEN_SIZE
@@ -33,6 +32,13 @@ from pscompy.control.thread import ControlThread, Timer
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
 from pscompy.logs import Log
 from pscompy.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+else:
+    Protocol = object
+
 
 logger = Log("pscompy.control")
 

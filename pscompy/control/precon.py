@@ -12,7 +12,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from pscompy.config import Config
 from pscompy.control.events import Ended, HandshakeEvent
@@ -22,6 +21,13 @@ from pscompy.control.thread import READ, WRITE, ControlThread, Timer
 from pscompy.errors import PscomError
 from pscompy.logs import Log
 from pscompy.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
+
 
 logger = Log("pscompy.control")
 

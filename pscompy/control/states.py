@@ -10,9 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import TypeVar
 
 from pscompy.errors import ProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    S = TypeVar("S", bound=Enum)
+    E = TypeVar("E", bound=Enum)
 
 
 class LocalProtocolError(Exception):
@@ -177,10 +183,6 @@ ON_CONNECT: Mapping[Phase, Verdict] = {
     Phase.UP: Verdict.LATER,
     Phase.CLOSED: Verdict.GONE,
 }
-
-
-S = TypeVar("S", bound=Enum)
-E = TypeVar("E", bound=Enum)
 
 
 def step(table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from pscompy.launch.job import Job, Plan
 from pscompy.launch.terminal import open_standard_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 
 _EPILOG = """\
 what to run, after the options:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import signal
 import socket
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 FORWARDED = frozenset(
     {

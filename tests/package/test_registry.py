@@ -29,9 +29,10 @@ def test_an_installed_transport_is_found_with_its_variables(site):
     site.transport("alpha")
     program = """
 from pscompy import registry
+from pscompy.config import Setting
 config, found = registry.load()
 assert config["ALPHA_SLOTS"] == 9 and config["ALPHA"] == 1
-assert config.settings("ALPHA") == [("SLOTS", "9", 9)]
+assert config.settings("ALPHA") == [Setting("SLOTS", "9", 9)]
 print([it.source for it in found if it.name == "alpha"])
 """
     ended = site.run("-W", "error", "-c", program, ALPHA_SLOTS="9")
