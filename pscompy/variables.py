@@ -23,7 +23,7 @@ GENERAL = (
 PROTOCOL = (
     Var("SPIN_US", "50", integer(0, 60_000_000), "Microseconds of polling before a wait sleeps."),
     Var("UNEXPECTED_MAX", "64M", size(), "Unexpected eager payload a session keeps, in bytes."),
-    Var("EAGER_WINDOW", "256k", size(1), "Eager payload that one connection has in flight."),
+    Var("EAGER_WINDOW", "4M", size(1), "Most eager payload that one connection has in flight."),
     Var("RTS_MAX", "1024", integer(1, 1 << 16), "Unmatched rendezvous per connection."),
     Var("RENDEZVOUS", "auto", size(auto=True), "Shortest rendezvous message; auto: by cost."),
     Var("RNDV_SCHEME", "auto", choice("auto", "put", "get", "am"), "Rendezvous by put, get or am."),

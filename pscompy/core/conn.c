@@ -7,9 +7,25 @@
 
 /* ---- states ---- */
 
+/* The more peers may send unasked, the less each: together no more than is
+ * kept for those who have come too early. */
+static void conn_share_window(psc_worker_t *worker, int change)
+{
+    uint64_t share = worker->config.unexpected_max;
+
+    worker->n_up += (uint32_t)change;
+    if (worker->n_up > 1)
+        share /= worker->n_up;
+    worker->window = share < worker->config.eager_window
+                         ? share
+                         : worker->config.eager_window;
+}
+
 /* The one door for a connection's state. */
 static void conn_state_set(psc_conn_t *conn, psc_conn_state_t state)
 {
+    conn_share_window(conn->worker, (state == PSC_CONN_UP) -
+                                        (conn->state == PSC_CONN_UP));
     __atomic_store_n(&conn->state, state, __ATOMIC_RELEASE);
     if (!conn->event) {
         conn->event = true;

@@ -29,7 +29,7 @@ typedef struct psc_worker_config {
     uint64_t unexpected_max;    /* bytes of unexpected eager payload kept
                                    before credits are withheld */
     uint64_t eager_window;      /* bytes of eager payload one connection may
-                                   have in flight */
+                                   have in flight, at most */
     uint32_t rts_max;           /* unmatched rendezvous per connection */
 } psc_worker_config_t;
 

@@ -52,6 +52,9 @@ struct psc_worker {
     uint64_t log_lost;   /* lines that the pipe had no room for */
     psc_wait_state_t wait;
 
+    uint32_t n_up;        /* connections */
+    uint64_t window;      /* eager bytes that each of them may have in flight,
+                             if it is not less than proto/credit.h grants */
     psc_list_t conns;     /* all but those in doomed */
     psc_list_t doomed;    /* destroyed, and freed as soon as nothing needs them */
     psc_list_t busy;      /* those with queued work */

@@ -11,7 +11,7 @@ import pytest
 from puppets import BOUND, ONLY, until
 
 MIB = 1 << 20
-WINDOW = 256 << 10
+WINDOW = 4 * MIB
 SLACK = 16 * MIB  # the allocator, and the rings
 LARGE = 256 << 10
 
@@ -113,6 +113,24 @@ def test_a_million_messages_while_rendezvous_complete(receiver):
         here(DRAIN, count=count, size=size, timeout=300)
         flooder.result()
     assert memory.grown < 64 * MIB + 2 * WINDOW + SLACK
+
+
+@pytest.mark.parametrize("peers", [1, 4])
+def test_peers_share_what_they_may_send_unasked(start, transport, peers):
+    """Behind the bound of the session a flood goes on for its connection's window."""
+    settings = {**ONLY[transport], "UNEXPECTED_MAX": 8 * MIB, "RTS_MAX": 1}
+    here, *there = (start(settings) for _ in range(1 + peers))
+    address = here("peers = []; sock = session.listen('127.0.0.1'); sock.address")
+    for peer in there:
+        peer.connect(address)
+        here("flood = sock.accept(20); flood.recv(); peers.append(flood)")
+    there[-1].begin(FLOOD, count=20_000, size=1024)
+    full(here)
+    kept = here("session.stats['unexpected']") * (1024 + 160)
+    window = min(WINDOW, 8 * MIB // peers)
+    assert 8 * MIB + window * 3 // 4 < kept < 8 * MIB + window * 5 // 4
+    here(DRAIN, count=20_000, size=1024)
+    there[-1].result()
 
 
 @pytest.mark.parametrize("size", [0, 8, 1024, 60_000])

@@ -2,16 +2,18 @@
 
 static uint32_t credit_window(const psc_conn_t *conn)
 {
-    uint64_t window = conn->worker->config.eager_window;
+    uint64_t window = conn->worker->window;
 
     if (window < PSC_CREDIT_INITIAL)
         return PSC_CREDIT_INITIAL;
     return window > INT32_MAX / 2 ? INT32_MAX / 2 : (uint32_t)window;
 }
 
-static uint32_t credit_untold(const psc_conn_t *conn)
+/* Negative after the window has shrunk: what was told stands. */
+static int32_t credit_untold(const psc_conn_t *conn)
 {
-    return conn->credit_consumed + credit_window(conn) - conn->credit_told;
+    return (int32_t)(conn->credit_consumed + credit_window(conn) -
+                     conn->credit_told);
 }
 
 void psc_credit_init(psc_conn_t *conn)
@@ -22,7 +24,7 @@ void psc_credit_init(psc_conn_t *conn)
 
 void psc_credit_start(psc_conn_t *conn)
 {
-    if (credit_untold(conn) == 0)
+    if (credit_untold(conn) <= 0)
         return;
     conn->credit_due = true;
     psc_conn_mark_busy(conn);
@@ -31,7 +33,8 @@ void psc_credit_start(psc_conn_t *conn)
 uint32_t psc_credit_stamp(psc_conn_t *conn)
 {
     conn->credit_due = false;
-    conn->credit_told = conn->credit_consumed + credit_window(conn);
+    if (credit_untold(conn) > 0)
+        conn->credit_told = conn->credit_consumed + credit_window(conn);
     return conn->credit_told;
 }
 
@@ -53,7 +56,8 @@ bool psc_credit_spend(psc_conn_t *conn, uint32_t cost)
 void psc_credit_return(psc_conn_t *conn, uint32_t cost)
 {
     conn->credit_consumed += cost;
-    if (conn->credit_due || credit_untold(conn) < credit_window(conn) / 4)
+    if (conn->credit_due ||
+        credit_untold(conn) < (int32_t)(credit_window(conn) / 4))
         return;
     conn->credit_due = true;
     psc_conn_mark_busy(conn);

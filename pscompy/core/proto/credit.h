@@ -5,8 +5,10 @@
  * does no harm). A message's bytes are returned when a receive took it, or
  * when it was copied out while the session's unexpected bytes are within
  * PSP_UNEXPECTED_MAX; beyond that they are withheld until it is received, and
- * the sender turns to rendezvous. Memory for unexpected messages is therefore
- * at most PSP_UNEXPECTED_MAX + connections * max(PSP_EAGER_WINDOW, 256 KiB).
+ * the sender turns to rendezvous. A connection's window is PSP_EAGER_WINDOW, or
+ * its share of PSP_UNEXPECTED_MAX where many are up, at least 256 KiB. Memory
+ * for unexpected messages is therefore at most PSP_UNEXPECTED_MAX and those
+ * windows: about the same again, or 256 KiB per connection.
  * Control messages need no credit. */
 #ifndef PSCOMPY_PROTO_CREDIT_H
 #define PSCOMPY_PROTO_CREDIT_H
