@@ -118,7 +118,7 @@ static psc_status_t api_iprobe(psc_worker_t *worker,
     status = psc_worker_enter(worker, args->flags);
     if (status != PSC_OK)
         return status;
-    psc_worker_progress_locked(worker, true);
+    psc_worker_progress_locked(worker, PSC_PASS_ALL);
     status = psc_message_iprobe(worker, args, result_p);
     psc_worker_leave(worker);
     return status;
@@ -189,7 +189,7 @@ static unsigned api_progress(psc_worker_t *worker, uint32_t flags)
 
     if (psc_worker_enter(worker, flags) != PSC_OK)
         return 0;
-    n = psc_worker_progress_locked(worker, true);
+    n = psc_worker_progress_locked(worker, PSC_PASS_ALL);
     psc_worker_leave(worker);
     return n;
 }
@@ -197,10 +197,11 @@ static unsigned api_progress(psc_worker_t *worker, uint32_t flags)
 static bool api_spin(psc_worker_t *worker, psc_request_t *request,
                      unsigned polls)
 {
+    polls = psc_spin_limit(worker, polls);
     while (psc_request_state(request) == PSC_REQUEST_ACTIVE && polls-- > 0) {
         if (psc_worker_enter(worker, PSC_FLAG_TRY) != PSC_OK)
             break;
-        psc_worker_progress_locked(worker, false);
+        psc_worker_progress_locked(worker, PSC_PASS_DUE);
         psc_worker_leave(worker);
         psc_clock_pause();
     }

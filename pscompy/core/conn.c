@@ -228,7 +228,7 @@ int psc_conn_peer_ended(psc_conn_t *conn, int last)
     if (status != PSC_OK)
         return status;
     for (int i = 0; i < CONN_DRAIN_PASSES && !psc_conn_ended(conn); i++) {
-        if (psc_worker_progress_locked(worker, true) == 0)
+        if (psc_worker_progress_locked(worker, PSC_PASS_ALL) == 0)
             break;
     }
     if (psc_conn_ended(conn))

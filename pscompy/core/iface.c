@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "conn.h"
 
@@ -66,12 +67,17 @@ static psc_status_t iface_check_caps(const psc_transport_ops_t *ops,
 }
 
 /* Every set of descriptors that somebody sleeps on holds the fabrics'. */
-static int iface_watch(psc_worker_t *worker, int fd)
+static int iface_watch(psc_worker_t *worker, psc_iface_slot_t *slot)
 {
-    if (psc_worker_watch(worker->epoll_fd, fd) < 0 ||
-        psc_worker_watch(worker->sleep_fd, fd) < 0)
-        return -1;
-    return psc_worker_watch(worker->fabric_fd, fd);
+    const int sets[] = {worker->epoll_fd, worker->sleep_fd, worker->fabric_fd};
+    uint32_t bit = 1u << (slot - worker->ifaces);
+    int fd = slot->ops->event_fd(slot->iface);
+
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        if (psc_worker_watch(sets[i], fd, EPOLLIN, bit) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static psc_status_t iface_adopt(psc_worker_t *worker, psc_iface_slot_t *slot,
@@ -84,7 +90,7 @@ static psc_status_t iface_adopt(psc_worker_t *worker, psc_iface_slot_t *slot,
     if (status != PSC_OK)
         return status;
     if (slot->attr.caps & PSC_CAP_EVENT &&
-        iface_watch(worker, slot->ops->event_fd(slot->iface)) < 0) {
+        iface_watch(worker, slot) < 0) {
         snprintf(reason, PSC_REASON_MAX, "its event descriptor: %s",
                  strerror(errno));
         return PSC_ERR_TRANSPORT;

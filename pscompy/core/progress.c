@@ -25,9 +25,15 @@ void psc_worker_pace(psc_worker_t *worker)
                           ? PROGRESS_RARELY
                           : 1;
     }
+    psc_spin_pace(worker);
 }
 
-unsigned psc_worker_pass(psc_worker_t *worker, bool all)
+static bool progress_due(const psc_iface_slot_t *slot, uint32_t pass)
+{
+    return slot->lanes > 0 && (pass & (slot->every - 1)) == 0;
+}
+
+unsigned psc_worker_pass(psc_worker_t *worker, uint32_t ifaces)
 {
     unsigned n = 0;
 
@@ -35,7 +41,8 @@ unsigned psc_worker_pass(psc_worker_t *worker, bool all)
     for (int i = 0; i < worker->n_ifaces; i++) {
         psc_iface_slot_t *slot = &worker->ifaces[i];
 
-        if (all || (slot->lanes > 0 && (worker->pass & (slot->every - 1)) == 0))
+        if (ifaces == PSC_PASS_DUE ? progress_due(slot, worker->pass)
+                                   : ifaces >> i & 1)
             n += slot->ops->progress(slot->iface);
     }
     if (!psc_list_empty(&worker->busy)) {
@@ -52,9 +59,9 @@ unsigned psc_worker_pass(psc_worker_t *worker, bool all)
 
 /* What a pass finds is gone from the descriptor that another thread may be
  * sleeping on, and what was armed is used up: it has to look again. */
-unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all)
+unsigned psc_worker_progress_locked(psc_worker_t *worker, uint32_t ifaces)
 {
-    unsigned n = psc_worker_pass(worker, all);
+    unsigned n = psc_worker_pass(worker, ifaces);
 
     psc_wait_kick_poller(worker);
     return n;
@@ -66,7 +73,7 @@ unsigned psc_worker_progress(psc_worker_t *worker)
 
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return 0;
-    n = psc_worker_progress_locked(worker, true);
+    n = psc_worker_progress_locked(worker, PSC_PASS_ALL);
     psc_worker_leave(worker);
     return n;
 }

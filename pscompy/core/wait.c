@@ -8,7 +8,6 @@
  * descriptor. A thread that completes or posts something for a sleeping
  * poller kicks it. */
 #include <errno.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -19,11 +18,6 @@
  * sleep ends after a slice, as if interrupted, and the caller looks for
  * signals: this bounds how long a Ctrl-C can stay unnoticed. */
 #define WAIT_SLICE_NS 500000000
-
-/* How many passes between two looks at the clock, and between two offers of
- * the processor: where there are more pollers than processors, the one that we
- * wait for may be waiting for ours. Alone on it the offer costs 0.4 us. */
-#define WAIT_CLOCK_PASSES 64u
 
 typedef struct wait_goal {
     psc_request_t *const *requests;
@@ -93,34 +87,30 @@ static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
     return PSC_OK;
 }
 
-static unsigned wait_pass(psc_worker_t *worker, bool all)
+static unsigned wait_pass(psc_worker_t *worker, uint32_t ifaces)
 {
     unsigned n;
 
     psc_lock_acquire(&worker->lock);
-    n = psc_worker_pass(worker, all);
+    n = psc_worker_pass(worker, ifaces);
     psc_worker_leave(worker);
     return n;
 }
 
-/* Poll until the spinning time is over. */
+/* Poll until spinning does not pay any more. */
 static psc_status_t wait_spin(psc_worker_t *worker, wait_goal_t *goal,
                               psc_status_t *result_p)
 {
-    int64_t until = psc_clock_now() + worker->config.spin_ns;
+    psc_spin_t spin;
 
-    for (unsigned pass = 1;; pass++) {
-        if (wait_look(worker, goal, result_p) == PSC_OK)
-            return PSC_OK;
-        if (wait_pass(worker, false) > 0)
-            continue;
-        psc_clock_pause();
-        if (pass % WAIT_CLOCK_PASSES != 0)
-            continue;
-        if (psc_clock_now() >= until)
-            return PSC_INPROGRESS;
-        sched_yield();
-    }
+    psc_spin_begin(worker, &spin, goal->deadline);
+    do {
+        do {
+            if (wait_look(worker, goal, result_p) == PSC_OK)
+                return PSC_OK;
+        } while (wait_pass(worker, PSC_PASS_DUE) > 0);
+    } while (psc_spin_on(worker, &spin));
+    return PSC_INPROGRESS;
 }
 
 static int wait_milliseconds(int64_t deadline)
@@ -135,35 +125,51 @@ static int wait_milliseconds(int64_t deadline)
     return (int)((left + 999999) / 1000000);
 }
 
-static bool wait_arm(psc_worker_t *worker)
+/* An interface that cannot be armed has something to do, also one that has no
+ * lanes. */
+static psc_status_t wait_arm(psc_worker_t *worker)
 {
-    bool armed;
+    psc_status_t status;
 
     psc_lock_acquire(&worker->lock);
-    psc_worker_clear(worker->wake_fd);
-    armed = psc_worker_pass(worker, true) == 0 &&
-            psc_worker_arm_locked(worker) == PSC_OK;
+    status = psc_worker_arm_locked(worker);
+    if (status != PSC_OK)
+        psc_worker_pass(worker, PSC_PASS_ALL);
     psc_worker_leave(worker);
-    return armed;
+    return status;
+}
+
+/* Sleep until a descriptor is ready, and poll those whose it was. wake_fd is
+ * edge-triggered: nobody reads it. */
+static int wait_doze(psc_worker_t *worker, int64_t deadline)
+{
+    struct epoll_event events[PSC_IFACES_MAX + 1];
+    uint32_t ifaces = 0;
+    int n = epoll_wait(worker->sleep_fd, events, PSC_IFACES_MAX + 1,
+                       wait_milliseconds(deadline));
+
+    atomic_store(&worker->wait.sleeping, 0); /* nobody has to wake us now */
+    for (int i = 0; i < n; i++)
+        ifaces |= events[i].data.u32;
+    if (ifaces)
+        wait_pass(worker, ifaces);
+    return n;
 }
 
 static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
                                psc_status_t *result_p)
 {
-    struct epoll_event event;
-    psc_status_t status;
-    int n = 0;
+    psc_status_t status = PSC_INPROGRESS;
 
     atomic_store(&worker->wait.sleeping, 1);
-    status = wait_arm(worker) ? wait_look(worker, goal, result_p) : PSC_OK;
-    if (status == PSC_INPROGRESS) {
-        n = epoll_wait(worker->sleep_fd, &event, 1,
-                       wait_milliseconds(goal->deadline));
-        if (n <= 0)
-            *result_p = PSC_ERR_INTERRUPTED;
+    if (wait_arm(worker) == PSC_OK &&
+        wait_look(worker, goal, result_p) == PSC_INPROGRESS &&
+        wait_doze(worker, goal->deadline) <= 0) {
+        *result_p = PSC_ERR_INTERRUPTED;
+        status = PSC_OK;
     }
     atomic_store(&worker->wait.sleeping, 0);
-    return status == PSC_INPROGRESS && n <= 0 ? PSC_OK : PSC_INPROGRESS;
+    return status;
 }
 
 /* The poller's part: until there is a reason to return. */

@@ -70,9 +70,9 @@ void psc_worker_clear(int fd)
         ;
 }
 
-int psc_worker_watch(int set, int fd)
+int psc_worker_watch(int set, int fd, uint32_t events, uint32_t ifaces)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    struct epoll_event event = {.events = events, .data.u32 = ifaces};
 
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
 }
@@ -99,9 +99,10 @@ static int worker_open_fds(psc_worker_t *worker)
     if (worker->epoll_fd < 0 || worker->sleep_fd < 0 ||
         worker->fabric_fd < 0 || worker->alarm_fd < 0 || worker->wake_fd < 0 ||
         worker->control_fd < 0 ||
-        psc_worker_watch(worker->epoll_fd, worker->alarm_fd) < 0)
+        psc_worker_watch(worker->epoll_fd, worker->alarm_fd, EPOLLIN, 0) < 0)
         return -1;
-    return psc_worker_watch(worker->sleep_fd, worker->wake_fd);
+    return psc_worker_watch(worker->sleep_fd, worker->wake_fd,
+                            EPOLLIN | EPOLLET, 0);
 }
 
 /* ---- life ---- */
@@ -114,6 +115,7 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config)
         return NULL;
     worker->config = *config;
     worker->log_fd = -1;
+    psc_worker_pace(worker);
     worker_lists_init(worker);
     if (worker_open_fds(worker) < 0) {
         int error = errno;
@@ -136,7 +138,7 @@ static void worker_stop(psc_worker_t *worker)
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
         psc_conn_fail_locked(conn, PSC_ERR_CLOSED);
     while (!psc_list_empty(&worker->retiring) && psc_clock_now() < deadline) {
-        if (psc_worker_progress_locked(worker, true) == 0)
+        if (psc_worker_progress_locked(worker, PSC_PASS_ALL) == 0)
             usleep(100);
     }
     psc_lane_progress_retiring(worker, true);

@@ -33,6 +33,7 @@ typedef struct psc_wait_state {
     atomic_uint baton;    /* changes when somebody may go on */
     atomic_uint waiters;  /* threads that sleep on the baton */
     atomic_uint wakes;    /* changes when all who wait have to return */
+    atomic_uint crowded;  /* not 0: pollers share this processor; see spin.c */
 } psc_wait_state_t;
 
 struct psc_worker {
@@ -40,6 +41,7 @@ struct psc_worker {
     psc_worker_config_t config;
     atomic_bool forked;
     uint32_t pass; /* counts progress passes */
+    atomic_uint stride; /* passes in a few microseconds; see spin.c */
     bool restless; /* something has moved since the last pass that found
                       nothing: there may be more, without any event */
     psc_iface_slot_t ifaces[PSC_IFACES_MAX];
@@ -84,15 +86,19 @@ struct psc_worker {
  * PSC_OK, PSC_ERR_NO_RESOURCE, PSC_ERR_FORKED. */
 psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags);
 void psc_worker_leave(psc_worker_t *worker);
-/* With the lock held. all: skip no interface. psc_worker_pass is for the
- * thread that has the poller's role, progress_locked for everybody else. */
-unsigned psc_worker_pass(psc_worker_t *worker, bool all);
-unsigned psc_worker_progress_locked(psc_worker_t *worker, bool all);
+/* With the lock held. ifaces: a bit for each that is polled; PSC_PASS_DUE,
+ * those with lanes whose turn it is. psc_worker_pass is for the thread that
+ * has the poller's role, progress_locked for everybody else. */
+#define PSC_PASS_DUE 0u
+#define PSC_PASS_ALL UINT32_MAX
+unsigned psc_worker_pass(psc_worker_t *worker, uint32_t ifaces);
+unsigned psc_worker_progress_locked(psc_worker_t *worker, uint32_t ifaces);
 /* Decide which interfaces each pass polls; after a lane came or went. */
 void psc_worker_pace(psc_worker_t *worker);
 void psc_worker_clear(int fd);
-/* Add a descriptor to an epoll set; -1 with errno. */
-int psc_worker_watch(int set, int fd);
+/* Add a descriptor to an epoll set; -1 with errno. ifaces: what epoll_wait
+ * tells of it, the bits of the interfaces that it belongs to. */
+int psc_worker_watch(int set, int fd, uint32_t events, uint32_t ifaces);
 /* Close and free all interfaces: the worker ends. */
 void psc_iface_close_all(psc_worker_t *worker);
 psc_status_t psc_worker_arm_locked(psc_worker_t *worker);
@@ -106,6 +112,20 @@ void psc_wait_kick(psc_worker_t *worker);
 void psc_wait_kick_poller(psc_worker_t *worker);
 void psc_worker_signal(int fd);
 void psc_worker_log(psc_worker_t *worker, int level, const char *line);
+
+/* One stretch of polling; see spin.c. */
+typedef struct psc_spin {
+    int64_t until;
+    unsigned passes; /* until the next look at the clock */
+    unsigned taken;  /* times that others took the processor */
+} psc_spin_t;
+
+void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline);
+/* After a pass that found nothing. False: rather sleep. */
+bool psc_spin_on(psc_worker_t *worker, psc_spin_t *spin);
+/* How many passes to make with the GIL, which keeps others from running. */
+unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes);
+void psc_spin_pace(psc_worker_t *worker);
 
 psc_status_t psc_wait_requests(psc_worker_t *worker,
                                psc_request_t *const *requests, size_t n,

@@ -216,6 +216,41 @@ static void idle_stays_asleep(void)
     ct_pair_down(&pair);
 }
 
+/* Sleep a few times while nobody does anything: how often we were woken. */
+static unsigned wake_count(ct_side_t *side)
+{
+    struct pollfd fd = {.fd = ct_ops->event_fd(side->iface), .events = POLLIN};
+    unsigned woken = 0;
+
+    for (int i = 0; i < 5; i++) {
+        ct_side_progress(side);
+        if (ct_ops->arm(side->iface) != PSC_OK || poll(&fd, 1, 20) > 0)
+            woken++;
+    }
+    return woken;
+}
+
+/* What has woken us does not wake us again. */
+static void woken_once(void)
+{
+    ct_pair_t pair;
+    ct_send_t send;
+    unsigned woken = 0;
+
+    ct_pair_up(&pair);
+    for (uint64_t i = 1; i <= 10; i++) {
+        wake_count(pair.b); /* and now it is armed */
+        ct_check(ct_send_try(&pair.x, CT_BCOPY, 10, 1, &send) == PSC_OK,
+                 "send");
+        free(send.buffer);
+        while (pair.y.received < i)
+            wake_sleep(pair.b);
+        woken += wake_count(pair.b);
+    }
+    ct_check(woken <= 10, "woken %u times by what was over", woken);
+    ct_pair_down(&pair);
+}
+
 /* One thread, one interface: what is sent after arm fires the descriptor. */
 static void armed_then_sent(void)
 {
@@ -248,6 +283,7 @@ const ct_case_t ct_event_cases[] = {
      PSC_CAP_EVENT | PSC_CAP_AM_ZCOPY, true},
     {"wakes_for_connect", wakes_for_connect, PSC_CAP_EVENT, true},
     {"idle_stays_asleep", idle_stays_asleep, PSC_CAP_EVENT, false},
+    {"woken_once", woken_once, PSC_CAP_EVENT, false},
     {"armed_then_sent", armed_then_sent, PSC_CAP_EVENT, false},
     {NULL, NULL, 0, false},
 };

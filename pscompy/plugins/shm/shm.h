@@ -67,6 +67,7 @@ struct shm_iface {
     uint32_t idle_polls;   /* since the sockets were looked at */
     bool in_progress;
     bool armed;   /* peers are asked to wake us */
+    bool rung;    /* one has: the bell is to be silenced */
     bool buried;  /* something waits to be freed */
     bool closing;
     bool expedited; /* membarrier works: producers need no fence */

@@ -162,14 +162,36 @@ int shm_sleep_fd(psc_iface_t *iface)
     return shm_iface(iface)->epoll;
 }
 
-static bool shm_ep_flags(shm_ep_t *ep, uint32_t value)
+/* A peer that wakes us takes the flag back. */
+static bool shm_flag_taken(_Atomic uint32_t *flag)
+{
+    bool taken = atomic_load_explicit(flag, memory_order_relaxed) == 0;
+
+    atomic_store_explicit(flag, 0, memory_order_relaxed);
+    return taken;
+}
+
+static bool shm_ep_disarm(shm_ep_t *ep)
+{
+    bool rung;
+
+    if (ep->state != SHM_EP_UP)
+        return false;
+    rung = shm_flag_taken(&ep->rx.ring.control->sleeping);
+    if (ep->tx.need > 0)
+        rung |= shm_flag_taken(&ep->tx.ring.control->starving);
+    return rung;
+}
+
+/* True: the peer leaves the fence to us. */
+static bool shm_ep_arm(shm_ep_t *ep)
 {
     if (ep->state != SHM_EP_UP)
         return false;
-    atomic_store_explicit(&ep->rx.ring.control->sleeping, value,
+    atomic_store_explicit(&ep->rx.ring.control->sleeping, 1,
                           memory_order_relaxed);
     if (ep->tx.need > 0)
-        atomic_store_explicit(&ep->tx.ring.control->starving, value,
+        atomic_store_explicit(&ep->tx.ring.control->starving, 1,
                               memory_order_relaxed);
     return !ep->fenced;
 }
@@ -191,7 +213,7 @@ void shm_sleep_disarm(shm_iface_t *iface)
 {
     iface->armed = false;
     for (uint32_t i = 0; i < iface->n_eps; i++)
-        shm_ep_flags(iface->eps[i], 0);
+        iface->rung |= shm_ep_disarm(iface->eps[i]);
 }
 
 psc_status_t shm_sleep_arm(psc_iface_t *super)
@@ -200,9 +222,12 @@ psc_status_t shm_sleep_arm(psc_iface_t *super)
     bool barrier = false;
     bool pending = iface->n_failing > 0 || iface->n_sharing > 0;
 
+    if (iface->rung)
+        shm_drain(iface->bell.fd);
+    iface->rung = false;
     iface->armed = true;
     for (uint32_t i = 0; i < iface->n_eps; i++)
-        barrier |= shm_ep_flags(iface->eps[i], 1);
+        barrier |= shm_ep_arm(iface->eps[i]);
     atomic_thread_fence(memory_order_seq_cst);
     if (barrier)
         shm_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);

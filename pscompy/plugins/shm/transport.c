@@ -254,13 +254,14 @@ void shm_iface_bury(shm_iface_t *iface)
     iface->n_eps = kept;
 }
 
-/* Sockets are looked at after a sleep, and else now and then. */
-static bool shm_iface_due(shm_iface_t *iface)
+/* Sockets are looked at now and then, and when nothing in the rings explains
+ * what has woken us. */
+static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
 {
     uint32_t limit = iface->n_connecting > 0 ? SHM_POLLS_CONNECTING
                                              : SHM_POLLS_QUIET;
 
-    if (!iface->armed && ++iface->idle_polls < limit)
+    if (!unexplained && ++iface->idle_polls < limit)
         return false;
     iface->idle_polls = 0;
     return true;
@@ -275,19 +276,19 @@ static void shm_iface_report(shm_iface_t *iface)
 static unsigned shm_progress(psc_iface_t *super)
 {
     shm_iface_t *iface = shm_iface(super);
+    bool armed = iface->armed;
     unsigned n = 0;
 
     iface->in_progress = true;
-    if (shm_iface_due(iface)) {
-        if (iface->armed)
-            shm_sleep_disarm(iface);
-        n += shm_sleep_poll(iface);
-    }
+    if (armed)
+        shm_sleep_disarm(iface);
     /* Upcalls may add endpoints, and move the array. */
     for (uint32_t i = 0; i < iface->n_eps; i++)
         n += shm_am_poll(iface->eps[i]);
     for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_eps; i++)
         n += shm_share_poll(iface->eps[i]);
+    if (shm_iface_due(iface, armed && n == 0))
+        n += shm_sleep_poll(iface);
     if (iface->n_failing > 0) {
         n += iface->n_failing;
         shm_iface_report(iface);
