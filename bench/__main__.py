@@ -65,7 +65,7 @@ def _parser(known: dict[str, Group]) -> ArgumentParser:
     parser.add_argument(
         "--launches", type=positive, default=5, help="that count, of each library [5]"
     )
-    parser.add_argument("--seconds", type=float, default=0.25, help="for each figure [0.25]")
+    parser.add_argument("--seconds", type=float, default=0.15, help="for each figure [0.15]")
     parser.add_argument(
         "--patience", type=float, default=20, help="seconds to wait for near cores [20]"
     )

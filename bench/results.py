@@ -25,6 +25,8 @@ def document(group: Group, rounds: Rounds, near_ns: float) -> Document:
     launched = [
         {**asdict(launch), "fault": rounds.fault(launch, near_ns)} for launch in rounds.launched
     ]
+    libraries = [name for name in group.launches if name not in rounds.missing]
+    taken = _comparable(libraries, launched)
     return {
         "group": group.name,
         "title": group.title,
@@ -33,17 +35,29 @@ def document(group: Group, rounds: Rounds, near_ns: float) -> Document:
         "version": f"{__version__} {_commit()}".strip(),
         "variables": {k: v for k, v in os.environ.items() if k.startswith("PSP_")},
         "near_ns": near_ns,
-        "libraries": [name for name in group.launches if name not in rounds.missing],
+        "libraries": libraries,
         "missing": rounds.missing,
         "launches": launched,
-        "cells": [_cell(cell, group, launched) for cell in group.cells],
+        "taken": sorted({launch["fault"] for launch in taken}),
+        "cells": [_cell(cell, libraries, taken) for cell in group.cells],
     }
 
 
-def _cell(cell: Cell, group: Group, launched: list[Document]) -> Document:
+def _comparable(libraries: list[str], launched: list[Document]) -> list[Document]:
+    """The launches that count; like is compared with like, so if a library has none, those of all
+    libraries on cores far apart, and if that gives nothing either, all."""
+    for faults in (("",), ("cores far apart",)):
+        taken = [launch for launch in launched if launch["fault"] in faults]
+        if {launch["library"] for launch in taken} == set(libraries):
+            return taken
+    return launched
+
+
+def _cell(cell: Cell, libraries: list[str], taken: list[Document]) -> Document:
     medians: dict[str, float] = {}
-    for library in group.launches:
-        values = _values(cell, library, launched)
+    for library in libraries:
+        mine = [launch["figures"] for launch in taken if launch["library"] == library]
+        values = [figures[cell.name] for figures in mine if cell.name in figures]
         if values:
             medians[library] = statistics.median(values)
     peers = [medians[name] for name in cell.against if name in medians]
@@ -62,13 +76,6 @@ def _cell(cell: Cell, group: Group, launched: list[Document]) -> Document:
         "bar": cell.bar,
         "passed": None if held is None or cell.bar is None else _passes(cell, held),
     }
-
-
-def _values(cell: Cell, library: str, launched: list[Document]) -> list[float]:
-    """Of the launches that count; of all, where none does (the table says so)."""
-    mine = [x for x in launched if x["library"] == library and cell.name in x["figures"]]
-    good = [x for x in mine if not x["fault"]]
-    return [launch["figures"][cell.name] for launch in good or mine]
 
 
 def _passes(cell: Cell, held: float) -> bool:
@@ -151,7 +158,7 @@ def _quality(made: Document) -> str:
     lines = [x["line_ns"] for x in made["launches"] if not x["fault"]]
     if lines:
         text += f". A cache line took {min(lines):.0f} to {max(lines):.0f} ns one way"
-    none = [name for name in made["libraries"] if not kept[name]]
-    if none:
-        text += f". NO launch of {', '.join(none)} counts, so all of them were taken"
+    if made["taken"] not in ([""], []):
+        instead = "those on cores far apart" if len(made["taken"]) == 1 else "all launches"
+        text += f". NOT ENOUGH of them count: these are figures of {instead}"
     return f"{text}."

@@ -10,12 +10,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.native import Bracket, NotMeasured
+from bench.native import Bracket, NotMeasured, run
 from bench.rows import Figures, Group
 from pscompy.errors import PscomError
 
-FAR = 1.5  # times the shortest way of a cache line that was ever seen here
+FAR = 2.0  # times the shortest way of a cache line that was ever seen here
 BUSY = 0.1  # of a core, used by others during a launch
+_WAKE_UPS = 100
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 _OTHERS_COLUMNS = (0, 1, 2, 7)  # of /proc/stat: user, nice, system, stolen
 
@@ -44,13 +45,18 @@ class Rounds:
             return "cores far apart"
         return "machine busy" if launch.others > BUSY else ""
 
-    def kept(self, library: str, near_ns: float) -> list[Launched]:
+    def counting(self, library: str, near_ns: float) -> int:
+        """How many launches of a library count."""
         mine = [launch for launch in self.launched if launch.library == library]
-        return [launch for launch in mine if not self.fault(launch, near_ns)]
+        return sum(not self.fault(launch, near_ns) for launch in mine)
 
 
 class Patience:
-    """Seconds that a run may wait for cores that are near and have nothing else to do."""
+    """Seconds that a group may wait for cores that are near.
+
+    A hypervisor tends to bring cores together that wake each other up, so that is what waiting
+    consists of.
+    """
 
     def __init__(self, near_ns: float, seconds: float) -> None:
         self.near_ns = near_ns
@@ -62,8 +68,9 @@ class Patience:
             bracket = self.take()
             if bracket.ns <= FAR * self.near_ns or self._left <= 0:
                 return bracket
-            time.sleep(0.5)
-            self._left -= 0.5
+            start = time.monotonic()
+            run("unix", count=_WAKE_UPS)
+            self._left -= time.monotonic() - start
 
     def take(self) -> Bracket:
         bracket = Bracket.take()
@@ -72,21 +79,18 @@ class Patience:
 
 
 def measure(group: Group, wanted: int, seconds: float, patience: Patience) -> Rounds:
-    """Until `wanted` launches of each library count, but only a few rounds more than that."""
+    """Until `wanted` launches of each library count, or there were twice as many rounds."""
     rounds = Rounds()
-    for number in range(wanted + wanted // 2):
-        libraries = [name for name in group.launches if name not in rounds.missing]
-        random.shuffle(libraries)
-        for library in libraries:
+    for number in range(2 * wanted):
+        lacking = [
+            name
+            for name in group.launches
+            if name not in rounds.missing and rounds.counting(name, patience.near_ns) < wanted
+        ]
+        random.shuffle(lacking)
+        for library in lacking:
             _progress(f"{group.name}: round {number + 1}, {library}")
             _launch(group, library, seconds, patience, rounds)
-        counts = [
-            len(rounds.kept(name, patience.near_ns))
-            for name in group.launches
-            if name not in rounds.missing
-        ]
-        if min(counts, default=wanted) >= wanted:
-            break
     return rounds
 
 

@@ -131,12 +131,22 @@ def test_launches_that_were_disturbed_do_not_count():
     assert "| one way, us | 4 | 20 | 16 | 0.25 | ≤ 0.5 | yes |" in table
 
 
-def test_without_a_launch_that_counts_the_table_says_so():
-    document = made([launched("pscompy", 9.0, line_ns=260.0), launched("mpich", 10.0)])
+def test_near_is_not_compared_with_far():
+    far = [
+        launched(name, figure, line_ns=260.0)
+        for name, figure in [("pscompy", 9.0), ("mpich", 10.0)]
+    ]
+    document = made([*far, launched("mpich", 3.0)], libraries=("pscompy", "mpich"))
     assert document["cells"][0]["ratio"] == pytest.approx(0.9)
     table = results.as_markdown(document)
-    assert "NO launch of pscompy, openmpi counts" in table
+    assert "NOT ENOUGH of them count: these are figures of those on cores far apart" in table
     assert "| **no** |" in table
+
+
+def test_what_cannot_be_compared_is_marked():
+    busy = launched("pscompy", 9.0, others=0.5)
+    document = made([busy, launched("mpich", 10.0)], libraries=("pscompy", "mpich"))
+    assert "NOT ENOUGH of them count: these are figures of all" in results.as_markdown(document)
 
 
 @pytest.mark.parametrize(
