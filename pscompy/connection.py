@@ -46,8 +46,7 @@ class Connection(_hot.Connection):
     It connects at its first use, in the background. A context manager: leaving it closes.
     """
 
-    _control: Control
-    _record: Record
+    __slots__ = ("__weakref__", "_control", "_record")
 
     def __init__(
         self,
@@ -114,7 +113,7 @@ class Connection(_hot.Connection):
     def close(self) -> None:
         """Close in order: nothing more can be sent, what was sent still goes. Returns at once."""
         if self.state not in _OVER:
-            self._control.engine.close_connection(self._record.handle)
+            self._control.close_connection(self._record)
 
     def __enter__(self) -> Connection:
         return self

@@ -19,7 +19,8 @@ OWN = "pscompy.plugins."  # found without asking
 
 _VERSION = "1"
 _ITEM, _FIELD = "|", ","  # what stands between items, and between the fields of one
-_METADATA = (".dist-info", ".egg-info", ".egg", ".egg-link")
+_METADATA = (".dist-info", "egg-info", ".egg")
+_WITHOUT = (".dist-info", "egg-info")  # no entry points there: it has none
 
 
 class Unbelievable(Exception):
@@ -41,13 +42,33 @@ class Entry(Value):
 
 def scan() -> list[Entry]:
     """All entries, in the order of sys.path."""
-    from importlib import metadata  # not before: 10 ms
+    packages = (package for path in sys.path for package in _holders(path))
+    if not (_strange_finders() or any(map(_may_have_entries, packages))):
+        return []
+    from importlib import metadata  # not before: 10 ms, where mostly there is nothing to find
 
     return [
         Entry(it.name, it.module, *shadows.origin(it.module, it.dist))
         for it in metadata.entry_points(group=GROUP)
         if not it.module.startswith(OWN)
     ]
+
+
+def _may_have_entries(holder: str) -> bool:
+    """Whether a package may have entries, beside our own."""
+    try:
+        descriptor = os.open(f"{holder}/entry_points.txt", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return not holder.lower().endswith(_WITHOUT)
+    with os.fdopen(descriptor, "rb") as file:
+        return _names_modules(file.read())
+
+
+def _names_modules(entry_points: bytes) -> bool:
+    """Whether the section of our group names a module that is not our own."""
+    _, _, section = entry_points.replace(b" ", b"").partition(b"[%b]" % GROUP.encode())
+    lines = section.partition(b"\n[")[0].splitlines()
+    return any(line and b"=%b" % OWN.encode() not in line for line in lines)
 
 
 # ---- tables -------------------------------------------------------------------------------------
@@ -58,7 +79,7 @@ def pack() -> str:
 
     The first folder of sys.path, where the program lies, is another one in each process.
     """
-    if _may_hold_metadata(sys.path[0]) or _strange_finders():
+    if _holders(sys.path[0]) or _strange_finders():
         return ""
     folders = [(str(_changed(path)), path) for path in sys.path[1:]]
     entries = [(it.name, it.module, it.distribution, *it.places) for it in scan()]
@@ -87,7 +108,7 @@ def _check_folders(items: list[tuple[str, ...]]) -> None:
     for path in sys.path:
         if path in known and _changed(path) != known[path]:
             raise Unbelievable(f"{path} has changed")
-        if path not in known and _may_hold_metadata(path):
+        if path not in known and _holders(path):
             raise Unbelievable(f"it does not know {path}")
     if _strange_finders():
         raise Unbelievable("there are other ways to find packages")
@@ -109,14 +130,15 @@ def _changed(path: str) -> int:
         return 0
 
 
-def _may_hold_metadata(path: str) -> bool:
+def _holders(path: str) -> list[str]:
+    """What holds the metadata of packages in a folder of sys.path."""
     try:
         with os.scandir(path or os.curdir) as found:
-            return any(it.name.lower().endswith(_METADATA) for it in found)
-    except NotADirectoryError:  # an archive
-        return True
+            return [it.path for it in found if it.name.lower().endswith(_METADATA)]
+    except NotADirectoryError:  # an archive is read by importlib.metadata
+        return [path]
     except OSError:
-        return False
+        return []
 
 
 def _strange_finders() -> bool:

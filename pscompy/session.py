@@ -16,6 +16,7 @@ from pscompy.control.engine import Engine
 from pscompy.control.identity import make_identity
 from pscompy.control.network import Address
 from pscompy.control.record import Record
+from pscompy.core import lib
 from pscompy.errors import Closed, PscomError
 from pscompy.memory import MemoryRegion
 from pscompy.request import Request
@@ -128,25 +129,19 @@ class Session:
         rank: int = -1,
         name: str = "",
         resolve: Callable[[], str] | None = None,
-        context: int | None = None,
+        context: int = lib.PSC_CONTEXT_PLAIN,
     ) -> Connection:
         """A lazy connection. For a World's peer `rank` and `name` are known, `resolve` gives the
         address at its first use, and `context` separates its traffic."""
         self._check()
         conn_id, handle = self._engine.create_connection(rank)
         record = Record(conn_id, handle, address, rank, name, resolve)
-        return self._keep(record, context)
-
-    def _keep(self, record: Record, context: int | None = None) -> Connection:
-        more = {} if context is None else {"context": context}
-        connection = Connection(self._hot, self._control, record, **more)
-        self._control.add(record)
-        return connection
+        return Connection(self._hot, self._control, record, context)
 
     def _adopt(self) -> Record:
         """On the control thread: a peer has begun a connection, perhaps while we are closing."""
         record = Record(*self._engine.create_connection(-1))
-        self._hot.hold(self._keep(record))
+        self._hot.hold(Connection(self._hot, self._control, record))
         return record
 
     def _event(self) -> Request:

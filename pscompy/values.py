@@ -42,6 +42,9 @@ class Value:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """TypeError: a field is missing, given twice, or unknown."""
+        if not kwargs and len(args) == len(self._fields):
+            self.__dict__.update(zip(self._fields, args, strict=True))
+            return
         given = dict(zip(self._fields, args, strict=False), **kwargs)
         values = {**self._defaults, **given}
         if len(given) < len(args) + len(kwargs) or values.keys() != set(self._fields):

@@ -56,7 +56,8 @@ class Control(OnDemand):
     """One per session. `adopt` makes the record of a connection that a peer has begun, and holds
     it; `holder` holds all that are in use.
 
-    `records` are all that live: those in use, and those of connections that the program has.
+    `records` are those that have been used and live: in use, or the program has their connection.
+    What was only declared costs nothing here.
     """
 
     def __init__(
@@ -81,15 +82,12 @@ class Control(OnDemand):
 
     # ---- any thread ----
 
-    def add(self, record: Record) -> None:
-        """Know of a connection, so that its changes are followed."""
-        self.records[record.id] = record
-
     def begin_open(self, record: Record, connection: object) -> None:
         """Connect in the background; the core queues what is sent meanwhile. The connection is
         held as long as it is in use. Never raises for reasons of the network: those end what was
         queued. `AuthError`: there is no usable key."""
         self._start()
+        self.records[record.id] = record
         if record.address is None and record.resolve is not None:
             try:
                 record.address = record.resolve()
@@ -104,6 +102,11 @@ class Control(OnDemand):
         """Connect, and call `told` on the control thread: None once it is up, else why not."""
         self.begin_open(record, connection)
         self._thread.call(self._tell_later, record, told)
+
+    def close_connection(self, record: Record) -> None:
+        """In order, as `Connection.close` says; what was only declared can be used no more."""
+        self.records[record.id] = record
+        self.engine.close_connection(record.handle)
 
     def listen(self, host: str | None, port: int, deliver: Deliver) -> Listener:
         """Take connections in. `ConnectError`: the address cannot be bound."""
@@ -250,6 +253,7 @@ class Control(OnDemand):
             self.begin(record)
 
     def _step(self, record: Record, event: PhaseEvent) -> None:
+        self.records[record.id] = record
         super()._step(record, event)
         self._check_ended()
 

@@ -137,6 +137,7 @@ class Engine:
         # inside a call too.
         self._guard = threading.RLock()
         self._destroyed = False
+        self._destroy = self._destroy_connection  # one object for all connections
         self._carriers: list[Carrier] = []  # closed when the worker is gone
 
     # ---- the worker ----
@@ -314,7 +315,7 @@ class Engine:
         handle = lib.psc_conn_create(self._worker, conn_id, rank)
         if not handle:
             raise MemoryError
-        return conn_id, ffi.gc(handle, self._destroy_connection)
+        return conn_id, ffi.gc(handle, self._destroy)
 
     def connection_state(self, handle: Any) -> ConnState:
         with self._guard:

@@ -27,6 +27,8 @@ PLACES_MAX = 16
 _SIOCGIFADDR = 0x8915
 _IF_INET6 = "/proc/net/if_inet6"
 _LINK_SCOPE = 0x20
+_NOT_IN_HOST = frozenset("[]:/")
+_SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))  # to be removed
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 
@@ -65,20 +67,21 @@ class Address(Value):
 def _place(piece: str, text: str) -> Place:
     host, _, port = piece.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
-    bracketed = host == f"[{bare}]"
-    if not bare or any(not _stands_in_host(letter, bracketed) for letter in bare):
-        raise _no_address(text)
-    if not (port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536):
-        raise _no_address(text)
-    if host != bare and not bracketed:
+    known = _is_numeric(bare) if host == f"[{bare}]" else _is_host(host)
+    if not (known and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536):
         raise _no_address(text)
     return Place(bare, int(port))
 
 
-def _stands_in_host(letter: str, bracketed: bool) -> bool:
-    if bracketed:
-        return letter.isalnum() or letter in ":.%_"
-    return not letter.isspace() and letter not in "[]:/"
+def _is_host(text: str) -> bool:
+    """A name or an IPv4 address; which names there are is for the resolver to say."""
+    return text.split() == [text] and _NOT_IN_HOST.isdisjoint(text)
+
+
+def _is_numeric(text: str) -> bool:
+    """Made of what IPv6 addresses are made of, their scopes included."""
+    rest = text.translate(_SIGNS_OF_IPV6)
+    return bool(text) and (not rest or rest.isalnum())
 
 
 def _quoted(name: str) -> str:

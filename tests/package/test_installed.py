@@ -58,6 +58,27 @@ def test_without_a_table_a_process_looks_for_itself(site):
     assert "PSP_INSTALLED" not in said
 
 
+def test_where_nobody_has_a_transport_nothing_is_read(site):
+    site.install("other", {"other.py": ""}, "[console_scripts]\nother = other:main\n")
+    found, looked, _ = report(site, "")
+    assert {"loop", "shm", "tcp"} <= {*found}
+    assert not looked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[pscompy]\nalpha = alpha_fabric\n",
+        "[other]\nx = y\n\n[ pscompy ]\r\n  alpha=alpha_fabric \r\n[more]\nz = y\n",
+        "[pscompy]\nshm = pscompy.plugins.shm\n# a comment\nalpha = alpha_fabric\n",
+    ],
+)
+def test_entries_are_noticed_however_they_are_written(site, text):
+    site.transport("alpha")
+    (site.packages / "fabric_alpha-1.0.dist-info" / "entry_points.txt").write_text(text)
+    assert report(site, "")[1]
+
+
 def test_what_was_installed_later_is_found(site):
     site.transport("alpha")
     old = table(site)
