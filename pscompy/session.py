@@ -6,7 +6,7 @@ import atexit
 import os
 import select
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 from pscompy import _hot, logs, registry
@@ -24,10 +24,11 @@ from pscompy.sock import Socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, TypeVar
+    from typing import Any, NoReturn, SupportsIndex, TypeVar
+
+    from numpy.typing import DTypeLike, NDArray
 
     S = TypeVar("S", bound="Session")
-
 
 __all__ = ["MemoryRegion", "Session"]
 
@@ -167,6 +168,26 @@ class Session:
         region = MemoryRegion(self._hot, buf, self._regions.discard)
         self._regions.add(region)
         return region
+
+    # ---- memory ----
+
+    def allocate(self, nbytes: int) -> memoryview:
+        """A block of the session's pool, of whole pages that every transport knows beforehand.
+
+        It goes back to the pool when nothing refers to it. A pool that has no room for it
+        (PSP_POOL_MAX) gives ordinary memory, and counts that in `stats`.
+        """
+        self._check()
+        return memoryview(self._hot.allocate(nbytes))
+
+    def empty(
+        self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float
+    ) -> NDArray[Any]:
+        """A numpy array of the session's pool: `numpy.empty` for arrays that are sent often, or
+        lent (`isend(array, lend=True)`)."""
+        self._check()
+        array: NDArray[Any] = self._hot.empty(shape, dtype)
+        return array
 
     # ---- other event loops ----
 

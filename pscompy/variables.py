@@ -25,6 +25,7 @@ PROTOCOL = (
     Var("UNEXPECTED_MAX", "64M", size(), "Unexpected eager payload a session keeps, in bytes."),
     Var("EAGER_WINDOW", "4M", size(1), "Most eager payload that one connection has in flight."),
     Var("RTS_MAX", "1024", integer(1, 1 << 16), "Unmatched rendezvous per connection."),
+    Var("POOL_MAX", "1G", size(), "Bytes of a session's pool for lending; more is copied."),
     Var("RENDEZVOUS", "auto", size(auto=True), "Shortest rendezvous message; auto: by cost."),
     Var("RNDV_SCHEME", "auto", choice("auto", "put", "get", "am"), "Rendezvous by put, get or am."),
 )

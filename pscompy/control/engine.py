@@ -383,6 +383,7 @@ def _create_worker(config: Config) -> Any:
     raw.unexpected_max = config["UNEXPECTED_MAX"]
     raw.eager_window = config["EAGER_WINDOW"]
     raw.rts_max = config["RTS_MAX"]
+    raw.pool_max = config["POOL_MAX"]
     worker = lib.psc_worker_create(raw)
     if not worker:
         raise OSError(ffi.errno, os.strerror(ffi.errno))

@@ -3,7 +3,9 @@
 
 #include "conn.h"
 #include "parts/clock.h"
+#include "pool.h"
 #include "proto/am.h"
+#include "proto/lend.h"
 #include "proto/message.h"
 #include "proto/rma.h"
 
@@ -382,6 +384,20 @@ static psc_worker_t *api_conn_worker(const psc_conn_t *conn)
     return conn->worker;
 }
 
+/* ---- lending ---- */
+
+static psc_status_t api_recv_view(psc_request_t *request, psc_view_t **view_p)
+{
+    psc_worker_t *worker = req_of(request)->worker;
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_lend_view(req_of(request), view_p);
+    psc_worker_leave(worker);
+    return status;
+}
+
 static const psc_api_t api_table = {
     .abi = PSC_API_ABI,
     .size = sizeof(psc_api_t),
@@ -415,6 +431,10 @@ static const psc_api_t api_table = {
     .conn_rank = api_conn_rank,
     .conn_messages = api_conn_messages,
     .conn_worker = api_conn_worker,
+    .block_alloc = psc_pool_alloc,
+    .block_free = psc_pool_give,
+    .recv_view = api_recv_view,
+    .view_free = psc_lend_return,
 };
 
 uintptr_t psc_api_address(void)

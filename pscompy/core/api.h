@@ -13,7 +13,7 @@
 
 #include "transport.h"
 
-#define PSC_API_ABI 3u
+#define PSC_API_ABI 4u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -76,6 +76,21 @@ static inline int psc_request_state(const psc_request_t *request)
 #define PSC_FLAG_NOTIFY 0x2u    /* put it on the completion queue when done
                                    or matched; see completion_poll */
 #define PSC_FLAG_NO_BUFFER 0x4u /* receive: learn the length first */
+
+#define PSC_FLAG_LEND 0x8u /* send: hand out the pages themselves, if they are
+                              the pool's; done when no view of them is left */
+
+/* Memory of a worker's pool. */
+typedef struct psc_block {
+    void *base;
+    size_t nbytes;
+} psc_block_t;
+
+/* A message where its sender has it: nobody writes to it meanwhile. */
+typedef struct psc_view {
+    const void *base;
+    size_t nbytes;
+} psc_view_t;
 
 typedef struct psc_recv_args {
     psc_conn_t *source; /* NULL: any connection of the worker */
@@ -217,6 +232,20 @@ typedef struct psc_api {
      * message_free. */
     unsigned (*conn_messages)(const psc_conn_t *conn);
     psc_worker_t *(*conn_worker)(const psc_conn_t *conn);
+
+    /* ---- memory that the transports know ----
+     * Blocks and views may outlive the worker, and are freed by any thread. In
+     * a forked child that does nothing. */
+    /* A block of whole pages. NO_RESOURCE: the pool is exhausted (counted), or
+     * with PSC_FLAG_TRY: it would have to wait. */
+    psc_status_t (*block_alloc)(psc_worker_t *worker, size_t nbytes,
+                                uint32_t flags, psc_block_t **block_p);
+    void (*block_free)(psc_block_t *block);
+    /* Take the message of a MATCHED receive as it is. PSC_OK: the request is
+     * done, and the sender's will be when the view is freed. UNSUPPORTED: it
+     * was not lent, or cannot be mapped here; recv_supply a buffer. */
+    psc_status_t (*recv_view)(psc_request_t *request, psc_view_t **view_p);
+    void (*view_free)(psc_view_t *view);
 } psc_api_t;
 
 #endif

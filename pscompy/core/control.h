@@ -31,6 +31,7 @@ typedef struct psc_worker_config {
     uint64_t eager_window;      /* bytes of eager payload one connection may
                                    have in flight, at most */
     uint32_t rts_max;           /* unmatched rendezvous per connection */
+    uint64_t pool_max;          /* bytes of memory for lending, 0: none */
 } psc_worker_config_t;
 
 /* How one connection's messages travel; chosen by the cost model. */

@@ -33,6 +33,12 @@
     X(rma_get)                                                                 \
     X(rma_emulated)        /* one-sided by messages */                        \
     X(rma_refused)         /* requests of peers outside a region */           \
+    X(lent)                /* messages whose pages themselves were sent */    \
+    X(lend_copied)         /* lend was asked for and not possible */          \
+    X(views_mapped)        /* received as the sender's own pages */           \
+    X(views_kept)          /* of these, copied because the loan ended early */ \
+    X(segments_mapped)     /* of peers' pools: once per connection and each */ \
+    X(pool_exhausted)      /* blocks that the pool had no room for */         \
     X(connections_up)      /* connections that came up */                     \
     X(connections_made)    /* of these, those that this side has made: over    \
                               all sessions, each connection counts once */

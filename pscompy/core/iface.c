@@ -53,6 +53,10 @@ static psc_status_t iface_check_caps(const psc_transport_ops_t *ops,
                      !ops->rkey_pack || !ops->rkey_unpack ||
                      !ops->rkey_release))
         lacks = "PUT and GET need memory registration";
+    else if (attr->caps & PSC_CAP_MAP &&
+             (!ops->mem_share || !ops->rkey_map || !ops->mem_deregister ||
+              !ops->rkey_pack))
+        lacks = "MAP needs mem_share, rkey_map, mem_deregister and rkey_pack";
     else if (attr->caps & PSC_CAP_EVENT && (!ops->event_fd || !ops->arm))
         lacks = "EVENT needs event_fd and arm";
     else if (attr->caps & PSC_CAP_TAG &&

@@ -87,7 +87,8 @@ int psc_worker_fd(psc_worker_t *worker)
 
 static psc_status_t progress_arm_fabric(psc_worker_t *worker)
 {
-    if (worker->restless || atomic_load(&worker->inbox))
+    if (worker->restless || atomic_load(&worker->inbox) ||
+        atomic_load(&worker->returned))
         return PSC_ERR_NO_RESOURCE;
     for (int i = 0; i < worker->n_ifaces; i++) {
         psc_iface_slot_t *slot = &worker->ifaces[i];

@@ -14,7 +14,8 @@ typedef enum psc_req_kind {
     PSC_REQ_SEND,
     PSC_REQ_RECV,
     PSC_REQ_PROBE,
-    PSC_REQ_EVENT
+    PSC_REQ_EVENT,
+    PSC_REQ_LOAN /* internal: a view of a peer's memory */
 } psc_req_kind_t;
 
 /* Where a request stands. proto.c has the table: what moves each stage. */
@@ -32,6 +33,9 @@ typedef enum psc_req_kind {
     X(SEND_RTR)    /* recv: RTR waits to leave */                             \
     X(AWAIT_DATA)  /* recv: puts or FRAGs are under way */                    \
     X(GET)         /* recv: getting */                                        \
+    X(LENT)        /* send: the peer reads it where it is */                  \
+    X(SEND_TAKEN)  /* loan: TAKEN waits to leave */                           \
+    X(HELD)        /* loan: its view is alive */                              \
     X(RMA_REQUEST) /* origin: RMA_PUT or RMA_GET waits to leave */            \
     X(RMA_DIRECT)  /* origin: the fabric does it */                           \
     X(AWAIT_FIN)   /* origin of a put by messages: all sent */                          \

@@ -29,7 +29,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 1u
+#define PSC_TRANSPORT_ABI 2u
 
 #define PSC_TOKEN_SIZE 32u       /* one-time secret that opens a lane */
 #define PSC_ADDRESS_MAX 1024u    /* longest endpoint address, bytes */
@@ -55,6 +55,8 @@
                                         registered too (their `mem`) */
 #define PSC_CAP_EOF 0x0800ull        /* a peer's end comes as ep_failed, after
                                         all that it had sent */
+#define PSC_CAP_MAP 0x1000ull        /* mem_share and rkey_map: a peer's
+                                        segment as memory of ours */
 
 /* ---- shared structures ------------------------------------------------- */
 
@@ -89,6 +91,38 @@ typedef struct psc_ep {
 typedef struct psc_mem psc_mem_t;   /* a registered region, transport's own */
 typedef struct psc_rkey psc_rkey_t; /* an unpacked remote key */
 typedef struct psc_desc psc_desc_t; /* a receive buffer that may be held */
+
+#define PSC_SEGMENT_ID_SIZE 16u
+
+/* Begins the last page of a segment that is shared by its descriptor. */
+typedef struct psc_segment_identity {
+    uint8_t id[PSC_SEGMENT_ID_SIZE]; /* random: what was mapped is this one */
+    uint32_t retired; /* its owner has given it up: let go of it */
+} psc_segment_identity_t;
+
+/* A peer's segment, mapped for reading. It is counted, and outlives endpoint,
+ * interface and peer; its functions may be called from any thread. */
+typedef struct psc_map psc_map_t;
+struct psc_map {
+    const uint8_t *base;
+    size_t len;
+    uint32_t refs; /* 1 when made; see psc_map_hold and psc_map_drop */
+    void (*destroy)(psc_map_t *self);
+    /* From now on these bytes are ours alone: the peer may write to its own
+     * again, and who reads here sees no change. */
+    psc_status_t (*keep)(psc_map_t *self, uint64_t offset, size_t len);
+};
+
+static inline void psc_map_hold(psc_map_t *map)
+{
+    __atomic_fetch_add(&map->refs, 1, __ATOMIC_RELAXED);
+}
+
+static inline void psc_map_drop(psc_map_t *map)
+{
+    if (__atomic_fetch_sub(&map->refs, 1, __ATOMIC_ACQ_REL) == 1)
+        map->destroy(map);
+}
 
 /* CDEF BEGIN */
 /* One setting of a transport, parsed and validated by Python. `text` is the
@@ -309,6 +343,20 @@ struct psc_transport_ops {
     psc_status_t (*rkey_unpack)(psc_ep_t *ep, const uint8_t *packed,
                                 size_t len, psc_rkey_t **rkey_p);
     void (*rkey_release)(psc_ep_t *ep, psc_rkey_t *rkey);
+
+    /* MAP: mem_register for a segment that has a descriptor, a memory file
+     * that can neither shrink nor be written by others, whose last page begins
+     * with a psc_segment_identity_t. Base, len and fd stay until
+     * mem_deregister; the key serves get and put too, where they exist. */
+    psc_status_t (*mem_share)(psc_iface_t *iface, void *base, size_t len,
+                              int fd, psc_mem_t **mem_p);
+    /* The peer's segment, from a packed key of its mem_share. A system call or
+     * two, so the core keeps what it gets for as long as it may need it.
+     * Nothing is believed that the file itself does not show: its kind, its
+     * seals, its length, its id. UNSUPPORTED: it cannot be had here, or is not
+     * what the key says; PROTOCOL: packed is no such key. */
+    psc_status_t (*rkey_map)(psc_ep_t *ep, const uint8_t *packed, size_t len,
+                             psc_map_t **map_p);
 
     /* Receives with desc: give the buffer back. */
     void (*desc_release)(psc_iface_t *iface, psc_desc_t *desc);

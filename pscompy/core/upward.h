@@ -37,12 +37,16 @@ void psc_proto_conn_up(psc_conn_t *conn);
 void psc_proto_conn_ended(psc_conn_t *conn, psc_status_t status);
 /* The posted receives and probes that name it end. */
 void psc_proto_receives_ended(psc_conn_t *conn, psc_status_t status);
+/* Its last word is about to leave. */
+void psc_proto_conn_closing(psc_conn_t *conn);
+/* Is there anything that the peer has still to be sent? */
+bool psc_proto_sends_pending(const psc_conn_t *conn);
 /* Unreceived messages go. */
 void psc_proto_conn_destroy(psc_conn_t *conn);
 /* The worker ends: before its connections go, and after. */
 void psc_proto_worker_stop(psc_worker_t *worker);
 void psc_proto_worker_destroy(psc_worker_t *worker);
-/* What am_post left for the owner of the lock. */
+/* What others left for the owner of the lock. */
 void psc_proto_inbox_drain(psc_worker_t *worker);
 
 #endif

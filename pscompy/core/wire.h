@@ -24,7 +24,8 @@
     X(CLOSE, psc_wire_credit_t)                                                \
     X(CLOSE_ACK, psc_wire_credit_t)                                            \
     X(RMA_PUT, psc_wire_rma_t)     /* payload: packed keys for get */         \
-    X(RMA_GET, psc_wire_rma_t)
+    X(RMA_GET, psc_wire_rma_t)                                                 \
+    X(TAKEN, psc_wire_taken_t)
 
 typedef enum psc_wire_id {
 #define PSC_WIRE_ENUM(name, type) PSC_WIRE_##name,
@@ -49,10 +50,14 @@ typedef struct psc_wire_rts {
     uint32_t tag;
     uint16_t context;
     uint16_t aux;
-    uint32_t n_keys;
+    uint16_t n_keys;
+    uint16_t flags;   /* PSC_RTS_... */
     uint64_t send_id;
     uint64_t len;
+    uint64_t offset;  /* of the message in what the keys stand for */
 } psc_wire_rts_t;
+
+#define PSC_RTS_LENT 0x1u /* it may be read where it is until the FIN */
 
 typedef struct psc_wire_rtr {
     uint32_t credit;
@@ -74,6 +79,13 @@ typedef struct psc_wire_fin {
     int32_t status;
     uint64_t request_id; /* of the side that gets the FIN */
 } psc_wire_fin_t;
+
+/* A lent message was matched and is being read: its FIN may take long. */
+typedef struct psc_wire_taken {
+    uint32_t credit;
+    uint32_t reserved;
+    uint64_t request_id;
+} psc_wire_taken_t;
 
 typedef struct psc_wire_rma {
     uint32_t credit;

@@ -66,13 +66,8 @@ static bool conn_flush_ordered(psc_conn_t *conn)
 
 static bool conn_sends_pending(const psc_conn_t *conn)
 {
-    if (!psc_list_empty(&conn->urgent) || !psc_list_empty(&conn->ordered))
-        return true;
-    psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, conn_link) {
-        if (req->kind == PSC_REQ_SEND)
-            return true;
-    }
-    return false;
+    return !psc_list_empty(&conn->urgent) || !psc_list_empty(&conn->ordered) ||
+           psc_proto_sends_pending(conn);
 }
 
 /* The last words of a connection that ends in order. */
@@ -84,8 +79,10 @@ static void conn_flush_close(psc_conn_t *conn)
             psc_conn_retire_lanes(conn);
     }
     if (conn->state == PSC_CONN_CLOSING && !conn->close_sent &&
-        !conn_sends_pending(conn))
+        !conn_sends_pending(conn)) {
+        psc_proto_conn_closing(conn);
         conn->close_sent = psc_proto_send_control(conn, PSC_WIRE_CLOSE);
+    }
 }
 
 static bool conn_idle(const psc_conn_t *conn)

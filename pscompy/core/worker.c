@@ -11,6 +11,7 @@
 
 #include "conn.h"
 #include "parts/clock.h"
+#include "pool.h"
 #include "upward.h"
 
 /* ---- the lock ---- */
@@ -27,13 +28,20 @@ psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags)
     return PSC_OK;
 }
 
-/* What am_post left meanwhile is done before the lock goes; what it leaves
- * afterwards finds the lock free and is done by am_post itself. */
+static bool worker_has_mail(psc_worker_t *worker)
+{
+    return atomic_load(&worker->inbox) || atomic_load(&worker->returned);
+}
+
+/* What others left meanwhile, since they could not have the lock, is done
+ * before it goes; and what they left just before it went, too. */
 void psc_worker_leave(psc_worker_t *worker)
 {
-    while (atomic_load_explicit(&worker->inbox, memory_order_relaxed))
-        psc_proto_inbox_drain(worker);
-    psc_lock_release(&worker->lock);
+    do {
+        while (worker_has_mail(worker))
+            psc_proto_inbox_drain(worker);
+        psc_lock_release(&worker->lock);
+    } while (worker_has_mail(worker) && psc_lock_try(&worker->lock));
 }
 
 static void worker_lists_init(psc_worker_t *worker)
@@ -117,9 +125,12 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config)
     worker->log_fd = -1;
     psc_worker_pace(worker);
     worker_lists_init(worker);
-    if (worker_open_fds(worker) < 0) {
+    worker->pool = psc_pool_create(worker, config->pool_max);
+    if (worker_open_fds(worker) < 0 || !worker->pool) {
         int error = errno;
 
+        if (worker->pool)
+            psc_pool_detach(worker->pool);
         worker_close_fds(worker);
         free(worker);
         errno = error;
@@ -160,5 +171,6 @@ void psc_worker_destroy(psc_worker_t *worker)
 
 void psc_worker_forked(psc_worker_t *worker)
 {
+    atomic_store(&worker->pool->forked, true);
     atomic_store(&worker->forked, true);
 }

@@ -78,6 +78,8 @@ struct psc_worker {
     psc_list_t regions;
     uint64_t next_region;
     _Atomic(struct am_node *) inbox; /* am_post from elsewhere */
+    _Atomic(struct psc_loan *) returned; /* views that have died */
+    struct psc_pool *pool;
 
     psc_counters_t counters;
 };

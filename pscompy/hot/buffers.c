@@ -195,6 +195,9 @@ void hot_buffers_release(hot_buffers_t *buffers)
 {
     size_t n = buffers->n;
 
+    if (HOT_UNLIKELY(buffers->lease != NULL))
+        hot_lease_end(buffers->lease);
+    buffers->lease = NULL;
     buffers->n = 0;
     if (!buffers->views) {
         if (n == 1)

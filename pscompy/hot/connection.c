@@ -110,7 +110,8 @@ CONNECTION_VERB(send, hot_call_run,
                 {{"send", 1, 3, {"buf", "tag", "timeout"}},
                  "btd", HOT_SEND, false})
 CONNECTION_VERB(isend, hot_call_run,
-                {{"isend", 1, 2, {"buf", "tag"}}, "bt", HOT_SEND, true})
+                {{"isend", 1, 3, {"buf", "tag", "lend"}},
+                 "btl", HOT_SEND, true})
 CONNECTION_VERB(recv, hot_call_run,
                 {{"recv", 0, 3, {"buf", "tag", "timeout"}},
                  "btd", HOT_RECV_INTO, false})
@@ -124,6 +125,9 @@ CONNECTION_VERB(recv_init, hot_call_init,
 CONNECTION_VERB(recv_status, hot_call_run,
                 {{"recv_status", 0, 2, {"tag", "timeout"}},
                  "td", HOT_RECV_STATUS, false})
+CONNECTION_VERB(recv_view, hot_call_run,
+                {{"recv_view", 0, 2, {"tag", "timeout"}},
+                 "td", HOT_RECV_VIEW, false})
 CONNECTION_VERB(probe, hot_call_run,
                 {{"probe", 0, 2, {"tag", "timeout"}}, "td", HOT_PROBE, false})
 CONNECTION_VERB(iprobe, hot_call_iprobe,
@@ -292,9 +296,12 @@ static PyMethodDef connection_methods[] = {
      "buf may be changed again. Timeout (seconds): nothing was sent, unless\n"
      "its .request says that it is under way and still owns buf."},
     {"isend", HOT_FUNCTION(connection_isend), HOT_FAST,
-     "isend($self, buf, tag=0)\n--\n\n"
+     "isend($self, buf, tag=0, lend=False)\n--\n\n"
      "Like send, but returns a Request at once; until it has ended buf must\n"
-     "not be changed."},
+     "not be changed. With lend the receiver reads buf where it is, if buf is\n"
+     "of the session's pool (empty, allocate) and the transport can do that:\n"
+     "the request ends when the last view there has gone, and an array is\n"
+     "read-only until then. Else it is sent like any other."},
     {"recv", HOT_FUNCTION(connection_recv), HOT_FAST,
      "recv($self, buf=None, tag=-1, timeout=None)\n--\n\n"
      "Receive one message, into buf (a writable bytes-like object or a list\n"
@@ -316,6 +323,12 @@ static PyMethodDef connection_methods[] = {
     {"recv_status", HOT_FUNCTION(connection_recv_status), HOT_FAST,
      "recv_status($self, tag=-1, timeout=None)\n--\n\n"
      "Receive into new memory: (bytearray, Status)."},
+    {"recv_view", HOT_FUNCTION(connection_recv_view), HOT_FAST,
+     "recv_view($self, tag=-1, timeout=None)\n--\n\n"
+     "Receive one message as a read-only numpy array of bytes: of the memory\n"
+     "of its sender, if that has lent it, else of a copy. The loan ends when\n"
+     "nothing refers to that memory any more; what the array shows does not\n"
+     "change, also when the peer or the session has gone."},
     {"sendrecv", HOT_FUNCTION(connection_sendrecv), HOT_FAST,
      "sendrecv($self, sendbuf, recvbuf=None, sendtag=0, recvtag=-1,"
      " timeout=None)\n--\n\n"

@@ -26,6 +26,7 @@
 typedef struct hot_worker hot_worker_t;
 typedef struct hot_connection hot_connection_t;
 typedef struct hot_request hot_request_t;
+typedef struct hot_op hot_op_t;
 
 /* ---- module.c ---- */
 
@@ -33,6 +34,8 @@ typedef struct hot_state {
     const psc_api_t *api; /* NULL before bind */
     PyTypeObject *worker_type, *connection_type, *world_type;
     PyTypeObject *request_type, *persistent_type, *message_type;
+    PyTypeObject *memory_type;
+    struct hot_lease *leases;   /* arrays that are lent */
     PyTypeObject *status_type;  /* a named tuple, given to bind */
     PyObject *from_status;      /* pscompy.errors.from_status, once needed */
     PyObject *await_request;    /* pscompy.aio.await_request, once needed */
@@ -73,6 +76,23 @@ PyObject *hot_raised_instance(void);
  * false, and the buffer protocol says why not. Only buf, len and obj are
  * filled. */
 bool hot_array_get(Py_buffer *view, PyObject *object, bool writable);
+/* A new array of bytes over a Memory that it keeps. Imports numpy. */
+PyObject *hot_array_view(PyObject *memory);
+/* numpy.empty in the pool of a worker. */
+PyObject *hot_array_empty(hot_worker_t *worker, PyObject *shape,
+                          PyObject *dtype);
+
+/* Whether it was writable; false for what is no array. */
+bool hot_array_set_writable(PyObject *object, bool writable);
+
+/* ---- lease.c ---- */
+
+/* An array that nobody is to write to, however often it is lent. */
+typedef struct hot_lease hot_lease_t;
+/* *lease_p: NULL for what is no array, or is read-only anyhow. */
+int hot_lease_begin(hot_state_t *state, PyObject *object,
+                    hot_lease_t **lease_p);
+void hot_lease_end(hot_lease_t *lease);
 
 /* ---- buffers.c ---- */
 
@@ -84,6 +104,7 @@ typedef struct hot_buffers {
     psc_iov_t *pieces;
     size_t n;
     uint64_t nbytes;
+    hot_lease_t *lease; /* lent: until they are released, or NULL */
 } hot_buffers_t;
 
 static inline void hot_buffers_init(hot_buffers_t *buffers)
@@ -92,6 +113,7 @@ static inline void hot_buffers_init(hot_buffers_t *buffers)
     buffers->nbytes = 0;
     buffers->views = NULL;
     buffers->pieces = NULL;
+    buffers->lease = NULL;
 }
 
 static inline const psc_iov_t *hot_buffers_iov(const hot_buffers_t *buffers)
@@ -136,6 +158,7 @@ typedef enum hot_kind {
     HOT_RECV_INTO,   /* -> Status */
     HOT_RECV_NEW,    /* -> bytearray */
     HOT_RECV_STATUS, /* -> (bytearray, Status) */
+    HOT_RECV_VIEW,   /* -> read-only array */
     HOT_PROBE,       /* -> Status */
     HOT_MATCH,       /* -> Message */
     HOT_PUT,
@@ -145,7 +168,7 @@ typedef enum hot_kind {
     HOT_KINDS
 } hot_kind_t;
 
-typedef struct hot_op {
+struct hot_op {
     struct hot_op *prev, *next; /* worker's ops; both NULL: not listed */
     hot_worker_t *worker;
     PyObject *origin;    /* whose _exception makes its errors, or NULL */
@@ -161,12 +184,13 @@ typedef struct hot_op {
     unsigned polls;      /* of a blocking receive, when it starts */
     psc_result_t result; /* when done */
     hot_buffers_t buffers;
-} hot_op_t;
+};
 
 /* What a method was asked to do. */
 typedef struct hot_call {
     hot_kind_t kind;
     bool post;                    /* return a Request */
+    bool lend;                    /* send: the pages themselves */
     PyTypeObject *type;           /* of that Request; NULL: Request itself */
     hot_worker_t *worker;
     PyObject *origin;
@@ -224,7 +248,7 @@ PyObject *hot_wait_any(hot_state_t *state, PyObject *requests,
 /* ---- verb.c: from a method's arguments to a call ---- */
 
 /* A method of Connection or World. roles has a letter per argument: b buffer,
- * p peer, t tag, d deadline. */
+ * p peer, t tag, d deadline, l lend. */
 typedef struct hot_verb {
     hot_signature_t signature;
     const char *roles;
@@ -289,6 +313,18 @@ PyObject *hot_worker_source(hot_worker_t *self, uint64_t id, int rank);
 /* Let go of a connection whose use has ended, unless a message of it is still
  * to be delivered: the last one delivered lets go of it then. */
 int hot_worker_let_go(hot_worker_t *self, hot_connection_t *connection);
+
+/* ---- view.c ---- */
+
+extern PyType_Spec hot_memory_spec;
+/* A writable block of the worker's pool, or memory like any other. */
+PyObject *hot_memory_alloc(hot_worker_t *worker, size_t nbytes);
+/* Room for the message that op has matched, to be read-only for others. */
+PyObject *hot_memory_receive(hot_op_t *op, psc_iov_t *piece);
+/* The message that op has matched becomes op->fresh where it is. False: it
+ * has to be received. */
+bool hot_memory_view(hot_op_t *op);
+void *hot_memory_base(PyObject *memory, Py_ssize_t *nbytes_p);
 
 /* ---- request.c, flight.c ---- */
 

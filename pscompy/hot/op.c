@@ -46,6 +46,12 @@ int hot_op_init(hot_op_t *op, const hot_call_t *call)
     hot_buffers_init(&op->buffers);
     if (call->buf && hot_buffers_get(&op->buffers, call->buf, writable) < 0)
         return -1;
+    if (HOT_UNLIKELY(call->lend) &&
+        hot_lease_begin(call->worker->state, call->buf, &op->buffers.lease) <
+            0) {
+        hot_buffers_release(&op->buffers);
+        return -1;
+    }
     op->fresh = call->keep;
     Py_XINCREF(op->fresh);
     return 0;
@@ -79,8 +85,13 @@ static int op_make_fresh(hot_op_t *op, psc_iov_t *piece)
 {
     uint64_t nbytes = op->core->result.nbytes;
 
-    if (nbytes <= PY_SSIZE_T_MAX)
+    if (op->kind == HOT_RECV_VIEW) {
+        op->fresh = hot_memory_receive(op, piece);
+        if (op->fresh)
+            return 0;
+    } else if (nbytes <= PY_SSIZE_T_MAX) {
         op->fresh = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
+    }
     if (!op->fresh) {
         PyErr_Clear();
         return -1;
@@ -98,6 +109,8 @@ static void op_supply(hot_op_t *op)
     psc_status_t status;
     psc_iov_t piece;
 
+    if (op->kind == HOT_RECV_VIEW && hot_memory_view(op))
+        return;
     if (op->kind != HOT_RECV_INTO) {
         if (op_make_fresh(op, &piece) < 0) {
             api->cancel(op->core);

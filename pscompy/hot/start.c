@@ -34,6 +34,8 @@ static psc_status_t start_send(hot_op_t *op, const hot_call_t *call,
 {
     psc_send_args_t args = start_send_args(op, call, flags, owner);
 
+    if (HOT_UNLIKELY(call->lend))
+        args.flags |= PSC_FLAG_LEND;
     return op->worker->api->send(call->conn, &args, &op->core);
 }
 
@@ -107,6 +109,7 @@ static const starter_t starters[HOT_KINDS] = {
     [HOT_RECV_INTO] = start_recv,
     [HOT_RECV_NEW] = start_recv_new,
     [HOT_RECV_STATUS] = start_recv_new,
+    [HOT_RECV_VIEW] = start_recv_new,
     [HOT_PROBE] = start_probe,
     [HOT_MATCH] = start_recv_new,
     [HOT_PUT] = start_put,

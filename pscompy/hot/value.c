@@ -94,6 +94,8 @@ PyObject *hot_op_value(hot_op_t *op)
         return hot_op_status(op);
     case HOT_RECV_NEW:
         return value_fresh(op);
+    case HOT_RECV_VIEW:
+        return hot_array_view(op->fresh);
     case HOT_RECV_STATUS:
         return value_fresh_and_status(op);
     case HOT_MATCH:

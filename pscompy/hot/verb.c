@@ -23,6 +23,9 @@ static int verb_take(const hot_verb_t *verb, char role, PyObject *object,
     case 'p':
         *peer_p = object;
         return 0;
+    case 'l':
+        call->lend = object && PyObject_IsTrue(object) > 0;
+        return 0;
     case 't':
         return hot_arg_tag(object, !verb_sends(verb), &call->tag);
     default:
@@ -36,6 +39,7 @@ static void verb_begin(const hot_verb_t *verb, hot_call_t *call)
 {
     call->kind = verb->kind;
     call->post = verb->post;
+    call->lend = false;
     call->type = NULL;
     call->connection = NULL;
     call->tag = verb_sends(verb) ? 0 : PSC_ANY_TAG;

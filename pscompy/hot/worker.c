@@ -93,6 +93,31 @@ static PyObject *worker_event(hot_worker_t *self, PyObject *const *args,
     return hot_request_post(&call, &op);
 }
 
+/* ---- the pool ---- */
+
+static PyObject *worker_allocate(hot_worker_t *self, PyObject *size)
+{
+    uint64_t nbytes = 0;
+
+    if (hot_arg_u64(size, "the size", PY_SSIZE_T_MAX, &nbytes) < 0 ||
+        hot_worker_enter(self, NULL) < 0)
+        return NULL;
+    return hot_memory_alloc(self, (size_t)nbytes);
+}
+
+static PyObject *worker_empty(hot_worker_t *self, PyObject *const *args,
+                              Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const hot_signature_t signature = {
+        "empty", 2, 2, {"shape", "dtype"}};
+    PyObject *given[2];
+
+    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        hot_worker_enter(self, NULL) < 0)
+        return NULL;
+    return hot_array_empty(self, given[0], given[1]);
+}
+
 static PyObject *worker_polled(hot_worker_t *self, PyObject *unused)
 {
     (void)unused;
@@ -327,6 +352,10 @@ static PyMethodDef worker_methods[] = {
      "Call handler(source, header, payload) for messages of am_send(id, ...);\n"
      "None removes it. It runs in whichever thread uses the session, and its\n"
      "exceptions go to sys.unraisablehook."},
+    {"allocate", HOT_FUNCTION(worker_allocate), METH_O,
+     "allocate($self, nbytes, /)\n--\n\nA writable Memory of the pool."},
+    {"empty", HOT_FUNCTION(worker_empty), HOT_FAST,
+     "empty($self, shape, dtype)\n--\n\nAn array of the pool."},
     {"event", HOT_FUNCTION(worker_event), HOT_FAST,
      "event($self, request_type=None, origin=None)\n--\n\n"
      "A Request (or a type of it) that somebody ends with _complete(value) or\n"

@@ -104,7 +104,8 @@ WORLD_VERB(send, hot_call_run,
            {{"send", 2, 4, {"buf", "dest", "tag", "timeout"}},
             "bptd", HOT_SEND, false})
 WORLD_VERB(isend, hot_call_run,
-           {{"isend", 2, 3, {"buf", "dest", "tag"}}, "bpt", HOT_SEND, true})
+           {{"isend", 2, 4, {"buf", "dest", "tag", "lend"}},
+            "bptl", HOT_SEND, true})
 WORLD_VERB(recv, hot_call_run,
            {{"recv", 0, 4, {"buf", "source", "tag", "timeout"}},
             "bptd", HOT_RECV_INTO, false})
@@ -120,6 +121,9 @@ WORLD_VERB(recv_init, hot_call_init,
 WORLD_VERB(recv_status, hot_call_run,
            {{"recv_status", 0, 3, {"source", "tag", "timeout"}},
             "ptd", HOT_RECV_STATUS, false})
+WORLD_VERB(recv_view, hot_call_run,
+           {{"recv_view", 0, 3, {"source", "tag", "timeout"}},
+            "ptd", HOT_RECV_VIEW, false})
 WORLD_VERB(probe, hot_call_run,
            {{"probe", 0, 3, {"source", "tag", "timeout"}},
             "ptd", HOT_PROBE, false})
@@ -243,8 +247,8 @@ static PyMethodDef world_methods[] = {
      "send($self, buf, dest, tag=0, timeout=None)\n--\n\n"
      "Send one message to rank dest; see Connection.send."},
     {"isend", HOT_FUNCTION(world_isend), HOT_FAST,
-     "isend($self, buf, dest, tag=0)\n--\n\n"
-     "Like send, but returns a Request at once."},
+     "isend($self, buf, dest, tag=0, lend=False)\n--\n\n"
+     "Like send, but returns a Request at once; see Connection.isend."},
     {"recv", HOT_FUNCTION(world_recv), HOT_FAST,
      "recv($self, buf=None, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive one message from rank source, or from any; see\n"
@@ -263,6 +267,10 @@ static PyMethodDef world_methods[] = {
     {"recv_status", HOT_FUNCTION(world_recv_status), HOT_FAST,
      "recv_status($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive into new memory: (bytearray, Status)."},
+    {"recv_view", HOT_FUNCTION(world_recv_view), HOT_FAST,
+     "recv_view($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
+     "Receive one message as a read-only array of bytes; see\n"
+     "Connection.recv_view."},
     {"sendrecv", HOT_FUNCTION(world_sendrecv), HOT_FAST,
      "sendrecv($self, sendbuf, dest, recvbuf=None, source=" ANY ", sendtag=0,"
      " recvtag=-1, timeout=None)\n--\n\n"

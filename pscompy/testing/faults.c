@@ -175,6 +175,25 @@ static void faults_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
     faults_of(ep->iface)->inner_ops->rkey_release(ep_of(ep)->inner, rkey);
 }
 
+static psc_status_t faults_mem_share(psc_iface_t *iface, void *base,
+                                     size_t len, int fd, psc_mem_t **mem_p)
+{
+    faults_t *faults = faults_of(iface);
+
+    if (faults->knobs.refuse > 0) {
+        faults->knobs.refuse--;
+        return PSC_ERR_NO_RESOURCE;
+    }
+    return faults->inner_ops->mem_share(faults->inner, base, len, fd, mem_p);
+}
+
+static psc_status_t faults_rkey_map(psc_ep_t *ep, const uint8_t *packed,
+                                    size_t len, psc_map_t **map_p)
+{
+    return faults_of(ep->iface)
+        ->inner_ops->rkey_map(ep_of(ep)->inner, packed, len, map_p);
+}
+
 static void faults_desc_release(psc_iface_t *iface, psc_desc_t *desc)
 {
     faults_t *faults = faults_of(iface);
@@ -438,6 +457,8 @@ static const psc_transport_ops_t faults_template = {
     .rkey_pack = faults_rkey_pack,
     .rkey_unpack = faults_rkey_unpack,
     .rkey_release = faults_rkey_release,
+    .mem_share = faults_mem_share,
+    .rkey_map = faults_rkey_map,
     .desc_release = faults_desc_release,
     .event_fd = faults_event_fd,
     .arm = faults_arm,

@@ -38,10 +38,12 @@ struct psc_unexp {
     uint64_t order; /* when it arrived */
     bool rts;       /* only its announcement came */
     bool arriving;  /* its payload is still coming */
+    bool lent;      /* rts: it may be read where it is */
     uint32_t owed;  /* credit to return when it goes */
     uint64_t kept;  /* bytes that count against the session's bound */
     psc_req_t *req; /* the receive that claimed it while it was arriving */
     uint64_t send_id; /* rts */
+    uint64_t offset;  /* rts: of the message in what its keys stand for */
     uint32_t n_keys, keys_len;
     psc_desc_t *desc; /* held in the transport's buffer */
     psc_lane_t *lane; /* whose desc it is */

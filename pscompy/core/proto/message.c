@@ -1,5 +1,6 @@
 #include "message.h"
 
+#include "lend.h"
 #include "rndv.h"
 
 /* ---- send ---- */
@@ -20,6 +21,8 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
 
     if (conn->state == PSC_CONN_CONNECTING)
         return PSC_ERR_NO_RESOURCE;
+    if (req->head.flags & PSC_FLAG_LEND && psc_lend_begin(req))
+        return psc_rndv_send_rts(req);
     if (!psc_eager_fits(conn, req->total))
         return psc_rndv_send_rts(req);
     if (!psc_credit_has(conn, psc_credit_cost(req->total))) {
@@ -57,7 +60,8 @@ psc_status_t psc_message_send_now(psc_conn_t *conn,
     psc_message_head_t head = {args->context, args->tag, aux};
     uint64_t len = psc_iov_total(args->iov, args->n_iov);
 
-    if (conn->state != PSC_CONN_UP || !psc_list_empty(&conn->ordered) ||
+    if (conn->state != PSC_CONN_UP || args->flags & PSC_FLAG_LEND ||
+        !psc_list_empty(&conn->ordered) ||
         !psc_eager_fits(conn, len) || len >= conn->params.zcopy_min ||
         !psc_credit_has(conn, psc_credit_cost(len)))
         return PSC_ERR_NO_RESOURCE;

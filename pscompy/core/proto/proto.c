@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lend.h"
 #include "message.h"
 #include "rma.h"
 #include "rndv.h"
@@ -22,6 +23,7 @@ static const stage_fn_t stage_progress[PSC_STAGE_COUNT] = {
     [PSC_STAGE_SEND_FIN] = psc_rndv_send_fin,
     [PSC_STAGE_SEND_RTR] = psc_rndv_send_rtr,
     [PSC_STAGE_GET] = psc_rndv_get,
+    [PSC_STAGE_SEND_TAKEN] = psc_lend_send_taken,
     [PSC_STAGE_RMA_REQUEST] = psc_rma_send_request,
     [PSC_STAGE_RMA_DIRECT] = psc_rma_direct,
 };
@@ -82,6 +84,7 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_CLOSE_ACK] = {proto_close_ack, sizeof(psc_wire_credit_t)},
     [PSC_WIRE_RMA_PUT] = {psc_rma_put_arrived, sizeof(psc_wire_rma_t)},
     [PSC_WIRE_RMA_GET] = {psc_rma_get_arrived, sizeof(psc_wire_rma_t)},
+    [PSC_WIRE_TAKEN] = {psc_lend_taken_arrived, sizeof(psc_wire_taken_t)},
 };
 
 static const arrival_t *proto_check(uint8_t id, uint8_t header_len)

@@ -23,21 +23,30 @@ bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
     return conn->n_lanes > 0;
 }
 
-static psc_status_t rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
-                                  uint8_t *packed, size_t *len_p)
+static psc_mem_t *rndv_register(psc_req_t *req, psc_lane_t *lane)
 {
-    const psc_transport_ops_t *ops = lane->slot->ops;
     psc_mem_t **mem = &req->bulk.mem[lane->index];
+
+    if (!*mem && lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
+                                               req->iov->base, req->total,
+                                               mem) != PSC_OK)
+        *mem = NULL;
+    return *mem;
+}
+
+static psc_status_t rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
+                                  psc_segment_t *segment, uint8_t *packed,
+                                  size_t *len_p)
+{
+    psc_mem_t *mem = segment ? psc_segment_mem(segment, lane->slot)
+                             : rndv_register(req, lane);
     psc_wire_key_t head = {.lane = lane->index};
     size_t len = PSC_RKEY_MAX;
-    psc_status_t status = PSC_OK;
+    psc_status_t status = PSC_ERR_NO_RESOURCE;
 
-    if (!*mem)
-        status = ops->mem_register(lane->ep->iface, lane->ep, req->iov->base,
-                                   req->total, mem);
-    if (status == PSC_OK)
-        status = ops->rkey_pack(lane->ep->iface, *mem, packed + sizeof head,
-                                &len);
+    if (mem)
+        status = lane->slot->ops->rkey_pack(lane->ep->iface, mem,
+                                            packed + sizeof head, &len);
     if (status != PSC_OK)
         return status;
     head.len = (uint8_t)len;
@@ -46,7 +55,8 @@ static psc_status_t rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
     return PSC_OK;
 }
 
-uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps, uint8_t *packed,
+uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
+                            psc_segment_t *segment, uint8_t *packed,
                             size_t *len_p)
 {
     psc_conn_t *conn = req->conn;
@@ -58,7 +68,8 @@ uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps, uint8_t *packed,
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         size_t len;
 
-        if (rndv_pack_key(req, conn->lanes[i], packed + at, &len) != PSC_OK) {
+        if (rndv_pack_key(req, conn->lanes[i], segment, packed + at, &len) !=
+            PSC_OK) {
             psc_count(conn, PSC_COUNTER_rndv_fallback, 1);
             return 0;
         }
@@ -101,6 +112,27 @@ psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint32_t n_keys,
 
 /* ---- the sending side ---- */
 
+/* Keys by which the receiver can get the message where it is. For a lent one
+ * the key of lane 0 is enough. */
+static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
+                          size_t *len_p)
+{
+    psc_conn_t *conn = req->conn;
+    psc_segment_t *segment = NULL;
+
+    if (req->n_iov == 1)
+        segment = psc_pool_find(req->worker->pool, req->iov->base, req->total,
+                                &wire->offset);
+    if (rndv_may(conn, PSC_RNDV_GET))
+        wire->n_keys = (uint16_t)psc_rndv_pack_keys(req, PSC_CAP_GET, segment,
+                                                    keys, len_p);
+    if (!(req->head.flags & PSC_FLAG_LEND) || !segment)
+        return;
+    if (wire->n_keys > 0 || rndv_pack_key(req, psc_conn_main_lane(conn),
+                                          segment, keys, len_p) == PSC_OK)
+        wire->flags |= PSC_RTS_LENT;
+}
+
 psc_status_t psc_rndv_send_rts(psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;
@@ -115,8 +147,7 @@ psc_status_t psc_rndv_send_rts(psc_req_t *req)
 
     if (conn->rts_out >= conn->worker->config.rts_max)
         return PSC_ERR_NO_RESOURCE;
-    if (rndv_may(conn, PSC_RNDV_GET))
-        wire.n_keys = psc_rndv_pack_keys(req, PSC_CAP_GET, keys, &keys_len);
+    rndv_rts_keys(req, &wire, keys, &keys_len);
     wire.credit = psc_credit_stamp(conn);
     status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_RTS, &wire,
                            sizeof wire, keys, keys_len);
@@ -124,14 +155,14 @@ psc_status_t psc_rndv_send_rts(psc_req_t *req)
         return status;
     conn->rts_out++;
     psc_count(conn, PSC_COUNTER_rndv_rts, 1);
+    psc_count(conn, PSC_COUNTER_lent, wire.flags & PSC_RTS_LENT ? 1 : 0);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
     psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
     return PSC_INPROGRESS;
 }
 
-/* The peer answered an RTS: its record there is gone. */
-static void rndv_rts_answered(psc_conn_t *conn)
+void psc_rndv_rts_answered(psc_conn_t *conn)
 {
     conn->rts_out--;
     if (!psc_list_empty(&conn->ordered))
@@ -156,7 +187,7 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (status == PSC_OK)
         status = psc_rndv_register_local(req);
     if (!req->confirm)
-        rndv_rts_answered(lane->conn);
+        psc_rndv_rts_answered(lane->conn);
     if (status == PSC_OK) {
         psc_count(lane->conn, PSC_COUNTER_rndv_put, 1);
         psc_req_stage_set(req, PSC_STAGE_PUT);
@@ -207,7 +238,9 @@ psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am)
     switch (req->stage) {
     case PSC_STAGE_AWAIT_RTR: /* the peer got the data, or refused */
         if (!req->confirm)
-            rndv_rts_answered(lane->conn);
+            psc_rndv_rts_answered(lane->conn);
+        break;
+    case PSC_STAGE_LENT: /* the peer has read enough */
         break;
     case PSC_STAGE_AWAIT_DATA: /* the peer put the data, or gave up */
         if (wire->status == PSC_OK) {
@@ -244,8 +277,10 @@ void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
     req->bulk.remote_id = offer->send_id;
     req->bulk.len = offer->len < req->total ? offer->len : req->total;
     psc_req_stage_set(req, PSC_STAGE_SEND_RTR);
+    req->rma.offset = offer->offset;
     if (offer->n_keys && req->bulk.len > 0 && req->n_iov == 1 &&
-        rndv_may(offer->conn, PSC_RNDV_GET)) {
+        rndv_may(offer->conn, PSC_RNDV_GET) &&
+        psc_rndv_lanes_can(offer->conn, PSC_CAP_GET)) {
         if (psc_rndv_unpack_keys(req, offer->n_keys, offer->keys,
                                  offer->keys_len) == PSC_OK &&
             psc_rndv_register_local(req) == PSC_OK) {
@@ -264,6 +299,7 @@ void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp)
                          .tag = unexp->tag,
                          .send_id = unexp->send_id,
                          .len = unexp->len,
+                         .offset = unexp->offset,
                          .n_keys = unexp->n_keys,
                          .keys = unexp->room,
                          .keys_len = unexp->keys_len};
@@ -284,7 +320,8 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
     psc_status_t status;
 
     if (req->bulk.len > 0 && !req->confirm && rndv_may(conn, PSC_RNDV_PUT))
-        wire.n_keys = psc_rndv_pack_keys(req, PSC_CAP_PUT, keys, &keys_len);
+        wire.n_keys =
+            psc_rndv_pack_keys(req, PSC_CAP_PUT, NULL, keys, &keys_len);
     wire.credit = psc_credit_stamp(conn);
     status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_RTR, &wire,
                            sizeof wire, keys, keys_len);
@@ -309,7 +346,9 @@ static psc_status_t rndv_keep(psc_conn_t *conn, psc_req_t *req,
         return PSC_ERR_NO_MEMORY;
     conn->rts_in++;
     unexp->rts = true;
+    unexp->lent = wire->flags & PSC_RTS_LENT;
     unexp->send_id = wire->send_id;
+    unexp->offset = wire->offset;
     unexp->n_keys = wire->n_keys;
     unexp->keys_len = (uint32_t)am->len;
     if (am->len)
@@ -327,6 +366,7 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
                          .tag = (int32_t)wire->tag,
                          .send_id = wire->send_id,
                          .len = wire->len,
+                         .offset = wire->offset,
                          .n_keys = wire->n_keys,
                          .keys = am->payload,
                          .keys_len = am->len};

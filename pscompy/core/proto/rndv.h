@@ -10,6 +10,7 @@
 #ifndef PSCOMPY_PROTO_RNDV_H
 #define PSCOMPY_PROTO_RNDV_H
 
+#include "../pool.h"
 #include "match.h"
 
 /* How much one call of a data stage hands out before others get their turn,
@@ -31,7 +32,7 @@ psc_status_t psc_rndv_frag(psc_req_t *req);       /* stage FRAG */
 typedef struct psc_offer {
     psc_conn_t *conn;
     int32_t tag;
-    uint64_t send_id, len;
+    uint64_t send_id, len, offset;
     uint32_t n_keys;
     const uint8_t *keys;
     size_t keys_len;
@@ -57,9 +58,13 @@ void psc_rndv_frag_end(psc_lane_t *lane);
  * with one piece can go by put or get. */
 bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps);
 /* Register the request's buffer with every lane and pack the keys; 0 when
- * that cannot be had (the caller goes on without keys). */
-uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps, uint8_t *packed,
+ * that cannot be had (the caller goes on without keys). segment: the one of the
+ * pool that holds the buffer, whose own keys serve as well, or NULL. */
+uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
+                            psc_segment_t *segment, uint8_t *packed,
                             size_t *len_p);
+/* The peer answered an RTS: its record there is gone. */
+void psc_rndv_rts_answered(psc_conn_t *conn);
 /* Unpack the peer's keys into the request; UNSUPPORTED: use messages. */
 psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint32_t n_keys,
                                   const uint8_t *packed, size_t len);

@@ -4,6 +4,7 @@
 
 #include "am.h"
 #include "credit.h"
+#include "lend.h"
 #include "match.h"
 #include "rma.h"
 
@@ -12,6 +13,7 @@
 void psc_proto_conn_init(psc_conn_t *conn)
 {
     psc_credit_init(conn);
+    psc_list_init(&conn->maps);
 }
 
 void psc_proto_conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
@@ -51,8 +53,12 @@ static void ends_request(psc_req_t *req, psc_status_t status)
 {
     psc_unexp_t *unexp = req->unexp;
 
+    if (req->kind == PSC_REQ_LOAN) {
+        psc_lend_end(req);
+        return;
+    }
     if (req->head.state != PSC_REQUEST_MATCHED) {
-        psc_req_fail(req, status);
+        psc_req_fail(req, psc_lend_outcome(req, status));
         return;
     }
     if (unexp && !unexp->rts)
@@ -87,8 +93,23 @@ void psc_proto_conn_ended(psc_conn_t *conn, psc_status_t status)
         psc_proto_abort(conn->lanes[i]);
     psc_list_for_each(req, &conn->active, psc_req_t, conn_link)
         ends_request(req, status);
+    psc_lend_conn_ended(conn);
     psc_match_conn_failed(conn);
     psc_proto_receives_ended(conn, status);
+}
+
+void psc_proto_conn_closing(psc_conn_t *conn)
+{
+    psc_lend_conn_closing(conn);
+}
+
+bool psc_proto_sends_pending(const psc_conn_t *conn)
+{
+    psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, conn_link) {
+        if (req->kind == PSC_REQ_SEND && req->stage != PSC_STAGE_LENT)
+            return true;
+    }
+    return false;
 }
 
 void psc_proto_conn_destroy(psc_conn_t *conn)
@@ -102,6 +123,7 @@ void psc_proto_worker_stop(psc_worker_t *worker)
 {
     psc_rma_worker_destroy(worker);
     psc_am_worker_destroy(worker);
+    psc_lend_worker_destroy(worker);
 }
 
 void psc_proto_worker_destroy(psc_worker_t *worker)
@@ -112,4 +134,5 @@ void psc_proto_worker_destroy(psc_worker_t *worker)
 void psc_proto_inbox_drain(psc_worker_t *worker)
 {
     psc_am_inbox_drain(worker);
+    psc_lend_drain(worker);
 }

@@ -18,12 +18,6 @@
 
 #include "shm.h"
 
-/* What travels. Both ends run on one machine, so the bytes are its own. */
-typedef struct shm_packed_rkey {
-    uint64_t address, len, seal, seal_address;
-    uint8_t process[SHM_ID_SIZE];
-} shm_packed_rkey_t;
-
 _Static_assert(sizeof(shm_packed_rkey_t) <= PSC_RKEY_MAX, "a longer rkey");
 
 /* ---- copying ---- */
@@ -98,7 +92,7 @@ psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
 
 /* Process ids are used again. Ours is still the peer's as long as its guard
  * is silent; asking costs little beside the copy. */
-static bool shm_cma_guarded(const shm_ep_t *ep)
+bool shm_cma_guarded(const shm_ep_t *ep)
 {
     struct pollfd guards[2] = {
         {.fd = ep->link->socket.fd, .events = POLLRDHUP},
@@ -259,6 +253,7 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
     mem->len = len;
     /* 0 is kept for what is deregistered. */
     iface->last_seal += iface->last_seal == UINT64_MAX ? 2 : 1;
+    mem->fd = -1;
     atomic_store(&mem->seal, iface->last_seal);
     *mem_p = mem;
     return PSC_OK;
@@ -283,19 +278,28 @@ void shm_mem_close(shm_iface_t *iface)
     }
 }
 
+/* Most are of memory without a descriptor. */
+static size_t shm_packed_size(const shm_packed_rkey_t *key)
+{
+    return key->fd < 0 ? offsetof(shm_packed_rkey_t, fd) : sizeof *key;
+}
+
 psc_status_t shm_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
                            size_t *len_p)
 {
     shm_packed_rkey_t key = {.address = mem->address,
                              .len = mem->len,
                              .seal = atomic_load(&mem->seal),
-                             .seal_address = (uintptr_t)&mem->seal};
+                             .seal_address = (uintptr_t)&mem->seal,
+                             .fd = mem->fd};
+    size_t size = shm_packed_size(&key);
 
-    if (*len_p < sizeof key)
+    if (*len_p < size)
         return PSC_ERR_INVALID;
     memcpy(key.process, shm_iface(iface)->process, SHM_ID_SIZE);
-    memcpy(packed, &key, sizeof key);
-    *len_p = sizeof key;
+    memcpy(key.id, mem->id, SHM_ID_SIZE);
+    memcpy(packed, &key, size);
+    *len_p = size;
     return PSC_OK;
 }
 
@@ -303,15 +307,16 @@ psc_status_t shm_rkey_unpack(psc_ep_t *super, const uint8_t *packed,
                              size_t len, psc_rkey_t **rkey_p)
 {
     shm_ep_t *ep = shm_ep(super);
-    shm_packed_rkey_t key;
+    shm_packed_rkey_t key = {.fd = -1};
     psc_rkey_t *rkey;
 
     if (!ep->cma)
         return PSC_ERR_UNSUPPORTED;
-    if (len != sizeof key)
+    if (len > sizeof key || len < offsetof(shm_packed_rkey_t, fd))
         return PSC_ERR_PROTOCOL;
-    memcpy(&key, packed, sizeof key);
-    if (memcmp(key.process, ep->peer.process, SHM_ID_SIZE) != 0 ||
+    memcpy(&key, packed, len);
+    if (len != shm_packed_size(&key) ||
+        memcmp(key.process, ep->peer.process, SHM_ID_SIZE) != 0 ||
         key.len > UINT64_MAX - key.address)
         return PSC_ERR_PROTOCOL;
     rkey = malloc(sizeof *rkey);

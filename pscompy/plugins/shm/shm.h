@@ -10,6 +10,7 @@
  *   am.c         messages through the rings
  *   mem.c        registration, and put and get by cross-memory attach
  *   share.c      large gets, at which both processes copy
+ *   map.c        a peer's segments as memory of ours
  *   ring.[ch]    the ring itself */
 #ifndef PSCOMPY_SHM_SHM_H
 #define PSCOMPY_SHM_SHM_H
@@ -358,13 +359,25 @@ psc_status_t shm_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
 struct psc_mem {
     _Atomic uint64_t seal; /* 0: deregistered */
     uint64_t address, len;
+    int fd; /* of a segment that peers may map, or -1 */
+    uint8_t id[SHM_ID_SIZE];
     psc_mem_t *next_free, *next;
 };
+
+/* What travels. Both ends run on one machine, so the bytes are its own. */
+typedef struct shm_packed_rkey {
+    uint64_t address, len, seal, seal_address;
+    uint8_t process[SHM_ID_SIZE];
+    int64_t fd; /* from here on: only of what can be mapped */
+    uint8_t id[SHM_ID_SIZE];
+} shm_packed_rkey_t;
 
 struct psc_rkey {
     uint64_t address, len, seal, seal_address;
 };
 
+/* Is the peer's process id still the peer's? */
+bool shm_cma_guarded(const shm_ep_t *ep);
 /* The registration whose seal stands at this address, NULL: none does. */
 const psc_mem_t *shm_mem_find(const shm_iface_t *iface, uint64_t seal_address,
                               uint64_t seal);
@@ -403,5 +416,12 @@ unsigned shm_share_poll(shm_ep_t *ep);
 /* Forget the peer's gets; ours have ended, or never will. */
 void shm_share_drop(shm_ep_t *ep);
 void shm_share_close(shm_iface_t *iface);
+
+/* map.c */
+_Static_assert(SHM_ID_SIZE == PSC_SEGMENT_ID_SIZE, "one size of ids");
+psc_status_t shm_mem_share(psc_iface_t *iface, void *base, size_t len, int fd,
+                           psc_mem_t **mem_p);
+psc_status_t shm_rkey_map(psc_ep_t *ep, const uint8_t *packed, size_t len,
+                          psc_map_t **map_p);
 
 #endif

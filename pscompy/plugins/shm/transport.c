@@ -212,7 +212,8 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
     bool cma = iface->cma != SHM_CMA_OFF;
 
     *attr_p = (psc_iface_attr_t){
-        .caps = PSC_CAP_AM_SHORT | PSC_CAP_EVENT | PSC_CAP_NODE,
+        .caps = PSC_CAP_AM_SHORT | PSC_CAP_EVENT | PSC_CAP_NODE |
+                PSC_CAP_MAP,
         .max_short = SHM_PRIVATE_MAX - SHM_WORD_SIZE,
         .max_bcopy = shm_am_max(&iface->geometry),
         .max_iov = 64,
@@ -325,6 +326,8 @@ static const psc_transport_ops_t shm_ops = {
     .rkey_pack = shm_rkey_pack,
     .rkey_unpack = shm_rkey_unpack,
     .rkey_release = shm_rkey_release,
+    .mem_share = shm_mem_share,
+    .rkey_map = shm_rkey_map,
     .event_fd = shm_sleep_fd,
     .arm = shm_sleep_arm,
 };

@@ -1,0 +1,35 @@
+/* A file mapped where its huge pages can be huge ones here too. */
+#ifndef PSCOMPY_PARTS_MAPPING_H
+#define PSCOMPY_PARTS_MAPPING_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#define PSC_HUGE_PAGE ((size_t)2 << 20)
+
+/* All of it, shared, len a multiple of the page size; NULL: with errno. */
+static inline uint8_t *psc_mapping_create(int fd, size_t len, int protection)
+{
+    size_t room = len + PSC_HUGE_PAGE, before;
+    uint8_t *at = mmap(NULL, room, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *base;
+
+    if (at == MAP_FAILED)
+        return NULL;
+    before = -(uintptr_t)at & (PSC_HUGE_PAGE - 1);
+    base = at + before;
+    if (before > 0)
+        munmap(at, before);
+    munmap(base + len, room - before - len);
+    if (mmap(base, len, protection, MAP_SHARED | MAP_FIXED, fd, 0) ==
+        MAP_FAILED) {
+        munmap(base, len);
+        return NULL;
+    }
+    madvise(base, len & ~(PSC_HUGE_PAGE - 1), MADV_HUGEPAGE);
+    return base;
+}
+
+#endif
