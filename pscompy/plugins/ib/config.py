@@ -1,0 +1,60 @@
+"""The variables PSP_IB_*."""
+
+from __future__ import annotations
+
+from pscompy.plugin import Var, choice, integer, seconds, size, text
+
+VARIABLES = (
+    Var("HCA", "", text, "Device to use, as in ibv_devinfo; empty: the first with an active port."),
+    Var("PORT", "0", integer(0, 255), "Port of the device; 0: its first active one."),
+    Var(
+        "PATH_MTU",
+        "auto",
+        choice("auto", "256", "512", "1024", "2048", "4096"),
+        "Bytes of one packet; auto: what both ports have in common.",
+    ),
+    Var(
+        "GID_INDEX",
+        "-1",
+        integer(-1, 65535),
+        "Entry of the port's GID table; -1: on Ethernet the best RoCE one, else the first.",
+    ),
+    Var("SERVICE_LEVEL", "0", integer(0, 15), "Service level of the connections."),
+    Var("TIMEOUT", "14", integer(1, 31), "Wait for an acknowledgement: 4.096 us * 2^this."),
+    Var("RETRY_COUNT", "7", integer(0, 7), "How often a packet is sent again."),
+    Var("CONNECT_TIMEOUT", "10", seconds, "How long a peer may take to answer."),
+    Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is alive."),
+    Var("BUFFER_SIZE", "16k", size(2048, 1 << 22), "Bytes of one buffer; the same on both sides."),
+    Var(
+        "RECVQ_SIZE",
+        "16",
+        integer(4, 4096),
+        "Messages that a peer may send before it hears that they were taken.",
+    ),
+    Var(
+        "SRQ_SIZE",
+        "256",
+        integer(16, 1 << 15),
+        "Receive buffers, shared by all connections.",
+    ),
+    Var(
+        "SENDQ_SIZE",
+        "64",
+        integer(16, 1 << 12),
+        "Send requests that one connection may have under way.",
+    ),
+    Var("SEND_BUFFERS", "64", integer(4, 1 << 15), "Send buffers, shared by all connections."),
+    Var(
+        "COMPQ_SIZE",
+        "1024",
+        integer(16, 1 << 20),
+        "Entries of the completion queue; it grows with the number of connections.",
+    ),
+    Var(
+        "PENDING_TOKENS",
+        "10",
+        integer(1, 4096),
+        "Messages taken before the peer is told so by a message of its own.",
+    ),
+    Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
+)

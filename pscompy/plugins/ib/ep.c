@@ -1,0 +1,287 @@
+/* Endpoints: creating, addresses, the door between their states, failing,
+ * closing. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ib.h"
+
+#define IB_ADDRESS_MAGIC 0x62696370u /* "pcib" */
+#define IB_ADDRESS_VERSION 1u
+
+/* ---- states ---- */
+
+static bool ib_state_connecting(ib_ep_state_t state)
+{
+    return state >= IB_EP_KNOCKING && state <= IB_EP_PROVING;
+}
+
+static const char *ib_state_name(ib_ep_state_t state)
+{
+    static const char *const names[IB_N_EP_STATES] = {
+#define IB_EP_NAME(state) #state,
+        IB_EP_STATES(IB_EP_NAME)
+#undef IB_EP_NAME
+    };
+
+    return names[state];
+}
+
+void ib_ep_enter(ib_ep_t *ep, ib_ep_state_t state)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    ib_log(iface, 4, "ib: endpoint %u: %s -> %s", ep->messages.qp->qp_num,
+           ib_state_name(ep->state), ib_state_name(state));
+    iface->n_connecting += (unsigned)ib_state_connecting(state) -
+                           (unsigned)ib_state_connecting(ep->state);
+    iface->n_closed += (unsigned)(state == IB_EP_CLOSED) -
+                       (unsigned)(ep->state == IB_EP_CLOSED);
+    ep->state = state;
+    ib_sleep_pace(iface);
+}
+
+/* ---- failing ---- */
+
+void ib_ep_fail(ib_ep_t *ep, psc_status_t status, const char *format, ...)
+{
+    va_list args;
+
+    if (ep->failing || ep->state >= IB_EP_FAILED)
+        return;
+    va_start(args, format);
+    vsnprintf(ep->reason, sizeof(ep->reason), format, args);
+    va_end(args);
+    ep->status = status;
+    ep->failing = true;
+    ib_ep_iface(ep)->n_failing++;
+}
+
+static ib_ep_t *ib_ep_failing(ib_iface_t *iface)
+{
+    psc_list_for_each(ep, &iface->eps, ib_ep_t, link) {
+        if (ep->failing)
+            return ep;
+    }
+    return NULL;
+}
+
+static void ib_ep_settle(ib_ep_t *ep)
+{
+    if (ep->failing)
+        ib_ep_iface(ep)->n_failing--;
+    ep->failing = false;
+}
+
+/* An upcall may end any endpoint, so the list is walked anew. */
+void ib_ep_report(ib_iface_t *iface)
+{
+    ib_ep_t *ep;
+
+    while (iface->n_failing > 0 && (ep = ib_ep_failing(iface))) {
+        ib_ep_settle(ep);
+        ib_ep_enter(ep, IB_EP_FAILED);
+        iface->handled++;
+        iface->super.up->ep_failed(&ep->super, ep->status, ep->reason);
+    }
+}
+
+/* ---- the clock ---- */
+
+/* A write of nothing: the peer's adapter acknowledges it, if its process is
+ * still there, whatever the process does. */
+static void ib_ep_ask(ib_ep_t *ep)
+{
+    ib_post_t post = {
+        .opcode = IBV_WR_RDMA_WRITE,
+        .signal = true,
+        .job = {.buffer = IB_NO_BUFFER},
+    };
+
+    if (ib_queue_room(&ep->messages) <= IB_RESERVE)
+        return;
+    ep->asked = ib_queue_post(&ep->messages, &post);
+    ib_ep_starve(ep); /* the answer wakes us, and so does its absence */
+}
+
+void ib_ep_tick(ib_ep_t *ep, int64_t now)
+{
+    if (ep->failing)
+        return;
+    if (ib_state_connecting(ep->state) && now >= ep->deadline) {
+        ib_ep_fail(ep, PSC_ERR_CONNECT,
+                   "ib: the peer did not answer in time "
+                   "(PSP_IB_CONNECT_TIMEOUT)");
+    } else if (ep->state == IB_EP_UP) {
+        if (!ep->heard && !ep->asked && ep->role != PSC_ROLE_SELF)
+            ib_ep_ask(ep);
+        ep->heard = false;
+    }
+}
+
+/* ---- creating ---- */
+
+static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
+{
+    uint32_t sendq = iface->settings.sendq;
+
+    if (!ib_device_reserve(&iface->device, (iface->n_eps + 1) * 2 * sendq) ||
+        !ib_queue_open(&ep->messages, &iface->device, sendq, ep))
+        return false;
+    if (!ib_queue_open(&ep->bulk, &iface->device, sendq, ep)) {
+        ib_queue_close(&ep->messages);
+        return false;
+    }
+    ib_queue_enlist(iface, &ep->messages);
+    ib_queue_enlist(iface, &ep->bulk);
+    return true;
+}
+
+psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
+{
+    ib_iface_t *iface = ib_iface(self);
+    ib_ep_t *ep = calloc(1, sizeof(*ep));
+
+    if (!ep)
+        return PSC_ERR_NO_MEMORY;
+    ep->super = (psc_ep_t){self, user};
+    psc_list_init(&ep->owing);
+    if (!ib_ep_open(iface, ep)) {
+        ib_log(iface, 1, "ib: no queue pair: %s (PSP_IB_SENDQ_SIZE)",
+               strerror(errno));
+        free(ep);
+        return PSC_ERR_NO_MEMORY;
+    }
+    iface->n_eps++;
+    psc_list_push(&iface->eps, &ep->link);
+    *ep_p = &ep->super;
+    return PSC_OK;
+}
+
+/* ---- addresses ---- */
+
+psc_status_t ib_ep_address(psc_ep_t *self, uint8_t *address, size_t *len_p)
+{
+    ib_ep_t *ep = ib_ep(self);
+    const ib_iface_t *iface = ib_ep_iface(ep);
+    ib_address_t own = {
+        .magic = IB_ADDRESS_MAGIC,
+        .version = IB_ADDRESS_VERSION,
+        .ethernet = ib_device_ethernet(&iface->device),
+        .window = iface->settings.window,
+        .buffer_size = (uint32_t)iface->settings.buffer_size,
+    };
+
+    if (*len_p < sizeof(own))
+        return PSC_ERR_INVALID;
+    ib_queue_place(&ep->messages, &iface->device, &own.messages);
+    ib_queue_place(&ep->bulk, &iface->device, &own.bulk);
+    memcpy(address, &own, sizeof(own));
+    *len_p = sizeof(own);
+    return PSC_OK;
+}
+
+bool ib_address_unpack(const uint8_t *bytes, size_t len,
+                       ib_address_t *address_p)
+{
+    if (len != sizeof(*address_p))
+        return false;
+    memcpy(address_p, bytes, sizeof(*address_p));
+    return address_p->magic == IB_ADDRESS_MAGIC &&
+           address_p->version == IB_ADDRESS_VERSION &&
+           address_p->window > 0 && address_p->messages.mtu >= IBV_MTU_256 &&
+           address_p->messages.mtu <= IBV_MTU_4096 &&
+           address_p->bulk.mtu == address_p->messages.mtu;
+}
+
+/* ---- closing ---- */
+
+static bool ib_ep_speaks(const ib_ep_t *ep)
+{
+    return ep->messages.connected && !ep->messages.broken && !ep->goodbye &&
+           ep->role != PSC_ROLE_SELF;
+}
+
+void ib_ep_close(psc_ep_t *self)
+{
+    ib_ep_t *ep = ib_ep(self);
+    bool greeted = ep->state == IB_EP_UP || ep->state == IB_EP_PROVING ||
+                   (ep->state == IB_EP_FAILED && ep->status != PSC_ERR_CONNECT);
+
+    ib_ep_settle(ep);
+    psc_list_remove(&ep->owing);
+    if (greeted && ib_ep_speaks(ep))
+        ib_control_send(ep, IB_KIND_GOODBYE, NULL, 0);
+    else if (ep->status != PSC_ERR_CONNECT || ep->state != IB_EP_FAILED)
+        ib_queue_abort(&ep->messages);
+    if (ep->status >= 0)
+        ep->status = PSC_ERR_CLOSED;
+    ib_ep_enter(ep, IB_EP_CLOSED);
+}
+
+/* What was sent has arrived when its completions are there. Then the queues
+ * are stopped, so that the peer touches nothing of ours any more. */
+psc_status_t ib_ep_stop(psc_ep_t *self)
+{
+    ib_ep_t *ep = ib_ep(self);
+
+    if (ep->goodbye) /* nobody takes anything of ours any more */
+        ib_queue_abort(&ep->messages);
+    if (ep->messages.broken || ep->goodbye)
+        ib_queue_abort(&ep->bulk);
+    if (!ib_queue_idle(&ep->messages) || !ib_queue_idle(&ep->bulk))
+        return PSC_INPROGRESS;
+    ib_queue_abort(&ep->messages);
+    ib_queue_abort(&ep->bulk);
+    return PSC_OK;
+}
+
+static void ib_ep_forget(ib_iface_t *iface, ib_queue_t *queue)
+{
+    ib_queue_strike(iface, queue);
+    for (; queue->done != queue->posted; queue->done++) {
+        const ib_job_t *job = &queue->jobs[queue->done % queue->size];
+
+        if (job->buffer != IB_NO_BUFFER)
+            iface->sends.free[iface->sends.n_free++] = job->buffer;
+        if (job->comp)
+            iface->n_starving--;
+    }
+}
+
+/* Inside progress somebody up the stack may still look at the endpoint. */
+void ib_ep_fini(psc_ep_t *self)
+{
+    ib_ep_t *ep = ib_ep(self);
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    ib_ep_settle(ep);
+    ib_ep_feed(ep);
+    ib_ep_enter(ep, IB_EP_CLOSED);
+    ep->dead = true;
+    psc_list_remove(&ep->owing);
+    psc_list_remove(&ep->link);
+    iface->n_eps--;
+    iface->n_closed--;
+    ib_sleep_pace(iface);
+    psc_list_push(&iface->graveyard, &ep->link);
+    /* The buffers are free when the queue pair is gone, not before. */
+    ib_queue_abort(&ep->messages);
+    ib_queue_abort(&ep->bulk);
+    if (!iface->in_progress)
+        ib_iface_bury(iface);
+}
+
+void ib_ep_free(ib_ep_t *ep)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    ib_ep_forget(iface, &ep->messages);
+    ib_ep_forget(iface, &ep->bulk);
+    ib_queue_close(&ep->messages);
+    ib_queue_close(&ep->bulk);
+    explicit_bzero(ep->token, sizeof(ep->token));
+    free(ep);
+}

@@ -1,0 +1,272 @@
+/* What the files of this transport share: the interface, its endpoints, and
+ * the bytes of a message.
+ *
+ *   transport.c  the operations table; opening, polling, shutting down
+ *   settings.c   the settings of PSP_IB_*
+ *   sleep.c      descriptors that wake us, the clock of the endpoints
+ *   ep.c         endpoints: creating, addresses, failing, closing
+ *   meet.c       the stages in which two endpoints come to trust each other
+ *   am.c         messages on their way out
+ *   receive.c    completions, and messages that come in
+ *   mem.c        registration, put and get
+ *   driver.h     verbs, and nothing of the above
+ *
+ * An endpoint has two queues. Messages go through one; every message lands in
+ * a buffer of the receive queue that all endpoints share, and a peer may have
+ * RECVQ_SIZE of them under way before it hears that they were taken. Puts and
+ * gets go through the other one, so a message does not stand in line behind
+ * bulk data. */
+#ifndef PSCOMPY_IB_IB_H
+#define PSCOMPY_IB_IB_H
+
+#include "driver.h"
+#include "pscompy/core/parts/list.h"
+#include "pscompy/core/parts/siphash.h"
+#include "pscompy/core/transport.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "what travels is copied from memory");
+
+#define IB_NONCE_SIZE 16u
+#define IB_BATCH 16     /* completions taken at a time */
+#define IB_RESERVE 4u   /* requests kept for what must not wait: credits,
+                           greetings, the goodbye, the marker of the end */
+#define IB_BUCKETS 256u
+#define IB_QUIET_POLLS 4096u /* passes between two looks at the clock */
+#define IB_TICK_CONNECTING 250000000ll
+
+typedef struct ib_iface ib_iface_t;
+typedef struct ib_ep ib_ep_t;
+
+/* ---- settings ---- */
+
+typedef struct ib_settings {
+    ib_choice_t choice; /* hca: valid during open only */
+    ib_path_t path;
+    int64_t connect_ns, keepalive_ns;
+    size_t buffer_size;
+    uint32_t window;    /* RECVQ_SIZE */
+    uint32_t sendq, send_buffers;
+    uint32_t pending;
+} ib_settings_t;
+
+/* ---- the interface ---- */
+
+typedef enum ib_notice {
+    IB_NOTICE_NONE,
+    IB_NOTICE_ERRORS, /* only failures */
+    IB_NOTICE_ALL
+} ib_notice_t;
+
+/* A completion that arm found. */
+typedef enum ib_early {
+    IB_EARLY_NONE,
+    IB_EARLY_RECEIVED,
+    IB_EARLY_SENT
+} ib_early_t;
+
+struct ib_iface {
+    psc_iface_t super;
+    ib_settings_t settings;
+    ib_device_t device;
+    ib_pool_t recvs, sends;
+    ib_queue_t *queues[IB_BUCKETS]; /* by number */
+    psc_list_t eps;
+    psc_list_t graveyard;
+    psc_list_t owing;     /* endpoints that owe their peers a credit */
+    uint32_t n_eps;
+    uint32_t n_connecting;
+    uint32_t n_closed;
+    uint32_t n_failing;   /* failures to be told from progress */
+    uint32_t n_starving;  /* endpoints without room, and operations under
+                             way: their completions must wake us */
+    unsigned handled;     /* events of this progress */
+    unsigned polls;
+    bool in_progress;
+    bool armed;
+    bool drained;         /* the last pass left no arrival behind */
+    ib_notice_t notices[2]; /* what makes an event: receiving, sending */
+    struct ibv_wc early;  /* found by arm, for the next progress */
+    ib_early_t early_kind;
+    int epoll, timer;
+    int64_t tick_ns;      /* the timer's period; 0: off */
+};
+
+/* ---- endpoints ---- */
+
+#define IB_EP_STATES(X)                                                        \
+    X(NEW)      /* created */                                                  \
+    X(KNOCKING) /* connector: the hello is out */                              \
+    X(AWAITING) /* acceptor: nobody called yet */                              \
+    X(PROVING)  /* acceptor: the challenge is out */                           \
+    X(UP)                                                                      \
+    X(FAILED)                                                                  \
+    X(CLOSED)
+
+typedef enum ib_ep_state {
+#define IB_EP_ENUM(state) IB_EP_##state,
+    IB_EP_STATES(IB_EP_ENUM)
+#undef IB_EP_ENUM
+        IB_N_EP_STATES
+} ib_ep_state_t;
+
+/* What ep_address gives away. */
+typedef struct ib_address {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t ethernet;
+    uint32_t window, buffer_size;
+    ib_place_t messages, bulk;
+} ib_address_t;
+
+struct ib_ep {
+    psc_ep_t super;
+    psc_link_t link;  /* in the interface's eps, or the graveyard */
+    psc_link_t owing; /* in the interface's owing */
+    ib_ep_state_t state;
+    psc_role_t role;
+    ib_queue_t messages, bulk;
+    uint32_t sent, taken;   /* messages; what the peer said it has taken */
+    uint32_t received, told; /* messages; what the peer was told */
+    bool starving;  /* counted in n_starving */
+    bool failing;   /* status and reason are to be told from progress */
+    bool goodbye;   /* the peer's: nothing more comes */
+    bool dead;      /* fini was called */
+    bool heard;     /* of the peer, since the last tick */
+    bool asked;     /* whether it is alive; no answer yet */
+    int64_t deadline;
+    ib_address_t peer;
+    uint8_t token[PSC_TOKEN_SIZE]; /* wiped when both have proved it */
+    uint8_t nonces[2][IB_NONCE_SIZE]; /* connector's, acceptor's */
+    psc_status_t status;
+    char reason[PSC_REASON_MAX];
+};
+
+/* ---- a message ---- */
+
+typedef enum ib_kind {
+    IB_KIND_NONE,
+    IB_KIND_HELLO,     /* connector: nonce */
+    IB_KIND_CHALLENGE, /* acceptor: nonce, proof */
+    IB_KIND_PROOF,     /* connector: proof */
+    IB_KIND_REFUSAL,   /* no, because */
+    IB_KIND_AM,
+    IB_KIND_CREDIT,    /* nothing but the head */
+    IB_KIND_GOODBYE    /* nothing follows */
+} ib_kind_t;
+
+/* Then header_len bytes of header, then the payload. */
+typedef struct ib_head {
+    uint8_t kind, id, header_len, reserved;
+    uint32_t taken; /* messages of the other side, since the start */
+} ib_head_t;
+
+#define IB_HEAD_SIZE sizeof(ib_head_t)
+
+static inline ib_iface_t *ib_iface(psc_iface_t *iface)
+{
+    return (ib_iface_t *)iface;
+}
+
+static inline ib_ep_t *ib_ep(psc_ep_t *ep)
+{
+    return (ib_ep_t *)ep;
+}
+
+static inline ib_iface_t *ib_ep_iface(const ib_ep_t *ep)
+{
+    return (ib_iface_t *)ep->super.iface;
+}
+
+/* ---- transport.c ---- */
+
+uintptr_t ib_transport(void);
+/* Free the endpoints that are finished. */
+void ib_iface_bury(ib_iface_t *iface);
+void ib_log(ib_iface_t *iface, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- settings.c ---- */
+
+psc_status_t ib_settings_read(const psc_open_params_t *params,
+                              ib_settings_t *settings_p);
+
+/* ---- sleep.c ---- */
+
+psc_status_t ib_sleep_open(ib_iface_t *iface);
+void ib_sleep_close(ib_iface_t *iface);
+/* From progress: take back what woke us, and see what the clock says. */
+void ib_sleep_look(ib_iface_t *iface);
+/* The endpoints that are to be watched have changed. */
+void ib_sleep_pace(ib_iface_t *iface);
+int ib_event_fd(psc_iface_t *iface);
+psc_status_t ib_arm(psc_iface_t *iface);
+
+/* ---- ep.c ---- */
+
+psc_status_t ib_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
+psc_status_t ib_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
+void ib_ep_close(psc_ep_t *ep);
+psc_status_t ib_ep_stop(psc_ep_t *ep);
+void ib_ep_fini(psc_ep_t *ep);
+void ib_ep_free(ib_ep_t *ep);
+/* False: this is no address. */
+bool ib_address_unpack(const uint8_t *bytes, size_t len,
+                       ib_address_t *address_p);
+/* The one door between states. */
+void ib_ep_enter(ib_ep_t *ep, ib_ep_state_t state);
+/* Note the failure; it is told from progress. */
+void ib_ep_fail(ib_ep_t *ep, psc_status_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* From progress: tell the failures that are noted. */
+void ib_ep_report(ib_iface_t *iface);
+/* A look at the clock: who is late, who is to be asked whether it lives. */
+void ib_ep_tick(ib_ep_t *ep, int64_t now);
+
+/* ---- meet.c ---- */
+
+psc_status_t ib_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
+/* Nobody answered the connector's hello. */
+void ib_meet_again(ib_ep_t *ep);
+void ib_meet_arrived(ib_ep_t *ep, uint8_t kind, const uint8_t *body,
+                     size_t len);
+
+/* ---- am.c ---- */
+
+psc_status_t ib_am_short(psc_ep_t *ep, uint8_t id, const void *header,
+                         uint8_t header_len, const void *payload, size_t len);
+psc_status_t ib_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                         uint8_t header_len, const psc_iov_t *iov,
+                         size_t n_iov);
+/* A message of the transport's own, short enough to be copied inline. */
+psc_status_t ib_control_send(ib_ep_t *ep, ib_kind_t kind, const void *body,
+                             size_t len);
+/* The endpoint found no room: its next completion wakes us. */
+psc_status_t ib_ep_starve(ib_ep_t *ep);
+void ib_ep_feed(ib_ep_t *ep);
+
+/* ---- receive.c ---- */
+
+void ib_receive_poll(ib_iface_t *iface);
+void ib_complete_poll(ib_iface_t *iface);
+void ib_credit_pay(ib_iface_t *iface);
+void ib_queue_enlist(ib_iface_t *iface, ib_queue_t *queue);
+void ib_queue_strike(ib_iface_t *iface, ib_queue_t *queue);
+
+/* ---- mem.c ---- */
+
+psc_status_t ib_put(psc_ep_t *ep, const void *buffer, size_t len,
+                    psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                    psc_comp_t *comp);
+psc_status_t ib_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
+                    psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
+psc_status_t ib_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
+                             size_t len, psc_mem_t **mem_p);
+void ib_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
+psc_status_t ib_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
+                          size_t *len_p);
+psc_status_t ib_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
+                            psc_rkey_t **rkey_p);
+void ib_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
+
+#endif

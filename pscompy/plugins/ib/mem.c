@@ -1,0 +1,178 @@
+/* Registration, and put and get by RDMA write and read. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ib.h"
+
+#define IB_RKEY_MAGIC 0x6b726269u /* "ibrk" */
+
+struct psc_mem {
+    struct ibv_mr *mr;
+    uint64_t address, len;
+};
+
+struct psc_rkey {
+    uint64_t address, len;
+    uint32_t rkey;
+};
+
+/* What travels. */
+typedef struct ib_packed_rkey {
+    uint32_t magic, rkey;
+    uint64_t address, len;
+} ib_packed_rkey_t;
+
+/* ---- put and get ---- */
+
+static bool ib_rkey_covers(const psc_rkey_t *rkey, uint64_t offset, size_t len)
+{
+    return offset <= rkey->len && len <= rkey->len - offset;
+}
+
+static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
+                                 const psc_rkey_t *rkey, uint64_t offset,
+                                 psc_comp_t *comp)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    if (ep->state != IB_EP_UP || ep->failing)
+        return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
+    if (ib_queue_room(&ep->bulk) <= IB_RESERVE)
+        return ib_ep_starve(ep);
+    post->n_pieces = 1;
+    post->signal = true;
+    post->address = rkey->address + offset;
+    post->rkey = rkey->rkey;
+    post->job = (ib_job_t){.comp = comp, .buffer = IB_NO_BUFFER};
+    if (ib_queue_post(&ep->bulk, post)) {
+        iface->n_starving++; /* until it is done */
+        return PSC_INPROGRESS;
+    }
+    if (errno == ENOMEM)
+        return ib_ep_starve(ep);
+    ib_ep_fail(ep, PSC_ERR_TRANSPORT, "ib: posting a put or get: %s",
+               strerror(errno));
+    return PSC_ERR_TRANSPORT;
+}
+
+static psc_status_t ib_bulk_move(psc_ep_t *self, enum ibv_wr_opcode opcode,
+                                 const void *buffer, size_t len,
+                                 const psc_mem_t *mem, const psc_rkey_t *rkey,
+                                 uint64_t offset, psc_comp_t *comp)
+{
+    ib_ep_t *ep = ib_ep(self);
+    ib_post_t post = {
+        .opcode = opcode,
+        .pieces = {{.addr = (uintptr_t)buffer, .length = (uint32_t)len}},
+    };
+
+    if (!mem || !ib_rkey_covers(rkey, offset, len) ||
+        len > ib_ep_iface(ep)->device.port_attr.max_msg_sz)
+        return PSC_ERR_INVALID;
+    if (len == 0)
+        return PSC_OK;
+    post.pieces[0].lkey = mem->mr->lkey;
+    return ib_bulk_post(ep, &post, rkey, offset, comp);
+}
+
+psc_status_t ib_put(psc_ep_t *self, const void *buffer, size_t len,
+                    psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                    psc_comp_t *comp)
+{
+    return ib_bulk_move(self, IBV_WR_RDMA_WRITE, buffer, len, mem, rkey,
+                        offset, comp);
+}
+
+psc_status_t ib_get(psc_ep_t *self, void *buffer, size_t len, psc_mem_t *mem,
+                    psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp)
+{
+    return ib_bulk_move(self, IBV_WR_RDMA_READ, buffer, len, mem, rkey, offset,
+                        comp);
+}
+
+/* ---- registration ---- */
+
+/* Memory that may only be read can still be sent from. */
+static struct ibv_mr *ib_mr_open(ib_iface_t *iface, void *base, size_t len)
+{
+    struct ibv_mr *mr =
+        ibv_reg_mr(iface->device.pd, base, len,
+                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                       IBV_ACCESS_REMOTE_READ);
+
+    if (!mr && errno == EFAULT)
+        mr = ibv_reg_mr(iface->device.pd, base, len, IBV_ACCESS_REMOTE_READ);
+    return mr;
+}
+
+psc_status_t ib_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
+                             size_t len, psc_mem_t **mem_p)
+{
+    psc_mem_t *mem = malloc(sizeof(*mem));
+
+    (void)ep;
+    if (!mem)
+        return PSC_ERR_NO_MEMORY;
+    *mem = (psc_mem_t){.address = (uintptr_t)base, .len = len};
+    mem->mr = ib_mr_open(ib_iface(self), base, len);
+    if (!mem->mr) {
+        free(mem);
+        return errno == EFAULT ? PSC_ERR_INVALID : PSC_ERR_NO_RESOURCE;
+    }
+    *mem_p = mem;
+    return PSC_OK;
+}
+
+void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
+{
+    (void)self;
+    ibv_dereg_mr(mem->mr);
+    free(mem);
+}
+
+/* ---- keys ---- */
+
+psc_status_t ib_rkey_pack(psc_iface_t *self, psc_mem_t *mem, uint8_t *packed,
+                          size_t *len_p)
+{
+    ib_packed_rkey_t key = {
+        .magic = IB_RKEY_MAGIC,
+        .rkey = mem->mr->rkey,
+        .address = mem->address,
+        .len = mem->len,
+    };
+
+    (void)self;
+    if (*len_p < sizeof(key))
+        return PSC_ERR_INVALID;
+    memcpy(packed, &key, sizeof(key));
+    *len_p = sizeof(key);
+    return PSC_OK;
+}
+
+psc_status_t ib_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
+                            psc_rkey_t **rkey_p)
+{
+    ib_packed_rkey_t key;
+    psc_rkey_t *rkey;
+
+    (void)ep;
+    if (len != sizeof(key))
+        return PSC_ERR_PROTOCOL;
+    memcpy(&key, packed, sizeof(key));
+    if (key.magic != IB_RKEY_MAGIC || key.len > UINT64_MAX - key.address)
+        return PSC_ERR_PROTOCOL;
+    rkey = malloc(sizeof(*rkey));
+    if (!rkey)
+        return PSC_ERR_NO_MEMORY;
+    *rkey = (psc_rkey_t){key.address, key.len, key.rkey};
+    *rkey_p = rkey;
+    return PSC_OK;
+}
+
+void ib_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
+{
+    (void)ep;
+    free(rkey);
+}

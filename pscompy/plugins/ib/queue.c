@@ -1,0 +1,218 @@
+/* One reliable connection: its states, and requests posted to it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "driver.h"
+
+#define IB_PSN_MASK 0xffffffu
+#define IB_SILENT_MAX 8u /* requests without a completion in a row */
+
+/* ---- life ---- */
+
+static bool ib_queue_init(ib_queue_t *queue, const ib_device_t *device)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT,
+        .port_num = device->port,
+        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+    };
+
+    return ibv_modify_qp(queue->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                             IBV_QP_ACCESS_FLAGS) == 0;
+}
+
+static bool ib_queue_make(ib_queue_t *queue, ib_device_t *device)
+{
+    struct ibv_qp_init_attr init = {
+        .send_cq = device->send_cq,
+        .recv_cq = device->recv_cq,
+        .srq = device->srq,
+        .cap = {.max_send_wr = queue->size,
+                .max_send_sge = IB_PIECES_MAX,
+                .max_inline_data = 512},
+        .qp_type = IBV_QPT_RC,
+    };
+
+    do { /* devices refuse what they cannot copy, and do not say how much */
+        queue->qp = ibv_create_qp(device->pd, &init);
+        if (queue->qp || init.cap.max_inline_data == 0)
+            break;
+        init.cap.max_inline_data /= 2;
+    } while (true);
+    queue->inline_max = init.cap.max_inline_data;
+    return queue->qp != NULL;
+}
+
+bool ib_queue_open(ib_queue_t *queue, ib_device_t *device, uint32_t size,
+                   void *owner)
+{
+    *queue = (ib_queue_t){.size = size, .owner = owner};
+    queue->jobs = calloc(size, sizeof(*queue->jobs));
+    if (!queue->jobs)
+        return false;
+    if (getrandom(&queue->psn, sizeof(queue->psn), 0) !=
+            sizeof(queue->psn) ||
+        !ib_queue_make(queue, device) || !ib_queue_init(queue, device)) {
+        ib_queue_close(queue);
+        return false;
+    }
+    queue->psn &= IB_PSN_MASK;
+    return true;
+}
+
+void ib_queue_close(ib_queue_t *queue)
+{
+    if (queue->qp)
+        ibv_destroy_qp(queue->qp);
+    free(queue->jobs);
+    queue->qp = NULL;
+    queue->jobs = NULL;
+}
+
+/* ---- connecting ---- */
+
+static uint8_t ib_device_reads(const ib_device_t *device)
+{
+    int most = device->attr.max_qp_rd_atom < device->attr.max_qp_init_rd_atom
+                   ? device->attr.max_qp_rd_atom
+                   : device->attr.max_qp_init_rd_atom;
+
+    return (uint8_t)(most < (int)IB_RD_ATOMIC ? most : (int)IB_RD_ATOMIC);
+}
+
+void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
+                    ib_place_t *place_p)
+{
+    *place_p = (ib_place_t){
+        .gid = device->gid,
+        .qpn = queue->qp->qp_num,
+        .psn = queue->psn,
+        .lid = device->port_attr.lid,
+        .mtu = (uint8_t)device->mtu,
+        .rd_atomic = ib_device_reads(device),
+    };
+}
+
+/* Ethernet knows no LIDs; elsewhere a LID is enough within the subnet. */
+static bool ib_path_global(const ib_device_t *device, const ib_place_t *peer)
+{
+    return ib_device_ethernet(device) || peer->lid == 0 ||
+           device->port_attr.flags & IBV_QPF_GRH_REQUIRED ||
+           peer->gid.global.subnet_prefix != device->gid.global.subnet_prefix;
+}
+
+static bool ib_queue_to_receive(ib_queue_t *queue, const ib_device_t *device,
+                                const ib_place_t *peer, const ib_path_t *path)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = peer->mtu < device->mtu ? (enum ibv_mtu)peer->mtu
+                                            : device->mtu,
+        .dest_qp_num = peer->qpn,
+        .rq_psn = peer->psn,
+        .max_dest_rd_atomic = ib_device_reads(device),
+        .min_rnr_timer = IB_MIN_RNR_TIMER,
+        .ah_attr = {.dlid = peer->lid,
+                    .sl = (uint8_t)path->service_level,
+                    .port_num = device->port},
+    };
+
+    if (ib_path_global(device, peer)) {
+        attr.ah_attr.is_global = 1;
+        attr.ah_attr.grh.dgid = peer->gid;
+        attr.ah_attr.grh.sgid_index = device->gid_index;
+        attr.ah_attr.grh.hop_limit = 64;
+    }
+    return ibv_modify_qp(queue->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                             IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                             IBV_QP_MAX_DEST_RD_ATOMIC |
+                             IBV_QP_MIN_RNR_TIMER) == 0;
+}
+
+static bool ib_queue_to_send(ib_queue_t *queue, const ib_device_t *device,
+                             const ib_place_t *peer, const ib_path_t *path)
+{
+    uint8_t reads = ib_device_reads(device);
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS,
+        .sq_psn = queue->psn,
+        .max_rd_atomic = peer->rd_atomic < reads ? peer->rd_atomic : reads,
+        .timeout = (uint8_t)path->timeout,
+        .retry_cnt = (uint8_t)path->retry_count,
+        .rnr_retry = 7, /* for ever: a peer that computes takes nothing */
+    };
+
+    return ibv_modify_qp(queue->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+                             IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                             IBV_QP_MAX_QP_RD_ATOMIC) == 0;
+}
+
+bool ib_queue_connect(ib_queue_t *queue, const ib_device_t *device,
+                      const ib_place_t *peer, const ib_path_t *path)
+{
+    queue->connected = ib_queue_to_receive(queue, device, peer, path) &&
+                       ib_queue_to_send(queue, device, peer, path);
+    return queue->connected;
+}
+
+bool ib_queue_reset(ib_queue_t *queue, const ib_device_t *device)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+
+    queue->connected = queue->broken = false;
+    queue->done = queue->posted;
+    queue->silent = 0;
+    return ibv_modify_qp(queue->qp, &attr, IBV_QP_STATE) == 0 &&
+           ib_queue_init(queue, device);
+}
+
+/* ---- posting ---- */
+
+bool ib_queue_post(ib_queue_t *queue, const ib_post_t *post)
+{
+    bool signal = post->signal || queue->silent >= IB_SILENT_MAX;
+    struct ibv_send_wr *bad, wr = {
+        .wr_id = queue->posted,
+        .sg_list = (struct ibv_sge *)post->pieces,
+        .num_sge = post->n_pieces,
+        .opcode = post->opcode,
+        .send_flags = (post->copy ? IBV_SEND_INLINE : 0u) |
+                      (signal ? IBV_SEND_SIGNALED : 0u),
+        .wr.rdma = {.remote_addr = post->address, .rkey = post->rkey},
+    };
+    int error = ibv_post_send(queue->qp, &wr, &bad);
+
+    if (error != 0) {
+        errno = error;
+        return false;
+    }
+    queue->jobs[queue->posted++ % queue->size] = post->job;
+    queue->silent = signal ? 0 : queue->silent + 1;
+    return true;
+}
+
+/* What was done without a completion would never be heard of again; the
+ * marker comes back after everything else. */
+void ib_queue_abort(ib_queue_t *queue)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    ib_post_t marker = {
+        .opcode = IBV_WR_RDMA_WRITE,
+        .signal = true,
+        .job = {.buffer = IB_NO_BUFFER},
+    };
+
+    if (queue->broken || !queue->connected) {
+        queue->broken = true;
+        return;
+    }
+    queue->broken = true;
+    if (ibv_modify_qp(queue->qp, &attr, IBV_QP_STATE) == 0 &&
+        !ib_queue_idle(queue))
+        ib_queue_post(queue, &marker);
+}

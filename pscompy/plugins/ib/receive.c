@@ -1,0 +1,246 @@
+/* Completions: of what was sent, and of messages that came in. */
+#include <string.h>
+
+#include "ib.h"
+
+/* ---- queues by number ---- */
+
+static ib_queue_t **ib_queue_bucket(ib_iface_t *iface, uint32_t number)
+{
+    return &iface->queues[number % IB_BUCKETS];
+}
+
+void ib_queue_enlist(ib_iface_t *iface, ib_queue_t *queue)
+{
+    ib_queue_t **bucket = ib_queue_bucket(iface, queue->qp->qp_num);
+
+    queue->next = *bucket;
+    *bucket = queue;
+}
+
+void ib_queue_strike(ib_iface_t *iface, ib_queue_t *queue)
+{
+    ib_queue_t **at = ib_queue_bucket(iface, queue->qp->qp_num);
+
+    while (*at && *at != queue)
+        at = &(*at)->next;
+    if (*at)
+        *at = queue->next;
+}
+
+/* NULL: its endpoint is gone. */
+static ib_queue_t *ib_queue_find(ib_iface_t *iface, uint32_t number)
+{
+    ib_queue_t *queue = *ib_queue_bucket(iface, number);
+
+    while (queue && queue->qp->qp_num != number)
+        queue = queue->next;
+    return queue;
+}
+
+/* ---- what was sent ---- */
+
+static psc_status_t ib_status_of(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_SUCCESS:
+        return PSC_OK;
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+        return PSC_ERR_PEER_LOST;
+    default:
+        return PSC_ERR_TRANSPORT;
+    }
+}
+
+static void ib_job_end(ib_iface_t *iface, const ib_job_t *job,
+                       psc_status_t status)
+{
+    psc_comp_t *comp = job->comp;
+
+    if (job->buffer != IB_NO_BUFFER)
+        iface->sends.free[iface->sends.n_free++] = job->buffer;
+    if (!comp)
+        return;
+    iface->n_starving--;
+    comp->func(comp, status);
+}
+
+/* Requests end in order, and one completion speaks for those before it. */
+static void ib_queue_ended(ib_queue_t *queue, uint32_t serial,
+                           psc_status_t status)
+{
+    ib_ep_t *ep = queue->owner;
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    while (!ep->dead && (int32_t)(serial - queue->done) >= 0) {
+        ib_job_t job = queue->jobs[queue->done % queue->size];
+        bool last = queue->done++ == serial;
+
+        ib_job_end(iface, &job, last ? status : PSC_OK);
+    }
+}
+
+static void ib_queue_broke(ib_queue_t *queue, const struct ibv_wc *wc)
+{
+    ib_ep_t *ep = queue->owner;
+    psc_status_t status = ib_status_of(wc->status);
+
+    ib_queue_abort(queue);
+    if (status == PSC_ERR_PEER_LOST)
+        ib_ep_fail(ep, status, "ib: the peer does not answer (%s)",
+                   ibv_wc_status_str(wc->status));
+    else
+        ib_ep_fail(ep, status, "ib: %s (vendor error 0x%x)",
+                   ibv_wc_status_str(wc->status), wc->vendor_err);
+}
+
+static void ib_complete_one(ib_iface_t *iface, const struct ibv_wc *wc)
+{
+    ib_queue_t *queue = ib_queue_find(iface, wc->qp_num);
+    ib_ep_t *ep = queue ? queue->owner : NULL;
+    psc_status_t status = ib_status_of(wc->status);
+
+    if (!ep)
+        return;
+    iface->handled++;
+    ib_ep_feed(ep);
+    if (status == PSC_OK) {
+        ep->heard = true;
+        ep->asked = false;
+    } else if (ep->state == IB_EP_KNOCKING && queue == &ep->messages &&
+               wc->status == IBV_WC_RETRY_EXC_ERR) {
+        ib_meet_again(ep);
+        return;
+    } else if (!queue->broken) {
+        ib_queue_broke(queue, wc);
+    }
+    if (status < 0 && ep->status < 0)
+        status = ep->status;
+    ib_queue_ended(queue, (uint32_t)wc->wr_id, status);
+}
+
+/* What arm took from a queue comes before what is still in it. */
+static bool ib_early(ib_iface_t *iface, ib_early_t kind)
+{
+    bool there = iface->early_kind == kind;
+
+    if (there)
+        iface->early_kind = IB_EARLY_NONE;
+    return there;
+}
+
+void ib_complete_poll(ib_iface_t *iface)
+{
+    struct ibv_wc wcs[IB_BATCH];
+    int n;
+
+    if (ib_early(iface, IB_EARLY_SENT))
+        ib_complete_one(iface, &iface->early);
+    n = ibv_poll_cq(iface->device.send_cq, IB_BATCH, wcs);
+    for (int i = 0; i < n; i++)
+        ib_complete_one(iface, &wcs[i]);
+}
+
+/* ---- credits ---- */
+
+/* What this side owes is paid with the next message, or here. */
+void ib_credit_pay(ib_iface_t *iface)
+{
+    psc_list_for_each(ep, &iface->owing, ib_ep_t, owing) {
+        bool due = ep->state == IB_EP_UP &&
+                   ep->received - ep->told >= iface->settings.pending;
+
+        if (due && ib_control_send(ep, IB_KIND_CREDIT, NULL, 0) ==
+                       PSC_ERR_NO_RESOURCE)
+            continue;
+        psc_list_remove(&ep->owing);
+    }
+}
+
+static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
+{
+    if (taken - ep->taken > ep->sent - ep->taken)
+        return false;
+    if (taken != ep->taken)
+        ib_ep_feed(ep);
+    ep->taken = taken;
+    return true;
+}
+
+/* ---- messages ---- */
+
+static void ib_am_arrived(ib_ep_t *ep, const ib_head_t *head,
+                          const uint8_t *body, size_t len)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+    psc_am_t am = {
+        .id = head->id,
+        .header_len = head->header_len,
+        .header = body,
+        .payload = body + head->header_len,
+        .len = len - head->header_len,
+    };
+
+    if (ep->state != IB_EP_UP || ep->failing)
+        return;
+    ep->received++;
+    if (ep->received - ep->told >= iface->settings.pending &&
+        !psc_link_listed(&ep->owing))
+        psc_list_push(&iface->owing, &ep->owing);
+    iface->super.up->am_recv(&ep->super, &am);
+}
+
+static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len)
+{
+    ib_head_t head;
+
+    ep->heard = true;
+    if (len < IB_HEAD_SIZE) {
+        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message without a head");
+        return;
+    }
+    memcpy(&head, bytes, sizeof(head));
+    bytes += IB_HEAD_SIZE;
+    len -= IB_HEAD_SIZE;
+    if (head.header_len > PSC_AM_HEADER_MAX || head.header_len > len ||
+        !ib_credit_take(ep, head.taken)) {
+        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message with a wrong head");
+        return;
+    }
+    if (head.kind == IB_KIND_AM) {
+        ib_am_arrived(ep, &head, bytes, len);
+    } else if (head.kind == IB_KIND_GOODBYE) {
+        ep->goodbye = true;
+        ib_ep_fail(ep, PSC_ERR_CLOSED, "ib: the peer has closed");
+    } else if (head.kind != IB_KIND_CREDIT) {
+        ib_meet_arrived(ep, head.kind, bytes, len);
+    }
+}
+
+static void ib_receive_one(ib_iface_t *iface, const struct ibv_wc *wc)
+{
+    ib_queue_t *queue = ib_queue_find(iface, wc->qp_num);
+    uint32_t number = (uint32_t)wc->wr_id;
+
+    if (wc->status == IBV_WC_SUCCESS && queue)
+        ib_arrived(queue->owner, ib_pool_at(&iface->recvs, number),
+                   wc->byte_len);
+    if (!ib_device_post_recv(&iface->device, &iface->recvs, number))
+        ib_log(iface, 1, "ib: a receive buffer is lost");
+    iface->handled++;
+}
+
+void ib_receive_poll(ib_iface_t *iface)
+{
+    struct ibv_wc wcs[IB_BATCH];
+    int n;
+
+    if (ib_early(iface, IB_EARLY_RECEIVED))
+        ib_receive_one(iface, &iface->early);
+    n = ibv_poll_cq(iface->device.recv_cq, IB_BATCH, wcs);
+    for (int i = 0; i < n; i++)
+        ib_receive_one(iface, &wcs[i]);
+    iface->drained = n < IB_BATCH;
+}

@@ -1,0 +1,75 @@
+/* The settings of PSP_IB_*, from the table that Python parsed into what the
+ * interface keeps. Their ranges were checked there (config.py). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ib.h"
+
+static const psc_setting_t *ib_setting(const psc_open_params_t *params,
+                                       const char *name)
+{
+    static const psc_setting_t none = {.text = ""};
+
+    for (uint32_t i = 0; i < params->n_settings; i++) {
+        if (strcmp(params->settings[i].name, name) == 0)
+            return &params->settings[i];
+    }
+    return &none;
+}
+
+static int64_t ib_setting_number(const psc_open_params_t *params,
+                                 const char *name)
+{
+    return ib_setting(params, name)->number;
+}
+
+static uint32_t ib_setting_count(const psc_open_params_t *params,
+                                 const char *name)
+{
+    return (uint32_t)ib_setting_number(params, name);
+}
+
+static ib_choice_t ib_settings_choice(const psc_open_params_t *params)
+{
+    return (ib_choice_t){
+        .hca = ib_setting(params, "HCA")->text,
+        .port = (int)ib_setting_number(params, "PORT"),
+        .gid_index = (int)ib_setting_number(params, "GID_INDEX"),
+        /* "auto" is 0 */
+        .mtu = (unsigned)strtoul(ib_setting(params, "PATH_MTU")->text, NULL,
+                                 10),
+        .recvs = ib_setting_count(params, "SRQ_SIZE"),
+        .comps = ib_setting_count(params, "COMPQ_SIZE"),
+    };
+}
+
+psc_status_t ib_settings_read(const psc_open_params_t *params,
+                              ib_settings_t *settings_p)
+{
+    int64_t buffer_size = ib_setting_number(params, "BUFFER_SIZE");
+
+    *settings_p = (ib_settings_t){
+        .choice = ib_settings_choice(params),
+        .path = {.timeout = ib_setting_count(params, "TIMEOUT"),
+                 .retry_count = ib_setting_count(params, "RETRY_COUNT"),
+                 .service_level = ib_setting_count(params, "SERVICE_LEVEL")},
+        .connect_ns = ib_setting_number(params, "CONNECT_TIMEOUT"),
+        .keepalive_ns = ib_setting_number(params, "KEEPALIVE"),
+        .buffer_size = (size_t)buffer_size,
+        .window = ib_setting_count(params, "RECVQ_SIZE"),
+        .sendq = ib_setting_count(params, "SENDQ_SIZE"),
+        .send_buffers = ib_setting_count(params, "SEND_BUFFERS"),
+        .pending = ib_setting_count(params, "PENDING_TOKENS"),
+    };
+    if (settings_p->sendq < 16 || settings_p->window < 4 ||
+        settings_p->choice.recvs < 16 || settings_p->choice.comps < 16 ||
+        buffer_size < 2048 || buffer_size > 1 << 22) {
+        snprintf(params->reason, PSC_REASON_MAX,
+                 "a setting of PSP_IB_* is missing or too small");
+        return PSC_ERR_INVALID;
+    }
+    if (settings_p->pending >= settings_p->window)
+        settings_p->pending = settings_p->window - 1;
+    return PSC_OK;
+}

@@ -1,0 +1,151 @@
+/* Sleeping: one descriptor that holds the completion channel, the device's
+ * own events and a clock. A completion makes an event only if it was asked
+ * for since the last one. */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "ib.h"
+#include "pscompy/core/parts/clock.h"
+
+enum { IB_RECEIVING, IB_SENDING };
+
+static bool ib_sleep_watch(ib_iface_t *iface, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    return fd >= 0 && epoll_ctl(iface->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+psc_status_t ib_sleep_open(ib_iface_t *iface)
+{
+    iface->epoll = epoll_create1(EPOLL_CLOEXEC);
+    iface->timer =
+        timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    return iface->epoll >= 0 && ib_sleep_watch(iface, iface->timer) &&
+                   ib_sleep_watch(iface, iface->device.channel->fd) &&
+                   ib_sleep_watch(iface, iface->device.context->async_fd)
+               ? PSC_OK
+               : PSC_ERR_TRANSPORT;
+}
+
+void ib_sleep_close(ib_iface_t *iface)
+{
+    if (iface->timer >= 0)
+        close(iface->timer);
+    if (iface->epoll >= 0)
+        close(iface->epoll);
+}
+
+/* ---- the clock ---- */
+
+void ib_sleep_pace(ib_iface_t *iface)
+{
+    int64_t ns = iface->n_eps == 0 ? 0 : iface->settings.keepalive_ns;
+    struct itimerspec time;
+
+    if (iface->n_connecting > 0 && (ns <= 0 || ns > IB_TICK_CONNECTING))
+        ns = IB_TICK_CONNECTING;
+    if (ns == iface->tick_ns || ns == INT64_MAX)
+        return;
+    iface->tick_ns = ns;
+    time.it_value.tv_sec = time.it_interval.tv_sec = ns / 1000000000;
+    time.it_value.tv_nsec = time.it_interval.tv_nsec = ns % 1000000000;
+    timerfd_settime(iface->timer, 0, &time, NULL);
+}
+
+static void ib_sleep_tick(ib_iface_t *iface)
+{
+    int64_t now = psc_clock_now();
+    uint64_t rings;
+
+    if (read(iface->timer, &rings, sizeof(rings)) != sizeof(rings))
+        return;
+    psc_list_for_each(ep, &iface->eps, ib_ep_t, link)
+        ib_ep_tick(ep, now);
+}
+
+/* ---- events ---- */
+
+static void ib_sleep_completions(ib_iface_t *iface)
+{
+    struct ibv_cq *cq;
+    void *context;
+
+    while (ibv_get_cq_event(iface->device.channel, &cq, &context) == 0) {
+        iface->notices[cq == iface->device.send_cq] = IB_NOTICE_NONE;
+        ibv_ack_cq_events(cq, 1);
+    }
+}
+
+/* Retries decide whether connections outlast a port that is down. */
+static void ib_sleep_device(ib_iface_t *iface)
+{
+    struct ibv_async_event event;
+
+    while (ibv_get_async_event(iface->device.context, &event) == 0) {
+        ib_log(iface, 2, "ib: the device reports: %s",
+               ibv_event_type_str(event.event_type));
+        ibv_ack_async_event(&event);
+    }
+}
+
+void ib_sleep_look(ib_iface_t *iface)
+{
+    iface->armed = false;
+    iface->polls = 0;
+    ib_sleep_completions(iface);
+    ib_sleep_device(iface);
+    ib_sleep_tick(iface);
+}
+
+int ib_event_fd(psc_iface_t *self)
+{
+    return ib_iface(self)->epoll;
+}
+
+/* ---- arming ---- */
+
+static psc_status_t ib_notice_want(ib_iface_t *iface, int which,
+                                   ib_notice_t notice)
+{
+    struct ibv_cq *cq = which == IB_SENDING ? iface->device.send_cq
+                                            : iface->device.recv_cq;
+
+    if (iface->notices[which] >= notice)
+        return PSC_OK;
+    if (ibv_req_notify_cq(cq, notice == IB_NOTICE_ERRORS) != 0)
+        return PSC_ERR_TRANSPORT;
+    iface->notices[which] = notice;
+    return PSC_OK;
+}
+
+/* What completed before the request made no event, so it is looked for. */
+static bool ib_arm_missed(ib_iface_t *iface)
+{
+    struct ibv_wc *early = &iface->early;
+
+    if (ibv_poll_cq(iface->device.recv_cq, 1, early) > 0)
+        iface->early_kind = IB_EARLY_RECEIVED;
+    else if (ibv_poll_cq(iface->device.send_cq, 1, early) > 0)
+        iface->early_kind = IB_EARLY_SENT;
+    return iface->early_kind != IB_EARLY_NONE;
+}
+
+psc_status_t ib_arm(psc_iface_t *self)
+{
+    ib_iface_t *iface = ib_iface(self);
+    bool waiting = iface->n_starving > 0 || iface->n_connecting > 0 ||
+                   iface->n_closed > 0;
+    ib_notice_t notice = waiting ? IB_NOTICE_ALL : IB_NOTICE_ERRORS;
+
+    iface->armed = true;
+    if (iface->n_failing > 0 || iface->early_kind != IB_EARLY_NONE)
+        return PSC_ERR_NO_RESOURCE;
+    if (ib_notice_want(iface, IB_RECEIVING, IB_NOTICE_ALL) != PSC_OK ||
+        ib_notice_want(iface, IB_SENDING, notice) != PSC_OK ||
+        ib_arm_missed(iface))
+        return PSC_ERR_NO_RESOURCE;
+    return PSC_OK;
+}

@@ -1,0 +1,233 @@
+/* InfiniBand and RoCE by verbs: the operations table, and the life of an
+ * interface. What each file is for stands in ib.h. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ib.h"
+
+void ib_log(ib_iface_t *iface, int level, const char *format, ...)
+{
+    char line[PSC_REASON_MAX];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    iface->super.up->log(&iface->super, level, line);
+}
+
+/* ---- opening ---- */
+
+static psc_status_t ib_iface_pools(ib_iface_t *iface, char *reason)
+{
+    const ib_settings_t *settings = &iface->settings;
+    uint32_t n = settings->choice.recvs;
+
+    if (!ib_pool_open(&iface->recvs, &iface->device, settings->buffer_size,
+                      n) ||
+        !ib_pool_open(&iface->sends, &iface->device, settings->buffer_size,
+                      settings->send_buffers)) {
+        snprintf(reason, PSC_REASON_MAX,
+                 "no memory can be locked for buffers: %s (ulimit -l; "
+                 "PSP_IB_SRQ_SIZE, PSP_IB_SEND_BUFFERS, PSP_IB_BUFFER_SIZE)",
+                 strerror(errno));
+        return PSC_ERR_NO_RESOURCE;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (!ib_device_post_recv(&iface->device, &iface->recvs, i)) {
+            snprintf(reason, PSC_REASON_MAX,
+                     "the receive queue takes %u of %u buffers", i, n);
+            return PSC_ERR_TRANSPORT;
+        }
+    }
+    return PSC_OK;
+}
+
+static psc_status_t ib_iface_start(ib_iface_t *iface,
+                                   const psc_open_params_t *params)
+{
+    psc_status_t status = ib_settings_read(params, &iface->settings);
+
+    if (status != PSC_OK)
+        return status;
+    if (!ib_device_open(&iface->device, &iface->settings.choice,
+                        params->reason, PSC_REASON_MAX))
+        return PSC_ERR_TRANSPORT;
+    if (ib_sleep_open(iface) != PSC_OK) {
+        snprintf(params->reason, PSC_REASON_MAX,
+                 "no descriptors to wait with: %s", strerror(errno));
+        return PSC_ERR_TRANSPORT;
+    }
+    return ib_iface_pools(iface, params->reason);
+}
+
+static void ib_fini(psc_iface_t *self);
+static const psc_transport_ops_t ib_ops; /* below */
+
+static psc_status_t ib_open(const psc_open_params_t *params,
+                            psc_iface_t **iface_p)
+{
+    ib_iface_t *iface = calloc(1, sizeof(*iface));
+    psc_status_t status;
+
+    if (!iface)
+        return PSC_ERR_NO_MEMORY;
+    iface->super = (psc_iface_t){&ib_ops, params->up, params->user};
+    iface->epoll = iface->timer = -1;
+    psc_list_init(&iface->eps);
+    psc_list_init(&iface->graveyard);
+    psc_list_init(&iface->owing);
+    status = ib_iface_start(iface, params);
+    if (status != PSC_OK) {
+        ib_fini(&iface->super);
+        return status;
+    }
+    *iface_p = &iface->super;
+    return PSC_OK;
+}
+
+/* Bytes per second of the port. */
+static double ib_port_bandwidth(const struct ibv_port_attr *port)
+{
+    static const struct {
+        uint8_t code;
+        double gbit;
+    } speeds[] = {{1, 2.5}, {2, 5},   {4, 10},  {8, 10},
+                  {16, 14}, {32, 25}, {64, 50}, {128, 100}};
+    static const struct {
+        uint8_t code, lanes;
+    } widths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
+    double gbit = 10, lanes = 1;
+
+    for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++)
+        gbit = speeds[i].code == port->active_speed ? speeds[i].gbit : gbit;
+    for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++)
+        lanes = widths[i].code == port->active_width ? widths[i].lanes : lanes;
+    return gbit * lanes * 1e9 / 8;
+}
+
+static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
+{
+    const ib_iface_t *iface = ib_iface(self);
+    double bandwidth = ib_port_bandwidth(&iface->device.port_attr);
+
+    *attr_p = (psc_iface_attr_t){
+        .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
+                PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT | PSC_CAP_MEM_LOCAL,
+        .max_short = 512,
+        .max_bcopy = iface->settings.buffer_size - IB_HEAD_SIZE,
+        .max_iov = 64,
+        .max_put = iface->device.port_attr.max_msg_sz,
+        .max_get = iface->device.port_attr.max_msg_sz,
+        .reg_align = 4096,
+        .latency_ns = 1500,
+        .overhead_ns = 200,
+        .bandwidth = bandwidth,
+        .copy_bandwidth = bandwidth,
+        .reg_ns = 20000,
+        .poll_ns = 60,
+        .max_eps = (uint32_t)iface->device.attr.max_qp / 2,
+        .paths = 1,
+    };
+}
+
+/* ---- shutting down ---- */
+
+void ib_iface_bury(ib_iface_t *iface)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&iface->graveyard)))
+        ib_ep_free(psc_container_of(link, ib_ep_t, link));
+}
+
+static void ib_close(psc_iface_t *self)
+{
+    (void)self; /* nobody can come who was not given an endpoint's address */
+}
+
+static psc_status_t ib_stop(psc_iface_t *self)
+{
+    (void)self;
+    return PSC_OK; /* each endpoint has seen to its own */
+}
+
+static void ib_fini(psc_iface_t *self)
+{
+    ib_iface_t *iface = ib_iface(self);
+
+    while (!psc_list_empty(&iface->eps))
+        ib_ep_fini(&psc_container_of(iface->eps.next, ib_ep_t, link)->super);
+    ib_iface_bury(iface);
+    ib_sleep_close(iface);
+    if (iface->device.srq)
+        ibv_destroy_srq(iface->device.srq);
+    iface->device.srq = NULL;
+    ib_pool_close(&iface->sends);
+    ib_pool_close(&iface->recvs);
+    ib_device_close(&iface->device);
+    free(iface);
+}
+
+/* ---- progress ---- */
+
+static unsigned ib_progress(psc_iface_t *self)
+{
+    ib_iface_t *iface = ib_iface(self);
+
+    iface->in_progress = true;
+    iface->handled = 0;
+    if (iface->armed || ++iface->polls >= IB_QUIET_POLLS)
+        ib_sleep_look(iface);
+    ib_complete_poll(iface);
+    ib_receive_poll(iface);
+    if (!psc_list_empty(&iface->owing))
+        ib_credit_pay(iface);
+    /* What has arrived is delivered before an end is told. */
+    if (iface->n_failing > 0 && iface->drained)
+        ib_ep_report(iface);
+    iface->in_progress = false;
+    if (!psc_list_empty(&iface->graveyard))
+        ib_iface_bury(iface);
+    return iface->handled;
+}
+
+/* ---- the table ---- */
+
+static const psc_transport_ops_t ib_ops = {
+    .abi = PSC_TRANSPORT_ABI,
+    .size = sizeof(psc_transport_ops_t),
+    .name = "ib",
+    .open = ib_open,
+    .query = ib_query,
+    .progress = ib_progress,
+    .close = ib_close,
+    .stop = ib_stop,
+    .fini = ib_fini,
+    .ep_create = ib_ep_create,
+    .ep_address = ib_ep_address,
+    .ep_connect = ib_ep_connect,
+    .ep_close = ib_ep_close,
+    .ep_stop = ib_ep_stop,
+    .ep_fini = ib_ep_fini,
+    .am_bcopy = ib_am_bcopy,
+    .am_short = ib_am_short,
+    .put = ib_put,
+    .get = ib_get,
+    .mem_register = ib_mem_register,
+    .mem_deregister = ib_mem_deregister,
+    .rkey_pack = ib_rkey_pack,
+    .rkey_unpack = ib_rkey_unpack,
+    .rkey_release = ib_rkey_release,
+    .event_fd = ib_event_fd,
+    .arm = ib_arm,
+};
+
+/* The one symbol that this library exports: the table's address. */
+uintptr_t ib_transport(void)
+{
+    return (uintptr_t)&ib_ops;
+}
