@@ -218,34 +218,47 @@ static void damaged_rkey_is_refused(void)
     rma_down();
 }
 
-/* A key outlives its registration; what it named is not touched any more. */
+/* Refused, at once or later; meanwhile there may be no room. */
+static void rma_stale(bool get)
+{
+    ct_send_t send;
+    psc_status_t status;
+    int64_t deadline = ct_deadline();
+
+    do {
+        ct_check(psc_clock_now() < deadline, "no room for a refusal");
+        ct_send_make(&send);
+        status = get ? ct_ops->get(rma.pair.x.ep, rma.local, 10, rma.local_mem,
+                                   rma.rkey, 0, &send.comp)
+                     : ct_ops->put(rma.pair.x.ep, rma.local, 10, rma.local_mem,
+                                   rma.rkey, 0, &send.comp);
+        ct_pair_progress(&rma.pair);
+    } while (status == PSC_ERR_NO_RESOURCE);
+    rma_refused(status, &send);
+}
+
+/* A key outlives its registration; what it named is not touched any more, and
+ * the endpoint outlives the attempt. */
 static void deregistered_is_refused(void)
 {
-    ct_send_t send = {.done = false};
-    psc_status_t status;
+    ct_send_t send;
 
     rma_up();
     rma_put(0, 10);
     memset(rma.target, 7, 100);
     ct_ops->mem_deregister(rma.pair.b->iface, rma.target_mem);
-    status = ct_ops->put(rma.pair.x.ep, rma.local, 10, rma.local_mem, rma.rkey,
-                         0, &send.comp);
-    ct_check(status < 0 && status != PSC_ERR_NO_RESOURCE, "a put: %s",
-             psc_status_string(status));
-    if (ct_side_can(rma.pair.a, PSC_CAP_GET)) {
-        status = ct_ops->get(rma.pair.x.ep, rma.local, 10, rma.local_mem,
-                             rma.rkey, 0, &send.comp);
-        ct_check(status < 0 && status != PSC_ERR_NO_RESOURCE, "a get: %s",
-                 psc_status_string(status));
-    }
+    rma_stale(false);
+    if (ct_side_can(rma.pair.a, PSC_CAP_GET))
+        rma_stale(true);
     for (size_t i = 0; i < 100; i++)
         ct_check(rma.target[i] == 7, "byte %zu was written", i);
     ct_check(ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
                                   REGION, &rma.target_mem) == PSC_OK,
              "registered again");
-    ct_check(ct_ops->put(rma.pair.x.ep, rma.local, 10, rma.local_mem, rma.rkey,
-                         0, &send.comp) < 0,
-             "the old key opens the new registration");
+    rma_stale(false); /* the old key does not open the new registration */
+    ct_send(&rma.pair, &rma.pair.x, CT_BCOPY, 10, 1, &send);
+    ct_send_finish(&rma.pair, &send);
+    ct_until(&rma.pair, rma.pair.y.received == rma.pair.x.sent);
     rma_down();
 }
 

@@ -13,6 +13,7 @@ NAMES = (
     "am",
     "receive",
     "mem",
+    "mend",
     "device",
     "queue",
 )

@@ -21,7 +21,13 @@ VARIABLES = (
     ),
     Var("SERVICE_LEVEL", "0", integer(0, 15), "Service level of the connections."),
     Var("TIMEOUT", "14", integer(1, 31), "Wait for an acknowledgement: 4.096 us * 2^this."),
-    Var("RETRY_COUNT", "7", integer(0, 7), "How often a packet is sent again."),
+    Var(
+        "RETRY_COUNT",
+        "6",
+        integer(0, 6),
+        "How often a packet is sent again before its peer is lost; 7 would mean for ever"
+        " on some devices.",
+    ),
     Var("CONNECT_TIMEOUT", "10", seconds, "How long a peer may take to answer."),
     Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is alive."),
     Var("BUFFER_SIZE", "16k", size(2048, 1 << 22), "Bytes of one buffer; the same on both sides."),
@@ -41,7 +47,7 @@ VARIABLES = (
         "SENDQ_SIZE",
         "64",
         integer(16, 1 << 12),
-        "Send requests that one connection may have under way.",
+        "Send requests that one connection may have under way; rounded up to a power of two.",
     ),
     Var("SEND_BUFFERS", "64", integer(4, 1 << 15), "Send buffers, shared by all connections."),
     Var(

@@ -14,6 +14,7 @@
 #define IB_RD_ATOMIC 16u    /* reads under way per queue, at most */
 #define IB_MIN_RNR_TIMER 4u /* 40 us until a sender tries again */
 #define IB_PIECES_MAX 3u
+#define IB_PSN_MASK 0xffffffu
 
 /* ---- the device ---- */
 
@@ -98,20 +99,6 @@ typedef struct ib_job {
 
 #define IB_NO_BUFFER UINT32_MAX
 
-typedef struct ib_queue {
-    struct ibv_qp *qp;
-    struct ib_queue *next; /* in the table of queues by number */
-    void *owner;
-    ib_job_t *jobs; /* of request `serial % size` */
-    uint32_t size;
-    uint32_t posted, done; /* serials */
-    uint32_t silent;       /* posted since the last one with a completion */
-    uint32_t inline_max;
-    uint32_t psn;
-    bool connected; /* ready to send */
-    bool broken;    /* in error: everything posted comes back */
-} ib_queue_t;
-
 typedef struct ib_post {
     enum ibv_wr_opcode opcode;
     struct ibv_sge pieces[IB_PIECES_MAX];
@@ -122,6 +109,20 @@ typedef struct ib_post {
     uint32_t rkey;
     ib_job_t job;
 } ib_post_t;
+
+typedef struct ib_queue {
+    struct ibv_qp *qp;
+    struct ib_queue *next; /* in the table of queues by number */
+    void *owner;
+    ib_post_t *posts; /* what was posted, at `serial % size` */
+    uint32_t size;
+    uint32_t posted, done; /* serials */
+    uint32_t silent;       /* posted since the last one with a completion */
+    uint32_t inline_max;
+    uint32_t psn;
+    bool connected; /* ready to send */
+    bool broken;    /* in error: everything posted comes back */
+} ib_queue_t;
 
 bool ib_queue_open(ib_queue_t *queue, ib_device_t *device, uint32_t size,
                    void *owner);

@@ -130,8 +130,10 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
     if (!ib_device_reserve(&iface->device, (iface->n_eps + 1) * 2 * sendq) ||
         !ib_queue_open(&ep->messages, &iface->device, sendq, ep))
         return false;
-    if (!ib_queue_open(&ep->bulk, &iface->device, sendq, ep)) {
+    ep->parked = calloc(sendq, sizeof(*ep->parked));
+    if (!ep->parked || !ib_queue_open(&ep->bulk, &iface->device, sendq, ep)) {
         ib_queue_close(&ep->messages);
+        free(ep->parked);
         return false;
     }
     ib_queue_enlist(iface, &ep->messages);
@@ -148,6 +150,7 @@ psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
         return PSC_ERR_NO_MEMORY;
     ep->super = (psc_ep_t){self, user};
     psc_list_init(&ep->owing);
+    psc_list_init(&ep->mending);
     if (!ib_ep_open(iface, ep)) {
         ib_log(iface, 1, "ib: no queue pair: %s (PSP_IB_SENDQ_SIZE)",
                strerror(errno));
@@ -231,7 +234,8 @@ psc_status_t ib_ep_stop(psc_ep_t *self)
         ib_queue_abort(&ep->messages);
     if (ep->messages.broken || ep->goodbye)
         ib_queue_abort(&ep->bulk);
-    if (!ib_queue_idle(&ep->messages) || !ib_queue_idle(&ep->bulk))
+    if (!ib_queue_idle(&ep->messages) || !ib_queue_idle(&ep->bulk) ||
+        psc_link_listed(&ep->mending))
         return PSC_INPROGRESS;
     ib_queue_abort(&ep->messages);
     ib_queue_abort(&ep->bulk);
@@ -242,7 +246,7 @@ static void ib_ep_forget(ib_iface_t *iface, ib_queue_t *queue)
 {
     ib_queue_strike(iface, queue);
     for (; queue->done != queue->posted; queue->done++) {
-        const ib_job_t *job = &queue->jobs[queue->done % queue->size];
+        const ib_job_t *job = &queue->posts[queue->done % queue->size].job;
 
         if (job->buffer != IB_NO_BUFFER)
             iface->sends.free[iface->sends.n_free++] = job->buffer;
@@ -262,7 +266,10 @@ void ib_ep_fini(psc_ep_t *self)
     ib_ep_enter(ep, IB_EP_CLOSED);
     ep->dead = true;
     psc_list_remove(&ep->owing);
+    psc_list_remove(&ep->mending);
     psc_list_remove(&ep->link);
+    iface->n_starving -= ep->n_parked;
+    ep->n_parked = 0;
     iface->n_eps--;
     iface->n_closed--;
     ib_sleep_pace(iface);
@@ -283,5 +290,6 @@ void ib_ep_free(ib_ep_t *ep)
     ib_queue_close(&ep->messages);
     ib_queue_close(&ep->bulk);
     explicit_bzero(ep->token, sizeof(ep->token));
+    free(ep->parked);
     free(ep);
 }

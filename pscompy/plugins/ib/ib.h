@@ -9,6 +9,7 @@
  *   am.c         messages on their way out
  *   receive.c    completions, and messages that come in
  *   mem.c        registration, put and get
+ *   mend.c       the queue of puts and gets after one was refused
  *   driver.h     verbs, and nothing of the above
  *
  * An endpoint has two queues. Messages go through one; every message lands in
@@ -74,6 +75,7 @@ struct ib_iface {
     psc_list_t eps;
     psc_list_t graveyard;
     psc_list_t owing;     /* endpoints that owe their peers a credit */
+    psc_list_t mending;   /* endpoints with a bulk queue to be mended */
     uint32_t n_eps;
     uint32_t n_connecting;
     uint32_t n_closed;
@@ -123,11 +125,15 @@ struct ib_ep {
     psc_ep_t super;
     psc_link_t link;  /* in the interface's eps, or the graveyard */
     psc_link_t owing; /* in the interface's owing */
+    psc_link_t mending; /* in the interface's mending */
     ib_ep_state_t state;
     psc_role_t role;
     ib_queue_t messages, bulk;
     uint32_t sent, taken;   /* messages; what the peer said it has taken */
     uint32_t received, told; /* messages; what the peer was told */
+    uint32_t epoch, peer_epoch; /* how often each bulk queue was mended */
+    ib_post_t *parked; /* puts and gets that came back undone */
+    uint32_t n_parked;
     bool starving;  /* counted in n_starving */
     bool failing;   /* status and reason are to be told from progress */
     bool goodbye;   /* the peer's: nothing more comes */
@@ -152,6 +158,7 @@ typedef enum ib_kind {
     IB_KIND_REFUSAL,   /* no, because */
     IB_KIND_AM,
     IB_KIND_CREDIT,    /* nothing but the head */
+    IB_KIND_MEND,      /* the bulk queue is ready; its epoch (4 bytes) */
     IB_KIND_GOODBYE    /* nothing follows */
 } ib_kind_t;
 
@@ -252,6 +259,17 @@ void ib_complete_poll(ib_iface_t *iface);
 void ib_credit_pay(ib_iface_t *iface);
 void ib_queue_enlist(ib_iface_t *iface, ib_queue_t *queue);
 void ib_queue_strike(ib_iface_t *iface, ib_queue_t *queue);
+
+/* ---- mend.c ---- */
+
+bool ib_mend_usable(const ib_ep_t *ep);
+/* The bulk queue is broken, here or at the peer's. */
+void ib_mend_start(ib_ep_t *ep);
+/* It came back undone: to be posted again. */
+void ib_mend_park(ib_ep_t *ep, const ib_post_t *post);
+void ib_mend_arrived(ib_ep_t *ep, const uint8_t *body, size_t len);
+/* From progress: go on mending. */
+void ib_mend_poll(ib_iface_t *iface);
 
 /* ---- mem.c ---- */
 

@@ -38,7 +38,7 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
 
     if (ep->state != IB_EP_UP || ep->failing)
         return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
-    if (ib_queue_room(&ep->bulk) <= IB_RESERVE)
+    if (ib_queue_room(&ep->bulk) <= IB_RESERVE || !ib_mend_usable(ep))
         return ib_ep_starve(ep);
     post->n_pieces = 1;
     post->signal = true;

@@ -6,7 +6,6 @@
 
 #include "driver.h"
 
-#define IB_PSN_MASK 0xffffffu
 #define IB_SILENT_MAX 8u /* requests without a completion in a row */
 
 /* ---- life ---- */
@@ -50,8 +49,8 @@ bool ib_queue_open(ib_queue_t *queue, ib_device_t *device, uint32_t size,
                    void *owner)
 {
     *queue = (ib_queue_t){.size = size, .owner = owner};
-    queue->jobs = calloc(size, sizeof(*queue->jobs));
-    if (!queue->jobs)
+    queue->posts = calloc(size, sizeof(*queue->posts));
+    if (!queue->posts)
         return false;
     if (getrandom(&queue->psn, sizeof(queue->psn), 0) !=
             sizeof(queue->psn) ||
@@ -67,9 +66,9 @@ void ib_queue_close(ib_queue_t *queue)
 {
     if (queue->qp)
         ibv_destroy_qp(queue->qp);
-    free(queue->jobs);
+    free(queue->posts);
     queue->qp = NULL;
-    queue->jobs = NULL;
+    queue->posts = NULL;
 }
 
 /* ---- connecting ---- */
@@ -191,7 +190,7 @@ bool ib_queue_post(ib_queue_t *queue, const ib_post_t *post)
         errno = error;
         return false;
     }
-    queue->jobs[queue->posted++ % queue->size] = post->job;
+    queue->posts[queue->posted++ % queue->size] = *post;
     queue->silent = signal ? 0 : queue->silent + 1;
     return true;
 }

@@ -49,6 +49,9 @@ static psc_status_t ib_status_of(enum ibv_wc_status status)
     case IBV_WC_RNR_RETRY_EXC_ERR:
     case IBV_WC_RESP_TIMEOUT_ERR:
         return PSC_ERR_PEER_LOST;
+    case IBV_WC_REM_ACCESS_ERR: /* the key, or what it opens, is not right */
+    case IBV_WC_REM_INV_REQ_ERR:
+        return PSC_ERR_INVALID;
     default:
         return PSC_ERR_TRANSPORT;
     }
@@ -75,19 +78,20 @@ static void ib_queue_ended(ib_queue_t *queue, uint32_t serial,
     ib_iface_t *iface = ib_ep_iface(ep);
 
     while (!ep->dead && (int32_t)(serial - queue->done) >= 0) {
-        ib_job_t job = queue->jobs[queue->done % queue->size];
+        ib_job_t job = queue->posts[queue->done % queue->size].job;
         bool last = queue->done++ == serial;
 
         ib_job_end(iface, &job, last ? status : PSC_OK);
     }
 }
 
-static void ib_queue_broke(ib_queue_t *queue, const struct ibv_wc *wc)
+static void ib_messages_broke(ib_ep_t *ep, const struct ibv_wc *wc)
 {
-    ib_ep_t *ep = queue->owner;
     psc_status_t status = ib_status_of(wc->status);
 
-    ib_queue_abort(queue);
+    if (ep->messages.broken)
+        return;
+    ib_queue_abort(&ep->messages);
     if (status == PSC_ERR_PEER_LOST)
         ib_ep_fail(ep, status, "ib: the peer does not answer (%s)",
                    ibv_wc_status_str(wc->status));
@@ -96,29 +100,55 @@ static void ib_queue_broke(ib_queue_t *queue, const struct ibv_wc *wc)
                    ibv_wc_status_str(wc->status), wc->vendor_err);
 }
 
+/* The one that broke the queue ends, the others are posted again. */
+static void ib_bulk_broke(ib_ep_t *ep, const struct ibv_wc *wc)
+{
+    ib_queue_t *queue = &ep->bulk;
+    const ib_post_t *post = &queue->posts[wc->wr_id % queue->size];
+    psc_status_t status = ib_status_of(wc->status);
+
+    if (status == PSC_ERR_PEER_LOST)
+        ib_messages_broke(ep, wc);
+    ib_mend_start(ep);
+    if (wc->status == IBV_WC_WR_FLUSH_ERR && post->job.comp) {
+        ib_mend_park(ep, post);
+        queue->done++;
+        return;
+    }
+    ib_queue_ended(queue, (uint32_t)wc->wr_id, status);
+}
+
+static void ib_complete_failed(ib_queue_t *queue, const struct ibv_wc *wc)
+{
+    ib_ep_t *ep = queue->owner;
+
+    if (queue == &ep->bulk) {
+        ib_bulk_broke(ep, wc);
+    } else if (ep->state == IB_EP_KNOCKING &&
+               wc->status == IBV_WC_RETRY_EXC_ERR) {
+        ib_meet_again(ep);
+    } else {
+        ib_messages_broke(ep, wc);
+        ib_queue_ended(queue, (uint32_t)wc->wr_id, ib_status_of(wc->status));
+    }
+}
+
 static void ib_complete_one(ib_iface_t *iface, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = ib_queue_find(iface, wc->qp_num);
     ib_ep_t *ep = queue ? queue->owner : NULL;
-    psc_status_t status = ib_status_of(wc->status);
 
     if (!ep)
         return;
     iface->handled++;
     ib_ep_feed(ep);
-    if (status == PSC_OK) {
-        ep->heard = true;
-        ep->asked = false;
-    } else if (ep->state == IB_EP_KNOCKING && queue == &ep->messages &&
-               wc->status == IBV_WC_RETRY_EXC_ERR) {
-        ib_meet_again(ep);
+    if (wc->status != IBV_WC_SUCCESS) {
+        ib_complete_failed(queue, wc);
         return;
-    } else if (!queue->broken) {
-        ib_queue_broke(queue, wc);
     }
-    if (status < 0 && ep->status < 0)
-        status = ep->status;
-    ib_queue_ended(queue, (uint32_t)wc->wr_id, status);
+    ep->heard = true;
+    ep->asked = false;
+    ib_queue_ended(queue, (uint32_t)wc->wr_id, PSC_OK);
 }
 
 /* What arm took from a queue comes before what is still in it. */
@@ -214,6 +244,8 @@ static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len)
     } else if (head.kind == IB_KIND_GOODBYE) {
         ep->goodbye = true;
         ib_ep_fail(ep, PSC_ERR_CLOSED, "ib: the peer has closed");
+    } else if (head.kind == IB_KIND_MEND && ep->state == IB_EP_UP) {
+        ib_mend_arrived(ep, bytes, len);
     } else if (head.kind != IB_KIND_CREDIT) {
         ib_meet_arrived(ep, head.kind, bytes, len);
     }

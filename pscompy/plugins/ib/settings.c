@@ -44,6 +44,17 @@ static ib_choice_t ib_settings_choice(const psc_open_params_t *params)
     };
 }
 
+/* A request's place is its serial number modulo the size, so that the number
+ * may wrap around. */
+static uint32_t ib_power_of_two(uint32_t n)
+{
+    uint32_t power = 1;
+
+    while (power < n)
+        power *= 2;
+    return power;
+}
+
 psc_status_t ib_settings_read(const psc_open_params_t *params,
                               ib_settings_t *settings_p)
 {
@@ -58,7 +69,7 @@ psc_status_t ib_settings_read(const psc_open_params_t *params,
         .keepalive_ns = ib_setting_number(params, "KEEPALIVE"),
         .buffer_size = (size_t)buffer_size,
         .window = ib_setting_count(params, "RECVQ_SIZE"),
-        .sendq = ib_setting_count(params, "SENDQ_SIZE"),
+        .sendq = ib_power_of_two(ib_setting_count(params, "SENDQ_SIZE")),
         .send_buffers = ib_setting_count(params, "SEND_BUFFERS"),
         .pending = ib_setting_count(params, "PENDING_TOKENS"),
     };

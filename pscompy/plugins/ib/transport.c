@@ -80,6 +80,7 @@ static psc_status_t ib_open(const psc_open_params_t *params,
     psc_list_init(&iface->eps);
     psc_list_init(&iface->graveyard);
     psc_list_init(&iface->owing);
+    psc_list_init(&iface->mending);
     status = ib_iface_start(iface, params);
     if (status != PSC_OK) {
         ib_fini(&iface->super);
@@ -186,6 +187,8 @@ static unsigned ib_progress(psc_iface_t *self)
     ib_receive_poll(iface);
     if (!psc_list_empty(&iface->owing))
         ib_credit_pay(iface);
+    if (!psc_list_empty(&iface->mending))
+        ib_mend_poll(iface);
     /* What has arrived is delivered before an end is told. */
     if (iface->n_failing > 0 && iface->drained)
         ib_ep_report(iface);
