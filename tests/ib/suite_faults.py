@@ -1,0 +1,72 @@
+"""Ends and failures over ib; run inside the guest (see test_guest.py), as its root."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pscompy import PscomError
+from pscompy.session import Session
+from pscompy.testing import far as far_side
+from pscompy.testing.far import payload
+from pscompy.testing.link import Base, Link
+from pscompy.testing.process import BOUND, Far
+
+PORT = Path("/sys/class/infiniband/rxe0/ports/1/state")
+
+
+def set_port(state: str) -> None:
+    subprocess.run(["ip", "link", "set", "veth0", state], check=True)
+    wanted = "ACTIVE" if state == "up" else "DOWN"
+    deadline = time.monotonic() + BOUND
+    while wanted not in PORT.read_text():
+        assert time.monotonic() < deadline, PORT.read_text()
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def port() -> Iterator[None]:
+    """Whatever happens to the port, it is up again afterwards."""
+    yield
+    set_port("up")
+
+
+class TestPortDown(Base):
+    transport = "ib"
+
+    def test_what_is_under_way_fails_and_a_new_connection_works(self, far: Far, port: None) -> None:
+        with self.joined(far) as link:
+            self._echo(link)
+            set_port("down")
+            with pytest.raises(PscomError) as caught:
+                link.c.send(payload(100), timeout=BOUND)
+                link.c.recv(timeout=BOUND)
+            print(type(caught.value).__name__, caught.value)
+            set_port("up")
+        with self.joined(far) as link:
+            self._echo(link)
+
+    def test_the_next_transport_is_tried(self, far: Far, port: None) -> None:
+        config = {"SHM": 0, "IB_CONNECT_TIMEOUT": 3}
+        with Session(config=config) as session:
+            far.session = session
+            socket = session.listen("127.0.0.1")
+            for expected in ("ib", "tcp", "ib"):
+                set_port("down" if expected == "tcp" else "up")
+                far(far_side.connect, socket.address, config)
+                connection = socket.accept(timeout=BOUND)
+                assert connection.transport == expected, str(connection.explain())
+                far(far_side.close)
+                connection.close()
+            far.session = None
+
+    @staticmethod
+    def _echo(link: Link) -> None:
+        link.far.begin(far_side.echo, 1)
+        link.c.send(payload(100), timeout=BOUND)
+        assert link.c.recv(timeout=BOUND) == payload(100)
+        link.far.result()

@@ -1,0 +1,188 @@
+"""ib on a real RDMA stack: Soft-RoCE, in a guest that a test boots in a second.
+
+PSCOMPY_TEST_UML names the guest's kernel, which tests/ib/guest/build-kernel makes. What a test
+runs inside the guest is a file `suite_*.py` here, or the contract's driver.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_contract import ROOT, case_names, settings, sources
+
+HERE = Path(__file__).parent
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread"]
+# The guest's addresses are too few for AddressSanitizer: memcheck takes its place.
+SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
+MEMCHECK = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full"]
+MEMCHECK += ["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"]
+KERNEL = os.environ.get("PSCOMPY_TEST_UML", "")
+
+# Settings under which everything is scarce.
+SQUEEZED = ["BUFFER_SIZE=2048:2k", "RECVQ_SIZE=4:4", "SENDQ_SIZE=16:16", "SRQ_SIZE=16:16"]
+SQUEEZED += ["SEND_BUFFERS=4:4", "COMPQ_SIZE=16:16", "PENDING_TOKENS=3:3"]
+TIGHT_CASES = (
+    "exchange_bcopy",
+    "back_pressure_odd",
+    "kinds_keep_order",
+    "many_endpoints",
+    "close_drains",
+    "put_lands",
+    "get_fetches",
+    "deregistered_is_refused",
+    "wakes_for_messages",
+    "wakes_for_room",
+)
+MEMCHECK_CASES = (
+    "wrong_token_fails_both",
+    "damaged_address_is_refused",
+    "unused_endpoint_closes",
+    "close_inside_upcall",
+    "close_drains",
+    "exchange_bcopy",
+    "back_pressure_odd",
+    "put_lands",
+    "get_fetches",
+    "deregistered_is_refused",
+)
+QUICK = ["KEEPALIVE=1000000000:1", "CONNECT_TIMEOUT=3000000000:3", "TIMEOUT=10:10"]
+
+
+def missing() -> str | None:
+    """What a guest needs and this machine lacks."""
+    if not KERNEL:
+        return "PSCOMPY_TEST_UML names no kernel (tests/ib/guest/build-kernel makes one)"
+    if not os.access(KERNEL, os.X_OK):
+        return f"PSCOMPY_TEST_UML={KERNEL} cannot be run"
+    tools = {"ip": "iproute2", "rdma": "iproute2", "busybox": "busybox-static"}
+    for tool, package in tools.items():
+        if not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin:/bin"):
+            return f"the guest needs {package}"
+    if not Path("/usr/include/infiniband/verbs.h").exists():
+        return "the guest needs libibverbs-dev"
+    return None
+
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=str(missing())),
+    pytest.mark.timeout(400),
+]
+
+
+def boot(command: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell command in a guest of its own, in the project's folder."""
+    done = subprocess.run(
+        [HERE / "guest" / "boot", command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    print(done.stdout[-20000:], done.stderr[-5000:])
+    return done
+
+
+# ---- the contract --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_driver(tmp_path_factory.mktemp("ib") / "driver_ib", SANITIZE)
+
+
+@pytest.fixture(scope="module")
+def plain_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_driver(tmp_path_factory.mktemp("ib") / "plain_ib", [])
+
+
+def compile_driver(path: Path, more: Sequence[str]) -> Path:
+    command = ["gcc", *FLAGS, *more, f"-I{ROOT}", "-DTRANSPORT=ib_transport", "-o", str(path)]
+    subprocess.run([*command, *map(str, sources("ib")), "-libverbs"], check=True)
+    return path
+
+
+def run_cases(
+    driver: Path, cases: Sequence[str], given: Sequence[str], under: Sequence[str] = ()
+) -> None:
+    """All in one guest; each prints its exit code, 77 where it cannot run."""
+    arguments = shlex.join([*settings("ib"), *given])
+    start = shlex.join([*under, str(driver)])
+    lines = [
+        f"{start} {case} {arguments} >{driver}.out 2>&1; code=$?; echo '#' {case} $code;"
+        f" [ $code = 77 ] && grep skipped: {driver}.out; [ $code = 0 ] || tail -n 30 {driver}.out"
+        for case in cases
+    ]
+    done = boot("\n".join(lines))
+    codes = dict(line.split()[1:] for line in done.stdout.splitlines() if line.startswith("# "))
+    assert list(codes) == list(cases), "not all cases were run"
+    assert {case: code for case, code in codes.items() if code not in ("0", "77")} == {}
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_contract(driver: Path, part: int) -> None:
+    run_cases(driver, list(case_names("ib"))[part::3], QUICK)
+
+
+def test_contract_when_tight(driver: Path) -> None:
+    run_cases(driver, TIGHT_CASES, SQUEEZED)
+
+
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed")
+def test_memcheck(plain_driver: Path) -> None:
+    run_cases(plain_driver, MEMCHECK_CASES, QUICK, MEMCHECK)
+
+
+# ---- with sessions -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suite", sorted(path.name for path in HERE.glob("suite_*.py")))
+def test_suite(suite: str) -> None:
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/ib/{suite}"]
+    assert boot(shlex.join(pytest_)).returncode == 0
+
+
+def test_demo(tmp_path: Path) -> None:
+    """Four ranks, with no other way between them."""
+    program = [sys.executable, "-m", "pscompy", "run", "-n", "4", "examples/heat/heat.py"]
+    program += ["--size", "48", "--steps", "60", "--out", str(tmp_path)]
+    only_ib = "PSP_SHM=0 PSP_TCP=0 PSP_DEBUG=3 PSP_DEBUG_CONTYPE=1"
+    done = boot(f"{only_ib} {shlex.join(program)}")
+    assert done.returncode == 0
+    assert "matches the serial result" in done.stdout
+
+
+def test_info_tells_of_the_device() -> None:
+    done = boot(shlex.join([sys.executable, "-m", "pscompy", "info"]))
+    assert done.returncode == 0
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("  ib "))
+    assert line.endswith("available")
+
+
+@pytest.mark.parametrize(
+    ("command", "variables", "reason"),
+    [
+        ("rdma link delete rxe0", "", "no RDMA device"),
+        ("ip link set veth0 down", "", "no active port (port 1 is down)"),
+        (":", "PSP_IB_HCA=mlx5_0", "no device mlx5_0 (PSP_IB_HCA); the first is rxe0"),
+        (":", "PSP_IB_PORT=2", "has 1 ports, PSP_IB_PORT is 2"),
+        (":", "PSP_IB_GID_INDEX=77", "has no GID 77 (PSP_IB_GID_INDEX)"),
+        ("ulimit -l 64; set -- setpriv --bounding-set=-all", "", "no memory can be locked"),
+    ],
+)
+def test_unavailable_with_a_reason(command: str, variables: str, reason: str) -> None:
+    info = shlex.join([sys.executable, "-m", "pscompy", "info", "--json"])
+    done = boot(f'{command}; sleep 0.1\n{variables} "$@" {info}')
+    assert done.returncode == 0
+    (ib,) = (it for it in json.loads(done.stdout)["transports"] if it["name"] == "ib")
+    assert not ib["available"]
+    assert reason in ib["reason"]
