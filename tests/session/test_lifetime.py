@@ -135,7 +135,8 @@ def test_peers_that_are_killed(transport, start):
     before = settled(server, 0, descriptors)
     for _ in range(6):
         round_of_ten()
-    assert settled(server, 0, descriptors) - before < SLACK
+    # malloc may keep a round's buffers (10 MiB) as fragments; 60 lost connections would keep 60
+    assert settled(server, 0, descriptors) - before < 4 * SLACK
     assert taken == [20] * 8
 
 
