@@ -46,8 +46,7 @@ class Connection(_hot.Connection):
     It connects at its first use, in the background. A context manager: leaving it closes.
     """
 
-    # a dictionary is made only for who sets attributes of his own
-    __slots__ = ("__dict__", "__weakref__", "_control", "_record")
+    __slots__ = ("__weakref__", "_control", "_record")
 
     def __init__(
         self,

@@ -154,7 +154,7 @@ EXITS = {
     "a socket": "sock = session.listen()",
     "a closed connection": "c.close()",
     "a received message": "held = c.probe()",
-    "a cycle of objects": "session.me = c.recv; c.__dict__['me'] = session",
+    "a cycle of objects": "session.me = [c.recv, session]",
     "an event loop": "import asyncio; loop = asyncio.new_event_loop(); t = loop.create_task("
     "asyncio.wait_for(c.irecv(), 60)); loop.call_soon(loop.stop); loop.run_forever()",
 }

@@ -9,28 +9,30 @@ import pytest
 import pscompy
 
 
-def hesitate(connection: pscompy.Connection) -> None:
+def hesitate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let connecting fail before the operation that began it goes on."""
-    begin = connection._begin_open
+    begin = pscompy.Connection._begin_open
 
-    def begin_and_wait() -> None:
-        begin()
+    def begin_and_wait(connection: pscompy.Connection) -> None:
+        begin(connection)
         deadline = time.monotonic() + 20
         while connection.state is not pscompy.ConnectionState.LAZY:
             assert time.monotonic() < deadline
             time.sleep(0.001)
 
-    connection._begin_open = begin_and_wait  # type: ignore[method-assign]
+    monkeypatch.setattr(pscompy.Connection, "_begin_open", begin_and_wait)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
-def test_the_first_send_says_why_there_is_no_connection(late: bool) -> None:
+def test_the_first_send_says_why_there_is_no_connection(
+    late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nothing = {"SHM": 0, "TCP": 0}
     with pscompy.Session() as here, pscompy.Session(config=nothing) as there:
         with here.listen("127.0.0.1") as socket:
             connection = there.connect(socket.address)
             if late:
-                hesitate(connection)
+                hesitate(monkeypatch)
             with pytest.raises(pscompy.ConnectError) as caught:
                 connection.send(b"")
             reasons = caught.value.candidates
