@@ -26,7 +26,7 @@ from pscompy.control.ondemand import Holder, OnDemand, Policy
 from pscompy.control.precon import Door, Link, LinkOptions
 from pscompy.control.record import Record
 from pscompy.control.states import Phase, PhaseEvent
-from pscompy.control.thread import READ, ControlThread
+from pscompy.control.thread import READ, ControlThread, Timer
 from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 from pscompy.logs import Log
 
@@ -36,7 +36,10 @@ PUMP_MAX = 16  # passes before descriptors are looked at again
 STOP_SECONDS = 5.0  # for the thread to end
 LAST_WORDS = 0.5  # seconds for what a dead peer had sent to come in, if its lane says when it has
 LAST_WORDS_PAUSE = 0.01
-_RETIRING = "retiring"  # what keeps the thread busy besides lanes that come up
+# What keeps the thread busy besides lanes that come up.
+_RETIRING = "retiring"
+_HOLDING = "holding"
+HOLDING_PAUSE = 0.01  # seconds without progress after which what is held is this thread's business
 
 Deliver = Callable[[Record], object]
 
@@ -76,6 +79,9 @@ class Control(OnDemand):
         self._adopt = adopt
         self._listeners: list[Listener] = []
         self._busy: set[object] = set()
+        self._passes = 0  # of progress, made here
+        self._others_passes: int | None = None  # when last looked at, while something is held
+        self._holding_timer: Timer | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._started = False
@@ -179,7 +185,7 @@ class Control(OnDemand):
                 self._thread.register(log, READ, lambda _: self.engine.read_log())
             self._thread.start()
 
-    # ---- progress while lanes come up or go down ----
+    # ---- progress while lanes come up or go down, or bytes stay behind ----
 
     def busy(self, what: object, busy: bool) -> None:
         before = bool(self._busy)
@@ -195,16 +201,32 @@ class Control(OnDemand):
         if not self._busy:
             return True
         for _ in range(PUMP_MAX):
+            self._passes += 1
             if self.engine.progress():
                 self.after_progress()
             if self.engine.arm_fabric():
-                self._look_after_retiring()
+                self._look_after_the_rest()
                 return True
         return False
 
-    def _look_after_retiring(self) -> None:
-        """Lanes that end are seen to their end, though the program may not call for long."""
+    def _look_after_the_rest(self) -> None:
+        """Lanes that end are seen to their end, and what a transport holds leaves, though the
+        program may not call for long."""
         self.busy(_RETIRING, self.engine.retiring)
+        if self._holding_timer is None:
+            self._look_after_holding()
+
+    def _look_after_holding(self) -> None:
+        """A program that calls moves what is held itself. If it has made no progress for a while,
+        this thread does, until it calls again."""
+        passes = self.engine.holding()
+        others = None if passes is None else (passes - self._passes) % (1 << 32)
+        left_alone = others is not None and others == self._others_passes
+        self._others_passes = others
+        self._holding_timer = None
+        self.busy(_HOLDING, left_alone)
+        if others is not None and not left_alone:
+            self._holding_timer = self._thread.later(HOLDING_PAUSE, self._look_after_holding)
 
     def _on_control(self, _events: int) -> None:
         changed = self.engine.control_events()
@@ -216,7 +238,7 @@ class Control(OnDemand):
             record = self.records.get(conn_id)
             if record is not None:
                 self._on_connection(record)
-        self._look_after_retiring()
+        self._look_after_the_rest()
 
     # ---- links ----
 

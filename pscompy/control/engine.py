@@ -205,6 +205,12 @@ class Engine:
         """True while lanes are on their way out, which takes progress."""
         return bool(lib.psc_worker_retiring(self._worker))
 
+    def holding(self) -> int | None:
+        """None, unless transports hold what was sent for want of room, which takes progress:
+        then how often somebody has made it, modulo 2^32."""
+        passes = ffi.new("uint32_t *")
+        return int(passes[0]) if lib.psc_worker_holding(self._worker, passes) else None
+
     def arm(self) -> bool:
         """True: whoever sleeps on `fd` now is woken; False: call `progress`."""
         return bool(lib.psc_worker_arm(self._worker) == lib.PSC_OK)

@@ -81,6 +81,11 @@ void psc_worker_wake(psc_worker_t *worker);
 /* Are lanes on their way out? The fabric lets go of them only in progress, so
  * somebody has to drive it until none is; control_fd fires when one begins. */
 int psc_worker_retiring(psc_worker_t *worker);
+/* Do transports hold what was sent, for want of room? It leaves only in
+ * progress; *passes_p counts the passes, so that the caller sees whether
+ * anybody makes them. control_fd fires when it begins, and again only after
+ * this has returned 0. */
+int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p);
 /* Readable while psc_worker_control_poll has something. */
 int psc_worker_control_fd(psc_worker_t *worker);
 int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,

@@ -365,6 +365,13 @@ static void lane_log(psc_iface_t *iface, int level, const char *line)
     psc_worker_log(slot->worker, level, line);
 }
 
+static void lane_holding(psc_iface_t *iface, int holding)
+{
+    psc_iface_slot_t *slot = iface->user;
+
+    psc_worker_count_holding(slot->worker, holding ? 1 : -1);
+}
+
 const psc_upcalls_t psc_lane_upcalls = {
     .abi = PSC_TRANSPORT_ABI,
     .size = sizeof(psc_upcalls_t),
@@ -374,4 +381,5 @@ const psc_upcalls_t psc_lane_upcalls = {
     .ep_up = lane_ep_up,
     .ep_failed = lane_ep_failed,
     .log = lane_log,
+    .holding = lane_holding,
 };

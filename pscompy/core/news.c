@@ -25,6 +25,28 @@ int psc_worker_retiring(psc_worker_t *worker)
     return retiring;
 }
 
+void psc_worker_count_holding(psc_worker_t *worker, int change)
+{
+    worker->n_holding += (uint32_t)change;
+    if (worker->n_holding == 0 || worker->holding_told)
+        return;
+    worker->holding_told = true;
+    psc_worker_control_signal(worker);
+}
+
+int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p)
+{
+    bool holding;
+
+    *passes_p = 0;
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return 0;
+    holding = worker->holding_told = worker->n_holding > 0;
+    *passes_p = worker->pass;
+    psc_worker_leave(worker);
+    return holding;
+}
+
 int psc_worker_control_fd(psc_worker_t *worker)
 {
     return worker->control_fd;

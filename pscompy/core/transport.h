@@ -10,7 +10,8 @@
  *    worker. A call never blocks, never sleeps and never runs Python.
  *  - Upcalls (psc_upcalls_t) are made only from inside `progress`, on the
  *    thread that called it. So a call may be made from inside an upcall, but
- *    an upcall never from inside a call. The exception is `log`.
+ *    an upcall never from inside a call. The exceptions are `log` and
+ *    `holding`.
  *  - PSC_ERR_NO_RESOURCE is back-pressure: nothing was taken, nothing is
  *    lost, the core tries again after a later `progress`. The transport then
  *    owes a wake-up: its event descriptor fires when trying again may succeed.
@@ -246,6 +247,13 @@ struct psc_upcalls {
 
     /* Hardware matching: a message that no posted receive matched. */
     void (*tag_unexpected)(psc_ep_t *ep, uint64_t bits, const psc_am_t *am);
+
+    /* 1: bytes that am_short or am_bcopy took are still here, because the
+     * fabric had no room; 0: the last of them has left. The event descriptor
+     * fires when there is room, and the core sees to it that somebody then
+     * calls progress, though the program may never call again. Once per
+     * change; like log, it may be called from anywhere. */
+    void (*holding)(psc_iface_t *iface, int holding);
 };
 
 /* ---- what a transport implements --------------------------------------- */

@@ -61,6 +61,8 @@ struct psc_worker {
     psc_list_t doomed;    /* destroyed, and freed as soon as nothing needs them */
     psc_list_t busy;      /* those with queued work */
     psc_list_t retiring;  /* lanes on their way to ep_fini */
+    uint32_t n_holding;   /* interfaces that hold what was sent */
+    bool holding_told;    /* to the control thread, which looks after it */
     psc_list_t lane_events, conn_events; /* those with news for Python */
 
     psc_req_t **chunks;
@@ -106,6 +108,8 @@ void psc_iface_close_all(psc_worker_t *worker);
 psc_status_t psc_worker_arm_locked(psc_worker_t *worker);
 /* Tell the control thread to look at its events. */
 void psc_worker_control_signal(psc_worker_t *worker);
+/* One more interface, or one less, holds bytes that have been sent. */
+void psc_worker_count_holding(psc_worker_t *worker, int change);
 /* Somebody who waits may go on. */
 void psc_wait_notify(psc_worker_t *worker);
 /* Whoever sleeps, here or outside, has to look again. */

@@ -259,6 +259,13 @@ static void up_log(psc_iface_t *inner, int level, const char *line)
     faults->super.up->log(&faults->super, level, line);
 }
 
+static void up_holding(psc_iface_t *inner, int holding)
+{
+    faults_t *faults = inner->user;
+
+    faults->super.up->holding(&faults->super, holding);
+}
+
 static const psc_upcalls_t faults_upcalls = {
     .abi = PSC_TRANSPORT_ABI,
     .size = sizeof(psc_upcalls_t),
@@ -268,6 +275,7 @@ static const psc_upcalls_t faults_upcalls = {
     .ep_up = up_ep_up,
     .ep_failed = up_ep_failed,
     .log = up_log,
+    .holding = up_holding,
 };
 
 /* ---- endpoints ---- */

@@ -164,6 +164,14 @@ static void ct_log(psc_iface_t *iface, int level, const char *line)
     fprintf(stderr, "log %d: %s\n", level, line);
 }
 
+static void ct_holding(psc_iface_t *iface, int holding)
+{
+    ct_side_t *side = iface->user;
+
+    ct_check(holding != side->holding, "told %d twice", holding);
+    side->holding = holding;
+}
+
 static const psc_upcalls_t ct_upcalls = {
     .abi = PSC_TRANSPORT_ABI,
     .size = sizeof(psc_upcalls_t),
@@ -173,6 +181,7 @@ static const psc_upcalls_t ct_upcalls = {
     .ep_up = ct_ep_up,
     .ep_failed = ct_ep_failed,
     .log = ct_log,
+    .holding = ct_holding,
 };
 
 /* ---- sides ---- */
@@ -188,8 +197,10 @@ void ct_side_open(ct_side_t *side)
         .n_settings = ct_n_settings,
         .reason = reason,
     };
-    psc_status_t status = ct_ops->open(&params, &side->iface);
+    psc_status_t status;
 
+    side->holding = 0;
+    status = ct_ops->open(&params, &side->iface);
     ct_check(status == PSC_OK, "open: %s: %s", psc_status_string(status),
              reason);
     ct_check(side->iface->ops == ct_ops, "ops not set");

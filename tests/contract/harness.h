@@ -39,6 +39,7 @@ typedef struct ct_side {
     psc_iface_t *iface;
     psc_iface_attr_t attr;
     const psc_transport_ops_t *ops;
+    int holding; /* it has said that it holds what was sent */
 } ct_side_t;
 
 /* Set by main before any case runs. */

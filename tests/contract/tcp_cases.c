@@ -278,6 +278,10 @@ const ct_case_t ct_own_cases[] = {
     {"hot_endpoint_sends_the_rest", hot_endpoint_sends_the_rest, 0, false},
     {"others_are_heard_beside_the_hot_one", others_are_heard_beside_the_hot_one,
      0, false},
+    {"what_is_held_is_told", what_is_held_is_told, 0, false},
+    {"what_is_held_ends_with_its_endpoint", what_is_held_ends_with_its_endpoint,
+     0, false},
+    {"what_is_not_done_is_not_held", what_is_not_done_is_not_held, 0, false},
     {"own_host_is_not_paced", own_host_is_not_paced, 0, false},
     {NULL, NULL, 0, false},
 };

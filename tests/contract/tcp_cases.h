@@ -57,6 +57,9 @@ void proof_hash_is_siphash(void);
 void hot_endpoint_still_wakes(void);
 void hot_endpoint_sends_the_rest(void);
 void others_are_heard_beside_the_hot_one(void);
+void what_is_held_is_told(void);
+void what_is_held_ends_with_its_endpoint(void);
+void what_is_not_done_is_not_held(void);
 void own_host_is_not_paced(void);
 
 #endif

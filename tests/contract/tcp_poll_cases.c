@@ -78,6 +78,64 @@ void others_are_heard_beside_the_hot_one(void)
     ct_pair_down(&pair);
 }
 
+/* ---- what the socket has no room for ---- */
+
+/* Sends that are done at once, until some of their bytes stay behind. */
+static unsigned fill_socket(ct_pair_t *pair)
+{
+    unsigned n = 0;
+
+    tcp_set("SO_SNDBUF", 4096, "4k");
+    tcp_set("SO_RCVBUF", 4096, "4k");
+    ct_pair_up(pair);
+    while (!pair->a->holding) {
+        ct_send_t send;
+
+        ct_check(ct_send_try(&pair->x, CT_BCOPY, 1000, 1, &send) == PSC_OK,
+                 "it is kept here");
+        free(send.buffer);
+        n++;
+    }
+    return n;
+}
+
+void what_is_held_is_told(void)
+{
+    ct_pair_t pair;
+    unsigned n = fill_socket(&pair);
+
+    ct_until(&pair, !pair.a->holding);
+    ct_until(&pair, pair.y.received == n);
+    ct_pair_down(&pair);
+}
+
+void what_is_held_ends_with_its_endpoint(void)
+{
+    ct_pair_t pair;
+
+    fill_socket(&pair);
+    ct_end_abandon(&pair.x);
+    ct_check(!pair.a->holding, "for nobody");
+    ct_pair_down(&pair);
+}
+
+/* Its sender waits for the completion, so nobody else need look after it. */
+void what_is_not_done_is_not_held(void)
+{
+    ct_pair_t pair;
+    ct_send_t send;
+
+    tcp_set("SO_SNDBUF", 4096, "4k");
+    ct_pair_up(&pair);
+    ct_check(ct_send_try(&pair.x, CT_ZCOPY, 8 << 20, 1, &send) ==
+                 PSC_INPROGRESS,
+             "longer than any socket's room");
+    ct_check(!pair.a->holding, "told of it");
+    ct_until(&pair, pair.y.received == 1);
+    ct_send_finish(&pair, &send);
+    ct_pair_down(&pair);
+}
+
 /* ---- sockets between processes of one host ---- */
 
 static unsigned count_streams(const char *algorithm)

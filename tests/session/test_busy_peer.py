@@ -160,3 +160,16 @@ def test_many_sessions_in_turn(start, transport):
         server("session.close()")
         client("c.close()")
         server(OPEN, config=ONLY[transport])
+
+
+def test_what_was_sent_leaves_though_the_sender_never_calls_again(start):
+    """Sends have returned whose bytes the socket had no room for; nobody polls for it either."""
+    small = {**ONLY["tcp"], "TCP_SO_SNDBUF": 16 << 10, "TCP_SO_RCVBUF": 16 << 10}
+    sender, receiver = start(small), start(small)
+    sender.connect(receiver("sock = session.listen('127.0.0.1'); sock.address"))
+    receiver("c = sock.accept(20); c.recv()")
+    sender("for i in range(200): c.send(bytes([i]) * 1000)")
+    used = sender("before = time.process_time(); time.sleep(1); time.process_time() - before")
+    assert used < 0.2
+    received = receiver("[bytes(c.recv(timeout=20)) for _ in range(200)]")
+    assert received == [bytes([i]) * 1000 for i in range(200)]

@@ -102,6 +102,7 @@ static void tcp_ep_hang_up(tcp_ep_t *ep)
 {
     tcp_source_close(tcp_ep_iface(ep), &ep->rx);
     tcp_source_close(tcp_ep_iface(ep), &ep->tx);
+    tcp_out_finish(ep);
 }
 
 void tcp_ep_end(tcp_ep_t *ep)

@@ -105,11 +105,33 @@ static unsigned tcp_iov_skip(struct iovec *iov, unsigned at, unsigned n_iov,
 
 /* ---- flushing ---- */
 
+/* Somebody sees to it that what is held leaves, though nobody waits for it. */
+static void tcp_out_account(tcp_ep_t *ep)
+{
+    tcp_iface_t *iface = (tcp_iface_t *)ep->super.iface;
+    tcp_out_t *out = &ep->out;
+    bool holding = !out->finished && out->head < out->owed;
+
+    if (holding == out->holding)
+        return;
+    out->holding = holding;
+    iface->n_holding += holding ? 1 : -1u;
+    if (iface->n_holding == (holding ? 1u : 0u))
+        iface->super.up->holding(&iface->super, holding);
+}
+
+void tcp_out_finish(tcp_ep_t *ep)
+{
+    ep->out.finished = true;
+    tcp_out_account(ep);
+}
+
 /* After sending: watch the socket for room, or say that nothing follows. */
 static void tcp_out_rest(tcp_ep_t *ep)
 {
     if (ep->stage == TCP_EP_CLOSING && tcp_out_empty(&ep->out))
         shutdown(ep->rx.fd, SHUT_WR);
+    tcp_out_account(ep);
     tcp_ep_watch(ep);
 }
 
@@ -178,7 +200,7 @@ void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status)
 {
     tcp_out_t *out = &ep->out;
 
-    out->finished = true;
+    tcp_out_finish(ep);
     while (out->first_send != out->last_send) {
         tcp_send_t *send = tcp_send_at(out, out->first_send++);
 
@@ -237,8 +259,8 @@ static psc_status_t tcp_send_copied(tcp_ep_t *ep, struct iovec *iov,
     at = tcp_iov_skip(iov, 0, n_iov, (size_t)n);
     for (; at < n_iov; at++)
         tcp_out_copy(&ep->out, iov[at].iov_base, iov[at].iov_len);
-    if (idle)
-        tcp_out_rest(ep);
+    ep->out.owed = ep->out.tail;
+    tcp_out_rest(ep);
     return PSC_OK;
 }
 

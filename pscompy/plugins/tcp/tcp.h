@@ -101,6 +101,7 @@ struct tcp_iface {
     psc_list_t connecting; /* endpoints that are not up */
     psc_list_t settled;    /* up, failed or closed */
     psc_list_t graveyard;  /* freed at the end of progress */
+    unsigned n_holding;    /* endpoints that hold what was sent */
     tcp_ep_t *hot;         /* the last that received: asked first */
     unsigned streak;       /* how often in a row it did */
     unsigned turns;
@@ -146,6 +147,8 @@ typedef struct tcp_out {
     uint8_t *ring;
     size_t room; /* a power of two */
     uint64_t head, tail;
+    uint64_t owed; /* up to here are bytes whose send has been said to be done */
+    bool holding;  /* there are some */
     tcp_send_t sends[TCP_SENDS_MAX];
     uint64_t first_send, last_send; /* likewise */
     bool finished; /* the peer takes no more */
@@ -282,6 +285,8 @@ void tcp_out_flush(tcp_ep_t *ep);
 void tcp_out_goodbye(tcp_ep_t *ep);
 /* From progress: complete everything in flight with an error. */
 void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status);
+/* The socket is going: nothing leaves any more. */
+void tcp_out_finish(tcp_ep_t *ep);
 psc_status_t tcp_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, const psc_iov_t *iov,
                           size_t n_iov);
