@@ -13,6 +13,14 @@ static bool verb_sends(const hot_verb_t *verb)
     return verb->kind == HOT_SEND;
 }
 
+static int verb_take_flag(PyObject *object, bool *flag_p)
+{
+    int flag = object ? PyObject_IsTrue(object) : 0;
+
+    *flag_p = flag > 0;
+    return flag < 0 ? -1 : 0;
+}
+
 static int verb_take(const hot_verb_t *verb, char role, PyObject *object,
                      hot_call_t *call, PyObject **peer_p)
 {
@@ -24,8 +32,7 @@ static int verb_take(const hot_verb_t *verb, char role, PyObject *object,
         *peer_p = object;
         return 0;
     case 'l':
-        call->lend = object && PyObject_IsTrue(object) > 0;
-        return 0;
+        return verb_take_flag(object, &call->lend);
     case 't':
         return hot_arg_tag(object, !verb_sends(verb), &call->tag);
     default:

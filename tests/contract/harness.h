@@ -176,7 +176,7 @@ typedef struct ct_case {
 
 /* Ends with a case without name. */
 extern const ct_case_t ct_connect_cases[], ct_message_cases[],
-    ct_memory_cases[], ct_event_cases[], ct_fault_cases[];
+    ct_memory_cases[], ct_event_cases[], ct_fault_cases[], ct_mapping_cases[];
 /* A transport's own, from tests/contract/<transport>_*cases.c if there are. */
 extern const ct_case_t ct_own_cases[] __attribute__((weak));
 

@@ -3,6 +3,7 @@
 
 #include "harness.h"
 #include "hostile.h"
+#include "lending.h"
 #include "lifetimes.h"
 
 void harness_setting(char *argument);
@@ -552,6 +553,14 @@ static const struct {
     {"destroy_with_unreceived_messages", case_destroy_with_unreceived_messages},
     {"destroy_with_messages_in_hand", case_destroy_with_messages_in_hand},
     {"wake", case_wake},
+    {"blocks", case_blocks},
+    {"lending", case_lending},
+    {"lent_and_received", case_lent_and_received},
+    {"views_outlive_all", case_views_outlive_all},
+    {"views_are_kept", case_views_are_kept},
+    {"lending_threads", case_lending_threads},
+    {"hostile_loans", case_hostile_loans},
+    {"hostile_keys", case_hostile_keys},
     {"threads", case_threads},
 };
 

@@ -34,7 +34,8 @@ static void side_open(side_t *side, uint32_t index)
                                   .spin_ns = 50000,
                                   .unexpected_max = options.unexpected_max,
                                   .eager_window = 256 << 10,
-                                  .rts_max = options.rts_max};
+                                  .rts_max = options.rts_max,
+                                  .pool_max = options.pool_max};
     char reason[PSC_REASON_MAX];
 
     side->worker = psc_worker_create(&config);

@@ -39,6 +39,7 @@ typedef struct options {
     psc_rndv_scheme_t scheme;
     uint64_t eager_max, unexpected_max;
     uint32_t rts_max;
+    uint64_t pool_max;
 } options_t;
 
 extern options_t options; /* of the next pair_open */

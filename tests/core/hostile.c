@@ -26,6 +26,7 @@ typedef union frame {
     psc_wire_frag_t frag;
     psc_wire_fin_t fin;
     psc_wire_rma_t rma;
+    psc_wire_taken_t taken;
     uint8_t bytes[PSC_AM_HEADER_MAX];
 } frame_t;
 
@@ -80,7 +81,9 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
         frame->rts.tag = some_tag();
         frame->rts.context = some_context();
         frame->rts.aux = (uint16_t)dice(200);
-        frame->rts.n_keys = dice(4);
+        frame->rts.n_keys = (uint16_t)dice(4);
+        frame->rts.flags = (uint16_t)dice(4);
+        frame->rts.offset = some_length();
         frame->rts.send_id = some_id();
         frame->rts.len = some_length();
         break;
@@ -98,6 +101,9 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
         frame->fin.status = 1 - (int)dice(20);
         frame->fin.request_id = some_id();
         break;
+    case PSC_WIRE_TAKEN:
+        frame->taken.request_id = some_id();
+        break;
     case PSC_WIRE_RMA_PUT:
     case PSC_WIRE_RMA_GET:
         frame->rma.n_keys = dice(2);
@@ -111,9 +117,8 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
     }
 }
 
-/* Straight into the fabric, as side b's protocols would. */
-static void speak(psc_conn_t *conn, unsigned id, const void *header,
-                  uint8_t header_len, const void *payload, size_t len)
+void hostile_speak(psc_conn_t *conn, unsigned id, const void *header,
+                   uint8_t header_len, const void *payload, size_t len)
 {
     psc_lane_t *lane = conn->lanes[0];
     psc_iov_t iov = {(void *)payload, len};
@@ -138,7 +143,7 @@ static void speak_nonsense(psc_conn_t *conn)
     frame_fill(&frame, (psc_wire_id_t)id);
     if (dice(200) == 0)
         header_len = (uint8_t)dice(PSC_AM_HEADER_MAX);
-    speak(conn, id, &frame, header_len, payload, len);
+    hostile_speak(conn, id, &frame, header_len, payload, len);
 }
 
 /* ---- what side a has open meanwhile ---- */
@@ -194,6 +199,11 @@ static void part(pair_t *pair, psc_conn_t *here, psc_conn_t *there)
     }
     settle(pair);
     pair_close(pair);
+}
+
+void hostile_part(pair_t *pair)
+{
+    part(pair, NULL, NULL);
 }
 
 static void ignore(void *arg, const psc_message_t *message)
@@ -286,7 +296,7 @@ void case_hostile_frames(void)
         for (int i = 0; i < VICTIMS; i++)
             torment(work, &pair);
         still_works(&pair, pair.a.conn, pair.b.conn);
-        part(&pair, NULL, NULL);
+        hostile_part(&pair);
     }
     free(work);
 }
@@ -304,13 +314,13 @@ void case_hostile_flood(void)
     pair_open(&pair);
     psc_worker_log_to(pair.a.worker, -1, 0);
     for (int i = 0; i < 20000; i++) {
-        speak(pair.b.conn, PSC_WIRE_EAGER, &wire, sizeof wire, payload,
+        hostile_speak(pair.b.conn, PSC_WIRE_EAGER, &wire, sizeof wire, payload,
               sizeof payload);
         pair_progress(&pair);
     }
     check(psc_conn_state(pair.a.conn) == PSC_CONN_FAILED);
     check(count(pair.a.worker, PSC_COUNTER_unexpected) < 3000);
-    part(&pair, NULL, NULL);
+    hostile_part(&pair);
 }
 
 /* Side b, which does not listen, has a small ring that is full of answers. */
@@ -334,12 +344,13 @@ void case_hostile_announcements(void)
         psc_worker_log_to(pair.b.worker, -1, 0);
         for (unsigned n = 0; n < 80000 && !answers_are_stuck(&pair); n++) {
             wire.send_id = n;
-            speak(pair.b.conn, PSC_WIRE_RTS, &wire, sizeof wire, NULL, 0);
+            hostile_speak(pair.b.conn, PSC_WIRE_RTS, &wire, sizeof wire, NULL,
+                          0);
             api->progress(pair.a.worker, 0);
         }
         check(psc_conn_state(pair.a.conn) == PSC_CONN_FAILED ||
               answers_are_stuck(&pair));
-        part(&pair, NULL, NULL);
+        hostile_part(&pair);
     }
 }
 
@@ -360,9 +371,11 @@ void case_frames_after_the_end(void)
     pair_open(&pair);
     pair_join(&pair, &here, &there);
     anybody = post_recv(&pair.a, NULL, buffer, sizeof buffer, 5, &result);
-    speak(pair.b.conn, PSC_WIRE_CLOSE, &farewell, sizeof farewell, NULL, 0);
-    speak(pair.b.conn, PSC_WIRE_RTS, &rts, sizeof rts, NULL, 0);
-    speak(pair.b.conn, PSC_WIRE_EAGER, &eager, sizeof eager, "late", 4);
+    hostile_speak(pair.b.conn, PSC_WIRE_CLOSE, &farewell, sizeof farewell,
+                  NULL, 0);
+    hostile_speak(pair.b.conn, PSC_WIRE_RTS, &rts, sizeof rts, NULL, 0);
+    hostile_speak(pair.b.conn, PSC_WIRE_EAGER, &eager, sizeof eager, "late",
+                  4);
     until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_CLOSED);
     settle(&pair);
     fill(out, sizeof out, 8);

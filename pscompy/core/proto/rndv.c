@@ -79,11 +79,14 @@ uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
     return conn->n_lanes;
 }
 
-psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint32_t n_keys,
+psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
+                                  uint32_t n_keys,
                                   const uint8_t *packed, size_t len)
 {
     psc_conn_t *conn = req->conn;
 
+    if (!psc_rndv_lanes_can(conn, caps))
+        return PSC_ERR_UNSUPPORTED;
     if (n_keys != conn->n_lanes)
         return PSC_ERR_PROTOCOL;
     for (uint32_t i = 0; i < n_keys; i++) {
@@ -181,7 +184,8 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
     req->bulk.remote_id = wire->recv_id;
     req->bulk.len = wire->len;
     if (wire->n_keys && req->n_iov == 1 && rndv_may(lane->conn, PSC_RNDV_PUT))
-        status = psc_rndv_unpack_keys(req, wire->n_keys, am->payload, am->len);
+        status = psc_rndv_unpack_keys(req, PSC_CAP_PUT, wire->n_keys,
+                                      am->payload, am->len);
     if (status == PSC_ERR_PROTOCOL)
         return status;
     if (status == PSC_OK)
@@ -279,9 +283,8 @@ void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
     psc_req_stage_set(req, PSC_STAGE_SEND_RTR);
     req->rma.offset = offer->offset;
     if (offer->n_keys && req->bulk.len > 0 && req->n_iov == 1 &&
-        rndv_may(offer->conn, PSC_RNDV_GET) &&
-        psc_rndv_lanes_can(offer->conn, PSC_CAP_GET)) {
-        if (psc_rndv_unpack_keys(req, offer->n_keys, offer->keys,
+        rndv_may(offer->conn, PSC_RNDV_GET)) {
+        if (psc_rndv_unpack_keys(req, PSC_CAP_GET, offer->n_keys, offer->keys,
                                  offer->keys_len) == PSC_OK &&
             psc_rndv_register_local(req) == PSC_OK) {
             psc_count(offer->conn, PSC_COUNTER_rndv_get, 1);

@@ -65,8 +65,10 @@ uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
                             size_t *len_p);
 /* The peer answered an RTS: its record there is gone. */
 void psc_rndv_rts_answered(psc_conn_t *conn);
-/* Unpack the peer's keys into the request; UNSUPPORTED: use messages. */
-psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint32_t n_keys,
+/* Unpack the peer's keys, for lanes that do this, into the request;
+ * UNSUPPORTED: use messages. */
+psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
+                                  uint32_t n_keys,
                                   const uint8_t *packed, size_t len);
 /* Move the next pieces by put or get: what the two have in common. */
 typedef psc_status_t (*psc_bulk_op_t)(psc_req_t *req, psc_lane_t *lane,
