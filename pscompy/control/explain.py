@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pscompy.config import INF
-from pscompy.control.selection import Estimates, Option, Params, cost_table, ordered
+from pscompy.control.selection import CAP_MAP, Estimates, Option, Params, cost_table, ordered
 from pscompy.values import Value
 
 TYPE_CHECKING = False
@@ -42,8 +42,14 @@ class Explanation(Value, hidden=("estimates",)):
             "zcopy_min": params and params.zcopy_min,
             "rendezvous": params and params.rendezvous,
             "fragment": params and params.fragment,
+            "lends": self.lends,
             "variables": self.variables(),
         }
+
+    @property
+    def lends(self) -> bool:
+        """Whether what is lent is read where it is; else it is copied."""
+        return self.estimates is not None and bool(self.estimates.caps & CAP_MAP)
 
     def variables(self) -> dict[str, str]:
         """Which variable would change what."""
@@ -68,6 +74,7 @@ class Explanation(Value, hidden=("estimates",)):
             lines.append(f"  {name}: {fate}")
         if self.params is not None:
             lines += _threshold_lines(self.params)
+            lines.append(f"  lent: {'read where it is' if self.lends else 'copied'}")
         lines += [f"  {name} sets: {effect}" for name, effect in self.variables().items()]
         return "\n".join(lines)
 

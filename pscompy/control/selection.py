@@ -19,6 +19,7 @@ CAP_PUT = 0x0004
 CAP_GET = 0x0008
 CAP_SELF = 0x0100
 CAP_NODE = 0x0200
+CAP_MAP = 0x1000
 
 # Schemes, as in control.h.
 SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}

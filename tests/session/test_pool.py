@@ -352,6 +352,12 @@ def test_what_cannot_be_lent_is_sent(link, make):
     assert stat(link.peer, "views_mapped") == 0
 
 
+def test_the_explanation_tells_what_becomes_of_what_is_lent(link, transport):
+    report = link.c.explain()
+    assert report.as_dict()["lends"] == (transport == "shm")
+    assert ("read where it is" if transport == "shm" else "lent: copied") in str(report)
+
+
 def test_memory_of_another_session_is_sent(shm, open_session):
     array, bytes_ = block(open_session(), MIB, 2)
     request = shm.c.isend(array, lend=True)
