@@ -114,6 +114,12 @@ def _built_in() -> Iterator[_Candidate]:
             yield _Candidate(name, source, partial(_declare_own, source))
 
 
+def preload() -> None:
+    """Load all that the built-in transports need, in a process that others are forked from."""
+    for candidate in _built_in():
+        candidate.declare().unavailable()
+
+
 def _declare_own(module: str) -> Transport:
     declared: Transport = importlib.import_module(module).pscompy_transport()
     return declared

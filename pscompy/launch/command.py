@@ -21,7 +21,8 @@ what to run, after the options:
   -c code [argument ...]       Python code
   -- command [argument ...]    any other command
 
-The ranks run under the Python that runs pscompy. Whole lines of their output
+The ranks run under the Python that runs pscompy; where they outnumber the
+processors it is started once for all of them, behind -- never. Whole lines of their output
 are passed on; rank 0 gets the standard input. When one rank fails, all are
 ended and its exit code is returned, or 128 + n for signal n.
 """
@@ -65,7 +66,8 @@ def main(arguments: list[str]) -> int:
     parser = _parser()
     own, program = _split(arguments)
     options = parser.parse_args(own)
-    plan = Plan(_command(program, parser), options.np, options.label, dict(options.env))
+    command = _command(program, parser)
+    plan = Plan(command, options.np, _folder(program), options.label, dict(options.env))
     open_standard_files()
     return Job(plan).run()
 
@@ -97,6 +99,17 @@ def _command(program: list[str], parser: _Parser) -> list[str]:
     elif not os.path.exists(first):  # noqa: PTH110 (pathlib takes 2 ms of every launch)
         parser.error(f"no such file: {first} (any other command: -- {first})")
     return [sys.executable, *program]
+
+
+def _folder(program: list[str]) -> str | None:
+    """Where a Python program lies, whose modules come before all others; None: it is none, or
+    Python takes no PYTHONPATH."""
+    first = program[0]
+    if first == "--" or sys.flags.ignore_environment or sys.flags.no_site:
+        return None
+    if first in ("-m", "-c"):
+        return os.curdir
+    return first if os.path.isdir(first) else os.path.dirname(os.path.realpath(first))  # noqa: PTH112, PTH120
 
 
 def _positive(text: str) -> int:

@@ -18,8 +18,9 @@ from pscompy.bootstrap.wire import WireError
 from pscompy.launch.environment import job_environment
 from pscompy.launch.guard import Guard
 from pscompy.launch.loop import Loop
+from pscompy.launch.nursery import Nursery
 from pscompy.launch.pmi import Abort, Replies, Server
-from pscompy.launch.rank import Rank
+from pscompy.launch.rank import Program, Rank, Spawn
 from pscompy.launch.signals import Signals
 from pscompy.launch.terminal import Terminal
 from pscompy.values import Value
@@ -30,10 +31,15 @@ _SAME = 0.2  # seconds in which a repeated signal is the same one once more
 
 
 class Plan(Value):
-    """What to run: `argv` on `size` ranks, `environ` beside the launcher's own."""
+    """What to run: `argv` on `size` ranks, `environ` beside the launcher's own.
+
+    `folder` is where a Python program lies, whose modules come before all others; None: it is
+    another program.
+    """
 
     argv: list[str]
     size: int
+    folder: str | None = None
     label: bool = False
     environ: Mapping[str, str] = {}
 
@@ -46,6 +52,7 @@ class Job:
         self._pmi = Server(plan.size, f"pscompy-{os.getpid()}-{os.urandom(8).hex()}")
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
+        self._nursery: Nursery | None = None
         self._alive: dict[int, Rank] = {}
         self._orders: list[tuple[float, signal.Signals]] = []  # when, what
         self._interrupted_at: float | None = None
@@ -61,28 +68,45 @@ class Job:
                 self._terminal.balance()
                 self._loop.turn(self._time_left())
                 self._carry_out_orders()
+        if self._nursery is not None:
+            self._nursery.close()
         self._terminal.flush()
         self._loop.close()
         return self._code
 
     def _start_ranks(self) -> None:
         environ = job_environment(self._plan.environ)
+        spawn = self._nursery_spawn(environ) or Program(self._plan.argv, environ).spawn
         for number in range(self._plan.size):
             try:
-                self._start_rank(number, environ)
+                self._start_rank(number, spawn)
             except OSError as error:
                 code = 127 if isinstance(error, FileNotFoundError) else 126
                 self._fail(code, f"cannot start {self._plan.argv[0]}: {error.strerror}")
-                return
+                break
+        if self._nursery is not None:
+            self._nursery.no_more()
 
-    def _start_rank(self, number: int, environ: Mapping[str, str]) -> None:
+    def _nursery_spawn(self, environ: Mapping[str, str]) -> Spawn | None:
+        """Where ranks outnumber processors: see `nursery`."""
         plan = self._plan
-        stdin = self._terminal.stdin() if number == 0 else None
+        if plan.folder is None or plan.size <= len(os.sched_getaffinity(0)):
+            return None
         try:
-            rank = Rank.start(number, plan.size, plan.argv, environ, self._guard.group, stdin)
+            self._nursery = Nursery(plan.argv, plan.folder, environ)
+        except OSError:
+            return None
+        self._terminal.attach(self._nursery, b"")
+        self._loop.watch(self._nursery.fileno(), self._on_nursery)
+        return self._nursery.spawn
+
+    def _start_rank(self, number: int, spawn: Spawn) -> None:
+        plan = self._plan
+        stdin = self._terminal.stdin() if number == 0 else os.open(os.devnull, os.O_RDONLY)
+        try:
+            rank = Rank.start(number, plan.size, self._guard.group, stdin, spawn)
         finally:
-            if stdin is not None:
-                os.close(stdin)
+            os.close(stdin)
         self._alive[number] = rank
         width = len(str(plan.size - 1))
         self._terminal.attach(rank, f"[{number:>{width}}] ".encode() if plan.label else b"")
@@ -111,7 +135,20 @@ class Job:
         elif now - self._interrupted_at > _SAME:
             self._orders = [(now, signal.SIGKILL)]
 
+    def _on_nursery(self) -> None:
+        """It reaps the ranks that were born there."""
+        assert self._nursery is not None
+        for number, status in self._nursery.ends():
+            self._end(self._alive[number], os.waitstatus_to_exitcode(status))
+        if self._nursery.over:
+            self._loop.unwatch(self._nursery.fileno())
+            self._guard.signal(signal.SIGKILL)  # nobody would hear of their ends
+            for rank in list(self._alive.values()):
+                self._end(rank, -signal.SIGKILL)
+
     def _reap(self) -> None:
+        if self._nursery is not None:
+            return
         for rank in list(self._alive.values()):
             status = rank.poll()
             if status is not None:

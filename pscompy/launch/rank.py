@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pscompy.bootstrap.wire import LineBuffer
-from pscompy.launch.environment import rank_environment
+from pscompy.launch.environment import rank_variables
 
-_FileActions = list[tuple[int, int, int] | tuple[int, int, str, int, int]]
+Files = tuple[int, int, int, int]
+"""The standard files of a rank, and its PMI socket; they stay the launcher's."""
+
+Spawn = Callable[[Mapping[str, str], int, Files], int]
+"""Starts a rank with these variables beside the job's (PMI_FD is added), in this process group,
+and gives its process id. OSError: the program cannot be run."""
+
+# What Python ignores, or the launcher.
+RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN)
 
 
 class Rank:
@@ -25,34 +33,14 @@ class Rank:
         self.pmi_lines = LineBuffer()
 
     @classmethod
-    def start(
-        cls,
-        number: int,
-        size: int,
-        argv: list[str],
-        environ: Mapping[str, str],
-        group: int,
-        stdin: int | None,
-    ) -> Rank:
-        """Run `argv` as rank `number` of `size` in the process group `group`.
-
-        `stdin` is a descriptor, or None for an empty one. OSError: the
-        program cannot be run.
-        """
+    def start(cls, number: int, size: int, group: int, stdin: int, spawn: Spawn) -> Rank:
+        """Start rank `number` of `size` in the process group `group`. OSError: see `Spawn`."""
         ours, theirs = socket.socketpair()
         stdout, stdout_end = os.pipe()
         stderr, stderr_end = os.pipe()
-        theirs.set_inheritable(True)
+        files = (stdin, stdout_end, stderr_end, theirs.fileno())
         try:
-            pid = os.posix_spawnp(
-                argv[0],
-                argv,
-                rank_environment(environ, number, size, theirs.fileno()),
-                file_actions=_wire_up(stdin, stdout_end, stderr_end),
-                setpgroup=group,
-                setsigmask=(),
-                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN),
-            )
+            pid = spawn(rank_variables(number, size), group, files)
         except OSError:
             ours.close()
             os.close(stdout)
@@ -70,13 +58,23 @@ class Rank:
         return os.waitstatus_to_exitcode(status) if pid else None
 
 
-def _wire_up(stdin: int | None, stdout: int, stderr: int) -> _FileActions:
-    actions: _FileActions = [
-        (os.POSIX_SPAWN_DUP2, stdout, 1),
-        (os.POSIX_SPAWN_DUP2, stderr, 2),
-    ]
-    if stdin is None:
-        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
-    elif stdin != 0:
-        actions.append((os.POSIX_SPAWN_DUP2, stdin, 0))
-    return actions
+class Program:
+    """Starts a command anew for each rank."""
+
+    def __init__(self, argv: list[str], environ: Mapping[str, str]) -> None:
+        self._argv = argv
+        self._environ = environ
+
+    def spawn(self, variables: Mapping[str, str], group: int, files: Files) -> int:
+        """See `Spawn`."""
+        *standard, pmi = files
+        os.set_inheritable(pmi, True)
+        return os.posix_spawnp(
+            self._argv[0],
+            self._argv,
+            {**self._environ, **variables, "PMI_FD": str(pmi)},
+            file_actions=[(os.POSIX_SPAWN_DUP2, file, n) for n, file in enumerate(standard)],
+            setpgroup=group,
+            setsigmask=(),
+            setsigdef=RESET,
+        )

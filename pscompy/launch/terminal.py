@@ -11,8 +11,22 @@ import os
 from functools import partial
 
 from pscompy.launch.loop import WRITE, Loop
-from pscompy.launch.rank import Rank
 from pscompy.launch.streams import Sink, Stream, Typed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
+
+
+class Source(Protocol):
+    """Whose output it is: reading ends of pipes."""
+
+    @property
+    def stdout(self) -> int: ...
+    @property
+    def stderr(self) -> int: ...
 
 
 class Terminal:
@@ -33,12 +47,12 @@ class Terminal:
         self._loop.watch(0, self._on_typed)
         return reader
 
-    def attach(self, rank: Rank, label: bytes) -> None:
+    def attach(self, rank: Source, label: bytes) -> None:
         """Begin to forward a rank's output, with `label` before each line."""
         for fd, sink in zip((rank.stdout, rank.stderr), self._sinks, strict=True):
             self._streams[fd] = Stream(fd, sink, label)
 
-    def finish(self, rank: Rank) -> None:
+    def finish(self, rank: Source) -> None:
         """Pass on what a rank that has ended left in its pipes."""
         for fd in (rank.stdout, rank.stderr):
             if fd in self._streams:

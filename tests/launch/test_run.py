@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 RANK = "import os; rank = int(os.environ['PMI_RANK'])\n"
 
 
