@@ -93,7 +93,9 @@ def test_a_rank_is_as_any_python_that_was_just_started(run, tmp_path, form):
 
 def test_errors_look_the_same(run, script):
     path = script(
-        "import os\ndef fail(): raise KeyError('x')\nif os.environ['PMI_RANK'] == '1': fail()"
+        "import os, signal\ndef fail(): raise KeyError('x')\n"
+        "if os.environ['PMI_RANK'] == '1': fail()\n"
+        "signal.pause()"  # until the launcher ends it, which it says
     )
     forked = run("-n", 2, path)
     assert forked.stderr == run("-n", 2, "--", sys.executable, path).stderr
