@@ -1,10 +1,14 @@
 """A stranger on the user's path is named and never run."""
 
 import json
+import subprocess
+import sys
 
 STRANGER = "raise SystemExit('the stranger was run')"
 REPORT = """
 import json
+import subprocess
+import sys
 from pscompy import registry
 print(json.dumps({it.name: it.problem for it in registry.load()[1]}))
 """
@@ -78,3 +82,12 @@ def test_a_command_is_looked_at_too(site):
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "hidden by" in ended.stderr
     assert "hidden by" in site.run("-m", "pscompy", "--help").stdout
+
+
+def test_a_checkout_beside_the_program_hides_nothing(tmp_path):
+    """A folder of our own name with no package in it: however pscompy is installed, it is found."""
+    (tmp_path / "pscompy" / "docs").mkdir(parents=True)
+    (tmp_path / "program.py").write_text("import pscompy; print(pscompy.World.__name__)")
+    command = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("World\n", "")
