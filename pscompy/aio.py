@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 from pscompy._hot import Request, Worker
@@ -28,11 +29,12 @@ class Reader:
         self._loop = weakref.ref(loop)  # the loop holds us
         self._worker = worker
         self._thread = threading.get_ident()
-        self._waiting = 0
+        self._futures: set[asyncio.Future[None]] = set()  # of those who wait
         self._watching = False  # a watcher of ours is with the worker
         self._looking = False  # it is ourselves who poll
+        self._watcher = partial(_polled, weakref.ref(self))  # the worker may keep it for long
         # A number of our own: the program may watch session.fileno() in the same loop.
-        self._fd = os.dup(lib.psc_worker_fd(_core_worker(worker)))
+        self._fd = os.dup(lib.psc_worker_fd(ffi.cast("psc_worker_t *", worker.address)))
         self._registered = False
 
     def __del__(self) -> None:
@@ -42,26 +44,36 @@ class Reader:
         """Suspend until the request has ended."""
         loop = self._loop()
         assert loop is not None
+        self._thread = threading.get_ident()
         future = loop.create_future()
 
         def wake(_: Request) -> None:
-            self._in_loop(_set, future)
+            if threading.get_ident() == self._thread:
+                self._wake(future)
+            else:
+                self._in_loop(self._wake, future)
 
         request.add_done_callback(wake)
-        self._waiting += 1
+        self._futures.add(future)
         try:
-            self._look()
+            if not (self._watching and self._registered):
+                self._look()
             yield from future
         finally:
-            self._waiting -= 1
+            self._futures.discard(future)
             request.remove_done_callback(wake)
+
+    def _wake(self, future: asyncio.Future[None]) -> None:
+        self._futures.discard(future)
+        if not future.done() and not future.get_loop().is_closed():
+            future.set_result(None)
 
     def _look(self) -> None:
         """Poll until there is nothing left, then arm and let the loop sleep."""
         loop = self._loop()
         if loop is None or loop.is_closed():
             return
-        if not self._waiting or not self._worker.address:
+        if not self._futures or not self._worker.address:
             self._rest(loop)
         elif not self._poll(loop):
             loop.call_soon(self._look)
@@ -81,13 +93,13 @@ class Reader:
         return False
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> bool:
-        if lib.psc_worker_arm(_core_worker(self._worker)) != lib.PSC_OK:
+        if not self._worker.arm():
             return False
         if not self._registered:
             loop.add_reader(self._fd, self._look)
             self._registered = True
         if not self._watching:
-            self._worker.watch(self._polled)
+            self._worker.watch(self._watcher)
             self._watching = True
         return True
 
@@ -118,13 +130,10 @@ class Reader:
                 return
 
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def _core_worker(worker: Worker) -> Any:
-    return ffi.cast("psc_worker_t *", worker.address)
+def _polled(reader: weakref.ref[Reader]) -> None:
+    watching = reader()
+    if watching is not None:
+        watching._polled()
 
 
 _readers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Worker, Reader]] = (
@@ -134,15 +143,14 @@ _readers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Worker, Read
 
 def reader(loop: asyncio.AbstractEventLoop, worker: Worker) -> Reader:
     """The one of this session in this loop."""
-    of_loop = _readers.setdefault(loop, {})
-    if worker not in of_loop:
-        of_loop[worker] = Reader(loop, worker)
-    return of_loop[worker]
+    try:
+        return _readers[loop][worker]
+    except KeyError:
+        made = _readers.setdefault(loop, {})[worker] = Reader(loop, worker)
+        return made
 
 
 def await_request(request: Request) -> Generator[Any, None, Any]:
-    """What `await request` runs: suspends only if the request has not ended."""
-    if not request.test():
-        loop = asyncio.get_running_loop()
-        yield from reader(loop, request._worker).until_done(request)
+    """What `await request` runs where the request has not ended."""
+    yield from reader(asyncio.get_running_loop(), request._worker).until_done(request)
     return request.result()

@@ -204,7 +204,7 @@ class Session:
         self.fileno()
         assert self._sleep is not None
         self._sleep.clear()
-        if self._hot.pending or not self._engine.arm():
+        if self._hot.pending or not self._hot.arm():
             return False
         self._hot.watch(self._sleep.wake)
         return not self._hot.pending

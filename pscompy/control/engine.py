@@ -211,17 +211,13 @@ class Engine:
         passes = ffi.new("uint32_t *")
         return int(passes[0]) if lib.psc_worker_holding(self._worker, passes) else None
 
-    def arm(self) -> bool:
-        """True: whoever sleeps on `fd` now is woken; False: call `progress`."""
-        return bool(lib.psc_worker_arm(self._worker) == lib.PSC_OK)
-
     @property
     def fabric_fd(self) -> int:
         """As `fd`, for the control thread: readable for what the fabrics have alone."""
         return int(lib.psc_worker_fabric_fd(self._worker))
 
     def arm_fabric(self) -> bool:
-        """As `arm`, for who sleeps on `fabric_fd`."""
+        """True: whoever sleeps on `fabric_fd` now is woken; False: call `progress`."""
         return bool(lib.psc_worker_arm_fabric(self._worker) == lib.PSC_OK)
 
     def control_events(self) -> ControlEvents:

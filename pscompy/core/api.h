@@ -13,7 +13,7 @@
 
 #include "transport.h"
 
-#define PSC_API_ABI 4u
+#define PSC_API_ABI 5u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -176,6 +176,13 @@ typedef struct psc_api {
     /* Poll until the request is not ACTIVE, at most `polls` passes. For the
      * GIL's holder: never sleeps. */
     bool (*spin)(psc_worker_t *worker, psc_request_t *request, unsigned polls);
+    /* Poll (without the GIL) for at most `ns`, as long as that pays and nobody
+     * else polls; never sleeps. True: the request is not ACTIVE. Ends early
+     * when completion_poll or message_poll has something. */
+    bool (*linger)(psc_worker_t *worker, psc_request_t *request, int64_t ns);
+    /* For who sleeps on a descriptor of his own that holds psc_worker_fd.
+     * PSC_OK: armed; PSC_ERR_NO_RESOURCE: something is there, call progress. */
+    psc_status_t (*arm)(psc_worker_t *worker);
     /* Block (without the GIL) until all or any of the requests are not
      * ACTIVE. PSC_OK, PSC_ERR_TIMEOUT, PSC_ERR_INTERRUPTED (look for signals
      * and call again), PSC_INPROGRESS (completion_poll or message_poll has

@@ -69,11 +69,10 @@ void psc_worker_query(psc_worker_t *worker, int iface, psc_iface_attr_t *attr_p)
 unsigned psc_worker_progress(psc_worker_t *worker);
 /* Pollable; readable when progress would find something, once armed. */
 int psc_worker_fd(psc_worker_t *worker);
-/* 0: armed; PSC_ERR_NO_RESOURCE: something is there, call progress. */
-int psc_worker_arm(psc_worker_t *worker);
-/* The same for the control thread, which drives the fabrics while lanes come
- * and go and has nothing to do with what others have posted or finished: it
- * neither hears the alarm that wakes them nor takes it from them. */
+/* As psc_worker_fd and psc_api_t.arm, for the control thread, which drives the
+ * fabrics while lanes come and go and has nothing to do with what others have
+ * posted or finished: it neither hears the alarm that wakes them nor takes it
+ * from them. */
 int psc_worker_fabric_fd(psc_worker_t *worker);
 int psc_worker_arm_fabric(psc_worker_t *worker);
 /* Threads in psc_api_t.wait return PSC_ERR_INTERRUPTED. */

@@ -128,14 +128,14 @@ int psc_worker_arm_fabric(psc_worker_t *worker)
     return status;
 }
 
-int psc_worker_arm(psc_worker_t *worker)
+psc_status_t psc_worker_arm(psc_worker_t *worker)
 {
     psc_status_t status = psc_worker_enter(worker, 0);
 
     if (status != PSC_OK)
         return status;
-    psc_worker_clear(worker->alarm_fd);
-    atomic_store(&worker->wait.armed, 1); /* before the look */
+    if (atomic_exchange(&worker->wait.armed, 1) == 0) /* before the look */
+        psc_worker_clear(worker->alarm_fd);
     status = psc_worker_arm_locked(worker);
     psc_worker_leave(worker);
     return status;

@@ -250,3 +250,19 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
     atomic_fetch_sub(&worker->wait.waiters, 1);
     return result;
 }
+
+bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns)
+{
+    wait_goal_t goal = {.requests = &request, .n = 1, .mode = PSC_WAIT_ALL,
+                        .wakes = atomic_load(&worker->wait.wakes),
+                        .deadline = psc_clock_deadline(ns)};
+    psc_status_t ignored;
+
+    if (atomic_load(&worker->forked) || worker->config.spin_ns == 0)
+        return false;
+    if (atomic_exchange(&worker->wait.polling, 1) == 0) {
+        wait_spin(worker, &goal, &ignored);
+        wait_pass_baton(worker);
+    }
+    return psc_request_state(request) != PSC_REQUEST_ACTIVE;
+}

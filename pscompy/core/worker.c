@@ -74,8 +74,8 @@ void psc_worker_clear(int fd)
 {
     uint64_t ignored;
 
-    while (read(fd, &ignored, sizeof ignored) > 0)
-        ;
+    if (read(fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
+        abort(); /* as above */
 }
 
 int psc_worker_watch(int set, int fd, uint32_t events, uint32_t ifaces)

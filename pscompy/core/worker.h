@@ -105,6 +105,7 @@ void psc_worker_clear(int fd);
 int psc_worker_watch(int set, int fd, uint32_t events, uint32_t ifaces);
 /* Close and free all interfaces: the worker ends. */
 void psc_iface_close_all(psc_worker_t *worker);
+psc_status_t psc_worker_arm(psc_worker_t *worker);
 psc_status_t psc_worker_arm_locked(psc_worker_t *worker);
 /* Tell the control thread to look at its events. */
 void psc_worker_control_signal(psc_worker_t *worker);
@@ -133,6 +134,7 @@ bool psc_spin_on(psc_worker_t *worker, psc_spin_t *spin);
 unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes);
 void psc_spin_pace(psc_worker_t *worker);
 
+bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns);
 psc_status_t psc_wait_requests(psc_worker_t *worker,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t timeout_ns);

@@ -36,6 +36,7 @@ typedef struct hot_state {
     PyTypeObject *request_type, *persistent_type, *message_type;
     PyTypeObject *memory_type;
     struct hot_lease *leases;   /* arrays that are lent */
+    PyTypeObject *ended_type;   /* what awaiting an ended request iterates */
     PyTypeObject *status_type;  /* a named tuple, given to bind */
     PyObject *from_status;      /* pscompy.errors.from_status, once needed */
     PyObject *await_request;    /* pscompy.aio.await_request, once needed */
@@ -245,6 +246,12 @@ PyObject *hot_wait_all(hot_state_t *state, PyObject *requests,
 PyObject *hot_wait_any(hot_state_t *state, PyObject *requests,
                        int64_t deadline);
 
+/* ---- await.c ---- */
+
+extern PyType_Spec hot_ended_spec;
+/* Request.__await__. */
+PyObject *hot_request_await(hot_request_t *self);
+
 /* ---- verb.c: from a method's arguments to a call ---- */
 
 /* A method of Connection or World. roles has a letter per argument: b buffer,
@@ -282,6 +289,13 @@ PyObject *hot_call_recv_matched(hot_op_t *matched, PyObject *buf);
 
 /* ---- worker.c, delivery.c ---- */
 
+/* Whether awaiting polls first; see await.c. */
+typedef struct hot_patience {
+    int64_t turn;  /* since when nothing has suspended; 0: not yet so */
+    unsigned vain; /* polled in vain so often that this many do without */
+    unsigned skip; /* of which these are left */
+} hot_patience_t;
+
 struct hot_worker {
     PyObject_HEAD
     hot_state_t *state;
@@ -292,6 +306,7 @@ struct hot_worker {
     unsigned n_late;        /* requests that end without notice */
     unsigned n_inside;      /* threads in the core without the GIL */
     unsigned n_draining;
+    hot_patience_t patience;
     PyObject *connections;  /* id -> Connection, of those that are in use */
     PyObject *handlers;     /* id -> callable */
     PyObject *watchers;     /* list of callables, or NULL: see watch */

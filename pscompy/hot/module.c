@@ -143,7 +143,9 @@ static int module_exec(PyObject *module)
         module_add_type(module, &hot_message_spec, NULL,
                         &state->message_type) < 0 ||
         module_add_type(module, &hot_memory_spec, NULL,
-                        &state->memory_type) < 0)
+                        &state->memory_type) < 0 ||
+        module_add_type(module, &hot_ended_spec, NULL,
+                        &state->ended_type) < 0)
         return -1;
     if (PyModule_AddIntConstant(module, "ANY_TAG", PSC_ANY_TAG) < 0 ||
         PyModule_AddIntConstant(module, "ANY_SOURCE", HOT_ANY_SOURCE) < 0 ||
@@ -163,6 +165,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->persistent_type);
     Py_VISIT(state->message_type);
     Py_VISIT(state->memory_type);
+    Py_VISIT(state->ended_type);
     Py_VISIT(state->status_type);
     Py_VISIT(state->from_status);
     Py_VISIT(state->await_request);
@@ -180,6 +183,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->persistent_type);
     Py_CLEAR(state->message_type);
     Py_CLEAR(state->memory_type);
+    Py_CLEAR(state->ended_type);
     Py_CLEAR(state->status_type);
     Py_CLEAR(state->from_status);
     Py_CLEAR(state->await_request);

@@ -116,15 +116,6 @@ static PyObject *request_remove_done_callback(hot_request_t *self, PyObject *fn)
     return PyLong_FromSsize_t(removed);
 }
 
-static PyObject *request_await(hot_request_t *self)
-{
-    PyObject **slot_p = &self->op.worker->state->await_request;
-    PyObject *function =
-        hot_import_once(slot_p, "pscompy.aio", "await_request");
-
-    return function ? PyObject_CallOneArg(function, (PyObject *)self) : NULL;
-}
-
 static PyObject *request_refuse_pickle(hot_request_t *self, PyObject *unused)
 {
     (void)self;
@@ -267,7 +258,7 @@ static PyType_Slot request_slots[] = {
     {Py_tp_traverse, request_traverse},
     {Py_tp_clear, request_clear},
     {Py_tp_repr, request_repr},
-    {Py_am_await, request_await},
+    {Py_am_await, hot_request_await},
     {Py_tp_methods, request_methods},
     {Py_tp_getset, request_getset},
     {Py_tp_members, request_members},

@@ -22,6 +22,21 @@ static PyObject *worker_progress(hot_worker_t *self, PyObject *unused)
     return PyLong_FromUnsignedLong(events);
 }
 
+static PyObject *worker_arm(hot_worker_t *self, PyObject *unused)
+{
+    psc_status_t status;
+
+    (void)unused;
+    if (self->status != PSC_OK)
+        return hot_raise(self->state, NULL, self->status, 0);
+    self->n_inside++;
+    Py_BEGIN_ALLOW_THREADS
+    status = self->api->arm(self->core);
+    Py_END_ALLOW_THREADS
+    self->n_inside--;
+    return PyBool_FromLong(status == PSC_OK);
+}
+
 static PyObject *worker_drain(hot_worker_t *self, PyObject *unused)
 {
     (void)unused;
@@ -344,6 +359,10 @@ static PyMethodDef worker_methods[] = {
      "progress($self)\n--\n\n"
      "Move all messages on once and deliver what has ended; how many events\n"
      "there were."},
+    {"arm", HOT_FUNCTION(worker_arm), METH_NOARGS,
+     "arm($self)\n--\n\n"
+     "True: sleep on the worker's descriptor. False: there is something\n"
+     "already, call progress()."},
     {"drain", HOT_FUNCTION(worker_drain), METH_NOARGS,
      "drain($self)\n--\n\n"
      "Deliver what has ended: call-backs of requests, handlers of messages."},

@@ -77,6 +77,65 @@ def test_ping_pong(make: Callable[..., Pair]) -> None:
     asyncio.run(asyncio.wait_for(main(2000), 60))
 
 
+def test_a_message_while_nothing_is_awaited(make: Callable[..., Pair]) -> None:
+    """The loop lets go of the descriptor then, and takes it up again."""
+    pair = make("shm")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(20):
+            loop.call_later(0.01, pair.left.send, b"awaited")
+            assert await asyncio.wait_for(asyncio.ensure_future(pair.right.irecv()), 10)
+            pair.left.send(b"not awaited")
+            await asyncio.sleep(0.01)
+            assert await pair.right.irecv() == b"not awaited"
+
+    asyncio.run(main())
+
+
+async def some_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_who_awaits_all_the_time_lets_others_run(make: Callable[..., Pair]) -> None:
+    """Answers so fast that no await has to suspend; the loop has its turns all the same."""
+    pair = make("shm")
+
+    def echo() -> None:
+        while message := pair.right.recv():
+            pair.right.send(message)
+
+    async def main() -> None:
+        others = asyncio.create_task(some_turns())
+        until = time.monotonic() + 30
+        while not others.done():
+            await pair.left.isend(b"x")
+            assert await pair.left.irecv() == b"x"
+            assert time.monotonic() < until
+
+    thread = threading.Thread(target=echo)
+    thread.start()
+    try:
+        asyncio.run(main())
+    finally:
+        pair.left.send(b"")
+        thread.join()
+
+
+def test_who_awaits_what_has_ended_lets_others_run(loop_pair: Pair) -> None:
+    async def main() -> None:
+        others = asyncio.create_task(some_turns())
+        receive = loop_pair.right.irecv()
+        loop_pair.wait(loop_pair.left.isend(b"x"), receive)
+        until = time.monotonic() + 30
+        while not others.done():
+            assert await receive == b"x"
+            assert time.monotonic() < until
+
+    asyncio.run(main())
+
+
 def test_a_loop_that_waits_sleeps(make: Callable[..., Pair]) -> None:
     pair = make("shm")
     timer = threading.Timer(1.0, lambda: pair.left.send(b"wake up"))
