@@ -41,6 +41,7 @@ _MODULES = {
         "Truncated",
         "Timeout",
         "Cancelled",
+        "ParcelError",
     ),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from pscompy.errors import ConfigError as ConfigError
     from pscompy.errors import ConnectError as ConnectError
     from pscompy.errors import NameInUse as NameInUse
+    from pscompy.errors import ParcelError as ParcelError
     from pscompy.errors import PeerLost as PeerLost
     from pscompy.errors import ProtocolError as ProtocolError
     from pscompy.errors import PscomError as PscomError

@@ -6,21 +6,23 @@ Messages are the extension's (`_hot.Connection`); here is what happens once per 
 from __future__ import annotations
 
 import copy
+import weakref
 from enum import Enum
 from types import TracebackType
 
 from pscompy import _hot
 from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
-from pscompy.request import Request
+from pscompy.request import Request, Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn, SupportsIndex
+    from typing import Any, NoReturn, SupportsIndex
 
     from pscompy.control.control import Control
     from pscompy.control.explain import Explanation
     from pscompy.control.record import Record
+    from pscompy.parcel.objects import Objects
 
 
 __all__ = ["Connection", "ConnectionState"]
@@ -46,7 +48,7 @@ class Connection(_hot.Connection):
     It connects at its first use, in the background. A context manager: leaving it closes.
     """
 
-    __slots__ = ("__weakref__", "_control", "_record")
+    __slots__ = ("__weakref__", "_control", "_objects", "_record")
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class Connection(_hot.Connection):
     ) -> None:
         self._control = control
         self._record = record
+        self._objects: Objects | None = None  # once one is sent or received
         address = int(ffi.cast("uintptr_t", record.handle))
         self._bind(worker, address, context, record.handle)
 
@@ -115,6 +118,68 @@ class Connection(_hot.Connection):
         if self.state not in _OVER:
             self._control.close_connection(self._record)
 
+    # ---- objects ----
+
+    def send_obj(
+        self, obj: object, tag: int = 0, timeout: float | None = None, lend: bool = False
+    ) -> None:
+        """Send any object that can be pickled; only `recv_obj` and its like receive it.
+
+        Returns when it may be changed again: at once, or for long buffers (PSP_PARCEL_ZERO_COPY),
+        which are sent from where they are, when they have left. With `lend` the receiver gets
+        those of the session's pool as they are, read-only, and it returns when the last reference
+        to them there has died.
+
+        Raises what pickling the object raises. Timeout (seconds): nothing was sent, unless its
+        .request says that it is under way.
+        """
+        (self._objects or self._open_objects()).send(obj, tag, timeout, lend)
+
+    def isend_obj(self, obj: object, tag: int = 0, lend: bool = False) -> Request:
+        """Like send_obj, but returns a Request at once. The object may be changed then, because
+        long buffers that can be written to have been copied; with `lend` none has been, and it
+        must stay as it is until the request has ended."""
+        return (self._objects or self._open_objects()).isend(obj, tag, lend)
+
+    def recv_obj(self, tag: int = -1, timeout: float | None = None) -> Any:
+        """Receive one object. Its long buffers are memory of the session's pool.
+
+        `ParcelError`: it cannot be put together here, and is gone. `ProtocolError`: the peer has
+        sent something else. Timeout (seconds): nothing was taken, unless its .request says that
+        it is under way.
+        """
+        return (self._objects or self._open_objects()).recv(tag, timeout)
+
+    def irecv_obj(self, tag: int = -1) -> Request:
+        """Like recv_obj, but returns a Request at once, whose result is the object."""
+        return (self._objects or self._open_objects()).irecv(tag)
+
+    def probe_obj(self, tag: int = -1, timeout: float | None = None) -> Status:
+        """Wait for an object and give its Status; it stays where it is. `nbytes` is what comes of
+        it before the long buffers."""
+        objects = self._objects or self._open_objects()
+        return self._as_mine(objects.heads.probe(tag, timeout))
+
+    def _open_objects(self) -> Objects:
+        from pscompy.parcel.objects import Objects
+        from pscompy.parcel.pickling import Pickling
+
+        self._objects = Objects(
+            self._beside(lib.PSC_CONTEXT_OBJECTS),
+            self._beside(lib.PSC_CONTEXT_CHUNKS),
+            Pickling(self._control.config),
+            lambda: self._record.report.eager_max,
+        )
+        return self._objects
+
+    def _beside(self, context: int) -> Connection:
+        """The same connection, for messages that are kept apart from its own."""
+        return _Beside(self, self._context + context)
+
+    def _as_mine(self, status: Status) -> Status:
+        """A message of another context has come from this connection too."""
+        return status if isinstance(status.source, int) else status._replace(source=self)
+
     def __enter__(self) -> Connection:
         return self
 
@@ -147,3 +212,16 @@ class Connection(_hot.Connection):
         made = from_status(status, repr(self), peer=self.peer, **details)
         known = self._record.error
         return copy.copy(known) if isinstance(known, type(made)) else made
+
+
+class _Beside(Connection):
+    """A connection in another context. Who is told what comes of it is the original."""
+
+    __slots__ = ("_original",)
+
+    def __init__(self, original: Connection, context: int) -> None:
+        super().__init__(original._worker, original._control, original._record, context)
+        self._original = weakref.ref(original)
+
+    def _begin_open(self) -> None:
+        self._control.begin_open(self._record, self._original() or self)

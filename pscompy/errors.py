@@ -29,6 +29,7 @@ __all__ = [
     "Truncated",
     "Timeout",
     "Cancelled",
+    "ParcelError",
     "from_status",
 ]
 
@@ -139,6 +140,10 @@ class Timeout(PscomError, TimeoutError):
 
 class Cancelled(PscomError):
     """The request was cancelled."""
+
+
+class ParcelError(PscomError):
+    """An object that arrived cannot be put together, or may not be; `__cause__` says why."""
 
 
 def describe(error: BaseException) -> str:

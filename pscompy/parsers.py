@@ -123,6 +123,16 @@ def _parse_seconds(given: str) -> float:
     return float(digits) * _SECONDS[unit]
 
 
+def _parse_names(given: str) -> tuple[str, ...]:
+    """A part may have dots, and each name has a module and something of it."""
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    for name in names:
+        module, colon, part = name.partition(":")
+        if not (module and colon and part):
+            raise ValueError(name)
+    return names
+
+
 def _within(value: int, minimum: int, maximum: int) -> int:
     if not minimum <= value <= maximum:
         raise ValueError(value)
@@ -140,4 +150,5 @@ count = integer()
 flag = Parser(_parse_flag, "1 or 0 (yes or no, on or off)")
 seconds = Parser(_parse_seconds, "a time in seconds, such as 10, 0.5, 200ms or inf")
 text = Parser(str, "a text")
+names = Parser(_parse_names, "names such as module:Class, separated by commas")
 priority = integer(0, 1000)

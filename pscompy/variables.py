@@ -6,7 +6,7 @@ ParaStation's wherever it has the variable.
 
 from __future__ import annotations
 
-from pscompy.config import Var, choice, count, flag, integer, seconds, size, text
+from pscompy.config import Var, choice, count, flag, integer, names, seconds, size, text
 
 GENERAL = (
     Var("KEY", "", text, "Key shared by all processes of the job.", secret=True),
@@ -28,6 +28,13 @@ PROTOCOL = (
     Var("POOL_MAX", "1G", size(), "Bytes of a session's pool for lending; more is copied."),
     Var("RENDEZVOUS", "auto", size(auto=True), "Shortest rendezvous message; auto: by cost."),
     Var("RNDV_SCHEME", "auto", choice("auto", "put", "get", "am"), "Rendezvous by put, get or am."),
+)
+
+PARCEL = (
+    Var("PARCEL_ZERO_COPY", "4k", size(1), "Shortest buffer of an object that is not copied."),
+    Var("PARCEL_SERIALISER", "pickle", text, "pickle, cloudpickle, or module:name of one."),
+    Var("PARCEL_UNPICKLE", "any", choice("any", "restricted"), "What arriving objects may name."),
+    Var("PARCEL_ALLOW", "", names, "What they may name if restricted, besides plain types."),
 )
 
 DEBUG = (
@@ -63,7 +70,7 @@ PRECON = (
     ),
 )
 
-VARIABLES = GENERAL + PROTOCOL + DEBUG + PRECON
+VARIABLES = GENERAL + PROTOCOL + PARCEL + DEBUG + PRECON
 
 # Names that are right though nothing here declares them, with all names below
 # them (IB covers PSP_IB_PORT): the build's own, those of transports that are

@@ -23,7 +23,7 @@ from pscompy.connection import Connection
 from pscompy.core import lib
 from pscompy.errors import ConnectError, PeerLost, Timeout, Unsupported
 from pscompy.logs import Log
-from pscompy.request import Request
+from pscompy.request import ANY_SOURCE, ANY_TAG, Request, Status
 from pscompy.session import Session
 
 TYPE_CHECKING = False
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pscompy.control.frames import Identity
     from pscompy.control.record import Record
+    from pscompy.parcel.objects import AnyObjects, Objects
 
 
 __all__ = ["World"]
@@ -71,6 +72,8 @@ class World(_hot.World, Session):
         self._context = context
         self._peers: list[Connection | None] = [None] * self.size
         self._peers_lock = threading.Lock()
+        self._object_peers: dict[int, Objects] = {}
+        self._objects_from_any: AnyObjects | None = None
         self._bind(self._hot, self.size, context)
         self._ranks = Ranks(self, context + 1)
 
@@ -145,6 +148,61 @@ class World(_hot.World, Session):
                 f"rank {rank} has told the launcher no address", peer=self._name_of(rank)
             ) from None
 
+    # ---- objects ----
+
+    def send_obj(
+        self,
+        obj: object,
+        dest: int,
+        tag: int = 0,
+        timeout: float | None = None,
+        lend: bool = False,
+    ) -> None:
+        """Send any object that can be pickled to rank dest; see Connection.send_obj."""
+        self._objects_of(dest).send(obj, tag, timeout, lend)
+
+    def isend_obj(self, obj: object, dest: int, tag: int = 0, lend: bool = False) -> Request:
+        """Like send_obj, but returns a Request at once; see Connection.isend_obj."""
+        return self._objects_of(dest).isend(obj, tag, lend)
+
+    def recv_obj(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, timeout: float | None = None
+    ) -> Any:
+        """Receive one object from rank source, or from any; see Connection.recv_obj."""
+        if source == ANY_SOURCE:
+            return self._any_objects().take(tag, timeout)
+        return self._objects_of(source).recv(tag, timeout)
+
+    def irecv_obj(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
+        """Like recv_obj, but returns a Request at once, whose result is the object and whose
+        status tells the source."""
+        if source == ANY_SOURCE:
+            return self._any_objects().itake(tag)
+        return self._objects_of(source).irecv(tag)
+
+    def probe_obj(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, timeout: float | None = None
+    ) -> Status:
+        """Wait for an object and give its Status; see Connection.probe_obj."""
+        if source == ANY_SOURCE:
+            return self._any_objects().probe(ANY_SOURCE, tag, timeout)
+        return self._objects_of(source).heads.probe(tag, timeout)
+
+    def _objects_of(self, rank: int) -> Objects:
+        objects = self._object_peers.get(rank)
+        if objects is None:
+            peer = self[rank]
+            objects = self._object_peers[rank] = peer._objects or peer._open_objects()
+        return objects
+
+    def _any_objects(self) -> AnyObjects:
+        if self._objects_from_any is None:
+            from pscompy.parcel.objects import AnyObjects
+
+            context = self._context + lib.PSC_CONTEXT_OBJECTS
+            self._objects_from_any = AnyObjects(self._hot, self.size, context, self._objects_of)
+        return self._objects_from_any
+
     # ---- all ranks together ----
 
     def barrier(self, timeout: float | None = None) -> None:
@@ -173,7 +231,7 @@ class World(_hot.World, Session):
     def _take_contexts(self) -> int:
         """On rank 0: two numbers that no World of this job has."""
         context = next(self._next_context)
-        if context + 1 >= lib.PSC_CONTEXT_AM:
+        if context + 1 >= lib.PSC_CONTEXT_END:
             raise Unsupported("there are no context numbers left for another World")
         return context
 

@@ -31,6 +31,11 @@ class Explanation(Value, hidden=("estimates",)):
     peer: str = ""
     note: str = ""
 
+    @property
+    def eager_max(self) -> int | None:
+        """The longest message that is sent eagerly; None: not connected yet."""
+        return self.params and self.params.eager_max
+
     def as_dict(self) -> dict[str, Any]:
         params = self.params
         return {
@@ -38,7 +43,7 @@ class Explanation(Value, hidden=("estimates",)):
             "candidates": list(self.candidates),
             "choice": self.choice,
             "reasons": dict(self.reasons),
-            "eager_max": params and params.eager_max,
+            "eager_max": self.eager_max,
             "zcopy_min": params and params.zcopy_min,
             "rendezvous": params and params.rendezvous,
             "fragment": params and params.fragment,

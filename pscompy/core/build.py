@@ -30,7 +30,8 @@ def constants() -> str:
     statuses = re.findall(r"^    X\((\w+), ", Path(FOLDER, "status.h").read_text(), re.M)
     names += [f"PSC_{name}" for name in statuses]
     names += ["PSC_ROLE_CONNECTOR", "PSC_ROLE_ACCEPTOR", "PSC_ROLE_SELF"]
-    names += ["PSC_CONTEXT_PLAIN", "PSC_CONTEXT_USER", "PSC_CONTEXT_AM"]
+    contexts = ("PLAIN", "USER", "END", "OBJECTS", "CHUNKS", "ACTIONS")
+    names += [f"PSC_CONTEXT_{name}" for name in contexts]
     return "".join(f"static const long long {name};\n" for name in names)
 
 

@@ -128,6 +128,8 @@ CONNECTION_VERB(recv_status, hot_call_run,
 CONNECTION_VERB(recv_view, hot_call_run,
                 {{"recv_view", 0, 2, {"tag", "timeout"}},
                  "td", HOT_RECV_VIEW, false})
+CONNECTION_VERB(irecv_memory, hot_call_run,
+                {{"_irecv_memory", 0, 1, {"tag"}}, "t", HOT_RECV_MEMORY, true})
 CONNECTION_VERB(probe, hot_call_run,
                 {{"probe", 0, 2, {"tag", "timeout"}}, "td", HOT_PROBE, false})
 CONNECTION_VERB(iprobe, hot_call_iprobe,
@@ -283,7 +285,15 @@ static PyObject *connection_get_state(hot_connection_t *self, void *closure)
                                  : PSC_CONN_CLOSED);
 }
 
+static PyObject *connection_get_context(hot_connection_t *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromUnsignedLong(self->context);
+}
+
 static PyGetSetDef connection_getset[] = {
+    {"_context", (getter)connection_get_context, NULL,
+     "What separates its messages from others.", NULL},
     {"_worker", (getter)connection_get_worker, NULL, NULL, NULL},
     {"_state", (getter)connection_get_state, NULL,
      "psc_conn_state_t; CLOSED once the core's connection is gone.", NULL},
@@ -360,6 +370,9 @@ static PyMethodDef connection_methods[] = {
      "_bind($self, worker, conn_address, context, keep=None)\n--\n\n"
      "Tie it to the core's connection at that address, which lives as long as\n"
      "the object keep."},
+    {"_irecv_memory", HOT_FUNCTION(connection_irecv_memory), HOT_FAST,
+     "_irecv_memory($self, tag=-1)\n--\n\n"
+     "A Request of one message as bytes of the pool, or of its sender's."},
     {"_begin_open", HOT_FUNCTION(connection_begin_open), METH_NOARGS,
      "_begin_open($self)\n--\n\nCalled on first use; must not block."},
     {"_exception", HOT_FUNCTION(connection_exception), METH_FASTCALL,

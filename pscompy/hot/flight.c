@@ -150,7 +150,8 @@ static void request_run_callbacks(hot_request_t *self)
 static bool request_is_receive(const hot_op_t *op)
 {
     return op->kind == HOT_RECV_INTO || op->kind == HOT_RECV_NEW ||
-           op->kind == HOT_RECV_STATUS || op->kind == HOT_RECV_VIEW;
+           op->kind == HOT_RECV_STATUS || op->kind == HOT_RECV_VIEW ||
+           op->kind == HOT_RECV_MEMORY;
 }
 
 /* What an operation gave. */

@@ -160,6 +160,7 @@ typedef enum hot_kind {
     HOT_RECV_NEW,    /* -> bytearray */
     HOT_RECV_STATUS, /* -> (bytearray, Status) */
     HOT_RECV_VIEW,   /* -> read-only array */
+    HOT_RECV_MEMORY, /* -> Memory, writable unless it was lent */
     HOT_PROBE,       /* -> Status */
     HOT_MATCH,       /* -> Message */
     HOT_PUT,
@@ -334,7 +335,8 @@ int hot_worker_let_go(hot_worker_t *self, hot_connection_t *connection);
 extern PyType_Spec hot_memory_spec;
 /* A writable block of the worker's pool, or memory like any other. */
 PyObject *hot_memory_alloc(hot_worker_t *worker, size_t nbytes);
-/* Room for the message that op has matched, to be read-only for others. */
+/* Room for the message that op has matched, to be read-only for others if it
+ * is a view. */
 PyObject *hot_memory_receive(hot_op_t *op, psc_iov_t *piece);
 /* The message that op has matched becomes op->fresh where it is. False: it
  * has to be received. */

@@ -85,7 +85,7 @@ static int op_make_fresh(hot_op_t *op, psc_iov_t *piece)
 {
     uint64_t nbytes = op->core->result.nbytes;
 
-    if (op->kind == HOT_RECV_VIEW) {
+    if (op->kind == HOT_RECV_VIEW || op->kind == HOT_RECV_MEMORY) {
         op->fresh = hot_memory_receive(op, piece);
         if (op->fresh)
             return 0;
@@ -109,7 +109,8 @@ static void op_supply(hot_op_t *op)
     psc_status_t status;
     psc_iov_t piece;
 
-    if (op->kind == HOT_RECV_VIEW && hot_memory_view(op))
+    if ((op->kind == HOT_RECV_VIEW || op->kind == HOT_RECV_MEMORY) &&
+        hot_memory_view(op))
         return;
     if (op->kind != HOT_RECV_INTO) {
         if (op_make_fresh(op, &piece) < 0) {

@@ -165,7 +165,7 @@ static PyObject *request_repr(hot_request_t *self)
     static const char *const names[HOT_KINDS] = {
         [HOT_SEND] = "send",           [HOT_RECV_INTO] = "receive",
         [HOT_RECV_NEW] = "receive",    [HOT_RECV_STATUS] = "receive",
-        [HOT_RECV_VIEW] = "receive",
+        [HOT_RECV_VIEW] = "receive",   [HOT_RECV_MEMORY] = "receive",
         [HOT_PUT] = "put",             [HOT_GET] = "get",
         [HOT_AM] = "message",          [HOT_EVENT] = "event"};
     const char *state = !self->finished ? "in flight"

@@ -110,6 +110,7 @@ static const starter_t starters[HOT_KINDS] = {
     [HOT_RECV_NEW] = start_recv_new,
     [HOT_RECV_STATUS] = start_recv_new,
     [HOT_RECV_VIEW] = start_recv_new,
+    [HOT_RECV_MEMORY] = start_recv_new,
     [HOT_PROBE] = start_probe,
     [HOT_MATCH] = start_recv_new,
     [HOT_PUT] = start_put,

@@ -93,6 +93,7 @@ PyObject *hot_op_value(hot_op_t *op)
     case HOT_PROBE:
         return hot_op_status(op);
     case HOT_RECV_NEW:
+    case HOT_RECV_MEMORY:
         return value_fresh(op);
     case HOT_RECV_VIEW:
         return hot_array_view(op->fresh);

@@ -66,7 +66,7 @@ PyObject *hot_memory_alloc(hot_worker_t *worker, size_t nbytes)
 PyObject *hot_memory_receive(hot_op_t *op, psc_iov_t *piece)
 {
     hot_worker_t *worker = op->worker;
-    hot_memory_t *self = memory_new(worker, true);
+    hot_memory_t *self = memory_new(worker, op->kind == HOT_RECV_VIEW);
     size_t nbytes = (size_t)op->core->result.nbytes;
     psc_status_t status;
 

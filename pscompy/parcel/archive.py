@@ -1,0 +1,211 @@
+"""Archives: an object as a short head and long buffers that stay where they are. No I/O.
+
+What a serialiser writes is the index; a buffer of at least `zero_copy` bytes is left in place,
+as a chunk. The head names all chunks in a table, so that the receiver can have memory for them
+before they arrive, and holds as many of them as there is room for: "Zero copy serialization using
+RMA in the HPX distributed task-based runtime" (Biddiscombe et al.), section 3, calls these index
+and pointer chunks. Whether a chunk's memory is registered, which makes it an RMA chunk there, the
+transports find out by its address, and the key travels with the message that announces it.
+
+An object without chunks is its pickle, which begins with a byte that no head begins with.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from pscompy.errors import ParcelError, ProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from typing_extensions import Buffer
+
+    from pscompy.parcel.pickling import Serialiser
+
+PICKLE_BYTE = b"\x80"  # what every pickle of protocol 2 and later begins with
+MAGIC = b"PCL\x01"
+ALIGNMENT = 16  # of chunks within a head
+CHUNKS_MAX = 1 << 20
+
+_HEAD = struct.Struct("<4sIIIQ8s")  # magic, ident, chunks, 0, bytes of the index, serialiser
+_ENTRY = struct.Struct("<QBB6x")  # bytes, whether it is in the head, whether it is read-only
+_PADDING = bytes(ALIGNMENT)
+_PIECES_MAX = 8  # of a head that is sent as it is; every transport takes so many
+
+
+class Archive:
+    """An object that was taken apart. `chunks` are views of the object's own memory."""
+
+    __slots__ = ("chunks", "index", "serialiser")
+
+    def __init__(self, index: Buffer, chunks: list[memoryview], serialiser: str) -> None:
+        self.index = index
+        self.chunks = chunks
+        self.serialiser = serialiser
+
+    @property
+    def plain(self) -> bool:
+        """Whether the index alone says all."""
+        return not self.chunks and memoryview(self.index)[:1] == PICKLE_BYTE
+
+    def pack(self, ident: int, room: int) -> tuple[list[Buffer], list[memoryview]]:
+        """The pieces of the head, and the chunks that go by themselves.
+
+        The head is longer than `room` only where the index alone makes it so.
+        """
+        table, inside, outside = self._place(room)
+        index = memoryview(self.index)
+        head = _HEAD.pack(
+            MAGIC, ident, len(self.chunks), 0, index.nbytes, self.serialiser.encode()
+        )
+        pieces: list[Buffer] = [head + b"".join(table), index]
+        at = len(head) + len(table) * _ENTRY.size + index.nbytes
+        for chunk in inside:
+            pieces += [_PADDING[: -at % ALIGNMENT], chunk]
+            at += -at % ALIGNMENT + chunk.nbytes
+        return _joined(pieces), outside
+
+    def _place(self, room: int) -> tuple[list[bytes], list[memoryview], list[memoryview]]:
+        """The table, and the chunks within the head and outside of it."""
+        table, inside, outside = [], [], []
+        at = _HEAD.size + len(self.chunks) * _ENTRY.size + memoryview(self.index).nbytes
+        for chunk in self.chunks:
+            end = at + -at % ALIGNMENT + chunk.nbytes
+            fits = end <= room
+            if fits:
+                at = end
+            (inside if fits else outside).append(chunk)
+            table.append(_ENTRY.pack(chunk.nbytes, fits, chunk.readonly))
+        return table, inside, outside
+
+
+def _joined(pieces: list[Buffer]) -> list[Buffer]:
+    return pieces if len(pieces) <= _PIECES_MAX else [b"".join(pieces)]
+
+
+class Entry:
+    """A chunk as its head tells of it. `inside` is its memory, None: it comes by itself."""
+
+    __slots__ = ("inside", "nbytes", "readonly")
+
+    def __init__(self, nbytes: int, readonly: bool, inside: memoryview | None) -> None:
+        self.nbytes = nbytes
+        self.readonly = readonly
+        self.inside = inside
+
+
+class Head:
+    """What `parse` makes of the bytes of a head."""
+
+    __slots__ = ("entries", "ident", "index", "serialiser")
+
+    def __init__(
+        self, ident: int, serialiser: str, index: memoryview, entries: list[Entry]
+    ) -> None:
+        self.ident = ident
+        self.serialiser = serialiser
+        self.index = index
+        self.entries = entries
+
+    @property
+    def outside(self) -> list[Entry]:
+        """The chunks that come by themselves, in this order."""
+        return [entry for entry in self.entries if entry.inside is None]
+
+
+def dump(obj: object, serialiser: Serialiser, zero_copy: int) -> Archive:
+    """Take an object apart. Raises what the serialiser or the object raises."""
+    chunks: list[memoryview] = []
+
+    def keep(buffer: Any) -> bool:
+        """False: it is a chunk; True: it is written to the index."""
+        raw = buffer.raw()
+        if raw.nbytes < zero_copy:
+            return True
+        chunks.append(raw)
+        return False
+
+    index = serialiser.dumps(obj, keep)
+    return Archive(index, chunks, serialiser.name)
+
+
+def parse(data: Buffer) -> Head:
+    """Read a head whose sender is not believed. Copies nothing; `ProtocolError`."""
+    view = memoryview(data)
+    if view.nbytes < _HEAD.size:
+        raise ProtocolError(f"an archive of {view.nbytes} bytes is too short")
+    magic, ident, count, zero, nbytes, name = _HEAD.unpack_from(view)
+    if magic != MAGIC or zero != 0 or ident > 0x7FFFFFFF:
+        raise ProtocolError("this is no archive, or one of another version")
+    at = _HEAD.size + count * _ENTRY.size
+    if count > CHUNKS_MAX or at + nbytes > view.nbytes:
+        raise ProtocolError(f"an archive's table of {count} chunks exceeds it")
+    table = _ENTRY.iter_unpack(view[_HEAD.size : at])
+    entries, end = _entries(view, at + nbytes, table)
+    if end != view.nbytes:
+        raise ProtocolError(f"an archive has {view.nbytes} bytes, its table says {end}")
+    serialiser = name.rstrip(b"\0").decode("ascii", "replace")
+    return Head(ident, serialiser, view[at : at + nbytes], entries)
+
+
+def _entries(
+    view: memoryview, at: int, table: Iterable[tuple[int, int, int]]
+) -> tuple[list[Entry], int]:
+    """The chunks, and where the last one in the head ends."""
+    entries = []
+    for nbytes, fits, readonly in table:
+        inside = None
+        if fits > 1 or readonly > 1:
+            raise ProtocolError("an archive's table says what nothing means")
+        if fits:
+            at += -at % ALIGNMENT
+            if nbytes > view.nbytes - at:
+                raise ProtocolError(f"a chunk of {nbytes} bytes exceeds its archive")
+            inside = view[at : at + nbytes]
+            at += nbytes
+        entries.append(Entry(nbytes, bool(readonly), inside))
+    return entries, at
+
+
+def buffers(head: Head, arrived: Sequence[Buffer]) -> list[memoryview]:
+    """All chunks in order, as writable as they were; `arrived` are those that came by themselves.
+
+    `ProtocolError`: one has not the length that the table gives it.
+    """
+    rest = iter(arrived)
+    made = []
+    for entry in head.entries:
+        view = entry.inside if entry.inside is not None else memoryview(next(rest))
+        if view.nbytes != entry.nbytes:
+            raise ProtocolError(f"a chunk has {view.nbytes} bytes, its table says {entry.nbytes}")
+        made.append(view.toreadonly() if entry.readonly else view)
+    return made
+
+
+def load(head: Head, arrived: Sequence[Buffer], serialiser: Serialiser) -> Any:
+    """Put an object together again, over the memory of its chunks.
+
+    `ProtocolError`: chunks and table do not agree. `ParcelError`: the serialiser cannot, with its
+    reason as the cause.
+    """
+    if head.serialiser != serialiser.name:
+        raise ParcelError(
+            f"the object was written by {head.serialiser!r}, PSP_PARCEL_SERIALISER here says"
+            f" {serialiser.name!r}"
+        )
+    return restore(head.index, buffers(head, arrived), serialiser)
+
+
+def restore(index: Buffer, chunks: Sequence[Buffer], serialiser: Serialiser) -> Any:
+    """What the serialiser makes of an index; its errors become a `ParcelError`."""
+    try:
+        return serialiser.loads(index, chunks)
+    except Exception as error:
+        raise ParcelError(f"an object cannot be put together: {_words(error)}") from error
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,274 @@
+"""Objects over connections: a head for each, which is matched, and its long chunks behind it.
+
+Heads have a context of their own, so that objects match only receives of objects, and chunks
+another one: the head of an object says which tag its chunks have there. Chunks that do not fit
+into the head go by rendezvous, once the receiver has memory of its pool for them; those that are
+lent, it maps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+
+from pscompy import _hot
+from pscompy.errors import Timeout
+from pscompy.parcel import archive
+from pscompy.parcel.pickling import Pickling
+from pscompy.request import Request, wait_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Buffer
+
+    from pscompy.parcel.archive import Archive, Head
+    from pscompy.request import Status
+
+TAGS = 0x7FFFFFFF
+_EAGER = 16 << 10  # room in a head while the connection's own limit is not known
+
+
+class Objects:
+    """The objects of one connection.
+
+    `heads` and `chunks` are that connection in the two contexts; `eager_max` gives the longest
+    message that it sends eagerly, None: not known yet.
+    """
+
+    __slots__ = ("_eager_max", "_idents", "_serialiser", "_zero_copy", "chunks", "heads")
+
+    def __init__(
+        self,
+        heads: _hot.Connection,
+        chunks: _hot.Connection,
+        pickling: Pickling,
+        eager_max: Callable[[], int | None],
+    ) -> None:
+        self.heads = heads
+        self.chunks = chunks
+        self._serialiser = pickling.serialiser
+        self._zero_copy = pickling.zero_copy
+        self._eager_max = eager_max
+        self._idents = itertools.count()
+
+    # ---- sending ----
+
+    def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> None:
+        """See `Connection.send_obj`."""
+        packed = archive.dump(obj, self._serialiser, self._zero_copy)
+        if packed.plain:
+            self.heads.send(packed.index, tag, timeout)
+        elif timeout is None:
+            wait_all(self._post(packed, tag, lend))
+        else:
+            request = self._sending(self._post(packed, tag, lend))
+            wait_or_cancel(request, timeout)
+
+    def isend(self, obj: object, tag: int, lend: bool) -> Request:
+        """See `Connection.isend_obj`."""
+        packed = archive.dump(obj, self._serialiser, self._zero_copy)
+        if packed.plain:
+            return self.heads.isend(packed.index, tag)
+        if not lend:
+            packed.chunks = [self._own(chunk) for chunk in packed.chunks]
+        return self._sending(self._post(packed, tag, lend))
+
+    def _post(self, packed: Archive, tag: int, lend: bool) -> list[Request]:
+        """The head and what follows it, on their way in this order."""
+        ident = next(self._idents) & TAGS
+        room = 0 if lend else self._eager_max() or _EAGER
+        head, rest = packed.pack(ident, room)
+        requests = [self.heads.isend(head, tag)]
+        requests += [self.chunks.isend(_owner(it) if lend else it, ident, lend) for it in rest]
+        return requests
+
+    def _own(self, chunk: memoryview) -> memoryview:
+        """What the program may not change while it is on its way: its memory, or a copy."""
+        if chunk.readonly:
+            return chunk
+        copy = memoryview(self.heads._worker.allocate(chunk.nbytes))
+        copy[:] = chunk
+        return copy
+
+    def _sending(self, requests: list[Request]) -> Request:
+        if len(requests) == 1:
+            return requests[0]
+        made = self.heads._worker.event(Sending, self.heads)
+        assert isinstance(made, Sending)
+        made.begin(requests)
+        return made
+
+    # ---- receiving ----
+
+    def recv(self, tag: int, timeout: float | None) -> Any:
+        """See `Connection.recv_obj`."""
+        if timeout is not None:
+            return wait_or_cancel(self.irecv(tag), timeout)
+        data = self.heads.recv(None, tag)
+        if data[:1] == archive.PICKLE_BYTE:
+            return archive.restore(data, (), self._serialiser)
+        head = archive.parse(data)
+        return archive.load(head, wait_all(self.fetch(head)), self._serialiser)
+
+    def irecv(self, tag: int) -> Request:
+        """See `Connection.irecv_obj`."""
+        return receive(self.heads._worker, self.heads, self.heads.irecv(None, tag), lambda _: self)
+
+    def fetch(self, head: Head) -> list[Request]:
+        """Begin to receive the chunks that come by themselves."""
+        return [self.chunks._irecv_memory(head.ident) for _ in head.outside]
+
+    def load(self, data: Buffer, head: Head | None, chunks: Sequence[Buffer]) -> Any:
+        """The object whose pickle, or head and chunks, has arrived."""
+        if head is None:
+            return archive.restore(data, (), self._serialiser)
+        return archive.load(head, chunks, self._serialiser)
+
+
+def receive(
+    worker: _hot.Worker, origin: object, head: Request, source: Callable[[Request], Objects]
+) -> Request:
+    """A request whose result is the object that begins with what `head` receives; `source` tells
+    whose it is."""
+    made = worker.event(Receiving, origin)
+    assert isinstance(made, Receiving)
+    made.begin(head, source)
+    return made
+
+
+def wait_or_cancel(request: Request, timeout: float) -> Any:
+    """As `request.wait`; after a `Timeout` that names no request, nothing has happened."""
+    try:
+        return request.wait(timeout)
+    except Timeout as error:
+        if request.cancel():
+            error.request = None
+        raise
+
+
+def _owner(chunk: memoryview) -> Any:
+    """The array whose memory it is, as a whole: it is read-only while it is lent."""
+    owner = chunk.obj
+    return owner if getattr(owner, "nbytes", -1) == chunk.nbytes else chunk
+
+
+# ---- requests over requests ---------------------------------------------------
+
+
+def when_all_ended(requests: Sequence[Request], then: Callable[[], object]) -> None:
+    """Call then() once, when the last of them has ended, however it has."""
+    lock = threading.Lock()
+    left = len(requests)
+
+    def one_ended(_: Request) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            last = not left
+        if last:
+            then()
+
+    for request in requests:
+        request.add_done_callback(one_ended)
+
+
+class Sending(Request):
+    """Ends when the head and all chunks have left."""
+
+    def begin(self, requests: list[Request]) -> None:
+        self._requests = requests
+        when_all_ended(requests, self._all_left)
+
+    def _all_left(self) -> None:
+        try:
+            for request in self._requests:
+                request.result()
+            self._complete(None)
+        except BaseException as error:
+            self._fail(error)
+
+    def cancel(self) -> bool:
+        """Too late once the head is on its way."""
+        if self._finished or not self._requests[0].cancel():
+            return False
+        for request in self._requests[1:]:
+            request.cancel()
+        return True
+
+
+class Receiving(Request):
+    """The head, then its chunks, then the object."""
+
+    def begin(self, head: Request, source: Callable[[Request], Objects]) -> None:
+        self._head = head
+        self._source = source
+        head.add_done_callback(self._head_came)
+
+    @property
+    def status(self) -> Status | None:
+        """As of any receive; `nbytes` is the length of the head."""
+        return self._head.status
+
+    def _head_came(self, request: Request) -> None:
+        try:
+            data = request.result()
+            objects = self._source(request)
+            head = None if data[:1] == archive.PICKLE_BYTE else archive.parse(data)
+            chunks = objects.fetch(head) if head else []
+        except BaseException as error:
+            self._fail(error)
+            return
+
+        def load() -> None:
+            try:
+                arrived = [chunk.result() for chunk in chunks]
+                self._complete(objects.load(data, head, arrived))
+            except BaseException as error:
+                self._fail(error)
+
+        if chunks:
+            when_all_ended(chunks, load)
+        else:
+            load()
+
+    def cancel(self) -> bool:
+        """Too late once the head has come."""
+        return not self._finished and self._head.cancel()
+
+
+# ---- from anybody -------------------------------------------------------------
+
+
+class AnyObjects(_hot.World):
+    """Objects from whichever rank of a World; `of` gives those of one rank."""
+
+    def __init__(
+        self, worker: _hot.Worker, size: int, context: int, of: Callable[[int], Objects]
+    ) -> None:
+        self._worker = worker
+        self._of = of
+        self._bind(worker, size, context)
+
+    def _peer(self, rank: int) -> _hot.Connection:
+        return self._of(rank).heads
+
+    def take(self, tag: int, timeout: float | None) -> Any:
+        """The next object with this tag."""
+        if timeout is not None:
+            return wait_or_cancel(self.itake(tag), timeout)
+        data, status = self.recv_status(tag=tag)
+        objects = self._of(status.source)
+        head = None if data[:1] == archive.PICKLE_BYTE else archive.parse(data)
+        chunks = wait_all(objects.fetch(head)) if head else ()
+        return objects.load(data, head, chunks)
+
+    def itake(self, tag: int) -> Request:
+        """A request of it."""
+        return receive(self._worker, self, self.irecv(tag=tag), self._sender)
+
+    def _sender(self, head: Request) -> Objects:
+        assert head.status is not None
+        return self._of(head.status.source)

@@ -1,0 +1,230 @@
+"""Serialisers: how objects become bytes and chunks. No I/O.
+
+With pickle, whoever can send an object can run anything where it arrives; `Restricted` reads what
+a list of names allows, and nothing else.
+"""
+
+from __future__ import annotations
+
+import array
+import importlib
+import io
+import pickle
+from copyreg import dispatch_table
+from pickle import PickleBuffer
+
+from pscompy.errors import ConfigError, Unsupported, describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Protocol
+
+    from typing_extensions import Buffer
+
+    class Serialiser(Protocol):
+        """What `PSP_PARCEL_SERIALISER=module:name` names.
+
+        `name` has up to 8 ASCII letters and is compared by the receiver. `dumps` calls `keep` for
+        each picklable buffer and leaves it out where that is False; `loads` gets those left out,
+        in order.
+        """
+
+        @property
+        def name(self) -> str: ...
+
+        def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool], /) -> Buffer: ...
+
+        def loads(self, data: Buffer, chunks: Sequence[Buffer], /) -> Any: ...
+
+
+PROTOCOL = 5
+
+
+# ---- what pickle copies, or does not take -------------------------------------
+
+
+class _Whole:
+    """A bytes-like object that is sent by itself: pickle would copy it into the index."""
+
+    def __init__(self, obj: Any) -> None:
+        self._obj = obj
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _WHOLE[type(self._obj)](self._obj)
+
+
+def make_memoryview(buffer: Buffer, format: str, shape: tuple[int, ...]) -> memoryview:
+    view = memoryview(buffer)
+    return view.cast(format, shape) if view.nbytes else view  # type: ignore[call-overload, no-any-return]
+
+
+def make_array(typecode: str, buffer: Buffer) -> Any:
+    made = array.array(typecode)
+    made.frombytes(buffer)
+    return made
+
+
+def _take_memoryview(view: memoryview) -> tuple[Any, ...]:
+    flat = view if view.c_contiguous else memoryview(bytearray(view.tobytes()))
+    return make_memoryview, (PickleBuffer(flat), view.format, view.shape)
+
+
+def _take_array(whole: Any) -> tuple[Any, ...]:
+    return make_array, (whole.typecode, PickleBuffer(whole))
+
+
+_MORE = {memoryview: _take_memoryview, array.array: _take_array}
+_WHOLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    bytes: lambda whole: (bytes, (PickleBuffer(whole),)),
+    bytearray: lambda whole: (bytearray, (PickleBuffer(whole),)),
+    **_MORE,
+}
+
+
+def _dumps_more(obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
+    """As pickle.dumps, and takes memoryviews, and leaves arrays of the standard library alone."""
+    out = io.BytesIO()
+    pickler = pickle.Pickler(out, PROTOCOL, buffer_callback=keep)  # type: ignore[arg-type]
+    pickler.dispatch_table = {**dispatch_table, **_MORE}
+    pickler.dump(_Whole(obj) if type(obj) in _WHOLE else obj)
+    return out.getvalue()
+
+
+# ---- serialisers --------------------------------------------------------------
+
+
+class Pickle:
+    """pickle's protocol 5, which every Python that runs pscompy reads."""
+
+    name = "pickle"
+
+    def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
+        if type(obj) not in _WHOLE:
+            try:
+                return pickle.dumps(obj, PROTOCOL, buffer_callback=keep)  # type: ignore[arg-type]
+            except TypeError as error:
+                if "memoryview" not in str(error):
+                    raise
+        return _dumps_more(obj, keep)
+
+    def loads(self, data: Buffer, chunks: Sequence[Buffer]) -> Any:
+        return pickle.loads(data, buffers=chunks)
+
+
+class Cloudpickle(Pickle):
+    """Takes functions and classes of __main__ too; what it writes is a pickle."""
+
+    def __init__(self) -> None:
+        try:
+            self._dumps = importlib.import_module("cloudpickle").dumps
+        except ImportError as error:
+            raise Unsupported(
+                "PSP_PARCEL_SERIALISER=cloudpickle: pip install cloudpickle"
+            ) from error
+
+    def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
+        if type(obj) in _WHOLE:
+            return _dumps_more(obj, keep)
+        made: bytes = self._dumps(obj, PROTOCOL, buffer_callback=keep)
+        return made
+
+
+class Restricted:
+    """Writes as `inner` does, and reads only what is built of the names that are allowed."""
+
+    def __init__(self, inner: Serialiser, names: Iterable[str] = ()) -> None:
+        self._inner = inner
+        self._allowed = ALLOWED | frozenset(names)
+        self.name = inner.name
+
+    def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool]) -> Buffer:
+        return self._inner.dumps(obj, keep)
+
+    def loads(self, data: Buffer, chunks: Sequence[Buffer]) -> Any:
+        return _Reader(io.BytesIO(data), self._allowed, chunks).load()
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(
+        self, file: io.BytesIO, allowed: frozenset[str], chunks: Sequence[Buffer]
+    ) -> None:
+        super().__init__(file, buffers=chunks)
+        self._allowed = allowed
+
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}:{name}" not in self._allowed:
+            raise pickle.UnpicklingError(
+                f"{module}:{name} is not in the list of PSP_PARCEL_ALLOW (PSP_PARCEL_UNPICKLE is"
+                " restricted)"
+            )
+        return super().find_class(module, name)
+
+
+# Types without effects: what their constructors take is data.
+_NAMES: Mapping[str, str] = {
+    "builtins": "bool bytearray bytes complex dict float frozenset int list object range set slice"
+    " str tuple",
+    "collections": "Counter OrderedDict deque",
+    "datetime": "date datetime time timedelta timezone",
+    "decimal": "Decimal",
+    "fractions": "Fraction",
+    "uuid": "UUID",
+    "array": "array _array_reconstructor",
+    "numpy": "dtype ndarray",
+    "numpy._core.multiarray": "_reconstruct scalar",
+    "numpy.core.multiarray": "_reconstruct scalar",
+    "numpy._core.numeric": "_frombuffer",
+    "numpy.core.numeric": "_frombuffer",
+    __name__: "make_array make_memoryview",
+}
+_ERRORS = (
+    *("ArithmeticError", "AssertionError", "AttributeError", "BufferError", "EOFError"),
+    *("Exception", "FileNotFoundError", "IndexError", "KeyError", "LookupError", "MemoryError"),
+    *("NotImplementedError", "OSError", "OverflowError", "PermissionError", "RuntimeError"),
+    *("StopIteration", "TimeoutError", "TypeError", "UnicodeError", "ValueError"),
+    "ZeroDivisionError",
+)
+ALLOWED = frozenset(
+    f"{module}:{name}" for module, names in _NAMES.items() for name in names.split()
+) | {f"builtins:{name}" for name in _ERRORS}
+
+
+# ---- configuration ------------------------------------------------------------
+
+
+class Pickling:
+    """How a session packs and unpacks objects."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """`ConfigError`: a serialiser that is not there. `Unsupported`: one not installed."""
+        serialiser = _serialiser(config["PARCEL_SERIALISER"])
+        if config["PARCEL_UNPICKLE"] == "restricted":
+            serialiser = Restricted(serialiser, config["PARCEL_ALLOW"])
+        self.serialiser: Serialiser = serialiser
+        self.zero_copy: int = config["PARCEL_ZERO_COPY"]
+
+
+def _serialiser(name: str) -> Serialiser:
+    if name == "pickle":
+        return Pickle()
+    if name == "cloudpickle":
+        return Cloudpickle()
+    module, _, attribute = name.partition(":")
+    try:
+        made: Serialiser = getattr(importlib.import_module(module), attribute)
+        fits = 0 < len(made.name.encode("ascii")) <= 8 and made.dumps and made.loads
+    except (ImportError, AttributeError, ValueError) as error:
+        raise _no_serialiser(name, describe(error)) from error
+    if not fits:
+        raise _no_serialiser(name, "its name has not 1 to 8 letters")
+    return made
+
+
+def _no_serialiser(name: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"PSP_PARCEL_SERIALISER: {name!r} cannot be used: {why}",
+        name="PSP_PARCEL_SERIALISER",
+        value=name,
+        allowed="pickle, cloudpickle, or module:name of a serialiser",
+    )

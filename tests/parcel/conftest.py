@@ -1,0 +1,21 @@
+"""The processes of tests/session, and its fixtures, for objects and actions."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+_SESSION = Path(__file__).parents[1] / "session"
+sys.path.insert(0, str(_SESSION))
+_spec = importlib.util.spec_from_file_location("session_fixtures", _SESSION / "conftest.py")
+assert _spec is not None
+assert _spec.loader is not None
+_fixtures = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_fixtures)
+
+key = _fixtures.key
+transport = _fixtures.transport
+start = _fixtures.start
+open_session = _fixtures.open_session
+connect = _fixtures.connect

@@ -1,0 +1,409 @@
+"""Archives alone: what is taken apart comes together again, and what is forged is refused."""
+
+from __future__ import annotations
+
+import array
+import collections
+import datetime
+import pickle
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pscompy
+from pscompy.parcel import archive
+from pscompy.parcel.pickling import Cloudpickle, Pickle, Pickling, Restricted
+
+ZERO_COPY = 4096
+HEAD, ENTRY = 32, 16
+
+
+class Peer:
+    """Copies what it gets, as a network does."""
+
+    def __init__(self, obj, room=0, serialiser=None, ident=7):
+        self.serialiser = serialiser or Pickle()
+        self.archive = archive.dump(obj, self.serialiser, ZERO_COPY)
+        pieces, outside = self.archive.pack(ident, room)
+        self.head = bytearray().join(pieces)
+        self.outside = [bytearray(chunk) for chunk in outside]
+
+    def load(self):
+        return archive.load(archive.parse(self.head), self.outside, self.serialiser)
+
+
+def same(a, b):
+    """Equal, and of the same kinds."""
+    assert type(a) is type(b)
+    if isinstance(a, np.ndarray):
+        assert (a.dtype, a.shape, a.flags.writeable) == (b.dtype, b.shape, b.flags.writeable)
+        return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+    if isinstance(a, (list, tuple, collections.deque)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
+    return a == b
+
+
+class Grid:
+    """A user's class, with a way of its own of being pickled."""
+
+    def __init__(self, name, field):
+        self.name = name
+        self.field = field
+
+    def __reduce_ex__(self, protocol):
+        return Grid, (self.name, pickle.PickleBuffer(self.field) if protocol >= 5 else self.field)
+
+    def __eq__(self, other):
+        return self.name == other.name and bytes(self.field) == bytes(other.field)
+
+    __hash__ = None
+
+
+def numbers(count, writeable=True, dtype=np.float64):
+    made = np.arange(count).astype(dtype)
+    made.flags.writeable = writeable
+    return made
+
+
+OBJECTS = {
+    "none": None,
+    "nested": {"a": [1, (2.5, "x")], "b": {"c": {3, 4}, None: b"bytes"}},
+    "array": numbers(100_000),
+    "short array": numbers(10),
+    "read-only array": numbers(5000, writeable=False),
+    "Fortran": np.asfortranarray(numbers(10_000).reshape(100, 100)),
+    "every second": numbers(20_000)[::2],
+    "a column": numbers(40_000).reshape(200, 200)[:, 3],
+    "backwards": numbers(20_000)[::-1],
+    "no elements": np.empty((0, 5)),
+    "no dimensions": np.array(3.5),
+    "a record": np.zeros(1000, "i4,f8"),
+    "times": np.arange(1000).astype("M8[s]"),
+    "texts": np.array(["one", "three"] * 2000),
+    "objects": np.array([None, "x", (1, 2)], object),
+    "many arrays": [numbers(600 + n) for n in range(40)],
+    "array twice": [numbers(5000)] * 2,
+    "bytes": b"x" * 10_000,
+    "bytearray": bytearray(b"y" * 10_000),
+    "array.array": array.array("d", [1.5] * 2000),
+    "memoryview": memoryview(b"abcd" * 3000),
+    "memoryview of doubles": memoryview(numbers(3000)),
+    "nested memoryview": [memoryview(b"abcd" * 3000), memoryview(b"short")],
+    "no bytes": [b"", bytearray(), memoryview(b"")],
+    "long text": "text" * 50_000,
+    "dates": [datetime.datetime(2024, 2, 29), datetime.timedelta(3)],
+    "deque": collections.deque([numbers(2000)], 5),
+}
+
+
+@pytest.mark.parametrize("room", [0, 20_000, 1 << 20])
+@pytest.mark.parametrize("name", OBJECTS)
+def test_what_is_taken_apart_comes_together(name, room):
+    assert same(Peer(OBJECTS[name], room).load(), OBJECTS[name])
+
+
+def test_recursion_and_identity():
+    obj = [numbers(5000), {}]
+    obj[1]["self"] = obj
+    made = Peer(obj).load()
+    assert made[1]["self"] is made
+
+
+def test_a_users_class():
+    grid = Grid("wind", bytearray(range(256)) * 40)
+    made = Peer(grid)
+    assert len(made.outside) == 1
+    assert made.load() == grid
+
+
+def test_chunks_are_the_objects_own_memory():
+    field = numbers(100_000)
+    (chunk,) = archive.dump([field], Pickle(), ZERO_COPY).chunks
+    field[5] = -1
+    assert chunk.cast("d")[5] == -1
+
+
+def test_what_arrives_is_not_copied():
+    peer = Peer([numbers(5000), numbers(6000)], room=50_000)
+    made = peer.load()
+    peer_bytes = np.frombuffer(peer.outside[0] if peer.outside else peer.head, np.uint8)
+    assert any(np.shares_memory(array, peer_bytes) for array in made)
+
+
+def test_chunks_in_a_head_are_aligned():
+    made = Peer([numbers(600, dtype=np.int8)] + [numbers(700 + n) for n in range(3)], room=1 << 20)
+    assert not made.outside
+    loaded = made.load()
+    assert all(array.flags.aligned for array in loaded)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 100])
+def test_the_head_is_as_short_as_promised(count):
+    fields = [numbers(1000 + n) for n in range(count)]
+    kept = []
+    small = pickle.dumps(fields, 5, buffer_callback=kept.append)
+    assert len(Peer(fields).head) <= len(small) + 200 + ENTRY * count
+
+
+def test_what_fits_is_in_the_head():
+    fields = [numbers(1000), numbers(100_000), numbers(1001)]
+    peer = Peer(fields, room=17_000)
+    assert [len(chunk) for chunk in peer.outside] == [800_000]
+    assert len(peer.head) <= 17_000
+    assert same(peer.load(), fields)
+
+
+def test_an_object_without_buffers_is_its_pickle():
+    made = archive.dump({"a": 1}, Pickle(), ZERO_COPY)
+    assert made.plain
+    assert pickle.loads(made.index) == {"a": 1}
+
+
+def test_the_threshold_is_the_shortest_that_is_not_copied():
+    below, at = numbers(ZERO_COPY - 1, dtype=np.int8), numbers(ZERO_COPY, dtype=np.int8)
+    assert len(archive.dump([below, at], Pickle(), ZERO_COPY).chunks) == 1
+
+
+def test_more_than_4_gib(tmp_path):
+    """A sparse file: neither side touches its pages."""
+    nbytes = (4 << 30) + 5
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(nbytes)
+    huge = np.memmap(tmp_path / "sparse", np.uint8, "c")
+    made = archive.dump(np.asarray(huge), Pickle(), ZERO_COPY)
+    pieces, (outside,) = made.pack(1, 1 << 20)
+    head = archive.parse(b"".join(pieces))
+    assert [entry.nbytes for entry in head.outside] == [nbytes]
+    assert archive.load(head, [outside], Pickle()).nbytes == nbytes
+
+
+# ---- other people's ----
+
+
+def test_pandas():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    table = pandas.DataFrame({"a": numbers(10_000), "b": numbers(10_000, dtype=np.int32)})
+    peer = Peer(table)
+    assert sum(map(len, peer.outside)) >= 120_000
+    assert peer.load().equals(table)
+
+
+def test_arrow():
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    table = arrow.table({"a": numbers(10_000)})
+    peer = Peer(table)
+    assert sum(map(len, peer.outside)) >= 80_000
+    assert peer.load().equals(table)
+
+
+def test_cloudpickle():
+    pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
+    field = numbers(5000)
+    made = Peer(lambda: field, serialiser=Cloudpickle())
+    assert len(made.outside) == 1
+    assert archive.load(archive.parse(made.head), made.outside, Pickle())()[7] == 7
+
+
+def test_cloudpickle_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "cloudpickle", None)
+    with pytest.raises(pscompy.Unsupported, match="pip install cloudpickle"):
+        Cloudpickle()
+
+
+# ---- properties ----
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+    | st.binary(max_size=9000),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    | st.tuples(inner, inner),
+    max_leaves=12,
+)
+arrays = st.builds(
+    lambda count, dtype, writeable: numbers(count, writeable, dtype),
+    st.integers(0, 3000),
+    st.sampled_from(["u1", "i2", "f4", "f8", "c16"]),
+    st.booleans(),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(plain | arrays, max_size=5), st.integers(0, 40_000))
+def test_any_object_comes_together(obj, room):
+    assert same(Peer(obj, room).load(), obj)
+
+
+SAMPLE = bytes(Peer([numbers(600), "text", numbers(700), numbers(5000)], room=12_000).head)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, len(SAMPLE) - 1))
+def test_truncated(length):
+    with pytest.raises(pscompy.ProtocolError):
+        archive.parse(SAMPLE[:length])
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, HEAD + 3 * ENTRY - 1), st.integers(0, 255)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_forged_heads_do_no_harm(changes, lengthened):
+    """Whatever the head says, what comes of it lies within what has arrived."""
+    forged = bytearray(SAMPLE)
+    for at, byte in changes:
+        forged[at] = byte
+    if lengthened:
+        forged += b"\0" * 40
+    try:
+        head = archive.parse(forged)
+    except pscompy.ProtocolError:
+        return
+    inside = [entry.inside for entry in head.entries if entry.inside is not None]
+    assert sum(view.nbytes for view in inside) <= len(forged)
+    assert head.index.nbytes <= len(forged)
+
+
+def forge(**fields):
+    names = ("magic", "ident", "count", "zero", "nbytes", "name")
+    good = dict(zip(names, (archive.MAGIC, 1, 0, 0, 0, b"pickle"), strict=True)) | fields
+    return struct.pack("<4sIIIQ8s", *good.values())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x81",
+        b"PCL\x02" + forge()[4:],
+        forge(zero=1),
+        forge(ident=1 << 31),
+        forge(nbytes=1),
+        forge(nbytes=(1 << 64) - 1),
+        forge(nbytes=(1 << 64) - 33),
+        forge(count=(1 << 32) - 1),
+        forge(count=1),
+        forge(count=1) + struct.pack("<QBB6x", (1 << 64) - 1, 1, 0),
+        forge(count=1) + struct.pack("<QBB6x", 1, 1, 0),
+        forge(count=1) + struct.pack("<QBB6x", 0, 2, 0),
+        forge(count=1) + struct.pack("<QBB6x", 0, 0, 2),
+        forge() + b"more",
+    ],
+)
+def test_absurd_heads(data):
+    with pytest.raises(pscompy.ProtocolError):
+        archive.parse(data)
+
+
+def test_chunks_that_are_shorter_than_the_table_says():
+    peer = Peer(numbers(5000))
+    head = archive.parse(peer.head)
+    with pytest.raises(pscompy.ProtocolError, match="39999 bytes, its table says 40000"):
+        archive.load(head, [peer.outside[0][:-1]], Pickle())
+
+
+def test_a_pickle_that_wants_more_chunks_than_there_are():
+    index = archive.dump(numbers(5000), Pickle(), ZERO_COPY).index
+    head = archive.parse(forge(nbytes=len(index)) + index)
+    with pytest.raises(pscompy.ParcelError):
+        archive.load(head, [], Pickle())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=60))
+def test_garbage_in_place_of_a_pickle(data):
+    try:
+        archive.restore(b"\x80\x05" + data, (), Restricted(Pickle()))
+    except pscompy.ParcelError as error:
+        assert error.__cause__ is not None
+
+
+# ---- who may name what ----
+
+
+class Evil:
+    def __init__(self, function, *args):
+        self.call = function, args
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_restricted_refuses_what_is_not_in_the_list():
+    import os
+
+    for function in (os.system, eval, exec, getattr, __import__, open):
+        data = pickle.dumps(Evil(function, "true"), 5)
+        with pytest.raises(pscompy.ParcelError, match="PSP_PARCEL_ALLOW"):
+            archive.restore(data, (), Restricted(Pickle()))
+
+
+def test_restricted_refuses_parts_of_what_is_allowed():
+    data = b"\x80\x04\x8c\x05numpy\x8c\x11ndarray.__class__\x93."
+    with pytest.raises(pscompy.ParcelError, match="not in the list"):
+        archive.restore(data, (), Restricted(Pickle()))
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_restricted_reads_plain_data(name):
+    assert same(Peer(OBJECTS[name], 20_000, Restricted(Pickle())).load(), OBJECTS[name])
+
+
+def test_restricted_reads_what_the_program_allows():
+    data = pickle.dumps(Grid("x", b"y"), 5)
+    allowed = f"{Grid.__module__}:Grid"
+    assert archive.restore(data, (), Restricted(Pickle(), [allowed])) == Grid("x", b"y")
+    with pytest.raises(pscompy.ParcelError, match="Grid"):
+        archive.restore(data, (), Restricted(Pickle()))
+
+
+# ---- serialisers of others ----
+
+
+class Json:
+    """Chunks are none of its business."""
+
+    name = "json"
+
+    @staticmethod
+    def dumps(obj, keep):
+        import json
+
+        return json.dumps(obj).encode()
+
+    @staticmethod
+    def loads(data, chunks):
+        import json
+
+        return json.loads(bytes(data))
+
+
+def test_another_serialiser():
+    assert Peer({"a": [1, None]}, serialiser=Json).load() == {"a": [1, None]}
+    made = archive.dump(1, Json, ZERO_COPY)
+    assert not made.plain
+
+
+def test_the_receiver_has_another_serialiser():
+    peer = Peer([1], serialiser=Json)
+    with pytest.raises(pscompy.ParcelError, match=r"'json'.*'pickle'"):
+        archive.load(archive.parse(peer.head), [], Pickle())
+
+
+CONFIG = {"PARCEL_UNPICKLE": "any", "PARCEL_ALLOW": (), "PARCEL_ZERO_COPY": 1}
+
+
+@pytest.mark.parametrize("name", ["nothing", "no.such:thing", "os:nothing", "os:path", ":"])
+def test_serialisers_that_cannot_be_used(name):
+    with pytest.raises(pscompy.ConfigError, match="PSP_PARCEL_SERIALISER"):
+        Pickling({**CONFIG, "PARCEL_SERIALISER": name})

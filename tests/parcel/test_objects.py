@@ -1,0 +1,464 @@
+"""Objects between processes, over each transport."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import gc
+import os
+import threading
+
+import numpy as np
+import pytest
+from puppets import BOUND, echo, until
+
+import pscompy
+from pscompy.core import lib
+from pscompy.parcel import archive
+from pscompy.parcel.pickling import Pickle
+
+SMALL = {"a": 1, "b": [2.5, "text"], "c": None}
+LONG = 1 << 19  # doubles: 4 MiB
+SETUP = "import array, numpy as np"
+
+
+@pytest.fixture
+def link(connect, transport):
+    made = connect(transport)
+    made.peer(SETUP)
+    return made
+
+
+@pytest.fixture
+def shm(connect):
+    made = connect("shm")
+    made.peer(SETUP)
+    return made
+
+
+def counters(link, *names):
+    return [link.c.stats[name] for name in names]
+
+
+# ---- there and back ----
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        SMALL,
+        None,
+        b"",
+        b"x" * 300_000,
+        bytearray(b"y" * 5000),
+        array.array("i", range(2000)),
+        [b"z" * 70_000, "text" * 40_000],
+        {"deep": [{"deeper": (1, 2)}] * 50},
+    ],
+    ids=lambda obj: type(obj).__name__,
+)
+def test_objects_come_back(link, obj):
+    link.peer.begin("c.send_obj(c.recv_obj(tag=3), tag=4)")
+    link.c.send_obj(obj, tag=3, timeout=BOUND)
+    made = link.c.recv_obj(tag=4, timeout=BOUND)
+    assert type(made) is type(obj)
+    assert made == obj
+    link.peer.result()
+
+
+@pytest.mark.parametrize("count", [0, 10, 511, 512, 513, 10_000, 20_000, LONG])
+def test_arrays_of_every_length_come_back_writable(link, count):
+    link.peer.begin("c.send_obj(c.recv_obj())")
+    field = np.arange(count, dtype=float)
+    link.c.send_obj(field, timeout=BOUND)
+    made = link.c.recv_obj(timeout=BOUND)
+    assert np.array_equal(made, field)
+    assert made.flags.writeable
+    assert made.flags.aligned
+    made[...] = 7
+    link.peer.result()
+
+
+def test_many_arrays_of_all_lengths_in_one_object(link):
+    link.peer.begin("c.send_obj(c.recv_obj())")
+    fields = [np.full(1 << power, power, np.float32) for power in range(21)]
+    fields[5:5] = [np.zeros(0), np.arange(9000)]
+    fields[6].flags.writeable = False
+    link.c.send_obj(fields, timeout=BOUND)
+    made = link.c.recv_obj(timeout=BOUND)
+    assert all(np.array_equal(a, b) for a, b in zip(made, fields, strict=True))
+    assert [it.flags.writeable for it in made] == [it.flags.writeable for it in fields]
+    link.peer.result()
+
+
+def test_order_is_kept_whatever_their_lengths(link):
+    link.peer.begin(
+        "pscompy.wait_all([c.isend_obj([n, np.zeros(n * n * n * 10)], n % 2) for n in range(40)])"
+    )
+    even = [link.c.recv_obj(tag=0, timeout=BOUND)[0] for _ in range(20)]
+    odd = [link.c.recv_obj(tag=1, timeout=BOUND)[0] for _ in range(20)]
+    assert even == list(range(0, 40, 2))
+    assert odd == list(range(1, 40, 2))
+    link.peer.result()
+
+
+def test_objects_match_only_receives_of_objects(link):
+    link.peer("c.isend_obj('object', 1); c.isend(b'bytes', 1); c.isend_obj('next', 1)")
+    assert link.c.recv(timeout=BOUND) == b"bytes"
+    assert link.c.recv_obj(timeout=BOUND) == "object"
+    assert link.c.iprobe() is None
+    assert link.c.recv_obj(timeout=BOUND) == "next"
+    with pytest.raises(pscompy.Timeout):
+        link.c.recv_obj(timeout=0.01)
+
+
+def test_probe(link):
+    link.peer("c.isend_obj([1, 2], tag=9)")
+    status = link.c.probe_obj(timeout=BOUND)
+    assert (status.source, status.tag) == (link.c, 9)
+    assert status.nbytes < 100
+    with pytest.raises(pscompy.Timeout):
+        link.c.probe_obj(tag=8, timeout=0.01)
+    assert link.c.recv_obj(tag=9, timeout=BOUND) == [1, 2]
+
+
+# ---- value semantics ----
+
+
+@pytest.mark.parametrize("count", [10, 1000, LONG])
+def test_what_is_overwritten_after_sending_changes_nothing(link, count):
+    field = np.ones(count)
+    requests = [link.c.isend_obj([field, n]) for n in range(3)]
+    field[...] = 5
+    link.peer.begin("[float(c.recv_obj()[0].sum()) for _ in range(4)]")
+    link.c.send_obj([field, 3], timeout=BOUND)
+    field[...] = 6
+    pscompy.wait_all(requests, BOUND)
+    assert link.peer.result() == [count, count, count, 5 * count]
+
+
+def test_a_received_array_is_the_receivers_own(link):
+    field = np.ones(LONG)
+    link.peer.begin("got = c.recv_obj(); got[:] = 3; c.send_obj('written')")
+    link.c.send_obj(field, timeout=BOUND)
+    assert link.c.recv_obj(timeout=BOUND) == "written"
+    assert field.sum() == LONG
+    link.peer.result()
+
+
+# ---- memory ----
+
+
+def test_a_long_array_is_copied_once(link):
+    before = link.peer("c.stats")
+    link.peer.begin("got = c.recv_obj(); c.stats")
+    link.c.send_obj(np.ones(LONG), timeout=BOUND)
+    after = link.peer.result()
+    moved = {name: after[name] - before[name] for name in after}
+    assert moved["received_messages"] == 2
+    assert moved["unexpected_copied"] < 1000
+    assert link.c.stats["rndv_rts"] == 1
+
+
+def test_memory_returns_to_the_pool_with_the_last_reference(shm):
+    addresses = set()
+    for _ in range(6):
+        shm.peer.begin("c.send_obj({'field': np.ones(1 << 17)})")
+        made = shm.c.recv_obj(timeout=BOUND)["field"]
+        shm.peer.result()
+        part = made[100:]
+        addresses.add(made.ctypes.data)
+        del made
+        assert part.sum() == (1 << 17) - 100
+        del part
+        gc.collect()
+    assert len(addresses) == 1
+
+
+def test_a_pool_that_is_exhausted_only_costs_speed(connect):
+    link = connect("shm", POOL_MAX=0)
+    link.peer(SETUP)
+    link.peer.begin("c.send_obj(np.ones(1 << 17))")
+    assert link.c.recv_obj(timeout=BOUND).sum() == 1 << 17
+    link.peer.result()
+    assert link.session.stats["pool_exhausted"] > 0
+
+
+def test_lent_arrays_are_not_copied(shm):
+    field = shm.session.empty(LONG)
+    field[:] = 2
+    request = shm.c.isend_obj({"field": field, "more": SMALL}, lend=True)
+    assert not field.flags.writeable
+    total, writeable = shm.peer(
+        "got = c.recv_obj(); float(got['field'].sum()), got['field'].flags.writeable"
+    )
+    assert (total, writeable) == (2 * LONG, False)
+    assert not request.test()
+    shm.peer("del got")
+    request.wait(BOUND)
+    assert field.flags.writeable
+    assert shm.c.stats["lent"] == 1
+    assert shm.peer("c.stats['views_mapped']") == 1
+
+
+def test_what_cannot_be_lent_is_sent(link):
+    field = np.ones(LONG)
+    request = link.c.isend_obj([field, np.ones(600)], lend=True)
+    link.peer.begin("got = c.recv_obj(); float(got[0].sum() + got[1].sum())")
+    request.wait(BOUND)
+    assert link.peer.result() == LONG + 600
+    assert link.c.stats["lend_copied"] == 2
+
+
+# ---- requests ----
+
+
+def test_requests_end_in_any_order(link):
+    requests = [link.c.irecv_obj(tag) for tag in range(4)]
+    link.peer.begin("for tag in (3, 1, 0, 2): c.send_obj([tag, np.ones(1 << 16)], tag)")
+    results = pscompy.wait_all(requests, BOUND)
+    assert [result[0] for result in results] == [0, 1, 2, 3]
+    assert [request.status.tag for request in requests] == [0, 1, 2, 3]
+    link.peer.result()
+
+
+def test_a_receive_that_is_cancelled_takes_nothing(link):
+    request = link.c.irecv_obj()
+    assert request.cancel()
+    with pytest.raises(pscompy.Cancelled):
+        request.result()
+    link.peer("c.isend_obj(1)")
+    assert link.c.recv_obj(timeout=BOUND) == 1
+
+
+def test_a_receive_whose_time_is_over_takes_nothing(link):
+    with pytest.raises(pscompy.Timeout) as caught:
+        link.c.recv_obj(timeout=0.01)
+    assert caught.value.request is None
+    link.peer.begin("c.send_obj([np.ones(1 << 17)])")
+    assert link.c.recv_obj(timeout=BOUND)[0].sum() == 1 << 17
+    link.peer.result()
+
+
+def test_a_send_whose_time_is_over_goes_on(link):
+    with pytest.raises(pscompy.Timeout) as caught:
+        link.c.send_obj(np.ones(LONG), timeout=0.01)
+    link.peer.begin("float(c.recv_obj().sum())")
+    caught.value.request.wait(BOUND)
+    assert link.peer.result() == LONG
+
+
+def test_await(link):
+    link.peer.begin("for n in range(5): c.send_obj([n, np.ones(n << 15)]); assert c.recv_obj() == n")
+
+    async def talk():
+        for n in range(5):
+            made = await link.c.irecv_obj()
+            assert made[1].sum() == n << 15
+            await link.c.isend_obj(made[0])
+
+    asyncio.run(asyncio.wait_for(talk(), BOUND))
+    link.peer.result()
+
+
+def test_threads(link):
+    """Each thread has a tag of its own; lengths are such that heads and chunks mix."""
+    rounds, threads = 20, 4
+    link.peer(
+        """
+        def serve(tag):
+            for _ in range(rounds):
+                c.send_obj(c.recv_obj(tag), tag)
+        servers = [threading.Thread(target=serve, args=(tag,)) for tag in range(threads)]
+        for server in servers: server.start()
+        """,
+        rounds=rounds,
+        threads=threads,
+    )
+    failed = []
+
+    def call(tag):
+        for n in range(rounds):
+            field = np.full(1 << (8 + n % 10), tag * 100 + n, np.int64)
+            link.c.send_obj(field, tag)
+            if not np.array_equal(link.c.recv_obj(tag), field):
+                failed.append((tag, n))
+
+    callers = [threading.Thread(target=call, args=(tag,)) for tag in range(threads)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(BOUND)
+    assert not any(caller.is_alive() for caller in callers)
+    assert not failed
+    link.peer("for server in servers: server.join()")
+
+
+# ---- what goes wrong ----
+
+
+class Unpicklable:
+    def __reduce__(self):
+        raise RuntimeError("not me")
+
+
+def test_what_cannot_be_pickled_is_not_sent(link):
+    for obj, error in ((Unpicklable(), RuntimeError), (threading.Lock(), TypeError)):
+        with pytest.raises(error):
+            link.c.send_obj([np.ones(LONG), obj], timeout=BOUND)
+    echo(link)
+
+
+def test_a_class_that_the_receiver_lacks(link):
+    link.peer(
+        """
+        import types
+        module = sys.modules["only_there"] = types.ModuleType("only_there")
+        module.Mine = type("Mine", (), {"__module__": "only_there"})
+        """
+    )
+    link.peer.begin("c.send_obj([module.Mine(), np.ones(1 << 17)]); c.send_obj('next')")
+    with pytest.raises(pscompy.ParcelError, match="only_there") as caught:
+        link.c.recv_obj(timeout=BOUND)
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+    assert link.c.recv_obj(timeout=BOUND) == "next"
+    link.peer.result()
+    echo(link)
+
+
+def raw(link):
+    """A way to send anything at all as an object's head, and as a chunk."""
+    return [link.c._beside(lib.PSC_CONTEXT_OBJECTS), link.c._beside(lib.PSC_CONTEXT_CHUNKS)]
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"PCL\x01" + b"\xff" * 60, b"\x80\x05garbage"])
+def test_garbage_is_refused_and_the_connection_goes_on(link, data):
+    raw(link)[0].isend(data)
+    link.c.isend_obj("next")
+    told = link.peer(
+        """
+        try: c.recv_obj()
+        except (pscompy.ProtocolError, pscompy.ParcelError) as error: told = type(error).__name__
+        told, c.recv_obj()
+        """
+    )
+    assert told == ("ParcelError" if data[:1] == b"\x80" else "ProtocolError", "next")
+    echo(link)
+
+
+@pytest.mark.parametrize("nbytes", [0, 39_999, 40_001, 1 << 20])
+def test_a_chunk_of_another_length_than_the_head_says(link, nbytes):
+    pieces, _ = archive.dump(np.ones(5000), Pickle(), 4096).pack(ident=77, room=0)
+    heads, chunks = raw(link)
+    heads.isend(pieces)
+    chunk = chunks.isend(bytes(nbytes), 77)
+    link.peer.begin("c.recv_obj()")
+    chunk.wait(BOUND)
+    with pytest.raises(pscompy.ProtocolError, match="its table says 40000"):
+        link.peer.result()
+    echo(link)
+
+
+def test_the_peer_dies_between_head_and_chunk(link):
+    link.peer(
+        """
+        from pscompy.core import lib
+        from pscompy.parcel import archive
+        from pscompy.parcel.pickling import Pickle
+        pieces, _ = archive.dump([np.ones(1 << 20)] * 3, Pickle(), 4096).pack(ident=1, room=0)
+        c._beside(lib.PSC_CONTEXT_OBJECTS).send(pieces)
+        c._beside(lib.PSC_CONTEXT_CHUNKS).isend(np.ones(1 << 20), 1)
+        """
+    )
+    request = link.c.irecv_obj()
+    until(lambda: request.test() or request.status is not None)
+    link.peer.kill()
+    with pytest.raises((pscompy.PeerLost, pscompy.Closed)):
+        request.wait(BOUND)
+
+
+def test_the_receiver_dies_before_it_takes_the_chunk(link):
+    request = link.c.isend_obj([np.ones(LONG)])
+    link.peer("c.probe_obj(timeout=5)")
+    link.peer.kill()
+    with pytest.raises((pscompy.PeerLost, pscompy.Closed)):
+        request.wait(BOUND)
+
+
+# ---- who may name what ----
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("evil",)
+
+
+def test_a_malicious_pickle_to_a_session_that_is_restricted(connect, transport, tmp_path):
+    link = connect(transport, PARCEL_UNPICKLE="restricted")
+    link.peer("os.chdir(folder)", folder=str(tmp_path))
+    link.c.isend_obj(Evil())
+    with pytest.raises(pscompy.ParcelError, match="PSP_PARCEL_ALLOW"):
+        link.peer("c.recv_obj()")
+    link.c.isend_obj({"field": np.ones(5000)})
+    assert link.peer("float(c.recv_obj()['field'].sum())") == 5000
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_malicious_pickle_from_a_peer(connect, transport, tmp_path):
+    link = connect(transport, PARCEL_UNPICKLE="restricted")
+    link.peer(
+        """
+        class Evil:
+            def __reduce__(self): return os.mkdir, (folder,)
+        c.isend_obj([1, Evil()])
+        """,
+        folder=str(tmp_path / "evil"),
+    )
+    with pytest.raises(pscompy.ParcelError, match="mkdir"):
+        link.c.recv_obj(timeout=BOUND)
+    assert not list(tmp_path.iterdir())
+    echo(link)
+
+
+def test_without_restriction_it_runs(shm, tmp_path):
+    """What the documentation warns of, so that the tests above show something."""
+    shm.peer("os.chdir(folder)", folder=str(tmp_path))
+    shm.c.isend_obj(Evil())
+    shm.peer("c.recv_obj()")
+    assert (tmp_path / "evil").is_dir()
+
+
+# ---- the end ----
+
+
+def test_closed(link):
+    link.c.close()
+    with contextlib.suppress(pscompy.Closed):
+        link.c.recv_obj(timeout=BOUND)
+    with pytest.raises(pscompy.Closed):
+        link.c.send_obj(1)
+
+
+def test_a_dropped_request_completes(link):
+    link.c.isend_obj(np.ones(LONG))
+    gc.collect()
+    link.peer.begin("total = float(c.recv_obj().sum()); c.send_obj('received'); total")
+    assert link.c.recv_obj(timeout=BOUND) == "received"
+    assert link.peer.result() == LONG
+
+
+def test_memory_does_not_grow(shm):
+    """Of either side, whatever comes."""
+    exchange = "for _ in range(rounds): c.send_obj(c.recv_obj())"
+    fields = [np.ones(1 << power) for power in (2, 10, 14, 17)]
+    size = {}
+    for rounds in (50, 200, 200):
+        shm.peer.begin(exchange, rounds=rounds)
+        for n in range(rounds):
+            shm.c.send_obj([n, fields[n % 4]], timeout=BOUND)
+            shm.c.recv_obj(timeout=BOUND)
+        shm.peer.result()
+        size[rounds] = shm.peer.resident()
+        last = size.setdefault("first", size[rounds])
+    assert size[200] - last < 4 << 20
