@@ -179,6 +179,13 @@ RULES = (
         ("pscompy/sock.py", "from pscompy import world"),
     ),
     Rule(
+        "parcels know messages and requests, and nothing that is built on objects",
+        ("pscompy/parcel/*.py",),
+        rf"{imports('pscompy.session', 'pscompy.sock', 'pscompy.connection')}|{SERVICES}"
+        r"|^\s*(from|import)\s+pscompy\.control\b",
+        ("pscompy/parcel/objects.py", "from pscompy.connection import Connection"),
+    ),
+    Rule(
         "configuration and errors stand on nothing",
         tuple(
             f"pscompy/{name}.py" for name in ("config", "parsers", "errors", "values", "variables")
@@ -249,7 +256,7 @@ def texts(*patterns: str) -> str:
 
 
 def test_every_variable_of_the_core_is_read() -> None:
-    code = texts("pscompy/[!v]*.py", "pscompy/control/*.py")
+    code = texts("pscompy/[!v]*.py", "pscompy/control/*.py", "pscompy/parcel/*.py")
     assert [var.name for var in VARIABLES if f'"{var.name}"' not in code] == []
 
 

@@ -34,7 +34,7 @@ class Explanation(Value, hidden=("estimates",)):
     @property
     def eager_max(self) -> int | None:
         """The longest message that is sent eagerly; None: not connected yet."""
-        return self.params and self.params.eager_max
+        return self.params.eager_max if self.params else None
 
     def as_dict(self) -> dict[str, Any]:
         params = self.params

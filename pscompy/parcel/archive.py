@@ -58,9 +58,7 @@ class Archive:
         """
         table, inside, outside = self._place(room)
         index = memoryview(self.index)
-        head = _HEAD.pack(
-            MAGIC, ident, len(self.chunks), 0, index.nbytes, self.serialiser.encode()
-        )
+        head = _HEAD.pack(MAGIC, ident, len(self.chunks), 0, index.nbytes, self.serialiser.encode())
         pieces: list[Buffer] = [head + b"".join(table), index]
         at = len(head) + len(table) * _ENTRY.size + index.nbytes
         for chunk in inside:
@@ -70,7 +68,9 @@ class Archive:
 
     def _place(self, room: int) -> tuple[list[bytes], list[memoryview], list[memoryview]]:
         """The table, and the chunks within the head and outside of it."""
-        table, inside, outside = [], [], []
+        table: list[bytes] = []
+        inside: list[memoryview] = []
+        outside: list[memoryview] = []
         at = _HEAD.size + len(self.chunks) * _ENTRY.size + memoryview(self.index).nbytes
         for chunk in self.chunks:
             end = at + -at % ALIGNMENT + chunk.nbytes

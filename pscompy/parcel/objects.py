@@ -260,7 +260,7 @@ class AnyObjects(_hot.World):
         if timeout is not None:
             return wait_or_cancel(self.itake(tag), timeout)
         data, status = self.recv_status(tag=tag)
-        objects = self._of(status.source)
+        objects = self._from(status)
         head = None if data[:1] == archive.PICKLE_BYTE else archive.parse(data)
         chunks = wait_all(objects.fetch(head)) if head else ()
         return objects.load(data, head, chunks)
@@ -271,4 +271,8 @@ class AnyObjects(_hot.World):
 
     def _sender(self, head: Request) -> Objects:
         assert head.status is not None
-        return self._of(head.status.source)
+        return self._from(head.status)
+
+    def _from(self, status: Status) -> Objects:
+        assert isinstance(status.source, int)
+        return self._of(status.source)

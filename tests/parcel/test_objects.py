@@ -250,7 +250,9 @@ def test_a_send_whose_time_is_over_goes_on(link):
 
 
 def test_await(link):
-    link.peer.begin("for n in range(5): c.send_obj([n, np.ones(n << 15)]); assert c.recv_obj() == n")
+    link.peer.begin(
+        "for n in range(5): c.send_obj([n, np.ones(n << 15)]); assert c.recv_obj() == n"
+    )
 
     async def talk():
         for n in range(5):
