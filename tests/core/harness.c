@@ -1,5 +1,6 @@
 #include "harness.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 const psc_api_t *api;
@@ -102,11 +103,25 @@ void pair_open(pair_t *pair)
     pair_join(pair, &pair->a.conn, &pair->b.conn);
 }
 
+static void *side_close(void *arg)
+{
+    side_t *side = arg;
+
+    psc_worker_destroy(side->worker);
+    return NULL;
+}
+
+/* At the same time: who ends waits for the other's farewell, but not for long. */
 void pair_close(pair_t *pair)
 {
-    if (pair->b.worker != pair->a.worker)
-        psc_worker_destroy(pair->b.worker);
-    psc_worker_destroy(pair->a.worker);
+    pthread_t other;
+    bool two = pair->b.worker != pair->a.worker;
+
+    if (two)
+        check(pthread_create(&other, NULL, side_close, &pair->b) == 0);
+    side_close(&pair->a);
+    if (two)
+        check(pthread_join(other, NULL) == 0);
 }
 
 void pair_progress(pair_t *pair)

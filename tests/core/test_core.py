@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,9 +45,11 @@ def compile_driver(name: str, sanitizer: str, folder: Path) -> Path:
     return driver
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_driver(request.param, "address", tmp_path_factory.mktemp("core"))
+@pytest.fixture(scope="module")
+def driver_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The program for a transport, compiled once."""
+    folder = tmp_path_factory.mktemp("core")
+    return cache(lambda name: compile_driver(name, "address", folder))
 
 
 def run(driver: Path, case: str, name: str, *more: str) -> None:
@@ -55,21 +59,17 @@ def run(driver: Path, case: str, name: str, *more: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_core(driver: Path, case: str) -> None:
-    run(driver, case, driver.name.split("_")[1])
+@pytest.mark.parametrize("name", NAMES)
+def test_core(name: str, case: str, driver_of: Callable[[str], Path]) -> None:
+    run(driver_of(name), case, name)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "threads"])
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_core_with_the_smallest_ring(
-    name: str, case: str, tmp_path_factory: pytest.TempPathFactory
+    name: str, case: str, driver_of: Callable[[str], Path]
 ) -> None:
-    folder = tmp_path_factory.getbasetemp() / f"small_{name}"
-    driver = folder / f"core_{name}_address"
-    if not driver.exists():
-        folder.mkdir(exist_ok=True)
-        compile_driver(name, "address", folder)
-    run(driver, case, name, *SMALL[name])
+    run(driver_of(name), case, name, *SMALL[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
