@@ -11,7 +11,8 @@
 
 #define SPIN_LOOK_NS 2000.0 /* between two looks at the clock */
 #define SPIN_PASS_NS 30.0   /* of a pass, beside the interfaces */
-#define SPIN_ALONE_NS 1000  /* an offer that nobody takes is over sooner */
+/* An offer that nobody takes is over sooner: in 1 us or so. */
+#define SPIN_ALONE_CYCLES 3000u
 
 /* The scheduler may refuse an offer although others wait: only so many
  * refusals in a row say that we are alone. */
@@ -55,14 +56,15 @@ unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes)
 }
 
 /* Let others run, and learn whether there are any. */
-static bool spin_offer(psc_worker_t *worker, int64_t now)
+static bool spin_offer(psc_worker_t *worker)
 {
+    uint64_t before = psc_clock_cycles();
     unsigned crowded = atomic_load_explicit(&worker->wait.crowded,
                                             memory_order_relaxed);
     bool taken;
 
     sched_yield();
-    taken = psc_clock_now() - now > SPIN_ALONE_NS;
+    taken = psc_clock_cycles() - before > SPIN_ALONE_CYCLES;
     if (taken)
         crowded = SPIN_CROWDED;
     else if (crowded > 0)
@@ -74,26 +76,38 @@ static bool spin_offer(psc_worker_t *worker, int64_t now)
 
 void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline)
 {
-    int64_t now = psc_clock_now();
+    *spin = (psc_spin_t){.deadline = deadline,
+                         .passes = spin_passes(worker)};
+}
 
-    spin->until = now + worker->config.spin_ns;
-    if (spin->until > deadline)
-        spin->until = deadline;
-    spin->passes = spin_passes(worker);
-    spin->taken = 0;
+/* The first offer in a crowd is made unseen: by its end there mostly is what
+ * was waited for, and where the kernel does not share its clock a look is a
+ * system call. */
+static bool spin_in_time(psc_worker_t *worker, psc_spin_t *spin)
+{
+    int64_t now;
+
+    if (spin->offers++ == 0 && spin->deadline == INT64_MAX &&
+        worker->config.spin_ns > 0 &&
+        atomic_load_explicit(&worker->wait.crowded, memory_order_relaxed))
+        return true;
+    now = psc_clock_now();
+    if (spin->until == 0) {
+        spin->until = now + worker->config.spin_ns;
+        if (spin->until > spin->deadline)
+            spin->until = spin->deadline;
+    }
+    return now < spin->until;
 }
 
 bool psc_spin_on(psc_worker_t *worker, psc_spin_t *spin)
 {
-    int64_t now;
-
     psc_clock_pause();
     if (--spin->passes > 0)
         return true;
-    now = psc_clock_now();
-    if (now >= spin->until)
+    if (!spin_in_time(worker, spin))
         return false;
-    if (spin_offer(worker, now) && ++spin->taken >= SPIN_TURNS)
+    if (spin_offer(worker) && ++spin->taken >= SPIN_TURNS)
         return false;
     spin->passes = spin_passes(worker);
     return true;

@@ -122,9 +122,11 @@ void psc_worker_log(psc_worker_t *worker, int level, const char *line);
 
 /* One stretch of polling; see spin.c. */
 typedef struct psc_spin {
-    int64_t until;
-    unsigned passes; /* until the next look at the clock */
-    unsigned taken;  /* times that others took the processor */
+    int64_t until;    /* 0: the clock was not looked at yet */
+    int64_t deadline; /* of the wait */
+    unsigned passes;  /* until the next look at the clock */
+    unsigned offers;  /* of the processor to others */
+    unsigned taken;   /* of these, those that somebody took */
 } psc_spin_t;
 
 void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline);
