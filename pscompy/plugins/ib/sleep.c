@@ -11,9 +11,17 @@
 
 enum { IB_RECEIVING, IB_SENDING };
 
-static bool ib_sleep_watch(ib_iface_t *iface, int fd)
+/* Whose descriptor it is. */
+typedef enum ib_bell {
+    IB_BELL_COMPLETIONS,
+    IB_BELL_DEVICE,
+    IB_BELL_CLOCK,
+    IB_N_BELLS
+} ib_bell_t;
+
+static bool ib_sleep_watch(ib_iface_t *iface, int fd, ib_bell_t bell)
 {
-    struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = bell}};
 
     return fd >= 0 && epoll_ctl(iface->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
@@ -23,9 +31,12 @@ psc_status_t ib_sleep_open(ib_iface_t *iface)
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
     iface->timer =
         timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    return iface->epoll >= 0 && ib_sleep_watch(iface, iface->timer) &&
-                   ib_sleep_watch(iface, iface->device.channel->fd) &&
-                   ib_sleep_watch(iface, iface->device.context->async_fd)
+    return iface->epoll >= 0 &&
+                   ib_sleep_watch(iface, iface->timer, IB_BELL_CLOCK) &&
+                   ib_sleep_watch(iface, iface->device.channel->fd,
+                                  IB_BELL_COMPLETIONS) &&
+                   ib_sleep_watch(iface, iface->device.context->async_fd,
+                                  IB_BELL_DEVICE)
                ? PSC_OK
                : PSC_ERR_TRANSPORT;
 }
@@ -68,15 +79,16 @@ static void ib_sleep_tick(ib_iface_t *iface)
 
 /* ---- events ---- */
 
+/* One of them: while there is another one, nobody can sleep. */
 static void ib_sleep_completions(ib_iface_t *iface)
 {
     struct ibv_cq *cq;
     void *context;
 
-    while (ibv_get_cq_event(iface->device.channel, &cq, &context) == 0) {
-        iface->notices[cq == iface->device.send_cq] = IB_NOTICE_NONE;
-        ibv_ack_cq_events(cq, 1);
-    }
+    if (ibv_get_cq_event(iface->device.channel, &cq, &context) != 0)
+        return;
+    iface->notices[cq == iface->device.send_cq] = IB_NOTICE_NONE;
+    ibv_ack_cq_events(cq, 1);
 }
 
 /* Retries decide whether connections outlast a port that is down. */
@@ -93,11 +105,18 @@ static void ib_sleep_device(ib_iface_t *iface)
 
 void ib_sleep_look(ib_iface_t *iface)
 {
+    static void (*const answers[IB_N_BELLS])(ib_iface_t *) = {
+        [IB_BELL_COMPLETIONS] = ib_sleep_completions,
+        [IB_BELL_DEVICE] = ib_sleep_device,
+        [IB_BELL_CLOCK] = ib_sleep_tick,
+    };
+    struct epoll_event events[IB_N_BELLS];
+    int n = epoll_wait(iface->epoll, events, IB_N_BELLS, 0);
+
     iface->armed = false;
     iface->polls = 0;
-    ib_sleep_completions(iface);
-    ib_sleep_device(iface);
-    ib_sleep_tick(iface);
+    for (int i = 0; i < n; i++)
+        answers[events[i].data.u32](iface);
 }
 
 int ib_event_fd(psc_iface_t *self)
