@@ -7,20 +7,21 @@ from typing import ClassVar
 from pscompy.testing import conformance
 
 
-class TestIb(conformance.Suite):
+class TestRingsAndPut(conformance.Suite):
     transport = "ib"
+    config: ClassVar = {"IB_EAGER": "rdma", "RNDV_SCHEME": "put"}
 
 
-class TestIbByPut(conformance.Suite):
+class TestSharedQueueAndGet(conformance.Suite):
     transport = "ib"
-    config: ClassVar = {"RNDV_SCHEME": "put"}
+    config: ClassVar = {"IB_EAGER": "srq", "RNDV_SCHEME": "get"}
 
 
-class TestIbByMessages(conformance.Suite):
+class TestSmallQueuesAndMessages(conformance.Suite):
     transport = "ib"
-    config: ClassVar = {"RNDV_SCHEME": "am"}
-
-
-class TestIbWithSmallQueues(conformance.Suite):
-    transport = "ib"
-    config: ClassVar = {"IB_BUFFER_SIZE": "2k", "IB_RECVQ_SIZE": 4, "IB_SENDQ_SIZE": 16}
+    config: ClassVar = {
+        "RNDV_SCHEME": "am",
+        "IB_BUFFER_SIZE": "2k",
+        "IB_RECVQ_SIZE": 4,
+        "IB_SENDQ_SIZE": 16,
+    }

@@ -128,18 +128,18 @@ def run_cases(
     assert {case: code for case, code in codes.items() if code not in ("0", "77")} == {}
 
 
-@pytest.mark.parametrize("part", range(3))
-def test_contract(driver: Path, part: int) -> None:
-    run_cases(driver, list(case_names("ib"))[part::3], QUICK)
+def test_contract(driver: Path) -> None:
+    run_cases(driver, list(case_names("ib")), [*QUICK, "EAGER=0:rdma"])
 
 
-def test_contract_when_tight(driver: Path) -> None:
-    run_cases(driver, TIGHT_CASES, SQUEEZED)
+@pytest.mark.parametrize("eager", ["rdma", "srq"])
+def test_contract_when_tight(driver: Path, eager: str) -> None:
+    run_cases(driver, TIGHT_CASES, [*SQUEEZED, f"EAGER=0:{eager}"])
 
 
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed")
 def test_memcheck(plain_driver: Path) -> None:
-    run_cases(plain_driver, MEMCHECK_CASES, QUICK, MEMCHECK)
+    run_cases(plain_driver, MEMCHECK_CASES, [*QUICK, "EAGER=0:rdma"], MEMCHECK)
 
 
 # ---- with sessions -------------------------------------------------------------

@@ -1,5 +1,6 @@
 /* Messages on their way out: short ones are copied into the request itself,
- * longer ones into a buffer of the send pool. */
+ * longer ones into a buffer of the send pool. They are sent to the peer's
+ * shared receive queue or, where it has given us a ring, written there. */
 #include <errno.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ static psc_status_t ib_am_may(ib_ep_t *ep)
     if (ep->sent - ep->taken >= ep->peer.window ||
         ib_queue_room(&ep->messages) <= IB_RESERVE)
         return ib_ep_starve(ep);
-    return PSC_OK;
+    return ep->way == IB_WAY_OFFERED ? ib_ring_switch(ep) : PSC_OK;
 }
 
 /* ---- posting ---- */
@@ -65,55 +66,25 @@ static psc_status_t ib_ep_post(ib_ep_t *ep, const ib_post_t *post)
     return PSC_ERR_TRANSPORT;
 }
 
-static psc_status_t ib_post_inline(ib_ep_t *ep, const ib_head_t *head,
-                                   const void *header, const void *body,
-                                   size_t len, bool signal)
-{
-    ib_post_t post = {
-        .opcode = IBV_WR_SEND,
-        .pieces = {ib_piece(head, sizeof(*head)),
-                   ib_piece(header, head->header_len), ib_piece(body, len)},
-        .n_pieces = 3,
-        .copy = true,
-        .signal = signal,
-        .job = {.buffer = IB_NO_BUFFER},
-    };
-
-    return ib_ep_post(ep, &post);
-}
-
 psc_status_t ib_control_send(ib_ep_t *ep, ib_kind_t kind, const void *body,
                              size_t len)
 {
     ib_head_t head = ib_head_make(ep, kind, 0, 0);
+    ib_post_t post = {
+        .opcode = IBV_WR_SEND,
+        .pieces = {ib_piece(&head, sizeof(head)), ib_piece(body, len)},
+        .n_pieces = 2,
+        .copy = true,
+        .signal = true,
+        .job = {.buffer = IB_NO_BUFFER},
+    };
 
     if (ib_queue_room(&ep->messages) <= 1)
         return ib_ep_starve(ep);
-    return ib_post_inline(ep, &head, NULL, body, len, true);
+    return ib_ep_post(ep, &post);
 }
 
 /* ---- active messages ---- */
-
-psc_status_t ib_am_short(psc_ep_t *self, uint8_t id, const void *header,
-                         uint8_t header_len, const void *payload, size_t len)
-{
-    ib_ep_t *ep = ib_ep(self);
-    psc_status_t status = ib_am_may(ep);
-    ib_head_t head;
-
-    if (IB_HEAD_SIZE + header_len + len > ep->messages.inline_max) {
-        psc_iov_t iov = {(void *)(uintptr_t)payload, len};
-
-        return ib_am_bcopy(self, id, header, header_len, &iov, 1);
-    }
-    if (status != PSC_OK)
-        return status;
-    head = ib_head_make(ep, IB_KIND_AM, id, header_len);
-    status = ib_post_inline(ep, &head, header, payload, len, false);
-    if (status == PSC_OK)
-        ep->sent++;
-    return status;
-}
 
 static size_t ib_iov_copy(uint8_t *to, const psc_iov_t *iov, size_t n_iov)
 {
@@ -136,20 +107,63 @@ static size_t ib_iov_sum(const psc_iov_t *iov, size_t n_iov)
     return sum;
 }
 
-/* A message's completion gives its buffer back. */
-static psc_status_t ib_post_buffer(ib_ep_t *ep, uint32_t buffer, size_t len)
+/* What the peer gets to see: head, header, payload. */
+static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
+                            const void *header, uint8_t header_len,
+                            const psc_iov_t *iov, size_t n_iov)
 {
-    ib_pool_t *pool = &ib_ep_iface(ep)->sends;
+    ib_head_t head = ib_head_make(ep, IB_KIND_AM, id, header_len);
+    uint8_t *at = image + IB_HEAD_SIZE;
+
+    memcpy(image, &head, sizeof(head));
+    if (header_len > 0)
+        memcpy(at, header, header_len);
+    at += header_len;
+    return (size_t)(at - image) + ib_iov_copy(at, iov, n_iov);
+}
+
+/* From a buffer of the pool, whose completion gives it back, or copied by the
+ * adapter at once. */
+static psc_status_t ib_image_post(ib_ep_t *ep, uint8_t *image, size_t len,
+                                  uint32_t buffer)
+{
     ib_post_t post = {
         .opcode = IBV_WR_SEND,
-        .pieces = {ib_piece(ib_pool_at(pool, buffer), len)},
         .n_pieces = 1,
-        .signal = true,
+        .copy = buffer == IB_NO_BUFFER,
+        .signal = buffer != IB_NO_BUFFER,
         .job = {.buffer = buffer},
     };
+    psc_status_t status;
 
-    post.pieces[0].lkey = pool->mr->lkey;
-    return ib_ep_post(ep, &post);
+    if (ep->way == IB_WAY_RING)
+        len = ib_ring_seal(ep, image, len);
+    post.pieces[0] = ib_piece(image, len);
+    post.pieces[0].lkey = ib_ep_iface(ep)->sends.mr->lkey;
+    if (ep->way == IB_WAY_RING)
+        ib_ring_aim(ep, &post);
+    status = ib_ep_post(ep, &post);
+    if (status == PSC_OK)
+        ep->sent++;
+    return status;
+}
+
+psc_status_t ib_am_short(psc_ep_t *self, uint8_t id, const void *header,
+                         uint8_t header_len, const void *payload, size_t len)
+{
+    ib_ep_t *ep = ib_ep(self);
+    psc_iov_t iov = {(void *)(uintptr_t)payload, len};
+    uint8_t image[IB_INLINE_MAX] __attribute__((aligned(8)));
+    psc_status_t status;
+
+    if (IB_HEAD_SIZE + header_len + len + IB_TAIL_ROOM >
+        ep->messages.inline_max)
+        return ib_am_bcopy(self, id, header, header_len, &iov, 1);
+    status = ib_am_may(ep);
+    if (status != PSC_OK)
+        return status;
+    len = ib_image_make(ep, image, id, header, header_len, &iov, 1);
+    return ib_image_post(ep, image, len, IB_NO_BUFFER);
 }
 
 psc_status_t ib_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
@@ -161,26 +175,18 @@ psc_status_t ib_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     psc_status_t status = ib_am_may(ep);
     size_t len = IB_HEAD_SIZE + header_len + ib_iov_sum(iov, n_iov);
     uint32_t buffer;
-    uint8_t *to;
-    ib_head_t head;
 
-    if (len > pool->size)
+    if (len + IB_TAIL_ROOM > pool->size)
         return PSC_ERR_INVALID;
     if (status != PSC_OK)
         return status;
     if (pool->n_free == 0)
         return ib_ep_starve(ep);
     buffer = pool->free[--pool->n_free];
-    to = ib_pool_at(pool, buffer);
-    head = ib_head_make(ep, IB_KIND_AM, id, header_len);
-    memcpy(to, &head, sizeof(head));
-    if (header_len > 0)
-        memcpy(to + IB_HEAD_SIZE, header, header_len);
-    ib_iov_copy(to + IB_HEAD_SIZE + header_len, iov, n_iov);
-    status = ib_post_buffer(ep, buffer, len);
-    if (status == PSC_OK)
-        ep->sent++;
-    else
+    len = ib_image_make(ep, ib_pool_at(pool, buffer), id, header, header_len,
+                        iov, n_iov);
+    status = ib_image_post(ep, ib_pool_at(pool, buffer), len, buffer);
+    if (status != PSC_OK)
         pool->free[pool->n_free++] = buffer;
     return status;
 }

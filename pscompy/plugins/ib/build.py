@@ -12,6 +12,7 @@ NAMES = (
     "meet",
     "am",
     "receive",
+    "ring",
     "mem",
     "mend",
     "device",

@@ -32,10 +32,19 @@ VARIABLES = (
     Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is alive."),
     Var("BUFFER_SIZE", "16k", size(2048, 1 << 22), "Bytes of one buffer; the same on both sides."),
     Var(
+        "EAGER",
+        "auto",
+        choice("auto", "rdma", "srq"),
+        "Where messages land: rdma: in a ring for each peer; srq: in buffers that all share;"
+        " auto: in rings for the first RDMA_PEERS busy peers.",
+    ),
+    Var("RDMA_PEERS", "8", integer(0, 1 << 16), "Busy peers that get a ring with EAGER=auto."),
+    Var(
         "RECVQ_SIZE",
         "16",
         integer(4, 4096),
-        "Messages that a peer may send before it hears that they were taken.",
+        "Messages that a peer may send before it hears that they were taken; rounded up to a"
+        " power of two.",
     ),
     Var(
         "SRQ_SIZE",

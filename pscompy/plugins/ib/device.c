@@ -274,7 +274,7 @@ bool ib_device_reserve(ib_device_t *device, unsigned comps)
 /* ---- memory ---- */
 
 bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size,
-                  unsigned n)
+                  unsigned n, int access)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t mapped = (size * n + page - 1) / page * page;
@@ -288,7 +288,8 @@ bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size,
     pool->mapped = mapped;
     madvise(base, mapped, MADV_DONTFORK);
     pool->free = calloc(n, sizeof(*pool->free));
-    pool->mr = ibv_reg_mr(device->pd, base, mapped, IBV_ACCESS_LOCAL_WRITE);
+    pool->mr = ibv_reg_mr(device->pd, base, mapped,
+                          IBV_ACCESS_LOCAL_WRITE | access);
     if (!pool->free || !pool->mr) {
         ib_pool_close(pool);
         return false;
@@ -311,16 +312,26 @@ void ib_pool_close(ib_pool_t *pool)
     errno = error;
 }
 
-bool ib_device_post_recv(ib_device_t *device, const ib_pool_t *pool,
-                         uint32_t number)
+unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
+                              const uint32_t *numbers, unsigned n)
 {
-    struct ibv_sge piece = {
-        .addr = (uintptr_t)ib_pool_at(pool, number),
-        .length = (uint32_t)pool->size,
-        .lkey = pool->mr->lkey,
-    };
-    struct ibv_recv_wr wr = {.wr_id = number, .sg_list = &piece, .num_sge = 1};
-    struct ibv_recv_wr *bad;
+    struct ibv_sge pieces[IB_BATCH];
+    struct ibv_recv_wr wrs[IB_BATCH], *bad = NULL;
 
-    return ibv_post_srq_recv(device->srq, &wr, &bad) == 0;
+    for (unsigned i = 0; i < n; i++) {
+        pieces[i] = (struct ibv_sge){
+            .addr = (uintptr_t)ib_pool_at(pool, numbers[i]),
+            .length = (uint32_t)pool->size,
+            .lkey = pool->mr->lkey,
+        };
+        wrs[i] = (struct ibv_recv_wr){
+            .wr_id = numbers[i],
+            .next = i + 1 < n ? &wrs[i + 1] : NULL,
+            .sg_list = &pieces[i],
+            .num_sge = 1,
+        };
+    }
+    if (n == 0 || ibv_post_srq_recv(device->srq, wrs, &bad) == 0)
+        return n;
+    return bad ? (unsigned)(bad - wrs) : 0;
 }

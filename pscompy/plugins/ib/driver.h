@@ -13,7 +13,9 @@
 
 #define IB_RD_ATOMIC 16u    /* reads under way per queue, at most */
 #define IB_MIN_RNR_TIMER 4u /* 40 us until a sender tries again */
-#define IB_PIECES_MAX 3u
+#define IB_PIECES_MAX 2u
+#define IB_INLINE_MAX 512u
+#define IB_BATCH 16u /* completions, or receive buffers, at a time */
 #define IB_PSN_MASK 0xffffffu
 
 /* ---- the device ---- */
@@ -63,8 +65,9 @@ typedef struct ib_pool {
     struct ibv_mr *mr;
 } ib_pool_t;
 
+/* access: what peers may do with it, IBV_ACCESS_REMOTE_*; the pool is zero. */
 bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size,
-                  unsigned n);
+                  unsigned n, int access);
 void ib_pool_close(ib_pool_t *pool);
 
 static inline uint8_t *ib_pool_at(const ib_pool_t *pool, uint32_t number)
@@ -72,9 +75,10 @@ static inline uint8_t *ib_pool_at(const ib_pool_t *pool, uint32_t number)
     return pool->base + (size_t)number * pool->size;
 }
 
-/* Post one buffer of the pool to the shared receive queue. */
-bool ib_device_post_recv(ib_device_t *device, const ib_pool_t *pool,
-                         uint32_t number);
+/* Post n <= IB_BATCH buffers of the pool to the shared receive queue, at once.
+ * How many it took. */
+unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
+                              const uint32_t *numbers, unsigned n);
 
 /* ---- queues ---- */
 

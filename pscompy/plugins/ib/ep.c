@@ -151,6 +151,7 @@ psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     ep->super = (psc_ep_t){self, user};
     psc_list_init(&ep->owing);
     psc_list_init(&ep->mending);
+    psc_list_init(&ep->ringing);
     if (!ib_ep_open(iface, ep)) {
         ib_log(iface, 1, "ib: no queue pair: %s (PSP_IB_SENDQ_SIZE)",
                strerror(errno));
@@ -194,7 +195,8 @@ bool ib_address_unpack(const uint8_t *bytes, size_t len,
     memcpy(address_p, bytes, sizeof(*address_p));
     return address_p->magic == IB_ADDRESS_MAGIC &&
            address_p->version == IB_ADDRESS_VERSION &&
-           address_p->window > 0 && address_p->messages.mtu >= IBV_MTU_256 &&
+           address_p->window > 0 &&
+           (address_p->window & (address_p->window - 1)) == 0 && address_p->messages.mtu >= IBV_MTU_256 &&
            address_p->messages.mtu <= IBV_MTU_4096 &&
            address_p->bulk.mtu == address_p->messages.mtu;
 }
@@ -215,6 +217,7 @@ void ib_ep_close(psc_ep_t *self)
 
     ib_ep_settle(ep);
     psc_list_remove(&ep->owing);
+    psc_list_remove(&ep->ringing);
     if (greeted && ib_ep_speaks(ep))
         ib_control_send(ep, IB_KIND_GOODBYE, NULL, 0);
     else if (ep->status != PSC_ERR_CONNECT || ep->state != IB_EP_FAILED)
@@ -267,6 +270,7 @@ void ib_ep_fini(psc_ep_t *self)
     ep->dead = true;
     psc_list_remove(&ep->owing);
     psc_list_remove(&ep->mending);
+    psc_list_remove(&ep->ringing);
     psc_list_remove(&ep->link);
     iface->n_starving -= ep->n_parked;
     ep->n_parked = 0;
@@ -289,6 +293,7 @@ void ib_ep_free(ib_ep_t *ep)
     ib_ep_forget(iface, &ep->bulk);
     ib_queue_close(&ep->messages);
     ib_queue_close(&ep->bulk);
+    ib_ring_close(ep);
     explicit_bzero(ep->token, sizeof(ep->token));
     free(ep->parked);
     free(ep);

@@ -8,15 +8,16 @@
  *   meet.c       the stages in which two endpoints come to trust each other
  *   am.c         messages on their way out
  *   receive.c    completions, and messages that come in
+ *   ring.c       messages that a busy peer writes where we look for them
  *   mem.c        registration, put and get
  *   mend.c       the queue of puts and gets after one was refused
  *   driver.h     verbs, and nothing of the above
  *
- * An endpoint has two queues. Messages go through one; every message lands in
- * a buffer of the receive queue that all endpoints share, and a peer may have
- * RECVQ_SIZE of them under way before it hears that they were taken. Puts and
- * gets go through the other one, so a message does not stand in line behind
- * bulk data. */
+ * An endpoint has two queues. Messages go through one; a message lands in a
+ * buffer of the receive queue that all endpoints share or, of a busy peer, in
+ * its ring, and a peer may have RECVQ_SIZE of them under way before it hears
+ * that they were taken. Puts and gets go through the other queue, so a message
+ * does not stand in line behind bulk data. */
 #ifndef PSCOMPY_IB_IB_H
 #define PSCOMPY_IB_IB_H
 
@@ -29,7 +30,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "what travels is copied from memory");
 
 #define IB_NONCE_SIZE 16u
-#define IB_BATCH 16     /* completions taken at a time */
 #define IB_RESERVE 4u   /* requests kept for what must not wait: credits,
                            greetings, the goodbye, the marker of the end */
 #define IB_BUCKETS 256u
@@ -49,6 +49,8 @@ typedef struct ib_settings {
     uint32_t window;    /* RECVQ_SIZE */
     uint32_t sendq, send_buffers;
     uint32_t pending;
+    uint32_t busy;  /* messages of a peer that gets a ring */
+    uint32_t rings; /* at most */
 } ib_settings_t;
 
 /* ---- the interface ---- */
@@ -76,7 +78,9 @@ struct ib_iface {
     psc_list_t graveyard;
     psc_list_t owing;     /* endpoints that owe their peers a credit */
     psc_list_t mending;   /* endpoints with a bulk queue to be mended */
+    psc_list_t ringing;   /* endpoints with a ring that is in use */
     uint32_t n_eps;
+    uint32_t n_rings;
     uint32_t n_connecting;
     uint32_t n_closed;
     uint32_t n_failing;   /* failures to be told from progress */
@@ -112,6 +116,13 @@ typedef enum ib_ep_state {
         IB_N_EP_STATES
 } ib_ep_state_t;
 
+/* How messages leave. */
+typedef enum ib_way {
+    IB_WAY_QUEUE,   /* for the peer's shared receive queue */
+    IB_WAY_OFFERED, /* the same; the peer has a ring for us */
+    IB_WAY_RING     /* into that ring */
+} ib_way_t;
+
 /* What ep_address gives away. */
 typedef struct ib_address {
     uint32_t magic;
@@ -126,11 +137,16 @@ struct ib_ep {
     psc_link_t link;  /* in the interface's eps, or the graveyard */
     psc_link_t owing; /* in the interface's owing */
     psc_link_t mending; /* in the interface's mending */
+    psc_link_t ringing; /* in the interface's ringing */
     ib_ep_state_t state;
     psc_role_t role;
     ib_queue_t messages, bulk;
     uint32_t sent, taken;   /* messages; what the peer said it has taken */
     uint32_t received, told; /* messages; what the peer was told */
+    ib_way_t way;
+    uint64_t slots; /* the peer's ring for us */
+    uint32_t slots_rkey;
+    ib_pool_t ring; /* ours for the peer; no base: none */
     uint32_t epoch, peer_epoch; /* how often each bulk queue was mended */
     ib_post_t *parked; /* puts and gets that came back undone */
     uint32_t n_parked;
@@ -158,6 +174,8 @@ typedef enum ib_kind {
     IB_KIND_REFUSAL,   /* no, because */
     IB_KIND_AM,
     IB_KIND_CREDIT,    /* nothing but the head */
+    IB_KIND_OFFER,     /* a ring for the peer's messages */
+    IB_KIND_SWITCH,    /* the next message comes by the ring */
     IB_KIND_MEND,      /* the bulk queue is ready; its epoch (4 bytes) */
     IB_KIND_GOODBYE    /* nothing follows */
 } ib_kind_t;
@@ -169,6 +187,7 @@ typedef struct ib_head {
 } ib_head_t;
 
 #define IB_HEAD_SIZE sizeof(ib_head_t)
+#define IB_TAIL_ROOM 15u /* what a slot of a ring needs besides the message */
 
 static inline ib_iface_t *ib_iface(psc_iface_t *iface)
 {
@@ -257,8 +276,28 @@ void ib_ep_feed(ib_ep_t *ep);
 void ib_receive_poll(ib_iface_t *iface);
 void ib_complete_poll(ib_iface_t *iface);
 void ib_credit_pay(ib_iface_t *iface);
+/* A message is there, in a buffer or by the ring. */
+void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len, bool by_ring);
 void ib_queue_enlist(ib_iface_t *iface, ib_queue_t *queue);
 void ib_queue_strike(ib_iface_t *iface, ib_queue_t *queue);
+
+/* ---- ring.c ---- */
+
+/* For a peer that is busy, unless there are enough of them. */
+void ib_ring_offer(ib_ep_t *ep);
+/* When the peer cannot write any more. */
+void ib_ring_close(ib_ep_t *ep);
+void ib_ring_offered(ib_ep_t *ep, const uint8_t *body, size_t len);
+void ib_ring_begun(ib_ep_t *ep);
+/* From now on messages leave by the peer's ring. */
+psc_status_t ib_ring_switch(ib_ep_t *ep);
+/* Put the tail behind a message of len bytes, which has IB_TAIL_ROOM; the
+ * length with it. */
+size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len);
+/* To the end of the next slot. */
+void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post);
+/* From progress. */
+void ib_ring_poll(ib_iface_t *iface);
 
 /* ---- mend.c ---- */
 

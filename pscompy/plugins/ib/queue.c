@@ -31,7 +31,7 @@ static bool ib_queue_make(ib_queue_t *queue, ib_device_t *device)
         .srq = device->srq,
         .cap = {.max_send_wr = queue->size,
                 .max_send_sge = IB_PIECES_MAX,
-                .max_inline_data = 512},
+                .max_inline_data = IB_INLINE_MAX},
         .qp_type = IBV_QPT_RC,
     };
 

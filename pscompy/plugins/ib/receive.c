@@ -189,44 +189,78 @@ void ib_credit_pay(ib_iface_t *iface)
     }
 }
 
+/* What was sent later by the other way may have been read sooner, so less than
+ * is known can be right, too. */
 static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 {
+    if (ep->taken - taken <= ep->peer.window)
+        return true;
     if (taken - ep->taken > ep->sent - ep->taken)
         return false;
-    if (taken != ep->taken)
-        ib_ep_feed(ep);
     ep->taken = taken;
+    ib_ep_feed(ep);
     return true;
 }
 
 /* ---- messages ---- */
 
-static void ib_am_arrived(ib_ep_t *ep, const ib_head_t *head,
-                          const uint8_t *body, size_t len)
+/* It counts as taken when the upcall is over: then its slot may be written
+ * again. */
+static void ib_am_taken(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
-    psc_am_t am = {
-        .id = head->id,
-        .header_len = head->header_len,
-        .header = body,
-        .payload = body + head->header_len,
-        .len = len - head->header_len,
-    };
 
-    if (ep->state != IB_EP_UP || ep->failing)
-        return;
     ep->received++;
     if (ep->received - ep->told >= iface->settings.pending &&
         !psc_link_listed(&ep->owing))
         psc_list_push(&iface->owing, &ep->owing);
-    iface->super.up->am_recv(&ep->super, &am);
+    if (ep->received >= iface->settings.busy && !ep->ring.base &&
+        ep->role != PSC_ROLE_SELF)
+        ib_ring_offer(ep);
 }
 
-static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len)
+/* The header is copied out of what the peer may still write. */
+static void ib_am_arrived(ib_ep_t *ep, const ib_head_t *head,
+                          const uint8_t *body, size_t len)
+{
+    uint8_t header[PSC_AM_HEADER_MAX] __attribute__((aligned(8)));
+    psc_am_t am = {
+        .id = head->id,
+        .header_len = head->header_len,
+        .header = header,
+        .payload = body + head->header_len,
+        .len = len - head->header_len,
+    };
+
+    memcpy(header, body, head->header_len);
+    ib_ep_iface(ep)->super.up->am_recv(&ep->super, &am);
+    if (ep->state == IB_EP_UP)
+        ib_am_taken(ep);
+}
+
+static void ib_control_arrived(ib_ep_t *ep, const ib_head_t *head,
+                               const uint8_t *body, size_t len)
+{
+    if (head->kind == IB_KIND_GOODBYE) {
+        ep->goodbye = true;
+        ib_ep_fail(ep, PSC_ERR_CLOSED, "ib: the peer has closed");
+    } else if (head->kind == IB_KIND_MEND && ep->state == IB_EP_UP) {
+        ib_mend_arrived(ep, body, len);
+    } else if (head->kind == IB_KIND_OFFER && ep->state == IB_EP_UP) {
+        ib_ring_offered(ep, body, len);
+    } else if (head->kind == IB_KIND_SWITCH && ep->state == IB_EP_UP) {
+        ib_ring_begun(ep);
+    } else if (head->kind != IB_KIND_CREDIT) {
+        ib_meet_arrived(ep, head->kind, body, len);
+    }
+}
+
+/* Messages come by one of the two ways; everything else by the queue. What was
+ * written into the ring before the goodbye may be read after it. */
+void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len, bool by_ring)
 {
     ib_head_t head;
 
-    ep->heard = true;
     if (len < IB_HEAD_SIZE) {
         ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message without a head");
         return;
@@ -235,33 +269,44 @@ static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len)
     bytes += IB_HEAD_SIZE;
     len -= IB_HEAD_SIZE;
     if (head.header_len > PSC_AM_HEADER_MAX || head.header_len > len ||
+        (head.kind == IB_KIND_AM) < by_ring ||
         !ib_credit_take(ep, head.taken)) {
         ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message with a wrong head");
         return;
     }
-    if (head.kind == IB_KIND_AM) {
+    if (head.kind != IB_KIND_AM)
+        ib_control_arrived(ep, &head, bytes, len);
+    else if (ep->state == IB_EP_UP && (!ep->failing || ep->goodbye))
         ib_am_arrived(ep, &head, bytes, len);
-    } else if (head.kind == IB_KIND_GOODBYE) {
-        ep->goodbye = true;
-        ib_ep_fail(ep, PSC_ERR_CLOSED, "ib: the peer has closed");
-    } else if (head.kind == IB_KIND_MEND && ep->state == IB_EP_UP) {
-        ib_mend_arrived(ep, bytes, len);
-    } else if (head.kind != IB_KIND_CREDIT) {
-        ib_meet_arrived(ep, head.kind, bytes, len);
-    }
 }
 
+/* The buffer of a message that was written elsewhere was only borrowed. */
 static void ib_receive_one(ib_iface_t *iface, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = ib_queue_find(iface, wc->qp_num);
-    uint32_t number = (uint32_t)wc->wr_id;
 
-    if (wc->status == IBV_WC_SUCCESS && queue)
-        ib_arrived(queue->owner, ib_pool_at(&iface->recvs, number),
-                   wc->byte_len);
-    if (!ib_device_post_recv(&iface->device, &iface->recvs, number))
-        ib_log(iface, 1, "ib: a receive buffer is lost");
     iface->handled++;
+    if (wc->status != IBV_WC_SUCCESS || !queue ||
+        wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+        return;
+    ib_arrived(queue->owner, ib_pool_at(&iface->recvs, (uint32_t)wc->wr_id),
+               wc->byte_len, false);
+}
+
+static void ib_receive_all(ib_iface_t *iface, const struct ibv_wc *wcs, int n)
+{
+    uint32_t numbers[IB_BATCH];
+    unsigned taken;
+
+    for (int i = 0; i < n; i++) {
+        ib_receive_one(iface, &wcs[i]);
+        numbers[i] = (uint32_t)wcs[i].wr_id;
+    }
+    taken = ib_device_post_recvs(&iface->device, &iface->recvs, numbers,
+                                 (unsigned)n);
+    if (taken < (unsigned)n)
+        ib_log(iface, 1, "ib: %u receive buffers are lost",
+               (unsigned)n - taken);
 }
 
 void ib_receive_poll(ib_iface_t *iface)
@@ -270,9 +315,8 @@ void ib_receive_poll(ib_iface_t *iface)
     int n;
 
     if (ib_early(iface, IB_EARLY_RECEIVED))
-        ib_receive_one(iface, &iface->early);
+        ib_receive_all(iface, &iface->early, 1);
     n = ibv_poll_cq(iface->device.recv_cq, IB_BATCH, wcs);
-    for (int i = 0; i < n; i++)
-        ib_receive_one(iface, &wcs[i]);
-    iface->drained = n < IB_BATCH;
+    ib_receive_all(iface, wcs, n);
+    iface->drained = n < (int)IB_BATCH;
 }

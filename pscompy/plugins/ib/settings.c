@@ -6,6 +6,8 @@
 
 #include "ib.h"
 
+#define IB_BUSY_MESSAGES 64u /* so many make a peer busy */
+
 static const psc_setting_t *ib_setting(const psc_open_params_t *params,
                                        const char *name)
 {
@@ -55,6 +57,22 @@ static uint32_t ib_power_of_two(uint32_t n)
     return power;
 }
 
+/* Who gets a ring. */
+static void ib_settings_rings(const psc_open_params_t *params,
+                              ib_settings_t *settings)
+{
+    const char *eager = ib_setting(params, "EAGER")->text;
+
+    settings->busy = IB_BUSY_MESSAGES;
+    settings->rings = ib_setting_count(params, "RDMA_PEERS");
+    if (strcmp(eager, "srq") == 0)
+        settings->rings = 0;
+    if (strcmp(eager, "rdma") == 0) {
+        settings->busy = 1;
+        settings->rings = UINT32_MAX;
+    }
+}
+
 psc_status_t ib_settings_read(const psc_open_params_t *params,
                               ib_settings_t *settings_p)
 {
@@ -68,11 +86,12 @@ psc_status_t ib_settings_read(const psc_open_params_t *params,
         .connect_ns = ib_setting_number(params, "CONNECT_TIMEOUT"),
         .keepalive_ns = ib_setting_number(params, "KEEPALIVE"),
         .buffer_size = (size_t)buffer_size,
-        .window = ib_setting_count(params, "RECVQ_SIZE"),
+        .window = ib_power_of_two(ib_setting_count(params, "RECVQ_SIZE")),
         .sendq = ib_power_of_two(ib_setting_count(params, "SENDQ_SIZE")),
         .send_buffers = ib_setting_count(params, "SEND_BUFFERS"),
         .pending = ib_setting_count(params, "PENDING_TOKENS"),
     };
+    ib_settings_rings(params, settings_p);
     if (settings_p->sendq < 16 || settings_p->window < 4 ||
         settings_p->choice.recvs < 16 || settings_p->choice.comps < 16 ||
         buffer_size < 2048 || buffer_size > 1 << 22) {

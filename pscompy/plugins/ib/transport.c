@@ -24,22 +24,27 @@ void ib_log(ib_iface_t *iface, int level, const char *format, ...)
 static psc_status_t ib_iface_pools(ib_iface_t *iface, char *reason)
 {
     const ib_settings_t *settings = &iface->settings;
-    uint32_t n = settings->choice.recvs;
+    uint32_t n = settings->choice.recvs, numbers[IB_BATCH];
 
-    if (!ib_pool_open(&iface->recvs, &iface->device, settings->buffer_size,
-                      n) ||
+    if (!ib_pool_open(&iface->recvs, &iface->device, settings->buffer_size, n,
+                      0) ||
         !ib_pool_open(&iface->sends, &iface->device, settings->buffer_size,
-                      settings->send_buffers)) {
+                      settings->send_buffers, 0)) {
         snprintf(reason, PSC_REASON_MAX,
                  "no memory can be locked for buffers: %s (ulimit -l; "
                  "PSP_IB_SRQ_SIZE, PSP_IB_SEND_BUFFERS, PSP_IB_BUFFER_SIZE)",
                  strerror(errno));
         return PSC_ERR_NO_RESOURCE;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (!ib_device_post_recv(&iface->device, &iface->recvs, i)) {
+    for (uint32_t i = 0; i < n; i += IB_BATCH) {
+        uint32_t some = n - i < IB_BATCH ? n - i : IB_BATCH;
+
+        for (uint32_t j = 0; j < some; j++)
+            numbers[j] = i + j;
+        if (ib_device_post_recvs(&iface->device, &iface->recvs, numbers,
+                                 some) < some) {
             snprintf(reason, PSC_REASON_MAX,
-                     "the receive queue takes %u of %u buffers", i, n);
+                     "the receive queue takes less than %u buffers", n);
             return PSC_ERR_TRANSPORT;
         }
     }
@@ -81,6 +86,7 @@ static psc_status_t ib_open(const psc_open_params_t *params,
     psc_list_init(&iface->graveyard);
     psc_list_init(&iface->owing);
     psc_list_init(&iface->mending);
+    psc_list_init(&iface->ringing);
     status = ib_iface_start(iface, params);
     if (status != PSC_OK) {
         ib_fini(&iface->super);
@@ -119,7 +125,8 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
                 PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT | PSC_CAP_MEM_LOCAL,
         .max_short = 512,
-        .max_bcopy = iface->settings.buffer_size - IB_HEAD_SIZE,
+        .max_bcopy =
+            iface->settings.buffer_size - IB_HEAD_SIZE - IB_TAIL_ROOM,
         .max_iov = 64,
         .max_put = iface->device.port_attr.max_msg_sz,
         .max_get = iface->device.port_attr.max_msg_sz,
@@ -185,6 +192,8 @@ static unsigned ib_progress(psc_iface_t *self)
         ib_sleep_look(iface);
     ib_complete_poll(iface);
     ib_receive_poll(iface);
+    if (!psc_list_empty(&iface->ringing))
+        ib_ring_poll(iface);
     if (!psc_list_empty(&iface->owing))
         ib_credit_pay(iface);
     if (!psc_list_empty(&iface->mending))

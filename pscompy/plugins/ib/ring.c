@@ -1,0 +1,180 @@
+/* Rings: a busy peer writes its messages into slots that it alone has, and we
+ * find them there, by polling, before the adapter has told of them.
+ *
+ *   receiver  OFFER(address, key) ->
+ *             <- SWITCH    sender: from here on my messages come by the ring
+ *
+ * A slot ends with a tail, which is written last; right before it lies the
+ * message. The tail's serial is the message's number, so that nobody has to
+ * clear what was read. A slot is free again when the peer hears that its
+ * message was taken: rings and receive buffers have the same credits.
+ *
+ * Each write carries a number for the adapter to tell of ("immediate"): who
+ * sleeps on the completion channel must not miss a message, and the writer
+ * cannot know who sleeps. */
+#include <errno.h>
+#include <string.h>
+
+#include "ib.h"
+
+/* What travels: where the slots are. As many as the receiver's window. */
+typedef struct ib_ring_offer {
+    uint64_t address;
+    uint32_t rkey, reserved;
+} ib_ring_offer_t;
+
+typedef struct ib_tail {
+    uint32_t len, serial;
+} ib_tail_t;
+
+_Static_assert(sizeof(ib_tail_t) <= IB_TAIL_ROOM - 7, "and 7 bytes between");
+
+static size_t ib_ring_even(size_t len)
+{
+    return (len + 7) & ~(size_t)7;
+}
+
+/* ---- making ---- */
+
+void ib_ring_offer(ib_ep_t *ep)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+    const ib_settings_t *settings = &iface->settings;
+    ib_ring_offer_t offer = {0};
+
+    if (iface->n_rings >= settings->rings || ib_queue_room(&ep->messages) <= 1)
+        return;
+    if (!ib_pool_open(&ep->ring, &iface->device, settings->buffer_size,
+                      settings->window, IBV_ACCESS_REMOTE_WRITE)) {
+        ib_log(iface, 2, "ib: no ring for a peer: %s (ulimit -l; "
+               "PSP_IB_RDMA_PEERS)", strerror(errno));
+        iface->settings.rings = iface->n_rings; /* there is no more */
+        return;
+    }
+    iface->n_rings++;
+    offer.address = (uintptr_t)ep->ring.base;
+    offer.rkey = ep->ring.mr->rkey;
+    ib_control_send(ep, IB_KIND_OFFER, &offer, sizeof(offer));
+}
+
+void ib_ring_close(ib_ep_t *ep)
+{
+    if (!ep->ring.base)
+        return;
+    ib_pool_close(&ep->ring);
+    ib_ep_iface(ep)->n_rings--;
+}
+
+/* ---- switching ---- */
+
+void ib_ring_offered(ib_ep_t *ep, const uint8_t *body, size_t len)
+{
+    ib_ring_offer_t offer;
+
+    if (len == sizeof(offer))
+        memcpy(&offer, body, sizeof(offer));
+    if (len != sizeof(offer) || ep->way != IB_WAY_QUEUE) {
+        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a ring that cannot be");
+        return;
+    }
+    ep->slots = offer.address;
+    ep->slots_rkey = offer.rkey;
+    ep->way = IB_WAY_OFFERED;
+}
+
+psc_status_t ib_ring_switch(ib_ep_t *ep)
+{
+    psc_status_t status = ib_control_send(ep, IB_KIND_SWITCH, NULL, 0);
+
+    if (status == PSC_OK)
+        ep->way = IB_WAY_RING;
+    return status;
+}
+
+void ib_ring_begun(ib_ep_t *ep)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    if (!ep->ring.base || psc_link_listed(&ep->ringing))
+        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a ring that was not offered");
+    else
+        psc_list_push(&iface->ringing, &ep->ringing);
+}
+
+/* ---- writing ---- */
+
+size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len)
+{
+    ib_tail_t tail = {.len = (uint32_t)len, .serial = ep->sent + 1};
+    size_t even = ib_ring_even(len);
+
+    memset(image + len, 0, even - len);
+    memcpy(image + even, &tail, sizeof(tail));
+    return even + sizeof(tail);
+}
+
+void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
+{
+    size_t size = ib_ep_iface(ep)->settings.buffer_size;
+    uint32_t slot = ep->sent % ep->peer.window;
+
+    post->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    post->address = ep->slots + (slot + 1) * size - post->pieces[0].length;
+    post->rkey = ep->slots_rkey;
+}
+
+/* ---- reading ---- */
+
+/* The next message, or NULL. The serial is seen only after the rest. */
+static const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
+{
+    const ib_pool_t *ring = &ep->ring;
+    uint32_t slot = ep->received % ring->n;
+    const uint8_t *end = ib_pool_at(ring, slot) + ring->size;
+    const ib_tail_t *tail = (const void *)(end - sizeof(ib_tail_t));
+    uint32_t len;
+
+    if (__atomic_load_n(&tail->serial, __ATOMIC_ACQUIRE) != ep->received + 1)
+        return NULL;
+    len = __atomic_load_n(&tail->len, __ATOMIC_RELAXED);
+    if (len > ring->size - sizeof(*tail)) {
+        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message beyond its slot");
+        return NULL;
+    }
+    *len_p = len;
+    return (const uint8_t *)tail - ib_ring_even(len);
+}
+
+static void ib_ring_take(ib_ep_t *ep)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    for (unsigned i = 0; i < IB_BATCH; i++) {
+        size_t len;
+        const uint8_t *bytes = ib_ring_next(ep, &len);
+
+        if (!bytes)
+            return;
+        ep->heard = true;
+        iface->handled++;
+        ib_arrived(ep, bytes, len, true);
+        if (!psc_link_listed(&ep->ringing))
+            return;
+    }
+    iface->drained = false;
+}
+
+/* An upcall may end any endpoint, so each takes its turn from the front. */
+void ib_ring_poll(ib_iface_t *iface)
+{
+    for (uint32_t i = iface->n_rings; i > 0; i--) {
+        psc_link_t *link = psc_list_pop(&iface->ringing);
+        ib_ep_t *ep;
+
+        if (!link)
+            return;
+        psc_list_push(&iface->ringing, link);
+        ep = psc_container_of(link, ib_ep_t, ringing);
+        ib_ring_take(ep);
+    }
+}
