@@ -1,0 +1,156 @@
+/* Frames that come in: whose they are, which were missing, and when to say so.
+ * Frames that overtook others are kept until those have come. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nic.h"
+
+#define OWED_FRAMES 16u
+#define OWED_NS 1000000ll
+#define STORE_MAX (64u << 20) /* bytes of frames that overtook others */
+
+static bool psni_arrive_store(psni_peer_t *peer, uint32_t seq,
+                              const uint8_t *body, size_t length)
+{
+    psni_stored_t *stored = &peer->stored[seq % PSNI_WINDOW];
+    psni_ni_t *ni = peer->ni;
+
+    if (stored->bytes != NULL || ni->stored + length > STORE_MAX)
+        return false;
+    stored->bytes = malloc(length + 1);
+    if (stored->bytes == NULL)
+        return false;
+    memcpy(stored->bytes, body, length);
+    stored->length = length;
+    ni->stored += length;
+    peer->came |= (uint64_t)1 << (seq - peer->expected - 1);
+    return true;
+}
+
+static void psni_stored_drop(psni_peer_t *peer, psni_stored_t *stored)
+{
+    if (stored->bytes == NULL)
+        return;
+    peer->ni->stored -= stored->length;
+    free(stored->bytes);
+    stored->bytes = NULL;
+}
+
+/* The answer to a frame acknowledges it already, so it counts as taken while
+ * it is. */
+static bool psni_arrive_take(psni_peer_t *peer, const uint8_t *body,
+                             size_t length)
+{
+    uint64_t came = peer->came;
+
+    peer->expected++;
+    peer->came >>= 1;
+    if (psni_target_take(peer, body, length))
+        return true;
+    peer->expected--;
+    peer->came = came;
+    return false;
+}
+
+static void psni_arrive_stored(psni_peer_t *peer)
+{
+    psni_stored_t *stored = &peer->stored[peer->expected % PSNI_WINDOW];
+
+    while (stored->bytes != NULL) {
+        if (!psni_arrive_take(peer, stored->bytes, stored->length))
+            return;
+        psni_stored_drop(peer, stored);
+        stored = &peer->stored[peer->expected % PSNI_WINDOW];
+    }
+}
+
+/* `now`: something is missing, or the sender asks. */
+static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
+{
+    if (!now && peer->acked == peer->expected)
+        return; /* an answer has said so */
+    peer->owed++;
+    peer->owed_cost += psni_frame_cost(length);
+    if (now || peer->owed >= OWED_FRAMES ||
+        peer->owed_cost >= peer->ni->room / 8) {
+        psni_send_ack(peer, 0);
+        return;
+    }
+    if (peer->owed_by != PSNI_NEVER)
+        return;
+    peer->owed_by = psc_clock_now() + OWED_NS;
+    if (!psc_link_listed(&peer->busy))
+        psc_list_push(&peer->ni->busy, &peer->busy);
+    psni_timer(peer->ni, peer->owed_by);
+}
+
+static void psni_arrive_data(psni_peer_t *peer, const psni_head_t *head,
+                             const uint8_t *body, size_t length)
+{
+    uint32_t ahead = head->seq - peer->expected;
+    bool now = (head->flags & PSNI_FLAG_ACK_NOW) != 0;
+
+    if (ahead == 0) {
+        if (!psni_arrive_take(peer, body, length)) {
+            peer->ni->counters.frames_ignored++;
+            return;
+        }
+        psni_stored_drop(peer, &peer->stored[head->seq % PSNI_WINDOW]);
+        psni_arrive_stored(peer);
+    } else if (ahead >= PSNI_WINDOW) {
+        peer->ni->counters.frames_ignored++;
+        now = true;
+    } else {
+        if (!psni_arrive_store(peer, head->seq, body, length))
+            peer->ni->counters.frames_ignored++;
+        now = true;
+    }
+    psni_arrive_owe(peer, length, now);
+    if (peer->incoming.active && peer->deadline == PSNI_NEVER)
+        psni_peer_expect(peer, psc_clock_now());
+}
+
+void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
+                 const uint8_t *bytes, size_t length)
+{
+    psni_head_t head;
+    psni_peer_t *peer;
+
+    ni->counters.frames_received++;
+    if (length < sizeof(head))
+        goto ignored;
+    memcpy(&head, bytes, sizeof(head));
+    bytes += sizeof(head);
+    length -= sizeof(head);
+    if (head.magic != PSNI_MAGIC)
+        goto ignored;
+    if (head.kind == PSNI_FRAME_HELLO) {
+        psni_meet_take(ni, from, bytes, length);
+        return;
+    }
+    peer = psni_peer_find(ni, psni_process(from));
+    if (peer == NULL || peer->stage != PSNI_STAGE_UP ||
+        head.token != peer->token)
+        goto ignored;
+    peer->proven = true;
+    peer->unanswered = peer->refusals = 0;
+    peer->refused = false;
+    psni_send_acknowledged(peer, &head);
+    if (head.kind == PSNI_FRAME_DATA)
+        psni_arrive_data(peer, &head, bytes, length);
+    else if ((head.flags & PSNI_FLAG_ACK_NOW) != 0)
+        psni_send_ack(peer, 0);
+    return;
+ignored:
+    ni->counters.frames_ignored++;
+}
+
+void psni_arrive_reset(psni_peer_t *peer)
+{
+    for (unsigned i = 0; i < PSNI_WINDOW; i++)
+        psni_stored_drop(peer, &peer->stored[i]);
+    peer->expected = 0;
+    peer->came = 0;
+    peer->owed = 0;
+    psni_target_abort(peer);
+}

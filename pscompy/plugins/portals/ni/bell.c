@@ -1,0 +1,70 @@
+/* A bell wakes who sleeps until a queue or a counter has news. Its descriptor
+ * is readable when datagrams wait in the socket (the sleeper handles them
+ * itself) or when somebody else made the news while the bell was armed. */
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "nic.h"
+
+static bool psni_bell_watch(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+int psni_bell_open(psni_bell_t *bell, psni_ni_t *ni)
+{
+    if (bell->open)
+        return PTL_OK;
+    bell->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (bell->epoll_fd < 0)
+        return PTL_NO_SPACE;
+    bell->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (bell->event_fd < 0)
+        goto err_epoll;
+    if (!psni_bell_watch(bell->epoll_fd, bell->event_fd) ||
+        !psni_bell_watch(bell->epoll_fd, ni->socket))
+        goto err_event;
+    bell->open = true;
+    return PTL_OK;
+err_event:
+    close(bell->event_fd);
+err_epoll:
+    close(bell->epoll_fd);
+    return PTL_NO_SPACE;
+}
+
+void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni)
+{
+    if (!bell->open)
+        return;
+    if (bell->armed)
+        ni->armed--;
+    close(bell->event_fd);
+    close(bell->epoll_fd);
+    bell->open = bell->armed = false;
+}
+
+void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
+{
+    uint64_t rings;
+
+    if (bell->rung && read(bell->event_fd, &rings, sizeof(rings)) > 0)
+        bell->rung = false;
+    if (!bell->armed)
+        ni->armed++;
+    bell->armed = true;
+}
+
+void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni)
+{
+    static const uint64_t one = 1;
+
+    if (!bell->armed)
+        return;
+    bell->armed = false;
+    ni->armed--;
+    bell->rung = write(bell->event_fd, &one, sizeof(one)) == sizeof(one);
+}

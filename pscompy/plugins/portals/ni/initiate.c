@@ -1,0 +1,315 @@
+/* Memory descriptors, and operations from their call to their last event. */
+#include <stdlib.h>
+
+#include "nic.h"
+
+#define MD_OPTIONS                                                             \
+    (PTL_IOVEC | PTL_MD_EVENT_CT_SEND | PTL_MD_EVENT_CT_REPLY |                \
+     PTL_MD_EVENT_CT_ACK | PTL_MD_EVENT_CT_BYTES | PTL_MD_UNORDERED |          \
+     PTL_MD_EVENT_SUCCESS_DISABLE | PTL_MD_EVENT_SEND_DISABLE |                \
+     PTL_MD_VOLATILE)
+
+/* ---- memory descriptors ---- */
+
+static int psni_md_open(psni_ni_t *ni, psni_md_t *md, const ptl_md_t *user)
+{
+    if (user->eq_handle != PTL_EQ_NONE) {
+        md->eq = psni_find(ni, user->eq_handle, PSNI_KIND_EQ);
+        if (md->eq == NULL)
+            return PTL_ARG_INVALID;
+    }
+    if (user->ct_handle != PTL_CT_NONE) {
+        md->ct = psni_find(ni, user->ct_handle, PSNI_KIND_CT);
+        if (md->ct == NULL)
+            return PTL_ARG_INVALID;
+    }
+    if ((user->options & ~MD_OPTIONS) != 0 ||
+        !psni_region_init(&md->region, user->start, user->length,
+                          (user->options & PTL_IOVEC) != 0,
+                          ni->limits.max_iovecs))
+        return PTL_ARG_INVALID;
+    md->md = *user;
+    if (md->eq != NULL)
+        md->eq->users++;
+    if (md->ct != NULL)
+        md->ct->users++;
+    return PTL_OK;
+}
+
+int psni_md_bind(ptl_handle_ni_t ni_handle, const ptl_md_t *md,
+                 ptl_handle_md_t *md_handle)
+{
+    psni_ni_t *ni;
+    psni_md_t *bound;
+    int rc = psni_enter(ni_handle, PSNI_KIND_NI, &ni);
+
+    if (rc != PTL_OK)
+        return rc;
+    bound = psni_pool_take(&ni->pools[PSNI_KIND_MD]);
+    rc = bound == NULL ? PTL_NO_SPACE : psni_md_open(ni, bound, md);
+    if (rc == PTL_OK)
+        *md_handle = psni_handle(&bound->object);
+    else if (bound != NULL)
+        psni_pool_give(&ni->pools[PSNI_KIND_MD], bound);
+    psni_leave(ni);
+    return rc;
+}
+
+int psni_md_release(ptl_handle_md_t md_handle)
+{
+    psni_md_t *md;
+    psni_ni_t *ni;
+    int rc = psni_enter(md_handle, PSNI_KIND_MD, &md);
+
+    if (rc != PTL_OK)
+        return rc;
+    ni = md->object.ni;
+    if (md->ops > 0) {
+        rc = PTL_IN_USE;
+    } else {
+        if (md->eq != NULL)
+            md->eq->users--;
+        if (md->ct != NULL)
+            md->ct->users--;
+        psni_pool_give(&ni->pools[PSNI_KIND_MD], md);
+    }
+    psni_leave(ni);
+    return rc;
+}
+
+/* ---- operations ---- */
+
+psni_op_t *psni_op_make(psni_peer_t *peer, psni_kind_t kind, psni_verb_t verb)
+{
+    psni_op_t *op = psni_pool_take(&peer->ni->pools[kind]);
+
+    if (op == NULL)
+        return NULL;
+    op->peer = peer;
+    op->message.verb = (uint8_t)verb;
+    if (kind == PSNI_KIND_OP)
+        op->message.id =
+            (uint64_t)op->object.generation << 32 | op->object.index;
+    psc_list_push(&peer->ops, &op->all);
+    psc_list_init(&op->queue);
+    return op;
+}
+
+psni_op_t *psni_op_find(psni_peer_t *peer, uint64_t id, psni_verb_t verb)
+{
+    psni_pool_t *pool = &peer->ni->pools[PSNI_KIND_OP];
+    psni_op_t *op = (psni_op_t *)psni_pool_at(pool, (uint32_t)id);
+
+    if (op == NULL || op->message.id != id || op->peer != peer ||
+        op->message.verb != verb || !op->done || op->frames > 0)
+        return NULL;
+    return op;
+}
+
+static void psni_op_drop(psni_op_t *op)
+{
+    psc_list_remove(&op->all);
+    psc_list_remove(&op->queue);
+    if (op->md != NULL)
+        op->md->ops--;
+    free(op->copy);
+    psni_pool_give(&op->object.ni->pools[op->object.kind], op);
+}
+
+static void psni_op_tell(psni_op_t *op, ptl_event_kind_t type, unsigned when,
+                         bool full, const psni_message_t *told)
+{
+    psni_md_t *md = op->md;
+    bool failed = told->fail != PTL_NI_OK;
+    ptl_event_t event = {.type = type,
+                         .user_ptr = op->user_ptr,
+                         .rlength = op->message.length,
+                         .mlength = told->length,
+                         .remote_offset = told->remote_offset,
+                         .match_bits = op->message.match_bits,
+                         .hdr_data = op->message.hdr_data,
+                         .pt_index = op->message.pt_index,
+                         .initiator = op->object.ni->id,
+                         .ni_fail_type = told->fail};
+
+    if (md->ct != NULL && (md->md.options & when) != 0)
+        psni_ct_count(
+            md->ct, failed,
+            (md->md.options & PTL_MD_EVENT_CT_BYTES) != 0 ? told->length : 1);
+    if (md->eq == NULL || !full ||
+        (!failed && (md->md.options & PTL_MD_EVENT_SUCCESS_DISABLE) != 0))
+        return;
+    psni_eq_post(md->eq, &event);
+}
+
+static void psni_op_tell_send(psni_op_t *op, ptl_ni_fail_t fail)
+{
+    psni_message_t told = {.fail = fail,
+                           .length = op->message.length,
+                           .remote_offset = op->message.remote_offset};
+
+    op->told = true;
+    psni_op_tell(op, PTL_EVENT_SEND, PTL_MD_EVENT_CT_SEND,
+                 (op->md->md.options & PTL_MD_EVENT_SEND_DISABLE) == 0, &told);
+}
+
+static void psni_op_answered(psni_op_t *op)
+{
+    if (op->entry != NULL)
+        psni_match_end(op->entry, op->header, &op->arrival);
+    psni_op_drop(op);
+}
+
+void psni_op_sent(psni_op_t *op)
+{
+    if (op->object.kind == PSNI_KIND_ANSWER) {
+        psni_op_answered(op);
+        return;
+    }
+    if (op->message.verb == PSNI_GET)
+        return;
+    if (!op->told)
+        psni_op_tell_send(op, PTL_NI_OK);
+    if (op->message.ack_req == PTL_NO_ACK_REQ)
+        psni_op_drop(op);
+}
+
+void psni_op_end(psni_op_t *op, const psni_message_t *told)
+{
+    if (op->message.verb == PSNI_GET)
+        psni_op_tell(op, PTL_EVENT_REPLY, PTL_MD_EVENT_CT_REPLY, true, told);
+    else if ((told->flags & PSNI_SILENT) == 0)
+        psni_op_tell(op, PTL_EVENT_ACK, PTL_MD_EVENT_CT_ACK,
+                     op->message.ack_req == PTL_ACK_REQ, told);
+    psni_op_drop(op);
+}
+
+void psni_op_fail(psni_op_t *op, ptl_ni_fail_t fail)
+{
+    psni_message_t told = {.fail = fail,
+                           .remote_offset = op->message.remote_offset};
+
+    if (op->object.kind == PSNI_KIND_ANSWER) {
+        op->arrival.fail = fail;
+        psni_op_answered(op);
+        return;
+    }
+    if (op->message.verb == PSNI_PUT && !op->told)
+        psni_op_tell_send(op, fail);
+    if (op->message.verb == PSNI_GET ||
+        op->message.ack_req != PTL_NO_ACK_REQ)
+        psni_op_end(op, &told);
+    else
+        psni_op_drop(op);
+}
+
+/* ---- put and get ---- */
+
+/* The descriptor is entered; PTL_OK leaves an operation that is yet to be
+ * queued. */
+static int psni_op_begin(psni_md_t *md, psni_verb_t verb, uint64_t offset,
+                         uint64_t length, ptl_process_t target,
+                         psni_op_t **op_p)
+{
+    psni_ni_t *ni = md->object.ni;
+    psni_peer_t *peer;
+    psni_op_t *op;
+
+    if (offset > md->region.length || length > md->region.length - offset ||
+        length > ni->limits.max_msg_size)
+        return PTL_ARG_INVALID;
+    peer = psni_peer_get(ni, target);
+    if (peer == NULL)
+        return PTL_ARG_INVALID;
+    op = psni_op_make(peer, PSNI_KIND_OP, verb);
+    if (op == NULL)
+        return PTL_NO_SPACE;
+    op->md = md;
+    md->ops++;
+    op->region = md->region;
+    op->offset = offset;
+    op->message.length = length;
+    *op_p = op;
+    return PTL_OK;
+}
+
+/* Short and volatile bytes are copied, so the buffer is the user's again. */
+static int psni_put_copy(psni_op_t *op)
+{
+    uint8_t *copy = op->bytes;
+
+    if (op->length > PSNI_INLINE) {
+        if ((op->md->md.options & PTL_MD_VOLATILE) == 0)
+            return PTL_OK;
+        if (op->length > op->object.ni->limits.max_volatile_size)
+            return PTL_ARG_INVALID;
+        copy = op->copy = malloc(op->length);
+        if (copy == NULL)
+            return PTL_NO_SPACE;
+    }
+    psni_region_read(&op->region, op->offset, copy, op->length);
+    op->region = (psni_region_t){.start = copy, .length = op->length};
+    op->offset = 0;
+    psni_op_tell_send(op, PTL_NI_OK);
+    return PTL_OK;
+}
+
+int psni_put(ptl_handle_md_t md_handle, ptl_size_t local_offset,
+             ptl_size_t length, ptl_ack_req_t ack_req, ptl_process_t target_id,
+             ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
+             ptl_size_t remote_offset, void *user_ptr, ptl_hdr_data_t hdr_data)
+{
+    psni_md_t *md;
+    psni_ni_t *ni;
+    psni_op_t *op;
+    int rc = psni_enter(md_handle, PSNI_KIND_MD, &md);
+
+    if (rc != PTL_OK)
+        return rc;
+    ni = md->object.ni;
+    rc = ack_req > PTL_OC_ACK_REQ
+             ? PTL_ARG_INVALID
+             : psni_op_begin(md, PSNI_PUT, local_offset, length, target_id,
+                             &op);
+    if (rc == PTL_OK) {
+        op->message.ack_req = ack_req;
+        op->message.pt_index = pt_index;
+        op->message.match_bits = match_bits;
+        op->message.remote_offset = remote_offset;
+        op->message.hdr_data = hdr_data;
+        op->user_ptr = user_ptr;
+        op->length = length;
+        rc = psni_put_copy(op);
+        if (rc == PTL_OK)
+            psni_send_queue(op);
+        else
+            psni_op_drop(op);
+    }
+    psni_leave(ni);
+    return rc;
+}
+
+int psni_get(ptl_handle_md_t md_handle, ptl_size_t local_offset,
+             ptl_size_t length, ptl_process_t target_id,
+             ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
+             ptl_size_t remote_offset, void *user_ptr)
+{
+    psni_md_t *md;
+    psni_ni_t *ni;
+    psni_op_t *op;
+    int rc = psni_enter(md_handle, PSNI_KIND_MD, &md);
+
+    if (rc != PTL_OK)
+        return rc;
+    ni = md->object.ni;
+    rc = psni_op_begin(md, PSNI_GET, local_offset, length, target_id, &op);
+    if (rc == PTL_OK) {
+        op->message.pt_index = pt_index;
+        op->message.match_bits = match_bits;
+        op->message.remote_offset = remote_offset;
+        op->user_ptr = user_ptr;
+        psni_send_queue(op);
+    }
+    psni_leave(ni);
+    return rc;
+}

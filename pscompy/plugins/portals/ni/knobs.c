@@ -1,0 +1,123 @@
+/* What tests break on purpose, below the NI's guarantee: datagrams are
+ * dropped, sent twice, overtaken by the next one, or sent late. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nic.h"
+
+#define NEXT_NS 1000000ll
+
+bool psni_dice(psni_ni_t *ni, unsigned per_million)
+{
+    if (per_million == 0)
+        return false;
+    /* Marsaglia, "Xorshift RNGs" (2003). */
+    ni->dice ^= ni->dice << 13;
+    ni->dice ^= ni->dice >> 7;
+    ni->dice ^= ni->dice << 17;
+    return ni->dice % PSNI_MILLION < per_million;
+}
+
+bool psni_knobs_used(const psni_settings_t *settings)
+{
+    return settings->drop + settings->duplicate + settings->reorder +
+               settings->delay >
+           0;
+}
+
+static bool psni_knobs_out(psni_ni_t *ni, const struct sockaddr_in *to,
+                           struct iovec *iov, int n_iov)
+{
+    struct msghdr message = {.msg_name = (void *)to,
+                             .msg_namelen = sizeof(*to),
+                             .msg_iov = iov,
+                             .msg_iovlen = (size_t)n_iov};
+
+    ni->counters.frames_sent++;
+    return sendmsg(ni->socket, &message, MSG_NOSIGNAL) >= 0;
+}
+
+static void psni_held_out(psni_ni_t *ni, psni_held_t *held)
+{
+    struct iovec iov = {.iov_base = held->bytes, .iov_len = held->length};
+
+    psni_knobs_out(ni, &held->to, &iov, 1);
+    psc_list_remove(&held->link);
+    free(held);
+}
+
+static void psni_knobs_hold(psni_ni_t *ni, const struct sockaddr_in *to,
+                            const psni_packet_t *packet, bool next,
+                            int64_t until)
+{
+    psni_held_t *held;
+    size_t length = 0;
+
+    for (int i = 0; i < packet->n_iov; i++)
+        length += packet->iov[i].iov_len;
+    held = malloc(sizeof(*held) + length);
+    if (held == NULL)
+        return; /* lost: the NI mends it */
+    *held = (psni_held_t){
+        .to = *to, .until = until, .next = next, .length = length};
+    length = 0;
+    for (int i = 0; i < packet->n_iov; i++) {
+        memcpy(held->bytes + length, packet->iov[i].iov_base,
+               packet->iov[i].iov_len);
+        length += packet->iov[i].iov_len;
+    }
+    psc_list_push(&ni->held, &held->link);
+    psni_timer(ni, until);
+}
+
+bool psni_knobs_send(psni_ni_t *ni, const struct sockaddr_in *to,
+                     psni_packet_t *packet)
+{
+    const psni_settings_t *settings = &ni->settings;
+    int64_t now = psc_clock_now();
+    bool sent;
+
+    if (psni_dice(ni, settings->drop)) {
+        ni->counters.dropped++;
+        return true;
+    }
+    if (psni_dice(ni, settings->delay)) {
+        ni->counters.delayed++;
+        psni_knobs_hold(ni, to, packet, false,
+                        now + (int64_t)settings->delay_us * 1000);
+        return true;
+    }
+    if (psni_dice(ni, settings->reorder)) {
+        ni->counters.reordered++;
+        psni_knobs_hold(ni, to, packet, true, now + NEXT_NS);
+        return true;
+    }
+    sent = psni_knobs_out(ni, to, packet->iov, packet->n_iov);
+    if (sent && psni_dice(ni, settings->duplicate)) {
+        ni->counters.duplicated++;
+        psni_knobs_out(ni, to, packet->iov, packet->n_iov);
+    }
+    psc_list_for_each(held, &ni->held, psni_held_t, link)
+    {
+        if (held->next)
+            psni_held_out(ni, held);
+    }
+    return sent;
+}
+
+void psni_knobs_tick(psni_ni_t *ni, int64_t now)
+{
+    psc_list_for_each(held, &ni->held, psni_held_t, link)
+    {
+        if (held->until <= now)
+            psni_held_out(ni, held);
+        else
+            psni_timer(ni, held->until);
+    }
+}
+
+void psni_knobs_close(psni_ni_t *ni)
+{
+    psc_list_for_each(held, &ni->held, psni_held_t, link)
+        psni_held_out(ni, held);
+}

@@ -1,0 +1,175 @@
+/* Objects of an NI, in chunks that never move, and the handles that name them:
+ * kind (3 bits), NI (3), generation (6), index (20). A handle whose object has
+ * died names nothing, until the generation has gone round. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nic.h"
+
+#define CHUNK 64u
+#define INDEX_BITS 20u
+#define GENERATION_BITS 6u
+#define NI_BITS 3u
+#define GENERATION_MASK ((1u << GENERATION_BITS) - 1)
+
+_Static_assert(PSNI_NIS == 1u << NI_BITS, "the handle has room for all");
+
+int psni_pool_open(psni_pool_t *pool, psni_ni_t *ni, psni_kind_t kind,
+                   size_t size, uint32_t limit)
+{
+    *pool = (psni_pool_t){
+        .ni = ni, .kind = kind, .size = size, .limit = limit};
+    pool->chunks = calloc(limit / CHUNK + 1, sizeof(void *));
+    return pool->chunks == NULL ? PTL_NO_SPACE : PTL_OK;
+}
+
+void psni_pool_close(psni_pool_t *pool)
+{
+    for (uint32_t at = 0; pool->chunks != NULL && at < pool->made; at += CHUNK)
+        free(pool->chunks[at / CHUNK]);
+    free(pool->chunks);
+    pool->chunks = NULL;
+}
+
+static psni_object_t *psni_pool_raw(const psni_pool_t *pool, uint32_t index)
+{
+    char *chunk = pool->chunks[index / CHUNK];
+
+    return (psni_object_t *)(void *)(chunk + index % CHUNK * pool->size);
+}
+
+static bool psni_pool_grow(psni_pool_t *pool)
+{
+    void *chunk;
+
+    if (pool->made >= pool->limit)
+        return false;
+    chunk = calloc(CHUNK, pool->size);
+    if (chunk == NULL)
+        return false;
+    pool->chunks[pool->made / CHUNK] = chunk;
+    for (uint32_t i = CHUNK; i-- > 0;) {
+        psni_object_t *object = psni_pool_raw(pool, pool->made + i);
+
+        object->index = pool->made + i;
+        if (object->index >= pool->limit)
+            continue;
+        object->next = pool->free;
+        pool->free = object;
+    }
+    pool->made += CHUNK;
+    return true;
+}
+
+void *psni_pool_take(psni_pool_t *pool)
+{
+    psni_object_t *object;
+
+    if (pool->free == NULL && !psni_pool_grow(pool))
+        return NULL;
+    object = pool->free;
+    pool->free = object->next;
+    memset(object + 1, 0, pool->size - sizeof(*object));
+    object->ni = pool->ni;
+    object->kind = (uint8_t)pool->kind;
+    object->live = true;
+    return object;
+}
+
+void psni_pool_give(psni_pool_t *pool, void *gone)
+{
+    psni_object_t *object = gone;
+
+    object->live = false;
+    object->generation++;
+    object->next = pool->free;
+    pool->free = object;
+}
+
+psni_object_t *psni_pool_at(psni_pool_t *pool, uint32_t index)
+{
+    psni_object_t *object;
+
+    if (index >= pool->made || index >= pool->limit)
+        return NULL;
+    object = psni_pool_raw(pool, index);
+    return object->live ? object : NULL;
+}
+
+ptl_handle_any_t psni_handle(const psni_object_t *object)
+{
+    uint32_t ni = object->kind == PSNI_KIND_NI ? object->index
+                                               : object->ni->object.index;
+    uint32_t index = object->kind == PSNI_KIND_NI ? 0 : object->index;
+    uint32_t handle = object->kind;
+
+    handle = handle << NI_BITS | ni;
+    handle = handle << GENERATION_BITS | (object->generation & GENERATION_MASK);
+    return handle << INDEX_BITS | index;
+}
+
+static bool psni_handle_names(ptl_handle_any_t handle,
+                              const psni_object_t *object)
+{
+    return object != NULL && psni_handle(object) == handle;
+}
+
+void *psni_find(psni_ni_t *ni, ptl_handle_any_t handle, psni_kind_t kind)
+{
+    uint32_t index = handle & ((1u << INDEX_BITS) - 1);
+    psni_object_t *object = psni_pool_at(&ni->pools[kind], index);
+
+    return psni_handle_names(handle, object) ? object : NULL;
+}
+
+int psni_enter(ptl_handle_any_t handle, psni_kind_t kind, void *object_p)
+{
+    uint32_t top = handle >> (INDEX_BITS + GENERATION_BITS);
+    void *object;
+    psni_ni_t *ni;
+
+    if (!psni_library_ready())
+        return PTL_NO_INIT;
+    if (top >> NI_BITS != kind)
+        return PTL_ARG_INVALID;
+    ni = psni_library_ni(top & (PSNI_NIS - 1));
+    if (ni == NULL)
+        return PTL_ARG_INVALID;
+    psc_lock_acquire(&ni->lock);
+    if (kind == PSNI_KIND_NI)
+        object = psni_handle_names(handle, &ni->object) ? ni : NULL;
+    else
+        object = psni_find(ni, handle, kind);
+    if (object == NULL) {
+        psc_lock_release(&ni->lock);
+        return PTL_ARG_INVALID;
+    }
+    memcpy(object_p, &object, sizeof(object));
+    return PTL_OK;
+}
+
+void psni_leave(psni_ni_t *ni)
+{
+    psc_lock_release(&ni->lock);
+}
+
+int psni_handle_is_equal(ptl_handle_any_t handle1, ptl_handle_any_t handle2)
+{
+    return handle1 == handle2;
+}
+
+int psni_ni_handle(ptl_handle_any_t handle, ptl_handle_ni_t *ni_handle)
+{
+    uint32_t kind = handle >> (INDEX_BITS + GENERATION_BITS + NI_BITS);
+    psni_object_t *object;
+    int rc;
+
+    if (kind >= PSNI_KIND_OP || ni_handle == NULL)
+        return psni_library_ready() ? PTL_ARG_INVALID : PTL_NO_INIT;
+    rc = psni_enter(handle, (psni_kind_t)kind, &object);
+    if (rc != PTL_OK)
+        return rc;
+    *ni_handle = psni_handle(&object->ni->object);
+    psni_leave(object->ni);
+    return PTL_OK;
+}

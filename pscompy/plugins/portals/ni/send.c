@@ -1,0 +1,304 @@
+/* Frames on their way out. Up to PSNI_WINDOW of them, and as many bytes as the
+ * peer's socket holds, are under way at a time; they are resent when later
+ * ones were acknowledged, or when the peer was silent for a while. The window
+ * of bytes halves with each loss and grows back as frames arrive (Jacobson,
+ * "Congestion avoidance and control", 1988). Frames hold no bytes: what they
+ * carry is read again from its place when it is resent. */
+#include <string.h>
+
+#include "nic.h"
+
+#define OVERHEAD 1024u /* of a datagram in its receiver's socket */
+#define EVIDENCE 3     /* later frames that came: this one is lost */
+#define RESENDS 8u
+#define CHOKED_NS 1000000ll
+
+uint64_t psni_frame_cost(uint64_t length)
+{
+    return 2 * length + OVERHEAD;
+}
+
+static psni_frame_t *psni_frame_at(psni_peer_t *peer, uint32_t seq)
+{
+    return &peer->frames[seq % PSNI_WINDOW];
+}
+
+/* ---- making frames ---- */
+
+static psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind)
+{
+    peer->acked = peer->expected;
+    peer->owed = 0;
+    peer->owed_cost = 0;
+    peer->owed_by = PSNI_NEVER;
+    return (psni_head_t){.magic = PSNI_MAGIC,
+                         .kind = (uint8_t)kind,
+                         .token = peer->its_token,
+                         .ack = peer->expected,
+                         .sack = peer->came};
+}
+
+/* Nobody else will say that these bytes came: the user waits for it. */
+static bool psni_frame_urgent(const psni_frame_t *frame)
+{
+    const psni_op_t *op = frame->op;
+
+    return frame->last && !op->told &&
+           (op->message.verb == PSNI_REPLY ||
+            (op->message.verb == PSNI_PUT &&
+             op->message.ack_req == PTL_NO_ACK_REQ));
+}
+
+static void psni_frame_pack(psni_peer_t *peer, uint32_t seq,
+                            psni_packet_t *packet)
+{
+    psni_frame_t *frame = psni_frame_at(peer, seq);
+    psni_op_t *op = frame->op;
+    psni_head_t head = psni_head_for(peer, PSNI_FRAME_DATA);
+    psni_more_t more = {.verb = PSNI_MORE, .offset = frame->offset};
+    size_t size = sizeof(head);
+
+    head.seq = seq;
+    head.flags = psni_frame_urgent(frame) ? PSNI_FLAG_ACK_NOW : 0;
+    memcpy(packet->head, &head, sizeof(head));
+    if (frame->first) {
+        memcpy(packet->head + size, &op->message, sizeof(op->message));
+        size += sizeof(op->message);
+    } else {
+        memcpy(packet->head + size, &more, sizeof(more));
+        size += sizeof(more);
+    }
+    packet->iov[0] =
+        (struct iovec){.iov_base = packet->head, .iov_len = size};
+    packet->n_iov = 1 + psni_region_gather(&op->region,
+                                           op->offset + frame->offset,
+                                           frame->length, packet->iov + 1,
+                                           PSNI_PIECES);
+}
+
+/* The next frame of the queue, if the window has room for it. */
+static bool psni_frame_next(psni_peer_t *peer, int64_t now)
+{
+    psni_frame_t *frame = psni_frame_at(peer, peer->next_seq);
+    psni_op_t *op;
+    uint64_t left, room;
+
+    if (psc_list_empty(&peer->queue) ||
+        peer->next_seq - peer->oldest == PSNI_WINDOW)
+        return false;
+    op = psc_container_of(peer->queue.next, psni_op_t, queue);
+    room = peer->frame_size -
+           (op->begun ? sizeof(psni_more_t) : sizeof(psni_message_t));
+    left = op->length - op->sent;
+    if (left > room)
+        left = room;
+    if (peer->oldest != peer->next_seq &&
+        peer->cost + psni_frame_cost(left) > peer->window)
+        return false;
+    *frame = (psni_frame_t){.op = op,
+                            .offset = op->sent,
+                            .length = (uint32_t)left,
+                            .first = !op->begun,
+                            .sent_at = now};
+    op->begun = true;
+    op->sent += left;
+    op->frames++;
+    op->done = frame->last = op->sent == op->length;
+    if (op->done)
+        psc_list_remove(&op->queue);
+    peer->cost += psni_frame_cost(left);
+    peer->next_seq++;
+    return true;
+}
+
+/* ---- sending ---- */
+
+/* What finds no room in our own socket is sent again in a moment. */
+static void psni_send_batch(psni_peer_t *peer, const uint32_t *seqs, unsigned n)
+{
+    psni_ni_t *ni = peer->ni;
+    unsigned sent = psni_wire_send(ni, &peer->address, ni->packets, n);
+
+    if (sent == n)
+        return;
+    for (unsigned i = sent; i < n; i++)
+        psni_frame_at(peer, seqs[i])->sent_at = 0;
+    psni_peer_timer(peer, psc_clock_now() + CHOKED_NS);
+}
+
+void psni_send_pump(psni_peer_t *peer)
+{
+    uint32_t seqs[PSNI_BATCH];
+    bool waiting = peer->deadline != PSNI_NEVER;
+    unsigned n = 0;
+    int64_t now;
+
+    if (peer->stage != PSNI_STAGE_UP || psc_list_empty(&peer->queue))
+        return;
+    now = psc_clock_now();
+    if (!waiting || peer->oldest == peer->next_seq)
+        psni_peer_timer(peer, now + psni_peer_patience(peer));
+    while (psni_frame_next(peer, now)) {
+        seqs[n] = peer->next_seq - 1;
+        psni_frame_pack(peer, seqs[n], &peer->ni->packets[n]);
+        if (++n == PSNI_BATCH) {
+            psni_send_batch(peer, seqs, n);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        psni_send_batch(peer, seqs, n);
+}
+
+void psni_send_queue(psni_op_t *op)
+{
+    psni_peer_t *peer = op->peer;
+
+    psc_list_push(&peer->queue, &op->queue);
+    if (peer->stage == PSNI_STAGE_IDLE)
+        psni_meet_begin(peer);
+    else if (peer->queue.next == &op->queue)
+        psni_send_pump(peer);
+}
+
+void psni_send_ack(psni_peer_t *peer, uint8_t flags)
+{
+    psni_packet_t *packet = &peer->ni->packets[0];
+    psni_head_t head = psni_head_for(peer, PSNI_FRAME_ACK);
+
+    head.flags = flags;
+    memcpy(packet->head, &head, sizeof(head));
+    packet->iov[0] =
+        (struct iovec){.iov_base = packet->head, .iov_len = sizeof(head)};
+    packet->n_iov = 1;
+    psni_wire_send(peer->ni, &peer->address, packet, 1);
+}
+
+/* ---- sending again ---- */
+
+static void psni_send_shrink(psni_peer_t *peer)
+{
+    peer->window /= 2;
+    if (peer->window < PSNI_LEAST_WINDOW)
+        peer->window = PSNI_LEAST_WINDOW;
+}
+
+/* Of the frames before `end`, those that are missing and were not sent since
+ * `before`; at most RESENDS. */
+static void psni_send_missing(psni_peer_t *peer, uint32_t end, int64_t before,
+                              int64_t now)
+{
+    uint32_t seqs[RESENDS];
+    unsigned n = 0;
+
+    for (uint32_t seq = peer->oldest; seq != end && n < RESENDS; seq++) {
+        psni_frame_t *frame = psni_frame_at(peer, seq);
+
+        if (frame->came || frame->sent_at > before)
+            continue;
+        frame->resent = true;
+        frame->sent_at = now;
+        seqs[n] = seq;
+        psni_frame_pack(peer, seq, &peer->ni->packets[n++]);
+    }
+    peer->ni->counters.frames_resent += n;
+    if (n > 0)
+        psni_send_batch(peer, seqs, n);
+}
+
+void psni_send_again(psni_peer_t *peer, int64_t now)
+{
+    if (!peer->proven)
+        psni_meet_confirm(peer);
+    psni_send_shrink(peer);
+    psni_send_missing(peer, peer->next_seq, now - 1, now);
+}
+
+/* ---- acknowledgements ---- */
+
+static void psni_send_measure(psni_peer_t *peer, const psni_frame_t *frame,
+                              int64_t now)
+{
+    int64_t trip = now - frame->sent_at;
+    int64_t error = trip - peer->trip;
+
+    if (frame->resent || frame->sent_at == 0)
+        return;
+    if (peer->trip == 0) {
+        peer->trip = trip > 0 ? trip : 1;
+        peer->spread = trip / 2;
+        return;
+    }
+    peer->trip += error / 8;
+    peer->spread += ((error < 0 ? -error : error) - peer->spread) / 4;
+}
+
+static void psni_frame_end(psni_peer_t *peer, int64_t now)
+{
+    psni_frame_t *frame = psni_frame_at(peer, peer->oldest++);
+    psni_op_t *op = frame->op;
+    uint64_t cost = psni_frame_cost(frame->length);
+
+    psni_send_measure(peer, frame, now);
+    frame->op = NULL;
+    peer->cost -= cost;
+    peer->window += cost / 4;
+    if (peer->window > peer->most)
+        peer->window = peer->most;
+    op->frames--;
+    if (op->frames == 0 && op->done)
+        psni_op_sent(op);
+}
+
+/* How many frames came although earlier ones did not; *end_p: behind the last
+ * frame of which EVIDENCE later ones came. */
+static void psni_send_mark(psni_peer_t *peer, uint64_t sack, uint32_t *end_p)
+{
+    uint32_t under_way = peer->next_seq - peer->oldest;
+    int later = 0;
+
+    *end_p = peer->oldest;
+    for (uint32_t i = under_way; i-- > 1;) {
+        if ((sack >> (i - 1) & 1) == 0)
+            continue;
+        psni_frame_at(peer, peer->oldest + i)->came = true;
+        if (++later == EVIDENCE)
+            *end_p = peer->oldest + i;
+    }
+}
+
+void psni_send_acknowledged(psni_peer_t *peer, const psni_head_t *head)
+{
+    uint32_t under_way = peer->next_seq - peer->oldest;
+    uint32_t acked = head->ack - peer->oldest;
+    uint32_t end;
+    int64_t now;
+
+    if (under_way == 0 || acked > under_way)
+        return;
+    if (acked == 0 && head->sack == 0)
+        return;
+    now = psc_clock_now();
+    for (uint32_t i = 0; i < acked; i++)
+        psni_frame_end(peer, now);
+    if (head->sack != 0) {
+        psni_send_mark(peer, head->sack, &end);
+        if (end != peer->oldest && !psni_frame_at(peer, peer->oldest)->resent)
+            psni_send_shrink(peer);
+        psni_send_missing(peer, end, now - psni_peer_patience(peer) / 2, now);
+    }
+    if (acked > 0) {
+        psni_send_pump(peer);
+        psni_peer_expect(peer, now);
+    }
+}
+
+void psni_send_reset(psni_peer_t *peer)
+{
+    for (uint32_t seq = peer->oldest; seq != peer->next_seq; seq++)
+        psni_frame_at(peer, seq)->op = NULL;
+    while (psc_list_pop(&peer->queue) != NULL)
+        continue;
+    peer->oldest = peer->next_seq = 0;
+    peer->cost = 0;
+}

@@ -1,0 +1,229 @@
+/* Messages that come in, frame after frame in their order. What a peer says is
+ * checked here; what makes no sense is dropped and counted. */
+#include <string.h>
+
+#include "nic.h"
+
+static psni_arrival_t psni_arrival_of(const psni_peer_t *peer,
+                                      const psni_message_t *message)
+{
+    return (psni_arrival_t){.verb = (psni_verb_t)message->verb,
+                            .initiator = peer->id,
+                            .uid = peer->uid,
+                            .match_bits = message->match_bits,
+                            .hdr_data = message->hdr_data,
+                            .rlength = message->length,
+                            .remote_offset = message->remote_offset};
+}
+
+/* ---- answers ---- */
+
+static bool psni_target_can_answer(const psni_ni_t *ni)
+{
+    const psni_pool_t *pool = &ni->pools[PSNI_KIND_ANSWER];
+
+    return pool->free != NULL || pool->made < pool->limit;
+}
+
+static void psni_target_ack(psni_peer_t *peer, const psni_incoming_t *in,
+                            bool silent)
+{
+    psni_op_t *op;
+
+    if (in->message.ack_req == PTL_NO_ACK_REQ)
+        return;
+    op = psni_op_make(peer, PSNI_KIND_ANSWER, PSNI_ACK);
+    if (op == NULL)
+        return; /* no memory: the initiator waits until we are lost */
+    op->message.id = in->message.id;
+    op->message.fail = in->arrival.fail;
+    op->message.flags = silent ? PSNI_SILENT : 0;
+    op->message.length = in->arrival.mlength;
+    op->message.remote_offset = in->arrival.offset;
+    psni_send_queue(op);
+}
+
+/* ---- data of puts and replies ---- */
+
+static void psni_target_end(psni_peer_t *peer)
+{
+    psni_incoming_t in = peer->incoming;
+    bool silent = false;
+
+    peer->incoming.active = false;
+    if (in.op != NULL) {
+        psni_op_end(in.op, &in.message);
+        return;
+    }
+    if (in.message.verb != PSNI_PUT)
+        return;
+    if (in.entry != NULL) {
+        silent = (in.entry->me.options & PTL_ME_ACK_DISABLE) != 0;
+        psni_match_end(in.entry, in.header, &in.arrival);
+    }
+    psni_target_ack(peer, &in, silent);
+}
+
+static void psni_target_place(psni_peer_t *peer, const uint8_t *bytes,
+                              uint64_t n)
+{
+    psni_incoming_t *in = &peer->incoming;
+    uint64_t room;
+
+    if (in->op != NULL) {
+        psni_region_write(&in->op->region, in->op->offset + in->received,
+                          bytes, n);
+    } else if (in->entry != NULL && in->received < in->arrival.mlength) {
+        room = in->arrival.mlength - in->received;
+        if (n > room)
+            n = room;
+        psni_region_write(&in->entry->region,
+                          in->arrival.offset + in->received, bytes, n);
+        peer->ni->counters.bytes_copied += n;
+    }
+}
+
+static void psni_target_bytes(psni_peer_t *peer, const uint8_t *bytes,
+                              uint64_t n)
+{
+    psni_incoming_t *in = &peer->incoming;
+
+    if (n > in->message.length - in->received) {
+        peer->ni->counters.frames_ignored++;
+        return;
+    }
+    psni_target_place(peer, bytes, n);
+    in->received += n;
+    if (in->received == in->message.length)
+        psni_target_end(peer);
+}
+
+static void psni_target_more(psni_peer_t *peer, const uint8_t *body,
+                             size_t length)
+{
+    psni_more_t more;
+
+    if (length >= sizeof(more))
+        memcpy(&more, body, sizeof(more));
+    if (length <= sizeof(more) || !peer->incoming.active ||
+        more.offset != peer->incoming.received) {
+        peer->ni->counters.frames_ignored++;
+        return;
+    }
+    psni_target_bytes(peer, body + sizeof(more), length - sizeof(more));
+}
+
+/* ---- first frames ---- */
+
+static void psni_target_put(psni_peer_t *peer, const psni_message_t *message)
+{
+    psni_incoming_t *in = &peer->incoming;
+
+    *in = (psni_incoming_t){.active = true,
+                            .message = *message,
+                            .arrival = psni_arrival_of(peer, message)};
+    psni_match(peer->ni, message->pt_index, &in->arrival, &in->entry,
+               &in->header);
+}
+
+/* A reply that nobody waits for, or that is too long, is thrown away. */
+static void psni_target_reply(psni_peer_t *peer, const psni_message_t *message)
+{
+    psni_op_t *op = psni_op_find(peer, message->id, PSNI_GET);
+
+    if (op == NULL || message->length > op->message.length) {
+        peer->ni->counters.frames_ignored++;
+        op = NULL;
+    }
+    peer->incoming = (psni_incoming_t){
+        .active = true, .message = *message, .op = op};
+}
+
+static void psni_target_get(psni_peer_t *peer, const psni_message_t *message)
+{
+    psni_op_t *op = psni_op_make(peer, PSNI_KIND_ANSWER, PSNI_REPLY);
+
+    if (op == NULL)
+        return;
+    op->arrival = psni_arrival_of(peer, message);
+    psni_match(peer->ni, message->pt_index, &op->arrival, &op->entry,
+               &op->header);
+    op->message.id = message->id;
+    op->message.fail = op->arrival.fail;
+    op->message.remote_offset = op->arrival.offset;
+    if (op->entry != NULL) {
+        op->region = op->entry->region;
+        op->offset = op->arrival.offset;
+        op->length = op->message.length = op->arrival.mlength;
+    }
+    psni_send_queue(op);
+}
+
+static void psni_target_told(psni_peer_t *peer, const psni_message_t *message)
+{
+    psni_op_t *op = psni_op_find(peer, message->id, PSNI_PUT);
+
+    if (op == NULL || message->length > op->message.length ||
+        op->message.ack_req == PTL_NO_ACK_REQ) {
+        peer->ni->counters.frames_ignored++;
+        return;
+    }
+    psni_op_end(op, message);
+}
+
+static void psni_target_begin(psni_peer_t *peer, const uint8_t *body,
+                              size_t length)
+{
+    psni_message_t message;
+
+    if (length < sizeof(message) || peer->incoming.active) {
+        peer->ni->counters.frames_ignored++;
+        return;
+    }
+    memcpy(&message, body, sizeof(message));
+    switch (message.verb) {
+    case PSNI_PUT:
+        psni_target_put(peer, &message);
+        break;
+    case PSNI_REPLY:
+        psni_target_reply(peer, &message);
+        break;
+    case PSNI_GET:
+        psni_target_get(peer, &message);
+        return;
+    case PSNI_ACK:
+        psni_target_told(peer, &message);
+        return;
+    default:
+        peer->ni->counters.frames_ignored++;
+        return;
+    }
+    psni_target_bytes(peer, body + sizeof(message), length - sizeof(message));
+}
+
+bool psni_target_take(psni_peer_t *peer, const uint8_t *body, size_t length)
+{
+    uint8_t verb = length > 0 ? body[0] : 0;
+
+    if ((verb == PSNI_PUT || verb == PSNI_GET || verb == PSNI_MORE) &&
+        !psni_target_can_answer(peer->ni))
+        return false;
+    if (verb == PSNI_MORE)
+        psni_target_more(peer, body, length);
+    else
+        psni_target_begin(peer, body, length);
+    return true;
+}
+
+void psni_target_abort(psni_peer_t *peer)
+{
+    psni_incoming_t *in = &peer->incoming;
+
+    if (in->active && in->entry != NULL) {
+        in->arrival.fail = PTL_NI_UNDELIVERABLE;
+        if (in->arrival.mlength > in->received)
+            in->arrival.mlength = in->received;
+        psni_match_end(in->entry, in->header, &in->arrival);
+    }
+    in->active = false;
+}

@@ -1,0 +1,205 @@
+/* The socket of an NI: nid and pid are its IPv4 address and UDP port. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/errqueue.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nic.h"
+
+#define SOCKET_BUFFER (4 << 20) /* asked for; the system may give less */
+#define SMALL_MTU 1500u
+#define HEADERS 28u /* of IPv4 and UDP */
+
+ptl_process_t psni_process(const struct sockaddr_in *address)
+{
+    return (ptl_process_t){.phys = {ntohl(address->sin_addr.s_addr),
+                                    ntohs(address->sin_port)}};
+}
+
+static int psni_wire_bind(psni_ni_t *ni, ptl_pid_t pid)
+{
+    const char *text = ni->address[0] == '\0' ? "127.0.0.1" : ni->address;
+    struct sockaddr_in address = {
+        .sin_family = AF_INET,
+        .sin_port = htons(pid == PTL_PID_ANY ? 0 : (uint16_t)pid)};
+    socklen_t size = sizeof(address);
+
+    if (inet_pton(AF_INET, text, &address.sin_addr) != 1)
+        return PTL_ARG_INVALID;
+    if (bind(ni->socket, (struct sockaddr *)&address, size) != 0)
+        return errno == EADDRINUSE ? PTL_PID_IN_USE : PTL_FAIL;
+    if (getsockname(ni->socket, (struct sockaddr *)&address, &size) != 0)
+        return PTL_FAIL;
+    ni->id = psni_process(&address);
+    return PTL_OK;
+}
+
+/* The kernel accounts twice what was asked for, and more than the payload. */
+static void psni_wire_size(psni_ni_t *ni)
+{
+    int wanted = SOCKET_BUFFER, got = 0;
+    socklen_t size = sizeof(got);
+
+    setsockopt(ni->socket, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof(wanted));
+    setsockopt(ni->socket, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof(wanted));
+    getsockopt(ni->socket, SOL_SOCKET, SO_RCVBUF, &got, &size);
+    ni->room = (uint64_t)(got > 0 ? got : 0) / 2;
+}
+
+int psni_wire_open(psni_ni_t *ni, ptl_pid_t pid)
+{
+    int one = 1, rc;
+
+    ni->socket =
+        socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (ni->socket < 0)
+        return PTL_FAIL;
+    psni_wire_size(ni);
+    rc = psni_wire_bind(ni, pid);
+    if (rc == PTL_OK && setsockopt(ni->socket, IPPROTO_IP, IP_RECVERR, &one,
+                                   sizeof(one)) != 0)
+        rc = PTL_FAIL;
+    if (rc != PTL_OK)
+        psni_wire_close(ni);
+    return rc;
+}
+
+void psni_wire_close(psni_ni_t *ni)
+{
+    close(ni->socket);
+    ni->socket = -1;
+}
+
+uint32_t psni_wire_mtu(const struct sockaddr_in *to)
+{
+    int mtu = 0, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    socklen_t size = sizeof(mtu);
+
+    if (fd >= 0) {
+        if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) != 0 ||
+            getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &size) != 0)
+            mtu = 0;
+        close(fd);
+    }
+    if (mtu < (int)SMALL_MTU)
+        mtu = SMALL_MTU;
+    if ((uint32_t)mtu - HEADERS > PSNI_FRAME_MAX)
+        return PSNI_FRAME_MAX;
+    return (uint32_t)mtu - HEADERS;
+}
+
+/* ---- refusals ---- */
+
+static void psni_wire_refusal(psni_ni_t *ni, struct msghdr *message)
+{
+    struct sockaddr_in *to = message->msg_name;
+    struct sock_extended_err *error;
+    psni_peer_t *peer;
+
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part != NULL;
+         part = CMSG_NXTHDR(message, part)) {
+        if (part->cmsg_level != IPPROTO_IP || part->cmsg_type != IP_RECVERR)
+            continue;
+        error = (struct sock_extended_err *)(void *)CMSG_DATA(part);
+        peer = psni_peer_find(ni, psni_process(to));
+        if (error->ee_errno == ECONNREFUSED && peer != NULL)
+            psni_peer_refused(peer);
+    }
+}
+
+/* Reads what the network said of datagrams that were sent before. */
+static void psni_wire_refusals(psni_ni_t *ni)
+{
+    uint8_t control[256];
+    struct sockaddr_in to;
+
+    for (;;) {
+        struct msghdr message = {.msg_name = &to,
+                                 .msg_namelen = sizeof(to),
+                                 .msg_control = control,
+                                 .msg_controllen = sizeof(control)};
+
+        if (recvmsg(ni->socket, &message, MSG_ERRQUEUE) < 0)
+            return;
+        psni_wire_refusal(ni, &message);
+    }
+}
+
+/* ---- datagrams ---- */
+
+/* An error of an earlier datagram is reported by a later call, which then did
+ * nothing: it is tried again. */
+static bool psni_wire_again(psni_ni_t *ni, int error)
+{
+    if (error == EINTR)
+        return true;
+    if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS)
+        return false;
+    psni_wire_refusals(ni);
+    return error == ECONNREFUSED || error == EHOSTUNREACH ||
+           error == ENETUNREACH;
+}
+
+static unsigned psni_wire_send_knobs(psni_ni_t *ni,
+                                     const struct sockaddr_in *to,
+                                     psni_packet_t *packets, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (!psni_knobs_send(ni, to, &packets[i]) &&
+            !(psni_wire_again(ni, errno) &&
+              psni_knobs_send(ni, to, &packets[i])))
+            return i;
+    return n;
+}
+
+unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
+                        psni_packet_t *packets, unsigned n)
+{
+    struct mmsghdr messages[PSNI_BATCH];
+    unsigned sent = 0;
+    bool patient = true;
+
+    if (ni->knobs)
+        return psni_wire_send_knobs(ni, to, packets, n);
+    for (unsigned i = 0; i < n; i++)
+        messages[i] = (struct mmsghdr){
+            .msg_hdr = {.msg_name = (void *)to,
+                        .msg_namelen = sizeof(*to),
+                        .msg_iov = packets[i].iov,
+                        .msg_iovlen = (size_t)packets[i].n_iov}};
+    while (sent < n) {
+        int more = sendmmsg(ni->socket, messages + sent, n - sent,
+                            MSG_NOSIGNAL);
+
+        if (more > 0)
+            sent += (unsigned)more;
+        else if (!patient || !psni_wire_again(ni, errno))
+            break;
+        else
+            patient = false;
+    }
+    ni->counters.frames_sent += sent;
+    return sent;
+}
+
+bool psni_wire_poll(psni_ni_t *ni)
+{
+    struct sockaddr_in from;
+    struct iovec iov = {.iov_base = ni->datagram,
+                        .iov_len = sizeof(ni->datagram)};
+    struct msghdr message = {.msg_name = &from,
+                             .msg_namelen = sizeof(from),
+                             .msg_iov = &iov,
+                             .msg_iovlen = 1};
+    ssize_t n = recvmsg(ni->socket, &message, 0);
+
+    if (n < 0)
+        return psni_wire_again(ni, errno);
+    if (message.msg_namelen != sizeof(from) || from.sin_family != AF_INET) {
+        ni->counters.frames_ignored++;
+        return true;
+    }
+    psni_arrive(ni, &from, ni->datagram, (size_t)n);
+    return true;
+}
