@@ -42,8 +42,7 @@ class Entry(Value):
 
 def scan() -> list[Entry]:
     """All entries, in the order of sys.path."""
-    packages = (package for path in sys.path for package in _holders(path))
-    if not (_strange_finders() or any(map(_may_have_entries, packages))):
+    if not (_strange_finders() or any(map(_may_declare, sys.path))):
         return []
     from importlib import metadata  # not before: 10 ms, where mostly there is nothing to find
 
@@ -52,6 +51,11 @@ def scan() -> list[Entry]:
         for it in metadata.entry_points(group=GROUP)
         if not it.module.startswith(OWN)
     ]
+
+
+def _may_declare(path: str) -> bool:
+    """Whether a folder may have packages with entries, beside our own."""
+    return any(map(_may_have_entries, _holders(path)))
 
 
 def _may_have_entries(holder: str) -> bool:
@@ -79,7 +83,7 @@ def pack() -> str:
 
     The first folder of sys.path, where the program lies, is another one in each process.
     """
-    if _holders(sys.path[0]) or _strange_finders():
+    if _may_declare(sys.path[0]) or _strange_finders():
         return ""
     folders = [(str(_changed(path)), path) for path in sys.path[1:]]
     entries = [(it.name, it.module, it.distribution, *it.places) for it in scan()]
@@ -108,7 +112,7 @@ def _check_folders(items: list[tuple[str, ...]]) -> None:
     for path in sys.path:
         if path in known and _changed(path) != known[path]:
             raise Unbelievable(f"{path} has changed")
-        if path not in known and _holders(path):
+        if path not in known and _may_declare(path):
             raise Unbelievable(f"it does not know {path}")
     if _strange_finders():
         raise Unbelievable("there are other ways to find packages")

@@ -107,9 +107,9 @@ def _built_in() -> Iterator[_Candidate]:
     """They are tested: neither pluggy nor a check of what they declare is needed."""
     package = importlib.import_module("pscompy.plugins")
     with os.scandir(package.__path__[0]) as folders:
-        names = sorted(it.name for it in folders if it.is_dir() and it.name.isidentifier())
-    for name in names:
-        if name not in ("bridge", "__pycache__"):  # it carries transports, and is none
+        packages = [it for it in folders if os.path.isfile(f"{it.path}/__init__.py")]  # noqa: PTH113
+    for name in sorted(it.name for it in packages):
+        if name != "bridge":  # it carries transports, and is none
             source = f"{package.__name__}.{name}"
             yield _Candidate(name, source, partial(_declare_own, source))
 

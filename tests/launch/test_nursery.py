@@ -181,6 +181,7 @@ def test_a_process_with_threads_has_no_ranks(run):
             env={**run.environ, "PSP_NURSERY": str(theirs.fileno())},
             pass_fds=[theirs.fileno()],
         )
+        ours.settimeout(60)
         ours.send(b"/nowhere")
         assert ours.recv(100) == b"no"
         assert process.wait(30) == 0

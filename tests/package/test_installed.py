@@ -113,7 +113,6 @@ def test_a_stranger_is_noticed_with_a_table_too(site):
         "nonsense",
         "2|",
         "1",
-        "1|",
         "1|x,/nowhere|",
         "1|1|",
         "1||alpha",
