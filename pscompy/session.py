@@ -70,6 +70,8 @@ class Session:
         self._engine = Engine(self._config)
         self._engine.open_log(log.level)
         self._engine.open(found, self._config)
+        if self._config["PROGRESS_THREAD"]:
+            self._engine.start_thread()
         self._engine.read_log()
         self._hot = _hot.Worker(self._engine.address)
         self._control = Control(self._config, self._engine, self._identity, self._adopt, self._hot)

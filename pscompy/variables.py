@@ -22,6 +22,7 @@ GENERAL = (
 
 PROTOCOL = (
     Var("SPIN_US", "50", integer(0, 60_000_000), "Microseconds of polling before a wait sleeps."),
+    Var("PROGRESS_THREAD", "0", flag, "A native thread moves messages while the program does not."),
     Var("UNEXPECTED_MAX", "64M", size(), "Unexpected eager payload a session keeps, in bytes."),
     Var("EAGER_WINDOW", "4M", size(1), "Most eager payload that one connection has in flight."),
     Var("RTS_MAX", "1024", integer(1, 1 << 16), "Unmatched rendezvous per connection."),

@@ -189,6 +189,10 @@ class Engine:
             reg_ns=attr.reg_ns,
         )
 
+    def start_thread(self) -> None:
+        """Have the core drive the transports that are open, also while Python does something."""
+        check(lib.psc_worker_thread_start(self._worker), "start the progress thread")
+
     @property
     def fd(self) -> int:
         return int(lib.psc_worker_fd(self._worker))

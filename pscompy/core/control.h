@@ -58,6 +58,10 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config);
 /* Fails all connections, closes the transports, frees everything. Nobody may
  * be inside a call then, or hold a request or a connection afterwards. */
 void psc_worker_destroy(psc_worker_t *worker);
+/* A thread of the core that moves messages while the program does not; after
+ * all transports are open. It ends with the worker, and does not exist after
+ * fork. */
+int psc_worker_thread_start(psc_worker_t *worker);
 /* After fork, in the child: every later call answers FORKED, touches nothing. */
 void psc_worker_forked(psc_worker_t *worker);
 /* ops: address of a psc_transport_ops_t that outlives the worker. Returns the

@@ -71,14 +71,20 @@ static psc_status_t iface_check_caps(const psc_transport_ops_t *ops,
 }
 
 /* Every set of descriptors that somebody sleeps on holds the fabrics'. */
-static int iface_watch(psc_worker_t *worker, psc_iface_slot_t *slot)
+static int iface_watch(psc_iface_slot_t *slot, int set)
 {
-    const int sets[] = {worker->epoll_fd, worker->sleep_fd, worker->fabric_fd};
-    uint32_t bit = 1u << (slot - worker->ifaces);
-    int fd = slot->ops->event_fd(slot->iface);
+    uint32_t bit = 1u << (slot - slot->worker->ifaces);
 
-    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        if (psc_worker_watch(sets[i], fd, EPOLLIN, bit) < 0)
+    if (!(slot->attr.caps & PSC_CAP_EVENT))
+        return 0;
+    return psc_worker_watch(set, slot->ops->event_fd(slot->iface), EPOLLIN,
+                            bit);
+}
+
+int psc_iface_watch_all(psc_worker_t *worker, int set)
+{
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        if (iface_watch(&worker->ifaces[i], set) < 0)
             return -1;
     }
     return 0;
@@ -93,8 +99,9 @@ static psc_status_t iface_adopt(psc_worker_t *worker, psc_iface_slot_t *slot,
     status = iface_check_caps(slot->ops, &slot->attr, reason);
     if (status != PSC_OK)
         return status;
-    if (slot->attr.caps & PSC_CAP_EVENT &&
-        iface_watch(worker, slot) < 0) {
+    if (iface_watch(slot, worker->epoll_fd) < 0 ||
+        iface_watch(slot, worker->sleep_fd) < 0 ||
+        iface_watch(slot, worker->fabric_fd) < 0) {
         snprintf(reason, PSC_REASON_MAX, "its event descriptor: %s",
                  strerror(errno));
         return PSC_ERR_TRANSPORT;

@@ -85,7 +85,7 @@ int psc_worker_fd(psc_worker_t *worker)
     return worker->epoll_fd;
 }
 
-static psc_status_t progress_arm_fabric(psc_worker_t *worker)
+psc_status_t psc_worker_arm_fabric_locked(psc_worker_t *worker)
 {
     if (worker->restless || atomic_load(&worker->inbox) ||
         atomic_load(&worker->returned))
@@ -109,7 +109,7 @@ psc_status_t psc_worker_arm_locked(psc_worker_t *worker)
     if (atomic_load(&worker->n_completions) ||
         atomic_load(&worker->n_messages))
         return PSC_ERR_NO_RESOURCE;
-    return progress_arm_fabric(worker);
+    return psc_worker_arm_fabric_locked(worker);
 }
 
 int psc_worker_fabric_fd(psc_worker_t *worker)
@@ -123,7 +123,7 @@ int psc_worker_arm_fabric(psc_worker_t *worker)
 
     if (status != PSC_OK)
         return status;
-    status = progress_arm_fabric(worker);
+    status = psc_worker_arm_fabric_locked(worker);
     psc_worker_leave(worker);
     return status;
 }

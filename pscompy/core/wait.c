@@ -32,6 +32,7 @@ void psc_wait_kick_poller(psc_worker_t *worker)
     if (atomic_load(&worker->wait.sleeping) &&
         atomic_exchange(&worker->wait.sleeping, 0))
         psc_worker_signal(worker->wake_fd);
+    psc_thread_nudge(worker);
 }
 
 void psc_wait_kick(psc_worker_t *worker)
@@ -205,9 +206,19 @@ static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
     return PSC_INPROGRESS;
 }
 
+/* The poller's role, from one thread that waits to the next. */
+static bool wait_take_role(psc_worker_t *worker)
+{
+    if (atomic_exchange(&worker->wait.polling, 1) != 0)
+        return false;
+    psc_thread_nudge(worker);
+    return true;
+}
+
 static void wait_pass_baton(psc_worker_t *worker)
 {
     atomic_store(&worker->wait.polling, 0);
+    psc_thread_relieve(worker);
     if (atomic_load(&worker->wait.waiters) == 0)
         return;
     atomic_fetch_add(&worker->wait.baton, 1);
@@ -227,7 +238,7 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
         return PSC_ERR_FORKED;
     if (wait_look(worker, &goal, &result) == PSC_OK)
         return result;
-    if (atomic_exchange(&worker->wait.polling, 1) == 0) {
+    if (wait_take_role(worker)) {
         result = wait_poll(worker, &goal);
         wait_pass_baton(worker);
         return result;
@@ -238,7 +249,7 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
 
         if (wait_look(worker, &goal, &result) == PSC_OK)
             break;
-        if (atomic_exchange(&worker->wait.polling, 1) == 0) {
+        if (wait_take_role(worker)) {
             atomic_fetch_sub(&worker->wait.waiters, 1);
             result = wait_poll(worker, &goal);
             wait_pass_baton(worker);
@@ -260,7 +271,7 @@ bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns)
 
     if (atomic_load(&worker->forked) || worker->config.spin_ns == 0)
         return false;
-    if (atomic_exchange(&worker->wait.polling, 1) == 0) {
+    if (wait_take_role(worker)) {
         wait_spin(worker, &goal, &ignored);
         wait_pass_baton(worker);
     }

@@ -157,6 +157,7 @@ static void worker_stop(psc_worker_t *worker)
 
 void psc_worker_destroy(psc_worker_t *worker)
 {
+    psc_thread_stop(worker);
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return; /* forked: the parent's, whose descriptors we only inherited */
     worker_stop(worker);

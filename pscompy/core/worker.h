@@ -33,8 +33,14 @@ typedef struct psc_wait_state {
     atomic_uint baton;    /* changes when somebody may go on */
     atomic_uint waiters;  /* threads that sleep on the baton */
     atomic_uint wakes;    /* changes when all who wait have to return */
+    atomic_uint dozing;   /* the progress thread sleeps on the fabrics, */
+    atomic_uint standby;  /* until the poller's role is free, */
+    atomic_uint calls;    /* or until this changes; see thread.c */
+    atomic_uint stopping; /* it has to end */
     atomic_uint crowded;  /* not 0: pollers share this processor; see spin.c */
 } psc_wait_state_t;
+
+typedef struct psc_thread psc_thread_t;
 
 struct psc_worker {
     psc_lock_t lock;
@@ -53,6 +59,7 @@ struct psc_worker {
     int log_fd, log_level;
     uint64_t log_lost;   /* lines that the pipe had no room for */
     psc_wait_state_t wait;
+    psc_thread_t *thread; /* that drives it besides the program, or NULL */
 
     uint32_t n_up;        /* connections */
     uint64_t window;      /* eager bytes that each of them may have in flight,
@@ -103,10 +110,14 @@ void psc_worker_clear(int fd);
 /* Add a descriptor to an epoll set; -1 with errno. ifaces: what epoll_wait
  * tells of it, the bits of the interfaces that it belongs to. */
 int psc_worker_watch(int set, int fd, uint32_t events, uint32_t ifaces);
+/* Have a set of descriptors hold those of all fabrics; -1 with errno. */
+int psc_iface_watch_all(psc_worker_t *worker, int set);
 /* Close and free all interfaces: the worker ends. */
 void psc_iface_close_all(psc_worker_t *worker);
 psc_status_t psc_worker_arm(psc_worker_t *worker);
 psc_status_t psc_worker_arm_locked(psc_worker_t *worker);
+/* The same without regard to completions, which wait for the program. */
+psc_status_t psc_worker_arm_fabric_locked(psc_worker_t *worker);
 /* Tell the control thread to look at its events. */
 void psc_worker_control_signal(psc_worker_t *worker);
 /* One more interface, or one less, holds bytes that have been sent. */
@@ -119,6 +130,11 @@ void psc_wait_kick(psc_worker_t *worker);
 void psc_wait_kick_poller(psc_worker_t *worker);
 void psc_worker_signal(int fd);
 void psc_worker_log(psc_worker_t *worker, int level, const char *line);
+
+/* The progress thread has to look again, and: the poller's role is free. */
+void psc_thread_nudge(psc_worker_t *worker);
+void psc_thread_relieve(psc_worker_t *worker);
+void psc_thread_stop(psc_worker_t *worker);
 
 /* One stretch of polling; see spin.c. */
 typedef struct psc_spin {

@@ -1,6 +1,7 @@
 /* The core's cases over one transport: cases.c NAME SETTING... */
 #include <pthread.h>
 
+#include "driven.h"
 #include "harness.h"
 #include "hostile.h"
 #include "lending.h"
@@ -562,6 +563,8 @@ static const struct {
     {"hostile_loans", case_hostile_loans},
     {"hostile_keys", case_hostile_keys},
     {"threads", case_threads},
+    {"driven", case_driven},
+    {"driven_and_waited", case_driven_and_waited},
 };
 
 int main(int argc, char **argv)

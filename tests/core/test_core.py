@@ -75,5 +75,5 @@ def test_core_with_the_smallest_ring(
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_are_clean(name: str, tmp_path: Path) -> None:
     driver = compile_driver(name, "thread", tmp_path)
-    for case in ("threads", "wake", "lending_threads"):
+    for case in ("threads", "wake", "lending_threads", "driven", "driven_and_waited"):
         run(driver, case, name)

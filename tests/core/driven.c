@@ -1,0 +1,113 @@
+/* Workers with a progress thread: messages move though nobody calls, and also
+ * while others poll and wait. */
+#include "driven.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+static void pair_open_driven(pair_t *pair)
+{
+    pair_open(pair);
+    check(psc_worker_thread_start(pair->a.worker) == PSC_OK);
+    if (pair->b.worker != pair->a.worker)
+        check(psc_worker_thread_start(pair->b.worker) == PSC_OK);
+}
+
+/* Looks, and does not move anything. */
+static void await_done(psc_request_t *request)
+{
+    int64_t end = psc_clock_now() + PATIENCE_NS;
+
+    while (request && psc_request_state(request) != PSC_REQUEST_DONE) {
+        check(psc_clock_now() < end);
+        usleep(100);
+    }
+    if (request)
+        api->request_free(request);
+}
+
+static void exchange_driven(side_t *from, side_t *to, size_t len)
+{
+    char *out = malloc(len), *in = calloc(1, len);
+    psc_request_t *send, *recv;
+    psc_result_t result;
+
+    fill(out, len, (unsigned)len);
+    recv = post_recv(to, to->conn, in, len, 7, &result);
+    send = post_send(from, out, len, 7);
+    await_done(recv);
+    await_done(send);
+    check(filled(in, len, (unsigned)len));
+    free(in);
+    free(out);
+}
+
+/* With pauses of all lengths, in which the threads find it quiet or do not. */
+void case_driven(void)
+{
+    static const size_t lengths[] = {8, 5000, 100000, 1 << 20};
+    pair_t pair;
+
+    pair_open_driven(&pair);
+    for (unsigned round = 0; round < 40; round++) {
+        exchange_driven(&pair.a, &pair.b, lengths[round % 4]);
+        exchange_driven(&pair.b, &pair.a, lengths[round / 4 % 4]);
+        usleep(round * 37 % 1000);
+    }
+    pair_close(&pair);
+}
+
+/* ---- among others ---- */
+
+#define DRIVEN_ROUNDS 200
+
+static void wait_done(side_t *side, psc_request_t *request)
+{
+    psc_status_t status = PSC_OK;
+
+    while (request && psc_request_state(request) != PSC_REQUEST_DONE) {
+        status = api->wait(side->worker, &request, 1, PSC_WAIT_ALL,
+                           PATIENCE_NS);
+        check(status == PSC_OK || status == PSC_ERR_INTERRUPTED);
+    }
+    if (request)
+        api->request_free(request);
+}
+
+static void *answer(void *arg)
+{
+    side_t *side = arg;
+    psc_result_t result;
+    char byte;
+
+    for (unsigned i = 0; i < DRIVEN_ROUNDS; i++) {
+        wait_done(side, post_recv(side, side->conn, &byte, 1, 1, &result));
+        usleep(i * 53 % 700);
+        wait_done(side, post_send(side, &byte, 1, 2));
+    }
+    return NULL;
+}
+
+/* One waits, the other now and then stays away for longer than the thread is
+ * patient, and large messages cross that only the threads move. */
+void case_driven_and_waited(void)
+{
+    pthread_t thread;
+    psc_result_t result;
+    char byte = 'x';
+    pair_t pair;
+
+    pair_open_driven(&pair);
+    check(pthread_create(&thread, NULL, answer, &pair.b) == 0);
+    for (unsigned i = 0; i < DRIVEN_ROUNDS; i++) {
+        wait_done(&pair.a, post_send(&pair.a, &byte, 1, 1));
+        if (i % 10 == 0)
+            exchange_driven(&pair.a, &pair.b, 300000);
+        wait_done(&pair.a,
+                  post_recv(&pair.a, pair.a.conn, &byte, 1, 2, &result));
+    }
+    check(pthread_join(thread, NULL) == 0);
+    pair_close(&pair);
+}
