@@ -25,7 +25,7 @@ from setuptools.command.build_ext import build_ext
 
 CORE = Path("pscompy/core")
 PLUGINS = Path("pscompy/plugins")
-TESTING = Path("pscompy/testing")
+OTHERS = [Path("pscompy/testing/build.py"), Path("gateway/build.py")]
 NOT_BUILT = PLUGINS / "not_built.json"
 ABI_HEADERS = [str(path) for path in sorted([*CORE.glob("*.h"), *CORE.glob("parts/*.h")])]
 
@@ -34,7 +34,7 @@ class BuildWithHeaders(build_ext):
     """Rebuilds an extension when a header changes that it may include."""
 
     def build_extension(self, ext: Extension) -> None:
-        folders = {Path(source).parent for source in ext.sources if source.startswith("pscompy")}
+        folders = {Path(source).parent for source in ext.sources if not Path(source).is_absolute()}
         own = [str(path) for folder in folders for path in folder.rglob("*.h")]
         ext.depends = sorted({*ext.depends, *ABI_HEADERS, *own})
         super().build_extension(ext)
@@ -88,7 +88,7 @@ record(left_out)
 setup(
     cffi_modules=[
         f"{path}:ffibuilder"
-        for path in [*CORE.glob("build.py"), *build_files, *TESTING.glob("build.py")]
+        for path in [*CORE.glob("build.py"), *build_files, *OTHERS]
     ],
     ext_modules=[
         Extension(

@@ -45,9 +45,12 @@ from pscompy.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    import socket
+    from typing import Protocol, TypeVar
 
     Hook = TypeVar("Hook", bound=Callable[[], object])
+else:
+    Protocol = object
 
 
 __all__ = [
@@ -59,6 +62,7 @@ __all__ = [
     "Native",
     "Parser",
     "PythonTransport",
+    "Relay",
     "Transport",
     "Var",
     "choice",
@@ -93,14 +97,40 @@ def _nothing() -> None:
     pass
 
 
+class Relay(Protocol):
+    """A way to peers that no address of this host leads to, for the handshake.
+
+    The sockets that it hands over are connected, non-blocking streams; whoever
+    gets one closes it. What it calls it may call on any thread.
+    """
+
+    def listen(self, accept: Callable[[socket.socket], object]) -> str:
+        """Where this process can be reached through the relay: letters, digits,
+        and signs but `/`, `,` and `!`. Callers are given to `accept`."""
+
+    def stop(self, place: str) -> None:
+        """Take no more callers in at this place."""
+
+    def leads(self, place: str) -> bool:
+        """Whether that place is rather reached through the relay than directly."""
+
+    def dial(
+        self, place: str, done: Callable[[socket.socket | None, str], object]
+    ) -> Callable[[], object]:
+        """Reach a place: `done` gets a socket, or None and the reason. Returns what
+        gives the attempt up."""
+
+
 class Carrier(Value):
     """A transport that a worker can open: the address of its table of
     operations, and the settings for its `open`. `close` follows when the worker
-    is gone, or did not open it."""
+    is gone, or did not open it. Where only this transport reaches a peer, its
+    `relay` carries the handshake too."""
 
     ops: int
     settings: list[Setting]
     close: Callable[[], None] = _nothing
+    relay: Relay | None = None
 
 
 class Transport(Value):

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["MemoryRegion", "Session"]
 
 
-_open_sessions: set[Session] = set()  # closed at exit; a dropped one lives as its connections do
+# Closed at exit, the last one first: it may stand on others, as a transport's session does.
+# A dropped one lives as its connections do.
+_open_sessions: dict[Session, None] = {}
 _inherited = "inherited through fork: open a new Session in the child"
 
 
@@ -64,8 +66,8 @@ class Session:
         self._closing = False
         self._sockets: set[Socket] = set()
         self._regions: set[MemoryRegion] = set()
-        self._identity = make_identity(name, rank, job)
         self._config, found = registry.load(config)
+        self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
         log = logs.configure(self._config)
         self._engine = Engine(self._config)
         self._engine.open_log(log.level)
@@ -77,7 +79,7 @@ class Session:
         self._control = Control(self._config, self._engine, self._identity, self._adopt, self._hot)
         self._control.after_progress = self._hot.polled
         self._sleep: _Sleep | None = None
-        _open_sessions.add(self)
+        _open_sessions[self] = None
 
     # ---- who and what ----
 
@@ -105,15 +107,23 @@ class Session:
 
     # ---- connections ----
 
-    def listen(self, host: str | None = None, port: int = 0) -> Socket:
+    def listen(
+        self,
+        host: str | None = None,
+        port: int = 0,
+        on_connection: Callable[[Connection], object] | None = None,
+    ) -> Socket:
         """Take connections in; `host` None: at all addresses, `port` 0: at a free one.
 
-        `ConnectError`: the address cannot be bound. `AuthError`: there is no usable key.
+        `on_connection` gets each connection once it is up, instead of `accept`, on a thread of the
+        session: it must not wait. `ConnectError`: the address cannot be bound. `AuthError`: there
+        is no usable key.
         """
         self._check()
         sock = Socket(self)
+        deliver = on_connection or sock._deliver
         sock._listener = self._control.listen(
-            host, port, lambda record: sock._deliver(self._hot.connection(record.id))
+            host, port, lambda record: deliver(self._hot.connection(record.id))
         )
         self._sockets.add(sock)
         return sock
@@ -237,7 +247,7 @@ class Session:
         try:
             self._close_all(timeout)
         finally:
-            _open_sessions.discard(self)
+            _open_sessions.pop(self, None)
             self._closed.set()
 
     def _close_all(self, timeout: float) -> None:
@@ -347,7 +357,7 @@ def _figures(counters: Mapping[str, int]) -> str:
 
 
 def _close_at_exit() -> None:
-    for session in list(_open_sessions):
+    for session in reversed(list(_open_sessions)):
         try:
             session.close()
         except PscomError:

@@ -20,6 +20,11 @@ GENERAL = (
     Var("FINALIZE_TIMEOUT", "30", seconds, "How long a World waits for its peers at its end."),
 )
 
+MODULES = (
+    Var("MSA_MODULE_ID", "0", integer(0, 65535), "Number of the module that this process is in."),
+    Var("MSA_SHM", "0", flag, "Processes of different modules may share memory."),
+)
+
 PROTOCOL = (
     Var("SPIN_US", "50", integer(0, 60_000_000), "Microseconds of polling before a wait sleeps."),
     Var("PROGRESS_THREAD", "0", flag, "A native thread moves messages while the program does not."),
@@ -71,7 +76,7 @@ PRECON = (
     ),
 )
 
-VARIABLES = GENERAL + PROTOCOL + PARCEL + DEBUG + PRECON
+VARIABLES = GENERAL + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 
 # Names that are right though nothing here declares them, with all names below
 # them (IB covers PSP_IB_PORT): the build's own, those of transports that are

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from weakref import WeakValueDictionary
 
 from pscompy import logs
@@ -21,7 +22,7 @@ from pscompy.control.frames import Identity, RefuseCode
 from pscompy.control.handshake import Handshake, Side
 from pscompy.control.keys import find_key
 from pscompy.control.negotiation import Negotiation
-from pscompy.control.network import Address, Place, advertised, listening_socket
+from pscompy.control.network import Address, Detour, Place, advertised, listening_socket
 from pscompy.control.ondemand import Holder, OnDemand, Policy
 from pscompy.control.precon import Door, Link, LinkOptions
 from pscompy.control.record import Record
@@ -47,8 +48,9 @@ Deliver = Callable[[Record], object]
 class Listener:
     """A listening socket; `deliver` gets every connection that has come up through it."""
 
-    def __init__(self, address: str, deliver: Deliver, sock: socket.socket) -> None:
-        self.address = address
+    def __init__(self, deliver: Deliver, sock: socket.socket) -> None:
+        self.address = ""
+        self.detours: tuple[Detour, ...] = ()
         self.deliver = deliver
         self.socket = sock
         self.door: Door | None = None
@@ -128,7 +130,12 @@ class Control(OnDemand):
             sock.close()
             raise
         places = tuple(Place(where, sock.getsockname()[1]) for where in hosts)
-        listener = Listener(str(Address(places, self.here.name)), deliver, sock)
+        listener = Listener(deliver, sock)
+        listener.detours = tuple(
+            Detour(name, relay.listen(partial(self._thread.call, self._on_detour, listener)))
+            for name, relay in self.engine.relays.items()
+        )
+        listener.address = str(Address(places, self.here.name, listener.detours))
         self._thread.call(self._open_door, listener)
         return listener
 
@@ -254,8 +261,17 @@ class Control(OnDemand):
             lambda sock: self._enter(listener, sock),
         )
 
+    def _on_detour(self, listener: Listener, sock: socket.socket) -> None:
+        """A relay brings a caller."""
+        if listener.door is None:
+            sock.close()
+        else:
+            listener.door.admit(sock)
+
     def _close_door(self, listener: Listener) -> None:
         listener.closed = True
+        for detour in listener.detours:
+            self.engine.relays[detour.relay].stop(detour.place)
         if listener.door is not None:
             listener.door.close()
         if listener in self._listeners:

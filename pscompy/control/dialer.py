@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pscompy.control.network import Address, Place
 from pscompy.control.precon import LinkOptions
 from pscompy.control.thread import WRITE, ControlThread, Timer
+from pscompy.plugin import Relay
 
 
 class Dialer:
@@ -101,6 +102,36 @@ class Dialer:
             if close:
                 sock.close()
         return sock
+
+
+class Detoured:
+    """The same, through the relay of a transport."""
+
+    stalled = False
+
+    def __init__(
+        self,
+        thread: ControlThread,
+        relay: Relay,
+        place: str,
+        done: Callable[[socket.socket | None, str], object],
+    ) -> None:
+        self._done = done
+        self._cancelled = False
+        self._give_up = relay.dial(place, lambda sock, why: thread.call(self._on_dialed, sock, why))
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._give_up()
+
+    def forget(self) -> None:
+        """After a fork, in the child: nothing is ours yet."""
+
+    def _on_dialed(self, sock: socket.socket | None, reason: str) -> None:
+        if not self._cancelled:
+            self._done(sock, reason)
+        elif sock is not None:
+            sock.close()
 
 
 def _connect_error(sock: socket.socket) -> OSError | None:

@@ -18,7 +18,7 @@ from pscompy.control.selection import SCHEMES, Estimates, Option, Params
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError, from_status
 from pscompy.logs import LEVELS, Log
-from pscompy.plugin import Carrier
+from pscompy.plugin import Carrier, Relay
 from pscompy.values import Value
 
 TYPE_CHECKING = False
@@ -125,6 +125,7 @@ class Engine:
 
     def __init__(self, config: Config) -> None:
         self.lanes: dict[int, Lane] = {}
+        self.relays: dict[str, Relay] = {}
         self.options: list[Option] = []
         self._ids = itertools.count(1)
         self._worker = _create_worker(config)
@@ -170,7 +171,10 @@ class Engine:
             reason = _text(room) or str(from_status(iface, "open"))
             logger.info("%s cannot be used: %s", found.name, reason)
             return option.but(reason=reason)
-        return option.but(iface=iface, estimates=self._query(iface))
+        if carrier.relay is not None:
+            self.relays[found.name] = carrier.relay
+        across = config["MSA_SHM"]
+        return option.but(iface=iface, estimates=self._query(iface), across=across)
 
     def _query(self, iface: int) -> Estimates:
         attr = ffi.new("psc_iface_attr_t *")

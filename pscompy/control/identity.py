@@ -13,7 +13,9 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _numbers = itertools.count()
 
 
-def make_identity(name: str | None = None, rank: int = -1, job: str = "") -> Identity:
+def make_identity(
+    name: str | None = None, rank: int = -1, job: str = "", module: int = 0
+) -> Identity:
     """The identity of a new session; without a name it gets one that nobody else has."""
     uid = os.urandom(UID_SIZE)
     hostname = socket.gethostname()
@@ -27,6 +29,7 @@ def make_identity(name: str | None = None, rank: int = -1, job: str = "") -> Ide
         hostname=hostname,
         user=os.geteuid(),
         pid=os.getpid(),
+        module=str(module),
         rank=rank,
         job=job,
     )

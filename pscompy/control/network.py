@@ -1,8 +1,9 @@
 """Socket addresses as strings, and which of this host's addresses to advertise.
 
-A socket's address reads psp://HOST:PORT[,HOST:PORT...]/NAME, without spaces: every place where
-the session listens, best first, and the session's name, percent-encoded. IPv6 hosts stand in
-brackets. Places without the scheme, or without a name, are accepted too.
+A socket's address reads psp://HOST:PORT[,HOST:PORT...][,RELAY!PLACE...]/NAME, without spaces:
+every place where the session listens, best first, its places at relays, and the session's name,
+percent-encoded. IPv6 hosts stand in brackets. Places without the scheme, or without a name, are
+accepted too.
 """
 
 from __future__ import annotations
@@ -42,15 +43,26 @@ class Place(Value):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class Detour(Value):
+    """A place that a transport's relay leads to; what it reads is the relay's affair."""
+
+    relay: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.relay}!{self.place}"
+
+
 class Address(Value):
     """Where a socket listens; `name` is the session's, empty if not known."""
 
     places: tuple[Place, ...]
     name: str = ""
+    detours: tuple[Detour, ...] = ()
 
     def __str__(self) -> str:
         name = f"/{_quoted(self.name)}" if self.name else ""
-        return SCHEME + ",".join(str(place) for place in self.places) + name
+        return SCHEME + ",".join(map(str, (*self.places, *self.detours))) + name
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -61,7 +73,9 @@ class Address(Value):
         pieces = places.split(",")
         if len(pieces) > PLACES_MAX:
             raise _no_address(text)
-        return cls(tuple(_place(piece, text) for piece in pieces), _unquoted(name))
+        direct = tuple(_place(piece, text) for piece in pieces if "!" not in piece)
+        detours = (Detour(*piece.split("!", 1)) for piece in pieces if "!" in piece)
+        return cls(direct, _unquoted(name), tuple(detours))
 
 
 def _place(piece: str, text: str) -> Place:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from pscompy.control import selection
 from pscompy.control.auth import TOKEN_SIZE
-from pscompy.control.dialer import Backoff, Dialer
+from pscompy.control.dialer import Backoff, Detoured, Dialer
 from pscompy.control.engine import Engine, Lane
 from pscompy.control.events import Introduced, Welcomed
 from pscompy.control.explain import explain
@@ -50,7 +50,7 @@ class Attempt:
         self.kind = kind
         self.backoff = backoff
         self.stalled = 0
-        self.dialer: Dialer | None = None
+        self.dialer: Dialer | Detoured | None = None
         self.timer: Timer | None = None
 
     def cancel(self) -> None:
@@ -173,6 +173,11 @@ class OnDemand(Host):
         def done(sock: socket.socket | None, reason: str) -> None:
             self._on_dialed(record, attempt, sock, reason)
 
+        for detour in address.detours:
+            relay = self.engine.relays.get(detour.relay)
+            if relay is not None and relay.leads(detour.place):
+                attempt.dialer = Detoured(self._thread, relay, detour.place, done)
+                return
         attempt.dialer = Dialer(self._thread, address, self._policy.link, done)
 
     def _on_dialed(

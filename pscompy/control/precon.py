@@ -220,7 +220,7 @@ class Link:
 def _peer_address(sock: socket.socket) -> str:
     try:
         host, port = sock.getpeername()[:2]
-    except OSError:
+    except (OSError, ValueError):  # gone already, or a relay's
         return "?"
     return str(Place(str(host).removeprefix("::ffff:"), int(port)))
 
@@ -274,12 +274,16 @@ class Door:
         except OSError as error:
             self._on_accept_error(error)
             return
-        self._admit(sock)
-
-    def _admit(self, sock: socket.socket) -> None:
         try:
             self._options.apply(sock)
         except OSError:  # gone already
+            sock.close()
+            return
+        self.admit(sock)
+
+    def admit(self, sock: socket.socket) -> None:
+        """Take a connected socket in, which need not have come through the listening one."""
+        if self._socket is None:
             sock.close()
             return
         link = self._new_link(sock)

@@ -20,6 +20,7 @@ CAP_GET = 0x0008
 CAP_SELF = 0x0100
 CAP_NODE = 0x0200
 CAP_MAP = 0x1000
+CAP_MODULES = 0x2000
 
 # Schemes, as in control.h.
 SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
@@ -55,6 +56,7 @@ class Option(Value, hidden=("estimates",)):
     reason: str | None = None
     iface: int = -1
     estimates: Estimates | None = None
+    across: bool = False  # memory may be shared with other modules: PSP_MSA_SHM
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -76,8 +78,10 @@ def why_not(option: Option, here: Identity, there: Identity) -> str | None:
         return "was not opened"
     if option.estimates.caps & CAP_SELF:
         return "connects a session with itself only"
+    if option.estimates.caps & CAP_MODULES and here.module == there.module:
+        return "joins modules, and the peer is in the same one"
     if option.estimates.caps & CAP_NODE:
-        return _why_not_node(here, there)
+        return _why_not_node(here, there, option.across)
     return None
 
 
@@ -90,11 +94,13 @@ def why_not_self(option: Option) -> str | None:
     return None
 
 
-def _why_not_node(here: Identity, there: Identity) -> str | None:
+def _why_not_node(here: Identity, there: Identity, across: bool) -> str | None:
     if here.host != there.host:
         return f"reaches its own node only, and the peer runs on {there.hostname}"
     if here.user != there.user:
         return f"shares memory within one user only (here {here.user}, there {there.user})"
+    if here.module != there.module and not across:
+        return "shares memory within one module only, without PSP_MSA_SHM=1"
     return None
 
 

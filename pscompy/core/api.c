@@ -437,6 +437,7 @@ static const psc_api_t api_table = {
     .block_free = psc_pool_give,
     .recv_view = api_recv_view,
     .view_free = psc_lend_return,
+    .descriptor = psc_worker_fd,
 };
 
 uintptr_t psc_api_address(void)

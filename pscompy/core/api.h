@@ -13,7 +13,7 @@
 
 #include "transport.h"
 
-#define PSC_API_ABI 5u
+#define PSC_API_ABI 6u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -185,7 +185,7 @@ typedef struct psc_api {
      * else polls; never sleeps. True: the request is not ACTIVE. Ends early
      * when completion_poll or message_poll has something. */
     bool (*linger)(psc_worker_t *worker, psc_request_t *request, int64_t ns);
-    /* For who sleeps on a descriptor of his own that holds psc_worker_fd.
+    /* For who sleeps on `descriptor`, or on one of his own that holds it.
      * PSC_OK: armed; PSC_ERR_NO_RESOURCE: something is there, call progress. */
     psc_status_t (*arm)(psc_worker_t *worker);
     /* Block (without the GIL) until all or any of the requests are not
@@ -258,6 +258,11 @@ typedef struct psc_api {
      * was not lent, or cannot be mapped here; recv_supply a buffer. */
     psc_status_t (*recv_view)(psc_request_t *request, psc_view_t **view_p);
     void (*view_free)(psc_view_t *view);
+
+    /* ---- other event loops ----
+     * Pollable, and the same for as long as the worker is there: readable when
+     * progress would find something, once armed. */
+    int (*descriptor)(psc_worker_t *worker);
 } psc_api_t;
 
 #endif

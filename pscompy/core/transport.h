@@ -58,6 +58,8 @@
                                         all that it had sent */
 #define PSC_CAP_MAP 0x1000ull        /* mem_share and rkey_map: a peer's
                                         segment as memory of ours */
+#define PSC_CAP_MODULES 0x2000ull    /* reaches only processes of other modules
+                                        of the machine */
 
 /* ---- shared structures ------------------------------------------------- */
 

@@ -1,0 +1,30 @@
+"""The gateway: modules of a machine that share no fabric talk as if they did.
+
+A daemon (`pscompy gateway`) stands in the networks of several modules. In every process the
+pseudo-transport `gateway` brings messages to processes of other modules through it, and carries
+their handshake, where no network leads from one module to the other. See docs/gateway.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.config import VARIABLES
+from pscompy.plugin import Carrier, Native, Setting, Transport, hookimpl
+
+native = Native(__name__)
+
+
+class GatewayTransport(Transport):
+    """A table of operations with an agent of its own for every session."""
+
+    def carry(self, settings: Sequence[Setting]) -> Carrier:
+        """Start an agent. The reason, where no gateway is named."""
+        from gateway.agent import carry  # not before: who names no gateway needs none of it
+
+        return carry(settings)
+
+
+@hookimpl
+def pscompy_transport() -> Transport:
+    return GatewayTransport("gateway", 10, VARIABLES, native.ops, native.unavailable)

@@ -1,0 +1,419 @@
+"""A process's side of the gateways: an agent per session, with a thread of its own.
+
+It keeps a trunk and a data connection to every gateway, tells the transport in C which of them
+work, and is the relay that carries the handshakes of its session in tunnels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gateway import native, servers
+from gateway.nodes import Reach
+from gateway.trunk import Frame, Trunk, node_number, session
+from gateway.tunnel import Tunnel
+from pscompy import Connection, ConnectionState, PscomError
+from pscompy.core import lib as core
+from pscompy.plugin import Carrier, Log, Setting
+
+logger = Log("pscompy.gateway")
+
+TICK = 0.1  # seconds between looks at what was not acknowledged
+AGAIN_TICKS = 3  # before a tunnel's frames are sent again
+PAUSE = 0.2  # seconds before a gateway that is gone is tried again
+STEADY = 1.0  # seconds without a gateway coming or going
+OPEN_SECONDS = 10.0  # for the data connection to come up
+CHUNK = 64 << 10
+
+
+class Unused(Exception):
+    """Why the transport is not used."""
+
+
+def carry(settings: Sequence[Setting]) -> Carrier:
+    """What a session opens. `Unused`: no gateway is named."""
+    texts = {setting.name: setting.text for setting in settings}
+    routes = servers.parse(texts["SERVER"])
+    if not routes.gateways:
+        raise Unused("PSP_GW_SERVER names no gateway")
+    agent = Agent(routes, int(texts["MODULE"]), texts["KEY"], texts["KEY_FILE"])
+    handle = Setting("agent", "", agent.handle)
+    return Carrier(native.ops(), [*settings, handle], agent.close, agent)
+
+
+class _Gateway:
+    """One that is named, whether it is there or not."""
+
+    def __init__(self, index: int, address: str) -> None:
+        self.index = index
+        self.address = address
+        self.trunk: Trunk | None = None  # while it is of use
+        self.data: Connection | None = None
+        self.reason = "it was not tried yet"
+
+
+class _End:
+    """This process's end of a tunnel: a socket, and the stream that it goes through."""
+
+    def __init__(self, tunnel: Tunnel, peer: tuple[int, int], sock: socket.socket) -> None:
+        self.tunnel = tunnel
+        self.peer = peer  # module, node
+        self.sock = sock
+        self.inbox = bytearray()  # what the socket has not taken yet
+        self.ticks = 0
+        self.reading = False
+
+
+class Agent:
+    """See `pscompy.plugin.Relay`."""
+
+    def __init__(self, routes: servers.Routes, module: int, key: str, key_file: str) -> None:
+        self.module = module
+        self.node = node_number()
+        self._routes = routes
+        self._names = node_names()
+        settings = {"KEY": key, "KEY_FILE": key_file, "MSA_MODULE_ID": module}
+        self._trunks = session(settings)
+        self._fabric = session({**settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"})
+        worker = self._fabric._hot.address
+        lib = self._lib = native._load().lib
+        self._native = lib.gw_agent_create(core.psc_api_address(), worker, self.node, module)
+        self.handle = int(lib.gw_agent_handle(self._native))
+        self._gateways = [_Gateway(i, text) for i, text in enumerate(routes.gateways)]
+        self._kept: list[Connection] = []  # what C may still look at
+        self._doors: dict[int, Callable[[socket.socket], object]] = {}
+        self._numbers = itertools.count(1)
+        self._ends: dict[str, _End] = {}
+        self._reach: dict[int, Reach] = {}
+        self._changed = time.monotonic()  # when a gateway came or went
+        self._closing = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="pscompy gateways", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """The session has closed the transport."""
+        self._loop.call_soon_threadsafe(self._stop)
+        self._thread.join()
+        self._fabric.close()
+        self._trunks.close()
+        self._lib.gw_agent_destroy(self._native)
+
+    # ---- the relay: any thread ----
+
+    def listen(self, accept: Callable[[socket.socket], object]) -> str:
+        number = next(self._numbers)
+        self._doors[number] = accept
+        return f"{self.module}.{self.node:x}.{number}"
+
+    def stop(self, place: str) -> None:
+        self._doors.pop(int(place.rpartition(".")[2]), None)
+
+    def leads(self, place: str) -> bool:
+        return int(place.partition(".")[0]) != self.module
+
+    def dial(
+        self, place: str, done: Callable[[socket.socket | None, str], object]
+    ) -> Callable[[], object]:
+        cancelled = threading.Event()
+
+        def begin() -> None:
+            if not cancelled.is_set():
+                self._dial(place, done)
+
+        self._loop.call_soon_threadsafe(begin)
+        return cancelled.set
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._tasks = [self._loop.create_task(self._keep(it)) for it in self._gateways]
+        self._tasks.append(self._loop.create_task(self._tick_on()))
+        self._loop.run_forever()
+        for task in self._tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        self._loop.close()
+
+    def _stop(self) -> None:
+        self._closing = True
+        for name in list(self._ends):
+            self._drop(name)
+        self._loop.stop()
+
+    async def _tick_on(self) -> None:
+        while not self._closing:
+            await asyncio.sleep(TICK)
+            self._tick()
+
+    # ---- gateways ----
+
+    async def _keep(self, gateway: _Gateway) -> None:
+        while not self._closing:
+            try:
+                await self._attend(gateway)
+            except (PscomError, ValueError) as error:
+                gateway.reason = str(error)
+                logger.info("gateway %s: %s", gateway.address, error)
+            self._down(gateway)
+            await asyncio.sleep(PAUSE)
+
+    async def _attend(self, gateway: _Gateway) -> None:
+        """Use a gateway until it is gone."""
+        connection = self._trunks.connect(gateway.address)
+        await connection.iopen()
+        trunk = Trunk(connection)
+        try:
+            trunk.send(
+                {"kind": "hello", "node": self.node, "module": self.module, "names": self._names}
+            )
+            welcome = await trunk.receive()
+            if welcome["kind"] != "welcome":
+                raise ValueError(f"{welcome.get('reason', 'it does not welcome us')}")
+            gateway.data = await self._open_data(str(welcome.get("data")))
+            self._up(gateway, trunk)
+            while True:
+                self._on_frame(gateway, await trunk.receive())
+        finally:
+            trunk.close()
+
+    async def _open_data(self, address: str) -> Connection:
+        data = self._fabric.connect(address)
+        self._kept.append(data)
+        data._begin_open()
+        until = time.monotonic() + OPEN_SECONDS
+        while data.state is not ConnectionState.UP:
+            if data.state is not ConnectionState.CONNECTING or time.monotonic() > until:
+                raise ValueError(f"no data connection to {address}: {data.explain()}")
+            await asyncio.sleep(0.005)
+        return data
+
+    def _note(self, kind: int, path: int = 0, conn: int = 0, node: int = 0, text: str = "") -> None:
+        self._lib.gw_agent_note(self._native, kind, path, conn, node, text.encode()[:63])
+
+    def _up(self, gateway: _Gateway, trunk: Trunk) -> None:
+        assert gateway.data is not None
+        conn = self._fabric._engine.address_of(gateway.data._record.handle)
+        gateway.trunk = trunk
+        self._changed = time.monotonic()
+        self._note(self._lib.GW_NOTE_UP, gateway.index, conn, 0, gateway.address)
+        for end in self._ends.values():
+            self._send(end, end.tunnel.again())
+
+    def _down(self, gateway: _Gateway) -> None:
+        if gateway.trunk is None:
+            return
+        gateway.trunk = None
+        self._changed = time.monotonic()
+        self._note(self._lib.GW_NOTE_DOWN, gateway.index)
+        for end in self._ends.values():
+            self._send(end, end.tunnel.again())
+
+    def _live(self) -> set[int]:
+        return {it.index for it in self._gateways if it.trunk is not None}
+
+    # ---- frames ----
+
+    def _on_frame(self, gateway: _Gateway, frame: Frame) -> None:
+        kind = frame["kind"]
+        if kind == "tunnel":
+            self._on_tunnel(gateway, frame)
+        elif kind in ("absent", "gone"):
+            self._reach_of(int(frame["node"])).missing(gateway.index)
+            self._judge()
+        elif kind == "found":
+            self._reach_of(int(frame["node"])).seen(gateway.index)
+
+    def _reach_of(self, node: int) -> Reach:
+        known = any(end.peer[1] == node for end in self._ends.values())
+        return self._reach.setdefault(node, Reach()) if known else Reach()
+
+    def _judge(self) -> None:
+        """Tell of nodes that are gone."""
+        now = time.monotonic()
+        steady = now - self._changed > STEADY
+        live = self._live()
+        for node in {end.peer[1] for end in self._ends.values()}:
+            if self._reach_of(node).lost(live, steady, now):
+                self._lose(node)
+
+    def _lose(self, node: int) -> None:
+        tried = ", ".join(f"{it.address}" for it in self._gateways)
+        reason = f"no gateway leads to it (tried {tried})"
+        self._note(self._lib.GW_NOTE_LOST, node=node, text=reason)
+        for name, end in list(self._ends.items()):
+            if end.peer[1] == node:
+                self._drop(name)
+        self._reach.pop(node, None)
+
+    def _tick(self) -> None:
+        for end in list(self._ends.values()):
+            end.ticks += 1
+            if end.tunnel.waiting and end.ticks % AGAIN_TICKS == 0:
+                self._send(end, end.tunnel.again())
+        live = self._live()
+        for node, reach in self._reach.items():
+            for index in reach.doubtful(live):
+                self._tell(self._gateways[index], {"kind": "find", "node": node})
+        self._judge()
+        if self._lib.gw_agent_unsettled(self._native) or len(live) < len(self._gateways):
+            self._note(self._lib.GW_NOTE_TICK)
+        for it in self._gateways:
+            if it.trunk and it.data and it.data.state is not ConnectionState.UP:
+                it.trunk.close()
+
+    def _tell(self, gateway: _Gateway, frame: Frame) -> None:
+        if gateway.trunk is not None:
+            gateway.trunk.send(frame)
+
+    # ---- tunnels ----
+
+    def _dial(self, place: str, done: Callable[[socket.socket | None, str], object]) -> None:
+        module, node, door = (part for part in place.split("."))
+        if not self._live():
+            reasons = "; ".join(f"{it.address}: {it.reason}" for it in self._gateways)
+            done(None, f"no gateway is there ({reasons})")
+            return
+        name = os.urandom(12).hex()
+        ours, theirs = self._pair()
+        end = self._open(name, (int(module), int(node, 16)), ours, int(door))
+        self._send(end, end.tunnel.frames())
+        done(theirs, "")
+
+    def _pair(self) -> tuple[socket.socket, socket.socket]:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        return ours, theirs
+
+    def _open(
+        self, name: str, peer: tuple[int, int], sock: socket.socket, door: int | None
+    ) -> _End:
+        label = {"kind": "tunnel", "name": name, "door": door, "names": self._names}
+        label |= {"module": peer[0], "node": peer[1]}
+        label |= {"from_module": self.module, "from_node": self.node}
+        end = self._ends[name] = _End(Tunnel(label), peer, sock)
+        self._watch(end, name)
+        return end
+
+    def _watch(self, end: _End, name: str) -> None:
+        if not end.reading:
+            end.reading = True
+            self._loop.add_reader(end.sock, self._on_local, name)
+
+    def _unwatch(self, end: _End) -> None:
+        if end.reading:
+            end.reading = False
+            self._loop.remove_reader(end.sock)
+
+    def _on_local(self, name: str) -> None:
+        end = self._ends[name]
+        try:
+            data = end.sock.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data or end.tunnel.full:
+            self._unwatch(end)
+        self._send(end, end.tunnel.give(data))
+        self._close_if_over(name)
+
+    def _send(self, end: _End, frames: list[Frame]) -> None:
+        """By one gateway, unless it does not lead there."""
+        live = self._live()
+        useful = live - self._reach_of(end.peer[1]).doubtful(live) or live
+        if useful:
+            index = sorted(useful)[end.peer[1] % len(useful)]
+            for frame in frames:
+                self._tell(self._gateways[index], frame)
+
+    def _on_tunnel(self, gateway: _Gateway, frame: Frame) -> None:
+        name = str(frame.get("name"))
+        peer = (int(frame["from_module"]), int(frame["from_node"]))
+        end = self._ends.get(name) or self._on_caller(name, peer, frame)
+        if end is None or end.peer != peer:
+            return
+        self._reach_of(peer[1]).seen(gateway.index)
+        self._route(peer[1], frame.get("names"))
+        data = end.tunnel.take(frame)
+        if data or frame["data"] or frame.get("fin"):
+            self._send(end, end.tunnel.frames())  # it acknowledges
+        end.inbox += data
+        self._to_local(name, end)
+
+    def _on_caller(self, name: str, peer: tuple[int, int], frame: Frame) -> _End | None:
+        """The first frame of a tunnel; what has no socket here is told so."""
+        accept = self._doors.get(frame.get("door") or 0)
+        if accept is None or frame.get("offset") != 0:
+            end = _End(Tunnel({}), peer, socket.socket())
+            label = {"kind": "tunnel", "name": name, "door": None, "names": []}
+            label |= {"module": peer[0], "node": peer[1]}
+            label |= {"from_module": self.module, "from_node": self.node}
+            end.sock.close()
+            if not frame.get("fin_ack"):
+                ack = frame["offset"] + len(frame["data"]) // 2
+                answer = {**label, "offset": 0, "data": "", "ack": ack, "fin": True}
+                self._send(end, [{**answer, "fin_ack": True}])
+            return None
+        ours, theirs = self._pair()
+        end = self._open(name, peer, ours, None)
+        accept(theirs)
+        return end
+
+    def _to_local(self, name: str, end: _End) -> None:
+        try:
+            while end.inbox:
+                del end.inbox[: end.sock.send(end.inbox)]
+        except BlockingIOError:
+            self._loop.add_writer(end.sock, self._on_writable, name)
+            return
+        except OSError:
+            end.inbox.clear()
+        if end.tunnel.ended and not end.inbox:
+            with contextlib.suppress(OSError):
+                end.sock.shutdown(socket.SHUT_WR)
+        if not end.tunnel.full and end.tunnel._fin is None:
+            self._watch(end, name)
+        self._close_if_over(name)
+
+    def _on_writable(self, name: str) -> None:
+        end = self._ends[name]
+        self._loop.remove_writer(end.sock)
+        self._to_local(name, end)
+
+    def _close_if_over(self, name: str) -> None:
+        end = self._ends.get(name)
+        if end is not None and end.tunnel.over and not end.inbox:
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        end = self._ends.pop(name)
+        self._unwatch(end)
+        self._loop.remove_writer(end.sock)
+        end.sock.close()
+
+    def _route(self, node: int, names: Any) -> None:
+        """The route file may name one gateway for the peer."""
+        if not self._routes.pairs or not isinstance(names, list):
+            return
+        index = self._routes.between(set(self._names), {str(name) for name in names})
+        if index is not None:
+            self._note(self._lib.GW_NOTE_ROUTE, index, node=node)
+
+
+def node_names() -> list[str]:
+    """How a route file may name this node."""
+    from pscompy.control.network import interfaces
+
+    addresses = [str(own.address) for own in interfaces() if not own.address.is_loopback]
+    return [socket.gethostname(), *addresses]

@@ -1,0 +1,46 @@
+"""The variables of the pseudo-transport: PSP_GATEWAY_*, and ParaStation's names PSP_GW_*."""
+
+from __future__ import annotations
+
+from pscompy.plugin import Var, integer, size, text
+
+VARIABLES = (
+    Var(
+        "SERVER",
+        "",
+        text,
+        "Gateways as HOST:PORT, separated by spaces; or the name of a route file.",
+        aliases=("GW_SERVER",),
+    ),
+    Var(
+        "MTU",
+        "64k",
+        size(2048, 120 << 10),
+        "Bytes of one fragment on its way through a gateway.",
+        aliases=("GW_MTU",),
+    ),
+    Var(
+        "TOKENS",
+        "64",
+        integer(0, 4096),
+        "Fragments to one peer that it has not taken yet, at most; 0: as many as can be.",
+        aliases=("GW_TOKENS",),
+    ),
+    Var(
+        "PENDING_TOKENS",
+        "auto",
+        size(auto=True),
+        "Fragments taken before that is told; auto: a quarter of the tokens.",
+        aliases=("GW_PENDING_TOKENS",),
+    ),
+    Var(
+        "WINDOW",
+        "4M",
+        size(1),
+        "Bytes of copies to one peer that are kept until it has them.",
+        aliases=("GW_WINDOW",),
+    ),
+    Var("MODULE", "0", integer(0, 65535), "The module's number.", parent="MSA_MODULE_ID"),
+    Var("KEY", "", text, "Key shared with the gateways.", parent="KEY", secret=True),
+    Var("KEY_FILE", "", text, "File that holds this key.", parent="KEY_FILE"),
+)

@@ -1,0 +1,268 @@
+"""The gateway: a session per fabric, trunks, and who is where.
+
+The event loop does what is rare; packets pass in C, on a thread per fabric, without the GIL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gateway import native
+from gateway.trunk import GATEWAY_MODULE, Frame, Trunk, session
+from pscompy import Connection, ConnectionState, PscomError, Session, Socket
+from pscompy.core import ffi as core_ffi
+from pscompy.core import lib as core
+from pscompy.plugin import Log
+from pscompy.registry import load
+from pscompy.values import Value
+
+logger = Log("pscompy.gateway")
+
+SWEEP = 0.1  # seconds between looks at data connections
+PORT = 4470
+
+
+class Fabric(Value):
+    """Where a gateway stands in one network: the transports that it uses there, and its address."""
+
+    transports: tuple[str, ...]
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Fabric:
+        """TRANSPORT[+TRANSPORT...]@HOST[:PORT]. `ValueError` where it is none."""
+        names, at, where = text.partition("@")
+        host, colon, port = where.rpartition(":") if where.count(":") == 1 else (where, "", "")
+        if not at or not host or not names or (colon and not port.isdecimal()):
+            raise ValueError(f"{text!r} is no fabric: expected TRANSPORT@HOST:PORT")
+        return cls(tuple(names.split("+")), host, int(port) if colon else PORT)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What its sessions are opened with: these transports alone, on this network."""
+        _, found = load()
+        others = {it.name.upper(): 0 for it in found if it.name not in self.transports}
+        return {**others, "NETWORK": self.host, "MSA_MODULE_ID": GATEWAY_MODULE}
+
+
+class _Station:
+    """One fabric of a running gateway."""
+
+    def __init__(self, number: int, fabric: Fabric) -> None:
+        self.number = number
+        self.fabric = fabric
+        self.data: Session
+        self.trunks: Session
+        self.data_socket: Socket
+        self.trunk_socket: Socket
+        self.thread: threading.Thread
+
+
+class _Member:
+    """A process, or another gateway, at the other end of a trunk."""
+
+    def __init__(self, trunk: Trunk, station: _Station) -> None:
+        self.trunk = trunk
+        self.station = station
+        self.node = 0
+        self.module = -1
+        self.since = time.time()
+
+
+class Daemon:
+    """`run` serves until `stop`."""
+
+    def __init__(self, fabrics: Sequence[Fabric], bound: int, share: int) -> None:
+        self.name = f"{os.uname().nodename}.{os.getpid()}.{os.urandom(3).hex()}"
+        self._lib = native._load().lib
+        self._ffi = native._load().ffi
+        self._hub = self._lib.gw_hub_create(core.psc_api_address(), bound, share)
+        self._stations = [_Station(i, fabric) for i, fabric in enumerate(fabrics)]
+        self._nodes: dict[int, _Member] = {}
+        self._members: set[_Member] = set()
+        self._links: dict[int, Connection] = {}
+        self._keys = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = asyncio.Event()
+        self._started = time.time()
+
+    # ---- begin and end ----
+
+    async def run(self) -> None:
+        try:
+            for station in self._stations:
+                self._open(station)
+            logger.info("gateway %s serves %s", self.name, ", ".join(self.addresses))
+            sweeping = asyncio.create_task(self._sweep_on())
+            await self._stopped.wait()
+            sweeping.cancel()
+        finally:
+            await self._close()
+
+    @property
+    def addresses(self) -> list[str]:
+        return [str(it.trunk_socket.address) for it in self._stations]
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _open(self, station: _Station) -> None:
+        fabric, loop = station.fabric, asyncio.get_running_loop()
+        station.trunks = session(fabric.settings)
+        station.data = session(
+            {**fabric.settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"}
+        )
+        for it in (station.trunks, station.data):
+            wrong = {name: it.transports.get(name, "no such transport") for name in fabric.transports}
+            if all(wrong.values()):
+                raise PscomError(f"{fabric.host}: " + "; ".join(f"{k}: {v}" for k, v in wrong.items()))
+        number = self._lib.gw_hub_fabric(self._hub, station.data._hot.address)
+        assert number == station.number
+        station.data_socket = station.data.listen(
+            fabric.host, 0, lambda it: loop.call_soon_threadsafe(self._joined, station, it)
+        )
+        station.thread = threading.Thread(
+            target=self._lib.gw_hub_serve, args=(self._hub, number), name=f"gateway {fabric.host}"
+        )
+        station.thread.start()
+        station.trunk_socket = station.trunks.listen(fabric.host, fabric.port)
+        self._spawn(self._admit(station))
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._lib.gw_hub_stop(self._hub)
+        for station in self._stations:
+            if hasattr(station, "thread"):
+                station.thread.join()
+        for station in self._stations:
+            for it in ("trunks", "data"):
+                if hasattr(station, it):
+                    getattr(station, it).close()
+        self._lib.gw_hub_destroy(self._hub)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- data connections ----
+
+    def _joined(self, station: _Station, connection: Connection) -> None:
+        key = next(self._keys)
+        self._links[key] = connection
+        conn = station.data._engine.address_of(connection._record.handle)
+        self._lib.gw_hub_join(self._hub, station.number, conn, key)
+
+    async def _sweep_on(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP)
+            for key, connection in list(self._links.items()):
+                if connection.state is not ConnectionState.UP:
+                    self._lib.gw_hub_leave(self._hub, key)
+                    del self._links[key]
+
+    # ---- trunks ----
+
+    async def _admit(self, station: _Station) -> None:
+        async for connection in station.trunk_socket:
+            self._spawn(self._attend(station, connection))
+
+    async def _attend(self, station: _Station, connection: Connection) -> None:
+        member = _Member(Trunk(connection), station)
+        self._members.add(member)
+        try:
+            while True:
+                self._on_frame(member, await member.trunk.receive())
+        except PscomError as error:
+            logger.info("%s: %s", connection.peer, error)
+        except (KeyError, TypeError, ValueError) as error:
+            logger.warning("%s sent nonsense: %r", connection.peer, error)
+        finally:
+            self._leave(member)
+
+    def _leave(self, member: _Member) -> None:
+        self._members.discard(member)
+        member.trunk.close()
+        if member.node and self._nodes.get(member.node) is member:
+            del self._nodes[member.node]
+            for other in self._nodes.values():
+                other.trunk.send({"kind": "gone", "node": member.node})
+
+    def _on_frame(self, member: _Member, frame: Frame) -> None:
+        _HANDLERS[frame["kind"]](self, member, frame)
+
+    def _on_hello(self, member: _Member, frame: Frame) -> None:
+        member.node, member.module = int(frame["node"]), int(frame["module"])
+        self._nodes[member.node] = member
+        member.trunk.send(
+            {
+                "kind": "welcome",
+                "gateway": self.name,
+                "data": member.station.data_socket.address,
+                "modules": sorted({it.module for it in self._nodes.values()}),
+            }
+        )
+
+    def _on_tunnel(self, member: _Member, frame: Frame) -> None:
+        if not member.node:
+            raise ValueError("no hello")
+        to = self._nodes.get(frame["node"])
+        if to is not None:
+            to.trunk.send(frame)
+        else:
+            member.trunk.send({"kind": "absent", "node": frame["node"]})
+
+    def _on_find(self, member: _Member, frame: Frame) -> None:
+        found = frame["node"] in self._nodes
+        member.trunk.send({"kind": "found" if found else "absent", "node": frame["node"]})
+
+    def _on_status(self, member: _Member, frame: Frame) -> None:
+        member.trunk.send({"kind": "status", **self.status()})
+
+    # ---- what it tells ----
+
+    def status(self) -> dict[str, Any]:
+        """Counters, connections, and who is where."""
+        counters = self._ffi.new("gw_hub_counters_t *")
+        self._lib.gw_hub_count(self._hub, counters)
+        return {
+            "name": self.name,
+            "pid": os.getpid(),
+            "seconds": round(time.time() - self._started, 3),
+            "fabrics": [
+                {
+                    "transports": list(it.fabric.transports),
+                    "address": it.trunk_socket.address,
+                }
+                for it in self._stations
+            ],
+            "counters": _fields(self._ffi, counters[0]),
+            "peers": self._peers(),
+        }
+
+    def _peers(self) -> list[dict[str, int]]:
+        room = max(64, 2 * len(self._links))
+        peers = self._ffi.new("gw_peer_counters_t[]", room)
+        count = min(room, self._lib.gw_hub_peers(self._hub, peers, room))
+        return [_fields(self._ffi, peers[i]) for i in range(count)]
+
+
+def _fields(ffi: Any, struct: Any) -> dict[str, int]:
+    return {name: int(getattr(struct, name)) for name, _ in ffi.typeof(struct).fields}
+
+
+_HANDLERS: dict[str, Any] = {
+    "hello": Daemon._on_hello,
+    "tunnel": Daemon._on_tunnel,
+    "find": Daemon._on_find,
+    "status": Daemon._on_status,
+}

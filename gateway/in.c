@@ -1,0 +1,305 @@
+/* The incoming half: packets are put in order, told apart into messages and
+ * handed upwards. What comes from the other side is checked before it is
+ * believed; what is not for anybody here is answered so. */
+#include <string.h>
+
+#include "agent.h"
+
+static psc_message_t **in_slot(gw_ep_t *ep, uint32_t seq)
+{
+    return &ep->early[seq % gw_agent_of(ep)->tokens];
+}
+
+static void in_free(gw_agent_t *agent, psc_message_t *message)
+{
+    agent->api->message_free(agent->worker, message);
+}
+
+/* ---- messages ---- */
+
+static void in_write(gw_ep_t *ep, const uint8_t *data, size_t len)
+{
+    uint64_t skip = ep->begun;
+
+    ep->begun += len;
+    ep->left -= len;
+    for (size_t i = 0; i < ep->dest.n_iov && len > 0; i++) {
+        const psc_iov_t *piece = &ep->dest.iov[i];
+        size_t part;
+
+        if (skip >= piece->len) {
+            skip -= piece->len;
+            continue;
+        }
+        part = piece->len - skip < len ? piece->len - skip : len;
+        memcpy((uint8_t *)piece->base + skip, data, part);
+        data += part;
+        len -= part;
+        skip = 0;
+    }
+}
+
+static void in_end(gw_ep_t *ep)
+{
+    ep->taking = false;
+    if (ep->stage == GW_EP_UP)
+        ep->super.iface->up->am_end(&ep->super, ep->dest.cookie);
+}
+
+static bool in_first(gw_ep_t *ep, const uint8_t *data, size_t len)
+{
+    const psc_upcalls_t *up = ep->super.iface->up;
+    uint64_t header[PSC_AM_HEADER_MAX / 8];
+    gw_message_t message;
+
+    if (ep->taking || len < sizeof message)
+        return false;
+    memcpy(&message, data, sizeof message);
+    data += sizeof message;
+    len -= sizeof message;
+    if (message.header_len > PSC_AM_HEADER_MAX || message.header_len > len)
+        return false;
+    memcpy(header, data, message.header_len);
+    data += message.header_len;
+    len -= message.header_len;
+    if (len > message.len)
+        return false;
+    if (len == message.len) {
+        psc_am_t am = {.id = message.id,
+                       .header_len = message.header_len,
+                       .header = header,
+                       .payload = data,
+                       .len = len};
+
+        up->am_recv(&ep->super, &am);
+        return true;
+    }
+    ep->dest = (psc_dest_t){0};
+    ep->begun = 0;
+    ep->left = message.len;
+    ep->taking = true;
+    up->am_begin(&ep->super, message.id, header, message.header_len,
+                 message.len, &ep->dest);
+    if (ep->stage == GW_EP_UP)
+        in_write(ep, data, len);
+    return true;
+}
+
+static bool in_more(gw_ep_t *ep, const uint8_t *data, size_t len)
+{
+    if (!ep->taking || len > ep->left)
+        return false;
+    in_write(ep, data, len);
+    if (ep->left == 0)
+        in_end(ep);
+    return true;
+}
+
+static void in_prove(gw_ep_t *ep, const gw_head_t *head,
+                     const psc_message_t *message)
+{
+    if (!(head->flags & GW_PROOF) || message->len != 16 ||
+        !gw_ep_proved(ep, message->payload)) {
+        gw_ep_fail(ep, PSC_ERR_CONNECT, "the peer does not know the token");
+        return;
+    }
+    ep->stage = GW_EP_UP;
+    ep->super.iface->up->ep_up(&ep->super);
+}
+
+static void in_packet(gw_ep_t *ep, const psc_message_t *message)
+{
+    const gw_head_t *head = message->header;
+    bool good = true;
+
+    if (head->flags & GW_ACK_NOW)
+        ep->ack_now = true;
+    if (ep->stage == GW_EP_PROVING)
+        in_prove(ep, head, message);
+    else if (ep->stage != GW_EP_UP)
+        return; /* it is closing: nobody wants it */
+    else if (head->flags & GW_BYE)
+        gw_ep_fail(ep, PSC_ERR_PEER_LOST, "the peer ended the connection");
+    else if (head->flags & GW_FIRST)
+        good = in_first(ep, message->payload, message->len);
+    else
+        good = in_more(ep, message->payload, message->len);
+    if (!good)
+        gw_ep_fail(ep, PSC_ERR_PROTOCOL, "the peer sent what is no message");
+}
+
+void gw_in_deliver(gw_ep_t *ep)
+{
+    gw_agent_t *agent = gw_agent_of(ep);
+    psc_message_t *message;
+
+    while (ep->stage != GW_EP_NEW && !ep->freed &&
+           (message = *in_slot(ep, ep->expected))) {
+        *in_slot(ep, ep->expected) = NULL;
+        ep->expected++;
+        ep->unanswered++;
+        ep->owes = true;
+        in_packet(ep, message);
+        in_free(agent, message);
+    }
+}
+
+void gw_in_forget(gw_ep_t *ep)
+{
+    gw_agent_t *agent = gw_agent_of(ep);
+
+    for (uint32_t i = 0; i < agent->tokens; i++) {
+        if (ep->early[i])
+            in_free(agent, ep->early[i]);
+        ep->early[i] = NULL;
+    }
+}
+
+/* ---- packets ---- */
+
+/* Keep a numbered packet until its turn; false: it is of no use. */
+static bool in_keep(gw_ep_t *ep, psc_message_t *message)
+{
+    const gw_head_t *head = message->header;
+    uint32_t ahead = head->seq - ep->expected;
+    psc_message_t **slot = in_slot(ep, head->seq);
+
+    if (ahead >= gw_agent_of(ep)->tokens || *slot) {
+        gw_agent_of(ep)->duplicates++;
+        ep->ack_now = ep->owes = true; /* ours got lost, perhaps */
+        return false;
+    }
+    *slot = message;
+    return true;
+}
+
+/* The peer's packet has nobody here: its endpoint shall not wait. */
+static void in_gone(gw_agent_t *agent, const psc_message_t *message)
+{
+    const gw_head_t *head = message->header;
+    gw_packet_t *packet;
+    gw_path_t path = {.conn = message->source};
+
+    if (head->kind != GW_DATA && head->kind != GW_PROBE)
+        return;
+    packet = gw_packet_create(agent, NULL, 0);
+    if (!packet)
+        return;
+    packet->head = (gw_head_t){.kind = GW_GONE,
+                               .to_module = head->from_module,
+                               .from_module = agent->module,
+                               .to_node = head->from_node,
+                               .from_node = agent->node,
+                               .to_ep = head->from_ep,
+                               .from_ep = head->to_ep};
+    if (agent->api->conn_state(path.conn) == PSC_CONN_UP)
+        gw_packet_send(packet, &path);
+    gw_packet_drop(packet);
+}
+
+static void in_unreachable(gw_ep_t *ep, const gw_head_t *head)
+{
+    uint32_t path = head->path % GW_PATHS_MAX;
+
+    ep->unreachable |= 1u << path;
+    gw_out_again(ep, 1u << path, false, 0);
+}
+
+static bool in_for(const gw_ep_t *ep, const gw_head_t *head)
+{
+    if (ep->stage == GW_EP_NEW) /* the peer is not known yet: keep it */
+        return head->kind == GW_DATA;
+    return head->from_node == ep->peer_node &&
+           (head->kind == GW_UNREACHABLE || head->from_ep == ep->peer_ep);
+}
+
+/* What a packet says beside its content. False: it has none. */
+static bool in_signal(gw_ep_t *ep, const gw_head_t *head)
+{
+    if (head->kind == GW_UNREACHABLE) {
+        in_unreachable(ep, head);
+        return false;
+    }
+    if (head->kind == GW_GONE) {
+        if (ep->stage < GW_EP_CLOSING)
+            gw_ep_fail(ep, PSC_ERR_PEER_LOST, "the peer's end is gone");
+        else
+            gw_out_abandon(ep);
+        return false;
+    }
+    if (ep->stage != GW_EP_NEW)
+        gw_out_heard(ep, head->ack, head->limit);
+    if (head->kind == GW_ACK && head->mark)
+        gw_out_again(ep, 1u << head->path % GW_PATHS_MAX, true, head->mark);
+    return head->kind == GW_DATA;
+}
+
+/* The answer to a probe names the way that it was sent on. */
+static void in_probed(gw_ep_t *ep, const gw_head_t *head)
+{
+    gw_path_t *path = gw_path_choose(ep, 0);
+    gw_agent_t *agent = gw_agent_of(ep);
+    gw_packet_t *packet = gw_packet_create(agent, NULL, 0);
+
+    if (packet && path) {
+        packet->head = (gw_head_t){.kind = GW_ACK,
+                                   .path = head->path,
+                                   .to_module = ep->peer_module,
+                                   .from_module = agent->module,
+                                   .to_node = ep->peer_node,
+                                   .from_node = agent->node,
+                                   .to_ep = ep->peer_ep,
+                                   .from_ep = ep->id,
+                                   .ack = ep->expected,
+                                   .limit = ep->expected + agent->tokens,
+                                   .mark = head->mark};
+        gw_packet_send(packet, path);
+    }
+    if (packet)
+        gw_packet_drop(packet);
+}
+
+void gw_in_take(gw_agent_t *agent, psc_message_t *message)
+{
+    const gw_head_t *head = message->header;
+    gw_ep_t *ep = NULL;
+    bool kept = false;
+
+    agent->handled++;
+    if (message->header_len == sizeof *head && head->to_node == agent->node) {
+        ep = gw_ep_find(agent, head->to_ep);
+        if (!ep)
+            in_gone(agent, message);
+    }
+    if (ep && in_for(ep, head)) {
+        if (in_signal(ep, head))
+            kept = in_keep(ep, message);
+        else if (head->kind == GW_PROBE && ep->stage != GW_EP_NEW)
+            in_probed(ep, head);
+        gw_ep_due(ep);
+        if (kept && *in_slot(ep, ep->expected))
+            gw_in_deliver(ep);
+    }
+    if (!kept)
+        in_free(agent, message);
+}
+
+/* ---- acknowledgements ---- */
+
+void gw_in_answer(gw_agent_t *agent)
+{
+    psc_list_for_each(ep, &agent->due, gw_ep_t, due_link) {
+        psc_list_remove(&ep->due_link);
+        if (ep->stage == GW_EP_NEW || ep->freed)
+            continue;
+        gw_out_flush(ep);
+        if (!ep->ack_now && ep->unanswered < agent->pending)
+            continue;
+        gw_path_t *path = gw_path_choose(ep, 0);
+        if (!path || !ep->owes)
+            continue;
+        ep->owes = ep->ack_now = false;
+        ep->unanswered = 0;
+        gw_packet_signal(ep, path, GW_ACK, 0);
+    }
+}

@@ -1,0 +1,157 @@
+/* Packets: memory, sending, and what becomes of them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent.h"
+
+#define FREE_MAX 256u /* small packets that are kept for reuse */
+#define PIECES_MAX (GW_IOV_MAX + 2u)
+
+gw_packet_t *gw_packet_create(gw_agent_t *agent, gw_ep_t *ep, size_t room)
+{
+    bool small = room <= GW_PATCH;
+    psc_link_t *link = small ? psc_list_pop(&agent->free_packets) : NULL;
+    gw_packet_t *packet;
+
+    if (link) {
+        packet = psc_container_of(link, gw_packet_t, link);
+        agent->n_free--;
+    } else {
+        packet = malloc(sizeof *packet + (small ? GW_PATCH : room));
+        if (!packet)
+            return NULL;
+    }
+    memset(packet, 0, sizeof *packet);
+    packet->link = (psc_link_t){&packet->link, &packet->link};
+    packet->agent = agent;
+    packet->ep = ep;
+    packet->small = small;
+    packet->len = (uint32_t)room;
+    packet->refs = 1;
+    return packet;
+}
+
+static void packet_free(gw_packet_t *packet)
+{
+    gw_agent_t *agent = packet->agent;
+
+    if (!packet->small || agent->n_free >= FREE_MAX) {
+        free(packet);
+        return;
+    }
+    agent->n_free++;
+    psc_list_push_front(&agent->free_packets, &packet->link);
+}
+
+void gw_packet_drop(gw_packet_t *packet)
+{
+    gw_op_t *op = packet->op;
+
+    if (--packet->refs > 0)
+        return;
+    packet_free(packet);
+    if (op && --op->packets == 0)
+        gw_op_release(op);
+}
+
+/* The parts of `pieces` from `offset` on, `len` bytes of them. */
+static size_t packet_slice(const psc_iov_t *pieces, size_t n, uint64_t offset,
+                           size_t len, psc_iov_t *out)
+{
+    size_t n_out = 0;
+
+    for (size_t i = 0; i < n && len > 0; i++) {
+        size_t part = pieces[i].len;
+
+        if (offset >= part) {
+            offset -= part;
+            continue;
+        }
+        part -= offset;
+        part = part < len ? part : len;
+        out[n_out++] = (psc_iov_t){(uint8_t *)pieces[i].base + offset, part};
+        offset = 0;
+        len -= part;
+    }
+    return n_out;
+}
+
+static size_t packet_pieces(gw_packet_t *packet, psc_iov_t *out)
+{
+    psc_iov_t all[PIECES_MAX];
+    gw_op_t *op = packet->op;
+
+    if (!op) {
+        out[0] = (psc_iov_t){packet->data, packet->len};
+        return packet->len > 0;
+    }
+    all[0] = (psc_iov_t){&op->message, sizeof op->message};
+    all[1] = (psc_iov_t){op->header, op->message.header_len};
+    memcpy(all + 2, op->iov, op->n_iov * sizeof *op->iov);
+    return packet_slice(all, op->n_iov + 2, packet->offset, packet->len, out);
+}
+
+psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path)
+{
+    gw_agent_t *agent = packet->agent;
+    psc_iov_t pieces[PIECES_MAX];
+    psc_send_args_t args = {.iov = pieces,
+                            .n_iov = packet_pieces(packet, pieces),
+                            .flags = PSC_FLAG_NOTIFY,
+                            .owner = packet};
+    psc_request_t *request;
+    psc_status_t status;
+
+    if (!path || !path->conn)
+        return PSC_ERR_NO_RESOURCE;
+    status = agent->api->am_send(path->conn, GW_AM_ID, &packet->head,
+                                 sizeof packet->head, &args, &request);
+    if (status < 0) { /* it is broken; the Python half tells more later */
+        gw_agent_note(agent, GW_NOTE_DOWN, (uint32_t)(path - agent->paths), 0,
+                      0, NULL);
+        return PSC_ERR_NO_RESOURCE;
+    }
+    if (status == PSC_INPROGRESS)
+        packet->refs++;
+    path->sent_packets++;
+    path->sent_bytes += packet->len;
+    return PSC_OK;
+}
+
+void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
+                      uint32_t mark)
+{
+    gw_agent_t *agent = gw_agent_of(ep);
+    gw_packet_t *packet = gw_packet_create(agent, NULL, 0);
+
+    if (!packet)
+        return; /* as if it were lost */
+    packet->head = (gw_head_t){.kind = kind,
+                               .path = (uint8_t)(path - agent->paths),
+                               .to_module = ep->peer_module,
+                               .from_module = agent->module,
+                               .to_node = ep->peer_node,
+                               .from_node = agent->node,
+                               .to_ep = ep->peer_ep,
+                               .from_ep = ep->id,
+                               .ack = ep->expected,
+                               .limit = ep->expected + agent->tokens,
+                               .mark = mark};
+    gw_packet_send(packet, path);
+    gw_packet_drop(packet);
+}
+
+/* Requests whose buffers are ours again. */
+void gw_packets_finished(gw_agent_t *agent)
+{
+    psc_request_t *request;
+
+    while ((request = agent->api->completion_poll(agent->worker))) {
+        gw_packet_t *packet = request->owner;
+
+        agent->api->request_free(request);
+        agent->handled++;
+        if (packet)
+            gw_packet_drop(packet);
+    }
+}

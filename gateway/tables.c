@@ -1,0 +1,289 @@
+/* Who is where: connections, the nodes at their ends, and the gateways that
+ * lead to other modules. */
+#include <stdlib.h>
+
+#include "hub.h"
+
+static psc_list_t *table_nodes(gw_hub_t *hub, uint64_t node)
+{
+    return &hub->nodes[node % HUB_NODE_BUCKETS];
+}
+
+static psc_list_t *table_routes(gw_hub_t *hub, uint32_t module)
+{
+    return &hub->routes[module % HUB_MODULE_BUCKETS];
+}
+
+void hub_peer_drop(hub_peer_t *peer)
+{
+    if (atomic_fetch_sub(&peer->refs, 1) > 1)
+        return;
+    pthread_mutex_destroy(&peer->lock);
+    free(peer);
+}
+
+static hub_peer_t *table_hold(hub_peer_t *peer)
+{
+    if (peer)
+        atomic_fetch_add(&peer->refs, 1);
+    return peer;
+}
+
+/* ---- looking up ---- */
+
+static hub_peer_t *table_node(gw_hub_t *hub, uint64_t node)
+{
+    psc_list_for_each(peer, table_nodes(hub, node), hub_peer_t, node_link) {
+        if (peer->node == node)
+            return peer;
+    }
+    return NULL;
+}
+
+/* The gateway with the least on its way to it. */
+static hub_peer_t *table_module(gw_hub_t *hub, uint32_t module)
+{
+    hub_peer_t *best = NULL;
+
+    psc_list_for_each(route, table_routes(hub, module), hub_route_t, link) {
+        if (route->module == module &&
+            (!best || atomic_load(&route->peer->held) <
+                          atomic_load(&best->held)))
+            best = route->peer;
+    }
+    return best;
+}
+
+hub_peer_t *hub_find(gw_hub_t *hub, uint64_t node, uint32_t module)
+{
+    hub_peer_t *peer;
+
+    pthread_rwlock_rdlock(&hub->tables);
+    peer = table_node(hub, node);
+    peer = table_hold(peer ? peer : table_module(hub, module));
+    pthread_rwlock_unlock(&hub->tables);
+    return peer;
+}
+
+static hub_peer_t *table_conn(gw_hub_t *hub, const psc_conn_t *conn)
+{
+    psc_list_for_each(peer, &hub->peers, hub_peer_t, link) {
+        if (peer->conn == conn)
+            return peer;
+    }
+    return NULL;
+}
+
+hub_peer_t *hub_peer_of(gw_hub_t *hub, const psc_conn_t *conn)
+{
+    hub_peer_t *peer;
+
+    pthread_rwlock_rdlock(&hub->tables);
+    peer = table_hold(table_conn(hub, conn));
+    pthread_rwlock_unlock(&hub->tables);
+    return peer;
+}
+
+static hub_peer_t *table_key(gw_hub_t *hub, uint64_t key)
+{
+    psc_list_for_each(peer, &hub->peers, hub_peer_t, link) {
+        if (peer->key == key)
+            return peer;
+    }
+    return NULL;
+}
+
+/* ---- changes ---- */
+
+/* The latest connection of a node counts: an older one is about to end. */
+void hub_register(gw_hub_t *hub, psc_conn_t *conn, uint64_t node,
+                  uint32_t module)
+{
+    hub_peer_t *peer;
+
+    pthread_rwlock_wrlock(&hub->tables);
+    peer = table_conn(hub, conn);
+    if (peer && node) {
+        psc_list_remove(&peer->node_link);
+        peer->node = node;
+        peer->module = module;
+        psc_list_push_front(table_nodes(hub, node), &peer->node_link);
+    }
+    pthread_rwlock_unlock(&hub->tables);
+}
+
+int gw_hub_join(gw_hub_t *hub, uint32_t fabric, uintptr_t conn, uint64_t key)
+{
+    hub_peer_t *peer = calloc(1, sizeof *peer);
+
+    if (!peer)
+        return PSC_ERR_NO_MEMORY;
+    peer->conn = (psc_conn_t *)conn;
+    peer->key = key;
+    peer->fabric = fabric;
+    atomic_store(&peer->refs, 1);
+    pthread_mutex_init(&peer->lock, NULL);
+    psc_list_init(&peer->node_link);
+    pthread_rwlock_wrlock(&hub->tables);
+    psc_list_push(&hub->peers, &peer->link);
+    pthread_rwlock_unlock(&hub->tables);
+    return PSC_OK;
+}
+
+static void table_forget_routes(gw_hub_t *hub, const hub_peer_t *peer,
+                                int64_t module)
+{
+    for (uint32_t i = 0; i < HUB_MODULE_BUCKETS; i++) {
+        psc_list_for_each(route, &hub->routes[i], hub_route_t, link) {
+            if (route->peer != peer ||
+                (module >= 0 && route->module != module))
+                continue;
+            psc_list_remove(&route->link);
+            free(route);
+        }
+    }
+}
+
+void gw_hub_leave(gw_hub_t *hub, uint64_t key)
+{
+    hub_peer_t *peer;
+
+    pthread_rwlock_wrlock(&hub->tables);
+    peer = table_key(hub, key);
+    if (peer) {
+        table_forget_routes(hub, peer, -1);
+        psc_list_remove(&peer->node_link);
+        psc_list_remove(&peer->link);
+    }
+    pthread_rwlock_unlock(&hub->tables);
+    if (!peer)
+        return;
+    pthread_mutex_lock(&peer->lock);
+    peer->conn = NULL;
+    pthread_mutex_unlock(&peer->lock);
+    hub_peer_drop(peer);
+}
+
+int gw_hub_route(gw_hub_t *hub, uint64_t key, uint32_t module, int on)
+{
+    hub_route_t *route = calloc(1, sizeof *route);
+    hub_peer_t *peer;
+
+    if (!route)
+        return PSC_ERR_NO_MEMORY;
+    pthread_rwlock_wrlock(&hub->tables);
+    peer = table_key(hub, key);
+    if (peer)
+        table_forget_routes(hub, peer, module);
+    if (peer && on) {
+        route->module = module;
+        route->peer = peer;
+        psc_list_push(table_routes(hub, module), &route->link);
+        route = NULL;
+    }
+    pthread_rwlock_unlock(&hub->tables);
+    free(route);
+    return peer ? PSC_OK : PSC_ERR_INVALID;
+}
+
+/* ---- the hub ---- */
+
+gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share)
+{
+    gw_hub_t *hub = calloc(1, sizeof *hub);
+
+    if (!hub)
+        return NULL;
+    hub->api = (const psc_api_t *)api;
+    hub->bound = bound;
+    hub->share = share;
+    pthread_rwlock_init(&hub->tables, NULL);
+    psc_list_init(&hub->peers);
+    for (uint32_t i = 0; i < HUB_NODE_BUCKETS; i++)
+        psc_list_init(&hub->nodes[i]);
+    for (uint32_t i = 0; i < HUB_MODULE_BUCKETS; i++)
+        psc_list_init(&hub->routes[i]);
+    return hub;
+}
+
+int gw_hub_fabric(gw_hub_t *hub, uintptr_t worker)
+{
+    uint32_t index = hub->n_fabrics;
+
+    if (index == HUB_FABRICS_MAX || hub->api->abi != PSC_API_ABI)
+        return PSC_ERR_INVALID;
+    hub->fabrics[index].worker = (psc_worker_t *)worker;
+    if (hub->api->am_handler((psc_worker_t *)worker, GW_AM_ID, NULL, hub) !=
+        PSC_OK)
+        return PSC_ERR_NO_MEMORY;
+    return (int)hub->n_fabrics++;
+}
+
+void gw_hub_stop(gw_hub_t *hub)
+{
+    atomic_store(&hub->stopping, true);
+    for (uint32_t i = 0; i < hub->n_fabrics; i++)
+        hub->api->wake(hub->fabrics[i].worker);
+}
+
+/* After every thread has left gw_hub_serve, while the workers are there. */
+void gw_hub_destroy(gw_hub_t *hub)
+{
+    psc_request_t *request;
+
+    for (uint32_t i = 0; i < hub->n_fabrics; i++) {
+        while ((request = hub->api->completion_poll(hub->fabrics[i].worker)))
+            hub_finished(hub, request);
+    }
+    for (uint32_t i = 0; i < HUB_MODULE_BUCKETS; i++) {
+        psc_list_for_each(route, &hub->routes[i], hub_route_t, link)
+            free(route);
+    }
+    psc_list_for_each(peer, &hub->peers, hub_peer_t, link)
+        hub_peer_drop(peer);
+    pthread_rwlock_destroy(&hub->tables);
+    free(hub);
+}
+
+/* ---- counters ---- */
+
+void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters)
+{
+    *counters = (gw_hub_counters_t){
+        .packets = atomic_load(&hub->packets),
+        .bytes = atomic_load(&hub->bytes),
+        .dropped = atomic_load(&hub->dropped),
+        .unreachable = atomic_load(&hub->unreachable),
+        .held = atomic_load(&hub->held),
+        .held_most = atomic_load(&hub->held_most),
+    };
+}
+
+static void count_peer(const hub_peer_t *peer, gw_peer_counters_t *to)
+{
+    *to = (gw_peer_counters_t){
+        .node = peer->node,
+        .module = peer->module,
+        .fabric = peer->fabric,
+        .held = atomic_load(&peer->held),
+        .dropped = atomic_load(&peer->dropped),
+        .in_packets = atomic_load(&peer->in_packets),
+        .in_bytes = atomic_load(&peer->in_bytes),
+        .out_packets = atomic_load(&peer->out_packets),
+        .out_bytes = atomic_load(&peer->out_bytes),
+    };
+}
+
+int gw_hub_peers(gw_hub_t *hub, gw_peer_counters_t *peers, int max)
+{
+    int n = 0;
+
+    pthread_rwlock_rdlock(&hub->tables);
+    psc_list_for_each(peer, &hub->peers, hub_peer_t, link) {
+        if (n < max)
+            count_peer(peer, &peers[n]);
+        n++;
+    }
+    pthread_rwlock_unlock(&hub->tables);
+    return n;
+}

@@ -1,0 +1,63 @@
+"""Trunks: connections between processes and gateways that carry what is rare: who is where, the
+handshakes between processes, and what a command asks.
+
+A frame is a JSON object with the field `kind`. Trunks are connections of ordinary sessions, so
+both ends have proved the key before anything is read, and the end of a process is told at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pscompy import Connection, PscomError, Session
+
+FRAME_MAX = 64 << 10  # bytes
+GATEWAY_MODULE = 65535  # what gateways say theirs is: no process is in it
+
+Frame = dict[str, Any]
+
+
+class BadFrame(PscomError):
+    """What came is no frame."""
+
+
+def session(settings: Mapping[str, object]) -> Session:
+    """A session to gateways, which does not go through gateways itself."""
+    return Session(config={"GATEWAY": 0, "DEBUG_STATS": 0, **settings})
+
+
+def node_number() -> int:
+    """The number of a process among all that use gateways; not 0."""
+    return int.from_bytes(os.urandom(8), "little") | 1
+
+
+class Trunk:
+    """Frames over one connection, in an event loop."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._room = bytearray(FRAME_MAX)
+
+    def send(self, frame: Frame) -> None:
+        """It leaves in the background; a trunk that has ended says so to who reads."""
+        try:
+            self.connection.isend(json.dumps(frame).encode())
+        except PscomError:
+            pass
+
+    async def receive(self) -> Frame:
+        """The next frame. `PscomError`: the other side has ended, or talks nonsense."""
+        status = await self.connection.irecv(self._room)
+        try:
+            frame = json.loads(self._room[: status.nbytes])
+        except ValueError as error:
+            raise BadFrame(f"{self.connection.peer} sent no JSON: {error}") from error
+        if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
+            raise BadFrame(f"{self.connection.peer} sent no frame")
+        return frame
+
+    def close(self) -> None:
+        self.connection.close()
