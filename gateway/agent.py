@@ -14,13 +14,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from gateway import native, servers
 from gateway.nodes import Reach
-from gateway.trunk import Frame, Trunk, node_number, session
+from gateway.trunk import Frame, Trunk, keep, node_number, session
 from gateway.tunnel import Tunnel
-from pscompy import Connection, ConnectionState, PscomError
+from pscompy import Connection, ConnectionState
 from pscompy.core import lib as core
 from pscompy.plugin import Carrier, Log, Setting
 
@@ -28,7 +29,6 @@ logger = Log("pscompy.gateway")
 
 TICK = 0.1  # seconds between looks at what was not acknowledged
 AGAIN_TICKS = 3  # before a tunnel's frames are sent again
-PAUSE = 0.2  # seconds before a gateway that is gone is tried again
 STEADY = 1.0  # seconds without a gateway coming or going
 OPEN_SECONDS = 10.0  # for the data connection to come up
 CHUNK = 64 << 10
@@ -136,8 +136,11 @@ class Agent:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._tasks = [self._loop.create_task(self._keep(it)) for it in self._gateways]
-        self._tasks.append(self._loop.create_task(self._tick_on()))
+        works = [
+            keep(self._trunks, it.address, partial(self._attend, it), partial(self._down, it))
+            for it in self._gateways
+        ]
+        self._tasks = [self._loop.create_task(it) for it in (*works, self._tick_on())]
         self._loop.run_forever()
         for task in self._tasks:
             task.cancel()
@@ -157,34 +160,16 @@ class Agent:
 
     # ---- gateways ----
 
-    async def _keep(self, gateway: _Gateway) -> None:
-        while not self._closing:
-            try:
-                await self._attend(gateway)
-            except (PscomError, ValueError) as error:
-                gateway.reason = str(error)
-                logger.info("gateway %s: %s", gateway.address, error)
-            self._down(gateway)
-            await asyncio.sleep(PAUSE)
-
-    async def _attend(self, gateway: _Gateway) -> None:
+    async def _attend(self, gateway: _Gateway, trunk: Trunk) -> None:
         """Use a gateway until it is gone."""
-        connection = self._trunks.connect(gateway.address)
-        await connection.iopen()
-        trunk = Trunk(connection)
-        try:
-            trunk.send(
-                {"kind": "hello", "node": self.node, "module": self.module, "names": self._names}
-            )
-            welcome = await trunk.receive()
-            if welcome["kind"] != "welcome":
-                raise ValueError(f"{welcome.get('reason', 'it does not welcome us')}")
-            gateway.data = await self._open_data(str(welcome.get("data")))
-            self._up(gateway, trunk)
-            while True:
-                self._on_frame(gateway, await trunk.receive())
-        finally:
-            trunk.close()
+        trunk.send(
+            {"kind": "hello", "node": self.node, "module": self.module, "names": self._names}
+        )
+        welcome = await trunk.receive()
+        gateway.data = await self._open_data(str(welcome["data"]))
+        self._up(gateway, trunk)
+        while True:
+            self._on_frame(gateway, await trunk.receive())
 
     async def _open_data(self, address: str) -> Connection:
         data = self._fabric.connect(address)
@@ -209,7 +194,8 @@ class Agent:
         for end in self._ends.values():
             self._send(end, end.tunnel.again())
 
-    def _down(self, gateway: _Gateway) -> None:
+    def _down(self, gateway: _Gateway, reason: str) -> None:
+        gateway.reason = reason
         if gateway.trunk is None:
             return
         gateway.trunk = None

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway import native
+from gateway.join import Gathering
 from gateway.trunk import GATEWAY_MODULE, Frame, Trunk, session
 from pscompy import Connection, ConnectionState, PscomError, Session, Socket
 from pscompy.core import ffi as core_ffi
@@ -88,6 +89,7 @@ class Daemon:
         self._nodes: dict[int, _Member] = {}
         self._members: set[_Member] = set()
         self._links: dict[int, Connection] = {}
+        self._gatherings: dict[str, Gathering] = {}
         self._keys = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
@@ -192,6 +194,9 @@ class Daemon:
     def _leave(self, member: _Member) -> None:
         self._members.discard(member)
         member.trunk.close()
+        for name, gathering in list(self._gatherings.items()):
+            if not gathering.leave(member.trunk):
+                del self._gatherings[name]
         if member.node and self._nodes.get(member.node) is member:
             del self._nodes[member.node]
             for other in self._nodes.values():
@@ -224,6 +229,11 @@ class Daemon:
     def _on_find(self, member: _Member, frame: Frame) -> None:
         found = frame["node"] in self._nodes
         member.trunk.send({"kind": "found" if found else "absent", "node": frame["node"]})
+
+    def _on_join(self, member: _Member, frame: Frame) -> None:
+        name = str(frame["name"])
+        there = self._gatherings.setdefault(name, Gathering(name, int(frame["modules"])))
+        there.take(member.trunk, frame)
 
     def _on_status(self, member: _Member, frame: Frame) -> None:
         member.trunk.send({"kind": "status", **self.status()})
@@ -264,5 +274,6 @@ _HANDLERS: dict[str, Any] = {
     "hello": Daemon._on_hello,
     "tunnel": Daemon._on_tunnel,
     "find": Daemon._on_find,
+    "join": Daemon._on_join,
     "status": Daemon._on_status,
 }

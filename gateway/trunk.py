@@ -7,15 +7,21 @@ both ends have proved the key before anything is read, and the end of a process 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pscompy import Connection, PscomError, Session
+from pscompy.plugin import Log
 
 FRAME_MAX = 64 << 10  # bytes
 GATEWAY_MODULE = 65535  # what gateways say theirs is: no process is in it
+
+PAUSE = 0.2  # seconds before a gateway that is gone is tried again
+
+logger = Log("pscompy.gateway")
 
 Frame = dict[str, Any]
 
@@ -61,3 +67,24 @@ class Trunk:
 
     def close(self) -> None:
         self.connection.close()
+
+
+async def keep(
+    through: Session,
+    address: str,
+    attend: Callable[[Trunk], Awaitable[None]],
+    ended: Callable[[str], object],
+) -> None:
+    """Have a trunk to a gateway, again and again: `attend` uses it until it raises, `ended` gets
+    the reason."""
+    while True:
+        connection = through.connect(address)
+        try:
+            await connection.iopen()
+            await attend(Trunk(connection))
+        except (PscomError, KeyError, TypeError, ValueError) as error:
+            logger.info("gateway %s: %s", address, error)
+            ended(str(error))
+        finally:
+            connection.close()
+        await asyncio.sleep(PAUSE)

@@ -22,6 +22,8 @@ GENERAL = (
 
 MODULES = (
     Var("MSA_MODULE_ID", "0", integer(0, 65535), "Number of the module that this process is in."),
+    Var("JOIN", "", text, "NAME:MODULES, the world that this job is a module of; empty: alone."),
+    Var("JOIN_TIMEOUT", "60", seconds, "How long the other modules are waited for."),
     Var("MSA_SHM", "0", flag, "Processes of different modules may share memory."),
 )
 

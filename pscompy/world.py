@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 
 from pscompy import _hot
-from pscompy.bootstrap import attach
+from pscompy.bootstrap import Bootstrap, Join, Joined, attach
 from pscompy.collective import Barrier, Ranks, broadcast
 from pscompy.connection import Connection
 from pscompy.core import lib
@@ -55,7 +55,29 @@ class World(_hot.World, Session):
     """
 
     def __init__(self, config: Mapping[str, object] | None = None) -> None:
-        bootstrap = self._bootstrap = attach()
+        self._start(attach(config), config)
+
+    @classmethod
+    def from_mpi(
+        cls, comm: Any = None, join: str | None = None, config: Mapping[str, object] | None = None
+    ) -> World:
+        """The ranks of a communicator of mpi4py (None: COMM_WORLD) as a World; collective over it.
+
+        `join` is PSP_JOIN: the communicator is one module of a larger World. MPI goes on as
+        before, and ends after the World.
+        """
+        from pscompy.bootstrap.mpi import Mpi
+
+        bootstrap: Bootstrap = Mpi(comm)
+        wanted = Join.wanted(config, join)
+        if wanted is not None:
+            bootstrap = Joined(bootstrap, wanted)
+        world = cls.__new__(cls)
+        world._start(bootstrap, config)
+        return world
+
+    def _start(self, bootstrap: Bootstrap, config: Mapping[str, object] | None) -> None:
+        self._bootstrap = bootstrap
         self._generation = next(_generations)
         self._next_context: Iterator[int] = itertools.count(lib.PSC_CONTEXT_USER, 2)
         job = f"{bootstrap.job_id}.{self._generation}"

@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Mapping
 
+from pscompy.bootstrap.joined import Join, Joined
 from pscompy.bootstrap.pmi1 import Pmi1
 from pscompy.bootstrap.single import Single
 from pscompy.config import launcher_environment
@@ -75,21 +76,25 @@ class Bootstrap(Protocol):
 _attached: tuple[int, Bootstrap] | None = None  # process id, and what it has
 
 
-def attach() -> Bootstrap:
+def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
     """The bootstrap of this process, always the same; takes leave at exit.
 
-    ConfigError: as `detect`, or the process was forked from a rank.
+    ConfigError: as `detect`, or the process was forked from a rank. Where PSP_JOIN is set, what
+    `Joined` raises.
     """
     global _attached
     pid, known = _attached or (os.getpid(), None)
     if known is not None and pid == os.getpid():
         return known
-    if isinstance(known, Pmi1):
+    if isinstance(known, Pmi1 | Joined):
         raise ConfigError(
             f"this process was forked from rank {known.rank}: only that is in the World;"
             " a Session can be opened here"
         )
     bootstrap = detect()
+    join = Join.wanted(config)
+    if join is not None:
+        bootstrap = Joined(bootstrap, join)
     _attached = os.getpid(), bootstrap
     return bootstrap
 

@@ -1,0 +1,217 @@
+"""Where modules meet that were started by different launchers: at any gateway that they share.
+
+Each side tells all gateways what it gives, and takes the first answer that is whole. Gateways
+keep nothing of their own, so all answers are alike, and it does not matter which of them ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from gateway import servers
+from gateway.config import VARIABLES as GATEWAY_VARIABLES
+from gateway.trunk import Frame, Trunk, keep, session
+from pscompy.bootstrap.joined import Join
+from pscompy.config import Config
+from pscompy.errors import ConfigError, NameInUse, PeerLost, PscomError, Timeout
+from pscompy.variables import VARIABLES
+
+PIECE = 32 << 10  # characters of one frame
+LEFT_SECONDS = 3.0  # for a module that has left one gateway to be seen at another
+
+
+class Meeting:
+    """See `pscompy.bootstrap.joined.Meeting`."""
+
+    def __init__(self, join: Join) -> None:
+        tables = {"": VARIABLES, "GATEWAY": GATEWAY_VARIABLES}
+        config = Config.load(tables, join.overrides, known=None)
+        self._gateways = servers.parse(config["GATEWAY_SERVER"]).gateways
+        if not self._gateways:
+            raise ConfigError("PSP_JOIN needs PSP_GW_SERVER", name="PSP_GW_SERVER")
+        self._join = join
+        self._member = os.urandom(12).hex()
+        names = ("KEY", "KEY_FILE", "MSA_MODULE_ID")
+        self._session = session({name: config[name] for name in names})
+        self._trunks: dict[str, Trunk] = {}
+        self._reasons = dict.fromkeys(self._gateways, "it was not tried yet")
+        self._number = -1
+        self._text = ""
+        self._pieces: dict[tuple[str, int], dict[int, str]] = {}
+        self._seen: set[int] = set()  # modules that are at the meeting
+        self._answer: concurrent.futures.Future[Mapping[int, str]] = concurrent.futures.Future()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="pscompy meeting", daemon=True)
+        self._thread.start()
+
+    def exchange(self, number: int, text: str, timeout: float | None) -> Mapping[int, str]:
+        if number != self._number:
+            self._answer = concurrent.futures.Future()
+            self._loop.call_soon_threadsafe(self._begin, number, text)
+        try:
+            return self._answer.result(timeout)
+        except concurrent.futures.TimeoutError:
+            raise Timeout(self._missing(timeout)) from None
+
+    def _missing(self, timeout: float | None) -> str:
+        here = ", ".join(map(str, sorted(self._seen | {self._join.module})))
+        if self._trunks:
+            return f"{self._join.name}: only module {here} of {self._join.modules} came in {timeout} s"
+        reasons = "; ".join(f"{address}: {why}" for address, why in self._reasons.items())
+        return f"{self._join.name}: no gateway is there ({reasons})"
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._session.close()
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        tasks = [
+            self._loop.create_task(
+                keep(self._session, it, partial(self._attend, it), partial(self._down, it))
+            )
+            for it in self._gateways
+        ]
+        self._loop.run_forever()
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.close()
+
+    def _begin(self, number: int, text: str) -> None:
+        self._number, self._text = number, text
+        self._pieces.clear()
+        for trunk in self._trunks.values():
+            self._tell(trunk)
+
+    async def _attend(self, address: str, trunk: Trunk) -> None:
+        self._trunks[address] = trunk
+        if self._number >= 0:
+            self._tell(trunk)
+        while True:
+            self._on_frame(address, await trunk.receive())
+
+    def _down(self, address: str, reason: str) -> None:
+        self._reasons[address] = reason
+        self._trunks.pop(address, None)
+
+    def _tell(self, trunk: Trunk) -> None:
+        for piece in pieces(self._text):
+            trunk.send(
+                {
+                    "kind": "join",
+                    "name": self._join.name,
+                    "modules": self._join.modules,
+                    "module": self._join.module,
+                    "member": self._member,
+                    "number": self._number,
+                    **piece,
+                }
+            )
+
+    def _on_frame(self, address: str, frame: Frame) -> None:
+        if frame["kind"] == "refused":
+            self._fail(NameInUse(str(frame["reason"])))
+        elif frame["kind"] == "here":
+            self._seen.add(frame["module"])
+        elif frame["kind"] == "left":
+            self._seen.discard(frame["module"])
+            self._loop.call_later(LEFT_SECONDS, self._judge, frame["module"])
+        elif frame["kind"] == "joined" and frame["number"] == self._number:
+            self._on_joined(address, frame)
+
+    def _on_joined(self, address: str, frame: Frame) -> None:
+        """A piece of what a module gave; each gateway's answer is whole by itself."""
+        key = (address, frame["module"])
+        self._pieces.setdefault(key, {})[frame["piece"]] = frame["text"]
+        whole = {
+            module: "".join(text for _, text in sorted(parts.items()))
+            for (at, module), parts in self._pieces.items()
+            if at == address and len(parts) == frame["of"].get(str(module))
+        }
+        if len(whole) == self._join.modules and not self._answer.done():
+            self._answer.set_result(whole)
+
+    def _judge(self, module: int) -> None:
+        if module not in self._seen:
+            self._fail(PeerLost(f"{self._join.name}: module {module} has left"))
+
+    def _fail(self, error: PscomError) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(error)
+
+
+def pieces(text: str) -> list[dict[str, Any]]:
+    """A text as the fields of frames."""
+    count = max(1, -(-len(text) // PIECE))
+    return [
+        {"piece": i, "count": count, "text": text[i * PIECE : (i + 1) * PIECE]}
+        for i in range(count)
+    ]
+
+
+class Gathering:
+    """A gateway's side of one meeting: who is there, and what they gave last."""
+
+    def __init__(self, name: str, modules: int) -> None:
+        self.name = name
+        self.modules = modules
+        self._members: dict[int, tuple[str, Trunk]] = {}
+        self._given: dict[int, tuple[int, dict[int, str], int]] = {}
+
+    def take(self, trunk: Trunk, frame: Frame) -> None:
+        """A piece of what a module gives; once all have given all, everybody gets it."""
+        module, number = int(frame["module"]), int(frame["number"])
+        known = self._members.get(module)
+        if known is not None and known[0] != frame["member"]:
+            reason = f"{self.name}: there is a module {module} already"
+            trunk.send({"kind": "refused", "reason": reason})
+            return
+        if frame["modules"] != self.modules:
+            reason = f"{self.name}: has {self.modules} modules, not {frame['modules']}"
+            trunk.send({"kind": "refused", "reason": reason})
+            return
+        if known is None:
+            self._enter(module, str(frame["member"]), trunk)
+        given = self._given.get(module)
+        if given is None or given[0] != number:
+            given = self._given[module] = (number, {}, int(frame["count"]))
+        given[1][int(frame["piece"])] = str(frame["text"])
+        self._tell_if_whole(number)
+
+    def _enter(self, module: int, member: str, trunk: Trunk) -> None:
+        self._members[module] = member, trunk
+        for there in self._members:
+            trunk.send({"kind": "here", "module": there})
+        for _, other in self._members.values():
+            other.send({"kind": "here", "module": module})
+
+    def _tell_if_whole(self, number: int) -> None:
+        whole = [g for g in self._given.values() if g[0] == number and len(g[1]) == g[2]]
+        if len(whole) < self.modules:
+            return
+        of = {str(module): given[2] for module, given in self._given.items()}
+        for module, (_, texts, _) in self._given.items():
+            for piece, text in texts.items():
+                fields = {"number": number, "module": module, "piece": piece, "text": text}
+                for _, trunk in self._members.values():
+                    trunk.send({"kind": "joined", "of": of, **fields})
+
+    def leave(self, trunk: Trunk) -> bool:
+        """False: nobody is left."""
+        for module, (_, theirs) in list(self._members.items()):
+            if theirs is trunk:
+                del self._members[module]
+                self._given.pop(module, None)
+                for _, other in self._members.values():
+                    other.send({"kind": "left", "module": module})
+        return bool(self._members)

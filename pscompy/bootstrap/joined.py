@@ -1,0 +1,179 @@
+"""One job out of several, each started by its own launcher: a module of the machine each.
+
+The rank 0 of each module meets the others' at a *meeting*, which a plug-in provides (entry points
+of the group "pscompy.meetings"): a place that all modules can reach, though not each other. Ranks
+are dense: modules in the order of their numbers, inside a module the launcher's order.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Mapping
+
+from pscompy.config import Config
+from pscompy.errors import ConfigError, ConnectError, NameInUse, PeerLost, PscomError, Timeout
+from pscompy.values import Value
+from pscompy.variables import VARIABLES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    from pscompy.bootstrap import Bootstrap
+else:
+    Protocol = object
+
+
+GROUP = "pscompy.meetings"
+
+
+class Meeting(Protocol):
+    """Where the first ranks of the modules meet. What it raises is a `PscomError`."""
+
+    def exchange(self, number: int, text: str, timeout: float | None) -> Mapping[int, str]:
+        """Give `text` to all modules, and get theirs, by their numbers; `number` counts the
+        exchanges, the same on all sides. Timeout (seconds): not all came; calling again goes on.
+        NameInUse: there is another module of this number. PeerLost: one has left."""
+
+    def close(self) -> None: ...
+
+
+class Join(Value):
+    """What PSP_JOIN asks for: `modules` of them under this name, and which one this is."""
+
+    name: str
+    modules: int
+    module: int
+    timeout: float
+    overrides: Mapping[str, object]
+
+    @classmethod
+    def wanted(cls, overrides: Mapping[str, object] | None, join: str | None = None) -> Join | None:
+        """None: this job is alone. ConfigError: PSP_JOIN is not NAME:MODULES."""
+        given = dict(overrides or {})
+        config = Config.load({"": VARIABLES}, given, known=None)
+        text = config["JOIN"] if join is None else join
+        if not text:
+            return None
+        name, _, modules = text.rpartition(":")
+        if not name or not modules.isdecimal() or not int(modules):
+            raise ConfigError(
+                f"PSP_JOIN={text!r} must be NAME:MODULES", name="PSP_JOIN", value=text
+            )
+        return cls(
+            name, int(modules), config["MSA_MODULE_ID"], float(config["JOIN_TIMEOUT"]), given
+        )
+
+    def meeting(self) -> Meeting:
+        """ConfigError: nobody who could provide one is installed."""
+        from importlib.metadata import entry_points  # not before: only the joined need it
+
+        for entry in entry_points(group=GROUP):
+            made: Meeting = entry.load()(self)
+            return made
+        raise ConfigError(
+            f"PSP_JOIN needs a plug-in of the group {GROUP}: none is installed", name="PSP_JOIN"
+        )
+
+
+class Joined:
+    """See `Bootstrap`: several of them as one."""
+
+    def __init__(self, local: Bootstrap, join: Join) -> None:
+        self._local = local
+        self._join = join
+        self._meeting = join.meeting() if local.rank == 0 else None
+        self._numbers = itertools.count()
+        self._values: dict[str, str] = {}
+        self._new: dict[str, str] = {}
+        self._stages: list[Callable[[float | None], None]] = []
+        self._all: dict[int, list[Any]] = {}
+        sizes = self._exchange({"job": local.job_id}, join.timeout)
+        self.modules = [module for module in sorted(sizes) for _ in sizes[module]]
+        self.rank = self.modules.index(join.module) + local.rank
+        self.size = len(self.modules)
+        jobs = [(module, sizes[module][0]["job"]) for module in sorted(sizes)]
+        self.job_id = hashlib.sha256(repr((join.name, jobs)).encode()).hexdigest()[:32]
+
+    def put(self, key: str, value: str) -> None:
+        self._new[key] = value
+
+    def get(self, key: str) -> str:
+        return self._values[key]
+
+    def barrier(self, timeout: float | None = None) -> None:
+        for of_module in self._exchange({"values": self._new}, timeout).values():
+            for of_rank in of_module:
+                self._values.update(of_rank["values"])
+        self._new = {}
+
+    def finalize(self) -> None:
+        if self._meeting is not None:
+            self._meeting.close()
+        self._local.finalize()
+
+    def abort(self, code: int) -> None:
+        """The other modules notice that this one has left."""
+        self._local.abort(code)
+
+    # ---- exchanging ----
+
+    def _exchange(self, mine: object, timeout: float | None) -> dict[int, list[Any]]:
+        """What each rank of each module gives, after a barrier of all. A Timeout leaves it as it
+        is: the next call goes on with it."""
+        if not self._stages:
+            self._begin(next(self._numbers), mine)
+        while self._stages:
+            self._stages[0](timeout)
+            del self._stages[0]
+        return self._all
+
+    def _begin(self, number: int, mine: object) -> None:
+        """The stages of one exchange, in the order that they are done in."""
+        key, local = f"pscompy.join.{number}", self._local
+
+        def meet(timeout: float | None) -> None:
+            if self._meeting is not None:
+                local.put(f"{key}.all", _pack(self._meet(self._meeting, number, key, timeout)))
+
+        def learn(_: float | None) -> None:
+            self._all = _unpack_all(_unpack(local.get(f"{key}.all")))
+
+        local.put(f"{key}.{local.rank}", _pack(mine))
+        self._stages = [local.barrier, meet, lambda _: local.barrier(), learn]
+
+    def _meet(
+        self, meeting: Meeting, number: int, key: str, timeout: float | None
+    ) -> dict[str, Any]:
+        """On the first rank: what all modules gave, or the error that all ranks get to know."""
+        ours = [_unpack(self._local.get(f"{key}.{rank}")) for rank in range(self._local.size)]
+        try:
+            texts = meeting.exchange(number, json.dumps(ours), timeout)
+        except PscomError as error:
+            if isinstance(error, Timeout) and number:
+                raise
+            return {"error": type(error).__name__, "text": str(error)}
+        return {"modules": {str(module): text for module, text in texts.items()}}
+
+
+_ERRORS: dict[str, type[PscomError]] = {
+    it.__name__: it for it in (ConfigError, ConnectError, NameInUse, PeerLost, Timeout)
+}
+
+
+def _unpack_all(told: dict[str, Any]) -> dict[int, list[Any]]:
+    if "error" in told:
+        raise _ERRORS.get(told["error"], ConnectError)(told["text"])
+    return {int(module): json.loads(text) for module, text in told["modules"].items()}
+
+
+def _pack(value: object) -> str:
+    """As a launcher's store takes it: no white space, no backslash."""
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
+
+
+def _unpack(text: str) -> Any:
+    return json.loads(base64.urlsafe_b64decode(text))

@@ -1,0 +1,62 @@
+"""The bootstrap inside a program of mpi4py: ranks of a communicator, whatever started them.
+
+A duplicate of the communicator carries what launchers' stores carry elsewhere, so nothing of it
+meets the program's own messages. MPI is never initialised or finalised here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from pscompy.errors import ConfigError, Timeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+_PAUSE = 0.0005  # seconds between looks at a barrier
+
+
+class Mpi:
+    """See `Bootstrap`. Collective over the communicator (None: COMM_WORLD)."""
+
+    def __init__(self, comm: Any = None) -> None:
+        from mpi4py import MPI
+
+        if MPI.Is_finalized():
+            raise ConfigError("MPI is finalised")
+        self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
+        self.rank: int = self._comm.rank
+        self.size: int = self._comm.size
+        self.job_id: str = self._comm.bcast(os.urandom(16).hex())
+        self._values: dict[str, str] = {}
+        self._new: dict[str, str] = {}
+        self._waiting: Any = None
+
+    def put(self, key: str, value: str) -> None:
+        self._new[key] = value
+
+    def get(self, key: str) -> str:
+        return self._values[key]
+
+    def barrier(self, timeout: float | None = None) -> None:
+        """Once all are there, what they have put is exchanged."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if self._waiting is None:
+            self._waiting = self._comm.Ibarrier()
+        while not self._waiting.Test():
+            if deadline is not None and time.monotonic() > deadline:
+                raise Timeout("not all ranks of the communicator came in time")
+            time.sleep(_PAUSE)
+        self._waiting = None
+        for values in self._comm.allgather(self._new):
+            self._values.update(values)
+        self._new = {}
+
+    def finalize(self) -> None:
+        """Nothing: MPI ends by itself."""
+
+    def abort(self, code: int) -> None:
+        self._comm.Abort(code)
