@@ -25,7 +25,8 @@ from setuptools.command.build_ext import build_ext
 
 CORE = Path("pscompy/core")
 PLUGINS = Path("pscompy/plugins")
-OTHERS = [Path("pscompy/testing/build.py"), Path("gateway/build.py")]
+TESTING = Path("pscompy/testing")
+GATEWAY = sorted(Path("gateway").glob("build.py"))
 NOT_BUILT = PLUGINS / "not_built.json"
 ABI_HEADERS = [str(path) for path in sorted([*CORE.glob("*.h"), *CORE.glob("parts/*.h")])]
 
@@ -88,7 +89,7 @@ record(left_out)
 setup(
     cffi_modules=[
         f"{path}:ffibuilder"
-        for path in [*CORE.glob("build.py"), *build_files, *OTHERS]
+        for path in [*CORE.glob("build.py"), *build_files, *TESTING.glob("build.py"), *GATEWAY]
     ],
     ext_modules=[
         Extension(

@@ -14,7 +14,9 @@ MARK = "<!-- variables -->"
 def as_markdown() -> str:
     """A section with a table for the core, and for each transport that comes with pscompy."""
     config, found = registry.load(environ={})
-    ours = {it.name.upper() for it in found if it.source.startswith("pscompy.plugins.")}
+    ours = {
+        it.name.upper() for it in found if it.source.startswith(("pscompy.plugins.", "gateway"))
+    }
     sections = [
         _section(name, rows)
         for name, rows in groupby(config.rows(), key=lambda row: row.section)

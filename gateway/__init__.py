@@ -15,11 +15,19 @@ from pscompy.plugin import Carrier, Native, Setting, Transport, hookimpl
 native = Native(__name__)
 
 
+class Unused(Exception):
+    """Why the transport is not used."""
+
+
 class GatewayTransport(Transport):
     """A table of operations with an agent of its own for every session."""
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
-        """Start an agent. The reason, where no gateway is named."""
+        """Start an agent. `Unused`, where no gateway is named."""
+        if not any(setting.name == "SERVER" and setting.text for setting in settings):
+            raise Unused("PSP_GW_SERVER names no gateway")
+        if reason := native.unavailable():
+            raise Unused(reason)
         from gateway.agent import carry  # not before: who names no gateway needs none of it
 
         return carry(settings)
@@ -27,4 +35,4 @@ class GatewayTransport(Transport):
 
 @hookimpl
 def pscompy_transport() -> Transport:
-    return GatewayTransport("gateway", 10, VARIABLES, native.ops, native.unavailable)
+    return GatewayTransport("gateway", 10, VARIABLES, native.ops)

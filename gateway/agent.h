@@ -17,7 +17,7 @@
 #include "wire.h"
 
 #define GW_PATHS_MAX 32u
-#define GW_NAME_MAX 64u
+#define GW_NAME_MAX 256u
 #define GW_TOKENS_MAX 4096u
 #define GW_IOV_MAX 8u
 #define GW_ENDPOINTS_MAX (1u << 24)

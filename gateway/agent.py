@@ -7,9 +7,7 @@ work, and is the relay that carries the handshakes of its session in tunnels.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import os
 import socket
 import threading
 import time
@@ -20,30 +18,21 @@ from typing import Any
 from gateway import native, servers
 from gateway.nodes import Reach
 from gateway.trunk import Frame, Trunk, keep, node_number, session
-from gateway.tunnel import Tunnel
+from gateway.tunnels import Accept, Tunnels
 from pscompy import Connection, ConnectionState
 from pscompy.core import lib as core
-from pscompy.plugin import Carrier, Log, Setting
-
-logger = Log("pscompy.gateway")
+from pscompy.plugin import Carrier, Setting
 
 TICK = 0.1  # seconds between looks at what was not acknowledged
-AGAIN_TICKS = 3  # before a tunnel's frames are sent again
 STEADY = 1.0  # seconds without a gateway coming or going
 OPEN_SECONDS = 10.0  # for the data connection to come up
-CHUNK = 64 << 10
-
-
-class Unused(Exception):
-    """Why the transport is not used."""
+WORDS = 0.5  # seconds that the transport has to say itself why a node is lost
 
 
 def carry(settings: Sequence[Setting]) -> Carrier:
-    """What a session opens. `Unused`: no gateway is named."""
+    """What a session opens. `BadRoutes`: PSP_GW_SERVER cannot be understood."""
     texts = {setting.name: setting.text for setting in settings}
     routes = servers.parse(texts["SERVER"])
-    if not routes.gateways:
-        raise Unused("PSP_GW_SERVER names no gateway")
     agent = Agent(routes, int(texts["MODULE"]), texts["KEY"], texts["KEY_FILE"])
     handle = Setting("agent", "", agent.handle)
     return Carrier(native.ops(), [*settings, handle], agent.close, agent)
@@ -58,18 +47,6 @@ class _Gateway:
         self.trunk: Trunk | None = None  # while it is of use
         self.data: Connection | None = None
         self.reason = "it was not tried yet"
-
-
-class _End:
-    """This process's end of a tunnel: a socket, and the stream that it goes through."""
-
-    def __init__(self, tunnel: Tunnel, peer: tuple[int, int], sock: socket.socket) -> None:
-        self.tunnel = tunnel
-        self.peer = peer  # module, node
-        self.sock = sock
-        self.inbox = bytearray()  # what the socket has not taken yet
-        self.ticks = 0
-        self.reading = False
 
 
 class Agent:
@@ -89,10 +66,12 @@ class Agent:
         self.handle = int(lib.gw_agent_handle(self._native))
         self._gateways = [_Gateway(i, text) for i, text in enumerate(routes.gateways)]
         self._kept: list[Connection] = []  # what C may still look at
-        self._doors: dict[int, Callable[[socket.socket], object]] = {}
+        self._doors: dict[int, Accept] = {}
         self._numbers = itertools.count(1)
-        self._ends: dict[str, _End] = {}
+        me = {"from_module": module, "from_node": self.node, "names": self._names}
+        self._tunnels = Tunnels(me, self._doors, self._post)
         self._reach: dict[int, Reach] = {}
+        self._losing: set[int] = set()  # of which it was told
         self._changed = time.monotonic()  # when a gateway came or went
         self._closing = False
         self._loop = asyncio.new_event_loop()
@@ -109,7 +88,7 @@ class Agent:
 
     # ---- the relay: any thread ----
 
-    def listen(self, accept: Callable[[socket.socket], object]) -> str:
+    def listen(self, accept: Accept) -> str:
         number = next(self._numbers)
         self._doors[number] = accept
         return f"{self.module}.{self.node:x}.{number}"
@@ -149,8 +128,7 @@ class Agent:
 
     def _stop(self) -> None:
         self._closing = True
-        for name in list(self._ends):
-            self._drop(name)
+        self._tunnels.drop()
         self._loop.stop()
 
     async def _tick_on(self) -> None:
@@ -183,7 +161,7 @@ class Agent:
         return data
 
     def _note(self, kind: int, path: int = 0, conn: int = 0, node: int = 0, text: str = "") -> None:
-        self._lib.gw_agent_note(self._native, kind, path, conn, node, text.encode()[:63])
+        self._lib.gw_agent_note(self._native, kind, path, conn, node, text.encode())
 
     def _up(self, gateway: _Gateway, trunk: Trunk) -> None:
         assert gateway.data is not None
@@ -191,8 +169,7 @@ class Agent:
         gateway.trunk = trunk
         self._changed = time.monotonic()
         self._note(self._lib.GW_NOTE_UP, gateway.index, conn, 0, gateway.address)
-        for end in self._ends.values():
-            self._send(end, end.tunnel.again())
+        self._tunnels.again()
 
     def _down(self, gateway: _Gateway, reason: str) -> None:
         gateway.reason = reason
@@ -201,8 +178,7 @@ class Agent:
         gateway.trunk = None
         self._changed = time.monotonic()
         self._note(self._lib.GW_NOTE_DOWN, gateway.index)
-        for end in self._ends.values():
-            self._send(end, end.tunnel.again())
+        self._tunnels.again()
 
     def _live(self) -> set[int]:
         return {it.index for it in self._gateways if it.trunk is not None}
@@ -220,7 +196,7 @@ class Agent:
             self._reach_of(int(frame["node"])).seen(gateway.index)
 
     def _reach_of(self, node: int) -> Reach:
-        known = any(end.peer[1] == node for end in self._ends.values())
+        known = node in self._tunnels.nodes
         return self._reach.setdefault(node, Reach()) if known else Reach()
 
     def _judge(self) -> None:
@@ -228,24 +204,25 @@ class Agent:
         now = time.monotonic()
         steady = now - self._changed > STEADY
         live = self._live()
-        for node in {end.peer[1] for end in self._ends.values()}:
-            if self._reach_of(node).lost(live, steady, now):
-                self._lose(node)
+        for node in self._tunnels.nodes:
+            if node not in self._losing and self._reach_of(node).lost(live, steady, now):
+                self._lose(node, bool(live))
 
-    def _lose(self, node: int) -> None:
+    def _lose(self, node: int, known: bool) -> None:
+        """`known`: gateways are there, and the node has left them."""
         tried = ", ".join(f"{it.address}" for it in self._gateways)
-        reason = f"no gateway leads to it (tried {tried})"
+        reason = "it has left all gateways" if known else f"no gateway leads to it (tried {tried})"
         self._note(self._lib.GW_NOTE_LOST, node=node, text=reason)
-        for name, end in list(self._ends.items()):
-            if end.peer[1] == node:
-                self._drop(name)
+        self._losing.add(node)
+        self._loop.call_later(WORDS, self._drop_all, node)
+
+    def _drop_all(self, node: int) -> None:
+        self._tunnels.drop(node)
         self._reach.pop(node, None)
+        self._losing.discard(node)
 
     def _tick(self) -> None:
-        for end in list(self._ends.values()):
-            end.ticks += 1
-            if end.tunnel.waiting and end.ticks % AGAIN_TICKS == 0:
-                self._send(end, end.tunnel.again())
+        self._tunnels.again(waiting=True)
         live = self._live()
         for node, reach in self._reach.items():
             for index in reach.doubtful(live):
@@ -264,129 +241,27 @@ class Agent:
     # ---- tunnels ----
 
     def _dial(self, place: str, done: Callable[[socket.socket | None, str], object]) -> None:
-        module, node, door = (part for part in place.split("."))
-        if not self._live():
-            reasons = "; ".join(f"{it.address}: {it.reason}" for it in self._gateways)
-            done(None, f"no gateway is there ({reasons})")
+        module, node, door = place.split(".")
+        if self._live():
+            done(self._tunnels.dial(int(module), int(node, 16), int(door)), "")
             return
-        name = os.urandom(12).hex()
-        ours, theirs = self._pair()
-        end = self._open(name, (int(module), int(node, 16)), ours, int(door))
-        self._send(end, end.tunnel.frames())
-        done(theirs, "")
+        reasons = "; ".join(f"{it.address}: {it.reason}" for it in self._gateways)
+        done(None, f"no gateway is there ({reasons})")
 
-    def _pair(self) -> tuple[socket.socket, socket.socket]:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        theirs.setblocking(False)
-        return ours, theirs
-
-    def _open(
-        self, name: str, peer: tuple[int, int], sock: socket.socket, door: int | None
-    ) -> _End:
-        label = {"kind": "tunnel", "name": name, "door": door, "names": self._names}
-        label |= {"module": peer[0], "node": peer[1]}
-        label |= {"from_module": self.module, "from_node": self.node}
-        end = self._ends[name] = _End(Tunnel(label), peer, sock)
-        self._watch(end, name)
-        return end
-
-    def _watch(self, end: _End, name: str) -> None:
-        if not end.reading:
-            end.reading = True
-            self._loop.add_reader(end.sock, self._on_local, name)
-
-    def _unwatch(self, end: _End) -> None:
-        if end.reading:
-            end.reading = False
-            self._loop.remove_reader(end.sock)
-
-    def _on_local(self, name: str) -> None:
-        end = self._ends[name]
-        try:
-            data = end.sock.recv(CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data or end.tunnel.full:
-            self._unwatch(end)
-        self._send(end, end.tunnel.give(data))
-        self._close_if_over(name)
-
-    def _send(self, end: _End, frames: list[Frame]) -> None:
+    def _post(self, node: int, frames: list[Frame]) -> None:
         """By one gateway, unless it does not lead there."""
         live = self._live()
-        useful = live - self._reach_of(end.peer[1]).doubtful(live) or live
+        useful = live - self._reach_of(node).doubtful(live) or live
         if useful:
-            index = sorted(useful)[end.peer[1] % len(useful)]
+            index = sorted(useful)[node % len(useful)]
             for frame in frames:
                 self._tell(self._gateways[index], frame)
 
     def _on_tunnel(self, gateway: _Gateway, frame: Frame) -> None:
-        name = str(frame.get("name"))
-        peer = (int(frame["from_module"]), int(frame["from_node"]))
-        end = self._ends.get(name) or self._on_caller(name, peer, frame)
-        if end is None or end.peer != peer:
-            return
-        self._reach_of(peer[1]).seen(gateway.index)
-        self._route(peer[1], frame.get("names"))
-        data = end.tunnel.take(frame)
-        if data or frame["data"] or frame.get("fin"):
-            self._send(end, end.tunnel.frames())  # it acknowledges
-        end.inbox += data
-        self._to_local(name, end)
-
-    def _on_caller(self, name: str, peer: tuple[int, int], frame: Frame) -> _End | None:
-        """The first frame of a tunnel; what has no socket here is told so."""
-        accept = self._doors.get(frame.get("door") or 0)
-        if accept is None or frame.get("offset") != 0:
-            end = _End(Tunnel({}), peer, socket.socket())
-            label = {"kind": "tunnel", "name": name, "door": None, "names": []}
-            label |= {"module": peer[0], "node": peer[1]}
-            label |= {"from_module": self.module, "from_node": self.node}
-            end.sock.close()
-            if not frame.get("fin_ack"):
-                ack = frame["offset"] + len(frame["data"]) // 2
-                answer = {**label, "offset": 0, "data": "", "ack": ack, "fin": True}
-                self._send(end, [{**answer, "fin_ack": True}])
-            return None
-        ours, theirs = self._pair()
-        end = self._open(name, peer, ours, None)
-        accept(theirs)
-        return end
-
-    def _to_local(self, name: str, end: _End) -> None:
-        try:
-            while end.inbox:
-                del end.inbox[: end.sock.send(end.inbox)]
-        except BlockingIOError:
-            self._loop.add_writer(end.sock, self._on_writable, name)
-            return
-        except OSError:
-            end.inbox.clear()
-        if end.tunnel.ended and not end.inbox:
-            with contextlib.suppress(OSError):
-                end.sock.shutdown(socket.SHUT_WR)
-        if not end.tunnel.full and end.tunnel._fin is None:
-            self._watch(end, name)
-        self._close_if_over(name)
-
-    def _on_writable(self, name: str) -> None:
-        end = self._ends[name]
-        self._loop.remove_writer(end.sock)
-        self._to_local(name, end)
-
-    def _close_if_over(self, name: str) -> None:
-        end = self._ends.get(name)
-        if end is not None and end.tunnel.over and not end.inbox:
-            self._drop(name)
-
-    def _drop(self, name: str) -> None:
-        end = self._ends.pop(name)
-        self._unwatch(end)
-        self._loop.remove_writer(end.sock)
-        end.sock.close()
+        self._tunnels.take(frame)
+        node = int(frame["from_node"])
+        self._reach_of(node).seen(gateway.index)
+        self._route(node, frame.get("names"))
 
     def _route(self, node: int, names: Any) -> None:
         """The route file may name one gateway for the peer."""

@@ -7,7 +7,7 @@ from cffi import FFI
 
 FOLDER = "gateway"
 HEADERS = ("agent.h", "hub.h")
-CONSTANTS = "PSC_OK GW_NOTE_UP GW_NOTE_DOWN GW_NOTE_LOST GW_NOTE_ROUTE GW_NOTE_TICK".split()
+CONSTANTS = ("GW_NOTE_UP", "GW_NOTE_DOWN", "GW_NOTE_LOST", "GW_NOTE_ROUTE", "GW_NOTE_TICK")
 
 
 def declarations() -> str:

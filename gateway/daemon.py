@@ -17,7 +17,6 @@ from gateway import native
 from gateway.join import Gathering
 from gateway.trunk import GATEWAY_MODULE, Frame, Trunk, session
 from pscompy import Connection, ConnectionState, PscomError, Session, Socket
-from pscompy.core import ffi as core_ffi
 from pscompy.core import lib as core
 from pscompy.plugin import Log
 from pscompy.registry import load
@@ -101,7 +100,7 @@ class Daemon:
         try:
             for station in self._stations:
                 self._open(station)
-            logger.info("gateway %s serves %s", self.name, ", ".join(self.addresses))
+            print(f"gateway {self.name} serves", *self.addresses, flush=True)
             sweeping = asyncio.create_task(self._sweep_on())
             await self._stopped.wait()
             sweeping.cancel()
@@ -118,16 +117,18 @@ class Daemon:
     def _open(self, station: _Station) -> None:
         fabric, loop = station.fabric, asyncio.get_running_loop()
         station.trunks = session(fabric.settings)
-        station.data = session(
-            {**fabric.settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"}
-        )
+        station.data = session({**fabric.settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"})
         for it in (station.trunks, station.data):
-            wrong = {name: it.transports.get(name, "no such transport") for name in fabric.transports}
+            wrong = {
+                name: it.transports.get(name, "no such transport") for name in fabric.transports
+            }
             if all(wrong.values()):
-                raise PscomError(f"{fabric.host}: " + "; ".join(f"{k}: {v}" for k, v in wrong.items()))
+                raise PscomError(
+                    f"{fabric.host}: " + "; ".join(f"{k}: {v}" for k, v in wrong.items())
+                )
         number = self._lib.gw_hub_fabric(self._hub, station.data._hot.address)
         assert number == station.number
-        station.data_socket = station.data.listen(
+        station.data_socket = station.data._listen(
             fabric.host, 0, lambda it: loop.call_soon_threadsafe(self._joined, station, it)
         )
         station.thread = threading.Thread(

@@ -62,7 +62,9 @@ class Meeting:
     def _missing(self, timeout: float | None) -> str:
         here = ", ".join(map(str, sorted(self._seen | {self._join.module})))
         if self._trunks:
-            return f"{self._join.name}: only module {here} of {self._join.modules} came in {timeout} s"
+            return (
+                f"{self._join.name}: only module {here} of {self._join.modules} came in {timeout} s"
+            )
         reasons = "; ".join(f"{address}: {why}" for address, why in self._reasons.items())
         return f"{self._join.name}: no gateway is there ({reasons})"
 

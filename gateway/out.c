@@ -342,7 +342,7 @@ static void out_probe(gw_ep_t *ep)
 
 static void out_stranded(gw_ep_t *ep)
 {
-    char reason[PSC_REASON_MAX], names[PSC_REASON_MAX / 2];
+    char reason[PSC_REASON_MAX], names[PSC_REASON_MAX - 64];
 
     if (gw_path_usable(ep)) {
         ep->stranded = 0;

@@ -7,6 +7,7 @@ module is written with all of them, separated by commas.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pscompy.values import Value
@@ -21,7 +22,7 @@ class Routes(Value):
     (in either order), empty: any serves all."""
 
     gateways: tuple[str, ...]
-    pairs: dict[frozenset[str], int] = {}
+    pairs: Mapping[frozenset[str], int]
 
     def between(self, here: set[str], there: set[str]) -> int | None:
         """The gateway for two processes, each known by several names of its node."""
@@ -38,7 +39,7 @@ def parse(value: str) -> Routes:
     words = value.split()
     if len(words) == 1 and ("/" in value or Path(value).is_file()):
         return read(Path(value))
-    return Routes(tuple(words))
+    return Routes(tuple(words), {})
 
 
 def read(path: Path) -> Routes:

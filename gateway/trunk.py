@@ -8,6 +8,7 @@ both ends have proved the key before anything is read, and the end of a process 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -49,10 +50,8 @@ class Trunk:
 
     def send(self, frame: Frame) -> None:
         """It leaves in the background; a trunk that has ended says so to who reads."""
-        try:
+        with contextlib.suppress(PscomError):
             self.connection.isend(json.dumps(frame).encode())
-        except PscomError:
-            pass
 
     async def receive(self) -> Frame:
         """The next frame. `PscomError`: the other side has ended, or talks nonsense."""

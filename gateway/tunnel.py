@@ -42,6 +42,11 @@ class Tunnel:
         return self.frames()
 
     @property
+    def open(self) -> bool:
+        """The local side has not ended."""
+        return self._fin is None
+
+    @property
     def ended(self) -> bool:
         """The other side has said that no more comes, and all of it has come."""
         return self._their_fin is not None and self._got >= self._their_fin
@@ -54,8 +59,8 @@ class Tunnel:
     # ---- the other side ----
 
     def take(self, frame: Frame) -> bytes:
-        """What is new in a frame. `ValueError`: it is none of a tunnel."""
-        offset, ack, data = (frame.get(name) for name in ("offset", "ack", "data"))
+        """What is new in a frame. `KeyError`, `ValueError`: it is none of a tunnel."""
+        offset, ack, data = frame["offset"], frame["ack"], frame["data"]
         if not (_is_count(offset) and _is_count(ack) and isinstance(data, str)):
             raise ValueError("a frame of a tunnel needs offset, ack and data")
         self._heard(ack, bool(frame.get("fin_ack")))

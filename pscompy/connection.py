@@ -209,8 +209,11 @@ class Connection(_hot.Connection):
         if status == lib.PSC_ERR_NO_RESOURCE:  # connecting failed before the core had the operation
             status = lib.PSC_ERR_CONNECT
         details = {"nbytes": nbytes} if status == lib.PSC_ERR_TRUNCATED else {}
-        made = from_status(status, repr(self), peer=self.peer, **details)
-        known = self._record.error
+        lost = status == lib.PSC_ERR_PEER_LOST
+        reason = self._control.engine.connection_reason(self._record.handle) if lost else ""
+        what = f"{self!r}: {reason}" if reason else repr(self)
+        made = from_status(status, what, peer=self.peer, **details)
+        known = None if reason else self._record.error
         return copy.copy(known) if isinstance(known, type(made)) else made
 
 

@@ -15,6 +15,7 @@ from pscompy import shadows
 from pscompy.values import Value
 
 GROUP = "pscompy"
+PROJECT = "pscompy"  # whose own entries are tested, and read without importlib.metadata
 OWN = "pscompy.plugins."  # found without asking
 
 _VERSION = "1"
@@ -41,15 +42,42 @@ class Entry(Value):
 
 
 def scan() -> list[Entry]:
-    """All entries, in the order of sys.path."""
+    """All entries, in the order of sys.path, ours last."""
+    packages = (package for path in sys.path for package in _holders(path))
+    ours = next((_our_entries(package) for package in packages if _is_ours(package)), [])
     if not (_strange_finders() or any(map(_may_declare, sys.path))):
-        return []
+        return ours
     from importlib import metadata  # not before: 10 ms, where mostly there is nothing to find
 
-    return [
+    others = [
         Entry(it.name, it.module, *shadows.origin(it.module, it.dist))
         for it in metadata.entry_points(group=GROUP)
-        if not it.module.startswith(OWN)
+        if it.dist is None or it.dist.name != PROJECT
+    ]
+    return others + ours
+
+
+def _is_ours(holder: str) -> bool:
+    name = os.path.basename(holder)  # noqa: PTH119
+    return name == f"{PROJECT}.egg-info" or (
+        name.startswith(f"{PROJECT}-") and name.endswith(_WITHOUT)
+    )
+
+
+def _our_entries(holder: str) -> list[Entry]:
+    """The packages that pscompy's distribution brings beside pscompy, and beside it on the disk."""
+    try:
+        with open(f"{holder}/entry_points.txt", encoding="utf-8") as file:  # noqa: PTH123
+            text = file.read()
+    except OSError:
+        return []
+    section = text.partition(f"[{GROUP}]\n")[2].partition("\n[")[0]
+    pairs = [line.replace(" ", "").partition("=") for line in section.splitlines() if line]
+    folder = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
+    return [
+        Entry(name, module, PROJECT, (f"{folder}/{module.partition('.')[0]}",))
+        for name, _, module in pairs
+        if not module.startswith(OWN)
     ]
 
 
@@ -60,6 +88,8 @@ def _may_declare(path: str) -> bool:
 
 def _may_have_entries(holder: str) -> bool:
     """Whether a package may have entries, beside our own."""
+    if _is_ours(holder):
+        return False
     try:
         descriptor = os.open(f"{holder}/entry_points.txt", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -63,6 +63,7 @@ __all__ = [
     "Parser",
     "PythonTransport",
     "Relay",
+    "Setting",
     "Transport",
     "Var",
     "choice",

@@ -104,7 +104,8 @@ def _candidates(basic: Config) -> Iterator[_Candidate]:
 
 
 def _built_in() -> Iterator[_Candidate]:
-    """They are tested: neither pluggy nor a check of what they declare is needed."""
+    """They are tested, as all that is ours: neither pluggy nor a check of what they declare is
+    needed."""
     package = importlib.import_module("pscompy.plugins")
     with os.scandir(package.__path__[0]) as folders:
         packages = [it for it in folders if os.path.isfile(f"{it.path}/__init__.py")]  # noqa: PTH113
@@ -140,10 +141,12 @@ def _entries(table: str) -> list[installed.Entry]:
 
 
 def _declare_entry(entry: installed.Entry) -> Transport:
+    hidden = shadows.stranger(entry.module, entry.distribution, entry.places)
+    if entry.distribution == installed.PROJECT and not hidden:
+        return _declare_own(entry.module)
     from pscompy import hooks
 
     def load() -> ModuleType:
-        hidden = shadows.stranger(entry.module, entry.distribution, entry.places)
         if hidden:
             raise hooks.Refused(hidden)
         return importlib.import_module(entry.module)

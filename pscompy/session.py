@@ -107,18 +107,21 @@ class Session:
 
     # ---- connections ----
 
-    def listen(
-        self,
-        host: str | None = None,
-        port: int = 0,
-        on_connection: Callable[[Connection], object] | None = None,
-    ) -> Socket:
+    def listen(self, host: str | None = None, port: int = 0) -> Socket:
         """Take connections in; `host` None: at all addresses, `port` 0: at a free one.
 
-        `on_connection` gets each connection once it is up, instead of `accept`, on a thread of the
-        session: it must not wait. `ConnectError`: the address cannot be bound. `AuthError`: there
-        is no usable key.
+        `ConnectError`: the address cannot be bound. `AuthError`: there is no usable key.
         """
+        return self._listen(host, port)
+
+    def _listen(
+        self,
+        host: str | None,
+        port: int,
+        on_connection: Callable[[Connection], object] | None = None,
+    ) -> Socket:
+        """`on_connection` gets each connection that comes up, instead of `accept`, on the control
+        thread."""
         self._check()
         sock = Socket(self)
         deliver = on_connection or sock._deliver

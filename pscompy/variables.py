@@ -85,7 +85,8 @@ VARIABLES = GENERAL + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 # not installed, and ParaStation's that have no effect in pscompy.
 KNOWN = (
     "BUILD_PLUGINS",
-    *("GATEWAY", "GW", "IB", "MSA", "OPENIB", "PORTALS", "SMP_NODE_ID"),
+    *("GATEWAY", "GW", "IB", "OPENIB", "PORTALS", "SMP_NODE_ID"),
+    *("MSA_AWARENESS", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
     *("DAPL", "ELAN", "EXTOLL", "GM", "MVAPI", "MXM", "OFED", "PSM", "UCP", "VELO"),
     *("CUDA", "DEADLOCK_WARNINGS", "INFO", "IPROBE_COUNT", "MALLOC", "READAHEAD"),
     *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SIGQUIT", "SIGSEGV"),

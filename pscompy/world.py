@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 
 from pscompy import _hot
-from pscompy.bootstrap import Bootstrap, Join, Joined, attach
+from pscompy.bootstrap import Bootstrap, attach
+from pscompy.bootstrap.joined import Join, Joined
 from pscompy.collective import Barrier, Ranks, broadcast
 from pscompy.connection import Connection
 from pscompy.core import lib

@@ -256,7 +256,9 @@ def texts(*patterns: str) -> str:
 
 
 def test_every_variable_of_the_core_is_read() -> None:
-    code = texts("pscompy/[!v]*.py", "pscompy/control/*.py", "pscompy/parcel/*.py")
+    code = texts(
+        "pscompy/[!v]*.py", *(f"pscompy/{it}/*.py" for it in ("control", "parcel", "bootstrap"))
+    )
     assert [var.name for var in VARIABLES if f'"{var.name}"' not in code] == []
 
 

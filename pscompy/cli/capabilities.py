@@ -25,6 +25,7 @@ CAPABILITIES = {
     0x0400: "mem_local",
     0x0800: "eof",
     0x1000: "map",
+    0x2000: "modules",
 }
 _SIZES = ("max_short", "max_bcopy", "max_zcopy", "min_zcopy", "max_put", "max_get")
 _COUNTS = ("max_iov", "max_eps", "paths")

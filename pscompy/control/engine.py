@@ -333,6 +333,14 @@ class Engine:
                 return ConnState.CLOSED
             return ConnState(lib.psc_conn_state(handle))
 
+    def connection_reason(self, handle: Any) -> str:
+        """What its transport says about its end, or nothing."""
+        room = ffi.new("char[]", REASON_MAX)
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_conn_reason(handle, room)
+        return _text(room)
+
     def begin_connecting(self, handle: Any) -> None:
         """LAZY becomes CONNECTING; any other state stays."""
         with self._guard:

@@ -2,6 +2,7 @@
 #include "conn.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "upward.h"
 
@@ -241,6 +242,16 @@ int psc_conn_peer_ended(psc_conn_t *conn, int last)
     psc_worker_leave(worker);
     psc_wait_kick(worker);
     return status;
+}
+
+void psc_conn_reason(psc_conn_t *conn, char *text)
+{
+    text[0] = '\0';
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    for (uint32_t i = 0; i < conn->n_lanes && !text[0]; i++)
+        memcpy(text, conn->lanes[i]->reason, PSC_REASON_MAX);
+    psc_worker_leave(conn->worker);
 }
 
 void psc_conn_close(psc_conn_t *conn)

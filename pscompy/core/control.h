@@ -129,6 +129,9 @@ void psc_conn_fail(psc_conn_t *conn, int status);
  * be on its way, and the lane will say itself when it was all; ask again, with
  * `last` when patience is over (a child of the peer may keep its stream open). */
 int psc_conn_peer_ended(psc_conn_t *conn, int last);
+/* Why its transport says that it broke; empty: it does not say so. text:
+ * PSC_REASON_MAX bytes. */
+void psc_conn_reason(psc_conn_t *conn, char *text);
 /* UP -> CLOSING: refuse new sends, let the queued ones go, then tell the peer;
  * CLOSED when it has confirmed. LAZY -> CLOSED at once. */
 void psc_conn_close(psc_conn_t *conn);

@@ -32,8 +32,17 @@ def generated() -> str:
 def declared() -> dict[str, str]:
     """Name -> default, of everything that pscompy itself declares."""
     config, found = registry.load(environ={})
-    ours = {it.name.upper() for it in found if it.source.startswith("pscompy.plugins.")}
+    ours = {
+        it.name.upper() for it in found if it.source.startswith(("pscompy.plugins.", "gateway"))
+    }
     return {row.name: row.default for row in config.rows() if row.section in {"", *ours}}
+
+
+def other_names() -> set[str]:
+    """Further names of variables: ParaStation's, for example."""
+    _, found = registry.load(environ={})
+    variables = [var for it in found if it.transport for var in it.transport.variables]
+    return {f"PSP_{alias}" for var in variables for alias in var.aliases}
 
 
 def test_every_variable_is_in_the_documentation() -> None:
@@ -43,6 +52,7 @@ def test_every_variable_is_in_the_documentation() -> None:
 
 def test_the_papers_name_no_variable_that_is_not_there() -> None:
     known = {f"PSP_{name}" for name in KNOWN} | set(declared()) | {"PSP_PACKETS", "PSP_CABLE"}
+    known |= other_names()
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
         named = set(re.findall(r"\bPSP_[A-Z_]*[A-Z]\b(?!_)", page.read_text()))
         assert named <= known, page.name

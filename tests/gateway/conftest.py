@@ -1,0 +1,38 @@
+"""Modules without a route between them, for each test anew."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # its helpers
+
+from namespaces import Machine, why_no_namespaces
+
+
+@pytest.fixture
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """Two modules and a gateway, or what @pytest.mark.parametrize gives: (modules, gateways)."""
+    if reason := why_no_namespaces():
+        pytest.skip(reason)
+    made = Machine(*getattr(request, "param", (2, 1)))
+    try:
+        made.open()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes a Python program and tells where it is."""
+
+    def write(text: str, name: str = "program.py") -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write

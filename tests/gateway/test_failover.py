@@ -1,0 +1,62 @@
+"""Gateways are killed, and started again, while messages are on their way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from namespaces import TIMEOUT, finished
+
+SOAK = Path(__file__).with_name("soak.py")
+KILLS = int(os.environ.get("PSCOMPY_TEST_GATEWAY_KILLS", "2"))
+EVERY = 12  # rounds
+
+LOST = """\
+import os, sys, time, pscompy
+with pscompy.World() as world:
+    other = 1 - world.rank
+    world.send(b"hello", dest=other)
+    world.recv(source=other)
+    if world.rank == 0:
+        os.write(1, b"connected\\n")
+    begun = time.monotonic()
+    try:
+        world.recv(source=other)
+    except pscompy.PeerLost as error:
+        print(f"after {time.monotonic() - begun:.1f} s: {error}", file=sys.stderr, flush=True)
+        os._exit(7)
+"""
+
+
+@pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
+def test_killed_gateways_cost_no_message(machine):
+    for number in machine.gateways:
+        machine.start_gateway(number)
+    rounds = EVERY * (KILLS + 2)
+    second = machine.ranks(2, 2, SOAK, rounds, EVERY)
+    first = machine.ranks(1, 2, SOAK, rounds, EVERY)
+    for kill in range(KILLS):
+        assert first.stdout.readline(), first.stderr.read()
+        number = 1 + kill % 2
+        machine.kill_gateway(number)
+        machine.start_gateway(number)
+    finished(first)
+    finished(second)
+
+
+@pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
+def test_with_no_gateway_left_the_peer_is_lost(machine, script):
+    for number in machine.gateways:
+        machine.start_gateway(number)
+    second = machine.ranks(2, 1, script(LOST))
+    first = machine.ranks(1, 1, script(LOST))
+    assert first.stdout.readline() == "connected\n", first.stderr.read()
+    for number in machine.gateways:
+        machine.kill_gateway(number)
+    for module, process in ((1, first), (2, second)):
+        _, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 7
+        assert "no gateway leads to it" in err
+        for number in machine.gateways:
+            assert f"10.{module}.{number}.9:4470" in err

@@ -1,0 +1,95 @@
+"""Programs in two modules without a route between them, unchanged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from namespaces import ROOT, TIMEOUT, finished
+
+PAIRS = """\
+import json, os, pscompy
+with pscompy.World() as world:
+    for other in range(world.size):
+        if other != world.rank:
+            world.isend(b"from %d" % world.rank, dest=other)
+    got = sorted(bytes(world.recv()) for _ in range(world.size - 1))
+    told = {
+        "rank": world.rank,
+        "got": [data.decode() for data in got],
+        "transports": [world[other].transport for other in range(world.size)],
+        "explained": str(world[(world.rank + 2) % world.size].explain()),
+    }
+    os.write(1, (json.dumps(told) + "\\n").encode())
+"""
+
+
+def test_the_demo_on_two_modules(machine, tmp_path):
+    machine.start_gateway(1)
+    demo = ROOT / "examples/heat/heat.py"
+    options = ("--size", 64, "--steps", 200, "--out", tmp_path)
+    second = machine.ranks(2, 2, demo, *options)
+    out, _ = finished(machine.ranks(1, 2, demo, *options))
+    finished(second)
+    assert "matches the serial result" in out
+    status = machine.status(1)
+    assert status["counters"]["bytes"] > 200 * 2 * 64 * 8  # the halo between ranks 1 and 2
+
+
+def test_ranks_of_two_modules_use_the_gateway(machine, script):
+    machine.start_gateway(1)
+    second = machine.ranks(2, 2, script(PAIRS))
+    out = finished(machine.ranks(1, 2, script(PAIRS)))[0] + finished(second)[0]
+    told = sorted((json.loads(line) for line in out.splitlines()), key=lambda one: one["rank"])
+    assert [one["rank"] for one in told] == [0, 1, 2, 3]
+    for one in told:
+        near = {0, 1} if one["rank"] < 2 else {2, 3}
+        others = [rank for rank in range(4) if rank != one["rank"]]
+        assert one["got"] == [f"from {rank}" for rank in others]
+        for rank in others:
+            assert one["transports"][rank] == ("shm" if rank in near else "gateway")
+        assert "gateway: chosen" in one["explained"]
+
+
+def test_no_gateway_is_named_in_time(machine, script):
+    process = machine.ranks(1, 1, script(PAIRS), PSP_JOIN_TIMEOUT=1)
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode != 0
+    assert "no gateway is there" in err
+    assert "10.1.1.9:4470" in err
+
+
+def test_a_module_that_does_not_come(machine, script):
+    machine.start_gateway(1)
+    process = machine.ranks(1, 2, script(PAIRS), PSP_JOIN_TIMEOUT=1)
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode != 0
+    assert "only module 1 of 2 came" in err
+
+
+def test_a_second_module_of_the_same_number(machine, script):
+    machine.start_gateway(1)
+    first = machine.ranks(1, 1, script(PAIRS))
+    second = machine.ranks(1, 1, script(PAIRS))
+    ended = [process for process in (first, second) if refused(process)]
+    assert len(ended) == 1
+
+
+def refused(process):
+    """Whether it was; the other one waits for a module that does not come."""
+    try:
+        _, err = process.communicate(timeout=3)
+    except subprocess.TimeoutExpired:
+        return False
+    assert "there is a module 1 already" in err
+    return process.returncode != 0
+
+
+@pytest.mark.parametrize("join", ["test", "test:", ":2", "test:none", "test:0"])
+def test_a_join_that_cannot_be_understood(join, script):
+    import pscompy
+    from pscompy.bootstrap.joined import Join
+
+    with pytest.raises(pscompy.ConfigError, match="PSP_JOIN"):
+        Join.wanted({"JOIN": join})
