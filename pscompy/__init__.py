@@ -26,6 +26,9 @@ _MODULES = {
     "sock": ("Socket",),
     "connection": ("Connection", "ConnectionState"),
     "request": ("PersistentRequest", "Request", "Status", "wait_all", "wait_any"),
+    "parcel.action": ("action", "current_action"),
+    "parcel.executor": ("Executor",),
+    "parcel.future": ("Future",),
     "errors": (
         "PscomError",
         "ConfigError",
@@ -42,6 +45,7 @@ _MODULES = {
         "Timeout",
         "Cancelled",
         "ParcelError",
+        "RemoteError",
     ),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -61,11 +65,16 @@ if TYPE_CHECKING:
     from pscompy.errors import PeerLost as PeerLost
     from pscompy.errors import ProtocolError as ProtocolError
     from pscompy.errors import PscomError as PscomError
+    from pscompy.errors import RemoteError as RemoteError
     from pscompy.errors import Timeout as Timeout
     from pscompy.errors import TransportError as TransportError
     from pscompy.errors import Truncated as Truncated
     from pscompy.errors import Unsupported as Unsupported
     from pscompy.errors import VersionMismatch as VersionMismatch
+    from pscompy.parcel.action import action as action
+    from pscompy.parcel.action import current_action as current_action
+    from pscompy.parcel.executor import Executor as Executor
+    from pscompy.parcel.future import Future as Future
     from pscompy.request import PersistentRequest as PersistentRequest
     from pscompy.request import Request as Request
     from pscompy.request import Status as Status

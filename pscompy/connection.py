@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import weakref
+from collections.abc import Callable
 from enum import Enum
 from types import TracebackType
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from pscompy.control.control import Control
     from pscompy.control.explain import Explanation
     from pscompy.control.record import Record
+    from pscompy.parcel.calls import Caller
+    from pscompy.parcel.future import Future
     from pscompy.parcel.objects import Objects
+    from pscompy.parcel.service import Links
 
 
 __all__ = ["Connection", "ConnectionState"]
@@ -48,7 +52,7 @@ class Connection(_hot.Connection):
     It connects at its first use, in the background. A context manager: leaving it closes.
     """
 
-    __slots__ = ("__weakref__", "_control", "_objects", "_record")
+    __slots__ = ("__weakref__", "_control", "_links", "_objects", "_record")
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class Connection(_hot.Connection):
         self._control = control
         self._record = record
         self._objects: Objects | None = None  # once one is sent or received
+        self._links: Links | None = None  # once an action is called
         address = int(ffi.cast("uintptr_t", record.handle))
         self._bind(worker, address, context, record.handle)
 
@@ -161,16 +166,23 @@ class Connection(_hot.Connection):
         return self._as_mine(objects.heads.probe(tag, timeout))
 
     def _open_objects(self) -> Objects:
+        from pscompy.parcel.objects import OBJECT
+
+        self._objects = self._make_objects(lib.PSC_CONTEXT_OBJECTS, OBJECT)
+        return self._objects
+
+    def _make_objects(self, context: int, kind: int) -> Objects:
         from pscompy.parcel.objects import Objects
         from pscompy.parcel.pickling import Pickling
 
-        self._objects = Objects(
-            self._beside(lib.PSC_CONTEXT_OBJECTS),
+        record = self._record
+        return Objects(
+            self._beside(context),
             self._beside(lib.PSC_CONTEXT_CHUNKS),
             Pickling(self._control.config),
-            lambda: self._record.report.eager_max,
+            lambda: record.report.eager_max,
+            kind,
         )
-        return self._objects
 
     def _beside(self, context: int) -> Connection:
         """The same connection, for messages that are kept apart from its own."""
@@ -179,6 +191,43 @@ class Connection(_hot.Connection):
     def _as_mine(self, status: Status) -> Status:
         """A message of another context has come from this connection too."""
         return status if isinstance(status.source, int) else status._replace(source=self)
+
+    # ---- actions ----
+
+    def submit(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Future:
+        """Have the peer call an action (see `pscompy.action`), with these arguments.
+
+        They are sent as objects are, from where they are: long buffers must stay as they are until
+        `on_sent` of `with_options` is called, or the future has ended.
+        """
+        return self.with_options().submit(function, *args, **kwargs)
+
+    def call(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
+        """submit, and wait for the result."""
+        return self.with_options().call(function, *args, **kwargs)
+
+    def with_options(
+        self, *, timeout: float | None = None, on_sent: Callable[[], object] | None = None
+    ) -> Caller:
+        """This connection's `submit` and `call`, whose futures end with `Timeout` after `timeout`
+        seconds, and which call `on_sent()` as soon as the arguments may be changed again."""
+        from pscompy.parcel.calls import Caller
+        from pscompy.parcel.service import Options
+
+        service = self._control.services[self._context]()
+        return Caller(service, self._action_links(), Options(timeout, on_sent))
+
+    def _action_links(self) -> Links:
+        if self._links is None:
+            from pscompy.parcel.objects import ANSWER, CALL
+            from pscompy.parcel.service import Links
+
+            self._links = Links(
+                self._record.rank if self._record.rank >= 0 else self,
+                self._make_objects(lib.PSC_CONTEXT_ACTIONS, CALL),
+                self._make_objects(lib.PSC_CONTEXT_OBJECTS + 1, ANSWER),
+            )
+        return self._links
 
     def __enter__(self) -> Connection:
         return self

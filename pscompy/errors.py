@@ -30,6 +30,7 @@ __all__ = [
     "Timeout",
     "Cancelled",
     "ParcelError",
+    "RemoteError",
     "from_status",
 ]
 
@@ -144,6 +145,10 @@ class Cancelled(PscomError):
 
 class ParcelError(PscomError):
     """An object that arrived cannot be put together, or may not be; `__cause__` says why."""
+
+
+class RemoteError(PscomError):
+    """An action ended with an exception that cannot be had here; the text is its traceback."""
 
 
 def describe(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from pscompy.control.identity import make_identity
 from pscompy.control.network import Address
 from pscompy.control.record import Record
 from pscompy.core import lib
-from pscompy.errors import Closed, PscomError
+from pscompy.errors import Closed, PscomError, Timeout
 from pscompy.memory import MemoryRegion
 from pscompy.request import Request
 from pscompy.sock import Socket
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, SupportsIndex, TypeVar
 
     from numpy.typing import DTypeLike, NDArray
+
+    from pscompy.parcel.service import Links, Service
 
     S = TypeVar("S", bound="Session")
 
@@ -78,6 +80,8 @@ class Session:
         self._hot = _hot.Worker(self._engine.address)
         self._control = Control(self._config, self._engine, self._identity, self._adopt, self._hot)
         self._control.after_progress = self._hot.polled
+        self._control.services[lib.PSC_CONTEXT_PLAIN] = self._service
+        self._actions: Service | None = None
         self._sleep: _Sleep | None = None
         _open_sessions[self] = None
 
@@ -203,6 +207,39 @@ class Session:
         self._check()
         array: NDArray[Any] = self._hot.empty(shape, dtype)
         return array
+
+    # ---- actions ----
+
+    def serve(self, timeout: float | None = None) -> None:
+        """Run the actions that peers ask for (see `pscompy.action`), for `timeout` seconds or until
+        the session is closed, which raises `Closed`.
+
+        A session that has called an action itself runs those of others from then on anyway.
+        """
+        self._check()
+        self._service().start()
+        try:
+            self._event().wait(timeout)
+        except Timeout:
+            return
+
+    def _service(self) -> Service:
+        """What runs the actions of connections outside a World."""
+        with self._lock:
+            if self._actions is None:
+                self._actions = self._make_service(
+                    lib.PSC_CONTEXT_PLAIN, 0, lambda source: source and source._action_links()
+                )
+        return self._actions
+
+    def _make_service(
+        self, context: int, size: int, links: Callable[[Any], Links | None]
+    ) -> Service:
+        from pscompy.parcel.objects import anybody
+        from pscompy.parcel.service import Service
+
+        calls = anybody(self._hot, size, context + lib.PSC_CONTEXT_ACTIONS)
+        return Service(self._hot, calls, links, self._config, self.name)
 
     # ---- other event loops ----
 

@@ -42,6 +42,8 @@ PARCEL = (
     Var("PARCEL_ZERO_COPY", "4k", size(1), "Shortest buffer of an object that is not copied."),
     Var("PARCEL_SERIALISER", "pickle", text, "pickle, cloudpickle, or module:name of one."),
     Var("PARCEL_UNPICKLE", "any", choice("any", "restricted"), "What arriving objects may name."),
+    Var("PARCEL_ACTIONS", "registered", choice("registered", "any"), "What peers may call."),
+    Var("PARCEL_THREADS", "auto", integer(1, 4096, auto=True), "Most actions that run at once."),
     Var("PARCEL_ALLOW", "", names, "What they may name if restricted, besides plain types."),
 )
 

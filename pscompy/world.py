@@ -13,7 +13,8 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 
 from pscompy import _hot
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 
     from pscompy.control.frames import Identity
     from pscompy.control.record import Record
+    from pscompy.parcel.calls import RankCaller
+    from pscompy.parcel.future import Future
     from pscompy.parcel.objects import AnyObjects, Objects
+    from pscompy.parcel.service import Service
 
 
 __all__ = ["World"]
@@ -97,6 +101,8 @@ class World(_hot.World, Session):
         self._peers_lock = threading.Lock()
         self._object_peers: dict[int, Objects] = {}
         self._objects_from_any: AnyObjects | None = None
+        self._own_actions: Service | None = None
+        self._control.services[context] = self._own_service
         self._bind(self._hot, self.size, context)
         self._ranks = Ranks(self, context + 1)
 
@@ -225,6 +231,47 @@ class World(_hot.World, Session):
             context = self._context + lib.PSC_CONTEXT_OBJECTS
             self._objects_from_any = AnyObjects(self._hot, self.size, context, self._objects_of)
         return self._objects_from_any
+
+    # ---- actions ----
+
+    def submit(
+        self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any
+    ) -> Future:
+        """Have a rank call an action; see Connection.submit."""
+        return self[rank].submit(function, *args, **kwargs)
+
+    def call(self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
+        """submit, and wait for the result."""
+        return self[rank].call(function, *args, **kwargs)
+
+    def with_options(
+        self, *, timeout: float | None = None, on_sent: Callable[[], object] | None = None
+    ) -> RankCaller:
+        """This World's submit and call with options; see Connection.with_options."""
+        from pscompy.parcel.calls import RankCaller
+
+        return RankCaller(lambda rank: self[rank].with_options(timeout=timeout, on_sent=on_sent))
+
+    def serve(self, timeout: float | None = None) -> None:
+        """Run the actions that other ranks ask for until all ranks are here, and what each of them
+        has asked for has been answered.
+
+        A rank that has called an action itself runs those of others from then on anyway. Timeout
+        (seconds): it goes on.
+        """
+        service = self._own_service()
+        service.start()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        service.wait_for_answers(timeout)
+        self.barrier(None if deadline is None else max(0.0, deadline - time.monotonic()))
+
+    def _own_service(self) -> Service:
+        with self._peers_lock:
+            if self._own_actions is None:
+                self._own_actions = self._make_service(
+                    self._context, self.size, lambda rank: self[rank]._action_links()
+                )
+        return self._own_actions
 
     # ---- all ranks together ----
 

@@ -31,6 +31,10 @@ from pscompy.control.thread import READ, ControlThread, Timer
 from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 from pscompy.logs import Log
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 logger = Log("pscompy.control")
 
 PUMP_MAX = 16  # passes before descriptors are looked at again
@@ -77,6 +81,8 @@ class Control(OnDemand):
         super().__init__(ControlThread(f"pscompy {here.name}"), engine, here, policy, holder)
         self.config = config
         self.records: WeakValueDictionary[int, Record] = WeakValueDictionary()
+        # By context: what runs the actions of its connections, made at the first of them.
+        self.services: dict[int, Callable[[], Any]] = {}
         self.after_progress: Callable[[], object] = lambda: None  # what it found is to be drained
         self._adopt = adopt
         self._listeners: list[Listener] = []

@@ -22,9 +22,11 @@
 
 /* Contexts separate traffic that must never match. */
 #define PSC_CONTEXT_PLAIN 1u     /* connections outside a World */
-#define PSC_CONTEXT_USER 2u      /* first of those that Worlds hand out */
+#define PSC_CONTEXT_USER 4u      /* first of those that Worlds hand out */
 #define PSC_CONTEXT_END 0x3ffeu  /* what they hand out stays below */
-/* Added to one of the above: objects, their long buffers, actions. */
+/* Added to one of the above: objects, their long buffers, calls of actions.
+ * Each of the above has the next number for itself, too: its answers are the
+ * objects there. */
 #define PSC_CONTEXT_OBJECTS 0x4000u
 #define PSC_CONTEXT_CHUNKS 0x8000u
 #define PSC_CONTEXT_ACTIONS 0xc000u

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pscompy.request import Status
 
 TAGS = 0x7FFFFFFF
+OBJECT, CALL, ANSWER = range(3)
+KINDS = 4
 _EAGER = 16 << 10  # room in a head while the connection's own limit is not known
 
 
@@ -35,7 +37,7 @@ class Objects:
     """The objects of one connection.
 
     `heads` and `chunks` are that connection in the two contexts; `eager_max` gives the longest
-    message that it sends eagerly, None: not known yet.
+    message that it sends eagerly, None: not known yet. `kind` keeps chunks of several apart.
     """
 
     __slots__ = ("_eager_max", "_idents", "_serialiser", "_zero_copy", "chunks", "heads")
@@ -46,19 +48,20 @@ class Objects:
         chunks: _hot.Connection,
         pickling: Pickling,
         eager_max: Callable[[], int | None],
+        kind: int = 0,
     ) -> None:
         self.heads = heads
         self.chunks = chunks
         self._serialiser = pickling.serialiser
         self._zero_copy = pickling.zero_copy
         self._eager_max = eager_max
-        self._idents = itertools.count()
+        self._idents = itertools.count(kind, KINDS)
 
     # ---- sending ----
 
     def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> None:
         """See `Connection.send_obj`."""
-        packed = archive.dump(obj, self._serialiser, self._zero_copy)
+        packed = self.take_apart(obj)
         if packed.plain:
             self.heads.send(packed.index, tag, timeout)
         elif timeout is None:
@@ -69,12 +72,24 @@ class Objects:
 
     def isend(self, obj: object, tag: int, lend: bool) -> Request:
         """See `Connection.isend_obj`."""
-        packed = archive.dump(obj, self._serialiser, self._zero_copy)
-        if packed.plain:
-            return self.heads.isend(packed.index, tag)
+        packed = self.take_apart(obj)
         if not lend:
             packed.chunks = [self._own(chunk) for chunk in packed.chunks]
+        return self.begin(packed, tag, lend)
+
+    def take_apart(self, obj: object) -> Archive:
+        """Raises what pickling it raises."""
+        return archive.dump(obj, self._serialiser, self._zero_copy)
+
+    def begin(self, packed: Archive, tag: int, lend: bool = False) -> Request:
+        """Send what was taken apart; until the request has ended the object must stay as it is."""
+        if packed.plain:
+            return self.heads.isend(packed.index, tag)
         return self._sending(self._post(packed, tag, lend))
+
+    def serialise(self, obj: object) -> Buffer:
+        """All of it in one piece."""
+        return self._serialiser.dumps(obj, lambda buffer: True)
 
     def _post(self, packed: Archive, tag: int, lend: bool) -> list[Request]:
         """The head and what follows it, on their way in this order."""
@@ -108,10 +123,8 @@ class Objects:
         if timeout is not None:
             return wait_or_cancel(self.irecv(tag), timeout)
         data = self.heads.recv(None, tag)
-        if data[:1] == archive.PICKLE_BYTE:
-            return archive.restore(data, (), self._serialiser)
-        head = archive.parse(data)
-        return archive.load(head, wait_all(self.fetch(head)), self._serialiser)
+        head = head_of(data)
+        return self.load(data, head, wait_all(self.fetch(head)) if head else ())
 
     def irecv(self, tag: int) -> Request:
         """See `Connection.irecv_obj`."""
@@ -124,8 +137,17 @@ class Objects:
     def load(self, data: Buffer, head: Head | None, chunks: Sequence[Buffer]) -> Any:
         """The object whose pickle, or head and chunks, has arrived."""
         if head is None:
-            return archive.restore(data, (), self._serialiser)
+            return self.restore(data)
         return archive.load(head, chunks, self._serialiser)
+
+    def restore(self, data: Buffer) -> Any:
+        """An object out of what `serialise` made of it."""
+        return archive.restore(data, (), self._serialiser)
+
+
+def head_of(data: bytearray) -> Head | None:
+    """What an object begins with; None: it is all of it."""
+    return None if data[:1] == archive.PICKLE_BYTE else archive.parse(data)
 
 
 def receive(
@@ -216,7 +238,7 @@ class Receiving(Request):
         try:
             data = request.result()
             objects = self._source(request)
-            head = None if data[:1] == archive.PICKLE_BYTE else archive.parse(data)
+            head = head_of(data)
             chunks = objects.fetch(head) if head else []
         except BaseException as error:
             self._fail(error)
@@ -242,6 +264,13 @@ class Receiving(Request):
 # ---- from anybody -------------------------------------------------------------
 
 
+def anybody(worker: _hot.Worker, size: int, context: int) -> _hot.World:
+    """Whoever has something to say in this context; a World of `size` ranks, 0: connections."""
+    made = _hot.World()
+    made._bind(worker, size, context)
+    return made
+
+
 class AnyObjects(_hot.World):
     """Objects from whichever rank of a World; `of` gives those of one rank."""
 
@@ -261,9 +290,8 @@ class AnyObjects(_hot.World):
             return wait_or_cancel(self.itake(tag), timeout)
         data, status = self.recv_status(tag=tag)
         objects = self._from(status)
-        head = None if data[:1] == archive.PICKLE_BYTE else archive.parse(data)
-        chunks = wait_all(objects.fetch(head)) if head else ()
-        return objects.load(data, head, chunks)
+        head = head_of(data)
+        return objects.load(data, head, wait_all(objects.fetch(head)) if head else ())
 
     def itake(self, tag: int) -> Request:
         """A request of it."""

@@ -75,6 +75,7 @@ ERRORS = {
     "Timeout": ("PscomError", TimeoutError),
     "Cancelled": ("PscomError",),
     "ParcelError": ("PscomError",),
+    "RemoteError": ("PscomError",),
 }
 STATES = ["LAZY", "CONNECTING", "UP", "CLOSING", "CLOSED", "FAILED"]
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 _SESSION = Path(__file__).parents[1] / "session"
-sys.path.insert(0, str(_SESSION))
+sys.path[:0] = [str(_SESSION), str(Path(__file__).parent)]
 _spec = importlib.util.spec_from_file_location("session_fixtures", _SESSION / "conftest.py")
 assert _spec is not None
 assert _spec.loader is not None

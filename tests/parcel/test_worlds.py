@@ -2,33 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
 import pytest
-
-import pscompy
-
-BOUND = 60
-
-
-def run(ranks, program, tmp_path, **variables):
-    """Run a program on some ranks; what they print, in order of lines."""
-    script = tmp_path / "program.py"
-    script.write_text("import numpy as np, pscompy\n" + textwrap.dedent(program))
-    packages = os.pathsep.join([str(Path(pscompy.__file__).parents[1]), str(tmp_path)])
-    done = subprocess.run(
-        [sys.executable, "-m", "pscompy", "run", "-n", str(ranks), str(script)],
-        env={**os.environ, "PYTHONPATH": packages, **variables},
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return sorted(done.stdout.splitlines())
+from programs import run
 
 
 @pytest.mark.parametrize("variables", [{"PSP_TCP": "0"}, {"PSP_SHM": "0"}], ids=["shm", "tcp"])

@@ -1,0 +1,197 @@
+"""Executor: the interface of concurrent.futures over the ranks of a World."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from pscompy.errors import Closed, PeerLost
+from pscompy.parcel.action import registered
+from pscompy.parcel.future import Future
+from pscompy.parcel.service import call_many
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+    from pscompy.world import World
+
+
+class _Task:
+    """A call that is to be made, and where it went."""
+
+    __slots__ = ("call", "future", "sent")
+
+    def __init__(self, call: Callable[[int], Future], future: Future) -> None:
+        self.call = call
+        self.future = future
+        self.sent: Future | None = None
+
+
+class Executor(concurrent.futures.Executor):
+    """Runs actions on the other ranks of a World, or on rank 0 itself where it is alone.
+
+    All ranks make it together. On rank 0 it is an executor as those of concurrent.futures are; the
+    other ranks serve within the constructor until rank 0 has shut it down:
+
+        with pscompy.Executor(world) as executor:
+            if executor is not None:  # on rank 0
+                print(list(executor.map(work, range(100), chunksize=5)))
+
+    Functions are actions (`pscompy.action`), unless PSP_PARCEL_ACTIONS=any. A rank has at most
+    one call more than it can run at once; the others wait on rank 0.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lock = threading.RLock()
+        self._waiting: deque[_Task] = deque()
+        self._open: set[_Task] = set()  # waiting or sent
+        self._ended = False
+        self._load = dict.fromkeys(range(1, world.size) or (0,), 0)
+        service = world._own_service()
+        service.start()
+        self._most = service.threads + 1
+        if world.rank:
+            self._ended = True
+            world.serve()
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+        """As of concurrent.futures; `RuntimeError` after shutdown."""
+        future = Future(self._withdraw)
+        with self._lock:
+            if self._ended:
+                raise RuntimeError("cannot submit anything after shutdown")
+            call = partial(self._world.submit, **kwargs)
+            task = _Task(lambda rank: call(rank, function, *args), future)
+            self._waiting.append(task)
+            self._open.add(task)
+        self._hand_out()
+        return future
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        /,
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[Any]:
+        """As of concurrent.futures: results in order; `chunksize` calls travel together."""
+        if chunksize < 1:
+            raise ValueError("chunksize must be at least 1")
+        if chunksize == 1:
+            return super().map(function, *iterables, timeout=timeout)
+        known = registered(function)
+        target = known.name if known else function
+        chunks = _chunks(zip(*iterables, strict=False), chunksize)
+        parts = super().map(call_many, itertools.repeat(target), chunks, timeout=timeout)
+        return itertools.chain.from_iterable(parts)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the other ranks go once everything has ended; idempotent."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            tasks = list(self._waiting) if cancel_futures else []
+        for task in tasks:
+            task.future.cancel()
+        if wait:
+            self._wait()
+            self._world.serve()
+        else:
+            threading.Thread(target=self._end_later, name="pscompy shutdown", daemon=True).start()
+
+    def _wait(self) -> None:
+        with self._lock:
+            futures = [task.future for task in self._open]
+        concurrent.futures.wait(futures)
+
+    def _end_later(self) -> None:
+        self._wait()
+        self._world.serve()
+
+    # ---- handing out ----
+
+    def _hand_out(self) -> None:
+        """Give waiting calls to ranks that have room, the idlest first."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return
+                rank = min(self._load, key=self._load.__getitem__, default=None)
+                if rank is not None and self._load[rank] >= self._most:
+                    return
+                task = self._waiting.popleft()
+                if rank is not None:
+                    self._load[rank] += 1
+            if rank is None:
+                self._end(task, None, PeerLost("no rank is left that could run it"))
+            else:
+                self._send(task, rank)
+
+    def _send(self, task: _Task, rank: int) -> None:
+        if task.future.done():  # cancelled
+            self._free(rank)
+            self._end(task, None, None)
+            return
+        try:
+            task.sent = task.call(rank)
+        except Exception as error:
+            self._free(rank)
+            self._end(task, None, error)
+            return
+        if task.future.cancelled():  # meanwhile
+            task.sent.cancel()
+        task.sent.add_done_callback(partial(self._answered, task, rank))
+
+    def _answered(self, task: _Task, rank: int, sent: concurrent.futures.Future[Any]) -> None:
+        error = None if sent.cancelled() else sent.exception()
+        if isinstance(error, PeerLost | Closed):
+            with self._lock:
+                self._load.pop(rank, None)
+        self._free(rank)
+        value = None if error or sent.cancelled() else sent.result()
+        self._end(task, value, error)
+        self._hand_out()
+
+    def _free(self, rank: int) -> None:
+        with self._lock:
+            if rank in self._load:
+                self._load[rank] -= 1
+
+    def _end(self, task: _Task, value: object, error: BaseException | None) -> None:
+        with self._lock:
+            self._open.discard(task)
+        task.future.finish(value, error)
+
+    def _withdraw(self, future: Future) -> None:
+        """One that waits is passed over when its turn comes."""
+        with self._lock:
+            sent = [task.sent for task in self._open if task.future is future]
+        for one in sent:
+            if one is not None:
+                one.cancel()
+
+    def __enter__(self) -> Executor | None:  # type: ignore[override]
+        return None if self._world.rank else self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    rest = iter(items)
+    while chunk := list(itertools.islice(rest, size)):
+        yield chunk

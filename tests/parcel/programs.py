@@ -1,0 +1,29 @@
+"""Programs of several ranks, as tests write them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pscompy
+
+BOUND = float(os.environ.get("PSCOMPY_TEST_SECONDS", "60"))
+
+
+def run(ranks, program, tmp_path, *arguments, **variables):
+    """Run a program on some ranks; the lines that they print, sorted."""
+    script = tmp_path / "program.py"
+    script.write_text("import numpy as np, pscompy\n" + textwrap.dedent(program))
+    packages = os.pathsep.join([str(Path(pscompy.__file__).parents[1]), str(tmp_path)])
+    done = subprocess.run(
+        [sys.executable, "-m", "pscompy", "run", "-n", str(ranks), str(script), *arguments],
+        env={**os.environ, "PYTHONPATH": packages, **variables},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return sorted(done.stdout.splitlines())

@@ -1,0 +1,382 @@
+"""Actions on another process, over each transport."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from pathlib import Path
+
+import helpers
+import numpy as np
+import pytest
+from puppets import BOUND, until
+
+import pscompy
+from pscompy.core import lib
+
+HERE = str(Path(__file__).parent)
+SERVE = """
+sys.path.insert(0, here)
+import helpers
+def serve():
+    try:
+        session.serve()
+    except pscompy.Closed:
+        pass
+threading.Thread(target=serve, daemon=True).start()
+"""
+
+
+@pytest.fixture
+def serving(connect):
+    """Makes a link whose puppet runs actions."""
+
+    def begin(transport="shm", **config):
+        link = connect(transport, **config)
+        link.peer(SERVE, here=HERE)
+        return link
+
+    return begin
+
+
+@pytest.fixture
+def link(serving, transport):
+    return serving(transport)
+
+
+@pytest.fixture
+def shm(serving):
+    return serving("shm")
+
+
+def ended(future):
+    return future.exception(BOUND)
+
+
+# ---- calls ----
+
+
+def test_all_arguments_reach_the_function(link):
+    made = link.c.call(helpers.echo, 1, "two", [3], timeout=4, on_sent=5, function=6, self=7)
+    assert made == ((1, "two", [3]), {"timeout": 4, "on_sent": 5, "function": 6, "self": 7})
+
+
+@pytest.mark.parametrize("count", [0, 10, 5000, 1 << 18])
+def test_arrays(link, count):
+    field = np.arange(count, dtype=float)
+    assert np.array_equal(link.c.call(helpers.double, field), field * 2)
+
+
+def test_a_future_is_one_of_concurrent_futures(link):
+    futures = [link.c.submit(helpers.echo, n) for n in range(50)]
+    assert all(isinstance(future, concurrent.futures.Future) for future in futures)
+    _, rest = concurrent.futures.wait(futures, BOUND)
+    assert not rest
+    assert [future.result() for future in futures] == [((n,), {}) for n in range(50)]
+
+
+def test_await(link):
+    async def talk():
+        futures = [link.c.submit(helpers.echo, n) for n in range(5)]
+        results = [await future for future in futures]
+        with pytest.raises(KeyError):
+            await link.c.submit(helpers.fails, KeyError, "x")
+        return results
+
+    assert asyncio.run(asyncio.wait_for(talk(), BOUND)) == [((n,), {}) for n in range(5)]
+
+
+def test_both_ways_at_once(link):
+    """The peer calls us while we wait for it."""
+    link.peer("helpers.back = pscompy.action(lambda: c.call(helpers.where)[0], name='back')")
+    pscompy.action(_back, name="back")
+    assert link.c.call(_back) == os.getpid()
+
+
+def _back():
+    raise AssertionError("this is the other process's to run")
+
+
+def test_threads_and_inline(link):
+    assert link.c.call(helpers.in_a_thread).startswith("pscompy actions")
+    pid, _ = link.c.call(helpers.where)
+    assert pid == link.peer.pid
+
+
+def test_no_more_threads_than_allowed(serving):
+    link = serving("shm", PARCEL_THREADS=2)
+    futures = [link.c.submit(helpers.in_a_thread) for _ in range(40)]
+    assert len({future.result(BOUND) for future in futures}) <= 2
+
+
+def test_more_calls_than_are_taken_in_at_once(serving):
+    link = serving("shm", PARCEL_THREADS=1)
+    first = link.c.submit(helpers.holds_a_thread)
+    futures = [link.c.submit(helpers.echo, n) for n in range(300)]
+    link.peer("helpers.GO.set()")
+    first.result(BOUND)
+    assert [future.result(BOUND)[0][0] for future in futures] == list(range(300))
+
+
+def test_current_action_outside_of_one():
+    assert pscompy.current_action() is None
+
+
+# ---- exceptions ----
+
+
+def test_an_exception_arrives_with_its_traceback(link):
+    error = ended(link.c.submit(helpers.fails, ValueError, "no good"))
+    assert type(error) is ValueError
+    assert error.args == ("no good",)
+    assert "in fails" in str(error.__cause__)
+
+
+def test_an_exception_that_cannot_be_had_here(link):
+    for future in (link.c.submit(helpers.fails_oddly), link.c.submit(helpers.fails, SystemExit)):
+        error = ended(future)
+        assert type(error) is pscompy.RemoteError
+        assert "helpers.py" in str(error)
+
+
+def test_a_result_that_cannot_be_pickled(link):
+    error = ended(link.c.submit(helpers.returns_a_lock))
+    assert type(error) is pscompy.ParcelError
+    assert "returns_a_lock" in str(error)
+
+
+def test_arguments_that_cannot_be_pickled(link):
+    with pytest.raises(TypeError):
+        link.c.submit(helpers.echo, threading.Lock())
+    assert link.c.call(helpers.echo) == ((), {})
+
+
+def test_arguments_that_the_peer_cannot_put_together(link):
+    class Mine:
+        pass
+
+    Mine.__qualname__, Mine.__module__ = "Mine", "helpers"
+    helpers.Mine = Mine
+    try:
+        error = ended(link.c.submit(helpers.echo, Mine()))
+    finally:
+        del helpers.Mine
+    assert type(error) is pscompy.ParcelError
+    assert "Mine" in str(error)
+
+
+def test_what_is_not_called_properly(link):
+    for asked in (5, (), ("name", [], {}), (1, (), {}), ("no such action", (), {})):
+        objects = link.c._action_links()
+        answer = objects.answers.irecv(77)
+        objects.calls.begin(objects.calls.take_apart(asked), 77 << 1)
+        good, (_, text) = answer.wait(BOUND)
+        assert not good
+        assert "ProtocolError" in text or "Unsupported" in text
+
+
+def test_garbage_in_place_of_a_call_and_of_an_answer(link):
+    links = link.c._action_links()
+    answer = links.answers.irecv(78)
+    links.calls.heads.send(b"PCL\x01" + bytes(50), 78 << 1)
+    assert not answer.wait(BOUND)[0]
+    held = link.c.submit(helpers.holds_a_thread)
+    number = next(links.numbers) - 1
+    link.peer("c._action_links().answers.heads.send(b'garbage', number)", number=number)
+    assert type(ended(held)) is pscompy.ProtocolError
+    link.peer("helpers.GO.set()")
+    assert link.c.call(helpers.echo) == ((), {})
+
+
+# ---- cancelling ----
+
+
+def test_what_has_not_begun_is_dropped(serving):
+    link = serving("shm", PARCEL_THREADS=1)
+    held = link.c.submit(helpers.holds_a_thread)
+    waiting = [link.c.submit(helpers.notes, n) for n in range(4)]
+    assert waiting[1].cancel()
+    assert waiting[1].cancel()
+    assert waiting[1].cancelled()
+    link.peer("helpers.GO.set()")
+    held.result(BOUND)
+    for n in (0, 2, 3):
+        waiting[n].result(BOUND)
+    assert link.c.call(helpers.seen) == [0, 2, 3]
+    assert not waiting[0].cancel()
+
+
+def test_a_running_action_sees_it(link):
+    future = link.c.submit(helpers.until_cancelled)
+    until(lambda: link.c.call(helpers.begun))
+    assert future.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        future.result(BOUND)
+    until(lambda: link.c.call(helpers.seen) == ["cancelled"])
+
+
+def test_an_action_that_never_ends_has_a_time_limit(link):
+    future = link.c.with_options(timeout=0.1).submit(helpers.until_cancelled)
+    assert type(ended(future)) is pscompy.Timeout
+    until(lambda: link.c.call(helpers.seen) == ["cancelled"])
+
+
+def test_time_limits_of_several(link):
+    """The later ones are asked for first."""
+    order = []
+    futures = []
+    for n in (3, 2, 1):
+        future = link.c.with_options(timeout=n / 10).submit(helpers.holds_a_thread)
+        future.add_done_callback(lambda _, n=n: order.append(n))
+        futures.append(future)
+    assert all(type(ended(future)) is pscompy.Timeout for future in futures)
+    assert order == [1, 2, 3]
+    link.peer("helpers.GO.set()")
+
+
+def test_on_sent(link):
+    told = threading.Event()
+    field = np.ones(1 << 18)
+    future = link.c.with_options(on_sent=told.set).submit(helpers.double, field)
+    assert told.wait(BOUND)
+    field[:] = 9
+    assert future.result(BOUND)[0] == 2
+
+
+# ---- who may call what ----
+
+
+def test_functions_that_are_not_registered(link):
+    error = ended(link.c.submit(helpers.not_registered))
+    assert type(error) is pscompy.Unsupported
+    assert "PSP_PARCEL_ACTIONS=any" in str(error)
+
+
+def test_any_function(serving, transport):
+    link = serving(transport, PARCEL_ACTIONS="any")
+    assert link.c.call(helpers.not_registered) == "called"
+    assert link.c.call(divmod, 7, 2) == (3, 1)
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_a_restricted_session_runs_actions_and_nothing_else(serving, transport, tmp_path):
+    link = serving(transport, PARCEL_UNPICKLE="restricted", PARCEL_ACTIONS="any")
+    made = link.c.call(helpers.double, np.arange(5000.0))
+    assert made[2] == 4
+    for args in ((helpers.echo, Evil(str(tmp_path / "evil"))), (os.mkdir, str(tmp_path / "evil"))):
+        error = ended(link.c.submit(*args))
+        assert type(error) in (pscompy.ParcelError, pscompy.RemoteError)
+        assert "PSP_PARCEL_ALLOW" in str(error)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_malicious_answer(serving, transport, tmp_path):
+    """The peer answers with a pickle that would run something here."""
+    link = serving(transport, PARCEL_UNPICKLE="restricted")
+    link.peer(
+        """
+        class Evil(Exception):
+            def __reduce__(self): return os.mkdir, (folder,)
+        def evil(failing):
+            if failing: raise Evil
+            return Evil()
+        pscompy.action(evil, name="evil")
+        """,
+        folder=str(tmp_path / "evil"),
+    )
+    pscompy.action(_evil, name="evil")
+    assert type(ended(link.c.submit(_evil, False))) is pscompy.ParcelError
+    assert type(ended(link.c.submit(_evil, True))) is pscompy.RemoteError
+    assert not list(tmp_path.iterdir())
+
+
+def _evil(failing):
+    raise AssertionError("this is the other process's to run")
+
+
+def test_two_functions_of_one_name():
+    with pytest.raises(ValueError, match="already"):
+        pscompy.action(lambda: 1, name="where it runs")
+    assert pscompy.action(helpers.echo) is helpers.echo  # the same again does no harm
+
+
+# ---- ends ----
+
+
+def test_the_peer_dies_while_it_runs_one(link):
+    futures = [link.c.submit(helpers.dies), link.c.submit(helpers.until_cancelled)]
+    assert all(isinstance(ended(future), (pscompy.PeerLost, pscompy.Closed)) for future in futures)
+
+
+def test_the_connection_is_closed(link):
+    future = link.c.submit(helpers.until_cancelled, 1.0)
+    until(lambda: link.c.call(helpers.begun))
+    link.session.close()
+    assert isinstance(ended(future), (pscompy.Closed, pscompy.PeerLost))
+    with pytest.raises(pscompy.Closed):
+        link.c.submit(helpers.echo)
+
+
+def test_threads_end_with_the_session(connect):
+    link = connect("shm")
+    link.session._service().start()
+    name = f"pscompy actions {link.session.name}"
+    link.peer.begin("sys.path.insert(0, here); import helpers; c.call(helpers.echo)", here=HERE)
+    link.peer.result()
+    assert any(thread.name.startswith(name) for thread in threading.enumerate())
+    link.session.close()
+    until(lambda: not any(it.name.startswith(name) for it in threading.enumerate()))
+
+
+def test_serve_for_some_time(open_session):
+    session = open_session()
+    session.serve(timeout=0.01)
+    session.close()
+    with pytest.raises(pscompy.Closed):
+        session.serve()
+
+
+def test_an_interpreter_ends_though_an_action_does_not(shm):
+    shm.c.submit(helpers.until_cancelled, 1000.0)
+    until(lambda: shm.c.call(helpers.begun))
+    assert shm.peer.finish() == 0
+
+
+# ---- cost ----
+
+
+def test_many_leave_nothing_behind(shm):
+    link = shm
+
+    def round_of(count):
+        futures = [link.c.submit(helpers.double, np.ones(n % 3000)) for n in range(count)]
+        futures += [link.c.submit(helpers.fails, ValueError, n) for n in range(count // 4)]
+        for future in futures[::7]:
+            future.cancel()
+        concurrent.futures.wait(futures, BOUND)
+        link.c.call(helpers.echo)
+        return link.peer.resident()
+
+    round_of(400)
+    before = round_of(400)
+    for _ in range(3):
+        after = round_of(400)
+    assert after - before < 4 << 20
+    service = link.session._service()
+    assert not service._asked
+    assert link.peer("len(session._service()._calls)") == 0
+
+
+def test_no_context_is_shared():
+    kinds = (lib.PSC_CONTEXT_OBJECTS, lib.PSC_CONTEXT_CHUNKS, lib.PSC_CONTEXT_ACTIONS)
+    assert len({kind + base for kind in (0, *kinds) for base in (1, 2, 4, 5, 6, 7)}) == 24
+    assert lib.PSC_CONTEXT_END + max(kinds) <= 0xFFFE  # the core's own

@@ -1,0 +1,225 @@
+"""Executors over ranks, and many actions between several ranks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from programs import run
+
+HERE = Path(__file__).parent
+SHM, TCP = {"PSP_TCP": "0"}, {"PSP_SHM": "0"}
+over = pytest.mark.parametrize("variables", [SHM, TCP], ids=["shm", "tcp"])
+
+# How many actions test_many makes in all; 100000 takes about a minute.
+ACTIONS = int(os.environ.get("PSCOMPY_TEST_ACTIONS", "3000"))
+
+
+@over
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_map_and_submit(tmp_path, ranks, variables):
+    program = """
+    @pscompy.action
+    def power(base, exponent=2):
+        return base ** exponent
+
+    @pscompy.action
+    def rank_of():
+        return world.rank
+
+    with pscompy.World() as world:
+        with pscompy.Executor(world) as executor:
+            if executor is not None:
+                print(list(executor.map(power, range(5))))
+                print(list(executor.map(power, range(50), [3] * 60, chunksize=7)) == [
+                    n ** 3 for n in range(50)
+                ])
+                print(executor.submit(power, 2, exponent=10).result())
+                ranks = {future.result() for future in [executor.submit(rank_of)
+                                                        for _ in range(30)]}
+                print(ranks == set(range(1, world.size) or [0]))
+        print("past")
+    """
+    printed = run(ranks, program, tmp_path, **variables)
+    assert printed == sorted(["[0, 1, 4, 9, 16]", "True", "1024", "True", *["past"] * ranks])
+
+
+def test_as_concurrent_futures_has_it(tmp_path):
+    program = """
+    import concurrent.futures, math, threading
+
+    @pscompy.action
+    def fails(n):
+        if n == 3:
+            raise ValueError(n)
+        return n
+
+    @pscompy.action
+    def waits(seconds):
+        import time
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not pscompy.current_action().cancelled:
+            pass
+        return pscompy.current_action().cancelled
+
+    with pscompy.World() as world:
+        with pscompy.Executor(world) as executor:
+            if executor is not None:
+                assert isinstance(executor, concurrent.futures.Executor)
+                results = executor.map(fails, range(6), chunksize=2)
+                print([next(results) for _ in range(2)])
+                try:
+                    list(results)
+                except ValueError as error:
+                    print("raised", error)
+                try:
+                    executor.submit(math.sqrt, 2).result()
+                except pscompy.Unsupported as error:
+                    print("registered" in str(error) or "register" in str(error))
+                try:
+                    executor.submit(fails, threading.Lock()).result()
+                except TypeError as error:
+                    print("TypeError")
+                try:
+                    next(executor.map(waits, [20], timeout=0.05))
+                except TimeoutError:
+                    print("TimeoutError")
+                futures = [executor.submit(waits, 20) for _ in range(40)]
+                print(sum(future.cancel() for future in futures))
+                print(executor.submit(fails, 1).result(20))
+                last = executor.submit(fails, 5)
+                executor.shutdown(wait=False)
+                print(last.result(20))
+                try:
+                    executor.submit(fails, 1)
+                except RuntimeError as error:
+                    print(error)
+    """
+    assert run(3, program, tmp_path, PSP_PARCEL_THREADS="2") == sorted(
+        [
+            *("[0, 1]", "raised 3", "True", "TypeError", "TimeoutError", "40", "1", "5"),
+            "cannot submit anything after shutdown",
+        ]
+    )
+
+
+def test_shutdown_that_cancels(tmp_path):
+    program = """
+    import threading
+    go = threading.Event()
+
+    @pscompy.action
+    def wait():
+        assert go.wait(20)
+
+    @pscompy.action(inline=True)
+    def let_go():
+        go.set()
+
+    with pscompy.World() as world:
+        executor = pscompy.Executor(world)
+        if world.rank == 0:
+            futures = [executor.submit(wait) for _ in range(20)]
+            world.call(1, let_go)
+            executor.shutdown(cancel_futures=True)
+            print(all(future.done() for future in futures), futures[-1].cancelled())
+            executor.shutdown()
+    """
+    assert run(2, program, tmp_path, PSP_PARCEL_THREADS="1") == ["True True"]
+
+
+def test_serve_without_an_executor(tmp_path):
+    """Each rank calls all the others, from within actions too."""
+    program = """
+    @pscompy.action
+    def total(numbers):
+        return float(numbers.sum())
+
+    @pscompy.action
+    def pass_on(rank, count):
+        return world.call(rank, total, np.ones(count))
+
+    with pscompy.World() as world:
+        results = [world.submit(rank, pass_on, (rank + 1) % world.size, 10 ** (rank + 1))
+                   for rank in range(world.size)]
+        print([result.result(20) for result in results])
+        world.serve(timeout=30)
+    """
+    assert run(3, program, tmp_path, PSP_PARCEL_THREADS="4") == ["[10.0, 100.0, 1000.0]"] * 3
+
+
+@pytest.mark.parametrize("variables", [{}, SHM, TCP], ids=["any", "shm", "tcp"])
+def test_many(tmp_path, variables):
+    """4 processes call each other with all sizes, exceptions and cancellations: every future ends,
+    none twice, and memory does not grow."""
+    program = """
+    import os, random, sys, threading
+    from collections import Counter
+
+    @pscompy.action
+    def work(field, fail):
+        if fail:
+            raise ValueError(len(field))
+        return field[: len(field) // 2]
+
+    @pscompy.action(inline=True)
+    def quick(n):
+        return -n
+
+    def resident():
+        pages = int(open("/proc/self/statm").read().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+    ended, counts, lock = Counter(), Counter(), threading.Lock()
+
+    def told(number, kind, size, future):
+        with lock:
+            ended[number] += 1
+            if future.cancelled():
+                counts["cancelled"] += 1
+            elif kind == "fail":
+                assert isinstance(future.exception(), ValueError), future.exception()
+                assert future.exception().args == (size,)
+                counts["failed"] += 1
+            elif kind == "quick":
+                assert future.result() == -size
+                counts["quick"] += 1
+            else:
+                assert len(future.result()) == size // 2
+                counts["good"] += 1
+
+    def calls(total, dice, first):
+        pending = []
+        for number in range(first, first + total):
+            rank = dice.randrange(world.size)
+            kind = dice.choice(("work", "work", "work", "fail", "quick"))
+            size = int(10 ** dice.uniform(0, 4.8))
+            if kind == "quick":
+                future = world.submit(rank, quick, size)
+            else:
+                future = world.submit(rank, work, np.zeros(size), kind == "fail")
+            future.add_done_callback(lambda it, n=number, k=kind, s=size: told(n, k, s, it))
+            if dice.random() < 0.15:
+                future.cancel()
+            pending.append(future)
+            if len(pending) > 40:
+                pending.pop(0).exception(60) if not pending[0].cancelled() else pending.pop(0)
+        for future in pending:
+            future.cancelled() or future.exception(60)
+
+    with pscompy.World() as world:
+        share = int(sys.argv[1]) // world.size
+        dice = random.Random(world.rank)
+        calls(share // 4, dice, 0)
+        before = resident()
+        calls(share - share // 4, dice, share // 4)
+        after = resident()
+        world.serve()
+        assert len(ended) == share and set(ended.values()) == {1}, ended
+        assert sum(counts.values()) == share, counts
+        assert min(counts[kind] for kind in ("good", "failed", "cancelled", "quick")) > 0, counts
+        assert after - before < 48, (before, after)
+        print("good")
+    """
+    assert run(4, program, tmp_path, str(ACTIONS), **variables) == ["good"] * 4
