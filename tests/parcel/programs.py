@@ -17,7 +17,12 @@ def run(ranks, program, tmp_path, *arguments, **variables):
     """Run a program on some ranks; the lines that they print, sorted."""
     script = tmp_path / "program.py"
     script.write_text("import numpy as np, pscompy\n" + textwrap.dedent(program))
-    packages = os.pathsep.join([str(Path(pscompy.__file__).parents[1]), str(tmp_path)])
+    return sorted(run_file(ranks, script, *arguments, **variables))
+
+
+def run_file(ranks, script, *arguments, **variables):
+    """What it prints, by lines."""
+    packages = str(Path(pscompy.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-m", "pscompy", "run", "-n", str(ranks), str(script), *arguments],
         env={**os.environ, "PYTHONPATH": packages, **variables},
@@ -26,4 +31,4 @@ def run(ranks, program, tmp_path, *arguments, **variables):
         timeout=BOUND,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return sorted(done.stdout.splitlines())
+    return done.stdout.splitlines()

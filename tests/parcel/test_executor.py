@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 SHM, TCP = {"PSP_TCP": "0"}, {"PSP_SHM": "0"}
 over = pytest.mark.parametrize("variables", [SHM, TCP], ids=["shm", "tcp"])
 
-# How many actions test_many makes in all; 100000 takes about a minute.
+# How many actions test_many makes in all; 100000 take less than a minute.
 ACTIONS = int(os.environ.get("PSCOMPY_TEST_ACTIONS", "3000"))
 
 
