@@ -184,6 +184,7 @@ RULES = (
         rf"{imports('pscompy.session', 'pscompy.sock', 'pscompy.connection')}|{SERVICES}"
         r"|^\s*(from|import)\s+pscompy\.control\b",
         ("pscompy/parcel/objects.py", "from pscompy.connection import Connection"),
+        but=("pscompy/parcel/executor.py",),  # over a World
     ),
     Rule(
         "configuration and errors stand on nothing",
