@@ -129,10 +129,11 @@ void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
         return;
     }
     peer = psni_peer_find(ni, psni_process(from));
-    if (peer == NULL || peer->stage != PSNI_STAGE_UP ||
-        head.token != peer->token)
+    if (peer == NULL)
         goto ignored;
-    peer->proven = true;
+    if ((peer->stage != PSNI_STAGE_UP || head.token != peer->token) &&
+        !psni_meet_proves(peer, head.token))
+        goto ignored;
     peer->unanswered = peer->refusals = 0;
     peer->refused = false;
     psni_send_acknowledged(peer, &head);

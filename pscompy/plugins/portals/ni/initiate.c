@@ -219,7 +219,7 @@ static int psni_op_begin(psni_md_t *md, psni_verb_t verb, uint64_t offset,
         length > ni->limits.max_msg_size)
         return PTL_ARG_INVALID;
     peer = psni_peer_get(ni, target);
-    if (peer == NULL)
+    if (peer == NULL || (!peer->admitted && peer->stage != PSNI_STAGE_UP))
         return PTL_ARG_INVALID;
     op = psni_op_make(peer, PSNI_KIND_OP, verb);
     if (op == NULL)

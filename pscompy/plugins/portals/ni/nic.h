@@ -319,7 +319,6 @@ void psni_target_abort(psni_peer_t *peer);
 typedef enum psni_stage {
     PSNI_STAGE_IDLE, /* known, not connected */
     PSNI_STAGE_OPENING,
-    PSNI_STAGE_ANSWERED, /* both opened; the one with the lower id goes on */
     PSNI_STAGE_UP,
     PSNI_STAGES
 } psni_stage_t;
@@ -345,10 +344,10 @@ struct psni_peer {
     ptl_process_t id;
     struct sockaddr_in address;
     psni_stage_t stage;
-    bool proven; /* it has shown that it knows our token */
-    bool admitted;
+    bool admitted; /* its cookie is known */
     uint8_t cookie[PSPTL_COOKIE_BYTES];
-    uint64_t token, its_token, last_token; /* last: of its earlier life */
+    uint64_t token, its_token;     /* 0: not known */
+    uint64_t next_token, its_next; /* offered to its successor; 0: none */
     ptl_uid_t uid;
 
     /* Out. */
@@ -393,7 +392,8 @@ bool psni_peers_quiet(psni_ni_t *ni); /* nothing is under way */
 uint64_t psni_secret(const psni_ni_t *ni, const void *bytes, size_t length);
 void psni_meet_begin(psni_peer_t *peer);
 void psni_meet_again(psni_peer_t *peer, int64_t now); /* the timer */
-void psni_meet_confirm(psni_peer_t *peer);
+/* Does a frame with this token prove that the peer has heard us? */
+bool psni_meet_proves(psni_peer_t *peer, uint64_t token);
 void psni_meet_take(psni_ni_t *ni, const struct sockaddr_in *from,
                     const uint8_t *body, size_t length);
 
@@ -494,7 +494,7 @@ struct psni_ni {
     psni_pt_t tables[PSNI_TABLES];
     int n_headers;
     psni_peer_t *peers[PSNI_BUCKETS];
-    uint64_t opened; /* times that we opened to a peer */
+    uint64_t tokens; /* made so far */
     uint64_t stored; /* bytes of frames that overtook others */
     psc_list_t busy;
     int64_t deadline; /* no timer ends earlier */

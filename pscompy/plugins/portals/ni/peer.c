@@ -82,7 +82,7 @@ psni_peer_t *psni_peer_get(psni_ni_t *ni, ptl_process_t id)
     peer = psni_peer_make(ni, id);
     if (peer != NULL && id.phys.nid == ni->id.phys.nid &&
         id.phys.pid == ni->id.phys.pid) {
-        uint64_t token = psni_secret(ni, &ni->id, sizeof(ni->id));
+        uint64_t token = psni_secret(ni, ni->cookie, sizeof(ni->cookie));
 
         peer->admitted = true;
         peer->uid = ni->uid;
@@ -132,8 +132,8 @@ void psni_peer_lose(psni_peer_t *peer)
     psc_link_t *link;
 
     peer->stage = PSNI_STAGE_IDLE;
-    peer->last_token = peer->its_token;
-    peer->proven = peer->refused = false;
+    peer->token = peer->its_token = peer->next_token = 0;
+    peer->refused = false;
     peer->unanswered = peer->refusals = 0;
     peer->deadline = peer->owed_by = PSNI_NEVER;
     peer->ni->counters.peers_lost++;
@@ -176,7 +176,7 @@ bool psni_peer_bear(psni_peer_t *peer)
 {
     unsigned limit = peer->ni->settings.dead_after;
 
-    peer->refusals = peer->refused ? peer->refusals + 1 : 0;
+    peer->refusals += peer->refused;
     peer->refused = false;
     peer->unanswered++;
     return peer->refusals < REFUSALS &&
@@ -184,7 +184,7 @@ bool psni_peer_bear(psni_peer_t *peer)
 }
 
 /* Its machine says that nobody listens there. It is believed when it said so
- * after each of several attempts. */
+ * several times, and the peer nothing in between. */
 void psni_peer_refused(psni_peer_t *peer)
 {
     int64_t soon;

@@ -208,8 +208,6 @@ static void psni_send_missing(psni_peer_t *peer, uint32_t end, int64_t before,
 
 void psni_send_again(psni_peer_t *peer, int64_t now)
 {
-    if (!peer->proven)
-        psni_meet_confirm(peer);
     psni_send_shrink(peer);
     psni_send_missing(peer, peer->next_seq, now - 1, now);
 }
@@ -222,8 +220,8 @@ static void psni_send_measure(psni_peer_t *peer, const psni_frame_t *frame,
     int64_t trip = now - frame->sent_at;
     int64_t error = trip - peer->trip;
 
-    if (frame->resent || frame->sent_at == 0)
-        return;
+    if (frame->resent || frame->came || frame->sent_at == 0)
+        return; /* it says nothing: it was waited for another one */
     if (peer->trip == 0) {
         peer->trip = trip > 0 ? trip : 1;
         peer->spread = trip / 2;

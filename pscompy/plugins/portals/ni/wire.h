@@ -64,19 +64,15 @@ typedef struct psni_more {
     uint64_t offset; /* in the message */
 } psni_more_t;
 
-typedef enum psni_role {
-    PSNI_OPEN = 1, /* token: mine */
-    PSNI_ANSWER,   /* token: mine, echo: yours */
-    PSNI_CONFIRM   /* likewise */
-} psni_role_t;
-
 typedef struct psni_hello {
-    uint8_t role;
-    uint8_t zero[3];
+    uint8_t own; /* signed with the sender's cookie, not the receiver's */
+    uint8_t up;  /* the sender has heard its token: no answer is needed */
+    uint8_t zero[2];
     uint32_t uid;
-    uint64_t token, echo;
+    uint64_t token; /* the sender's */
+    uint64_t echo;  /* the receiver's, or 0: not known yet */
     uint64_t window; /* bytes that the sender's socket can hold */
-    uint8_t proof[PSC_SIPHASH_SIZE]; /* that the answerer's cookie is known */
+    uint8_t proof[PSC_SIPHASH_SIZE];
 } psni_hello_t;
 
 _Static_assert(sizeof(psni_head_t) == 32, "a format");

@@ -1,0 +1,481 @@
+/* What the NI refuses: bad arguments, and whatever strangers send. */
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cases.h"
+#include "pscompy/plugins/portals/ni/nic.h"
+
+static uint8_t mine[100000], theirs[100000];
+
+/* ---- callers ---- */
+
+static void handles_side(side_t *side)
+{
+    ptl_handle_any_t ni, wrong[] = {0, 1, 0x7fffffff, PTL_INVALID_HANDLE,
+                                    PTL_EQ_NONE, PTL_CT_NONE};
+    ptl_handle_eq_t eq;
+    ptl_event_t event;
+    ptl_handle_md_t old = side->md;
+    ptl_md_t md = {.ct_handle = PTL_CT_NONE, .eq_handle = PTL_EQ_NONE};
+
+    for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        same(ptl->PtlEQGet(wrong[i], &event), PTL_ARG_INVALID);
+        same(ptl->PtlEQFree(wrong[i]), PTL_ARG_INVALID);
+        same(ptl->PtlCTFree(wrong[i]), PTL_ARG_INVALID);
+        same(ptl->PtlMDRelease(wrong[i]), PTL_ARG_INVALID);
+        same(ptl->PtlMEUnlink(wrong[i]), PTL_ARG_INVALID);
+    }
+    same(ptl->PtlNIHandle(side->eq, &ni), PTL_OK);
+    check(ptl->PtlHandleIsEqual(ni, side->ni));
+    same(ptl->PtlNIHandle(PTL_INVALID_HANDLE, &ni), PTL_ARG_INVALID);
+    same(ptl->PtlEQFree(side->eq), PTL_IN_USE);
+    same(ptl->PtlMDRelease(side->md), PTL_OK);
+    same(ptl->PtlMDRelease(old), PTL_ARG_INVALID);
+    same(ptl->PtlMDBind(side->ni, &md, &side->md), PTL_OK);
+    check(!ptl->PtlHandleIsEqual(old, side->md)); /* the same place */
+    same(ptl->PtlPTFree(side->ni, side->pt), PTL_OK);
+    same(ptl->PtlPTFree(side->ni, side->pt), PTL_ARG_INVALID);
+    same(ptl->PtlEQFree(side->eq), PTL_OK);
+    same(ptl->PtlEQGet(side->eq, &event), PTL_ARG_INVALID);
+    same(ptl->PtlEQAlloc(side->ni, 10, &eq), PTL_OK);
+    check(eq != side->eq);
+}
+
+void case_handles(void)
+{
+    pair(handles_side, handles_side);
+}
+
+static void arguments_side(side_t *side)
+{
+    ptl_me_t me = entry_for(theirs, 8, 0);
+    ptl_md_t md = {.start = mine,
+                   .length = 100,
+                   .eq_handle = PTL_EQ_NONE,
+                   .ct_handle = PTL_CT_NONE};
+    ptl_process_t nobody = {.phys = {PTL_NID_ANY, PTL_PID_ANY}};
+    ptl_handle_any_t handle;
+    ptl_pt_index_t pt;
+
+    same(ptl->PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, PTL_EQ_NONE, PTL_PT_ANY,
+                         &pt),
+         PTL_PT_EQ_NEEDED);
+    same(ptl->PtlPTAlloc(side->ni, 1u << 20, side->eq, PTL_PT_ANY, &pt),
+         PTL_ARG_INVALID);
+    same(ptl->PtlPTAlloc(side->ni, 0, side->eq, side->pt, &pt), PTL_PT_IN_USE);
+    same(ptl->PtlPTAlloc(side->ni, 0, side->eq, 100000, &pt), PTL_ARG_INVALID);
+    same(ptl->PtlMEAppend(side->ni, 200, &me, 0, NULL, &handle),
+         PTL_ARG_INVALID);
+    same(ptl->PtlMEAppend(side->ni, side->pt, &me, 2, NULL, &handle),
+         PTL_ARG_INVALID);
+    me.options |= 1u << 30;
+    same(ptl->PtlMEAppend(side->ni, side->pt, &me, 0, NULL, &handle),
+         PTL_ARG_INVALID);
+    me.options = PTL_ME_OP_PUT | PTL_IOVEC;
+    me.length = 65; /* pieces */
+    same(ptl->PtlMEAppend(side->ni, side->pt, &me, 0, NULL, &handle),
+         PTL_ARG_INVALID);
+    same(ptl->PtlMDBind(side->ni, &md, &handle), PTL_OK);
+    same(ptl->PtlPut(handle, 101, 0, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL,
+                     0),
+         PTL_ARG_INVALID);
+    same(ptl->PtlPut(handle, 50, 51, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL,
+                     0),
+         PTL_ARG_INVALID);
+    same(ptl->PtlPut(handle, 0, 8, 9, side->peer, 0, 0, 0, NULL, 0),
+         PTL_ARG_INVALID);
+    same(ptl->PtlPut(handle, 0, 8, PTL_NO_ACK_REQ, nobody, 0, 0, 0, NULL, 0),
+         PTL_ARG_INVALID);
+    same(ptl->PtlMDRelease(handle), PTL_OK); /* no operation was left */
+    md.options = 1u << 30;
+    same(ptl->PtlMDBind(side->ni, &md, &handle), PTL_ARG_INVALID);
+    md.options = 0;
+    md.eq_handle = side->ni;
+    same(ptl->PtlMDBind(side->ni, &md, &handle), PTL_ARG_INVALID);
+    expect_nothing(side);
+}
+
+void case_arguments(void)
+{
+    pair(arguments_side, arguments_side);
+}
+
+static void limits_side(side_t *side)
+{
+    ptl_ni_limits_t wanted = {.max_entries = 3,
+                              .max_mds = 2,
+                              .max_cts = 1,
+                              .max_eqs = 1,
+                              .max_pt_index = 1,
+                              .max_list_size = 2,
+                              .max_msg_size = 1000};
+    ptl_ni_limits_t got;
+    ptl_handle_any_t handle;
+    ptl_me_t me = entry_for(theirs, 8, 0);
+    ptl_pt_index_t pts[2];
+    ptl_md_t md = {.length = PTL_SIZE_MAX,
+                   .eq_handle = PTL_EQ_NONE,
+                   .ct_handle = PTL_CT_NONE};
+    ptl_handle_ni_t ni;
+
+    same(ptl->PtlNIInit(1, setup.ni_options, PTL_PID_ANY, &wanted, &got, &ni),
+         PTL_OK);
+    same(got.max_entries, 3);
+    same(got.max_msg_size, 1000);
+    check(got.max_unexpected_headers > 0);
+    same(ptl->PtlEQAlloc(ni, 8, &handle), PTL_OK);
+    same(ptl->PtlEQAlloc(ni, 8, &handle), PTL_NO_SPACE);
+    same(ptl->PtlCTAlloc(ni, &handle), PTL_OK);
+    same(ptl->PtlCTAlloc(ni, &handle), PTL_NO_SPACE);
+    for (unsigned i = 0; i < 2; i++)
+        same(ptl->PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &pts[i]), PTL_OK);
+    same(ptl->PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &pts[0]), PTL_PT_FULL);
+    for (unsigned i = 0; i < 2; i++)
+        same(ptl->PtlMEAppend(ni, pts[0], &me, 0, NULL, &handle), PTL_OK);
+    same(ptl->PtlMEAppend(ni, pts[0], &me, 0, NULL, &handle),
+         PTL_LIST_TOO_LONG);
+    same(ptl->PtlMEAppend(ni, pts[1], &me, 0, NULL, &handle), PTL_OK);
+    same(ptl->PtlMEAppend(ni, pts[1], &me, 0, NULL, &handle), PTL_NO_SPACE);
+    same(ptl->PtlMDBind(ni, &md, &handle), PTL_OK);
+    same(ptl->PtlPut(handle, 0, 1001, PTL_NO_ACK_REQ, side->me, 0, 0, 0, NULL,
+                     0),
+         PTL_ARG_INVALID);
+    same(ptl->PtlNIFini(ni), PTL_OK);
+    same(ptl->PtlNIFini(ni), PTL_ARG_INVALID);
+}
+
+void case_limits(void)
+{
+    pair(limits_side, limits_side);
+}
+
+static void shared_side(side_t *side)
+{
+    ptl_handle_ni_t again, other;
+    ptl_process_t id;
+
+    same(ptl->PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, PTL_PID_ANY, NULL,
+                        NULL, &again),
+         PTL_OK);
+    same(again, side->ni);
+    same(ptl->PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, 1, NULL, NULL,
+                        &other),
+         PTL_ARG_INVALID);
+    same(ptl->PtlNIInit(2, setup.ni_options, PTL_PID_ANY, NULL, NULL, &other),
+         PTL_OK);
+    check(other != side->ni);
+    same(ptl->PtlGetId(other, &id), PTL_OK);
+    check(id.phys.pid != side->me.phys.pid);
+    same(ptl->PtlNIFini(other), PTL_OK);
+    same(ptl->PtlGetId(other, &id), PTL_ARG_INVALID);
+    same(ptl->PtlNIFini(again), PTL_OK);
+    same(ptl->PtlGetId(side->ni, &id), PTL_OK); /* the first user is left */
+    same(ptl->PtlNIInit(2, PTL_NI_MATCHING | PTL_NI_LOGICAL, PTL_PID_ANY, NULL,
+                        NULL, &other),
+         PTL_ARG_INVALID);
+    same(ptl->PtlNIInit(2, PTL_NI_PHYSICAL, PTL_PID_ANY, NULL, NULL, &other),
+         PTL_ARG_INVALID);
+}
+
+void case_shared_interface(void)
+{
+    pair(shared_side, shared_side);
+}
+
+void case_settings(void)
+{
+    psni_settings_t settings = {.drop = 1000001};
+    ptl_handle_ni_t ni;
+
+    same(psni_configure(&settings), PTL_ARG_INVALID);
+    settings = (psni_settings_t){.address = "localhost"};
+    same(psni_configure(&settings), PTL_ARG_INVALID);
+    same(ptl->PtlNIInit(0, setup.ni_options, PTL_PID_ANY, NULL, NULL, &ni),
+         PTL_NO_INIT);
+    same(ptl->PtlInit(), PTL_OK);
+    settings.address = "192.0.2.1"; /* for documentation: nobody's */
+    same(psni_configure(&settings), PTL_OK);
+    same(ptl->PtlNIInit(0, setup.ni_options, PTL_PID_ANY, NULL, NULL, &ni),
+         PTL_FAIL);
+    ptl->PtlFini();
+}
+
+/* ---- strangers ---- */
+
+static void refuse_stranger(side_t *side)
+{
+    ptl_me_t me = entry_for(theirs, 8, 1);
+
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    meet(side);
+    meet(side);
+    expect_nothing(side);
+    same(counted(side).bytes_copied, 0);
+}
+
+/* It was not told the cookie: no operation begins. */
+static void be_stranger(side_t *side)
+{
+    meet(side);
+    same(ptl->PtlPut(side->md, 0, 0, PTL_ACK_REQ, side->peer, side->pt, 1, 0,
+                     NULL, 0),
+         PTL_ARG_INVALID);
+    meet(side);
+}
+
+void case_strangers(void)
+{
+    setup.strangers = true;
+    pair(refuse_stranger, be_stranger);
+}
+
+static void refuse_liar(side_t *side)
+{
+    refuse_stranger(side);
+    check(counted(side).frames_ignored > 0);
+}
+
+static void lie(side_t *side)
+{
+    uint8_t cookie[PSPTL_COOKIE_BYTES] = {1, 2, 3};
+
+    same(ptl->ni_admit(side->ni, side->peer, cookie), PTL_OK);
+    meet(side);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_SEND, PTL_NI_OK);
+    expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE);
+    meet(side);
+}
+
+void case_wrong_cookie(void)
+{
+    setup.strangers = true;
+    setup.settings.dead_after = 5;
+    pair(refuse_liar, lie);
+}
+
+static void keyed_first(side_t *side)
+{
+    meet(side);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+}
+
+static void keyed_second(side_t *side)
+{
+    ptl_me_t me = entry_for(theirs, 8, 1);
+
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    meet(side);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+}
+
+void case_common_key(void)
+{
+    setup.strangers = true;
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    setup.settings.has_key = true;
+    memcpy(setup.settings.key, "0123456789abcdef", PSPTL_COOKIE_BYTES);
+    pair(keyed_first, keyed_second);
+}
+
+/* ---- datagrams from elsewhere ---- */
+
+static uint64_t random_word(void)
+{
+    static uint64_t state = 88172645463325252ull;
+
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static void random_bytes(uint8_t *bytes, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        bytes[i] = (uint8_t)random_word();
+}
+
+static void send_to(int fd, const side_t *side, const void *bytes, size_t n)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET,
+        .sin_port = htons((uint16_t)side->peer.phys.pid),
+        .sin_addr = {.s_addr = htonl(side->peer.phys.nid)}};
+
+    (void)!sendto(fd, bytes, n, 0, (struct sockaddr *)&to, sizeof(to));
+}
+
+/* Half of them begin as frames do. */
+static void hostile_side(side_t *side)
+{
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    uint8_t bytes[2048];
+
+    check(fd >= 0);
+    for (unsigned i = 0; i < 20000; i++) {
+        size_t n = random_word() % (i % 50 == 0 ? sizeof(bytes) : 120);
+        psni_head_t head = {.magic = PSNI_MAGIC,
+                            .kind = (uint8_t)(random_word() % 5)};
+
+        random_bytes(bytes, n);
+        if (i % 2 == 0)
+            memcpy(bytes, &head, n < 8 ? n : 8);
+        send_to(fd, side, bytes, n);
+    }
+    close(fd);
+    meet(side);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ); /* who is known gets through */
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    meet(side);
+}
+
+static void beset_side(side_t *side)
+{
+    ptl_me_t me = entry_for(theirs, 8, 1);
+
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    meet(side);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+    meet(side);
+    check(counted(side).frames_ignored > 0);
+    expect_nothing(side);
+}
+
+void case_hostile_datagrams(void)
+{
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    pair(hostile_side, beset_side);
+}
+
+/* Greetings that look right but are not signed with the cookie. */
+static void hello_side(side_t *side)
+{
+    struct {
+        psni_head_t head;
+        psni_hello_t hello;
+    } frame = {.head = {.magic = PSNI_MAGIC, .kind = PSNI_FRAME_HELLO}};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    uint8_t answer[100];
+
+    check(fd >= 0);
+    for (unsigned i = 0; i < 3000; i++) {
+        frame.hello = (psni_hello_t){.own = i % 2,
+                                     .up = i % 3 == 0,
+                                     .token = random_word(),
+                                     .echo = random_word(),
+                                     .window = random_word()};
+        random_bytes(frame.hello.proof, sizeof(frame.hello.proof));
+        send_to(fd, side, &frame, sizeof(frame));
+    }
+    meet(side);
+    /* It made no answer, not even an error. */
+    same(recv(fd, answer, sizeof(answer), MSG_DONTWAIT), -1);
+    close(fd);
+}
+
+static void greeted_side(side_t *side)
+{
+    ptl_event_t event;
+
+    while (counted(side).frames_ignored == 0)
+        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+    while (counted(side).frames_ignored < counted(side).frames_received)
+        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+    meet(side);
+    same(counted(side).frames_sent, 0);
+}
+
+void case_hostile_hellos(void)
+{
+    pair(hello_side, greeted_side);
+}
+
+/* ---- a peer that holds a token and sends nonsense ---- */
+
+static psni_peer_t *peer_of(const side_t *side, psni_ni_t **ni_p)
+{
+    psni_ni_t *ni;
+    psni_peer_t *peer;
+
+    same(psni_enter(side->ni, PSNI_KIND_NI, &ni), PTL_OK);
+    peer = psni_peer_find(ni, side->peer);
+    check(peer != NULL);
+    *ni_p = ni;
+    return peer;
+}
+
+static size_t nonsense(uint8_t *body, size_t room)
+{
+    psni_message_t message = {.verb = (uint8_t)(random_word() % 7),
+                              .ack_req = (uint8_t)(random_word() % 5),
+                              .pt_index = (uint32_t)(random_word() % 3),
+                              .match_bits = random_word() % 3,
+                              .id = random_word() % 100};
+    static const uint64_t lengths[] = {0, 1, 50, 5000, UINT64_MAX,
+                                       UINT64_MAX / 2, 70000};
+
+    message.length = lengths[random_word() % 7];
+    message.remote_offset = lengths[random_word() % 7];
+    random_bytes(body, room);
+    memcpy(body, &message, sizeof(message));
+    if (random_word() % 8 == 0)
+        memset(body + 8, 0, 8); /* an offset that may fit */
+    return random_word() % room;
+}
+
+static void victim_side(side_t *side)
+{
+    ptl_me_t me = entry_for(theirs + 1000, 5000, 0);
+    uint8_t *body = malloc(300);
+    psni_ni_t *ni;
+    ptl_event_t event;
+
+    me.options = PTL_ME_OP_PUT | PTL_ME_OP_GET | PTL_ME_EVENT_LINK_DISABLE;
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    me.match_bits = 1;
+    me.options |= PTL_ME_MANAGE_LOCAL;
+    append(side, &me, PTL_OVERFLOW_LIST, NULL);
+    meet(side);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+    memset(theirs, 0xaa, sizeof(theirs));
+    for (unsigned i = 0; i < 20000; i++) {
+        psni_peer_t *peer = peer_of(side, &ni);
+
+        psni_target_take(peer, body, nonsense(body, 300));
+        if (i % 16 == 0)
+            psni_target_abort(peer);
+        psni_leave(ni);
+        while (ptl->PtlEQGet(side->eq, &event) != PTL_EQ_EMPTY)
+            continue;
+    }
+    for (unsigned i = 0; i < 1000; i++)
+        same(theirs[i], 0xaa);
+    for (unsigned i = 6000; i < sizeof(theirs); i++)
+        same(theirs[i], 0xaa);
+    check(counted(side).frames_ignored > 0);
+    free(body);
+    meet(side);
+}
+
+/* It gets the answers to what it never asked for. */
+static void accused_side(side_t *side)
+{
+    ptl_event_t event;
+
+    meet(side);
+    put(side, mine, 8, 0, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    while (counted(side).frames_ignored == 0)
+        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+    meet(side);
+    expect_nothing(side);
+}
+
+void case_hostile_peer(void)
+{
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    pair(accused_side, victim_side);
+}

@@ -1,0 +1,86 @@
+/* Two processes that talk through the software NI, and a line beside it on
+ * which they exchange their addresses and wait for each other. */
+#ifndef PSCOMPY_TESTS_PORTALS_HARNESS_H
+#define PSCOMPY_TESTS_PORTALS_HARNESS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "pscompy/core/parts/clock.h"
+#include "pscompy/plugins/portals/ni/software.h"
+
+#define PATIENCE_NS 60000000000ll
+
+void fail_at(const char *file, int line, const char *what, long long value)
+    __attribute__((noreturn));
+#define check(condition)                                                       \
+    do {                                                                       \
+        if (!(condition))                                                      \
+            fail_at(__FILE__, __LINE__, #condition, 0);                        \
+    } while (0)
+#define same(value, wanted)                                                    \
+    do {                                                                       \
+        long long value_ = (long long)(value);                                 \
+        if (value_ != (long long)(wanted))                                     \
+            fail_at(__FILE__, __LINE__, #value " is not " #wanted, value_);    \
+    } while (0)
+
+/* The functions of the specification, through the table. */
+#define ptl (&psni_provider)
+
+typedef struct side {
+    bool first; /* of the two */
+    int line;
+    pid_t other; /* the process; of the first side only */
+    ptl_handle_ni_t ni;
+    ptl_ni_limits_t limits;
+    ptl_handle_eq_t eq;
+    ptl_pt_index_t pt;
+    ptl_process_t me, peer;
+    ptl_handle_md_t md; /* over all memory; its events go to eq */
+} side_t;
+
+typedef struct setup {
+    psni_settings_t settings;
+    unsigned ni_options, pt_options, md_options;
+    ptl_size_t eq_size;
+    bool strangers; /* do not admit each other */
+} setup_t;
+
+extern setup_t setup; /* of the next pair; begins as most cases want it */
+
+/* Each function runs in a process of its own; both must return. */
+void pair(void (*first)(side_t *), void (*second)(side_t *));
+/* Both come here, then both go on. */
+void meet(const side_t *side);
+/* One value to the other side, and from it. */
+void tell(const side_t *side, uint64_t value);
+uint64_t told(const side_t *side);
+/* The other side is killed, without a chance to say so. */
+void kill_other(side_t *side);
+
+void open_side(side_t *side);
+void close_side(side_t *side);
+void admit(side_t *side); /* exchanges addresses and cookies */
+
+/* The next event; fails after PATIENCE_NS. */
+ptl_event_t next_event(const side_t *side);
+ptl_event_t expect(const side_t *side, ptl_event_kind_t type,
+                   ptl_ni_fail_t fail);
+void expect_nothing(const side_t *side); /* after a meeting: none is due */
+
+/* An entry of the priority list that takes `bits`, once, without LINK. */
+ptl_me_t entry_for(void *start, size_t length, uint64_t bits);
+ptl_handle_me_t append(const side_t *side, const ptl_me_t *me, ptl_list_t list,
+                       void *user_ptr);
+void put(const side_t *side, const void *start, size_t length, uint64_t bits,
+         uint64_t data, ptl_ack_req_t ack);
+
+void fill(void *buffer, size_t length, unsigned seed);
+bool filled(const void *buffer, size_t length, unsigned seed);
+psni_counters_t counted(const side_t *side);
+
+#endif

@@ -1,0 +1,70 @@
+"""The software NI of the portals plug-in: two processes under AddressSanitizer
+and UBSan; what several threads do, under ThreadSanitizer too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+NI = ROOT / "pscompy/plugins/portals/ni"
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
+SANITIZERS = {
+    "address": ["-fsanitize=address,undefined"],
+    # TSan does not model fences; what they order here are flags beside the data.
+    "thread": ["-fsanitize=thread", "-Wno-tsan"],
+}
+CASES = re.findall(r"^CASE\((\w+)\)", (HERE / "cases.inc").read_text(), re.M)
+THREADED = ("many_threads", "counter_wakes", "progress_without_calls", "lossy_wire")
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ni")
+
+
+def driver(folder: Path, sanitizer: str) -> Path:
+    program = folder / sanitizer
+    if not program.exists():
+        sources = [*sorted(HERE.glob("*.c")), *sorted(NI.glob("*.c"))]
+        flags = [*FLAGS, "-fno-sanitize-recover=all", *SANITIZERS[sanitizer], f"-I{ROOT}"]
+        command = ["gcc", *flags, "-pthread", "-o", str(program), *map(str, sources)]
+        subprocess.run(command, check=True)
+    return program
+
+
+def run(program: Path, case: str) -> None:
+    done = subprocess.run(
+        [str(program), case], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ni(folder: Path, case: str) -> None:
+    run(driver(folder, "address"), case)
+
+
+@pytest.mark.parametrize("case", THREADED)
+def test_threads_are_clean(folder: Path, case: str) -> None:
+    run(driver(folder, "thread"), case)
+
+
+def test_nothing_of_the_specification_is_exported(folder: Path) -> None:
+    """So the NI never clashes with a system's library within one process."""
+    for source in sorted(NI.glob("*.c")):
+        target = folder / f"{source.stem}.o"
+        command = ["gcc", "-std=c11", "-D_GNU_SOURCE", f"-I{ROOT}", "-c", "-o", str(target)]
+        subprocess.run([*command, str(source)], check=True)
+        symbols = subprocess.run(
+            ["nm", "--defined-only", "--extern-only", str(target)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        names = [line.split()[-1] for line in symbols.splitlines()]
+        assert all(name.startswith("psni_") for name in names), names
