@@ -20,7 +20,7 @@ in Python subclasses PythonTransport, and is declared with its class:
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 from pscompy.config import (
@@ -142,7 +142,9 @@ class Transport(Value):
     PSP_<NAME>_*. A transport in C gives `ops`, which returns the address of a
     psc_transport_ops_t that lives as long as the process; one in Python gives
     `python`, its subclass of PythonTransport. Neither is used unless
-    `unavailable` returned None instead of a reason.
+    `unavailable` returned None instead of a reason. One that gives `asked` is
+    left alone until PSP_<NAME> is set, or `asked` finds that the values of
+    `variables` want it.
     """
 
     name: str
@@ -151,6 +153,7 @@ class Transport(Value):
     ops: Callable[[], int] | None = None
     unavailable: Callable[[], str | None] = _available
     python: type[PythonTransport] | None = None
+    asked: Callable[[Mapping[str, object]], bool] | None = None
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
         """Make it ready for one worker. Any exception of a transport in Python

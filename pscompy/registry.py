@@ -16,7 +16,7 @@ from functools import partial
 from types import ModuleType
 
 from pscompy import installed, shadows
-from pscompy.config import Config, Var, priority
+from pscompy.config import Config, Var, full_name, priority
 from pscompy.errors import ConfigError, describe
 from pscompy.logs import Log
 from pscompy.plugin import Transport
@@ -36,7 +36,8 @@ class Found(Value):
 
     `source` is the module or file that it comes from, `user_priority` is
     PSP_<NAME>. `transport` is None where the plug-in was not imported or
-    declared none; `problem` then says why.
+    declared none; `problem` then says why. A `dormant` one has no other
+    problem than that nobody asked for it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Found(Value):
     user_priority: int
     transport: Transport | None = None
     problem: str | None = None
+    dormant: bool = False
 
     @property
     def order(self) -> tuple[bool, int, int]:
@@ -53,10 +55,10 @@ class Found(Value):
 
     def unavailable(self) -> str | None:
         """Why it cannot be used in this process, or None. Loads its fabric."""
-        if self.problem or self.transport is None:
+        if self.transport is None or (self.problem and not self.dormant):
             return self.problem
         try:
-            return self.transport.unavailable()
+            return self.transport.unavailable() or self.problem
         except Exception as error:  # a plug-in's fault stays the plug-in's
             return f"asked whether it is available it raised {describe(error)}"
 
@@ -90,6 +92,7 @@ def load(
             tables[it.name.upper()] += it.transport.variables
     not_read = [it.name.upper() for it in found if it.transport is None]
     config = Config.load({"": VARIABLES, **tables}, overrides, environ, known=(*KNOWN, *not_read))
+    found = [_rouse(it, config) for it in found]
     return config, sorted(found, key=lambda it: it.order, reverse=True)
 
 
@@ -228,3 +231,15 @@ def _admit(candidate: _Candidate, place: Found) -> Found:
     if transport.priority == 0:
         return place.but(transport=transport, problem="excluded by its own priority 0")
     return place.but(transport=transport)
+
+
+def _rouse(place: Found, config: Config) -> Found:
+    """Leave a transport dormant that is for those who ask for it, and nobody does."""
+    transport, section = place.transport, place.name.upper()
+    if place.problem or transport is None or transport.asked is None:
+        return place
+    values = {var.name: config[full_name(section, var.name)] for var in transport.variables}
+    if config.origin(section) != "default" or transport.asked(values):
+        return place
+    reason = f"available, not enabled (PSP_{section}=1 enables it)"
+    return place.but(problem=reason, dormant=True)

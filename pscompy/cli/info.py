@@ -105,12 +105,19 @@ def _as_text(entries: list[_Entry], rows: list[Row]) -> str:
 def _transport_lines(entry: _Entry) -> list[str]:
     declared = entry.found.transport
     rank = f"{entry.found.user_priority}, {declared.priority}" if declared else "-"
-    state = f"unavailable: {entry.reason}" if entry.reason else "available"
+    state = _state(entry)
     head = f"  {entry.found.name:10} priority {rank:8} {state}"
     lines = textwrap.wrap(head, _WIDTH, subsequent_indent=" " * 45, break_long_words=False)
     for text in describe(entry.capabilities) if entry.capabilities else []:
         lines += textwrap.wrap(text, _WIDTH, initial_indent=" " * 13, subsequent_indent=" " * 15)
     return lines
+
+
+def _state(entry: _Entry) -> str:
+    if entry.reason is None:
+        return "available"
+    dormant = entry.found.dormant and entry.reason == entry.found.problem
+    return entry.reason if dormant else f"unavailable: {entry.reason}"
 
 
 def _variable_lines(row: Row) -> list[str]:
