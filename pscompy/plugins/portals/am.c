@@ -1,0 +1,194 @@
+/* Active messages: on their way out, coming in, and the credit between. */
+#include <string.h>
+
+#include "portals.h"
+
+/* ---- room ---- */
+
+psc_status_t portals_ep_starve(portals_ep_t *ep)
+{
+    if (!ep->starving) {
+        ep->starving = true;
+        portals_ep_iface(ep)->n_starving++;
+    }
+    return PSC_ERR_NO_RESOURCE;
+}
+
+void portals_ep_feed(portals_ep_t *ep)
+{
+    if (ep->starving) {
+        ep->starving = false;
+        portals_ep_iface(ep)->n_starving--;
+    }
+}
+
+static psc_status_t portals_am_may(portals_ep_t *ep)
+{
+    if (__builtin_expect(ep->state != PORTALS_EP_UP || ep->failing, 0))
+        return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
+    return ep->sent - ep->taken < ep->window ? PSC_OK : portals_ep_starve(ep);
+}
+
+/* ---- sending ---- */
+
+static uint8_t *portals_put_bytes(uint8_t *to, const void *bytes, size_t len)
+{
+    if (len > 0)
+        memcpy(to, bytes, len);
+    return to + len;
+}
+
+/* The head tells how much of the peer's was taken. Returns where the payload
+ * goes; NULL: no room. */
+static uint8_t *portals_begin(portals_ep_t *ep, portals_kind_t kind,
+                              uint8_t id, const void *header,
+                              uint8_t header_len)
+{
+    uint8_t *to = ep->driver->send_begin(ep->channel);
+    portals_head_t head = {
+        .kind = (uint8_t)kind,
+        .id = id,
+        .header_len = header_len,
+        .taken = ep->received,
+    };
+
+    if (!to)
+        return NULL;
+    ep->told = ep->received;
+    to = portals_put_bytes(to, &head, sizeof(head));
+    return portals_put_bytes(to, header, header_len);
+}
+
+psc_status_t portals_am_short(psc_ep_t *self, uint8_t id, const void *header,
+                              uint8_t header_len, const void *payload,
+                              size_t len)
+{
+    psc_iov_t iov = {(void *)(uintptr_t)payload, len};
+
+    return portals_am_bcopy(self, id, header, header_len, &iov, 1);
+}
+
+static size_t portals_iov_sum(const psc_iov_t *iov, size_t n_iov)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < n_iov; i++)
+        sum += iov[i].len;
+    return sum;
+}
+
+psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
+                              uint8_t header_len, const psc_iov_t *iov,
+                              size_t n_iov)
+{
+    portals_ep_t *ep = portals_ep(self);
+    size_t len = PORTALS_HEAD_SIZE + header_len + portals_iov_sum(iov, n_iov);
+    psc_status_t status = portals_am_may(ep);
+    uint8_t *to;
+
+    if (len > portals_ep_iface(ep)->settings.driver.buffer_size)
+        return PSC_ERR_INVALID;
+    if (status != PSC_OK)
+        return status;
+    to = portals_begin(ep, PORTALS_KIND_AM, id, header, header_len);
+    if (!to)
+        return portals_ep_starve(ep);
+    for (size_t i = 0; i < n_iov; i++)
+        to = portals_put_bytes(to, iov[i].base, iov[i].len);
+    ep->sent++;
+    ep->driver->send_end(ep->channel, len);
+    return PSC_OK;
+}
+
+psc_status_t portals_control_send(portals_ep_t *ep, portals_kind_t kind,
+                                  const void *body, size_t len)
+{
+    uint8_t *to = portals_begin(ep, kind, 0, NULL, 0);
+
+    if (!to)
+        return portals_ep_starve(ep);
+    portals_put_bytes(to, body, len);
+    ep->driver->send_end(ep->channel, PORTALS_HEAD_SIZE + len);
+    return PSC_OK;
+}
+
+/* ---- credits ---- */
+
+static bool portals_credit_due(const portals_ep_t *ep)
+{
+    uint32_t window = portals_ep_iface(ep)->settings.driver.recvq;
+
+    return ep->received - ep->told >= (window + 1) / 2;
+}
+
+/* What this side owes is paid with the next message, or here. */
+void portals_credit_pay(portals_iface_t *iface)
+{
+    psc_list_for_each(ep, &iface->owing, portals_ep_t, owing) {
+        if (ep->state == PORTALS_EP_UP && portals_credit_due(ep) &&
+            portals_control_send(ep, PORTALS_KIND_CREDIT, NULL, 0) ==
+                PSC_ERR_NO_RESOURCE)
+            continue;
+        psc_list_remove(&ep->owing);
+    }
+}
+
+static bool portals_credit_take(portals_ep_t *ep, uint32_t taken)
+{
+    if (taken - ep->taken > ep->sent - ep->taken)
+        return false;
+    if (taken != ep->taken)
+        portals_ep_feed(ep);
+    ep->taken = taken;
+    return true;
+}
+
+/* ---- messages that come in ---- */
+
+static void portals_am_arrived(portals_ep_t *ep, const portals_head_t *head,
+                               const uint8_t *body, size_t len)
+{
+    portals_iface_t *iface = portals_ep_iface(ep);
+    psc_am_t am = {
+        .id = head->id,
+        .header_len = head->header_len,
+        .header = body,
+        .payload = body + head->header_len,
+        .len = len - head->header_len,
+    };
+
+    if (ep->state != PORTALS_EP_UP || ep->failing)
+        return;
+    ep->received++;
+    if (portals_credit_due(ep) && !psc_link_listed(&ep->owing))
+        psc_list_push(&iface->owing, &ep->owing);
+    iface->super.up->am_recv(&ep->super, &am);
+}
+
+void portals_arrived(void *owner, const uint8_t *bytes, size_t len)
+{
+    portals_ep_t *ep = owner;
+    portals_head_t head;
+
+    ep->heard = true;
+    if (len < PORTALS_HEAD_SIZE) {
+        portals_ep_fail(ep, PSC_ERR_PROTOCOL, "portals: no head");
+        return;
+    }
+    memcpy(&head, bytes, sizeof(head));
+    bytes += PORTALS_HEAD_SIZE;
+    len -= PORTALS_HEAD_SIZE;
+    if (head.header_len > PSC_AM_HEADER_MAX || head.header_len > len ||
+        !portals_credit_take(ep, head.taken)) {
+        portals_ep_fail(ep, PSC_ERR_PROTOCOL, "portals: a wrong head");
+        return;
+    }
+    if (head.kind == PORTALS_KIND_AM) {
+        portals_am_arrived(ep, &head, bytes, len);
+    } else if (head.kind == PORTALS_KIND_GOODBYE) {
+        ep->goodbye = true;
+        portals_ep_fail(ep, PSC_ERR_CLOSED, "portals: the peer has closed");
+    } else if (head.kind != PORTALS_KIND_CREDIT) {
+        portals_meet_arrived(ep, head.kind, bytes, len);
+    }
+}

@@ -1,0 +1,127 @@
+/* Messages that came in: the receive ring, and the order of the numbers. */
+#include "driver.h"
+
+/* ---- the ring ---- */
+
+/* Whoever knows the match bits may write here before the peer is known; whose
+ * it was is looked at when it is delivered. */
+bool psptl_buffer_post(psptl_buffer_t *buffer)
+{
+    psptl_channel_t *channel = buffer->channel;
+    psptl_device_t *device = channel->device;
+    ptl_me_t me = {
+        .start = buffer->bytes,
+        .length = device->settings.buffer_size,
+        .ct_handle = PTL_CT_NONE,
+        .uid = PTL_UID_ANY,
+        .options = PTL_ME_OP_PUT | PTL_ME_USE_ONCE |
+                   PTL_ME_EVENT_LINK_DISABLE | PTL_ME_EVENT_UNLINK_DISABLE,
+        .match_id = {.phys = {.nid = PTL_NID_ANY, .pid = PTL_PID_ANY}},
+        .match_bits = channel->bits,
+    };
+
+    if (channel->open)
+        me.match_id = channel->peer_id;
+    buffer->posted = device->ni->PtlMEAppend(
+                         device->handle, device->eager.pt, &me,
+                         PTL_PRIORITY_LIST, &buffer->op, &buffer->me) ==
+                     PTL_OK;
+    return buffer->posted;
+}
+
+bool psptl_buffer_withdraw(psptl_buffer_t *buffer)
+{
+    if (buffer->posted &&
+        buffer->channel->device->ni->PtlMEUnlink(buffer->me) == PTL_OK)
+        buffer->posted = false;
+    return !buffer->posted;
+}
+
+static void arrive_again(psptl_buffer_t *buffer)
+{
+    psptl_channel_t *channel = buffer->channel;
+
+    if (!channel->owner || psptl_buffer_post(buffer))
+        return;
+    psptl_channel_fail(channel, PSPTL_BROKEN,
+                       "the interface takes no entry for a receive buffer "
+                       "(PSP_PORTALS_RECVQ_SIZE)");
+}
+
+/* ---- delivering ---- */
+
+static bool arrive_same(const ptl_process_t *a, const ptl_process_t *b)
+{
+    return a->phys.nid == b->phys.nid && a->phys.pid == b->phys.pid;
+}
+
+static void arrive_deliver(psptl_channel_t *channel, psptl_buffer_t *buffer)
+{
+    psptl_device_t *device = channel->device;
+
+    if (arrive_same(&buffer->initiator, &channel->peer_id)) {
+        psptl_count(device, PSPTL_COUNTER_arrived);
+        device->owner->arrived(channel->owner, buffer->bytes, buffer->len);
+    }
+    arrive_again(buffer);
+}
+
+static void arrive_deliver_all(psptl_channel_t *channel)
+{
+    psptl_buffer_t *buffer;
+
+    while (channel->open && (buffer = psptl_window_take(&channel->window)))
+        arrive_deliver(channel, buffer);
+}
+
+void psptl_arrive_pending(psptl_device_t *device)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&device->pending)))
+        arrive_deliver_all(psc_container_of(link, psptl_channel_t, pending));
+}
+
+static void arrive_in_order(psptl_buffer_t *buffer, uint32_t number)
+{
+    psptl_channel_t *channel = buffer->channel;
+
+    switch (psptl_window_put(&channel->window, number, buffer)) {
+    case PSPTL_WINDOW_NEXT:
+        arrive_deliver_all(channel);
+        break;
+    case PSPTL_WINDOW_EARLY:
+        psptl_count(channel->device, PSPTL_COUNTER_early);
+        break;
+    case PSPTL_WINDOW_DUPLICATE:
+        psptl_count(channel->device, PSPTL_COUNTER_duplicates);
+        arrive_again(buffer);
+        break;
+    case PSPTL_WINDOW_BEYOND:
+        arrive_again(buffer);
+        psptl_channel_fail(channel, PSPTL_BROKEN,
+                           "a message with a number far ahead");
+    }
+}
+
+void psptl_arrive_event(psptl_buffer_t *buffer, const ptl_event_t *event)
+{
+    psptl_channel_t *channel = buffer->channel;
+
+    buffer->posted = false;
+    if (!channel->owner)
+        return;
+    if (event->ni_fail_type != PTL_NI_OK || event->mlength < event->rlength ||
+        event->mlength > channel->device->settings.buffer_size) {
+        arrive_again(buffer);
+        psptl_channel_fail(channel, PSPTL_BROKEN,
+                           "a message of %llu bytes for a buffer of %zu: %s",
+                           (unsigned long long)event->rlength,
+                           channel->device->settings.buffer_size,
+                           psptl_fault_name(event->ni_fail_type));
+        return;
+    }
+    buffer->len = event->mlength;
+    buffer->initiator = event->initiator;
+    arrive_in_order(buffer, (uint32_t)event->hdr_data);
+}

@@ -1,0 +1,29 @@
+"""Describes the extension `pscompy.plugins.portals._native` to cffi.
+
+The software NI is always in it; the driver over the system's library where its header is found,
+and that library is opened at run time.
+"""
+
+from pathlib import Path
+
+import cffi
+
+FOLDER = "pscompy/plugins/portals"
+NAMES = (
+    *("transport", "settings", "sleep", "ep", "meet", "am", "mem"),
+    *("psptl", "system", "device", "event", "channel", "send", "arrive", "region", "bulk"),
+)
+NI = sorted(path.stem for path in Path(FOLDER, "ni").glob("*.c"))
+
+ffibuilder = cffi.FFI()
+ffibuilder.cdef("uintptr_t portals_transport(void);")
+ffibuilder.set_source(
+    "pscompy.plugins.portals._native",
+    """
+    #include "pscompy/core/transport.h"
+    uintptr_t portals_transport(void);
+    """,
+    sources=[f"{FOLDER}/{name}.c" for name in (*NAMES, *(f"ni/{name}" for name in NI))],
+    include_dirs=["."],
+    extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
+)

@@ -1,0 +1,90 @@
+"""The variables PSP_PORTALS_*."""
+
+from __future__ import annotations
+
+from pscompy.plugin import Var, choice, integer, seconds, size, text
+
+RATE = integer(0, 1_000_000)
+
+# What the software NI does wrong on purpose; for tests.
+MISCHIEF = (
+    Var("NI_FAIL_ACKS", "0", RATE, "Of a million puts, how many are dropped and told so."),
+    Var("NI_REORDER_EVENTS", "0", RATE, "Of a million events, how many come after the next one."),
+    Var("NI_DISABLE_TABLES", "0", RATE, "Of a million puts, how many disable a table entry."),
+    Var("NI_DROP", "0", RATE, "Of a million packets, how many are lost on the wire."),
+    Var("NI_DUPLICATE", "0", RATE, "Of a million packets, how many come twice."),
+    Var("NI_REORDER", "0", RATE, "Of a million packets, how many come after the next one."),
+    Var("NI_DELAY", "0", RATE, "Of a million packets, how many are late."),
+    Var("NI_DELAY_US", "100", integer(0, 1_000_000), "How late, in microseconds."),
+    Var("NI_SEED", "1", integer(), "Where the dice for this begin."),
+    Var("NI_MAX_MESSAGE", "0", size(), "Longest message of the software NI; 0: what it likes."),
+    Var("NI_MAX_EVENTS", "0", size(), "Longest event queue of the software NI; 0: what it likes."),
+)
+
+VARIABLES = (
+    Var(
+        "PROVIDER",
+        "auto",
+        choice("auto", "system", "software"),
+        "Whose Portals 4: the library that the build found, or the software NI of pscompy;"
+        " auto: the first that works.",
+    ),
+    Var(
+        "INTERFACE",
+        "",
+        text,
+        "Network interface: its number for a library, an IPv4 address for the software NI; empty:"
+        " the default one, which for the software NI reaches this machine only.",
+    ),
+    Var(
+        "BUFFER_SIZE",
+        "8k",
+        size(2048, 1 << 22),
+        "Bytes of one eager buffer; the same on both sides.",
+    ),
+    Var(
+        "SENDQ_SIZE",
+        "16",
+        integer(2, 4096),
+        "Send buffers of one connection.",
+        aliases=("PORTALS_SENDRQ_SIZE",),
+    ),
+    Var(
+        "RECVQ_SIZE",
+        "16",
+        integer(4, 4096),
+        "Messages that a peer may send before it hears that they were taken; the receive ring"
+        " of a connection has four buffers more.",
+    ),
+    Var("EQ_SIZE", "64k", size(64, 1 << 24), "Entries of each event queue."),
+    Var(
+        "RETRY_COUNT",
+        "16",
+        integer(0, 60),
+        "How often a message that was dropped is sent again, at growing intervals, before its"
+        " peer is lost.",
+    ),
+    Var("CONNECT_TIMEOUT", "10", seconds, "How long a peer may take to answer."),
+    Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is there."),
+    Var(
+        "RNDV_FRAGMENT_SIZE",
+        "inf",
+        size(1024),
+        "Most bytes of one put or get; never more than the interface takes.",
+    ),
+    Var(
+        "MAX_RNDV_REQS",
+        "4096",
+        integer(1, 1 << 20),
+        "Rendezvous that one connection has open for its peer; more go by active messages.",
+    ),
+    Var(
+        "FOSTER_PROGRESS",
+        "0",
+        integer(0, 1 << 16),
+        "Further looks at the events while a rendezvous is under way, for an interface in"
+        " software that moves when it is looked at.",
+    ),
+    Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
+    *MISCHIEF,
+)

@@ -1,0 +1,238 @@
+/* What the files of the driver share; its users include psptl.h.
+ *
+ *   psptl.c    the table of the driver, and its library
+ *   system.c   the same over the system's library, if there is one
+ *   device.c   the interface: table entries, event queues, limits
+ *   event.c    what has happened, and who gets to know
+ *   channel.c  a channel's life, and its rings
+ *   send.c     messages on their way out, and those that did not arrive
+ *   arrive.c   messages that came in
+ *   region.c   memory that peers may put to and get from
+ *   bulk.c     puts and gets, in fragments
+ *   window.h   messages that overtook each other */
+#ifndef PSCOMPY_PORTALS_DRIVER_H
+#define PSCOMPY_PORTALS_DRIVER_H
+
+#ifdef PSPTL_SYSTEM
+#include "rename.h"
+#endif
+
+#include "ni/provider.h"
+#include "pscompy/core/parts/list.h"
+#include "psptl.h"
+#include "window.h"
+
+#define PSPTL_FRAGMENTS 256u /* under way per interface, at most */
+#define PSPTL_BATCH 64u      /* events taken at a time from each queue */
+
+/* ---- operations ---- */
+
+typedef enum psptl_kind {
+    PSPTL_SEND,
+    PSPTL_BUFFER,
+    PSPTL_FRAGMENT,
+    PSPTL_PING
+} psptl_kind_t;
+
+/* Begins whatever an event may be about. */
+typedef struct psptl_op {
+    psptl_kind_t kind;
+} psptl_op_t;
+
+typedef enum psptl_send_state {
+    PSPTL_SEND_FREE,
+    PSPTL_SEND_WAITING, /* to be put, again or behind one that is */
+    PSPTL_SEND_FLYING   /* put; the acknowledgement is to come */
+} psptl_send_state_t;
+
+/* A buffer of a send ring. */
+typedef struct psptl_send {
+    psptl_op_t op;
+    psptl_send_state_t state;
+    psptl_channel_t *channel;
+    uint8_t *bytes;
+    uint32_t len;
+    uint32_t number;
+    bool again;     /* it was put before */
+    uint32_t drops; /* how often in vain, but for a disabled table entry */
+} psptl_send_t;
+
+/* A buffer of a receive ring. */
+typedef struct psptl_buffer {
+    psptl_op_t op;
+    bool posted; /* the interface may write to it */
+    psptl_channel_t *channel;
+    uint8_t *bytes;
+    size_t len;              /* of what it holds */
+    ptl_process_t initiator; /* of what it holds */
+    ptl_handle_me_t me;
+} psptl_buffer_t;
+
+/* A put or get of a region; one descriptor, however many fragments. */
+typedef struct psptl_bulk {
+    psptl_order_t order;
+    psc_link_t link;
+    psptl_channel_t *channel;
+    size_t issued;
+    uint32_t flying;
+    psptl_verdict_t verdict;
+} psptl_bulk_t;
+
+typedef struct psptl_fragment {
+    psptl_op_t op;
+    psc_link_t link;
+    psptl_bulk_t *bulk;
+    size_t at, len;
+    uint32_t attempts;
+    int64_t retry_at;
+} psptl_fragment_t;
+
+/* ---- the interface ---- */
+
+/* A portal table entry and its event queue. */
+typedef struct psptl_entry {
+    ptl_handle_eq_t eq;
+    ptl_pt_index_t pt;
+    bool open;
+    bool disabled; /* the interface has closed it: drain, then enable */
+} psptl_entry_t;
+
+struct psptl_device {
+    const psptl_provider_t *ni; /* whose functions are called */
+    const psptl_owner_t *owner;
+    psptl_settings_t settings;
+    ptl_handle_ni_t handle;
+    ptl_ni_limits_t limits;
+    ptl_process_t self;
+    ptl_handle_md_t md; /* all memory; its events go to the bulk queue */
+    psptl_entry_t eager, bulk;
+    bool inited, opened, bound;
+    uint64_t bits;      /* of which the next match bits are made */
+    uint32_t flying;    /* operations whose events are to come */
+    uint32_t flying_max;
+    uint32_t n_bulks;   /* puts and gets that have not ended */
+    psc_list_t channels;
+    psc_list_t zombies; /* channels that the interface still writes to */
+    psc_list_t waiting; /* channels with something to be put */
+    psc_list_t pending; /* channels with messages from before they opened */
+    psc_list_t bulks;   /* puts and gets that are not all under way */
+    psc_list_t ended_bulks; /* the owner is to be told */
+    psc_list_t spare_bulks;
+    psc_list_t spare_fragments, late_fragments;
+    psptl_fragment_t *fragments;
+    uint64_t counters[PSPTL_N_COUNTERS];
+};
+
+static inline void psptl_count(psptl_device_t *device, psptl_counter_t counter)
+{
+    device->counters[counter]++;
+}
+
+/* Has the library ready; NULL: reason says why. */
+const psptl_provider_t *psptl_provider_ready(const psptl_settings_t *settings,
+                                             char *reason, size_t room);
+psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
+                                  const psptl_owner_t *owner, char *reason,
+                                  size_t room);
+void psptl_device_close(psptl_device_t *device);
+unsigned psptl_device_fds(psptl_device_t *device, int fds[2]);
+bool psptl_device_arm(psptl_device_t *device);
+const uint64_t *psptl_device_counters(const psptl_device_t *device);
+uint64_t psptl_device_bits(psptl_device_t *device);
+
+unsigned psptl_device_poll(psptl_device_t *device);
+int64_t psptl_device_deadline(const psptl_device_t *device);
+const char *psptl_fault_name(ptl_ni_fail_t fault);
+
+/* ---- channels ---- */
+
+struct psptl_channel {
+    psptl_device_t *device;
+    void *owner;        /* NULL: it was destroyed */
+    psc_link_t link;    /* device's channels, or its zombies */
+    psc_link_t waiting; /* device's waiting */
+    psc_link_t pending; /* device's pending */
+    psptl_place_t peer;
+    ptl_process_t peer_id;
+    uint64_t bits;
+    bool open;          /* the peer is known */
+    bool failed;
+    uint32_t n_sends, n_buffers;
+    psptl_send_t *sends;
+    psptl_buffer_t *buffers;
+    uint8_t *send_bytes, *buffer_bytes;
+    uint32_t next;      /* number of the next message */
+    uint32_t at;        /* its buffer */
+    uint32_t n_waiting; /* messages */
+    uint32_t n_flying;  /* messages, fragments, pings */
+    uint32_t n_regions;
+    psc_list_t regions;
+    uint32_t n_bulks;   /* that have not ended */
+    unsigned backoff;   /* how often in a row nothing arrived */
+    int64_t retry_at;
+    psptl_window_t window;
+    psptl_op_t ping;
+    bool pinging;
+    unsigned vain_pings; /* in a row */
+    ptl_handle_me_t ping_me;
+};
+
+psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
+                                      char *reason, size_t room);
+void psptl_channel_place(const psptl_channel_t *channel,
+                         psptl_place_t *place_p);
+void psptl_channel_connect(psptl_channel_t *channel,
+                           const psptl_place_t *peer);
+bool psptl_channel_idle(const psptl_channel_t *channel);
+void psptl_channel_abort(psptl_channel_t *channel);
+void psptl_channel_destroy(psptl_channel_t *channel);
+void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
+                        const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Free zombies that nobody writes to any more. */
+void psptl_channel_reap(psptl_device_t *device);
+/* Free it, whatever is under way: the interface is closed. */
+void psptl_channel_free(psptl_channel_t *channel);
+
+/* ---- messages ---- */
+
+uint8_t *psptl_send_begin(psptl_channel_t *channel);
+void psptl_send_end(psptl_channel_t *channel, size_t len);
+void psptl_send_event(psptl_send_t *send, const ptl_event_t *event);
+/* The interface took no put or get. A full one is no failure. */
+void psptl_put_failed(psptl_channel_t *channel, int status);
+/* Put what is waiting, as far as it is due. */
+void psptl_send_again(psptl_device_t *device);
+void psptl_ping(psptl_channel_t *channel);
+void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event);
+/* Nanoseconds until the next attempt, after so many in vain. */
+int64_t psptl_backoff(unsigned attempts);
+
+bool psptl_buffer_post(psptl_buffer_t *buffer);
+/* False: the interface is writing to it, or has and tells soon. */
+bool psptl_buffer_withdraw(psptl_buffer_t *buffer);
+void psptl_arrive_event(psptl_buffer_t *buffer, const ptl_event_t *event);
+/* Deliver what came before its peer was known. */
+void psptl_arrive_pending(psptl_device_t *device);
+
+/* ---- memory ---- */
+
+/* The channel goes, its regions stay. */
+void psptl_region_orphan(psptl_channel_t *channel);
+psptl_region_t *psptl_region_open(psptl_device_t *device,
+                                  psptl_channel_t *channel, void *base,
+                                  size_t len);
+void psptl_region_close(psptl_device_t *device, psptl_region_t *region);
+
+bool psptl_bulk_open(psptl_device_t *device);
+void psptl_bulk_close(psptl_device_t *device);
+bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order);
+void psptl_bulk_event(psptl_fragment_t *fragment, const ptl_event_t *event);
+/* Put and get what is waiting. */
+void psptl_bulk_go_on(psptl_device_t *device);
+/* Tell the owner of those that have ended; returns their number. */
+unsigned psptl_bulk_tell(psptl_device_t *device);
+/* End those that are not under way. */
+void psptl_bulk_abort(psptl_channel_t *channel);
+
+#endif

@@ -1,0 +1,168 @@
+/* What has happened, and who gets to know. */
+#include <stdio.h>
+
+#include "driver.h"
+
+const char *psptl_fault_name(ptl_ni_fail_t fault)
+{
+    switch (fault) {
+    case PTL_NI_OK:
+        return "cut short";
+    case PTL_NI_UNDELIVERABLE:
+        return "undeliverable";
+    case PTL_NI_PT_DISABLED:
+        return "portal table entry disabled";
+    case PTL_NI_DROPPED:
+        return "dropped by the target";
+    case PTL_NI_PERM_VIOLATION:
+        return "not permitted";
+    case PTL_NI_OP_VIOLATION:
+        return "operation not allowed";
+    case PTL_NI_SEGV:
+        return "memory that cannot be reached";
+    default:
+        return "failed";
+    }
+}
+
+static void event_fail_all(psptl_device_t *device, const char *reason)
+{
+    psc_list_for_each(channel, &device->channels, psptl_channel_t, link)
+        psptl_channel_fail(channel, PSPTL_BROKEN, "%s", reason);
+}
+
+/* A put or get of ours has ended. */
+static void event_answer(const ptl_event_t *event)
+{
+    psptl_op_t *op = event->user_ptr;
+
+    switch (op->kind) {
+    case PSPTL_SEND:
+        psptl_send_event(psc_container_of(op, psptl_send_t, op), event);
+        break;
+    case PSPTL_FRAGMENT:
+        psptl_bulk_event(psc_container_of(op, psptl_fragment_t, op), event);
+        break;
+    case PSPTL_PING:
+        psptl_ping_event(psc_container_of(op, psptl_channel_t, ping), event);
+        break;
+    case PSPTL_BUFFER:
+        break;
+    }
+}
+
+static void event_unknown(psptl_device_t *device, const ptl_event_t *event)
+{
+    char reason[PSPTL_REASON_MAX];
+
+    snprintf(reason, sizeof(reason),
+             "the interface reports an event %d that nothing here asks for "
+             "(PSP_PORTALS_PROVIDER)",
+             (int)event->type);
+    event_fail_all(device, reason);
+}
+
+static void event_handle(psptl_device_t *device, psptl_entry_t *entry,
+                         const ptl_event_t *event)
+{
+    psptl_op_t *op = event->user_ptr;
+
+    switch (event->type) {
+    case PTL_EVENT_PUT:
+        if (op && op->kind == PSPTL_BUFFER)
+            psptl_arrive_event(psc_container_of(op, psptl_buffer_t, op), event);
+        break;
+    case PTL_EVENT_ACK:
+    case PTL_EVENT_REPLY:
+        event_answer(event);
+        break;
+    case PTL_EVENT_SEND: /* nothing else follows if it did not leave */
+        if (event->ni_fail_type != PTL_NI_OK)
+            event_answer(event);
+        break;
+    case PTL_EVENT_PT_DISABLED:
+        entry->disabled = true;
+        break;
+    case PTL_EVENT_LINK:
+    case PTL_EVENT_AUTO_UNLINK:
+    case PTL_EVENT_AUTO_FREE:
+        break;
+    default:
+        event_unknown(device, event);
+    }
+}
+
+/* What came before the entry's end has been taken: it may go on. */
+static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
+{
+    if (device->ni->PtlPTEnable(device->handle, entry->pt) != PTL_OK)
+        return;
+    entry->disabled = false;
+    psptl_count(device, PSPTL_COUNTER_enables);
+}
+
+static unsigned event_take(psptl_device_t *device, psptl_entry_t *entry)
+{
+    unsigned n = 0;
+
+    for (; n < PSPTL_BATCH; n++) {
+        ptl_event_t event;
+        int status = device->ni->PtlEQGet(entry->eq, &event);
+
+        if (status == PTL_EQ_EMPTY) {
+            if (entry->disabled)
+                event_enable(device, entry);
+            break;
+        }
+        if (status != PTL_OK && status != PTL_EQ_DROPPED)
+            break;
+        event_handle(device, entry, &event);
+        if (status == PTL_EQ_DROPPED)
+            event_fail_all(device, "the event queue was full and events are "
+                                   "lost (PSP_PORTALS_EQ_SIZE)");
+    }
+    return n;
+}
+
+/* For an interface that moves when it is looked at. */
+static unsigned event_foster(psptl_device_t *device)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < device->settings.foster; i++) {
+        n += event_take(device, &device->bulk);
+        psptl_count(device, PSPTL_COUNTER_foster_polls);
+    }
+    return n;
+}
+
+unsigned psptl_device_poll(psptl_device_t *device)
+{
+    unsigned n = event_take(device, &device->eager);
+
+    n += event_take(device, &device->bulk);
+    if (device->n_bulks > 0)
+        n += event_foster(device);
+    if (!psc_list_empty(&device->pending))
+        psptl_arrive_pending(device);
+    if (!psc_list_empty(&device->ended_bulks))
+        n += psptl_bulk_tell(device);
+    if (!psc_list_empty(&device->waiting))
+        psptl_send_again(device);
+    if (device->n_bulks > 0)
+        psptl_bulk_go_on(device);
+    if (!psc_list_empty(&device->zombies))
+        psptl_channel_reap(device);
+    return n;
+}
+
+int64_t psptl_device_deadline(const psptl_device_t *device)
+{
+    int64_t due = INT64_MAX;
+
+    psc_list_for_each(channel, &device->waiting, psptl_channel_t, waiting)
+        due = channel->retry_at < due ? channel->retry_at : due;
+    psc_list_for_each(late, &device->late_fragments, psptl_fragment_t, link)
+        due = late->retry_at < due ? late->retry_at : due;
+    return due;
+}

@@ -1,0 +1,154 @@
+/* Registration, and put and get: a region's key is its match bits. What is
+ * registered is a region of the driver. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "portals.h"
+
+#define PORTALS_RKEY_MAGIC 0x6b727470u /* "ptrk" */
+
+struct psc_rkey {
+    uint64_t bits, len;
+};
+
+/* What travels. */
+typedef struct portals_packed_rkey {
+    uint32_t magic, reserved;
+    uint64_t bits, len;
+} portals_packed_rkey_t;
+
+/* ---- put and get ---- */
+
+psc_status_t portals_status_of(psptl_verdict_t verdict)
+{
+    static const psc_status_t statuses[] = {
+        [PSPTL_OK] = PSC_OK,
+        [PSPTL_REFUSED] = PSC_ERR_INVALID,
+        [PSPTL_LOST] = PSC_ERR_PEER_LOST,
+        [PSPTL_BROKEN] = PSC_ERR_TRANSPORT,
+    };
+
+    return statuses[verdict];
+}
+
+void portals_bulk_done(void *cookie, psptl_verdict_t verdict)
+{
+    psc_comp_t *comp = cookie;
+
+    comp->func(comp, portals_status_of(verdict));
+}
+
+static psc_status_t portals_move(psc_ep_t *self, psptl_order_t *order,
+                                 const psc_rkey_t *rkey, uint64_t offset)
+{
+    portals_ep_t *ep = portals_ep(self);
+
+    if (offset > rkey->len || order->len > rkey->len - offset)
+        return PSC_ERR_INVALID;
+    if (ep->state != PORTALS_EP_UP || ep->failing)
+        return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
+    if (order->len == 0)
+        return PSC_OK;
+    order->bits = rkey->bits;
+    order->offset = offset;
+    return ep->driver->bulk_start(ep->channel, order) ? PSC_INPROGRESS
+                                                      : PSC_ERR_NO_MEMORY;
+}
+
+psc_status_t portals_put(psc_ep_t *ep, const void *buffer, size_t len,
+                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                         psc_comp_t *comp)
+{
+    psptl_order_t order = {
+        .cookie = comp,
+        .local = (uint8_t *)(uintptr_t)buffer,
+        .len = len,
+    };
+
+    (void)mem;
+    return portals_move(ep, &order, rkey, offset);
+}
+
+psc_status_t portals_get(psc_ep_t *ep, void *buffer, size_t len,
+                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                         psc_comp_t *comp)
+{
+    psptl_order_t order = {
+        .cookie = comp,
+        .local = buffer,
+        .len = len,
+        .get = true,
+    };
+
+    (void)mem;
+    return portals_move(ep, &order, rkey, offset);
+}
+
+/* ---- registration ---- */
+
+psc_status_t portals_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
+                                  size_t len, psc_mem_t **mem_p)
+{
+    portals_iface_t *iface = portals_iface(self);
+    psptl_channel_t *channel = ep ? portals_ep(ep)->channel : NULL;
+    psptl_region_t *region =
+        iface->driver->region_open(iface->device, channel, base, len);
+
+    if (!region)
+        return PSC_ERR_NO_RESOURCE;
+    *mem_p = (psc_mem_t *)region;
+    return PSC_OK;
+}
+
+void portals_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
+{
+    portals_iface_t *iface = portals_iface(self);
+
+    iface->driver->region_close(iface->device, (psptl_region_t *)mem);
+}
+
+/* ---- keys ---- */
+
+psc_status_t portals_rkey_pack(psc_iface_t *self, psc_mem_t *mem,
+                               uint8_t *packed, size_t *len_p)
+{
+    const psptl_region_t *region = (const psptl_region_t *)mem;
+    portals_packed_rkey_t key = {
+        .magic = PORTALS_RKEY_MAGIC,
+        .bits = region->bits,
+        .len = region->len,
+    };
+
+    (void)self;
+    if (*len_p < sizeof(key))
+        return PSC_ERR_INVALID;
+    memcpy(packed, &key, sizeof(key));
+    *len_p = sizeof(key);
+    return PSC_OK;
+}
+
+psc_status_t portals_rkey_unpack(psc_ep_t *ep, const uint8_t *packed,
+                                 size_t len, psc_rkey_t **rkey_p)
+{
+    portals_packed_rkey_t key;
+    psc_rkey_t *rkey;
+
+    (void)ep;
+    if (len != sizeof(key))
+        return PSC_ERR_PROTOCOL;
+    memcpy(&key, packed, sizeof(key));
+    if (key.magic != PORTALS_RKEY_MAGIC)
+        return PSC_ERR_PROTOCOL;
+    rkey = malloc(sizeof(*rkey));
+    if (!rkey)
+        return PSC_ERR_NO_MEMORY;
+    *rkey = (psc_rkey_t){key.bits, key.len};
+    *rkey_p = rkey;
+    return PSC_OK;
+}
+
+void portals_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
+{
+    (void)ep;
+    free(rkey);
+}

@@ -1,0 +1,245 @@
+/* What the files of this transport share: the interface, its endpoints, and
+ * the bytes of a message.
+ *
+ *   transport.c  the operations table; opening, polling, shutting down
+ *   settings.c   the settings of PSP_PORTALS_*
+ *   sleep.c      descriptors that wake us, the clock of the endpoints
+ *   ep.c         endpoints: creating, addresses, failing, closing
+ *   meet.c       the stages in which two endpoints come to trust each other
+ *   am.c         messages on their way out, messages that come in, credits
+ *   mem.c        registration, put and get
+ *   psptl.h      the driver: Portals 4, and nothing of the above
+ *
+ * An endpoint is a channel of the driver. A peer may have RECVQ_SIZE messages
+ * under way before it hears that they were taken. Every message tells how many
+ * were; where none goes back, a credit of its own does, which is outside the
+ * window: so is the goodbye. Of credits at most two can wait to be read, since
+ * each answers half a window. The ring has room for these three, and for the
+ * message that is being read. */
+#ifndef PSCOMPY_PORTALS_PORTALS_H
+#define PSCOMPY_PORTALS_PORTALS_H
+
+#include "psptl.h"
+#include "pscompy/core/parts/list.h"
+#include "pscompy/core/parts/siphash.h"
+#include "pscompy/core/transport.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "what travels is copied from memory");
+
+#define PORTALS_NONCE_SIZE 16u
+#define PORTALS_QUIET_POLLS 4096u /* passes between two looks at the clock */
+#define PORTALS_TICK_CONNECTING 250000000ll
+#define PORTALS_GLANCE_NS 200000ll /* where there are no descriptors */
+#define PORTALS_BULK_MAX ((size_t)1 << 30)
+
+/* ---- settings ---- */
+
+typedef struct portals_settings {
+    psptl_choice_t provider;
+    psptl_settings_t driver;
+    int64_t connect_ns, keepalive_ns;
+} portals_settings_t;
+
+/* ---- the interface ---- */
+
+typedef struct portals_iface {
+    psc_iface_t super;
+    portals_settings_t settings;
+    const psptl_driver_t *driver;
+    psptl_device_t *device;
+    psc_list_t eps;
+    psc_list_t graveyard;
+    psc_list_t owing;      /* endpoints that owe their peers a credit */
+    uint32_t n_eps;
+    uint32_t n_connecting;
+    uint32_t n_closed;
+    uint32_t n_failing;    /* failures to be told from progress */
+    uint32_t n_starving;   /* endpoints without room */
+    unsigned handled;      /* events of this progress */
+    unsigned polls;
+    bool in_progress;
+    bool armed;
+    int epoll, ticker, alarm;
+    unsigned n_fds;        /* of the event queues */
+    int64_t tick_ns;       /* the ticker's period; 0: off */
+    int64_t alarm_ns;      /* when the alarm rings; INT64_MAX: never */
+} portals_iface_t;
+
+/* ---- endpoints ---- */
+
+#define PORTALS_EP_STATES(X)                                                   \
+    X(NEW)      /* created */                                                  \
+    X(KNOCKING) /* connector: the hello is out */                              \
+    X(AWAITING) /* acceptor: nobody called yet */                              \
+    X(PROVING)  /* acceptor: the challenge is out */                           \
+    X(UP)                                                                      \
+    X(FAILED)                                                                  \
+    X(CLOSED)
+
+typedef enum portals_ep_state {
+#define PORTALS_EP_ENUM(state) PORTALS_EP_##state,
+    PORTALS_EP_STATES(PORTALS_EP_ENUM)
+#undef PORTALS_EP_ENUM
+        PORTALS_N_EP_STATES
+} portals_ep_state_t;
+
+/* What ep_address gives away. */
+typedef struct portals_address {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t reserved;
+    uint32_t window, buffer_size;
+    psptl_place_t place;
+} portals_address_t;
+
+typedef struct portals_ep {
+    psc_ep_t super;
+    psc_link_t link;  /* in the interface's eps, or the graveyard */
+    psc_link_t owing; /* in the interface's owing */
+    portals_ep_state_t state;
+    psc_role_t role;
+    const psptl_driver_t *driver;
+    psptl_channel_t *channel;
+    uint64_t bits;           /* of the channel */
+    uint32_t window;         /* messages that the peer lets us have sent */
+    uint32_t sent, taken;    /* messages; what the peer said it has taken */
+    uint32_t received, told; /* messages; what the peer was told */
+    bool starving;  /* counted in n_starving */
+    bool failing;   /* status and reason are to be told from progress */
+    bool goodbye;   /* the peer's: nothing more comes */
+    bool parting;   /* ours is still to be sent */
+    bool cut;       /* the channel works no more */
+    bool dead;      /* fini was called */
+    bool heard;     /* of the peer, since the last tick */
+    int64_t deadline;
+    portals_address_t peer;
+    uint8_t token[PSC_TOKEN_SIZE]; /* wiped when both have proved it */
+    uint8_t nonces[2][PORTALS_NONCE_SIZE]; /* connector's, acceptor's */
+    psc_status_t status;
+    char reason[PSC_REASON_MAX];
+} portals_ep_t;
+
+/* ---- a message ---- */
+
+typedef enum portals_kind {
+    PORTALS_KIND_NONE,
+    PORTALS_KIND_HELLO,     /* connector: nonce */
+    PORTALS_KIND_CHALLENGE, /* acceptor: nonce, proof */
+    PORTALS_KIND_PROOF,     /* connector: proof */
+    PORTALS_KIND_REFUSAL,   /* no, because */
+    PORTALS_KIND_AM,
+    PORTALS_KIND_CREDIT,    /* nothing but the head */
+    PORTALS_KIND_GOODBYE    /* nothing follows */
+} portals_kind_t;
+
+/* Then header_len bytes of header, then the payload. */
+typedef struct portals_head {
+    uint8_t kind, id, header_len, reserved;
+    uint32_t taken; /* messages of the other side, since the start */
+} portals_head_t;
+
+#define PORTALS_HEAD_SIZE sizeof(portals_head_t)
+
+static inline portals_iface_t *portals_iface(psc_iface_t *iface)
+{
+    return (portals_iface_t *)iface;
+}
+
+static inline portals_ep_t *portals_ep(psc_ep_t *ep)
+{
+    return (portals_ep_t *)ep;
+}
+
+static inline portals_iface_t *portals_ep_iface(const portals_ep_t *ep)
+{
+    return (portals_iface_t *)ep->super.iface;
+}
+
+/* ---- transport.c ---- */
+
+void portals_log(portals_iface_t *iface, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Free the endpoints that ended during progress. */
+void portals_iface_bury(portals_iface_t *iface);
+
+/* ---- settings.c ---- */
+
+psc_status_t portals_settings_read(const psc_open_params_t *params,
+                                   portals_settings_t *settings_p);
+
+/* ---- sleep.c ---- */
+
+psc_status_t portals_sleep_open(portals_iface_t *iface);
+void portals_sleep_close(portals_iface_t *iface);
+/* From progress: take back what woke us, and see what the clock says. */
+void portals_sleep_look(portals_iface_t *iface);
+/* The endpoints that are to be watched have changed. */
+void portals_sleep_pace(portals_iface_t *iface);
+int portals_event_fd(psc_iface_t *iface);
+psc_status_t portals_arm(psc_iface_t *iface);
+
+/* ---- ep.c ---- */
+
+psc_status_t portals_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
+psc_status_t portals_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
+void portals_ep_close(psc_ep_t *ep);
+psc_status_t portals_ep_stop(psc_ep_t *ep);
+void portals_ep_fini(psc_ep_t *ep);
+/* False: this is no address. */
+bool portals_address_unpack(const uint8_t *bytes, size_t len,
+                            portals_address_t *address_p);
+/* The one door between states. */
+void portals_ep_enter(portals_ep_t *ep, portals_ep_state_t state);
+/* Note the failure; it is told from progress. */
+void portals_ep_fail(portals_ep_t *ep, psc_status_t status, const char *format,
+                     ...) __attribute__((format(printf, 3, 4)));
+/* From progress: tell the failures that are noted. */
+void portals_ep_report(portals_iface_t *iface);
+/* A look at the clock: who is late, who is to be asked whether it lives. */
+void portals_ep_tick(portals_ep_t *ep, int64_t now);
+
+/* ---- meet.c ---- */
+
+psc_status_t portals_ep_connect(psc_ep_t *ep,
+                                const psc_connect_params_t *params);
+void portals_meet_arrived(portals_ep_t *ep, uint8_t kind, const uint8_t *body,
+                          size_t len);
+
+/* ---- am.c ---- */
+
+psc_status_t portals_am_short(psc_ep_t *ep, uint8_t id, const void *header,
+                              uint8_t header_len, const void *payload,
+                              size_t len);
+psc_status_t portals_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                              uint8_t header_len, const psc_iov_t *iov,
+                              size_t n_iov);
+/* A message of the transport's own. */
+psc_status_t portals_control_send(portals_ep_t *ep, portals_kind_t kind,
+                                  const void *body, size_t len);
+/* The endpoint found no room: its next completion wakes us. */
+psc_status_t portals_ep_starve(portals_ep_t *ep);
+void portals_ep_feed(portals_ep_t *ep);
+void portals_arrived(void *owner, const uint8_t *bytes, size_t len);
+void portals_credit_pay(portals_iface_t *iface);
+
+/* ---- mem.c ---- */
+
+psc_status_t portals_put(psc_ep_t *ep, const void *buffer, size_t len,
+                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                         psc_comp_t *comp);
+psc_status_t portals_get(psc_ep_t *ep, void *buffer, size_t len,
+                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                         psc_comp_t *comp);
+psc_status_t portals_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
+                                  size_t len, psc_mem_t **mem_p);
+void portals_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
+psc_status_t portals_rkey_pack(psc_iface_t *iface, psc_mem_t *mem,
+                               uint8_t *packed, size_t *len_p);
+psc_status_t portals_rkey_unpack(psc_ep_t *ep, const uint8_t *packed,
+                                 size_t len, psc_rkey_t **rkey_p);
+void portals_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
+psc_status_t portals_status_of(psptl_verdict_t verdict);
+void portals_bulk_done(void *cookie, psptl_verdict_t verdict);
+
+#endif

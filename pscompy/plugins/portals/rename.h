@@ -1,0 +1,49 @@
+/* Other names for the functions of the driver, where it is compiled a second
+ * time. */
+#ifndef PSCOMPY_PORTALS_RENAME_H
+#define PSCOMPY_PORTALS_RENAME_H
+
+#define psptl_arrive_event psptl_system_arrive_event
+#define psptl_arrive_pending psptl_system_arrive_pending
+#define psptl_backoff psptl_system_backoff
+#define psptl_buffer_post psptl_system_buffer_post
+#define psptl_buffer_withdraw psptl_system_buffer_withdraw
+#define psptl_bulk_abort psptl_system_bulk_abort
+#define psptl_bulk_close psptl_system_bulk_close
+#define psptl_bulk_event psptl_system_bulk_event
+#define psptl_bulk_go_on psptl_system_bulk_go_on
+#define psptl_bulk_open psptl_system_bulk_open
+#define psptl_bulk_start psptl_system_bulk_start
+#define psptl_bulk_tell psptl_system_bulk_tell
+#define psptl_channel_abort psptl_system_channel_abort
+#define psptl_channel_connect psptl_system_channel_connect
+#define psptl_channel_create psptl_system_channel_create
+#define psptl_channel_destroy psptl_system_channel_destroy
+#define psptl_channel_fail psptl_system_channel_fail
+#define psptl_channel_free psptl_system_channel_free
+#define psptl_channel_idle psptl_system_channel_idle
+#define psptl_channel_place psptl_system_channel_place
+#define psptl_channel_reap psptl_system_channel_reap
+#define psptl_device_arm psptl_system_device_arm
+#define psptl_device_bits psptl_system_device_bits
+#define psptl_device_close psptl_system_device_close
+#define psptl_device_counters psptl_system_device_counters
+#define psptl_device_deadline psptl_system_device_deadline
+#define psptl_device_fds psptl_system_device_fds
+#define psptl_device_open psptl_system_device_open
+#define psptl_device_poll psptl_system_device_poll
+#define psptl_fault_name psptl_system_fault_name
+#define psptl_ping psptl_system_ping
+#define psptl_ping_event psptl_system_ping_event
+#define psptl_provider_ready psptl_system_provider_ready
+#define psptl_put_failed psptl_system_put_failed
+#define psptl_region_close psptl_system_region_close
+#define psptl_region_open psptl_system_region_open
+#define psptl_region_orphan psptl_system_region_orphan
+#define psptl_send_again psptl_system_send_again
+#define psptl_send_begin psptl_system_send_begin
+#define psptl_send_end psptl_system_send_end
+#define psptl_send_event psptl_system_send_event
+#define psptl_software_driver psptl_system_driver
+
+#endif

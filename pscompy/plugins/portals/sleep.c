@@ -1,0 +1,133 @@
+/* Sleeping: one descriptor that holds those of the event queues, a ticker for
+ * the endpoints, and an alarm for what is to be sent again. */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "portals.h"
+#include "pscompy/core/parts/clock.h"
+
+static bool portals_sleep_watch(portals_iface_t *iface, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    return fd >= 0 && epoll_ctl(iface->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static int portals_sleep_clock(void)
+{
+    return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+}
+
+psc_status_t portals_sleep_open(portals_iface_t *iface)
+{
+    int fds[2];
+
+    iface->epoll = epoll_create1(EPOLL_CLOEXEC);
+    iface->ticker = portals_sleep_clock();
+    iface->alarm = portals_sleep_clock();
+    if (iface->epoll < 0 || !portals_sleep_watch(iface, iface->ticker) ||
+        !portals_sleep_watch(iface, iface->alarm))
+        return PSC_ERR_TRANSPORT;
+    iface->n_fds = iface->driver->device_fds(iface->device, fds);
+    for (unsigned i = 0; i < iface->n_fds; i++) {
+        if (!portals_sleep_watch(iface, fds[i]))
+            return PSC_ERR_TRANSPORT;
+    }
+    return PSC_OK;
+}
+
+void portals_sleep_close(portals_iface_t *iface)
+{
+    if (iface->alarm >= 0)
+        close(iface->alarm);
+    if (iface->ticker >= 0)
+        close(iface->ticker);
+    if (iface->epoll >= 0)
+        close(iface->epoll);
+}
+
+/* ---- the clocks ---- */
+
+static struct timespec portals_timespec(int64_t ns)
+{
+    return (struct timespec){ns / 1000000000, ns % 1000000000};
+}
+
+void portals_sleep_pace(portals_iface_t *iface)
+{
+    int64_t ns = iface->n_eps == 0 ? 0 : iface->settings.keepalive_ns;
+    struct itimerspec time;
+
+    if (iface->n_connecting > 0 && (ns <= 0 || ns > PORTALS_TICK_CONNECTING))
+        ns = PORTALS_TICK_CONNECTING;
+    if (ns == iface->tick_ns || ns == INT64_MAX)
+        return;
+    iface->tick_ns = ns;
+    time.it_value = time.it_interval = portals_timespec(ns);
+    timerfd_settime(iface->ticker, 0, &time, NULL);
+}
+
+static void portals_sleep_tick(portals_iface_t *iface)
+{
+    uint64_t rings;
+    int64_t now;
+
+    if (read(iface->ticker, &rings, sizeof(rings)) != sizeof(rings))
+        return;
+    now = psc_clock_now();
+    psc_list_for_each(ep, &iface->eps, portals_ep_t, link)
+        portals_ep_tick(ep, now);
+}
+
+/* Rings when something is to be sent again; a library without descriptors is
+ * looked at now and then. */
+static void portals_sleep_until(portals_iface_t *iface)
+{
+    int64_t due = iface->driver->device_deadline(iface->device);
+    struct itimerspec time = {.it_value = {0, 0}};
+
+    if (iface->n_fds == 0) {
+        int64_t glance = psc_clock_deadline(PORTALS_GLANCE_NS);
+
+        due = glance < due ? glance : due;
+    }
+    if (due == iface->alarm_ns)
+        return;
+    iface->alarm_ns = due;
+    if (due != INT64_MAX)
+        time.it_value = portals_timespec(due);
+    timerfd_settime(iface->alarm, TFD_TIMER_ABSTIME, &time, NULL);
+}
+
+void portals_sleep_look(portals_iface_t *iface)
+{
+    uint64_t rings;
+
+    iface->armed = false;
+    iface->polls = 0;
+    if (iface->alarm_ns != INT64_MAX &&
+        read(iface->alarm, &rings, sizeof(rings)) == sizeof(rings))
+        iface->alarm_ns = INT64_MAX;
+    portals_sleep_tick(iface);
+}
+
+/* ---- arming ---- */
+
+int portals_event_fd(psc_iface_t *self)
+{
+    return portals_iface(self)->epoll;
+}
+
+psc_status_t portals_arm(psc_iface_t *self)
+{
+    portals_iface_t *iface = portals_iface(self);
+
+    iface->armed = true;
+    if (iface->n_failing > 0 ||
+        (iface->n_fds > 0 && !iface->driver->device_arm(iface->device)))
+        return PSC_ERR_NO_RESOURCE;
+    portals_sleep_until(iface);
+    return PSC_OK;
+}

@@ -1,0 +1,258 @@
+/* Portals 4: the operations table, and the life of an interface. What each
+ * file is for stands in portals.h. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "portals.h"
+
+void portals_log(portals_iface_t *iface, int level, const char *format, ...)
+{
+    char line[PSC_REASON_MAX];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    iface->super.up->log(&iface->super, level, line);
+}
+
+/* ---- what the driver tells ---- */
+
+static void portals_room(void *owner)
+{
+    portals_ep_t *ep = owner;
+
+    ep->heard = true;
+    if (ep->sent - ep->taken < ep->window)
+        portals_ep_feed(ep);
+}
+
+static void portals_failed(void *owner, psptl_verdict_t verdict,
+                           const char *reason)
+{
+    portals_ep_t *ep = owner;
+
+    ep->cut = true;
+    portals_ep_fail(ep, portals_status_of(verdict), "portals: %s", reason);
+}
+
+static const psptl_owner_t portals_owner = {
+    .arrived = portals_arrived,
+    .room = portals_room,
+    .failed = portals_failed,
+    .done = portals_bulk_done,
+};
+
+/* ---- opening ---- */
+
+static bool portals_device_try(portals_iface_t *iface,
+                               const psptl_driver_t *driver, char *reason)
+{
+    if (!driver->name) {
+        snprintf(reason, PSC_REASON_MAX,
+                 "the build found no library of Portals 4 "
+                 "(PSP_PORTALS_PROVIDER=software does without)");
+        return false;
+    }
+    iface->driver = driver;
+    iface->device = driver->device_open(&iface->settings.driver,
+                                        &portals_owner, reason,
+                                        PSC_REASON_MAX);
+    return iface->device;
+}
+
+static bool portals_device_open(portals_iface_t *iface, char *reason)
+{
+    psptl_choice_t provider = iface->settings.provider;
+
+    if (provider != PSPTL_CHOICE_SOFTWARE &&
+        portals_device_try(iface, &psptl_system_driver, reason))
+        return true;
+    return provider != PSPTL_CHOICE_SYSTEM &&
+           portals_device_try(iface, &psptl_software_driver, reason);
+}
+
+static psc_status_t portals_iface_start(portals_iface_t *iface,
+                                        const psc_open_params_t *params)
+{
+    psc_status_t status = portals_settings_read(params, &iface->settings);
+
+    if (status != PSC_OK)
+        return status;
+    if (!portals_device_open(iface, params->reason))
+        return PSC_ERR_TRANSPORT;
+    iface->settings.driver.interface = ""; /* valid during open only */
+    if (portals_sleep_open(iface) != PSC_OK) {
+        snprintf(params->reason, PSC_REASON_MAX,
+                 "no descriptors to wait with: %s", strerror(errno));
+        return PSC_ERR_TRANSPORT;
+    }
+    return PSC_OK;
+}
+
+static void portals_fini(psc_iface_t *self);
+static const psc_transport_ops_t portals_ops; /* below */
+
+static psc_status_t portals_open(const psc_open_params_t *params,
+                                 psc_iface_t **iface_p)
+{
+    portals_iface_t *iface = calloc(1, sizeof(*iface));
+    psc_status_t status;
+
+    if (!iface)
+        return PSC_ERR_NO_MEMORY;
+    iface->super = (psc_iface_t){&portals_ops, params->up, params->user};
+    iface->epoll = iface->ticker = iface->alarm = -1;
+    iface->alarm_ns = INT64_MAX;
+    psc_list_init(&iface->eps);
+    psc_list_init(&iface->graveyard);
+    psc_list_init(&iface->owing);
+    status = portals_iface_start(iface, params);
+    if (status != PSC_OK) {
+        portals_fini(&iface->super);
+        return status;
+    }
+    *iface_p = &iface->super;
+    return PSC_OK;
+}
+
+static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
+{
+    size_t buffer_size = portals_iface(self)->settings.driver.buffer_size;
+
+    *attr_p = (psc_iface_attr_t){
+        .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
+                PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT,
+        .max_short = 512,
+        .max_bcopy = buffer_size - PORTALS_HEAD_SIZE,
+        .max_iov = 64,
+        .max_put = PORTALS_BULK_MAX,
+        .max_get = PORTALS_BULK_MAX,
+        .reg_align = 64,
+        .latency_ns = 10000,
+        .overhead_ns = 1000,
+        .bandwidth = 2e9,
+        .copy_bandwidth = 1e9,
+        .reg_ns = 1000,
+        .poll_ns = 300,
+        .paths = 1,
+    };
+}
+
+/* ---- shutting down ---- */
+
+void portals_iface_bury(portals_iface_t *iface)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&iface->graveyard)))
+        free(psc_container_of(link, portals_ep_t, link));
+}
+
+static void portals_close(psc_iface_t *self)
+{
+    (void)self; /* nobody can come who was not given an endpoint's address */
+}
+
+static psc_status_t portals_stop(psc_iface_t *self)
+{
+    (void)self;
+    return PSC_OK; /* each endpoint has seen to its own */
+}
+
+static void portals_count_log(portals_iface_t *iface)
+{
+    static const char *const names[] = {
+#define PORTALS_COUNTER_NAME(name) #name,
+        PSPTL_COUNTER_LIST(PORTALS_COUNTER_NAME)
+#undef PORTALS_COUNTER_NAME
+    };
+    const uint64_t *counters = iface->driver->device_counters(iface->device);
+    char line[PSC_REASON_MAX] = "";
+    int at = 0;
+
+    for (int i = 0; i < PSPTL_N_COUNTERS; i++) {
+        if (counters[i] > 0 && at < (int)sizeof(line))
+            at += snprintf(line + at, sizeof(line) - (size_t)at, " %s %llu",
+                           names[i], (unsigned long long)counters[i]);
+    }
+    portals_log(iface, 3, "portals: %s:%s", iface->driver->name, line);
+}
+
+static void portals_fini(psc_iface_t *self)
+{
+    portals_iface_t *iface = portals_iface(self);
+
+    while (!psc_list_empty(&iface->eps))
+        portals_ep_fini(
+            &psc_container_of(iface->eps.next, portals_ep_t, link)->super);
+    portals_iface_bury(iface);
+    if (iface->device) {
+        portals_count_log(iface);
+        iface->driver->device_close(iface->device);
+    }
+    portals_sleep_close(iface);
+    free(iface);
+}
+
+/* ---- progress ---- */
+
+static unsigned portals_progress(psc_iface_t *self)
+{
+    portals_iface_t *iface = portals_iface(self);
+
+    iface->in_progress = true;
+    iface->handled = 0;
+    if (iface->armed || ++iface->polls >= PORTALS_QUIET_POLLS)
+        portals_sleep_look(iface);
+    iface->handled += iface->driver->device_poll(iface->device);
+    if (!psc_list_empty(&iface->owing))
+        portals_credit_pay(iface);
+    /* What has arrived is delivered before an end is told. */
+    if (iface->n_failing > 0)
+        portals_ep_report(iface);
+    iface->in_progress = false;
+    if (!psc_list_empty(&iface->graveyard))
+        portals_iface_bury(iface);
+    return iface->handled;
+}
+
+/* ---- the table ---- */
+
+static const psc_transport_ops_t portals_ops = {
+    .abi = PSC_TRANSPORT_ABI,
+    .size = sizeof(psc_transport_ops_t),
+    .name = "portals",
+    .open = portals_open,
+    .query = portals_query,
+    .progress = portals_progress,
+    .close = portals_close,
+    .stop = portals_stop,
+    .fini = portals_fini,
+    .ep_create = portals_ep_create,
+    .ep_address = portals_ep_address,
+    .ep_connect = portals_ep_connect,
+    .ep_close = portals_ep_close,
+    .ep_stop = portals_ep_stop,
+    .ep_fini = portals_ep_fini,
+    .am_bcopy = portals_am_bcopy,
+    .am_short = portals_am_short,
+    .put = portals_put,
+    .get = portals_get,
+    .mem_register = portals_mem_register,
+    .mem_deregister = portals_mem_deregister,
+    .rkey_pack = portals_rkey_pack,
+    .rkey_unpack = portals_rkey_unpack,
+    .rkey_release = portals_rkey_release,
+    .event_fd = portals_event_fd,
+    .arm = portals_arm,
+};
+
+/* The one symbol that this library exports: the table's address. */
+uintptr_t portals_transport(void)
+{
+    return (uintptr_t)&portals_ops;
+}
