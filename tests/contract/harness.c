@@ -186,6 +186,38 @@ static const psc_upcalls_t ct_upcalls = {
 
 /* ---- sides ---- */
 
+void ct_set(const char *name, int64_t number, const char *text)
+{
+    psc_setting_t *settings = (psc_setting_t *)(uintptr_t)ct_settings;
+
+    for (uint32_t i = 0; i < ct_n_settings; i++) {
+        if (strcmp(settings[i].name, name) == 0) {
+            settings[i].number = number;
+            settings[i].text = text;
+            return;
+        }
+    }
+    ct_check(false, "no setting %s", name);
+}
+
+void ct_side_refused(const char *word)
+{
+    char reason[PSC_REASON_MAX] = "";
+    psc_open_params_t params = {
+        .abi = PSC_TRANSPORT_ABI,
+        .up = &ct_upcalls,
+        .settings = ct_settings,
+        .n_settings = ct_n_settings,
+        .reason = reason,
+    };
+    psc_iface_t *iface;
+
+    ct_check(ct_ops->open(&params, &iface) < 0, "opened");
+    ct_check(strstr(reason, word), "the reason does not say %s: %s", word,
+             reason);
+    printf("%s\n", reason);
+}
+
 void ct_side_open(ct_side_t *side)
 {
     char reason[PSC_REASON_MAX] = "";

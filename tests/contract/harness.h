@@ -47,7 +47,11 @@ extern const psc_transport_ops_t *ct_ops;
 extern const psc_setting_t *ct_settings;
 extern uint32_t ct_n_settings;
 
+/* Change a setting for the sides that are opened from now on. */
+void ct_set(const char *name, int64_t number, const char *text);
 void ct_side_open(ct_side_t *side);
+/* It must not open, for a reason that has this word in it. */
+void ct_side_refused(const char *word);
 void ct_side_close(ct_side_t *side);
 bool ct_side_can(const ct_side_t *side, uint64_t caps);
 unsigned ct_side_progress(ct_side_t *side);

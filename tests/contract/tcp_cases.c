@@ -11,16 +11,7 @@
 
 void tcp_set(const char *name, int64_t number, const char *text)
 {
-    psc_setting_t *settings = (psc_setting_t *)(uintptr_t)ct_settings;
-
-    for (uint32_t i = 0; i < ct_n_settings; i++) {
-        if (strcmp(settings[i].name, name) == 0) {
-            settings[i].number = number;
-            settings[i].text = text;
-            return;
-        }
-    }
-    ct_check(false, "no setting %s", name);
+    ct_set(name, number, text);
 }
 
 void tcp_target_of(ct_end_t *end, tcp_target_t *target_p)
@@ -136,21 +127,10 @@ size_t tcp_count_descriptors(void)
 
 static void open_refused(const char *word)
 {
-    char reason[PSC_REASON_MAX] = "";
-    psc_open_params_t params = {
-        .abi = PSC_TRANSPORT_ABI,
-        .settings = ct_settings,
-        .n_settings = ct_n_settings,
-        .reason = reason,
-    };
-    psc_iface_t *iface;
     size_t descriptors = tcp_count_descriptors();
 
-    ct_check(ct_ops->open(&params, &iface) < 0, "opened");
-    ct_check(strstr(reason, word), "the reason does not say %s: %s", word,
-             reason);
+    ct_side_refused(word);
     ct_check(tcp_count_descriptors() == descriptors, "something was left");
-    printf("%s\n", reason);
 }
 
 static void bad_settings_are_named(void)

@@ -28,8 +28,12 @@ SKIPPED = 77
 # Settings under which everything is scarce, and the cases that feel it.
 SQUEEZED = {
     "loop": ["BUFFER_SIZE=1024:1k", "SENDQ_SIZE=2:2"],
+    "portals": ["BUFFER_SIZE=2048:2k", "SENDQ_SIZE=2:2", "RECVQ_SIZE=4:4", "EQ_SIZE=64:64"],
     "tcp": ["BUFFER_SIZE=1024:1k", "SO_SNDBUF=2048:2k", "SO_RCVBUF=2048:2k"],
 }
+# Settings that make cases quicker.
+QUICK = {"portals": ["KEEPALIVE=200000000:200ms"]}
+
 TIGHT_CASES = (
     "exchange_bcopy",
     "exchange_zcopy",
@@ -49,7 +53,7 @@ def sources(name: str) -> list[Path]:
     """The harness, the transport's own cases, and the transport."""
     own = HERE.glob(f"{name}_*cases.c")
     common = [path for path in HERE.glob("*.c") if not path.name.endswith("_cases.c")]
-    transport = [path for path in (PLUGINS / name).glob("*.c") if path.name != "_native.c"]
+    transport = [path for path in (PLUGINS / name).rglob("*.c") if path.name != "_native.c"]
     return sorted([*common, *transport, *own])
 
 
@@ -79,10 +83,11 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Drivers:
 
 
 def settings(name: str) -> list[str]:
-    """The declared defaults, as arguments of the driver."""
+    """The declared defaults, and what makes it quick, as arguments of the driver."""
     variables = importlib.import_module(f"pscompy.plugins.{name}.config").VARIABLES
     config = Config.load({name.upper(): variables}, environ={}, known=None)
-    return [f"{s.name}={s.number}:{s.text}" for s in config.settings(name.upper())]
+    declared = [f"{s.name}={s.number}:{s.text}" for s in config.settings(name.upper())]
+    return declared + QUICK.get(name, [])
 
 
 def case_names(name: str) -> Iterator[str]:

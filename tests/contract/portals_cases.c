@@ -1,0 +1,649 @@
+/* Cases of portals alone: every variable in the counters, what the software NI
+ * does wrong on purpose, and the order of messages that overtook each other. */
+#include "harness.h"
+#include "pscompy/plugins/portals/driver.h"
+#include "pscompy/plugins/portals/ni/software.h"
+#include "pscompy/plugins/portals/portals.h"
+
+#define MILLION 1000000
+
+/* ---- tools ---- */
+
+static void set_number(const char *name, int64_t number)
+{
+    ct_set(name, number, "");
+}
+
+static uint64_t counter(const ct_side_t *side, psptl_counter_t which)
+{
+    const portals_iface_t *iface = portals_iface(side->iface);
+
+    return iface->driver->device_counters(iface->device)[which];
+}
+
+/* Of both sides. */
+static uint64_t counted(const ct_pair_t *pair, psptl_counter_t which)
+{
+    return counter(pair->a, which) + counter(pair->b, which);
+}
+
+static void print_counters(const ct_pair_t *pair)
+{
+    static const char *const names[] = {
+#define NAME(name) #name,
+        PSPTL_COUNTER_LIST(NAME)
+#undef NAME
+    };
+
+    for (int i = 0; i < PSPTL_N_COUNTERS; i++)
+        printf("%s %llu  ", names[i], (unsigned long long)counted(pair, i));
+    putchar('\n');
+}
+
+/* Messages both ways, as they come; contents and order are checked. */
+static void traffic(ct_pair_t *pair, uint64_t n)
+{
+    int64_t deadline = ct_deadline();
+    ct_end_t *ends[] = {&pair->x, &pair->y};
+    ct_send_t send;
+
+    while (pair->x.received < n || pair->y.received < n) {
+        for (int i = 0; i < 2; i++) {
+            if (ends[i]->sent < n) {
+                ct_send_try(ends[i], CT_BCOPY, ends[i]->sent % 1500, 1, &send);
+                free(send.buffer);
+            }
+        }
+        ct_pair_progress(pair);
+        ct_check(!pair->x.failed && !pair->y.failed, "%s%s", pair->x.reason,
+                 pair->y.reason);
+        ct_check(psc_clock_now() < deadline, "%llu and %llu of %llu came",
+                 (unsigned long long)pair->x.received,
+                 (unsigned long long)pair->y.received, (unsigned long long)n);
+    }
+}
+
+/* Messages that leave until there is no room, the peer not moving. */
+static uint64_t room_of(ct_pair_t *pair)
+{
+    ct_send_t send = {0};
+    psc_status_t status;
+
+    do {
+        status = ct_send_try(&pair->x, CT_BCOPY, 10, 1, &send);
+        free(send.buffer);
+    } while (status == PSC_OK);
+    ct_check(status == PSC_ERR_NO_RESOURCE, "%s", psc_status_string(status));
+    return pair->x.sent;
+}
+
+/* The same, while acknowledgements are taken. */
+static uint64_t window_of(ct_pair_t *pair)
+{
+    int64_t end = psc_clock_deadline(CT_SECOND / 5);
+
+    while (psc_clock_now() < end) {
+        room_of(pair);
+        ct_side_progress(pair->a);
+    }
+    return pair->x.sent;
+}
+
+/* ---- settings ---- */
+
+static void bad_settings_are_named(void)
+{
+    ct_set("INTERFACE", 0, "203.0.113.7");
+    ct_side_refused("PSP_PORTALS_INTERFACE");
+    ct_set("INTERFACE", 0, "");
+    set_number("NI_MAX_MESSAGE", 4096);
+    ct_side_refused("PSP_PORTALS_BUFFER_SIZE");
+    set_number("NI_MAX_MESSAGE", 0);
+    set_number("RECVQ_SIZE", 100);
+    set_number("EQ_SIZE", 64);
+    ct_side_refused("PSP_PORTALS_EQ_SIZE");
+    set_number("EQ_SIZE", 1024);
+    if (psptl_system_driver.name)
+        return;
+    ct_set("PROVIDER", 0, "system");
+    ct_side_refused("PSP_PORTALS_PROVIDER");
+}
+
+static void buffer_size_bounds_a_message(void)
+{
+    ct_side_t small, large;
+
+    set_number("BUFFER_SIZE", 2048);
+    ct_side_open(&small);
+    set_number("BUFFER_SIZE", 65536);
+    ct_side_open(&large);
+    ct_check(large.attr.max_bcopy - small.attr.max_bcopy == 65536 - 2048,
+             "%zu and %zu", small.attr.max_bcopy, large.attr.max_bcopy);
+    ct_side_close(&small);
+    ct_side_close(&large);
+}
+
+static void buffer_sizes_that_differ_are_refused(void)
+{
+    ct_pair_t pair;
+
+    ct_side_open(&pair.side_a);
+    set_number("BUFFER_SIZE", 2048);
+    ct_side_open(&pair.side_b);
+    pair.a = &pair.side_a;
+    pair.b = &pair.side_b;
+    ct_end_create(&pair.x, pair.a);
+    ct_end_create(&pair.y, pair.b);
+    ct_pair_start(&pair);
+    ct_until(&pair, pair.x.failed && pair.y.failed);
+    ct_check(strstr(pair.x.reason, "PSP_PORTALS_BUFFER_SIZE"), "%s",
+             pair.x.reason);
+    ct_pair_down(&pair);
+}
+
+static void send_queue_bounds_what_leaves(void)
+{
+    static const uint32_t sizes[] = {2, 5, 16};
+
+    set_number("RECVQ_SIZE", 64);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        ct_pair_t pair;
+
+        set_number("SENDQ_SIZE", sizes[i]);
+        ct_pair_up(&pair);
+        ct_until(&pair, ct_pair_progress(&pair) == 0);
+        ct_check(room_of(&pair) == sizes[i], "%llu messages in a ring of %u",
+                 (unsigned long long)pair.x.sent, sizes[i]);
+        ct_check(counter(pair.a, PSPTL_COUNTER_ring_full) > 0, "ring_full");
+        ct_pair_down(&pair);
+    }
+}
+
+static void receive_queue_bounds_what_a_peer_takes(void)
+{
+    static const uint32_t sizes[] = {4, 7, 40};
+
+    set_number("SENDQ_SIZE", 8);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        ct_pair_t pair;
+
+        set_number("RECVQ_SIZE", sizes[i]);
+        ct_pair_up(&pair);
+        ct_until(&pair, ct_pair_progress(&pair) == 0);
+        ct_check(window_of(&pair) == sizes[i], "%llu messages in a ring of %u",
+                 (unsigned long long)pair.x.sent, sizes[i]);
+        ct_until(&pair, pair.y.received == pair.x.sent);
+        ct_check(counted(&pair, PSPTL_COUNTER_dropped) +
+                         counted(&pair, PSPTL_COUNTER_disabled) ==
+                     0,
+                 "the window let a message be dropped");
+        ct_pair_down(&pair);
+    }
+}
+
+#define ENDS 8
+
+/* Connections between two interfaces, the first pair's. */
+static void ends_up(ct_pair_t *pairs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        pairs[i].a = &pairs[0].side_a;
+        pairs[i].b = &pairs[0].side_b;
+        ct_end_create(&pairs[i].x, pairs[i].a);
+        ct_end_create(&pairs[i].y, pairs[i].b);
+        ct_pair_start(&pairs[i]);
+    }
+    for (int i = 0; i < n; i++)
+        ct_pair_await(&pairs[i]);
+}
+
+static void ends_down(ct_pair_t *pairs, int n)
+{
+    for (int i = 1; i < n; i++) {
+        ct_end_destroy(&pairs[i].x, pairs[0].b);
+        ct_end_destroy(&pairs[i].y, pairs[0].a);
+    }
+    ct_pair_down(&pairs[0]);
+}
+
+/* As many as all send rings hold, and nobody who takes them meanwhile. */
+static void ends_fill(ct_pair_t *pairs)
+{
+    ct_send_t send;
+
+    for (int i = 0; i < 16 * ENDS; i++) {
+        ct_check(ct_send_try(&pairs[i % ENDS].x, CT_BCOPY, 100, 1, &send) ==
+                     PSC_OK,
+                 "message %d", i);
+        free(send.buffer);
+    }
+}
+
+/* What the queue of acknowledgements has no room for waits. */
+static void event_queue_bounds_what_is_under_way(void)
+{
+    static ct_pair_t pairs[ENDS];
+
+    set_number("EQ_SIZE", 64);
+    ct_side_open(&pairs[0].side_a);
+    ct_side_open(&pairs[0].side_b);
+    ends_up(pairs, ENDS);
+    ends_fill(pairs);
+    ct_check(counter(pairs[0].a, PSPTL_COUNTER_event_room) > 0, "event_room");
+    for (int i = 0; i < ENDS; i++)
+        ct_until(&pairs[0], pairs[i].y.received == 16);
+    ends_down(pairs, ENDS);
+}
+
+/* The queue of arrivals is full: the table entry closes, and opens again. */
+static void full_event_queue_loses_nothing(void)
+{
+    static ct_pair_t pairs[ENDS];
+    int64_t deadline = ct_deadline();
+
+    ct_side_open(&pairs[0].side_a);
+    set_number("EQ_SIZE", 64);
+    ct_side_open(&pairs[0].side_b);
+    ends_up(pairs, ENDS);
+    ends_fill(pairs);
+    while (counter(pairs[0].a, PSPTL_COUNTER_disabled) == 0) {
+        ct_side_progress(pairs[0].a);
+        ct_check(psc_clock_now() < deadline, "the queue is never full");
+    }
+    for (int i = 0; i < ENDS; i++)
+        ct_until(&pairs[0], pairs[i].y.received == 16);
+    ct_check(counter(pairs[0].b, PSPTL_COUNTER_enables) > 0, "enables");
+    ends_down(pairs, ENDS);
+}
+
+/* ---- an interface that breaks its own rules ---- */
+
+/* The software NI, with one function that does otherwise, once. */
+static psptl_provider_t wrapped;
+static int (*take_event)(ptl_handle_eq_t eq, ptl_event_t *event);
+static bool wrapped_done;
+
+static int take_dropped(ptl_handle_eq_t eq, ptl_event_t *event)
+{
+    int status = psni_provider.PtlEQGet(eq, event);
+
+    wrapped_done = status == PTL_OK;
+    return status == PTL_OK ? PTL_EQ_DROPPED : status;
+}
+
+static int take_unknown(ptl_handle_eq_t eq, ptl_event_t *event)
+{
+    int status = psni_provider.PtlEQGet(eq, event);
+
+    wrapped_done = status == PTL_OK;
+    event->type = 99;
+    return status;
+}
+
+static int take_once(ptl_handle_eq_t eq, ptl_event_t *event)
+{
+    return (wrapped_done ? psni_provider.PtlEQGet : take_event)(eq, event);
+}
+
+static int put_refused(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,
+                       ptl_ack_req_t ack, ptl_process_t target,
+                       ptl_pt_index_t pt, ptl_match_bits_t bits,
+                       ptl_size_t remote, void *user, ptl_hdr_data_t data)
+{
+    (void)md, (void)local, (void)len, (void)ack, (void)target, (void)pt;
+    (void)bits, (void)remote, (void)user, (void)data;
+    return PTL_FAIL;
+}
+
+/* Both ends are up, and then the interface of x is `wrapped`. y has nobody to
+ * tell it, but that nobody is there any more. */
+static void broken_end(const char *word)
+{
+    ct_pair_t pair;
+    ct_send_t send;
+
+    set_number("KEEPALIVE", 20000000);
+    ct_pair_up(&pair);
+    portals_iface(pair.a->iface)->device->ni = &wrapped;
+    ct_send_try(&pair.x, CT_BCOPY, 10, 1, &send);
+    free(send.buffer);
+    ct_send_try(&pair.y, CT_BCOPY, 10, 1, &send);
+    free(send.buffer);
+    ct_until(&pair, pair.x.failed);
+    printf("%s\n", pair.x.reason);
+    ct_check(strstr(pair.x.reason, word), "%s", pair.x.reason);
+    ct_end_abandon(&pair.x); /* what is lost does not end */
+    ct_until(&pair, pair.y.failed);
+    printf("%s\n", pair.y.reason);
+    ct_end_destroy(&pair.y, NULL);
+    ct_side_close(pair.a);
+    ct_side_close(pair.b);
+}
+
+static void lost_events_are_an_error(void)
+{
+    wrapped = psni_provider;
+    wrapped.PtlEQGet = take_once;
+    take_event = take_dropped;
+    broken_end("PSP_PORTALS_EQ_SIZE");
+}
+
+static void unknown_events_are_an_error(void)
+{
+    wrapped = psni_provider;
+    wrapped.PtlEQGet = take_once;
+    take_event = take_unknown;
+    broken_end("an event 99");
+}
+
+static void puts_that_are_refused_are_an_error(void)
+{
+    wrapped = psni_provider;
+    wrapped.PtlPut = put_refused;
+    broken_end("takes no put");
+}
+
+/* ---- puts and gets ---- */
+
+#define REGION 100000u
+
+typedef struct bulk {
+    ct_pair_t pair;
+    char target[REGION], local[REGION];
+    psc_mem_t *mem;
+    psc_rkey_t *rkey;
+} bulk_t;
+
+static bulk_t bulk;
+
+static void bulk_up(void)
+{
+    uint8_t packed[PSC_RKEY_MAX];
+    size_t len = sizeof(packed);
+
+    ct_pair_up(&bulk.pair);
+    ct_check(ct_ops->mem_register(bulk.pair.b->iface, bulk.pair.y.ep,
+                                  bulk.target, REGION, &bulk.mem) == PSC_OK,
+             "mem_register");
+    ct_check(ct_ops->rkey_pack(bulk.pair.b->iface, bulk.mem, packed, &len) ==
+                 PSC_OK,
+             "rkey_pack");
+    ct_check(ct_ops->rkey_unpack(bulk.pair.x.ep, packed, len, &bulk.rkey) ==
+                 PSC_OK,
+             "rkey_unpack");
+}
+
+static void bulk_down(void)
+{
+    ct_ops->rkey_release(bulk.pair.x.ep, bulk.rkey);
+    ct_ops->mem_deregister(bulk.pair.b->iface, bulk.mem);
+    ct_pair_down(&bulk.pair);
+}
+
+static void bulk_put(void)
+{
+    ct_send_t send;
+
+    ct_pattern_fill(bulk.local, REGION, 5);
+    ct_send_make(&send);
+    ct_check(ct_ops->put(bulk.pair.x.ep, bulk.local, REGION, NULL, bulk.rkey,
+                         0, &send.comp) == PSC_INPROGRESS,
+             "put");
+    ct_until(&bulk.pair, send.done);
+    ct_check(send.status == PSC_OK, "%s", psc_status_string(send.status));
+    ct_check(ct_pattern_check(bulk.target, REGION, 5), "what was put");
+}
+
+static void expect_fragments(uint64_t size)
+{
+    uint64_t n = (REGION + size - 1) / size;
+
+    bulk_up();
+    bulk_put();
+    ct_check(counter(bulk.pair.a, PSPTL_COUNTER_fragments) == n,
+             "%llu fragments, not %llu",
+             (unsigned long long)counter(bulk.pair.a,
+                                         PSPTL_COUNTER_fragments),
+             (unsigned long long)n);
+    bulk_down();
+}
+
+static void fragment_size_cuts_a_put(void)
+{
+    set_number("RNDV_FRAGMENT_SIZE", 1024);
+    expect_fragments(1024);
+    set_number("RNDV_FRAGMENT_SIZE", 30000);
+    expect_fragments(30000);
+    set_number("RNDV_FRAGMENT_SIZE", INT64_MAX);
+    expect_fragments(REGION);
+    set_number("NI_MAX_MESSAGE", 16384); /* the interface's limit holds */
+    expect_fragments(16384);
+}
+
+static void rendezvous_requests_are_bounded(void)
+{
+    psc_mem_t *mems[3];
+    ct_pair_t pair;
+
+    set_number("MAX_RNDV_REQS", 2);
+    ct_pair_up(&pair);
+    for (int i = 0; i < 3; i++)
+        ct_check(ct_ops->mem_register(pair.a->iface, pair.x.ep, bulk.target,
+                                      10, &mems[i]) ==
+                     (i < 2 ? PSC_OK : PSC_ERR_NO_RESOURCE),
+                 "registration %d", i);
+    ct_check(counter(pair.a, PSPTL_COUNTER_regions_refused) == 1, "refused");
+    ct_ops->mem_deregister(pair.a->iface, mems[0]);
+    ct_check(ct_ops->mem_register(pair.a->iface, pair.x.ep, bulk.target, 10,
+                                  &mems[0]) == PSC_OK,
+             "after one was given back");
+    ct_ops->mem_deregister(pair.a->iface, mems[0]);
+    ct_ops->mem_deregister(pair.a->iface, mems[1]);
+    ct_pair_down(&pair);
+}
+
+static void fostering_looks_more_often(void)
+{
+    for (uint32_t foster = 0; foster <= 3; foster += 3) {
+        uint64_t polls;
+
+        set_number("FOSTER_PROGRESS", foster);
+        bulk_up();
+        bulk_put();
+        polls = counter(bulk.pair.a, PSPTL_COUNTER_foster_polls);
+        ct_check((polls > 0) == (foster > 0), "%llu further polls",
+                 (unsigned long long)polls);
+        bulk_down();
+    }
+}
+
+/* ---- an interface that does wrong ---- */
+
+
+static void dropped_messages_are_sent_again(void)
+{
+    ct_pair_t pair;
+
+    set_number("NI_FAIL_ACKS", MILLION / 100);
+    set_number("NI_REORDER_EVENTS", MILLION / 100);
+    ct_pair_up(&pair);
+    traffic(&pair, 10000);
+    print_counters(&pair);
+    ct_check(counted(&pair, PSPTL_COUNTER_dropped) > 50, "dropped");
+    ct_check(counted(&pair, PSPTL_COUNTER_resends) > 50, "resends");
+    ct_check(counted(&pair, PSPTL_COUNTER_early) > 50, "early");
+    ct_pair_down(&pair);
+}
+
+static void dropped_fragments_are_sent_again(void)
+{
+    set_number("NI_FAIL_ACKS", MILLION / 20);
+    set_number("RNDV_FRAGMENT_SIZE", 1024);
+    bulk_up();
+    for (int i = 0; i < 5; i++)
+        bulk_put();
+    ct_check(counter(bulk.pair.a, PSPTL_COUNTER_fragment_resends) > 0,
+             "no fragment was sent again");
+    bulk_down();
+}
+
+/* Not one of which may be lost; the knob disables at one put in forty. */
+static void disabled_tables_are_enabled_again(void)
+{
+    ct_pair_t pair;
+
+    set_number("NI_DISABLE_TABLES", MILLION / 40);
+    ct_pair_up(&pair);
+    while (counted(&pair, PSPTL_COUNTER_enables) < 1000)
+        traffic(&pair, pair.x.received + 1000);
+    print_counters(&pair);
+    ct_check(counted(&pair, PSPTL_COUNTER_disabled) >= 1000, "disabled");
+    ct_pair_down(&pair);
+}
+
+static void trouble_on_the_wire_is_mended_below(void)
+{
+    ct_pair_t pair;
+
+    set_number("NI_DROP", MILLION / 100);
+    set_number("NI_DUPLICATE", MILLION / 100);
+    set_number("NI_REORDER", MILLION / 100);
+    ct_pair_up(&pair);
+    traffic(&pair, 5000);
+    ct_check(counted(&pair, PSPTL_COUNTER_resends) == 0, "resends");
+    ct_pair_down(&pair);
+}
+
+static void attempts_are_limited(void)
+{
+    ct_pair_t pair;
+
+    set_number("NI_FAIL_ACKS", MILLION);
+    set_number("RETRY_COUNT", 3);
+    ct_pair_open(&pair);
+    ct_pair_start(&pair);
+    ct_until(&pair, pair.x.failed);
+    ct_check(strstr(pair.x.reason, "PSP_PORTALS_RETRY_COUNT"), "%s",
+             pair.x.reason);
+    printf("%s\n", pair.x.reason);
+    ct_check(counter(pair.a, PSPTL_COUNTER_resends) == 3, "%llu resends",
+             (unsigned long long)counter(pair.a, PSPTL_COUNTER_resends));
+    ct_end_abandon(&pair.x);
+    ct_end_abandon(&pair.y);
+    ct_side_close(pair.a);
+    ct_side_close(pair.b);
+}
+
+/* ---- several connections ---- */
+
+static void two_between_the_same_processes(void)
+{
+    ct_pair_t one, two = {0};
+    ct_send_t send;
+
+    ct_pair_up(&one);
+    two.a = one.a;
+    two.b = one.b;
+    ct_end_create(&two.x, one.a);
+    ct_end_create(&two.y, one.b);
+    ct_pair_connect(&two);
+    for (int i = 0; i < 1000; i++) {
+        ct_pair_t *pair = i % 3 == 0 ? &two : &one;
+
+        ct_send(&one, i % 2 ? &pair->x : &pair->y, CT_BCOPY, (size_t)i, 1,
+                &send);
+        ct_send_finish(&one, &send);
+    }
+    ct_until(&one, one.x.received == one.y.sent &&
+                       one.y.received == one.x.sent &&
+                       two.x.received == two.y.sent &&
+                       two.y.received == two.x.sent);
+    ct_check(two.x.received > 100 && one.y.received > 300, "both were used");
+    ct_end_destroy(&two.x, one.b);
+    ct_end_destroy(&two.y, one.a);
+    ct_pair_down(&one);
+}
+
+#define CONNECTIONS 64
+
+static void sixty_four_connections(void)
+{
+    static ct_pair_t pairs[CONNECTIONS];
+    ct_send_t send;
+
+    ct_side_open(&pairs[0].side_a);
+    ct_side_open(&pairs[0].side_b);
+    ends_up(pairs, CONNECTIONS);
+    for (int i = 0; i < 20 * CONNECTIONS; i++) {
+        ct_pair_t *pair = &pairs[i * 7 % CONNECTIONS];
+
+        ct_send(&pairs[0], &pair->x, CT_BCOPY, (size_t)i, 1, &send);
+        free(send.buffer);
+    }
+    for (int i = 0; i < CONNECTIONS; i++)
+        ct_until(&pairs[0], pairs[i].y.received == 20);
+    ends_down(pairs, CONNECTIONS);
+}
+
+/* ---- the window ---- */
+
+static void window_puts_numbers_in_order(void)
+{
+    void *held[8] = {NULL};
+    psptl_window_t window = {.held = held, .size = 8, .expected = UINT32_MAX};
+    int items[8];
+
+    for (uint32_t k = 1; k < 8; k++) /* around the end of the numbers */
+        ct_check(psptl_window_put(&window, UINT32_MAX + k, &items[k]) ==
+                     PSPTL_WINDOW_EARLY,
+                 "%u is early", k);
+    ct_check(!psptl_window_take(&window), "nothing before the first");
+    ct_check(psptl_window_put(&window, 3, items) == PSPTL_WINDOW_DUPLICATE,
+             "an early one again");
+    ct_check(psptl_window_put(&window, 7, items) == PSPTL_WINDOW_BEYOND,
+             "more than there are places");
+    ct_check(psptl_window_put(&window, UINT32_MAX, &items[0]) ==
+                 PSPTL_WINDOW_NEXT,
+             "the first");
+    for (int k = 0; k < 8; k++)
+        ct_check(psptl_window_take(&window) == &items[k], "place %d", k);
+    ct_check(!psptl_window_take(&window) && window.expected == 7, "the end");
+    ct_check(psptl_window_put(&window, 6, items) == PSPTL_WINDOW_DUPLICATE,
+             "a late one");
+}
+
+const ct_case_t ct_own_cases[] = {
+    {"bad_settings_are_named", bad_settings_are_named, 0, false},
+    {"buffer_size_bounds_a_message", buffer_size_bounds_a_message, 0, false},
+    {"buffer_sizes_that_differ_are_refused",
+     buffer_sizes_that_differ_are_refused, 0, false},
+    {"send_queue_bounds_what_leaves", send_queue_bounds_what_leaves, 0, false},
+    {"receive_queue_bounds_what_a_peer_takes",
+     receive_queue_bounds_what_a_peer_takes, 0, false},
+    {"event_queue_bounds_what_is_under_way",
+     event_queue_bounds_what_is_under_way, 0, false},
+    {"full_event_queue_loses_nothing", full_event_queue_loses_nothing, 0,
+     false},
+    {"lost_events_are_an_error", lost_events_are_an_error, 0, false},
+    {"unknown_events_are_an_error", unknown_events_are_an_error, 0, false},
+    {"puts_that_are_refused_are_an_error", puts_that_are_refused_are_an_error,
+     0, false},
+    {"fragment_size_cuts_a_put", fragment_size_cuts_a_put, 0, false},
+    {"rendezvous_requests_are_bounded", rendezvous_requests_are_bounded, 0,
+     false},
+    {"fostering_looks_more_often", fostering_looks_more_often, 0, false},
+    {"dropped_messages_are_sent_again", dropped_messages_are_sent_again, 0,
+     false},
+    {"dropped_fragments_are_sent_again", dropped_fragments_are_sent_again, 0,
+     false},
+    {"disabled_tables_are_enabled_again", disabled_tables_are_enabled_again, 0,
+     false},
+    {"trouble_on_the_wire_is_mended_below", trouble_on_the_wire_is_mended_below,
+     0, false},
+    {"attempts_are_limited", attempts_are_limited, 0, false},
+    {"two_between_the_same_processes", two_between_the_same_processes, 0,
+     false},
+    {"sixty_four_connections", sixty_four_connections, 0, false},
+    {"window_puts_numbers_in_order", window_puts_numbers_in_order, 0, false},
+    {NULL, NULL, 0, false},
+};

@@ -1,0 +1,27 @@
+"""What the far process of a test here does, beside `pscompy.testing.far`."""
+
+from __future__ import annotations
+
+from pscompy.connection import Connection
+from pscompy.request import wait_all
+from pscompy.testing.far import BOUND, Here, payload
+
+_second: list[Connection] = []
+
+
+def flood_tagged(here: Here, count: int, nbytes: int) -> None:
+    """All under way at once, each with its place as its tag."""
+    requests = [here.c.isend(payload(nbytes, place), tag=place) for place in range(count)]
+    wait_all(requests, timeout=BOUND)
+
+
+def connect_again(here: Here, address: str) -> None:
+    assert here.session is not None
+    connection = here.session.connect(address)
+    connection.open(timeout=BOUND)
+    _second[:] = [connection]
+
+
+def echo_both(here: Here) -> None:
+    here.c.send(here.c.recv(timeout=BOUND), timeout=BOUND)
+    _second[0].send(_second[0].recv(timeout=BOUND), timeout=BOUND)

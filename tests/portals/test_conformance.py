@@ -1,0 +1,31 @@
+"""The conformance suite over portals, with the software NI of pscompy."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pscompy.testing import conformance
+
+SOFTWARE = {"PORTALS": 1, "PORTALS_PROVIDER": "software"}
+
+
+class TestPortals(conformance.Suite):
+    transport = "portals"
+    config: ClassVar = SOFTWARE
+
+
+class TestPortalsByPut(conformance.Suite):
+    transport = "portals"
+    config: ClassVar = {**SOFTWARE, "RNDV_SCHEME": "put", "PORTALS_RNDV_FRAGMENT_SIZE": "20k"}
+
+
+class TestPortalsWithSmallRings(conformance.Suite):
+    transport = "portals"
+    config: ClassVar = {
+        **SOFTWARE,
+        "RNDV_SCHEME": "am",
+        "PORTALS_BUFFER_SIZE": "2k",
+        "PORTALS_SENDQ_SIZE": 2,
+        "PORTALS_RECVQ_SIZE": 4,
+        "PORTALS_EQ_SIZE": 64,
+    }

@@ -1,0 +1,243 @@
+"""What portals adds: who gets it, what its variables do, and an interface that does wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import pscompy
+from pscompy import registry, wait_all
+from pscompy.errors import ConfigError
+from pscompy.session import Session
+from pscompy.testing import far as far_side
+from pscompy.testing.far import payload
+from pscompy.testing.link import Base
+from pscompy.testing.process import BOUND, Far
+from tests.portals import far as portals_far
+
+ROOT = Path(pscompy.get_include())
+ONLY = {"SHM": 0, "TCP": 0, "IB": 0, "PORTALS": 1, "PORTALS_PROVIDER": "software"}
+
+
+def found(config: Mapping[str, object], environ: Mapping[str, str] = {}) -> registry.Found:
+    _, transports = registry.load(config, environ)
+    (portals,) = (it for it in transports if it.name == "portals")
+    return portals
+
+
+def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PSP_")}
+    given = {f"PSP_{name}": value for name, value in environ.items()}
+    return subprocess.run(
+        [sys.executable, "-m", "pscompy", *arguments],
+        env={**kept, **given, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+
+
+@pytest.fixture
+def far() -> Iterator[Far]:
+    process = Far()
+    yield process
+    process.close()
+
+
+# ---- for those who ask for it --------------------------------------------------
+
+
+def test_it_is_left_alone_until_somebody_asks() -> None:
+    assert found({}).unavailable() == "available, not enabled (PSP_PORTALS=1 enables it)"
+    assert found({"PORTALS_PROVIDER": "auto"}).dormant
+    for asked in ({"PORTALS": 1}, {"PORTALS": 7}, {"PORTALS_PROVIDER": "software"}):
+        assert found(asked).unavailable() is None, asked
+    assert found({}, {"PSP_PORTALS": "1"}).unavailable() is None
+    assert found({"PORTALS": 0}).unavailable() == "excluded by PSP_PORTALS=0"
+
+
+def test_info_tells() -> None:
+    (line,) = (text for text in run("info").stdout.splitlines() if text.startswith("  portals "))
+    assert line.endswith("available, not enabled (PSP_PORTALS=1 enables it)")
+    told = json.loads(run("info", "--json", PORTALS="1").stdout)
+    (portals,) = (it for it in told["transports"] if it["name"] == "portals")
+    assert portals["available"]
+    assert {"put", "get", "put_remote", "event"} <= set(portals["capabilities"]["caps"])
+
+
+def test_a_connection_is_not_made_over_it_unless_asked(far: Far) -> None:
+    with Session(config={"SHM": 0, "IB": 0}) as session:
+        far.session = session
+        socket = session.listen("127.0.0.1")
+        far(far_side.connect, socket.address, {"SHM": 0, "IB": 0})
+        connection = socket.accept(timeout=BOUND)
+        assert connection.transport == "tcp"
+        assert "not enabled (PSP_PORTALS=1" in str(connection.explain())
+        far(far_side.close)
+        far.session = None
+
+
+# ---- variables -------------------------------------------------------------------
+
+
+def test_the_deliverables_spelling_of_the_send_queue() -> None:
+    config, _ = registry.load({"PORTALS_SENDRQ_SIZE": 5})
+    assert config["PORTALS_SENDQ_SIZE"] == 5
+    config, _ = registry.load({}, {"PSP_PORTALS_SENDRQ_SIZE": "7"})
+    assert config["PORTALS_SENDQ_SIZE"] == 7
+
+
+def test_the_threshold_has_a_parent() -> None:
+    config, _ = registry.load({"RENDEZVOUS": "12k"})
+    assert config["PORTALS_RENDEZVOUS"] == 12 << 10
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PROVIDER", "hardware"),
+        ("BUFFER_SIZE", "1k"),
+        ("SENDQ_SIZE", "1"),
+        ("RECVQ_SIZE", "3"),
+        ("EQ_SIZE", "63"),
+        ("RNDV_FRAGMENT_SIZE", "1023"),
+        ("MAX_RNDV_REQS", "0"),
+        ("NI_DROP", "1000001"),
+    ],
+)
+def test_a_bad_value_is_named(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"PSP_PORTALS_{name}: '{value}'"):
+        registry.load({f"PORTALS_{name}": value})
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ({"PORTALS_NI_MAX_MESSAGE": 4096}, "PSP_PORTALS_BUFFER_SIZE"),
+        ({"PORTALS_RECVQ_SIZE": 100, "PORTALS_EQ_SIZE": 64}, "PSP_PORTALS_EQ_SIZE"),
+        ({"PORTALS_INTERFACE": "203.0.113.7"}, "PSP_PORTALS_INTERFACE"),
+    ],
+)
+def test_an_interface_that_does_not_start_is_a_reason_and_the_next_is_taken(
+    far: Far, setting: Mapping[str, object], reason: str
+) -> None:
+    common = {"SHM": 0, "IB": 0, "PORTALS": 2, "PORTALS_PROVIDER": "software"}
+    with Session(config={**common, **setting}) as session:
+        far.session = session
+        socket = session.listen("127.0.0.1")
+        far(far_side.connect, socket.address, common)
+        connection = socket.accept(timeout=BOUND)
+        assert connection.transport == "tcp"
+        assert reason in str(connection.explain())
+        far(far_side.close)
+        far.session = None
+
+
+# ---- connections -----------------------------------------------------------------
+
+
+class TestRendezvous(Base):
+    transport = "portals"
+    config: ClassVar = ONLY
+
+    def test_the_threshold_is_what_the_variable_says(self, far: Far) -> None:
+        for threshold in (1000, 5000):
+            setting = {"PORTALS_RENDEZVOUS": threshold}
+            with self.joined(far, setting, setting) as link:
+                assert link.eager_max == threshold - 1
+                counted = link.counted()
+                far.begin(far_side.receive, threshold - 1, threshold)
+                link.c.send(payload(threshold - 1, 0), timeout=BOUND)
+                link.c.send(payload(threshold, 1), timeout=BOUND)
+                far.result()
+                assert counted()["rndv_rts"] == 1
+
+    def test_a_thousand_at_once(self, far: Far) -> None:
+        with self.joined(far, {"RNDV_SCHEME": "put"}, {"RNDV_SCHEME": "put"}) as link:
+            count, nbytes = 1000, link.eager_max + 1
+            receives = [link.c.irecv(tag=place) for place in range(count)]
+            counted = link.counted()
+            far.begin(portals_far.flood_tagged, count, nbytes)
+            for place, data in enumerate(wait_all(receives, timeout=BOUND)):
+                assert data == payload(nbytes, place)
+            far.result()
+            counts = counted()
+            assert counts["far_rndv_put"] == count, counts
+            assert counts["rndv_fallback"] == counts["far_rndv_fallback"] == 0
+
+    def test_more_than_may_be_open_go_by_messages(self, far: Far) -> None:
+        few = {"RNDV_SCHEME": "put", "PORTALS_MAX_RNDV_REQS": 3}
+        with self.joined(far, few, few) as link:
+            count, nbytes = 50, link.eager_max + 1
+            counted = link.counted()
+            receives = [link.c.irecv(tag=place) for place in range(count)]
+            far.begin(portals_far.flood_tagged, count, nbytes)
+            for place, data in enumerate(wait_all(receives, timeout=BOUND)):
+                assert data == payload(nbytes, place)
+            far.result()
+            counts = counted()
+            assert counts["rndv_fallback"] > 0, counts
+            assert counts["far_rndv_put"] > 0, counts
+            assert counts["far_rndv_am"] == counts["rndv_fallback"]
+
+
+class TestMischief(Base):
+    """The software NI fails acknowledgements, reorders events, closes table entries."""
+
+    transport = "portals"
+    config: ClassVar = {
+        **ONLY,
+        "PORTALS_NI_FAIL_ACKS": 10_000,
+        "PORTALS_NI_REORDER_EVENTS": 10_000,
+        "PORTALS_NI_DISABLE_TABLES": 10_000,
+        "PORTALS_NI_DROP": 10_000,
+        "PORTALS_NI_DUPLICATE": 10_000,
+        "PORTALS_NI_REORDER": 10_000,
+    }
+
+    def test_everything_arrives_once_and_in_order(self, far: Far) -> None:
+        with self.joined(far) as link:
+            sizes = [(place * 37) % 3000 for place in range(2000)]
+            sizes[::200] = [200_000] * 10
+            far.begin(far_side.send, *sizes)
+            for place, nbytes in enumerate(sizes):
+                assert link.c.recv(timeout=BOUND) == payload(nbytes, place), place
+            far.result()
+
+
+def test_two_connections_between_the_same_two_processes(far: Far) -> None:
+    with Session(config=ONLY) as session:
+        far.session = session
+        socket = session.listen("127.0.0.1")
+        far(far_side.connect, socket.address, ONLY)
+        first = socket.accept(timeout=BOUND)
+        far(portals_far.connect_again, socket.address)
+        second = socket.accept(timeout=BOUND)
+        assert first.transport == second.transport == "portals"
+        for place in range(100):
+            far.begin(portals_far.echo_both)
+            second.send(payload(500, place), timeout=BOUND)
+            first.send(payload(700, place), timeout=BOUND)
+            assert first.recv(timeout=BOUND) == payload(700, place)
+            assert second.recv(timeout=BOUND) == payload(500, place)
+            far.result()
+        far(far_side.close)
+        far.session = None
+
+
+def test_the_demo(tmp_path: Path) -> None:
+    heat = ROOT / "examples" / "heat" / "heat.py"
+    small = ("--size", "48", "--steps", "60", "--out", str(tmp_path))
+    environ = {"SHM": "0", "TCP": "0", "PORTALS": "1", "DEBUG_CONTYPE": "1", "DEBUG": "3"}
+    done = run("run", "-n", "4", str(heat), *small, **environ)
+    assert done.returncode == 0, done.stderr
+    assert "matches the serial result" in done.stdout
+    assert "portals" in done.stderr
