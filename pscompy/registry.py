@@ -55,10 +55,10 @@ class Found(Value):
 
     def unavailable(self) -> str | None:
         """Why it cannot be used in this process, or None. Loads its fabric."""
-        if self.transport is None or (self.problem and not self.dormant):
+        if self.problem or self.transport is None:
             return self.problem
         try:
-            return self.transport.unavailable() or self.problem
+            return self.transport.unavailable()
         except Exception as error:  # a plug-in's fault stays the plug-in's
             return f"asked whether it is available it raised {describe(error)}"
 

@@ -51,7 +51,8 @@ def _examine(config: Config, found: Iterable[registry.Found]) -> list[_Entry]:
     entries = []
     with Probe(config) as probe:
         for it in found:
-            reason, capabilities = it.unavailable(), None
+            awake = it.but(problem=None) if it.dormant else it
+            reason, capabilities = awake.unavailable() or it.problem, None
             if reason is None:
                 reason, capabilities = probe.open(it)
             entries.append(_Entry(it, reason, capabilities))

@@ -184,9 +184,9 @@ class TestRendezvous(Base):
                 assert data == payload(nbytes, place)
             far.result()
             counts = counted()
-            assert counts["rndv_fallback"] > 0, counts
-            assert counts["far_rndv_put"] > 0, counts
-            assert counts["far_rndv_am"] == counts["rndv_fallback"]
+            assert min(counts["rndv_fallback"], counts["far_rndv_put"]) > 0, counts
+            assert counts["far_rndv_am"] > 0, counts
+            assert counts["far_rndv_put"] + counts["far_rndv_am"] == count
 
 
 class TestMischief(Base):
