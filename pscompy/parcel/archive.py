@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import struct
 
-from pscompy.errors import ParcelError, ProtocolError
+from pscompy.errors import ParcelError, ProtocolError, describe
+from pscompy.parcel import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pickle import PickleBuffer
     from typing import Any
 
     from typing_extensions import Buffer
@@ -37,53 +39,58 @@ _PIECES_MAX = 8  # of a head that is sent as it is; every transport takes so man
 
 
 class Archive:
-    """An object that was taken apart. `chunks` are views of the object's own memory."""
+    """An object that was taken apart. `chunks` are the object's own memory: memoryviews of bytes,
+    or arrays in order."""
 
     __slots__ = ("chunks", "index", "serialiser")
 
-    def __init__(self, index: Buffer, chunks: list[memoryview], serialiser: str) -> None:
+    def __init__(self, index: bytes, chunks: list[Any], serialiser: str) -> None:
         self.index = index
         self.chunks = chunks
         self.serialiser = serialiser
 
-    @property
-    def plain(self) -> bool:
-        """Whether the index alone says all."""
-        return not self.chunks and memoryview(self.index)[:1] == PICKLE_BYTE
-
-    def pack(self, ident: int, room: int) -> tuple[list[Buffer], list[memoryview]]:
+    def pack(self, ident: int, room: int) -> tuple[list[Buffer], list[Any]]:
         """The pieces of the head, and the chunks that go by themselves.
 
         The head is longer than `room` only where the index alone makes it so.
         """
         table, inside, outside = self._place(room)
-        index = memoryview(self.index)
-        head = _HEAD.pack(MAGIC, ident, len(self.chunks), 0, index.nbytes, self.serialiser.encode())
-        pieces: list[Buffer] = [head + b"".join(table), index]
-        at = len(head) + len(table) * _ENTRY.size + index.nbytes
+        head = _HEAD.pack(
+            MAGIC, ident, len(self.chunks), 0, len(self.index), self.serialiser.encode()
+        )
+        front = b"".join((head, *table, self.index))
+        if not inside:
+            return [front], outside
+        pieces: list[Buffer] = [front]
+        at = len(front)
         for chunk in inside:
             pieces += [_PADDING[: -at % ALIGNMENT], chunk]
             at += -at % ALIGNMENT + chunk.nbytes
         return _joined(pieces), outside
 
-    def _place(self, room: int) -> tuple[list[bytes], list[memoryview], list[memoryview]]:
+    def _place(self, room: int) -> tuple[list[bytes], list[Any], list[Any]]:
         """The table, and the chunks within the head and outside of it."""
         table: list[bytes] = []
-        inside: list[memoryview] = []
-        outside: list[memoryview] = []
-        at = _HEAD.size + len(self.chunks) * _ENTRY.size + memoryview(self.index).nbytes
+        inside: list[Any] = []
+        outside: list[Any] = []
+        at = _HEAD.size + len(self.chunks) * _ENTRY.size + len(self.index)
         for chunk in self.chunks:
             end = at + -at % ALIGNMENT + chunk.nbytes
             fits = end <= room
             if fits:
                 at = end
             (inside if fits else outside).append(chunk)
-            table.append(_ENTRY.pack(chunk.nbytes, fits, chunk.readonly))
+            table.append(_ENTRY.pack(chunk.nbytes, fits, readonly(chunk)))
         return table, inside, outside
 
 
 def _joined(pieces: list[Buffer]) -> list[Buffer]:
     return pieces if len(pieces) <= _PIECES_MAX else [b"".join(pieces)]
+
+
+def readonly(chunk: Any) -> bool:
+    """Whether nobody may write to this chunk."""
+    return chunk.readonly if type(chunk) is memoryview else not chunk.flags.writeable
 
 
 class Entry:
@@ -116,11 +123,16 @@ class Head:
         return [entry for entry in self.entries if entry.inside is None]
 
 
-def dump(obj: object, serialiser: Serialiser, zero_copy: int) -> Archive:
-    """Take an object apart. Raises what the serialiser or the object raises."""
+def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
+    """Take an object apart: its pickle, if that is all of it.
+
+    Raises what the serialiser or the object raises.
+    """
+    if type(obj).__name__ == "ndarray" and (made := _dump_array(obj, zero_copy)):
+        return made
     chunks: list[memoryview] = []
 
-    def keep(buffer: Any) -> bool:
+    def keep(buffer: PickleBuffer) -> bool:
         """False: it is a chunk; True: it is written to the index."""
         raw = buffer.raw()
         if raw.nbytes < zero_copy:
@@ -129,7 +141,16 @@ def dump(obj: object, serialiser: Serialiser, zero_copy: int) -> Archive:
         return False
 
     index = serialiser.dumps(obj, keep)
+    if not chunks and index[:1] == PICKLE_BYTE:
+        return index
     return Archive(index, chunks, serialiser.name)
+
+
+def _dump_array(obj: Any, zero_copy: int) -> Archive | None:
+    if type(obj).__module__ != "numpy" or obj.nbytes < zero_copy:
+        return None
+    described = arrays.describe(obj)
+    return described and Archive(described[0], [described[1]], arrays.NAME)
 
 
 def parse(data: Buffer) -> Head:
@@ -191,6 +212,8 @@ def load(head: Head, arrived: Sequence[Buffer], serialiser: Serialiser) -> Any:
     `ProtocolError`: chunks and table do not agree. `ParcelError`: the serialiser cannot, with its
     reason as the cause.
     """
+    if head.serialiser == arrays.NAME:
+        return _load_array(head, buffers(head, arrived))
     if head.serialiser != serialiser.name:
         raise ParcelError(
             f"the object was written by {head.serialiser!r}, PSP_PARCEL_SERIALISER here says"
@@ -199,13 +222,15 @@ def load(head: Head, arrived: Sequence[Buffer], serialiser: Serialiser) -> Any:
     return restore(head.index, buffers(head, arrived), serialiser)
 
 
+def _load_array(head: Head, chunks: list[memoryview]) -> Any:
+    if len(chunks) != 1:
+        raise ProtocolError(f"an array has {len(chunks)} chunks")
+    return arrays.make(head.index, chunks[0])
+
+
 def restore(index: Buffer, chunks: Sequence[Buffer], serialiser: Serialiser) -> Any:
     """What the serialiser makes of an index; its errors become a `ParcelError`."""
     try:
         return serialiser.loads(index, chunks)
     except Exception as error:
-        raise ParcelError(f"an object cannot be put together: {_words(error)}") from error
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+        raise ParcelError(f"an object cannot be put together: {describe(error)}") from error

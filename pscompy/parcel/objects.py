@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from pickle import PickleBuffer
 
 from pscompy import _hot
 from pscompy.errors import Timeout
@@ -61,9 +62,9 @@ class Objects:
 
     def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> None:
         """See `Connection.send_obj`."""
-        packed = self.take_apart(obj)
-        if packed.plain:
-            self.heads.send(packed.index, tag, timeout)
+        packed = archive.dump(obj, self._serialiser, self._zero_copy)
+        if isinstance(packed, bytes):
+            self.heads.send(packed, tag, timeout)
         elif timeout is None:
             wait_all(self._post(packed, tag, lend))
         else:
@@ -73,21 +74,21 @@ class Objects:
     def isend(self, obj: object, tag: int, lend: bool) -> Request:
         """See `Connection.isend_obj`."""
         packed = self.take_apart(obj)
-        if not lend:
+        if not isinstance(packed, bytes) and not lend:
             packed.chunks = [self._own(chunk) for chunk in packed.chunks]
         return self.begin(packed, tag, lend)
 
-    def take_apart(self, obj: object) -> Archive:
+    def take_apart(self, obj: object) -> bytes | Archive:
         """Raises what pickling it raises."""
         return archive.dump(obj, self._serialiser, self._zero_copy)
 
-    def begin(self, packed: Archive, tag: int, lend: bool = False) -> Request:
+    def begin(self, packed: bytes | Archive, tag: int, lend: bool = False) -> Request:
         """Send what was taken apart; until the request has ended the object must stay as it is."""
-        if packed.plain:
-            return self.heads.isend(packed.index, tag)
+        if isinstance(packed, bytes):
+            return self.heads.isend(packed, tag)
         return self._sending(self._post(packed, tag, lend))
 
-    def serialise(self, obj: object) -> Buffer:
+    def serialise(self, obj: object) -> bytes:
         """All of it in one piece."""
         return self._serialiser.dumps(obj, lambda buffer: True)
 
@@ -100,12 +101,12 @@ class Objects:
         requests += [self.chunks.isend(_owner(it) if lend else it, ident, lend) for it in rest]
         return requests
 
-    def _own(self, chunk: memoryview) -> memoryview:
+    def _own(self, chunk: Any) -> Any:
         """What the program may not change while it is on its way: its memory, or a copy."""
-        if chunk.readonly:
+        if archive.readonly(chunk):
             return chunk
         copy = memoryview(self.heads._worker.allocate(chunk.nbytes))
-        copy[:] = chunk
+        copy[:] = PickleBuffer(chunk).raw()
         return copy
 
     def _sending(self, requests: list[Request]) -> Request:
@@ -123,8 +124,10 @@ class Objects:
         if timeout is not None:
             return wait_or_cancel(self.irecv(tag), timeout)
         data = self.heads.recv(None, tag)
-        head = head_of(data)
-        return self.load(data, head, wait_all(self.fetch(head)) if head else ())
+        if data[:1] == archive.PICKLE_BYTE:
+            return archive.restore(data, (), self._serialiser)
+        head = archive.parse(data)
+        return archive.load(head, wait_all(self.fetch(head)), self._serialiser)
 
     def irecv(self, tag: int) -> Request:
         """See `Connection.irecv_obj`."""
@@ -171,9 +174,9 @@ def wait_or_cancel(request: Request, timeout: float) -> Any:
         raise
 
 
-def _owner(chunk: memoryview) -> Any:
+def _owner(chunk: Any) -> Any:
     """The array whose memory it is, as a whole: it is read-only while it is lent."""
-    owner = chunk.obj
+    owner = chunk.obj if type(chunk) is memoryview else chunk
     return owner if getattr(owner, "nbytes", -1) == chunk.nbytes else chunk
 
 

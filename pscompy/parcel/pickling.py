@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         @property
         def name(self) -> str: ...
 
-        def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool], /) -> Buffer: ...
+        def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool], /) -> bytes: ...
 
         def loads(self, data: Buffer, chunks: Sequence[Buffer], /) -> Any: ...
 
@@ -138,7 +138,7 @@ class Restricted:
         self._allowed = ALLOWED | frozenset(names)
         self.name = inner.name
 
-    def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool]) -> Buffer:
+    def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
         return self._inner.dumps(obj, keep)
 
     def loads(self, data: Buffer, chunks: Sequence[Buffer]) -> Any:

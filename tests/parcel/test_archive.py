@@ -27,12 +27,14 @@ class Peer:
 
     def __init__(self, obj, room=0, serialiser=None, ident=7):
         self.serialiser = serialiser or Pickle()
-        self.archive = archive.dump(obj, self.serialiser, ZERO_COPY)
-        pieces, outside = self.archive.pack(ident, room)
+        made = archive.dump(obj, self.serialiser, ZERO_COPY)
+        pieces, outside = ([made], []) if type(made) is bytes else made.pack(ident, room)
         self.head = bytearray().join(pieces)
         self.outside = [bytearray(chunk) for chunk in outside]
 
     def load(self):
+        if self.head[:1] == archive.PICKLE_BYTE:
+            return archive.restore(self.head, (), self.serialiser)
         return archive.load(archive.parse(self.head), self.outside, self.serialiser)
 
 
@@ -160,9 +162,7 @@ def test_what_fits_is_in_the_head():
 
 
 def test_an_object_without_buffers_is_its_pickle():
-    made = archive.dump({"a": 1}, Pickle(), ZERO_COPY)
-    assert made.plain
-    assert pickle.loads(made.index) == {"a": 1}
+    assert pickle.loads(archive.dump({"a": 1}, Pickle(), ZERO_COPY)) == {"a": 1}
 
 
 def test_the_threshold_is_the_shortest_that_is_not_copied():
@@ -320,7 +320,7 @@ def test_chunks_that_are_shorter_than_the_table_says():
 
 
 def test_a_pickle_that_wants_more_chunks_than_there_are():
-    index = archive.dump(numbers(5000), Pickle(), ZERO_COPY).index
+    index = archive.dump([numbers(5000)], Pickle(), ZERO_COPY).index
     head = archive.parse(forge(nbytes=len(index)) + index)
     with pytest.raises(pscompy.ParcelError):
         archive.load(head, [], Pickle())
@@ -331,6 +331,50 @@ def test_a_pickle_that_wants_more_chunks_than_there_are():
 def test_garbage_in_place_of_a_pickle(data):
     with contextlib.suppress(pscompy.ParcelError):
         archive.restore(b"\x80\x05" + data, (), Restricted(Pickle()))
+
+
+# ---- arrays, which need no pickle ----
+
+
+@pytest.mark.parametrize("name", ["array", "read-only array", "Fortran"])
+def test_an_array_is_not_pickled(name):
+    assert b"numpy" not in Peer(OBJECTS[name]).head
+
+
+def array_head(index, count=1):
+    entries = [struct.pack("<QBB6x", 800, 0, 0)] * count
+    return archive.parse(
+        b"".join((forge(nbytes=len(index), name=b"array", count=count), *entries, index))
+    )
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        b"",
+        b"C<f8\0\0\0\0" + struct.pack("<Q", 101),
+        b"C<f8\0\0\0\0" + struct.pack("<Q", 1 << 63),
+        b"C<f8\0\0\0\0" + struct.pack("<2Q", 1 << 63, 200),
+        b"C<f8\0\0\0\0" + struct.pack("<3Q", 1 << 32, 1 << 32, 0),
+        b"C|O8\0\0\0\0" + struct.pack("<Q", 100),
+        b"C|V8\0\0\0\0" + struct.pack("<Q", 100),
+        b"C<f7\0\0\0\0" + struct.pack("<Q", 100),
+        b"C\xff\xff\xff\xff\0\0\0" + struct.pack("<Q", 100),
+        b"K<f8\0\0\0\0" + struct.pack("<Q", 100),
+        b"C<f8\0\0\0\0" + struct.pack("<33Q", 100, *[1] * 32),
+        b"C<f8\0\0\0\0" + b"odd",
+    ],
+)
+def test_arrays_that_cannot_be(index):
+    with pytest.raises(pscompy.ProtocolError):
+        archive.load(array_head(index), [bytearray(800)], Pickle())
+
+
+def test_an_array_of_two_chunks():
+    index = b"C<f8\0\0\0\0" + struct.pack("<Q", 100)
+    assert archive.load(array_head(index), [bytearray(800)], Pickle()).shape == (100,)
+    with pytest.raises(pscompy.ProtocolError, match="2 chunks"):
+        archive.load(array_head(index, 2), [bytearray(800)] * 2, Pickle())
 
 
 # ---- who may name what ----
@@ -395,8 +439,6 @@ class Json:
 
 def test_another_serialiser():
     assert Peer({"a": [1, None]}, serialiser=Json).load() == {"a": [1, None]}
-    made = archive.dump(1, Json, ZERO_COPY)
-    assert not made.plain
 
 
 def test_the_receiver_has_another_serialiser():

@@ -351,7 +351,7 @@ def test_garbage_is_refused_and_the_connection_goes_on(link, data):
 
 @pytest.mark.parametrize("nbytes", [0, 39_999, 40_001, 1 << 20])
 def test_a_chunk_of_another_length_than_the_head_says(link, nbytes):
-    pieces, _ = archive.dump(np.ones(5000), Pickle(), 4096).pack(ident=77, room=0)
+    pieces, _ = archive.dump([np.ones(5000)], Pickle(), 4096).pack(ident=77, room=0)
     heads, chunks = raw(link)
     heads.isend(pieces)
     chunk = chunks.isend(bytes(nbytes), 77)
