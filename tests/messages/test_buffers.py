@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.messages.conftest import Pair
+from tests.names import nameless
 
 F_ORDER = np.asfortranarray(np.arange(6.0).reshape(2, 3))
 COLUMN = np.arange(16).reshape(4, 4)[:, 1]
@@ -38,14 +39,14 @@ def received(pair: Pair) -> bytearray:
         FIELD_NAMED_O,
         b"",
     ],
-    ids=repr,
+    ids=nameless,
 )
 def test_sendable(loop_pair: Pair, buf: Any) -> None:
     loop_pair.left.send(buf)
     assert received(loop_pair) == memoryview(buf).tobytes()
 
 
-@pytest.mark.parametrize("buf", [COLUMN, F_ORDER, memoryview(bytes(9))[::2]], ids=repr)
+@pytest.mark.parametrize("buf", [COLUMN, F_ORDER, memoryview(bytes(9))[::2]], ids=nameless)
 def test_not_contiguous(loop_pair: Pair, buf: Any) -> None:
     with pytest.raises(BufferError, match=r"not C-contiguous.*ascontiguousarray"):
         loop_pair.left.send(buf)
@@ -53,13 +54,13 @@ def test_not_contiguous(loop_pair: Pair, buf: Any) -> None:
     assert received(loop_pair) == b"next"
 
 
-@pytest.mark.parametrize("buf", [OBJECTS, FIELDS_WITH_OBJECTS], ids=repr)
+@pytest.mark.parametrize("buf", [OBJECTS, FIELDS_WITH_OBJECTS], ids=nameless)
 def test_python_objects(loop_pair: Pair, buf: Any) -> None:
     with pytest.raises(TypeError, match=r"Python objects.*pickle"):
         loop_pair.left.send(buf)
 
 
-@pytest.mark.parametrize("buf", [{}, 7, None, object()], ids=repr)
+@pytest.mark.parametrize("buf", [{}, 7, None, object()], ids=nameless)
 def test_no_buffer(loop_pair: Pair, buf: Any) -> None:
     with pytest.raises(TypeError, match=r"bytes-like.*pickle\.dumps"):
         loop_pair.left.send(buf)
@@ -79,7 +80,7 @@ READ_ONLY = np.zeros(3)
 READ_ONLY.flags.writeable = False
 
 
-@pytest.mark.parametrize("buf", [b"read-only", READ_ONLY, memoryview(b"abc")], ids=repr)
+@pytest.mark.parametrize("buf", [b"read-only", READ_ONLY, memoryview(b"abc")], ids=nameless)
 def test_receive_into_read_only(loop_pair: Pair, buf: Any) -> None:
     loop_pair.left.send(b"x")
     loop_pair.settle()

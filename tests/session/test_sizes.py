@@ -13,6 +13,7 @@ import pytest
 from puppets import BOUND, echo
 
 import pscompy
+from tests.names import nameless
 
 GIB = 1 << 30
 HUGE = 4 * GIB + 3
@@ -192,7 +193,7 @@ def test_what_cannot_be_written_to(link):
 
 
 @pytest.mark.parametrize(
-    "thing", [np.array([None, {}]), "text", 5, None, {}, object(), [1, 2], ["a"], 3.5], ids=repr
+    "thing", [np.array([None, {}]), "text", 5, None, {}, object(), [1, 2], ["a"], 3.5], ids=nameless
 )
 def test_what_is_no_buffer(link, thing):
     with pytest.raises(TypeError):
