@@ -12,16 +12,7 @@
 
 void set(const char *name, int64_t number, const char *text)
 {
-    psc_setting_t *settings = (psc_setting_t *)(uintptr_t)ct_settings;
-
-    for (uint32_t i = 0; i < ct_n_settings; i++) {
-        if (strcmp(settings[i].name, name) == 0) {
-            settings[i].number = number;
-            settings[i].text = text;
-            return;
-        }
-    }
-    ct_check(false, "no setting %s", name);
+    ct_set(name, number, text);
 }
 
 /* ---- a second process ---- */

@@ -5,44 +5,21 @@
 #include <string.h>
 
 #include "ib.h"
+#include "pscompy/core/parts/setting.h"
 
 #define IB_BUSY_MESSAGES 64u /* so many make a peer busy */
-
-static const psc_setting_t *ib_setting(const psc_open_params_t *params,
-                                       const char *name)
-{
-    static const psc_setting_t none = {.text = ""};
-
-    for (uint32_t i = 0; i < params->n_settings; i++) {
-        if (strcmp(params->settings[i].name, name) == 0)
-            return &params->settings[i];
-    }
-    return &none;
-}
-
-static int64_t ib_setting_number(const psc_open_params_t *params,
-                                 const char *name)
-{
-    return ib_setting(params, name)->number;
-}
-
-static uint32_t ib_setting_count(const psc_open_params_t *params,
-                                 const char *name)
-{
-    return (uint32_t)ib_setting_number(params, name);
-}
 
 static ib_choice_t ib_settings_choice(const psc_open_params_t *params)
 {
     return (ib_choice_t){
-        .hca = ib_setting(params, "HCA")->text,
-        .port = (int)ib_setting_number(params, "PORT"),
-        .gid_index = (int)ib_setting_number(params, "GID_INDEX"),
+        .hca = psc_setting_text(params, "HCA"),
+        .port = (int)psc_setting_number(params, "PORT"),
+        .gid_index = (int)psc_setting_number(params, "GID_INDEX"),
         /* "auto" is 0 */
-        .mtu = (unsigned)strtoul(ib_setting(params, "PATH_MTU")->text, NULL,
+        .mtu = (unsigned)strtoul(psc_setting_text(params, "PATH_MTU"), NULL,
                                  10),
-        .recvs = ib_setting_count(params, "SRQ_SIZE"),
-        .comps = ib_setting_count(params, "COMPQ_SIZE"),
+        .recvs = psc_setting_count(params, "SRQ_SIZE"),
+        .comps = psc_setting_count(params, "COMPQ_SIZE"),
     };
 }
 
@@ -61,10 +38,10 @@ static uint32_t ib_power_of_two(uint32_t n)
 static void ib_settings_rings(const psc_open_params_t *params,
                               ib_settings_t *settings)
 {
-    const char *eager = ib_setting(params, "EAGER")->text;
+    const char *eager = psc_setting_text(params, "EAGER");
 
     settings->busy = IB_BUSY_MESSAGES;
-    settings->rings = ib_setting_count(params, "RDMA_PEERS");
+    settings->rings = psc_setting_count(params, "RDMA_PEERS");
     if (strcmp(eager, "srq") == 0)
         settings->rings = 0;
     if (strcmp(eager, "rdma") == 0) {
@@ -76,20 +53,20 @@ static void ib_settings_rings(const psc_open_params_t *params,
 psc_status_t ib_settings_read(const psc_open_params_t *params,
                               ib_settings_t *settings_p)
 {
-    int64_t buffer_size = ib_setting_number(params, "BUFFER_SIZE");
+    int64_t buffer_size = psc_setting_number(params, "BUFFER_SIZE");
 
     *settings_p = (ib_settings_t){
         .choice = ib_settings_choice(params),
-        .path = {.timeout = ib_setting_count(params, "TIMEOUT"),
-                 .retry_count = ib_setting_count(params, "RETRY_COUNT"),
-                 .service_level = ib_setting_count(params, "SERVICE_LEVEL")},
-        .connect_ns = ib_setting_number(params, "CONNECT_TIMEOUT"),
-        .keepalive_ns = ib_setting_number(params, "KEEPALIVE"),
+        .path = {.timeout = psc_setting_count(params, "TIMEOUT"),
+                 .retry_count = psc_setting_count(params, "RETRY_COUNT"),
+                 .service_level = psc_setting_count(params, "SERVICE_LEVEL")},
+        .connect_ns = psc_setting_number(params, "CONNECT_TIMEOUT"),
+        .keepalive_ns = psc_setting_number(params, "KEEPALIVE"),
         .buffer_size = (size_t)buffer_size,
-        .window = ib_power_of_two(ib_setting_count(params, "RECVQ_SIZE")),
-        .sendq = ib_power_of_two(ib_setting_count(params, "SENDQ_SIZE")),
-        .send_buffers = ib_setting_count(params, "SEND_BUFFERS"),
-        .pending = ib_setting_count(params, "PENDING_TOKENS"),
+        .window = ib_power_of_two(psc_setting_count(params, "RECVQ_SIZE")),
+        .sendq = ib_power_of_two(psc_setting_count(params, "SENDQ_SIZE")),
+        .send_buffers = psc_setting_count(params, "SEND_BUFFERS"),
+        .pending = psc_setting_count(params, "PENDING_TOKENS"),
     };
     ib_settings_rings(params, settings_p);
     if (settings_p->sendq < 16 || settings_p->window < 4 ||

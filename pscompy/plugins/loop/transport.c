@@ -8,15 +8,7 @@
 #include <unistd.h>
 
 #include "loop.h"
-
-static int64_t loop_setting(const psc_open_params_t *params, const char *name)
-{
-    for (uint32_t i = 0; i < params->n_settings; i++) {
-        if (strcmp(params->settings[i].name, name) == 0)
-            return params->settings[i].number;
-    }
-    return 0;
-}
+#include "pscompy/core/parts/setting.h"
 
 static void loop_slots_free(psc_list_t *slots)
 {
@@ -31,8 +23,8 @@ static const psc_transport_ops_t loop_ops; /* below */
 static psc_status_t loop_iface_start(loop_iface_t *iface,
                                      const psc_open_params_t *params)
 {
-    int64_t buffer_size = loop_setting(params, "BUFFER_SIZE");
-    int64_t sendq_size = loop_setting(params, "SENDQ_SIZE");
+    int64_t buffer_size = psc_setting_number(params, "BUFFER_SIZE");
+    int64_t sendq_size = psc_setting_number(params, "SENDQ_SIZE");
 
     if (buffer_size < 1024 || buffer_size > 1 << 26 || sendq_size < 2 ||
         sendq_size > 1 << 20) {

@@ -11,6 +11,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "pscompy/core/parts/setting.h"
 #include "shm.h"
 
 #define SHM_BOOT_ID "/proc/sys/kernel/random/boot_id"
@@ -39,20 +40,9 @@ psc_status_t shm_random(void *buffer, size_t len)
 
 /* ---- settings ---- */
 
-static const psc_setting_t *shm_setting(const psc_open_params_t *params,
-                                        const char *name)
-{
-    static const psc_setting_t none = {.text = ""};
-
-    for (uint32_t i = 0; i < params->n_settings; i++)
-        if (strcmp(params->settings[i].name, name) == 0)
-            return &params->settings[i];
-    return &none;
-}
-
 static shm_cma_mode_t shm_setting_cma(const psc_open_params_t *params)
 {
-    const char *text = shm_setting(params, "CMA")->text;
+    const char *text = psc_setting_text(params, "CMA");
 
     if (strcmp(text, "0") == 0)
         return SHM_CMA_OFF;
@@ -62,8 +52,8 @@ static shm_cma_mode_t shm_setting_cma(const psc_open_params_t *params)
 static psc_status_t shm_iface_configure(shm_iface_t *iface,
                                         const psc_open_params_t *params)
 {
-    int64_t size = shm_setting(params, "BUFFER_SIZE")->number;
-    int64_t slots = shm_setting(params, "RECVQ_SIZE")->number;
+    int64_t size = psc_setting_number(params, "BUFFER_SIZE");
+    int64_t slots = psc_setting_number(params, "RECVQ_SIZE");
 
     if (size >= SHM_SLOT_MIN && size <= SHM_RING_MAX && slots >= 2 &&
         slots <= SHM_RING_MAX) {
@@ -177,7 +167,7 @@ static psc_status_t shm_iface_start(shm_iface_t *iface,
                      "no descriptors to wait with: %s", strerror(errno));
     }
     if (status == PSC_OK)
-        status = shm_door_open(iface, shm_setting(params, "DIR")->text,
+        status = shm_door_open(iface, psc_setting_text(params, "DIR"),
                                params->reason);
     return status;
 }

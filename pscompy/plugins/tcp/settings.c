@@ -4,37 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "pscompy/core/parts/setting.h"
 #include "tcp.h"
-
-static const psc_setting_t *tcp_setting_find(const psc_open_params_t *params,
-                                             const char *name)
-{
-    for (uint32_t i = 0; i < params->n_settings; i++) {
-        if (strcmp(params->settings[i].name, name) == 0)
-            return &params->settings[i];
-    }
-    return NULL;
-}
-
-static const char *tcp_setting_text(const psc_open_params_t *params,
-                                    const char *name)
-{
-    const psc_setting_t *setting = tcp_setting_find(params, name);
-
-    return setting && setting->text ? setting->text : "";
-}
-
-static int64_t tcp_setting_number(const psc_open_params_t *params,
-                                  const char *name)
-{
-    const psc_setting_t *setting = tcp_setting_find(params, name);
-
-    return setting ? setting->number : 0;
-}
 
 static int tcp_setting_int(const psc_open_params_t *params, const char *name)
 {
-    int64_t number = tcp_setting_number(params, name);
+    int64_t number = psc_setting_number(params, name);
 
     return number < 0 ? 0 : number > INT_MAX ? INT_MAX : (int)number;
 }
@@ -61,7 +36,7 @@ static psc_status_t tcp_settings_ports(tcp_settings_t *settings,
 psc_status_t tcp_settings_read(const psc_open_params_t *params,
                                tcp_settings_t *settings_p)
 {
-    int64_t buffer_size = tcp_setting_number(params, "BUFFER_SIZE");
+    int64_t buffer_size = psc_setting_number(params, "BUFFER_SIZE");
 
     if (buffer_size < 1024 || buffer_size > 1 << 26) {
         snprintf(params->reason, PSC_REASON_MAX,
@@ -70,16 +45,16 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
         return PSC_ERR_INVALID;
     }
     *settings_p = (tcp_settings_t){
-        .host = tcp_setting_text(params, "HOST"),
-        .network = tcp_setting_text(params, "NETWORK"),
+        .host = psc_setting_text(params, "HOST"),
+        .network = psc_setting_text(params, "NETWORK"),
         .sndbuf = tcp_setting_int(params, "SO_SNDBUF"),
         .rcvbuf = tcp_setting_int(params, "SO_RCVBUF"),
-        .nodelay = tcp_setting_number(params, "NODELAY") != 0,
+        .nodelay = psc_setting_number(params, "NODELAY") != 0,
         .backlog = tcp_setting_int(params, "BACKLOG"),
-        .accept_ns = tcp_setting_number(params, "ACCEPT_TIMEOUT"),
-        .connect_ns = tcp_setting_number(params, "CONNECT_TIMEOUT"),
+        .accept_ns = psc_setting_number(params, "ACCEPT_TIMEOUT"),
+        .connect_ns = psc_setting_number(params, "CONNECT_TIMEOUT"),
         .buffer_size = (size_t)buffer_size,
     };
-    return tcp_settings_ports(settings_p, tcp_setting_text(params, "PORT"),
+    return tcp_settings_ports(settings_p, psc_setting_text(params, "PORT"),
                               params->reason);
 }

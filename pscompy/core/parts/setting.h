@@ -1,0 +1,40 @@
+/* A transport's settings by name, as its `open` gets them. One that is not
+ * there is an empty text and 0. */
+#ifndef PSCOMPY_PARTS_SETTING_H
+#define PSCOMPY_PARTS_SETTING_H
+
+#include <string.h>
+
+#include "../transport.h"
+
+static inline const psc_setting_t *
+psc_setting_find(const psc_open_params_t *params, const char *name)
+{
+    static const psc_setting_t none = {.text = ""};
+
+    for (uint32_t i = 0; i < params->n_settings; i++) {
+        if (strcmp(params->settings[i].name, name) == 0)
+            return &params->settings[i];
+    }
+    return &none;
+}
+
+static inline const char *psc_setting_text(const psc_open_params_t *params,
+                                           const char *name)
+{
+    return psc_setting_find(params, name)->text;
+}
+
+static inline int64_t psc_setting_number(const psc_open_params_t *params,
+                                         const char *name)
+{
+    return psc_setting_find(params, name)->number;
+}
+
+static inline uint32_t psc_setting_count(const psc_open_params_t *params,
+                                         const char *name)
+{
+    return (uint32_t)psc_setting_number(params, name);
+}
+
+#endif
