@@ -17,7 +17,7 @@ from typing import Any
 from gateway import servers
 from gateway.config import VARIABLES as GATEWAY_VARIABLES
 from gateway.trunk import Frame, Trunk, keep, session
-from pscompy.bootstrap.joined import Join
+from pscompy.bootstrap.join import Join
 from pscompy.config import Config
 from pscompy.errors import ConfigError, NameInUse, PeerLost, PscomError, Timeout
 from pscompy.variables import VARIABLES
@@ -27,7 +27,7 @@ LEFT_SECONDS = 3.0  # for a module that has left one gateway to be seen at anoth
 
 
 class Meeting:
-    """See `pscompy.bootstrap.joined.Meeting`."""
+    """See `pscompy.bootstrap.join.Meeting`."""
 
     def __init__(self, join: Join) -> None:
         tables = {"": VARIABLES, "GATEWAY": GATEWAY_VARIABLES}

@@ -19,7 +19,7 @@ from types import TracebackType
 
 from pscompy import _hot
 from pscompy.bootstrap import Bootstrap, attach
-from pscompy.bootstrap.joined import Join, Joined
+from pscompy.bootstrap.join import join_up
 from pscompy.collective import Barrier, Ranks, broadcast
 from pscompy.connection import Connection
 from pscompy.core import lib
@@ -73,12 +73,8 @@ class World(_hot.World, Session):
         """
         from pscompy.bootstrap.mpi import Mpi
 
-        bootstrap: Bootstrap = Mpi(comm)
-        wanted = Join.wanted(config, join)
-        if wanted is not None:
-            bootstrap = Joined(bootstrap, wanted)
         world = cls.__new__(cls)
-        world._start(bootstrap, config)
+        world._start(join_up(Mpi(comm), config, join), config)
         return world
 
     def _start(self, bootstrap: Bootstrap, config: Mapping[str, object] | None) -> None:

@@ -15,7 +15,7 @@ import stat
 import sys
 from collections.abc import Mapping
 
-from pscompy.bootstrap.joined import Join, Joined
+from pscompy.bootstrap.join import join_up
 from pscompy.bootstrap.pmi1 import Pmi1
 from pscompy.bootstrap.single import Single
 from pscompy.config import launcher_environment
@@ -86,15 +86,12 @@ def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
     pid, known = _attached or (os.getpid(), None)
     if known is not None and pid == os.getpid():
         return known
-    if isinstance(known, Pmi1 | Joined):
+    if known is not None and not isinstance(known, Single):
         raise ConfigError(
             f"this process was forked from rank {known.rank}: only that is in the World;"
             " a Session can be opened here"
         )
-    bootstrap = detect()
-    join = Join.wanted(config)
-    if join is not None:
-        bootstrap = Joined(bootstrap, join)
+    bootstrap = join_up(detect(), config)
     _attached = os.getpid(), bootstrap
     return bootstrap
 

@@ -11,72 +11,16 @@ import base64
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from pscompy.config import Config
 from pscompy.errors import ConfigError, ConnectError, NameInUse, PeerLost, PscomError, Timeout
-from pscompy.values import Value
-from pscompy.variables import VARIABLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
+    from typing import Any
 
     from pscompy.bootstrap import Bootstrap
-else:
-    Protocol = object
-
-
-GROUP = "pscompy.meetings"
-
-
-class Meeting(Protocol):
-    """Where the first ranks of the modules meet. What it raises is a `PscomError`."""
-
-    def exchange(self, number: int, text: str, timeout: float | None) -> Mapping[int, str]:
-        """Give `text` to all modules, and get theirs, by their numbers; `number` counts the
-        exchanges, the same on all sides. Timeout (seconds): not all came; calling again goes on.
-        NameInUse: there is another module of this number. PeerLost: one has left."""
-
-    def close(self) -> None: ...
-
-
-class Join(Value):
-    """What PSP_JOIN asks for: `modules` of them under this name, and which one this is."""
-
-    name: str
-    modules: int
-    module: int
-    timeout: float
-    overrides: Mapping[str, object]
-
-    @classmethod
-    def wanted(cls, overrides: Mapping[str, object] | None, join: str | None = None) -> Join | None:
-        """None: this job is alone. ConfigError: PSP_JOIN is not NAME:MODULES."""
-        given = dict(overrides or {})
-        config = Config.load({"": VARIABLES}, given, known=None)
-        text = config["JOIN"] if join is None else join
-        if not text:
-            return None
-        name, _, modules = text.rpartition(":")
-        if not name or not modules.isdecimal() or not int(modules):
-            raise ConfigError(
-                f"PSP_JOIN={text!r} must be NAME:MODULES", name="PSP_JOIN", value=text
-            )
-        return cls(
-            name, int(modules), config["MSA_MODULE_ID"], float(config["JOIN_TIMEOUT"]), given
-        )
-
-    def meeting(self) -> Meeting:
-        """ConfigError: nobody who could provide one is installed."""
-        from importlib.metadata import entry_points  # not before: only the joined need it
-
-        for entry in entry_points(group=GROUP):
-            made: Meeting = entry.load()(self)
-            return made
-        raise ConfigError(
-            f"PSP_JOIN needs a plug-in of the group {GROUP}: none is installed", name="PSP_JOIN"
-        )
+    from pscompy.bootstrap.join import Join, Meeting
 
 
 class Joined:

@@ -89,7 +89,7 @@ def refused(process):
 @pytest.mark.parametrize("join", ["test", "test:", ":2", "test:none", "test:0"])
 def test_a_join_that_cannot_be_understood(join, script):
     import pscompy
-    from pscompy.bootstrap.joined import Join
+    from pscompy.bootstrap.join import Join
 
     with pytest.raises(pscompy.ConfigError, match="PSP_JOIN"):
         Join.wanted({"JOIN": join})
