@@ -93,14 +93,14 @@ class Reader:
         return False
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> bool:
+        if not self._watching:  # before arming: others may poll right after it
+            self._watching = True
+            self._worker.watch(self._watcher)
         if not self._worker.arm():
             return False
         if not self._registered:
             loop.add_reader(self._fd, self._look)
             self._registered = True
-        if not self._watching:
-            self._worker.watch(self._watcher)
-            self._watching = True
         return True
 
     def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -114,7 +114,7 @@ class Reader:
     def _polled(self) -> None:
         """Somebody polled, in any thread: what we armed is used up."""
         self._watching = False
-        if not self._looking:
+        if not (self._looking and threading.get_ident() == self._thread):
             self._in_loop(self._look)
 
     def _in_loop(self, callback: Any, *args: Any) -> None:

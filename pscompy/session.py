@@ -256,10 +256,10 @@ class Session:
         self.fileno()
         assert self._sleep is not None
         self._sleep.clear()
-        if self._hot.pending or not self._hot.arm():
+        if self._hot.pending:
             return False
-        self._hot.watch(self._sleep.wake)
-        return not self._hot.pending
+        self._hot.watch(self._sleep.wake)  # before arming: others may poll right after it
+        return self._hot.arm() and not self._hot.pending
 
     def progress(self) -> int:
         """Move everything on once, without waiting; how many events there were."""

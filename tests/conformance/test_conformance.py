@@ -32,6 +32,11 @@ class TestShmByMessages(conformance.Suite):
     config: ClassVar = {"RNDV_SCHEME": "am", "SHM_CMA": 0}
 
 
+class TestShmWithProgressThread(conformance.Suite):
+    transport = "shm"
+    config: ClassVar = {"PROGRESS_THREAD": 1}
+
+
 class TestTcp(conformance.Suite):
     transport = "tcp"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import threading
 import time
 import weakref
@@ -201,6 +202,38 @@ def test_others_who_poll_do_not_steal_the_wake_up(make: Callable[..., Pair]) -> 
         thread.join()
 
     asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_who_polls_once_and_goes_away_does_not_steal_the_wake_up(make: Callable[..., Pair]) -> None:
+    """Another thread polls, at any moment, while the loop is about to sleep; then a message comes.
+    A few of the messages would be lost if the loop were not always told."""
+    pair = make("shm", SPIN_US=0)
+    rounds = 5000
+    begun = threading.Semaphore(0)
+
+    def poll_and_send() -> None:
+        for i in range(rounds):
+            begun.acquire()
+            sum(range(i % 100))
+            pair.right.iprobe(tag=1)
+            pair.left.send(b"x", 2)
+
+    async def main() -> None:
+        for _ in range(rounds):
+            receive = pair.right.irecv(tag=2)
+            begun.release()
+            await asyncio.wait_for(asyncio.ensure_future(receive), 10)
+
+    thread = threading.Thread(target=poll_and_send)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        asyncio.run(main())
+    finally:
+        sys.setswitchinterval(interval)
+        begun.release(rounds)  # also if it has failed
+        thread.join()
 
 
 def test_cancelling_the_task_leaves_the_request(pair: Pair) -> None:
