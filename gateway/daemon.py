@@ -117,7 +117,15 @@ class Daemon:
     def _open(self, station: _Station) -> None:
         fabric, loop = station.fabric, asyncio.get_running_loop()
         station.trunks = session(fabric.settings)
-        station.data = session({**fabric.settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"})
+        station.data = session(
+            {
+                **fabric.settings,
+                "RENDEZVOUS": "inf",
+                "EAGER_WINDOW": "16M",
+                # A thread per fabric: on few processors they would spin in each other's way.
+                "SPIN_US": os.environ.get("PSP_SPIN_US") or "0",
+            }
+        )
         for it in (station.trunks, station.data):
             wrong = {
                 name: it.transports.get(name, "no such transport") for name in fabric.transports

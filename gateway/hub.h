@@ -21,7 +21,7 @@ typedef struct gw_hub gw_hub_t;
 
 /* A connection: a process, or another gateway. */
 typedef struct hub_peer {
-    psc_link_t node_link, route_link, link;
+    psc_link_t node_link, conn_link, link;
     pthread_mutex_t lock; /* its connection stays while this is held */
     atomic_uint refs;
     psc_conn_t *conn; /* NULL: it has ended */
@@ -57,6 +57,7 @@ struct gw_hub {
     const psc_api_t *api;
     pthread_rwlock_t tables;
     psc_list_t nodes[HUB_NODE_BUCKETS];
+    psc_list_t conns[HUB_NODE_BUCKETS];
     psc_list_t routes[HUB_MODULE_BUCKETS];
     psc_list_t peers;
     hub_fabric_t fabrics[HUB_FABRICS_MAX];

@@ -9,6 +9,11 @@ static psc_list_t *table_nodes(gw_hub_t *hub, uint64_t node)
     return &hub->nodes[node % HUB_NODE_BUCKETS];
 }
 
+static psc_list_t *table_conns(gw_hub_t *hub, const psc_conn_t *conn)
+{
+    return &hub->conns[(uintptr_t)conn / 64 % HUB_NODE_BUCKETS];
+}
+
 static psc_list_t *table_routes(gw_hub_t *hub, uint32_t module)
 {
     return &hub->routes[module % HUB_MODULE_BUCKETS];
@@ -67,7 +72,7 @@ hub_peer_t *hub_find(gw_hub_t *hub, uint64_t node, uint32_t module)
 
 static hub_peer_t *table_conn(gw_hub_t *hub, const psc_conn_t *conn)
 {
-    psc_list_for_each(peer, &hub->peers, hub_peer_t, link) {
+    psc_list_for_each(peer, table_conns(hub, conn), hub_peer_t, conn_link) {
         if (peer->conn == conn)
             return peer;
     }
@@ -126,6 +131,7 @@ int gw_hub_join(gw_hub_t *hub, uint32_t fabric, uintptr_t conn, uint64_t key)
     psc_list_init(&peer->node_link);
     pthread_rwlock_wrlock(&hub->tables);
     psc_list_push(&hub->peers, &peer->link);
+    psc_list_push(table_conns(hub, peer->conn), &peer->conn_link);
     pthread_rwlock_unlock(&hub->tables);
     return PSC_OK;
 }
@@ -153,6 +159,7 @@ void gw_hub_leave(gw_hub_t *hub, uint64_t key)
     if (peer) {
         table_forget_routes(hub, peer, -1);
         psc_list_remove(&peer->node_link);
+        psc_list_remove(&peer->conn_link);
         psc_list_remove(&peer->link);
     }
     pthread_rwlock_unlock(&hub->tables);
@@ -199,8 +206,10 @@ gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share)
     hub->share = share;
     pthread_rwlock_init(&hub->tables, NULL);
     psc_list_init(&hub->peers);
-    for (uint32_t i = 0; i < HUB_NODE_BUCKETS; i++)
+    for (uint32_t i = 0; i < HUB_NODE_BUCKETS; i++) {
         psc_list_init(&hub->nodes[i]);
+        psc_list_init(&hub->conns[i]);
+    }
     for (uint32_t i = 0; i < HUB_MODULE_BUCKETS; i++)
         psc_list_init(&hub->routes[i]);
     return hub;

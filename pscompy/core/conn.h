@@ -12,6 +12,7 @@ typedef struct psc_incoming {
     uint8_t header_len;
     psc_req_t *req;     /* FRAG, or eager with its receive: lands there */
     psc_unexp_t *unexp; /* eager without a receive: lands here */
+    psc_message_t *message; /* an active message: it is that */
     void *bounce;       /* anything else: lands here, handled at the end */
     uint64_t len;
     psc_status_t status; /* it is not what it should be */

@@ -15,6 +15,7 @@
 #define PSC_CONTEXT_BUCKETS 16
 #define PSC_HANDLER_BUCKETS 16
 #define PSC_REQ_CHUNK 64u
+#define PSC_AM_CLASSES 8 /* sizes of active messages that are kept for reuse */
 
 typedef struct psc_iface_slot {
     psc_worker_t *worker;
@@ -89,6 +90,8 @@ struct psc_worker {
     _Atomic(struct am_node *) inbox; /* am_post from elsewhere */
     _Atomic(struct psc_loan *) returned; /* views that have died */
     struct psc_pool *pool;
+    struct am_node *idle[PSC_AM_CLASSES]; /* memory of messages that are gone */
+    size_t idle_bytes;
 
     psc_counters_t counters;
 };

@@ -17,7 +17,8 @@ typedef struct am_node {
     psc_message_t message; /* first: message_free gets it */
     psc_link_t link;
     psc_conn_t *conn;
-    struct am_node *next; /* inbox */
+    struct am_node *next; /* inbox, idle */
+    uint8_t size_class;   /* PSC_AM_CLASSES: none */
     uint8_t data[];
 } am_node_t;
 
@@ -59,14 +60,65 @@ psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
 
 /* ---- arriving ---- */
 
-static am_node_t *am_node_create(psc_conn_t *conn, uint32_t id,
-                                 size_t header_len, uint64_t len)
+/* Memory of the usual sizes is kept: malloc gives long pieces back to the
+ * system, and every page of the next one is a fault. */
+#define AM_CLASS_MIN 1024u   /* the sizes are this and its doubles */
+#define AM_IDLE_MAX (8u << 20) /* bytes kept per worker */
+
+static unsigned am_class(uint64_t len)
 {
+    unsigned class = 0;
+
+    while (class < PSC_AM_CLASSES && len > AM_CLASS_MIN << class)
+        class++;
+    return class;
+}
+
+static am_node_t *am_node_alloc(uint64_t len)
+{
+    unsigned class = am_class(len);
     am_node_t *node;
 
     if (len > SIZE_MAX - sizeof *node)
         return NULL;
-    node = malloc(sizeof *node + len);
+    node = malloc(sizeof *node + (class < PSC_AM_CLASSES
+                                      ? (size_t)AM_CLASS_MIN << class : len));
+    if (node)
+        node->size_class = (uint8_t)class;
+    return node;
+}
+
+/* With the worker's lock. */
+static am_node_t *am_node_reuse(psc_worker_t *worker, uint64_t len)
+{
+    unsigned class = am_class(len);
+    am_node_t *node = class < PSC_AM_CLASSES ? worker->idle[class] : NULL;
+
+    if (!node)
+        return am_node_alloc(len);
+    worker->idle[class] = node->next;
+    worker->idle_bytes -= AM_CLASS_MIN << class;
+    return node;
+}
+
+/* With the worker's lock. */
+static void am_node_free(psc_worker_t *worker, am_node_t *node)
+{
+    unsigned class = node->size_class;
+
+    if (class == PSC_AM_CLASSES ||
+        worker->idle_bytes + (AM_CLASS_MIN << class) > AM_IDLE_MAX) {
+        free(node);
+        return;
+    }
+    node->next = worker->idle[class];
+    worker->idle[class] = node;
+    worker->idle_bytes += AM_CLASS_MIN << class;
+}
+
+static am_node_t *am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
+                               size_t header_len, uint64_t len)
+{
     if (!node)
         return NULL;
     node->conn = conn;
@@ -77,6 +129,13 @@ static am_node_t *am_node_create(psc_conn_t *conn, uint32_t id,
                                     .payload = node->data + header_len,
                                     .len = len - header_len};
     return node;
+}
+
+static am_node_t *am_node_create(psc_conn_t *conn, uint32_t id,
+                                 size_t header_len, uint64_t len)
+{
+    return am_node_fill(am_node_reuse(conn->worker, len), conn, id, header_len,
+                        len);
 }
 
 /* Hand it to its handler. True: it stays in the queue. */
@@ -114,8 +173,42 @@ psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
     if (len)
         memcpy(node->data, data, len);
     if (!am_hand_over(conn, node))
-        free(node);
+        am_node_free(conn->worker, node);
     return PSC_OK;
+}
+
+psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
+                          uint64_t len, psc_dest_t *dest)
+{
+    psc_incoming_t *in = &lane->incoming;
+    am_node_t *node;
+
+    if (header_len > len)
+        return PSC_ERR_PROTOCOL;
+    node = am_node_create(lane->conn, id, header_len, len);
+    if (!node)
+        return PSC_ERR_NO_MEMORY;
+    in->message = &node->message;
+    in->iov[0] = (psc_iov_t){node->data, len};
+    dest->iov = in->iov;
+    dest->n_iov = 1;
+    return PSC_OK;
+}
+
+void psc_am_end(psc_lane_t *lane)
+{
+    psc_message_t *message = lane->incoming.message;
+    am_node_t *node = psc_container_of(message, am_node_t, message);
+
+    if (!am_hand_over(lane->conn, node))
+        am_node_free(lane->worker, node);
+}
+
+void psc_am_abort(psc_lane_t *lane)
+{
+    psc_message_t *message = lane->incoming.message;
+
+    am_node_free(lane->worker, psc_container_of(message, am_node_t, message));
 }
 
 static void am_fetched(psc_req_t *req)
@@ -124,7 +217,7 @@ static void am_fetched(psc_req_t *req)
 
     req->conn->rts_in--;
     if (req->head.result.status != PSC_OK || !am_hand_over(req->conn, node))
-        free(node);
+        am_node_free(req->worker, node);
 }
 
 psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
@@ -164,14 +257,14 @@ void psc_am_message_free(psc_message_t *message)
     am_node_t *node = psc_container_of(message, am_node_t, message);
 
     atomic_fetch_sub(&node->conn->messages, 1);
-    free(node);
+    am_node_free(node->conn->worker, node);
 }
 
 /* ---- posting from handlers ---- */
 
 static void am_posted(psc_req_t *req)
 {
-    free(req->payload);
+    am_node_free(req->worker, req->payload);
 }
 
 /* The node goes out with the lock held; it lives until its request ends. */
@@ -189,13 +282,13 @@ static psc_status_t am_node_send(am_node_t *node)
                          (uint16_t)node->message.header_len, &request);
 
     if (status != PSC_INPROGRESS) {
-        free(node);
+        am_node_free(node->conn->worker, node);
         return status;
     }
     psc_req_t *req = psc_container_of(request, psc_req_t, head);
     if (req->stage == PSC_STAGE_DONE) {
         psc_req_release(req);
-        free(node);
+        am_node_free(node->conn->worker, node);
         return PSC_OK;
     }
     req->payload = node;
@@ -211,7 +304,8 @@ psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
 
     if (header_len > PSC_AM_USER_HEADER_MAX || id > PSC_TAG_MAX)
         return PSC_ERR_INVALID;
-    node = am_node_create(conn, id, header_len, header_len + len);
+    node = am_node_fill(am_node_alloc(header_len + len), conn, id, header_len,
+                        header_len + len);
     if (!node)
         return PSC_ERR_NO_MEMORY;
     if (header_len)
@@ -259,6 +353,14 @@ void psc_am_worker_destroy(psc_worker_t *worker)
     }
     while ((message = psc_am_poll(worker)))
         psc_am_message_free(message);
+    for (int i = 0; i < PSC_AM_CLASSES; i++) {
+        for (node = worker->idle[i]; node; node = next) {
+            next = node->next;
+            free(node);
+        }
+        worker->idle[i] = NULL;
+    }
+    worker->idle_bytes = AM_IDLE_MAX; /* what comes now is not kept */
     for (int i = 0; i < PSC_HANDLER_BUCKETS; i++) {
         psc_list_for_each(handler, &worker->handlers[i], am_handler_t, link)
             free(handler);

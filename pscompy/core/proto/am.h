@@ -13,6 +13,12 @@
 psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
                             const void *data, uint64_t len);
 /* A large one was announced: fetch it. */
+/* One whose payload is still to come, into memory of its own: begun, ended, or
+ * given up. */
+psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
+                          uint64_t len, psc_dest_t *dest);
+void psc_am_end(psc_lane_t *lane);
+void psc_am_abort(psc_lane_t *lane);
 psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
                               const psc_offer_t *offer);
 psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,

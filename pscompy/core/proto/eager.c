@@ -177,6 +177,10 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
 
     if (tag < 0 || !psc_credit_spend(conn, psc_credit_cost(len)))
         return PSC_ERR_PROTOCOL;
+    if (wire->context == PSC_CONTEXT_AM) {
+        psc_credit_return(conn, psc_credit_cost(len));
+        return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
+    }
     in->req = psc_match_arrival(conn, wire->context, tag);
     if (in->req && !(in->req->head.flags & PSC_FLAG_NO_BUFFER) &&
         in->req->n_iov <= PSC_INCOMING_IOV) {
@@ -225,6 +229,11 @@ void psc_eager_end(psc_lane_t *lane)
     psc_unexp_t *unexp = in->unexp;
     psc_req_t *req;
 
+    if (in->message) {
+        psc_am_end(lane);
+        in->message = NULL;
+        return;
+    }
     if (in->req) {
         eager_end_received(lane->conn, in->req, in->len);
         return;

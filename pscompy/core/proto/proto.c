@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "am.h"
 #include "lend.h"
 #include "message.h"
 #include "rma.h"
@@ -137,6 +138,7 @@ void psc_proto_begin(psc_lane_t *lane, uint8_t id, const void *header,
     in->len = len;
     in->req = NULL;
     in->unexp = NULL;
+    in->message = NULL;
     in->bounce = NULL;
     in->status = PSC_OK;
     if (!proto_check(id, header_len)) {
@@ -147,8 +149,7 @@ void psc_proto_begin(psc_lane_t *lane, uint8_t id, const void *header,
         status = psc_rndv_frag_begin(lane, header, len, dest);
     else if (len > BOUNCE_MAX)
         status = PSC_ERR_PROTOCOL;
-    else if (id == PSC_WIRE_EAGER &&
-             ((const psc_wire_eager_t *)header)->context != PSC_CONTEXT_AM)
+    else if (id == PSC_WIRE_EAGER)
         status = psc_eager_begin(lane, header, len, dest);
     if (status == PSC_OK)
         psc_credit_heard(lane->conn,
@@ -184,7 +185,7 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
         return proto_end_bounce(lane);
     if (in->id == PSC_WIRE_FRAG)
         psc_rndv_frag_end(lane);
-    else if (in->req || in->unexp)
+    else if (in->req || in->unexp || in->message)
         psc_eager_end(lane);
     else
         return PSC_ERR_NO_MEMORY;
@@ -206,8 +207,11 @@ void psc_proto_abort(psc_lane_t *lane)
         }
         psc_unexp_free(in->unexp);
     }
+    if (in->message)
+        psc_am_abort(lane);
     free(in->bounce);
     in->req = NULL;
     in->unexp = NULL;
+    in->message = NULL;
     in->bounce = NULL;
 }
