@@ -1,7 +1,9 @@
 """What all ranks of a World do together, as messages of its collective context.
 
-All of it goes up and down one binomial tree with rank 0 at its root, so that n - 1 connections
-serve n ranks, and no rank has more than log2(n) of them. No thread is needed: the callbacks of
+All of it goes up and down one binomial tree, mostly with rank 0 at its root, so that n - 1
+connections serve n ranks, and no rank has more than log2(n) of them. Where the ranks are in several
+modules of the machine, it is a tree of the modules' first ranks, with one of each module's ranks
+below each, so that only one connection leads into a module. No thread is needed: the callbacks of
 one stage's requests begin the next stage.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pscompy import _hot
 from pscompy.connection import Connection
@@ -17,6 +19,8 @@ from pscompy.request import Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from pscompy.world import World
 
 
@@ -32,7 +36,14 @@ class Ranks(_hot.World):
         self._context = context
         self._operations = itertools.count()
         self.rank, self.size = world.rank, world.size
+        self._trees: dict[int, Branch] = {}
         self._bind(world._hot, world.size, context)
+
+    def tree(self, root: int = 0) -> Branch:
+        """This rank's place in the tree with that root."""
+        if root not in self._trees:
+            self._trees[root] = tree(self.rank, self.size, root, self._world._modules_apart)
+        return self._trees[root]
 
     def first_tag(self) -> int:
         """Of the next operation; the same on all ranks, which begin them in the same order."""
@@ -43,13 +54,43 @@ class Ranks(_hot.World):
         return Connection(base._worker, base._control, base._record, self._context)
 
 
-def tree(rank: int, size: int) -> tuple[int | None, list[int]]:
-    """The parent of a rank (None: it is the root), and its children."""
-    reach = 1 << rank.bit_length()
-    parent = rank - (reach >> 1) if rank else None
+Branch = tuple[int | None, list[int]]
+"""The parent of a rank (None: it is the root), and its children, farthest first."""
+
+
+def tree(rank: int, size: int, root: int = 0, modules: Sequence[int] | None = None) -> Branch:
+    """A rank's place; `modules` of all ranks, None: they do not matter."""
+    if modules is None:
+        parent, children = _binomial((rank - root) % size, size)
+        return _shifted(parent, root, size), [(child + root) % size for child in children]
+    groups: dict[int, list[int]] = {modules[root]: [root]}
+    for other in range(size):
+        if other != root:
+            groups.setdefault(modules[other], []).append(other)
+    leaders = [group[0] for group in groups.values()]
+    parent, children = _among(rank, groups[modules[rank]])
+    if rank not in leaders:
+        return parent, children
+    parent, others = _among(rank, leaders)
+    return parent, others + children
+
+
+def _among(rank: int, ranks: list[int]) -> Branch:
+    """Its place in the tree of these ranks, the first of them at the root."""
+    parent, children = _binomial(ranks.index(rank), len(ranks))
+    return None if parent is None else ranks[parent], [ranks[child] for child in children]
+
+
+def _shifted(number: int | None, root: int, size: int) -> int | None:
+    return None if number is None else (number + root) % size
+
+
+def _binomial(number: int, size: int) -> Branch:
+    reach = 1 << number.bit_length()
+    parent = number - (reach >> 1) if number else None
     children = []
-    while rank + reach < size:
-        children.append(rank + reach)
+    while number + reach < size:
+        children.append(number + reach)
         reach *= 2
     return parent, children
 
@@ -63,7 +104,7 @@ class Barrier:
         self._ranks = ranks
         self._request = request
         self._up = ranks.first_tag()
-        self._parent, self._children = tree(ranks.rank, ranks.size)
+        self._parent, self._children = ranks.tree()
         self._stages = iter((self._hear_children, self._ask_parent, self._tell_children))
         self._left = 0  # requests of this stage
         self._lock = threading.Lock()
@@ -103,13 +144,23 @@ class Barrier:
             self._request._fail(error)
 
 
+def spread(ranks: Ranks, buf: Any, root: int) -> None:
+    """What `buf` holds on the root, into `buf` of every rank."""
+    tag = ranks.first_tag()
+    parent, children = ranks.tree(root)
+    if parent is not None:
+        ranks.recv(buf, parent, tag)
+    for request in [ranks.isend(buf, child, tag) for child in children]:
+        request.wait()
+
+
 def broadcast(ranks: Ranks, choose: Callable[[], int]) -> int:
     """The number that rank 0 chooses, on every rank.
 
     An error of `choose` is raised on rank 0 alone.
     """
     tag = ranks.first_tag()
-    parent, children = tree(ranks.rank, ranks.size)
+    parent, children = ranks.tree()
     if parent is None:
         number = choose()
     else:

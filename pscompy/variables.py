@@ -24,6 +24,7 @@ MODULES = (
     Var("MSA_MODULE_ID", "0", integer(0, 65535), "Number of the module that this process is in."),
     Var("JOIN", "", text, "NAME:MODULES, the world that this job is a module of; empty: alone."),
     Var("JOIN_TIMEOUT", "60", seconds, "How long the other modules are waited for."),
+    Var("MSA_AWARENESS", "1", flag, "Barriers and broadcasts cross between modules once."),
     Var("MSA_SHM", "0", flag, "Processes of different modules may share memory."),
 )
 
@@ -88,7 +89,7 @@ VARIABLES = GENERAL + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 KNOWN = (
     "BUILD_PLUGINS",
     *("GATEWAY", "GW", "IB", "OPENIB", "PORTALS", "SMP_NODE_ID"),
-    *("MSA_AWARENESS", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
+    *("MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
     *("DAPL", "ELAN", "EXTOLL", "GM", "MVAPI", "MXM", "OFED", "PSM", "UCP", "VELO"),
     *("CUDA", "DEADLOCK_WARNINGS", "INFO", "IPROBE_COUNT", "MALLOC", "READAHEAD"),
     *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SIGQUIT", "SIGSEGV"),

@@ -20,7 +20,7 @@ from types import TracebackType
 from pscompy import _hot
 from pscompy.bootstrap import Bootstrap, attach
 from pscompy.bootstrap.join import join_up
-from pscompy.collective import Barrier, Ranks, broadcast
+from pscompy.collective import Barrier, Ranks, broadcast, spread
 from pscompy.connection import Connection
 from pscompy.core import lib
 from pscompy.errors import ConnectError, PeerLost, Timeout, Unsupported
@@ -121,6 +121,25 @@ class World(_hot.World, Session):
     def size(self) -> int:
         """How many ranks there are; `len(world)` too."""
         return self._bootstrap.size
+
+    @property
+    def module(self) -> int:
+        """The number of the machine's module that this process is in: PSP_MSA_MODULE_ID."""
+        number: int = self._config["MSA_MODULE_ID"]
+        return number
+
+    @property
+    def modules(self) -> tuple[int, ...]:
+        """The module of every rank, as far as several jobs were joined; else all are in ours."""
+        joined = getattr(self._bootstrap, "modules", None)
+        return tuple(joined or [self.module] * self.size)
+
+    @property
+    def _modules_apart(self) -> tuple[int, ...] | None:
+        """For collective operations; None: modules do not matter."""
+        modules = self.modules
+        aware = self._config["MSA_AWARENESS"] and len(set(modules)) > 1
+        return modules if aware else None
 
     def __len__(self) -> int:
         return self.size
@@ -285,6 +304,26 @@ class World(_hot.World, Session):
         Barrier(self._ranks, request).start()
         return request
 
+    def broadcast(self, buf: Any, root: int = 0) -> None:
+        """What the buffer holds on rank `root`, into the buffer of all ranks, which all call it.
+
+        Buffers are as for `send` and `recv`, and equally long on all ranks.
+        """
+        self._check()
+        spread(self._ranks, buf, root)
+
+    def split_by_module(self) -> World:
+        """The ranks of this one's module as a World of their own; all ranks call it in the same
+        order.
+
+        It uses the connections of this World and ends with it. `Status.source` of its messages
+        names the rank in this World.
+        """
+        self._check()
+        context = broadcast(self._ranks, self._take_contexts)
+        here = [rank for rank, module in enumerate(self.modules) if module == self.module]
+        return _Part(self, context, here)
+
     def dup(self) -> World:
         """The same ranks, with traffic of its own; all ranks call it in the same order.
 
@@ -386,3 +425,29 @@ class _Duplicate(World):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+class _Part(_Duplicate):
+    """What `World.split_by_module` returns."""
+
+    def __init__(self, original: World, context: int, members: list[int]) -> None:
+        self._members = members
+        super().__init__(original, context)
+
+    @property
+    def rank(self) -> int:
+        return self._members.index(self._original.rank)
+
+    @property
+    def size(self) -> int:
+        return len(self._members)
+
+    @property
+    def modules(self) -> tuple[int, ...]:
+        return (self.module,) * self.size
+
+    def _make_peer(self, rank: int) -> Connection:
+        return super()._make_peer(self._members[rank])
+
+    def _take_contexts(self) -> int:
+        raise Unsupported("a part of a World cannot be duplicated or split further")
