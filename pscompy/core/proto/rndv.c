@@ -23,10 +23,24 @@ bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
     return conn->n_lanes > 0;
 }
 
+/* A fabric that wants to know all memory beforehand gets to know the pool's by
+ * the segment, once, and finds the message's in it. */
+static void rndv_register_pool(psc_req_t *req, psc_lane_t *lane)
+{
+    uint64_t offset;
+    psc_segment_t *segment = psc_pool_find(req->worker->pool, req->iov->base,
+                                           req->total, &offset);
+
+    if (segment)
+        psc_segment_mem(segment, lane->slot);
+}
+
 static psc_mem_t *rndv_register(psc_req_t *req, psc_lane_t *lane)
 {
     psc_mem_t **mem = &req->bulk.mem[lane->index];
 
+    if (!*mem && lane->slot->attr.caps & PSC_CAP_MEM_LOCAL)
+        rndv_register_pool(req, lane);
     if (!*mem && lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
                                                req->iov->base, req->total,
                                                mem) != PSC_OK)
@@ -398,6 +412,7 @@ psc_status_t psc_rndv_register_local(psc_req_t *req)
 
         if (req->bulk.mem[i] || !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
             continue;
+        rndv_register_pool(req, lane);
         status = lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
                                                req->iov->base, req->total,
                                                &req->bulk.mem[i]);
