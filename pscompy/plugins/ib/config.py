@@ -1,17 +1,31 @@
-"""The variables PSP_IB_*."""
+"""The variables PSP_IB_*. ParaStation's PSP_OPENIB_* are their aliases; docs/ib.md tells of those
+that have no effect here."""
 
 from __future__ import annotations
 
-from pscompy.plugin import Var, choice, integer, seconds, size, text
+from pscompy.plugin import Var, choice, flag, integer, seconds, size, text
 
 VARIABLES = (
-    Var("HCA", "", text, "Device to use, as in ibv_devinfo; empty: the first with an active port."),
-    Var("PORT", "0", integer(0, 255), "Port of the device; 0: its first active one."),
+    Var(
+        "HCA",
+        "",
+        text,
+        "Device to use, as in ibv_devinfo; empty: the first with an active port.",
+        aliases=("OPENIB_HCA",),
+    ),
+    Var(
+        "PORT",
+        "0",
+        integer(0, 255),
+        "Port of the device; 0: its first active one.",
+        aliases=("OPENIB_PORT",),
+    ),
     Var(
         "PATH_MTU",
         "auto",
-        choice("auto", "256", "512", "1024", "2048", "4096"),
-        "Bytes of one packet; auto: what both ports have in common.",
+        choice("auto", "256", "512", "1024", "2048", "4096", "1", "2", "3", "4", "5"),
+        "Bytes of one packet, or 1 (256) to 5 (4096); auto: what both ports have in common.",
+        aliases=("OPENIB_PATH_MTU",),
     ),
     Var(
         "GID_INDEX",
@@ -45,6 +59,7 @@ VARIABLES = (
         integer(4, 4096),
         "Messages that a peer may send before it hears that they were taken; rounded up to a"
         " power of two.",
+        aliases=("OPENIB_RECVQ_SIZE",),
     ),
     Var(
         "SRQ_SIZE",
@@ -57,6 +72,7 @@ VARIABLES = (
         "64",
         integer(16, 1 << 12),
         "Send requests that one connection may have under way; rounded up to a power of two.",
+        aliases=("OPENIB_SENDQ_SIZE",),
     ),
     Var("SEND_BUFFERS", "64", integer(4, 1 << 15), "Send buffers, shared by all connections."),
     Var(
@@ -64,12 +80,36 @@ VARIABLES = (
         "1024",
         integer(16, 1 << 20),
         "Entries of the completion queue; it grows with the number of connections.",
+        aliases=("OPENIB_COMPQ_SIZE",),
     ),
     Var(
         "PENDING_TOKENS",
         "10",
         integer(1, 4096),
         "Messages taken before the peer is told so by a message of its own.",
+        aliases=("OPENIB_PENDING_TOKENS",),
     ),
-    Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
+    Var(
+        "MCACHE_SIZE",
+        "64",
+        integer(0, 1 << 16),
+        "Registrations that are kept for the next message; 0: none.",
+        aliases=("OPENIB_MCACHE_SIZE",),
+    ),
+    Var("MCACHE_BYTES", "256M", size(), "Bytes that they may have together."),
+    Var(
+        "RNDV_FALLBACKS",
+        "1",
+        flag,
+        "Memory that cannot be registered travels in messages; 0: the connection fails.",
+        aliases=("OPENIB_RNDV_FALLBACKS",),
+    ),
+    Var(
+        "RENDEZVOUS",
+        "auto",
+        size(auto=True),
+        "Smallest rendezvous message.",
+        parent="RENDEZVOUS",
+        aliases=("OPENIB_RENDEZVOUS",),
+    ),
 )

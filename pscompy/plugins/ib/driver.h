@@ -95,9 +95,12 @@ typedef struct ib_path {
     unsigned timeout, retry_count, service_level;
 } ib_path_t;
 
+typedef struct ib_hold ib_hold_t; /* a registration; see cache.h */
+
 /* What hangs on a request that was posted. */
 typedef struct ib_job {
     void *comp;      /* told when it is done; NULL: nobody */
+    ib_hold_t *hold; /* whose window it opens or shuts; NULL: none */
     uint32_t buffer; /* of the send pool; IB_NO_BUFFER: none */
 } ib_job_t;
 
@@ -140,6 +143,9 @@ bool ib_queue_connect(ib_queue_t *queue, const ib_device_t *device,
 bool ib_queue_reset(ib_queue_t *queue, const ib_device_t *device);
 /* False: errno. The caller has looked whether there is room. */
 bool ib_queue_post(ib_queue_t *queue, const ib_post_t *post);
+/* The same, for a request that binds a window. */
+bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
+                   const struct ibv_mw_bind_info *info, const ib_job_t *job);
 /* Into error: everything comes back, and at the end a marker. */
 void ib_queue_abort(ib_queue_t *queue);
 

@@ -253,6 +253,8 @@ static void ib_ep_forget(ib_iface_t *iface, ib_queue_t *queue)
 
         if (job->buffer != IB_NO_BUFFER)
             iface->sends.free[iface->sends.n_free++] = job->buffer;
+        if (job->hold)
+            ib_hold_told(job->hold, false);
         if (job->comp)
             iface->n_starving--;
     }

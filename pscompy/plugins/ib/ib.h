@@ -10,6 +10,7 @@
  *   receive.c    completions, and messages that come in
  *   ring.c       messages that a busy peer writes where we look for them
  *   mem.c        registration, put and get
+ *   cache.h      registrations that are kept
  *   mend.c       the queue of puts and gets after one was refused
  *   driver.h     verbs, and nothing of the above
  *
@@ -21,6 +22,7 @@
 #ifndef PSCOMPY_IB_IB_H
 #define PSCOMPY_IB_IB_H
 
+#include "cache.h"
 #include "driver.h"
 #include "pscompy/core/parts/list.h"
 #include "pscompy/core/parts/siphash.h"
@@ -51,6 +53,9 @@ typedef struct ib_settings {
     uint32_t pending;
     uint32_t busy;  /* messages of a peer that gets a ring */
     uint32_t rings; /* at most */
+    uint32_t cache_regions;
+    uint64_t cache_bytes;
+    bool fallbacks; /* to messages, where memory cannot be registered */
 } ib_settings_t;
 
 /* ---- the interface ---- */
@@ -73,6 +78,7 @@ struct ib_iface {
     ib_settings_t settings;
     ib_device_t device;
     ib_pool_t recvs, sends;
+    ib_cache_t cache;
     ib_queue_t *queues[IB_BUCKETS]; /* by number */
     psc_list_t eps;
     psc_list_t graveyard;
@@ -325,5 +331,7 @@ psc_status_t ib_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
 psc_status_t ib_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
                             psc_rkey_t **rkey_p);
 void ib_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
+/* A request for this registration's window has ended. */
+void ib_hold_told(ib_hold_t *hold, bool good);
 
 #endif

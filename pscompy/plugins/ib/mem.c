@@ -1,16 +1,12 @@
 /* Registration, and put and get by RDMA write and read. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ib.h"
+#include "mem.h"
 
 #define IB_RKEY_MAGIC 0x6b726269u /* "ibrk" */
-
-struct psc_mem {
-    struct ibv_mr *mr;
-    uint64_t address, len;
-};
 
 struct psc_rkey {
     uint64_t address, len;
@@ -72,7 +68,7 @@ static psc_status_t ib_bulk_move(psc_ep_t *self, enum ibv_wr_opcode opcode,
         return PSC_ERR_INVALID;
     if (len == 0)
         return PSC_OK;
-    post.pieces[0].lkey = mem->mr->lkey;
+    post.pieces[0].lkey = mem->hold->mr->lkey;
     return ib_bulk_post(ep, &post, rkey, offset, comp);
 }
 
@@ -93,59 +89,117 @@ psc_status_t ib_get(psc_ep_t *self, void *buffer, size_t len, psc_mem_t *mem,
 
 /* ---- registration ---- */
 
-/* Memory that may only be read can still be sent from. */
-static struct ibv_mr *ib_mr_open(ib_iface_t *iface, void *base, size_t len)
+static void ib_mem_use(psc_mem_t *mem, ib_hold_t *hold)
 {
-    struct ibv_mr *mr =
-        ibv_reg_mr(iface->device.pd, base, len,
-                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                       IBV_ACCESS_REMOTE_READ);
+    mem->hold = hold;
+    psc_list_push_front(&hold->users, &mem->user);
+}
 
-    if (!mr && errno == EFAULT)
-        mr = ibv_reg_mr(iface->device.pd, base, len, IBV_ACCESS_REMOTE_READ);
-    return mr;
+static void ib_mem_leave(psc_mem_t *mem)
+{
+    psc_list_remove(&mem->user);
+    ib_cache_settle(mem->hold);
+}
+
+void ib_hold_told(ib_hold_t *hold, bool good)
+{
+    ib_window_told(hold, good);
+    ib_cache_settle(hold);
+}
+
+/* What one peer will use, for one message, may be known already; what all may
+ * use is registered by itself. */
+static ib_hold_t *ib_mem_hold(ib_cache_t *cache, psc_mem_t *mem, void *base)
+{
+    ib_hold_t *hold = mem->ep ? ib_cache_get(cache, base, mem->len) : NULL;
+
+    if (hold)
+        return hold;
+    mem->own = true;
+    return ib_cache_register(cache, base, mem->len, mem->ep == NULL);
+}
+
+static psc_status_t ib_mem_refused(ib_iface_t *iface, const psc_mem_t *mem)
+{
+    int error = errno;
+
+    if (mem->ep && !iface->settings.fallbacks)
+        ib_ep_fail(mem->ep, PSC_ERR_NO_RESOURCE,
+                   "ib: %" PRIu64 " bytes cannot be registered: %s "
+                   "(PSP_IB_RNDV_FALLBACKS=0)", mem->len, strerror(error));
+    return error == EFAULT ? PSC_ERR_INVALID : PSC_ERR_NO_RESOURCE;
 }
 
 psc_status_t ib_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
                              size_t len, psc_mem_t **mem_p)
 {
-    psc_mem_t *mem = malloc(sizeof(*mem));
+    psc_mem_t *mem = calloc(1, sizeof(*mem));
+    ib_hold_t *hold;
+    psc_status_t status;
 
-    (void)ep;
     if (!mem)
         return PSC_ERR_NO_MEMORY;
-    *mem = (psc_mem_t){.address = (uintptr_t)base, .len = len};
-    mem->mr = ib_mr_open(ib_iface(self), base, len);
-    if (!mem->mr) {
+    mem->ep = ep ? ib_ep(ep) : NULL;
+    mem->address = (uintptr_t)base;
+    mem->len = len;
+    hold = ib_mem_hold(&ib_iface(self)->cache, mem, base);
+    if (!hold) {
+        status = ib_mem_refused(ib_iface(self), mem);
         free(mem);
-        return errno == EFAULT ? PSC_ERR_INVALID : PSC_ERR_NO_RESOURCE;
+        return status;
     }
+    ib_mem_use(mem, hold);
     *mem_p = mem;
     return PSC_OK;
 }
 
 void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
 {
-    (void)self;
-    ibv_dereg_mr(mem->mr);
+    if (mem->exposed)
+        ib_window_close(mem->hold, &mem->ep->messages);
+    ib_mem_leave(mem);
+    if (!mem->ep)
+        ib_cache_give_up(&ib_iface(self)->cache, mem->hold);
     free(mem);
 }
 
 /* ---- keys ---- */
+
+/* Where there is no window, peers get a registration of its own. */
+static bool ib_mem_expose(ib_iface_t *iface, psc_mem_t *mem)
+{
+    ib_hold_t *hold;
+
+    if (mem->exposed || mem->own)
+        return true;
+    mem->exposed = ib_window_open(&iface->cache, mem->hold, &mem->ep->messages,
+                                  mem->address, mem->len);
+    if (mem->exposed)
+        return true;
+    hold = ib_cache_register(&iface->cache, (void *)(uintptr_t)mem->address,
+                             mem->len, false);
+    if (!hold)
+        return false;
+    ib_mem_leave(mem);
+    ib_mem_use(mem, hold);
+    mem->own = true;
+    return true;
+}
 
 psc_status_t ib_rkey_pack(psc_iface_t *self, psc_mem_t *mem, uint8_t *packed,
                           size_t *len_p)
 {
     ib_packed_rkey_t key = {
         .magic = IB_RKEY_MAGIC,
-        .rkey = mem->mr->rkey,
         .address = mem->address,
         .len = mem->len,
     };
 
-    (void)self;
     if (*len_p < sizeof(key))
         return PSC_ERR_INVALID;
+    if (!ib_mem_expose(ib_iface(self), mem))
+        return PSC_ERR_NO_RESOURCE;
+    key.rkey = mem->exposed ? mem->hold->window->rkey : mem->hold->mr->rkey;
     memcpy(packed, &key, sizeof(key));
     *len_p = sizeof(key);
     return PSC_OK;

@@ -12,10 +12,12 @@
 
 static bool ib_queue_init(ib_queue_t *queue, const ib_device_t *device)
 {
+    bool windows = device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW;
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_INIT,
         .port_num = device->port,
-        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                           (windows ? IBV_ACCESS_MW_BIND : 0u),
     };
 
     return ibv_modify_qp(queue->qp, &attr,
@@ -192,6 +194,24 @@ bool ib_queue_post(ib_queue_t *queue, const ib_post_t *post)
     }
     queue->posts[queue->posted++ % queue->size] = *post;
     queue->silent = signal ? 0 : queue->silent + 1;
+    return true;
+}
+
+bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
+                   const struct ibv_mw_bind_info *info, const ib_job_t *job)
+{
+    struct ibv_mw_bind bind = {
+        .wr_id = queue->posted,
+        .send_flags = IBV_SEND_SIGNALED,
+        .bind_info = *info,
+    };
+
+    if (!queue->connected || queue->broken || ib_queue_room(queue) <= 1 ||
+        ibv_bind_mw(queue->qp, window, &bind) != 0)
+        return false;
+    queue->posts[queue->posted++ % queue->size] =
+        (ib_post_t){.signal = true, .job = *job};
+    queue->silent = 0;
     return true;
 }
 

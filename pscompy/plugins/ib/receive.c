@@ -64,6 +64,8 @@ static void ib_job_end(ib_iface_t *iface, const ib_job_t *job,
 
     if (job->buffer != IB_NO_BUFFER)
         iface->sends.free[iface->sends.n_free++] = job->buffer;
+    if (job->hold)
+        ib_hold_told(job->hold, status == PSC_OK);
     if (!comp)
         return;
     iface->n_starving--;

@@ -9,15 +9,21 @@
 
 #define IB_BUSY_MESSAGES 64u /* so many make a peer busy */
 
+/* "auto" is 0; up to 5 it is the number that verbs has for it. */
+static unsigned ib_settings_mtu(const char *text)
+{
+    unsigned mtu = (unsigned)strtoul(text, NULL, 10);
+
+    return mtu > 0 && mtu <= IBV_MTU_4096 ? 128u << mtu : mtu;
+}
+
 static ib_choice_t ib_settings_choice(const psc_open_params_t *params)
 {
     return (ib_choice_t){
         .hca = psc_setting_text(params, "HCA"),
         .port = (int)psc_setting_number(params, "PORT"),
         .gid_index = (int)psc_setting_number(params, "GID_INDEX"),
-        /* "auto" is 0 */
-        .mtu = (unsigned)strtoul(psc_setting_text(params, "PATH_MTU"), NULL,
-                                 10),
+        .mtu = ib_settings_mtu(psc_setting_text(params, "PATH_MTU")),
         .recvs = psc_setting_count(params, "SRQ_SIZE"),
         .comps = psc_setting_count(params, "COMPQ_SIZE"),
     };
@@ -67,6 +73,9 @@ psc_status_t ib_settings_read(const psc_open_params_t *params,
         .sendq = ib_power_of_two(psc_setting_count(params, "SENDQ_SIZE")),
         .send_buffers = psc_setting_count(params, "SEND_BUFFERS"),
         .pending = psc_setting_count(params, "PENDING_TOKENS"),
+        .cache_regions = psc_setting_count(params, "MCACHE_SIZE"),
+        .cache_bytes = (uint64_t)psc_setting_number(params, "MCACHE_BYTES"),
+        .fallbacks = psc_setting_number(params, "RNDV_FALLBACKS") != 0,
     };
     ib_settings_rings(params, settings_p);
     if (settings_p->sendq < 16 || settings_p->window < 4 ||

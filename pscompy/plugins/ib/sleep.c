@@ -73,6 +73,7 @@ static void ib_sleep_tick(ib_iface_t *iface)
 
     if (read(iface->timer, &rings, sizeof(rings)) != sizeof(rings))
         return;
+    ib_cache_sweep(&iface->cache);
     psc_list_for_each(ep, &iface->eps, ib_ep_t, link)
         ib_ep_tick(ep, now);
 }

@@ -1,6 +1,7 @@
 /* InfiniBand and RoCE by verbs: the operations table, and the life of an
  * interface. What each file is for stands in ib.h. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,8 @@ static psc_status_t ib_iface_start(ib_iface_t *iface,
     if (!ib_device_open(&iface->device, &iface->settings.choice,
                         params->reason, PSC_REASON_MAX))
         return PSC_ERR_TRANSPORT;
+    ib_cache_open(&iface->cache, &iface->device,
+                  iface->settings.cache_regions, iface->settings.cache_bytes);
     if (ib_sleep_open(iface) != PSC_OK) {
         snprintf(params->reason, PSC_REASON_MAX,
                  "no descriptors to wait with: %s", strerror(errno));
@@ -163,6 +166,18 @@ static psc_status_t ib_stop(psc_iface_t *self)
     return PSC_OK; /* each endpoint has seen to its own */
 }
 
+static void ib_iface_sum_up(ib_iface_t *iface)
+{
+    const ib_cache_t *cache = &iface->cache;
+
+    if (!cache->pd)
+        return;
+    ib_log(iface, 4, "ib: %" PRIu64 " registrations, %" PRIu64 " found again, "
+           "%" PRIu64 " no longer right, %" PRIu64 " not kept%s",
+           cache->registered, cache->found, cache->stale, cache->not_kept,
+           cache->proof < 0 ? " (no proof that memory stays mapped)" : "");
+}
+
 static void ib_fini(psc_iface_t *self)
 {
     ib_iface_t *iface = ib_iface(self);
@@ -170,6 +185,8 @@ static void ib_fini(psc_iface_t *self)
     while (!psc_list_empty(&iface->eps))
         ib_ep_fini(&psc_container_of(iface->eps.next, ib_ep_t, link)->super);
     ib_iface_bury(iface);
+    ib_iface_sum_up(iface);
+    ib_cache_close(&iface->cache);
     ib_sleep_close(iface);
     if (iface->device.srq)
         ibv_destroy_srq(iface->device.srq);

@@ -1,0 +1,81 @@
+/* Whether memory is still mapped as it was when it was registered. A cached
+ * registration names pages, not addresses; what the program unmaps and maps
+ * anew in the same place is other memory.
+ *
+ * The pages of a registration are pinned: they neither move nor serve anybody
+ * else. So if the addresses lead to the same page frames as they did, they
+ * lead to the registered memory, whatever has happened in between and whoever
+ * mapped it. The kernel tells frames to those who may (CAP_SYS_ADMIN);
+ * for others nothing can be proved. */
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache.h"
+
+#define IB_FRAME_MASK ((UINT64_C(1) << 55) - 1)
+#define IB_FRAME_THERE (UINT64_C(1) << 63)
+#define IB_FRAMES 512u /* looked at with one call */
+
+/* What the kernel says of n pages from `page` on. */
+static bool ib_proof_read(int proof, uintptr_t page, uint64_t *frames, size_t n)
+{
+    size_t want = n * sizeof(*frames);
+
+    return pread(proof, frames, want, (off_t)(page * sizeof(*frames))) ==
+           (ssize_t)want;
+}
+
+static bool ib_frame_known(uint64_t frame)
+{
+    return frame & IB_FRAME_THERE && (frame & IB_FRAME_MASK) != 0;
+}
+
+int ib_proof_open(void)
+{
+    int proof = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    uint64_t frame = 0;
+
+    if (proof < 0)
+        return -1;
+    if (sysconf(_SC_PAGESIZE) == IB_PAGE &&
+        ib_proof_read(proof, (uintptr_t)&frame / IB_PAGE, &frame, 1) &&
+        ib_frame_known(frame))
+        return proof;
+    close(proof);
+    return -1;
+}
+
+bool ib_proof_take(int proof, const uint8_t *base, size_t len, uint64_t *frames)
+{
+    size_t n = len / IB_PAGE;
+
+    if (!ib_proof_read(proof, (uintptr_t)base / IB_PAGE, frames, n))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!ib_frame_known(frames[i]))
+            return false;
+        frames[i] &= IB_FRAME_MASK;
+    }
+    return true;
+}
+
+bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
+                    const uint64_t *frames)
+{
+    uint64_t now[IB_FRAMES];
+    uintptr_t page = (uintptr_t)base / IB_PAGE;
+
+    for (size_t at = 0, n = len / IB_PAGE; at < n; at += IB_FRAMES) {
+        size_t some = n - at < IB_FRAMES ? n - at : IB_FRAMES;
+
+        if (!ib_proof_read(proof, page + at, now, some))
+            return false;
+        for (size_t i = 0; i < some; i++) {
+            if (!(now[i] & IB_FRAME_THERE) ||
+                (now[i] & IB_FRAME_MASK) != frames[at + i])
+                return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,97 @@
+"""The cache of registrations: it saves them, and it is never wrong; run inside the guest as its
+root, who is told the frames of pages (see test_guest.py)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+COUNTS = re.compile(
+    r"ib: (\d+) registrations, (\d+) found again, (\d+) no longer right, (\d+) not kept"
+)
+TIMES = 20
+
+SAME_BUFFER = """
+import sys
+import numpy as np
+from pscompy import World
+
+with World() as world:
+    array = world.empty(1 << 19, np.uint8) if "pool" in sys.argv else np.ones(1 << 19, "u1")
+    for _ in range(int(sys.argv[1])):
+        if world.rank == 0:
+            world.send(array, dest=1)
+        else:
+            world.recv(array, source=0)
+"""
+
+
+def run(*program: str, **variables: str) -> tuple[str, list[tuple[int, ...]]]:
+    """Two ranks over ib; what they print, and the counts of each."""
+    settings = {"PSP_SHM": "0", "PSP_TCP": "0", "PSP_DEBUG": "4", **variables}
+    done = subprocess.run(
+        [sys.executable, "-m", "pscompy", "run", "-n", "2", *program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **settings},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = [tuple(map(int, found)) for found in COUNTS.findall(done.stderr)]
+    assert len(counts) == 2, done.stderr
+    return done.stdout, counts
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "same.py"
+    path.write_text(SAME_BUFFER)
+    return str(path)
+
+
+@pytest.mark.parametrize("scheme", ["put", "get"])
+@pytest.mark.parametrize("memory", ["own", "pool"])
+def test_the_second_send_of_a_buffer_registers_nothing(
+    program: str, memory: str, scheme: str
+) -> None:
+    _, counts = run(program, str(TIMES), memory, PSP_RNDV_SCHEME=scheme)
+    for registered, _, stale, not_kept in counts:
+        assert (registered, stale, not_kept) == (1, 0, 0)
+
+
+def test_without_a_cache_each_message_registers(program: str) -> None:
+    _, counts = run(program, str(TIMES), "own", PSP_IB_MCACHE_SIZE="0")
+    for registered, found, _, not_kept in counts:
+        assert (registered, found, not_kept) == (TIMES, 0, TIMES)
+
+
+def test_no_more_is_kept_than_allowed(program: str) -> None:
+    _, counts = run(program, str(TIMES), "own", PSP_IB_MCACHE_BYTES="256k")
+    for registered, found, _, not_kept in counts:
+        assert (registered, found, not_kept) == (TIMES, 0, TIMES)
+
+
+@pytest.mark.parametrize("memory", ["own", "pool"])
+def test_who_is_told_no_frames_keeps_the_pool_only(program: str, memory: str) -> None:
+    setpriv = ["--", "setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, program]
+    _, counts = run(*setpriv, str(TIMES), memory)
+    for registered, _, _, not_kept in counts:
+        assert (registered, not_kept) == ((1, 0) if memory == "pool" else (TIMES, TIMES))
+
+
+@pytest.mark.parametrize("scheme", ["put", "get"])
+def test_memory_that_is_mapped_anew(scheme: str) -> None:
+    printed, counts = run(str(HERE / "remap.py"), PSP_RNDV_SCHEME=scheme)
+    remapped = [int(line.split()[1]) for line in printed.splitlines() if "remapped" in line]
+    assert len(remapped) == 2
+    for times, (_, found, stale, _) in zip(sorted(remapped), sorted(counts), strict=True):
+        assert times >= 5
+        assert found > 0
+        assert stale > 0
