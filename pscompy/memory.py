@@ -1,4 +1,4 @@
-"""Memory that peers may write and read."""
+"""Memory that transports know: that peers may write and read, and that is sent often."""
 
 from __future__ import annotations
 
@@ -10,59 +10,54 @@ from pscompy.core import check, ffi, lib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TypeVar
 
+    K = TypeVar("K", bound="_Known")
 
-__all__ = ["MemoryRegion"]
+__all__ = ["MemoryRegion", "Pin"]
 
 PACKED_MAX = 1024  # longest remote key, bytes
 
 
-class MemoryRegion:
-    """A registered buffer; see `Session.register`. A context manager: leaving it closes.
+class _Known:
+    """A buffer that the transports know until it is closed, or its session is, also if the program
+    drops it. A context manager: leaving it closes."""
 
-    It lasts until it is closed or its session is, also if the program drops it: peers may hold
-    its key.
-    """
-
-    def __init__(self, worker: Worker, buf: Any, closed: Callable[[MemoryRegion], object]) -> None:
-        """`closed` is told once, when the region has been closed."""
+    def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:
+        """`closed` is told once, when it has been closed."""
         self._lock = threading.Lock()
         self._worker = worker
         self._closed = closed
         self._view = _exported(buf)
         self._handle = self._register()
-        self.rkey = self._pack()
 
     @property
     def nbytes(self) -> int:
         return self._view.nbytes
 
     def close(self) -> None:
-        """Refuse accesses from now on, and give the buffer back. Idempotent."""
+        """Give the buffer back. Idempotent."""
         with self._lock:
             handle, self._handle = self._handle, None
         if handle is None:
             return
         if self._worker.address:
-            lib.psc_memory_deregister(handle)
+            self._deregister(handle)
         self._view.release()
         self._closed(self)
 
     def _register(self) -> Any:
-        handle = ffi.new("psc_region_t **")
-        worker = ffi.cast("psc_worker_t *", self._worker.address)
-        with ffi.from_buffer(self._view, require_writable=True) as base:
-            check(lib.psc_memory_register(worker, base, self.nbytes, handle), "register")
-        return handle[0]
+        """What the core knows it by."""
+        raise NotImplementedError
 
-    def _pack(self) -> bytes:
-        room = ffi.new("uint8_t[]", PACKED_MAX)
-        length = ffi.new("size_t *", PACKED_MAX)
-        check(lib.psc_memory_pack(self._handle, room, length), "pack the remote key")
-        return bytes(ffi.buffer(room, length[0]))
+    def _deregister(self, handle: Any) -> None:
+        raise NotImplementedError
 
-    def __enter__(self) -> MemoryRegion:
+    @property
+    def _core(self) -> Any:
+        return ffi.cast("psc_worker_t *", self._worker.address)
+
+    def __enter__(self: K) -> K:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -70,10 +65,51 @@ class MemoryRegion:
 
     def __repr__(self) -> str:
         state = "closed" if self._handle is None else f"{self.nbytes} bytes"
-        return f"<MemoryRegion {state}>"
+        return f"<{type(self).__name__} {state}>"
+
+
+class MemoryRegion(_Known):
+    """A buffer that peers may write and read; see `Session.register`.
+
+    It lasts until it is closed or its session is, also if the program drops it: peers may hold
+    its key. Closing it refuses accesses from then on. A context manager.
+    """
+
+    def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:
+        super().__init__(worker, buf, closed)
+        self.rkey = self._pack()
+
+    def _register(self) -> Any:
+        handle = ffi.new("psc_region_t **")
+        with ffi.from_buffer(self._view, require_writable=True) as base:
+            check(lib.psc_memory_register(self._core, base, self.nbytes, handle), "register")
+        return handle[0]
+
+    def _deregister(self, handle: Any) -> None:
+        lib.psc_memory_deregister(handle)
+
+    def _pack(self) -> bytes:
+        room = ffi.new("uint8_t[]", PACKED_MAX)
+        length = ffi.new("size_t *", PACKED_MAX)
+        check(lib.psc_memory_pack(self._handle, room, length), "pack the remote key")
+        return bytes(ffi.buffer(room, length[0]))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a MemoryRegion stays in its process: send its rkey instead")
+
+
+class Pin(_Known):
+    """A buffer whose messages need no registration of their own; see `Session.pin`. A context
+    manager."""
+
+    def _register(self) -> Any:
+        handle = ffi.new("psc_block_t **")
+        with ffi.from_buffer(self._view, require_writable=True) as base:
+            check(lib.psc_memory_pin(self._core, base, self.nbytes, handle), "pin")
+        return handle[0]
+
+    def _deregister(self, handle: Any) -> None:
+        lib.psc_memory_unpin(self._core, handle)
 
 
 def _exported(buf: Any) -> memoryview:

@@ -18,7 +18,7 @@ from pscompy.control.network import Address
 from pscompy.control.record import Record
 from pscompy.core import lib
 from pscompy.errors import Closed, PscomError, Timeout
-from pscompy.memory import MemoryRegion
+from pscompy.memory import MemoryRegion, Pin
 from pscompy.request import Request
 from pscompy.sock import Socket
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     S = TypeVar("S", bound="Session")
 
-__all__ = ["MemoryRegion", "Session"]
+__all__ = ["MemoryRegion", "Pin", "Session"]
 
 
 # Closed at exit, the last one first: it may stand on others, as a transport's session does.
@@ -67,7 +67,7 @@ class Session:
         self._closed = threading.Event()
         self._closing = False
         self._sockets: set[Socket] = set()
-        self._regions: set[MemoryRegion] = set()
+        self._regions: set[MemoryRegion | Pin] = set()
         self._config, found = registry.load(config)
         self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
         log = logs.configure(self._config)
@@ -189,6 +189,18 @@ class Session:
         return region
 
     # ---- memory ----
+
+    def pin(self, buf: Any) -> Pin:
+        """Let the transports know memory that the program has already, so that messages from it
+        and into it need no registration of their own, as those of `empty` do not.
+
+        The buffer is C-contiguous and writable (`BufferError`), and stays exported until the
+        `Pin`, or the session, is closed; no message of it may be under way then.
+        """
+        self._check()
+        pin = Pin(self._hot, buf, self._regions.discard)
+        self._regions.add(pin)
+        return pin
 
     def allocate(self, nbytes: int) -> memoryview:
         """A block of the session's pool, of whole pages that every transport knows beforehand.

@@ -331,6 +331,26 @@ int psc_memory_pack(psc_region_t *region, uint8_t *packed, size_t *len_p)
     return status;
 }
 
+int psc_memory_pin(psc_worker_t *worker, void *base, size_t len,
+                   psc_block_t **block_p)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_pool_pin(worker->pool, base, len, block_p);
+    psc_worker_leave(worker);
+    return status;
+}
+
+void psc_memory_unpin(psc_worker_t *worker, psc_block_t *block)
+{
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
+    psc_pool_unpin(worker->pool, block);
+    psc_worker_leave(worker);
+}
+
 static psc_status_t api_rma(psc_conn_t *conn, const psc_send_args_t *args,
                             const psc_rma_args_t *rma,
                             psc_request_t **request_p)

@@ -13,6 +13,7 @@ typedef ... psc_worker_t;
 typedef ... psc_conn_t;
 typedef ... psc_lane_t;
 typedef ... psc_region_t;
+typedef ... psc_block_t;
 """
 
 

@@ -146,6 +146,11 @@ int psc_memory_register(psc_worker_t *worker, void *base, size_t len,
 void psc_memory_deregister(psc_region_t *region);
 int psc_memory_pack(psc_region_t *region, uint8_t *packed, size_t *len_p);
 
+/* ---- memory whose messages are not registered one by one ---- */
+int psc_memory_pin(psc_worker_t *worker, void *base, size_t len,
+                   psc_block_t **block_p);
+void psc_memory_unpin(psc_worker_t *worker, psc_block_t *block);
+
 /* The address of the psc_api_t, for the hot extension. */
 uintptr_t psc_api_address(void);
 uint32_t psc_api_abi(void);

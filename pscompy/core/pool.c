@@ -70,7 +70,8 @@ static void pool_block_forget(psc_pool_block_t *block)
 /* Nothing of it is in use. */
 static void pool_segment_end(psc_pool_t *pool, psc_segment_t *segment)
 {
-    size_t pages = (segment->len - PSC_SEGMENT_PAGE) / PSC_SEGMENT_PAGE;
+    size_t pages = segment->fd < 0 ? 1 /* pinned: one block */
+                                   : segment->len / PSC_SEGMENT_PAGE - 1;
 
     for (size_t i = 0; i < pages; i++) {
         if (segment->places[i])
@@ -102,6 +103,63 @@ void psc_pool_detach(psc_pool_t *pool)
     pool->worker = NULL;
     psc_lock_release(&pool->gate);
     psc_pool_drop(pool);
+}
+
+/* ---- pinned memory ---- */
+
+/* Now rather than at its first message; what cannot will be tried again. */
+static void pool_register(psc_segment_t *segment, psc_worker_t *worker)
+{
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        if (worker->ifaces[i].attr.caps & (PSC_CAP_PUT | PSC_CAP_GET))
+            psc_segment_mem(segment, &worker->ifaces[i]);
+    }
+}
+
+psc_status_t psc_pool_pin(psc_pool_t *pool, void *base, size_t len,
+                          psc_block_t **block_p)
+{
+    psc_pool_block_t *block = calloc(1, sizeof *block);
+    psc_status_t status = PSC_ERR_NO_MEMORY;
+    psc_segment_t *segment;
+
+    if (block)
+        status = psc_segment_create_pinned(base, len, &segment);
+    if (status != PSC_OK) {
+        free(block);
+        return status;
+    }
+    *block = (psc_pool_block_t){.head = {base, len},
+                                .pool = pool,
+                                .segment = segment,
+                                .order = PSC_POOL_LARGE,
+                                .len = len,
+                                .used = true};
+    psc_list_init(&block->link);
+    segment->top = PSC_POOL_LARGE;
+    segment->used = 1;
+    segment->places[0] = block;
+    psc_lock_acquire(&pool->lock);
+    psc_list_push(&pool->segments, &segment->link);
+    atomic_fetch_add(&pool->n_segments, 1);
+    pool->bytes += segment->len; /* taken off when it ends, as for others */
+    pool->max += segment->len;
+    psc_lock_release(&pool->lock);
+    pool_register(segment, pool->worker);
+    *block_p = &block->head;
+    return PSC_OK;
+}
+
+void psc_pool_unpin(psc_pool_t *pool, psc_block_t *head)
+{
+    psc_pool_block_t *block = psc_container_of(head, psc_pool_block_t, head);
+    psc_segment_t *segment = block->segment;
+
+    psc_lock_acquire(&pool->lock);
+    pool->max -= segment->len;
+    psc_segment_unregister(segment, pool->worker);
+    pool_segment_end(pool, segment);
+    psc_lock_release(&pool->lock);
 }
 
 /* ---- splitting and joining ---- */

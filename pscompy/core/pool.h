@@ -22,7 +22,7 @@ struct psc_segment {
     psc_link_t link; /* pool's segments */
     uint8_t *base;
     size_t len;      /* with its identity, the last page */
-    int fd;
+    int fd;          /* -1: pinned memory, which is its user's */
     unsigned top;    /* order of the whole, or LARGE */
     uint32_t used;   /* blocks in use */
     struct psc_pool_block **places; /* the block that begins at each page */
@@ -64,6 +64,11 @@ void psc_pool_drop(psc_pool_t *pool);
 psc_status_t psc_pool_alloc(psc_worker_t *worker, size_t nbytes,
                             uint32_t flags, psc_block_t **block_p);
 void psc_pool_give(psc_block_t *block);
+/* Memory of a user, which the pool's transports get to know until it is given
+ * back: a segment of one block. With the worker's lock held. */
+psc_status_t psc_pool_pin(psc_pool_t *pool, void *base, size_t len,
+                          psc_block_t **block_p);
+void psc_pool_unpin(psc_pool_t *pool, psc_block_t *block);
 /* The segment that holds these bytes of one block in use, or NULL; *offset_p:
  * where they begin in it. */
 psc_segment_t *psc_pool_find(psc_pool_t *pool, const void *base, size_t len,
@@ -72,6 +77,8 @@ psc_segment_t *psc_pool_find(psc_pool_t *pool, const void *base, size_t len,
 /* ---- segment.c ---- */
 #define PSC_SEGMENT_PAGE 4096u
 psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p);
+psc_status_t psc_segment_create_pinned(void *base, size_t len,
+                                       psc_segment_t **segment_p);
 void psc_segment_destroy(psc_segment_t *segment);
 /* Tell whoever has it mapped that it is of no more use. */
 void psc_segment_retire(psc_segment_t *segment);

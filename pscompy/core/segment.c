@@ -75,9 +75,34 @@ psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p)
     return PSC_OK;
 }
 
+/* Its length counts an identity, as that of others does, which is not there. */
+psc_status_t psc_segment_create_pinned(void *base, size_t len,
+                                       psc_segment_t **segment_p)
+{
+    psc_segment_t *segment = calloc(1, sizeof *segment);
+
+    if (!segment)
+        return PSC_ERR_NO_MEMORY;
+    segment->places = calloc(1, sizeof *segment->places);
+    if (!segment->places) {
+        free(segment);
+        return PSC_ERR_NO_MEMORY;
+    }
+    segment->base = base;
+    segment->len = len + PSC_SEGMENT_PAGE;
+    segment->fd = -1;
+    *segment_p = segment;
+    return PSC_OK;
+}
+
+static bool segment_pinned(const psc_segment_t *segment)
+{
+    return segment->base && segment->fd < 0;
+}
+
 void psc_segment_destroy(psc_segment_t *segment)
 {
-    if (segment->base)
+    if (segment->base && !segment_pinned(segment))
         munmap(segment->base, segment->len);
     if (segment->fd >= 0)
         close(segment->fd);
@@ -88,6 +113,8 @@ void psc_segment_destroy(psc_segment_t *segment)
 
 void psc_segment_retire(psc_segment_t *segment)
 {
+    if (segment_pinned(segment))
+        return;
     __atomic_store_n(&segment_identity(segment)->retired, 1, __ATOMIC_RELEASE);
 }
 
@@ -120,6 +147,9 @@ void psc_segment_warm(psc_segment_t *segment, size_t offset, size_t len)
 static psc_status_t segment_register(psc_segment_t *segment,
                                      psc_iface_slot_t *slot, psc_mem_t **mem_p)
 {
+    if (segment_pinned(segment))
+        return slot->ops->mem_register(slot->iface, NULL, segment->base,
+                                       segment->len - PSC_SEGMENT_PAGE, mem_p);
     if (slot->attr.caps & PSC_CAP_MAP)
         return slot->ops->mem_share(slot->iface, segment->base, segment->len,
                                     segment->fd, mem_p);

@@ -15,6 +15,8 @@ SESSION = {
     "listen": "(host=None, port=0)",
     "connect": "(address)",
     "register": "(buf)",
+    "pin": "(buf)",
+    "serve": "(timeout=None)",
     "on_message": "(id, handler)",
     "close": "()",
     "fileno": "()",

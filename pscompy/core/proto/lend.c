@@ -42,7 +42,7 @@ static bool lend_possible(psc_req_t *req)
         return false;
     segment = psc_pool_find(req->worker->pool, req->iov->base, req->total,
                             &offset);
-    return segment && psc_segment_mem(segment, lane->slot);
+    return segment && segment->fd >= 0 && psc_segment_mem(segment, lane->slot);
 }
 
 bool psc_lend_begin(psc_req_t *req)
