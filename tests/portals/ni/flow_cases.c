@@ -130,11 +130,23 @@ void case_flow_control(void)
 }
 
 /* The queue of the target is what runs full. */
+static void shrink_queue(side_t *side)
+{
+    ptl_pt_index_t before = side->pt;
+
+    same(ptl->PtlPTFree(side->ni, side->pt), PTL_OK);
+    same(ptl->PtlEQAlloc(side->ni, 16, &side->eq), PTL_OK);
+    same(ptl->PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, side->eq, before,
+                         &side->pt),
+         PTL_OK);
+}
+
 static void full_second(side_t *side)
 {
     unsigned appended = 0, came = 0, disabled = 0;
     ptl_event_t event;
 
+    shrink_queue(side);
     stream_append(side, &appended, MESSAGES);
     meet(side);
     while (came < MESSAGES) {
@@ -158,7 +170,7 @@ static void full_second(side_t *side)
 
 static void full_first(side_t *side)
 {
-    stream_t stream = {.side = side, .window = 14};
+    stream_t stream = {.side = side, .window = 32};
 
     meet(side);
     stream_run(&stream, PTL_NI_PT_DISABLED);
@@ -169,7 +181,6 @@ void case_flow_control_full_queue(void)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.pt_options = PTL_PT_FLOWCTRL;
-    setup.settings.max_eq_size = 16;
     pair(full_first, full_second);
 }
 

@@ -444,7 +444,8 @@ static void victim_side(side_t *side)
     for (unsigned i = 0; i < 20000; i++) {
         psni_peer_t *peer = peer_of(side, &ni);
 
-        psni_target_take(peer, body, nonsense(body, 300));
+        psni_target_take(peer, (unsigned)(random_word() % 9), body,
+                         nonsense(body, 300));
         if (i % 16 == 0)
             psni_target_abort(peer);
         psni_leave(ni);

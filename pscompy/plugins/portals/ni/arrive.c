@@ -9,10 +9,10 @@
 #define OWED_NS 1000000ll
 #define STORE_MAX (64u << 20) /* bytes of frames that overtook others */
 
-static bool psni_arrive_store(psni_peer_t *peer, uint32_t seq,
+static bool psni_arrive_store(psni_peer_t *peer, const psni_head_t *head,
                               const uint8_t *body, size_t length)
 {
-    psni_stored_t *stored = &peer->stored[seq % PSNI_WINDOW];
+    psni_stored_t *stored = &peer->stored[head->seq % PSNI_WINDOW];
     psni_ni_t *ni = peer->ni;
 
     if (stored->bytes != NULL || ni->stored + length > STORE_MAX)
@@ -22,8 +22,9 @@ static bool psni_arrive_store(psni_peer_t *peer, uint32_t seq,
         return false;
     memcpy(stored->bytes, body, length);
     stored->length = length;
+    stored->answers = head->answers;
     ni->stored += length;
-    peer->came |= (uint64_t)1 << (seq - peer->expected - 1);
+    peer->came |= (uint64_t)1 << (head->seq - peer->expected - 1);
     return true;
 }
 
@@ -38,14 +39,14 @@ static void psni_stored_drop(psni_peer_t *peer, psni_stored_t *stored)
 
 /* The answer to a frame acknowledges it already, so it counts as taken while
  * it is. */
-static bool psni_arrive_take(psni_peer_t *peer, const uint8_t *body,
-                             size_t length)
+static bool psni_arrive_take(psni_peer_t *peer, unsigned answers,
+                             const uint8_t *body, size_t length)
 {
     uint64_t came = peer->came;
 
     peer->expected++;
     peer->came >>= 1;
-    if (psni_target_take(peer, body, length))
+    if (psni_target_take(peer, answers, body, length))
         return true;
     peer->expected--;
     peer->came = came;
@@ -57,7 +58,8 @@ static void psni_arrive_stored(psni_peer_t *peer)
     psni_stored_t *stored = &peer->stored[peer->expected % PSNI_WINDOW];
 
     while (stored->bytes != NULL) {
-        if (!psni_arrive_take(peer, stored->bytes, stored->length))
+        if (!psni_arrive_take(peer, stored->answers, stored->bytes,
+                              stored->length))
             return;
         psni_stored_drop(peer, stored);
         stored = &peer->stored[peer->expected % PSNI_WINDOW];
@@ -91,7 +93,7 @@ static void psni_arrive_data(psni_peer_t *peer, const psni_head_t *head,
     bool now = (head->flags & PSNI_FLAG_ACK_NOW) != 0;
 
     if (ahead == 0) {
-        if (!psni_arrive_take(peer, body, length)) {
+        if (!psni_arrive_take(peer, head->answers, body, length)) {
             peer->ni->counters.frames_ignored++;
             return;
         }
@@ -101,7 +103,7 @@ static void psni_arrive_data(psni_peer_t *peer, const psni_head_t *head,
         peer->ni->counters.frames_ignored++;
         now = true;
     } else {
-        if (!psni_arrive_store(peer, head->seq, body, length))
+        if (!psni_arrive_store(peer, head, body, length))
             peer->ni->counters.frames_ignored++;
         now = true;
     }

@@ -53,6 +53,7 @@ void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
 
     if (bell->rung && read(bell->event_fd, &rings, sizeof(rings)) > 0)
         bell->rung = false;
+    psni_send_answers(ni);
     if (!bell->armed)
         ni->armed++;
     bell->armed = true;

@@ -115,6 +115,7 @@ int psni_interface_open(psni_ni_t *ni, ptl_pid_t pid,
     ni->knobs = psni_knobs_used(&ni->settings);
     psc_list_init(&ni->busy);
     psc_list_init(&ni->held);
+    psc_list_init(&ni->answering);
     psni_interface_limit(ni, desired);
     rc = psni_interface_random(ni) ? psni_interface_pools(ni) : PTL_FAIL;
     if (rc != PTL_OK)
@@ -140,6 +141,7 @@ static void psni_interface_linger(psni_ni_t *ni)
     int64_t until = psc_clock_now() + LINGER_NS;
     struct pollfd fd = {.fd = ni->socket, .events = POLLIN};
 
+    psni_send_answers(ni);
     while (!psni_peers_quiet(ni) && psc_clock_now() < until)
         if (!psni_progress(ni))
             poll(&fd, 1, 1);

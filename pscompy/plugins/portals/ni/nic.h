@@ -311,7 +311,8 @@ typedef struct psni_incoming {
 } psni_incoming_t;
 
 /* The next body in order. False: no room for it now, send it again. */
-bool psni_target_take(psni_peer_t *peer, const uint8_t *body, size_t length);
+bool psni_target_take(psni_peer_t *peer, unsigned answers, const uint8_t *body,
+                      size_t length);
 void psni_target_abort(psni_peer_t *peer);
 
 /* ---- peer.c, meet.c, send.c, arrive.c ---- */
@@ -324,7 +325,9 @@ typedef enum psni_stage {
 } psni_stage_t;
 
 typedef struct psni_frame {
-    psni_op_t *op;
+    psni_op_t *op; /* NULL: answers alone */
+    psni_op_t *answers[PSNI_ANSWERS];
+    unsigned n_answers;
     uint64_t offset; /* in the message */
     uint32_t length;
     bool first, last, resent;
@@ -335,6 +338,7 @@ typedef struct psni_frame {
 typedef struct psni_stored {
     uint8_t *bytes; /* NULL: has not come */
     size_t length;
+    unsigned answers;
 } psni_stored_t;
 
 struct psni_peer {
@@ -352,6 +356,9 @@ struct psni_peer {
 
     /* Out. */
     psc_list_t ops, queue;
+    psc_list_t answers;   /* ACKs that wait for a message to go with */
+    psc_link_t answering; /* there are some */
+    unsigned n_answers;
     psni_frame_t frames[PSNI_WINDOW];
     uint32_t oldest, next_seq;
     uint64_t cost, window, most; /* bytes under way; allowed; its offer */
@@ -399,6 +406,9 @@ void psni_meet_take(psni_ni_t *ni, const struct sockaddr_in *from,
 
 void psni_send_queue(psni_op_t *op); /* and what the window lets out */
 void psni_send_pump(psni_peer_t *peer);
+/* ACKs wait a moment for a message that goes the same way; all leave now. */
+void psni_send_answer(psni_op_t *op);
+void psni_send_answers(psni_ni_t *ni);
 void psni_send_ack(psni_peer_t *peer, uint8_t flags);
 void psni_send_again(psni_peer_t *peer, int64_t now); /* the timer */
 uint64_t psni_frame_cost(uint64_t length); /* of the receiver's memory */
@@ -415,7 +425,8 @@ void psni_arrive_reset(psni_peer_t *peer);
 typedef struct psni_packet {
     struct iovec iov[1 + PSNI_PIECES];
     int n_iov;
-    uint8_t head[sizeof(psni_head_t) + sizeof(psni_message_t)];
+    uint8_t head[sizeof(psni_head_t) +
+                 (PSNI_ANSWERS + 1) * sizeof(psni_message_t)];
 } psni_packet_t;
 
 int psni_wire_open(psni_ni_t *ni, ptl_pid_t pid);
@@ -496,6 +507,9 @@ struct psni_ni {
     psni_peer_t *peers[PSNI_BUCKETS];
     uint64_t tokens; /* made so far */
     uint64_t stored; /* bytes of frames that overtook others */
+    psc_list_t answering; /* peers that have answers waiting */
+    int64_t answers_by;
+    unsigned idle; /* passes without a datagram since there are */
     psc_list_t busy;
     int64_t deadline; /* no timer ends earlier */
     ptl_event_t late_event; /* that a knob holds back */

@@ -64,6 +64,8 @@ static psni_peer_t *psni_peer_make(psni_ni_t *ni, ptl_process_t id)
     peer->admitted = ni->settings.has_key;
     psc_list_init(&peer->ops);
     psc_list_init(&peer->queue);
+    psc_list_init(&peer->answers);
+    psc_list_init(&peer->answering);
     psc_list_init(&peer->busy);
     peer->next = *bucket;
     *bucket = peer;

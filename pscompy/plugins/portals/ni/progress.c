@@ -2,12 +2,20 @@
  * passes; the thread makes them while nobody does. */
 #include "nic.h"
 
+#define IDLE_PASSES 4u
+
 /* Each part tells anew when it wants to be looked at again. */
 static void psni_progress_tick(psni_ni_t *ni, int64_t now)
 {
     ni->deadline = PSNI_NEVER;
     psni_peers_tick(ni, now);
     psni_knobs_tick(ni, now);
+    if (!psc_list_empty(&ni->answering)) {
+        if (ni->answers_by <= now)
+            psni_send_answers(ni);
+        else
+            psni_timer(ni, ni->answers_by);
+    }
     if (ni->late_eq != NULL && ni->late_until <= now)
         psni_match_post_late(ni);
     else if (ni->late_eq != NULL)
@@ -35,8 +43,16 @@ bool psni_progress_pass(psni_ni_t *ni)
     return psni_wire_poll(ni);
 }
 
+/* Whoever answers a message does so within a few passes; then the answers of
+ * the NI need no frame of their own. */
 bool psni_progress(psni_ni_t *ni)
 {
+    bool came = psni_progress_pass(ni);
+
     ni->calls++;
-    return psni_progress_pass(ni);
+    if (came)
+        ni->idle = 0;
+    else if (!psc_list_empty(&ni->answering) && ++ni->idle == IDLE_PASSES)
+        psni_send_answers(ni);
+    return came;
 }

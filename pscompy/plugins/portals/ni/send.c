@@ -12,6 +12,7 @@
 #define EVIDENCE 3     /* later frames that came: this one is lost */
 #define RESENDS 8u
 #define CHOKED_NS 1000000ll
+#define ANSWER_NS 1000000ll
 
 uint64_t psni_frame_cost(uint64_t length)
 {
@@ -38,15 +39,34 @@ static psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind)
                          .sack = peer->came};
 }
 
-/* Nobody else will say that these bytes came: the user waits for it. */
+/* The user waits to hear that these bytes came, and no ACK will say so. */
 static bool psni_frame_urgent(const psni_frame_t *frame)
 {
     const psni_op_t *op = frame->op;
+    unsigned options;
 
-    return frame->last && !op->told &&
-           (op->message.verb == PSNI_REPLY ||
-            (op->message.verb == PSNI_PUT &&
-             op->message.ack_req == PTL_NO_ACK_REQ));
+    if (!frame->last)
+        return false;
+    if (op->message.verb != PSNI_PUT)
+        return op->message.verb == PSNI_REPLY;
+    options = op->md->md.options;
+    return !op->told && op->message.ack_req == PTL_NO_ACK_REQ &&
+           ((options & PTL_MD_EVENT_CT_SEND) != 0 ||
+            (op->md->eq != NULL &&
+             (options & (PTL_MD_EVENT_SEND_DISABLE |
+                         PTL_MD_EVENT_SUCCESS_DISABLE)) == 0));
+}
+
+static size_t psni_frame_pack_message(const psni_frame_t *frame, uint8_t *bytes)
+{
+    psni_more_t more = {.verb = PSNI_MORE, .offset = frame->offset};
+
+    if (frame->first) {
+        memcpy(bytes, &frame->op->message, sizeof(psni_message_t));
+        return sizeof(psni_message_t);
+    }
+    memcpy(bytes, &more, sizeof(more));
+    return sizeof(more);
 }
 
 static void psni_frame_pack(psni_peer_t *peer, uint32_t seq,
@@ -55,58 +75,93 @@ static void psni_frame_pack(psni_peer_t *peer, uint32_t seq,
     psni_frame_t *frame = psni_frame_at(peer, seq);
     psni_op_t *op = frame->op;
     psni_head_t head = psni_head_for(peer, PSNI_FRAME_DATA);
-    psni_more_t more = {.verb = PSNI_MORE, .offset = frame->offset};
     size_t size = sizeof(head);
 
     head.seq = seq;
-    head.flags = psni_frame_urgent(frame) ? PSNI_FLAG_ACK_NOW : 0;
+    head.answers = (uint16_t)frame->n_answers;
+    head.flags = op != NULL && psni_frame_urgent(frame) ? PSNI_FLAG_ACK_NOW : 0;
     memcpy(packet->head, &head, sizeof(head));
-    if (frame->first) {
-        memcpy(packet->head + size, &op->message, sizeof(op->message));
-        size += sizeof(op->message);
-    } else {
-        memcpy(packet->head + size, &more, sizeof(more));
-        size += sizeof(more);
+    for (unsigned i = 0; i < frame->n_answers; i++) {
+        memcpy(packet->head + size, &frame->answers[i]->message,
+               sizeof(psni_message_t));
+        size += sizeof(psni_message_t);
+    }
+    packet->n_iov = 1;
+    if (op != NULL) {
+        size += psni_frame_pack_message(frame, packet->head + size);
+        packet->n_iov += psni_region_gather(&op->region,
+                                            op->offset + frame->offset,
+                                            frame->length, packet->iov + 1,
+                                            PSNI_PIECES);
     }
     packet->iov[0] =
         (struct iovec){.iov_base = packet->head, .iov_len = size};
-    packet->n_iov = 1 + psni_region_gather(&op->region,
-                                           op->offset + frame->offset,
-                                           frame->length, packet->iov + 1,
-                                           PSNI_PIECES);
 }
 
-/* The next frame of the queue, if the window has room for it. */
-static bool psni_frame_next(psni_peer_t *peer, int64_t now)
+/* How much of the operation's bytes goes into the next frame. */
+static uint64_t psni_frame_share(const psni_peer_t *peer, const psni_op_t *op)
 {
-    psni_frame_t *frame = psni_frame_at(peer, peer->next_seq);
-    psni_op_t *op;
-    uint64_t left, room;
+    uint64_t left = op->length - op->sent;
+    uint64_t heads = op->begun ? sizeof(psni_more_t) : sizeof(psni_message_t);
+    uint64_t room;
 
-    if (psc_list_empty(&peer->queue) ||
-        peer->next_seq - peer->oldest == PSNI_WINDOW)
-        return false;
-    op = psc_container_of(peer->queue.next, psni_op_t, queue);
-    room = peer->frame_size -
-           (op->begun ? sizeof(psni_more_t) : sizeof(psni_message_t));
-    left = op->length - op->sent;
-    if (left > room)
-        left = room;
-    if (peer->oldest != peer->next_seq &&
-        peer->cost + psni_frame_cost(left) > peer->window)
-        return false;
-    *frame = (psni_frame_t){.op = op,
-                            .offset = op->sent,
-                            .length = (uint32_t)left,
-                            .first = !op->begun,
-                            .sent_at = now};
+    if (peer->n_answers > 0)
+        heads += PSNI_ANSWERS * sizeof(psni_message_t);
+    room = peer->frame_size - heads;
+    return left < room ? left : room;
+}
+
+static void psni_frame_carry(psni_frame_t *frame, psni_op_t *op, uint64_t share)
+{
+    frame->op = op;
+    frame->offset = op->sent;
+    frame->length = (uint32_t)share;
+    frame->first = !op->begun;
     op->begun = true;
-    op->sent += left;
+    op->sent += share;
     op->frames++;
     op->done = frame->last = op->sent == op->length;
     if (op->done)
         psc_list_remove(&op->queue);
-    peer->cost += psni_frame_cost(left);
+}
+
+static void psni_frame_carry_answers(psni_peer_t *peer, psni_frame_t *frame)
+{
+    while (peer->n_answers > 0 && frame->n_answers < PSNI_ANSWERS) {
+        psc_link_t *link = psc_list_pop(&peer->answers);
+
+        frame->answers[frame->n_answers++] =
+            psc_container_of(link, psni_op_t, queue);
+        peer->n_answers--;
+    }
+    if (peer->n_answers == 0)
+        psc_list_remove(&peer->answering);
+}
+
+/* The next frame, if there is something to send (answers alone: if `flush`)
+ * and the window has room for it. */
+static bool psni_frame_next(psni_peer_t *peer, int64_t now, bool flush)
+{
+    psni_frame_t *frame = psni_frame_at(peer, peer->next_seq);
+    psni_op_t *op = NULL;
+    uint64_t share = 0;
+
+    if (!psc_list_empty(&peer->queue)) {
+        op = psc_container_of(peer->queue.next, psni_op_t, queue);
+        share = psni_frame_share(peer, op);
+    } else if (!flush || peer->n_answers == 0) {
+        return false;
+    }
+    if (peer->next_seq - peer->oldest == PSNI_WINDOW ||
+        (peer->oldest != peer->next_seq &&
+         peer->cost + psni_frame_cost(share) > peer->window))
+        return false;
+    *frame = (psni_frame_t){.sent_at = now};
+    if (peer->n_answers > 0)
+        psni_frame_carry_answers(peer, frame);
+    if (op != NULL)
+        psni_frame_carry(frame, op, share);
+    peer->cost += psni_frame_cost(share);
     peer->next_seq++;
     return true;
 }
@@ -126,19 +181,19 @@ static void psni_send_batch(psni_peer_t *peer, const uint32_t *seqs, unsigned n)
     psni_peer_timer(peer, psc_clock_now() + CHOKED_NS);
 }
 
-void psni_send_pump(psni_peer_t *peer)
+static void psni_send_out(psni_peer_t *peer, bool flush)
 {
     uint32_t seqs[PSNI_BATCH];
-    bool waiting = peer->deadline != PSNI_NEVER;
     unsigned n = 0;
     int64_t now;
 
-    if (peer->stage != PSNI_STAGE_UP || psc_list_empty(&peer->queue))
+    if (peer->stage != PSNI_STAGE_UP ||
+        (psc_list_empty(&peer->queue) && peer->n_answers == 0))
         return;
     now = psc_clock_now();
-    if (!waiting || peer->oldest == peer->next_seq)
+    if (peer->deadline == PSNI_NEVER || peer->oldest == peer->next_seq)
         psni_peer_timer(peer, now + psni_peer_patience(peer));
-    while (psni_frame_next(peer, now)) {
+    while (psni_frame_next(peer, now, flush)) {
         seqs[n] = peer->next_seq - 1;
         psni_frame_pack(peer, seqs[n], &peer->ni->packets[n]);
         if (++n == PSNI_BATCH) {
@@ -148,6 +203,40 @@ void psni_send_pump(psni_peer_t *peer)
     }
     if (n > 0)
         psni_send_batch(peer, seqs, n);
+}
+
+void psni_send_pump(psni_peer_t *peer)
+{
+    psni_send_out(peer, false);
+}
+
+void psni_send_answer(psni_op_t *op)
+{
+    psni_peer_t *peer = op->peer;
+    psni_ni_t *ni = peer->ni;
+
+    op->done = true;
+    psc_list_push(&peer->answers, &op->queue);
+    if (++peer->n_answers >= PSNI_ANSWERS) {
+        psni_send_out(peer, true);
+        return;
+    }
+    if (psc_list_empty(&ni->answering)) {
+        ni->idle = 0;
+        ni->answers_by = psc_clock_now() + ANSWER_NS;
+        psni_timer(ni, ni->answers_by);
+    }
+    if (!psc_link_listed(&peer->answering))
+        psc_list_push(&ni->answering, &peer->answering);
+}
+
+/* A peer whose window is full lets them out with its next acknowledgement. */
+void psni_send_answers(psni_ni_t *ni)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&ni->answering)) != NULL)
+        psni_send_out(psc_container_of(link, psni_peer_t, answering), true);
 }
 
 void psni_send_queue(psni_op_t *op)
@@ -243,8 +332,9 @@ static void psni_frame_end(psni_peer_t *peer, int64_t now)
     peer->window += cost / 4;
     if (peer->window > peer->most)
         peer->window = peer->most;
-    op->frames--;
-    if (op->frames == 0 && op->done)
+    for (unsigned i = 0; i < frame->n_answers; i++)
+        psni_op_sent(frame->answers[i]);
+    if (op != NULL && --op->frames == 0 && op->done)
         psni_op_sent(op);
 }
 
@@ -286,7 +376,8 @@ void psni_send_acknowledged(psni_peer_t *peer, const psni_head_t *head)
         psni_send_missing(peer, end, now - psni_peer_patience(peer) / 2, now);
     }
     if (acked > 0) {
-        psni_send_pump(peer);
+        psni_send_out(peer, psc_list_empty(&peer->queue) && under_way ==
+                                PSNI_WINDOW);
         psni_peer_expect(peer, now);
     }
 }
@@ -297,6 +388,10 @@ void psni_send_reset(psni_peer_t *peer)
         psni_frame_at(peer, seq)->op = NULL;
     while (psc_list_pop(&peer->queue) != NULL)
         continue;
+    while (psc_list_pop(&peer->answers) != NULL)
+        continue;
+    psc_list_remove(&peer->answering);
+    peer->n_answers = 0;
     peer->oldest = peer->next_seq = 0;
     peer->cost = 0;
 }

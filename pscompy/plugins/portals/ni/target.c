@@ -40,7 +40,7 @@ static void psni_target_ack(psni_peer_t *peer, const psni_incoming_t *in,
     op->message.flags = silent ? PSNI_SILENT : 0;
     op->message.length = in->arrival.mlength;
     op->message.remote_offset = in->arrival.offset;
-    psni_send_queue(op);
+    psni_send_answer(op);
 }
 
 /* ---- data of puts and replies ---- */
@@ -163,7 +163,8 @@ static void psni_target_told(psni_peer_t *peer, const psni_message_t *message)
 {
     psni_op_t *op = psni_op_find(peer, message->id, PSNI_PUT);
 
-    if (op == NULL || message->length > op->message.length ||
+    if (op == NULL || message->verb != PSNI_ACK ||
+        message->length > op->message.length ||
         op->message.ack_req == PTL_NO_ACK_REQ) {
         peer->ni->counters.frames_ignored++;
         return;
@@ -191,9 +192,6 @@ static void psni_target_begin(psni_peer_t *peer, const uint8_t *body,
     case PSNI_GET:
         psni_target_get(peer, &message);
         return;
-    case PSNI_ACK:
-        psni_target_told(peer, &message);
-        return;
     default:
         peer->ni->counters.frames_ignored++;
         return;
@@ -201,16 +199,36 @@ static void psni_target_begin(psni_peer_t *peer, const uint8_t *body,
     psni_target_bytes(peer, body + sizeof(message), length - sizeof(message));
 }
 
-bool psni_target_take(psni_peer_t *peer, const uint8_t *body, size_t length)
+static void psni_target_answers(psni_peer_t *peer, unsigned answers,
+                                const uint8_t *body)
 {
-    uint8_t verb = length > 0 ? body[0] : 0;
+    psni_message_t message;
 
+    for (unsigned i = 0; i < answers; i++) {
+        memcpy(&message, body + i * sizeof(message), sizeof(message));
+        psni_target_told(peer, &message);
+    }
+}
+
+bool psni_target_take(psni_peer_t *peer, unsigned answers, const uint8_t *body,
+                      size_t length)
+{
+    size_t before = answers * sizeof(psni_message_t);
+    uint8_t verb = length > before ? body[before] : 0;
+
+    if (length < before) {
+        peer->ni->counters.frames_ignored++;
+        return true;
+    }
     if ((verb == PSNI_PUT || verb == PSNI_GET || verb == PSNI_MORE) &&
         !psni_target_can_answer(peer->ni))
         return false;
+    psni_target_answers(peer, answers, body);
+    body += before;
+    length -= before;
     if (verb == PSNI_MORE)
         psni_target_more(peer, body, length);
-    else
+    else if (length > 0)
         psni_target_begin(peer, body, length);
     return true;
 }

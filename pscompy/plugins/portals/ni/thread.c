@@ -35,7 +35,8 @@ static void psni_thread_serve(psni_ni_t *ni)
 {
     for (unsigned i = 0; i < PASSES; i++)
         if (!psni_progress_pass(ni))
-            return;
+            break;
+    psni_send_answers(ni);
 }
 
 static void psni_thread_look(psni_ni_t *ni, bool woken)

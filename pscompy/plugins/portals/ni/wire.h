@@ -2,8 +2,9 @@
  * begins with a head; the body depends on the kind.
  *
  *   HELLO  psni_hello_t: two NIs come to trust each other (meet.c)
- *   DATA   one message, or a piece of it: psni_message_t and its first bytes,
- *          or psni_more_t and further ones
+ *   DATA   `answers` ACKs of earlier puts (psni_message_t each), and one
+ *          message or a piece of it: psni_message_t and its first bytes, or
+ *          psni_more_t and further ones; either part may be missing
  *   ACK    nothing: the head acknowledges
  *
  * DATA frames from one NI to another are numbered and taken in that order. */
@@ -18,6 +19,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "what travels is copied from memory");
 
 #define PSNI_MAGIC 0x314e5350u /* "PSN1" */
+#define PSNI_ANSWERS 8u        /* in one frame */
 #define PSNI_FRAME_MAX 65507u  /* the most that UDP carries */
 
 typedef enum psni_frame_kind {
@@ -31,7 +33,7 @@ enum { PSNI_FLAG_ACK_NOW = 1 };
 typedef struct psni_head {
     uint32_t magic;
     uint8_t kind, flags;
-    uint16_t zero;
+    uint16_t answers;
     uint64_t token; /* the receiver's, so nobody else can know it */
     uint32_t seq;   /* of this frame (DATA) */
     uint32_t ack;   /* the next one expected from the receiver */
