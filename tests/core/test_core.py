@@ -26,9 +26,10 @@ SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
 
 
 def sources(name: str) -> list[str]:
-    folders = [HERE, ROOT / "pscompy/core", ROOT / "pscompy/core/proto", PLUGINS / name]
-    generated = ("_core.c", "_native.c")
-    return [str(p) for f in folders for p in sorted(f.glob("*.c")) if p.name not in generated]
+    folders = [HERE, ROOT / "pscompy/core", ROOT / "pscompy/core/proto"]
+    found = [p for f in folders for p in sorted(f.glob("*.c"))]
+    found += sorted((PLUGINS / name).rglob("*.c"))
+    return [str(path) for path in found if path.name not in ("_core.c", "_native.c")]
 
 
 def compile_driver(name: str, sanitizer: str, folder: Path) -> Path:

@@ -69,6 +69,12 @@ static void psni_arrive_stored(psni_peer_t *peer)
 /* `now`: something is missing, or the sender asks. */
 static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
 {
+    if (peer->itself) {
+        psni_head_t head = {.ack = peer->expected, .sack = peer->came};
+
+        psni_send_acknowledged(peer, &head);
+        return;
+    }
     if (!now && peer->acked == peer->expected)
         return; /* an answer has said so */
     peer->owed++;

@@ -348,6 +348,7 @@ struct psni_peer {
     ptl_process_t id;
     struct sockaddr_in address;
     psni_stage_t stage;
+    bool itself;   /* ours: what it receives needs no frame to say so */
     bool admitted; /* its cookie is known */
     uint8_t cookie[PSPTL_COOKIE_BYTES];
     uint64_t token, its_token;     /* 0: not known */

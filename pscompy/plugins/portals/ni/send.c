@@ -217,7 +217,7 @@ void psni_send_answer(psni_op_t *op)
 
     op->done = true;
     psc_list_push(&peer->answers, &op->queue);
-    if (++peer->n_answers >= PSNI_ANSWERS) {
+    if (++peer->n_answers >= PSNI_ANSWERS || peer->itself) {
         psni_send_out(peer, true);
         return;
     }
