@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cases.h"
@@ -548,10 +549,13 @@ void case_nobody_there(void)
 /* A target that is stopped is slow, until the settings call it dead. */
 static void call_stopped(side_t *side)
 {
+    int status;
+
     meet(side);
     put(side, mine, 8, 1, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
     check(kill(side->other, SIGSTOP) == 0);
+    check(waitpid(side->other, &status, WUNTRACED) == side->other);
     put(side, mine, 8, 1, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE);
     check(kill(side->other, SIGCONT) == 0);
