@@ -260,29 +260,33 @@ static void full_event_queue_loses_nothing(void)
 
 /* The software NI, with one function that does otherwise, once. */
 static psptl_provider_t wrapped;
-static int (*take_event)(ptl_handle_eq_t eq, ptl_event_t *event);
+static __typeof__(PtlEQPoll) *take_event;
 static bool wrapped_done;
 
-static int take_dropped(ptl_handle_eq_t eq, ptl_event_t *event)
+static int take_dropped(const ptl_handle_eq_t *queues, unsigned n,
+                        ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
-    int status = psni_provider.PtlEQGet(eq, event);
+    int status = psni_provider.PtlEQPoll(queues, n, timeout, event, which);
 
     wrapped_done = status == PTL_OK;
     return status == PTL_OK ? PTL_EQ_DROPPED : status;
 }
 
-static int take_unknown(ptl_handle_eq_t eq, ptl_event_t *event)
+static int take_unknown(const ptl_handle_eq_t *queues, unsigned n,
+                        ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
-    int status = psni_provider.PtlEQGet(eq, event);
+    int status = psni_provider.PtlEQPoll(queues, n, timeout, event, which);
 
     wrapped_done = status == PTL_OK;
     event->type = 99;
     return status;
 }
 
-static int take_once(ptl_handle_eq_t eq, ptl_event_t *event)
+static int take_once(const ptl_handle_eq_t *queues, unsigned n,
+                        ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
-    return (wrapped_done ? psni_provider.PtlEQGet : take_event)(eq, event);
+    return (wrapped_done ? psni_provider.PtlEQPoll : take_event)(
+        queues, n, timeout, event, which);
 }
 
 static int put_refused(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,
@@ -323,7 +327,7 @@ static void broken_end(const char *word)
 static void lost_events_are_an_error(void)
 {
     wrapped = psni_provider;
-    wrapped.PtlEQGet = take_once;
+    wrapped.PtlEQPoll = take_once;
     take_event = take_dropped;
     broken_end("PSP_PORTALS_EQ_SIZE");
 }
@@ -331,7 +335,7 @@ static void lost_events_are_an_error(void)
 static void unknown_events_are_an_error(void)
 {
     wrapped = psni_provider;
-    wrapped.PtlEQGet = take_once;
+    wrapped.PtlEQPoll = take_once;
     take_event = take_unknown;
     broken_end("an event 99");
 }

@@ -101,21 +101,35 @@ static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
     psptl_count(device, PSPTL_COUNTER_enables);
 }
 
-static unsigned event_take(psptl_device_t *device, psptl_entry_t *entry)
+/* Answers first: there are never more of them than operations under way. One
+ * call for both queues, since an interface in software makes a system call
+ * for each that finds nothing. */
+static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
+                      ptl_event_t *event)
+{
+    psptl_entry_t *entries[] = {&device->bulk, &device->eager};
+    ptl_handle_eq_t queues[] = {device->bulk.eq, device->eager.eq};
+    unsigned which = 0;
+    int status = device->ni->PtlEQPoll(queues, 2, 0, event, &which);
+
+    *entry_p = entries[which];
+    return status;
+}
+
+static unsigned event_take(psptl_device_t *device)
 {
     unsigned n = 0;
 
     for (; n < PSPTL_BATCH; n++) {
         ptl_event_t event;
-        int status = device->ni->PtlEQGet(entry->eq, &event);
+        psptl_entry_t *entry;
+        int status = event_next(device, &entry, &event);
 
-        if (status == PTL_EQ_EMPTY) {
-            if (entry->disabled)
-                event_enable(device, entry);
+        if (status != PTL_OK && status != PTL_EQ_DROPPED) {
+            if (device->eager.disabled)
+                event_enable(device, &device->eager);
             break;
         }
-        if (status != PTL_OK && status != PTL_EQ_DROPPED)
-            break;
         event_handle(device, entry, &event);
         if (status == PTL_EQ_DROPPED)
             event_fail_all(device, "the event queue was full and events are "
@@ -130,7 +144,7 @@ static unsigned event_foster(psptl_device_t *device)
     unsigned n = 0;
 
     for (uint32_t i = 0; i < device->settings.foster; i++) {
-        n += event_take(device, &device->bulk);
+        n += event_take(device);
         psptl_count(device, PSPTL_COUNTER_foster_polls);
     }
     return n;
@@ -138,9 +152,8 @@ static unsigned event_foster(psptl_device_t *device)
 
 unsigned psptl_device_poll(psptl_device_t *device)
 {
-    unsigned n = event_take(device, &device->eager);
+    unsigned n = event_take(device);
 
-    n += event_take(device, &device->bulk);
     if (device->n_bulks > 0)
         n += event_foster(device);
     if (!psc_list_empty(&device->pending))

@@ -17,7 +17,7 @@ static psptl_provider_t psptl_library = {.name = "system"};
 #define PSPTL_FUNCTIONS(X)                                                     \
     X(PtlInit) X(PtlNIInit) X(PtlNIFini) X(PtlGetPhysId)           \
     X(PtlPTAlloc) X(PtlPTFree) X(PtlPTEnable)                                  \
-    X(PtlEQAlloc) X(PtlEQFree) X(PtlEQGet) X(PtlMDBind) X(PtlMDRelease)       \
+    X(PtlEQAlloc) X(PtlEQFree) X(PtlEQPoll) X(PtlMDBind) X(PtlMDRelease)       \
     X(PtlMEAppend) X(PtlMEUnlink) X(PtlPut) X(PtlGet)
 
 static bool psptl_resolve(void *library, const char *name, size_t at)
