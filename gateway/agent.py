@@ -190,10 +190,10 @@ class Agent:
         if kind == "tunnel":
             self._on_tunnel(gateway, frame)
         elif kind in ("absent", "gone"):
-            self._reach_of(int(frame["node"])).missing(gateway.index)
+            self._reach_of(int(frame["about"])).missing(gateway.index)
             self._judge()
         elif kind == "found":
-            self._reach_of(int(frame["node"])).seen(gateway.index)
+            self._reach_of(int(frame["about"])).seen(gateway.index)
 
     def _reach_of(self, node: int) -> Reach:
         known = node in self._tunnels.nodes
@@ -224,9 +224,12 @@ class Agent:
     def _tick(self) -> None:
         self._tunnels.again(waiting=True)
         live = self._live()
+        nodes = self._tunnels.nodes
+        me = {"from_module": self.module, "from_node": self.node}
         for node, reach in self._reach.items():
             for index in reach.doubtful(live):
-                self._tell(self._gateways[index], {"kind": "find", "node": node})
+                question = {"kind": "find", "module": nodes.get(node, -1), "node": node, **me}
+                self._tell(self._gateways[index], question)
         self._judge()
         if self._lib.gw_agent_unsettled(self._native) or len(live) < len(self._gateways):
             self._note(self._lib.GW_NOTE_TICK)

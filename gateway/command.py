@@ -35,6 +35,13 @@ def _parser() -> argparse.ArgumentParser:
         "run", help="serve until SIGTERM or Ctrl-C", epilog=_EPILOG, description=_run.__doc__
     )
     run.add_argument("fabrics", nargs="+", type=_fabric, metavar="FABRIC")
+    run.add_argument(
+        "--neighbour",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="another gateway in one of these networks, which leads to further modules",
+    )
     run.add_argument("--memory", type=_size, default=256 << 20, help="bytes held in all [256M]")
     run.add_argument(
         "--share", type=_size, default=32 << 20, help="bytes held for one receiver [32M]"
@@ -65,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
     """Serve in the foreground."""
 
     async def serve() -> None:
-        daemon = Daemon(options.fabrics, options.memory, options.share)
+        daemon = Daemon(options.fabrics, options.neighbour, options.memory, options.share)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, daemon.stop)

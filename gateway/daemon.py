@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from gateway import native
-from gateway.join import Gathering
-from gateway.trunk import GATEWAY_MODULE, Frame, Trunk, session
+from gateway.switchboard import Member, Switchboard
+from gateway.trunk import GATEWAY_MODULE, Frame, Trunk, keep, node_number, session
 from pscompy import Connection, ConnectionState, PscomError, Session, Socket
 from pscompy.core import lib as core
 from pscompy.plugin import Log
@@ -65,30 +66,21 @@ class _Station:
         self.thread: threading.Thread
 
 
-class _Member:
-    """A process, or another gateway, at the other end of a trunk."""
-
-    def __init__(self, trunk: Trunk, station: _Station) -> None:
-        self.trunk = trunk
-        self.station = station
-        self.node = 0
-        self.module = -1
-        self.since = time.time()
-
-
 class Daemon:
     """`run` serves until `stop`."""
 
-    def __init__(self, fabrics: Sequence[Fabric], bound: int, share: int) -> None:
+    def __init__(
+        self, fabrics: Sequence[Fabric], neighbours: Sequence[str], bound: int, share: int
+    ) -> None:
+        self._neighbours = neighbours
         self.name = f"{os.uname().nodename}.{os.getpid()}.{os.urandom(3).hex()}"
         self._lib = native._load().lib
         self._ffi = native._load().ffi
         self._hub = self._lib.gw_hub_create(core.psc_api_address(), bound, share)
         self._stations = [_Station(i, fabric) for i, fabric in enumerate(fabrics)]
-        self._nodes: dict[int, _Member] = {}
-        self._members: set[_Member] = set()
+        self._board = Switchboard(self.name, node_number(), self._set_ways)
+        self._members: set[Member] = set()
         self._links: dict[int, Connection] = {}
-        self._gatherings: dict[str, Gathering] = {}
         self._keys = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
@@ -100,6 +92,8 @@ class Daemon:
         try:
             for station in self._stations:
                 self._open(station)
+            for address in self._neighbours:
+                self._neighbour(address)
             print(f"gateway {self.name} serves", *self.addresses, flush=True)
             sweeping = asyncio.create_task(self._sweep_on())
             await self._stopped.wait()
@@ -167,11 +161,12 @@ class Daemon:
 
     # ---- data connections ----
 
-    def _joined(self, station: _Station, connection: Connection) -> None:
+    def _joined(self, station: _Station, connection: Connection) -> int:
         key = next(self._keys)
         self._links[key] = connection
         conn = station.data._engine.address_of(connection._record.handle)
         self._lib.gw_hub_join(self._hub, station.number, conn, key)
+        return key
 
     async def _sweep_on(self) -> None:
         while True:
@@ -180,6 +175,7 @@ class Daemon:
                 if connection.state is not ConnectionState.UP:
                     self._lib.gw_hub_leave(self._hub, key)
                     del self._links[key]
+            self._set_ways()
 
     # ---- trunks ----
 
@@ -187,65 +183,82 @@ class Daemon:
         async for connection in station.trunk_socket:
             self._spawn(self._attend(station, connection))
 
-    async def _attend(self, station: _Station, connection: Connection) -> None:
-        member = _Member(Trunk(connection), station)
+    def _member(self, station: _Station, trunk: Trunk) -> Member:
+        member = Member(trunk.send, station.data_socket.address, station.fabric.host)
         self._members.add(member)
+        return member
+
+    async def _attend(self, station: _Station, connection: Connection) -> None:
+        trunk = Trunk(connection)
+        member = self._member(station, trunk)
         try:
             while True:
-                self._on_frame(member, await member.trunk.receive())
+                self._take(member, await trunk.receive())
         except PscomError as error:
             logger.info("%s: %s", connection.peer, error)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             logger.warning("%s sent nonsense: %r", connection.peer, error)
         finally:
             self._leave(member)
+            trunk.close()
 
-    def _leave(self, member: _Member) -> None:
+    def _leave(self, member: Member) -> None:
         self._members.discard(member)
-        member.trunk.close()
-        for name, gathering in list(self._gatherings.items()):
-            if not gathering.leave(member.trunk):
-                del self._gatherings[name]
-        if member.node and self._nodes.get(member.node) is member:
-            del self._nodes[member.node]
-            for other in self._nodes.values():
-                other.trunk.send({"kind": "gone", "node": member.node})
+        self._board.leave(member)
 
-    def _on_frame(self, member: _Member, frame: Frame) -> None:
-        _HANDLERS[frame["kind"]](self, member, frame)
-
-    def _on_hello(self, member: _Member, frame: Frame) -> None:
-        member.node, member.module = int(frame["node"]), int(frame["module"])
-        self._nodes[member.node] = member
-        member.trunk.send(
-            {
-                "kind": "welcome",
-                "gateway": self.name,
-                "data": member.station.data_socket.address,
-                "modules": sorted({it.module for it in self._nodes.values()}),
-            }
-        )
-
-    def _on_tunnel(self, member: _Member, frame: Frame) -> None:
-        if not member.node:
-            raise ValueError("no hello")
-        to = self._nodes.get(frame["node"])
-        if to is not None:
-            to.trunk.send(frame)
+    def _take(self, member: Member, frame: Frame) -> None:
+        if frame["kind"] == "status":
+            member.send({"kind": "status", **self.status()})
         else:
-            member.trunk.send({"kind": "absent", "node": frame["node"]})
+            self._board.take(member, frame)
 
-    def _on_find(self, member: _Member, frame: Frame) -> None:
-        found = frame["node"] in self._nodes
-        member.trunk.send({"kind": "found" if found else "absent", "node": frame["node"]})
+    # ---- neighbours ----
 
-    def _on_join(self, member: _Member, frame: Frame) -> None:
-        name = str(frame["name"])
-        there = self._gatherings.setdefault(name, Gathering(name, int(frame["modules"])))
-        there.take(member.trunk, frame)
+    def _neighbour(self, address: str) -> None:
+        """Keep a trunk and a data connection to another gateway."""
+        station = self._station_for(address)
 
-    def _on_status(self, member: _Member, frame: Frame) -> None:
-        member.trunk.send({"kind": "status", **self.status()})
+        async def attend(trunk: Trunk) -> None:
+            member = self._member(station, trunk)
+            try:
+                trunk.send(self._board.hello())
+                welcome = await trunk.receive()
+                await self._open_link(station, str(welcome["data"]), int(welcome["node"]))
+                self._board.greet(member, welcome)
+                while True:
+                    self._take(member, await trunk.receive())
+            finally:
+                self._leave(member)
+
+        self._spawn(keep(station.trunks, address, attend, lambda _: None))
+
+    def _station_for(self, address: str) -> _Station:
+        """The fabric that leads there."""
+        host, _, port = address.rpartition(":")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port)))
+            ours = probe.getsockname()[0]
+        for station in self._stations:
+            if station.fabric.host == ours:
+                return station
+        raise PscomError(f"no fabric of this gateway leads to {address}")
+
+    async def _open_link(self, station: _Station, address: str, node: int) -> None:
+        connection = station.data.connect(address)
+        connection._begin_open()
+        while connection.state is ConnectionState.CONNECTING:
+            await asyncio.sleep(0.005)
+        if connection.state is not ConnectionState.UP:
+            raise PscomError(f"no data connection to {address}: {connection.explain()}")
+        key = self._joined(station, connection)
+        self._lib.gw_hub_greet(self._hub, key, node, self._board.node)
+
+    def _set_ways(self) -> None:
+        """Have packets to other modules go to the neighbours that lead there. What a neighbour has
+        not registered yet is done at the next look."""
+        self._lib.gw_hub_forget_ways(self._hub)
+        for member, module in self._board.ways():
+            self._lib.gw_hub_way(self._hub, member.node, module)
 
     # ---- what it tells ----
 
@@ -265,6 +278,17 @@ class Daemon:
                 for it in self._stations
             ],
             "counters": _fields(self._ffi, counters[0]),
+            "modules": sorted({it.module for it in self._board.processes}),
+            "members": [
+                {
+                    "node": it.node,
+                    "module": it.module,
+                    "gateway": it.reaches is not None,
+                    "seconds": round(time.time() - it.since, 3),
+                }
+                for it in self._members
+                if it.node
+            ],
             "peers": self._peers(),
         }
 
@@ -277,12 +301,3 @@ class Daemon:
 
 def _fields(ffi: Any, struct: Any) -> dict[str, int]:
     return {name: int(getattr(struct, name)) for name, _ in ffi.typeof(struct).fields}
-
-
-_HANDLERS: dict[str, Any] = {
-    "hello": Daemon._on_hello,
-    "tunnel": Daemon._on_tunnel,
-    "find": Daemon._on_find,
-    "join": Daemon._on_join,
-    "status": Daemon._on_status,
-}

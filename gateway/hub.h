@@ -103,8 +103,12 @@ void gw_hub_stop(gw_hub_t *hub);
  * any more. `key` names it. */
 int gw_hub_join(gw_hub_t *hub, uint32_t fabric, uintptr_t conn, uint64_t key);
 void gw_hub_leave(gw_hub_t *hub, uint64_t key);
-/* Packets to a module go to this connection, to a gateway; or no more. */
-int gw_hub_route(gw_hub_t *hub, uint64_t key, uint32_t module, int on);
+/* A connection leads to a gateway, which is to know us by our own node. */
+void gw_hub_greet(gw_hub_t *hub, uint64_t key, uint64_t node, uint64_t ours);
+/* Packets to a module may go to this gateway; one that has no connection (yet)
+ * is left out. */
+void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module);
+void gw_hub_forget_ways(gw_hub_t *hub);
 void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters);
 /* The connections; how many there are. */
 int gw_hub_peers(gw_hub_t *hub, gw_peer_counters_t *peers, int max);

@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -161,41 +161,61 @@ def pieces(text: str) -> list[dict[str, Any]]:
     ]
 
 
+Send = Callable[[Frame], object]
+
+
 class Gathering:
-    """A gateway's side of one meeting: who is there, and what they gave last."""
+    """A gateway's side of one meeting: who is there, and what they gave last. Of modules that are
+    at another gateway, which tells of them, nobody is to be answered here."""
 
     def __init__(self, name: str, modules: int) -> None:
         self.name = name
         self.modules = modules
-        self._members: dict[int, tuple[str, Trunk]] = {}
+        self._members: dict[int, tuple[str, Send | None]] = {}
         self._given: dict[int, tuple[int, dict[int, str], int]] = {}
 
-    def take(self, trunk: Trunk, frame: Frame) -> None:
-        """A piece of what a module gives; once all have given all, everybody gets it."""
+    @property
+    def empty(self) -> bool:
+        return not self._members
+
+    def take(self, send: Send | None, frame: Frame) -> bool:
+        """A piece of what a module gives; once all have given all, everybody gets it. False: it
+        is nothing new."""
         module, number = int(frame["module"]), int(frame["number"])
-        known = self._members.get(module)
-        if known is not None and known[0] != frame["member"]:
-            reason = f"{self.name}: there is a module {module} already"
-            trunk.send({"kind": "refused", "reason": reason})
-            return
-        if frame["modules"] != self.modules:
-            reason = f"{self.name}: has {self.modules} modules, not {frame['modules']}"
-            trunk.send({"kind": "refused", "reason": reason})
-            return
-        if known is None:
-            self._enter(module, str(frame["member"]), trunk)
+        member, piece, text = str(frame["member"]), int(frame["piece"]), str(frame["text"])
+        if reason := self._wrong(module, member, int(frame["modules"])):
+            if send is not None:
+                send({"kind": "refused", "reason": f"{self.name}: {reason}"})
+            return False
+        self._enter(module, member, send)
         given = self._given.get(module)
         if given is None or given[0] != number:
             given = self._given[module] = (number, {}, int(frame["count"]))
-        given[1][int(frame["piece"])] = str(frame["text"])
+        new = given[1].get(piece) != text
+        given[1][piece] = text
         self._tell_if_whole(number)
+        return new
 
-    def _enter(self, module: int, member: str, trunk: Trunk) -> None:
-        self._members[module] = member, trunk
+    def _wrong(self, module: int, member: str, modules: int) -> str:
+        known = self._members.get(module)
+        if known is not None and known[0] != member:
+            return f"there is a module {module} already"
+        return f"has {self.modules} modules, not {modules}" if modules != self.modules else ""
+
+    def _enter(self, module: int, member: str, send: Send | None) -> None:
+        known = self._members.get(module)
+        if known is not None and (known[1] is send or send is None):
+            return
+        self._members[module] = member, send
         for there in self._members:
-            trunk.send({"kind": "here", "module": there})
-        for _, other in self._members.values():
-            other.send({"kind": "here", "module": module})
+            if send is not None:
+                send({"kind": "here", "module": there})
+        self._tell({"kind": "here", "module": module})
+
+    def _tell(self, frame: Frame) -> None:
+        for _, send in self._members.values():
+            if send is not None:
+                send(frame)
 
     def _tell_if_whole(self, number: int) -> None:
         whole = [g for g in self._given.values() if g[0] == number and len(g[1]) == g[2]]
@@ -205,15 +225,22 @@ class Gathering:
         for module, (_, texts, _) in self._given.items():
             for piece, text in texts.items():
                 fields = {"number": number, "module": module, "piece": piece, "text": text}
-                for _, trunk in self._members.values():
-                    trunk.send({"kind": "joined", "of": of, **fields})
+                self._tell({"kind": "joined", "of": of, **fields})
 
-    def leave(self, trunk: Trunk) -> bool:
-        """False: nobody is left."""
-        for module, (_, theirs) in list(self._members.items()):
-            if theirs is trunk:
-                del self._members[module]
-                self._given.pop(module, None)
-                for _, other in self._members.values():
-                    other.send({"kind": "left", "module": module})
-        return bool(self._members)
+    def leave(self, send: Send) -> list[Frame]:
+        """A trunk has ended; what neighbours have to know of it."""
+        gone = [(module, it) for module, (it, theirs) in self._members.items() if theirs is send]
+        return [
+            {"kind": "parted", "name": self.name, "module": module, "member": member}
+            for module, member in gone
+            if self.forget(module, member)
+        ]
+
+    def forget(self, module: int, member: str) -> bool:
+        """False: it is not here."""
+        if module not in self._members or self._members[module][0] != member:
+            return False
+        del self._members[module]
+        self._given.pop(module, None)
+        self._tell({"kind": "left", "module": module})
+        return True

@@ -136,13 +136,11 @@ int gw_hub_join(gw_hub_t *hub, uint32_t fabric, uintptr_t conn, uint64_t key)
     return PSC_OK;
 }
 
-static void table_forget_routes(gw_hub_t *hub, const hub_peer_t *peer,
-                                int64_t module)
+static void table_forget_routes(gw_hub_t *hub, const hub_peer_t *peer)
 {
     for (uint32_t i = 0; i < HUB_MODULE_BUCKETS; i++) {
         psc_list_for_each(route, &hub->routes[i], hub_route_t, link) {
-            if (route->peer != peer ||
-                (module >= 0 && route->module != module))
+            if (peer && route->peer != peer)
                 continue;
             psc_list_remove(&route->link);
             free(route);
@@ -157,7 +155,7 @@ void gw_hub_leave(gw_hub_t *hub, uint64_t key)
     pthread_rwlock_wrlock(&hub->tables);
     peer = table_key(hub, key);
     if (peer) {
-        table_forget_routes(hub, peer, -1);
+        table_forget_routes(hub, peer);
         psc_list_remove(&peer->node_link);
         psc_list_remove(&peer->conn_link);
         psc_list_remove(&peer->link);
@@ -171,26 +169,44 @@ void gw_hub_leave(gw_hub_t *hub, uint64_t key)
     hub_peer_drop(peer);
 }
 
-int gw_hub_route(gw_hub_t *hub, uint64_t key, uint32_t module, int on)
+void gw_hub_greet(gw_hub_t *hub, uint64_t key, uint64_t node, uint64_t ours)
 {
-    hub_route_t *route = calloc(1, sizeof *route);
+    gw_head_t head = {.kind = GW_REGISTER, .from_node = ours};
+    psc_conn_t *conn = NULL;
     hub_peer_t *peer;
 
-    if (!route)
-        return PSC_ERR_NO_MEMORY;
-    pthread_rwlock_wrlock(&hub->tables);
+    pthread_rwlock_rdlock(&hub->tables);
     peer = table_key(hub, key);
     if (peer)
-        table_forget_routes(hub, peer, module);
-    if (peer && on) {
+        conn = peer->conn;
+    pthread_rwlock_unlock(&hub->tables);
+    if (!conn)
+        return;
+    hub->api->am_post(conn, GW_AM_ID, &head, sizeof head, NULL, 0);
+    hub_register(hub, conn, node, 0);
+}
+
+void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module)
+{
+    hub_route_t *route = calloc(1, sizeof *route);
+
+    pthread_rwlock_wrlock(&hub->tables);
+    if (route)
+        route->peer = table_node(hub, node);
+    if (route && route->peer) {
         route->module = module;
-        route->peer = peer;
         psc_list_push(table_routes(hub, module), &route->link);
         route = NULL;
     }
     pthread_rwlock_unlock(&hub->tables);
     free(route);
-    return peer ? PSC_OK : PSC_ERR_INVALID;
+}
+
+void gw_hub_forget_ways(gw_hub_t *hub)
+{
+    pthread_rwlock_wrlock(&hub->tables);
+    table_forget_routes(hub, NULL);
+    pthread_rwlock_unlock(&hub->tables);
 }
 
 /* ---- the hub ---- */

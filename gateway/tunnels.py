@@ -44,8 +44,9 @@ class Tunnels:
         self._ends: dict[str, _End] = {}
 
     @property
-    def nodes(self) -> set[int]:
-        return {end.node for end in self._ends.values()}
+    def nodes(self) -> dict[int, int]:
+        """The other ends, with the modules that they are in."""
+        return {end.node: end.tunnel.label["module"] for end in self._ends.values()}
 
     def dial(self, module: int, node: int, door: int) -> socket.socket:
         """The near end of a new tunnel."""

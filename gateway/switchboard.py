@@ -1,0 +1,205 @@
+"""Who is where, as one gateway knows it, and which way a frame goes.
+
+Processes and neighbouring gateways are members, each at the end of a trunk. Gateways tell each
+other which modules they lead to, and over how many of them; the shortest way is taken. Frames name
+the module and the node that they go to, and those that they come from. No I/O but `send`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gateway.join import Gathering
+from gateway.trunk import Frame
+
+HOPS_MAX = 8  # gateways on one way
+
+
+class Member:
+    """Who is at the other end of a trunk; `send` takes frames to it."""
+
+    def __init__(self, send: Callable[[Frame], object], data: str, host: str) -> None:
+        self.send = send
+        self.data = data  # the address of data connections, as it can be reached from there
+        self.host = host  # ours, where the trunk came in
+        self.node = 0
+        self.module = -1
+        self.name = ""
+        self.reaches: dict[int, int] | None = None  # a gateway: modules, and how many hops away
+        self.since = time.time()
+
+
+class Switchboard:
+    """`changed` is called when ways to other modules have changed."""
+
+    def __init__(self, name: str, node: int, changed: Callable[[], object]) -> None:
+        self.name = name
+        self.node = node
+        self.nodes: dict[int, Member] = {}
+        self._changed = changed
+        self._gatherings: dict[str, Gathering] = {}
+
+    @property
+    def gateways(self) -> list[Member]:
+        return [member for member in self.nodes.values() if member.reaches is not None]
+
+    @property
+    def processes(self) -> list[Member]:
+        return [member for member in self.nodes.values() if member.reaches is None]
+
+    def ways(self) -> Iterator[tuple[Member, int]]:
+        """The gateways that lead to each module by the shortest way."""
+        for module, hops in self._distances().items():
+            if hops:
+                yield from ((it, module) for it in self._next(module))
+
+    # ---- members ----
+
+    def leave(self, member: Member) -> None:
+        """Its trunk has ended."""
+        self._part(member)
+        if not member.node or self.nodes.get(member.node) is not member:
+            return
+        del self.nodes[member.node]
+        if member.reaches is None:
+            self._on_gone(member, {"kind": "gone", "about": member.node})
+        self._announce()
+
+    def take(self, member: Member, frame: Frame) -> None:
+        """A frame has come. KeyError, TypeError, ValueError: it is nonsense."""
+        handler = _HANDLERS[frame["kind"]]
+        if not member.node and frame["kind"] not in ("hello", "join"):
+            raise ValueError("no hello")
+        handler(self, member, frame)
+
+    def hello(self) -> Frame:
+        """What a gateway says to another first."""
+        return {"kind": "hello", "node": self.node, "module": -1, "name": self.name, "modules": {}}
+
+    def greet(self, member: Member, frame: Frame) -> None:
+        """The other side of a trunk has said who it is."""
+        member.node, member.module = int(frame["node"]), int(frame["module"])
+        member.name = str(frame.get("name", ""))
+        member.reaches = {} if "modules" in frame else None
+        if not 0 < member.node < 1 << 64:
+            raise ValueError("no node has that number")
+        self.nodes[member.node] = member
+        self._announce()
+
+    def _on_hello(self, member: Member, frame: Frame) -> None:
+        self.greet(member, frame)
+        member.send({**self.hello(), "kind": "welcome", "data": member.data})
+        self._announce()
+
+    # ---- modules ----
+
+    def _distances(self) -> dict[int, int]:
+        """Hops to every module: 0 where its processes are members."""
+        hops = {member.module: 0 for member in self.processes}
+        for member in self.gateways:
+            for module, distance in (member.reaches or {}).items():
+                hops[module] = min(hops.get(module, HOPS_MAX), distance + 1)
+        return {module: count for module, count in hops.items() if count < HOPS_MAX}
+
+    def _next(self, module: int) -> list[Member]:
+        best = self._distances().get(module, 0) - 1
+        return [it for it in self.gateways if (it.reaches or {}).get(module) == best]
+
+    def _announce(self) -> None:
+        """Tell the neighbours, each without what it has told us."""
+        distances = self._distances()
+        for member in self.gateways:
+            known = member.reaches or {}
+            told = {
+                str(module): hops
+                for module, hops in distances.items()
+                if known.get(module, HOPS_MAX) >= hops
+            }
+            member.send({"kind": "modules", "modules": told})
+        self._changed()
+
+    def _on_modules(self, member: Member, frame: Frame) -> None:
+        reaches = {int(module): int(hops) for module, hops in frame["modules"].items()}
+        if member.reaches is None or any(hops < 0 for hops in reaches.values()):
+            raise ValueError("a process leads to no module")
+        if reaches != member.reaches:
+            member.reaches = reaches
+            self._announce()
+
+    # ---- frames that go through ----
+
+    def _pass(self, frame: Frame) -> bool:
+        """One step on its way; False: there is none."""
+        to = self.nodes.get(frame["node"])
+        ways = [to] if to else self._next(int(frame["module"]))
+        frame["hops"] = int(frame.get("hops", 0)) + 1
+        if not ways or frame["hops"] > HOPS_MAX:
+            return False
+        ways[frame["node"] % len(ways)].send(frame)
+        return True
+
+    def _answer(self, kind: str, frame: Frame) -> None:
+        """To the process that a frame came from, about the node that it was for."""
+        back = {"module": frame["from_module"], "node": frame["from_node"]}
+        self._pass({"kind": kind, "about": frame["node"], **back})
+
+    def _on_tunnel(self, member: Member, frame: Frame) -> None:
+        if not self._pass(frame):
+            self._answer("absent", frame)
+
+    def _on_find(self, member: Member, frame: Frame) -> None:
+        if frame["node"] in self.nodes:
+            self._answer("found", frame)
+        else:
+            self._on_tunnel(member, frame)
+
+    def _on_answer(self, member: Member, frame: Frame) -> None:
+        self._pass(frame)
+
+    def _on_gone(self, member: Member, frame: Frame) -> None:
+        for other in self.processes:
+            other.send(frame)
+        self._flood(frame, member)
+
+    def _flood(self, frame: Frame, source: Member) -> None:
+        """To all neighbours but the one that it came from."""
+        hops = int(frame.get("hops", 0)) + 1
+        for member in self.gateways:
+            if member is not source and hops <= HOPS_MAX:
+                member.send({**frame, "hops": hops})
+
+    # ---- meetings ----
+
+    def _on_join(self, member: Member, frame: Frame) -> None:
+        """A module's first rank, which has no node, or a neighbour that tells of one."""
+        name = str(frame["name"])
+        there = self._gatherings.setdefault(name, Gathering(name, int(frame["modules"])))
+        if there.take(member.send if member.reaches is None else None, frame):
+            self._flood(frame, member)
+
+    def _part(self, member: Member) -> None:
+        for name, gathering in list(self._gatherings.items()):
+            for frame in gathering.leave(member.send):
+                self._flood(frame, member)
+            if gathering.empty:
+                del self._gatherings[name]
+
+    def _on_parted(self, member: Member, frame: Frame) -> None:
+        gathering = self._gatherings.get(str(frame["name"]))
+        if gathering is not None and gathering.forget(int(frame["module"]), str(frame["member"])):
+            self._flood(frame, member)
+
+
+_HANDLERS: dict[str, Any] = {
+    "hello": Switchboard._on_hello,
+    "modules": Switchboard._on_modules,
+    "tunnel": Switchboard._on_tunnel,
+    "find": Switchboard._on_find,
+    "found": Switchboard._on_answer,
+    "absent": Switchboard._on_answer,
+    "gone": Switchboard._on_gone,
+    "join": Switchboard._on_join,
+    "parted": Switchboard._on_parted,
+}
