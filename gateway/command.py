@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 
+from gateway import policies
 from gateway.daemon import Daemon, Fabric
 from gateway.trunk import Trunk, session
 from pscompy import PscomError, parsers
@@ -51,7 +52,23 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("address", metavar="HOST:PORT")
     status.add_argument("--json", action="store_true", help="for programs")
     status.set_defaults(action=_status)
+    routes = actions.add_parser("routes", help="write a route file", description=_routes.__doc__)
+    routes.add_argument("policy", help=f"{', '.join(policies.OURS)}, or a file")
+    for name, what in (("a", "nodes of one module"), ("b", "of the other"), ("gateways", "")):
+        routes.add_argument(f"--{name}", nargs="+", required=True, help=what)
+    routes.set_defaults(action=_routes)
     return result
+
+
+def _routes(options: argparse.Namespace) -> int:
+    """Write a route file by a static policy: a line per pair of nodes, for PSP_GW_SERVER."""
+    try:
+        policy = policies.load(options.policy)
+        for line in policies.route_file(policy, options.a, options.b, options.gateways):
+            print(line)
+    except policies.NoRoute as error:
+        raise PscomError(str(error)) from error
+    return 0
 
 
 def _fabric(text: str) -> Fabric:

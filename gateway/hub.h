@@ -16,6 +16,7 @@
 #define HUB_FABRICS_MAX 16u
 #define HUB_NODE_BUCKETS 1024u
 #define HUB_MODULE_BUCKETS 64u
+#define HUB_EARLY_MAX 256u
 
 typedef struct gw_hub gw_hub_t;
 
@@ -46,6 +47,13 @@ typedef struct hub_fabric {
     atomic_bool ended;
 } hub_fabric_t;
 
+/* Whose node was told before Python had told of the connection. */
+typedef struct hub_early {
+    const psc_conn_t *conn; /* compared, never looked into */
+    uint64_t node;
+    uint32_t module;
+} hub_early_t;
+
 /* A module's next gateway. */
 typedef struct hub_route {
     psc_link_t link;
@@ -62,6 +70,8 @@ struct gw_hub {
     psc_list_t peers;
     hub_fabric_t fabrics[HUB_FABRICS_MAX];
     uint32_t n_fabrics;
+    hub_early_t early[HUB_EARLY_MAX]; /* the latest ones */
+    uint32_t next_early;
     uint64_t bound, share; /* bytes held in all, and for one connection */
     atomic_ullong held, held_most, packets, bytes, dropped, unreachable;
     atomic_bool stopping;

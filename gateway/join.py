@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -226,6 +226,14 @@ class Gathering:
             for piece, text in texts.items():
                 fields = {"number": number, "module": module, "piece": piece, "text": text}
                 self._tell({"kind": "joined", "of": of, **fields})
+
+    def frames(self) -> Iterator[Frame]:
+        """All that was given, for a neighbour that has just come."""
+        for module, (number, texts, count) in self._given.items():
+            who = {"name": self.name, "modules": self.modules, "module": module}
+            for piece, text in texts.items():
+                what = {"number": number, "piece": piece, "count": count, "text": text}
+                yield {"kind": "join", "member": self._members[module][0], **who, **what}
 
     def leave(self, send: Send) -> list[Frame]:
         """A trunk has ended; what neighbours have to know of it."""

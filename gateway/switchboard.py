@@ -87,11 +87,14 @@ class Switchboard:
             raise ValueError("no node has that number")
         self.nodes[member.node] = member
         self._announce()
+        if member.reaches is not None:
+            for gathering in self._gatherings.values():
+                for told in gathering.frames():
+                    member.send(told)
 
     def _on_hello(self, member: Member, frame: Frame) -> None:
-        self.greet(member, frame)
         member.send({**self.hello(), "kind": "welcome", "data": member.data})
-        self._announce()
+        self.greet(member, frame)
 
     # ---- modules ----
 

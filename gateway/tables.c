@@ -101,20 +101,42 @@ static hub_peer_t *table_key(gw_hub_t *hub, uint64_t key)
 /* ---- changes ---- */
 
 /* The latest connection of a node counts: an older one is about to end. */
+static void table_register(gw_hub_t *hub, hub_peer_t *peer, uint64_t node,
+                           uint32_t module)
+{
+    psc_list_remove(&peer->node_link);
+    peer->node = node;
+    peer->module = module;
+    psc_list_push_front(table_nodes(hub, node), &peer->node_link);
+}
+
 void hub_register(gw_hub_t *hub, psc_conn_t *conn, uint64_t node,
                   uint32_t module)
 {
     hub_peer_t *peer;
 
+    if (!node)
+        return;
     pthread_rwlock_wrlock(&hub->tables);
     peer = table_conn(hub, conn);
-    if (peer && node) {
-        psc_list_remove(&peer->node_link);
-        peer->node = node;
-        peer->module = module;
-        psc_list_push_front(table_nodes(hub, node), &peer->node_link);
-    }
+    if (peer)
+        table_register(hub, peer, node, module);
+    else
+        hub->early[hub->next_early++ % HUB_EARLY_MAX] =
+            (hub_early_t){conn, node, module};
     pthread_rwlock_unlock(&hub->tables);
+}
+
+static void table_register_early(gw_hub_t *hub, hub_peer_t *peer)
+{
+    for (uint32_t i = 0; i < HUB_EARLY_MAX; i++) {
+        hub_early_t *early = &hub->early[i];
+
+        if (early->conn != peer->conn)
+            continue;
+        table_register(hub, peer, early->node, early->module);
+        early->conn = NULL;
+    }
 }
 
 int gw_hub_join(gw_hub_t *hub, uint32_t fabric, uintptr_t conn, uint64_t key)
@@ -132,6 +154,7 @@ int gw_hub_join(gw_hub_t *hub, uint32_t fabric, uintptr_t conn, uint64_t key)
     pthread_rwlock_wrlock(&hub->tables);
     psc_list_push(&hub->peers, &peer->link);
     psc_list_push(table_conns(hub, peer->conn), &peer->conn_link);
+    table_register_early(hub, peer);
     pthread_rwlock_unlock(&hub->tables);
     return PSC_OK;
 }

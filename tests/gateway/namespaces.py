@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -93,6 +94,14 @@ class Machine:
             ip("-n", space, "addr", "add", f"{net}.{host}/24", "dev", device)
             ip("-n", space, "link", "set", device, "up")
 
+    def link_gateways(self, one: int, other: int) -> None:
+        """A network of these two: 10.200.0.0/24, each with its number as the last part."""
+        ip("-n", self.gateway(one), "link", "add", f"to{other}", "type", "veth", "peer",
+           "name", f"to{one}", "netns", self.gateway(other))  # fmt: skip
+        for here, there in ((one, other), (other, one)):
+            ip("-n", self.gateway(here), "addr", "add", f"10.200.0.{here}/24", "dev", f"to{there}")
+            ip("-n", self.gateway(here), "link", "set", f"to{there}", "up")
+
     def limit(self, rate: str) -> None:
         """Every link lets at most this much through, each way ("200mbit")."""
         for module, gateway in itertools.product(self.modules, self.gateways):
@@ -121,9 +130,11 @@ class Machine:
         self._started.append(process)
         return process
 
-    def start_gateway(self, number: int, *options: object, **env: object) -> subprocess.Popen[str]:
-        """It serves when this returns."""
-        fabrics = [f"tcp@10.{module}.{number}.9:{PORT}" for module in self.modules]
+    def start_gateway(
+        self, number: int, *options: object, modules: Iterable[int] = (), **env: object
+    ) -> subprocess.Popen[str]:
+        """It serves these modules (else all) when this returns."""
+        fabrics = [f"tcp@10.{it}.{number}.9:{PORT}" for it in modules or self.modules]
         process = self.start(
             self.gateway(number), sys.executable, "-m", "gateway", "run", *options, *fabrics, **env
         )

@@ -1,0 +1,7 @@
+"""One pair after the other."""
+
+from __future__ import annotations
+
+
+def routeConnectionS(sizeA: int, sizeB: int, numGw: int, i: int, j: int) -> tuple[str | None, int]:
+    return None, (i * sizeB + j) % numGw

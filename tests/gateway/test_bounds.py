@@ -1,0 +1,194 @@
+"""What one process can do to a gateway, and to those that use it: nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from namespaces import PORT, TIMEOUT, finished
+
+EXCHANGE = """\
+import os, sys, pscompy
+with pscompy.World() as world:
+    other = (world.rank + world.size // 2) % world.size
+    for number in range(100):
+        request = world.isend(number.to_bytes(2, "little") * 20_000, dest=other)
+        assert world.recv(source=other) == number.to_bytes(2, "little") * 20_000
+        request.wait()
+    os.write(1, b"done\\n")
+"""
+
+STALL = """\
+import os, signal, pscompy
+with pscompy.World() as world:
+    if world.rank == 0:
+        world.send(b"hello", dest=2)
+        sends = [world.isend(bytes([n]) * 100_000, dest=2) for n in range(200)]
+        pscompy.wait_all(sends)
+    elif world.rank == 2:
+        world.recv(source=0)
+        os.write(1, b"%d\\n" % os.getpid())
+        os.kill(os.getpid(), signal.SIGSTOP)
+        for n in range(200):
+            assert world.recv(source=0) == bytes([n]) * 100_000
+    else:
+        other = 4 - world.rank
+        for number in range(300):
+            request = world.isend(bytes(50_000), dest=other)
+            world.recv(source=other)
+            request.wait()
+        os.write(1, b"went on\\n")
+"""
+
+GARBAGE = """\
+import os, socket, sys
+for where in sys.argv[1:]:
+    host, _, port = where.rpartition(":")
+    for size in (1, 40, 4000, 100_000):
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as sock:
+            try:
+                sock.sendall(os.urandom(size))
+            except OSError:
+                pass
+"""
+
+NONSENSE = """\
+import asyncio, json, os, sys
+from gateway import native
+from gateway.trunk import Trunk, session
+from pscompy import PscomError
+
+async def main(address):
+    with session({"PSP_RENDEZVOUS": "inf"}) as here:
+        async def trunk():
+            connection = here.connect(address)
+            await connection.iopen()
+            return Trunk(connection)
+        for frame in (
+            b"no json", b"[]", b"{}", b'{"kind": 5}', b'{"kind": "nothing"}',
+            b'{"kind": "tunnel"}', b'{"kind": "hello", "node": "x", "module": 1}',
+            b'{"kind": "hello", "node": -1, "module": 1}', b'{"kind": "modules", "modules": 1}',
+            b'{"kind": "join", "name": "x"}', b"[" * 5000,
+        ):
+            victim = await trunk()
+            victim.connection.isend(frame)
+            try:
+                await victim.receive()
+            except PscomError:
+                pass
+        asking = await trunk()
+        asking.send({"kind": "hello", "node": 12345, "module": 1})
+        data = here.connect((await asking.receive())["data"])
+        await data.iopen()
+        for size in (0, 1, 55, 56, 57, 200):
+            for _ in range(50):
+                data.am_send(0x67617465, os.urandom(size), os.urandom(100))
+        data.am_send(77, b"x", b"nobody has this handler")
+        asking.send({"kind": "status"})
+        print((await asking.receive())["kind"])
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def exchange(machine, script):
+    """Two processes, one in each module, do their work."""
+    second = machine.ranks(2, 1, script(EXCHANGE, "exchange.py"))
+    assert finished(machine.ranks(1, 1, script(EXCHANGE, "exchange.py")))[0] == "done\n"
+    finished(second)
+
+
+def listening(machine):
+    """Every address where the gateway listens, as seen from module 1."""
+    command = ["ip", "netns", "exec", machine.gateway(1), "ss", "-ltnH"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    ports = {line.split()[3].rpartition(":")[2] for line in lines}
+    return [f"10.1.1.9:{port}" for port in ports]
+
+
+def test_garbage_on_every_port(machine, script):
+    gateway = machine.start_gateway(1)
+    ports = listening(machine)
+    assert f"10.1.1.9:{PORT}" in ports
+    reachable = [where for where in ports if connects(machine, where)]
+    assert len(reachable) >= 3  # trunks, data, and what the fabric listens on itself
+    finished(machine.python(1, script(GARBAGE), *reachable))
+    exchange(machine, script)
+    assert gateway.poll() is None
+
+
+def connects(machine, where):
+    host, _, port = where.rpartition(":")
+    program = f"import socket; socket.create_connection(({host!r}, {port}), timeout=5)"
+    process = machine.python(1, "-c", program)
+    process.communicate(timeout=TIMEOUT)
+    return process.returncode == 0
+
+
+def test_nonsense_of_somebody_who_has_the_key(machine, script):
+    gateway = machine.start_gateway(1)
+    asking = machine.python(1, script(NONSENSE), f"10.1.1.9:{PORT}", PSP_GW_SERVER="")
+    assert finished(asking)[0] == "status\n"
+    exchange(machine, script)
+    assert gateway.poll() is None
+
+
+def test_another_key(machine, script):
+    machine.start_gateway(1)
+    process = machine.ranks(1, 1, script(EXCHANGE), PSP_KEY="another", PSP_JOIN_TIMEOUT=1)
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode != 0
+    assert "holds another key" in err
+    assert machine.status(1)["members"] == []
+
+
+@pytest.mark.parametrize("share", ["1M", "32M"])
+def test_a_receiver_that_stops(machine, script, share):
+    """Held for it is what it was granted, or its share; others go on, and nothing is lost."""
+    machine.start_gateway(1, f"--share={share}", f"--memory={share}")
+    second = machine.ranks(2, 2, script(STALL), PSP_GW_TOKENS=32)
+    first = machine.ranks(1, 2, script(STALL), PSP_GW_TOKENS=32)
+    stopped = int(second.stdout.readline())
+    try:
+        assert second.stdout.readline() == "went on\n"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(stopped, signal.SIGCONT)
+    assert finished(first)[0] == "went on\n"
+    finished(second)
+    bound = min(int(share[:-1]) << 20, 4 * 32 * (64 << 10))  # four streams
+    assert 0 < machine.status(1)["counters"]["held_most"] <= bound
+
+
+def test_a_gateway_ends_in_order(machine, script):
+    gateway = machine.start_gateway(1)
+    exchange(machine, script)
+    gateway.terminate()
+    out, err = gateway.communicate(timeout=TIMEOUT)
+    assert (gateway.returncode, out, err) == (0, "", "")
+
+
+def test_a_fabric_that_is_not_there(machine):
+    process = machine.start(
+        machine.gateway(1), sys.executable, "-m", "gateway", "run", "tcp@10.9.9.9:4470"
+    )
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 1
+    assert "10.9.9.9" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_a_gateway_tells_of_itself(machine, script):
+    machine.start_gateway(1)
+    exchange(machine, script)
+    told = machine.status(1)
+    assert json.loads(json.dumps(told)) == told
+    assert [one["transports"] for one in told["fabrics"]] == [["tcp"], ["tcp"]]
+    assert told["counters"]["bytes"] >= 2 * 100 * 40_000
+    assert told["counters"]["held"] == 0
+    assert told["members"] == []

@@ -1,0 +1,114 @@
+"""Ways over several gateways, to several modules; the route file and its policies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from namespaces import PORT, finished
+
+from gateway import policies, servers
+
+ALL = """\
+import json, os, pscompy
+with pscompy.World() as world:
+    data = os.urandom(300_000)
+    sends = [world.isend(data, dest=rank) for rank in range(world.size)]
+    got = [world.recv(source=rank) for rank in range(world.size)]
+    pscompy.wait_all(sends)
+    told = {
+        "rank": world.rank,
+        "modules": world.modules,
+        "lengths": [len(one) for one in got],
+        "transports": [world[rank].transport for rank in range(world.size)],
+    }
+    world.barrier()
+    os.write(1, (json.dumps(told) + "\\n").encode())
+"""
+
+
+@pytest.mark.parametrize("machine", [(3, 2)], indirect=True)
+def test_a_way_over_two_gateways(machine, script):
+    """Gateway 1 stands in modules 1 and 2, gateway 2 in 3 alone; they share a network."""
+    machine.link_gateways(1, 2)
+    machine.start_gateway(1, f"tcp@10.200.0.1:{PORT}", modules=(1, 2))
+    machine.start_gateway(
+        2, f"--neighbour=10.200.0.1:{PORT}", f"tcp@10.200.0.2:{PORT}", modules=(3,)
+    )
+    served = {1: 1, 2: 1, 3: 2}
+    jobs = [
+        machine.ranks(
+            module, 2, script(ALL), PSP_GW_SERVER=f"10.{module}.{served[module]}.9:{PORT}"
+        )
+        for module in machine.modules
+    ]
+    told = [json.loads(line) for job in jobs for line in finished(job)[0].splitlines()]
+    assert sorted(one["rank"] for one in told) == list(range(6))
+    for one in told:
+        assert one["modules"] == [1, 1, 2, 2, 3, 3]
+        assert one["lengths"] == [300_000] * 6
+        module = one["rank"] // 2
+        far = [name for rank, name in enumerate(one["transports"]) if rank // 2 != module]
+        assert far == ["gateway"] * 4
+    over_both = 2 * 4 * 2 * 300_000  # between modules 1 and 2 and module 3, each way
+    assert machine.status(2, module=3)["counters"]["bytes"] >= over_both
+
+
+FORMULAS = {
+    "plugin01": lambda i, j, b, n: (i + j) % n,
+    "plugin02": lambda i, j, b, n: (i + ((j - i) % b) % n) % n,
+    "plugin03": lambda i, j, b, n: (i * b + j) % n,
+}
+
+
+@pytest.mark.parametrize("name", policies.OURS)
+@pytest.mark.parametrize(("a", "b", "n"), [(1, 1, 1), (3, 5, 2), (8, 8, 4), (4, 2, 3)])
+def test_static_policies_are_their_formulas(name, a, b, n, tmp_path):
+    ours, theirs = [f"a{i}" for i in range(a)], [f"b{j}" for j in range(b)]
+    gateways = [f"gw{k}:4470" for k in range(n)]
+    file = tmp_path / "routes"
+    file.write_text("\n".join(policies.route_file(policies.load(name), ours, theirs, gateways)))
+    routes = servers.read(file)
+    for i, node in enumerate(ours):
+        for j, other in enumerate(theirs):
+            index = routes.between({node}, {other, "another name"})
+            assert routes.gateways[index] == gateways[FORMULAS[name](i, j, b, n)]
+            assert routes.between({other}, {node}) == index
+
+
+def test_a_policy_of_somebody_else_may_ask_for_names(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "def routeConnectionX(nodesA, nodesB, gateways, nodeA, nodeB):\n"
+        "    return (None, gateways[-1]) if nodeA == 'a1' else ('not for me', None)\n"
+    )
+    policy = policies.load(str(file))
+    assert policy(["a0", "a1"], ["b"], ["g0", "g1"], 1, 0) == "g1"
+    with pytest.raises(policies.NoRoute, match="a0 and b: not for me"):
+        policy(["a0", "a1"], ["b"], ["g0", "g1"], 0, 0)
+    with pytest.raises(policies.NoRoute, match="plugin01"):
+        policies.load("nobody")
+
+
+@pytest.mark.parametrize("text", ["gw:1 a", "gw a b", "gw:1 a b c"])
+def test_a_route_file_that_is_none(text, tmp_path):
+    file = tmp_path / "routes"
+    file.write_text(f"gw:1 a b\n# a comment\n\n{text}\n")
+    with pytest.raises(servers.BadRoutes, match="line 4"):
+        servers.parse(str(file))
+
+
+@pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
+def test_a_route_file_chooses_the_gateway(machine, script, tmp_path):
+    for number in machine.gateways:
+        machine.start_gateway(number)
+    gateways = [f"10.1.{number}.9:{PORT},10.2.{number}.9:{PORT}" for number in machine.gateways]
+    nodes = ("10.1.1.1", "10.2.1.1")
+    file = tmp_path / "routes"
+    file.write_text(f"{gateways[0]} nobody {nodes[0]}\n{gateways[1]} {nodes[0]} {nodes[1]}\n")
+    second = machine.ranks(2, 2, script(ALL), PSP_GW_SERVER=file)
+    finished(machine.ranks(1, 2, script(ALL), PSP_GW_SERVER=file))
+    finished(second)
+    carried = [machine.status(number)["counters"]["bytes"] for number in machine.gateways]
+    assert carried[0] < 1000  # proofs of endpoints may have left before the other side was known
+    assert carried[1] >= 2 * 4 * 300_000
