@@ -189,6 +189,8 @@ class Agent:
         kind = frame["kind"]
         if kind == "tunnel":
             self._on_tunnel(gateway, frame)
+        elif kind == "leaving":
+            self._down(gateway, "it is being stopped")
         elif kind in ("absent", "gone"):
             self._reach_of(int(frame["about"])).missing(gateway.index)
             self._judge()

@@ -7,8 +7,10 @@ import asyncio
 import json
 import signal
 import sys
+from pathlib import Path
+from typing import Any
 
-from gateway import policies
+from gateway import operate, policies, show
 from gateway.daemon import Daemon, Fabric
 from gateway.trunk import Trunk, session
 from pscompy import PscomError, parsers
@@ -32,9 +34,30 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="pscompy gateway", description=main.__doc__)
     actions = result.add_subparsers(required=True, metavar="ACTION")
+    _add_running(actions)
+    _add_asking(actions)
+    return result
+
+
+def _add_running(actions: Any) -> None:
     run = actions.add_parser(
         "run", help="serve until SIGTERM or Ctrl-C", epilog=_EPILOG, description=_run.__doc__
     )
+    _add_gateway(run)
+    run.set_defaults(action=_run)
+    start = actions.add_parser(
+        "start", help="serve in the background", epilog=_EPILOG, description=_start.__doc__
+    )
+    _add_gateway(start)
+    start.add_argument("--pid-file", type=Path, required=True, help="where its number is written")
+    start.add_argument("--log", type=Path, help="file for its log")
+    start.set_defaults(action=_start)
+    stop = actions.add_parser("stop", help="end what start began", description=_stop.__doc__)
+    stop.add_argument("--pid-file", type=Path, required=True)
+    stop.set_defaults(action=_stop)
+
+
+def _add_gateway(run: argparse.ArgumentParser) -> None:
     run.add_argument("fabrics", nargs="+", type=_fabric, metavar="FABRIC")
     run.add_argument(
         "--neighbour",
@@ -47,17 +70,22 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--share", type=_size, default=32 << 20, help="bytes held for one receiver [32M]"
     )
-    run.set_defaults(action=_run)
+
+
+def _add_asking(actions: Any) -> None:
     status = actions.add_parser("status", help="ask a gateway", description=_status.__doc__)
     status.add_argument("address", metavar="HOST:PORT")
     status.add_argument("--json", action="store_true", help="for programs")
     status.set_defaults(action=_status)
+    drawing = actions.add_parser("map", help="draw a picture", description=_map.__doc__)
+    drawing.add_argument("addresses", nargs="+", metavar="HOST:PORT")
+    drawing.add_argument("--out", type=Path, default=Path("gateways.png"), help="[gateways.png]")
+    drawing.set_defaults(action=_map)
     routes = actions.add_parser("routes", help="write a route file", description=_routes.__doc__)
     routes.add_argument("policy", help=f"{', '.join(policies.OURS)}, or a file")
     for name, what in (("a", "nodes of one module"), ("b", "of the other"), ("gateways", "")):
         routes.add_argument(f"--{name}", nargs="+", required=True, help=what)
     routes.set_defaults(action=_routes)
-    return result
 
 
 def _routes(options: argparse.Namespace) -> int:
@@ -102,11 +130,34 @@ def _run(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     """Tell what a gateway does."""
     status = asyncio.run(_ask(options.address, {"kind": "status"}))
-    print(json.dumps(status, indent=1))
+    print(json.dumps(status, indent=1) if options.json else "\n".join(show.table(status)))
     return 0
 
 
-async def _ask(address: str, question: dict[str, object]) -> dict[str, object]:
+def _map(options: argparse.Namespace) -> int:
+    """Draw modules, gateways, and how much goes between them."""
+    statuses = [asyncio.run(_ask(it, {"kind": "status"})) for it in options.addresses]
+    show.picture(statuses, options.out)
+    print(f"wrote {options.out}")
+    return 0
+
+
+def _start(options: argparse.Namespace) -> int:
+    """Serve in the background; returns once it does."""
+    arguments = [f"--neighbour={it}" for it in options.neighbour]
+    arguments += [f"--memory={options.memory}", f"--share={options.share}"]
+    arguments += [str(fabric) for fabric in options.fabrics]
+    print(operate.start(arguments, options.pid_file, options.log))
+    return 0
+
+
+def _stop(options: argparse.Namespace) -> int:
+    """End a gateway: it takes nothing new, and what it has leaves."""
+    operate.stop(options.pid_file)
+    return 0
+
+
+async def _ask(address: str, question: dict[str, object]) -> dict[str, Any]:
     with session({}) as asking:
         connection = asking.connect(address)
         await connection.iopen()

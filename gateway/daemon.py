@@ -26,6 +26,7 @@ from pscompy.values import Value
 logger = Log("pscompy.gateway")
 
 SWEEP = 0.1  # seconds between looks at data connections
+DRAIN_SECONDS = 5.0
 PORT = 4470
 
 
@@ -44,6 +45,9 @@ class Fabric(Value):
         if not at or not host or not names or (colon and not port.isdecimal()):
             raise ValueError(f"{text!r} is no fabric: expected TRANSPORT@HOST:PORT")
         return cls(tuple(names.split("+")), host, int(port) if colon else PORT)
+
+    def __str__(self) -> str:
+        return f"{'+'.join(self.transports)}@{self.host}:{self.port}"
 
     @property
     def settings(self) -> dict[str, object]:
@@ -97,9 +101,23 @@ class Daemon:
             print(f"gateway {self.name} serves", *self.addresses, flush=True)
             sweeping = asyncio.create_task(self._sweep_on())
             await self._stopped.wait()
+            await self._drain()
             sweeping.cancel()
         finally:
             await self._close()
+
+    async def _drain(self) -> None:
+        """Have the members take other ways, and let what is here leave."""
+        for member in self._members:
+            member.send({"kind": "leaving"})
+        until = time.monotonic() + DRAIN_SECONDS
+        before = -1
+        while self._members and time.monotonic() < until:
+            await asyncio.sleep(SWEEP)
+            counters = self.status()["counters"]
+            if counters["held"] == 0 and counters["packets"] == before:
+                return
+            before = counters["packets"]
 
     @property
     def addresses(self) -> list[str]:

@@ -125,6 +125,8 @@ class Meeting:
             self._fail(NameInUse(str(frame["reason"])))
         elif frame["kind"] == "here":
             self._seen.add(frame["module"])
+        elif frame["kind"] == "leaving":
+            self._down(address, "it is being stopped")
         elif frame["kind"] == "left":
             self._seen.discard(frame["module"])
             self._loop.call_later(LEFT_SECONDS, self._judge, frame["module"])

@@ -161,6 +161,12 @@ class Switchboard:
     def _on_answer(self, member: Member, frame: Frame) -> None:
         self._pass(frame)
 
+    def _on_leaving(self, member: Member, frame: Frame) -> None:
+        """A neighbour is being stopped."""
+        if member.reaches:
+            member.reaches = {}
+            self._announce()
+
     def _on_gone(self, member: Member, frame: Frame) -> None:
         for other in self.processes:
             other.send(frame)
@@ -204,5 +210,6 @@ _HANDLERS: dict[str, Any] = {
     "absent": Switchboard._on_answer,
     "gone": Switchboard._on_gone,
     "join": Switchboard._on_join,
+    "leaving": Switchboard._on_leaving,
     "parted": Switchboard._on_parted,
 }

@@ -112,3 +112,30 @@ def test_a_route_file_chooses_the_gateway(machine, script, tmp_path):
     carried = [machine.status(number)["counters"]["bytes"] for number in machine.gateways]
     assert carried[0] < 1000  # proofs of endpoints may have left before the other side was known
     assert carried[1] >= 2 * 4 * 300_000
+
+
+SMALL = """\
+import os, pscompy
+with pscompy.World() as world:
+    half = world.size // 2
+    far = [rank for rank in range(world.size) if (rank < half) != (world.rank < half)]
+    for _ in range(20):
+        sends = [world.isend(bytes(3000), dest=rank) for rank in far]
+        for rank in far:
+            world.recv(source=rank)
+        pscompy.wait_all(sends)
+"""
+
+
+@pytest.mark.parametrize("machine", [(2, 4)], indirect=True)
+def test_gateways_share_what_all_send_to_all(machine, script):
+    """Short messages, which keep to one gateway each; long ones are spread anyway."""
+    ranks = 8
+    for number in machine.gateways:
+        machine.start_gateway(number)
+    second = machine.ranks(2, ranks, script(SMALL))
+    finished(machine.ranks(1, ranks, script(SMALL)))
+    finished(second)
+    carried = [machine.status(number)["counters"]["bytes"] for number in machine.gateways]
+    assert sum(carried) > 2 * ranks * ranks * 20 * 3000
+    assert max(carried) <= 1.3 * sum(carried) / len(carried)

@@ -1,0 +1,96 @@
+"""One World of modules that different launchers have started.
+
+PSCOMPY_TEST_OPENMPI is a folder with an environment in which mpi4py runs on Open MPI: bin/mpirun
+and bin/python, which need not have pscompy.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cffi
+import pytest
+from namespaces import ROOT, finished
+
+SUM = """\
+import os, sys, pscompy
+if "mpi" in sys.argv:
+    from mpi4py import MPI
+    world = pscompy.World.from_mpi(join=os.environ["WORLD"])
+else:
+    world = pscompy.World()
+with world:
+    if world.rank == 0:
+        total = sum(int(world.recv()) for _ in range(world.size - 1))
+        for rank in range(1, world.size):
+            world.send(b"%d" % total, dest=rank)
+    else:
+        world.send(b"%d" % world.rank, dest=0)
+        total = int(world.recv(source=0))
+    os.write(1, b"%d of %d: %d over %s\\n" % (
+        world.rank, world.size, total, world[0].transport.encode()))
+"""
+
+
+def mpich() -> str:
+    found = shutil.which(str(Path(sys.executable).with_name("mpiexec"))) or shutil.which("mpiexec")
+    if not found:
+        pytest.skip("no mpiexec: pip install mpich")
+    told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    if "HYDRA" not in told.stdout.upper():
+        pytest.skip(f"{found} is not MPICH's")
+    return found
+
+
+def openmpi() -> Path:
+    folder = os.environ.get("PSCOMPY_TEST_OPENMPI")
+    if not folder:
+        pytest.skip("PSCOMPY_TEST_OPENMPI names no environment with mpi4py on Open MPI")
+    return Path(folder)
+
+
+def lines(process: subprocess.Popen[str]) -> list[str]:
+    return finished(process)[0].splitlines()
+
+
+def expected(transports: list[str]) -> list[str]:
+    return [f"{rank} of 4: 6 over {name}" for rank, name in enumerate(transports)]
+
+
+def start_mpich(machine, program):
+    return machine.start(
+        machine.module(1), mpich(), "-n", 2, sys.executable, program,
+        PSP_MSA_MODULE_ID=1, PSP_GW_SERVER=machine.servers(1), PSP_JOIN="sum:2",
+    )  # fmt: skip
+
+
+def test_a_module_under_mpich(machine, script):
+    machine.start_gateway(1)
+    program = script(SUM)
+    first = start_mpich(machine, program)
+    second = machine.ranks(2, 2, program, PSP_JOIN="sum:2")
+    assert sorted(lines(first) + lines(second)) == expected(["", "shm", "gateway", "gateway"])
+
+
+def test_modules_under_mpich_and_open_mpi(machine, script, tmp_path):
+    folder = openmpi()
+    machine.start_gateway(1)
+    program = script(SUM)
+    first = start_mpich(machine, program)
+    missing = tmp_path / "missing"  # what pscompy needs and that environment has not
+    missing.mkdir()
+    packages = Path(cffi.__file__).parents[1]
+    for name in ("cffi", "pluggy", "pycparser", *(it.name for it in packages.glob("_cffi_b*.so"))):
+        if (packages / name).exists():
+            (missing / name).symlink_to(packages / name)
+    second = machine.start(
+        machine.module(2), folder / "bin/mpirun", "--allow-run-as-root", "--oversubscribe",
+        "-n", 2, folder / "bin/python", program, "mpi",
+        PSP_MSA_MODULE_ID=2, PSP_GW_SERVER=machine.servers(2), WORLD="sum:2",
+        PYTHONPATH=f"{ROOT}:{missing}",
+    )  # fmt: skip
+    assert sorted(lines(first) + lines(second)) == expected(["", "shm", "gateway", "gateway"])
