@@ -47,6 +47,17 @@ void meet(const side_t *side)
     same(told(side), 0x6d656574);
 }
 
+void meet_busily(const side_t *side)
+{
+    ptl_event_t event;
+    char byte;
+
+    tell(side, 0x6d656574);
+    while (recv(side->line, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
+        same(ptl->PtlEQGet(side->spare, &event), PTL_EQ_EMPTY);
+    same(told(side), 0x6d656574);
+}
+
 /* ---- sides ---- */
 
 void open_side(side_t *side)
@@ -59,6 +70,7 @@ void open_side(side_t *side)
                         &side->limits, &side->ni),
          PTL_OK);
     same(ptl->PtlEQAlloc(side->ni, setup.eq_size, &side->eq), PTL_OK);
+    same(ptl->PtlEQAlloc(side->ni, 1, &side->spare), PTL_OK);
     same(ptl->PtlPTAlloc(side->ni, setup.pt_options, side->eq, PTL_PT_ANY,
                          &side->pt),
          PTL_OK);

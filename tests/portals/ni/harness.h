@@ -37,7 +37,7 @@ typedef struct side {
     pid_t other; /* the process; of the first side only */
     ptl_handle_ni_t ni;
     ptl_ni_limits_t limits;
-    ptl_handle_eq_t eq;
+    ptl_handle_eq_t eq, spare; /* spare: no events go there */
     ptl_pt_index_t pt;
     ptl_process_t me, peer;
     ptl_handle_md_t md; /* over all memory; its events go to eq */
@@ -56,6 +56,7 @@ extern setup_t setup; /* of the next pair; begins as most cases want it */
 void pair(void (*first)(side_t *), void (*second)(side_t *));
 /* Both come here, then both go on. */
 void meet(const side_t *side);
+void meet_busily(const side_t *side); /* making progress meanwhile */
 /* One value to the other side, and from it. */
 void tell(const side_t *side, uint64_t value);
 uint64_t told(const side_t *side);

@@ -12,6 +12,7 @@
 #define REFUSED_NS 1000000ll
 #define REFUSALS 3u
 #define DEAD_AFTER 100u
+#define FRAMES 5u /* in a window, at least */
 #define LEAST_FRAME 1024u
 #define MOST_FRAME (61440u + (uint32_t)sizeof(psni_message_t))
 
@@ -38,8 +39,8 @@ static uint32_t psni_peer_frame_size(const psni_peer_t *peer)
     uint32_t size = psni_wire_mtu(&peer->address);
 
     size -= (uint32_t)sizeof(psni_head_t);
-    if (size > peer->ni->room / 16)
-        size = (uint32_t)(peer->ni->room / 16);
+    if (size > peer->ni->room / FRAMES)
+        size = (uint32_t)(peer->ni->room / FRAMES);
     if (size > MOST_FRAME)
         size = MOST_FRAME;
     return size < LEAST_FRAME ? LEAST_FRAME : size;

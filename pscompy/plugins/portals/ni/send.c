@@ -8,7 +8,11 @@
 
 #include "nic.h"
 
-#define OVERHEAD 1024u /* of a datagram in its receiver's socket */
+/* Of a datagram in its receiver's socket: kernels take the next power of two
+ * up to 16 KiB, pages above. */
+#define OVERHEAD 1024u
+#define PAGED 16384u
+#define PAGE 4096u
 #define EVIDENCE 3     /* later frames that came: this one is lost */
 #define RESENDS 8u
 #define CHOKED_NS 1000000ll
@@ -16,7 +20,7 @@
 
 uint64_t psni_frame_cost(uint64_t length)
 {
-    return 2 * length + OVERHEAD;
+    return (length < PAGED ? 2 * length : length + PAGE) + OVERHEAD;
 }
 
 static psni_frame_t *psni_frame_at(psni_peer_t *peer, uint32_t seq)
@@ -217,7 +221,8 @@ void psni_send_answer(psni_op_t *op)
 
     op->done = true;
     psc_list_push(&peer->answers, &op->queue);
-    if (++peer->n_answers >= PSNI_ANSWERS || peer->itself) {
+    if (++peer->n_answers >= PSNI_ANSWERS || peer->itself ||
+        op->message.fail != PTL_NI_OK) {
         psni_send_out(peer, true);
         return;
     }
@@ -230,7 +235,8 @@ void psni_send_answer(psni_op_t *op)
         psc_list_push(&ni->answering, &peer->answering);
 }
 
-/* A peer whose window is full lets them out with its next acknowledgement. */
+/* A peer whose window is full is not listed any more, and lets them out when
+ * an acknowledgement makes room. */
 void psni_send_answers(psni_ni_t *ni)
 {
     psc_link_t *link;
@@ -376,8 +382,7 @@ void psni_send_acknowledged(psni_peer_t *peer, const psni_head_t *head)
         psni_send_missing(peer, end, now - psni_peer_patience(peer) / 2, now);
     }
     if (acked > 0) {
-        psni_send_out(peer, psc_list_empty(&peer->queue) && under_way ==
-                                PSNI_WINDOW);
+        psni_send_out(peer, !psc_link_listed(&peer->answering));
         psni_peer_expect(peer, now);
     }
 }

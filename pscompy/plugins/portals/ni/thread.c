@@ -13,7 +13,7 @@
 
 #include "nic.h"
 
-#define TICK_MS 4
+#define TICK_MS 2
 #define PASSES 64
 
 static void psni_thread_listen(psni_ni_t *ni, int operation)

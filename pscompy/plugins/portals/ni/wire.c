@@ -35,7 +35,7 @@ static int psni_wire_bind(psni_ni_t *ni, ptl_pid_t pid)
     return PTL_OK;
 }
 
-/* The kernel accounts twice what was asked for, and more than the payload. */
+/* Some room is left to peers that have no part in the window. */
 static void psni_wire_size(psni_ni_t *ni)
 {
     int wanted = SOCKET_BUFFER, got = 0;
@@ -44,7 +44,7 @@ static void psni_wire_size(psni_ni_t *ni)
     setsockopt(ni->socket, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof(wanted));
     setsockopt(ni->socket, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof(wanted));
     getsockopt(ni->socket, SOL_SOCKET, SO_RCVBUF, &got, &size);
-    ni->room = (uint64_t)(got > 0 ? got : 0) / 2;
+    ni->room = (uint64_t)(got > 0 ? got : 0) / 4 * 3;
 }
 
 int psni_wire_open(psni_ni_t *ni, ptl_pid_t pid)
