@@ -513,7 +513,7 @@ static void trouble_on_the_wire_is_mended_below(void)
     set_number("NI_DUPLICATE", MILLION / 100);
     set_number("NI_REORDER", MILLION / 100);
     ct_pair_up(&pair);
-    traffic(&pair, 5000);
+    traffic(&pair, 1500);
     ct_check(counted(&pair, PSPTL_COUNTER_resends) == 0, "resends");
     ct_pair_down(&pair);
 }
