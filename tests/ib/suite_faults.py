@@ -6,10 +6,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from pscompy import PscomError
+from pscompy import PeerLost, PscomError
 from pscompy.session import Session
 from pscompy.testing import far as far_side
 from pscompy.testing.far import payload
@@ -70,3 +71,23 @@ class TestPortDown(Base):
         link.c.send(payload(100), timeout=BOUND)
         assert link.c.recv(timeout=BOUND) == payload(100)
         link.far.result()
+
+
+class TestKilled(Base):
+    """Nobody but the adapter notices: the precon link does not stay open."""
+
+    transport = "ib"
+    config: ClassVar = {"GUARD": 0, "IB_KEEPALIVE": 1, "IB_TIMEOUT": 10}
+
+    def test_the_adapter_gives_up_asking(self, link: Link) -> None:
+        waiting = link.c.irecv()
+        link.far.kill()
+        with pytest.raises(PeerLost, match=r"does not answer.*retry counter exceeded"):
+            waiting.wait(timeout=BOUND)
+
+    def test_what_was_sent_before_comes_first(self, link: Link) -> None:
+        link.far(far_side.send, 100, 100)
+        link.far.kill()
+        assert [len(link.c.recv(timeout=BOUND)) for _ in range(2)] == [100, 100]
+        with pytest.raises(PeerLost):
+            link.c.recv(timeout=BOUND)

@@ -92,6 +92,13 @@ static void ib_sleep_completions(ib_iface_t *iface)
     ibv_ack_cq_events(cq, 1);
 }
 
+/* A device that is gone takes its connections along. */
+static void ib_sleep_lost(ib_iface_t *iface)
+{
+    psc_list_for_each(ep, &iface->eps, ib_ep_t, link)
+        ib_ep_fail(ep, PSC_ERR_TRANSPORT, "ib: the device has failed");
+}
+
 /* Retries decide whether connections outlast a port that is down. */
 static void ib_sleep_device(ib_iface_t *iface)
 {
@@ -100,6 +107,8 @@ static void ib_sleep_device(ib_iface_t *iface)
     while (ibv_get_async_event(iface->device.context, &event) == 0) {
         ib_log(iface, 2, "ib: the device reports: %s",
                ibv_event_type_str(event.event_type));
+        if (event.event_type == IBV_EVENT_DEVICE_FATAL)
+            ib_sleep_lost(iface);
         ibv_ack_async_event(&event);
     }
 }
