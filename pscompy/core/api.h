@@ -124,7 +124,7 @@ typedef struct psc_send_args {
 typedef struct psc_message {
     psc_conn_t *source;
     uint32_t id;
-    const void *header;
+    const void *header; /* aligned to 16, if the message was queued */
     size_t header_len;
     const void *payload;
     size_t len;

@@ -28,7 +28,7 @@ ended and its exit code is returned, or 128 + n for signal n.
 """
 
 
-_TAKE_VALUE = ("-n", "--np", "--env")  # in the next word
+_TAKE_VALUE = ("-n", "--np", "--module", "--env")  # in the next word
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,13 +42,16 @@ def _parser() -> _Parser:
     """The options that stand before the program."""
     result = _Parser(
         prog="pscompy run",
-        usage="pscompy run [-n N] [--label] [--env KEY=VALUE] app.py [argument ...]",
+        usage="pscompy run [-n N] [--module M] [--label] [--env KEY=VALUE] app.py [argument ...]",
         description=main.__doc__,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     result.add_argument("-n", "--np", type=_positive, default=1, metavar="N", help="ranks [1]")
+    result.add_argument(
+        "--module", type=int, metavar="M", help="number of this module of the machine"
+    )
     result.add_argument("--label", action="store_true", help="begin each line with the rank")
     result.add_argument(
         "--env",
@@ -67,7 +70,10 @@ def main(arguments: list[str]) -> int:
     own, program = _split(arguments)
     options = parser.parse_args(own)
     command = _command(program, parser)
-    plan = Plan(command, options.np, _folder(program), options.label, dict(options.env))
+    environ = dict(options.env)
+    if options.module is not None:
+        environ["PSP_MSA_MODULE_ID"] = str(options.module)
+    plan = Plan(command, options.np, _folder(program), options.label, environ)
     open_standard_files()
     return Job(plan).run()
 

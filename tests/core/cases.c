@@ -331,6 +331,7 @@ static void case_active_messages(void)
         until(&pair, (message = api->message_poll(pair.a.worker)));
         check(message->id == 21 && message->source == pair.a.conn);
         check(message->header_len == 4 && !memcmp(message->header, "head", 4));
+        check((uintptr_t)message->header % 16 == 0);
         check(message->len == lengths[i]);
         check(filled(message->payload, lengths[i], 9));
         api->message_free(pair.a.worker, message);

@@ -16,6 +16,12 @@ pytestmark = pytest.mark.usefixtures("both_ways")
 RANK = "import os; rank = int(os.environ['PMI_RANK'])\n"
 
 
+def test_the_number_of_a_module(run):
+    program = "import pscompy; print(pscompy.World().module)"
+    done = run("-n", 2, "--module", 7, "-c", program)
+    assert (done.returncode, done.stdout) == (0, "7\n7\n")
+
+
 def test_runs_a_script_with_its_arguments(run, script):
     path = script("import os, sys; print(os.environ['PMI_RANK'], sys.argv[1:])")
     done = run("-n", 3, path, "-n", "7", "--label")

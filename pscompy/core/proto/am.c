@@ -19,7 +19,7 @@ typedef struct am_node {
     psc_conn_t *conn;
     struct am_node *next; /* inbox, idle */
     uint8_t size_class;   /* PSC_AM_CLASSES: none */
-    uint8_t data[];
+    _Alignas(16) uint8_t data[];
 } am_node_t;
 
 static am_handler_t *am_find(psc_worker_t *worker, uint32_t id)
