@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bench import objects
 from bench.halves import MORE_HALVES
 from bench.native import cores
 from bench.sockets import Bytes, sockets, streams
@@ -112,6 +113,20 @@ LIBRARIES: dict[str, Library] = {
     "pscompy-tcp": partial(pscompy, "tcp", _plain),
     "pscompy-lent": partial(pscompy, "shm", _lent),
     "pscompy-asyncio": partial(_with_loop, partial(pscompy, "shm", _awaited)),
+    **{
+        f"pscompy-{transport}-{name}": partial(pscompy, transport, make)
+        for transport in ("shm", "tcp")
+        for name, make in {
+            "objects": objects.plain,
+            "in-band": objects.in_band,
+            "registered": objects.registered,
+            "objects-lent": objects.lent,
+        }.items()
+    },
+    "mpi4py-pickle": partial(objects.mpi4py, "pickle"),
+    "mpi4py-pkl5": partial(objects.mpi4py, "pkl5"),
+    "multiprocessing": objects.multiprocessing,
+    "zmq": objects.zmq,
     "mpi4py": contender.mpi4py,
     "mpi4py-read": _mpi4py_read,
     "sockets": partial(sockets, "inet", True),

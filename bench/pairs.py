@@ -42,7 +42,7 @@ class Test:
         return self.figure(sample([pair], self.job, seconds)[pair.name])
 
 
-def _one_way_us(taken: Sample) -> float:
+def one_way_us(taken: Sample) -> float:
     return taken.one_way_us
 
 
@@ -57,18 +57,18 @@ def _seconds(taken: Sample) -> float:
 # ---- how the processes are started --------------------------------------------------------------
 
 
-def _launch(make: Callable[[], Contender], tests: Sequence[Test], seconds: float) -> Figures:
+def launch(make: Callable[[], Contender], tests: Sequence[Test], seconds: float) -> Figures:
     with make() as contender:
         return {test.cell.name: test.measure(contender, seconds) for test in tests}
 
 
-def _own(library: str, transport: str) -> Contender:
+def own_end(library: str, transport: str) -> Contender:
     if library == "pscompy-lent" and not hasattr(Session, "empty"):
         raise NotMeasured("this pscompy has no registered pool")
     return _started(OWN, library, peers.pscompy(2, transport))
 
 
-def _mpi(peer: str, library: str, transport: str) -> Contender:
+def mpi_end(peer: str, library: str, transport: str) -> Contender:
     return _started(peer, library, peers.mpi(peer, 2, transport))
 
 
@@ -88,28 +88,28 @@ def _plain(library: str) -> Contender:
     return Contender(library, commands, peers.variables())
 
 
-def _limit(program: str, tests: Sequence[Test]) -> Launch:
-    def launch(seconds: float) -> Figures:
+def limit(program: str, tests: Sequence[Test]) -> Launch:
+    def launch_limit(seconds: float) -> Figures:
         limit = Limit(program)
         return {test.cell.name: test.measure(limit, seconds) for test in tests}
 
-    return launch
+    return launch_limit
 
 
 def _against_mpi(
     transport: str, tests: Sequence[Test], own: str = "", mpi: str = "mpi4py"
 ) -> dict[str, Launch]:
     """`own` and `mpi` are libraries of bench/end.py."""
-    launches = {OWN: partial(_launch, partial(_own, own or f"pscompy-{transport}", transport))}
-    launches |= {peer: partial(_launch, partial(_mpi, peer, mpi, transport)) for peer in MPI}
+    launches = {OWN: partial(launch, partial(own_end, own or f"pscompy-{transport}", transport))}
+    launches |= {peer: partial(launch, partial(mpi_end, peer, mpi, transport)) for peer in MPI}
     return {name: partial(launch, tests) for name, launch in launches.items()}
 
 
-def _sockets(library: str, tests: Sequence[Test]) -> Launch:
-    return partial(_launch, partial(_plain, library), tests)
+def sockets(library: str, tests: Sequence[Test]) -> Launch:
+    return partial(launch, partial(_plain, library), tests)
 
 
-def _group(name: str, title: str, tests: Sequence[Test], launches: Mapping[str, Launch]) -> Group:
+def grouped(name: str, title: str, tests: Sequence[Test], launches: Mapping[str, Launch]) -> Group:
     return Group(name, title, tuple(test.cell for test in tests), launches)
 
 
@@ -121,21 +121,21 @@ def _latency(transport: str, bars: dict[int, float], more: Sequence[Test] = ()) 
         Test(
             Cell(f"{transport} one way, {spelt(size)}", "us", bar, size=size),
             Job(LATENCY, size, 1, 1),
-            _one_way_us,
+            one_way_us,
         )
         for size, bar in bars.items()
     ]
     tests += more
     launches = _against_mpi(transport, tests)
     if transport == "tcp":
-        launches["sockets"] = _sockets("sockets", tests)
-    launches["limit"] = _limit(transport, tests)
-    return _group(f"{transport}-latency", f"{transport}: one-way latency", tests, launches)
+        launches["sockets"] = sockets("sockets", tests)
+    launches["limit"] = limit(transport, tests)
+    return grouped(f"{transport}-latency", f"{transport}: one-way latency", tests, launches)
 
 
 def _to_polling_sockets() -> Test:
     cell = Cell("tcp one way, 8 B, to a polling C socket", "us", 1.15, ("limit",))
-    return Test(cell, Job(LATENCY, 8, 1, 1), _one_way_us)
+    return Test(cell, Job(LATENCY, 8, 1, 1), one_way_us)
 
 
 def _bandwidth(transport: str, bars: dict[int, float]) -> Group:
@@ -150,16 +150,16 @@ def _bandwidth(transport: str, bars: dict[int, float]) -> Group:
     ]
     launches = _against_mpi(transport, tests)
     if transport == "tcp":
-        launches["sockets"] = _sockets("sockets", tests)
+        launches["sockets"] = sockets("sockets", tests)
     else:
-        launches["limit"] = _limit("copy", tests)
-    return _group(f"{transport}-bandwidth", f"{transport}: windowed bandwidth", tests, launches)
+        launches["limit"] = limit("copy", tests)
+    return grouped(f"{transport}-bandwidth", f"{transport}: windowed bandwidth", tests, launches)
 
 
 def _rate() -> Group:
     cell = Cell("shm messages of 8 B", "M/s", 2.0)
     tests = [Test(cell, Job(STREAM, 8, 1, 64), lambda taken: taken.messages_per_second / 1e6)]
-    return _group("shm-rate", "shm: message rate", tests, _against_mpi("shm", tests))
+    return grouped("shm-rate", "shm: message rate", tests, _against_mpi("shm", tests))
 
 
 def _lent() -> Group:
@@ -168,11 +168,11 @@ def _lent() -> Group:
         job = Job(LATENCY, size, 1, 1)
         first = Cell(f"lent, first use, {spelt(size)}", "us")
         tests += [
-            Test(first, job, _one_way_us, once=True),
-            Test(Cell(f"lent one way, {spelt(size)}", "us", bar), job, _one_way_us),
+            Test(first, job, one_way_us, once=True),
+            Test(Cell(f"lent one way, {spelt(size)}", "us", bar), job, one_way_us),
         ]
     launches = _against_mpi("shm", tests, own="pscompy-lent", mpi="mpi4py-read")
-    return _group("shm-lent", "shm: lent from the pool, a byte of each page read", tests, launches)
+    return grouped("shm-lent", "shm: lent from the pool, a byte of each page read", tests, launches)
 
 
 # ---- waiting ------------------------------------------------------------------------------------
@@ -194,21 +194,21 @@ def _wake(transport: str, family: str) -> Group:
     )
     tests = [wake, asleep]
     launches: dict[str, Launch] = {
-        OWN: partial(_launch, partial(_own, f"pscompy-{transport}", transport), tests),
-        "sockets": _sockets(f"blocking-{family}", tests),
-        "limit": _limit(family, [wake]),
+        OWN: partial(launch, partial(own_end, f"pscompy-{transport}", transport), tests),
+        "sockets": sockets(f"blocking-{family}", tests),
+        "limit": limit(family, [wake]),
     }
-    return _group(f"{transport}-wake", f"{transport}: waking a sleeping receiver", tests, launches)
+    return grouped(f"{transport}-wake", f"{transport}: waking a sleeping receiver", tests, launches)
 
 
 def _asyncio() -> Group:
     cell = Cell("asyncio round trip, 8 B", "us", 0.5, ("streams",))
     tests = [Test(cell, Job(AWAIT, 8, 1, 1), lambda taken: 2 * taken.one_way_us)]
     launches: dict[str, Launch] = {
-        OWN: partial(_launch, partial(_own, "pscompy-asyncio", "shm"), tests),
-        "streams": _sockets("streams", tests),
+        OWN: partial(launch, partial(own_end, "pscompy-asyncio", "shm"), tests),
+        "streams": sockets("streams", tests),
     }
-    return _group("asyncio", "asyncio over shm, against streams of a Unix socket", tests, launches)
+    return grouped("asyncio", "asyncio over shm, against streams of a Unix socket", tests, launches)
 
 
 def groups() -> tuple[Group, ...]:

@@ -68,13 +68,12 @@ def mpi4py(folder: Path, role: int) -> Iterator[End]:
 @contextmanager
 def _pipe(folder: Path, role: int) -> Iterator[End]:
     """What multiprocessing.Pipe gives."""
-    path = str(folder / "pipe")
-    pipe = _first_caller(path) if role == 0 else _call(path)
+    both = pipe(folder, role)
 
     def make(job: Job) -> Calls:
         outgoing, incoming = np.ones((2, max(job.size, 1)), np.uint8)
-        send = partial(pipe.send_bytes, outgoing[: job.size].data)
-        receive = partial(pipe.recv_bytes_into, incoming)
+        send = partial(both.send_bytes, outgoing[: job.size].data)
+        receive = partial(both.recv_bytes_into, incoming)
         return Calls(
             outgoing=outgoing,
             incoming=incoming,
@@ -83,12 +82,18 @@ def _pipe(folder: Path, role: int) -> Iterator[End]:
             isend=send,
             irecv=receive,
             wait_all=lambda requests: None,
-            acknowledge=partial(pipe.send_bytes, b""),
-            acknowledged=pipe.recv_bytes,
+            acknowledge=partial(both.send_bytes, b""),
+            acknowledged=both.recv_bytes,
         )
 
-    with pipe:
+    with both:
         yield role, make
+
+
+def pipe(folder: Path, role: int) -> _Pipe:
+    """The end of this role."""
+    path = str(folder / "pipe")
+    return _first_caller(path) if role == 0 else _call(path)
 
 
 def _first_caller(path: str) -> _Pipe:

@@ -1,11 +1,12 @@
 """Archives: an object as a short head and long buffers that stay where they are. No I/O.
 
-What a serialiser writes is the index; a buffer of at least `zero_copy` bytes is left in place,
-as a chunk. The head names all chunks in a table, so that the receiver can have memory for them
-before they arrive, and holds as many of them as there is room for: "Zero copy serialization using
-RMA in the HPX distributed task-based runtime" (Biddiscombe et al.), section 3, calls these index
-and pointer chunks. Whether a chunk's memory is registered, which makes it an RMA chunk there, the
-transports find out by its address, and the key travels with the message that announces it.
+What a serialiser writes is the index; buffers are left in place, as chunks. The head names all of
+them in a table, so that the receiver can have memory for them before they arrive, holds those
+shorter than `zero_copy` bytes, and as many of the others as there is room for: "Zero copy
+serialization using RMA in the HPX distributed task-based runtime" (Biddiscombe et al.), section 3,
+calls these index and pointer chunks. Whether a chunk's memory is registered, which makes it an RMA
+chunk there, the transports find out by its address, and the key travels with the message that
+announces it.
 
 An object without chunks is its pickle, which begins with a byte that no head begins with.
 """
@@ -31,6 +32,7 @@ PICKLE_BYTE = b"\x80"  # what every pickle of protocol 2 and later begins with
 MAGIC = b"PCL\x01"
 ALIGNMENT = 16  # of chunks within a head
 CHUNKS_MAX = 1 << 20
+SHORT = 4096  # bytes of a chunk that is copied out of its head
 
 _HEAD = struct.Struct("<4sIIIQ8s")  # magic, ident, chunks, 0, bytes of the index, serialiser
 _ENTRY = struct.Struct("<QBB6x")  # bytes, whether it is in the head, whether it is read-only
@@ -42,17 +44,19 @@ class Archive:
     """An object that was taken apart. `chunks` are the object's own memory: memoryviews of bytes,
     or arrays in order."""
 
-    __slots__ = ("chunks", "index", "serialiser")
+    __slots__ = ("_zero_copy", "chunks", "index", "serialiser")
 
-    def __init__(self, index: bytes, chunks: list[Any], serialiser: str) -> None:
+    def __init__(self, index: bytes, chunks: list[Any], serialiser: str, zero_copy: int) -> None:
         self.index = index
         self.chunks = chunks
         self.serialiser = serialiser
+        self._zero_copy = zero_copy
 
     def pack(self, ident: int, room: int) -> tuple[list[Buffer], list[Any]]:
         """The pieces of the head, and the chunks that go by themselves.
 
-        The head is longer than `room` only where the index alone makes it so.
+        The head is longer than `room` only by the index and by short chunks, which are always in
+        it.
         """
         table, inside, outside = self._place(room)
         head = _HEAD.pack(
@@ -73,14 +77,18 @@ class Archive:
         table: list[bytes] = []
         inside: list[Any] = []
         outside: list[Any] = []
+        entry, zero_copy = _ENTRY.pack, self._zero_copy
         at = _HEAD.size + len(self.chunks) * _ENTRY.size + len(self.index)
         for chunk in self.chunks:
-            end = at + -at % ALIGNMENT + chunk.nbytes
-            fits = end <= room
+            nbytes = chunk.nbytes
+            end = at + -at % ALIGNMENT + nbytes
+            fits = end <= room or nbytes < zero_copy
             if fits:
                 at = end
-            (inside if fits else outside).append(chunk)
-            table.append(_ENTRY.pack(chunk.nbytes, fits, readonly(chunk)))
+                inside.append(chunk)
+            else:
+                outside.append(chunk)
+            table.append(entry(nbytes, fits, readonly(chunk)))
         return table, inside, outside
 
 
@@ -130,27 +138,18 @@ def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
     """
     if type(obj).__name__ == "ndarray" and (made := _dump_array(obj, zero_copy)):
         return made
-    chunks: list[memoryview] = []
-
-    def keep(buffer: PickleBuffer) -> bool:
-        """False: it is a chunk; True: it is written to the index."""
-        raw = buffer.raw()
-        if raw.nbytes < zero_copy:
-            return True
-        chunks.append(raw)
-        return False
-
-    index = serialiser.dumps(obj, keep)
-    if not chunks and index[:1] == PICKLE_BYTE:
+    left: list[PickleBuffer] = []
+    index = serialiser.dumps(obj, left.append)
+    if not left and index[:1] == PICKLE_BYTE:
         return index
-    return Archive(index, chunks, serialiser.name)
+    return Archive(index, [buffer.raw() for buffer in left], serialiser.name, zero_copy)
 
 
 def _dump_array(obj: Any, zero_copy: int) -> Archive | None:
     if type(obj).__module__ != "numpy" or obj.nbytes < zero_copy:
         return None
     described = arrays.describe(obj)
-    return described and Archive(described[0], [described[1]], arrays.NAME)
+    return described and Archive(described[0], [described[1]], arrays.NAME, zero_copy)
 
 
 def parse(data: Buffer) -> Head:
@@ -200,6 +199,8 @@ def buffers(head: Head, arrived: Sequence[Buffer]) -> list[memoryview]:
     made = []
     for entry in head.entries:
         view = entry.inside if entry.inside is not None else memoryview(next(rest))
+        if entry.inside is not None and entry.nbytes < SHORT:
+            view = memoryview(bytearray(view))  # so that it does not keep all of the head
         if view.nbytes != entry.nbytes:
             raise ProtocolError(f"a chunk has {view.nbytes} bytes, its table says {entry.nbytes}")
         made.append(view.toreadonly() if entry.readonly else view)

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     class Serialiser(Protocol):
         """What `PSP_PARCEL_SERIALISER=module:name` names.
 
-        `name` has up to 8 ASCII letters and is compared by the receiver. `dumps` calls `keep` for
-        each picklable buffer and leaves it out where that is False; `loads` gets those left out,
-        in order.
+        `name` has up to 8 ASCII letters and is compared by the receiver. `dumps` calls `leave` for
+        each buffer that it may leave out, and does so unless that returns something true; `loads`
+        gets those left out, in order.
         """
 
         @property
         def name(self) -> str: ...
 
-        def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool], /) -> bytes: ...
+        def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any], /) -> bytes: ...
 
         def loads(self, data: Buffer, chunks: Sequence[Buffer], /) -> Any: ...
 
@@ -82,10 +82,10 @@ _WHOLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
-def _dumps_more(obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
+def _dumps_more(obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
     """As pickle.dumps, and takes memoryviews, and leaves arrays of the standard library alone."""
     out = io.BytesIO()
-    pickler = pickle.Pickler(out, PROTOCOL, buffer_callback=keep)
+    pickler = pickle.Pickler(out, PROTOCOL, buffer_callback=leave)
     pickler.dispatch_table = {**dispatch_table, **_MORE}
     pickler.dump(_Whole(obj) if type(obj) in _WHOLE else obj)
     return out.getvalue()
@@ -99,14 +99,14 @@ class Pickle:
 
     name = "pickle"
 
-    def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
+    def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
         if type(obj) not in _WHOLE:
             try:
-                return pickle.dumps(obj, PROTOCOL, buffer_callback=keep)
+                return pickle.dumps(obj, PROTOCOL, buffer_callback=leave)
             except TypeError as error:
                 if "memoryview" not in str(error):
                     raise
-        return _dumps_more(obj, keep)
+        return _dumps_more(obj, leave)
 
     def loads(self, data: Buffer, chunks: Sequence[Buffer]) -> Any:
         return pickle.loads(data, buffers=chunks)
@@ -123,10 +123,10 @@ class Cloudpickle(Pickle):
                 "PSP_PARCEL_SERIALISER=cloudpickle: pip install cloudpickle"
             ) from error
 
-    def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
+    def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
         if type(obj) in _WHOLE:
-            return _dumps_more(obj, keep)
-        made: bytes = self._dumps(obj, PROTOCOL, buffer_callback=keep)
+            return _dumps_more(obj, leave)
+        made: bytes = self._dumps(obj, PROTOCOL, buffer_callback=leave)
         return made
 
 
@@ -138,8 +138,8 @@ class Restricted:
         self._allowed = ALLOWED | frozenset(names)
         self.name = inner.name
 
-    def dumps(self, obj: object, keep: Callable[[PickleBuffer], bool]) -> bytes:
-        return self._inner.dumps(obj, keep)
+    def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
+        return self._inner.dumps(obj, leave)
 
     def loads(self, data: Buffer, chunks: Sequence[Buffer]) -> Any:
         return _Reader(io.BytesIO(data), self._allowed, chunks).load()

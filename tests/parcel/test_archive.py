@@ -167,7 +167,14 @@ def test_an_object_without_buffers_is_its_pickle():
 
 def test_the_threshold_is_the_shortest_that_is_not_copied():
     below, at = numbers(ZERO_COPY - 1, dtype=np.int8), numbers(ZERO_COPY, dtype=np.int8)
-    assert len(archive.dump([below, at], Pickle(), ZERO_COPY).chunks) == 1
+    pieces, outside = archive.dump([below, at], Pickle(), ZERO_COPY).pack(1, room=0)
+    assert [chunk.nbytes for chunk in outside] == [ZERO_COPY]
+    below[:] = 3
+    peer = Peer([below, at])
+    made = peer.load()
+    assert not np.shares_memory(made[0], np.frombuffer(peer.head, np.uint8))
+    assert same(made, [below, at])
+    assert len(pieces) > 1
 
 
 def test_more_than_4_gib(tmp_path):

@@ -1,0 +1,111 @@
+"""Objects as libraries of bench/end.py: each message is a Python object.
+
+A size of up to 8 bytes stands for a small dictionary, every other one for an array of doubles.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pscompy.cli import contender
+from pscompy.cli.contender import End
+from pscompy.cli.measure import Calls, Job
+
+if TYPE_CHECKING:
+    from pscompy import Connection, World
+
+SMALL = {"step": 7, "time": 2.5, "name": "text", "parts": [1, 2, 3]}
+
+
+def made(job: Job) -> Any:
+    return SMALL if job.size <= 8 else np.ones(job.size // 8)
+
+
+def calls(send: Callable[[], Any], recv: Callable[[], Any]) -> Calls:
+    """For tests of latency: the buffers are not used."""
+    return Calls(None, None, send, recv, send, recv, lambda requests: None, send, recv)
+
+
+# ---- pscompy ------------------------------------------------------------------------------------
+
+
+def plain(world: World, peer: Connection, job: Job) -> Calls:
+    return calls(partial(peer.send_obj, made(job)), peer.recv_obj)
+
+
+def in_band(world: World, peer: Connection, job: Job) -> Calls:
+    """All of it in one pickle: what the other ways are to be compared with."""
+    obj = made(job)
+    return calls(
+        lambda: peer.send(pickle.dumps(obj, 5), 0),
+        lambda: pickle.loads(peer.recv(tag=0)),
+    )
+
+
+def registered(world: World, peer: Connection, job: Job) -> Calls:
+    """From memory that the transports know."""
+    return calls(partial(peer.send_obj, _in_pool(world, job)), peer.recv_obj)
+
+
+def lent(world: World, peer: Connection, job: Job) -> Calls:
+    """Each array is a new block of the pool, lent and forgotten."""
+    return calls(lambda: peer.isend_obj(_in_pool(world, job), lend=True), peer.recv_obj)
+
+
+def _in_pool(world: World, job: Job) -> Any:
+    return SMALL if job.size <= 8 else world.empty(job.size // 8)
+
+
+# ---- others -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def mpi4py(kind: str, folder: Path, role: int) -> Iterator[End]:
+    """The lower-case methods, of the plain communicator or of pkl5's."""
+    from mpi4py import MPI
+    from mpi4py.util import pkl5
+
+    world = MPI.COMM_WORLD if kind == "pickle" else pkl5.Intracomm(MPI.COMM_WORLD)
+    peer = 1 - MPI.COMM_WORLD.rank
+
+    def make(job: Job) -> Calls:
+        return calls(partial(world.send, made(job), peer), partial(world.recv, source=peer))
+
+    yield MPI.COMM_WORLD.rank, make
+
+
+@contextmanager
+def multiprocessing(folder: Path, role: int) -> Iterator[End]:
+    """multiprocessing's connections."""
+    with contender.pipe(folder, role) as pipe:
+        yield role, lambda job: calls(partial(pipe.send, made(job)), pipe.recv)
+
+
+@contextmanager
+def zmq(folder: Path, role: int) -> Iterator[End]:
+    """pyzmq, with pickle 5 in several parts that are not copied, as its documentation has it."""
+    import zmq as library
+
+    def send(obj: Any) -> None:
+        buffers: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(obj, 5, buffer_callback=buffers.append)
+        sock.send_multipart([data, *buffers], copy=False)
+
+    def recv() -> Any:
+        data, *buffers = sock.recv_multipart(copy=False)
+        return pickle.loads(data.buffer, buffers=[frame.buffer for frame in buffers])
+
+    with library.Context() as context, context.socket(library.PAIR) as sock:
+        address = f"ipc://{folder / 'zmq'}"
+        if role == 0:
+            sock.bind(address)
+        else:
+            sock.connect(address)
+        yield role, lambda job: calls(partial(send, made(job)), recv)

@@ -1,0 +1,63 @@
+"""A rank whose threads exchange objects: WAY THREADS SECONDS SIZES; rank 0 prints MB/s as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bench import objects
+from pscompy import World
+from pscompy.cli.measure import LATENCY, Calls, Job
+
+_WAYS: dict[str, Callable[..., Calls]] = {
+    "in-band": objects.in_band,
+    "pointer chunks": objects.plain,
+    "registered chunks": objects.registered,
+    "lent": objects.lent,
+}
+
+
+def _exchange(world: Any, calls: Calls, count: int) -> None:
+    order = (calls.send, calls.recv) if world.rank == 0 else (calls.recv, calls.send)
+    for _ in range(count):
+        for call in order:
+            call()
+
+
+def _all(worlds: list[World], make: Callable[..., Calls], size: int, count: int) -> float:
+    """Seconds that all threads took, each in a World of its own."""
+    jobs = [
+        (world, make(world, world[1 - world.rank], Job(LATENCY, size, count, 1)), count)
+        for world in worlds
+    ]
+    threads = [threading.Thread(target=_exchange, args=job) for job in jobs]
+    worlds[0].barrier()
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - start
+
+
+def main(way: str, threads: str, seconds: str, sizes: str) -> None:
+    make = _WAYS[way]
+    figures = {}
+    with World() as world:
+        worlds = [world, *(world.dup() for _ in range(int(threads) - 1))]
+        for size in map(int, sizes.split(",")):
+            once = _all(worlds, make, size, 3) / 3
+            world.send_obj(once, 1 - world.rank)
+            count = max(3, int(float(seconds) / max(once, world.recv_obj())))
+            taken = _all(worlds, make, size, count)
+            figures[size] = 2 * count * len(worlds) * size / taken / 1e6
+    if world.rank == 0:
+        json.dump(figures, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
