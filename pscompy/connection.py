@@ -52,7 +52,7 @@ class Connection(_hot.Connection):
     It connects at its first use, in the background. A context manager: leaving it closes.
     """
 
-    __slots__ = ("__weakref__", "_control", "_links", "_objects", "_record")
+    __slots__ = ("__weakref__", "_control", "_links", "_record")
 
     def __init__(
         self,
@@ -63,7 +63,6 @@ class Connection(_hot.Connection):
     ) -> None:
         self._control = control
         self._record = record
-        self._objects: Objects | None = None  # once one is sent or received
         self._links: Links | None = None  # once an action is called
         address = int(ffi.cast("uintptr_t", record.handle))
         self._bind(worker, address, context, record.handle)
@@ -125,51 +124,31 @@ class Connection(_hot.Connection):
 
     # ---- objects ----
 
-    def send_obj(
-        self, obj: object, tag: int = 0, timeout: float | None = None, lend: bool = False
-    ) -> None:
-        """Send any object that can be pickled; only `recv_obj` and its like receive it.
-
-        Returns when it may be changed again: at once, or for long buffers (PSP_PARCEL_ZERO_COPY),
-        which are sent from where they are, when they have left. With `lend` the receiver gets
-        those of the session's pool as they are, read-only, and it returns when the last reference
-        to them there has died.
-
-        Raises what pickling the object raises. Timeout (seconds): nothing was sent, unless its
-        .request says that it is under way.
-        """
-        (self._objects or self._open_objects()).send(obj, tag, timeout, lend)
-
     def isend_obj(self, obj: object, tag: int = 0, lend: bool = False) -> Request:
         """Like send_obj, but returns a Request at once. The object may be changed then, because
         long buffers that can be written to have been copied; with `lend` none has been, and it
         must stay as it is until the request has ended."""
-        return (self._objects or self._open_objects()).isend(obj, tag, lend)
-
-    def recv_obj(self, tag: int = -1, timeout: float | None = None) -> Any:
-        """Receive one object. Its long buffers are memory of the session's pool.
-
-        `ParcelError`: it cannot be put together here, and is gone. `ProtocolError`: the peer has
-        sent something else. Timeout (seconds): nothing was taken, unless its .request says that
-        it is under way.
-        """
-        return (self._objects or self._open_objects()).recv(tag, timeout)
+        return self._own_objects().isend(obj, tag, lend)
 
     def irecv_obj(self, tag: int = -1) -> Request:
         """Like recv_obj, but returns a Request at once, whose result is the object."""
-        return (self._objects or self._open_objects()).irecv(tag)
+        return self._own_objects().irecv(tag)
 
     def probe_obj(self, tag: int = -1, timeout: float | None = None) -> Status:
         """Wait for an object and give its Status; it stays where it is. `nbytes` is what comes of
         it before the long buffers."""
-        objects = self._objects or self._open_objects()
-        return self._as_mine(objects.heads.probe(tag, timeout))
+        return self._as_mine(self._own_objects().heads.probe(tag, timeout))
+
+    def _own_objects(self) -> Objects:
+        objects: Objects = self._objects or self._open_objects()
+        return objects
 
     def _open_objects(self) -> Objects:
         from pscompy.parcel.objects import OBJECT
 
-        self._objects = self._make_objects(lib.PSC_CONTEXT_OBJECTS, OBJECT)
-        return self._objects
+        objects = self._make_objects(lib.PSC_CONTEXT_OBJECTS, OBJECT)
+        self._set_objects(objects, objects.heads, objects.pickles)
+        return objects
 
     def _make_objects(self, context: int, kind: int) -> Objects:
         from pscompy.parcel.objects import Objects

@@ -95,7 +95,7 @@ class World(_hot.World, Session):
         self._context = context
         self._peers: list[Connection | None] = [None] * self.size
         self._peers_lock = threading.Lock()
-        self._object_peers: dict[int, Objects] = {}
+        self._object_peers: dict[int, Connection] = {}
         self._objects_from_any: AnyObjects | None = None
         self._own_actions: Service | None = None
         self._control.services[context] = self._own_service
@@ -203,7 +203,7 @@ class World(_hot.World, Session):
         lend: bool = False,
     ) -> None:
         """Send any object that can be pickled to rank dest; see Connection.send_obj."""
-        self._objects_of(dest).send(obj, tag, timeout, lend)
+        (self._object_peers.get(dest) or self._object_peer(dest)).send_obj(obj, tag, timeout, lend)
 
     def isend_obj(self, obj: object, dest: int, tag: int = 0, lend: bool = False) -> Request:
         """Like send_obj, but returns a Request at once; see Connection.isend_obj."""
@@ -215,7 +215,8 @@ class World(_hot.World, Session):
         """Receive one object from rank source, or from any; see Connection.recv_obj."""
         if source == ANY_SOURCE:
             return self._any_objects().take(tag, timeout)
-        return self._objects_of(source).recv(tag, timeout)
+        peer = self._object_peers.get(source) or self._object_peer(source)
+        return peer.recv_obj(tag, timeout)
 
     def irecv_obj(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Like recv_obj, but returns a Request at once, whose result is the object and whose
@@ -232,12 +233,13 @@ class World(_hot.World, Session):
             return self._any_objects().probe(ANY_SOURCE, tag, timeout)
         return self._objects_of(source).heads.probe(tag, timeout)
 
+    def _object_peer(self, rank: int) -> Connection:
+        """Known by its rank from now on, without a lock."""
+        peer = self._object_peers[rank] = self[rank]
+        return peer
+
     def _objects_of(self, rank: int) -> Objects:
-        objects = self._object_peers.get(rank)
-        if objects is None:
-            peer = self[rank]
-            objects = self._object_peers[rank] = peer._objects or peer._open_objects()
-        return objects
+        return self[rank]._own_objects()
 
     def _any_objects(self) -> AnyObjects:
         if self._objects_from_any is None:

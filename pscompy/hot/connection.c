@@ -246,6 +246,8 @@ static int connection_traverse(hot_connection_t *self, visitproc visit,
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->worker);
     Py_VISIT(self->keep);
+    Py_VISIT(self->objects);
+    Py_VISIT(self->heads);
     return 0;
 }
 
@@ -253,6 +255,8 @@ static int connection_clear(hot_connection_t *self)
 {
     self->core = NULL;
     Py_CLEAR(self->keep);
+    Py_CLEAR(self->objects);
+    Py_CLEAR(self->heads);
     Py_CLEAR(self->worker);
     return 0;
 }
@@ -276,6 +280,24 @@ static PyObject *connection_get_worker(hot_connection_t *self, void *closure)
     return worker;
 }
 
+static PyObject *connection_set_objects(hot_connection_t *self,
+                                        PyObject *const *args,
+                                        Py_ssize_t n_args)
+{
+    if (hot_object_bind(self, args, n_args) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *connection_get_objects(hot_connection_t *self, void *closure)
+{
+    PyObject *objects = self->objects ? self->objects : Py_None;
+
+    (void)closure;
+    Py_INCREF(objects);
+    return objects;
+}
+
 static PyObject *connection_get_state(hot_connection_t *self, void *closure)
 {
     bool alive = self->core && self->worker->core;
@@ -292,6 +314,8 @@ static PyObject *connection_get_context(hot_connection_t *self, void *closure)
 }
 
 static PyGetSetDef connection_getset[] = {
+    {"_objects", (getter)connection_get_objects, NULL,
+     "What _set_objects was given, None before.", NULL},
     {"_context", (getter)connection_get_context, NULL,
      "What separates its messages from others.", NULL},
     {"_worker", (getter)connection_get_worker, NULL, NULL, NULL},
@@ -370,6 +394,25 @@ static PyMethodDef connection_methods[] = {
      "_bind($self, worker, conn_address, context, keep=None)\n--\n\n"
      "Tie it to the core's connection at that address, which lives as long as\n"
      "the object keep."},
+    {"send_obj", HOT_FUNCTION(hot_object_send), HOT_FAST,
+     "send_obj($self, obj, tag=0, timeout=None, lend=False)\n--\n\n"
+     "Send any object that can be pickled; only recv_obj and its like receive\n"
+     "it. Returns when it may be changed again: at once, or for long buffers\n"
+     "(PSP_PARCEL_ZERO_COPY), which are sent from where they are, when they\n"
+     "have left. With lend the receiver gets those of the session's pool as\n"
+     "they are, read-only, and it returns when the last reference to them\n"
+     "there has died. Raises what pickling the object raises. Timeout\n"
+     "(seconds): nothing was sent, unless its .request says that it is under\n"
+     "way."},
+    {"recv_obj", HOT_FUNCTION(hot_object_recv), HOT_FAST,
+     "recv_obj($self, tag=-1, timeout=None)\n--\n\n"
+     "Receive one object. Its long buffers are memory of the session's pool.\n"
+     "ParcelError: it cannot be put together here, and is gone.\n"
+     "ProtocolError: the peer has sent something else. Timeout (seconds):\n"
+     "nothing was taken, unless its .request says that it is under way."},
+    {"_set_objects", HOT_FUNCTION(connection_set_objects), METH_FASTCALL,
+     "_set_objects($self, objects, heads, pickles, /)\n--\n\n"
+     "What send_obj and recv_obj use, and whether plain pickle does."},
     {"_irecv_memory", HOT_FUNCTION(connection_irecv_memory), HOT_FAST,
      "_irecv_memory($self, tag=-1)\n--\n\n"
      "A Request of one message as bytes of the pool, or of its sender's."},

@@ -39,6 +39,8 @@ typedef struct hot_state {
     PyTypeObject *ended_type;   /* what awaiting an ended request iterates */
     PyTypeObject *status_type;  /* a named tuple, given to bind */
     PyObject *from_status;      /* pscompy.errors.from_status, once needed */
+    PyObject *dumps, *loads;    /* pickle's, once needed */
+    PyObject *dumps_names;      /* of the keyword arguments of dumps */
     PyObject *await_request;    /* pscompy.aio.await_request, once needed */
 } hot_state_t;
 
@@ -389,6 +391,9 @@ struct hot_connection {
     PyObject *keep; /* what the core's connection lives as long as, or NULL */
     uint32_t context;
     bool leaving;   /* not in use any more */
+    bool pickles;   /* objects: pickle does as it is */
+    PyObject *objects; /* those of pscompy.parcel, NULL before the first */
+    struct hot_connection *heads; /* where they are matched */
 };
 
 extern PyType_Spec hot_connection_spec, hot_world_spec, hot_message_spec;
@@ -396,6 +401,16 @@ extern PyType_Spec hot_connection_spec, hot_world_spec, hot_message_spec;
 int hot_connection_address(hot_connection_t *self, hot_call_t *call);
 /* The core's connection, on its way up if it was lazy; NULL with an error. */
 psc_conn_t *hot_connection_enter(hot_connection_t *self);
+/* ---- object.c: methods of Connection ---- */
+
+/* The objects of pscompy.parcel, their connection, whether pickle does. */
+int hot_object_bind(hot_connection_t *self, PyObject *const *args,
+                    Py_ssize_t n_args);
+PyObject *hot_object_send(hot_connection_t *self, PyObject *const *args,
+                          Py_ssize_t n_args, PyObject *kwnames);
+PyObject *hot_object_recv(hot_connection_t *self, PyObject *const *args,
+                          Py_ssize_t n_args, PyObject *kwnames);
+
 /* Takes over the matched receive of op. */
 PyObject *hot_message_new(hot_op_t *op);
 

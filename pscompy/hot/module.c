@@ -168,6 +168,9 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->ended_type);
     Py_VISIT(state->status_type);
     Py_VISIT(state->from_status);
+    Py_VISIT(state->dumps);
+    Py_VISIT(state->loads);
+    Py_VISIT(state->dumps_names);
     Py_VISIT(state->await_request);
     return 0;
 }
@@ -186,6 +189,9 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->ended_type);
     Py_CLEAR(state->status_type);
     Py_CLEAR(state->from_status);
+    Py_CLEAR(state->dumps);
+    Py_CLEAR(state->loads);
+    Py_CLEAR(state->dumps_names);
     Py_CLEAR(state->await_request);
     return 0;
 }

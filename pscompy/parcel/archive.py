@@ -142,6 +142,13 @@ def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
     index = serialiser.dumps(obj, left.append)
     if not left and index[:1] == PICKLE_BYTE:
         return index
+    return gather(index, left, serialiser, zero_copy)
+
+
+def gather(
+    index: bytes, left: list[PickleBuffer], serialiser: Serialiser, zero_copy: int
+) -> Archive:
+    """The archive of an object whose serialiser has left these buffers out."""
     return Archive(index, [buffer.raw() for buffer in left], serialiser.name, zero_copy)
 
 
@@ -234,4 +241,9 @@ def restore(index: Buffer, chunks: Sequence[Buffer], serialiser: Serialiser) -> 
     try:
         return serialiser.loads(index, chunks)
     except Exception as error:
-        raise ParcelError(f"an object cannot be put together: {describe(error)}") from error
+        raise refusal(error) from error
+
+
+def refusal(error: Exception) -> ParcelError:
+    """What is raised when unpickling has failed with this."""
+    return ParcelError(f"an object cannot be put together: {describe(error)}")

@@ -16,12 +16,12 @@ from pickle import PickleBuffer
 from pscompy import _hot
 from pscompy.errors import Timeout
 from pscompy.parcel import archive
-from pscompy.parcel.pickling import Pickling
+from pscompy.parcel.pickling import Pickle, Pickling
 from pscompy.request import Request, wait_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     from typing_extensions import Buffer
 
@@ -60,16 +60,37 @@ class Objects:
 
     # ---- sending ----
 
+    @property
+    def pickles(self) -> bool:
+        """Whether plain pickle writes and reads what is no more than its pickle."""
+        return type(self._serialiser) is Pickle
+
     def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> None:
-        """See `Connection.send_obj`."""
+        """What `Connection.send_obj` leaves to us."""
         packed = archive.dump(obj, self._serialiser, self._zero_copy)
         if isinstance(packed, bytes):
             self.heads.send(packed, tag, timeout)
-        elif timeout is None:
-            wait_all(self._post(packed, tag, lend))
         else:
-            request = self._sending(self._post(packed, tag, lend))
-            wait_or_cancel(request, timeout)
+            self._send_archive(packed, tag, timeout, lend)
+
+    def send_rest(
+        self,
+        index: bytes,
+        left: list[PickleBuffer],
+        tag: int,
+        timeout: float | None,
+        lend: bool,
+    ) -> None:
+        """An object whose pickle has left out some buffers."""
+        packed = archive.gather(index, left, self._serialiser, self._zero_copy)
+        self._send_archive(packed, tag, timeout, lend)
+
+    def _send_archive(self, packed: Archive, tag: int, timeout: float | None, lend: bool) -> None:
+        requests = self._post(packed, tag, lend)
+        if timeout is None:
+            wait_all(requests)
+        else:
+            wait_or_cancel(self._sending(requests), timeout)
 
     def isend(self, obj: object, tag: int, lend: bool) -> Request:
         """See `Connection.isend_obj`."""
@@ -119,15 +140,20 @@ class Objects:
 
     # ---- receiving ----
 
-    def recv(self, tag: int, timeout: float | None) -> Any:
-        """See `Connection.recv_obj`."""
-        if timeout is not None:
-            return wait_or_cancel(self.irecv(tag), timeout)
-        data = self.heads.recv(None, tag)
-        if data[:1] == archive.PICKLE_BYTE:
-            return archive.restore(data, (), self._serialiser)
-        head = archive.parse(data)
-        return archive.load(head, wait_all(self.fetch(head)), self._serialiser)
+    def recv(self, tag: int, timeout: float) -> Any:
+        """What `Connection.recv_obj` leaves to us: with a time limit."""
+        return wait_or_cancel(self.irecv(tag), timeout)
+
+    def finish(self, data: bytearray) -> Any:
+        """The object that begins with this head, or is it."""
+        head = head_of(data)
+        return self.load(data, head, wait_all(self.fetch(head)) if head else ())
+
+    def refuse(self, error: BaseException) -> NoReturn:
+        """Unpickling has failed with this; an interrupt stays what it is."""
+        if not isinstance(error, Exception):
+            raise error
+        raise archive.refusal(error) from error
 
     def irecv(self, tag: int) -> Request:
         """See `Connection.irecv_obj`."""
@@ -292,9 +318,7 @@ class AnyObjects(_hot.World):
         if timeout is not None:
             return wait_or_cancel(self.itake(tag), timeout)
         data, status = self.recv_status(tag=tag)
-        objects = self._from(status)
-        head = head_of(data)
-        return objects.load(data, head, wait_all(objects.fetch(head)) if head else ())
+        return self._from(status).finish(data)
 
     def itake(self, tag: int) -> Request:
         """A request of it."""
