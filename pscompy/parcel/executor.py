@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from pscompy.errors import Closed, PeerLost
+from pscompy.errors import Closed, PeerLost, PscomError
+from pscompy.logs import Log
 from pscompy.parcel.action import registered
 from pscompy.parcel.future import Future
 from pscompy.parcel.service import call_many
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pscompy.world import World
+
+logger = Log("pscompy.parcel")
 
 
 class _Task:
@@ -52,6 +55,7 @@ class Executor(concurrent.futures.Executor):
         self._lock = threading.RLock()
         self._waiting: deque[_Task] = deque()
         self._open: set[_Task] = set()  # waiting or sent
+        self._ending = threading.Thread(target=self._end, name="pscompy shutdown", daemon=True)
         self._ended = False
         self._load = dict.fromkeys(range(1, world.size) or (0,), 0)
         service = world._own_service()
@@ -96,26 +100,27 @@ class Executor(concurrent.futures.Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let the other ranks go once everything has ended; idempotent."""
         with self._lock:
-            if self._ended:
-                return
-            self._ended = True
+            first, self._ended = not self._ended, True
             tasks = list(self._waiting) if cancel_futures else []
         for task in tasks:
             task.future.cancel()
-        if wait:
-            self._wait()
-            self._world.serve()
-        else:
-            threading.Thread(target=self._end_later, name="pscompy shutdown", daemon=True).start()
+        if first:
+            self._ending.start()
+        if wait and not self._world.rank:
+            self._ending.join()
 
     def _wait(self) -> None:
         with self._lock:
             futures = [task.future for task in self._open]
         concurrent.futures.wait(futures)
 
-    def _end_later(self) -> None:
+    def _end(self) -> None:
+        """A thread of its own, because whoever calls shutdown need not wait for it."""
         self._wait()
-        self._world.serve()
+        try:
+            self._world.serve()
+        except PscomError as error:  # the World ends, and with it the other ranks' serving
+            logger.debug("the executor's ranks do not come together: %s", error)
 
     # ---- handing out ----
 
@@ -132,20 +137,20 @@ class Executor(concurrent.futures.Executor):
                 if rank is not None:
                     self._load[rank] += 1
             if rank is None:
-                self._end(task, None, PeerLost("no rank is left that could run it"))
+                self._tell(task, None, PeerLost("no rank is left that could run it"))
             else:
                 self._send(task, rank)
 
     def _send(self, task: _Task, rank: int) -> None:
         if task.future.done():  # cancelled
             self._free(rank)
-            self._end(task, None, None)
+            self._tell(task, None, None)
             return
         try:
             task.sent = task.call(rank)
         except Exception as error:
             self._free(rank)
-            self._end(task, None, error)
+            self._tell(task, None, error)
             return
         if task.future.cancelled():  # meanwhile
             task.sent.cancel()
@@ -158,7 +163,7 @@ class Executor(concurrent.futures.Executor):
                 self._load.pop(rank, None)
         self._free(rank)
         value = None if error or sent.cancelled() else sent.result()
-        self._end(task, value, error)
+        self._tell(task, value, error)
         self._hand_out()
 
     def _free(self, rank: int) -> None:
@@ -166,7 +171,7 @@ class Executor(concurrent.futures.Executor):
             if rank in self._load:
                 self._load[rank] -= 1
 
-    def _end(self, task: _Task, value: object, error: BaseException | None) -> None:
+    def _tell(self, task: _Task, value: object, error: BaseException | None) -> None:
         with self._lock:
             self._open.discard(task)
         task.future.finish(value, error)
