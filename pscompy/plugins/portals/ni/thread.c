@@ -87,7 +87,11 @@ static void *psni_thread_run(void *argument)
             else
                 woken = true;
         }
-        psc_lock_acquire(&ni->lock);
+        if (!psc_lock_try(&ni->lock)) {
+            if (thread->watching)
+                continue; /* a caller is there */
+            psc_lock_acquire(&ni->lock);
+        }
         psni_thread_look(ni, woken);
         psc_lock_release(&ni->lock);
     }
