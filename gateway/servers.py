@@ -34,12 +34,21 @@ class Routes(Value):
         return None
 
 
+PATHS_MAX = 32  # GW_PATHS_MAX of agent.h
+
+
 def parse(value: str) -> Routes:
-    """What PSP_GW_SERVER says. `BadRoutes`: neither addresses nor a route file."""
+    """What PSP_GW_SERVER says. `BadRoutes`: neither addresses nor a route file, or too many."""
     words = value.split()
     if len(words) == 1 and ("/" in value or Path(value).is_file()):
-        return read(Path(value))
-    return Routes(tuple(words), {})
+        routes = read(Path(value))
+    else:
+        routes = Routes(tuple(words), {})
+    if len(routes.gateways) > PATHS_MAX:
+        raise BadRoutes(
+            f"PSP_GW_SERVER names {len(routes.gateways)} gateways, more than {PATHS_MAX}"
+        )
+    return routes
 
 
 def read(path: Path) -> Routes:

@@ -1,0 +1,114 @@
+"""The stream that handshakes run in, over frames that get lost, come twice, or out of order; what
+is known of nodes; which way frames go between gateways."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.nodes import GRACE, Reach
+from gateway.servers import PATHS_MAX, BadRoutes, parse
+from gateway.switchboard import Member, Switchboard
+from gateway.tunnel import PIECE, Tunnel
+
+
+class Wire:
+    """Two ends, and frames between them that chance treats badly."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.ends = Tunnel({"kind": "tunnel"}), Tunnel({"kind": "tunnel"})
+        self.got = bytearray(), bytearray()
+        self.frames: list[tuple[int, str]] = []
+
+    def post(self, to: int, frames: list[dict[str, object]]) -> None:
+        for frame in frames:
+            copies = self.chance.choice((0, 1, 1, 2))
+            self.frames += [(to, json.dumps(frame))] * copies
+
+    def deliver(self) -> None:
+        self.chance.shuffle(self.frames)
+        frames, self.frames = self.frames, []
+        for to, frame in frames:
+            self.got[to].extend(self.ends[to].take(json.loads(frame)))
+
+    def settle(self) -> None:
+        """Until both have all, as timers would make it."""
+        for _ in range(200):
+            self.deliver()
+            for end in (0, 1):
+                if not all(it.over for it in self.ends):
+                    self.post(1 - end, self.ends[end].again())
+            if all(it.over for it in self.ends):
+                return
+        raise AssertionError("they do not come to an end")
+
+
+@given(st.integers(), st.lists(st.integers(0, 2 * PIECE), max_size=4))
+def test_what_is_given_arrives_once_and_in_order(seed, sizes):
+    wire = Wire(seed)
+    sent = [b"", b""]
+    for size in sizes:
+        for end in (0, 1):
+            data = wire.chance.randbytes(size + 1)
+            sent[end] += data
+            wire.post(1 - end, wire.ends[end].give(data))
+        wire.deliver()
+    for end in (0, 1):
+        wire.post(1 - end, wire.ends[end].give(b""))
+    wire.settle()
+    assert [bytes(got) for got in wire.got] == sent[::-1]
+
+
+@pytest.mark.parametrize("offset", [-1, True, "0", None, 1.5])
+def test_a_frame_that_is_none(offset):
+    with pytest.raises((ValueError, KeyError)):
+        Tunnel({}).take({"offset": offset, "ack": 0, "data": ""})
+
+
+def test_a_node_is_lost_when_no_gateway_knows_it():
+    reach = Reach()
+    reach.missing(0)
+    assert not reach.lost({0, 1}, steady=True, now=0.0)
+    reach.missing(1)
+    assert reach.doubtful({0, 1}) == {0, 1}
+    assert not reach.lost({0, 1}, steady=False, now=0.0)
+    assert reach.lost({0, 1}, steady=True, now=0.0)
+    reach.seen(1)
+    assert not reach.lost({0, 1}, steady=True, now=10.0)
+    assert not reach.lost(set(), steady=True, now=20.0)
+    assert reach.lost(set(), steady=True, now=20.0 + GRACE)
+
+
+def test_frames_take_the_shortest_way():
+    """Neighbours 101 and 102 lead to module 5, over one and over two gateways."""
+    told: dict[int, list[dict[str, object]]] = {}
+    board = Switchboard("here", 100, lambda: None)
+    members = {}
+    for node, reaches in ((101, {"5": 0}), (102, {"5": 1, "6": 0}), (7, None)):
+        frames = told[node] = []
+        member = members[node] = Member(frames.append, "data", "host")
+        more = {"modules": {}} if reaches is not None else {}
+        board.take(member, {"kind": "hello", "node": node, "module": 1, **more})
+        if reaches is not None:
+            board.take(member, {"kind": "modules", "modules": reaches})
+    source = {"from_module": 1, "from_node": 7}
+    board.take(members[7], {"kind": "tunnel", "module": 5, "node": 55, **source})
+    board.take(members[7], {"kind": "tunnel", "module": 6, "node": 66, **source})
+    board.take(members[7], {"kind": "tunnel", "module": 9, "node": 99, **source})
+    assert [it["node"] for it in told[101] if it["kind"] == "tunnel"] == [55]
+    assert [it["node"] for it in told[102] if it["kind"] == "tunnel"] == [66]
+    assert told[7][-1]["kind"] == "absent"
+    assert told[7][-1]["about"] == 99
+    board.leave(members[101])
+    board.take(members[7], {"kind": "tunnel", "module": 5, "node": 55, **source})
+    assert [it["node"] for it in told[102] if it["kind"] == "tunnel"] == [66, 55]
+
+
+def test_more_gateways_than_can_be():
+    with pytest.raises(BadRoutes, match=str(PATHS_MAX)):
+        parse(" ".join(f"gw{n}:1" for n in range(PATHS_MAX + 1)))
