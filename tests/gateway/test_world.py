@@ -52,6 +52,30 @@ def test_ranks_of_two_modules_use_the_gateway(machine, script):
         assert "gateway: chosen" in one["explained"]
 
 
+FORK = """\
+import os, sys, pscompy
+with pscompy.World() as world:
+    other = 1 - world.rank
+    world.send(b"before", dest=other)
+    assert world.recv(source=other) == b"before"
+    if (child := os.fork()) == 0:
+        try:
+            world.send(b"from the child", dest=other)
+        except pscompy.Closed:
+            sys.exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    world.send(b"after", dest=other)
+    assert world.recv(source=other) == b"after"
+"""
+
+
+def test_a_forked_child_leaves_the_gateway_alone(machine, script):
+    machine.start_gateway(1)
+    second = machine.ranks(2, 1, script(FORK))
+    finished(machine.ranks(1, 1, script(FORK)))
+    finished(second)
+
+
 def test_no_gateway_is_named_in_time(machine, script):
     process = machine.ranks(1, 1, script(PAIRS), PSP_JOIN_TIMEOUT=1)
     _, err = process.communicate(timeout=TIMEOUT)
