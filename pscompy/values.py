@@ -9,6 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, ClassVar, NoReturn, TypeVar
 
     from typing_extensions import dataclass_transform
@@ -43,14 +44,19 @@ class Value:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """TypeError: a field is missing, given twice, or unknown."""
         if not kwargs and len(args) == len(self._fields):
-            self.__dict__.update(zip(self._fields, args, strict=True))
+            self._fill(zip(self._fields, args, strict=True))
             return
         given = dict(zip(self._fields, args, strict=False), **kwargs)
         values = {**self._defaults, **given}
         if len(given) < len(args) + len(kwargs) or values.keys() != set(self._fields):
             wanted, got = ", ".join(self._fields), ", ".join(given) or "none"
             raise TypeError(f"{type(self).__name__} has the fields {wanted}; given: {got}")
-        self.__dict__.update(values)
+        self._fill(values.items())
+
+    def _fill(self, values: Iterable[tuple[str, Any]]) -> None:
+        """One by one: whoever asks for `__dict__` gets a dictionary, 100 bytes that stay."""
+        for name, value in values:
+            object.__setattr__(self, name, value)
 
     def but(self: V, **changes: Any) -> V:
         """The same value with some fields changed."""
