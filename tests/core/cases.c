@@ -255,10 +255,10 @@ static void case_flood(void)
         fill(out, LENGTH, 0);
         sends[i] = post_send(&pair.a, out, LENGTH, (int32_t)i);
     }
+    until(&pair, count(pair.b.worker, PSC_COUNTER_credits_withheld) > 0);
+    until(&pair, count(pair.a.worker, PSC_COUNTER_credits_exhausted) > 0);
     settle(&pair);
     check(count(pair.b.worker, PSC_COUNTER_unexpected) < 3000);
-    check(count(pair.b.worker, PSC_COUNTER_credits_withheld) > 0);
-    check(count(pair.a.worker, PSC_COUNTER_credits_exhausted) > 0);
     for (unsigned i = 0; i < MESSAGES; i++) {
         psc_result_t result;
         psc_request_t *recv = post_recv(&pair.b, pair.b.conn, in, LENGTH,

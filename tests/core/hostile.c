@@ -117,17 +117,19 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
     }
 }
 
-void hostile_speak(psc_conn_t *conn, unsigned id, const void *header,
+bool hostile_speak(psc_conn_t *conn, unsigned id, const void *header,
                    uint8_t header_len, const void *payload, size_t len)
 {
     psc_lane_t *lane = conn->lanes[0];
     psc_iov_t iov = {(void *)payload, len};
+    psc_status_t status = PSC_ERR_CLOSED;
 
     psc_lock_acquire(&conn->worker->lock);
     if (!lane->closing)
-        lane->slot->ops->am_bcopy(lane->ep, (uint8_t)id, header, header_len,
-                                  &iov, 1);
+        status = lane->slot->ops->am_bcopy(lane->ep, (uint8_t)id, header,
+                                           header_len, &iov, 1);
     psc_lock_release(&conn->worker->lock);
+    return status != PSC_ERR_NO_RESOURCE;
 }
 
 static void speak_nonsense(psc_conn_t *conn)
@@ -323,10 +325,12 @@ void case_hostile_flood(void)
     hostile_part(&pair);
 }
 
-/* Side b, which does not listen, has a small ring that is full of answers. */
-static bool answers_are_stuck(pair_t *pair)
+/* Side b, which does not listen, has a small ring that is full of answers; or
+ * its fabric lets it say no more before it listens. */
+static bool answers_are_stuck(pair_t *pair, unsigned unsaid)
 {
-    return count(pair->a.worker, PSC_COUNTER_back_pressure) > 1000;
+    return count(pair->a.worker, PSC_COUNTER_back_pressure) > 1000 ||
+           unsaid > 1000;
 }
 
 /* The same with announcements, of messages and of active messages. */
@@ -337,19 +341,21 @@ void case_hostile_announcements(void)
     for (int i = 0; i < 2; i++) {
         psc_wire_rts_t wire = {.tag = 1, .context = contexts[i],
                                .len = 1 << 20};
+        unsigned unsaid = 0;
         pair_t pair;
 
         pair_open(&pair);
         psc_worker_log_to(pair.a.worker, -1, 0);
         psc_worker_log_to(pair.b.worker, -1, 0);
-        for (unsigned n = 0; n < 80000 && !answers_are_stuck(&pair); n++) {
+        for (unsigned n = 0; n < 80000 && !answers_are_stuck(&pair, unsaid);
+             n++) {
             wire.send_id = n;
-            hostile_speak(pair.b.conn, PSC_WIRE_RTS, &wire, sizeof wire, NULL,
-                          0);
+            unsaid += !hostile_speak(pair.b.conn, PSC_WIRE_RTS, &wire,
+                                     sizeof wire, NULL, 0);
             api->progress(pair.a.worker, 0);
         }
         check(psc_conn_state(pair.a.conn) == PSC_CONN_FAILED ||
-              answers_are_stuck(&pair));
+              answers_are_stuck(&pair, unsaid));
         hostile_part(&pair);
     }
 }

@@ -76,7 +76,7 @@ void case_destroy_with_unreceived_messages(void)
 {
     enum { LARGE = 300000 };
     char *out = calloc(1, LARGE), in[8];
-    psc_request_t *large, *recv;
+    psc_request_t *large, *small, *recv;
     psc_result_t result;
     unsigned before;
     pair_t pair;
@@ -85,8 +85,10 @@ void case_destroy_with_unreceived_messages(void)
     pair_open(&pair);
     before = connections(&pair.a) + connections(&pair.b);
     join_another(&pair, &a, &b);
-    for (int i = 0; i < 20; i++)
-        check(!post_send(&a, "message", 8, i));
+    for (int i = 0; i < 20; i++) {
+        small = post_send(&a, "message", 8, i);
+        check(!small || finish(&pair, small).status == PSC_OK);
+    }
     large = post_send(&a, out, LARGE, 30);
     until(&pair, count(b.worker, PSC_COUNTER_unexpected) == 21);
     psc_conn_destroy(b.conn);
