@@ -52,6 +52,9 @@ TIGHT_CASES = (
     "wakes_for_completion",
 )
 
+# The others' second thread ends with a send, which nobody would repeat if it was refused.
+TROUBLED_CASES = tuple(case for case in TIGHT_CASES if not case.startswith("wakes_"))
+
 
 def sources(name: str) -> list[Path]:
     """The harness, the transport's own cases, and the transport."""
@@ -126,7 +129,7 @@ def test_contract_when_tight(drivers: Drivers, name: str, case: str) -> None:
     run_case(drivers[name], case, *settings(name), *SQUEEZED[name])
 
 
-@pytest.mark.parametrize("case", TIGHT_CASES)
+@pytest.mark.parametrize("case", TROUBLED_CASES)
 @pytest.mark.parametrize("name", sorted(TROUBLED))
 def test_contract_in_trouble(drivers: Drivers, name: str, case: str) -> None:
     run_case(drivers[name], case, *settings(name), *TROUBLED[name])
