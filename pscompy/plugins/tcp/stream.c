@@ -6,9 +6,10 @@
 
 #include "tcp.h"
 
-/* What the read that ends a payload may take of what follows it: the next
- * frame's header, or a few short frames. */
-#define TCP_READ_AHEAD 4096u
+/* Who sends a long payload probably sends another: what is read before its
+ * header is known is copied once more, so that is little then. Also what the
+ * read that ends a payload may take of what follows it. */
+#define TCP_READ_AHEAD 512u
 
 psc_status_t tcp_in_init(tcp_in_t *in)
 {
@@ -130,6 +131,7 @@ static void tcp_body_begin(tcp_ep_t *ep, const tcp_frame_t *frame)
     tcp_in_t *in = &ep->in;
 
     in->dest = (psc_dest_t){0};
+    in->long_ones = true;
     tcp_ep_up(ep)->am_begin(&ep->super, frame->id, in->header,
                             frame->header_len, frame->len, &in->dest);
     in->dest_at = in->dest_offset = 0;
@@ -151,6 +153,7 @@ static void tcp_frame_deliver(tcp_ep_t *ep, const tcp_frame_t *frame)
     };
 
     in->start += am.len;
+    in->long_ones = false;
     (void)tcp_ep_up(ep)->am_recv(&ep->super, &am);
 }
 
@@ -201,19 +204,25 @@ static void tcp_frames_take(tcp_ep_t *ep)
 
 /* ---- reading ---- */
 
+static ssize_t tcp_frames_read(tcp_ep_t *ep)
+{
+    tcp_in_t *in = &ep->in;
+    bool little = in->long_ones && in->end < TCP_READ_AHEAD;
+    size_t room = (little ? TCP_READ_AHEAD : TCP_READ_MAX) - in->end;
+    ssize_t n = recv(ep->rx.fd, in->buffer + in->end, room, 0);
+
+    if (n > 0)
+        in->end += (size_t)n;
+    return n;
+}
+
 void tcp_stream_receive(tcp_ep_t *ep)
 {
     tcp_iface_t *iface = (tcp_iface_t *)ep->super.iface;
     tcp_in_t *in = &ep->in;
     ssize_t n;
 
-    if (in->body_left > 0) {
-        n = tcp_body_read(ep);
-    } else {
-        n = recv(ep->rx.fd, in->buffer + in->end, TCP_READ_MAX - in->end, 0);
-        if (n > 0)
-            in->end += (size_t)n;
-    }
+    n = in->body_left > 0 ? tcp_body_read(ep) : tcp_frames_read(ep);
     if (n <= 0) {
         tcp_stream_end(ep, n);
         return;

@@ -162,7 +162,8 @@ typedef struct tcp_in {
     uint64_t body_left; /* 0: none */
     psc_dest_t dest;
     size_t dest_at, dest_offset; /* first piece that is not full */
-    bool goodbye; /* the peer said that it would end */
+    bool long_ones; /* the last payload was long: so is probably the next */
+    bool goodbye;   /* the peer said that it would end */
 } tcp_in_t;
 
 struct tcp_ep {
