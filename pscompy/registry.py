@@ -119,9 +119,12 @@ def _built_in() -> Iterator[_Candidate]:
 
 
 def preload() -> None:
-    """Load all that the built-in transports need, in a process that others are forked from."""
+    """Load all that the built-in transports need, in a process that others are forked from; but
+    not those that are only for who asks for them."""
     for candidate in _built_in():
-        candidate.declare().unavailable()
+        transport = candidate.declare()
+        if transport.asked is None:
+            transport.unavailable()
 
 
 def _declare_own(module: str) -> Transport:

@@ -1,6 +1,6 @@
 """Gateways beside a TCP relay that others wrote, and over links of a known rate.
 
-    python -m bench.gateway
+    python -m bench.gateways
 
 Needs root, for network namespaces as the tests make them, and haproxy for the comparison. One
 process in each of two modules; rounds of the gateway and of the relay take turns within one run.
