@@ -48,13 +48,12 @@ struct psc_conn {
     int rank;
     int state; /* psc_conn_state_t, atomic for readers without the lock */
     psc_status_t status;   /* why it ended */
-    psc_lane_t *lanes[PSC_LANES_MAX];
     uint32_t n_lanes;
+    psc_lane_t *lanes[PSC_LANES_MAX];
     psc_proto_params_t params;
     psc_link_t link;       /* worker's conns, or its doomed */
     psc_link_t busy_link;  /* worker's busy */
     psc_link_t event_link; /* worker's events */
-    bool event;
 
     psc_list_t queues;     /* match queues, one per context */
     psc_list_t active;     /* outstanding requests */
@@ -72,6 +71,7 @@ struct psc_conn {
     uint32_t rts_in;       /* announcements that we have not matched */
     bool credit_due, close_due, close_ack_due;
     bool close_sent, close_received;
+    bool event;           /* its owner has news to read */
     atomic_uint messages; /* queued or polled, whose source it is */
 
     psc_counters_t counters;
