@@ -4,9 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 /* The setting by which `open` learns its agent: the Python half adds it. */
 #define AGENT_SETTING "agent"
@@ -90,18 +87,23 @@ static unsigned gateway_progress(psc_iface_t *iface)
     return agent->handled;
 }
 
+/* That of the session below, and none of our own: sets in sets may be nested
+ * five deep, and who sleeps has some above, the fabric below. */
 static int gateway_event_fd(psc_iface_t *iface)
 {
-    return ((gw_agent_t *)iface)->epoll_fd;
+    gw_agent_t *agent = (gw_agent_t *)iface;
+
+    return agent->api->descriptor(agent->worker);
 }
 
 static psc_status_t gateway_arm(psc_iface_t *iface)
 {
     gw_agent_t *agent = (gw_agent_t *)iface;
+    psc_status_t status = agent->api->arm(agent->worker);
 
     if (atomic_load(&agent->notes) || !psc_list_empty(&agent->due))
-        return PSC_ERR_NO_RESOURCE;
-    return agent->api->arm(agent->worker);
+        return PSC_ERR_NO_RESOURCE; /* a note that comes later wakes */
+    return status;
 }
 
 static void gateway_close(psc_iface_t *iface)
@@ -153,13 +155,6 @@ uintptr_t gateway_transport(void)
 
 /* ---- for Python ---- */
 
-static bool agent_watch(gw_agent_t *agent, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-
-    return epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
 gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
                             uint32_t module)
 {
@@ -176,11 +171,7 @@ gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
     psc_list_init(&agent->graveyard);
     psc_list_init(&agent->free_packets);
     psc_list_init(&agent->routes);
-    agent->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    agent->note_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (agent->api->abi != PSC_API_ABI || agent->note_fd < 0 ||
-        !agent_watch(agent, agent->note_fd) ||
-        !agent_watch(agent, agent->api->descriptor(agent->worker)) ||
+    if (agent->api->abi != PSC_API_ABI ||
         agent->api->am_handler(agent->worker, GW_AM_ID, NULL, agent) !=
             PSC_OK) {
         gw_agent_destroy(agent);
@@ -202,8 +193,6 @@ void gw_agent_destroy(gw_agent_t *agent)
         free(psc_container_of(link, gw_packet_t, link));
     while ((link = psc_list_pop(&agent->routes)))
         free(psc_container_of(link, gw_route_t, link));
-    close(agent->epoll_fd);
-    close(agent->note_fd);
     free(agent->table);
     free(agent);
 }

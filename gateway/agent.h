@@ -142,7 +142,6 @@ struct gw_agent {
     unsigned handled;
     bool open, in_progress, holding;
     atomic_uint unsettled; /* endpoints with something not acknowledged */
-    int epoll_fd, note_fd;
     _Atomic(gw_note_t *) notes;
     uint64_t resent, duplicates;
 };

@@ -16,8 +16,8 @@ from gateway.trunk import Trunk, session
 from pscompy import PscomError, parsers
 
 _EPILOG = """\
-A fabric is TRANSPORT[+TRANSPORT...]@HOST[:PORT]: the transports to use in one network, and this
-machine's address there.
+A fabric is TRANSPORT[+TRANSPORT...]@HOST[:PORT][,VARIABLE=VALUE...]: the transports to use in one
+network, this machine's address there, and what holds there beside the environment.
 """
 
 

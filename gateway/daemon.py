@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway import native
@@ -31,30 +31,38 @@ PORT = 4470
 
 
 class Fabric(Value):
-    """Where a gateway stands in one network: the transports that it uses there, and its address."""
+    """Where a gateway stands in one network: the transports that it uses there, its address, and
+    what its sessions there are configured with, beside the environment."""
 
     transports: tuple[str, ...]
     host: str
     port: int
+    own: Mapping[str, str]
 
     @classmethod
     def parse(cls, text: str) -> Fabric:
-        """TRANSPORT[+TRANSPORT...]@HOST[:PORT]. `ValueError` where it is none."""
-        names, at, where = text.partition("@")
+        """TRANSPORT[+TRANSPORT...]@HOST[:PORT][,VARIABLE=VALUE...]. `ValueError`: it is none."""
+        place, *words = text.split(",")
+        own = dict(word.split("=", 1) for word in words if "=" in word)
+        names, at, where = place.partition("@")
         host, colon, port = where.rpartition(":") if where.count(":") == 1 else (where, "", "")
         if not at or not host or not names or (colon and not port.isdecimal()):
             raise ValueError(f"{text!r} is no fabric: expected TRANSPORT@HOST:PORT")
-        return cls(tuple(names.split("+")), host, int(port) if colon else PORT)
+        if len(own) < len(words):
+            raise ValueError(f"{text!r} is no fabric: expected VARIABLE=VALUE after a comma")
+        return cls(tuple(names.split("+")), host, int(port) if colon else PORT, own)
 
     def __str__(self) -> str:
-        return f"{'+'.join(self.transports)}@{self.host}:{self.port}"
+        own = "".join(f",{name}={value}" for name, value in self.own.items())
+        return f"{'+'.join(self.transports)}@{self.host}:{self.port}{own}"
 
     @property
     def settings(self) -> dict[str, object]:
         """What its sessions are opened with: these transports alone, on this network."""
         _, found = load()
-        others = {it.name.upper(): 0 for it in found if it.name not in self.transports}
-        return {**others, "NETWORK": self.host, "MSA_MODULE_ID": GATEWAY_MODULE}
+        named = {it.name.upper(): int(it.name in self.transports) for it in found}
+        here = {"NETWORK": self.host, "MSA_MODULE_ID": GATEWAY_MODULE}
+        return {**named, **here, **{k.removeprefix("PSP_"): v for k, v in self.own.items()}}
 
 
 class _Station:

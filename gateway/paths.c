@@ -1,10 +1,8 @@
 /* Ways to gateways: which one a packet takes, and what the Python half tells of
  * them. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent.h"
 
@@ -143,7 +141,6 @@ int gw_agent_note(gw_agent_t *agent, int kind, uint32_t path, uintptr_t conn,
                   uint64_t node, const char *name)
 {
     gw_note_t *note = calloc(1, sizeof *note);
-    uint64_t one = 1;
 
     if (!note)
         return PSC_ERR_NO_MEMORY;
@@ -155,8 +152,7 @@ int gw_agent_note(gw_agent_t *agent, int kind, uint32_t path, uintptr_t conn,
     note->next = atomic_load(&agent->notes);
     while (!atomic_compare_exchange_weak(&agent->notes, &note->next, note))
         ;
-    if (write(agent->note_fd, &one, sizeof one) < 0 && errno != EAGAIN)
-        return PSC_ERR_TRANSPORT;
+    agent->api->wake(agent->worker);
     return PSC_OK;
 }
 
@@ -228,11 +224,8 @@ static void (*const note_handlers[])(gw_agent_t *, const gw_note_t *) = {
 void gw_path_notes(gw_agent_t *agent)
 {
     gw_note_t *note, *first = NULL, *next;
-    uint64_t ignored;
 
     if (!atomic_load_explicit(&agent->notes, memory_order_relaxed))
-        return;
-    if (read(agent->note_fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
         return;
     for (note = atomic_exchange(&agent->notes, NULL); note; note = next) {
         next = note->next; /* last in, first out: turn them round */

@@ -198,7 +198,8 @@ typedef struct psc_api {
                          size_t n, psc_wait_mode_t mode, int64_t timeout_ns);
     /* Next request with PSC_FLAG_NOTIFY that is done or matched, or NULL. */
     psc_request_t *(*completion_poll)(psc_worker_t *worker);
-    /* Whoever is in `wait` returns PSC_ERR_INTERRUPTED at once. */
+    /* Whoever is in `wait` returns PSC_ERR_INTERRUPTED at once; `descriptor`
+     * is readable, if armed. */
     void (*wake)(psc_worker_t *worker);
     /* True if completion_poll or message_poll has something: two loads. */
     bool (*pending)(psc_worker_t *worker);

@@ -131,10 +131,15 @@ class Machine:
         return process
 
     def start_gateway(
-        self, number: int, *options: object, modules: Iterable[int] = (), **env: object
+        self,
+        number: int,
+        *options: object,
+        modules: Iterable[int] = (),
+        fabrics: Iterable[str] = (),
+        **env: object,
     ) -> subprocess.Popen[str]:
-        """It serves these modules (else all) when this returns."""
-        fabrics = [f"tcp@10.{it}.{number}.9:{PORT}" for it in modules or self.modules]
+        """It serves these modules (else all) over tcp, or these fabrics, when this returns."""
+        fabrics = fabrics or [f"tcp@10.{it}.{number}.9:{PORT}" for it in modules or self.modules]
         process = self.start(
             self.gateway(number), sys.executable, "-m", "gateway", "run", *options, *fabrics, **env
         )
