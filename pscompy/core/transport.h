@@ -300,7 +300,8 @@ struct psc_transport_ops {
     psc_status_t (*ep_address)(psc_ep_t *ep, uint8_t *address, size_t *len_p);
     /* Begin connecting. PSC_INPROGRESS: up->ep_up or up->ep_failed follows
      * from progress. PSC_OK: up already. The transport proves the token to
-     * the peer and demands it from the peer before it says up. The core sends
+     * the peer and demands it from the peer before it says up (parts/meet.h
+     * does that over whatever carries messages). The core sends
      * nothing before both sides said up; what arrives earlier is kept. */
     psc_status_t (*ep_connect)(psc_ep_t *ep, const psc_connect_params_t *params);
     void (*ep_close)(psc_ep_t *ep);

@@ -66,7 +66,7 @@ static psc_status_t ib_ep_post(ib_ep_t *ep, const ib_post_t *post)
     return PSC_ERR_TRANSPORT;
 }
 
-psc_status_t ib_control_send(ib_ep_t *ep, ib_kind_t kind, const void *body,
+psc_status_t ib_control_send(ib_ep_t *ep, uint8_t kind, const void *body,
                              size_t len)
 {
     ib_head_t head = ib_head_make(ep, kind, 0, 0);

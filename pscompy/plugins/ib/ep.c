@@ -13,11 +13,6 @@
 
 /* ---- states ---- */
 
-static bool ib_state_connecting(ib_ep_state_t state)
-{
-    return state >= IB_EP_KNOCKING && state <= IB_EP_PROVING;
-}
-
 static const char *ib_state_name(ib_ep_state_t state)
 {
     static const char *const names[IB_N_EP_STATES] = {
@@ -35,8 +30,8 @@ void ib_ep_enter(ib_ep_t *ep, ib_ep_state_t state)
 
     ib_log(iface, 4, "ib: endpoint %u: %s -> %s", ep->messages.qp->qp_num,
            ib_state_name(ep->state), ib_state_name(state));
-    iface->n_connecting += (unsigned)ib_state_connecting(state) -
-                           (unsigned)ib_state_connecting(ep->state);
+    iface->n_connecting += (unsigned)(state == IB_EP_MEETING) -
+                           (unsigned)(ep->state == IB_EP_MEETING);
     iface->n_closed += (unsigned)(state == IB_EP_CLOSED) -
                        (unsigned)(ep->state == IB_EP_CLOSED);
     ep->state = state;
@@ -110,7 +105,7 @@ void ib_ep_tick(ib_ep_t *ep, int64_t now)
 {
     if (ep->failing)
         return;
-    if (ib_state_connecting(ep->state) && now >= ep->deadline) {
+    if (ep->state == IB_EP_MEETING && now >= ep->deadline) {
         ib_ep_fail(ep, PSC_ERR_CONNECT,
                    "ib: the peer did not answer in time "
                    "(PSP_IB_CONNECT_TIMEOUT)");
@@ -209,16 +204,23 @@ static bool ib_ep_speaks(const ib_ep_t *ep)
            ep->role != PSC_ROLE_SELF;
 }
 
+/* Whoever was told our address may still hear from us; who is lost, or never
+ * proved anything, does not. */
+static bool ib_ep_greeted(const ib_ep_t *ep)
+{
+    if (ep->state == IB_EP_FAILED)
+        return ep->status != PSC_ERR_CONNECT;
+    return ep->state == IB_EP_UP || ep->meet.stage == PSC_MEET_PROVING;
+}
+
 void ib_ep_close(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);
-    bool greeted = ep->state == IB_EP_UP || ep->state == IB_EP_PROVING ||
-                   (ep->state == IB_EP_FAILED && ep->status != PSC_ERR_CONNECT);
 
     ib_ep_settle(ep);
     psc_list_remove(&ep->owing);
     psc_list_remove(&ep->ringing);
-    if (greeted && ib_ep_speaks(ep))
+    if (ib_ep_greeted(ep) && ib_ep_speaks(ep))
         ib_control_send(ep, IB_KIND_GOODBYE, NULL, 0);
     else if (ep->status != PSC_ERR_CONNECT || ep->state != IB_EP_FAILED)
         ib_queue_abort(&ep->messages);
@@ -296,7 +298,7 @@ void ib_ep_free(ib_ep_t *ep)
     ib_queue_close(&ep->messages);
     ib_queue_close(&ep->bulk);
     ib_ring_close(ep);
-    explicit_bzero(ep->token, sizeof(ep->token));
+    explicit_bzero(&ep->meet, sizeof(ep->meet));
     free(ep->parked);
     free(ep);
 }

@@ -25,13 +25,12 @@
 #include "cache.h"
 #include "driver.h"
 #include "pscompy/core/parts/list.h"
-#include "pscompy/core/parts/siphash.h"
+#include "pscompy/core/parts/meet.h"
 #include "pscompy/core/transport.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "what travels is copied from memory");
 
-#define IB_NONCE_SIZE 16u
 #define IB_RESERVE 4u   /* requests kept for what must not wait: credits,
                            greetings, the goodbye, the marker of the end */
 #define IB_BUCKETS 256u
@@ -107,10 +106,8 @@ struct ib_iface {
 /* ---- endpoints ---- */
 
 #define IB_EP_STATES(X)                                                        \
-    X(NEW)      /* created */                                                  \
-    X(KNOCKING) /* connector: the hello is out */                              \
-    X(AWAITING) /* acceptor: nobody called yet */                              \
-    X(PROVING)  /* acceptor: the challenge is out */                           \
+    X(NEW)     /* created */                                                   \
+    X(MEETING) /* who are you? The stages are in meet */                       \
     X(UP)                                                                      \
     X(FAILED)                                                                  \
     X(CLOSED)
@@ -164,8 +161,7 @@ struct ib_ep {
     bool asked;     /* whether it is alive; no answer yet */
     int64_t deadline;
     ib_address_t peer;
-    uint8_t token[PSC_TOKEN_SIZE]; /* wiped when both have proved it */
-    uint8_t nonces[2][IB_NONCE_SIZE]; /* connector's, acceptor's */
+    psc_meet_t meet;
     psc_status_t status;
     char reason[PSC_REASON_MAX];
 };
@@ -173,12 +169,7 @@ struct ib_ep {
 /* ---- a message ---- */
 
 typedef enum ib_kind {
-    IB_KIND_NONE,
-    IB_KIND_HELLO,     /* connector: nonce */
-    IB_KIND_CHALLENGE, /* acceptor: nonce, proof */
-    IB_KIND_PROOF,     /* connector: proof */
-    IB_KIND_REFUSAL,   /* no, because */
-    IB_KIND_AM,
+    IB_KIND_AM = PSC_N_MEET_KINDS, /* below: how two ends meet */
     IB_KIND_CREDIT,    /* nothing but the head */
     IB_KIND_OFFER,     /* a ring for the peer's messages */
     IB_KIND_SWITCH,    /* the next message comes by the ring */
@@ -271,7 +262,7 @@ psc_status_t ib_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                          uint8_t header_len, const psc_iov_t *iov,
                          size_t n_iov);
 /* A message of the transport's own, short enough to be copied inline. */
-psc_status_t ib_control_send(ib_ep_t *ep, ib_kind_t kind, const void *body,
+psc_status_t ib_control_send(ib_ep_t *ep, uint8_t kind, const void *body,
                              size_t len);
 /* The endpoint found no room: its next completion wakes us. */
 psc_status_t ib_ep_starve(ib_ep_t *ep);

@@ -1,138 +1,43 @@
-/* How endpoints come up. Each side's queue pair is told the other's place, and
- * then the token is proved:
- *
- *   connector  HELLO(nonce) ->
- *              <- CHALLENGE(nonce, proof)   acceptor
- *              PROOF(proof) ->              connector is up, then acceptor
+/* How endpoints come up: each side's queue pairs are told the other's place,
+ * and then the token is proved (core/parts/meet.h).
  *
  * The acceptor says nothing before it was spoken to. So if nobody acknowledges
  * the hello, because the acceptor is late, the connector may begin anew with
  * fresh queues, as long as it likes: no message can be lost by that. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "ib.h"
 #include "pscompy/core/parts/clock.h"
-
-typedef struct ib_challenge {
-    uint8_t nonce[IB_NONCE_SIZE];
-    uint8_t proof[PSC_SIPHASH_SIZE];
-} ib_challenge_t;
-
-/* ---- proofs ---- */
-
-/* Bound to both queue pairs, and to who says it. */
-static void ib_prove(const ib_ep_t *ep, bool connector,
-                     uint8_t proof_p[PSC_SIPHASH_SIZE])
-{
-    uint8_t text[64] = {connector ? 'c' : 'a'};
-    uint32_t ours = ep->messages.qp->qp_num, theirs = ep->peer.messages.qpn;
-    bool we_connect = ep->role == PSC_ROLE_CONNECTOR;
-
-    memcpy(text + 8, we_connect ? &ours : &theirs, sizeof(ours));
-    memcpy(text + 12, we_connect ? &theirs : &ours, sizeof(ours));
-    memcpy(text + 16, ep->nonces, sizeof(ep->nonces));
-    memcpy(text + 48, ep->token + PSC_SIPHASH_KEY_SIZE,
-           PSC_TOKEN_SIZE - PSC_SIPHASH_KEY_SIZE);
-    psc_siphash(ep->token, text, sizeof(text), proof_p);
-}
-
-static bool ib_proved(const ib_ep_t *ep, bool connector, const uint8_t *proof)
-{
-    uint8_t right[PSC_SIPHASH_SIZE];
-
-    ib_prove(ep, connector, right);
-    return psc_siphash_equal(right, proof);
-}
 
 static void ib_ep_rise(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
 
-    explicit_bzero(ep->token, sizeof(ep->token));
     ib_ep_enter(ep, IB_EP_UP);
     iface->super.up->ep_up(&ep->super);
-}
-
-static void ib_meet_refuse(ib_ep_t *ep, const char *why)
-{
-    ib_control_send(ep, IB_KIND_REFUSAL, why, strlen(why));
-    ib_ep_fail(ep, PSC_ERR_CONNECT, "ib: %s", why);
-}
-
-/* ---- stages ---- */
-
-static void ib_meet_hello(ib_ep_t *ep, const uint8_t *body, size_t len)
-{
-    ib_challenge_t challenge;
-
-    if (len != IB_NONCE_SIZE) {
-        ib_meet_refuse(ep, "a hello of a wrong length");
-        return;
-    }
-    memcpy(ep->nonces[0], body, IB_NONCE_SIZE);
-    memcpy(challenge.nonce, ep->nonces[1], IB_NONCE_SIZE);
-    ib_prove(ep, false, challenge.proof);
-    ib_ep_enter(ep, IB_EP_PROVING);
-    ib_control_send(ep, IB_KIND_CHALLENGE, &challenge, sizeof(challenge));
-}
-
-static void ib_meet_challenge(ib_ep_t *ep, const uint8_t *body, size_t len)
-{
-    ib_challenge_t challenge;
-    uint8_t proof[PSC_SIPHASH_SIZE];
-
-    if (len != sizeof(challenge)) {
-        ib_meet_refuse(ep, "a challenge of a wrong length");
-        return;
-    }
-    memcpy(&challenge, body, sizeof(challenge));
-    memcpy(ep->nonces[1], challenge.nonce, IB_NONCE_SIZE);
-    if (!ib_proved(ep, false, challenge.proof)) {
-        ib_meet_refuse(ep, "the acceptor does not hold the lane's token");
-        return;
-    }
-    ib_prove(ep, true, proof);
-    if (ib_control_send(ep, IB_KIND_PROOF, proof, sizeof(proof)) == PSC_OK)
-        ib_ep_rise(ep);
-}
-
-static void ib_meet_proof(ib_ep_t *ep, const uint8_t *body, size_t len)
-{
-    if (len != PSC_SIPHASH_SIZE || !ib_proved(ep, true, body))
-        ib_meet_refuse(ep, "the connector does not hold the lane's token");
-    else
-        ib_ep_rise(ep);
-}
-
-static void ib_meet_refusal(ib_ep_t *ep, const uint8_t *body, size_t len)
-{
-    char why[PSC_REASON_MAX / 2];
-    size_t n = len < sizeof(why) ? len : sizeof(why) - 1;
-
-    for (size_t i = 0; i < n; i++)
-        why[i] = body[i] >= ' ' && body[i] < 127 ? (char)body[i] : '?';
-    why[n] = 0;
-    ib_ep_fail(ep, PSC_ERR_CONNECT, "ib: the peer refuses: %s", why);
 }
 
 void ib_meet_arrived(ib_ep_t *ep, uint8_t kind, const uint8_t *body,
                      size_t len)
 {
+    psc_meet_reply_t reply;
+    bool said;
+
     if (ep->failing || ep->state >= IB_EP_FAILED)
         return;
-    if (kind == IB_KIND_REFUSAL && ep->state != IB_EP_UP)
-        ib_meet_refusal(ep, body, len);
-    else if (kind == IB_KIND_HELLO && ep->state == IB_EP_AWAITING)
-        ib_meet_hello(ep, body, len);
-    else if (kind == IB_KIND_CHALLENGE && ep->state == IB_EP_KNOCKING)
-        ib_meet_challenge(ep, body, len);
-    else if (kind == IB_KIND_PROOF && ep->state == IB_EP_PROVING)
-        ib_meet_proof(ep, body, len);
-    else
+    psc_meet_take(&ep->meet, kind, body, len, &reply);
+    said = reply.kind == PSC_MEET_NOTHING ||
+           ib_control_send(ep, (uint8_t)reply.kind, reply.body, reply.len) ==
+               PSC_OK;
+    if (reply.verdict == PSC_MEET_REFUSED)
+        ib_ep_fail(ep, PSC_ERR_CONNECT, "ib: %s", reply.why);
+    else if (reply.verdict == PSC_MEET_ASTRAY)
         ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message out of turn");
+    else if (!said)
+        ib_ep_fail(ep, PSC_ERR_CONNECT, "ib: no room for a reply");
+    else if (reply.verdict == PSC_MEET_MET)
+        ib_ep_rise(ep);
 }
 
 /* ---- connecting ---- */
@@ -154,7 +59,8 @@ static bool ib_meet_queues(ib_ep_t *ep)
 static void ib_meet_knock(ib_ep_t *ep)
 {
     if (ib_meet_queues(ep))
-        ib_control_send(ep, IB_KIND_HELLO, ep->nonces[0], IB_NONCE_SIZE);
+        ib_control_send(ep, PSC_MEET_HELLO, ep->meet.nonces[0],
+                        PSC_MEET_NONCE_SIZE);
 }
 
 void ib_meet_again(ib_ep_t *ep)
@@ -202,14 +108,12 @@ psc_status_t ib_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     ep->role = params->role;
     if (ep->role == PSC_ROLE_SELF)
         return ib_meet_self(ep);
-    memcpy(ep->token, params->token, PSC_TOKEN_SIZE);
-    if (getrandom(ep->nonces[ep->role == PSC_ROLE_ACCEPTOR], IB_NONCE_SIZE,
-                  0) != IB_NONCE_SIZE)
+    if (!psc_meet_begin(&ep->meet, ep->role, params->token,
+                        ep->messages.qp->qp_num, ep->peer.messages.qpn))
         return PSC_ERR_TRANSPORT;
     ep->deadline =
         psc_clock_deadline(ib_ep_iface(ep)->settings.connect_ns);
-    ib_ep_enter(ep, ep->role == PSC_ROLE_CONNECTOR ? IB_EP_KNOCKING
-                                                   : IB_EP_AWAITING);
+    ib_ep_enter(ep, IB_EP_MEETING);
     flaw = ib_address_flaw(ep);
     if (flaw)
         ib_ep_fail(ep, PSC_ERR_CONNECT, "ib: %s", flaw);

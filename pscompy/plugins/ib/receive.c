@@ -126,7 +126,8 @@ static void ib_complete_failed(ib_queue_t *queue, const struct ibv_wc *wc)
 
     if (queue == &ep->bulk) {
         ib_bulk_broke(ep, wc);
-    } else if (ep->state == IB_EP_KNOCKING &&
+    } else if (ep->state == IB_EP_MEETING &&
+               ep->meet.stage == PSC_MEET_KNOCKING &&
                wc->status == IBV_WC_RETRY_EXC_ERR) {
         ib_meet_again(ep);
     } else {

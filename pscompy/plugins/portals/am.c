@@ -100,7 +100,7 @@ psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     return PSC_OK;
 }
 
-psc_status_t portals_control_send(portals_ep_t *ep, portals_kind_t kind,
+psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
                                   const void *body, size_t len)
 {
     uint8_t *to = portals_begin(ep, kind, 0, NULL, 0);

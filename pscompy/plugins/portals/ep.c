@@ -12,11 +12,6 @@
 
 /* ---- states ---- */
 
-static bool portals_connecting(portals_ep_state_t state)
-{
-    return state >= PORTALS_EP_KNOCKING && state <= PORTALS_EP_PROVING;
-}
-
 static const char *portals_state_name(portals_ep_state_t state)
 {
     static const char *const names[PORTALS_N_EP_STATES] = {
@@ -35,8 +30,8 @@ void portals_ep_enter(portals_ep_t *ep, portals_ep_state_t state)
     portals_log(iface, 4, "portals: endpoint %llx: %s -> %s",
                 (unsigned long long)ep->bits,
                 portals_state_name(ep->state), portals_state_name(state));
-    iface->n_connecting += (unsigned)portals_connecting(state) -
-                           (unsigned)portals_connecting(ep->state);
+    iface->n_connecting += (unsigned)(state == PORTALS_EP_MEETING) -
+                           (unsigned)(ep->state == PORTALS_EP_MEETING);
     iface->n_closed += (unsigned)(state == PORTALS_EP_CLOSED) -
                        (unsigned)(ep->state == PORTALS_EP_CLOSED);
     ep->state = state;
@@ -95,7 +90,7 @@ void portals_ep_report(portals_iface_t *iface)
  * still there, whatever the process does. */
 void portals_ep_tick(portals_ep_t *ep, int64_t now)
 {
-    bool connecting = portals_connecting(ep->state);
+    bool connecting = ep->state == PORTALS_EP_MEETING;
 
     if (ep->failing)
         return;
@@ -179,7 +174,7 @@ static bool portals_ep_greeted(const portals_ep_t *ep)
 {
     if (ep->state == PORTALS_EP_FAILED)
         return ep->status != PSC_ERR_CONNECT;
-    return ep->state == PORTALS_EP_UP || ep->state == PORTALS_EP_PROVING;
+    return ep->state == PORTALS_EP_UP || ep->meet.stage == PSC_MEET_PROVING;
 }
 
 void portals_ep_close(psc_ep_t *self)
@@ -230,7 +225,7 @@ void portals_ep_fini(psc_ep_t *self)
     iface->n_closed--;
     portals_sleep_pace(iface);
     ep->driver->channel_destroy(ep->channel);
-    explicit_bzero(ep->token, sizeof(ep->token));
+    explicit_bzero(&ep->meet, sizeof(ep->meet));
     psc_list_push(&iface->graveyard, &ep->link);
     if (!iface->in_progress)
         portals_iface_bury(iface);

@@ -21,13 +21,12 @@
 
 #include "psptl.h"
 #include "pscompy/core/parts/list.h"
-#include "pscompy/core/parts/siphash.h"
+#include "pscompy/core/parts/meet.h"
 #include "pscompy/core/transport.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "what travels is copied from memory");
 
-#define PORTALS_NONCE_SIZE 16u
 #define PORTALS_QUIET_POLLS 4096u /* passes between two looks at the clock */
 #define PORTALS_TICK_CONNECTING 250000000ll
 #define PORTALS_GLANCE_NS 200000ll /* where there are no descriptors */
@@ -69,10 +68,8 @@ typedef struct portals_iface {
 /* ---- endpoints ---- */
 
 #define PORTALS_EP_STATES(X)                                                   \
-    X(NEW)      /* created */                                                  \
-    X(KNOCKING) /* connector: the hello is out */                              \
-    X(AWAITING) /* acceptor: nobody called yet */                              \
-    X(PROVING)  /* acceptor: the challenge is out */                           \
+    X(NEW)     /* created */                                                   \
+    X(MEETING) /* who are you? The stages are in meet */                       \
     X(UP)                                                                      \
     X(FAILED)                                                                  \
     X(CLOSED)
@@ -114,8 +111,7 @@ typedef struct portals_ep {
     bool heard;     /* of the peer, since the last tick */
     int64_t deadline;
     portals_address_t peer;
-    uint8_t token[PSC_TOKEN_SIZE]; /* wiped when both have proved it */
-    uint8_t nonces[2][PORTALS_NONCE_SIZE]; /* connector's, acceptor's */
+    psc_meet_t meet;
     psc_status_t status;
     char reason[PSC_REASON_MAX];
 } portals_ep_t;
@@ -123,12 +119,7 @@ typedef struct portals_ep {
 /* ---- a message ---- */
 
 typedef enum portals_kind {
-    PORTALS_KIND_NONE,
-    PORTALS_KIND_HELLO,     /* connector: nonce */
-    PORTALS_KIND_CHALLENGE, /* acceptor: nonce, proof */
-    PORTALS_KIND_PROOF,     /* connector: proof */
-    PORTALS_KIND_REFUSAL,   /* no, because */
-    PORTALS_KIND_AM,
+    PORTALS_KIND_AM = PSC_N_MEET_KINDS, /* below: how two ends meet */
     PORTALS_KIND_CREDIT,    /* nothing but the head */
     PORTALS_KIND_GOODBYE    /* nothing follows */
 } portals_kind_t;
@@ -215,7 +206,7 @@ psc_status_t portals_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                               uint8_t header_len, const psc_iov_t *iov,
                               size_t n_iov);
 /* A message of the transport's own. */
-psc_status_t portals_control_send(portals_ep_t *ep, portals_kind_t kind,
+psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
                                   const void *body, size_t len);
 /* The endpoint found no room: its next completion wakes us. */
 psc_status_t portals_ep_starve(portals_ep_t *ep);
