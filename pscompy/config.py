@@ -305,9 +305,9 @@ def _covered(name: str, known: Collection[str]) -> bool:
 def _suggest(name: str, names: Collection[str]) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    hint = f" (did you mean {PREFIX}{close[0]}?)" if close else ""
-    return f"{PREFIX}{name}{hint}"
+    whole = PREFIX + name  # the prefix makes two swapped letters a close match of a short name
+    close = difflib.get_close_matches(whole, [PREFIX + each for each in names], n=1, cutoff=0.8)
+    return f"{whole} (did you mean {close[0]}?)" if close else whole
 
 
 def _bad_value(name: str, var: Var, given: str, origin: str) -> ConfigError:

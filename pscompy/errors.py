@@ -182,4 +182,6 @@ def from_status(status: int, what: str, **kwargs: Any) -> PscomError:
     class (`peer`, `nbytes`, `candidates`, `request`).
     """
     kind, text = _STATUS.get(status, (PscomError, f"unknown status {status}"))
+    if kwargs.get("nbytes"):
+        text += f", it has {kwargs['nbytes']} bytes"
     return kind(f"{what}: {text}", **kwargs)

@@ -20,7 +20,7 @@ static void buffer_refuse_type(PyObject *object)
         PyErr_Format(PyExc_TypeError,
                      "a message needs a bytes-like object (bytes, bytearray, "
                      "array, numpy array) or a list of them, not %.100s: "
-                     "pickle.dumps() it, or make it an array",
+                     "send_obj() sends any object",
                      type);
 }
 
@@ -97,7 +97,7 @@ static int buffer_get(Py_buffer *view, PyObject *object, bool writable)
     if (HOT_UNLIKELY(buffer_has_objects(view->format))) {
         PyErr_Format(PyExc_TypeError,
                      "this %.100s holds Python objects, which mean nothing to "
-                     "another process: pickle.dumps() it first",
+                     "another process: send_obj() sends them",
                      Py_TYPE(object)->tp_name);
         PyBuffer_Release(view);
         return -1;

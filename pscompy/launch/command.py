@@ -104,7 +104,18 @@ def _command(program: list[str], parser: _Parser) -> list[str]:
             parser.error(f"{first} needs an argument")
     elif not os.path.exists(first):  # noqa: PTH110 (pathlib takes 2 ms of every launch)
         parser.error(f"no such file: {first} (any other command: -- {first})")
+    elif _is_binary(first):
+        parser.error(f"{first} is no Python program (any other command: -- {first})")
     return [sys.executable, *program]
+
+
+def _is_binary(path: str) -> bool:
+    """A file that no Python reads; a folder or an archive with a __main__ is a program."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 (as above)
+            return file.read(4) == b"\x7fELF"
+    except OSError:  # a folder; or Python will say what is wrong with it
+        return False
 
 
 def _folder(program: list[str]) -> str | None:

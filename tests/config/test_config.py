@@ -108,10 +108,11 @@ def test_a_bad_value_from_the_parent_names_both():
 
 def test_a_misspelt_variable_is_a_warning_with_a_suggestion():
     with pytest.warns(ConfigWarning) as caught:
-        load(SPIN_SU="7", SHM_FOO="1")
+        load(SPIN_SU="7", SHM_FOO="1", SMH="0")
     assert len(caught) == 1
     assert "PSP_SPIN_SU (did you mean PSP_SPIN_US?)" in str(caught[0].message)
     assert "PSP_SHM_FOO" in str(caught[0].message)
+    assert "PSP_SMH (did you mean PSP_SHM?)" in str(caught[0].message)
 
 
 def test_known_names_are_not_misspelt():

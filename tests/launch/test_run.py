@@ -201,6 +201,7 @@ def test_32_ranks_start(run):
         (["-n", "x", "-c", "1"], "'x' is not a positive number"),
         (["-m"], "-m needs an argument"),
         (["nowhere.py"], "no such file: nowhere.py"),
+        (["/bin/sh"], "/bin/sh is no Python program (any other command: -- /bin/sh)"),
         (["--env", "NAME", "-c", "1"], "'NAME' is not KEY=VALUE"),
         (["--lab", "-c", "1"], "--lab"),
     ],

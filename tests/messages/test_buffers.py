@@ -56,13 +56,13 @@ def test_not_contiguous(loop_pair: Pair, buf: Any) -> None:
 
 @pytest.mark.parametrize("buf", [OBJECTS, FIELDS_WITH_OBJECTS], ids=nameless)
 def test_python_objects(loop_pair: Pair, buf: Any) -> None:
-    with pytest.raises(TypeError, match=r"Python objects.*pickle"):
+    with pytest.raises(TypeError, match=r"Python objects.*send_obj"):
         loop_pair.left.send(buf)
 
 
 @pytest.mark.parametrize("buf", [{}, 7, None, object()], ids=nameless)
 def test_no_buffer(loop_pair: Pair, buf: Any) -> None:
-    with pytest.raises(TypeError, match=r"bytes-like.*pickle\.dumps"):
+    with pytest.raises(TypeError, match=r"bytes-like.*send_obj"):
         loop_pair.left.send(buf)
 
 

@@ -99,5 +99,7 @@ def test_names_lead_to_their_exceptions():
 
 
 def test_details_pass_through():
-    assert errors.from_status(-9, "recv", nbytes=7, peer="p7").nbytes == 7
+    truncated = errors.from_status(-9, "recv", nbytes=7, peer="p7")
+    assert truncated.nbytes == 7
+    assert str(truncated).endswith("longer than the buffer, it has 7 bytes")
     assert "unknown status -99" in str(errors.from_status(-99, "recv"))
