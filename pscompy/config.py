@@ -62,6 +62,7 @@ __all__ = [
     "priority",
     "seconds",
     "size",
+    "tell_children",
     "text",
 ]
 
@@ -128,9 +129,15 @@ def full_name(section: str, name: str) -> str:
 
 
 def launcher_environment() -> Mapping[str, str]:
-    """What a launcher told this process: PMI_*, PMIX_* and SLURM_* variables."""
-    names = ("PMI_", "PMIX_", "SLURM_")
+    """What a launcher told this process: PMI_*, PMIX_*, SLURM_*, and where its library is; and
+    PSCOMPY_*, what we told it."""
+    names = ("PMI_", "PMIX_", "SLURM_", "OPAL_PREFIX", "PSCOMPY_")
     return {name: value for name, value in os.environ.items() if name.startswith(names)}
+
+
+def tell_children(name: str, value: str) -> None:
+    """Set one of the PSCOMPY_* that processes started from here find in `launcher_environment`."""
+    os.environ[name] = value
 
 
 class Config(Values):

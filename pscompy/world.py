@@ -186,7 +186,7 @@ class World(_hot.World, Session):
 
     def _address_of(self, rank: int) -> str:
         try:
-            return self._bootstrap.get(self._key_of(rank))
+            return self._bootstrap.get(self._key_of(rank), rank)
         except KeyError:
             raise ConnectError(
                 f"rank {rank} has told the launcher no address", peer=self._name_of(rank)

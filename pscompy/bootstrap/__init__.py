@@ -1,8 +1,9 @@
 """How a process learns its rank, and how ranks find each other's addresses.
 
 `detect` looks at what the launcher told this process and gives the matching
-`Bootstrap`: PMI-1 under `pscompy run`, MPICH's mpiexec and srun, or the only
-rank of its own world where no launcher is. `attach` keeps one of them for the
+`Bootstrap`: PMI-1 under `pscompy run`, MPICH's mpiexec and srun, PMIx under
+Open MPI's mpirun and srun, or the only rank of its own world where no launcher
+is. `attach` keeps one of them for the
 whole process, because a launcher takes the farewell of a rank only once.
 """
 
@@ -12,7 +13,6 @@ import atexit
 import contextlib
 import os
 import stat
-import sys
 from collections.abc import Mapping
 
 from pscompy.bootstrap.join import join_up
@@ -30,7 +30,7 @@ else:
 
 __all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect"]
 
-_REMEDY = "start it with `pscompy run`, MPICH's mpiexec, or srun --mpi=pmi2"
+_REMEDY = "start it with `pscompy run`, mpiexec, or srun --mpi=pmi2 or --mpi=pmix"
 
 
 class Bootstrap(Protocol):
@@ -56,8 +56,8 @@ class Bootstrap(Protocol):
         The other ranks can get it after the next `barrier`.
         """
 
-    def get(self, key: str) -> str:
-        """The value that some rank published; KeyError: none did."""
+    def get(self, key: str, rank: int) -> str:
+        """The value that this rank published; KeyError: it did not."""
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until all ranks are here; `timeout` in seconds.
@@ -99,16 +99,10 @@ def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
 @atexit.register
 def _take_leave() -> None:
     pid, bootstrap = _attached or (0, None)
-    if bootstrap is None or pid != os.getpid() or _mpi_takes_leave():
+    if bootstrap is None or pid != os.getpid():
         return
     with contextlib.suppress(PscomError):  # the launcher is gone, and so are we
         bootstrap.finalize()
-
-
-def _mpi_takes_leave() -> bool:
-    """Whether MPI, in this process too, ends later and still needs the launcher."""
-    mpi = sys.modules.get("mpi4py.MPI")
-    return mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized()
 
 
 def detect(environ: Mapping[str, str] | None = None) -> Bootstrap:
@@ -122,6 +116,10 @@ def detect(environ: Mapping[str, str] | None = None) -> Bootstrap:
     if "PMI_PORT" in environ:
         host, _, port = environ["PMI_PORT"].rpartition(":")
         return Pmi1.connect(host, _number(environ, "PMI_PORT", port), _number(environ, "PMI_ID"))
+    if "PMIX_RANK" in environ and "PMIX_NAMESPACE" in environ:
+        from pscompy.bootstrap.pmix import Pmix  # only here: it parses declarations
+
+        return Pmix(environ)
     _refuse_strangers(environ)
     return Single()
 
@@ -144,8 +142,6 @@ def _from_descriptor(environ: Mapping[str, str]) -> Pmi1:
 
 def _refuse_strangers(environ: Mapping[str, str]) -> None:
     """Running n separate worlds of one rank is never what was meant."""
-    if "PMIX_RANK" in environ:
-        raise ConfigError(f"this launcher speaks PMIx, which pscompy does not: {_REMEDY}")
     tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
     if "SLURM_STEP_ID" in environ and tasks != "1":
         raise ConfigError(f"this srun offers its {tasks} tasks no PMI: {_REMEDY}")

@@ -45,7 +45,7 @@ class Joined:
     def put(self, key: str, value: str) -> None:
         self._new[key] = value
 
-    def get(self, key: str) -> str:
+    def get(self, key: str, rank: int) -> str:
         return self._values[key]
 
     def barrier(self, timeout: float | None = None) -> None:
@@ -84,7 +84,7 @@ class Joined:
                 local.put(f"{key}.all", _pack(self._meet(self._meeting, number, key, timeout)))
 
         def learn(_: float | None) -> None:
-            self._all = _unpack_all(_unpack(local.get(f"{key}.all")))
+            self._all = _unpack_all(_unpack(local.get(f"{key}.all", 0)))
 
         local.put(f"{key}.{local.rank}", _pack(mine))
         self._stages = [local.barrier, meet, lambda _: local.barrier(), learn]
@@ -93,7 +93,7 @@ class Joined:
         self, meeting: Meeting, number: int, key: str, timeout: float | None
     ) -> dict[str, Any]:
         """On the first rank: what all modules gave, or the error that all ranks get to know."""
-        ours = [_unpack(self._local.get(f"{key}.{rank}")) for rank in range(self._local.size)]
+        ours = [_unpack(self._local.get(f"{key}.{rank}", rank)) for rank in range(self._local.size)]
         try:
             texts = meeting.exchange(number, json.dumps(ours), timeout)
         except PscomError as error:

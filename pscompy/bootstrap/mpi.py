@@ -38,7 +38,7 @@ class Mpi:
     def put(self, key: str, value: str) -> None:
         self._new[key] = value
 
-    def get(self, key: str) -> str:
+    def get(self, key: str, rank: int) -> str:
         return self._values[key]
 
     def barrier(self, timeout: float | None = None) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
 
+from pscompy.bootstrap import pieces
 from pscompy.bootstrap.wire import (
     LINE_MAX,
     SUBVERSION,
@@ -70,23 +72,16 @@ class Pmi1:
         self.job_id = self._ask("get_my_kvsname", "my_kvsname")["kvsname"]
         self._keylen_max = int(limits["keylen_max"]) - 1
         frame = len(pack("put", kvsname=self.job_id, key="k", value="v")) + self._keylen_max
-        self._piece = min(int(limits["vallen_max"]) - 1, LINE_MAX - frame) - len("9999:")
+        self._vallen_max = min(int(limits["vallen_max"]) - 1, LINE_MAX - frame)
 
     def put(self, key: str, value: str) -> None:
-        """A long value travels in pieces; the first tells how many."""
-        count = max(1, -(-len(value) // self._piece))
-        for index in range(count):
-            piece = value[index * self._piece : (index + 1) * self._piece]
-            text = piece if index else f"{count}:{piece}"
-            self._ask(
-                "put", "put_result", kvsname=self.job_id, key=self._name(key, index), value=text
-            )
+        for name, text in pieces.split(key, value, self._vallen_max):
+            self._check_name(name)
+            self._ask("put", "put_result", kvsname=self.job_id, key=name, value=text)
 
-    def get(self, key: str) -> str:
-        count, _, value = self._get(self._name(key, 0)).partition(":")
-        if not count.isdecimal():
-            raise ProtocolError(f"PMI key {key} is not one of pscompy's", peer="launcher")
-        return value + "".join(self._get(self._name(key, i)) for i in range(1, int(count)))
+    def get(self, key: str, rank: int) -> str:
+        """Here a key says enough."""
+        return pieces.join(key, self._get)
 
     def barrier(self, timeout: float | None = None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -104,6 +99,8 @@ class Pmi1:
             raise PeerLost(f"barrier of all ranks: {reason}")
 
     def finalize(self) -> None:
+        if _mpi_takes_leave():
+            return
         self._ask("finalize", "finalize_ack")
         self._link.close()
 
@@ -111,13 +108,12 @@ class Pmi1:
         with self._turn:
             self._send(pack("abort", exitcode=code))
 
-    def _name(self, key: str, index: int) -> str:
-        name = f"{key}.{index}" if index else key
+    def _check_name(self, name: str) -> None:
         if len(name) > self._keylen_max:
             raise ValueError(f"PMI key {name} is longer than {self._keylen_max}")
-        return name
 
     def _get(self, name: str) -> str:
+        self._check_name(name)
         with self._turn:
             command, fields = self._exchange(pack("get", kvsname=self.job_id, key=name))
         if command != "get_result":
@@ -203,6 +199,12 @@ class Pmi1:
         elif command != "set":  # older servers repeat rank and size this way
             self._reply = command, fields
             self._answered += 1
+
+
+def _mpi_takes_leave() -> bool:
+    """Whether MPI, in this process too, ends later and still needs the launcher."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized()
 
 
 def _left(deadline: float | None) -> float | None:

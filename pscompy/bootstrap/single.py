@@ -18,7 +18,7 @@ class Single:
     def put(self, key: str, value: str) -> None:
         self._values[key] = value
 
-    def get(self, key: str) -> str:
+    def get(self, key: str, rank: int) -> str:
         return self._values[key]
 
     def barrier(self, timeout: float | None = None) -> None:

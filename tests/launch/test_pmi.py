@@ -27,10 +27,10 @@ me.put(f"address-{me.rank}", f"{me.rank}:" + "a=b;c," * 900)
 me.put(f"short-{me.rank}", "")
 me.barrier()
 for rank in range(me.size):
-    assert me.get(f"address-{rank}") == f"{rank}:" + "a=b;c," * 900
-    assert me.get(f"short-{rank}") == ""
+    assert me.get(f"address-{rank}", rank) == f"{rank}:" + "a=b;c," * 900
+    assert me.get(f"short-{rank}", rank) == ""
 try:
-    me.get("nothing")
+    me.get("nothing", 0)
 except KeyError as error:
     print(me.rank, me.size, me.job_id, error, flush=True)
 me.barrier(timeout=30)
@@ -49,7 +49,7 @@ if me.rank == 0:
     thread.start()
     time.sleep(0.3)
     for _ in range(100):
-        assert me.get(f"key-{me.size - 1}") == "value"
+        assert me.get(f"key-{me.size - 1}", me.size - 1) == "value"
     me.put("asked", "yes")
     print("asked", flush=True)
     thread.join(30)
@@ -57,7 +57,7 @@ if me.rank == 0:
 else:
     time.sleep(1)
     me.barrier()
-    assert me.get("asked") == "yes"
+    assert me.get("asked", 0) == "yes"
 me.finalize()
 """
 )
@@ -76,7 +76,7 @@ if me.rank == 0:
 else:
     time.sleep(1)
 me.barrier(timeout=30)
-assert me.get("late") == "value"
+assert me.get("late", 0) == "value"
 me.finalize()
 """
 )
@@ -282,14 +282,13 @@ def test_no_launcher_means_rank_0_of_1():
     assert (alone.rank, alone.size) == (0, 1)
     alone.put("key", "value")
     alone.barrier()
-    assert alone.get("key") == "value"
+    assert alone.get("key", 0) == "value"
     assert alone.job_id != detect({}).job_id
 
 
 @pytest.mark.parametrize(
     ("environ", "complaint"),
     [
-        ({"PMIX_RANK": "0"}, "PMIx.*pscompy run"),
         ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, "4 tasks no PMI.*--mpi=pmi2"),
         ({"PMI_FD": "989", "PMI_RANK": "0", "PMI_SIZE": "2"}, "not open here"),
         ({"PMI_FD": "0x", "PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_FD='0x'"),
@@ -349,10 +348,10 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another(link, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(pmi1, "_REPLY_TIMEOUT", 0.05)
         with pytest.raises(Timeout):
-            client.get("first")
+            client.get("first", 0)
     thread = threading.Thread(target=link.answer, args=(2,))
     thread.start()
-    assert client.get("second") == "two"
+    assert client.get("second", 0) == "two"
     thread.join()
     client._link.close()
 
@@ -374,5 +373,5 @@ def test_a_launcher_that_dies_is_noticed_by_all_who_wait(link):
         thread.join(30)
     assert errors == ["the launcher is gone"] * 2
     with pytest.raises(PeerLost):
-        client.get("key")
+        client.get("key", 0)
     client._link.close()

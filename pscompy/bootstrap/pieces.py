@@ -1,0 +1,31 @@
+"""Long values in a launcher's store, whose own values are short: the first piece, under the key
+itself, begins with how many there are; the others follow under numbered keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pscompy.errors import ProtocolError
+
+PREFIX_MAX = len("9999:")  # what stands before the first piece
+
+
+def split(key: str, value: str, room: int) -> Iterator[tuple[str, str]]:
+    """Keys and the texts to publish under them, none longer than `room`."""
+    length = room - PREFIX_MAX
+    count = max(1, -(-len(value) // length))
+    for index in range(count):
+        piece = value[index * length : (index + 1) * length]
+        yield _name(key, index), piece if index else f"{count}:{piece}"
+
+
+def join(key: str, get: Callable[[str], str]) -> str:
+    """The value that was published in pieces; `get` finds one of them."""
+    count, _, value = get(key).partition(":")
+    if not count.isdecimal():
+        raise ProtocolError(f"the launcher's {key} is not one of pscompy's", peer="launcher")
+    return value + "".join(get(_name(key, index)) for index in range(1, int(count)))
+
+
+def _name(key: str, index: int) -> str:
+    return f"{key}.{index}" if index else key
