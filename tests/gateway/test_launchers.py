@@ -76,7 +76,8 @@ def test_a_module_under_mpich(machine, script):
     assert sorted(lines(first) + lines(second)) == expected(["", "shm", "gateway", "gateway"])
 
 
-def test_modules_under_mpich_and_open_mpi(machine, script, tmp_path):
+@pytest.mark.parametrize("way", ["from_mpi", "pmix"])
+def test_modules_under_mpich_and_open_mpi(way, machine, script, tmp_path):
     folder = openmpi()
     machine.start_gateway(1)
     program = script(SUM)
@@ -89,8 +90,8 @@ def test_modules_under_mpich_and_open_mpi(machine, script, tmp_path):
             (missing / name).symlink_to(packages / name)
     second = machine.start(
         machine.module(2), folder / "bin/mpirun", "--allow-run-as-root", "--oversubscribe",
-        "-n", 2, folder / "bin/python", program, "mpi",
-        PSP_MSA_MODULE_ID=2, PSP_GW_SERVER=machine.servers(2), WORLD="sum:2",
-        PYTHONPATH=f"{ROOT}:{missing}",
+        "-n", 2, folder / "bin/python", program, *(["mpi"] if way == "from_mpi" else []),
+        PSP_MSA_MODULE_ID=2, PSP_GW_SERVER=machine.servers(2), PYTHONPATH=f"{ROOT}:{missing}",
+        **{"WORLD" if way == "from_mpi" else "PSP_JOIN": "sum:2"},
     )  # fmt: skip
     assert sorted(lines(first) + lines(second)) == expected(["", "shm", "gateway", "gateway"])
