@@ -81,7 +81,7 @@ class Probe:
             for it in carrier.settings
         ]
         settings = self._ffi.new("psc_setting_t[]", keep)
-        iface = self._lib.psc_worker_open(self._worker, carrier.ops, settings, len(keep), reason)
+        iface = self._lib.psc_worker_open(self._worker, carrier.ops, 0, settings, len(keep), reason)
         if iface < 0:
             return self._ffi.string(reason).decode(errors="replace") or "it does not open", None
         attr = self._ffi.new("psc_iface_attr_t *")

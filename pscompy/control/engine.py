@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 
 from pscompy.config import Config, Setting
-from pscompy.control.frames import ADDRESS_MAX
+from pscompy.control.frames import ADDRESS_MAX, LANES_MAX
 from pscompy.control.selection import SCHEMES, Estimates, Option, Params
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError, from_status
@@ -163,22 +163,48 @@ class Engine:
             carrier = declared.carry(config.settings(found.name.upper()))
         except Exception as error:  # a plug-in's fault is a reason too
             return option.but(reason=f"{error}" or type(error).__name__)
-        settings = _settings(carrier.settings)
-        room = ffi.new("char[]", REASON_MAX)
-        iface = lib.psc_worker_open(self._worker, carrier.ops, settings.array, settings.count, room)
         self._carriers.append(carrier)
-        if iface < 0:
-            reason = _text(room) or str(from_status(iface, "open"))
-            logger.info("%s cannot be used: %s", found.name, reason)
-            return option.but(reason=reason)
+        try:
+            first = self._open_path(carrier, 0)
+        except PscomError as error:
+            logger.info("%s cannot be used: %s", found.name, error)
+            return option.but(reason=str(error))
         if carrier.relay is not None:
             self.relays[found.name] = carrier.relay
+        rails = self._open_more(carrier, first)
         across = config["MSA_SHM"]
-        return option.but(iface=iface, estimates=self._query(iface), across=across)
+        return option.but(rails=rails, estimates=self._query(first), across=across)
 
-    def _query(self, iface: int) -> Estimates:
+    def _open_path(self, carrier: Carrier, path: int) -> int:
+        """The index of its interface; `PscomError`: the reason."""
+        settings = _settings(carrier.settings)
+        room = ffi.new("char[]", REASON_MAX)
+        iface = lib.psc_worker_open(
+            self._worker, carrier.ops, path, settings.array, settings.count, room
+        )
+        if iface < 0:
+            raise PscomError(_text(room) or str(from_status(iface, "open")))
+        return int(iface)
+
+    def _open_more(self, carrier: Carrier, first: int) -> dict[int, int]:
+        """The other paths too: the interface of each rail."""
+        rails = {self._attr(first).rail: first}
+        for path in range(1, min(self._attr(first).paths, LANES_MAX)):
+            try:
+                iface = self._open_path(carrier, path)
+            except PscomError as error:
+                logger.warning("path %d cannot be used: %s", path, error)
+            else:
+                rails[self._attr(iface).rail] = iface
+        return rails
+
+    def _attr(self, iface: int) -> Any:
         attr = ffi.new("psc_iface_attr_t *")
         lib.psc_worker_query(self._worker, iface, attr)
+        return attr
+
+    def _query(self, iface: int) -> Estimates:
+        attr = self._attr(iface)
         return Estimates(
             caps=attr.caps,
             max_bcopy=attr.max_bcopy,
@@ -305,10 +331,12 @@ class Engine:
 
     # ---- lanes and connections ----
 
-    def create_lane(self, option: Option) -> Lane:
-        """A fresh endpoint of an open transport; `PscomError` says why not."""
+    def create_lane(self, option: Option, rail: int | None = None) -> Lane:
+        """A fresh endpoint of an open transport, on its first rail or on that one; `PscomError`
+        says why not."""
         lane_id = next(self._ids)
-        handle = lib.psc_lane_create(self._worker, option.iface, lane_id)
+        iface = next(iter(option.rails.values())) if rail is None else option.rails[rail]
+        handle = lib.psc_lane_create(self._worker, iface, lane_id)
         if not handle:
             raise PscomError("no endpoint could be made")
         lane = self.lanes[lane_id] = Lane(self, option, lane_id, handle)

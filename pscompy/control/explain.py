@@ -25,6 +25,7 @@ class Explanation(Value, hidden=("estimates",)):
 
     candidates: tuple[str, ...] = ()
     choice: str = ""
+    lanes: int = 0
     reasons: Mapping[str, str] = {}
     params: Params | None = None
     estimates: Estimates | None = None
@@ -42,6 +43,7 @@ class Explanation(Value, hidden=("estimates",)):
             "peer": self.peer,
             "candidates": list(self.candidates),
             "choice": self.choice,
+            "lanes": self.lanes,
             "reasons": dict(self.reasons),
             "eager_max": self.eager_max,
             "zcopy_min": params and params.zcopy_min,
@@ -86,7 +88,8 @@ class Explanation(Value, hidden=("estimates",)):
     def _head(self) -> str:
         to = f" to {self.peer}" if self.peer else ""
         if self.choice:
-            return f"connection{to} over {self.choice}"
+            rails = f", {self.lanes} rails" if self.lanes > 1 else ""
+            return f"connection{to} over {self.choice}{rails}"
         return f"connection{to}: {self.note or 'not connected yet'}"
 
 

@@ -11,7 +11,7 @@ dialer that CALLs is the acceptor of its own link.
                         <-          proof, Welcome (or crossed, or Refuse)
     connector                       acceptor
     Offer               ->
-                        <-          Answer n (a lane of one candidate, or none: the end)
+                        <-          Answer n (lanes of fresh candidates, or none: the end)
     Report n UP        <->          Report n UP       either may say FAILED: next Answer, n + 1
     Report n GO        <->          Report n GO       both: the lanes carry messages
     Closing, Bye       <->          Closing, Bye      the link stays open as guard until then
@@ -84,7 +84,7 @@ class Handshake:
         self._out = bytearray()
         self._said = {True: Report.NOTHING, False: Report.NOTHING}  # here, there
         self._failure = ("", True)
-        self._offered = 0  # candidates, by the connector
+        self._left: set[int] = set()  # of the candidates that the connector has offered
         self._secrets: Secrets
         self._seal: Seal
         self._check: Seal
@@ -136,7 +136,7 @@ class Handshake:
         if not self.connector:
             raise LocalProtocolError("only the connector offers")
         self._step(LinkEvent.OFFER)
-        self._offered = len(offer.candidates)
+        self._left = set(range(len(offer.candidates)))
         self._send(offer)
 
     def answer(
@@ -309,8 +309,10 @@ class Handshake:
             raise RemoteProtocolError("an answer from the connector")
         if frame.attempt != self.attempt + 1:
             raise RemoteProtocolError(f"answer {frame.attempt} after {self.attempt}")
-        if any(lane.candidate >= self._offered for lane in frame.lanes):
-            raise RemoteProtocolError("an answer chooses what was not offered")
+        chosen = {lane.candidate for lane in frame.lanes}
+        if len(chosen) < len(frame.lanes) or not chosen <= self._left:
+            raise RemoteProtocolError("an answer chooses what was not offered, or chosen before")
+        self._left -= chosen
         self._step(LinkEvent.ANSWER if frame.lanes else LinkEvent.NO_ANSWER)
         self._begin_trial(frame.attempt)
         yield Answered(frame)

@@ -7,7 +7,7 @@ link, collect the reason of every candidate that fell, and leave no lane behind 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pscompy.control import selection
 from pscompy.control.engine import Engine, Lane
@@ -31,58 +31,79 @@ class Lanes:
         self._link = link
         self._here = here
         self._there = there
-        self._lane: Lane | None = None
+        self._lanes: list[Lane] = []  # one for each rail of one transport
         self._said_up = False
 
     def take(self) -> list[Lane]:
         """The lanes of the attempt that was established; the others are undone."""
-        lane, self._lane = self._lane, None
+        lanes, self._lanes = self._lanes, []
         self.undo()
-        return [] if lane is None else [lane]
+        return lanes
 
     def undo(self) -> None:
         """Destroy what is left."""
-        if self._lane is not None:
-            self._lane.destroy()
-            self._lane = None
+        self._drop()
 
     def trial_failed(self, event: TrialFailed) -> None:
         """Both sides know: undo the attempt and remember why."""
-        if self._lane is not None:
-            self._fell(self._lane.option.name, event.reason, here=event.here)
-            self._lane.destroy()
-            self._lane = None
+        if self._lanes:
+            self._fell(self._lanes[0].option.name, event.reason, here=event.here)
+        self._drop()
+
+    def _drop(self) -> None:
+        for lane in self._lanes:
+            lane.destroy()
+        self._lanes = []
 
     def _fell(self, transport: str, reason: str, here: bool) -> None:
         reason = reason.removeprefix(f"{transport}: ")
         self.reasons[transport] = f"{reason} ({'here' if here else 'there'})"
 
-    def _try(self, lane: Lane, role: int, address: bytes) -> None:
-        self._lane = lane
+    def _try(self, role: int, lanes: list[Lane], addresses: list[bytes]) -> None:
+        """Connect all; the attempt is up when they are, and fails with one of them."""
+        self._lanes = lanes
         self._said_up = False
-        lane.on_change = self._on_change
-        token = self._link.machine.lane_token(0)
         try:
-            lane.connect(role, token, address)
+            for number, (lane, address) in enumerate(zip(lanes, addresses, strict=True)):
+                lane.on_change = self._on_change
+                lane.connect(role, self._link.machine.lane_token(number), address)
         except PscomError as error:
             self._link.deliver(self._link.machine.lane_failed(str(error)))
             return
         self._on_change()  # some are up at once
 
+    def _fresh(
+        self, option: Option, rails: Iterable[int]
+    ) -> tuple[list[tuple[int, Lane, bytes]], str]:
+        """A lane and its address for each of these rails that works here; with none, why."""
+        made, reason = [], ""
+        for rail in rails:
+            try:
+                lane = self._engine.create_lane(option, rail)
+            except PscomError as error:
+                reason = str(error)
+                continue
+            try:
+                made.append((rail, lane, lane.address()))
+            except PscomError as error:
+                reason = str(error)
+                lane.destroy()
+        return made, reason
+
     def _on_change(self) -> None:
-        lane = self._lane
-        if lane is None or self._link.machine.state is not LinkState.TRIAL:
+        if not self._lanes or self._link.machine.state is not LinkState.TRIAL:
             return
-        if lane.failed:
-            reason = lane.reason or "no reason given"
+        failed = next((lane for lane in self._lanes if lane.failed), None)
+        if failed is not None:
+            reason = failed.reason or "no reason given"
             self._link.deliver(self._link.machine.lane_failed(reason))
-        elif lane.up and not self._said_up:
+        elif not self._said_up and all(lane.up for lane in self._lanes):
             self._said_up = True
             self._link.deliver(self._link.machine.lane_up())
 
 
 class Offering(Lanes):
-    """The connector's half: a fresh lane for every candidate."""
+    """The connector's half: a fresh lane for every candidate, one for each rail."""
 
     def __init__(self, engine: Engine, link: Link, here: Identity, there: Identity) -> None:
         super().__init__(engine, link, here, there)
@@ -90,15 +111,17 @@ class Offering(Lanes):
 
     def offer(self) -> None:
         usable, absent = selection.candidates(self._engine.options, self._here, self._there)
-        candidates = []
+        candidates: list[Candidate] = []
         for option in usable:
-            try:
-                candidates.append(self._candidate(option))
-            except PscomError as error:
-                absent[option.name] = str(error)
+            made, reason = self._fresh(option, option.rails)
+            for rail, lane, address in made:
+                self._candidates.append(lane)
+                candidates.append(Candidate(option.name, option.user_priority, address, lane=rail))
+            if not made:
+                absent[option.name] = reason
         for name, reason in absent.items():
             self._fell(name, reason, here=True)
-        self.offered = tuple(candidate.transport for candidate in candidates)
+        self.offered = tuple(dict.fromkeys(candidate.transport for candidate in candidates))
         self._link.machine.offer(Offer(tuple(candidates), tuple(absent.items())))
         self._link.flush()
 
@@ -107,8 +130,8 @@ class Offering(Lanes):
         for name, reason in answer.fallen:
             self._fell(name, reason, here=False)
         if answer.lanes:
-            choice = answer.lanes[0]
-            self._try(self._candidates[choice.candidate], ROLE_CONNECTOR, choice.address)
+            lanes = [self._candidates[choice.candidate] for choice in answer.lanes]
+            self._try(ROLE_CONNECTOR, lanes, [choice.address for choice in answer.lanes])
 
     def undo(self) -> None:
         super().undo()
@@ -117,18 +140,8 @@ class Offering(Lanes):
         self._candidates = []
 
     def take(self) -> list[Lane]:
-        self._candidates = [lane for lane in self._candidates if lane is not self._lane]
+        self._candidates = [lane for lane in self._candidates if lane not in self._lanes]
         return super().take()
-
-    def _candidate(self, option: Option) -> Candidate:
-        lane = self._engine.create_lane(option)
-        try:
-            address = lane.address()
-        except PscomError:
-            lane.destroy()
-            raise
-        self._candidates.append(lane)
-        return Candidate(option.name, option.user_priority, address)
 
 
 class Answering(Lanes):
@@ -136,13 +149,13 @@ class Answering(Lanes):
 
     def __init__(self, engine: Engine, link: Link, here: Identity, there: Identity) -> None:
         super().__init__(engine, link, here, there)
-        self._choices: Iterator[tuple[int, Option | None, str]] = iter(())
+        self._choices: Iterator[tuple[list[int], Option | None, str]] = iter(())
         self._fallen: dict[str, str] = {}
         self._offer = Offer(())
 
     def offered_by_peer(self, offer: Offer) -> None:
         self._offer = offer
-        self.offered = tuple(candidate.transport for candidate in offer.candidates)
+        self.offered = tuple(dict.fromkeys(it.transport for it in offer.candidates))
         for name, reason in offer.absent:
             self._fell(name, reason, here=False)
         self._choices = selection.choices(offer, self._engine.options, self._here, self._there)
@@ -150,18 +163,20 @@ class Answering(Lanes):
 
     def answer_next(self) -> bool:
         """Answer with the next candidate that can be tried; False: none is left."""
-        for index, option, reason in self._choices:
+        for indices, option, reason in self._choices:
             if option is None:
-                self._refuse(index, reason)
+                self._refuse(indices[0], reason)
                 continue
-            try:
-                lane, address = self._fresh(option)
-            except PscomError as error:
-                self._refuse(index, str(error))
+            offered = {self._offer.candidates[index].lane: index for index in indices}
+            made, reason = self._fresh(option, offered)
+            if not made:
+                self._refuse(indices[0], reason)
                 continue
             fallen, self._fallen = tuple(self._fallen.items()), {}
-            self._link.machine.answer((Choice(index, address),), fallen)
-            self._try(lane, ROLE_ACCEPTOR, self._offer.candidates[index].address)
+            chosen = tuple(Choice(offered[rail], address) for rail, _, address in made)
+            self._link.machine.answer(chosen, fallen)
+            theirs = [self._offer.candidates[choice.candidate].address for choice in chosen]
+            self._try(ROLE_ACCEPTOR, [lane for _, lane, _ in made], theirs)
             return True
         self._link.machine.answer((), tuple(self._fallen.items()))
         self._link.flush()
@@ -171,11 +186,3 @@ class Answering(Lanes):
         name = self._offer.candidates[index].transport
         self._fallen[name] = reason
         self._fell(name, reason, here=True)
-
-    def _fresh(self, option: Option) -> tuple[Lane, bytes]:
-        lane = self._engine.create_lane(option)
-        try:
-            return lane, lane.address()
-        except PscomError:
-            lane.destroy()
-            raise

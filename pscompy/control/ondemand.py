@@ -385,13 +385,14 @@ class OnDemand(Host):
     ) -> None:
         option = lanes[0].option
         assert option.estimates is not None
-        params = selection.parameters(option.estimates, self.wishes(option))
-        record.transport = "+".join(lane.option.name for lane in lanes)
+        params = selection.parameters(option.estimates, self.wishes(option), len(lanes))
+        record.transport = option.name
         record.report = explain(
             self.engine.options,
             offered,
             reasons,
             choice=record.transport,
+            lanes=len(lanes),
             params=params,
             estimates=option.estimates,
             peer=record.label,

@@ -6,11 +6,12 @@ cost model turns a transport's estimates into thresholds; a setting of the user 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import groupby
 
 from pscompy.config import AUTO, INF
-from pscompy.control.frames import Identity, Offer
+from pscompy.control.frames import LANES_MAX, Identity, Offer
 from pscompy.values import Value
 
 # Capabilities, as in transport.h.
@@ -29,6 +30,7 @@ HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 EAGER_LIMIT = (128 << 10) - 160  # PSC_EAGER_LIMIT of proto/credit.h
 THRESHOLD_MAX = 1 << 30  # the cost model looks for thresholds up to here
 FRAG_MAX = 1 << 20  # bytes of one FRAG: what a small message may have to wait for on a stream
+STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 
 
 class Estimates(Value):
@@ -54,7 +56,7 @@ class Option(Value, hidden=("estimates",)):
     user_priority: int = 1
     priority: int = 0
     reason: str | None = None
-    iface: int = -1
+    rails: Mapping[int, int] = {}  # of the fabric -> its interface
     estimates: Estimates | None = None
     across: bool = False  # memory may be shared with other modules: PSP_MSA_SHM
 
@@ -121,20 +123,31 @@ def candidates(
 
 def choices(
     offer: Offer, options: Iterable[Option], here: Identity, there: Identity
-) -> Iterator[tuple[int, Option | None, str]]:
-    """What the acceptor may do with each candidate, in the connector's order: its index, the
-    option to take, or None and the reason."""
+) -> Iterator[tuple[list[int], Option | None, str]]:
+    """What the acceptor may do with each transport, in the connector's order: the indices of its
+    candidates, the option to take, or None and the reason. Several candidates are several rails:
+    those that this side has too go together, as lanes of one connection."""
     mine = {option.name: option for option in options}
-    for index, candidate in enumerate(offer.candidates):
-        option = mine.get(candidate.transport)
+    numbered = enumerate(offer.candidates)
+    for transport, rails in groupby(numbered, lambda it: it[1].transport):
+        indices, candidates = zip(*rails, strict=True)
+        option = mine.get(transport)
         if option is None:
-            yield index, None, "no such transport"
-        elif candidate.priority == 0:
-            yield index, None, "offered with priority 0"
+            yield list(indices), None, "no such transport"
+        elif any(candidate.priority == 0 for candidate in candidates):
+            yield list(indices), None, "offered with priority 0"
         elif reason := why_not(option, here, there):
-            yield index, None, reason
+            yield list(indices), None, reason
+        elif common := _common(offer, indices, option):
+            yield common, option, ""
         else:
-            yield index, option, ""
+            yield list(indices), None, "has other rails"
+
+
+def _common(offer: Offer, indices: Iterable[int], option: Option) -> list[int]:
+    """One candidate for each rail that both sides have."""
+    by_rail = {offer.candidates[index].lane: index for index in indices}
+    return [index for rail, index in by_rail.items() if rail in option.rails][:LANES_MAX]
 
 
 # ---- how messages travel ------------------------------------------------------------------------
@@ -180,14 +193,15 @@ def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
     return control + memory + estimates.latency_ns + nbytes / estimates.bandwidth * 1e9
 
 
-def parameters(estimates: Estimates, wishes: Wishes = NO_WISHES) -> Params:
-    """How the messages of a connection over such a lane travel."""
+def parameters(estimates: Estimates, wishes: Wishes = NO_WISHES, lanes: int = 1) -> Params:
+    """How the messages of a connection over so many of such lanes travel."""
     rendezvous = _scheme(estimates, wishes.scheme)
+    fragment = _fragment(estimates, rendezvous)
     return Params(
         eager_max=_eager_max(estimates, wishes.rendezvous, rendezvous),
         zcopy_min=_zcopy_min(estimates),
         scheme="auto" if wishes.scheme == "auto" else rendezvous,
-        fragment=_fragment(estimates, rendezvous),
+        fragment=min(fragment, STRIPE_MAX) if lanes > 1 else fragment,
         rendezvous=rendezvous,
     )
 

@@ -64,9 +64,10 @@ void psc_worker_destroy(psc_worker_t *worker);
 int psc_worker_thread_start(psc_worker_t *worker);
 /* After fork, in the child: every later call answers FORKED, touches nothing. */
 void psc_worker_forked(psc_worker_t *worker);
-/* ops: address of a psc_transport_ops_t that outlives the worker. Returns the
- * interface's index, or a status with `reason` (PSC_REASON_MAX bytes). */
-int psc_worker_open(psc_worker_t *worker, uintptr_t ops,
+/* ops: address of a psc_transport_ops_t that outlives the worker; path: 0, or
+ * less than the attribute `paths` of path 0. Returns the interface's index, or
+ * a status with `reason` (PSC_REASON_MAX bytes). */
+int psc_worker_open(psc_worker_t *worker, uintptr_t ops, uint32_t path,
                     const psc_setting_t *settings, uint32_t n_settings,
                     char *reason);
 void psc_worker_query(psc_worker_t *worker, int iface, psc_iface_attr_t *attr_p);

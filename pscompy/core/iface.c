@@ -64,6 +64,8 @@ static psc_status_t iface_check_caps(const psc_transport_ops_t *ops,
         lacks = "TAG needs tag_post, tag_cancel and tag_send";
     else if (attr->max_bcopy < 1024 || attr->max_iov < 8)
         lacks = "max_bcopy must be at least 1024 and max_iov 8";
+    else if (attr->rail > UINT16_MAX)
+        lacks = "rail must be below 65536";
     if (!lacks)
         return PSC_OK;
     snprintf(reason, PSC_REASON_MAX, "%s", lacks);
@@ -139,12 +141,13 @@ static int iface_open(psc_worker_t *worker,
 }
 
 int psc_worker_open(psc_worker_t *worker, uintptr_t ops_address,
-                    const psc_setting_t *settings, uint32_t n_settings,
-                    char *reason)
+                    uint32_t path, const psc_setting_t *settings,
+                    uint32_t n_settings, char *reason)
 {
     const psc_transport_ops_t *ops = (const psc_transport_ops_t *)ops_address;
     psc_open_params_t params = {.abi = PSC_TRANSPORT_ABI,
                                 .worker = worker->config.index,
+                                .path = path,
                                 .up = &psc_lane_upcalls,
                                 .settings = settings,
                                 .n_settings = n_settings,

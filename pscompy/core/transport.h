@@ -30,7 +30,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 2u
+#define PSC_TRANSPORT_ABI 3u
 
 #define PSC_TOKEN_SIZE 32u       /* one-time secret that opens a lane */
 #define PSC_ADDRESS_MAX 1024u    /* longest endpoint address, bytes */
@@ -141,6 +141,8 @@ typedef struct psc_setting {
 typedef struct psc_open_params {
     uint32_t abi;              /* PSC_TRANSPORT_ABI of the core */
     uint32_t worker;           /* index of the worker in its session */
+    uint32_t path;             /* which of the fabric's paths; 0 unless the
+                                  first one said that there are more */
     const psc_upcalls_t *up;
     void *user;                /* handed back in psc_iface.user */
     const psc_setting_t *settings;
@@ -168,7 +170,10 @@ typedef struct psc_iface_attr {
     double reg_ns;         /* cost of registering one region */
     double poll_ns;        /* cost of one `progress` that finds nothing */
     uint32_t max_eps;      /* 0: no limit */
-    uint32_t paths;        /* independent paths of the device */
+    uint32_t paths;        /* that can be opened, each as an interface of its
+                              own; they carry one connection together */
+    uint32_t rail;         /* of this path: lanes join equal rails only; below
+                              65536, and 0 where there is but one path */
 } psc_iface_attr_t;
 /* CDEF END */
 

@@ -375,6 +375,7 @@ static void faults_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
     faults_t *faults = faults_of(iface);
 
     faults->inner_ops->query(faults->inner, attr_p);
+    attr_p->paths = 1; /* this wraps one interface */
     attr_p->caps &= ~PSC_CAP_TAG;
 }
 

@@ -340,6 +340,19 @@ def test_an_answer_must_choose_what_was_offered() -> None:
         pair.run()
 
 
+@pytest.mark.parametrize("second", [(0,), (1, 1)])
+def test_an_answer_must_choose_what_is_left(second: tuple[int, ...]) -> None:
+    pair = Pair()
+    pair.introduce()
+    pair.offer("shm", "tcp")
+    pair.answer(0)
+    pair.acceptor.lane_failed("a cause")
+    pair.run()
+    pair.acceptor.answer(tuple(Choice(candidate, b"x") for candidate in second))
+    with pytest.raises(RemoteProtocolError, match="chosen before"):
+        pair.run()
+
+
 def test_an_offer_from_the_acceptor_is_refused() -> None:
     pair = Pair()
     pair.introduce()

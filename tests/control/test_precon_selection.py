@@ -33,9 +33,9 @@ HERE, THERE = identity("a"), identity("b")
 
 def options(**changes: Option) -> list[Option]:
     made = {
-        "tcp": Option("tcp", 1, 2, iface=0, estimates=PLAIN),
-        "loop": Option("loop", 1, 100, iface=1, estimates=SELF),
-        "shm": Option("shm", 1, 90, iface=2, estimates=NODE),
+        "tcp": Option("tcp", 1, 2, rails={0: 0}, estimates=PLAIN),
+        "loop": Option("loop", 1, 100, rails={0: 1}, estimates=SELF),
+        "shm": Option("shm", 1, 90, rails={0: 2}, estimates=NODE),
         "ib": Option("ib", 1, 30, reason="no device"),
     }
     return list((made | changes).values())
@@ -48,12 +48,12 @@ def test_order_is_by_user_then_built_in_priority() -> None:
         "loop": "connects a session with itself only",
         "ib": "no device",
     }
-    preferred = options(tcp=Option("tcp", 2, 2, iface=0, estimates=PLAIN))
+    preferred = options(tcp=Option("tcp", 2, 2, rails={0: 0}, estimates=PLAIN))
     assert [option.name for option in candidates(preferred, HERE, THERE)[0]] == ["tcp", "shm"]
 
 
 def test_zero_excludes_and_names_the_variable() -> None:
-    off = options(shm=Option("shm", 0, 90, iface=2, estimates=NODE))
+    off = options(shm=Option("shm", 0, 90, rails={0: 2}, estimates=NODE))
     usable, absent = candidates(off, HERE, THERE)
     assert [option.name for option in usable] == ["tcp"]
     assert absent["shm"] == "excluded by PSP_SHM=0"
@@ -72,15 +72,42 @@ def test_a_node_transport_needs_the_node_and_the_user(there: object, word: str) 
 def test_the_acceptor_goes_through_the_connectors_order() -> None:
     names = ("portals", "ib", "shm", "tcp")
     offer = Offer(tuple(Candidate(name, 1, b"") for name in names))
-    off = options(shm=Option("shm", 0, 90, iface=2, estimates=NODE))
+    off = options(shm=Option("shm", 0, 90, rails={0: 2}, estimates=NODE))
     made = choices(offer, off, HERE, THERE)
     said = [(index, option and option.name, why) for index, option, why in made]
     assert said == [
-        (0, None, "no such transport"),
-        (1, None, "no device"),
-        (2, None, "excluded by PSP_SHM=0"),
-        (3, "tcp", ""),
+        ([0], None, "no such transport"),
+        ([1], None, "no device"),
+        ([2], None, "excluded by PSP_SHM=0"),
+        ([3], "tcp", ""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("offered", "here", "chosen"),
+    [
+        ([0, 1], {0: 5, 1: 6}, [0, 1]),
+        ([0, 1], {1: 5}, [1]),
+        ([1], {0: 5, 1: 6}, [0]),
+        ([2, 1, 0], {0: 5, 2: 6}, [0, 2]),
+        ([0, 0], {0: 5}, [1]),
+        (list(range(9)), dict.fromkeys(range(9), 5), [0, 1, 2, 3]),
+    ],
+)
+def test_rails_that_both_have_go_together(
+    offered: list[int], here: dict[int, int], chosen: list[int]
+) -> None:
+    offer = Offer(tuple(Candidate("tcp", 1, b"", lane=rail) for rail in offered))
+    mine = options(tcp=Option("tcp", 1, 2, rails=here, estimates=PLAIN))
+    ((indices, option, _),) = choices(offer, mine, HERE, THERE)
+    assert (indices, option and option.name) == (chosen, "tcp")
+
+
+def test_no_rail_in_common() -> None:
+    offer = Offer((Candidate("tcp", 1, b"", lane=1), Candidate("shm", 1, b"")))
+    made = choices(offer, options(), HERE, THERE)
+    said = [(indices, option and option.name, why) for indices, option, why in made]
+    assert said == [([0], None, "has other rails"), ([1], "shm", "")]
 
 
 sizes = st.integers(1, 1 << 30)

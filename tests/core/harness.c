@@ -42,7 +42,7 @@ static void side_open(side_t *side, uint32_t index)
     side->worker = psc_worker_create(&config);
     check(side->worker);
     psc_worker_log_to(side->worker, 2, 1);
-    side->iface = psc_worker_open(side->worker, TRANSPORT(), settings,
+    side->iface = psc_worker_open(side->worker, TRANSPORT(), 0, settings,
                                   n_settings, reason);
     if (side->iface < 0) {
         fprintf(stderr, "%s\n", reason);

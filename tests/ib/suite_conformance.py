@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
+
 from pscompy.testing import conformance
 
 
-class TestRingsAndPut(conformance.Suite):
+@pytest.mark.usefixtures("second_device")
+class TestRingsAndPutOverTwoRails(conformance.Suite):
     transport = "ib"
-    config: ClassVar = {"IB_EAGER": "rdma", "RNDV_SCHEME": "put"}
+    config: ClassVar = {"IB_EAGER": "rdma", "RNDV_SCHEME": "put", "IB_HCA": "all"}
 
 
 class TestSharedQueueAndGet(conformance.Suite):

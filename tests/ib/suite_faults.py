@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -16,24 +13,14 @@ from pscompy.testing import far as far_side
 from pscompy.testing.far import payload
 from pscompy.testing.link import Base, Link
 from pscompy.testing.process import BOUND, Far
-
-PORT = Path("/sys/class/infiniband/rxe0/ports/1/state")
-
-
-def set_port(state: str) -> None:
-    subprocess.run(["ip", "link", "set", "veth0", state], check=True)
-    wanted = "ACTIVE" if state == "up" else "DOWN"
-    deadline = time.monotonic() + BOUND
-    while wanted not in PORT.read_text():
-        assert time.monotonic() < deadline, PORT.read_text()
-        time.sleep(0.01)
+from tests.ib.devices import set_port
 
 
 @pytest.fixture
 def port() -> Iterator[None]:
     """Whatever happens to the port, it is up again afterwards."""
     yield
-    set_port("up")
+    set_port(0, "up")
 
 
 class TestPortDown(Base):
@@ -42,12 +29,12 @@ class TestPortDown(Base):
     def test_what_is_under_way_fails_and_a_new_connection_works(self, far: Far, port: None) -> None:
         with self.joined(far) as link:
             self._echo(link)
-            set_port("down")
+            set_port(0, "down")
             with pytest.raises(PscomError) as caught:
                 link.c.send(payload(100), timeout=BOUND)
                 link.c.recv(timeout=BOUND)
             print(type(caught.value).__name__, caught.value)
-            set_port("up")
+            set_port(0, "up")
         with self.joined(far) as link:
             self._echo(link)
 
@@ -57,7 +44,7 @@ class TestPortDown(Base):
             far.session = session
             socket = session.listen("127.0.0.1")
             for expected in ("ib", "tcp", "ib"):
-                set_port("down" if expected == "tcp" else "up")
+                set_port(0, "down" if expected == "tcp" else "up")
                 far(far_side.connect, socket.address, config)
                 connection = socket.accept(timeout=BOUND)
                 assert connection.transport == expected, str(connection.explain())

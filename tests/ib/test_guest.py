@@ -174,7 +174,7 @@ def test_info_tells_of_the_device() -> None:
         ("rdma link delete rxe0", "", "no RDMA device"),
         ("ip link set veth0 down", "", "no active port (port 1 is down)"),
         (":", "PSP_IB_HCA=mlx5_0", "no device mlx5_0 (PSP_IB_HCA); the first is rxe0"),
-        (":", "PSP_IB_PORT=2", "has 1 ports, PSP_IB_PORT is 2"),
+        (":", "PSP_IB_PORT=2", "rxe0 has no port 2, the last is 1 (PSP_IB_PORT, PSP_IB_HCA)"),
         (":", "PSP_IB_GID_INDEX=77", "has no GID 77 (PSP_IB_GID_INDEX)"),
         ("ulimit -l 64; set -- setpriv --bounding-set=-all", "", "no memory can be locked"),
     ],

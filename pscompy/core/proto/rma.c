@@ -6,7 +6,7 @@
 
 #include "credit.h"
 
-#define RMA_MAGIC 0x31524d50u /* "PMR1" */
+#define RMA_MAGIC 0x32524d50u /* "PMR2" */
 
 struct psc_region {
     psc_link_t link;
@@ -17,7 +17,7 @@ struct psc_region {
     psc_mem_t *mem[PSC_IFACES_MAX];
 };
 
-/* A packed region: this, then `n_keys` keys of {name, length, bytes}. */
+/* A packed region: this, then `n_keys` keys of {whose, length, bytes}. */
 typedef struct rma_packed {
     uint32_t magic;
     uint32_t n_keys;
@@ -27,6 +27,7 @@ typedef struct rma_packed {
 typedef struct rma_packed_key {
     char transport[15];
     uint8_t len;
+    uint16_t rail;
 } rma_packed_key_t;
 
 /* ---- regions ---- */
@@ -88,7 +89,7 @@ static psc_status_t rma_pack_key(psc_region_t *region, int iface,
                                  uint8_t *packed, size_t *len_p)
 {
     psc_iface_slot_t *slot = &region->worker->ifaces[iface];
-    rma_packed_key_t head = {.len = 0};
+    rma_packed_key_t head = {.rail = (uint16_t)slot->attr.rail};
     size_t len = PSC_RKEY_MAX;
     psc_status_t status =
         slot->ops->rkey_pack(slot->iface, region->mem[iface],
@@ -142,7 +143,14 @@ static psc_status_t rma_parse(const psc_rma_args_t *rma, uint64_t len,
     return PSC_OK;
 }
 
-/* The key of lane 0's transport, unpacked; UNSUPPORTED: use messages. */
+static bool rma_key_fits(const rma_packed_key_t *key,
+                         const psc_iface_slot_t *slot)
+{
+    return key->rail == slot->attr.rail &&
+           strncmp(key->transport, slot->ops->name, sizeof key->transport) == 0;
+}
+
+/* The key for lane 0, unpacked; UNSUPPORTED: use messages. */
 static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
                                uint32_t n_keys)
 {
@@ -160,8 +168,7 @@ static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
         left -= sizeof key;
         if (key.len > left)
             return PSC_ERR_INVALID;
-        if (strncmp(key.transport, lane->slot->ops->name,
-                    sizeof key.transport) == 0)
+        if (rma_key_fits(&key, lane->slot))
             return lane->slot->ops->rkey_unpack(lane->ep, at, key.len,
                                                 &req->bulk.keys.key[0]);
         at += key.len;

@@ -2,7 +2,6 @@
  * that carry their place, each straight into the user's buffer. */
 #include "credit.h"
 #include "rndv.h"
-#include "stripe.h"
 
 #define FRAG_IOV 8u
 
@@ -45,10 +44,12 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p)
                          n, &req->comp);
 }
 
+/* All on one lane: what the sender says later, that it closes or an active
+ * message, must not overtake them. */
 static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
 {
     uint64_t left = req->bulk.len - req->bulk.issued;
-    psc_lane_t *lane = psc_stripe_next(req->conn, req->conn->n_lanes, left);
+    psc_lane_t *lane = psc_conn_main_lane(req->conn);
     size_t len = frag_limit(lane, left);
     psc_status_t status = frag_send(req, lane, &len);
 
@@ -58,7 +59,6 @@ static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
         req->bulk.inflight++;
     req->bulk.issued += len;
     *moved_p += len;
-    psc_stripe_charge(lane, len);
     psc_count(req->conn, PSC_COUNTER_fragments, 1);
     return PSC_OK;
 }

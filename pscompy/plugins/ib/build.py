@@ -18,6 +18,7 @@ NAMES = (
     "proof",
     "window",
     "mend",
+    "choose",
     "device",
     "queue",
 )

@@ -3,21 +3,33 @@ that have no effect here."""
 
 from __future__ import annotations
 
-from pscompy.plugin import Var, choice, flag, integer, seconds, size, text
+from pscompy.plugin import Parser, Var, choice, flag, integer, seconds, size
+
+
+def _ports(given: str) -> str:
+    for entry in given.split(",") if given else ():
+        device, colon, port = entry.partition(":")
+        if not device or device.split() != [device]:
+            raise ValueError
+        if colon and not (port.isdecimal() and 1 <= int(port) <= 255):
+            raise ValueError
+    return given
+
 
 VARIABLES = (
     Var(
         "HCA",
         "",
-        text,
-        "Device to use, as in ibv_devinfo; empty: the first with an active port.",
+        Parser(_ports, "empty, all, or devices, each with its port or without: mlx5_0:1,mlx5_1"),
+        "Devices to use, as in ibv_devinfo, and their ports: each is a rail. Empty: one rail, the"
+        " first device with an active port; all: every active port.",
         aliases=("OPENIB_HCA",),
     ),
     Var(
         "PORT",
         "0",
         integer(0, 255),
-        "Port of the device; 0: its first active one.",
+        "Port of a device that comes without one; 0: its first active one.",
         aliases=("OPENIB_PORT",),
     ),
     Var(

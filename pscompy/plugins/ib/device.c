@@ -1,33 +1,13 @@
-/* Choosing device, port and GID, and opening what all connections share. */
+/* Opening what all connections of a device share, and its memory. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "driver.h"
-
-/* Where a reason goes; refuse() is always false. */
-typedef struct ib_reason {
-    char *text;
-    size_t room;
-} ib_reason_t;
-
-static bool ib_refuse(const ib_reason_t *reason, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static bool ib_refuse(const ib_reason_t *reason, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(reason->text, reason->room, format, args);
-    va_end(args);
-    return false;
-}
+#include "choose.h"
 
 void ib_device_name(const ib_device_t *device, char *name, size_t room)
 {
@@ -35,159 +15,17 @@ void ib_device_name(const ib_device_t *device, char *name, size_t room)
              device->port);
 }
 
+bool ib_device_active(const ib_device_t *device)
+{
+    struct ibv_port_attr attr;
+
+    return ibv_query_port(device->context, device->port, &attr) == 0 &&
+           attr.state == IBV_PORT_ACTIVE;
+}
+
 bool ib_device_ethernet(const ib_device_t *device)
 {
     return device->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-}
-
-/* ---- the port ---- */
-
-static bool ib_port_active(ib_device_t *device, int port)
-{
-    if (ibv_query_port(device->context, (uint8_t)port, &device->port_attr))
-        return false;
-    device->port = (uint8_t)port;
-    return device->port_attr.state == IBV_PORT_ACTIVE;
-}
-
-static bool ib_port_choose(ib_device_t *device, const ib_choice_t *choice,
-                           const ib_reason_t *reason)
-{
-    const char *name = ibv_get_device_name(device->context->device);
-    int first = choice->port ? choice->port : 1;
-    int last = choice->port ? choice->port : device->attr.phys_port_cnt;
-
-    if (choice->port > device->attr.phys_port_cnt)
-        return ib_refuse(reason, "%s has %d ports, PSP_IB_PORT is %d", name,
-                         device->attr.phys_port_cnt, choice->port);
-    for (int port = first; port <= last; port++) {
-        if (ib_port_active(device, port))
-            return true;
-    }
-    return ib_refuse(reason, "%s: no active port (port %d is %s)", name,
-                     device->port,
-                     ibv_port_state_str(device->port_attr.state));
-}
-
-/* ---- the GID ---- */
-
-/* RoCE v2 is routed and prefers addresses that others know too. */
-static int ib_gid_merit(const struct ibv_gid_entry *entry)
-{
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    const uint8_t *raw = entry->gid.raw;
-    int merit = entry->gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 0;
-
-    if (memcmp(raw, mapped, sizeof(mapped)) == 0)
-        return merit + 3;
-    return merit + (raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80 ? 1 : 2);
-}
-
-static bool ib_gid_best(ib_device_t *device, struct ibv_gid_entry *best_p)
-{
-    int best = -1;
-
-    for (int i = 0; i < device->port_attr.gid_tbl_len; i++) {
-        struct ibv_gid_entry entry;
-
-        if (ibv_query_gid_ex(device->context, device->port, (uint32_t)i,
-                             &entry, 0) != 0)
-            continue;
-        if (!ib_device_ethernet(device)) {
-            *best_p = entry; /* the first is the port's own */
-            return true;
-        }
-        if (ib_gid_merit(&entry) > best) {
-            best = ib_gid_merit(&entry);
-            *best_p = entry;
-        }
-    }
-    return best >= 0;
-}
-
-static bool ib_gid_choose(ib_device_t *device, const ib_choice_t *choice,
-                          const ib_reason_t *reason)
-{
-    struct ibv_gid_entry entry;
-    bool found = choice->gid_index < 0
-                     ? ib_gid_best(device, &entry)
-                     : ibv_query_gid_ex(device->context, device->port,
-                                        (uint32_t)choice->gid_index, &entry,
-                                        0) == 0;
-
-    if (!found && choice->gid_index >= 0)
-        return ib_refuse(reason, "port %u has no GID %d (PSP_IB_GID_INDEX)",
-                         device->port, choice->gid_index);
-    if (!found)
-        return ib_refuse(reason, "port %u has no GID: give its network "
-                         "interface an address", device->port);
-    device->gid = entry.gid;
-    device->gid_index = (uint8_t)entry.gid_index;
-    return true;
-}
-
-static bool ib_mtu_choose(ib_device_t *device, const ib_choice_t *choice,
-                          const ib_reason_t *reason)
-{
-    unsigned wanted = choice->mtu;
-    enum ibv_mtu mtu = IBV_MTU_256;
-
-    device->mtu = device->port_attr.active_mtu;
-    if (wanted == 0)
-        return true;
-    while (128u << mtu < wanted)
-        mtu++;
-    if (mtu > device->port_attr.active_mtu)
-        return ib_refuse(reason, "PSP_IB_PATH_MTU=%u: the port carries %u",
-                         wanted, 128u << device->port_attr.active_mtu);
-    device->mtu = mtu;
-    return true;
-}
-
-/* ---- the device ---- */
-
-static bool ib_device_try(ib_device_t *device, struct ibv_device *it,
-                          const ib_choice_t *choice, const ib_reason_t *reason)
-{
-    memset(device, 0, sizeof(*device));
-    device->context = ibv_open_device(it);
-    if (!device->context)
-        return ib_refuse(reason, "%s cannot be opened: %s",
-                         ibv_get_device_name(it), strerror(errno));
-    if (ibv_query_device(device->context, &device->attr) != 0)
-        ib_refuse(reason, "%s does not answer", ibv_get_device_name(it));
-    else if (ib_port_choose(device, choice, reason) &&
-             ib_gid_choose(device, choice, reason) &&
-             ib_mtu_choose(device, choice, reason))
-        return true;
-    ibv_close_device(device->context);
-    device->context = NULL;
-    return false;
-}
-
-static bool ib_device_choose(ib_device_t *device, const ib_choice_t *choice,
-                             const ib_reason_t *reason)
-{
-    int n = 0;
-    struct ibv_device **list = ibv_get_device_list(&n);
-    bool found = false, named = false;
-
-    if (!list || n == 0)
-        ib_refuse(reason, "no RDMA device%s",
-                  list || errno == ENOSYS ? "" : " can be listed");
-    for (int i = 0; list && i < n && !found; i++) {
-        if (*choice->hca &&
-            strcmp(choice->hca, ibv_get_device_name(list[i])) != 0)
-            continue;
-        named = true;
-        found = ib_device_try(device, list[i], choice, reason);
-    }
-    if (n > 0 && !named)
-        ib_refuse(reason, "no device %s (PSP_IB_HCA); the first is %s",
-                  choice->hca, ibv_get_device_name(list[0]));
-    if (list)
-        ibv_free_device_list(list);
-    return found;
 }
 
 static bool ib_nonblocking(int fd)

@@ -1,7 +1,8 @@
 /* The driver: verbs and nothing else. It opens a device and moves bytes over
  * queue pairs; of endpoints, sessions and protocols it knows nothing.
  *
- *   device.c  choosing device, port and GID; what all connections share
+ *   choose.c  which device, port and GID
+ *   device.c  what all connections share
  *   queue.c   one reliable connection: connecting, posting, draining */
 #ifndef PSCOMPY_IB_DRIVER_H
 #define PSCOMPY_IB_DRIVER_H
@@ -21,8 +22,9 @@
 /* ---- the device ---- */
 
 typedef struct ib_choice {
-    const char *hca; /* "": any */
-    int port;        /* 0: the first active one */
+    const char *hca; /* "": any; "all"; or a list of device[:port] */
+    int port;        /* where the list names none; 0: the first active one */
+    unsigned path;   /* which of those that work */
     int gid_index;   /* -1: chosen here */
     unsigned mtu;    /* bytes; 0: the port's */
     unsigned recvs, comps; /* depth of the receive and the completion queue */
@@ -40,6 +42,8 @@ typedef struct ib_device {
     uint8_t gid_index;
     union ibv_gid gid;
     enum ibv_mtu mtu;
+    unsigned paths; /* that the choice leads to */
+    unsigned rail;  /* the number that both sides have for this one */
     unsigned comps; /* completions that send_cq has room for */
 } ib_device_t;
 
@@ -49,6 +53,8 @@ bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
 void ib_device_close(ib_device_t *device);
 /* Room for that many completions of sends. False: the device has no more. */
 bool ib_device_reserve(ib_device_t *device, unsigned comps);
+/* Is the port up now? */
+bool ib_device_active(const ib_device_t *device);
 bool ib_device_ethernet(const ib_device_t *device);
 /* For people: "rxe0/1". */
 void ib_device_name(const ib_device_t *device, char *name, size_t room);

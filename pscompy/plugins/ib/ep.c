@@ -136,13 +136,25 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
     return true;
 }
 
+/* A rail whose port is down would take the others along. */
+static bool ib_ep_useful(ib_iface_t *iface)
+{
+    char name[PSC_REASON_MAX];
+
+    if (iface->device.paths == 1 || ib_device_active(&iface->device))
+        return true;
+    ib_device_name(&iface->device, name, sizeof(name));
+    ib_log(iface, 2, "ib: %s is down, and left out", name);
+    return false;
+}
+
 psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
 {
     ib_iface_t *iface = ib_iface(self);
-    ib_ep_t *ep = calloc(1, sizeof(*ep));
+    ib_ep_t *ep = ib_ep_useful(iface) ? calloc(1, sizeof(*ep)) : NULL;
 
     if (!ep)
-        return PSC_ERR_NO_MEMORY;
+        return PSC_ERR_NO_RESOURCE;
     ep->super = (psc_ep_t){self, user};
     psc_list_init(&ep->owing);
     psc_list_init(&ep->mending);

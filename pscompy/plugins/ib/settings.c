@@ -22,6 +22,7 @@ static ib_choice_t ib_settings_choice(const psc_open_params_t *params)
     return (ib_choice_t){
         .hca = psc_setting_text(params, "HCA"),
         .port = (int)psc_setting_number(params, "PORT"),
+        .path = params->path,
         .gid_index = (int)psc_setting_number(params, "GID_INDEX"),
         .mtu = ib_settings_mtu(psc_setting_text(params, "PATH_MTU")),
         .recvs = psc_setting_count(params, "SRQ_SIZE"),

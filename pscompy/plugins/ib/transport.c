@@ -141,7 +141,8 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .reg_ns = 20000,
         .poll_ns = 60,
         .max_eps = (uint32_t)iface->device.attr.max_qp / 2,
-        .paths = 1,
+        .paths = iface->device.paths,
+        .rail = iface->device.rail,
     };
 }
 

@@ -1,0 +1,29 @@
+"""The devices of the guest: rxe0 is there from the start, rxe1 where a suite wants it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from pscompy.testing.process import BOUND
+
+ROOT = Path("/sys/class/infiniband")
+DEVICES = ("rxe0", "rxe1")
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def await_port(device: str, state: str) -> None:
+    port = ROOT / device / "ports/1/state"
+    deadline = time.monotonic() + BOUND
+    while not port.exists() or state not in port.read_text():
+        assert time.monotonic() < deadline, f"{device} does not become {state}"
+
+
+def set_port(rail: int, state: str) -> None:
+    """Once its driver says so."""
+    ip("link", "set", f"veth{2 * rail}", state)
+    await_port(f"rxe{rail}", "ACTIVE" if state == "up" else "DOWN")

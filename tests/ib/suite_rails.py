@@ -1,0 +1,107 @@
+"""Several devices carry one connection together; run inside the guest (see test_guest.py), as its
+root, who gives it a second device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+
+from pscompy import PscomError
+from pscompy.connection import Connection
+from pscompy.session import Session
+from pscompy.testing import far as far_side
+from pscompy.testing.far import payload
+from pscompy.testing.link import Base, Link
+from pscompy.testing.process import BOUND, Far
+from tests.ib.devices import DEVICES, ROOT, set_port
+
+LONG = 8 << 20
+PACKET = 4096  # bytes, at most
+
+
+def packets(device: str) -> int:
+    """That this device has received, as its driver counts them."""
+    return int((ROOT / device / "ports/1/hw_counters/rcvd_pkts").read_text())
+
+
+@pytest.fixture
+def ports() -> Iterator[None]:
+    """Whatever happens to them, they are up again afterwards."""
+    yield
+    for rail in (0, 1):
+        set_port(rail, "up")
+
+
+def echo(far: Far, connection: Connection) -> None:
+    far.begin(far_side.echo, 1)
+    connection.send(payload(LONG), timeout=BOUND)
+    assert connection.recv(timeout=BOUND) == payload(LONG)
+    far.result()
+
+
+def await_packets(device: str, count: int) -> None:
+    """The driver looks at its counters now and then."""
+    deadline = time.monotonic() + BOUND
+    while packets(device) < count:
+        assert time.monotonic() < deadline, f"{device}: {packets(device)} of {count} packets"
+
+
+@pytest.mark.usefixtures("second_device")
+class TestRails(Base):
+    transport = "ib"
+    config: ClassVar = {"IB_HCA": "rxe0,rxe1:1"}
+
+    @pytest.mark.parametrize("scheme", ["put", "get"])
+    def test_a_long_message_goes_over_both(self, far: Far, scheme: str) -> None:
+        one_way = {"RNDV_SCHEME": scheme}
+        with self.joined(far, one_way, one_way) as link:
+            assert link.c.explain().lanes == 2
+            before = [packets(device) for device in DEVICES]
+            echo(far, link.c)
+            for device, was in zip(DEVICES, before, strict=True):
+                await_packets(device, was + LONG // 4 // PACKET)
+
+    def test_memory_of_the_pool_and_regions(self, link: Link) -> None:
+        array = link.session.empty(LONG, "u1")
+        array[:] = 7
+        link.far.begin(far_side.echo, 1)
+        link.c.send(array, timeout=BOUND)
+        assert link.c.recv(timeout=BOUND) == bytes([7]) * LONG
+        link.far.result()
+        key = link.far(far_side.register, LONG)
+        back = bytearray(LONG)
+        link.c.get(back, key)
+        assert back == payload(LONG)
+
+    @pytest.mark.parametrize("rail", [0, 1])
+    def test_a_port_goes_down(self, far: Far, rail: int, ports: None) -> None:
+        """A connection that uses it fails; later ones of the same session use the other."""
+        config, other = self.settings(), f"rxe{1 - rail}"
+        with Session(config=config) as session:
+            far.session = session
+            socket = session.listen("127.0.0.1")
+            for lanes in (2, 1, 2):
+                far(far_side.connect, socket.address, config)
+                connection = socket.accept(timeout=BOUND)
+                assert connection.explain().lanes == lanes, str(connection.explain())
+                before = packets(other)
+                echo(far, connection)
+                await_packets(other, before + LONG // 4 // PACKET)
+                if lanes == 2:
+                    set_port(rail, "down")
+                    with pytest.raises(PscomError):
+                        echo(far, connection)
+                    with pytest.raises(PscomError):
+                        far.result()
+                else:
+                    set_port(rail, "up")
+                far(far_side.close)
+            far.session = None
+
+    def test_one_side_has_one_rail(self, far: Far) -> None:
+        with self.joined(far, there={"IB_HCA": "rxe0"}) as link:
+            assert link.c.explain().lanes == 1
+            echo(far, link.c)
