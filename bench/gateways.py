@@ -1,95 +1,31 @@
-"""Gateways beside a TCP relay that others wrote, and over links of a known rate.
+"""Gateways: over links of a known rate, beside a TCP relay that others wrote, beside a receiver
+that has stopped, and how several share what all send to all.
 
-    python -m bench.gateways
+    python -m bench.gateways [--only PART ...] [--launches N]
 
-Needs root, for network namespaces as the tests make them, and haproxy for the comparison. One
-process in each of two modules; rounds of the gateway and of the relay take turns within one run.
+Needs root, for network namespaces as the tests make them, and haproxy for the comparison. What is
+compared takes turns within one run; figures are medians over launches.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-ROUNDS = 5
 RELAY_PORT, SERVER_PORT = 7000, 7001
 RATE = 200  # Mbit/s of a limited link
-
-PAIR = """\
-import sys, time, pscompy
-size, count, turns = map(int, sys.argv[1:])
-with pscompy.World() as world:
-    other, small = 1 - world.rank, bytearray(8)
-    buffers = [bytearray(size) for _ in range(count)]
-    def latency():
-        begun = time.perf_counter()
-        for _ in range(turns):
-            if world.rank:
-                world.recv(small, source=other)
-            world.send(small, dest=other)
-            if not world.rank:
-                world.recv(small, source=other)
-        return (time.perf_counter() - begun) / turns / 2 * 1e6
-    def bandwidth():
-        begun = time.perf_counter()
-        if world.rank:
-            pscompy.wait_all([world.irecv(it, source=other) for it in buffers])
-            world.send(small, dest=other)
-        else:
-            pscompy.wait_all([world.isend(it, dest=other) for it in buffers])
-            world.recv(small, source=other)
-        return size * count / (time.perf_counter() - begun) / 1e6
-    figures = [min(latency() for _ in range(3)), max(bandwidth() for _ in range(3))]
-    if not world.rank:
-        print(*figures)
-"""
-
-SOCKETS = """\
-import socket, sys, time
-serve, host = sys.argv[1] == "serve", sys.argv[2]
-port, size, count, turns = map(int, sys.argv[3:])
-room = memoryview(bytearray(1 << 20))
-def take(sock, n):
-    while n:
-        n -= sock.recv_into(room[: min(n, 1 << 20)])
-if serve:
-    listening = socket.create_server((host, port))
-    print("listening", flush=True)
-    sock, _ = listening.accept()
-else:
-    sock = socket.create_connection((host, port))
-sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-data = bytes(size)
-def latency():
-    begun = time.perf_counter()
-    for _ in range(turns):
-        if serve:
-            take(sock, 8)
-        sock.sendall(b"12345678")
-        if not serve:
-            take(sock, 8)
-    return (time.perf_counter() - begun) / turns / 2 * 1e6
-def bandwidth():
-    begun = time.perf_counter()
-    if serve:
-        take(sock, size * count)
-        sock.sendall(b"x" * 8)
-    else:
-        for _ in range(count):
-            sock.sendall(data)
-        take(sock, 8)
-    return size * count / (time.perf_counter() - begun) / 1e6
-figures = [min(latency() for _ in range(3)), max(bandwidth() for _ in range(3))]
-if not serve:
-    print(*figures)
-"""
+PAIR = (4 << 20, 32, 500)  # bytes, messages, turns
+STALLED = (1 << 20, 48, 4)  # bytes, messages, rounds; the first does not count
+ALL_TO_ALL = ((3000, 20), (300_000, 3))  # bytes, rounds
 
 RELAY = """\
 defaults
@@ -102,89 +38,140 @@ listen relay
  server there 10.2.1.1:{server}
 """
 
-Figures = tuple[float, float]  # us, MB/s
+Figures = tuple[float, ...]
 
 
-def main() -> int:
-    sys.path.insert(0, str(ROOT / "tests/gateway"))
-    namespaces = importlib.import_module("namespaces")
-    if reason := namespaces.why_no_namespaces():
-        print(reason, file=sys.stderr)
-        return 1
-    with tempfile.TemporaryDirectory() as folder:
-        for gateways in (1, 2, 4):
-            limited(namespaces, Path(folder), gateways)
-        beside_relay(namespaces, Path(folder))
-    return 0
+class Ground:
+    """Where a part is measured: modules and gateways in namespaces."""
+
+    def __init__(self, names: Any, machine: Any) -> None:
+        self._names = names
+        self.machine = machine
+
+    def launch(self, ranks: int, program: str, *numbers: object) -> list[Figures]:
+        """Both modules run it; the figures that they print."""
+        file = ROOT / f"bench/gateways_{program}.py"
+        jobs = [self.machine.ranks(module, ranks, file, *numbers) for module in (2, 1)]
+        outs = [self._names.finished(job)[0] for job in jobs]
+        return [tuple(map(float, out.split())) for out in outs if out]
+
+    def relayed(self, *numbers: object) -> Figures:
+        """gateways_sockets.py through the relay."""
+        file = ROOT / "bench/gateways_sockets.py"
+        server = self.machine.python(2, file, "serve", "10.2.1.1", SERVER_PORT, *numbers)
+        server.stdout.readline()
+        client = self.machine.python(1, file, "call", "10.1.1.9", RELAY_PORT, *numbers)
+        out, _ = self._names.finished(client)
+        self._names.finished(server)
+        return tuple(map(float, out.split()))
+
+    def carried(self) -> list[int]:
+        """Bytes, of every gateway."""
+        told = (self.machine.status(number) for number in self.machine.gateways)
+        return [status["counters"]["bytes"] for status in told]
 
 
-def gateway_round(names: Any, machine: Any, folder: Path, *numbers: int) -> Figures:
-    program = folder / "pair.py"
-    program.write_text(PAIR)
-    second = machine.ranks(2, 1, program, *numbers)
-    out, _ = names.finished(machine.ranks(1, 1, program, *numbers))
-    names.finished(second)
-    latency, bandwidth = map(float, out.split())
-    return latency, bandwidth
-
-
-def relay_round(names: Any, machine: Any, folder: Path, *numbers: int) -> Figures:
-    program = folder / "sockets.py"
-    program.write_text(SOCKETS)
-    server = machine.python(2, program, "serve", "10.2.1.1", SERVER_PORT, *numbers)
-    server.stdout.readline()
-    client = machine.python(1, program, "call", "10.1.1.9", RELAY_PORT, *numbers)
-    out, _ = names.finished(client)
-    names.finished(server)
-    latency, bandwidth = map(float, out.split())
-    return latency, bandwidth
-
-
-def limited(names: Any, folder: Path, gateways: int) -> None:
+@contextmanager
+def ground(gateways: int, rate: str = "") -> Iterator[Ground]:
+    names = importlib.import_module("namespaces")
     machine = names.Machine(2, gateways)
     try:
         machine.open()
-        machine.limit(f"{RATE}mbit")
+        if rate:
+            machine.limit(rate)
         for number in machine.gateways:
             machine.start_gateway(number)
-        _, bandwidth = gateway_round(names, machine, folder, 2_000_000, 8 * gateways, 10)
+        yield Ground(names, machine)
     finally:
         machine.close()
-    total = gateways * RATE / 8
-    print(
-        f"{gateways} gateways at {RATE} Mbit/s: {bandwidth:.1f} MB/s,"
-        f" {bandwidth / total:.2f} of the links",
-        flush=True,
-    )
 
 
-def beside_relay(names: Any, folder: Path) -> None:
+def median(figures: list[Figures], index: int) -> float:
+    return statistics.median(it[index] for it in figures)
+
+
+# ---- the parts -----------------------------------------------------------------
+
+
+def links(launches: int) -> None:
+    """Large messages over 1, 2 and 4 gateways, each with a link of a known rate to each module."""
+    for gateways in (1, 2, 4):
+        with ground(gateways, f"{RATE}mbit") as here:
+            (figures,) = here.launch(1, "pair", 2_000_000, 8 * gateways, 10)
+        total = gateways * RATE / 8
+        print(
+            f"{gateways} gateways at {RATE} Mbit/s: {figures[1]:.1f} MB/s,"
+            f" {figures[1] / total:.2f} of the links",
+            flush=True,
+        )
+
+
+def relay(launches: int) -> None:
+    """Two processes over a gateway, and over haproxy between the same namespaces."""
     found = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/sbin:/bin")
     if found is None:
         print("no relay to compare with: apt-get install haproxy")
         return
-    settings = folder / "haproxy.cfg"
-    settings.write_text(RELAY.format(relay=RELAY_PORT, server=SERVER_PORT))
-    machine = names.Machine(2, 1)
-    rounds: list[tuple[Figures, Figures]] = []
-    numbers = (4 << 20, 32, 500)
-    try:
-        machine.open()
-        machine.start_gateway(1)
-        machine.start(machine.gateway(1), found, "-db", "-f", settings)
-        for _ in range(ROUNDS):
-            ours = gateway_round(names, machine, folder, *numbers)
-            rounds.append((ours, relay_round(names, machine, folder, *numbers)))
-    except subprocess.SubprocessError as error:
-        print(f"no comparison: {error}")
-        return
-    finally:
-        machine.close()
+    ours, theirs = [], []
+    with ground(1) as here, tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder, "haproxy.cfg")
+        settings.write_text(RELAY.format(relay=RELAY_PORT, server=SERVER_PORT))
+        here.machine.start(here.machine.gateway(1), found, "-db", "-f", settings)
+        for _ in range(launches):
+            ours += here.launch(1, "pair", *PAIR)
+            theirs.append(here.relayed(*PAIR))
     for index, unit in enumerate(("us, 8 B one way", "MB/s, 4 MiB")):
-        here = statistics.median(ours[index] for ours, _ in rounds)
-        relay = statistics.median(theirs[index] for _, theirs in rounds)
-        print(f"{unit}: gateway {here:.1f}, relay {relay:.1f}, ratio {here / relay:.2f}")
+        here_, there = median(ours, index), median(theirs, index)
+        print(f"{unit}: gateway {here_:.1f}, relay {there:.1f}, ratio {here_ / there:.2f}")
+
+
+def stalled(launches: int) -> None:
+    """What other streams reach while a receiver is stopped, to what they reach otherwise."""
+    figures: list[Figures] = []
+    with ground(1) as here:
+        for _ in range(launches):
+            figures += here.launch(2, "stalled", *STALLED)
+        told = here.machine.status(1)["counters"]
+    for index, who in enumerate(("the same sender", "another sender")):
+        without, beside = median(figures, index), median(figures, index + 2)
+        print(
+            f"a receiver has stopped, a stream of {who}: {beside:.0f} MB/s, without it"
+            f" {without:.0f}, ratio {beside / without:.2f}"
+        )
+    print(f"the gateway held {told['held_most'] / 1e6:.1f} MB at most")
+
+
+def all_to_all(launches: int) -> None:
+    """How 4 gateways share what 8 + 8 ranks send each other."""
+    for size, rounds in ALL_TO_ALL:
+        with ground(4) as here:
+            here.launch(8, "all", size, rounds)
+            carried = here.carried()
+        ratio = max(carried) / statistics.mean(carried)
+        print(f"8 + 8 to all over 4 gateways, {size} B: busiest {ratio:.2f} of the mean")
+
+
+PARTS: dict[str, Callable[[int], None]] = {
+    "links": links,
+    "relay": relay,
+    "stalled": stalled,
+    "all-to-all": all_to_all,
+}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.gateways", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--launches", type=int, default=5)
+    options = parser.parse_args(arguments)
+    sys.path.insert(0, str(ROOT / "tests/gateway"))
+    if reason := importlib.import_module("namespaces").why_no_namespaces():
+        print(reason, file=sys.stderr)
+        return 1
+    for name in options.only:
+        PARTS[name](options.launches)
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

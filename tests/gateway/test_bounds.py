@@ -29,6 +29,8 @@ with pscompy.World() as world:
     if world.rank == 0:
         world.send(b"hello", dest=2)
         sends = [world.isend(bytes([n]) * 100_000, dest=2) for n in range(200)]
+        for _ in range(100):
+            world.send(bytes(50_000), dest=3)
         pscompy.wait_all(sends)
     elif world.rank == 2:
         world.recv(source=0)
@@ -42,6 +44,9 @@ with pscompy.World() as world:
             request = world.isend(bytes(50_000), dest=other)
             world.recv(source=other)
             request.wait()
+        if world.rank == 3:
+            for _ in range(100):
+                world.recv(source=0)
         os.write(1, b"went on\\n")
 """
 
