@@ -19,9 +19,8 @@ from gateway import native, servers
 from gateway.nodes import Reach
 from gateway.trunk import Frame, Trunk, keep, node_number, session
 from gateway.tunnels import Accept, Tunnels
-from pscompy import Connection, ConnectionState
-from pscompy.core import lib as core
-from pscompy.plugin import Carrier, Setting
+from pscompy import Connection, ConnectionState, capi
+from pscompy.plugin import Carrier, Setting, addresses
 
 TICK = 0.1  # seconds between looks at what was not acknowledged
 STEADY = 1.0  # seconds without a gateway coming or going
@@ -60,9 +59,9 @@ class Agent:
         settings = {"KEY": key, "KEY_FILE": key_file, "MSA_MODULE_ID": module}
         self._trunks = session(settings)
         self._fabric = session({**settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"})
-        worker = self._fabric._hot.address
-        lib = self._lib = native._load().lib
-        self._native = lib.gw_agent_create(core.psc_api_address(), worker, self.node, module)
+        worker = capi.worker(self._fabric)
+        lib = self._lib = native.load().lib
+        self._native = lib.gw_agent_create(capi.table(), worker, self.node, module)
         self.handle = int(lib.gw_agent_handle(self._native))
         self._gateways = [_Gateway(i, text) for i, text in enumerate(routes.gateways)]
         self._kept: list[Connection] = []  # what C may still look at
@@ -152,7 +151,7 @@ class Agent:
     async def _open_data(self, address: str) -> Connection:
         data = self._fabric.connect(address)
         self._kept.append(data)
-        data._begin_open()
+        capi.begin_open(data)
         until = time.monotonic() + OPEN_SECONDS
         while data.state is not ConnectionState.UP:
             if data.state is not ConnectionState.CONNECTING or time.monotonic() > until:
@@ -165,7 +164,7 @@ class Agent:
 
     def _up(self, gateway: _Gateway, trunk: Trunk) -> None:
         assert gateway.data is not None
-        conn = self._fabric._engine.address_of(gateway.data._record.handle)
+        conn = capi.connection(gateway.data)
         gateway.trunk = trunk
         self._changed = time.monotonic()
         self._note(self._lib.GW_NOTE_UP, gateway.index, conn, 0, gateway.address)
@@ -279,7 +278,4 @@ class Agent:
 
 def node_names() -> list[str]:
     """How a route file may name this node."""
-    from pscompy.control.network import interfaces
-
-    addresses = [str(own.address) for own in interfaces() if not own.address.is_loopback]
-    return [socket.gethostname(), *addresses]
+    return [socket.gethostname(), *addresses()]

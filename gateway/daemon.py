@@ -12,16 +12,13 @@ import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway import native
 from gateway.switchboard import Member, Switchboard
 from gateway.trunk import GATEWAY_MODULE, Frame, Trunk, keep, node_number, session
-from pscompy import Connection, ConnectionState, PscomError, Session, Socket
-from pscompy.core import lib as core
-from pscompy.plugin import Log
-from pscompy.registry import load
-from pscompy.values import Value
+from pscompy import Connection, ConnectionState, PscomError, Session, Socket, capi
+from pscompy.plugin import Log, installed
 
 logger = Log("pscompy.gateway")
 
@@ -30,7 +27,7 @@ DRAIN_SECONDS = 5.0
 PORT = 4470
 
 
-class Fabric(Value):
+class Fabric(NamedTuple):
     """Where a gateway stands in one network: the transports that it uses there, its address, and
     what its sessions there are configured with, beside the environment."""
 
@@ -59,8 +56,7 @@ class Fabric(Value):
     @property
     def settings(self) -> dict[str, object]:
         """What its sessions are opened with: these transports alone, on this network."""
-        _, found = load()
-        named = {it.name.upper(): int(it.name in self.transports) for it in found}
+        named = {name.upper(): int(name in self.transports) for name in installed()}
         here = {"NETWORK": self.host, "MSA_MODULE_ID": GATEWAY_MODULE}
         return {**named, **here, **{k.removeprefix("PSP_"): v for k, v in self.own.items()}}
 
@@ -86,9 +82,9 @@ class Daemon:
     ) -> None:
         self._neighbours = neighbours
         self.name = f"{os.uname().nodename}.{os.getpid()}.{os.urandom(3).hex()}"
-        self._lib = native._load().lib
-        self._ffi = native._load().ffi
-        self._hub = self._lib.gw_hub_create(core.psc_api_address(), bound, share)
+        self._lib = native.load().lib
+        self._ffi = native.load().ffi
+        self._hub = self._lib.gw_hub_create(capi.table(), bound, share)
         self._stations = [_Station(i, fabric) for i, fabric in enumerate(fabrics)]
         self._board = Switchboard(self.name, node_number(), self._set_ways)
         self._members: set[Member] = set()
@@ -154,10 +150,13 @@ class Daemon:
                 raise PscomError(
                     f"{fabric.host}: " + "; ".join(f"{k}: {v}" for k, v in wrong.items())
                 )
-        number = self._lib.gw_hub_fabric(self._hub, station.data._hot.address)
+        number = self._lib.gw_hub_fabric(self._hub, capi.worker(station.data))
         assert number == station.number
-        station.data_socket = station.data._listen(
-            fabric.host, 0, lambda it: loop.call_soon_threadsafe(self._joined, station, it)
+        station.data_socket = capi.listen(
+            station.data,
+            fabric.host,
+            0,
+            lambda it: loop.call_soon_threadsafe(self._joined, station, it),
         )
         station.thread = threading.Thread(
             target=self._lib.gw_hub_serve, args=(self._hub, number), name=f"gateway {fabric.host}"
@@ -190,7 +189,7 @@ class Daemon:
     def _joined(self, station: _Station, connection: Connection) -> int:
         key = next(self._keys)
         self._links[key] = connection
-        conn = station.data._engine.address_of(connection._record.handle)
+        conn = capi.connection(connection)
         self._lib.gw_hub_join(self._hub, station.number, conn, key)
         return key
 
@@ -271,7 +270,7 @@ class Daemon:
 
     async def _open_link(self, station: _Station, address: str, node: int) -> None:
         connection = station.data.connect(address)
-        connection._begin_open()
+        capi.begin_open(connection)
         while connection.state is ConnectionState.CONNECTING:
             await asyncio.sleep(0.005)
         if connection.state is not ConnectionState.UP:

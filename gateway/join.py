@@ -15,12 +15,10 @@ from functools import partial
 from typing import Any
 
 from gateway import servers
-from gateway.config import VARIABLES as GATEWAY_VARIABLES
+from gateway.config import VARIABLES
 from gateway.trunk import Frame, Trunk, keep, session
 from pscompy.bootstrap.join import Join
-from pscompy.config import Config
 from pscompy.errors import ConfigError, NameInUse, PeerLost, PscomError, Timeout
-from pscompy.variables import VARIABLES
 
 PIECE = 32 << 10  # characters of one frame
 LEFT_SECONDS = 3.0  # for a module that has left one gateway to be seen at another
@@ -30,8 +28,7 @@ class Meeting:
     """See `pscompy.bootstrap.join.Meeting`."""
 
     def __init__(self, join: Join) -> None:
-        tables = {"": VARIABLES, "GATEWAY": GATEWAY_VARIABLES}
-        config = Config.load(tables, join.overrides, known=None)
+        config = join.configured(GATEWAY=VARIABLES)
         self._gateways = servers.parse(config["GATEWAY_SERVER"]).gateways
         if not self._gateways:
             raise ConfigError("PSP_JOIN needs PSP_GW_SERVER", name="PSP_GW_SERVER")

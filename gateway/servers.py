@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-
-from pscompy.values import Value
+from typing import NamedTuple
 
 
 class BadRoutes(ValueError):
     """A route file that cannot be understood."""
 
 
-class Routes(Value):
+class Routes(NamedTuple):
     """`gateways` by their addresses, in order; `pairs` says which of them serves a pair of nodes
     (in either order), empty: any serves all."""
 

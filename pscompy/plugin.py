@@ -66,10 +66,12 @@ __all__ = [
     "Setting",
     "Transport",
     "Var",
+    "addresses",
     "choice",
     "count",
     "flag",
     "hookimpl",
+    "installed",
     "integer",
     "nbytes",
     "priority",
@@ -88,6 +90,20 @@ def hookimpl(function: Hook) -> Hook:
     """
     setattr(function, f"{PROJECT}_impl", {})
     return function
+
+
+def installed() -> list[str]:
+    """The names of all transports that there are, whether they can be used or not."""
+    from pscompy.registry import load
+
+    return [found.name for found in load()[1]]
+
+
+def addresses() -> list[str]:
+    """The IP addresses of this host, but for those of the loopback."""
+    from pscompy.control.network import interfaces
+
+    return [str(own.address) for own in interfaces() if not own.address.is_loopback]
 
 
 def _available() -> str | None:
@@ -183,13 +199,13 @@ class Native:
 
     def ops(self) -> int:
         """The address of the transport's psc_transport_ops_t."""
-        function = getattr(self._load().lib, f"{self._name}_transport")
+        function = getattr(self.load().lib, f"{self._name}_transport")
         return int(function())
 
     def unavailable(self) -> str | None:
         """Why the module cannot be used, or None."""
         try:
-            self._load()
+            self.load()
         except ModuleNotFoundError as error:
             if error.name != f"{self._package}._native":
                 return f"built, but it needs the missing module {error.name}"
@@ -198,7 +214,8 @@ class Native:
             return f"built, but does not load: {error}"
         return None
 
-    def _load(self) -> ModuleType:
+    def load(self) -> ModuleType:
+        """The module. `ImportError`: what `unavailable` tells in words."""
         return importlib.import_module(f"{self._package}._native")
 
     def _why_not_built(self) -> str:

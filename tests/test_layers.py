@@ -195,6 +195,27 @@ RULES = (
         ("pscompy/config.py", "from pscompy.registry import load"),
     ),
     Rule(
+        "the gateway imports what is public",
+        ("gateway/**/*.py",),
+        r"^\s*(from|import)\s+pscompy"
+        r"(?!\.(plugin|capi|parsers|errors|bootstrap\.join)\b|\s+import\s+(?!_)|$)",
+        ("gateway/agent.py", "    from pscompy.control.network import interfaces"),
+    ),
+    Rule(
+        "the gateway touches nothing private but its own",
+        ("gateway/**/*.py",),
+        r"(\b(?!self\b|cls\b)[a-z_]\w*|[)\]])\._[a-z]",
+        ("gateway/daemon.py", "        worker = self._fabric._hot.address"),
+        but=("gateway/build.py",),  # the name of its own module
+    ),
+    Rule(
+        "the gateway's C includes the contract, psc_api_t and parts",
+        ("gateway/*.[ch]",),
+        r"#\s*include\s.*(pscompy|\.\.)/(?!core/(transport|api)\.h|core/parts/)",
+        ("gateway/hub.h", '#include "pscompy/core/control.h"'),
+        but=("gateway/_native.c",),
+    ),
+    Rule(
         "no gateway inside pscompy",
         ALL_PYTHON,
         r"^\s*(from|import)\s+gateway\b",

@@ -5,7 +5,7 @@ This is all that a job by itself loads of it; see `joined`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pscompy.config import Config
 from pscompy.errors import ConfigError
@@ -14,9 +14,10 @@ from pscompy.variables import VARIABLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from pscompy.bootstrap import Bootstrap
+    from pscompy.config import Var
 else:
     Protocol = object
 
@@ -60,6 +61,11 @@ class Join(Value):
         return cls(
             name, int(modules), config["MSA_MODULE_ID"], float(config["JOIN_TIMEOUT"]), given
         )
+
+    def configured(self, **sections: Sequence[Var]) -> Mapping[str, Any]:
+        """The variables of pscompy, and those of a plug-in's sections, as this job has them."""
+        tables = {"": VARIABLES, **{name: tuple(them) for name, them in sections.items()}}
+        return Config.load(tables, self.overrides, known=None)
 
     def meeting(self) -> Meeting:
         """ConfigError: nobody who could provide one is installed."""

@@ -1,0 +1,40 @@
+"""What code in C gets of sessions: addresses that its calls take."""
+
+from __future__ import annotations
+
+import ctypes
+
+from puppets import until
+
+import pscompy
+from pscompy import capi
+from pscompy.core import lib
+
+
+class Head(ctypes.Structure):
+    """How psc_api_t begins."""
+
+    _fields_ = (("abi", ctypes.c_uint32), ("size", ctypes.c_uint32))
+
+
+def test_the_table_says_its_version():
+    head = Head.from_address(capi.table())
+    assert head.abi == lib.psc_api_abi()
+    assert head.size > 30 * ctypes.sizeof(ctypes.c_void_p)
+
+
+def test_a_connection_comes_up_without_requests():
+    came = []
+    with pscompy.Session() as there, pscompy.Session() as here:
+        assert capi.worker(here) != capi.worker(there)
+        socket = capi.listen(there, None, 0, came.append)
+        connection = here.connect(socket.address)
+        address = capi.connection(connection)
+        assert connection.state is pscompy.ConnectionState.LAZY
+        capi.begin_open(connection)
+        until(lambda: connection.state is pscompy.ConnectionState.UP)
+        until(lambda: came)
+        assert capi.connection(connection) == address
+        (other,) = came
+        connection.send(b"as any other")
+        assert other.recv() == b"as any other"
