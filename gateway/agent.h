@@ -31,6 +31,8 @@ typedef struct gw_path {
     psc_conn_t *conn; /* NULL: it is down */
     char name[GW_NAME_MAX];
     uint64_t inflight; /* bytes on their way through it, not acknowledged */
+    uint64_t others;   /* what it says it carries beside them */
+    uint32_t streams;  /* pairs of processes that talk through it, it says */
     uint64_t sent_packets, sent_bytes;
     uint32_t eps; /* whose home it is */
 } gw_path_t;
@@ -81,6 +83,7 @@ struct gw_ep {
     uint64_t peer_node, peer_ep;
     uint16_t peer_module;
     uint8_t token[PSC_TOKEN_SIZE];
+    bool unproved; /* our proof has not left: routes may still be told */
     /* out */
     psc_list_t unacked; /* packets in order */
     psc_list_t ops;     /* not cut entirely, in order */
@@ -107,7 +110,8 @@ typedef struct gw_note {
     int kind; /* gw_note_kind_t */
     uint32_t path;
     psc_conn_t *conn;
-    uint64_t node;
+    uint64_t node, load;
+    uint32_t streams;
     char name[GW_NAME_MAX];
 } gw_note_t;
 
@@ -116,6 +120,7 @@ typedef enum gw_note_kind {
     GW_NOTE_DOWN,  /* it does no more */
     GW_NOTE_LOST,  /* a node is gone, as all gateways say */
     GW_NOTE_ROUTE, /* a node is reached by this path alone */
+    GW_NOTE_LOAD,  /* a gateway has told what it carries */
     GW_NOTE_TICK
 } gw_note_kind_t;
 
@@ -168,6 +173,8 @@ void gw_packets_finished(gw_agent_t *agent);
 gw_path_t *gw_path_choose(gw_ep_t *ep, size_t len);
 void gw_path_settle(gw_ep_t *ep);
 uint32_t gw_path_usable(const gw_ep_t *ep);
+/* It has no home any more; the next packet chooses one. */
+void gw_path_leave(gw_ep_t *ep);
 void gw_path_notes(gw_agent_t *agent);
 void gw_path_names(const gw_agent_t *agent, char *text, size_t room);
 
@@ -214,6 +221,8 @@ gw_ep_t *gw_ep_find(gw_agent_t *agent, uint64_t id);
 void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason);
 /* It has something to do before progress ends. */
 void gw_ep_due(gw_ep_t *ep);
+/* Send our proof, if it is due. */
+void gw_ep_prove(gw_ep_t *ep);
 bool gw_ep_proved(const gw_ep_t *ep, const uint8_t *proof);
 void gw_ep_free_dead(gw_agent_t *agent);
 
@@ -234,6 +243,9 @@ uintptr_t gw_agent_handle(gw_agent_t *agent);
 /* What has become of path `path`, or of a node; see gw_note_kind_t. */
 int gw_agent_note(gw_agent_t *agent, int kind, uint32_t path, uintptr_t conn,
                   uint64_t node, const char *name);
+/* The gateway of a path carries so many bytes, for so many pairs. */
+int gw_agent_load(gw_agent_t *agent, uint32_t path, uint64_t load,
+                  uint32_t streams);
 /* Whether somebody waits for an acknowledgement. */
 int gw_agent_unsettled(gw_agent_t *agent);
 void gw_agent_count(gw_agent_t *agent, gw_agent_counters_t *counters);

@@ -17,7 +17,7 @@ from typing import Any
 
 from gateway import native, servers
 from gateway.nodes import Reach
-from gateway.trunk import Frame, Trunk, keep, node_number, session
+from gateway.trunk import LOAD_MAX, Frame, Trunk, keep, node_number, session
 from gateway.tunnels import Accept, Tunnels
 from pscompy import Connection, ConnectionState, capi
 from pscompy.plugin import Carrier, Setting, addresses
@@ -143,6 +143,7 @@ class Agent:
             {"kind": "hello", "node": self.node, "module": self.module, "names": self._names}
         )
         welcome = await trunk.receive()
+        self._load(gateway, welcome["load"])
         gateway.data = await self._open_data(str(welcome["data"]))
         self._up(gateway, trunk)
         while True:
@@ -179,6 +180,11 @@ class Agent:
         self._note(self._lib.GW_NOTE_DOWN, gateway.index)
         self._tunnels.again()
 
+    def _load(self, gateway: _Gateway, load: Frame) -> None:
+        """Have the transport know what a gateway carries."""
+        nbytes, streams = (min(int(load[name]), LOAD_MAX) for name in ("bytes", "streams"))
+        self._lib.gw_agent_load(self._native, gateway.index, max(nbytes, 0), max(streams, 0))
+
     def _live(self) -> set[int]:
         return {it.index for it in self._gateways if it.trunk is not None}
 
@@ -188,6 +194,8 @@ class Agent:
         kind = frame["kind"]
         if kind == "tunnel":
             self._on_tunnel(gateway, frame)
+        elif kind == "load":
+            self._load(gateway, frame)
         elif kind == "leaving":
             self._down(gateway, "it is being stopped")
         elif kind in ("absent", "gone"):
@@ -262,10 +270,10 @@ class Agent:
                 self._tell(self._gateways[index], frame)
 
     def _on_tunnel(self, gateway: _Gateway, frame: Frame) -> None:
-        self._tunnels.take(frame)
         node = int(frame["from_node"])
+        self._route(node, frame.get("names"))  # before the handshake goes on
+        self._tunnels.take(frame)
         self._reach_of(node).seen(gateway.index)
-        self._route(node, frame.get("names"))
 
     def _route(self, node: int, names: Any) -> None:
         """The route file may name one gateway for the peer."""

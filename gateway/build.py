@@ -7,7 +7,7 @@ from cffi import FFI
 
 FOLDER = "gateway"
 HEADERS = ("agent.h", "hub.h")
-CONSTANTS = ("GW_NOTE_UP", "GW_NOTE_DOWN", "GW_NOTE_LOST", "GW_NOTE_ROUTE", "GW_NOTE_TICK")
+CONSTANTS = tuple(f"GW_NOTE_{kind}" for kind in ("UP", "DOWN", "LOST", "ROUTE", "TICK"))
 
 
 def declarations() -> str:

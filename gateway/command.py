@@ -70,6 +70,12 @@ def _add_gateway(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--share", type=_size, default=32 << 20, help="bytes held for one receiver [32M]"
     )
+    run.add_argument(
+        "--burden",
+        type=_size,
+        default=0,
+        help="bytes that it says to carry beside what it does: processes rather take others [0]",
+    )
 
 
 def _add_asking(actions: Any) -> None:
@@ -117,7 +123,8 @@ def _run(options: argparse.Namespace) -> int:
     """Serve in the foreground."""
 
     async def serve() -> None:
-        daemon = Daemon(options.fabrics, options.neighbour, options.memory, options.share)
+        limits = options.memory, options.share, options.burden
+        daemon = Daemon(options.fabrics, options.neighbour, *limits)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, daemon.stop)
@@ -129,14 +136,14 @@ def _run(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     """Tell what a gateway does."""
-    status = asyncio.run(_ask(options.address, {"kind": "status"}))
+    status = asyncio.run(_ask(options.address))
     print(json.dumps(status, indent=1) if options.json else "\n".join(show.table(status)))
     return 0
 
 
 def _map(options: argparse.Namespace) -> int:
     """Draw modules, gateways, and how much goes between them."""
-    statuses = [asyncio.run(_ask(it, {"kind": "status"})) for it in options.addresses]
+    statuses = [asyncio.run(_ask(it)) for it in options.addresses]
     show.picture(statuses, options.out)
     print(f"wrote {options.out}")
     return 0
@@ -145,7 +152,7 @@ def _map(options: argparse.Namespace) -> int:
 def _start(options: argparse.Namespace) -> int:
     """Serve in the background; returns once it does."""
     arguments = [f"--neighbour={it}" for it in options.neighbour]
-    arguments += [f"--memory={options.memory}", f"--share={options.share}"]
+    arguments += [f"--{it}={getattr(options, it)}" for it in ("memory", "share", "burden")]
     arguments += [str(fabric) for fabric in options.fabrics]
     print(operate.start(arguments, options.pid_file, options.log))
     return 0
@@ -157,10 +164,17 @@ def _stop(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _ask(address: str, question: dict[str, object]) -> dict[str, Any]:
+async def _ask(address: str) -> dict[str, Any]:
+    """What a gateway tells of itself, in pieces."""
     with session({}) as asking:
         connection = asking.connect(address)
         await connection.iopen()
         trunk = Trunk(connection)
-        trunk.send(question)
-        return await trunk.receive()
+        trunk.send({"kind": "status"})
+        text, count = "", 1
+        while count:
+            piece = await trunk.receive()
+            text += piece["text"]
+            count = piece["count"] - piece["piece"] - 1
+        status: dict[str, Any] = json.loads(text)
+        return status

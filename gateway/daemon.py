@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import socket
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gateway import native
+from gateway.join import pieces
 from gateway.switchboard import Member, Switchboard
 from gateway.trunk import GATEWAY_MODULE, Frame, Trunk, keep, node_number, session
 from pscompy import Connection, ConnectionState, PscomError, Session, Socket, capi
@@ -23,6 +25,7 @@ from pscompy.plugin import Log, installed
 logger = Log("pscompy.gateway")
 
 SWEEP = 0.1  # seconds between looks at data connections
+LOAD_STEP = 64 << 10  # bytes by which a load has to change before others hear of it
 DRAIN_SECONDS = 5.0
 PORT = 4470
 
@@ -74,11 +77,32 @@ class _Station:
         self.thread: threading.Thread
 
 
+class Load(NamedTuple):
+    """What a gateway carries: bytes on their way through it, and between how many pairs."""
+
+    bytes: int
+    streams: int
+
+    def toward(self, now: Load) -> Load:
+        """Half way to what it is now: who hears of it should not follow every whim."""
+        return Load((self.bytes + now.bytes) // 2, now.streams)
+
+    def differs(self, told: Load) -> bool:
+        """Whether others have to hear of it, who were told another."""
+        some = max(LOAD_STEP, told.bytes // 4)
+        return abs(self.bytes - told.bytes) > some or self.streams != told.streams
+
+
 class Daemon:
     """`run` serves until `stop`."""
 
     def __init__(
-        self, fabrics: Sequence[Fabric], neighbours: Sequence[str], bound: int, share: int
+        self,
+        fabrics: Sequence[Fabric],
+        neighbours: Sequence[str],
+        bound: int,
+        share: int,
+        burden: int = 0,
     ) -> None:
         self._neighbours = neighbours
         self.name = f"{os.uname().nodename}.{os.getpid()}.{os.urandom(3).hex()}"
@@ -86,7 +110,11 @@ class Daemon:
         self._ffi = native.load().ffi
         self._hub = self._lib.gw_hub_create(capi.table(), bound, share)
         self._stations = [_Station(i, fabric) for i, fabric in enumerate(fabrics)]
-        self._board = Switchboard(self.name, node_number(), self._set_ways)
+        self._burden = burden
+        self._load, self._told = Load(burden, 0), Load(-1, -1)
+        self._board = Switchboard(
+            self.name, node_number(), self._set_ways, lambda: self._load._asdict()
+        )
         self._members: set[Member] = set()
         self._links: dict[int, Connection] = {}
         self._keys = itertools.count(1)
@@ -201,6 +229,17 @@ class Daemon:
                     self._lib.gw_hub_leave(self._hub, key)
                     del self._links[key]
             self._set_ways()
+            self._look()
+
+    def _look(self) -> None:
+        """How much is there to carry? Tell everybody, where it has changed."""
+        found = self._ffi.new("gw_load_t *")
+        self._lib.gw_hub_load(self._hub, found)
+        now = Load(found.bytes + self._burden, found.streams)
+        self._load = self._load.toward(now)
+        if self._load.differs(self._told):
+            self._told = self._load
+            self._board.announce_load()
 
     # ---- trunks ----
 
@@ -233,7 +272,8 @@ class Daemon:
 
     def _take(self, member: Member, frame: Frame) -> None:
         if frame["kind"] == "status":
-            member.send({"kind": "status", **self.status()})
+            for piece in pieces(json.dumps(self.status())):
+                member.send({"kind": "status", **piece})
         else:
             self._board.take(member, frame)
 
@@ -284,6 +324,7 @@ class Daemon:
         self._lib.gw_hub_forget_ways(self._hub)
         for member, module in self._board.ways():
             self._lib.gw_hub_way(self._hub, member.node, module)
+            self._lib.gw_hub_told(self._hub, member.node, member.load)
 
     # ---- what it tells ----
 
@@ -303,6 +344,7 @@ class Daemon:
                 for it in self._stations
             ],
             "counters": _fields(self._ffi, counters[0]),
+            "load": self._load._asdict(),
             "modules": sorted({it.module for it in self._board.processes}),
             "members": [
                 {
@@ -314,14 +356,17 @@ class Daemon:
                 for it in self._members
                 if it.node
             ],
-            "peers": self._peers(),
+            "peers": self._rows("peer"),
+            "streams": self._rows("stream"),
         }
 
-    def _peers(self) -> list[dict[str, int]]:
-        room = max(64, 2 * len(self._links))
-        peers = self._ffi.new("gw_peer_counters_t[]", room)
-        count = min(room, self._lib.gw_hub_peers(self._hub, peers, room))
-        return [_fields(self._ffi, peers[i]) for i in range(count)]
+    def _rows(self, what: str) -> list[dict[str, int]]:
+        """A table of the data path."""
+        count = getattr(self._lib, f"gw_hub_{what}s")
+        room = count(self._hub, self._ffi.NULL, 0)
+        rows = self._ffi.new(f"gw_{what}_counters_t[]", room)
+        there = min(room, count(self._hub, rows, room))
+        return [_fields(self._ffi, rows[i]) for i in range(there)]
 
 
 def _fields(ffi: Any, struct: Any) -> dict[str, int]:

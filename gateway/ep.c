@@ -124,7 +124,6 @@ psc_status_t gw_ep_address(psc_ep_t *self, uint8_t *bytes, size_t *len_p)
 psc_status_t gw_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
 {
     gw_ep_t *ep = (gw_ep_t *)self;
-    uint8_t proof[PSC_SIPHASH_SIZE];
     gw_address_t address;
 
     if (params->role == PSC_ROLE_SELF)
@@ -138,12 +137,22 @@ psc_status_t gw_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     ep->peer_ep = address.ep;
     ep->peer_module = address.module;
     ep->stage = GW_EP_PROVING;
+    ep->unproved = true;
+    gw_ep_due(ep); /* progress proves; the peer's proof may be here */
+    return PSC_INPROGRESS;
+}
+
+void gw_ep_prove(gw_ep_t *ep)
+{
+    uint8_t proof[PSC_SIPHASH_SIZE];
+
+    if (!ep->unproved)
+        return;
+    ep->unproved = false;
     ep_prove(ep, true, proof);
     if (gw_out_control(ep, GW_PROOF | GW_ACK_NOW, proof, sizeof proof) !=
         PSC_OK)
-        return PSC_ERR_NO_MEMORY;
-    gw_ep_due(ep); /* the peer's may be here */
-    return PSC_INPROGRESS;
+        gw_ep_fail(ep, PSC_ERR_NO_MEMORY, "no memory for the proof");
 }
 
 void gw_ep_close(psc_ep_t *self)
@@ -183,8 +192,7 @@ void gw_ep_fini(psc_ep_t *self)
     gw_in_forget(ep);
     psc_list_for_each(op, &ep->ops, gw_op_t, link)
         psc_list_remove(&op->link);
-    if (ep->home < GW_PATHS_MAX)
-        agent->paths[ep->home].eps--;
+    gw_path_leave(ep);
     table_remove(agent, ep);
     psc_list_remove(&ep->due_link);
     psc_list_remove(&ep->link);

@@ -42,6 +42,7 @@ static void forward_done(gw_hub_t *hub, hub_job_t *job)
 {
     atomic_fetch_sub(&hub->held, job->len);
     atomic_fetch_sub(&job->peer->held, job->len);
+    atomic_fetch_add(&job->peer->left, job->len);
     forward_free(hub, job->origin, job->message);
     hub_peer_drop(job->peer);
     free(job);
@@ -145,6 +146,7 @@ void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric, psc_message_t *message)
         forward_refuse(hub, fabric, message);
         return;
     }
+    hub_stream_count(hub, head, message->len);
     head->hops++;
     forward_to(hub, fabric, peer, message);
 }

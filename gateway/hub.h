@@ -17,6 +17,8 @@
 #define HUB_NODE_BUCKETS 1024u
 #define HUB_MODULE_BUCKETS 64u
 #define HUB_EARLY_MAX 256u
+#define HUB_STREAM_BUCKETS 4096u
+#define HUB_STREAMS_MAX 65536u /* more are carried, but not counted */
 
 typedef struct gw_hub gw_hub_t;
 
@@ -31,7 +33,18 @@ typedef struct hub_peer {
     uint32_t fabric, module;
     atomic_ullong held; /* bytes on their way out to it */
     atomic_ullong in_packets, in_bytes, out_packets, out_bytes, dropped;
+    atomic_ullong left; /* bytes that have left */
+    uint64_t left_before; /* at the last look; see gw_hub_load */
+    atomic_ullong load; /* a gateway: what it says that it carries */
 } hub_peer_t;
+
+/* What one process sends to another. */
+typedef struct hub_stream {
+    psc_link_t link;
+    uint64_t from, to;
+    atomic_ullong packets, bytes;
+    uint64_t packets_before; /* at the last look */
+} hub_stream_t;
 
 /* A packet on its way out. */
 typedef struct hub_job {
@@ -67,7 +80,9 @@ struct gw_hub {
     psc_list_t nodes[HUB_NODE_BUCKETS];
     psc_list_t conns[HUB_NODE_BUCKETS];
     psc_list_t routes[HUB_MODULE_BUCKETS];
+    psc_list_t streams[HUB_STREAM_BUCKETS];
     psc_list_t peers;
+    uint32_t n_streams;
     hub_fabric_t fabrics[HUB_FABRICS_MAX];
     uint32_t n_fabrics;
     hub_early_t early[HUB_EARLY_MAX]; /* the latest ones */
@@ -91,7 +106,23 @@ void hub_register(gw_hub_t *hub, psc_conn_t *conn, uint64_t node,
                   uint32_t module);
 void hub_peer_drop(hub_peer_t *peer);
 
+/* ---- streams.c ---- */
+
+void hub_stream_count(gw_hub_t *hub, const gw_head_t *head, uint64_t len);
+/* With the tables locked for writing: a node has left. */
+void hub_streams_forget(gw_hub_t *hub, uint64_t node);
+void hub_streams_destroy(gw_hub_t *hub);
+
 /* CDEF BEGIN */
+typedef struct gw_stream_counters {
+    uint64_t from_node, to_node, packets, bytes;
+} gw_stream_counters_t;
+
+typedef struct gw_load {
+    uint64_t bytes;   /* that wait here for receivers who take them */
+    uint64_t streams; /* that something came of */
+} gw_load_t;
+
 typedef struct gw_hub_counters {
     uint64_t packets, bytes, dropped, unreachable, held, held_most;
 } gw_hub_counters_t;
@@ -119,6 +150,12 @@ void gw_hub_greet(gw_hub_t *hub, uint64_t key, uint64_t node, uint64_t ours);
  * is left out. */
 void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module);
 void gw_hub_forget_ways(gw_hub_t *hub);
+/* A neighbouring gateway has told what it carries. */
+void gw_hub_told(gw_hub_t *hub, uint64_t node, uint64_t bytes);
+/* What we carry, since the last call. */
+void gw_hub_load(gw_hub_t *hub, gw_load_t *load);
+/* Who talks to whom; how many there are. */
+int gw_hub_streams(gw_hub_t *hub, gw_stream_counters_t *streams, int max);
 void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters);
 /* The connections; how many there are. */
 int gw_hub_peers(gw_hub_t *hub, gw_peer_counters_t *peers, int max);

@@ -133,6 +133,8 @@ void gw_in_deliver(gw_ep_t *ep)
     gw_agent_t *agent = gw_agent_of(ep);
     psc_message_t *message;
 
+    if (ep->stage == GW_EP_PROVING)
+        gw_ep_prove(ep);
     while (ep->stage != GW_EP_NEW && !ep->freed &&
            (message = *in_slot(ep, ep->expected))) {
         *in_slot(ep, ep->expected) = NULL;

@@ -7,8 +7,11 @@
 #include "agent.h"
 
 /* A short packet keeps to its endpoint's home unless that has so many bytes
- * more under way than another: it then would wait behind them. */
+ * more under way than another: it then would wait behind them. An endpoint
+ * weighs as much where homes are chosen; a pair of processes that a gateway
+ * tells of weighs less, because all hear of it at the same time. */
 #define HOME_EXTRA (256u << 10)
+#define STREAM_EXTRA (HOME_EXTRA / 8)
 #define STRIPE_MIN 4096u /* longer packets take the emptiest way */
 
 uint32_t gw_path_usable(const gw_ep_t *ep)
@@ -23,6 +26,12 @@ uint32_t gw_path_usable(const gw_ep_t *ep)
     return up & ~ep->unreachable;
 }
 
+/* Bytes on this way, as far as is known. */
+static uint64_t path_load(const gw_path_t *path)
+{
+    return path->inflight + path->others;
+}
+
 static gw_path_t *path_emptiest(gw_agent_t *agent, uint32_t usable,
                                 uint32_t first)
 {
@@ -32,30 +41,43 @@ static gw_path_t *path_emptiest(gw_agent_t *agent, uint32_t usable,
         uint32_t i = (first + n) % GW_PATHS_MAX;
         gw_path_t *path = &agent->paths[i];
 
-        if (usable >> i & 1 && (!best || path->inflight < best->inflight))
+        if (usable >> i & 1 && (!best || path_load(path) < path_load(best)))
             best = path;
     }
     return best;
 }
 
-/* Few endpoints have it as their home; of equal ones, each process another. */
+static uint64_t path_crowd(const gw_path_t *path)
+{
+    return path->others + (uint64_t)path->eps * HOME_EXTRA +
+           (uint64_t)path->streams * STREAM_EXTRA;
+}
+
+/* The least crowded; of equal ones, each process another. */
 static uint32_t path_home(gw_agent_t *agent, uint32_t usable)
 {
     uint32_t best = GW_PATHS_MAX, count = 0, turn;
 
     for (uint32_t i = 0; i < GW_PATHS_MAX; i++)
         count += usable >> i & 1;
-    turn = (uint32_t)(agent->node % count);
+    turn = (uint32_t)((agent->node >> 32) % count);
     for (uint32_t n = 0; n < 2 * GW_PATHS_MAX; n++) {
         uint32_t i = n % GW_PATHS_MAX;
 
         if (!(usable >> i & 1) || (turn > 0 && turn-- > 0))
             continue;
-        if (best == GW_PATHS_MAX ||
-            agent->paths[i].eps < agent->paths[best].eps)
+        if (best == GW_PATHS_MAX || path_crowd(&agent->paths[i]) <
+                                        path_crowd(&agent->paths[best]))
             best = i;
     }
     return best;
+}
+
+void gw_path_leave(gw_ep_t *ep)
+{
+    if (ep->home < GW_PATHS_MAX)
+        gw_agent_of(ep)->paths[ep->home].eps--;
+    ep->home = GW_PATHS_MAX;
 }
 
 static gw_path_t *path_of_home(gw_ep_t *ep, uint32_t usable)
@@ -64,8 +86,7 @@ static gw_path_t *path_of_home(gw_ep_t *ep, uint32_t usable)
 
     if (ep->home < GW_PATHS_MAX && usable >> ep->home & 1)
         return &agent->paths[ep->home];
-    if (ep->home < GW_PATHS_MAX)
-        agent->paths[ep->home].eps--;
+    gw_path_leave(ep);
     ep->home = path_home(agent, usable);
     agent->paths[ep->home].eps++;
     return &agent->paths[ep->home];
@@ -95,10 +116,10 @@ gw_path_t *gw_path_choose(gw_ep_t *ep, size_t len)
     if (route && usable >> route->path & 1)
         return &agent->paths[route->path];
     home = path_of_home(ep, usable);
-    if (len < STRIPE_MIN && home->inflight < HOME_EXTRA)
+    if (len < STRIPE_MIN && path_load(home) < HOME_EXTRA)
         return home;
     emptiest = path_emptiest(agent, usable, ep->home);
-    if (len < STRIPE_MIN && home->inflight < emptiest->inflight + HOME_EXTRA)
+    if (len < STRIPE_MIN && path_load(home) < path_load(emptiest) + HOME_EXTRA)
         return home;
     return emptiest;
 }
@@ -137,23 +158,41 @@ void gw_path_settle(gw_ep_t *ep)
 
 /* ---- notes ---- */
 
-int gw_agent_note(gw_agent_t *agent, int kind, uint32_t path, uintptr_t conn,
-                  uint64_t node, const char *name)
+static int note_leave(gw_agent_t *agent, const gw_note_t *what)
 {
-    gw_note_t *note = calloc(1, sizeof *note);
+    gw_note_t *note = malloc(sizeof *note);
 
     if (!note)
         return PSC_ERR_NO_MEMORY;
-    note->kind = kind;
-    note->path = path;
-    note->conn = (psc_conn_t *)conn;
-    note->node = node;
-    snprintf(note->name, sizeof note->name, "%s", name ? name : "");
+    *note = *what;
     note->next = atomic_load(&agent->notes);
     while (!atomic_compare_exchange_weak(&agent->notes, &note->next, note))
         ;
     agent->api->wake(agent->worker);
     return PSC_OK;
+}
+
+int gw_agent_note(gw_agent_t *agent, int kind, uint32_t path, uintptr_t conn,
+                  uint64_t node, const char *name)
+{
+    gw_note_t note = {.kind = kind,
+                      .path = path,
+                      .conn = (psc_conn_t *)conn,
+                      .node = node};
+
+    snprintf(note.name, sizeof note.name, "%s", name ? name : "");
+    return note_leave(agent, &note);
+}
+
+int gw_agent_load(gw_agent_t *agent, uint32_t path, uint64_t load,
+                  uint32_t streams)
+{
+    gw_note_t note = {.kind = GW_NOTE_LOAD,
+                      .path = path,
+                      .load = load,
+                      .streams = streams};
+
+    return note_leave(agent, &note);
 }
 
 static void note_up(gw_agent_t *agent, const gw_note_t *note)
@@ -174,6 +213,7 @@ static void note_up(gw_agent_t *agent, const gw_note_t *note)
     gw_packet_drop(packet);
     psc_list_for_each(ep, &agent->eps, gw_ep_t, link) {
         ep->unreachable &= ~(1u << note->path % GW_PATHS_MAX);
+        gw_path_leave(ep); /* homes are chosen anew, among one more */
         gw_ep_due(ep);
     }
 }
@@ -208,6 +248,16 @@ static void note_route(gw_agent_t *agent, const gw_note_t *note)
     psc_list_push_front(&agent->routes, &route->link);
 }
 
+/* Our own bytes are counted already. */
+static void note_load(gw_agent_t *agent, const gw_note_t *note)
+{
+    gw_path_t *path = &agent->paths[note->path % GW_PATHS_MAX];
+
+    path->others = note->load > path->inflight ? note->load - path->inflight
+                                               : 0;
+    path->streams = note->streams;
+}
+
 static void note_tick(gw_agent_t *agent, const gw_note_t *note)
 {
     (void)note;
@@ -218,7 +268,7 @@ static void note_tick(gw_agent_t *agent, const gw_note_t *note)
 static void (*const note_handlers[])(gw_agent_t *, const gw_note_t *) = {
     [GW_NOTE_UP] = note_up,       [GW_NOTE_DOWN] = note_down,
     [GW_NOTE_LOST] = note_lost,   [GW_NOTE_ROUTE] = note_route,
-    [GW_NOTE_TICK] = note_tick,
+    [GW_NOTE_LOAD] = note_load,   [GW_NOTE_TICK] = note_tick,
 };
 
 void gw_path_notes(gw_agent_t *agent)

@@ -8,11 +8,11 @@ the module and the node that they go to, and those that they come from. No I/O b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gateway.join import Gathering
-from gateway.trunk import Frame
+from gateway.trunk import LOAD_MAX, Frame
 
 HOPS_MAX = 8  # gateways on one way
 
@@ -28,17 +28,25 @@ class Member:
         self.module = -1
         self.name = ""
         self.reaches: dict[int, int] | None = None  # a gateway: modules, and how many hops away
+        self.load = 0  # a gateway: bytes that it carries, as it says
         self.since = time.time()
 
 
 class Switchboard:
-    """`changed` is called when ways to other modules have changed."""
+    """`changed` is called when ways to other modules have changed, `load` tells what is carried."""
 
-    def __init__(self, name: str, node: int, changed: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        node: int,
+        changed: Callable[[], object],
+        load: Callable[[], Mapping[str, int]],
+    ) -> None:
         self.name = name
         self.node = node
         self.nodes: dict[int, Member] = {}
         self._changed = changed
+        self._load = load
         self._gatherings: dict[str, Gathering] = {}
 
     @property
@@ -93,7 +101,8 @@ class Switchboard:
                     member.send(told)
 
     def _on_hello(self, member: Member, frame: Frame) -> None:
-        member.send({**self.hello(), "kind": "welcome", "data": member.data})
+        what = {"data": member.data, "load": dict(self._load())}
+        member.send({**self.hello(), "kind": "welcome", **what})
         self.greet(member, frame)
 
     # ---- modules ----
@@ -130,6 +139,14 @@ class Switchboard:
         if reaches != member.reaches:
             member.reaches = reaches
             self._announce()
+
+    def announce_load(self) -> None:
+        """Tell all what this gateway carries: they choose by it."""
+        for member in self.nodes.values():
+            member.send({"kind": "load", **self._load()})
+
+    def _on_load(self, member: Member, frame: Frame) -> None:
+        member.load = min(max(int(frame["bytes"]), 0), LOAD_MAX)
 
     # ---- frames that go through ----
 
@@ -204,6 +221,7 @@ class Switchboard:
 _HANDLERS: dict[str, Any] = {
     "hello": Switchboard._on_hello,
     "modules": Switchboard._on_modules,
+    "load": Switchboard._on_load,
     "tunnel": Switchboard._on_tunnel,
     "find": Switchboard._on_find,
     "found": Switchboard._on_answer,

@@ -45,15 +45,19 @@ static hub_peer_t *table_node(gw_hub_t *hub, uint64_t node)
     return NULL;
 }
 
-/* The gateway with the least on its way to it. */
+static uint64_t table_load(const hub_peer_t *peer)
+{
+    return atomic_load(&peer->held) + atomic_load(&peer->load);
+}
+
+/* The gateway with the least on its way to it, and there. */
 static hub_peer_t *table_module(gw_hub_t *hub, uint32_t module)
 {
     hub_peer_t *best = NULL;
 
     psc_list_for_each(route, table_routes(hub, module), hub_route_t, link) {
         if (route->module == module &&
-            (!best || atomic_load(&route->peer->held) <
-                          atomic_load(&best->held)))
+            (!best || table_load(route->peer) < table_load(best)))
             best = route->peer;
     }
     return best;
@@ -178,6 +182,7 @@ void gw_hub_leave(gw_hub_t *hub, uint64_t key)
     pthread_rwlock_wrlock(&hub->tables);
     peer = table_key(hub, key);
     if (peer) {
+        hub_streams_forget(hub, peer->node);
         table_forget_routes(hub, peer);
         psc_list_remove(&peer->node_link);
         psc_list_remove(&peer->conn_link);
@@ -225,6 +230,17 @@ void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module)
     free(route);
 }
 
+void gw_hub_told(gw_hub_t *hub, uint64_t node, uint64_t bytes)
+{
+    hub_peer_t *peer;
+
+    pthread_rwlock_rdlock(&hub->tables);
+    peer = table_node(hub, node);
+    if (peer)
+        atomic_store(&peer->load, bytes);
+    pthread_rwlock_unlock(&hub->tables);
+}
+
 void gw_hub_forget_ways(gw_hub_t *hub)
 {
     pthread_rwlock_wrlock(&hub->tables);
@@ -251,6 +267,8 @@ gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share)
     }
     for (uint32_t i = 0; i < HUB_MODULE_BUCKETS; i++)
         psc_list_init(&hub->routes[i]);
+    for (uint32_t i = 0; i < HUB_STREAM_BUCKETS; i++)
+        psc_list_init(&hub->streams[i]);
     return hub;
 }
 
@@ -289,6 +307,7 @@ void gw_hub_destroy(gw_hub_t *hub)
     }
     psc_list_for_each(peer, &hub->peers, hub_peer_t, link)
         hub_peer_drop(peer);
+    hub_streams_destroy(hub);
     pthread_rwlock_destroy(&hub->tables);
     free(hub);
 }

@@ -18,6 +18,7 @@ from pscompy import Connection, PscomError, Session
 from pscompy.plugin import Log
 
 FRAME_MAX = 64 << 10  # bytes
+LOAD_MAX = 1 << 31  # bytes that a gateway's word on what it carries counts for, at most
 GATEWAY_MODULE = 65535  # what gateways say theirs is: no process is in it
 
 PAUSE = 0.2  # seconds before a gateway that is gone is tried again

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # its helpers
 
+from gate import Gate
 from namespaces import Machine, why_no_namespaces
 
 
@@ -21,6 +22,16 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     made = Machine(*getattr(request, "param", (2, 1)))
     try:
         made.open()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def gate(machine: Machine, tmp_path: Path) -> Iterator[Gate]:
+    """Where ranks wait until all gateways know them; their programs get its path."""
+    made = Gate(machine, tmp_path / "gate")
+    try:
         yield made
     finally:
         made.close()

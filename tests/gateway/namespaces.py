@@ -16,10 +16,12 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pscompy
 
 ROOT = Path(pscompy.__file__).parents[1]
+HERE = Path(__file__).parent  # with what ranks import
 TIMEOUT = 60
 PORT = 4470
 
@@ -116,7 +118,7 @@ class Machine:
         """A process (and what it starts) in a namespace; killed after the test."""
         foreign = ("PMI", "PSP_", "SLURM_", "OMPI_", "PMIX_")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-        environ = {**kept, "PYTHONPATH": str(ROOT), "PSP_KEY": "a key for this test"}
+        environ = {**kept, "PYTHONPATH": f"{ROOT}:{HERE}", "PSP_KEY": "a key for this test"}
         environ |= {name: str(value) for name, value in env.items()}
         process = subprocess.Popen(
             ["ip", "netns", "exec", space, *map(str, command)],
@@ -170,11 +172,11 @@ class Machine:
         env = {"PSP_JOIN": f"test:{len(self.modules)}", **env}
         return self.python(module, "-m", "pscompy", "run", "-n", n, program, *arguments, **env)
 
-    def status(self, number: int, module: int = 1) -> dict[str, object]:
+    def status(self, number: int, module: int = 1) -> dict[str, Any]:
         """What a gateway tells of itself."""
         address = f"10.{module}.{number}.9:{PORT}"
         asking = self.python(module, "-m", "gateway", "status", "--json", address)
-        told: dict[str, object] = json.loads(finished(asking)[0])
+        told: dict[str, Any] = json.loads(finished(asking)[0])
         return told
 
 

@@ -87,7 +87,7 @@ def test_a_node_is_lost_when_no_gateway_knows_it():
 def test_frames_take_the_shortest_way():
     """Neighbours 101 and 102 lead to module 5, over one and over two gateways."""
     told: dict[int, list[dict[str, object]]] = {}
-    board = Switchboard("here", 100, lambda: None)
+    board = Switchboard("here", 100, lambda: None, lambda: {"bytes": 0, "streams": 0})
     members = {}
     for node, reaches in ((101, {"5": 0}), (102, {"5": 1, "6": 0}), (7, None)):
         frames = told[node] = []
