@@ -83,6 +83,10 @@ class Load(NamedTuple):
     bytes: int
     streams: int
 
+    def fields(self) -> dict[str, int]:
+        """As frames have it."""
+        return {"bytes": self.bytes, "streams": self.streams}
+
     def toward(self, now: Load) -> Load:
         """Half way to what it is now: who hears of it should not follow every whim."""
         return Load((self.bytes + now.bytes) // 2, now.streams)
@@ -113,7 +117,7 @@ class Daemon:
         self._burden = burden
         self._load, self._told = Load(burden, 0), Load(-1, -1)
         self._board = Switchboard(
-            self.name, node_number(), self._set_ways, lambda: self._load._asdict()
+            self.name, node_number(), self._set_ways, lambda: self._load.fields()
         )
         self._members: set[Member] = set()
         self._links: dict[int, Connection] = {}
@@ -344,7 +348,7 @@ class Daemon:
                 for it in self._stations
             ],
             "counters": _fields(self._ffi, counters[0]),
-            "load": self._load._asdict(),
+            "load": self._load.fields(),
             "modules": sorted({it.module for it in self._board.processes}),
             "members": [
                 {
