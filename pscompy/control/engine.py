@@ -83,6 +83,12 @@ class Lane:
         text = lib.psc_lane_reason(self.handle)
         return _text(text) if text else ""
 
+    def matching(self) -> str | None:
+        """Once it is up: None, the fabric matches its messages; else why not, as far as known."""
+        room = ffi.new("char[]", REASON_MAX)
+        status = lib.psc_lane_matching(self.handle, room)
+        return None if status == lib.PSC_OK else _text(room)
+
     def destroy(self) -> None:
         """Undo a lane that was not installed. Idempotent."""
         if self._engine.lanes.pop(self.id, None) is not None:

@@ -28,6 +28,7 @@ class Explanation(Value, hidden=("estimates",)):
     lanes: int = 0
     reasons: Mapping[str, str] = {}
     params: Params | None = None
+    matching: str | None = ""  # why not in the fabric, if that is known; None: there
     estimates: Estimates | None = None
     peer: str = ""
     note: str = ""
@@ -50,6 +51,8 @@ class Explanation(Value, hidden=("estimates",)):
             "rendezvous": params and params.rendezvous,
             "fragment": params and params.fragment,
             "lends": self.lends,
+            "matching": "fabric" if self.matching is None else "software",
+            "matching_reason": self.matching or "",
             "variables": self.variables(),
         }
 
@@ -82,6 +85,7 @@ class Explanation(Value, hidden=("estimates",)):
         if self.params is not None:
             lines += _threshold_lines(self.params)
             lines.append(f"  lent: {'read where it is' if self.lends else 'copied'}")
+            lines.append(f"  matched: {_matching_text(self.matching)}")
         lines += [f"  {name} sets: {effect}" for name, effect in self.variables().items()]
         return "\n".join(lines)
 
@@ -91,6 +95,12 @@ class Explanation(Value, hidden=("estimates",)):
             rails = f", {self.lanes} rails" if self.lanes > 1 else ""
             return f"connection{to} over {self.choice}{rails}"
         return f"connection{to}: {self.note or 'not connected yet'}"
+
+
+def _matching_text(why_not: str | None) -> str:
+    if why_not is None:
+        return "in the fabric"
+    return f"in software ({why_not})" if why_not else "in software"
 
 
 def _threshold_lines(params: Params) -> list[str]:

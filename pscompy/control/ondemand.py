@@ -394,6 +394,7 @@ class OnDemand(Host):
             choice=record.transport,
             lanes=len(lanes),
             params=params,
+            matching=lanes[0].matching(),
             estimates=option.estimates,
             peer=record.label,
         )

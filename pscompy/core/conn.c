@@ -107,6 +107,7 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
         lanes[i]->index = (uint8_t)i;
         lanes[i]->conn = conn;
     }
+    psc_proto_conn_lanes(conn);
     conn_state_set(conn, PSC_CONN_UP);
     psc_count(conn, PSC_COUNTER_connections_up, 1);
     if (lanes[0]->role != PSC_ROLE_ACCEPTOR)

@@ -38,6 +38,7 @@ struct psc_lane {
     psc_link_t event_link; /* worker's events */
     psc_list_t early;      /* messages that came before it was installed */
     size_t early_bytes;
+    psc_list_t announced;  /* RTSs whose mark has not come; see proto/tag.h */
     psc_incoming_t incoming;
     char reason[PSC_REASON_MAX];
 };
@@ -72,6 +73,7 @@ struct psc_conn {
     bool credit_due, close_due, close_ack_due;
     bool close_sent, close_received;
     bool event;           /* its owner has news to read */
+    bool tagged;          /* the fabric matches its messages; see proto/tag.h */
     atomic_uint messages; /* queued or polled, whose source it is */
 
     psc_counters_t counters;
@@ -124,6 +126,10 @@ void psc_lane_retire(psc_lane_t *lane);
 /* Work on lanes that are going. force: their time is up. */
 void psc_lane_progress_retiring(psc_worker_t *worker, bool force);
 void psc_lane_replay(psc_lane_t *lane);
+/* What the peer sent over it is not what it may send: the connection ends. */
+void psc_lane_break(psc_lane_t *lane, psc_status_t status);
+/* Does the fabric match what comes over it? reason: PSC_REASON_MAX bytes. */
+bool psc_lane_tagged(const psc_lane_t *lane, char *reason);
 /* One control message or small piece on a lane. */
 psc_status_t psc_lane_send(psc_lane_t *lane, psc_wire_id_t id,
                            const void *header, uint8_t header_len,

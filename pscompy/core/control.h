@@ -107,6 +107,9 @@ int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p);
 int psc_lane_connect(psc_lane_t *lane, int role, const uint8_t *token,
                      const uint8_t *address, size_t len);
 int psc_lane_state(psc_lane_t *lane);
+/* Once it is up: PSC_OK, the fabric matches its messages; or UNSUPPORTED, and
+ * reason (PSC_REASON_MAX bytes) says why if there is more to say. */
+int psc_lane_matching(psc_lane_t *lane, char *reason);
 /* Why it failed; valid until the lane is destroyed. */
 const char *psc_lane_reason(psc_lane_t *lane);
 /* For a lane that was not installed; an installed one goes with its

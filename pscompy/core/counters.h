@@ -22,6 +22,8 @@
     X(unexpected)          /* messages that came before their receive */      \
     X(unexpected_copied)   /* bytes copied out for them */                    \
     X(unexpected_held)     /* kept in the transport's buffer instead */       \
+    X(tag_posted)          /* receives that were left to the fabric */        \
+    X(tag_matched)         /* of these, those that got their message there */ \
     X(credits_withheld)    /* unexpected messages beyond the bound */         \
     X(credits_exhausted)   /* eager sends turned into rendezvous */           \
     X(credit_messages)     /* explicit credit returns */                      \

@@ -60,8 +60,9 @@ static psc_status_t iface_check_caps(const psc_transport_ops_t *ops,
     else if (attr->caps & PSC_CAP_EVENT && (!ops->event_fd || !ops->arm))
         lacks = "EVENT needs event_fd and arm";
     else if (attr->caps & PSC_CAP_TAG &&
-             (!ops->tag_post || !ops->tag_cancel || !ops->tag_send))
-        lacks = "TAG needs tag_post, tag_cancel and tag_send";
+             (!ops->tag_ready || !ops->tag_post || !ops->tag_cancel ||
+              !ops->tag_send))
+        lacks = "TAG needs tag_ready, tag_post, tag_cancel and tag_send";
     else if (attr->max_bcopy < 1024 || attr->max_iov < 8)
         lacks = "max_bcopy must be at least 1024 and max_iov 8";
     else if (attr->rail > UINT16_MAX)

@@ -48,6 +48,7 @@ psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id)
     psc_list_init(&lane->link);
     psc_list_init(&lane->event_link);
     psc_list_init(&lane->early);
+    psc_list_init(&lane->announced);
     if (psc_worker_enter(worker, 0) != PSC_OK) {
         free(lane);
         return NULL;
@@ -116,6 +117,27 @@ int psc_lane_state(psc_lane_t *lane)
 const char *psc_lane_reason(psc_lane_t *lane)
 {
     return lane->reason;
+}
+
+bool psc_lane_tagged(const psc_lane_t *lane, char *reason)
+{
+    const psc_transport_ops_t *ops = lane->slot->ops;
+
+    reason[0] = '\0';
+    return ops->tag_ready && ops->tag_ready(lane->ep, reason) == PSC_OK &&
+           lane->slot->attr.caps & PSC_CAP_TAG;
+}
+
+int psc_lane_matching(psc_lane_t *lane, char *reason)
+{
+    psc_status_t status = psc_worker_enter(lane->worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    if (!psc_lane_tagged(lane, reason))
+        status = PSC_ERR_UNSUPPORTED;
+    psc_worker_leave(lane->worker);
+    return status;
 }
 
 static void lane_drop_early(psc_lane_t *lane)
@@ -201,7 +223,7 @@ psc_status_t psc_lane_send(psc_lane_t *lane, psc_wire_id_t id,
 
 /* ---- upcalls ---- */
 
-static void lane_broken(psc_lane_t *lane, psc_status_t status)
+void psc_lane_break(psc_lane_t *lane, psc_status_t status)
 {
     char line[PSC_REASON_MAX];
 
@@ -251,7 +273,7 @@ void psc_lane_replay(psc_lane_t *lane)
 
         free(early);
         if (status < 0)
-            lane_broken(lane, status);
+            psc_lane_break(lane, status);
     }
 }
 
@@ -268,10 +290,29 @@ static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
     }
     status = psc_proto_arrived(lane, am);
     if (status < 0) {
-        lane_broken(lane, status);
+        psc_lane_break(lane, status);
         return PSC_OK;
     }
     return status;
+}
+
+/* It goes on as the active message that would have brought it. */
+static void lane_tag_unexpected(psc_ep_t *ep, uint64_t bits,
+                                const void *payload, size_t len)
+{
+    const psc_conn_t *conn = lane_of(ep)->conn;
+    psc_wire_eager_t wire = {
+        .credit = conn ? conn->credit_limit : 0, /* nothing new */
+        .tag = (uint32_t)(bits & PSC_TAG_MASK),
+        .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT),
+    };
+    psc_am_t am = {.id = bits & PSC_TAG_MARK ? PSC_WIRE_MARK : PSC_WIRE_EAGER,
+                   .header_len = sizeof wire,
+                   .header = &wire,
+                   .payload = payload,
+                   .len = len};
+
+    lane_am_recv(ep, &am);
 }
 
 /* Before the installation a long payload waits in memory of its own. */
@@ -328,7 +369,7 @@ static void lane_am_end(psc_ep_t *ep, void *cookie)
         in->bounce = NULL;
     }
     if (status < 0)
-        lane_broken(lane, status);
+        psc_lane_break(lane, status);
 }
 
 static void lane_ep_up(psc_ep_t *ep)
@@ -381,5 +422,6 @@ const psc_upcalls_t psc_lane_upcalls = {
     .ep_up = lane_ep_up,
     .ep_failed = lane_ep_failed,
     .log = lane_log,
+    .tag_unexpected = lane_tag_unexpected,
     .holding = lane_holding,
 };

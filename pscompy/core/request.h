@@ -22,9 +22,11 @@ typedef enum psc_req_kind {
 #define PSC_STAGE_LIST(X)                                                      \
     X(IDLE)        /* not begun, or waiting for nothing of ours */            \
     X(POSTED)      /* recv: in a match queue */                               \
+    X(TAGGED)      /* recv: the fabric matches it */                          \
     X(CLAIMED)     /* recv: matched, its payload is still arriving */         \
     X(SEND)        /* send: eager or RTS, as credits allow, in order */       \
     X(SEND_FLIGHT) /* send: eager zcopy, fabric holds the buffer */           \
+    X(SEND_MARK)   /* send: RTS is out, its mark is not */                    \
     X(AWAIT_RTR)   /* send: RTS is out */                                     \
     X(PUT)         /* send: putting */                                        \
     X(FRAG)        /* send: fragmenting */                                    \
@@ -98,6 +100,7 @@ struct psc_req {
         uint64_t region, nonce, offset;
     } rma;
     void *payload;   /* internal: memory that on_done hands on */
+    psc_tag_recv_t tagged; /* stage TAGGED */
 };
 
 /* A request of the pool, clean; NULL: out of memory. */

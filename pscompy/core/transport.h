@@ -209,17 +209,27 @@ typedef struct psc_dest {
     void *cookie;   /* handed back in am_end */
 } psc_dest_t;
 
-/* A receive posted to hardware (PSC_CAP_TAG). */
+/* Match bits, from high to low: context 16, source 16, mark 1, tag 31. Which
+ * source is which is the transport's affair: above it these bits are zero. The
+ * mark is no part of the match (receives ignore it): it tells the receiver
+ * that the message stands for another one, which travels in its own way. */
+#define PSC_TAG_CONTEXT_SHIFT 48
+#define PSC_TAG_SOURCE_SHIFT 32
+#define PSC_TAG_MARK 0x80000000ull
+#define PSC_TAG_MASK 0x7fffffffull
+
+/* A receive that the fabric matches (PSC_CAP_TAG). */
 typedef struct psc_tag_recv {
-    psc_ep_t *source;  /* NULL: any endpoint of this interface */
-    uint64_t match;    /* context 16, source 16, tag 32 bits, high to low */
+    psc_ep_t *source;
+    uint64_t match;
     uint64_t ignore;   /* bits that need not match */
     psc_iov_t buffer;
-    /* Called from progress. matched is the message's bits; len its true
-     * length, which may exceed the buffer; status PSC_ERR_CANCELLED after a
-     * cancel that came in time. */
-    void (*done)(struct psc_tag_recv *self, psc_status_t status,
-                 uint64_t matched, size_t len);
+    void *posted;      /* the transport's, from tag_post to done */
+    /* Called from progress: the message is in the buffer. bits are its bits
+     * with those of the source, len its true length, which may exceed the
+     * buffer's. An error: it has begun to arrive and never will. */
+    void (*done)(struct psc_tag_recv *self, psc_status_t status, uint64_t bits,
+                 size_t len);
 } psc_tag_recv_t;
 
 /* ---- what a transport may call ----------------------------------------- */
@@ -252,8 +262,9 @@ struct psc_upcalls {
      * anywhere; takes a whole line without its end. */
     void (*log)(psc_iface_t *iface, int level, const char *line);
 
-    /* Hardware matching: a message that no posted receive matched. */
-    void (*tag_unexpected)(psc_ep_t *ep, uint64_t bits, const psc_am_t *am);
+    /* TAG: a message that no posted receive matched; gone on return. */
+    void (*tag_unexpected)(psc_ep_t *ep, uint64_t bits, const void *payload,
+                           size_t len);
 
     /* 1: bytes that am_short or am_bcopy took are still here, because the
      * fabric had no room; 0: the last of them has left. The event descriptor
@@ -377,14 +388,27 @@ struct psc_transport_ops {
     /* Receives with desc: give the buffer back. */
     void (*desc_release)(psc_iface_t *iface, psc_desc_t *desc);
 
-    /* TAG: the structure belongs to the transport until done is called.
-     * NO_RESOURCE: keep the receive in software. */
-    psc_status_t (*tag_post)(psc_iface_t *iface, psc_tag_recv_t *recv);
-    /* PSC_OK: done follows with CANCELLED. PSC_ERR_INVALID: too late, it has
-     * matched; done follows with the message. */
-    psc_status_t (*tag_cancel)(psc_iface_t *iface, psc_tag_recv_t *recv);
+    /* TAG: once an endpoint is up: does the fabric match what comes from this
+     * peer? Both sides get the same answer, and then whatever is to be matched
+     * goes by tag_send, to receives that tag_post was given, or up by
+     * tag_unexpected. UNSUPPORTED: reason (PSC_REASON_MAX bytes) says why. */
+    psc_status_t (*tag_ready)(psc_ep_t *ep, char *reason);
+    /* The first message from now on whose bits fit goes to the first receive
+     * that they fit; none is in between: what came before was given to
+     * tag_unexpected already, or matches, too. The structure and the buffer
+     * belong to the transport until done, or a cancel that came in time; an
+     * ep_close leaves them there until the endpoint has stopped. NO_RESOURCE:
+     * not now, keep the receive in software. */
+    psc_status_t (*tag_post)(psc_ep_t *ep, psc_tag_recv_t *recv);
+    /* PSC_OK: taken back, done is not called. PSC_ERR_INVALID: too late, it
+     * has matched; done follows. */
+    psc_status_t (*tag_cancel)(psc_ep_t *ep, psc_tag_recv_t *recv);
+    /* As am_bcopy, but for what the bits match. Nothing but the payload
+     * travels: sum(iov) <= max_bcopy. On one endpoint active messages and
+     * these are delivered in the order in which they were sent; a receive
+     * that has matched is done when its message's turn has come. */
     psc_status_t (*tag_send)(psc_ep_t *ep, uint64_t bits, const psc_iov_t *iov,
-                             size_t n_iov, psc_comp_t *comp);
+                             size_t n_iov);
 
     /* EVENT: a descriptor that becomes readable when progress would find
      * something, provided that arm said PSC_OK since the last progress. The

@@ -30,6 +30,8 @@ void psc_proto_conn_init(psc_conn_t *conn);
 /* What the two sides agreed on, within what the protocols can do. */
 void psc_proto_conn_params(psc_conn_t *conn,
                            const psc_proto_params_t *params);
+/* Its lanes are known, and nothing was heard over them yet. */
+void psc_proto_conn_lanes(psc_conn_t *conn);
 /* Its lanes are installed. */
 void psc_proto_conn_up(psc_conn_t *conn);
 /* Everything that it has outstanding ends with the status; what has arrived

@@ -25,7 +25,9 @@
     X(CLOSE_ACK, psc_wire_credit_t)                                            \
     X(RMA_PUT, psc_wire_rma_t)     /* payload: packed keys for get */         \
     X(RMA_GET, psc_wire_rma_t)                                                 \
-    X(TAKEN, psc_wire_taken_t)
+    X(TAKEN, psc_wire_taken_t)                                                 \
+    X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place    \
+                                      of an RTS; see tag.h */
 
 typedef enum psc_wire_id {
 #define PSC_WIRE_ENUM(name, type) PSC_WIRE_##name,

@@ -135,6 +135,17 @@ static void ct_am_end(psc_ep_t *ep, void *cookie)
     end_count(end, &end->body, true);
 }
 
+/* Its seed is its bits. */
+static void ct_tag_unexpected(psc_ep_t *ep, uint64_t bits, const void *payload,
+                              size_t len)
+{
+    ct_end_t *end = ep->user;
+
+    ct_check(ct_pattern_check(payload, len, bits), "payload of %llx",
+             (unsigned long long)bits);
+    end->unexpected_bits[end->unexpected++ % CT_UNEXPECTED_MAX] = bits;
+}
+
 static void ct_ep_up(psc_ep_t *ep)
 {
     ct_end_t *end = ep->user;
@@ -181,6 +192,7 @@ static const psc_upcalls_t ct_upcalls = {
     .ep_up = ct_ep_up,
     .ep_failed = ct_ep_failed,
     .log = ct_log,
+    .tag_unexpected = ct_tag_unexpected,
     .holding = ct_holding,
 };
 

@@ -17,6 +17,7 @@
 #define CT_PATIENCE_S 20     /* nothing here takes longer than that */
 #define CT_AM_ID 7
 #define CT_HELD_MAX 4096
+#define CT_UNEXPECTED_MAX 256 /* the bits of so many are remembered */
 #define CT_SECOND 1000000000ll
 
 /* ---- judging ---- */
@@ -89,6 +90,8 @@ struct ct_end {
     size_t n_held;
     void (*on_message)(ct_end_t *end); /* after it was counted; or NULL */
     void *on_message_arg;
+    uint64_t unexpected;          /* messages without receive: CAP_TAG */
+    uint64_t unexpected_bits[CT_UNEXPECTED_MAX];
     bool in_body;                 /* between am_begin and am_end */
     ct_header_t body;
     char *body_buffer;
@@ -180,7 +183,8 @@ typedef struct ct_case {
 
 /* Ends with a case without name. */
 extern const ct_case_t ct_connect_cases[], ct_message_cases[],
-    ct_memory_cases[], ct_event_cases[], ct_fault_cases[], ct_mapping_cases[];
+    ct_memory_cases[], ct_event_cases[], ct_fault_cases[], ct_mapping_cases[],
+    ct_tag_cases[];
 /* A transport's own, from tests/contract/<transport>_*cases.c if there are. */
 extern const ct_case_t ct_own_cases[] __attribute__((weak));
 

@@ -1,20 +1,19 @@
 /* Cases of portals alone: every variable in the counters, what the software NI
  * does wrong on purpose, and the order of messages that overtook each other. */
-#include "harness.h"
-#include "pscompy/plugins/portals/driver.h"
+#include "portals_cases.h"
+
 #include "pscompy/plugins/portals/ni/software.h"
-#include "pscompy/plugins/portals/portals.h"
 
 #define MILLION 1000000
 
 /* ---- tools ---- */
 
-static void set_number(const char *name, int64_t number)
+void set_number(const char *name, int64_t number)
 {
     ct_set(name, number, "");
 }
 
-static uint64_t counter(const ct_side_t *side, psptl_counter_t which)
+uint64_t counter(const ct_side_t *side, psptl_counter_t which)
 {
     const portals_iface_t *iface = portals_iface(side->iface);
 
@@ -22,7 +21,7 @@ static uint64_t counter(const ct_side_t *side, psptl_counter_t which)
 }
 
 /* Of both sides. */
-static uint64_t counted(const ct_pair_t *pair, psptl_counter_t which)
+uint64_t counted(const ct_pair_t *pair, psptl_counter_t which)
 {
     return counter(pair->a, which) + counter(pair->b, which);
 }
@@ -184,7 +183,7 @@ static void receive_queue_bounds_what_a_peer_takes(void)
 #define ENDS 8
 
 /* Connections between two interfaces, the first pair's. */
-static void ends_up(ct_pair_t *pairs, int n)
+void ends_up(ct_pair_t *pairs, int n)
 {
     for (int i = 0; i < n; i++) {
         pairs[i].a = &pairs[0].side_a;
@@ -197,7 +196,7 @@ static void ends_up(ct_pair_t *pairs, int n)
         ct_pair_await(&pairs[i]);
 }
 
-static void ends_down(ct_pair_t *pairs, int n)
+void ends_down(ct_pair_t *pairs, int n)
 {
     for (int i = 1; i < n; i++) {
         ct_end_destroy(&pairs[i].x, pairs[0].b);
@@ -636,6 +635,15 @@ const ct_case_t ct_own_cases[] = {
     {"rendezvous_requests_are_bounded", rendezvous_requests_are_bounded, 0,
      false},
     {"fostering_looks_more_often", fostering_looks_more_often, 0, false},
+    {"a_cancel_is_too_late_once_it_has_matched",
+     a_cancel_is_too_late_once_it_has_matched, 0, false},
+    {"a_receive_finds_what_came_before_it", a_receive_finds_what_came_before_it,
+     0, false},
+    {"a_matched_receive_ends_with_its_endpoint",
+     a_matched_receive_ends_with_its_endpoint, 0, false},
+    {"overflow_buffers_are_as_many_as_messages",
+     overflow_buffers_are_as_many_as_messages, 0, false},
+    {"sources_are_told_apart", sources_are_told_apart, 0, false},
     {"dropped_messages_are_sent_again", dropped_messages_are_sent_again, 0,
      false},
     {"dropped_fragments_are_sent_again", dropped_fragments_are_sent_again, 0,

@@ -14,12 +14,19 @@ class TestPortals(conformance.Suite):
     config: ClassVar = SOFTWARE
 
 
+class TestPortalsWithoutMatching(conformance.Suite):
+    transport = "portals"
+    config: ClassVar = {**SOFTWARE, "PORTALS_MATCHING": 0}
+
+
 class TestPortalsByPut(conformance.Suite):
     transport = "portals"
     config: ClassVar = {**SOFTWARE, "RNDV_SCHEME": "put", "PORTALS_RNDV_FRAGMENT_SIZE": "20k"}
 
 
 class TestPortalsWithSmallRings(conformance.Suite):
+    """Matching has room for what few connections have under way."""
+
     transport = "portals"
     config: ClassVar = {
         **SOFTWARE,

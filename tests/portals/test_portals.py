@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ import pytest
 
 import pscompy
 from pscompy import registry, wait_all
+from pscompy.connection import Connection
 from pscompy.errors import ConfigError
 from pscompy.session import Session
 from pscompy.testing import far as far_side
@@ -189,19 +191,20 @@ class TestRendezvous(Base):
             assert counts["far_rndv_put"] + counts["far_rndv_am"] == count
 
 
+TROUBLE = {
+    "PORTALS_NI_REORDER_EVENTS": 10_000,
+    "PORTALS_NI_DISABLE_TABLES": 10_000,
+    "PORTALS_NI_DROP": 10_000,
+    "PORTALS_NI_DUPLICATE": 10_000,
+    "PORTALS_NI_REORDER": 10_000,
+}
+
+
 class TestMischief(Base):
-    """The software NI fails acknowledgements, reorders events, closes table entries."""
+    """The software NI reorders events, closes table entries, and has a wire that loses frames."""
 
     transport = "portals"
-    config: ClassVar = {
-        **ONLY,
-        "PORTALS_NI_FAIL_ACKS": 10_000,
-        "PORTALS_NI_REORDER_EVENTS": 10_000,
-        "PORTALS_NI_DISABLE_TABLES": 10_000,
-        "PORTALS_NI_DROP": 10_000,
-        "PORTALS_NI_DUPLICATE": 10_000,
-        "PORTALS_NI_REORDER": 10_000,
-    }
+    config: ClassVar = {**ONLY, **TROUBLE}
 
     def test_everything_arrives_once_and_in_order(self, far: Far) -> None:
         with self.joined(far) as link:
@@ -213,8 +216,18 @@ class TestMischief(Base):
             far.result()
 
 
-def test_two_connections_between_the_same_two_processes(far: Far) -> None:
-    with Session(config=ONLY) as session:
+class TestMischiefWithoutMatching(TestMischief):
+    """It fails acknowledgements, too."""
+
+    config: ClassVar = {**ONLY, **TROUBLE, "PORTALS_MATCHING": 0, "PORTALS_NI_FAIL_ACKS": 10_000}
+
+
+@contextmanager
+def two_connections(
+    far: Far, config: Mapping[str, object]
+) -> Iterator[tuple[Connection, Connection]]:
+    """Between this process, which has the settings, and the far one, which has none."""
+    with Session(config=config) as session:
         far.session = session
         socket = session.listen("127.0.0.1")
         far(far_side.connect, socket.address, ONLY)
@@ -222,15 +235,24 @@ def test_two_connections_between_the_same_two_processes(far: Far) -> None:
         far(portals_far.connect_again, socket.address)
         second = socket.accept(timeout=BOUND)
         assert first.transport == second.transport == "portals"
-        for place in range(100):
-            far.begin(portals_far.echo_both)
-            second.send(payload(500, place), timeout=BOUND)
-            first.send(payload(700, place), timeout=BOUND)
-            assert first.recv(timeout=BOUND) == payload(700, place)
-            assert second.recv(timeout=BOUND) == payload(500, place)
-            far.result()
+        yield first, second
         far(far_side.close)
         far.session = None
+
+
+def exchange_on_both(far: Far, first: Connection, second: Connection, count: int) -> None:
+    for place in range(count):
+        far.begin(portals_far.echo_both)
+        second.send(payload(500, place), timeout=BOUND)
+        first.send(payload(700, place), timeout=BOUND)
+        assert first.recv(timeout=BOUND) == payload(700, place)
+        assert second.recv(timeout=BOUND) == payload(500, place)
+        far.result()
+
+
+def test_two_connections_between_the_same_two_processes(far: Far) -> None:
+    with two_connections(far, ONLY) as (first, second):
+        exchange_on_both(far, first, second, 100)
 
 
 def test_the_demo(tmp_path: Path) -> None:

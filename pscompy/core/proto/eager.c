@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "am.h"
+#include "tag.h"
 
 /* ---- sending ---- */
 
@@ -49,12 +50,16 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
                              .aux = head->aux};
     uint32_t told = conn->credit_told;
     bool due = conn->credit_due;
-    psc_counter_t how;
+    psc_counter_t how = PSC_COUNTER_eager_bcopy;
     psc_status_t status;
 
-    wire.credit = psc_credit_stamp(conn);
-    how = eager_issue(psc_conn_main_lane(conn), &wire, iov, n_iov, len, comp,
-                      &status);
+    if (psc_tag_carries(conn, head->context)) {
+        status = psc_tag_send(conn, head, iov, n_iov, len);
+    } else {
+        wire.credit = psc_credit_stamp(conn);
+        how = eager_issue(psc_conn_main_lane(conn), &wire, iov, n_iov, len,
+                          comp, &status);
+    }
     if (status < 0) {
         conn->credit_told = told;
         conn->credit_due = due;
@@ -215,7 +220,7 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
     return eager_keep(in->unexp, req);
 }
 
-static void eager_end_received(psc_conn_t *conn, psc_req_t *req, uint64_t len)
+void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len)
 {
     psc_credit_return(conn, psc_credit_cost(len));
     eager_result(&req->head.result, conn, req->head.result.tag, len,
@@ -235,7 +240,7 @@ void psc_eager_end(psc_lane_t *lane)
         return;
     }
     if (in->req) {
-        eager_end_received(lane->conn, in->req, in->len);
+        psc_eager_landed(lane->conn, in->req, in->len);
         return;
     }
     unexp->arriving = false;

@@ -26,6 +26,8 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest);
 void psc_eager_end(psc_lane_t *lane);
 
+/* A message of this length is in the receive's buffer; its tag is known. */
+void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len);
 /* Give a complete unexpected message to a receive's buffer. */
 psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
                                size_t n_iov, psc_result_t *result_p);

@@ -40,6 +40,7 @@ static psc_match_queue_t *match_queue(psc_conn_t *conn, uint32_t id,
         return NULL;
     queue->context = context;
     psc_list_init(&queue->posted);
+    psc_list_init(&queue->tagged);
     psc_list_init(&queue->unexpected);
     psc_list_push(&conn->queues, &queue->link);
     return queue;
@@ -199,6 +200,25 @@ psc_status_t psc_match_post(psc_req_t *req)
     psc_req_stage_set(req, PSC_STAGE_POSTED);
     psc_list_push(posted, &req->link);
     return PSC_OK;
+}
+
+static bool match_overlaps(psc_list_t *posted, int32_t tag)
+{
+    psc_list_for_each(req, posted, psc_req_t, link) {
+        if (tag == PSC_ANY_TAG || match_tag(req->tag, tag))
+            return true;
+    }
+    return false;
+}
+
+psc_match_queue_t *psc_match_alone(const psc_req_t *req)
+{
+    psc_match_queue_t *queue = match_queue(req->source, req->context, true);
+
+    if (!queue || match_overlaps(&queue->posted, req->tag) ||
+        match_overlaps(&queue->context->posted, req->tag))
+        return NULL;
+    return queue;
 }
 
 /* ---- unexpected messages ---- */

@@ -25,6 +25,7 @@ typedef struct psc_match_queue {
     psc_context_t *context;
     psc_link_t link; /* connection's queues */
     psc_list_t posted;
+    psc_list_t tagged;     /* receives that the fabric matches; see tag.h */
     psc_list_t unexpected; /* psc_unexp_t.link */
 } psc_match_queue_t;
 
@@ -64,6 +65,9 @@ void psc_match_take(psc_unexp_t *unexp);
 psc_status_t psc_match_put_back(psc_unexp_t *unexp);
 /* Line up a receive. */
 psc_status_t psc_match_post(psc_req_t *req);
+/* The queue of a receive that no earlier one would share a message with: then
+ * somebody else may match it. */
+psc_match_queue_t *psc_match_alone(const psc_req_t *req);
 psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
                               uint64_t len, size_t room);
 /* A receive without buffer gets this message: it waits for psc_recv_supply. */

@@ -2,6 +2,7 @@
 
 #include "lend.h"
 #include "rndv.h"
+#include "tag.h"
 
 /* ---- send ---- */
 
@@ -180,13 +181,16 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     status = message_recv_request(worker, args, &req);
     if (status != PSC_OK)
         return status;
+    *request_p = &req->head;
+    if (req->source && req->source->tagged && psc_tag_recv(req))
+        return PSC_INPROGRESS;
     status = psc_match_post(req);
     if (status != PSC_OK) {
+        *request_p = NULL;
         psc_req_release(req);
         psc_req_finish(req, status);
         return status;
     }
-    *request_p = &req->head;
     return PSC_INPROGRESS;
 }
 
@@ -300,6 +304,8 @@ psc_status_t psc_message_cancel(psc_req_t *req)
             message_rematch(unexp);
         return status;
     }
+    if (req->stage == PSC_STAGE_TAGGED)
+        return psc_tag_recv_cancel(req);
     if (req->stage != PSC_STAGE_POSTED && req->stage != PSC_STAGE_SEND &&
         req->kind != PSC_REQ_EVENT)
         return PSC_ERR_INVALID;

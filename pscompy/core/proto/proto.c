@@ -10,6 +10,7 @@
 #include "message.h"
 #include "rma.h"
 #include "rndv.h"
+#include "tag.h"
 
 /* ---- stages ---- */
 
@@ -18,6 +19,7 @@ typedef psc_status_t (*stage_fn_t)(psc_req_t *req);
 /* A stage without a function waits for the peer or for the fabric. */
 static const stage_fn_t stage_progress[PSC_STAGE_COUNT] = {
     [PSC_STAGE_SEND] = psc_message_send_progress,
+    [PSC_STAGE_SEND_MARK] = psc_tag_send_mark,
     [PSC_STAGE_PUT] = psc_rndv_put,
     [PSC_STAGE_FRAG] = psc_rndv_frag,
     [PSC_STAGE_FLUSH] = psc_rndv_flush,
@@ -85,6 +87,7 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_CLOSE_ACK] = {proto_close_ack, sizeof(psc_wire_credit_t)},
     [PSC_WIRE_RMA_PUT] = {psc_rma_put_arrived, sizeof(psc_wire_rma_t)},
     [PSC_WIRE_RMA_GET] = {psc_rma_get_arrived, sizeof(psc_wire_rma_t)},
+    [PSC_WIRE_MARK] = {psc_tag_mark_arrived, sizeof(psc_wire_eager_t)},
     [PSC_WIRE_TAKEN] = {psc_lend_taken_arrived, sizeof(psc_wire_taken_t)},
 };
 
@@ -209,6 +212,7 @@ void psc_proto_abort(psc_lane_t *lane)
     }
     if (in->message)
         psc_am_abort(lane);
+    psc_tag_abort(lane);
     free(in->bounce);
     in->req = NULL;
     in->unexp = NULL;

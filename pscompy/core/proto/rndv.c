@@ -5,6 +5,7 @@
 #include "am.h"
 #include "credit.h"
 #include "stripe.h"
+#include "tag.h"
 
 static bool rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
 {
@@ -175,6 +176,10 @@ psc_status_t psc_rndv_send_rts(psc_req_t *req)
     psc_count(conn, PSC_COUNTER_lent, wire.flags & PSC_RTS_LENT ? 1 : 0);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
+    if (psc_tag_carries(conn, req->context)) {
+        psc_req_stage_set(req, PSC_STAGE_SEND_MARK);
+        return psc_tag_send_mark(req);
+    }
     psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
     return PSC_INPROGRESS;
 }
@@ -350,9 +355,10 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
-static psc_status_t rndv_keep(psc_conn_t *conn, psc_req_t *req,
-                              const psc_wire_rts_t *wire, const psc_am_t *am)
+static psc_status_t rndv_record(psc_conn_t *conn, const psc_am_t *am,
+                                psc_unexp_t **unexp_p)
 {
+    const psc_wire_rts_t *wire = am->header;
     psc_unexp_t *unexp;
 
     if (conn->rts_in >= PSC_RTS_LIMIT)
@@ -370,9 +376,24 @@ static psc_status_t rndv_keep(psc_conn_t *conn, psc_req_t *req,
     unexp->keys_len = (uint32_t)am->len;
     if (am->len)
         memcpy(unexp->room, am->payload, am->len);
-    if (!req)
+    *unexp_p = unexp;
+    return PSC_OK;
+}
+
+static psc_status_t rndv_keep(psc_lane_t *lane, psc_req_t *req,
+                              const psc_am_t *am)
+{
+    psc_unexp_t *unexp;
+    psc_status_t status = rndv_record(lane->conn, am, &unexp);
+
+    if (status != PSC_OK)
+        return status;
+    if (lane->conn->tagged)
+        psc_tag_announced(lane, unexp);
+    else if (req)
+        psc_req_no_buffer(req, unexp);
+    else
         return psc_match_keep(unexp);
-    psc_req_no_buffer(req, unexp);
     return PSC_OK;
 }
 
@@ -387,15 +408,16 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
                          .n_keys = wire->n_keys,
                          .keys = am->payload,
                          .keys_len = am->len};
-    psc_req_t *req;
+    psc_req_t *req = NULL;
 
     if (am->len > PSC_KEYS_MAX || offer.tag < 0)
         return PSC_ERR_PROTOCOL;
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_announced(lane->conn, wire->aux, &offer);
-    req = psc_match_arrival(lane->conn, wire->context, offer.tag);
+    if (!lane->conn->tagged)
+        req = psc_match_arrival(lane->conn, wire->context, offer.tag);
     if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
-        return rndv_keep(lane->conn, req, wire, am);
+        return rndv_keep(lane, req, am);
     psc_rndv_recv_start(req, &offer);
     return PSC_OK;
 }

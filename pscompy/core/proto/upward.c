@@ -7,6 +7,7 @@
 #include "lend.h"
 #include "match.h"
 #include "rma.h"
+#include "tag.h"
 
 /* ---- a connection begins ---- */
 
@@ -23,6 +24,13 @@ void psc_proto_conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
         conn->params.eager_max = PSC_EAGER_LIMIT;
     if (conn->params.fragment < 4096)
         conn->params.fragment = 4096;
+}
+
+void psc_proto_conn_lanes(psc_conn_t *conn)
+{
+    char reason[PSC_REASON_MAX];
+
+    conn->tagged = psc_lane_tagged(psc_conn_main_lane(conn), reason);
 }
 
 void psc_proto_conn_up(psc_conn_t *conn)
@@ -77,6 +85,8 @@ void psc_proto_receives_ended(psc_conn_t *conn, psc_status_t status)
             psc_list_remove(&req->link);
             psc_req_finish(req, status);
         }
+        psc_list_for_each(req, &queue->tagged, psc_req_t, link)
+            psc_tag_recv_end(req, status);
     }
     psc_list_for_each(probe, &conn->worker->probes, psc_req_t, link) {
         if (probe->source != conn)

@@ -22,8 +22,10 @@ void portals_ep_feed(portals_ep_t *ep)
     }
 }
 
-static psc_status_t portals_am_may(portals_ep_t *ep)
+psc_status_t portals_am_may(portals_ep_t *ep, size_t len)
 {
+    if (len > portals_ep_iface(ep)->settings.driver.buffer_size)
+        return PSC_ERR_INVALID;
     if (__builtin_expect(ep->state != PORTALS_EP_UP || ep->failing, 0))
         return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
     return ep->sent - ep->taken < ep->window ? PSC_OK : portals_ep_starve(ep);
@@ -68,7 +70,7 @@ psc_status_t portals_am_short(psc_ep_t *self, uint8_t id, const void *header,
     return portals_am_bcopy(self, id, header, header_len, &iov, 1);
 }
 
-static size_t portals_iov_sum(const psc_iov_t *iov, size_t n_iov)
+size_t portals_iov_sum(const psc_iov_t *iov, size_t n_iov)
 {
     size_t sum = 0;
 
@@ -77,24 +79,27 @@ static size_t portals_iov_sum(const psc_iov_t *iov, size_t n_iov)
     return sum;
 }
 
+void portals_iov_put(uint8_t *to, const psc_iov_t *iov, size_t n_iov)
+{
+    for (size_t i = 0; i < n_iov; i++)
+        to = portals_put_bytes(to, iov[i].base, iov[i].len);
+}
+
 psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
                               uint8_t header_len, const psc_iov_t *iov,
                               size_t n_iov)
 {
     portals_ep_t *ep = portals_ep(self);
     size_t len = PORTALS_HEAD_SIZE + header_len + portals_iov_sum(iov, n_iov);
-    psc_status_t status = portals_am_may(ep);
+    psc_status_t status = portals_am_may(ep, len);
     uint8_t *to;
 
-    if (len > portals_ep_iface(ep)->settings.driver.buffer_size)
-        return PSC_ERR_INVALID;
     if (status != PSC_OK)
         return status;
     to = portals_begin(ep, PORTALS_KIND_AM, id, header, header_len);
     if (!to)
         return portals_ep_starve(ep);
-    for (size_t i = 0; i < n_iov; i++)
-        to = portals_put_bytes(to, iov[i].base, iov[i].len);
+    portals_iov_put(to, iov, n_iov);
     ep->sent++;
     ep->driver->send_end(ep->channel, len);
     return PSC_OK;
@@ -133,7 +138,7 @@ void portals_credit_pay(portals_iface_t *iface)
     }
 }
 
-static bool portals_credit_take(portals_ep_t *ep, uint32_t taken)
+bool portals_credit_take(portals_ep_t *ep, uint32_t taken)
 {
     if (taken - ep->taken > ep->sent - ep->taken)
         return false;
@@ -144,6 +149,13 @@ static bool portals_credit_take(portals_ep_t *ep, uint32_t taken)
 }
 
 /* ---- messages that come in ---- */
+
+void portals_count_arrival(portals_ep_t *ep)
+{
+    ep->received++;
+    if (portals_credit_due(ep) && !psc_link_listed(&ep->owing))
+        psc_list_push(&portals_ep_iface(ep)->owing, &ep->owing);
+}
 
 static void portals_am_arrived(portals_ep_t *ep, const portals_head_t *head,
                                const uint8_t *body, size_t len)
@@ -159,9 +171,7 @@ static void portals_am_arrived(portals_ep_t *ep, const portals_head_t *head,
 
     if (ep->state != PORTALS_EP_UP || ep->failing)
         return;
-    ep->received++;
-    if (portals_credit_due(ep) && !psc_link_listed(&ep->owing))
-        psc_list_push(&iface->owing, &ep->owing);
+    portals_count_arrival(ep);
     iface->super.up->am_recv(&ep->super, &am);
 }
 

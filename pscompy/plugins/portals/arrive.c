@@ -3,25 +3,13 @@
 
 /* ---- the ring ---- */
 
-/* Whoever knows the match bits may write here before the peer is known; whose
- * it was is looked at when it is delivered. */
 bool psptl_buffer_post(psptl_buffer_t *buffer)
 {
     psptl_channel_t *channel = buffer->channel;
     psptl_device_t *device = channel->device;
-    ptl_me_t me = {
-        .start = buffer->bytes,
-        .length = device->settings.buffer_size,
-        .ct_handle = PTL_CT_NONE,
-        .uid = PTL_UID_ANY,
-        .options = PTL_ME_OP_PUT | PTL_ME_USE_ONCE |
-                   PTL_ME_EVENT_LINK_DISABLE | PTL_ME_EVENT_UNLINK_DISABLE,
-        .match_id = {.phys = {.nid = PTL_NID_ANY, .pid = PTL_PID_ANY}},
-        .match_bits = channel->bits,
-    };
+    ptl_me_t me = psptl_me_once(channel, buffer->bytes,
+                                device->settings.buffer_size, channel->bits);
 
-    if (channel->open)
-        me.match_id = channel->peer_id;
     buffer->posted = device->ni->PtlMEAppend(
                          device->handle, device->eager.pt, &me,
                          PTL_PRIORITY_LIST, &buffer->op, &buffer->me) ==
@@ -55,10 +43,16 @@ static bool arrive_same(const ptl_process_t *a, const ptl_process_t *b)
     return a->phys.nid == b->phys.nid && a->phys.pid == b->phys.pid;
 }
 
-static void arrive_deliver(psptl_channel_t *channel, psptl_buffer_t *buffer)
+static void arrive_deliver(psptl_channel_t *channel, psptl_op_t *op)
 {
     psptl_device_t *device = channel->device;
+    psptl_buffer_t *buffer;
 
+    if (op->kind != PSPTL_BUFFER) {
+        psptl_tag_deliver(op);
+        return;
+    }
+    buffer = psc_container_of(op, psptl_buffer_t, op);
     if (arrive_same(&buffer->initiator, &channel->peer_id)) {
         psptl_count(device, PSPTL_COUNTER_arrived);
         device->owner->arrived(channel->owner, buffer->bytes, buffer->len);
@@ -68,10 +62,10 @@ static void arrive_deliver(psptl_channel_t *channel, psptl_buffer_t *buffer)
 
 static void arrive_deliver_all(psptl_channel_t *channel)
 {
-    psptl_buffer_t *buffer;
+    psptl_op_t *op;
 
-    while (channel->open && (buffer = psptl_window_take(&channel->window)))
-        arrive_deliver(channel, buffer);
+    while (channel->open && (op = psptl_window_take(&channel->window)))
+        arrive_deliver(channel, op);
 }
 
 void psptl_arrive_pending(psptl_device_t *device)
@@ -82,25 +76,23 @@ void psptl_arrive_pending(psptl_device_t *device)
         arrive_deliver_all(psc_container_of(link, psptl_channel_t, pending));
 }
 
-static void arrive_in_order(psptl_buffer_t *buffer, uint32_t number)
+bool psptl_arrive_in_order(psptl_channel_t *channel, psptl_op_t *op,
+                           uint32_t number)
 {
-    psptl_channel_t *channel = buffer->channel;
-
-    switch (psptl_window_put(&channel->window, number, buffer)) {
+    switch (psptl_window_put(&channel->window, number, op)) {
     case PSPTL_WINDOW_NEXT:
         arrive_deliver_all(channel);
-        break;
+        return true;
     case PSPTL_WINDOW_EARLY:
         psptl_count(channel->device, PSPTL_COUNTER_early);
-        break;
+        return true;
     case PSPTL_WINDOW_DUPLICATE:
         psptl_count(channel->device, PSPTL_COUNTER_duplicates);
-        arrive_again(buffer);
-        break;
-    case PSPTL_WINDOW_BEYOND:
-        arrive_again(buffer);
+        return false;
+    default:
         psptl_channel_fail(channel, PSPTL_BROKEN,
                            "a message with a number far ahead");
+        return false;
     }
 }
 
@@ -123,5 +115,7 @@ void psptl_arrive_event(psptl_buffer_t *buffer, const ptl_event_t *event)
     }
     buffer->len = event->mlength;
     buffer->initiator = event->initiator;
-    arrive_in_order(buffer, (uint32_t)event->hdr_data);
+    if (!psptl_arrive_in_order(channel, &buffer->op,
+                               (uint32_t)event->hdr_data))
+        arrive_again(buffer);
 }

@@ -10,8 +10,9 @@ import cffi
 
 FOLDER = "pscompy/plugins/portals"
 NAMES = (
-    *("transport", "settings", "sleep", "ep", "meet", "am", "mem"),
-    *("psptl", "system", "device", "event", "channel", "send", "arrive", "region", "bulk"),
+    *("transport", "settings", "sleep", "ep", "meet", "am", "match", "mem"),
+    *("psptl", "system", "device", "event", "channel", "send", "arrive", "tag", "overflow"),
+    *("region", "bulk"),
 )
 NI = sorted(path.stem for path in Path(FOLDER, "ni").glob("*.c"))
 

@@ -94,6 +94,7 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
         .device = device,
         .owner = owner,
         .ping = {PSPTL_PING},
+        .search = {PSPTL_SEARCH},
         .ping_me = PTL_INVALID_HANDLE,
         .bits = psptl_device_bits(device),
         .n_sends = settings->sendq,
@@ -102,6 +103,8 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
     psc_list_init(&channel->waiting);
     psc_list_init(&channel->pending);
     psc_list_init(&channel->regions);
+    psc_list_init(&channel->tags);
+    psptl_tag_source(channel);
     psc_list_push(&device->channels, &channel->link);
     if (!channel_sends(channel, settings->buffer_size) ||
         !channel_buffers(channel, settings->buffer_size)) {
@@ -128,6 +131,8 @@ void psptl_channel_place(const psptl_channel_t *channel, psptl_place_t *place_p)
         .pid = device->self.phys.pid,
         .eager = device->eager.pt,
         .bulk = device->bulk.pt,
+        .tag = device->tag.pt,
+        .source = channel->source,
         .bits = channel->bits,
     };
     if (device->ni->ni_cookie)
@@ -148,6 +153,10 @@ void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer)
             PTL_OK)
         psptl_channel_fail(channel, PSPTL_BROKEN,
                            "the interface does not admit this peer");
+    if (!psptl_tag_connect(channel))
+        psptl_channel_fail(channel, PSPTL_BROKEN,
+                           "no room for messages without receive "
+                           "(PSP_PORTALS_RECVQ_SIZE, PSP_PORTALS_MATCHING)");
 }
 
 /* ---- ending ---- */
@@ -171,7 +180,7 @@ void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
 bool psptl_channel_idle(const psptl_channel_t *channel)
 {
     return channel->n_flying == 0 && channel->n_waiting == 0 &&
-           channel->n_bulks == 0;
+           channel->n_bulks == 0 && channel->n_tags == 0;
 }
 
 void psptl_channel_abort(psptl_channel_t *channel)
@@ -183,6 +192,7 @@ void psptl_channel_abort(psptl_channel_t *channel)
     channel->n_waiting = 0;
     psc_list_remove(&channel->waiting);
     psptl_bulk_abort(channel);
+    psptl_tag_abort(channel);
 }
 
 static bool channel_withdraw(psptl_channel_t *channel)
@@ -198,7 +208,8 @@ static bool channel_withdraw(psptl_channel_t *channel)
     }
     for (uint32_t i = 0; i < channel->n_buffers; i++)
         all &= psptl_buffer_withdraw(&channel->buffers[i]);
-    return all;
+    all &= psptl_overflow_withdraw(channel);
+    return psptl_tag_withdraw(channel) && all;
 }
 
 void psptl_channel_destroy(psptl_channel_t *channel)
@@ -228,6 +239,8 @@ void psptl_channel_free(psptl_channel_t *channel)
     psc_list_remove(&channel->link);
     psc_list_remove(&channel->waiting);
     psc_list_remove(&channel->pending);
+    psptl_tag_free(channel);
+    psptl_overflow_free(channel);
     free(channel->window.held);
     free(channel->sends);
     free(channel->buffers);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pscompy.plugin import Var, choice, integer, seconds, size, text
+from pscompy.plugin import Var, choice, flag, integer, seconds, size, text
 
 RATE = integer(0, 1_000_000)
 
@@ -84,6 +84,12 @@ VARIABLES = (
         integer(0, 1 << 16),
         "Further looks at the events while a rendezvous is under way, for an interface in"
         " software that moves when it is looked at.",
+    ),
+    Var(
+        "MATCHING",
+        "1",
+        flag,
+        "Let the interface match messages to receives, where it can; 0: pscompy does it.",
     ),
     Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
     *MISCHIEF,

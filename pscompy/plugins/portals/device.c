@@ -158,6 +158,8 @@ static bool device_start(psptl_device_t *device, char *reason, size_t room)
            device_entry_open(device, &device->eager, PTL_PT_FLOWCTRL, reason,
                              room) &&
            device_entry_open(device, &device->bulk, 0, reason, room) &&
+           (!device->settings.matching ||
+            device_entry_open(device, &device->tag, 0, reason, room)) &&
            device_bind(device, reason, room);
 }
 
@@ -172,6 +174,8 @@ static void device_lists(psptl_device_t *device)
     psc_list_init(&device->spare_bulks);
     psc_list_init(&device->spare_fragments);
     psc_list_init(&device->late_fragments);
+    psc_list_init(&device->lost_tags);
+    psc_list_init(&device->spare_tags);
 }
 
 psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
@@ -216,6 +220,7 @@ void psptl_device_close(psptl_device_t *device)
         device->ni->PtlMDRelease(device->md);
     device_entry_close(device, &device->eager);
     device_entry_close(device, &device->bulk);
+    device_entry_close(device, &device->tag);
     if (device->opened)
         device->ni->PtlNIFini(device->handle);
     if (device->inited && device->ni->PtlFini)
@@ -223,26 +228,32 @@ void psptl_device_close(psptl_device_t *device)
     psc_list_for_each(zombie, &device->zombies, psptl_channel_t, link)
         psptl_channel_free(zombie);
     psptl_bulk_close(device);
+    psptl_tag_close(device);
     free(device);
 }
 
 /* ---- waiting ---- */
 
-unsigned psptl_device_fds(psptl_device_t *device, int fds[2])
+unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS])
 {
     if (!device->ni->eq_fd ||
         device->ni->eq_fd(device->eager.eq, &fds[0]) != PTL_OK ||
         device->ni->eq_fd(device->bulk.eq, &fds[1]) != PTL_OK)
         return 0;
-    return 2;
+    if (!device->tag.open)
+        return 2;
+    return device->ni->eq_fd(device->tag.eq, &fds[2]) == PTL_OK ? 3 : 0;
 }
 
 bool psptl_device_arm(psptl_device_t *device)
 {
     return psc_list_empty(&device->pending) &&
            psc_list_empty(&device->ended_bulks) &&
+           psc_list_empty(&device->lost_tags) &&
            device->ni->eq_arm(device->eager.eq) == PTL_EQ_EMPTY &&
-           device->ni->eq_arm(device->bulk.eq) == PTL_EQ_EMPTY;
+           device->ni->eq_arm(device->bulk.eq) == PTL_EQ_EMPTY &&
+           (!device->tag.open ||
+            device->ni->eq_arm(device->tag.eq) == PTL_EQ_EMPTY);
 }
 
 const uint64_t *psptl_device_counters(const psptl_device_t *device)

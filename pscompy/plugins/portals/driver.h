@@ -7,6 +7,8 @@
  *   channel.c  a channel's life, and its rings
  *   send.c     messages on their way out, and those that did not arrive
  *   arrive.c   messages that came in
+ *   tag.c      messages that the interface matches
+ *   overflow.c those of them that came before their receive
  *   region.c   memory that peers may put to and get from
  *   bulk.c     puts and gets, in fragments
  *   window.h   messages that overtook each other */
@@ -31,7 +33,10 @@ typedef enum psptl_kind {
     PSPTL_SEND,
     PSPTL_BUFFER,
     PSPTL_FRAGMENT,
-    PSPTL_PING
+    PSPTL_PING,
+    PSPTL_TAG,
+    PSPTL_OVERFLOW,
+    PSPTL_SEARCH
 } psptl_kind_t;
 
 /* Begins whatever an event may be about. */
@@ -54,10 +59,13 @@ typedef struct psptl_send {
     uint32_t len;
     uint32_t number;
     bool again;     /* it was put before */
+    bool tagged;    /* the target matches it, by these */
+    uint64_t bits;
+    uint32_t word;
     uint32_t drops; /* how often in vain, but for a disabled table entry */
 } psptl_send_t;
 
-/* A buffer of a receive ring. */
+/* A buffer of a receive ring, or for messages without a receive. */
 typedef struct psptl_buffer {
     psptl_op_t op;
     bool posted; /* the interface may write to it */
@@ -66,7 +74,19 @@ typedef struct psptl_buffer {
     size_t len;              /* of what it holds */
     ptl_process_t initiator; /* of what it holds */
     ptl_handle_me_t me;
+    psptl_tagged_t message;  /* for those without a receive: what it holds */
 } psptl_buffer_t;
+
+/* A receive that the interface matches. */
+struct psptl_tag {
+    psptl_op_t op;
+    psc_link_t link;    /* channel's tags; then device's lost, or spare */
+    psptl_channel_t *channel;
+    psptl_receive_t receive;
+    ptl_handle_me_t me;
+    bool matched;
+    psptl_tagged_t message; /* if it has */
+};
 
 /* A put or get of a region; one descriptor, however many fragments. */
 typedef struct psptl_bulk {
@@ -105,7 +125,7 @@ struct psptl_device {
     ptl_ni_limits_t limits;
     ptl_process_t self;
     ptl_handle_md_t md; /* all memory; its events go to the bulk queue */
-    psptl_entry_t eager, bulk;
+    psptl_entry_t eager, bulk, tag;
     bool inited, opened, bound;
     uint64_t bits;      /* of which the next match bits are made */
     uint32_t flying;    /* operations whose events are to come */
@@ -120,6 +140,8 @@ struct psptl_device {
     psc_list_t spare_bulks;
     psc_list_t spare_fragments, late_fragments;
     psptl_fragment_t *fragments;
+    psc_list_t lost_tags, spare_tags;
+    uint32_t n_sources, last_source; /* sources in use, and given last */
     uint64_t counters[PSPTL_N_COUNTERS];
 };
 
@@ -135,7 +157,7 @@ psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
                                   const psptl_owner_t *owner, char *reason,
                                   size_t room);
 void psptl_device_close(psptl_device_t *device);
-unsigned psptl_device_fds(psptl_device_t *device, int fds[2]);
+unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS]);
 bool psptl_device_arm(psptl_device_t *device);
 const uint64_t *psptl_device_counters(const psptl_device_t *device);
 uint64_t psptl_device_bits(psptl_device_t *device);
@@ -175,7 +197,50 @@ struct psptl_channel {
     bool pinging;
     unsigned vain_pings; /* in a row */
     ptl_handle_me_t ping_me;
+    uint32_t source;     /* its messages' match bits have it; 0: none are
+                            matched, because of: */
+    const char *tag_flaw;
+    psptl_buffer_t *overflows;
+    uint8_t *overflow_bytes;
+    psc_list_t tags;
+    uint32_t n_tags;     /* receives of which the owner has yet to hear */
+    uint32_t n_between;  /* messages that are in no list of the interface any
+                            more and not with the owner yet */
+    psptl_op_t search;
+    bool given_up;       /* what has matched is lost */
 };
+
+/* The bits of a source among the match bits; psptl_place_t has the number. */
+#define PSPTL_SOURCE_SHIFT 32
+#define PSPTL_SOURCE_MASK ((ptl_match_bits_t)0xffff << PSPTL_SOURCE_SHIFT)
+
+static inline ptl_match_bits_t psptl_source_bits(uint32_t source)
+{
+    return (ptl_match_bits_t)source << PSPTL_SOURCE_SHIFT;
+}
+
+/* An entry for one message of the channel's peer. Whoever knows the bits may
+ * write there before the peer is known; whose it was is looked at when it is
+ * delivered. */
+static inline ptl_me_t psptl_me_once(const psptl_channel_t *channel,
+                                     void *start, size_t len,
+                                     ptl_match_bits_t bits)
+{
+    ptl_me_t me = {
+        .start = start,
+        .length = len,
+        .ct_handle = PTL_CT_NONE,
+        .uid = PTL_UID_ANY,
+        .options = PTL_ME_OP_PUT | PTL_ME_USE_ONCE |
+                   PTL_ME_EVENT_LINK_DISABLE | PTL_ME_EVENT_UNLINK_DISABLE,
+        .match_id = {.phys = {.nid = PTL_NID_ANY, .pid = PTL_PID_ANY}},
+        .match_bits = bits,
+    };
+
+    if (channel->open)
+        me.match_id = channel->peer_id;
+    return me;
+}
 
 psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
                                       char *reason, size_t room);
@@ -208,12 +273,55 @@ void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event);
 /* Nanoseconds until the next attempt, after so many in vain. */
 int64_t psptl_backoff(unsigned attempts);
 
+/* Its turn has come, or comes, by its number; false: that was no number. */
+bool psptl_arrive_in_order(psptl_channel_t *channel, psptl_op_t *op,
+                           uint32_t number);
 bool psptl_buffer_post(psptl_buffer_t *buffer);
 /* False: the interface is writing to it, or has and tells soon. */
 bool psptl_buffer_withdraw(psptl_buffer_t *buffer);
 void psptl_arrive_event(psptl_buffer_t *buffer, const ptl_event_t *event);
 /* Deliver what came before its peer was known. */
 void psptl_arrive_pending(psptl_device_t *device);
+
+/* ---- what the interface matches ---- */
+
+/* A source for a new channel, or the reason why it has none. */
+void psptl_tag_source(psptl_channel_t *channel);
+/* Both sides are known: match, if both do. False: not enough entries. */
+bool psptl_tag_connect(psptl_channel_t *channel);
+const char *psptl_tag_flaw(const psptl_channel_t *channel);
+void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
+                    uint32_t word);
+psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
+                            const psptl_receive_t *receive);
+bool psptl_tag_cancel(psptl_tag_t *tag);
+void psptl_tag_event(const ptl_event_t *event);
+/* The turn of an operation of kind TAG or OVERFLOW has come. */
+void psptl_tag_deliver(psptl_op_t *op);
+/* What has matched is lost; the owner is told from the next poll. */
+void psptl_tag_abort(psptl_channel_t *channel);
+unsigned psptl_tag_tell(psptl_device_t *device);
+/* False: the interface still writes to one. */
+bool psptl_tag_withdraw(psptl_channel_t *channel);
+void psptl_tag_free(psptl_channel_t *channel);
+void psptl_tag_close(psptl_device_t *device);
+psptl_tagged_t psptl_tag_message(const ptl_event_t *event);
+/* False: its number was no number, and the channel fails. */
+bool psptl_tag_arrive(psptl_channel_t *channel, psptl_op_t *op,
+                      const ptl_event_t *event);
+
+/* False: no memory, or no more entries. */
+bool psptl_overflow_open(psptl_channel_t *channel);
+bool psptl_overflow_withdraw(psptl_channel_t *channel);
+void psptl_overflow_free(psptl_channel_t *channel);
+/* What it held is not needed any more. */
+void psptl_overflow_again(psptl_buffer_t *buffer);
+/* The buffer that a message lies in; NULL: none of the channel's. */
+psptl_buffer_t *psptl_overflow_at(const psptl_channel_t *channel,
+                                  const void *start);
+void psptl_overflow_event(psptl_buffer_t *buffer, const ptl_event_t *event);
+void psptl_overflow_found(psptl_channel_t *channel, const ptl_event_t *event);
+void psptl_overflow_deliver(psptl_buffer_t *buffer);
 
 /* ---- memory ---- */
 

@@ -8,7 +8,7 @@
 #include "portals.h"
 
 #define PORTALS_ADDRESS_MAGIC 0x74706370u /* "pcpt" */
-#define PORTALS_ADDRESS_VERSION 1u
+#define PORTALS_ADDRESS_VERSION 2u
 
 /* ---- states ---- */
 

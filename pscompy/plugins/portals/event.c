@@ -46,7 +46,7 @@ static void event_answer(const ptl_event_t *event)
     case PSPTL_PING:
         psptl_ping_event(psc_container_of(op, psptl_channel_t, ping), event);
         break;
-    case PSPTL_BUFFER:
+    default:
         break;
     }
 }
@@ -68,8 +68,14 @@ static void event_handle(psptl_device_t *device, psptl_entry_t *entry,
     psptl_op_t *op = event->user_ptr;
 
     switch (event->type) {
+    case PTL_EVENT_PUT_OVERFLOW:
+    case PTL_EVENT_SEARCH:
+        psptl_tag_event(event);
+        break;
     case PTL_EVENT_PUT:
-        if (op && op->kind == PSPTL_BUFFER)
+        if (entry == &device->tag)
+            psptl_tag_event(event);
+        else if (op && op->kind == PSPTL_BUFFER)
             psptl_arrive_event(psc_container_of(op, psptl_buffer_t, op), event);
         break;
     case PTL_EVENT_ACK:
@@ -102,15 +108,17 @@ static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
 }
 
 /* Answers first: there are never more of them than operations under way. One
- * call for both queues, since an interface in software makes a system call
+ * call for all queues, since an interface in software makes a system call
  * for each that finds nothing. */
 static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
                       ptl_event_t *event)
 {
-    psptl_entry_t *entries[] = {&device->bulk, &device->eager};
-    ptl_handle_eq_t queues[] = {device->bulk.eq, device->eager.eq};
+    psptl_entry_t *entries[] = {&device->bulk, &device->eager, &device->tag};
+    ptl_handle_eq_t queues[] = {device->bulk.eq, device->eager.eq,
+                                device->tag.eq};
     unsigned which = 0;
-    int status = device->ni->PtlEQPoll(queues, 2, 0, event, &which);
+    int status = device->ni->PtlEQPoll(queues, device->tag.open ? 3 : 2, 0,
+                                       event, &which);
 
     *entry_p = entries[which];
     return status;
@@ -160,6 +168,8 @@ unsigned psptl_device_poll(psptl_device_t *device)
         psptl_arrive_pending(device);
     if (!psc_list_empty(&device->ended_bulks))
         n += psptl_bulk_tell(device);
+    if (!psc_list_empty(&device->lost_tags))
+        n += psptl_tag_tell(device);
     if (!psc_list_empty(&device->waiting))
         psptl_send_again(device);
     if (device->n_bulks > 0)

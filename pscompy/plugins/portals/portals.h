@@ -7,6 +7,7 @@
  *   ep.c         endpoints: creating, addresses, failing, closing
  *   meet.c       the stages in which two endpoints come to trust each other
  *   am.c         messages on their way out, messages that come in, credits
+ *   match.c      messages that the interface matches
  *   mem.c        registration, put and get
  *   psptl.h      the driver: Portals 4, and nothing of the above
  *
@@ -212,7 +213,26 @@ psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
 psc_status_t portals_ep_starve(portals_ep_t *ep);
 void portals_ep_feed(portals_ep_t *ep);
 void portals_arrived(void *owner, const uint8_t *bytes, size_t len);
+/* May a message of this length leave? */
+psc_status_t portals_am_may(portals_ep_t *ep, size_t len);
+size_t portals_iov_sum(const psc_iov_t *iov, size_t n_iov);
+/* Copies the pieces there. */
+void portals_iov_put(uint8_t *to, const psc_iov_t *iov, size_t n_iov);
+/* A message that the peer counts has come. */
+void portals_count_arrival(portals_ep_t *ep);
+/* The peer says how many it has taken; false: that cannot be. */
+bool portals_credit_take(portals_ep_t *ep, uint32_t taken);
 void portals_credit_pay(portals_iface_t *iface);
+
+/* ---- match.c ---- */
+
+psc_status_t portals_tag_ready(psc_ep_t *ep, char *reason);
+psc_status_t portals_tag_post(psc_ep_t *ep, psc_tag_recv_t *recv);
+psc_status_t portals_tag_cancel(psc_ep_t *ep, psc_tag_recv_t *recv);
+psc_status_t portals_tag_send(psc_ep_t *ep, uint64_t bits,
+                              const psc_iov_t *iov, size_t n_iov);
+void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
+                    psptl_verdict_t verdict);
 
 /* ---- mem.c ---- */
 

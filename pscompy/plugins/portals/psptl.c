@@ -18,7 +18,7 @@ static psptl_provider_t psptl_library = {.name = "system"};
     X(PtlInit) X(PtlNIInit) X(PtlNIFini) X(PtlGetPhysId)           \
     X(PtlPTAlloc) X(PtlPTFree) X(PtlPTEnable)                                  \
     X(PtlEQAlloc) X(PtlEQFree) X(PtlEQPoll) X(PtlMDBind) X(PtlMDRelease)       \
-    X(PtlMEAppend) X(PtlMEUnlink) X(PtlPut) X(PtlGet)
+    X(PtlMEAppend) X(PtlMEUnlink) X(PtlMESearch) X(PtlPut) X(PtlGet)
 
 static bool psptl_resolve(void *library, const char *name, size_t at)
 {
@@ -116,6 +116,10 @@ const psptl_driver_t psptl_software_driver = {
     .channel_ping = psptl_ping,
     .send_begin = psptl_send_begin,
     .send_end = psptl_send_end,
+    .tag_flaw = psptl_tag_flaw,
+    .tag_send = psptl_tag_send,
+    .tag_post = psptl_tag_post,
+    .tag_cancel = psptl_tag_cancel,
     .region_open = psptl_region_open,
     .region_close = psptl_region_close,
     .bulk_start = psptl_bulk_start,

@@ -3,12 +3,14 @@
  * its users do not: types of Portals stand in driver.h alone, since they are
  * those of a library, and the driver exists once for each (system.c).
  *
- * An interface has two portal table entries with an event queue each. To the
+ * An interface has portal table entries with an event queue each. To the
  * eager one go messages, into the receive ring of the channel that their match
  * bits name. To the bulk one go puts and gets, into the region that theirs
  * name, without an event at the target; its queue holds what this side gets to
  * hear of its own operations, whose number is bounded, so that a flood of
- * messages cannot crowd out an acknowledgement. */
+ * messages cannot crowd out an acknowledgement. To the tag one go messages that
+ * the interface matches, to receives of the owner or, where none fits, to the
+ * overflow buffers of their channel; see tag.c. */
 #ifndef PSCOMPY_PORTALS_PSPTL_H
 #define PSCOMPY_PORTALS_PSPTL_H
 
@@ -20,6 +22,7 @@
                                   window of the owner; see portals.h */
 #define PSPTL_REASON_MAX 256u
 #define PSPTL_SECRET_SIZE 16u
+#define PSPTL_FDS 3u /* descriptors of an interface, at most */
 
 typedef struct psptl_device psptl_device_t;
 typedef struct psptl_channel psptl_channel_t;
@@ -57,6 +60,7 @@ typedef struct psptl_settings {
     size_t fragment;   /* most bytes of one put or get */
     uint32_t regions;  /* that one channel may have open */
     uint32_t foster;   /* further polls while bulk data is under way */
+    bool matching;     /* in the interface */
     psptl_mischief_t mischief;
 } psptl_settings_t;
 
@@ -78,6 +82,12 @@ typedef struct psptl_settings {
     X(regions)         /* opened for peers */                                  \
     X(regions_refused) /* beyond what one channel may have open */             \
     X(foster_polls)    /* further polls */                                     \
+    X(tag_puts)        /* messages put that the target matches */              \
+    X(tag_posts)       /* receives that the interface got to match */          \
+    X(tag_refused)     /* that it did not get: see n_between in tag.c */       \
+    X(tag_matched)     /* messages that landed in their receive */             \
+    X(tag_claimed)     /* that a receive found in an overflow buffer */        \
+    X(tag_overflows)   /* messages without receive, handed up */               \
     X(pings)
 
 typedef enum psptl_counter {
@@ -89,10 +99,23 @@ typedef enum psptl_counter {
 
 /* ---- who owns the channels ---- */
 
+/* A message that was to be matched. */
+typedef struct psptl_tagged {
+    uint64_t bits;
+    uint32_t word;        /* the sender's, which comes with each */
+    const uint8_t *bytes; /* where no receive got it */
+    size_t len;           /* of the message, whatever the receive's */
+} psptl_tagged_t;
+
 /* Called from device_poll; `failed` from any call. */
 typedef struct psptl_owner {
     /* The next message of a channel; gone on return. */
     void (*arrived)(void *owner, const uint8_t *bytes, size_t len);
+    /* The next message of a channel is one that was to be matched: cookie is
+     * the receive's that got it, or NULL: none did, and it is gone on return.
+     * Of a receive that has matched in vain the verdict tells. */
+    void (*tagged)(void *owner, void *cookie, const psptl_tagged_t *message,
+                   psptl_verdict_t verdict);
     /* A buffer of its send ring is free again. */
     void (*room)(void *owner);
     /* Nothing goes any more; told once. */
@@ -104,7 +127,8 @@ typedef struct psptl_owner {
 /* Where a channel's end is. */
 typedef struct psptl_place {
     uint32_t nid, pid;
-    uint32_t eager, bulk; /* portal table indices */
+    uint32_t eager, bulk, tag; /* portal table indices */
+    uint32_t source;           /* in the match bits; 0: nothing is matched */
     uint64_t bits;
     uint8_t secret[PSPTL_SECRET_SIZE]; /* opens the interface to a peer */
 } psptl_place_t;
@@ -114,6 +138,16 @@ typedef struct psptl_region {
     uint64_t bits;
     size_t len;
 } psptl_region_t;
+
+/* A receive that the interface is to match. */
+typedef struct psptl_receive {
+    void *cookie;
+    uint64_t match, ignore; /* the source's bits are the driver's */
+    void *base;
+    size_t len;
+} psptl_receive_t;
+
+typedef struct psptl_tag psptl_tag_t; /* one that was posted */
 
 /* A put or get of a region. */
 typedef struct psptl_order {
@@ -139,7 +173,7 @@ typedef struct psptl_driver {
     unsigned (*device_poll)(psptl_device_t *device);
     /* Descriptors that become readable when something happens, provided that
      * device_arm said so; returns how many, 0: there are none. */
-    unsigned (*device_fds)(psptl_device_t *device, int fds[2]);
+    unsigned (*device_fds)(psptl_device_t *device, int fds[PSPTL_FDS]);
     /* False: something is there already. */
     bool (*device_arm)(psptl_device_t *device);
     /* When something is due again, INT64_MAX: never. */
@@ -169,6 +203,19 @@ typedef struct psptl_driver {
      * ring is full. It counts for nothing before send_end. */
     uint8_t *(*send_begin)(psptl_channel_t *channel);
     void (*send_end)(psptl_channel_t *channel, size_t len);
+
+    /* Why nothing is matched for this channel, once its peer is known; NULL:
+     * everything is. */
+    const char *(*tag_flaw)(const psptl_channel_t *channel);
+    /* The same as send_end for a message that is to be matched, in its order
+     * among the others. */
+    void (*tag_send)(psptl_channel_t *channel, size_t len, uint64_t bits,
+                     uint32_t word);
+    /* NULL: not now. Else the owner hears of it, or cancels it in time. */
+    psptl_tag_t *(*tag_post)(psptl_channel_t *channel,
+                             const psptl_receive_t *receive);
+    /* False: it has matched. */
+    bool (*tag_cancel)(psptl_tag_t *tag);
 
     /* channel: who may use it, NULL: everybody. NULL: the channel has too
      * many, or the interface takes no more. */

@@ -4,6 +4,7 @@
 #define PSCOMPY_PORTALS_RENAME_H
 
 #define psptl_arrive_event psptl_system_arrive_event
+#define psptl_arrive_in_order psptl_system_arrive_in_order
 #define psptl_arrive_pending psptl_system_arrive_pending
 #define psptl_backoff psptl_system_backoff
 #define psptl_buffer_post psptl_system_buffer_post
@@ -33,6 +34,14 @@
 #define psptl_device_open psptl_system_device_open
 #define psptl_device_poll psptl_system_device_poll
 #define psptl_fault_name psptl_system_fault_name
+#define psptl_overflow_again psptl_system_overflow_again
+#define psptl_overflow_at psptl_system_overflow_at
+#define psptl_overflow_deliver psptl_system_overflow_deliver
+#define psptl_overflow_event psptl_system_overflow_event
+#define psptl_overflow_found psptl_system_overflow_found
+#define psptl_overflow_free psptl_system_overflow_free
+#define psptl_overflow_open psptl_system_overflow_open
+#define psptl_overflow_withdraw psptl_system_overflow_withdraw
 #define psptl_ping psptl_system_ping
 #define psptl_ping_event psptl_system_ping_event
 #define psptl_provider_ready psptl_system_provider_ready
@@ -44,6 +53,21 @@
 #define psptl_send_begin psptl_system_send_begin
 #define psptl_send_end psptl_system_send_end
 #define psptl_send_event psptl_system_send_event
+#define psptl_tag_abort psptl_system_tag_abort
+#define psptl_tag_arrive psptl_system_tag_arrive
+#define psptl_tag_cancel psptl_system_tag_cancel
+#define psptl_tag_close psptl_system_tag_close
+#define psptl_tag_connect psptl_system_tag_connect
+#define psptl_tag_deliver psptl_system_tag_deliver
+#define psptl_tag_event psptl_system_tag_event
+#define psptl_tag_flaw psptl_system_tag_flaw
+#define psptl_tag_free psptl_system_tag_free
+#define psptl_tag_message psptl_system_tag_message
+#define psptl_tag_post psptl_system_tag_post
+#define psptl_tag_send psptl_system_tag_send
+#define psptl_tag_source psptl_system_tag_source
+#define psptl_tag_tell psptl_system_tag_tell
+#define psptl_tag_withdraw psptl_system_tag_withdraw
 #define psptl_software_driver psptl_system_driver
 
 #endif

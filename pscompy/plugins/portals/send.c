@@ -51,7 +51,9 @@ static bool send_put(psptl_send_t *send)
     }
     status = device->ni->PtlPut(
         device->md, (ptl_size_t)(uintptr_t)send->bytes, send->len, PTL_ACK_REQ,
-        channel->peer_id, peer->eager, peer->bits, 0, &send->op, send->number);
+        channel->peer_id, send->tagged ? peer->tag : peer->eager,
+        send->tagged ? send->bits : peer->bits, 0, &send->op,
+        (ptl_hdr_data_t)send->word << 32 | send->number);
     if (status != PTL_OK) {
         psptl_put_failed(channel, status);
         return false;
@@ -67,8 +69,11 @@ uint8_t *psptl_send_begin(psptl_channel_t *channel)
 {
     psptl_send_t *send = &channel->sends[channel->at];
 
-    if (send->state == PSPTL_SEND_FREE)
+    if (send->state == PSPTL_SEND_FREE) {
+        send->tagged = false;
+        send->word = 0;
         return send->bytes;
+    }
     psptl_count(channel->device, PSPTL_COUNTER_ring_full);
     return NULL;
 }
@@ -123,6 +128,14 @@ static void send_dropped(psptl_send_t *send, ptl_ni_fail_t fault)
     psptl_channel_t *channel = send->channel;
     psptl_device_t *device = channel->device;
 
+    if (send->tagged) {
+        psptl_channel_fail(channel, PSPTL_LOST,
+                           "a message that the peer's interface was to match "
+                           "did not arrive: %s (PSP_PORTALS_MATCHING)",
+                           psptl_fault_name(fault));
+        return;
+    }
+
     send->again = true;
     if (fault == PTL_NI_PT_DISABLED)
         psptl_count(device, PSPTL_COUNTER_disabled);
@@ -148,7 +161,8 @@ void psptl_send_event(psptl_send_t *send, const ptl_event_t *event)
     channel->device->flying--;
     channel->n_flying--;
     send->state = PSPTL_SEND_FREE;
-    if (event->ni_fail_type == PTL_NI_OK && event->mlength == send->len) {
+    if (event->ni_fail_type == PTL_NI_OK &&
+        (send->tagged || event->mlength == send->len)) {
         channel->backoff = 0;
         if (channel->owner)
             channel->device->owner->room(channel->owner);

@@ -51,6 +51,7 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
             .fragment =
                 (size_t)psc_setting_number(params, "RNDV_FRAGMENT_SIZE"),
             .regions = psc_setting_count(params, "MAX_RNDV_REQS"),
+            .matching = psc_setting_number(params, "MATCHING") != 0,
             .foster = psc_setting_count(params, "FOSTER_PROGRESS"),
             .mischief = portals_mischief(params),
         },

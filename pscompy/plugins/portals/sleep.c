@@ -22,7 +22,7 @@ static int portals_sleep_clock(void)
 
 psc_status_t portals_sleep_open(portals_iface_t *iface)
 {
-    int fds[2];
+    int fds[PSPTL_FDS];
 
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
     iface->ticker = portals_sleep_clock();

@@ -9,9 +9,11 @@
 #include "channel.c"
 #include "device.c"
 #include "event.c"
+#include "overflow.c"
 #include "psptl.c"
 #include "region.c"
 #include "send.c"
+#include "tag.c"
 
 #else
 

@@ -41,6 +41,7 @@ static void portals_failed(void *owner, psptl_verdict_t verdict,
 
 static const psptl_owner_t portals_owner = {
     .arrived = portals_arrived,
+    .tagged = portals_tagged,
     .room = portals_room,
     .failed = portals_failed,
     .done = portals_bulk_done,
@@ -82,6 +83,9 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
 
     if (status != PSC_OK)
         return status;
+    /* who does not listen to what is unexpected cannot have it matched */
+    if (!params->up->tag_unexpected)
+        iface->settings.driver.matching = false;
     if (!portals_device_open(iface, params->reason))
         return PSC_ERR_TRANSPORT;
     iface->settings.driver.interface = ""; /* valid during open only */
@@ -121,13 +125,14 @@ static psc_status_t portals_open(const psc_open_params_t *params,
 
 static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 {
-    size_t buffer_size = portals_iface(self)->settings.driver.buffer_size;
+    const psptl_settings_t *settings = &portals_iface(self)->settings.driver;
 
     *attr_p = (psc_iface_attr_t){
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
-                PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT,
+                PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT |
+                (settings->matching ? PSC_CAP_TAG : 0),
         .max_short = 512,
-        .max_bcopy = buffer_size - PORTALS_HEAD_SIZE,
+        .max_bcopy = settings->buffer_size - PORTALS_HEAD_SIZE,
         .max_iov = 64,
         .max_put = PORTALS_BULK_MAX,
         .max_get = PORTALS_BULK_MAX,
@@ -247,6 +252,10 @@ static const psc_transport_ops_t portals_ops = {
     .rkey_pack = portals_rkey_pack,
     .rkey_unpack = portals_rkey_unpack,
     .rkey_release = portals_rkey_release,
+    .tag_ready = portals_tag_ready,
+    .tag_post = portals_tag_post,
+    .tag_cancel = portals_tag_cancel,
+    .tag_send = portals_tag_send,
     .event_fd = portals_event_fd,
     .arm = portals_arm,
 };

@@ -1,0 +1,89 @@
+/* Messages that the interface matches: receives posted, messages on their way
+ * out, and those that have come. They count as active messages do; their word
+ * is what the head of those tells, how many of the other side's were taken. */
+#include <stdio.h>
+
+#include "portals.h"
+
+psc_status_t portals_tag_ready(psc_ep_t *self, char *reason)
+{
+    portals_ep_t *ep = portals_ep(self);
+    const char *flaw = ep->driver->tag_flaw(ep->channel);
+
+    if (!flaw)
+        return PSC_OK;
+    snprintf(reason, PSC_REASON_MAX, "%s", flaw);
+    return PSC_ERR_UNSUPPORTED;
+}
+
+/* ---- receives ---- */
+
+psc_status_t portals_tag_post(psc_ep_t *self, psc_tag_recv_t *recv)
+{
+    portals_ep_t *ep = portals_ep(self);
+    psptl_receive_t receive = {
+        .cookie = recv,
+        .match = recv->match,
+        .ignore = recv->ignore,
+        .base = recv->buffer.base,
+        .len = recv->buffer.len,
+    };
+
+    if (ep->state != PORTALS_EP_UP || ep->failing)
+        return PSC_ERR_NO_RESOURCE;
+    recv->posted = ep->driver->tag_post(ep->channel, &receive);
+    return recv->posted ? PSC_OK : PSC_ERR_NO_RESOURCE;
+}
+
+psc_status_t portals_tag_cancel(psc_ep_t *self, psc_tag_recv_t *recv)
+{
+    return portals_ep(self)->driver->tag_cancel(recv->posted)
+               ? PSC_OK
+               : PSC_ERR_INVALID;
+}
+
+/* ---- sending ---- */
+
+psc_status_t portals_tag_send(psc_ep_t *self, uint64_t bits,
+                              const psc_iov_t *iov, size_t n_iov)
+{
+    portals_ep_t *ep = portals_ep(self);
+    size_t len = portals_iov_sum(iov, n_iov);
+    psc_status_t status = portals_am_may(ep, len);
+    uint8_t *to;
+
+    if (status != PSC_OK)
+        return status;
+    to = ep->driver->send_begin(ep->channel);
+    if (!to)
+        return portals_ep_starve(ep);
+    portals_iov_put(to, iov, n_iov);
+    ep->sent++;
+    ep->told = ep->received;
+    ep->driver->tag_send(ep->channel, len, bits, ep->received);
+    return PSC_OK;
+}
+
+/* ---- arriving ---- */
+
+/* A receive that has matched is told, whatever the endpoint has become. */
+void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
+                    psptl_verdict_t verdict)
+{
+    portals_ep_t *ep = owner;
+    psc_tag_recv_t *recv = cookie;
+    psc_status_t status = portals_status_of(verdict);
+
+    ep->heard = true;
+    if (status == PSC_OK && !portals_credit_take(ep, message->word)) {
+        portals_ep_fail(ep, PSC_ERR_PROTOCOL, "portals: a wrong word");
+        status = PSC_ERR_PROTOCOL;
+    }
+    if (status == PSC_OK)
+        portals_count_arrival(ep);
+    if (recv)
+        recv->done(recv, status, message->bits, message->len);
+    else if (status == PSC_OK && ep->state == PORTALS_EP_UP && !ep->failing)
+        ep->super.iface->up->tag_unexpected(&ep->super, message->bits,
+                                            message->bytes, message->len);
+}

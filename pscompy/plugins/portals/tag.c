@@ -1,0 +1,314 @@
+/* Messages that the interface matches. Receives of the owner stand in the
+ * priority list of a portal table entry, overflow buffers behind them
+ * (overflow.c). Nothing is dropped there as long as a peer keeps to its window,
+ * so a drop is an error: what is sent again would come too late for its place.
+ * Therefore the entry is without flow control, too.
+ *
+ * The bits of a source are the receiver's name for the channel. The header
+ * data carries the message's number, the same sequence as that of the eager
+ * messages, so that the owner gets all in one order, and the sender's word. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+#define TAG_SOURCES 0xffffu
+#define TAG_WORD_SHIFT 32
+#define TAG_EVENTS 3u /* of one message, at most */
+#define TAG_CANCEL_TRIES 100u
+
+/* ---- which channels ---- */
+
+static bool tag_source_used(psptl_device_t *device, uint32_t source)
+{
+    psc_list_for_each(channel, &device->channels, psptl_channel_t, link) {
+        if (channel->source == source)
+            return true;
+    }
+    psc_list_for_each(channel, &device->zombies, psptl_channel_t, link) {
+        if (channel->source == source)
+            return true;
+    }
+    return false;
+}
+
+void psptl_tag_source(psptl_channel_t *channel)
+{
+    psptl_device_t *device = channel->device;
+    const psptl_settings_t *settings = &device->settings;
+    uint64_t events = (uint64_t)TAG_EVENTS * settings->recvq;
+
+    if (!settings->matching) {
+        channel->tag_flaw = "PSP_PORTALS_MATCHING=0";
+    } else if (device->n_sources >= TAG_SOURCES) {
+        channel->tag_flaw = "more connections than the match bits can tell "
+                            "apart";
+    } else if ((device->n_sources + 1) * events > device->flying_max) {
+        channel->tag_flaw = "more connections than the event queue has room "
+                            "for (PSP_PORTALS_EQ_SIZE)";
+    } else {
+        do
+            device->last_source = device->last_source % TAG_SOURCES + 1;
+        while (tag_source_used(device, device->last_source));
+        channel->source = device->last_source;
+        device->n_sources++;
+    }
+}
+
+bool psptl_tag_connect(psptl_channel_t *channel)
+{
+    if (!channel->source)
+        return true;
+    if (channel->peer.source)
+        return psptl_overflow_open(channel);
+    channel->tag_flaw = "the peer does not match in its interface";
+    return true;
+}
+
+const char *psptl_tag_flaw(const psptl_channel_t *channel)
+{
+    return channel->tag_flaw;
+}
+
+/* ---- sending ---- */
+
+void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
+                    uint32_t word)
+{
+    psptl_send_t *send = &channel->sends[channel->at];
+
+    send->tagged = true;
+    send->bits = bits | psptl_source_bits(channel->peer.source);
+    send->word = word;
+    psptl_count(channel->device, PSPTL_COUNTER_tag_puts);
+    psptl_send_end(channel, len);
+}
+
+/* ---- receives ---- */
+
+static void tag_give(psptl_tag_t *tag)
+{
+    tag->channel->n_tags--;
+    psc_list_remove(&tag->link);
+    psc_list_push_front(&tag->channel->device->spare_tags, &tag->link);
+}
+
+static psptl_tag_t *tag_take(psptl_channel_t *channel)
+{
+    psc_link_t *link = psc_list_pop(&channel->device->spare_tags);
+    psptl_tag_t *tag = link ? psc_container_of(link, psptl_tag_t, link)
+                            : malloc(sizeof(*tag));
+
+    if (!tag)
+        return NULL;
+    *tag = (psptl_tag_t){.op = {PSPTL_TAG}, .channel = channel};
+    psc_list_init(&tag->link);
+    psc_list_push(&channel->tags, &tag->link);
+    channel->n_tags++;
+    return tag;
+}
+
+static bool tag_append(psptl_tag_t *tag)
+{
+    psptl_channel_t *channel = tag->channel;
+    psptl_device_t *device = channel->device;
+    ptl_me_t me = psptl_me_once(
+        channel, tag->receive.base, tag->receive.len,
+        tag->receive.match | psptl_source_bits(channel->source));
+
+    me.ignore_bits = tag->receive.ignore;
+    return device->ni->PtlMEAppend(device->handle, device->tag.pt, &me,
+                                   PTL_PRIORITY_LIST, &tag->op,
+                                   &tag->me) == PTL_OK;
+}
+
+psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
+                            const psptl_receive_t *receive)
+{
+    psptl_device_t *device = channel->device;
+    psptl_tag_t *tag = NULL;
+
+    if (channel->n_between == 0 && !channel->failed)
+        tag = tag_take(channel);
+    if (tag) {
+        tag->receive = *receive;
+        if (tag_append(tag)) {
+            psptl_count(device, PSPTL_COUNTER_tag_posts);
+            return tag;
+        }
+        tag_give(tag);
+    }
+    psptl_count(device, PSPTL_COUNTER_tag_refused);
+    return NULL;
+}
+
+/* In use may also mean that the interface looks at it this moment. */
+static bool tag_unlink(psptl_tag_t *tag)
+{
+    const psptl_provider_t *ni = tag->channel->device->ni;
+    int status = PTL_IN_USE;
+
+    if (tag->matched || tag->me == PTL_INVALID_HANDLE)
+        return false;
+    for (unsigned i = 0; i < TAG_CANCEL_TRIES && status == PTL_IN_USE; i++)
+        status = ni->PtlMEUnlink(tag->me);
+    return status == PTL_OK;
+}
+
+bool psptl_tag_cancel(psptl_tag_t *tag)
+{
+    if (!tag_unlink(tag))
+        return false;
+    tag_give(tag);
+    return true;
+}
+
+/* ---- what has happened ---- */
+
+psptl_tagged_t psptl_tag_message(const ptl_event_t *event)
+{
+    return (psptl_tagged_t){
+        .bits = event->match_bits & ~PSPTL_SOURCE_MASK,
+        .word = (uint32_t)(event->hdr_data >> TAG_WORD_SHIFT),
+        .len = event->rlength,
+    };
+}
+
+static void tag_lose(psptl_tag_t *tag)
+{
+    tag->matched = true;
+    psc_list_remove(&tag->link);
+    psc_list_push(&tag->channel->device->lost_tags, &tag->link);
+}
+
+bool psptl_tag_arrive(psptl_channel_t *channel, psptl_op_t *op,
+                      const ptl_event_t *event)
+{
+    if (psptl_arrive_in_order(channel, op, (uint32_t)event->hdr_data))
+        return true;
+    psptl_channel_fail(channel, PSPTL_BROKEN, "a message with a number that "
+                                              "there was before");
+    return false;
+}
+
+static void tag_matched(psptl_tag_t *tag, const ptl_event_t *event)
+{
+    psptl_channel_t *channel = tag->channel;
+
+    tag->matched = true;
+    tag->message = psptl_tag_message(event);
+    if (event->ni_fail_type != PTL_NI_OK || channel->given_up ||
+        !psptl_tag_arrive(channel, &tag->op, event))
+        tag_lose(tag);
+}
+
+/* A receive has found a message that was there before it. */
+static void tag_claimed(psptl_tag_t *tag, const ptl_event_t *event)
+{
+    psptl_channel_t *channel = tag->channel;
+    psptl_buffer_t *buffer = psptl_overflow_at(channel, event->start);
+    size_t len = event->mlength < tag->receive.len ? event->mlength
+                                                   : tag->receive.len;
+
+    psptl_count(channel->device, PSPTL_COUNTER_tag_claimed);
+    if (!buffer) {
+        tag_lose(tag);
+        return;
+    }
+    if (len > 0)
+        memcpy(tag->receive.base, event->start, len);
+    psptl_overflow_again(buffer);
+    tag_matched(tag, event);
+}
+
+void psptl_tag_event(const ptl_event_t *event)
+{
+    psptl_op_t *op = event->user_ptr;
+
+    if (event->type == PTL_EVENT_SEARCH)
+        psptl_overflow_found(psc_container_of(op, psptl_channel_t, search),
+                             event);
+    else if (event->type == PTL_EVENT_PUT_OVERFLOW)
+        tag_claimed(psc_container_of(op, psptl_tag_t, op), event);
+    else if (op->kind == PSPTL_OVERFLOW)
+        psptl_overflow_event(psc_container_of(op, psptl_buffer_t, op), event);
+    else
+        tag_matched(psc_container_of(op, psptl_tag_t, op), event);
+}
+
+/* ---- telling of it ---- */
+
+static void tag_deliver(psptl_tag_t *tag, psptl_verdict_t verdict)
+{
+    psptl_channel_t *channel = tag->channel;
+    psptl_device_t *device = channel->device;
+    psptl_tagged_t message = tag->message;
+    void *cookie = tag->receive.cookie;
+
+    tag_give(tag);
+    device->counters[PSPTL_COUNTER_tag_matched] += verdict == PSPTL_OK;
+    if (channel->owner)
+        device->owner->tagged(channel->owner, cookie, &message, verdict);
+}
+
+void psptl_tag_deliver(psptl_op_t *op)
+{
+    if (op->kind == PSPTL_TAG)
+        tag_deliver(psc_container_of(op, psptl_tag_t, op), PSPTL_OK);
+    else
+        psptl_overflow_deliver(psc_container_of(op, psptl_buffer_t, op));
+}
+
+unsigned psptl_tag_tell(psptl_device_t *device)
+{
+    psc_link_t *link;
+    unsigned n = 0;
+
+    while ((link = psc_list_pop(&device->lost_tags))) {
+        tag_deliver(psc_container_of(link, psptl_tag_t, link), PSPTL_LOST);
+        n++;
+    }
+    return n;
+}
+
+/* ---- ending ---- */
+
+void psptl_tag_abort(psptl_channel_t *channel)
+{
+    channel->given_up = true;
+    for (uint32_t i = 0; i < channel->window.size; i++) {
+        psptl_op_t *op = channel->window.held[i];
+
+        if (op && op->kind == PSPTL_TAG) {
+            channel->window.held[i] = NULL;
+            tag_lose(psc_container_of(op, psptl_tag_t, op));
+        }
+    }
+}
+
+bool psptl_tag_withdraw(psptl_channel_t *channel)
+{
+    psc_list_for_each(tag, &channel->tags, psptl_tag_t, link)
+        psptl_tag_cancel(tag);
+    return channel->n_tags == 0;
+}
+
+static void tag_free_all(psc_list_t *list)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(list)))
+        free(psc_container_of(link, psptl_tag_t, link));
+}
+
+void psptl_tag_free(psptl_channel_t *channel)
+{
+    channel->device->n_sources -= channel->source > 0;
+    tag_free_all(&channel->tags);
+}
+
+void psptl_tag_close(psptl_device_t *device)
+{
+    tag_free_all(&device->lost_tags);
+    tag_free_all(&device->spare_tags);
+}

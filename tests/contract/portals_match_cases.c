@@ -1,0 +1,153 @@
+/* Cases of portals alone: what its interface matches, seen from inside, at the
+ * moments that no user of the contract can choose. */
+#include "portals_cases.h"
+
+typedef struct landed {
+    psc_tag_recv_t recv;
+    char buffer[100];
+    bool done;
+    size_t len;
+} landed_t;
+
+static void landed_done(psc_tag_recv_t *recv, psc_status_t status,
+                        uint64_t bits, size_t len)
+{
+    landed_t *landed = (landed_t *)(void *)recv;
+
+    (void)bits;
+    ct_check(status == PSC_OK, "%s", psc_status_string(status));
+    landed->done = true;
+    landed->len = len;
+}
+
+static void landed_post(ct_pair_t *pair, landed_t *landed)
+{
+    *landed = (landed_t){
+        .recv = {
+            .source = pair->y.ep,
+            .buffer = {landed->buffer, sizeof(landed->buffer)},
+            .done = landed_done,
+        }};
+    ct_check(ct_ops->tag_post(pair->y.ep, &landed->recv) == PSC_OK, "post");
+}
+
+/* Sent, and acknowledged by the target's interface, which its owner has not
+ * looked at. */
+static void landed_send(ct_pair_t *pair, size_t len)
+{
+    const psptl_channel_t *channel = portals_ep(pair->x.ep)->channel;
+    int64_t deadline = ct_deadline();
+    char bytes[100];
+    psc_iov_t iov = {bytes, len};
+
+    ct_pattern_fill(bytes, len, 0);
+    ct_check(ct_ops->tag_send(pair->x.ep, 0, &iov, 1) == PSC_OK, "send");
+    while (channel->n_flying > 0) {
+        ct_side_progress(pair->a);
+        ct_check(psc_clock_now() < deadline, "no acknowledgement");
+    }
+}
+
+void a_cancel_is_too_late_once_it_has_matched(void)
+{
+    static landed_t first, second;
+    ct_pair_t pair;
+
+    ct_pair_up(&pair);
+    landed_post(&pair, &first);
+    landed_post(&pair, &second);
+    landed_send(&pair, 70);
+    ct_check(ct_ops->tag_cancel(pair.y.ep, &first.recv) == PSC_ERR_INVALID,
+             "it has matched");
+    ct_check(ct_ops->tag_cancel(pair.y.ep, &second.recv) == PSC_OK, "not yet");
+    ct_until(&pair, first.done);
+    ct_check(first.len == 70 && ct_pattern_check(first.buffer, 70, 0), "first");
+    ct_pair_down(&pair);
+}
+
+/* It is in the overflow list, and nobody was told: the receive takes it. */
+void a_receive_finds_what_came_before_it(void)
+{
+    static landed_t landed;
+    ct_pair_t pair;
+
+    ct_pair_up(&pair);
+    landed_send(&pair, 70);
+    landed_send(&pair, 30);
+    landed_post(&pair, &landed);
+    ct_check(ct_ops->tag_cancel(pair.y.ep, &landed.recv) == PSC_ERR_INVALID,
+             "it has matched");
+    ct_until(&pair, landed.done && pair.y.unexpected == 1);
+    ct_check(landed.len == 70 && ct_pattern_check(landed.buffer, 70, 0),
+             "the first one");
+    ct_check(counter(pair.b, PSPTL_COUNTER_tag_claimed) == 1, "claimed");
+    ct_pair_down(&pair);
+}
+
+/* What has matched is told even after the endpoint has closed. */
+void a_matched_receive_ends_with_its_endpoint(void)
+{
+    static landed_t landed;
+    ct_pair_t pair;
+
+    ct_pair_up(&pair);
+    landed_post(&pair, &landed);
+    landed_send(&pair, 70);
+    ct_ops->ep_close(pair.y.ep);
+    ct_check(ct_ops->ep_stop(pair.y.ep) == PSC_INPROGRESS,
+             "the buffer is not given back yet");
+    ct_until(&pair, landed.done);
+    ct_until(&pair, ct_ops->ep_stop(pair.y.ep) == PSC_OK);
+    ct_ops->ep_fini(pair.y.ep);
+    ct_end_destroy(&pair.x, pair.b);
+    ct_side_close(pair.a);
+    ct_side_close(pair.b);
+}
+
+/* The window is what the peer may have under way; no receive is needed. */
+void overflow_buffers_are_as_many_as_messages(void)
+{
+    ct_pair_t pair;
+    psc_status_t status = PSC_OK;
+    psc_iov_t none = {NULL, 0};
+
+    set_number("SENDQ_SIZE", 64);
+    ct_pair_up(&pair);
+    ct_until(&pair, ct_pair_progress(&pair) == 0);
+    for (uint64_t n = 0; status == PSC_OK; n++)
+        status = ct_ops->tag_send(pair.x.ep, n, &none, 0);
+    ct_check(status == PSC_ERR_NO_RESOURCE, "%s", psc_status_string(status));
+    ct_until(&pair, pair.y.unexpected == 16);
+    ct_check(counted(&pair, PSPTL_COUNTER_dropped) == 0, "dropped");
+    ct_pair_down(&pair);
+}
+
+void sources_are_told_apart(void)
+{
+    static ct_pair_t pairs[3];
+    char reason[PSC_REASON_MAX] = "";
+    psc_iov_t none = {NULL, 0};
+
+    ct_side_open(&pairs[0].side_a);
+    ct_side_open(&pairs[0].side_b);
+    ends_up(pairs, 2);
+    for (int i = 0; i < 20; i++)
+        ct_until(&pairs[0], ct_ops->tag_send(pairs[i % 3 != 0].x.ep, 5, &none,
+                                             0) == PSC_OK);
+    ct_until(&pairs[0], pairs[0].y.unexpected + pairs[1].y.unexpected == 20);
+    ct_check(pairs[0].y.unexpected == 7, "%llu came by the first",
+             (unsigned long long)pairs[0].y.unexpected);
+    portals_iface(pairs[0].a->iface)->device->n_sources = 0xffff;
+    pairs[2].a = pairs[0].a;
+    pairs[2].b = pairs[0].b;
+    ct_end_create(&pairs[2].x, pairs[2].a);
+    ct_end_create(&pairs[2].y, pairs[2].b);
+    ct_pair_connect(&pairs[2]);
+    ct_check(ct_ops->tag_ready(pairs[2].x.ep, reason) == PSC_ERR_UNSUPPORTED &&
+                 strstr(reason, "match bits"),
+             "no source is left: %s", reason);
+    ct_check(ct_ops->tag_ready(pairs[2].y.ep, reason) == PSC_ERR_UNSUPPORTED &&
+                 strstr(reason, "peer"),
+             "it is the peer that has none: %s", reason);
+    ends_down(pairs, 3);
+}

@@ -1,0 +1,236 @@
+/* Matching in the fabric: messages land in the receive that fits them first,
+ * or come up, in one order with active messages. Every payload's seed is its
+ * bits. */
+#include "harness.h"
+
+#define LONGEST 2000
+#define CONTEXT(n) ((uint64_t)(n) << PSC_TAG_CONTEXT_SHIFT)
+
+typedef struct receive {
+    psc_tag_recv_t recv;
+    char buffer[LONGEST];
+    size_t room;
+    unsigned done; /* 0, or its place among those that are */
+    psc_status_t status;
+    uint64_t bits;
+    size_t len;
+} receive_t;
+
+static unsigned n_done;
+
+static void receive_done(psc_tag_recv_t *recv, psc_status_t status,
+                         uint64_t bits, size_t len)
+{
+    receive_t *receive = (receive_t *)(void *)recv;
+    size_t came = len < receive->room ? len : receive->room;
+
+    ct_check(!receive->done, "done twice");
+    receive->done = ++n_done;
+    receive->status = status;
+    receive->bits = bits;
+    receive->len = len;
+    if (status == PSC_OK)
+        ct_check(ct_pattern_check(receive->buffer, came, bits),
+                 "payload of %llx", (unsigned long long)bits);
+}
+
+/* Posted as soon as the fabric takes it: not while a message is between. */
+static void post(ct_pair_t *pair, receive_t *receive, uint64_t match,
+                 uint64_t ignore, size_t room)
+{
+    memset(receive, 0, sizeof(*receive));
+    receive->room = room;
+    receive->recv = (psc_tag_recv_t){
+        .source = pair->y.ep,
+        .match = match,
+        .ignore = ignore | PSC_TAG_MARK,
+        .buffer = {receive->buffer, room},
+        .done = receive_done,
+    };
+    ct_until(pair, ct_ops->tag_post(pair->y.ep, &receive->recv) == PSC_OK);
+}
+
+static void send_tagged(ct_pair_t *pair, uint64_t bits, size_t len)
+{
+    char payload[LONGEST];
+    psc_iov_t iov = {payload, len};
+    psc_status_t status = PSC_ERR_NO_RESOURCE;
+
+    ct_pattern_fill(payload, len, bits);
+    ct_until(pair, (status = ct_ops->tag_send(pair->x.ep, bits, &iov, 1)) !=
+                       PSC_ERR_NO_RESOURCE);
+    ct_check(status == PSC_OK, "%s", psc_status_string(status));
+}
+
+static void tag_up(ct_pair_t *pair)
+{
+    char reason[PSC_REASON_MAX] = "";
+
+    ct_pair_up(pair);
+    ct_check(ct_ops->tag_ready(pair->x.ep, reason) == PSC_OK &&
+                 ct_ops->tag_ready(pair->y.ep, reason) == PSC_OK,
+             "%s", reason);
+}
+
+static void expected_messages_land(void)
+{
+    static receive_t receives[40];
+    ct_pair_t pair;
+
+    tag_up(&pair);
+    for (size_t i = 0; i < 40; i++)
+        post(&pair, &receives[i], CONTEXT(7) | i, 0, LONGEST);
+    for (size_t i = 40; i-- > 0;)
+        send_tagged(&pair, CONTEXT(7) | i, i * 50);
+    for (size_t i = 0; i < 40; i++) {
+        ct_until(&pair, receives[i].done);
+        ct_check(receives[i].bits == (CONTEXT(7) | i) &&
+                     receives[i].len == i * 50,
+                 "receive %zu", i);
+        ct_check(receives[i].done == 40 - i, "in the order of the messages");
+    }
+    ct_check(pair.y.unexpected == 0, "all had their receive");
+    ct_pair_down(&pair);
+}
+
+static void unexpected_messages_come_up(void)
+{
+    ct_pair_t pair;
+
+    tag_up(&pair);
+    for (uint64_t i = 0; i < 200; i++)
+        send_tagged(&pair, CONTEXT(9) | i, (size_t)i * 10);
+    ct_until(&pair, pair.y.unexpected == 200);
+    for (uint64_t i = 0; i < 200; i++)
+        ct_check(pair.y.unexpected_bits[i] == (CONTEXT(9) | i), "in order");
+    ct_pair_down(&pair);
+}
+
+static void bits_decide(void)
+{
+    static receive_t context, tag, any;
+    ct_pair_t pair;
+
+    tag_up(&pair);
+    post(&pair, &context, CONTEXT(2) | 5, 0, LONGEST);
+    post(&pair, &tag, CONTEXT(1) | PSC_TAG_MASK, 0, LONGEST);
+    post(&pair, &any, CONTEXT(1), PSC_TAG_MASK, LONGEST);
+    send_tagged(&pair, CONTEXT(1) | 5, 10);
+    send_tagged(&pair, CONTEXT(1) | PSC_TAG_MASK | PSC_TAG_MARK, 0);
+    send_tagged(&pair, CONTEXT(3) | 5, 10);
+    send_tagged(&pair, CONTEXT(2) | 5, 10);
+    ct_until(&pair, context.done && tag.done && any.done);
+    ct_check(any.bits == (CONTEXT(1) | 5), "the other had another tag");
+    ct_check(tag.bits & PSC_TAG_MARK, "the mark is told, not matched");
+    ct_check(pair.y.unexpected == 1 &&
+                 pair.y.unexpected_bits[0] == (CONTEXT(3) | 5),
+             "a context that nobody wants");
+    ct_pair_down(&pair);
+}
+
+static void long_messages_are_cut(void)
+{
+    static receive_t receives[2];
+    ct_pair_t pair;
+
+    tag_up(&pair);
+    post(&pair, &receives[0], CONTEXT(1), 0, 100);
+    post(&pair, &receives[1], CONTEXT(1), 0, 0);
+    send_tagged(&pair, CONTEXT(1), LONGEST);
+    send_tagged(&pair, CONTEXT(1), 1);
+    ct_until(&pair, receives[0].done && receives[1].done);
+    ct_check(receives[0].len == LONGEST && receives[1].len == 1,
+             "the true lengths are told");
+    ct_check(receives[0].buffer[100] == 0, "nothing behind its end");
+    ct_pair_down(&pair);
+}
+
+static void cancelled_receives_get_nothing(void)
+{
+    static receive_t receives[30];
+    ct_pair_t pair;
+
+    tag_up(&pair);
+    for (int i = 0; i < 30; i++)
+        post(&pair, &receives[i], CONTEXT(1), 0, LONGEST);
+    for (int i = 0; i < 30; i += 2)
+        ct_check(ct_ops->tag_cancel(pair.y.ep, &receives[i].recv) == PSC_OK,
+                 "nothing was sent yet");
+    for (int i = 0; i < 15; i++)
+        send_tagged(&pair, CONTEXT(1), 20 + i);
+    for (int i = 0; i < 15; i++) {
+        ct_until(&pair, receives[2 * i + 1].done);
+        ct_check(receives[2 * i + 1].len == 20u + i && !receives[2 * i].done,
+                 "message %d", i);
+    }
+    ct_pair_down(&pair);
+}
+
+/* Half of them find their receive; both kinds of messages take turns. */
+static void one_order_with_active_messages(void)
+{
+    static receive_t receives[100];
+    ct_pair_t pair;
+    ct_send_t send;
+
+    tag_up(&pair);
+    for (uint64_t i = 0; i < 100; i++)
+        post(&pair, &receives[i], CONTEXT(1) | i, 0, LONGEST);
+    for (uint64_t i = 0; i < 100; i++) {
+        send_tagged(&pair, CONTEXT(1 + i % 2) | i, 30);
+        ct_send(&pair, &pair.x, CT_BCOPY, 40, 1, &send);
+        free(send.buffer);
+        while (pair.y.received <= i)
+            ct_until(&pair, pair.y.received > i);
+        ct_check(i % 2 ? pair.y.unexpected == i / 2 + 1 : receives[i].done,
+                 "message %llu came before the next", (unsigned long long)i);
+    }
+    for (int i = 1; i < 100; i += 2)
+        ct_check(ct_ops->tag_cancel(pair.y.ep, &receives[i].recv) == PSC_OK,
+                 "receive %d", i);
+    ct_pair_down(&pair);
+}
+
+/* Whether a message comes before its receive or after, the n-th of one kind
+ * belongs to the n-th receive, and every message is somewhere. */
+static void early_or_late_each_finds_its_place(void)
+{
+    static receive_t receives[600];
+    uint64_t posted = 0, done = 0;
+    ct_pair_t pair;
+
+    tag_up(&pair);
+    for (uint64_t i = 0; i < 600; i++) {
+        if (i * 7 % 10 < 5)
+            post(&pair, &receives[posted++], CONTEXT(1), 0, LONGEST);
+        send_tagged(&pair, CONTEXT(1), (size_t)i);
+    }
+    ct_until(&pair, n_done + pair.y.unexpected == 600);
+    for (uint64_t i = 1; i < posted; i++)
+        ct_check(!receives[i].done || receives[i].len > receives[i - 1].len,
+                 "receive %llu was overtaken", (unsigned long long)i);
+    for (uint64_t i = 0; i < posted; i++) {
+        done += receives[i].done > 0;
+        if (!receives[i].done)
+            ct_check(ct_ops->tag_cancel(pair.y.ep, &receives[i].recv) ==
+                         PSC_OK,
+                     "receive %llu", (unsigned long long)i);
+    }
+    ct_check(done + pair.y.unexpected == 600, "each is somewhere");
+    ct_pair_down(&pair);
+}
+
+const ct_case_t ct_tag_cases[] = {
+    {"expected_messages_land", expected_messages_land, PSC_CAP_TAG, false},
+    {"unexpected_messages_come_up", unexpected_messages_come_up, PSC_CAP_TAG,
+     false},
+    {"bits_decide", bits_decide, PSC_CAP_TAG, false},
+    {"long_messages_are_cut", long_messages_are_cut, PSC_CAP_TAG, false},
+    {"cancelled_receives_get_nothing", cancelled_receives_get_nothing,
+     PSC_CAP_TAG, false},
+    {"one_order_with_active_messages", one_order_with_active_messages,
+     PSC_CAP_TAG, false},
+    {"early_or_late_each_finds_its_place", early_or_late_each_finds_its_place,
+     PSC_CAP_TAG, false},
+    {NULL, NULL, 0, false},
+};

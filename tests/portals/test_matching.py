@@ -1,0 +1,182 @@
+"""Matching in the interface: who lands where, who is told what, and when it is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+
+from pscompy import Cancelled, Truncated, wait_all
+from pscompy.testing import far as far_side
+from pscompy.testing.far import payload
+from pscompy.testing.link import Base, Counted, Link
+from pscompy.testing.process import BOUND, Far
+from tests.portals.test_portals import ONLY, TROUBLE, exchange_on_both, two_connections
+
+KIB8 = 8 << 10
+
+
+@pytest.fixture
+def far() -> Iterator[Far]:
+    process = Far()
+    yield process
+    process.close()
+
+
+def no_copy(counted: Counted, messages: int) -> None:
+    counts = counted()
+    assert counts["tag_posted"] == counts["tag_matched"] == messages, counts
+    assert counts["received_messages"] == messages
+    assert counts["unexpected"] == counts["unexpected_copied"] == 0, counts
+
+
+class TestMatching(Base):
+    """By the software NI."""
+
+    transport = "portals"
+    config: ClassVar = {**ONLY, "PORTALS_BUFFER_SIZE": "16k"}
+
+    def test_expected_messages_land_in_their_buffers(self, link: Link) -> None:
+        assert link.eager_max >= KIB8
+        counted = link.counted()
+        buffers = [bytearray(KIB8) for _ in range(40)]
+        requests = [link.c.irecv(buffer, tag=place) for place, buffer in enumerate(buffers)]
+        link.far(far_side.send_tagged, *range(40), nbytes=KIB8)
+        for place, status in enumerate(wait_all(requests, timeout=BOUND)):
+            assert (status.tag, status.nbytes, status.source) == (place, KIB8, link.c)
+            assert buffers[place] == payload(KIB8, place)
+        no_copy(counted, 40)
+        assert counted()["far_eager_bcopy"] == 40
+
+    def test_a_rendezvous_lands_there_too(self, link: Link) -> None:
+        sizes = [100_000, KIB8, 1 << 20, 0, link.eager_max + 1]
+        counted = link.counted()
+        buffers = [bytearray(nbytes) for nbytes in sizes]
+        requests = [link.c.irecv(buffer) for buffer in buffers]
+        link.far.begin(far_side.send, *sizes)
+        wait_all(requests, timeout=BOUND)
+        link.far.result()
+        assert buffers == [payload(nbytes, place) for place, nbytes in enumerate(sizes)]
+        no_copy(counted, len(sizes))
+        assert counted()["far_rndv_rts"] == 3
+
+    def test_nothing_but_the_message_is_written(self, link: Link) -> None:
+        for nbytes in (10, 20_000):
+            buffer = bytearray(b"*" * 30_000)
+            request = link.c.irecv(buffer)
+            link.far.begin(far_side.send, nbytes)
+            assert request.wait(timeout=BOUND).nbytes == nbytes
+            link.far.result()
+            assert buffer == payload(nbytes) + b"*" * (30_000 - nbytes)
+
+    def test_what_came_before_its_receive(self, link: Link) -> None:
+        counted = link.counted()
+        link.far(far_side.send_tagged, *range(12), nbytes=3000)
+        for place in reversed(range(12)):
+            buffer = bytearray(3000)
+            link.c.recv(buffer, tag=place, timeout=BOUND)
+            assert buffer == payload(3000, place)
+        assert counted()["received_messages"] == 12
+
+    def test_any_tag_takes_what_comes(self, link: Link) -> None:
+        counted = link.counted()
+        buffers = [bytearray(8) for _ in range(4)]
+        tags = (5, -1, 7, -1)
+        requests = [link.c.irecv(b, tag=tag) for b, tag in zip(buffers, tags, strict=True)]
+        link.far(far_side.send_tagged, 2**31 - 1, 5, 0, 7)
+        statuses = wait_all(requests, timeout=BOUND)
+        assert [status.tag for status in statuses] == [5, 2**31 - 1, 7, 0]
+        assert buffers == [payload(8, status.tag) for status in statuses]
+        no_copy(counted, 4)
+
+    def test_who_waits_in_software_holds_back_who_overlaps(self, link: Link) -> None:
+        counted = link.counted()
+        first = link.c.irecv(tag=3)  # without a buffer: the core makes it
+        held = link.c.irecv(bytearray(8), tag=3)
+        free = link.c.irecv(bytearray(8), tag=4)
+        any_tag = link.c.irecv(bytearray(8))
+        assert counted.here()["tag_posted"] == 1
+        link.far(far_side.send_tagged, 3, 4, 3, 9)
+        assert first.wait(timeout=BOUND) == payload(8, 3)
+        assert [r.wait(timeout=BOUND).tag for r in (held, free, any_tag)] == [3, 4, 9]
+        assert counted()["tag_matched"] == 1
+
+    def test_a_message_is_cut_to_its_receive(self, link: Link) -> None:
+        for nbytes in (500, 50_000):
+            buffer = bytearray(100)
+            request = link.c.irecv(buffer)
+            link.far.begin(far_side.send, nbytes, 3)
+            with pytest.raises(Truncated) as caught:
+                request.wait(timeout=BOUND)
+            assert caught.value.nbytes == nbytes
+            assert buffer == payload(nbytes)[:100]
+            assert link.c.recv(timeout=BOUND) == payload(3, 1)
+            link.far.result()
+
+    def test_a_cancelled_receive_is_out_of_the_list(self, link: Link) -> None:
+        first, second = bytearray(8), bytearray(8)
+        cancelled = link.c.irecv(first, tag=1)
+        kept = link.c.irecv(second, tag=1)
+        assert cancelled.cancel()
+        with pytest.raises(Cancelled):
+            cancelled.wait(timeout=BOUND)
+        link.far(far_side.send_tagged, 1)
+        kept.wait(timeout=BOUND)
+        assert (first, second) == (bytes(8), payload(8, 1))
+
+    def test_a_receive_ends_with_its_connection(self, far: Far) -> None:
+        with self.joined(far) as link:
+            requests = [link.c.irecv(bytearray(100)) for _ in range(5)]
+            far(far_side.close_connection)
+            for request in requests:
+                with pytest.raises(Exception, match="closed"):
+                    request.wait(timeout=BOUND)
+
+    def test_one_side_can_turn_it_off(self, far: Far) -> None:
+        off = {"PORTALS_MATCHING": 0}
+        for here, there, why in ((off, {}, "MATCHING=0"), ({}, off, "peer"), (off, off, "=0")):
+            with self.joined(far, here, there) as link:
+                known = link.c.explain().as_dict()
+                assert known["matching"] == "software"
+                assert why in known["matching_reason"]
+                assert f"matched: in software ({known['matching_reason']})" in str(link.c.explain())
+                counted = link.counted()
+                request = link.c.irecv(bytearray(100))
+                far.begin(far_side.send, 100, 50_000)
+                request.wait(timeout=BOUND)
+                assert link.c.recv(timeout=BOUND) == payload(50_000, 1)
+                far.result()
+                assert counted()["tag_posted"] == 0
+
+    def test_explain_says_that_the_fabric_matches(self, link: Link) -> None:
+        assert link.c.explain().as_dict()["matching"] == "fabric"
+        assert "matched: in the fabric" in str(link.c.explain())
+
+
+class TestMatchingInTrouble(Base):
+    """What goes wrong below, or in other table entries, changes nothing."""
+
+    transport = "portals"
+    config: ClassVar = {**ONLY, **TROUBLE}
+
+    def test_every_message_finds_its_receive(self, link: Link) -> None:
+        counted = link.counted()
+        sizes = [(place * 37) % 3000 for place in range(1000)]
+        sizes[::100] = [100_000] * 10
+        buffers = [bytearray(nbytes) for nbytes in sizes]
+        requests = [link.c.irecv(buffer) for buffer in buffers]
+        link.far.begin(far_side.send, *sizes)
+        wait_all(requests, timeout=BOUND)
+        link.far.result()
+        for place, nbytes in enumerate(sizes):
+            assert buffers[place] == payload(nbytes, place), place
+        no_copy(counted, len(sizes))
+
+
+def test_more_connections_than_there_is_room_for(far: Far) -> None:
+    """The queue has room for the messages of one connection."""
+    with two_connections(far, {**ONLY, "PORTALS_EQ_SIZE": 64}) as (first, second):
+        assert first.explain().matching is None
+        assert "PSP_PORTALS_EQ_SIZE" in str(second.explain().matching)
+        exchange_on_both(far, first, second, 20)
