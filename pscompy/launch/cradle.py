@@ -13,7 +13,7 @@ from pscompy.launch.environment import enter_rank, leave_nursery
 
 REQUEST_MAX = 1 << 12
 FILES = 4  # of a rank: the standard files, and its PMI socket
-NO, YES = b"no", b"yes"
+YES = b"yes"  # any other answer says why not
 
 
 def serve(place: int, before: set[str]) -> None:
@@ -28,8 +28,8 @@ def serve(place: int, before: set[str]) -> None:
     link = _open_link(place)
     folder = os.fsdecode(link.recv(REQUEST_MAX))
     _load()
-    if _threads() > 1 or _hides(folder, {*sys.modules} - before):
-        link.send(NO)
+    if why := _objection(folder, {*sys.modules} - before):
+        link.send(why.encode())
         os._exit(0)
     link.send(YES)
     gc.freeze()  # what is not touched stays shared
@@ -61,20 +61,29 @@ def _load() -> None:
     registry.preload()
 
 
+def _objection(folder: str, loaded: set[str]) -> str:
+    """Why the ranks cannot be forked from this process; empty: they can."""
+    if _threads() > 1:
+        return "what is installed starts threads when Python does"
+    if hidden := _hidden(folder, loaded):
+        return f"{folder} has a module that is named as one of them: {min(hidden)}"
+    return ""
+
+
 def _threads() -> int:
     """What a .pth file has started would be missing in the ranks."""
     with os.scandir("/proc/self/task") as tasks:
         return len([*tasks])
 
 
-def _hides(folder: str, loaded: set[str]) -> bool:
-    """Whether the program has a module beside it that it would get instead of one of these."""
+def _hidden(folder: str, loaded: set[str]) -> set[str]:
+    """Those that the program would get from beside it instead."""
     tops = {name.partition(".")[0] for name in loaded}
     try:
         with os.scandir(folder) as found:
-            return not tops.isdisjoint(it.name.partition(".")[0] for it in found)
+            return tops & {it.name.partition(".")[0] for it in found}
     except OSError:
-        return False
+        return set()
 
 
 def _receive(link: socket.socket) -> tuple[list[str], list[int]] | None:

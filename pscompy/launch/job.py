@@ -94,7 +94,8 @@ class Job:
             return None
         try:
             self._nursery = Nursery(plan.argv, plan.folder, environ)
-        except OSError:
+        except OSError as error:
+            _log(f"each rank starts a Python of its own: {error.strerror}")
             return None
         self._terminal.attach(self._nursery, b"")
         self._loop.watch(self._nursery.fileno(), self._on_nursery)
@@ -231,3 +232,17 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
+
+
+def _log(line: str) -> None:
+    """Of interest to those who ask for it by PSP_DEBUG=3. Seldom, hence what is imported here."""
+    from pscompy import logs
+    from pscompy.config import Config
+    from pscompy.errors import ConfigError
+    from pscompy.variables import VARIABLES
+
+    try:
+        logs.configure(Config.load({"": VARIABLES}, known=None))
+    except ConfigError:
+        return  # the ranks say so
+    logs.logger.info(line)

@@ -33,7 +33,8 @@ class Nursery:
     `stdout` and `stderr` are the reading ends of what it prints before there are ranks."""
 
     def __init__(self, argv: list[str], folder: str, environ: Mapping[str, str]) -> None:
-        """For this command of a program in `folder`. OSError: it is not for that."""
+        """For this command of a program in `folder`. OSError: it is not for that, with the reason
+        as its text."""
         self.over = False  # it has ended, and nobody sees to ranks that are left
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         theirs.set_inheritable(True)
@@ -58,11 +59,11 @@ class Nursery:
             os.close(stderr)
         self._link.settimeout(SECONDS)
         self._link.send(os.fsencode(folder))
-        if self._receive() != YES:
+        if (answer := self._receive()) != YES:
             self.close()
             os.close(self.stdout)
             os.close(self.stderr)
-            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+            raise OSError(errno.ENOTSUP, answer.decode() or "no answer")
 
     def fileno(self) -> int:
         return self._link.fileno()
