@@ -1,11 +1,16 @@
-"""Arrays of plain numbers, as objects of their own, without pickle: that takes numpy 8 µs, longer
-than the network needs for 10 KiB. Type and shape are the index, and the numbers the only chunk."""
+"""Arrays of plain numbers: numpy's own way of pickling them takes longer than the network needs for
+10 KiB.
+
+As an object of its own an array goes without pickle: type and shape are the index, and the numbers
+the only chunk. Within others pickle gets the same three.
+"""
 
 from __future__ import annotations
 
 import struct
 from functools import lru_cache
 from math import prod
+from pickle import PickleBuffer
 
 from pscompy.errors import ProtocolError
 
@@ -14,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
+    from typing_extensions import Buffer
 
 NAME = "array"  # where other archives have their serialiser
 _KINDS = "biufc"
@@ -28,22 +34,39 @@ def _layout(dimensions: int) -> struct.Struct:
 
 def describe(obj: NDArray[Any]) -> tuple[bytes, NDArray[Any]] | None:
     """The index and the memory in order, without a copy; None: it needs more than that."""
-    kind, flags = obj.dtype, obj.flags
-    if kind.kind not in _KINDS or obj.ndim > _DIMENSIONS_MAX:
+    order = _order(obj)
+    if order is None or obj.ndim > _DIMENSIONS_MAX:
         return None
-    if flags.c_contiguous:
-        order, memory = b"C", obj
-    elif flags.f_contiguous:
-        order, memory = b"F", obj.T
-    else:
+    index = _layout(obj.ndim).pack(order.encode(), obj.dtype.str.encode(), *obj.shape)
+    return index, obj if order == "C" else obj.T
+
+
+def _order(obj: NDArray[Any]) -> str | None:
+    """In which its numbers lie without gaps; None: there are gaps, or more than numbers."""
+    if obj.dtype.kind not in _KINDS:
         return None
-    return _layout(obj.ndim).pack(order, kind.str.encode(), *obj.shape), memory
+    flags = obj.flags
+    return "C" if flags.c_contiguous else "F" if flags.f_contiguous else None
+
+
+def reduce(obj: Any) -> Any:
+    """What pickle takes an array within another object for."""
+    order = _order(obj)
+    if order is None:
+        return obj.__reduce_ex__(5)
+    return restore, (PickleBuffer(obj), obj.dtype, obj.shape, order)
+
+
+def restore(numbers: Buffer, kind: Any, shape: tuple[int, ...], order: Any) -> NDArray[Any]:
+    """The array that was reduced to this; `ProtocolError`: there is none."""
+    if kind.kind not in _KINDS:
+        raise ProtocolError(f"{kind!r} is no type of numbers")
+    made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order)
+    return made
 
 
 def make(index: memoryview, numbers: memoryview) -> NDArray[Any]:
     """The array over this memory; `ProtocolError`: there is no such array."""
-    import numpy as np
-
     dimensions, odd = divmod(index.nbytes - 8, 8)
     if odd or not 0 <= dimensions <= _DIMENSIONS_MAX:
         raise ProtocolError(f"an array is described in {index.nbytes} bytes")
@@ -51,17 +74,23 @@ def make(index: memoryview, numbers: memoryview) -> NDArray[Any]:
     kind = _kind(name.rstrip(b"\0"))
     if order not in (b"C", b"F") or kind is None or prod(shape) * kind.itemsize != numbers.nbytes:
         raise ProtocolError(f"{numbers.nbytes} bytes are no array of {shape} {name!r}")
-    made: NDArray[Any] = np.ndarray(shape, kind, numbers, order="F" if order == b"F" else "C")
+    made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order.decode())
     return made
 
 
 @lru_cache
 def _kind(name: bytes) -> Any:
-    import numpy as np
-
     if name[1:2].decode("ascii", "replace") not in _KINDS or not name[2:].isdigit():
         return None
     try:
-        return np.dtype(name.decode("ascii"))
+        return _numpy().dtype(name.decode("ascii"))
     except (TypeError, UnicodeError):
         return None
+
+
+@lru_cache
+def _numpy() -> Any:
+    """Imported late: a program without arrays does without."""
+    import numpy as np
+
+    return np

@@ -10,10 +10,12 @@ import array
 import importlib
 import io
 import pickle
+import sys
 from copyreg import dispatch_table
 from pickle import PickleBuffer
 
 from pscompy.errors import ConfigError, Unsupported, describe
+from pscompy.parcel import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,11 +84,32 @@ _WHOLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
-def _dumps_more(obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
-    """As pickle.dumps, and takes memoryviews, and leaves arrays of the standard library alone."""
+class _Dispatch:
+    """What pickle looks up here before it asks an object: the program's own entries of copyreg, and
+    ours before them."""
+
+    def __init__(self) -> None:
+        self._theirs: dict[Any, Any] = {}
+        self._table: dict[Any, Any] = dict(_MORE)
+
+    def table(self) -> dict[Any, Any]:
+        if self._theirs != dispatch_table:
+            self._theirs = dict(dispatch_table)
+            self._table = {**self._theirs, **_MORE}
+        numpy = sys.modules.get("numpy")
+        if numpy and (array := getattr(numpy, "ndarray", None)) and array not in self._table:
+            self._table = {**self._table, array: arrays.reduce}
+        return self._table
+
+
+_dispatch = _Dispatch()
+
+
+def _dumps(obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
+    """As pickle.dumps, but for the types of the table."""
     out = io.BytesIO()
     pickler = pickle.Pickler(out, PROTOCOL, buffer_callback=leave)
-    pickler.dispatch_table = {**dispatch_table, **_MORE}
+    pickler.dispatch_table = _dispatch.table()
     pickler.dump(_Whole(obj) if type(obj) in _WHOLE else obj)
     return out.getvalue()
 
@@ -100,13 +123,7 @@ class Pickle:
     name = "pickle"
 
     def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
-        if type(obj) not in _WHOLE:
-            try:
-                return pickle.dumps(obj, PROTOCOL, buffer_callback=leave)
-            except TypeError as error:
-                if "memoryview" not in str(error):
-                    raise
-        return _dumps_more(obj, leave)
+        return _dumps(obj, leave)
 
     def loads(self, data: Buffer, chunks: Sequence[Buffer]) -> Any:
         return pickle.loads(data, buffers=chunks)
@@ -125,7 +142,7 @@ class Cloudpickle(Pickle):
 
     def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
         if type(obj) in _WHOLE:
-            return _dumps_more(obj, leave)
+            return _dumps(obj, leave)
         made: bytes = self._dumps(obj, PROTOCOL, buffer_callback=leave)
         return made
 
@@ -175,6 +192,7 @@ _NAMES: Mapping[str, str] = {
     "numpy._core.numeric": "_frombuffer",
     "numpy.core.numeric": "_frombuffer",
     __name__: "make_array make_memoryview",
+    arrays.__name__: "restore",
 }
 _ERRORS = (
     *("ArithmeticError", "AssertionError", "AttributeError", "BufferError", "EOFError"),
