@@ -82,7 +82,8 @@ static inline int psc_request_state(const psc_request_t *request)
 #define PSC_FLAG_TRY 0x1u       /* do not wait for the lock */
 #define PSC_FLAG_NOTIFY 0x2u    /* put it on the completion queue when done
                                    or matched; see completion_poll */
-#define PSC_FLAG_NO_BUFFER 0x4u /* receive: learn the length first */
+#define PSC_FLAG_NO_BUFFER 0x4u /* receive: learn the length first, unless
+                                   the message is eager and fits into iov */
 
 #define PSC_FLAG_LEND 0x8u /* send: hand out the pages themselves, if they are
                               the pool's; done when no view of them is left */

@@ -126,6 +126,14 @@ void psc_req_matched(psc_req_t *req);
 void psc_req_release(psc_req_t *req);
 void psc_req_pool_destroy(psc_worker_t *worker);
 
+/* Whether an eager message of this length goes into the memory that the receive
+ * has; else it waits for recv_supply. */
+static inline bool psc_req_has_room(const psc_req_t *req, uint64_t len)
+{
+    return !(req->head.flags & PSC_FLAG_NO_BUFFER) ||
+           (req->n_iov && len <= req->total);
+}
+
 uint64_t psc_iov_total(const psc_iov_t *iov, size_t n_iov);
 /* Copy between pieces and a flat buffer, from `offset` of the pieces; returns
  * bytes copied, which the pieces' end may cut short. */

@@ -34,13 +34,15 @@ typedef struct hot_state {
     const psc_api_t *api; /* NULL before bind */
     PyTypeObject *worker_type, *connection_type, *world_type;
     PyTypeObject *request_type, *persistent_type, *message_type;
-    PyTypeObject *memory_type;
+    PyTypeObject *memory_type, *room_type;
     struct hot_lease *leases;   /* arrays that are lent */
     PyTypeObject *ended_type;   /* what awaiting an ended request iterates */
     PyTypeObject *status_type;  /* a named tuple, given to bind */
     PyObject *from_status;      /* pscompy.errors.from_status, once needed */
     PyObject *dumps, *loads;    /* pickle's, once needed */
     PyObject *dumps_names;      /* of the keyword arguments of dumps */
+    PyObject *leave;            /* append of an empty list, for the next dumps;
+                                   NULL: in use */
     PyObject *await_request;    /* pscompy.aio.await_request, once needed */
 } hot_state_t;
 
@@ -160,6 +162,7 @@ typedef enum hot_kind {
     HOT_SEND,
     HOT_RECV_INTO,   /* -> Status */
     HOT_RECV_NEW,    /* -> bytearray */
+    HOT_RECV_ROOM,   /* -> Room, or bytearray if it is long */
     HOT_RECV_STATUS, /* -> (bytearray, Status) */
     HOT_RECV_VIEW,   /* -> read-only array */
     HOT_RECV_MEMORY, /* -> Memory, writable unless it was lent */
@@ -177,8 +180,8 @@ struct hot_op {
     hot_worker_t *worker;
     PyObject *origin;    /* whose _exception makes its errors, or NULL */
     psc_request_t *core; /* NULL: none was needed, or it is given back */
-    PyObject *fresh;     /* the bytearray of a receive without buffer; what an
-                            active message's header is in */
+    PyObject *fresh;     /* what a receive without buffer made, or was to use;
+                            what an active message's header is in */
     psc_conn_t *target;  /* of a blocking send, which ends with Closed when
                             that is closed here; else NULL */
     hot_kind_t kind;
@@ -207,7 +210,8 @@ typedef struct hot_call {
     uint32_t id;                  /* active messages */
     uint64_t offset;              /* put, get */
     const Py_buffer *blob;        /* am: header; put, get: the remote key */
-    PyObject *keep;               /* am: what owns the header's memory */
+    PyObject *keep;               /* am: what owns the header's memory; the
+                                     Room of a receive */
 } hot_call_t;
 
 /* Fill op for call and get its buffers. The references are borrowed. */
@@ -315,6 +319,7 @@ struct hot_worker {
     PyObject *watchers;     /* list of callables, or NULL: see watch */
     PyObject *status_kept;  /* the Status made last in a World, or NULL */
     psc_result_t status_result; /* what that one says */
+    PyObject *room;         /* for the next short object; NULL: in use */
 };
 
 extern PyType_Spec hot_worker_spec;
@@ -344,6 +349,16 @@ PyObject *hot_memory_receive(hot_op_t *op, psc_iov_t *piece);
  * has to be received. */
 bool hot_memory_view(hot_op_t *op);
 void *hot_memory_base(PyObject *memory, Py_ssize_t *nbytes_p);
+
+/* ---- room.c ---- */
+
+extern PyType_Spec hot_room_spec;
+PyObject *hot_room_take(hot_worker_t *worker); /* new reference, or NULL */
+/* Takes the reference; others who have one keep the room. */
+void hot_room_give(hot_worker_t *worker, PyObject *room);
+psc_iov_t hot_room_piece(PyObject *room);
+void hot_room_fill(PyObject *room, uint64_t nbytes);
+const char *hot_room_bytes(PyObject *room, Py_ssize_t *nbytes_p);
 
 /* ---- request.c, flight.c ---- */
 
@@ -392,6 +407,7 @@ struct hot_connection {
     uint32_t context;
     bool leaving;   /* not in use any more */
     bool pickles;   /* objects: pickle does as it is */
+    bool apart;     /* the last object was more than its pickle */
     PyObject *objects; /* those of pscompy.parcel, NULL before the first */
     struct hot_connection *heads; /* where they are matched */
 };

@@ -144,6 +144,8 @@ static int module_exec(PyObject *module)
                         &state->message_type) < 0 ||
         module_add_type(module, &hot_memory_spec, NULL,
                         &state->memory_type) < 0 ||
+        module_add_type(module, &hot_room_spec, NULL,
+                        &state->room_type) < 0 ||
         module_add_type(module, &hot_ended_spec, NULL,
                         &state->ended_type) < 0)
         return -1;
@@ -165,12 +167,14 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->persistent_type);
     Py_VISIT(state->message_type);
     Py_VISIT(state->memory_type);
+    Py_VISIT(state->room_type);
     Py_VISIT(state->ended_type);
     Py_VISIT(state->status_type);
     Py_VISIT(state->from_status);
     Py_VISIT(state->dumps);
     Py_VISIT(state->loads);
     Py_VISIT(state->dumps_names);
+    Py_VISIT(state->leave);
     Py_VISIT(state->await_request);
     return 0;
 }
@@ -186,12 +190,14 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->persistent_type);
     Py_CLEAR(state->message_type);
     Py_CLEAR(state->memory_type);
+    Py_CLEAR(state->room_type);
     Py_CLEAR(state->ended_type);
     Py_CLEAR(state->status_type);
     Py_CLEAR(state->from_status);
     Py_CLEAR(state->dumps);
     Py_CLEAR(state->loads);
     Py_CLEAR(state->dumps_names);
+    Py_CLEAR(state->leave);
     Py_CLEAR(state->await_request);
     return 0;
 }

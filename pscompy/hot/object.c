@@ -55,23 +55,44 @@ static bool object_is_buffer(PyObject *object)
            strcmp(type, "array.array") == 0;
 }
 
-/* Its pickle; what was left out of that is appended to `left`. */
+/* append of an empty list. Making both for each object would take as long as
+ * a short message. */
+static PyObject *object_leave_take(hot_state_t *state)
+{
+    PyObject *leave = state->leave, *list;
+
+    state->leave = NULL;
+    if (leave)
+        return leave;
+    list = PyList_New(0);
+    leave = list ? PyObject_GetAttrString(list, "append") : NULL;
+    Py_XDECREF(list);
+    return leave;
+}
+
+static void object_leave_give(hot_state_t *state, PyObject *leave)
+{
+    if (!state->leave && Py_REFCNT(leave) == 1 &&
+        PyList_GET_SIZE(PyCFunction_GET_SELF(leave)) == 0)
+        state->leave = leave;
+    else
+        Py_DECREF(leave);
+}
+
+/* Its pickle; leave() is called with what is left out of that. */
 static PyObject *object_pickle(hot_state_t *state, PyObject *object,
-                               PyObject *left)
+                               PyObject *leave)
 {
     PyObject *dumps = hot_import_once(&state->dumps, "pickle", "dumps");
-    PyObject *args[3] = {object, NULL, NULL}, *data = NULL;
+    PyObject *args[3] = {object, NULL, leave}, *data;
 
     if (!state->dumps_names)
         state->dumps_names = Py_BuildValue("(s)", "buffer_callback");
-    if (!dumps || !state->dumps_names)
-        return NULL;
     args[1] = PyLong_FromLong(5);
-    args[2] = PyObject_GetAttrString(left, "append");
-    if (args[1] && args[2])
-        data = PyObject_Vectorcall(dumps, args, 2, state->dumps_names);
-    Py_XDECREF(args[1]);
-    Py_XDECREF(args[2]);
+    if (!dumps || !state->dumps_names || !args[1])
+        return NULL;
+    data = PyObject_Vectorcall(dumps, args, 2, state->dumps_names);
+    Py_DECREF(args[1]);
     return data;
 }
 
@@ -90,9 +111,26 @@ static PyObject *object_send(hot_connection_t *self, PyObject *data,
     return hot_call_run(&call);
 }
 
+/* The way that knows arrays, which pickle alone takes long for. */
 static PyObject *object_send_slowly(hot_connection_t *self, PyObject **given)
 {
-    return PyObject_CallMethod(self->objects, "send", "OOOO", given[0],
+    PyObject *apart = PyObject_CallMethod(self->objects, "send", "OOOO",
+                                          given[0],
+                                          given[1] ? given[1] : Py_False,
+                                          given[2] ? given[2] : Py_None,
+                                          given[3] ? given[3] : Py_False);
+
+    if (!apart)
+        return NULL;
+    self->apart = apart == Py_True;
+    Py_DECREF(apart);
+    Py_RETURN_NONE;
+}
+
+static PyObject *object_send_rest(hot_connection_t *self, PyObject *data,
+                                  PyObject *left, PyObject **given)
+{
+    return PyObject_CallMethod(self->objects, "send_rest", "OOOOO", data, left,
                                given[1] ? given[1] : Py_False,
                                given[2] ? given[2] : Py_None,
                                given[3] ? given[3] : Py_False);
@@ -103,37 +141,38 @@ PyObject *hot_object_send(hot_connection_t *self, PyObject *const *args,
 {
     static const hot_signature_t signature = {
         "send_obj", 1, 4, {"obj", "tag", "timeout", "lend"}};
-    PyObject *given[4], *left, *data, *result = NULL;
+    PyObject *given[4], *leave, *left, *data, *result = NULL;
+    hot_state_t *state = self->worker ? self->worker->state : NULL;
 
     if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         object_open(self) < 0)
         return NULL;
-    if (!self->pickles || object_is_buffer(given[0]))
+    if (!self->pickles || self->apart || object_is_buffer(given[0]))
         return object_send_slowly(self, given);
-    left = PyList_New(0);
-    data = left ? object_pickle(self->worker->state, given[0], left) : NULL;
+    leave = object_leave_take(state);
+    if (!leave)
+        return NULL;
+    left = PyCFunction_GET_SELF(leave);
+    data = object_pickle(state, given[0], leave);
     if (data && PyList_GET_SIZE(left) == 0) {
         result = object_send(self, data, given);
     } else if (data) {
-        result = PyObject_CallMethod(self->objects, "send_rest", "OOOOO", data,
-                                     left, given[1] ? given[1] : Py_False,
-                                     given[2] ? given[2] : Py_None,
-                                     given[3] ? given[3] : Py_False);
-    } else if (left && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        self->apart = true;
+        result = object_send_rest(self, data, left, given);
+    } else if (PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear(); /* the slow way takes more, or says the same */
         result = object_send_slowly(self, given);
     }
     Py_XDECREF(data);
-    Py_XDECREF(left);
+    object_leave_give(state, leave);
     return result;
 }
 
 /* ---- receiving ---- */
 
-static bool object_is_pickle(PyObject *data)
+static bool object_is_pickle(const char *bytes, Py_ssize_t nbytes)
 {
-    return PyByteArray_CheckExact(data) && PyByteArray_GET_SIZE(data) > 0 &&
-           (unsigned char)*PyByteArray_AS_STRING(data) == 0x80;
+    return nbytes > 0 && (unsigned char)*bytes == 0x80;
 }
 
 static PyObject *object_load(hot_connection_t *self, PyObject *data)
@@ -152,30 +191,64 @@ static PyObject *object_load(hot_connection_t *self, PyObject *data)
     return NULL;
 }
 
+/* A short one: others may keep what they are given, so they get a copy. */
+static PyObject *object_from_room(hot_connection_t *self, PyObject *room)
+{
+    Py_ssize_t nbytes;
+    const char *bytes = hot_room_bytes(room, &nbytes);
+    PyObject *data, *value;
+
+    if (self->pickles && object_is_pickle(bytes, nbytes))
+        return object_load(self, room);
+    data = PyByteArray_FromStringAndSize(bytes, nbytes);
+    if (!data)
+        return NULL;
+    value = PyObject_CallMethod(self->objects, "finish", "O", data);
+    Py_DECREF(data);
+    return value;
+}
+
+static PyObject *object_from_bytes(hot_connection_t *self, PyObject *data)
+{
+    if (self->pickles && object_is_pickle(PyByteArray_AS_STRING(data),
+                                          PyByteArray_GET_SIZE(data)))
+        return object_load(self, data);
+    return PyObject_CallMethod(self->objects, "finish", "O", data);
+}
+
+static PyObject *object_receive(hot_connection_t *self, hot_call_t *call)
+{
+    PyObject *room = hot_room_take(self->worker), *data, *value = NULL;
+
+    if (!room)
+        return NULL;
+    call->kind = HOT_RECV_ROOM;
+    call->keep = room;
+    data = hot_call_run(call);
+    if (data)
+        value = data == room ? object_from_room(self, data)
+                             : object_from_bytes(self, data);
+    Py_XDECREF(data);
+    hot_room_give(self->worker, room);
+    return value;
+}
+
 PyObject *hot_object_recv(hot_connection_t *self, PyObject *const *args,
                           Py_ssize_t n_args, PyObject *kwnames)
 {
     static const hot_signature_t signature = {
         "recv_obj", 0, 2, {"tag", "timeout"}};
-    PyObject *given[2], *data, *value;
+    PyObject *given[2];
     hot_call_t call;
 
     if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         object_open(self) < 0)
         return NULL;
     object_call(self, &call);
-    call.kind = HOT_RECV_NEW;
     if (hot_arg_tag(given[0], true, &call.tag) < 0)
         return NULL;
     if (given[1] && given[1] != Py_None)
         return PyObject_CallMethod(self->objects, "recv", "iO", (int)call.tag,
                                    given[1]);
-    data = hot_call_run(&call);
-    if (!data)
-        return NULL;
-    value = self->pickles && object_is_pickle(data)
-                ? object_load(self, data)
-                : PyObject_CallMethod(self->objects, "finish", "O", data);
-    Py_DECREF(data);
-    return value;
+    return object_receive(self, &call);
 }

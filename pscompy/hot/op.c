@@ -85,6 +85,7 @@ static int op_make_fresh(hot_op_t *op, psc_iov_t *piece)
 {
     uint64_t nbytes = op->core->result.nbytes;
 
+    Py_CLEAR(op->fresh); /* a room that is too short */
     if (op->kind == HOT_RECV_VIEW || op->kind == HOT_RECV_MEMORY) {
         op->fresh = hot_memory_receive(op, piece);
         if (op->fresh)

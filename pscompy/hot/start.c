@@ -39,21 +39,40 @@ static psc_status_t start_send(hot_op_t *op, const hot_call_t *call,
     return op->worker->api->send(call->conn, &args, &op->core);
 }
 
+static psc_status_t start_receive(hot_op_t *op, const hot_call_t *call,
+                                  psc_recv_args_t *args)
+{
+    if (!call->post)
+        args->polls = op->polls = hot_op_polls(op);
+    return op->worker->api->recv(op->worker->core, args, &op->result,
+                                 &op->core);
+}
+
 static psc_status_t start_recv(hot_op_t *op, const hot_call_t *call,
                                uint32_t flags, void *owner)
 {
     psc_recv_args_t args = start_recv_args(op, call, flags, owner);
 
-    if (!call->post)
-        args.polls = op->polls = hot_op_polls(op);
-    return op->worker->api->recv(op->worker->core, &args, &op->result,
-                                 &op->core);
+    return start_receive(op, call, &args);
 }
 
 static psc_status_t start_recv_new(hot_op_t *op, const hot_call_t *call,
                                    uint32_t flags, void *owner)
 {
     return start_recv(op, call, flags | PSC_FLAG_NO_BUFFER, owner);
+}
+
+/* A short message comes into the room. */
+static psc_status_t start_recv_room(hot_op_t *op, const hot_call_t *call,
+                                    uint32_t flags, void *owner)
+{
+    psc_recv_args_t args =
+        start_recv_args(op, call, flags | PSC_FLAG_NO_BUFFER, owner);
+    psc_iov_t piece = hot_room_piece(op->fresh);
+
+    args.iov = &piece;
+    args.n_iov = 1;
+    return start_receive(op, call, &args);
 }
 
 static psc_status_t start_probe(hot_op_t *op, const hot_call_t *call,
@@ -108,6 +127,7 @@ static const starter_t starters[HOT_KINDS] = {
     [HOT_SEND] = start_send,
     [HOT_RECV_INTO] = start_recv,
     [HOT_RECV_NEW] = start_recv_new,
+    [HOT_RECV_ROOM] = start_recv_room,
     [HOT_RECV_STATUS] = start_recv_new,
     [HOT_RECV_VIEW] = start_recv_new,
     [HOT_RECV_MEMORY] = start_recv_new,

@@ -72,6 +72,14 @@ static PyObject *value_fresh(hot_op_t *op)
     return op->fresh;
 }
 
+/* Still the room: the message came into it. */
+static PyObject *value_room(hot_op_t *op)
+{
+    if (Py_TYPE(op->fresh) == op->worker->state->room_type)
+        hot_room_fill(op->fresh, op->result.nbytes);
+    return value_fresh(op);
+}
+
 static PyObject *value_fresh_and_status(hot_op_t *op)
 {
     PyObject *status = hot_op_status(op);
@@ -95,6 +103,8 @@ PyObject *hot_op_value(hot_op_t *op)
     case HOT_RECV_NEW:
     case HOT_RECV_MEMORY:
         return value_fresh(op);
+    case HOT_RECV_ROOM:
+        return value_room(op);
     case HOT_RECV_VIEW:
         return hot_array_view(op->fresh);
     case HOT_RECV_STATUS:

@@ -332,6 +332,7 @@ static int worker_traverse(hot_worker_t *self, visitproc visit, void *arg)
     Py_VISIT(self->handlers);
     Py_VISIT(self->watchers);
     Py_VISIT(self->status_kept);
+    Py_VISIT(self->room);
     return 0;
 }
 
@@ -341,6 +342,7 @@ static int worker_clear(hot_worker_t *self)
     Py_CLEAR(self->handlers);
     Py_CLEAR(self->watchers);
     Py_CLEAR(self->status_kept);
+    Py_CLEAR(self->room);
     return 0;
 }
 

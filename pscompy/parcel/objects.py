@@ -65,13 +65,14 @@ class Objects:
         """Whether plain pickle writes and reads what is no more than its pickle."""
         return type(self._serialiser) is Pickle
 
-    def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> None:
-        """What `Connection.send_obj` leaves to us."""
+    def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> bool:
+        """What `Connection.send_obj` leaves to us; whether the object was more than its pickle."""
         packed = archive.dump(obj, self._serialiser, self._zero_copy)
         if isinstance(packed, bytes):
             self.heads.send(packed, tag, timeout)
-        else:
-            self._send_archive(packed, tag, timeout, lend)
+            return False
+        self._send_archive(packed, tag, timeout, lend)
+        return True
 
     def send_rest(
         self,

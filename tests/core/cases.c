@@ -239,6 +239,58 @@ static void case_matched_probe(void)
     pair_close(&pair);
 }
 
+/* A receive with room for ROOM bytes, and the length of what is longer. */
+static void room(pair_t *pair, size_t len, bool posted)
+{
+    enum { ROOM = 64 };
+    char *out = malloc(len), *in = malloc(len), short_in[ROOM];
+    psc_iov_t room = {short_in, ROOM}, iov = {in, len};
+    psc_recv_args_t args = {.source = pair->b.conn,
+                            .context = CONTEXT,
+                            .tag = 4,
+                            .iov = &room,
+                            .n_iov = 1,
+                            .flags = PSC_FLAG_NO_BUFFER};
+    psc_request_t *send, *recv = NULL;
+    psc_result_t result;
+
+    fill(out, len, 9);
+    if (posted)
+        check(api->recv(pair->b.worker, &args, &result, &recv) ==
+              PSC_INPROGRESS);
+    send = post_send(&pair->a, out, len, 4);
+    if (!posted)
+        until(pair, api->iprobe(pair->b.worker, &args, &result) == PSC_OK);
+    if (!posted && api->recv(pair->b.worker, &args, &result, &recv) == PSC_OK)
+        check(len <= ROOM && result.nbytes == len);
+    if (recv)
+        until(pair, psc_request_state(recv) != PSC_REQUEST_ACTIVE);
+    if (len > ROOM) {
+        check(recv && psc_request_state(recv) == PSC_REQUEST_MATCHED);
+        check(api->recv_supply(recv, &iov, 1) >= 0);
+    }
+    if (recv)
+        check(finish(pair, recv).nbytes == len);
+    check(filled(len > ROOM ? in : short_in, len, 9));
+    if (send)
+        check(finish(pair, send).status == PSC_OK);
+    free(out);
+    free(in);
+}
+
+static void case_room(void)
+{
+    static const size_t lengths[] = {0, 8, 64, 65, 30000, 300000};
+    pair_t pair;
+
+    pair_open(&pair);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        room(&pair, lengths[i], true);
+        room(&pair, lengths[i], false);
+    }
+    pair_close(&pair);
+}
+
 /* ---- flow control ---- */
 
 static void case_flood(void)
@@ -539,6 +591,7 @@ static const struct {
     {"wildcards", case_wildcards},
     {"probe_and_cancel", case_probe_and_cancel},
     {"matched_probe", case_matched_probe},
+    {"room", case_room},
     {"flood", case_flood},
     {"many_rendezvous", case_many_rendezvous},
     {"active_messages", case_active_messages},

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import pickle
 import threading
 
 import numpy as np
@@ -464,3 +465,43 @@ def test_memory_does_not_grow(shm):
         size[rounds] = shm.peer.resident()
         last = size.setdefault("first", size[rounds])
     assert size[200] - last < 4 << 20
+
+
+# ---- short ones, into memory that is used again ----
+
+
+def test_an_object_that_receives_while_it_is_made(link, monkeypatch):
+    monkeypatch.setattr(pscompy, "receiver", link.c, raising=False)
+    link.peer(
+        "class Outer:\n"
+        "    def __reduce__(self):\n"
+        "        return eval, (\"__import__('pscompy').receiver.recv_obj(tag=2)\",)\n"
+    )
+    link.peer.begin("c.send_obj('inner' * 10, tag=2); c.send_obj(Outer(), tag=1)")
+    assert link.c.recv_obj(tag=1) == "inner" * 10
+    link.peer.result()
+
+
+@pytest.mark.parametrize("nbytes", [900, 980, 1000, 1010, 1020, 1024, 1100, 5000])
+def test_around_the_length_that_has_room(link, nbytes):
+    link.peer.begin("[c.send_obj(c.recv_obj()) for _ in range(2)]")
+    for obj in ("y" * nbytes, "z"):
+        link.c.send_obj(obj)
+        assert link.c.recv_obj() == obj
+    link.peer.result()
+
+
+def test_what_is_cut_short_does_not_go_on_with_the_object_before_it(link):
+    whole = pickle.dumps(["text"] * 20 + [1, 2, 3], 5)
+    link.peer.begin("c.send_obj(['text'] * 20 + [1, 2, 3])")
+    assert link.c.recv_obj()[-1] == 3
+    link.peer.result()
+    link.peer.begin(
+        "from pscompy.parcel import archive\n"
+        f"archive.dump = lambda *_: {whole[:-6]!r}\n"  # isend_obj takes apart by this
+        "c.isend_obj(1).wait(); c.isend_obj(2).wait()"
+    )
+    for _ in range(2):
+        with pytest.raises(pscompy.ParcelError):
+            link.c.recv_obj()
+    link.peer.result()

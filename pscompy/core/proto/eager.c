@@ -153,7 +153,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
         return psc_am_deliver(conn, wire->tag, wire->aux, am->payload, am->len);
     }
     req = psc_match_arrival(conn, wire->context, tag);
-    if (req && !(req->head.flags & PSC_FLAG_NO_BUFFER)) {
+    if (req && psc_req_has_room(req, am->len)) {
         psc_iov_write(req->iov, req->n_iov, 0, am->payload, am->len);
         psc_credit_return(conn, psc_credit_cost(am->len));
         eager_result(&req->head.result, conn, tag, am->len, req->total);
@@ -187,7 +187,7 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
         return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
     }
     in->req = psc_match_arrival(conn, wire->context, tag);
-    if (in->req && !(in->req->head.flags & PSC_FLAG_NO_BUFFER) &&
+    if (in->req && psc_req_has_room(in->req, len) &&
         in->req->n_iov <= PSC_INCOMING_IOV) {
         psc_req_stage_set(in->req, PSC_STAGE_CLAIMED);
         psc_req_attach(in->req, conn);

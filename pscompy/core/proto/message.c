@@ -141,6 +141,16 @@ static void message_recv_go_on(psc_req_t *req, psc_unexp_t *unexp)
     unexp->req = req;
 }
 
+/* It is here, and so is the memory for it. */
+static bool message_whole(const psc_recv_args_t *args,
+                          const psc_unexp_t *unexp)
+{
+    if (unexp->rts || unexp->arriving)
+        return false;
+    return !(args->flags & PSC_FLAG_NO_BUFFER) ||
+           (args->n_iov && unexp->len <= psc_iov_total(args->iov, args->n_iov));
+}
+
 static psc_status_t message_recv_found(psc_worker_t *worker,
                                        const psc_recv_args_t *args,
                                        psc_unexp_t *unexp,
@@ -150,8 +160,7 @@ static psc_status_t message_recv_found(psc_worker_t *worker,
     psc_req_t *req;
     psc_status_t status;
 
-    if (!(args->flags & PSC_FLAG_NO_BUFFER) && !unexp->rts &&
-        !unexp->arriving)
+    if (message_whole(args, unexp))
         return psc_eager_deliver(unexp, args->iov, args->n_iov, result_p);
     status = message_recv_request(worker, args, &req);
     if (status != PSC_OK)
