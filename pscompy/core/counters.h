@@ -10,6 +10,9 @@
     X(sent_bytes)                                                              \
     X(received_messages)   /* matched messages delivered */                   \
     X(received_bytes)                                                          \
+    X(copied_bytes)        /* payload written from one memory to another, by   \
+                              this side or by the fabric for it */             \
+    X(registrations)       /* of memory for one message, not the pool's */     \
     X(eager_short)         /* sent in one small piece */                      \
     X(eager_bcopy)         /* sent through a copy */                          \
     X(eager_zcopy)         /* sent from the user's buffer */                  \

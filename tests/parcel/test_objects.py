@@ -162,6 +162,47 @@ def test_a_long_array_is_copied_once(link):
     assert link.c.stats["rndv_rts"] == 1
 
 
+def copies(link, field, lend=False):
+    """How often its bytes were written to another place, on both sides together."""
+    ask = "c.stats['copied_bytes']"
+    before = link.c.stats["copied_bytes"] + link.peer(ask)
+    link.peer.begin(f"got = c.recv_obj(); del got; {ask}")
+    link.c.send_obj(field, timeout=BOUND, lend=lend)
+    return (link.peer.result() + link.c.stats["copied_bytes"] - before) / field.nbytes
+
+
+def test_a_long_object_is_copied_once_by_count(link):
+    """And its head of 100 bytes more often."""
+    assert copies(link, np.ones(LONG)) == pytest.approx(1, abs=0.001)
+    assert copies(link, link.session.empty(LONG)) == pytest.approx(1, abs=0.001)
+
+
+def test_a_lent_object_is_not_copied_by_count(shm):
+    assert copies(shm, shm.session.empty(LONG), lend=True) == pytest.approx(0, abs=0.001)
+
+
+def test_a_short_message_is_copied_twice_by_count(link):
+    before = link.peer("request = c.irecv(bytearray(1000), 7); c.stats['copied_bytes']")
+    sent = link.c.stats["copied_bytes"]
+    link.c.send(bytes(1000), 7)
+    after = link.peer("request.wait(); c.stats['copied_bytes']")
+    assert (link.c.stats["copied_bytes"] - sent, after - before) == (1000, 1000)
+
+
+def test_memory_of_the_pool_is_registered_for_no_message(shm):
+    """As chunks that a fabric knows; any other array it is told of."""
+    shm.peer.begin("[c.recv_obj() for _ in range(6)]")
+    known = shm.session.empty(LONG)
+    for _ in range(3):
+        shm.c.send_obj({"field": known}, timeout=BOUND)
+    assert shm.c.stats["registrations"] == 0
+    for _ in range(3):
+        shm.c.send_obj({"field": np.ones(LONG)}, timeout=BOUND)
+    assert shm.c.stats["registrations"] == 3
+    shm.peer.result()
+    assert shm.peer("c.stats['registrations']") == 0
+
+
 def test_memory_returns_to_the_pool_with_the_last_reference(shm):
     addresses = set()
     for _ in range(6):

@@ -69,6 +69,8 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
     psc_count(conn, how, 1);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, len);
+    if (how != PSC_COUNTER_eager_zcopy)
+        psc_count(conn, PSC_COUNTER_copied_bytes, len);
     return status;
 }
 
@@ -83,6 +85,7 @@ static void eager_result(psc_result_t *result, psc_conn_t *conn, int32_t tag,
     result->status = len > room ? PSC_ERR_TRUNCATED : PSC_OK;
     psc_count(conn, PSC_COUNTER_received_messages, 1);
     psc_count(conn, PSC_COUNTER_received_bytes, len);
+    psc_count(conn, PSC_COUNTER_copied_bytes, len > room ? room : len);
 }
 
 psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
@@ -111,6 +114,12 @@ static void eager_account(psc_unexp_t *unexp)
     psc_count(unexp->conn, PSC_COUNTER_credits_withheld, 1);
 }
 
+static void eager_copied_out(psc_conn_t *conn, uint64_t len)
+{
+    psc_count(conn, PSC_COUNTER_unexpected_copied, len);
+    psc_count(conn, PSC_COUNTER_copied_bytes, len);
+}
+
 static void eager_hold_or_copy(psc_unexp_t *unexp, psc_lane_t *lane,
                                const psc_am_t *am, bool hold)
 {
@@ -124,7 +133,7 @@ static void eager_hold_or_copy(psc_unexp_t *unexp, psc_lane_t *lane,
     }
     if (am->len)
         memcpy(unexp->room, am->payload, am->len);
-    psc_count(unexp->conn, PSC_COUNTER_unexpected_copied, am->len);
+    eager_copied_out(unexp->conn, am->len);
 }
 
 /* Nobody has a buffer for it yet: keep it for later. */
@@ -204,7 +213,7 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
     in->iov[0] = (psc_iov_t){in->unexp->room, len};
     dest->iov = in->iov;
     dest->n_iov = 1;
-    psc_count(conn, PSC_COUNTER_unexpected_copied, len);
+    eager_copied_out(conn, len);
     if (in->req && !(in->req->head.flags & PSC_FLAG_NO_BUFFER)) {
         in->unexp->req = in->req;
         in->unexp->kept = psc_credit_cost(len);

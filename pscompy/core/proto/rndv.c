@@ -24,27 +24,28 @@ bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
     return conn->n_lanes > 0;
 }
 
-/* A fabric that wants to know all memory beforehand gets to know the pool's by
- * the segment, once, and finds the message's in it. */
-static void rndv_register_pool(psc_req_t *req, psc_lane_t *lane)
+/* Memory of the pool is known by its segment, once. A fabric that wants to know
+ * all memory finds the message's in that. */
+static psc_status_t rndv_register(psc_req_t *req, psc_lane_t *lane)
 {
     uint64_t offset;
     psc_segment_t *segment = psc_pool_find(req->worker->pool, req->iov->base,
                                            req->total, &offset);
 
-    if (segment)
+    if (!segment)
+        psc_count(req->conn, PSC_COUNTER_registrations, 1);
+    else if (lane->slot->attr.caps & PSC_CAP_MEM_LOCAL)
         psc_segment_mem(segment, lane->slot);
+    return lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
+                                         req->iov->base, req->total,
+                                         &req->bulk.mem[lane->index]);
 }
 
-static psc_mem_t *rndv_register(psc_req_t *req, psc_lane_t *lane)
+static psc_mem_t *rndv_mem(psc_req_t *req, psc_lane_t *lane)
 {
     psc_mem_t **mem = &req->bulk.mem[lane->index];
 
-    if (!*mem && lane->slot->attr.caps & PSC_CAP_MEM_LOCAL)
-        rndv_register_pool(req, lane);
-    if (!*mem && lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
-                                               req->iov->base, req->total,
-                                               mem) != PSC_OK)
+    if (!*mem && rndv_register(req, lane) != PSC_OK)
         *mem = NULL;
     return *mem;
 }
@@ -54,7 +55,7 @@ static psc_status_t rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
                                   size_t *len_p)
 {
     psc_mem_t *mem = segment ? psc_segment_mem(segment, lane->slot)
-                             : rndv_register(req, lane);
+                             : rndv_mem(req, lane);
     psc_wire_key_t head = {.lane = lane->index};
     size_t len = PSC_RKEY_MAX;
     psc_status_t status = PSC_ERR_NO_RESOURCE;
@@ -434,10 +435,7 @@ psc_status_t psc_rndv_register_local(psc_req_t *req)
 
         if (req->bulk.mem[i] || !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
             continue;
-        rndv_register_pool(req, lane);
-        status = lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
-                                               req->iov->base, req->total,
-                                               &req->bulk.mem[i]);
+        status = rndv_register(req, lane);
         if (status != PSC_OK)
             return status;
     }
@@ -486,6 +484,7 @@ static psc_status_t rndv_move_one(psc_req_t *req, psc_bulk_op_t op,
     *moved_p += piece.len;
     psc_stripe_charge(lane, piece.len);
     psc_count(conn, PSC_COUNTER_fragments, 1);
+    psc_count(conn, PSC_COUNTER_copied_bytes, piece.len);
     return PSC_OK;
 }
 

@@ -26,7 +26,8 @@ static size_t frag_limit(const psc_lane_t *lane, uint64_t left)
     return left < limit ? left : limit;
 }
 
-static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p)
+static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p,
+                              bool *copied_p)
 {
     const psc_transport_ops_t *ops = lane->slot->ops;
     psc_wire_frag_t wire = {.credit = psc_credit_stamp(req->conn),
@@ -36,7 +37,8 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p)
     size_t n = psc_iov_slice(req->iov, req->n_iov, req->bulk.issued, len_p,
                              pieces, FRAG_IOV);
 
-    if (!frag_zcopy(lane, *len_p))
+    *copied_p = !frag_zcopy(lane, *len_p);
+    if (*copied_p)
         return ops->am_bcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
                              pieces, n);
     req->comp.func = psc_rndv_comp;
@@ -51,7 +53,8 @@ static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
     uint64_t left = req->bulk.len - req->bulk.issued;
     psc_lane_t *lane = psc_conn_main_lane(req->conn);
     size_t len = frag_limit(lane, left);
-    psc_status_t status = frag_send(req, lane, &len);
+    bool copied;
+    psc_status_t status = frag_send(req, lane, &len, &copied);
 
     if (status < 0)
         return status;
@@ -60,6 +63,7 @@ static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
     req->bulk.issued += len;
     *moved_p += len;
     psc_count(req->conn, PSC_COUNTER_fragments, 1);
+    psc_count(req->conn, PSC_COUNTER_copied_bytes, copied ? len : 0);
     return PSC_OK;
 }
 
@@ -106,6 +110,7 @@ static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
 static void frag_count(psc_req_t *req, uint64_t len)
 {
     req->bulk.arrived += len;
+    psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
     if (req->bulk.arrived == req->bulk.len)
         psc_rndv_received(req);
 }
