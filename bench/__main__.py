@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
             peers.environment(peer)  # before anything is measured
     for name in options.only:
         patience = Patience(_near(options.folder), options.patience)
-        rounds = measure(known[name], options.launches, options.seconds, patience)
+        rounds = measure(known[name], options.launches, options.seconds, patience, options.bound)
         _keep_near(options.folder, patience.near_ns)
         made = results.document(known[name], rounds, patience.near_ns)
         results.write(options.folder, made)
@@ -68,6 +68,12 @@ def _parser(known: dict[str, Group]) -> ArgumentParser:
     parser.add_argument("--seconds", type=float, default=0.15, help="for each figure [0.15]")
     parser.add_argument(
         "--patience", type=float, default=20, help="seconds to wait for near cores [20]"
+    )
+    parser.add_argument(
+        "--bound",
+        type=float,
+        default=90,
+        help="seconds after which a group begins no further round [90]",
     )
     parser.add_argument(
         "--folder", type=Path, default=Path("bench/results"), help="for results [bench/results]"

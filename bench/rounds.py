@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import resource
@@ -78,10 +79,17 @@ class Patience:
         return bracket
 
 
-def measure(group: Group, wanted: int, seconds: float, patience: Patience) -> Rounds:
-    """Until `wanted` launches of each library count, or there were twice as many rounds."""
+def measure(
+    group: Group, wanted: int, seconds: float, patience: Patience, bound: float = math.inf
+) -> Rounds:
+    """Until `wanted` launches of each library count, or there were twice as many rounds, or `bound`
+    seconds are over: no further round begins then."""
     rounds = Rounds()
+    start = time.monotonic()
     for number in range(2 * wanted):
+        if number and time.monotonic() - start > bound:
+            _progress(f"{group.name}: no more rounds, {bound:.0f} s are over")
+            break
         lacking = [
             name
             for name in group.launches

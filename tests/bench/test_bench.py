@@ -179,6 +179,12 @@ def test_a_missing_library_is_named_and_left_out(capfd):
     assert "mpich is missing: it cannot be installed" in results.as_markdown(document)
 
 
+def test_no_round_begins_after_the_bound():
+    group = Group("group", "a group", (CELL,), {"pscompy": lambda seconds: {"one way": seconds}})
+    taken = rounds.measure(group, 2, 0.5, Patience(math.inf, 0.0), bound=0.0)
+    assert len(taken.launched) == 1
+
+
 def test_a_group_replaces_its_own_figures_only(tmp_path):
     for name, figure in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
         document = made([launched("pscompy", figure)], libraries=("pscompy",))
