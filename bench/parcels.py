@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from bench import pairs, peers
@@ -22,7 +22,7 @@ _PICKLE = tuple(f"{peer} pickle" for peer in MPI)
 _PKL5 = tuple(f"{peer} pkl5" for peer in MPI)
 _SIZES = (64 * K, M, 4 * M)
 _FIGURE_SIZES = tuple(K << power for power in range(0, 18, 2))  # to 64 MiB
-_PROGRAM_SECONDS = 120.0
+_PROGRAM_SECONDS = 60.0
 
 
 # ---- between two processes ----------------------------------------------------------------------
@@ -41,15 +41,22 @@ def _objects(transport: str, bars: dict[int, float]) -> Group:
         own = partial(pairs.own_end, f"pscompy-{transport}-{name}", transport)
         label = OWN if name == "objects" else f"{OWN} {name.removeprefix('objects-')}"
         launches[label] = partial(pairs.launch, own, tests)
+    launches |= _peers(transport, tests)
+    if transport == "shm":
+        launches["limit"] = pairs.limit("shm", tests[1:])
+    title = f"{transport}: Python objects, one-way latency"
+    return pairs.grouped(f"{transport}-objects", title, tests, launches)
+
+
+def _peers(transport: str, tests: Sequence[pairs.Test]) -> dict[str, Launch]:
+    launches: dict[str, Launch] = {}
     for peer in MPI:
         for kind in ("pickle", "pkl5"):
             other = partial(pairs.mpi_end, peer, f"mpi4py-{kind}", transport)
             launches[f"{peer} {kind}"] = partial(pairs.launch, other, tests)
     if transport == "shm":
         launches |= {name: pairs.sockets(name, tests) for name in ("multiprocessing", "zmq")}
-        launches["limit"] = pairs.limit("shm", tests[1:])
-    title = f"{transport}: Python objects, one-way latency"
-    return pairs.grouped(f"{transport}-objects", title, tests, launches)
+    return launches
 
 
 # ---- archives alone, figure 3 -------------------------------------------------------------------
@@ -83,13 +90,20 @@ _WAYS = ("in-band", "pointer chunks", "registered chunks", "lent")
 
 
 def _threads(count: int) -> Group:
-    cells = tuple(
-        Cell(f"arrays of {spelt(size)}, there and back", "MB/s", None, (), size)
+    """One thread a side is measured beside the peers, which have no more."""
+    tests = [
+        pairs.Test(
+            Cell(f"arrays of {spelt(size)}, there and back", "MB/s", None, (), size),
+            Job(LATENCY, size, 1, 1),
+            lambda taken: taken.megabytes_per_second,
+        )
         for size in _FIGURE_SIZES
-    )
+    ]
     launches: dict[str, Launch] = {way: partial(_round_trips, way, count) for way in _WAYS}
+    if count == 1:
+        launches |= _peers("shm", tests)
     title = f"arrays there and back over shm, {count} thread{'s' if count > 1 else ''} a side"
-    return Group(f"objects-{count}-threads", title, cells, launches)
+    return pairs.grouped(f"objects-{count}-threads", title, tests, launches)
 
 
 def _round_trips(way: str, threads: int, seconds: float) -> Figures:
@@ -103,10 +117,13 @@ def _round_trips(way: str, threads: int, seconds: float) -> Figures:
 
 
 def _printed(command: list[str], environment: Mapping[str, str]) -> Figures:
-    """What a program prints as JSON; `NotMeasured`: it fails, and says why."""
-    ended = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=_PROGRAM_SECONDS
-    )
+    """What a program prints as JSON; `NotMeasured`: it fails, and says why, or does not end."""
+    try:
+        ended = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_PROGRAM_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise NotMeasured(f"it has not ended after {_PROGRAM_SECONDS:.0f} s") from None
     if ended.returncode:
         raise NotMeasured(ended.stderr.strip().splitlines()[-1])
     figures: Figures = json.loads(ended.stdout)
