@@ -94,7 +94,7 @@ def test_as_concurrent_futures_has_it(tmp_path):
                     print("TypeError")
                 try:
                     next(executor.map(waits, [20], timeout=0.05))
-                except TimeoutError:
+                except concurrent.futures.TimeoutError:
                     print("TimeoutError")
                 futures = [executor.submit(waits, 20) for _ in range(40)]
                 print(sum(future.cancel() for future in futures))
