@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pscompy import _hot
 from pscompy.connection import Connection
@@ -154,17 +154,15 @@ def spread(ranks: Ranks, buf: Any, root: int) -> None:
         request.wait()
 
 
-def broadcast(ranks: Ranks, choose: Callable[[], int]) -> int:
-    """The number that rank 0 chooses, on every rank.
-
-    An error of `choose` is raised on rank 0 alone.
-    """
+def highest(ranks: Ranks, number: int) -> int:
+    """The highest of the numbers that the ranks give, on every rank."""
     tag = ranks.first_tag()
     parent, children = ranks.tree()
-    if parent is None:
-        number = choose()
-    else:
-        number = int.from_bytes(ranks.recv(source=parent, tag=tag), "little")
     for child in children:
-        ranks.send(number.to_bytes(8, "little"), child, tag)
+        number = max(number, int.from_bytes(ranks.recv(source=child, tag=tag), "little"))
+    if parent is not None:
+        ranks.send(number.to_bytes(8, "little"), parent, tag)
+        number = int.from_bytes(ranks.recv(source=parent, tag=tag + 1), "little")
+    for child in children:
+        ranks.send(number.to_bytes(8, "little"), child, tag + 1)
     return number

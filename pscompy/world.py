@@ -20,7 +20,7 @@ from types import TracebackType
 from pscompy import _hot
 from pscompy.bootstrap import Bootstrap, attach
 from pscompy.bootstrap.join import join_up
-from pscompy.collective import Barrier, Ranks, broadcast, spread
+from pscompy.collective import Barrier, Ranks, highest, spread
 from pscompy.connection import Connection
 from pscompy.core import lib
 from pscompy.errors import ConnectError, PeerLost, Timeout, Unsupported
@@ -45,6 +45,21 @@ __all__ = ["World"]
 logger = Log("pscompy.world")
 
 _generations = itertools.count()  # a process may open one World after another
+
+
+class _Contexts:
+    """The numbers of this job's Worlds, as far as this process knows: two each."""
+
+    def __init__(self) -> None:
+        self.next: int = lib.PSC_CONTEXT_USER
+
+    def take(self, number: int) -> int:
+        """This one, which is not below `next`, and the one behind it. `Unsupported`: there are no
+        more, on all ranks."""
+        if number + 1 >= lib.PSC_CONTEXT_END:
+            raise Unsupported("there are no context numbers left for another World")
+        self.next = number + 2
+        return number
 
 
 class World(_hot.World, Session):
@@ -80,11 +95,11 @@ class World(_hot.World, Session):
     def _start(self, bootstrap: Bootstrap, config: Mapping[str, object] | None) -> None:
         self._bootstrap = bootstrap
         self._generation = next(_generations)
-        self._next_context: Iterator[int] = itertools.count(lib.PSC_CONTEXT_USER, 2)
+        self._contexts = _Contexts()
         job = f"{bootstrap.job_id}.{self._generation}"
         self._open(self._name_of(bootstrap.rank), config, bootstrap.rank, job)
         try:
-            self._join(next(self._next_context))
+            self._join(self._contexts.take(self._contexts.next))
             self._publish()
         except BaseException:
             self._shut(0)
@@ -93,6 +108,7 @@ class World(_hot.World, Session):
     def _join(self, context: int) -> None:
         """Take part with this context, and with the next one in barriers."""
         self._context = context
+        self._modules: tuple[int, ...] | None = None  # once anybody wanted to know
         self._peers: list[Connection | None] = [None] * self.size
         self._peers_lock = threading.Lock()
         self._object_peers: dict[int, Connection] = {}
@@ -100,6 +116,8 @@ class World(_hot.World, Session):
         self._own_actions: Service | None = None
         self._control.services[context] = self._own_service
         self._bind(self._hot, self.size, context)
+        if self._renumbered is not None:
+            self._hot.renumber(context, self._renumbered)
         self._ranks = Ranks(self, context + 1)
 
     def _publish(self) -> None:
@@ -107,7 +125,8 @@ class World(_hot.World, Session):
         if self.size == 1:
             return
         self._control.find_peer = self._find_peer
-        self._bootstrap.put(self._key_of(self.rank), self.listen().address)
+        told = f"{self.module}:{self.listen().address}"
+        self._bootstrap.put(self._key_of(self.rank), told)
         self._bootstrap.barrier()
 
     # ---- ranks ----
@@ -130,16 +149,28 @@ class World(_hot.World, Session):
 
     @property
     def modules(self) -> tuple[int, ...]:
-        """The module of every rank, as far as several jobs were joined; else all are in ours."""
-        joined = getattr(self._bootstrap, "modules", None)
-        return tuple(joined or [self.module] * self.size)
+        """The module of every rank."""
+        if self._modules is None:
+            joined = getattr(self._bootstrap, "modules", None)
+            self._modules = tuple(joined or map(self._module_of, range(self.size)))
+        return self._modules
+
+    def _module_of(self, rank: int) -> int:
+        return self.module if rank == self.rank else int(self._told_by(rank).partition(":")[0])
 
     @property
     def _modules_apart(self) -> tuple[int, ...] | None:
-        """For collective operations; None: modules do not matter."""
+        """For collective operations; None: modules do not matter, which all ranks find. Who has
+        no number asks nobody: it is so then."""
+        if not self.module or not self._config["MSA_AWARENESS"]:
+            return None
         modules = self.modules
-        aware = self._config["MSA_AWARENESS"] and len(set(modules)) > 1
-        return modules if aware else None
+        return modules if len(set(modules)) > 1 and all(modules) else None
+
+    @property
+    def _renumbered(self) -> list[int] | None:
+        """The first numbers of the ranks, where they have others here."""
+        return None
 
     def __len__(self) -> int:
         return self.size
@@ -185,6 +216,10 @@ class World(_hot.World, Session):
         return f"pscompy.{self._generation}.{rank}"
 
     def _address_of(self, rank: int) -> str:
+        return self._told_by(rank).partition(":")[2]
+
+    def _told_by(self, rank: int) -> str:
+        """Its module and its address."""
         try:
             return self._bootstrap.get(self._key_of(rank), rank)
         except KeyError:
@@ -318,11 +353,10 @@ class World(_hot.World, Session):
         """The ranks of this one's module as a World of their own; all ranks call it in the same
         order.
 
-        It uses the connections of this World and ends with it. `Status.source` of its messages
-        names the rank in this World.
+        It uses the connections of this World and ends with it.
         """
         self._check()
-        context = broadcast(self._ranks, self._take_contexts)
+        context = self._take_contexts()
         here = [rank for rank, module in enumerate(self.modules) if module == self.module]
         return _Part(self, context, here)
 
@@ -332,15 +366,11 @@ class World(_hot.World, Session):
         It uses the connections of this World and ends with it.
         """
         self._check()
-        context = broadcast(self._ranks, self._take_contexts)
-        return _Duplicate(self, context)
+        return _Duplicate(self, self._take_contexts())
 
     def _take_contexts(self) -> int:
-        """On rank 0: two numbers that no World of this job has."""
-        context = next(self._next_context)
-        if context + 1 >= lib.PSC_CONTEXT_END:
-            raise Unsupported("there are no context numbers left for another World")
-        return context
+        """Two numbers, the same on all ranks, that no World has that any of them is in."""
+        return self._contexts.take(highest(self._ranks, self._contexts.next))
 
     def abort(self, code: int = 1) -> NoReturn:
         """End all ranks at once; `code` becomes the exit code of the job (1 if it is 0)."""
@@ -408,13 +438,25 @@ class _Duplicate(World):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
 
+    @property
+    def rank(self) -> int:
+        return self._original.rank
+
+    @property
+    def size(self) -> int:
+        return self._original.size
+
+    @property
+    def modules(self) -> tuple[int, ...]:
+        return self._original.modules
+
+    @property
+    def _renumbered(self) -> list[int] | None:
+        return self._original._renumbered
+
     def _make_peer(self, rank: int) -> Connection:
         record = self._original[rank]._record
         return Connection(self._hot, self._control, record, self._context)
-
-    def _take_contexts(self) -> int:
-        context: int = self._original._take_contexts()
-        return context
 
     def fileno(self) -> int:
         return self._original.fileno()
@@ -448,8 +490,10 @@ class _Part(_Duplicate):
     def modules(self) -> tuple[int, ...]:
         return (self.module,) * self.size
 
+    @property
+    def _renumbered(self) -> list[int]:
+        before = self._original._renumbered
+        return self._members if before is None else [before[it] for it in self._members]
+
     def _make_peer(self, rank: int) -> Connection:
         return super()._make_peer(self._members[rank])
-
-    def _take_contexts(self) -> int:
-        raise Unsupported("a part of a World cannot be duplicated or split further")

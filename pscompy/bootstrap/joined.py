@@ -35,7 +35,9 @@ class Joined:
         self._new: dict[str, str] = {}
         self._stages: list[Callable[[float | None], None]] = []
         self._all: dict[int, list[Any]] = {}
-        sizes = self._exchange({"job": local.job_id}, join.timeout)
+        mine = {"job": local.job_id, "module": join.module}
+        sizes = self._exchange(mine, join.timeout)
+        _check_modules(sizes)
         self.modules = [module for module in sorted(sizes) for _ in sizes[module]]
         self.rank = self.modules.index(join.module) + local.rank
         self.size = len(self.modules)
@@ -101,6 +103,18 @@ class Joined:
                 raise
             return {"error": type(error).__name__, "text": str(error)}
         return {"modules": {str(module): text for module, text in texts.items()}}
+
+
+def _check_modules(sizes: dict[int, list[Any]]) -> None:
+    """ConfigError on all ranks: those of one launcher are a module, and say so."""
+    for module, of_module in sizes.items():
+        for rank, told in enumerate(of_module):
+            if told["module"] != module:
+                raise ConfigError(
+                    f"rank {rank} of the launcher of module {module} says PSP_MSA_MODULE_ID="
+                    f"{told['module']}: each module that is joined has a launcher of its own",
+                    name="PSP_MSA_MODULE_ID",
+                )
 
 
 _ERRORS: dict[str, type[PscomError]] = {

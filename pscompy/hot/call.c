@@ -187,6 +187,7 @@ PyObject *hot_call_recv_matched(hot_op_t *matched, PyObject *buf)
 {
     hot_call_t call = {.worker = matched->worker,
                        .origin = matched->origin,
+                       .context = matched->context,
                        .deadline = PSC_FOREVER};
     PyObject *value;
     hot_op_t op;

@@ -187,6 +187,7 @@ struct hot_op {
     hot_kind_t kind;
     bool done;
     bool in_request;     /* it is the op of a Request */
+    uint16_t context;
     unsigned waiters;    /* threads that wait on `core` without the GIL */
     unsigned polls;      /* of a blocking receive, when it starts */
     psc_result_t result; /* when done */
@@ -303,6 +304,8 @@ typedef struct hot_patience {
     unsigned skip; /* of which these are left */
 } hot_patience_t;
 
+typedef struct hot_numbering hot_numbering_t;
+
 struct hot_worker {
     PyObject_HEAD
     hot_state_t *state;
@@ -320,7 +323,16 @@ struct hot_worker {
     PyObject *status_kept;  /* the Status made last in a World, or NULL */
     psc_result_t status_result; /* what that one says */
     PyObject *room;         /* for the next short object; NULL: in use */
+    hot_numbering_t *numberings;
 };
+
+/* ---- numbering.c: Worlds that number the ranks of another anew ---- */
+
+/* The rank that messages of this context name. */
+int hot_worker_rank(const hot_worker_t *self, uint16_t context, int rank);
+PyObject *hot_worker_renumber(hot_worker_t *self, PyObject *const *args,
+                              Py_ssize_t n_args, PyObject *kwnames);
+void hot_worker_forget_numberings(hot_worker_t *self);
 
 extern PyType_Spec hot_worker_spec;
 /* 0: the worker is open; what was finished meanwhile has been delivered. Else

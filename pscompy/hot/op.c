@@ -40,6 +40,7 @@ int hot_op_init(hot_op_t *op, const hot_call_t *call)
     op->kind = call->kind;
     op->done = false;
     op->in_request = false;
+    op->context = (uint16_t)call->context;
     op->waiters = 0;
     op->polls = 0;
     op->result = (psc_result_t){.status = PSC_OK, .rank = -1};

@@ -3,24 +3,23 @@
 
 /* A connection that was asked for its message answers for itself, also when
  * it is not in use any more. */
-static PyObject *value_source(hot_op_t *op)
+static PyObject *value_source(hot_op_t *op, const psc_result_t *result)
 {
     PyTypeObject *type = op->worker->state->connection_type;
 
-    if (op->result.rank >= 0 || !op->origin ||
+    if (result->rank >= 0 || !op->origin ||
         !PyObject_TypeCheck(op->origin, type))
-        return hot_worker_source(op->worker, op->result.source,
-                                 op->result.rank);
+        return hot_worker_source(op->worker, result->source, result->rank);
     Py_INCREF(op->origin);
     return op->origin;
 }
 
-static PyObject *value_make_status(hot_op_t *op)
+static PyObject *value_make_status(hot_op_t *op, const psc_result_t *result)
 {
     PyTypeObject *type = op->worker->state->status_type;
-    PyObject *source = value_source(op);
-    PyObject *tag = PyLong_FromLong(op->result.tag);
-    PyObject *nbytes = PyLong_FromUnsignedLongLong(op->result.nbytes);
+    PyObject *source = value_source(op, result);
+    PyObject *tag = PyLong_FromLong(result->tag);
+    PyObject *nbytes = PyLong_FromUnsignedLongLong(result->nbytes);
     PyObject *status = type->tp_alloc(type, 3);
 
     if (!source || !tag || !nbytes || !status) {
@@ -48,16 +47,19 @@ static bool value_like_last(const psc_result_t *last,
 PyObject *hot_op_status(hot_op_t *op)
 {
     hot_worker_t *worker = op->worker;
+    psc_result_t result = op->result;
 
-    if (op->result.rank < 0)
-        return value_make_status(op);
+    if (result.rank < 0)
+        return value_make_status(op, &result);
+    if (worker->numberings)
+        result.rank = hot_worker_rank(worker, op->context, result.rank);
     if (!worker->status_kept ||
-        !value_like_last(&worker->status_result, &op->result)) {
-        PyObject *status = value_make_status(op);
+        !value_like_last(&worker->status_result, &result)) {
+        PyObject *status = value_make_status(op, &result);
 
         if (!status)
             return NULL;
-        worker->status_result = op->result;
+        worker->status_result = result;
         Py_XSETREF(worker->status_kept, status);
     }
     Py_INCREF(worker->status_kept);

@@ -352,6 +352,7 @@ static void worker_dealloc(hot_worker_t *self)
 
     PyObject_GC_UnTrack(self);
     worker_clear(self);
+    hot_worker_forget_numberings(self);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -393,6 +394,10 @@ static PyMethodDef worker_methods[] = {
     {"connection", HOT_FUNCTION(worker_connection), METH_O,
      "connection($self, id, /)\n--\n\n"
      "The connection of this id that is in use, or None."},
+    {"renumber", HOT_FUNCTION(hot_worker_renumber), HOT_FAST,
+     "renumber($self, context, ranks)\n--\n\n"
+     "Status.source of messages of this context is the place in `ranks` of\n"
+     "the rank that they come from."},
     {"watch", HOT_FUNCTION(worker_watch), METH_O,
      "watch($self, watcher, /)\n--\n\n"
      "Call watcher() once, as soon as anybody has polled: who sleeps on the\n"
