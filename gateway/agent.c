@@ -170,6 +170,7 @@ gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
     psc_list_init(&agent->due);
     psc_list_init(&agent->graveyard);
     psc_list_init(&agent->free_packets);
+    psc_list_init(&agent->leaving);
     psc_list_init(&agent->routes);
     if (agent->api->abi != PSC_API_ABI ||
         agent->api->am_handler(agent->worker, GW_AM_ID, NULL, agent) !=
@@ -189,8 +190,7 @@ void gw_agent_destroy(gw_agent_t *agent)
         next = note->next;
         free(note);
     }
-    while ((link = psc_list_pop(&agent->free_packets)))
-        free(psc_container_of(link, gw_packet_t, link));
+    gw_packets_destroy(agent);
     while ((link = psc_list_pop(&agent->routes)))
         free(psc_container_of(link, gw_route_t, link));
     free(agent->table);

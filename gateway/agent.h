@@ -51,7 +51,7 @@ typedef struct gw_op {
 } gw_op_t;
 
 typedef struct gw_packet {
-    psc_link_t link; /* endpoint's unacked, or agent's free ones */
+    psc_link_t link; /* endpoint's unacked, agent's leaving, or free ones */
     gw_head_t head;
     gw_agent_t *agent;
     gw_ep_t *ep; /* NULL: nobody waits for an acknowledgement of it */
@@ -140,7 +140,8 @@ struct gw_agent {
     uint32_t mtu, tokens, pending;
     uint64_t window;
     gw_path_t paths[GW_PATHS_MAX];
-    psc_list_t eps, due, graveyard, free_packets;
+    psc_list_t eps, due, graveyard;
+    psc_list_t free_packets, leaving; /* packets that nobody else lists */
     psc_list_t routes;
     gw_ep_t **table; /* endpoints by the low bits of their id */
     uint32_t table_size, n_eps, n_free;
@@ -166,6 +167,7 @@ psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path);
 void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
                       uint32_t mark);
 void gw_packets_finished(gw_agent_t *agent);
+void gw_packets_destroy(gw_agent_t *agent);
 
 /* ---- paths.c ---- */
 

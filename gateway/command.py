@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gateway import operate, policies, show
+from gateway import operate, picture, policies, show
 from gateway.daemon import Daemon, Fabric
 from gateway.trunk import Trunk, session
 from pscompy import PscomError, parsers
@@ -142,9 +142,9 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _map(options: argparse.Namespace) -> int:
-    """Draw modules, gateways, and how much goes between them."""
+    """Draw modules, gateways, and who talks to whom through which of them."""
     statuses = [asyncio.run(_ask(it)) for it in options.addresses]
-    show.picture(statuses, options.out)
+    picture.draw(statuses, options.out)
     print(f"wrote {options.out}")
     return 0
 

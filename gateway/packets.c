@@ -35,6 +35,7 @@ static void packet_free(gw_packet_t *packet)
 {
     gw_agent_t *agent = packet->agent;
 
+    psc_list_remove(&packet->link);
     if (!packet->small || agent->n_free >= FREE_MAX) {
         free(packet);
         return;
@@ -47,11 +48,25 @@ void gw_packet_drop(gw_packet_t *packet)
 {
     gw_op_t *op = packet->op;
 
-    if (--packet->refs > 0)
+    if (--packet->refs > 0) {
+        if (!psc_link_listed(&packet->link)) /* it waits for a request alone */
+            psc_list_push(&packet->agent->leaving, &packet->link);
         return;
+    }
     packet_free(packet);
     if (op && --op->packets == 0)
         gw_op_release(op);
+}
+
+/* Nobody completes requests any more: their session has ended. */
+void gw_packets_destroy(gw_agent_t *agent)
+{
+    psc_list_for_each(packet, &agent->leaving, gw_packet_t, link) {
+        packet->refs = 1;
+        gw_packet_drop(packet);
+    }
+    psc_list_for_each(packet, &agent->free_packets, gw_packet_t, link)
+        free(packet);
 }
 
 /* The parts of `pieces` from `offset` on, `len` bytes of them. */

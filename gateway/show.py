@@ -1,13 +1,10 @@
-"""What gateways tell of themselves, for people: a table, and a picture."""
+"""What gateways tell of themselves, for people: a table, and what a picture is drawn from."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
-
-from pscompy import PscomError
 
 Status = dict[str, Any]
 
@@ -30,6 +27,17 @@ def table(status: Status) -> Iterator[str]:
         where = "gateway" if it["node"] in _gateways(status) else it["module"]
         numbers = f"{it['in_bytes']:14} {it['out_bytes']:14} {it['held']:10} {it['dropped']:8}"
         yield f"{where:>8} {it['node']:17x} {numbers}"
+    if status["streams"]:
+        yield f"{'from':>24} {'to':>24} {'packets':>10} {'bytes':>14}"
+    for it in sorted(status["streams"], key=lambda it: -it["bytes"]):
+        ends = f"{_end(it['from_node'], status):>24} {_end(it['to_node'], status):>24}"
+        yield f"{ends} {it['packets']:10} {it['bytes']:14}"
+
+
+def _end(node: int, status: Status) -> str:
+    """MODULE:NODE; the module of one that is behind another gateway is not known here."""
+    known = {it["node"]: it["module"] for it in status["peers"]}
+    return f"{known.get(node, '?')}:{node:x}"
 
 
 def _gateways(status: Status) -> set[int]:
@@ -45,55 +53,13 @@ def streams(status: Status) -> dict[int, dict[int, int]]:
     return found
 
 
-def picture(statuses: Sequence[Status], path: Path) -> None:
-    """Modules with their processes left and right, gateways between them; the wider a line, the
-    more has gone along it. `PscomError`: there is no matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise PscomError("a picture needs matplotlib: pip install 'pscompy[plot]'") from None
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
-    axes.set_axis_off()
-    places = _places(statuses)
-    most = max(
-        (n for it in statuses for of in streams(it).values() for n in of.values()), default=1
-    )
-    for number, status in enumerate(statuses):
-        middle = (0.5, _height(number, len(statuses)))
-        axes.text(*middle, status["name"], ha="center", va="center", bbox={"fc": "gold"}, zorder=3)
-        for of_module in streams(status).values():
-            for node, count in of_module.items():
-                x, y = zip(places[node], middle, strict=True)
-                axes.plot(x, y, color="steelblue", lw=0.5 + 5 * count / max(most, 1), alpha=0.7)
-    _draw_processes(axes, statuses, places)
-    figure.savefig(path)
+Pair = tuple[int, int]
 
 
-def _height(number: int, count: int) -> float:
-    return 1 - (number + 1) / (count + 1)
-
-
-def _places(statuses: Sequence[Status]) -> dict[int, tuple[float, float]]:
-    """Where each process stands: modules by turns left and right."""
-    members: dict[int, set[int]] = defaultdict(set)
-    for status in statuses:
-        for module, nodes in streams(status).items():
-            members[module] |= set(nodes)
-    sides: dict[int, list[int]] = {0: [], 1: []}
-    for number, module in enumerate(sorted(members)):
-        sides[number % 2] += sorted(members[module])
-    return {
-        node: (0.05 + 0.9 * side, _height(number, len(nodes)))
-        for side, nodes in sides.items()
-        for number, node in enumerate(nodes)
-    }
-
-
-def _draw_processes(
-    axes: Any, statuses: Sequence[Status], places: dict[int, tuple[float, float]]
-) -> None:
-    modules = {node: m for it in statuses for m, nodes in streams(it).items() for node in nodes}
-    for node, (x, y) in places.items():
-        text = f"module {modules[node]}\n{node % 0x10000:04x}"
-        axes.text(x, y, text, ha="center", va="center", fontsize=7, bbox={"fc": "white"}, zorder=3)
+def pairs(status: Status) -> dict[Pair, int]:
+    """Bytes through a gateway between two nodes, both ways; the lower one is the first."""
+    found: dict[Pair, int] = defaultdict(int)
+    for it in status["streams"]:
+        ends = sorted((it["from_node"], it["to_node"]))
+        found[ends[0], ends[1]] += it["bytes"]
+    return found

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from namespaces import PORT, TIMEOUT, finished
 
+from gateway import picture, show
+
 SOAK = Path(__file__).with_name("soak.py")
 
 
@@ -56,14 +58,42 @@ def test_stopped_while_messages_pass(machine):
     assert stopped.wait(TIMEOUT) == 0
 
 
-def test_a_picture(machine, tmp_path):
+TALK = """\
+import os, sys, pscompy
+import gate
+with pscompy.World() as world:
+    far = [rank for rank in range(world.size) if world.modules[rank] != world.module]
+    sends = [world.isend(bytes(5000), dest=rank) for rank in far]
+    for rank in far:
+        world.recv(source=rank)
+    pscompy.wait_all(sends)
+    os.write(1, b"talked\\n")
+    gate.wait(world, sys.argv[1])
+"""
+
+
+def test_a_picture(machine, script, gate, tmp_path):
+    """Who talks to whom, while they are there."""
     pytest.importorskip("matplotlib", reason="no matplotlib: pip install 'pscompy[plot]'")
     machine.start_gateway(1)
-    work = machine.ranks(2, 2, SOAK, 30, 1)
-    other = machine.ranks(1, 2, SOAK, 30, 1)
-    assert other.stdout.readline(), other.stderr.read()
+    jobs = [machine.ranks(module, 2, script(TALK), gate.path) for module in machine.modules]
+    for job in jobs:
+        for _ in range(2):
+            assert job.stdout.readline() == "talked\n", job.stderr.read()
+    told = machine.status(1)
+    modules = {it["node"]: it["module"] for it in told["members"]}
+    assert sorted(modules.values()) == [1, 1, 2, 2]
+    assert {(it["from_node"], it["to_node"]) for it in told["streams"]} == {
+        (one, two) for one in modules for two in modules if modules[one] != modules[two]
+    }
+    assert all(it["bytes"] >= 5000 for it in told["streams"])
+    assert picture.totals([told, told]) == {k: 2 * n for k, n in show.pairs(told).items()}
+    lines = [line.split() for line in show.table(told)]
+    ends = {f"{module}:{node:x}" for node, module in modules.items()}
+    assert sum(set(line[:2]) <= ends for line in lines) == 8
     out = tmp_path / "map.png"
     finished(machine.python(1, "-m", "gateway", "map", f"10.1.1.9:{PORT}", "--out", out))
     assert out.read_bytes().startswith(b"\x89PNG")
-    finished(other)
-    finished(work)
+    gate.let_through(4)
+    for job in jobs:
+        finished(job)
