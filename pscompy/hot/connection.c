@@ -128,6 +128,8 @@ CONNECTION_VERB(recv_status, hot_call_run,
 CONNECTION_VERB(recv_view, hot_call_run,
                 {{"recv_view", 0, 2, {"tag", "timeout"}},
                  "td", HOT_RECV_VIEW, false})
+CONNECTION_VERB(recv_memory, hot_call_run,
+                {{"_recv_memory", 0, 1, {"tag"}}, "t", HOT_RECV_MEMORY, false})
 CONNECTION_VERB(irecv_memory, hot_call_run,
                 {{"_irecv_memory", 0, 1, {"tag"}}, "t", HOT_RECV_MEMORY, true})
 CONNECTION_VERB(probe, hot_call_run,
@@ -413,6 +415,9 @@ static PyMethodDef connection_methods[] = {
     {"_set_objects", HOT_FUNCTION(connection_set_objects), METH_FASTCALL,
      "_set_objects($self, objects, heads, pickles, /)\n--\n\n"
      "What send_obj and recv_obj use, and whether plain pickle does."},
+    {"_recv_memory", HOT_FUNCTION(connection_recv_memory), HOT_FAST,
+     "_recv_memory($self, tag=-1)\n--\n\n"
+     "One message as bytes of the pool, or of its sender's."},
     {"_irecv_memory", HOT_FUNCTION(connection_irecv_memory), HOT_FAST,
      "_irecv_memory($self, tag=-1)\n--\n\n"
      "A Request of one message as bytes of the pool, or of its sender's."},

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NAME = "array"  # where other archives have their serialiser
 _KINDS = "biufc"
 _DIMENSIONS_MAX = 32
+_DESCRIBED_MAX = 256  # kinds of arrays that are remembered
 _TYPES = "<s7s"  # C or F, and numpy's name of the type
 
 
@@ -67,15 +68,24 @@ def restore(numbers: Buffer, kind: Any, shape: tuple[int, ...], order: Any) -> N
 
 def make(index: memoryview, numbers: memoryview) -> NDArray[Any]:
     """The array over this memory; `ProtocolError`: there is no such array."""
-    dimensions, odd = divmod(index.nbytes - 8, 8)
+    shape, kind, order, nbytes = _described(bytes(index))
+    if nbytes != numbers.nbytes:
+        raise ProtocolError(f"{numbers.nbytes} bytes are no array of {shape} {kind}")
+    made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order)
+    return made
+
+
+@lru_cache(_DESCRIBED_MAX)
+def _described(index: bytes) -> tuple[tuple[int, ...], Any, str, int]:
+    """Shape, type, order and length; many arrays are alike."""
+    dimensions, odd = divmod(len(index) - 8, 8)
     if odd or not 0 <= dimensions <= _DIMENSIONS_MAX:
-        raise ProtocolError(f"an array is described in {index.nbytes} bytes")
+        raise ProtocolError(f"an array is described in {len(index)} bytes")
     order, name, *shape = _layout(dimensions).unpack(index)
     kind = _kind(name.rstrip(b"\0"))
-    if order not in (b"C", b"F") or kind is None or prod(shape) * kind.itemsize != numbers.nbytes:
-        raise ProtocolError(f"{numbers.nbytes} bytes are no array of {shape} {name!r}")
-    made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order.decode())
-    return made
+    if order not in (b"C", b"F") or kind is None:
+        raise ProtocolError(f"{name!r} is no type of numbers, or {order!r} no order")
+    return tuple(shape), kind, order.decode(), prod(shape) * kind.itemsize
 
 
 @lru_cache

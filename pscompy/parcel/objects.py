@@ -11,10 +11,11 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pickle import PickleBuffer
 
 from pscompy import _hot
-from pscompy.errors import Timeout
+from pscompy.errors import PscomError, Timeout
 from pscompy.parcel import archive
 from pscompy.parcel.pickling import Pickle, Pickling
 from pscompy.request import Request, wait_all
@@ -148,7 +149,7 @@ class Objects:
     def finish(self, data: bytearray) -> Any:
         """The object that begins with this head, or is it."""
         head = head_of(data)
-        return self.load(data, head, wait_all(self.fetch(head)) if head else ())
+        return self.load(data, head, self._fetched(head) if head else ())
 
     def refuse(self, error: BaseException) -> NoReturn:
         """Unpickling has failed with this; an interrupt stays what it is."""
@@ -163,6 +164,18 @@ class Objects:
     def fetch(self, head: Head) -> list[Request]:
         """Begin to receive the chunks that come by themselves."""
         return [self.chunks._irecv_memory(head.ident) for _ in head.outside]
+
+    def _fetched(self, head: Head) -> Sequence[Buffer]:
+        """The chunks that come by themselves. A wait that is interrupted leaves none of them
+        behind: their sender waits as well."""
+        if len(head.entries) > 1 or not head.outside:
+            return wait_all(self.fetch(head))
+        try:
+            return (self.chunks._recv_memory(head.ident),)
+        except BaseException:
+            with suppress(PscomError):
+                self.chunks._irecv_memory(head.ident)
+            raise
 
     def load(self, data: Buffer, head: Head | None, chunks: Sequence[Buffer]) -> Any:
         """The object whose pickle, or head and chunks, has arrived."""
@@ -232,9 +245,15 @@ class Sending(Request):
 
     def begin(self, requests: list[Request]) -> None:
         self._requests = requests
-        when_all_ended(requests, self._all_left)
+        left = [request for request in requests if not request._finished]
+        if len(left) == 1:  # as a rule: the head has left
+            left[0].add_done_callback(self._all_left)
+        elif left:
+            when_all_ended(left, self._all_left)
+        else:
+            self._all_left()
 
-    def _all_left(self) -> None:
+    def _all_left(self, _: Request | None = None) -> None:
         try:
             for request in self._requests:
                 request.result()
