@@ -136,13 +136,13 @@ class Detoured:
 
 def _connect_error(sock: socket.socket) -> OSError | None:
     """Why the socket is not connected. TCP may connect one with itself where nobody listens at an
-    ephemeral port; and one that was reset already has no peer."""
+    ephemeral port; and one that was reset in this very moment has no peer."""
     number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     try:
         if not number and sock.getsockname() == sock.getpeername():
             number = errno.ECONNREFUSED
-    except OSError as error:
-        return error
+    except OSError:
+        number = errno.ECONNRESET
     return OSError(number, os.strerror(number)) if number else None
 
 

@@ -53,7 +53,7 @@ def case_names() -> list[str]:
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 @pytest.mark.parametrize("case", case_names())
 def test_contract(drivers: dict[str, Path], sanitizer: str, case: str) -> None:
-    done = subprocess.run([drivers[sanitizer], case], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([drivers[sanitizer], case], capture_output=True, text=True, timeout=250)
     if done.returncode == SKIPPED:
         pytest.skip(done.stdout.strip().splitlines()[-1].removeprefix("skipped: "))
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"

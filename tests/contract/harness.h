@@ -14,7 +14,7 @@
 #include "pscompy/core/transport.h"
 
 #define CT_SKIP 77           /* exit code of a case that cannot run here */
-#define CT_PATIENCE_S 20     /* nothing here takes longer than that */
+#define CT_PATIENCE_S 60     /* nothing here takes longer than that */
 #define CT_AM_ID 7
 #define CT_HELD_MAX 4096
 #define CT_UNEXPECTED_MAX 256 /* the bits of so many are remembered */

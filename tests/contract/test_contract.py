@@ -108,7 +108,7 @@ def case_names(name: str) -> Iterator[str]:
 
 def run_case(driver: Path, case: str, *arguments: str) -> None:
     done = subprocess.run(
-        [driver, case, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [driver, case, *arguments], capture_output=True, text=True, timeout=250, check=False
     )
     print(done.stdout)
     if done.returncode == SKIPPED:

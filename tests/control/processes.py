@@ -48,7 +48,7 @@ class Child:
         self._process.kill()
         self._process.wait()
 
-    def end(self, timeout: float = 30) -> tuple[int, str, str]:
+    def end(self, timeout: float = 60) -> tuple[int, str, str]:
         """Wait for its end: exit code, the rest of what it printed, what it complained."""
         out, err = self._process.communicate(timeout=timeout)
         return self._process.returncode, out, err

@@ -22,7 +22,7 @@ def pair(session: Make, request: pytest.FixtureRequest) -> Pair:
     off = {"shm": {"TCP": 0}, "tcp": {"SHM": 0}}[request.param]
     owner, other = session(**off), session(**off)
     connection = other.connect(owner.listen().address)
-    connection.open(10)
+    connection.open(60)
     return owner, connection
 
 

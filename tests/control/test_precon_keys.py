@@ -69,7 +69,7 @@ def test_32_concurrent_starts_agree(tmp_path: Path) -> None:
     ]
     os.close(read)
     os.close(write)
-    keys = {start.communicate(timeout=60)[0] for start in starts}
+    keys = {start.communicate(timeout=250)[0] for start in starts}
     assert len(keys) == 1
     assert len(keys.pop().strip()) == 64
     assert [entry.name for entry in (tmp_path / "pscompy").iterdir()] == ["key"]

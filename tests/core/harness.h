@@ -12,7 +12,7 @@
 #include "pscompy/core/counters.h"
 #include "pscompy/core/parts/clock.h"
 
-#define PATIENCE_NS 20000000000ll
+#define PATIENCE_NS 60000000000ll
 #define CONTEXT PSC_CONTEXT_PLAIN
 
 extern const psc_api_t *api;

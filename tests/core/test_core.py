@@ -55,7 +55,7 @@ def driver_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 def run(driver: Path, case: str, name: str, *more: str) -> None:
     command = [str(driver), case, *settings(name), *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
 
 

@@ -23,7 +23,7 @@ import pytest
 import pscompy
 
 ROOT = Path(pscompy.get_include())
-SECONDS = 60
+SECONDS = 250
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 
 

@@ -15,7 +15,7 @@ import pscompy
 
 ROOT = Path(pscompy.__file__).parents[1]
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TIMEOUT = 120
+TIMEOUT = 800
 
 
 class Environment:

@@ -63,6 +63,7 @@ def test_a_bad_setting_is_refused_by_name(environment):
     assert "PSP_PACKETS_BACKLOG" in environment.run("-c", code, PACKETS_BACKLOG="none")
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("example", ["transport_python", "transport_c"])
 def test_passes_the_conformance_suite_from_its_own_folder(environment, example):
     """With the dozen lines that the example has, as somebody else would run them."""

@@ -33,7 +33,7 @@ try:
     me.get("nothing", 0)
 except KeyError as error:
     print(me.rank, me.size, me.job_id, error, flush=True)
-me.barrier(timeout=30)
+me.barrier(timeout=100)
 me.finalize()
 """
 )
@@ -41,21 +41,23 @@ me.finalize()
 ASKS_IN_BARRIER = (
     CLIENT
     + """\
-import threading, time
+import pathlib, threading, time
+told = pathlib.Path(__file__).with_name("told")
 me.put(f"key-{me.rank}", "value")
 me.barrier()
 if me.rank == 0:
     thread = threading.Thread(target=me.barrier)
     thread.start()
-    time.sleep(0.3)
     for _ in range(100):
         assert me.get(f"key-{me.size - 1}", me.size - 1) == "value"
     me.put("asked", "yes")
+    told.touch()
     print("asked", flush=True)
-    thread.join(30)
+    thread.join(100)
     assert not thread.is_alive()
 else:
-    time.sleep(1)
+    while not told.exists():
+        time.sleep(0.01)
     me.barrier()
     assert me.get("asked", 0) == "yes"
 me.finalize()
@@ -65,17 +67,20 @@ me.finalize()
 TIMES_OUT = (
     CLIENT
     + """\
-import time
+import pathlib, time
 from pscompy.errors import Timeout
+told = pathlib.Path(__file__).with_name("told")
 if me.rank == 0:
     try:
         me.barrier(timeout=0.2)
     except Timeout:
         print("timeout", flush=True)
     me.put("late", "value")
+    told.touch()
 else:
-    time.sleep(1)
-me.barrier(timeout=30)
+    while not told.exists():
+        time.sleep(0.01)
+me.barrier(timeout=100)
 assert me.get("late", 0) == "value"
 me.finalize()
 """
@@ -314,7 +319,7 @@ class Link:
 
     def __init__(self):
         self.theirs, self.ours = socket.socketpair()
-        self.ours.settimeout(30)
+        self.ours.settimeout(100)
         self.server = Server(1, "job")
         self.lines = LineBuffer()
 
@@ -370,7 +375,7 @@ def test_a_launcher_that_dies_is_noticed_by_all_who_wait(link):
         thread.start()
     link.ours.shutdown(socket.SHUT_RDWR)
     for thread in threads:
-        thread.join(30)
+        thread.join(100)
     assert errors == ["the launcher is gone"] * 2
     with pytest.raises(PeerLost):
         client.get("key", 0)

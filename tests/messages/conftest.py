@@ -19,7 +19,7 @@ from pscompy.core import ffi, lib
 from pscompy.errors import from_status
 from pscompy.request import Status  # noqa: F401 (importing it ties _hot to the core)
 
-COME_UP_SECONDS = 10.0
+COME_UP_SECONDS = 60.0
 
 
 class Peer(_hot.Connection):

@@ -16,19 +16,16 @@ import pytest
 import pscompy
 from pscompy import aio
 from tests.messages.conftest import Pair
+from tests.waiting import idles
 
 BIG = 2_000_000
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def test_await(pair: Pair) -> None:
     async def main() -> None:
         receive = pair.right.irecv()
         sent = pair.left.isend(b"a" * BIG)
-        assert await asyncio.wait_for(asyncio.gather(sent, receive), 10) == [None, b"a" * BIG]
+        assert await asyncio.wait_for(asyncio.gather(sent, receive), 60) == [None, b"a" * BIG]
         assert await receive is receive.result()
 
     asyncio.run(main())
@@ -54,7 +51,7 @@ def test_errors(pair: Pair) -> None:
         pair.left.isend(b"too long")
         for _ in range(2):
             with pytest.raises(pscompy.Truncated):
-                await asyncio.wait_for(asyncio.ensure_future(receive), 10)
+                await asyncio.wait_for(asyncio.ensure_future(receive), 60)
 
     asyncio.run(main())
 
@@ -86,7 +83,7 @@ def test_a_message_while_nothing_is_awaited(make: Callable[..., Pair]) -> None:
         loop = asyncio.get_running_loop()
         for _ in range(20):
             loop.call_later(0.01, pair.left.send, b"awaited")
-            assert await asyncio.wait_for(asyncio.ensure_future(pair.right.irecv()), 10)
+            assert await asyncio.wait_for(asyncio.ensure_future(pair.right.irecv()), 60)
             pair.left.send(b"not awaited")
             await asyncio.sleep(0.01)
             assert await pair.right.irecv() == b"not awaited"
@@ -109,7 +106,7 @@ def test_who_awaits_all_the_time_lets_others_run(make: Callable[..., Pair]) -> N
 
     async def main() -> None:
         others = asyncio.create_task(some_turns())
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not others.done():
             await pair.left.isend(b"x")
             assert await pair.left.irecv() == b"x"
@@ -129,7 +126,7 @@ def test_who_awaits_what_has_ended_lets_others_run(loop_pair: Pair) -> None:
         others = asyncio.create_task(some_turns())
         receive = loop_pair.right.irecv()
         loop_pair.wait(loop_pair.left.isend(b"x"), receive)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not others.done():
             assert await receive == b"x"
             assert time.monotonic() < until
@@ -139,16 +136,16 @@ def test_who_awaits_what_has_ended_lets_others_run(loop_pair: Pair) -> None:
 
 def test_a_loop_that_waits_sleeps(make: Callable[..., Pair]) -> None:
     pair = make("shm")
-    timer = threading.Timer(1.0, lambda: pair.left.send(b"wake up"))
 
-    async def main() -> None:
+    async def used() -> float:
+        timer = threading.Timer(1.0, lambda: pair.left.send(b"wake up"))
         timer.start()
         before = time.process_time()
         assert await pair.right.irecv() == b"wake up"
-        assert time.process_time() - before < 0.3
+        timer.join()
+        return time.process_time() - before
 
-    asyncio.run(main())
-    timer.join()
+    assert idles(lambda: asyncio.run(used()), 0.3)
 
 
 def test_a_loop_and_a_blocked_thread_let_each_other_sleep(
@@ -170,10 +167,11 @@ def test_a_loop_and_a_blocked_thread_let_each_other_sleep(
         receive = asyncio.ensure_future(pair.right.irecv(tag=2))
         await asyncio.sleep(0.1)
         looks.clear()
+        begun = time.monotonic()
         await asyncio.sleep(1)
-        assert len(looks) < 100
+        assert len(looks) < 100 * (time.monotonic() - begun)
         pair.left.send(b"", 2)
-        await asyncio.wait_for(receive, 10)
+        await asyncio.wait_for(receive, 60)
 
     thread.start()
     asyncio.run(main())
@@ -201,7 +199,7 @@ def test_others_who_poll_do_not_steal_the_wake_up(make: Callable[..., Pair]) -> 
             await receive
         thread.join()
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 200))
 
 
 def test_who_polls_once_and_goes_away_does_not_steal_the_wake_up(make: Callable[..., Pair]) -> None:
@@ -222,7 +220,7 @@ def test_who_polls_once_and_goes_away_does_not_steal_the_wake_up(make: Callable[
         for _ in range(rounds):
             receive = pair.right.irecv(tag=2)
             begun.release()
-            await asyncio.wait_for(asyncio.ensure_future(receive), 10)
+            await asyncio.wait_for(asyncio.ensure_future(receive), 60)
 
     thread = threading.Thread(target=poll_and_send)
     interval = sys.getswitchinterval()
@@ -250,7 +248,7 @@ def test_cancelling_the_task_leaves_the_request(pair: Pair) -> None:
             await task
         assert not receive.test()
         sent = pair.left.isend(b"not lost")
-        assert await asyncio.wait_for(asyncio.gather(receive, sent), 10) == [b"not lost", None]
+        assert await asyncio.wait_for(asyncio.gather(receive, sent), 60) == [b"not lost", None]
 
     asyncio.run(main())
 
@@ -266,7 +264,7 @@ def test_several_tasks_await_one_request(pair: Pair) -> None:
         tasks = [asyncio.create_task(wait()) for _ in range(5)]
         await asyncio.sleep(0)
         pair.left.isend(b"all")
-        assert await asyncio.wait_for(asyncio.gather(*tasks), 10) == [b"all"] * 5
+        assert await asyncio.wait_for(asyncio.gather(*tasks), 60) == [b"all"] * 5
 
     asyncio.run(main())
 
@@ -280,7 +278,7 @@ def test_events(loop_pair: Pair) -> None:
             event = worker.event()
             timer = threading.Timer(0.002, event._complete, (i,))
             timer.start()
-            assert await asyncio.wait_for(asyncio.ensure_future(event), 10) == i
+            assert await asyncio.wait_for(asyncio.ensure_future(event), 60) == i
 
     asyncio.run(main())
 
@@ -291,16 +289,16 @@ def test_one_loop_after_the_other(pair: Pair) -> None:
     async def main() -> weakref.ref[asyncio.AbstractEventLoop]:
         receive = pair.right.irecv()
         pair.left.isend(b"x")
-        await asyncio.wait_for(asyncio.ensure_future(receive), 10)
+        await asyncio.wait_for(asyncio.ensure_future(receive), 60)
         return weakref.ref(asyncio.get_running_loop())
 
     gone = [asyncio.run(main()) for _ in range(2)]
     gc.collect()
-    before = open_descriptors()
+    before = set(os.listdir("/proc/self/fd"))
     gone += [asyncio.run(main()) for _ in range(5)]
     gc.collect()
     assert [it() for it in gone] == [None] * 7
-    assert open_descriptors() == before
+    assert len(set(os.listdir("/proc/self/fd")) - before) <= 1  # which the listing has itself
 
 
 def test_a_loop_that_is_closed_while_something_is_awaited(pair: Pair) -> None:
@@ -326,7 +324,7 @@ def test_loops_in_several_threads(make: Callable[..., Pair]) -> None:
         for _ in range(50):
             receive = pair.right.irecv(tag=tag)
             pair.left.send(b"t", tag)
-            await asyncio.wait_for(asyncio.ensure_future(receive), 10)
+            await asyncio.wait_for(asyncio.ensure_future(receive), 60)
         done.append(tag)
 
     threads = [threading.Thread(target=lambda tag=tag: asyncio.run(main(tag))) for tag in (1, 2, 3)]
@@ -345,7 +343,7 @@ def test_closing_ends_what_is_awaited(make: Callable[..., Pair]) -> None:
         asyncio.get_running_loop().call_later(0.01, pair.sides[0].close)
         with pytest.raises(pscompy.Closed):
             await receive
-        await asyncio.sleep(0.01)
+        await some_turns()
         assert not aio._readers[asyncio.get_running_loop()]
 
     asyncio.run(main())

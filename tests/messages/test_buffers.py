@@ -22,7 +22,7 @@ FIELD_NAMED_O = np.zeros(2, dtype=[("O", "i4"), ("bOb", "f8")])
 
 def received(pair: Pair) -> bytearray:
     pair.settle()
-    return pair.right.recv(timeout=5)
+    return pair.right.recv(timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -38,19 +38,19 @@ def test_states(sessions: tuple[Session, Session]) -> None:
     assert connection.transport == ""
     assert "lazy" in repr(connection)
     assert listening.address in repr(connection)
-    connection.open(timeout=20)
+    connection.open(timeout=60)
     connection.open(timeout=0)
     assert connection.state is ConnectionState.UP
     assert connection.transport in ("shm", "tcp")
     assert connection.transport in repr(connection)
     assert connection.peer.startswith("server")
     assert str(connection.explain())
-    with listening.accept(timeout=20) as accepted:
+    with listening.accept(timeout=60) as accepted:
         connection.send(b"abc")
-        assert accepted.recv_status(timeout=20) == (b"abc", (accepted, 0, 3))
+        assert accepted.recv_status(timeout=60) == (b"abc", (accepted, 0, 3))
         assert connection.stats["sent_messages"] == 1
     with pytest.raises(pscompy.Closed) as caught:
-        connection.recv(timeout=20)
+        connection.recv(timeout=60)
     assert caught.value.peer == connection.peer
     connection.close()
     connection.close()
@@ -67,7 +67,7 @@ def test_first_use_connects(sessions: tuple[Session, Session]) -> None:
     ):
         connection = client.connect(listening.address)
         use(connection)
-        assert listening.accept(timeout=20).state is ConnectionState.UP
+        assert listening.accept(timeout=60).state is ConnectionState.UP
 
 
 def test_iopen_is_awaitable(sessions: tuple[Session, Session]) -> None:
@@ -97,7 +97,7 @@ def test_a_loop_is_woken_when_a_connection_comes_up(sessions: tuple[Session, Ses
 
     async def main() -> None:
         for _ in range(30):
-            await asyncio.wait_for(once(), 10)
+            await asyncio.wait_for(once(), 60)
 
     asyncio.run(main())
 
@@ -135,7 +135,7 @@ def test_a_closed_session(sessions: tuple[Session, Session]) -> None:
     server, client = sessions
     listening = server.listen("127.0.0.1")
     connection = client.connect(listening.address)
-    connection.open(timeout=20)
+    connection.open(timeout=60)
     client.close()
     assert connection.state is ConnectionState.CLOSED
     assert connection.stats == {}

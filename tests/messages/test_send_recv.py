@@ -74,8 +74,8 @@ def test_order_and_tags(pair: Pair) -> None:
     for i in range(20):
         pair.left.send(bytes([i]), i % 2)
     pair.settle()
-    odd = [pair.right.recv(tag=1, timeout=5)[0] for _ in range(10)]
-    even = [pair.right.recv(timeout=5)[0] for _ in range(10)]
+    odd = [pair.right.recv(tag=1, timeout=60)[0] for _ in range(10)]
+    even = [pair.right.recv(timeout=60)[0] for _ in range(10)]
     assert odd == list(range(1, 20, 2))
     assert even == list(range(0, 20, 2))
 
@@ -94,7 +94,7 @@ def test_truncation(pair: Pair, nbytes: int) -> None:
     assert receive.status == (pair.right, 0, nbytes)
     pair.left.send(b"next")
     pair.settle()
-    assert pair.right.recv(timeout=5) == b"next"
+    assert pair.right.recv(timeout=60) == b"next"
 
 
 def test_truncation_of_a_message_that_is_there(pair: Pair) -> None:
@@ -116,7 +116,7 @@ def test_sendrecv(pair: Pair) -> None:
 
     got: list[Any] = []
     if pair.one_ended:
-        assert pair.left.sendrecv(b"self", sendtag=4, recvtag=4, timeout=5) == b"self"
+        assert pair.left.sendrecv(b"self", sendtag=4, recvtag=4, timeout=60) == b"self"
         return
     thread = threading.Thread(target=other)
     thread.start()
@@ -130,7 +130,7 @@ def test_sendrecv_that_cannot_send_withdraws_its_receive(loop_pair: Pair) -> Non
         loop_pair.left.sendrecv({}, bytearray(4))  # type: ignore[arg-type]
     loop_pair.left.send(b"mine")
     loop_pair.settle()
-    assert loop_pair.left.recv(timeout=5) == b"mine"
+    assert loop_pair.left.recv(timeout=60) == b"mine"
 
 
 def test_lazy_connection_queues(make: Callable[..., Pair]) -> None:

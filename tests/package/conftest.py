@@ -62,7 +62,7 @@ class Site:
             | {f"PSP_{name}": text for name, text in environ.items()},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=250,
         )
 
 

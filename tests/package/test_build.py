@@ -59,7 +59,7 @@ class Project:
             env=without_ours | environ,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=250,
         )
 
     def built(self) -> list[Path]:

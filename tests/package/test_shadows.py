@@ -89,5 +89,5 @@ def test_a_checkout_beside_the_program_hides_nothing(tmp_path):
     (tmp_path / "pscompy" / "docs").mkdir(parents=True)
     (tmp_path / "program.py").write_text("import pscompy; print(pscompy.World.__name__)")
     command = [sys.executable, str(tmp_path / "program.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert (done.stdout, done.stderr) == ("World\n", "")

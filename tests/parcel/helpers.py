@@ -48,7 +48,7 @@ def returns_a_lock():
 
 
 @pscompy.action
-def until_cancelled(deadline=20.0):
+def until_cancelled(deadline=60.0):
     BEGUN.set()
     end = time.monotonic() + deadline
     while not pscompy.current_action().cancelled:
@@ -61,7 +61,7 @@ def until_cancelled(deadline=20.0):
 @pscompy.action
 def holds_a_thread():
     BEGUN.set()
-    assert GO.wait(20)
+    assert GO.wait(60)
 
 
 @pscompy.action

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pscompy
 
-BOUND = float(os.environ.get("PSCOMPY_TEST_SECONDS", "60"))
+BOUND = float(os.environ.get("PSCOMPY_TEST_SECONDS", "250"))
 
 
 def run(ranks, program, tmp_path, *arguments, **variables):

@@ -96,12 +96,12 @@ def test_as_concurrent_futures_has_it(tmp_path):
                     next(executor.map(waits, [20], timeout=0.05))
                 except concurrent.futures.TimeoutError:
                     print("TimeoutError")
-                futures = [executor.submit(waits, 20) for _ in range(40)]
+                futures = [executor.submit(waits, 60) for _ in range(40)]
                 print(sum(future.cancel() for future in futures))
-                print(executor.submit(fails, 1).result(20))
+                print(executor.submit(fails, 1).result(60))
                 last = executor.submit(fails, 5)
                 executor.shutdown(wait=False)
-                print(last.result(20))
+                print(last.result(60))
                 try:
                     executor.submit(fails, 1)
                 except RuntimeError as error:
@@ -122,7 +122,7 @@ def test_shutdown_that_cancels(tmp_path):
 
     @pscompy.action
     def wait():
-        assert go.wait(20)
+        assert go.wait(60)
 
     @pscompy.action(inline=True)
     def let_go():
@@ -132,10 +132,10 @@ def test_shutdown_that_cancels(tmp_path):
         executor = pscompy.Executor(world)
         if world.rank == 0:
             futures = [executor.submit(wait) for _ in range(20)]
+            executor.shutdown(wait=False, cancel_futures=True)
             world.call(1, let_go)
-            executor.shutdown(cancel_futures=True)
-            print(all(future.done() for future in futures), futures[-1].cancelled())
             executor.shutdown()
+            print(all(future.done() for future in futures), futures[-1].cancelled())
     """
     assert run(2, program, tmp_path, PSP_PARCEL_THREADS="1") == ["True True"]
 
@@ -154,7 +154,7 @@ def test_serve_without_an_executor(tmp_path):
     with pscompy.World() as world:
         results = [world.submit(rank, pass_on, (rank + 1) % world.size, 10 ** (rank + 1))
                    for rank in range(world.size)]
-        print([result.result(20) for result in results])
+        print([result.result(60) for result in results])
         world.serve(timeout=30)
     """
     assert run(3, program, tmp_path, PSP_PARCEL_THREADS="4") == ["[10.0, 100.0, 1000.0]"] * 3

@@ -67,7 +67,7 @@ def connect(start: Start, open_session: Callable[..., pscompy.Session]) -> Conne
     """A puppet that is connected to a session of this process."""
 
     def begin(transport: str, **config: Any) -> Link:
-        settings = {**ONLY[transport], "SHUTDOWN_TIMEOUT": 3, **config}
+        settings = {**ONLY[transport], "SHUTDOWN_TIMEOUT": 30, **config}
         session = open_session(**settings)
         sock = session.listen("127.0.0.1")
         return attach(session, sock, start(settings))
@@ -87,7 +87,7 @@ def join(start: Start) -> Callable[[Link], Link]:
     """One more puppet for the same session."""
 
     def begin(link: Link, **config: Any) -> Link:
-        settings = {**ONLY[link.c.transport], "SHUTDOWN_TIMEOUT": 3, **config}
+        settings = {**ONLY[link.c.transport], "SHUTDOWN_TIMEOUT": 30, **config}
         return attach(link.session, link.sock, start(settings))
 
     return begin

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -17,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pscompy
+from tests.waiting import asleep
 
 HEAD = struct.Struct("<Q")
-BOUND = 30.0  # seconds: what takes longer hangs
+BOUND = 60.0  # seconds: what takes longer hangs
 ONLY = {"shm": {"TCP": 0}, "tcp": {"SHM": 0}}  # the configuration that leaves one transport
 
 OPEN = """
@@ -89,8 +92,7 @@ class Puppet:
 
     def sleeps(self) -> bool:
         """Whether its main thread waits in the kernel."""
-        state = Path(f"/proc/{self.pid}/task/{self.pid}/stat").read_text().rpartition(")")[2]
-        return state.split()[0] == "S"
+        return asleep(self.pid, self.pid)
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
@@ -142,6 +144,18 @@ def until(condition: Callable[[], object], seconds: float = BOUND) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it does not happen"
         time.sleep(0.005)
+
+
+def quiet_port() -> int:
+    """A port that stays free between two uses: no system hands it out to whoever wants any."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 def own_descriptors() -> int:

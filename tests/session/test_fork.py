@@ -238,6 +238,7 @@ def test_descriptors_are_closed_by_exec(link):
         done = subprocess.run(
             [sys.executable, "-c", listing],
             close_fds=False,
+            stdin=subprocess.DEVNULL,  # may be anything where the tests run
             capture_output=True,
             text=True,
             check=True,

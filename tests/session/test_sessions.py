@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from puppets import BOUND, ONLY, echo
+from puppets import BOUND, ONLY, echo, quiet_port
 
 import pscompy
 
@@ -142,8 +142,8 @@ def test_an_address_of_somebody_else_now(open_session, start, transport):
     """The address names a peer that has ended; another one listens at its port."""
     session = open_session(**ONLY[transport])
     peer = start(ONLY[transport])
-    address = peer("sock = session.listen('127.0.0.1'); sock.address")
-    port = int(address.split(":")[2].split("/")[0])
+    port = quiet_port()
+    address = peer("sock = session.listen('127.0.0.1', port); sock.address", port=port)
     peer("session.close()")
     other = start(ONLY[transport])
     other("sock = session.listen('127.0.0.1', port)", port=port)
@@ -154,7 +154,7 @@ def test_an_address_of_somebody_else_now(open_session, start, transport):
 def test_several_sockets(connect, transport, start):
     """A session listens at three; each hands out its own connections."""
     link = connect(transport)
-    socks = [link.session.listen("127.0.0.1") for _ in range(3)]
+    socks = [link.session.listen("127.0.0.1", quiet_port()) for _ in range(3)]
     peer = start(ONLY[transport])
     for i, sock in enumerate(socks):
         peer("session.connect(address).send(bytes([i]))", address=sock.address, i=i)

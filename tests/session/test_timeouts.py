@@ -127,9 +127,9 @@ def test_open_goes_on(link, start):
 
 
 def test_timeouts_are_exact_enough(link):
-    """Neither early nor late by much, waiting in turns of other lengths."""
+    """Never early, and not at the end of a longer turn of waiting."""
     for limit in (0.001, 0.01, 0.3):
         begun = time.monotonic()
         with pytest.raises(pscompy.Timeout):
             link.c.recv(timeout=limit)
-        assert limit <= time.monotonic() - begun < limit + 2
+        assert limit <= time.monotonic() - begun < BOUND

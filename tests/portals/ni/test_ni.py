@@ -39,7 +39,7 @@ def driver(folder: Path, sanitizer: str) -> Path:
 
 def run(program: Path, case: str) -> None:
     done = subprocess.run(
-        [str(program), case], capture_output=True, text=True, timeout=100, check=False
+        [str(program), case], capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
 

@@ -1,0 +1,34 @@
+"""How tests know that something waits, and that it costs nothing, on a machine of any speed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def asleep(thread: int, pid: int | None = None, seconds: float = 0.02) -> bool:
+    """Whether this thread has been waiting in the kernel for some time: longer than it would wait
+    for the interpreter, which it asks for again every 5 ms."""
+    status = Path(f"/proc/{pid or os.getpid()}/task/{thread}/status")
+    before = status.read_text()
+    if "State:\tS" not in before:
+        return False
+    time.sleep(seconds)
+    switches = [line for line in before.splitlines() if "ctxt_switches" in line]
+    after = status.read_text()
+    return "State:\tS" in after and all(line in after for line in switches)
+
+
+def idles(used: Callable[[], float], share: float = 0.02) -> bool:
+    """Whether what uses so much of a processor at one time uses next to nothing at another: what
+    polls never does, and what else happens in the process or on the machine comes and goes."""
+    return any(used() < share for _ in range(10))
+
+
+def own_use(seconds: float = 1.0) -> float:
+    """The share of a processor that all threads of this process use for some time."""
+    before, begun = time.process_time(), time.monotonic()
+    time.sleep(seconds)
+    return (time.process_time() - before) / (time.monotonic() - begun)
