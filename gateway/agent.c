@@ -1,9 +1,9 @@
 /* The table of operations, and what concerns the agent as a whole. */
-#include "agent.h"
-
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "agent.h"
+#include "pscompy/core/parts/setting.h"
 
 /* The setting by which `open` learns its agent: the Python half adds it. */
 #define AGENT_SETTING "agent"
@@ -12,32 +12,24 @@
 
 static const psc_transport_ops_t gateway_ops;
 
-static int64_t setting(const psc_open_params_t *params, const char *name)
-{
-    for (uint32_t i = 0; i < params->n_settings; i++) {
-        if (strcmp(params->settings[i].name, name) == 0)
-            return params->settings[i].number;
-    }
-    return 0;
-}
-
 static psc_status_t gateway_open(const psc_open_params_t *params,
                                  psc_iface_t **iface_p)
 {
-    gw_agent_t *agent = (gw_agent_t *)(uintptr_t)setting(params, AGENT_SETTING);
-    int64_t tokens = setting(params, "TOKENS");
-    int64_t pending = setting(params, "PENDING_TOKENS");
+    int64_t handle = psc_setting_number(params, AGENT_SETTING);
+    gw_agent_t *agent = (gw_agent_t *)(uintptr_t)handle;
+    int64_t tokens = psc_setting_number(params, "TOKENS");
+    int64_t pending = psc_setting_number(params, "PENDING_TOKENS");
 
     if (!agent || agent->open) {
         snprintf(params->reason, PSC_REASON_MAX, "opened without an agent");
         return PSC_ERR_INVALID;
     }
-    agent->mtu = (uint32_t)setting(params, "MTU");
+    agent->mtu = psc_setting_count(params, "MTU");
     agent->tokens = tokens ? (uint32_t)tokens : GW_TOKENS_MAX;
     agent->pending = pending < 0 ? agent->tokens / 4 : (uint32_t)pending;
     if (agent->pending > agent->tokens / 2)
         agent->pending = agent->tokens / 2;
-    agent->window = (uint64_t)setting(params, "WINDOW");
+    agent->window = (uint64_t)psc_setting_number(params, "WINDOW");
     agent->super = (psc_iface_t){
         .ops = &gateway_ops, .up = params->up, .user = params->user};
     agent->open = true;

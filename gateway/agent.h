@@ -163,9 +163,10 @@ gw_packet_t *gw_packet_create(gw_agent_t *agent, gw_ep_t *ep, size_t room);
 void gw_packet_drop(gw_packet_t *packet);
 /* Give it to a gateway. NO_RESOURCE: there is none for it now. */
 psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path);
-/* A packet of nothing but a head, which nobody acknowledges. */
+/* A packet of nothing but a head, which nobody acknowledges; `number` is of the
+ * way that it is about. */
 void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
-                      uint32_t mark);
+                      uint8_t number, uint32_t mark);
 void gw_packets_finished(gw_agent_t *agent);
 void gw_packets_destroy(gw_agent_t *agent);
 

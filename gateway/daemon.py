@@ -25,7 +25,7 @@ from pscompy.plugin import Log, installed
 logger = Log("pscompy.gateway")
 
 SWEEP = 0.1  # seconds between looks at data connections
-LOAD_STEP = 64 << 10  # bytes by which a load has to change before others hear of it
+LOAD_STEP = 256 << 10  # bytes by which a load has to change before others hear of it
 DRAIN_SECONDS = 5.0
 PORT = 4470
 
@@ -93,8 +93,8 @@ class Load(NamedTuple):
 
     def differs(self, told: Load) -> bool:
         """Whether others have to hear of it, who were told another."""
-        some = max(LOAD_STEP, told.bytes // 4)
-        return abs(self.bytes - told.bytes) > some or self.streams != told.streams
+        nbytes, streams = max(LOAD_STEP, told.bytes // 4), max(1, told.streams // 4)
+        return abs(self.bytes - told.bytes) > nbytes or abs(self.streams - told.streams) > streams
 
 
 class Daemon:

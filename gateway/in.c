@@ -240,25 +240,9 @@ static bool in_signal(gw_ep_t *ep, const gw_head_t *head)
 static void in_probed(gw_ep_t *ep, const gw_head_t *head)
 {
     gw_path_t *path = gw_path_choose(ep, 0);
-    gw_agent_t *agent = gw_agent_of(ep);
-    gw_packet_t *packet = gw_packet_create(agent, NULL, 0);
 
-    if (packet && path) {
-        packet->head = (gw_head_t){.kind = GW_ACK,
-                                   .path = head->path,
-                                   .to_module = ep->peer_module,
-                                   .from_module = agent->module,
-                                   .to_node = ep->peer_node,
-                                   .from_node = agent->node,
-                                   .to_ep = ep->peer_ep,
-                                   .from_ep = ep->id,
-                                   .ack = ep->expected,
-                                   .limit = ep->expected + agent->tokens,
-                                   .mark = head->mark};
-        gw_packet_send(packet, path);
-    }
-    if (packet)
-        gw_packet_drop(packet);
+    if (path)
+        gw_packet_signal(ep, path, GW_ACK, head->path, head->mark);
 }
 
 void gw_in_take(gw_agent_t *agent, psc_message_t *message)
@@ -302,6 +286,7 @@ void gw_in_answer(gw_agent_t *agent)
             continue;
         ep->owes = ep->ack_now = false;
         ep->unanswered = 0;
-        gw_packet_signal(ep, path, GW_ACK, 0);
+        gw_packet_signal(ep, path, GW_ACK,
+                         (uint8_t)(path - agent->paths), 0);
     }
 }

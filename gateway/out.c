@@ -336,7 +336,8 @@ static void out_probe(gw_ep_t *ep)
     used &= gw_path_usable(ep);
     for (uint32_t i = 0; used >> i; i++) {
         if (used >> i & 1)
-            gw_packet_signal(ep, &agent->paths[i], GW_PROBE, ++ep->clock);
+            gw_packet_signal(ep, &agent->paths[i], GW_PROBE, (uint8_t)i,
+                             ++ep->clock);
     }
 }
 

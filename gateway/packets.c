@@ -134,7 +134,7 @@ psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path)
 }
 
 void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
-                      uint32_t mark)
+                      uint8_t number, uint32_t mark)
 {
     gw_agent_t *agent = gw_agent_of(ep);
     gw_packet_t *packet = gw_packet_create(agent, NULL, 0);
@@ -142,7 +142,7 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
     if (!packet)
         return; /* as if it were lost */
     packet->head = (gw_head_t){.kind = kind,
-                               .path = (uint8_t)(path - agent->paths),
+                               .path = number,
                                .to_module = ep->peer_module,
                                .from_module = agent->module,
                                .to_node = ep->peer_node,

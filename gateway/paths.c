@@ -8,10 +8,8 @@
 
 /* A short packet keeps to its endpoint's home unless that has so many bytes
  * more under way than another: it then would wait behind them. An endpoint
- * weighs as much where homes are chosen; a pair of processes that a gateway
- * tells of weighs less, because all hear of it at the same time. */
+ * weighs as much where homes are chosen. */
 #define HOME_EXTRA (256u << 10)
-#define STREAM_EXTRA (HOME_EXTRA / 8)
 #define STRIPE_MIN 4096u /* longer packets take the emptiest way */
 
 uint32_t gw_path_usable(const gw_ep_t *ep)
@@ -47,10 +45,14 @@ static gw_path_t *path_emptiest(gw_agent_t *agent, uint32_t usable,
     return best;
 }
 
-static uint64_t path_crowd(const gw_path_t *path)
+/* How many pairs others have there decides between equals alone: everybody
+ * hears the same, late, and would go where nobody was then. */
+static bool path_calmer(const gw_path_t *path, const gw_path_t *than)
 {
-    return path->others + (uint64_t)path->eps * HOME_EXTRA +
-           (uint64_t)path->streams * STREAM_EXTRA;
+    uint64_t one = path->eps + path->others / HOME_EXTRA;
+    uint64_t other = than->eps + than->others / HOME_EXTRA;
+
+    return one != other ? one < other : path->streams < than->streams;
 }
 
 /* The least crowded; of equal ones, each process another. */
@@ -66,8 +68,8 @@ static uint32_t path_home(gw_agent_t *agent, uint32_t usable)
 
         if (!(usable >> i & 1) || (turn > 0 && turn-- > 0))
             continue;
-        if (best == GW_PATHS_MAX || path_crowd(&agent->paths[i]) <
-                                        path_crowd(&agent->paths[best]))
+        if (best == GW_PATHS_MAX ||
+            path_calmer(&agent->paths[i], &agent->paths[best]))
             best = i;
     }
     return best;

@@ -1,5 +1,5 @@
-/* Who talks to whom through this gateway, and how much it carries: what it tells
- * of itself. */
+/* Who talks to whom through this gateway, and how much it carries: what it
+ * tells of itself. */
 #include <stdlib.h>
 
 #include "hub.h"
@@ -90,8 +90,8 @@ void hub_streams_destroy(gw_hub_t *hub)
 
 /* ---- the load ---- */
 
-/* What a receiver that has stopped is owed is in nobody's way, so no more counts
- * than has left since the last look. */
+/* What a receiver that has stopped is owed is in nobody's way, so no more
+ * counts than has left since the last look. */
 static uint64_t load_of_peer(hub_peer_t *peer)
 {
     uint64_t left = atomic_load(&peer->left), held = atomic_load(&peer->held);

@@ -1,5 +1,5 @@
-/* Worlds of some of the ranks of another have numbers of their own for them. The
- * core knows a connection's first number; what Status says is its new one. */
+/* Worlds of some of the ranks of another have numbers of their own for them.
+ * The core knows a connection by its first one; Status says the new one. */
 #include "hot.h"
 
 #define BASE 0x3fffu /* of a World: contexts of its objects are above */
