@@ -198,8 +198,10 @@ class Agent:
             self._load(gateway, frame)
         elif kind == "leaving":
             self._down(gateway, "it is being stopped")
-        elif kind in ("absent", "gone"):
+        elif kind == "absent":
             self._reach_of(int(frame["about"])).missing(gateway.index)
+        elif kind == "gone":
+            self._reach_of(int(frame["about"])).gone(gateway.index)
             self._judge()
         elif kind == "found":
             self._reach_of(int(frame["about"])).seen(gateway.index)

@@ -4,7 +4,9 @@ when none does. No I/O.
 
 from __future__ import annotations
 
-GRACE = 2.5  # seconds without any way before a node counts as lost: gateways may start again
+# Seconds without any way before a node counts as lost.
+GRACE = 2.5  # gateways may start again
+ARRIVAL = 20.0  # a node may be on its way to those that are there
 
 
 class Reach:
@@ -12,13 +14,20 @@ class Reach:
 
     def __init__(self) -> None:
         self._missing: set[int] = set()  # gateways that have said that they do not know it
+        self._left = False  # a gateway has seen it go
         self._since: float | None = None  # when the last way was gone
 
     def missing(self, gateway: int) -> None:
+        """A gateway does not know it: has not yet seen it, if that has just started."""
         self._missing.add(gateway)
+
+    def gone(self, gateway: int) -> None:
+        self._missing.add(gateway)
+        self._left = True
 
     def seen(self, gateway: int) -> None:
         self._missing.discard(gateway)
+        self._left = False
 
     def doubtful(self, live: set[int]) -> set[int]:
         """The gateways to ask again."""
@@ -32,4 +41,6 @@ class Reach:
             return False
         if self._since is None:
             self._since = now
-        return (steady and bool(live)) or now - self._since >= GRACE
+        if steady and live and self._left:
+            return True
+        return now - self._since >= (ARRIVAL if live else GRACE)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.nodes import GRACE, Reach
+from gateway.nodes import ARRIVAL, GRACE, Reach
 from gateway.servers import PATHS_MAX, BadRoutes, parse
 from gateway.switchboard import Member, Switchboard
 from gateway.tunnel import PIECE, Tunnel
@@ -72,7 +72,7 @@ def test_a_frame_that_is_none(offset):
 
 def test_a_node_is_lost_when_no_gateway_knows_it():
     reach = Reach()
-    reach.missing(0)
+    reach.gone(0)
     assert not reach.lost({0, 1}, steady=True, now=0.0)
     reach.missing(1)
     assert reach.doubtful({0, 1}) == {0, 1}
@@ -82,6 +82,20 @@ def test_a_node_is_lost_when_no_gateway_knows_it():
     assert not reach.lost({0, 1}, steady=True, now=10.0)
     assert not reach.lost(set(), steady=True, now=20.0)
     assert reach.lost(set(), steady=True, now=20.0 + GRACE)
+
+
+def test_a_node_that_no_gateway_has_seen_yet_may_still_come():
+    """To all of them at first, or to those that have started anew."""
+    reach = Reach()
+    for gateway in (0, 1):
+        reach.missing(gateway)
+    assert not reach.lost({0, 1}, steady=True, now=0.0)
+    assert not reach.lost({0, 1}, steady=True, now=ARRIVAL - 1)
+    assert reach.lost({0, 1}, steady=True, now=ARRIVAL)
+    reach.seen(0)
+    assert not reach.lost({0, 1}, steady=True, now=ARRIVAL)
+    reach.missing(0)
+    assert not reach.lost({0}, steady=True, now=ARRIVAL + 1)
 
 
 def test_frames_take_the_shortest_way():
