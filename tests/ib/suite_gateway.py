@@ -1,0 +1,89 @@
+"""Gateways between a module with ib alone and one with tcp alone; run inside the guest as its root
+(see test_guest.py).
+
+No route leads from one network namespace to the other. The guest's kernel lets all of them use its
+one device.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.namespaces import PORT, ROOT, TIMEOUT, Machine, finished
+
+DEMO = ROOT / "examples/heat/heat.py"
+SOAK = ROOT / "tests/gateway/soak.py"
+SIZE, STEPS = 48, 60  # of the demo
+ENDLESS = 1_000_000  # rounds
+MUCH = 1_000_000  # bytes
+ONLY = {1: {"PSP_SHM": 0, "PSP_TCP": 0}, 2: {"PSP_SHM": 0, "PSP_IB": 0}}
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    """It serves all tests: in a guest, to start it takes long."""
+    made = Machine(modules=2, gateways=2)
+    try:
+        made.open()
+        for number in made.gateways:
+            fabrics = f"ib@10.1.{number}.9:{PORT}", f"tcp@10.2.{number}.9:{PORT}"
+            made.start_gateway(number, fabrics=fabrics)
+        yield made
+    finally:
+        made.close()
+
+
+def both(machine: Machine, program: Path, *options: object) -> list[subprocess.Popen[str]]:
+    """Two ranks in each module."""
+    return [machine.ranks(it, 2, program, *options, **ONLY[it]) for it in machine.modules]
+
+
+def users(machine: Machine, number: int) -> list[dict[str, Any]]:
+    """What a gateway knows of each process that uses it."""
+    peers: Any = machine.status(number, module=2)["peers"]
+    return [peer for peer in peers if peer["node"]]
+
+
+def over_ib(machine: Machine, number: int) -> int:
+    """Bytes between a gateway and those that use it now, in the module that has ib."""
+    found = (it for it in users(machine, number) if it["module"] == 1)
+    return sum(it["in_bytes"] + it["out_bytes"] for it in found)
+
+
+def until(reached: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not reached():
+        assert time.monotonic() < deadline, what
+
+
+def test_the_demo(machine: Machine, tmp_path: Path) -> None:
+    first, second = both(machine, DEMO, "--size", SIZE, "--steps", STEPS, "--out", tmp_path)
+    out, _ = finished(first)
+    finished(second)
+    assert "matches the serial result" in out
+    passed = 0
+    for number in machine.gateways:
+        counters: Any = machine.status(number, module=2)["counters"]
+        passed += counters["bytes"]
+    assert passed > STEPS * 2 * SIZE * 8  # the halo between ranks 1 and 2
+
+
+def test_a_gateway_is_killed_and_then_the_other(machine: Machine) -> None:
+    processes = both(machine, SOAK, ENDLESS, ENDLESS)
+    for number in machine.gateways:
+        until(lambda number=number: len(users(machine, number)) == 4, "all use both")
+    machine.kill_gateway(1)
+    before = over_ib(machine, 2)
+    until(lambda: over_ib(machine, 2) > before + MUCH, "the other one is used")
+    assert [process.poll() for process in processes] == [None, None]
+    machine.kill_gateway(2)
+    for process in processes:
+        _, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 1
+        assert "no gateway leads to it" in err
