@@ -26,6 +26,7 @@ SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
 MEMCHECK = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full"]
 MEMCHECK += ["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"]
 KERNEL = os.environ.get("PSCOMPY_TEST_UML", "")
+PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 # Settings under which everything is scarce.
 SQUEEZED = ["BUFFER_SIZE=2048:2k", "RECVQ_SIZE=4:4", "SENDQ_SIZE=16:16", "SRQ_SIZE=16:16"]
@@ -74,7 +75,7 @@ def missing() -> str | None:
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=str(missing())),
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(1000),
 ]
 
 
@@ -159,6 +160,43 @@ def test_demo(tmp_path: Path) -> None:
     done = boot(f"{only_ib} {shlex.join(program)}")
     assert done.returncode == 0
     assert "matches the serial result" in done.stdout
+
+
+def test_executor() -> None:
+    """The examples, with whole images on the way."""
+    only_ib = "PSP_SHM=0 PSP_TCP=0"
+    run = shlex.join([sys.executable, "-m", "pscompy", "run", "-n", "3"])
+    examples = ("montecarlo.py 100000", "images.py 6")
+    lines = [f"{only_ib} {run} examples/parcels/{example} || exit" for example in examples]
+    done = boot("\n".join(lines))
+    assert done.returncode == 0
+    assert "within four standard errors: True" in done.stdout
+    assert "6 of 6 images have the right number of discs" in done.stdout
+
+
+def why_no_two_hosts() -> str | None:
+    """What two hosts need beyond one."""
+    if os.geteuid() != 0:
+        return "a bridge needs root"
+    if b"uml-vector" not in Path(KERNEL).read_bytes():
+        return "this guest's kernel has no device to the outside (UML_NET_VECTOR)"
+    if not shutil.which("mpiexec", path=PROGRAMS):
+        return "there is no mpiexec: pip install mpich"
+    return None
+
+
+def test_a_ring_over_two_hosts() -> None:
+    if reason := why_no_two_hosts():
+        pytest.skip(reason)
+    command = [HERE / "guest" / "two-hosts", "4", sys.executable, "tests/ib/ring.py"]
+    environment = {**os.environ, "PATH": PROGRAMS, "PSP_TCP": "0"}
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"rank {rank} on guest{1 + rank % 2}: to rank {(rank + 1) % 4} over ib" for rank in range(4)
+    ]
 
 
 def test_info_tells_of_the_device() -> None:
