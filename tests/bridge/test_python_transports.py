@@ -66,7 +66,7 @@ class Frail(PythonTransport):
 def pscompy_transport():
     return Transport("frail", 50, python=Frail)
 """
-BOUND = 20
+BOUND = 60
 
 
 class Frail:
@@ -239,7 +239,7 @@ from pscompy import Session
 config = {config!r}
 a, b = Session(config=config), Session(config=config)
 c = a.connect(b.listen("127.0.0.1").address)
-c.open(timeout=20)
+c.open(timeout=60)
 c.irecv()
 print(c.transport, flush=True)
 {end}

@@ -22,7 +22,7 @@ import pscompy
 
 ROOT = Path(pscompy.__file__).parents[1]
 HERE = Path(__file__).parent  # with what ranks import
-TIMEOUT = 60
+TIMEOUT = 200
 PORT = 4470
 
 _numbers = itertools.count()

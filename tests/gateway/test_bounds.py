@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from namespaces import PORT, TIMEOUT, finished
@@ -55,7 +56,7 @@ import os, socket, sys
 for where in sys.argv[1:]:
     host, _, port = where.rpartition(":")
     for size in (1, 40, 4000, 100_000):
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as sock:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=60) as sock:
             try:
                 sock.sendall(os.urandom(size))
             except OSError:
@@ -129,7 +130,7 @@ def test_garbage_on_every_port(machine, script):
 
 def connects(machine, where):
     host, _, port = where.rpartition(":")
-    program = f"import socket; socket.create_connection(({host!r}, {port}), timeout=5)"
+    program = f"import socket; socket.create_connection(({host!r}, {port}), timeout=60)"
     process = machine.python(1, "-c", program)
     process.communicate(timeout=TIMEOUT)
     return process.returncode == 0
@@ -145,7 +146,7 @@ def test_nonsense_of_somebody_who_has_the_key(machine, script):
 
 def test_another_key(machine, script):
     machine.start_gateway(1)
-    process = machine.ranks(1, 1, script(EXCHANGE), PSP_KEY="another", PSP_JOIN_TIMEOUT=1)
+    process = machine.ranks(1, 1, script(EXCHANGE), PSP_KEY="another", PSP_JOIN_TIMEOUT=12)
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode != 0
     assert "holds another key" in err
@@ -191,9 +192,10 @@ def test_a_fabric_that_is_not_there(machine):
 def test_what_a_gateway_tells_of_itself(machine, script):
     machine.start_gateway(1)
     exchange(machine, script)
-    told = machine.status(1)
+    deadline = time.monotonic() + TIMEOUT
+    while (told := machine.status(1))["members"]:  # they may still be leaving
+        assert time.monotonic() < deadline
     assert json.loads(json.dumps(told)) == told
     assert [one["transports"] for one in told["fabrics"]] == [["tcp"], ["tcp"]]
     assert told["counters"]["bytes"] >= 2 * 100 * 40_000
     assert told["counters"]["held"] == 0
-    assert told["members"] == []

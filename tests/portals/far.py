@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from pscompy.connection import Connection
-from pscompy.request import wait_all
+from pscompy.request import Request, wait_all
 from pscompy.testing.far import BOUND, Here, payload
 
 _second: list[Connection] = []
+_sends: list[Request] = []
 
 
 def flood_tagged(here: Here, count: int, nbytes: int) -> None:
     """All under way at once, each with its place as its tag."""
-    requests = [here.c.isend(payload(nbytes, place), tag=place) for place in range(count)]
-    wait_all(requests, timeout=BOUND)
+    post_tagged(here, count, nbytes)
+    finish_tagged(here)
+
+
+def post_tagged(here: Here, count: int, nbytes: int) -> None:
+    """The same, only begun."""
+    _sends[:] = [here.c.isend(payload(nbytes, place), tag=place) for place in range(count)]
+
+
+def finish_tagged(here: Here) -> None:
+    wait_all(_sends, timeout=BOUND)
 
 
 def connect_again(here: Here, address: str) -> None:

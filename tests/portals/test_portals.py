@@ -181,7 +181,8 @@ class TestRendezvous(Base):
             count, nbytes = 50, link.eager_max + 1
             counted = link.counted()
             receives = [link.c.irecv(tag=place) for place in range(count)]
-            far.begin(portals_far.flood_tagged, count, nbytes)
+            far(portals_far.post_tagged, count, nbytes)  # before any of them can be answered
+            far.begin(portals_far.finish_tagged)
             for place, data in enumerate(wait_all(receives, timeout=BOUND)):
                 assert data == payload(nbytes, place)
             far.result()
