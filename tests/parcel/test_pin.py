@@ -92,7 +92,8 @@ def test_what_cannot_be_pinned(open_session, buf, error):
 
 
 def test_no_bytes(open_session):
-    open_session().pin(bytearray()).close()
+    with open_session().pin(bytearray()) as pin:
+        assert pin.nbytes == 0
 
 
 def test_a_session_ends_with_its_pins(link):

@@ -473,7 +473,7 @@ def test_kill_of_a_receiver_that_has_not_asked_for_it(shm):
     request = shm.c.isend(block(shm.session, MIB, 1)[0], lend=True)
     shm.peer("session.progress(); None")
     shm.peer.kill()
-    request.wait(BOUND)
+    assert request.wait(BOUND) is None
 
 
 def test_lent_to_nobody_is_lost(connect):
@@ -564,7 +564,7 @@ def test_views_die_in_any_thread(shm):
             thread.join()
         """
     )
-    pscompy.wait_all(requests, BOUND)
+    assert pscompy.wait_all(requests, BOUND) == [None] * 50
 
 
 def test_a_view_that_dies_while_the_peer_sleeps_wakes_it(shm):

@@ -4,10 +4,11 @@ else a session can do goes on as ever."""
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 
 import pytest
-from puppets import BOUND, ONLY, echo
+from puppets import BOUND, ONLY, echo, until
 
 import pscompy
 from tests.waiting import idles, own_use
@@ -148,5 +149,8 @@ def test_a_peer_dies(link):
 
 
 def test_many_sessions_come_and_go(open_session, transport):
+    """The progress thread is none of Python's: the system lists it."""
+    before = set(os.listdir("/proc/self/task"))
     for _ in range(20):
         open_session(**ONLY[transport], PROGRESS_THREAD=1).close()
+    until(lambda: set(os.listdir("/proc/self/task")) <= before)
