@@ -127,6 +127,7 @@ LIBRARIES: dict[str, Library] = {
     "mpi4py-pkl5": partial(objects.mpi4py, "pkl5"),
     "multiprocessing": objects.multiprocessing,
     "zmq": objects.zmq,
+    "ucxx": objects.ucxx,
     "mpi4py": contender.mpi4py,
     "mpi4py-read": _mpi4py_read,
     "sockets": partial(sockets, "inet", True),

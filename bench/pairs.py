@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -78,14 +77,15 @@ def _started(name: str, library: str, start: peers.Start) -> Contender:
     return Contender(name, lambda folder: [[*end, str(folder)]], start.environment)
 
 
-def _plain(library: str) -> Contender:
+def _plain(library: str, start: Callable[[], peers.Start] = peers.python) -> Contender:
     """Without one."""
-    end = [sys.executable, "-m", "bench.end", library]
+    started = start()
+    end = [*started.command, "-m", "bench.end", library]
 
     def commands(folder: Path) -> list[list[str]]:
         return [[*end, str(folder), role] for role in "01"]
 
-    return Contender(library, commands, peers.variables())
+    return Contender(library, commands, started.environment)
 
 
 def limit(program: str, tests: Sequence[Test]) -> Launch:
@@ -107,6 +107,10 @@ def _against_mpi(
 
 def sockets(library: str, tests: Sequence[Test]) -> Launch:
     return partial(launch, partial(_plain, library), tests)
+
+
+def ucxx(transport: str, tests: Sequence[Test]) -> Launch:
+    return partial(launch, partial(_plain, "ucxx", partial(peers.ucxx, transport)), tests)
 
 
 def grouped(name: str, title: str, tests: Sequence[Test], launches: Mapping[str, Launch]) -> Group:

@@ -54,6 +54,7 @@ def _peers(transport: str, tests: Sequence[pairs.Test]) -> dict[str, Launch]:
         for kind in ("pickle", "pkl5"):
             other = partial(pairs.mpi_end, peer, f"mpi4py-{kind}", transport)
             launches[f"{peer} {kind}"] = partial(pairs.launch, other, tests)
+    launches["ucxx"] = pairs.ucxx(transport, tests)
     if transport == "shm":
         launches |= {name: pairs.sockets(name, tests) for name in ("multiprocessing", "zmq")}
     return launches

