@@ -25,7 +25,7 @@ from pscompy.plugin import Carrier, Setting, addresses
 TICK = 0.1  # seconds between looks at what was not acknowledged
 STEADY = 1.0  # seconds without a gateway coming or going
 OPEN_SECONDS = 10.0  # for the data connection to come up
-WORDS = 0.5  # seconds that the transport has to say itself why a node is lost
+WORDS = 3.0  # seconds that the transport has to say itself why a node is lost
 
 
 def carry(settings: Sequence[Setting]) -> Carrier:

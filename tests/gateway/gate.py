@@ -13,7 +13,7 @@ import pscompy
 if TYPE_CHECKING:
     from namespaces import Machine
 
-SECONDS = 60
+SECONDS = 300
 
 
 def wait(world: pscompy.World, *paths: str) -> None:

@@ -22,7 +22,7 @@ import pscompy
 
 ROOT = Path(pscompy.__file__).parents[1]
 HERE = Path(__file__).parent  # with what ranks import
-TIMEOUT = 200
+TIMEOUT = 300  # seconds: a guard against hanging, on any machine
 PORT = 4470
 
 _numbers = itertools.count()

@@ -1,12 +1,15 @@
 """Every rank sends messages of all sizes to every rank of the other module and checks what comes:
-the content by a checksum, the order by what was expected. Rank 0 tells of every so many rounds.
-   soak.py ROUNDS EVERY
+the content by a checksum, the order by what was expected. Before every so many rounds they wait at
+the gate, if there is one, and after the first of these rank 0 tells of it.
+   soak.py ROUNDS EVERY [GATE]
 """
 
 import os
 import random
 import sys
 import zlib
+
+import gate
 
 import pscompy
 
@@ -27,6 +30,8 @@ with pscompy.World() as world:
     half = world.size // 2
     others = [rank for rank in range(world.size) if (rank < half) != (world.rank < half)]
     for number in range(rounds):
+        if number % every == 0:
+            gate.wait(world, *sys.argv[3:])
         receives = [world.irecv(source=other, tag=1) for other in others]
         sends = [
             world.isend(message(seed_of(world.rank, other, number)), dest=other, tag=1)

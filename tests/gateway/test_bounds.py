@@ -144,15 +144,6 @@ def test_nonsense_of_somebody_who_has_the_key(machine, script):
     assert gateway.poll() is None
 
 
-def test_another_key(machine, script):
-    machine.start_gateway(1)
-    process = machine.ranks(1, 1, script(EXCHANGE), PSP_KEY="another", PSP_JOIN_TIMEOUT=12)
-    _, err = process.communicate(timeout=TIMEOUT)
-    assert process.returncode != 0
-    assert "holds another key" in err
-    assert machine.status(1)["members"] == []
-
-
 @pytest.mark.parametrize("share", ["1M", "32M"])
 def test_a_receiver_that_stops(machine, script, share):
     """Held for it is what it was granted, or its share; others go on, and nothing is lost."""

@@ -30,17 +30,20 @@ with pscompy.World() as world:
 
 
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
-def test_killed_gateways_cost_no_message(machine):
+def test_killed_gateways_cost_no_message(machine, gate):
+    """Each is killed while messages pass; the next one when all know the first one again."""
     for number in machine.gateways:
         machine.start_gateway(number)
-    rounds = EVERY * (KILLS + 2)
-    second = machine.ranks(2, 2, SOAK, rounds, EVERY)
-    first = machine.ranks(1, 2, SOAK, rounds, EVERY)
+    rounds = EVERY * (KILLS + 1)
+    second = machine.ranks(2, 2, SOAK, rounds, EVERY, gate.path)
+    first = machine.ranks(1, 2, SOAK, rounds, EVERY, gate.path)
+    gate.let_through(4)
     for kill in range(KILLS):
         assert first.stdout.readline(), first.stderr.read()
         number = 1 + kill % 2
         machine.kill_gateway(number)
         machine.start_gateway(number)
+        gate.let_through(4)
     finished(first)
     finished(second)
 

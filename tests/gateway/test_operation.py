@@ -45,11 +45,12 @@ def test_started_and_stopped(machine, tmp_path):
 
 
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
-def test_stopped_while_messages_pass(machine):
+def test_stopped_while_messages_pass(machine, gate):
     for number in machine.gateways:
         machine.start_gateway(number)
-    second = machine.ranks(2, 2, SOAK, 20, 10)
-    first = machine.ranks(1, 2, SOAK, 20, 10)
+    second = machine.ranks(2, 2, SOAK, 20, 20, gate.path)
+    first = machine.ranks(1, 2, SOAK, 20, 20, gate.path)
+    gate.let_through(4)
     assert first.stdout.readline(), first.stderr.read()
     stopped = machine.running.pop(1)
     stopped.terminate()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
+import os
+import select
 
 import pytest
 from namespaces import ROOT, TIMEOUT, finished
@@ -85,24 +86,52 @@ def test_no_gateway_is_named_in_time(machine, script):
 
 
 def test_a_module_that_does_not_come(machine, script):
+    """In a second it may not even have got as far as the gateway: what is said then is another
+    test's."""
     machine.start_gateway(1)
-    process = machine.ranks(1, 2, script(PAIRS), PSP_JOIN_TIMEOUT=12)  # to reach the gateway, too
+    process = machine.ranks(1, 2, script(PAIRS), PSP_JOIN_TIMEOUT=1)
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode != 0
-    assert "only module 1 of 2 came" in err
+    assert "Timeout" in err
+    asking = machine.python(1, script(ASKS), "only module 1 of 2 came", PSP_JOIN="test:2")
+    assert "test: only module 1 of 2 came" in finished(asking)[0]
+
+
+ASKS = """\
+import sys, pscompy
+from pscompy.bootstrap.join import Join
+meeting = Join.wanted(None).meeting()
+reason = ""
+while sys.argv[1] not in reason:
+    try:
+        meeting.exchange(0, "[]", 0.1)
+    except pscompy.Timeout as error:
+        reason = str(error)
+print(reason)
+meeting.close()
+"""
+
+
+def test_a_module_with_another_key(machine, script):
+    machine.start_gateway(1)
+    env = {"PSP_JOIN": "test:2", "PSP_KEY": "another"}
+    asking = machine.python(1, script(ASKS), "holds another key", **env)
+    assert "no gateway is there" in finished(asking)[0]
+    assert machine.status(1)["members"] == []
 
 
 def test_a_second_module_of_the_same_number(machine, script):
+    """One is refused; the other one waits for a module that does not come."""
     machine.start_gateway(1)
-    first = machine.ranks(1, 1, script(PAIRS), PSP_JOIN_TIMEOUT=TIMEOUT)
-    second = machine.ranks(1, 1, script(PAIRS), PSP_JOIN_TIMEOUT=TIMEOUT)
-    deadline = time.monotonic() + TIMEOUT
-    while not (ended := [it for it in (first, second) if it.poll() is not None]):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    (refused,) = ended  # the other one waits for a module that does not come
+    both = [machine.ranks(1, 1, script(PAIRS), PSP_JOIN_TIMEOUT=600) for _ in range(2)]
+    ends = [os.pidfd_open(it.pid) for it in both]
+    ended, _, _ = select.select(ends, [], [], TIMEOUT)
+    for end in ends:
+        os.close(end)
+    assert len(ended) == 1
+    (refused,) = (it for it in both if it.poll() is not None)
     assert refused.returncode != 0
-    assert "there is a module 1 already" in refused.stderr.read()
+    assert "there is a module 1 already" in refused.communicate(timeout=TIMEOUT)[1]
 
 
 @pytest.mark.parametrize("join", ["test", "test:", ":2", "test:none", "test:0"])
