@@ -25,7 +25,8 @@ os._exit(0)
 """
 
 DECLARED = f"""\
-import gc, os, pscompy
+import ctypes, gc, os, pscompy
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: a huge page would be counted whole
 def private():
     with open("/proc/self/smaps_rollup") as rollup:
         return next(int(it.split()[1]) for it in rollup if it.startswith("Private_Dirty"))
