@@ -14,6 +14,7 @@ An object without chunks is its pickle, which begins with a byte that no head be
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from pscompy.errors import ParcelError, ProtocolError, describe
 from pscompy.parcel import arrays
@@ -35,6 +36,11 @@ CHUNKS_MAX = 1 << 20
 SHORT = 4096  # bytes of a chunk that is copied out of its head
 
 _HEAD = struct.Struct("<4sIIIQ8s")  # magic, ident, chunks, 0, bytes of the index, serialiser
+_FRONT = struct.Struct("<4sI")  # of these: magic, ident
+_NAME, _ARRAY = slice(24, 32), arrays.NAME.encode().ljust(8, b"\0")
+_IDENT_MAX = 0x7FFFFFFF
+_LONE_MAX = 128  # bytes of a head that is worth remembering, and how many of them
+_LONE_HEADS = 256
 _ENTRY = struct.Struct("<QBB6x")  # bytes, whether it is in the head, whether it is read-only
 _PADDING = bytes(ALIGNMENT)
 _PIECES_MAX = 8  # of a head that is sent as it is; every transport takes so many
@@ -160,12 +166,28 @@ def _dump_array(obj: Any, zero_copy: int) -> Archive | None:
 
 
 def parse(data: Buffer) -> Head:
-    """Read a head whose sender is not believed. Copies nothing; `ProtocolError`."""
+    """Read a head whose sender is not believed. Copies none that has chunks; `ProtocolError`."""
     view = memoryview(data)
+    if view.nbytes <= _LONE_MAX and view[_NAME] == _ARRAY:
+        magic, ident = _FRONT.unpack_from(view)
+        like = _lone(bytes(view[_FRONT.size :]))
+        if like and magic == MAGIC and ident <= _IDENT_MAX:
+            return Head(ident, like.serialiser, like.index, like.entries)
+    return _parse(view)
+
+
+@lru_cache(_LONE_HEADS)
+def _lone(rest: bytes) -> Head | None:
+    """A head of nothing but an array elsewhere: many are alike, but for their ident."""
+    head = _parse(memoryview(_FRONT.pack(MAGIC, 0) + rest))
+    return head if len(head.outside) == len(head.entries) else None
+
+
+def _parse(view: memoryview) -> Head:
     if view.nbytes < _HEAD.size:
         raise ProtocolError(f"an archive of {view.nbytes} bytes is too short")
     magic, ident, count, zero, nbytes, name = _HEAD.unpack_from(view)
-    if magic != MAGIC or zero != 0 or ident > 0x7FFFFFFF:
+    if magic != MAGIC or zero != 0 or ident > _IDENT_MAX:
         raise ProtocolError("this is no archive, or one of another version")
     at = _HEAD.size + count * _ENTRY.size
     if count > CHUNKS_MAX or at + nbytes > view.nbytes:

@@ -461,3 +461,12 @@ CONFIG = {"PARCEL_UNPICKLE": "any", "PARCEL_ALLOW": (), "PARCEL_ZERO_COPY": 1}
 def test_serialisers_that_cannot_be_used(name):
     with pytest.raises(pscompy.ConfigError, match="PSP_PARCEL_SERIALISER"):
         Pickling({**CONFIG, "PARCEL_SERIALISER": name})
+
+
+def test_heads_that_are_alike_have_idents_of_their_own():
+    made = archive.dump(numbers(10_000), Pickle(), ZERO_COPY)
+    heads = [b"".join(made.pack(ident, 0)[0]) for ident in (5, 6, 5)]
+    assert [archive.parse(head).ident for head in heads] == [5, 6, 5]
+    for place, byte in ((0, b"x"), (7, b"\xff")):  # the magic, and an ident beyond all tags
+        with pytest.raises(pscompy.ProtocolError):
+            archive.parse(heads[0][:place] + byte + heads[0][place + 1 :])

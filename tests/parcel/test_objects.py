@@ -191,13 +191,13 @@ def test_a_short_message_is_copied_twice_by_count(link):
 
 def test_memory_of_the_pool_is_registered_for_no_message(shm):
     """As chunks that a fabric knows; any other array it is told of."""
-    shm.peer.begin("[c.recv_obj() for _ in range(6)]")
-    known = shm.session.empty(LONG)
+    shm.peer.begin("for _ in range(6): c.recv_obj()")
+    known = shm.session.empty(1 << 16)
     for _ in range(3):
         shm.c.send_obj({"field": known}, timeout=BOUND)
     assert shm.c.stats["registrations"] == 0
     for _ in range(3):
-        shm.c.send_obj({"field": np.ones(LONG)}, timeout=BOUND)
+        shm.c.send_obj({"field": np.ones(1 << 16)}, timeout=BOUND)
     assert shm.c.stats["registrations"] == 3
     shm.peer.result()
     assert shm.peer("c.stats['registrations']") == 0
