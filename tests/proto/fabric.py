@@ -1,12 +1,12 @@
-"""Three ranks in one process, each a worker; rank 0 reaches itself by loop, rank 1 by shm and
-rank 2 by tcp. Everything is real but the control plane."""
+"""Three ranks in one process, each a worker; rank 0 reaches itself by loop, the others each by a
+transport. Everything is real but the control plane."""
 
 from __future__ import annotations
 
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from pscompy.core import ffi, lib
 from pscompy.errors import from_status
 from pscompy.request import Status  # noqa: F401 (importing it ties _hot to the core)
 
-RANKS = ("loop", "shm", "tcp")
+RANKS = 3
 EAGER_MAX = 2000
 BOUND = 10.0
 
@@ -39,8 +39,8 @@ class Rank:
     worker: _hot.Worker
 
     @classmethod
-    def create(cls) -> Rank:
-        config, found = registry.load()
+    def create(cls, settings: Mapping[str, object]) -> Rank:
+        config, found = registry.load(settings)
         engine = Engine(config)
         engine.open(found, config)
         return cls(engine, _hot.Worker(engine.address))
@@ -82,15 +82,19 @@ class World(_hot.World):
 class Fabric:
     """`worlds[c]` receives in context c; `senders[c][r]` sends from rank r to rank 0 in it."""
 
-    def __init__(self, contexts: range) -> None:
-        self.ranks = [Rank.create() for _ in RANKS]
-        handles = [self.ranks[0].handle(rank) for rank in range(len(RANKS))]
+    def __init__(
+        self, contexts: range, transports: tuple[str, ...], settings: Mapping[str, object]
+    ) -> None:
+        assert len(transports) == RANKS
+        self.again = lambda: Fabric(contexts, transports, settings)
+        self.ranks = [Rank.create(settings) for _ in transports]
+        handles = [self.ranks[0].handle(rank) for rank in range(RANKS)]
         there = [handles[0], *(rank.handle(0) for rank in self.ranks[1:])]
         self.handles = [
             *((self.ranks[0], handle) for handle in handles),
             *zip(self.ranks[1:], there[1:], strict=True),
         ]
-        for rank, transport in enumerate(RANKS):
+        for rank, transport in enumerate(transports):
             self._connect(rank, transport, handles[rank], there[rank])
         self.worlds = {context: World(self.ranks[0], handles, context) for context in contexts}
         self.senders = {
@@ -143,9 +147,9 @@ class Fabric:
             done.set()
             thread.join()
 
-    def unexpected(self) -> int:
-        """How many messages have come to rank 0 before their receive."""
-        return self.ranks[0].engine.counters()["unexpected"]
+    def counted(self, name: str) -> int:
+        """By rank 0."""
+        return self.ranks[0].engine.counters()[name]
 
     def close(self) -> None:
         """All let go of each other before any is destroyed, which would wait for the others."""

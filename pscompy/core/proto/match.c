@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "eager.h"
+#include "tag.h"
 
 /* ---- contexts and queues ---- */
 
@@ -69,9 +70,10 @@ static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
     return a->order < b->order ? a : b;
 }
 
-psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
+static inline psc_req_t *match_first(psc_conn_t *conn,
+                                     psc_match_queue_t *queue, uint32_t id,
+                                     int32_t tag)
 {
-    psc_match_queue_t *queue = match_queue(conn, id, false);
     psc_context_t *context =
         queue ? queue->context : match_context(conn->worker, id, false);
     psc_req_t *req = NULL;
@@ -80,6 +82,30 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
         req = match_first_posted(&queue->posted, tag);
     if (context && !psc_list_empty(&context->posted))
         req = match_earlier(req, match_first_posted(&context->posted, tag));
+    return req;
+}
+
+psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
+{
+    psc_req_t *req =
+        match_first(conn, match_queue(conn, id, false), id, tag);
+
+    if (req)
+        psc_list_remove(&req->link);
+    return req;
+}
+
+psc_req_t *psc_match_return(const psc_unexp_t *unexp)
+{
+    psc_match_queue_t *queue = match_queue(unexp->conn, unexp->context, true);
+    psc_req_t *req =
+        match_first(unexp->conn, queue, unexp->context, unexp->tag);
+
+    psc_list_for_each(tagged, &queue->tagged, psc_req_t, link) {
+        if (match_tag(tagged->tag, unexp->tag) &&
+            match_earlier(req, tagged) == tagged && psc_tag_recall(tagged))
+            return tagged;
+    }
     if (req)
         psc_list_remove(&req->link);
     return req;

@@ -54,6 +54,9 @@ struct psc_unexp {
 
 /* The receive that gets this message, taken out of its queue; NULL: none. */
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
+/* The same for one that comes back and stands in its list again; it may have
+ * been somebody's who was left to the fabric meanwhile. */
+psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 /* Keep a message that none wanted; probes that fit are answered. */
 psc_status_t psc_match_keep(psc_unexp_t *unexp);
 /* The message that a receive with these arguments would get. */

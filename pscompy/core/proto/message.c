@@ -285,7 +285,7 @@ static psc_status_t message_cancel_matched(psc_req_t *req)
 /* A message that comes back may be what an earlier receive waits for. */
 static void message_rematch(psc_unexp_t *unexp)
 {
-    psc_req_t *req = psc_match_arrival(unexp->conn, unexp->context, unexp->tag);
+    psc_req_t *req = psc_match_return(unexp);
 
     if (!req)
         return;

@@ -160,12 +160,13 @@ bool psc_tag_recv(psc_req_t *req)
     if (lane->slot->ops->tag_post(lane->ep, &req->tagged) != PSC_OK)
         return false;
     psc_count(conn, PSC_COUNTER_tag_posted, 1);
+    req->order = ++req->worker->match_clock;
     psc_req_stage_set(req, PSC_STAGE_TAGGED);
     psc_list_push(&queue->tagged, &req->link);
     return true;
 }
 
-static bool tag_taken_back(psc_req_t *req)
+bool psc_tag_recall(psc_req_t *req)
 {
     psc_lane_t *lane = psc_conn_main_lane(req->source);
 
@@ -178,7 +179,7 @@ static bool tag_taken_back(psc_req_t *req)
 
 psc_status_t psc_tag_recv_cancel(psc_req_t *req)
 {
-    if (!tag_taken_back(req))
+    if (!psc_tag_recall(req))
         return PSC_ERR_INVALID;
     psc_req_finish(req, PSC_ERR_CANCELLED);
     return PSC_OK;
@@ -188,7 +189,7 @@ psc_status_t psc_tag_recv_cancel(psc_req_t *req)
  * fabric says that it is over. */
 void psc_tag_recv_end(psc_req_t *req, psc_status_t status)
 {
-    if (tag_taken_back(req)) {
+    if (psc_tag_recall(req)) {
         psc_req_finish(req, status);
         return;
     }

@@ -34,6 +34,8 @@ psc_status_t psc_tag_send_mark(psc_req_t *req); /* stage SEND_MARK */
 /* ---- receiving ---- */
 /* Leave the receive to the fabric; false: it may not, or does not take it. */
 bool psc_tag_recv(psc_req_t *req);
+/* Take it back from the fabric; false: it has matched. */
+bool psc_tag_recall(psc_req_t *req);
 /* PSC_OK: it is taken back, and done; INVALID: it has matched. */
 psc_status_t psc_tag_recv_cancel(psc_req_t *req);
 /* Its connection ends: so does it, once the fabric lets go of it. */
