@@ -257,10 +257,32 @@ def test_two_connections_between_the_same_two_processes(far: Far) -> None:
 
 
 def test_the_demo(tmp_path: Path) -> None:
-    heat = ROOT / "examples" / "heat" / "heat.py"
+    heat = ROOT / "examples" / "heat"
+    program = tmp_path / "explained.py"
+    program.write_text(EXPLAINED.format(heat=str(heat)))
     small = ("--size", "48", "--steps", "60", "--out", str(tmp_path))
-    environ = {"SHM": "0", "TCP": "0", "PORTALS": "1", "DEBUG_CONTYPE": "1", "DEBUG": "3"}
-    done = run("run", "-n", "4", str(heat), *small, **environ)
+    environ = {"SHM": "0", "TCP": "0", "PORTALS": "1"}
+    done = run("run", "-n", "4", str(program), *small, **environ)
     assert done.returncode == 0, done.stderr
     assert "matches the serial result" in done.stdout
-    assert "portals" in done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("explained")]
+    assert len(told) >= 2 * 3, done.stdout  # each end of three neighbours' connections
+    assert set(told) == {"explained portals fabric"}
+
+
+EXPLAINED = """
+import sys
+sys.path.insert(0, {heat!r})
+import heat
+
+class World(heat.World):
+    def __exit__(self, *error):
+        for rank in set(range(self.size)) - {{self.rank}}:
+            if self[rank].transport:
+                known = self[rank].explain().as_dict()
+                print("explained", known["choice"], known["matching"], flush=True)
+        return super().__exit__(*error)
+
+heat.World = World
+sys.exit(heat.main())
+"""

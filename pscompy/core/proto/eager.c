@@ -41,6 +41,16 @@ static psc_counter_t eager_issue(psc_lane_t *lane, const psc_wire_eager_t *wire,
     return PSC_COUNTER_eager_zcopy;
 }
 
+void psc_eager_left(psc_conn_t *conn, psc_counter_t how, uint64_t len)
+{
+    conn->credit_sent += psc_credit_cost(len);
+    psc_count(conn, how, 1);
+    psc_count(conn, PSC_COUNTER_sent_messages, 1);
+    psc_count(conn, PSC_COUNTER_sent_bytes, len);
+    if (how != PSC_COUNTER_eager_zcopy)
+        psc_count(conn, PSC_COUNTER_copied_bytes, len);
+}
+
 psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
                             const psc_iov_t *iov, size_t n_iov, uint64_t len,
                             psc_comp_t *comp)
@@ -50,27 +60,20 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
                              .aux = head->aux};
     uint32_t told = conn->credit_told;
     bool due = conn->credit_due;
-    psc_counter_t how = PSC_COUNTER_eager_bcopy;
+    psc_counter_t how;
     psc_status_t status;
 
-    if (psc_tag_carries(conn, head->context)) {
-        status = psc_tag_send(conn, head, iov, n_iov, len);
-    } else {
-        wire.credit = psc_credit_stamp(conn);
-        how = eager_issue(psc_conn_main_lane(conn), &wire, iov, n_iov, len,
-                          comp, &status);
-    }
+    if (psc_tag_carries(conn, head->context))
+        return psc_tag_send(conn, head, iov, n_iov, len);
+    wire.credit = psc_credit_stamp(conn);
+    how = eager_issue(psc_conn_main_lane(conn), &wire, iov, n_iov, len, comp,
+                      &status);
     if (status < 0) {
         conn->credit_told = told;
         conn->credit_due = due;
         return status;
     }
-    conn->credit_sent += psc_credit_cost(len);
-    psc_count(conn, how, 1);
-    psc_count(conn, PSC_COUNTER_sent_messages, 1);
-    psc_count(conn, PSC_COUNTER_sent_bytes, len);
-    if (how != PSC_COUNTER_eager_zcopy)
-        psc_count(conn, PSC_COUNTER_copied_bytes, len);
+    psc_eager_left(conn, how, len);
     return status;
 }
 
@@ -85,14 +88,26 @@ static void eager_result(psc_result_t *result, psc_conn_t *conn, int32_t tag,
     result->status = len > room ? PSC_ERR_TRUNCATED : PSC_OK;
     psc_count(conn, PSC_COUNTER_received_messages, 1);
     psc_count(conn, PSC_COUNTER_received_bytes, len);
+}
+
+static void eager_count_copy(psc_conn_t *conn, uint64_t len, uint64_t room)
+{
     psc_count(conn, PSC_COUNTER_copied_bytes, len > room ? room : len);
+}
+
+/* The same for a message that has been written to the receive's buffer. */
+static void eager_copied_in(psc_result_t *result, psc_conn_t *conn,
+                            int32_t tag, uint64_t len, uint64_t room)
+{
+    eager_result(result, conn, tag, len, room);
+    eager_count_copy(conn, len, room);
 }
 
 psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
                                size_t n_iov, psc_result_t *result_p)
 {
-    eager_result(result_p, unexp->conn, unexp->tag, unexp->len,
-                 psc_iov_total(iov, n_iov));
+    eager_copied_in(result_p, unexp->conn, unexp->tag, unexp->len,
+                    psc_iov_total(iov, n_iov));
     psc_iov_write(iov, n_iov, 0, unexp->data, unexp->len);
     psc_unexp_free(unexp);
     return result_p->status;
@@ -165,7 +180,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (req && psc_req_has_room(req, am->len)) {
         psc_iov_write(req->iov, req->n_iov, 0, am->payload, am->len);
         psc_credit_return(conn, psc_credit_cost(am->len));
-        eager_result(&req->head.result, conn, tag, am->len, req->total);
+        eager_copied_in(&req->head.result, conn, tag, am->len, req->total);
         psc_req_finish(req, req->head.result.status);
         return PSC_OK;
     }
@@ -249,6 +264,7 @@ void psc_eager_end(psc_lane_t *lane)
         return;
     }
     if (in->req) {
+        eager_count_copy(lane->conn, in->len, in->req->total);
         psc_eager_landed(lane->conn, in->req, in->len);
         return;
     }

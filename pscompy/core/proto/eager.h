@@ -20,6 +20,9 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
                             const psc_iov_t *iov, size_t n_iov, uint64_t len,
                             psc_comp_t *comp);
 
+/* It has left, this way: count it. */
+void psc_eager_left(psc_conn_t *conn, psc_counter_t how, uint64_t len);
+
 /* Arrivals (see psc_upcalls_t). */
 psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,

@@ -31,9 +31,14 @@ psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
 {
     const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
 
-    if (len > attr->max_bcopy || n_iov > attr->max_iov)
-        return PSC_ERR_UNSUPPORTED;
-    return tag_issue(conn, tag_bits(head->context, head->tag), iov, n_iov);
+    psc_status_t status = PSC_ERR_UNSUPPORTED;
+
+    if (len <= attr->max_bcopy && n_iov <= attr->max_iov)
+        status = tag_issue(conn, tag_bits(head->context, head->tag), iov,
+                           n_iov);
+    if (status == PSC_OK)
+        psc_eager_left(conn, PSC_COUNTER_eager_bcopy, len);
+    return status;
 }
 
 psc_status_t psc_tag_send_mark(psc_req_t *req)

@@ -22,7 +22,7 @@
 /* Do messages of this context go with match bits? */
 static inline bool psc_tag_carries(const psc_conn_t *conn, uint32_t context)
 {
-    return conn->tagged && context != PSC_CONTEXT_AM;
+    return __builtin_expect(conn->tagged, 0) && context != PSC_CONTEXT_AM;
 }
 
 /* ---- sending ---- */

@@ -48,6 +48,7 @@ static void arrive_deliver(psptl_channel_t *channel, psptl_op_t *op)
     psptl_device_t *device = channel->device;
     psptl_buffer_t *buffer;
 
+    device->n_delivered++;
     if (op->kind != PSPTL_BUFFER) {
         psptl_tag_deliver(op);
         return;

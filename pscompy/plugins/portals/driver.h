@@ -131,6 +131,7 @@ struct psptl_device {
     uint32_t flying;    /* operations whose events are to come */
     uint32_t flying_max;
     uint32_t n_bulks;   /* puts and gets that have not ended */
+    uint64_t n_delivered; /* messages that the owner got */
     psc_list_t channels;
     psc_list_t zombies; /* channels that the interface still writes to */
     psc_list_t waiting; /* channels with something to be put */

@@ -124,11 +124,14 @@ static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
     return status;
 }
 
+/* What the owner got it is to look at before anything else is asked of the
+ * interface, which may cost a system call. */
 static unsigned event_take(psptl_device_t *device)
 {
+    uint64_t delivered = device->n_delivered;
     unsigned n = 0;
 
-    for (; n < PSPTL_BATCH; n++) {
+    for (; n < PSPTL_BATCH && device->n_delivered == delivered; n++) {
         ptl_event_t event;
         psptl_entry_t *entry;
         int status = event_next(device, &entry, &event);
