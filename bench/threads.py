@@ -28,7 +28,7 @@ def _exchange(world: Any, calls: Calls, count: int) -> None:
             call()
 
 
-def _all(worlds: list[World], make: Callable[..., Calls], size: int, count: int) -> float:
+def exchanged(worlds: list[World], make: Callable[..., Calls], size: int, count: int) -> float:
     """Seconds that all threads took, each in a World of its own."""
     jobs = [
         (world, make(world, world[1 - world.rank], Job(LATENCY, size, count, 1)), count)
@@ -50,10 +50,10 @@ def main(way: str, threads: str, seconds: str, sizes: str) -> None:
     with World() as world:
         worlds = [world, *(world.dup() for _ in range(int(threads) - 1))]
         for size in map(int, sizes.split(",")):
-            once = _all(worlds, make, size, 3) / 3
+            once = exchanged(worlds, make, size, 3) / 3
             world.send_obj(once, 1 - world.rank)
             count = max(3, int(float(seconds) / max(once, world.recv_obj())))
-            taken = _all(worlds, make, size, count)
+            taken = exchanged(worlds, make, size, count)
             figures[size] = 2 * count * len(worlds) * size / taken / 1e6
     if world.rank == 0:
         json.dump(figures, sys.stdout)
