@@ -76,7 +76,7 @@ def test_iopen_is_awaitable(sessions: tuple[Session, Session]) -> None:
     connection = client.connect(listening.address)
 
     async def main() -> None:
-        await asyncio.wait_for(connection.iopen(), 20)
+        await asyncio.wait_for(connection.iopen(), 60)
         assert connection.state is ConnectionState.UP
         await connection.iopen()
 

@@ -127,8 +127,8 @@ def test_what_cannot_be(site, arguments, code, message):
 def test_wrong_contents_are_noticed():
     with pscompy.Session() as session, session.listen() as sock:
         connection = session.connect(sock.address)
-        connection.open(20)
-        other = sock.accept(20)
+        connection.open(60)
+        other = sock.accept(60)
         for number in range(8):
             content = perf_pair._content(100, number)
             content[50] += number == 3

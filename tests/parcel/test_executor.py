@@ -155,7 +155,7 @@ def test_serve_without_an_executor(tmp_path):
         results = [world.submit(rank, pass_on, (rank + 1) % world.size, 10 ** (rank + 1))
                    for rank in range(world.size)]
         print([result.result(60) for result in results])
-        world.serve(timeout=30)
+        world.serve(timeout=60)
     """
     assert run(3, program, tmp_path, PSP_PARCEL_THREADS="4") == ["[10.0, 100.0, 1000.0]"] * 3
 

@@ -49,7 +49,7 @@ def test_a_peer_in_a_python_loop(session, busy):
         peer.result(timeout=0)  # it is still in its loop
     peer.send_signal(signal.SIGUSR1)
     peer.result()
-    assert peer("bytes(sock.accept(20).recv())") == b"first"
+    assert peer("bytes(sock.accept(60).recv())") == b"first"
 
 
 def test_a_peer_that_holds_the_interpreter(session, busy):
@@ -59,7 +59,7 @@ def test_a_peer_that_holds_the_interpreter(session, busy):
     c.send(b"first")
     request = c.isend(bytes(3_000_000))
     peer.result()
-    peer.begin("c = sock.accept(20); bytes(c.recv()), len(c.recv())")
+    peer.begin("c = sock.accept(60); bytes(c.recv()), len(c.recv())")
     request.wait(BOUND)
     assert peer.result() == (b"first", 3_000_000)
 
@@ -122,7 +122,7 @@ def test_a_blocked_coroutine_sleeps(start, transport):
     server(
         """
         import asyncio
-        d = sock.accept(20)
+        d = sock.accept(60)
         d.recv()
         async def used():
             before, begun = time.process_time(), time.monotonic()
@@ -155,7 +155,7 @@ def test_many_sessions_in_turn(start, transport):
     for _ in range(5):
         address = server("sock = session.listen('127.0.0.1'); sock.address")
         client("c = session.connect(address); c.send(b'x')", address=address)
-        assert server("d = sock.accept(20); bytes(d.recv())") == b"x"
+        assert server("d = sock.accept(60); bytes(d.recv())") == b"x"
         server("session.close()")
         client("c.close()")
         server(OPEN, config=ONLY[transport])
@@ -166,9 +166,9 @@ def test_what_was_sent_leaves_though_the_sender_never_calls_again(start):
     small = {**ONLY["tcp"], "TCP_SO_SNDBUF": 16 << 10, "TCP_SO_RCVBUF": 16 << 10}
     sender, receiver = start(small), start(small)
     sender.connect(receiver("sock = session.listen('127.0.0.1'); sock.address"))
-    receiver("c = sock.accept(20); c.recv()")
+    receiver("c = sock.accept(60); c.recv()")
     sender("for i in range(200): c.send(bytes([i]) * 1000)")
     sender(USED)
     assert idles(lambda: sender("used('time.sleep(0.5)')"), 0.2)
-    received = receiver("[bytes(c.recv(timeout=20)) for _ in range(200)]")
+    received = receiver("[bytes(c.recv(timeout=60)) for _ in range(200)]")
     assert received == [bytes([i]) * 1000 for i in range(200)]

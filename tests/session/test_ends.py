@@ -208,7 +208,7 @@ def test_sessions_leave_nothing_behind(transport, start, key):
     for _ in range(30):
         client(OPEN, config=ONLY[transport])
         client("c = session.connect(address); c.send(bytes(100))", address=address)
-        server("d = sock.accept(20); m = d.recv()")
+        server("d = sock.accept(60); m = d.recv()")
         client("session.close(); del c, session; gc.collect()")
         counts.append((client.descriptors(), server.descriptors()))
         resident.append(taken())

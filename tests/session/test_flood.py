@@ -67,9 +67,9 @@ def receiver(start, transport):
         receiver, flooder, other = (start(settings) for _ in range(3))
         address = receiver("sock = session.listen('127.0.0.1'); sock.address")
         flooder.connect(address)
-        receiver("flood = sock.accept(20); flood.recv()")
+        receiver("flood = sock.accept(60); flood.recv()")
         other.connect(address)
-        receiver("other = sock.accept(20); other.recv()")
+        receiver("other = sock.accept(60); other.recv()")
         return receiver, flooder, other
 
     return begin
@@ -125,7 +125,7 @@ def test_peers_share_what_they_may_send_unasked(start, transport, peers):
     address = here("peers = []; sock = session.listen('127.0.0.1'); sock.address")
     for peer in there:
         peer.connect(address)
-        here("flood = sock.accept(20); flood.recv(); peers.append(flood)")
+        here("flood = sock.accept(60); flood.recv(); peers.append(flood)")
     there[-1].begin(FLOOD, count=20_000, size=1024)
     each, window = 1024 + 160, min(WINDOW, 8 * MIB // peers)
     full(here, kept=(8 * MIB + window * 3 // 4) // each)

@@ -105,7 +105,7 @@ def test_ends_in_the_child_touch_nothing(link, end):
     assert code == 0
     echo(link)
     link.c.send(b"posted before the fork", tag=99)
-    assert link.peer("bytes(posted.wait(20))") == b"posted before the fork"
+    assert link.peer("bytes(posted.wait(60))") == b"posted before the fork"
 
 
 def test_the_childs_exit_runs_and_the_parent_goes_on(link):
@@ -115,7 +115,7 @@ def test_the_childs_exit_runs_and_the_parent_goes_on(link):
         import multiprocessing
         child = multiprocessing.get_context("fork").Process(target=sys.exit, args=(7,))
         child.start()
-        child.join(20)
+        child.join(60)
         child.exitcode
         """
     )

@@ -60,7 +60,7 @@ def test_a_request_goes_on(link):
     link.peer("r = c.irecv()")
     interrupt(link.peer, "r.wait()")
     link.c.send(b"later")
-    assert link.peer("bytes(r.wait(20))") == b"later"
+    assert link.peer("bytes(r.wait(60))") == b"later"
     echo(link)
 
 
@@ -113,7 +113,7 @@ def test_accepting(transport, start):
     interrupt(peer, "next(iter(sock))")
     other = start({})
     other.connect(peer("sock.address"))
-    assert peer("c = sock.accept(20); bytes(c.recv())") == b"hello"
+    assert peer("c = sock.accept(60); bytes(c.recv())") == b"hello"
 
 
 def test_opening(start):

@@ -62,7 +62,7 @@ def test_many_connections_between_two(transport, start, open_session):
         c.send(i.to_bytes(4, "little"))
     peer.begin(
         """
-        accepted = [sock.accept(20) for _ in range(60)]
+        accepted = [sock.accept(60) for _ in range(60)]
         for d in accepted:
             d.send(d.recv() * 2)
         """
@@ -82,7 +82,7 @@ def test_both_connect_at_once(transport, start):
         for c in mine:
             c.send(b"ping")
         for _ in range(n):
-            d = sock.accept(20)
+            d = sock.accept(60)
             assert d.recv() == b"ping"
             d.send(b"pong")
             theirs.append(d)
@@ -122,7 +122,7 @@ def test_connections_that_end_and_begin_again(transport, start):
             for _ in range(400):
                 c = session.connect(address)
                 c.send(b"question")
-                assert c.recv(timeout=20) == b"answer"
+                assert c.recv(timeout=60) == b"answer"
                 c.close()
             gc.collect()
             """,

@@ -33,13 +33,13 @@ def cycles(n):
     for _ in range(n):
         c = other.connect(sock.address)
         c.send(b"question")
-        s = sock.accept(timeout=20)
+        s = sock.accept(timeout=60)
         assert s.recv() == b"question"
         s.isend(b"answer")
-        assert c.recv(timeout=20) == b"answer"
+        assert c.recv(timeout=60) == b"answer"
         c.close()
         try:
-            s.recv(timeout=20)
+            s.recv(timeout=60)
         except pscompy.Closed:
             continue
         raise AssertionError("it is still open")
@@ -98,8 +98,8 @@ def test_peers_that_are_killed(transport, start):
         peer = start(ONLY[transport])
         server.begin(
             """
-            accepted = [sock.accept(timeout=20) for _ in range(10)]
-            assert all(c.recv(timeout=20) == b"hello" for c in accepted)
+            accepted = [sock.accept(timeout=60) for _ in range(10)]
+            assert all(c.recv(timeout=60) == b"hello" for c in accepted)
             sent = [c.isend(bytes(1 << 20)) for c in accepted]
             received = [c.irecv() for c in accepted]
             """
@@ -118,7 +118,7 @@ def test_peers_that_are_killed(transport, start):
             """
             def lost(request):
                 try:
-                    request.wait(20)
+                    request.wait(60)
                 except pscompy.PeerLost:
                     return True
             n = sum(map(lost, sent + received))

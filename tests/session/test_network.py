@@ -32,8 +32,8 @@ else:
     with pscompy.Session() as session, session.listen() as sock:
         before = counted()
         peer = subprocess.Popen([sys.executable, __file__, sock.address])
-        c = sock.accept(timeout=30)
-        assert len(c.recv(timeout=30)) == %(nbytes)d
+        c = sock.accept(timeout=60)
+        assert len(c.recv(timeout=60)) == %(nbytes)d
         print(c.transport, counted() - before)
         c.send(b"")
         assert peer.wait(30) == 0

@@ -316,7 +316,7 @@ def test_many_views_at_once(connect):
     link.peer(KEPT)
     blocks = [block(link.session, 8192, turn) for turn in range(40)]
     requests = [link.c.isend(array, lend=True) for array, _ in blocks]
-    driven(link, "for _ in range(40): kept.append(c.recv_view(timeout=30))")
+    driven(link, "for _ in range(40): kept.append(c.recv_view(timeout=60))")
     assert driven(link, "[[int(b) for b in view[::4096]] for view in kept]") == [
         bytes_ for _, bytes_ in blocks
     ]
@@ -328,8 +328,8 @@ def test_the_sender_may_go_on_with_others_while_it_lends(link):
     """What is taken does not keep later messages back."""
     array, _ = block(link.session, MIB, 1)
     request = link.c.isend(array, lend=True)
-    driven(link, "view = c.recv_view(timeout=30)")
-    link.peer.begin("c.recv(timeout=30)")
+    driven(link, "view = c.recv_view(timeout=60)")
+    link.peer.begin("c.recv(timeout=60)")
     link.c.send(bytes(3 * MIB), timeout=BOUND)
     assert len(link.peer.result()) == 3 * MIB
     driven(link, "del view")
@@ -347,7 +347,7 @@ def test_what_cannot_be_lent_is_sent(link, make):
     if make == "tiny":
         data[...] = 120
     request = link.c.isend(data, lend=True)
-    view = driven(link, "view = c.recv_view(timeout=30); bytes(view), view.flags.writeable")
+    view = driven(link, "view = c.recv_view(timeout=60); bytes(view), view.flags.writeable")
     request.wait(BOUND)
     assert view == (b"x" * len(view[0]), False)
     assert link.session.stats["lend_copied"] == 1
@@ -371,7 +371,7 @@ def test_memory_of_another_session_is_sent(shm, open_session):
 def test_a_lent_message_can_be_received_into_a_buffer(link):
     array, bytes_ = block(link.session, MIB, 6)
     request = link.c.isend(array, lend=True)
-    driven(link, "view = c.recv(timeout=30)")
+    driven(link, "view = c.recv(timeout=60)")
     request.wait(BOUND)
     assert driven(link, TOLD) == bytes_
 
@@ -380,7 +380,7 @@ def test_a_lent_message_truncates_like_any_other(link):
     array, bytes_ = block(link.session, MIB, 6)
     request = link.c.isend(array, lend=True)
     with pytest.raises(pscompy.Truncated):
-        driven(link, "view = bytearray(8192); c.recv(view, timeout=30)")
+        driven(link, "view = bytearray(8192); c.recv(view, timeout=60)")
     request.wait(BOUND)
     assert driven(link, TOLD) == bytes_[:2]
 
@@ -388,7 +388,7 @@ def test_a_lent_message_truncates_like_any_other(link):
 def test_a_lent_message_that_was_matched_by_a_probe(link):
     array, bytes_ = block(link.session, MIB, 6)
     request = link.c.isend(array, lend=True)
-    driven(link, "view = c.mprobe(timeout=30).recv()")
+    driven(link, "view = c.mprobe(timeout=60).recv()")
     request.wait(BOUND)
     assert driven(link, TOLD) == bytes_
 
@@ -396,7 +396,7 @@ def test_a_lent_message_that_was_matched_by_a_probe(link):
 def test_lent_without_cross_memory_attach(connect):
     link = connect("shm", SHM_CMA="0")
     link.peer(KEPT)
-    for receive in ("c.recv_view(timeout=30)", "c.recv(timeout=30)"):
+    for receive in ("c.recv_view(timeout=60)", "c.recv(timeout=60)"):
         array, bytes_ = block(link.session, MIB, 6)
         request = link.c.isend(array, lend=True)
         assert driven(link, f"view = {receive}; {TOLD}") == bytes_
@@ -424,7 +424,7 @@ def test_recv_view_of_any_message(link, nbytes, first):
 def test_copies_are_of_the_pool_too(link):
     for _ in range(3):
         request = link.c.isend(bytes(2 * MIB))
-        driven(link, "view = c.recv_view(timeout=30); where = view.ctypes.data; del view")
+        driven(link, "view = c.recv_view(timeout=60); where = view.ctypes.data; del view")
         request.wait(BOUND)
         kept = driven(link, "kept.append(where); kept")
     assert len(set(kept)) == 1
@@ -435,7 +435,7 @@ def test_recv_view_without_room_in_the_pool(connect, transport):
     link = connect(transport, POOL_MAX=0)
     data = os.urandom(2 * MIB)
     request = link.c.isend(data)
-    assert driven(link, "bytes(c.recv_view(timeout=30))") == data
+    assert driven(link, "bytes(c.recv_view(timeout=60))") == data
     request.wait(BOUND)
     assert stat(link.peer, "pool_exhausted") == 1
 
@@ -444,7 +444,7 @@ def test_recv_view_times_out_and_takes_nothing(link):
     with pytest.raises(pscompy.Timeout):
         driven(link, "c.recv_view(timeout=0.05)")
     request = link.c.isend(b"later")
-    assert driven(link, "bytes(c.recv_view(timeout=30))") == b"later"
+    assert driven(link, "bytes(c.recv_view(timeout=60))") == b"later"
     request.wait(BOUND)
 
 
@@ -541,7 +541,7 @@ def test_a_lent_message_that_nobody_takes_keeps_the_close_waiting(shm):
     array, bytes_ = block(shm.session, MIB, 1)
     request = shm.c.isend(array, lend=True)
     shm.c.close()
-    assert driven(shm, f"view = c.recv_view(timeout=30); {TOLD}") == bytes_
+    assert driven(shm, f"view = c.recv_view(timeout=60); {TOLD}") == bytes_
     request.wait(BOUND)
     until(lambda: shm.c.state is pscompy.ConnectionState.CLOSED)
     array[...] = 200
@@ -553,7 +553,7 @@ def test_views_die_in_any_thread(shm):
     requests = [shm.c.isend(array, lend=True) for array in arrays]
     shm.peer(
         """
-        views = [c.recv_view(timeout=30) for _ in range(50)]
+        views = [c.recv_view(timeout=60) for _ in range(50)]
         def drop():
             while views:
                 views.pop()

@@ -43,7 +43,7 @@ def test_a_message_arrives_while_its_receiver_computes(link):
     link.peer.begin(COMPUTE.format(done="room[-1] == 7"))
     link.c.send(bytes([7]) * BIG, timeout=BOUND)
     assert link.peer.result()
-    assert link.peer("receive.wait(20), bytes(room) == bytes([7]) * len(room)")[1]
+    assert link.peer("receive.wait(60), bytes(room) == bytes([7]) * len(room)")[1]
 
 
 def test_a_message_leaves_while_its_sender_computes(link):
@@ -52,7 +52,7 @@ def test_a_message_leaves_while_its_sender_computes(link):
     assert link.c.recv(tag=2, timeout=BOUND) == bytes(BIG)
     link.c.send(bytes([7]), 1)
     assert link.peer.result()
-    link.peer("sent.wait(20)")
+    link.peer("sent.wait(60)")
 
 
 def test_messages_move_while_a_peer_holds_the_interpreter(link):
@@ -72,7 +72,7 @@ def test_messages_move_while_a_peer_holds_the_interpreter(link):
         with open(path, "wb") as key:
             key.write(b"x")
     assert link.peer.result() == 1
-    assert link.peer("receive.wait(20); sent.wait(20); bytes(room) == bytes([7]) * len(room)")
+    assert link.peer("receive.wait(60); sent.wait(60); bytes(room) == bytes([7]) * len(room)")
 
 
 # ---- what else there is --------------------------------------------------------------------------

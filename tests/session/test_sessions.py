@@ -119,7 +119,7 @@ def test_a_name_that_is_taken(open_session, start, transport):
         peer("session.close(); session = pscompy.Session('twin', config)", config=ONLY[transport])
     peers[0].connect(sock.address)
     with pytest.raises(pscompy.NameInUse, match="twin"):
-        peers[1]("session.connect(address).open(20)", address=sock.address)
+        peers[1]("session.connect(address).open(60)", address=sock.address)
     c = sock.accept(timeout=BOUND)
     assert c.recv(timeout=BOUND) == b"hello"
     peers[0]("session.close()")
@@ -135,7 +135,7 @@ def test_the_name_of_the_listener(start, transport):
         peer("session.close(); session = pscompy.Session('same', config)", config=ONLY[transport])
     address = one("sock = session.listen('127.0.0.1'); sock.address")
     with pytest.raises(pscompy.NameInUse, match="same"):
-        two("session.connect(address).open(20)", address=address)
+        two("session.connect(address).open(60)", address=address)
 
 
 def test_an_address_of_somebody_else_now(open_session, start, transport):
@@ -163,7 +163,7 @@ def test_several_sockets(connect, transport, start):
     socks[0].close()
     with pytest.raises(pscompy.ConnectError):
         peer(
-            "pscompy.Session(config={'RETRY': 0}).connect(address).open(20)",
+            "pscompy.Session(config={'RETRY': 0}).connect(address).open(60)",
             address=socks[0].address,
         )
     echo(link)

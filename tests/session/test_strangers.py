@@ -61,7 +61,7 @@ def test_a_wrong_key_where_we_connect(link, start):
 
 def test_a_wrong_key_where_they_connect(link, start):
     peer = start(ONLY[link.c.transport], PSP_KEY="another")
-    for use in ("open(20)", "send(b'x')", "recv()", "irecv().wait(20)", "probe()"):
+    for use in ("open(60)", "send(b'x')", "recv()", "irecv().wait(60)", "probe()"):
         with pytest.raises(pscompy.AuthError, match="key"):
             peer(f"session.connect(address).{use}", address=link.sock.address)
     with pytest.raises(pscompy.Timeout):
@@ -85,7 +85,7 @@ def test_both_sides_are_told(start, caplog):
     )
     client = start({}, PSP_KEY="another")
     with pytest.raises(pscompy.AuthError):
-        client("session.connect(address).open(20)", address=address)
+        client("session.connect(address).open(60)", address=address)
     until(lambda: any("key" in line for line in server("lines")))
 
 

@@ -275,7 +275,7 @@ def test_a_lost_peer_wakes_a_loop(link):
         with pytest.raises(pscompy.PeerLost):
             await link.c.irecv()
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_closed_connection_wakes_a_loop(link):
@@ -284,7 +284,7 @@ def test_a_closed_connection_wakes_a_loop(link):
         with pytest.raises(pscompy.Closed):
             await link.c.irecv()
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_loop_and_a_blocked_thread(link):
