@@ -4,8 +4,8 @@
  *   latency  COUNT messages of SIZE bytes there and back. Each is written into
  *            the other's memory, behind it the number of the round, which the
  *            other polls for, offering the processor between two looks
- *   stream   COUNT writes of SIZE bytes, IN_FLIGHT at a time, all into the
- *            same memory
+ *   stream   COUNT writes of SIZE bytes, all into the same memory, in windows
+ *            of WINDOW: each has ended when the next begins
  *
  * Where two processes share one processor, waiting for events costs more than
  * offering it does; elsewhere nobody takes the offer. */
@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { IN_FLIGHT = 16, SIGNAL_EACH = 8, WARM_UP = 100, LINE = 64 };
+enum { WINDOW = 64, IN_FLIGHT = 16, SIGNAL_EACH = 8, WARM_UP = 100, LINE = 64 };
 
 typedef struct {
     union ibv_gid gid;
@@ -89,7 +89,7 @@ static void open_device(side_t *me)
         fail("port 1");
     choose_gid(me);
     me->pd = ibv_alloc_pd(me->context);
-    me->cq = ibv_create_cq(me->context, 4 * IN_FLIGHT, NULL, NULL, 0);
+    me->cq = ibv_create_cq(me->context, 2 * WINDOW, NULL, NULL, 0);
     me->out = mmap(NULL, room, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!me->pd || !me->cq || me->out == MAP_FAILED)
@@ -107,7 +107,7 @@ static void open_queue(side_t *me)
     struct ibv_qp_init_attr init = {
         .send_cq = me->cq,
         .recv_cq = me->cq,
-        .cap = {.max_send_wr = 2 * IN_FLIGHT, .max_send_sge = 1,
+        .cap = {.max_send_wr = WINDOW, .max_send_sge = 1,
                 .max_recv_wr = 1, .max_recv_sge = 1, .max_inline_data = 256},
         .qp_type = IBV_QPT_RC,
     };
@@ -253,7 +253,8 @@ static double stream(side_t *me, int first, long count)
     if (!first)
         return 0;
     for (long i = 0; i < count; i++) {
-        drain(me, IN_FLIGHT - 1);
+        if (i % WINDOW == 0)
+            drain(me, 0);
         post(me, me->size, 1);
     }
     drain(me, 0);

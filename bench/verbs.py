@@ -1,7 +1,10 @@
 """ib against verbs without a library: `python -m bench.verbs`, where there is an RDMA device.
 
 Messages of the C program beside this file, of Debian's ibv_rc_pingpong and of pscompy, in turns
-within one run; the median of the rounds, and ratios.
+within one run; the median of the rounds, and ratios. Both sides of a bandwidth have windows of 64.
+In a User Mode Linux guest, pin the guest to one processor (`taskset -c 1`): its kernel and its
+programs are processes of the host, and where each of them runs makes more of a difference than
+what is measured.
 """
 
 from __future__ import annotations
@@ -65,7 +68,16 @@ def pscompy() -> dict[int, tuple[float, float]]:
     """Size -> microseconds one way, millions of bytes per second."""
     sizes = ",".join(map(str, SMALL + LARGE))
     command = [sys.executable, "-m", "pscompy", "perf", "--transport", "ib", "--json"]
-    command += ["--sizes", sizes, "--only", "latency,bandwidth", "--seconds", "0.1"]
+    command += [
+        "--sizes",
+        sizes,
+        "--only",
+        "latency,bandwidth",
+        "--seconds",
+        "0.1",
+        "--window",
+        "64",
+    ]
     results = json.loads(output(*command))["results"]
     return {it["size"]: (it["one_way_us"], it["megabytes_per_second"]) for it in results}
 

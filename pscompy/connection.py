@@ -237,8 +237,8 @@ class Connection(_hot.Connection):
         if status == lib.PSC_ERR_NO_RESOURCE:  # connecting failed before the core had the operation
             status = lib.PSC_ERR_CONNECT
         details = {"nbytes": nbytes} if status == lib.PSC_ERR_TRUNCATED else {}
-        lost = status == lib.PSC_ERR_PEER_LOST
-        reason = self._control.engine.connection_reason(self._record.handle) if lost else ""
+        broken = status in (lib.PSC_ERR_PEER_LOST, lib.PSC_ERR_TRANSPORT)
+        reason = self._control.engine.connection_reason(self._record.handle) if broken else ""
         what = f"{self!r}: {reason}" if reason else repr(self)
         made = from_status(status, what, peer=self.peer, **details)
         known = None if reason else self._record.error

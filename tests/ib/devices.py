@@ -12,8 +12,20 @@ ROOT = Path("/sys/class/infiniband")
 DEVICES = ("rxe0", "rxe1")
 
 
+def make_device(rail: int) -> None:
+    """As the guest's first process has made rxe0."""
+    veth, other = (f"veth{2 * rail + end}" for end in (0, 1))
+    ip("link", "add", veth, "type", "veth", "peer", "name", other)
+    ip("addr", "add", f"10.9.{rail}.1/24", "dev", veth)
+    for name in (veth, other):
+        ip("link", "set", name, "mtu", "4200", "up")
+    add = f"rdma link add rxe{rail} type rxe netdev {veth}"
+    subprocess.run(add.split(), check=True, timeout=BOUND)
+    await_port(f"rxe{rail}", "ACTIVE")
+
+
 def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
+    subprocess.run(["ip", *words], check=True, timeout=BOUND)
 
 
 def await_port(device: str, state: str) -> None:

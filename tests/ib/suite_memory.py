@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,3 +60,57 @@ def test_locked_memory(peers: list[Far], eager: str, rings: int) -> None:
         for peer in peers:
             peer(far_side.close)
     assert locked() == before
+
+
+# ---- memory that cannot be registered ------------------------------------------
+
+LITTLE = """
+import resource
+from pscompy import PscomError, World
+
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
+with World() as world:
+    peer = world[1 - world.rank]
+    try:
+        if world.rank == 0:
+            peer.send(bytes(4 << 20))
+        else:
+            assert peer.recv() == bytes(4 << 20)
+        print("rank", world.rank, "arrived", peer.stats["rndv_am"], flush=True)
+    except PscomError as error:
+        print("rank", world.rank, type(error).__name__, error, flush=True)
+    raise SystemExit(0)
+"""
+
+
+def ranks_with_little_memory(program: Path, **variables: str) -> list[str]:
+    """What two ranks print that may lock one MiB, most of it taken by their buffers; the rights of
+    root would lift the limit."""
+    settings = {"PSP_SHM": "0", "PSP_TCP": "0", "PSP_IB_SRQ_SIZE": "32", "PSP_IB_SEND_BUFFERS": "8"}
+    program.write_text(LITTLE)
+    setpriv = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, str(program)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pscompy", "run", "-n", "2", "--", *setpriv],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **settings, **variables},
+    )
+    print(done.stdout, done.stderr)
+    return sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
+
+
+def test_what_cannot_be_registered_travels_in_messages(tmp_path: Path) -> None:
+    printed = ranks_with_little_memory(tmp_path / "little.py")
+    assert printed[0].startswith("rank 0 arrived")
+    assert printed[1] == "rank 1 arrived 0"
+
+
+def test_without_fallbacks_the_connection_fails(tmp_path: Path) -> None:
+    printed = ranks_with_little_memory(tmp_path / "little.py", PSP_IB_RNDV_FALLBACKS="0")
+    assert printed[0].startswith("rank 0 TransportError")
+    assert "4194304 bytes cannot be registered" in printed[0]
+    assert "PSP_IB_RNDV_FALLBACKS=0" in printed[0]
+    assert printed[1].startswith("rank 1 ")
+    assert "arrived" not in printed[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -84,6 +85,7 @@ def boot(command: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [HERE / "guest" / "boot", command],
         cwd=ROOT,
+        env={**os.environ, "GUEST_SECONDS": "900"},
         capture_output=True,
         text=True,
         errors="replace",
@@ -146,9 +148,15 @@ def test_memcheck(plain_driver: Path) -> None:
 # ---- with sessions -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suite", sorted(path.name for path in HERE.glob("suite_*.py")))
-def test_suite(suite: str) -> None:
-    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/ib/{suite}"]
+ALONE = {"suite_conformance.py", "suite_gateway.py", "suite_removal.py"}
+TOGETHER = {path.name for path in HERE.glob("suite_*.py")} - ALONE
+
+
+@pytest.mark.parametrize("suites", [*([it] for it in sorted(ALONE)), sorted(TOGETHER)], ids=str)
+def test_suites(suites: list[str]) -> None:
+    """Most share a guest; not the longest, nor those that make much of a guest their own."""
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    pytest_ += [f"tests/ib/{suite}" for suite in suites]
     assert boot(shlex.join(pytest_)).returncode == 0
 
 
@@ -199,28 +207,41 @@ def test_a_ring_over_two_hosts() -> None:
     ]
 
 
-def test_info_tells_of_the_device() -> None:
-    done = boot(shlex.join([sys.executable, "-m", "pscompy", "info"]))
-    assert done.returncode == 0
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("  ib "))
-    assert line.endswith("available")
+# ---- what `pscompy info` says --------------------------------------------------
 
-
-@pytest.mark.parametrize(
-    ("command", "variables", "reason"),
-    [
-        ("rdma link delete rxe0", "", "no RDMA device"),
-        ("ip link set veth0 down", "", "no active port (port 1 is down)"),
-        (":", "PSP_IB_HCA=mlx5_0", "no device mlx5_0 (PSP_IB_HCA); the first is rxe0"),
-        (":", "PSP_IB_PORT=2", "rxe0 has no port 2, the last is 1 (PSP_IB_PORT, PSP_IB_HCA)"),
-        (":", "PSP_IB_GID_INDEX=77", "has no GID 77 (PSP_IB_GID_INDEX)"),
-        ("ulimit -l 64; set -- setpriv --bounding-set=-all", "", "no memory can be locked"),
-    ],
+PORT = "/sys/class/infiniband/rxe0/ports/1/state"
+# What is done to the guest, and stays; variables; the reason that it has then.
+FLAWS = (
+    ("", "PSP_IB_HCA=mlx5_0", "no device mlx5_0 (PSP_IB_HCA); the first is rxe0"),
+    ("", "PSP_IB_HCA=mlx5_0,rxe0:3", "rxe0 has no port 3, the last is 1"),
+    ("", "PSP_IB_PORT=2", "rxe0 has no port 2, the last is 1 (PSP_IB_PORT, PSP_IB_HCA)"),
+    ("", "PSP_IB_GID_INDEX=77", "has no GID 77 (PSP_IB_GID_INDEX)"),
+    ("", "prlimit --memlock=65536 setpriv --bounding-set=-all", "no memory can be locked"),
+    (f"ip link set veth0 down; until grep -q DOWN {PORT}; do :; done", "", "port 1 is down"),
+    ("rdma link delete rxe0", "", "no RDMA device"),
 )
-def test_unavailable_with_a_reason(command: str, variables: str, reason: str) -> None:
-    info = shlex.join([sys.executable, "-m", "pscompy", "info", "--json"])
-    done = boot(f'{command}; sleep 0.1\n{variables} "$@" {info}')
-    assert done.returncode == 0
-    (ib,) = (it for it in json.loads(done.stdout)["transports"] if it["name"] == "ib")
+
+
+@pytest.fixture(scope="module")
+def told() -> list[str]:
+    """In one guest: what it says of the device, then what it says after each flaw."""
+    info = shlex.join([sys.executable, "-m", "pscompy", "info"])
+    lines = [info, *(f"{done}\necho '# next'\nenv {how} {info} --json" for done, how, _ in FLAWS)]
+    return boot("\n".join(lines)).stdout.split("# next\n")
+
+
+def test_info_tells_of_the_device(told: list[str]) -> None:
+    lines = told[0].splitlines()
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("  ib "))
+    assert lines[at].endswith("available")
+    assert "put, get" in lines[at + 1]
+    limits = r"max_short \d+ B, max_bcopy \d+ B, max_put \d+ MiB, max_get \d+ MiB"
+    assert re.fullmatch(limits, lines[at + 2].strip())
+
+
+@pytest.mark.parametrize("flaw", range(len(FLAWS)), ids=[reason for *_, reason in FLAWS])
+def test_unavailable_with_a_reason(told: list[str], flaw: int) -> None:
+    transports = json.loads(told[1 + flaw])["transports"]
+    (ib,) = (it for it in transports if it["name"] == "ib")
     assert not ib["available"]
-    assert reason in ib["reason"]
+    assert FLAWS[flaw][-1] in ib["reason"]

@@ -25,10 +25,17 @@ void ib_ep_feed(ib_ep_t *ep)
     }
 }
 
+psc_status_t ib_ep_refuse(const ib_ep_t *ep)
+{
+    if (ep->failing)
+        return PSC_ERR_NO_RESOURCE;
+    return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
+}
+
 static psc_status_t ib_am_may(ib_ep_t *ep)
 {
     if (__builtin_expect(ep->state != IB_EP_UP || ep->failing, 0))
-        return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
+        return ib_ep_refuse(ep);
     if (ep->sent - ep->taken >= ep->peer.window ||
         ib_queue_room(&ep->messages) <= IB_RESERVE)
         return ib_ep_starve(ep);

@@ -264,6 +264,9 @@ psc_status_t ib_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
 /* A message of the transport's own, short enough to be copied inline. */
 psc_status_t ib_control_send(ib_ep_t *ep, uint8_t kind, const void *body,
                              size_t len);
+/* What an endpoint answers that is not up. A failure is told from progress
+ * first, with its reason: whoever asks before has to wait for that. */
+psc_status_t ib_ep_refuse(const ib_ep_t *ep);
 /* The endpoint found no room: its next completion wakes us. */
 psc_status_t ib_ep_starve(ib_ep_t *ep);
 void ib_ep_feed(ib_ep_t *ep);

@@ -33,7 +33,7 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
     ib_iface_t *iface = ib_ep_iface(ep);
 
     if (ep->state != IB_EP_UP || ep->failing)
-        return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
+        return ib_ep_refuse(ep);
     if (ib_queue_room(&ep->bulk) <= IB_RESERVE || !ib_mend_usable(ep))
         return ib_ep_starve(ep);
     post->n_pieces = 1;
@@ -124,7 +124,7 @@ static psc_status_t ib_mem_refused(ib_iface_t *iface, const psc_mem_t *mem)
     int error = errno;
 
     if (mem->ep && !iface->settings.fallbacks)
-        ib_ep_fail(mem->ep, PSC_ERR_NO_RESOURCE,
+        ib_ep_fail(mem->ep, PSC_ERR_TRANSPORT,
                    "ib: %" PRIu64 " bytes cannot be registered: %s "
                    "(PSP_IB_RNDV_FALLBACKS=0)", mem->len, strerror(error));
     return error == EFAULT ? PSC_ERR_INVALID : PSC_ERR_NO_RESOURCE;

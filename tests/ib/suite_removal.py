@@ -1,0 +1,92 @@
+"""What becomes of connections whose device is taken away; run inside the guest (see test_guest.py),
+as its root.
+
+Soft-RoCE has no removal under a program's hands: its driver keeps the device for whoever has it
+open, and tells nobody. Only the network interface below goes at once.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pscompy import PscomError
+from pscompy.session import Session
+from pscompy.testing import far as far_side
+from pscompy.testing.far import payload
+from pscompy.testing.link import Base, Link
+from pscompy.testing.process import BOUND, Far
+from tests.ib.devices import ROOT, ip, make_device
+
+INTERFACE = Path("/sys/class/net/veth0")
+
+
+@pytest.fixture
+def device() -> Iterator[None]:
+    """Whatever became of it, there is one afterwards."""
+    yield
+    if INTERFACE.exists():
+        ip("link", "del", "veth0")
+    make_device(0)
+
+
+def echo(link: Link) -> None:
+    link.far.begin(far_side.echo, 1)
+    link.c.send(payload(1000), timeout=BOUND)
+    assert link.c.recv(timeout=BOUND) == payload(1000)
+    link.far.result()
+
+
+def ends(removal: subprocess.Popen[bytes]) -> None:
+    """Now that nobody holds the device; then another transport is tried."""
+    assert removal.wait(BOUND) == 0
+    deadline = time.monotonic() + BOUND
+    while ROOT.exists() and "rxe0" in [path.name for path in ROOT.iterdir()]:
+        assert time.monotonic() < deadline, "the device is still there"
+
+
+@pytest.mark.usefixtures("device")
+class TestRemoved(Base):
+    transport = "ib"
+
+    def test_who_has_it_open_keeps_it(self, far: Far) -> None:
+        with self.joined(far) as link:
+            echo(link)
+            removal = subprocess.Popen(["rdma", "link", "delete", "rxe0"])
+            for _ in range(10):
+                echo(link)
+            assert removal.poll() is None, "it does not wait for us"
+        ends(removal)
+        self._over_tcp(far)
+
+    def test_its_interface_goes(self, far: Far) -> None:
+        with self.joined(far) as link:
+            echo(link)
+            removal = subprocess.Popen(["ip", "link", "del", "veth0"])
+            deadline = time.monotonic() + BOUND
+            with pytest.raises(PscomError) as caught:
+                while time.monotonic() < deadline:
+                    echo(link)
+            print(type(caught.value).__name__, caught.value)
+            with suppress(PscomError):  # it may have done its part before
+                link.far.result()
+        ends(removal)
+        self._over_tcp(far)
+
+    @staticmethod
+    def _over_tcp(far: Far) -> None:
+        config = {"SHM": 0}
+        with Session(config=config) as session:
+            far.session = session
+            socket = session.listen("127.0.0.1")
+            far(far_side.connect, socket.address, config)
+            connection = socket.accept(timeout=BOUND)
+            assert connection.transport == "tcp", str(connection.explain())
+            assert "no RDMA device" in connection.explain().reasons["ib"]
+            far(far_side.close)
+            far.session = None
