@@ -40,7 +40,13 @@ CONNECTS = """
 with Session() as session:
     work(session, session.connect(sys.argv[1]))
 """
-SETTINGS = {"PSP_SHM": 0, "PSP_TCP": 0, "PSP_PORTALS": 1, "PSP_PORTALS_PROVIDER": "software"}
+SETTINGS = {
+    "PSP_SHM": 0,
+    "PSP_TCP": 0,
+    "PSP_IB": 0,
+    "PSP_PORTALS": 1,
+    "PSP_PORTALS_PROVIDER": "software",
+}
 
 
 @pytest.fixture

@@ -261,7 +261,7 @@ def test_the_demo(tmp_path: Path) -> None:
     program = tmp_path / "explained.py"
     program.write_text(EXPLAINED.format(heat=str(heat)))
     small = ("--size", "48", "--steps", "60", "--out", str(tmp_path))
-    environ = {"SHM": "0", "TCP": "0", "PORTALS": "1"}
+    environ = {"SHM": "0", "TCP": "0", "IB": "0", "PORTALS": "1"}
     done = run("run", "-n", "4", str(program), *small, **environ)
     assert done.returncode == 0, done.stderr
     assert "matches the serial result" in done.stdout
