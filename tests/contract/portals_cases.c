@@ -645,6 +645,8 @@ const ct_case_t ct_own_cases[] = {
      a_cancel_is_too_late_once_it_has_matched, 0, false},
     {"a_receive_finds_what_came_before_it", a_receive_finds_what_came_before_it,
      0, false},
+    {"a_search_may_tell_of_an_overflow", a_search_may_tell_of_an_overflow, 0,
+     false},
     {"a_matched_receive_ends_with_its_endpoint",
      a_matched_receive_ends_with_its_endpoint, 0, false},
     {"overflow_buffers_are_as_many_as_messages",

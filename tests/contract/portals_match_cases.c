@@ -2,6 +2,8 @@
  * moments that no user of the contract can choose. */
 #include "portals_cases.h"
 
+#include "pscompy/plugins/portals/ni/software.h"
+
 typedef struct landed {
     psc_tag_recv_t recv;
     char buffer[100];
@@ -81,6 +83,35 @@ void a_receive_finds_what_came_before_it(void)
     ct_check(landed.len == 70 && ct_pattern_check(landed.buffer, 70, 0),
              "the first one");
     ct_check(counter(pair.b, PSPTL_COUNTER_tag_claimed) == 1, "claimed");
+    ct_pair_down(&pair);
+}
+
+static int search_as_overflow(const ptl_handle_eq_t *queues, unsigned n,
+                              ptl_time_t timeout, ptl_event_t *event,
+                              unsigned *which)
+{
+    int status = psni_provider.PtlEQPoll(queues, n, timeout, event, which);
+
+    if (status == PTL_OK && event->type == PTL_EVENT_SEARCH &&
+        event->ni_fail_type == PTL_NI_OK)
+        event->type = PTL_EVENT_PUT_OVERFLOW;
+    return status;
+}
+
+/* Libraries differ in the event by which they tell what a search found. */
+void a_search_may_tell_of_an_overflow(void)
+{
+    static psptl_provider_t other;
+    ct_pair_t pair;
+
+    other = psni_provider;
+    other.PtlEQPoll = search_as_overflow;
+    ct_pair_up(&pair);
+    portals_iface(pair.b->iface)->device->ni = &other;
+    for (size_t i = 0; i < 3; i++)
+        landed_send(&pair, 30 + i);
+    ct_until(&pair, pair.y.unexpected == 3);
+    ct_check(counter(pair.b, PSPTL_COUNTER_tag_claimed) == 0, "claimed");
     ct_pair_down(&pair);
 }
 

@@ -221,19 +221,25 @@ static void tag_claimed(psptl_tag_t *tag, const ptl_event_t *event)
     tag_matched(tag, event);
 }
 
+/* What a search finds comes by either type: libraries differ. */
 void psptl_tag_event(const ptl_event_t *event)
 {
     psptl_op_t *op = event->user_ptr;
 
-    if (event->type == PTL_EVENT_SEARCH)
+    switch (op->kind) {
+    case PSPTL_SEARCH:
         psptl_overflow_found(psc_container_of(op, psptl_channel_t, search),
                              event);
-    else if (event->type == PTL_EVENT_PUT_OVERFLOW)
-        tag_claimed(psc_container_of(op, psptl_tag_t, op), event);
-    else if (op->kind == PSPTL_OVERFLOW)
+        break;
+    case PSPTL_OVERFLOW:
         psptl_overflow_event(psc_container_of(op, psptl_buffer_t, op), event);
-    else
-        tag_matched(psc_container_of(op, psptl_tag_t, op), event);
+        break;
+    default:
+        if (event->type == PTL_EVENT_PUT_OVERFLOW)
+            tag_claimed(psc_container_of(op, psptl_tag_t, op), event);
+        else
+            tag_matched(psc_container_of(op, psptl_tag_t, op), event);
+    }
 }
 
 /* ---- telling of it ---- */
