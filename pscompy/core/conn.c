@@ -58,6 +58,7 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank)
     conn->worker = worker;
     conn->id = id;
     conn->rank = rank;
+    conn->counters = &worker->nobodys;
     psc_list_init(&conn->busy_link);
     psc_list_init(&conn->event_link);
     psc_list_init(&conn->queues);
@@ -88,6 +89,16 @@ int psc_conn_connecting(psc_conn_t *conn)
     return status;
 }
 
+/* What is only declared needs none, and there may be very many of these. */
+static bool conn_counters_make(psc_conn_t *conn)
+{
+    psc_counters_t *counters = calloc(1, sizeof *counters);
+
+    if (counters)
+        conn->counters = counters;
+    return counters != NULL;
+}
+
 int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
                      const psc_proto_params_t *params)
 {
@@ -99,6 +110,10 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
         conn->state > PSC_CONN_CONNECTING) {
         psc_worker_leave(conn->worker);
         return PSC_ERR_INVALID;
+    }
+    if (!conn_counters_make(conn)) {
+        psc_worker_leave(conn->worker);
+        return PSC_ERR_NO_MEMORY;
     }
     psc_proto_conn_params(conn, params);
     conn->n_lanes = n_lanes;
@@ -134,6 +149,8 @@ static bool conn_needed(const psc_conn_t *conn)
 static void conn_free(psc_conn_t *conn)
 {
     psc_proto_conn_destroy(conn);
+    if (conn->counters != &conn->worker->nobodys)
+        free(conn->counters);
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         psc_list_remove(&conn->lanes[i]->event_link);
         free(conn->lanes[i]);

@@ -76,13 +76,13 @@ struct psc_conn {
     bool tagged;          /* the fabric matches its messages; see proto/tag.h */
     atomic_uint messages; /* queued or polled, whose source it is */
 
-    psc_counters_t counters;
+    psc_counters_t *counters; /* its own once it is up, else nobody's */
 };
 
 static inline void psc_count(psc_conn_t *conn, psc_counter_t counter,
                              uint64_t n)
 {
-    conn->counters.value[counter] += n;
+    conn->counters->value[counter] += n;
     conn->worker->counters.value[counter] += n;
 }
 

@@ -109,24 +109,25 @@ const char *psc_counter_name(int index)
     return counter_names[index];
 }
 
-static void worker_copy_counters(psc_worker_t *worker,
-                                 const psc_counters_t *counters,
-                                 uint64_t *values)
+void psc_worker_counters(psc_worker_t *worker, uint64_t *values)
 {
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
-    memcpy(values, counters->value, sizeof counters->value);
+    memcpy(values, worker->counters.value, sizeof worker->counters.value);
     psc_worker_leave(worker);
-}
-
-void psc_worker_counters(psc_worker_t *worker, uint64_t *values)
-{
-    worker_copy_counters(worker, &worker->counters, values);
 }
 
 void psc_conn_counters(psc_conn_t *conn, uint64_t *values)
 {
-    worker_copy_counters(conn->worker, &conn->counters, values);
+    static const psc_counters_t none;
+    const psc_counters_t *counters;
+
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    counters = conn->counters == &conn->worker->nobodys ? &none
+                                                        : conn->counters;
+    memcpy(values, counters->value, sizeof counters->value);
+    psc_worker_leave(conn->worker);
 }
 
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level)

@@ -94,6 +94,7 @@ struct psc_worker {
     size_t idle_bytes;
 
     psc_counters_t counters;
+    psc_counters_t nobodys; /* where connections count before they are up */
 };
 
 /* Take the lock, unless PSC_FLAG_TRY and it is held, or the process forked:

@@ -11,7 +11,15 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CONTRACT = HERE.parent / "contract"
-CASES = ("connect.c", "exchange.c", "mapping.c", "memory.c", "messages.c", "wakeup.c")
+CASES = (
+    "connect.c",
+    "exchange.c",
+    "mapping.c",
+    "memory.c",
+    "messages.c",
+    "tagged.c",
+    "wakeup.c",
+)
 SOURCES = [
     HERE / "memory_pump.c",
     *(CONTRACT / name for name in ("driver.c", "harness.c", *CASES)),

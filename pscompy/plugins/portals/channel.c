@@ -229,7 +229,8 @@ void psptl_channel_destroy(psptl_channel_t *channel)
 void psptl_channel_reap(psptl_device_t *device)
 {
     psc_list_for_each(channel, &device->zombies, psptl_channel_t, link) {
-        if (channel_withdraw(channel) && channel->n_flying == 0)
+        if (channel_withdraw(channel) && channel->n_flying == 0 &&
+            channel->n_searching == 0)
             psptl_channel_free(channel);
     }
 }

@@ -205,6 +205,7 @@ struct psptl_channel {
     uint8_t *overflow_bytes;
     psc_list_t tags;
     uint32_t n_tags;     /* receives of which the owner has yet to hear */
+    uint32_t n_searching; /* searches whose event has not come */
     uint32_t n_between;  /* messages that are in no list of the interface any
                             more and not with the owner yet */
     psptl_op_t search;

@@ -95,7 +95,9 @@ static void overflow_search(psptl_channel_t *channel, const ptl_event_t *event)
     channel->n_between++;
     if (device->ni->PtlMESearch(device->handle, device->tag.pt, &me,
                                 PTL_SEARCH_DELETE,
-                                &channel->search) != PTL_OK)
+                                &channel->search) == PTL_OK)
+        channel->n_searching++;
+    else
         psptl_channel_fail(channel, PSPTL_BROKEN,
                            "the interface does not search "
                            "(PSP_PORTALS_MATCHING)");
@@ -116,6 +118,7 @@ void psptl_overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
 {
     psptl_buffer_t *buffer;
 
+    channel->n_searching--;
     if (event->ni_fail_type != PTL_NI_OK) {
         channel->n_between--;
         return;
