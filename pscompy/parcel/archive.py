@@ -142,7 +142,7 @@ def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
 
     Raises what the serialiser or the object raises.
     """
-    if type(obj).__name__ == "ndarray" and (made := _dump_array(obj, zero_copy)):
+    if type(obj).__name__ == "ndarray" and (made := _dump_array(obj, serialiser, zero_copy)):
         return made
     left: list[PickleBuffer] = []
     index = serialiser.dumps(obj, left.append)
@@ -158,11 +158,19 @@ def gather(
     return Archive(index, [buffer.raw() for buffer in left], serialiser.name, zero_copy)
 
 
-def _dump_array(obj: Any, zero_copy: int) -> Archive | None:
-    if type(obj).__module__ != "numpy" or obj.nbytes < zero_copy:
+def _dump_array(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive | None:
+    """By itself. What is short is copied anyway, and pickle alone does that in less time."""
+    if type(obj).__module__ != "numpy":
         return None
+    if obj.nbytes < zero_copy:
+        index = serialiser.dumps(obj, _copied)
+        return index if index[:1] == PICKLE_BYTE else None
     described = arrays.describe(obj)
     return described and Archive(described[0], [described[1]], arrays.NAME, zero_copy)
+
+
+def _copied(_: PickleBuffer) -> bool:
+    return True
 
 
 def parse(data: Buffer) -> Head:

@@ -165,6 +165,17 @@ def test_an_object_without_buffers_is_its_pickle():
     assert pickle.loads(archive.dump({"a": 1}, Pickle(), ZERO_COPY)) == {"a": 1}
 
 
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_short_array_is_its_pickle(writable):
+    field = np.arange(9.0).reshape(3, 3)
+    field.flags.writeable = writable
+    made = archive.dump(field, Pickle(), ZERO_COPY)
+    again = pickle.loads(made)
+    assert isinstance(made, bytes)
+    assert (again == field).all()
+    assert again.flags.writeable == writable
+
+
 def test_the_threshold_is_the_shortest_that_is_not_copied():
     below, at = numbers(ZERO_COPY - 1, dtype=np.int8), numbers(ZERO_COPY, dtype=np.int8)
     pieces, outside = archive.dump([below, at], Pickle(), ZERO_COPY).pack(1, room=0)
