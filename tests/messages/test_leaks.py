@@ -101,6 +101,12 @@ def awaiting(pair: Pair) -> None:
     asyncio.run(main())
 
 
+def traced_growth(run: Callable[[], None]) -> int:
+    before = tracemalloc.get_traced_memory()[0]
+    run()
+    return tracemalloc.get_traced_memory()[0] - before
+
+
 @pytest.mark.parametrize(
     "step",
     [send_recv, requests, errors, probes, events, messages, awaiting],
@@ -126,16 +132,14 @@ def test_no_leaks(loop_pair: Pair, step: Callable[[Pair], None]) -> None:
     try:
         run()
         objects, references = len(gc.get_objects()), [sys.getrefcount(it) for it in watched]
-        memory = tracemalloc.get_traced_memory()[0]
-        run()
+        growth = [traced_growth(run) for _ in range(3)]
         grown = len(gc.get_objects()) - objects
         more = [sys.getrefcount(it) - n for it, n in zip(watched, references, strict=True)]
-        memory = tracemalloc.get_traced_memory()[0] - memory
     finally:
         tracemalloc.stop()
     assert grown < NOISE
     assert max(more) < NOISE
-    assert memory < rounds * 16 + 8192
+    assert min(growth) < rounds * 16 + 8192  # a leak grows each time, a cache once
 
 
 def test_a_small_blocking_send_allocates_nothing(make: Callable[..., Pair]) -> None:
