@@ -26,7 +26,7 @@ uint64_t counted(const ct_pair_t *pair, psptl_counter_t which)
     return counter(pair->a, which) + counter(pair->b, which);
 }
 
-static void print_counters(const ct_pair_t *pair)
+void print_counters(const ct_pair_t *pair)
 {
     static const char *const names[] = {
 #define NAME(name) #name,
@@ -652,6 +652,17 @@ const ct_case_t ct_own_cases[] = {
     {"overflow_buffers_are_as_many_as_messages",
      overflow_buffers_are_as_many_as_messages, 0, false},
     {"sources_are_told_apart", sources_are_told_apart, 0, false},
+    {"an_entry_that_matches_closes_and_opens",
+     an_entry_that_matches_closes_and_opens, 0, false},
+    {"messages_that_were_dropped_find_their_receives",
+     messages_that_were_dropped_find_their_receives, 0, false},
+    {"both_at_once_and_the_wire_too", both_at_once_and_the_wire_too, 0, false},
+    {"receives_go_back_after_the_fence", receives_go_back_after_the_fence, 0,
+     false},
+    {"what_took_the_receive_of_a_late_one_gives_it_back",
+     what_took_the_receive_of_a_late_one_gives_it_back, 0, false},
+    {"a_late_one_whose_follower_was_cut_is_an_error",
+     a_late_one_whose_follower_was_cut_is_an_error, 0, false},
     {"dropped_messages_are_sent_again", dropped_messages_are_sent_again, 0,
      false},
     {"dropped_fragments_are_sent_again", dropped_fragments_are_sent_again, 0,

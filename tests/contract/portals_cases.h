@@ -10,16 +10,41 @@ void set_number(const char *name, int64_t number);
 uint64_t counter(const ct_side_t *side, psptl_counter_t which);
 /* Of both sides. */
 uint64_t counted(const ct_pair_t *pair, psptl_counter_t which);
+void print_counters(const ct_pair_t *pair);
 /* Connections between two interfaces, those of the first pair. */
 void ends_up(ct_pair_t *pairs, int n);
 void ends_down(ct_pair_t *pairs, int n);
 
 /* ---- portals_match_cases.c ---- */
+
+typedef struct landed {
+    psc_tag_recv_t recv;
+    char buffer[100];
+    bool done;
+    size_t len;
+} landed_t;
+
+/* A receive of y from any tag of context 0. */
+void landed_post(ct_pair_t *pair, landed_t *landed);
+void landed_post_room(ct_pair_t *pair, landed_t *landed, size_t room);
+/* A message of x, acknowledged by the target's interface, which its owner has
+ * not looked at. */
+void landed_send(ct_pair_t *pair, size_t len);
+
 void a_cancel_is_too_late_once_it_has_matched(void);
 void a_receive_finds_what_came_before_it(void);
 void a_search_may_tell_of_an_overflow(void);
 void a_matched_receive_ends_with_its_endpoint(void);
 void overflow_buffers_are_as_many_as_messages(void);
 void sources_are_told_apart(void);
+
+/* ---- portals_flow_cases.c ---- */
+
+void an_entry_that_matches_closes_and_opens(void);
+void messages_that_were_dropped_find_their_receives(void);
+void both_at_once_and_the_wire_too(void);
+void receives_go_back_after_the_fence(void);
+void what_took_the_receive_of_a_late_one_gives_it_back(void);
+void a_late_one_whose_follower_was_cut_is_an_error(void);
 
 #endif

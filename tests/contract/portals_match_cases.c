@@ -4,13 +4,6 @@
 
 #include "pscompy/plugins/portals/ni/software.h"
 
-typedef struct landed {
-    psc_tag_recv_t recv;
-    char buffer[100];
-    bool done;
-    size_t len;
-} landed_t;
-
 static void landed_done(psc_tag_recv_t *recv, psc_status_t status,
                         uint64_t bits, size_t len)
 {
@@ -22,20 +15,23 @@ static void landed_done(psc_tag_recv_t *recv, psc_status_t status,
     landed->len = len;
 }
 
-static void landed_post(ct_pair_t *pair, landed_t *landed)
+void landed_post_room(ct_pair_t *pair, landed_t *landed, size_t room)
 {
     *landed = (landed_t){
         .recv = {
             .source = pair->y.ep,
-            .buffer = {landed->buffer, sizeof(landed->buffer)},
+            .buffer = {landed->buffer, room},
             .done = landed_done,
         }};
     ct_check(ct_ops->tag_post(pair->y.ep, &landed->recv) == PSC_OK, "post");
 }
 
-/* Sent, and acknowledged by the target's interface, which its owner has not
- * looked at. */
-static void landed_send(ct_pair_t *pair, size_t len)
+void landed_post(ct_pair_t *pair, landed_t *landed)
+{
+    landed_post_room(pair, landed, sizeof(landed->buffer));
+}
+
+void landed_send(ct_pair_t *pair, size_t len)
 {
     const psptl_channel_t *channel = portals_ep(pair->x.ep)->channel;
     int64_t deadline = ct_deadline();

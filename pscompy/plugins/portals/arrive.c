@@ -54,7 +54,13 @@ static void arrive_deliver(psptl_channel_t *channel, psptl_op_t *op)
         return;
     }
     buffer = psc_container_of(op, psptl_buffer_t, op);
-    if (arrive_same(&buffer->initiator, &channel->peer_id)) {
+    if (!arrive_same(&buffer->initiator, &channel->peer_id)) {
+        arrive_again(buffer);
+        return;
+    }
+    if (buffer->word) {
+        psptl_hold_told(channel, buffer->word);
+    } else {
         psptl_count(device, PSPTL_COUNTER_arrived);
         device->owner->arrived(channel->owner, buffer->bytes, buffer->len);
     }
@@ -65,8 +71,14 @@ static void arrive_deliver_all(psptl_channel_t *channel)
 {
     psptl_op_t *op;
 
-    while (channel->open && (op = psptl_window_take(&channel->window)))
+    while (channel->open && (op = psptl_window_next(&channel->window))) {
+        if ((channel->n_windowed > 1 || channel->rewound) &&
+            !psptl_hold_may_deliver(channel, op))
+            return;
+        op = psptl_window_take(&channel->window);
+        channel->n_windowed--;
         arrive_deliver(channel, op);
+    }
 }
 
 void psptl_arrive_pending(psptl_device_t *device)
@@ -82,9 +94,11 @@ bool psptl_arrive_in_order(psptl_channel_t *channel, psptl_op_t *op,
 {
     switch (psptl_window_put(&channel->window, number, op)) {
     case PSPTL_WINDOW_NEXT:
+        channel->n_windowed++;
         arrive_deliver_all(channel);
         return true;
     case PSPTL_WINDOW_EARLY:
+        channel->n_windowed++;
         psptl_count(channel->device, PSPTL_COUNTER_early);
         return true;
     case PSPTL_WINDOW_DUPLICATE:
@@ -116,6 +130,7 @@ void psptl_arrive_event(psptl_buffer_t *buffer, const ptl_event_t *event)
     }
     buffer->len = event->mlength;
     buffer->initiator = event->initiator;
+    buffer->word = (uint32_t)(event->hdr_data >> PSPTL_WORD_SHIFT);
     if (!psptl_arrive_in_order(channel, &buffer->op,
                                (uint32_t)event->hdr_data))
         arrive_again(buffer);

@@ -104,6 +104,7 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
     psc_list_init(&channel->pending);
     psc_list_init(&channel->regions);
     psc_list_init(&channel->tags);
+    psc_list_init(&channel->unsettled);
     psptl_tag_source(channel);
     psc_list_push(&device->channels, &channel->link);
     if (!channel_sends(channel, settings->buffer_size) ||
@@ -195,6 +196,12 @@ void psptl_channel_abort(psptl_channel_t *channel)
     psptl_tag_abort(channel);
 }
 
+void psptl_channel_part(psptl_channel_t *channel)
+{
+    channel->parting = true;
+    psc_list_remove(&channel->unsettled);
+}
+
 static bool channel_withdraw(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
@@ -221,6 +228,7 @@ void psptl_channel_destroy(psptl_channel_t *channel)
     channel->owner = NULL;
     channel->open = false;
     channel->failed = true;
+    psc_list_remove(&channel->unsettled);
     psc_list_remove(&channel->link);
     psc_list_push(&device->zombies, &channel->link);
     channel_withdraw(channel);
@@ -240,6 +248,8 @@ void psptl_channel_free(psptl_channel_t *channel)
     psc_list_remove(&channel->link);
     psc_list_remove(&channel->waiting);
     psc_list_remove(&channel->pending);
+    psc_list_remove(&channel->unsettled);
+    psptl_hold_free(channel);
     psptl_tag_free(channel);
     psptl_overflow_free(channel);
     free(channel->window.held);

@@ -54,7 +54,7 @@ VARIABLES = (
         "16",
         integer(4, 4096),
         "Messages that a peer may send before it hears that they were taken; the receive ring"
-        " of a connection has four buffers more.",
+        " of a connection has six buffers more.",
     ),
     Var("EQ_SIZE", "64k", size(64, 1 << 24), "Entries of each event queue."),
     Var(

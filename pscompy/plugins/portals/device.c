@@ -159,7 +159,8 @@ static bool device_start(psptl_device_t *device, char *reason, size_t room)
                              room) &&
            device_entry_open(device, &device->bulk, 0, reason, room) &&
            (!device->settings.matching ||
-            device_entry_open(device, &device->tag, 0, reason, room)) &&
+            device_entry_open(device, &device->tag, PTL_PT_FLOWCTRL, reason,
+                              room)) &&
            device_bind(device, reason, room);
 }
 
@@ -176,6 +177,7 @@ static void device_lists(psptl_device_t *device)
     psc_list_init(&device->late_fragments);
     psc_list_init(&device->lost_tags);
     psc_list_init(&device->spare_tags);
+    psc_list_init(&device->unsettled);
 }
 
 psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
@@ -249,7 +251,7 @@ bool psptl_device_arm(psptl_device_t *device)
 {
     return psc_list_empty(&device->pending) &&
            psc_list_empty(&device->ended_bulks) &&
-           psc_list_empty(&device->lost_tags) &&
+           psc_list_empty(&device->lost_tags) && !device->tag.disabled &&
            device->ni->eq_arm(device->eager.eq) == PTL_EQ_EMPTY &&
            device->ni->eq_arm(device->bulk.eq) == PTL_EQ_EMPTY &&
            (!device->tag.open ||

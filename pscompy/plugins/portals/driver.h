@@ -9,6 +9,7 @@
  *   arrive.c   messages that came in
  *   tag.c      messages that the interface matches
  *   overflow.c those of them that came before their receive
+ *   hold.c     receives that the interface is not to have now
  *   region.c   memory that peers may put to and get from
  *   bulk.c     puts and gets, in fragments
  *   window.h   messages that overtook each other */
@@ -74,8 +75,16 @@ typedef struct psptl_buffer {
     size_t len;              /* of what it holds */
     ptl_process_t initiator; /* of what it holds */
     ptl_handle_me_t me;
+    uint32_t word;           /* of what it holds; 0: it is for the owner */
+    bool aside;              /* made for one message; see hold.c */
     psptl_tagged_t message;  /* for those without a receive: what it holds */
 } psptl_buffer_t;
+
+typedef enum psptl_tag_state {
+    PSPTL_TAG_HELD,   /* kept back from the interface */
+    PSPTL_TAG_LINKED, /* the interface has it */
+    PSPTL_TAG_MATCHED /* the owner is to be told */
+} psptl_tag_state_t;
 
 /* A receive that the interface matches. */
 struct psptl_tag {
@@ -84,8 +93,9 @@ struct psptl_tag {
     psptl_channel_t *channel;
     psptl_receive_t receive;
     ptl_handle_me_t me;
-    bool matched;
-    psptl_tagged_t message; /* if it has */
+    psptl_tag_state_t state;
+    uint64_t place;         /* among the receives of the channel */
+    psptl_tagged_t message; /* if it has matched */
 };
 
 /* A put or get of a region; one descriptor, however many fragments. */
@@ -142,6 +152,7 @@ struct psptl_device {
     psc_list_t spare_fragments, late_fragments;
     psptl_fragment_t *fragments;
     psc_list_t lost_tags, spare_tags;
+    psc_list_t unsettled; /* channels that hold receives, or owe an answer */
     uint32_t n_sources, last_source; /* sources in use, and given last */
     uint64_t counters[PSPTL_N_COUNTERS];
 };
@@ -194,6 +205,7 @@ struct psptl_channel {
     unsigned backoff;   /* how often in a row nothing arrived */
     int64_t retry_at;
     psptl_window_t window;
+    uint32_t n_windowed; /* messages in it */
     psptl_op_t ping;
     bool pinging;
     unsigned vain_pings; /* in a row */
@@ -210,7 +222,19 @@ struct psptl_channel {
                             more and not with the owner yet */
     psptl_op_t search;
     bool given_up;       /* what has matched is lost */
+    uint64_t places;     /* of receives, so far */
+    uint32_t n_held;
+    bool suspended;      /* all receives are held, until a fence is answered */
+    bool rewound;        /* also those that match now give theirs back */
+    bool asked;          /* a fence is on its way */
+    bool parting;        /* nothing follows but the owner's goodbye */
+    uint32_t fence, answer; /* the number of ours, and of the peer's that is
+                               to be answered; 0: there is none */
+    psc_link_t unsettled;
 };
+
+/* The header data: a message's number, and a word of its sender's above. */
+#define PSPTL_WORD_SHIFT 32
 
 /* The bits of a source among the match bits; psptl_place_t has the number. */
 #define PSPTL_SOURCE_SHIFT 32
@@ -252,6 +276,7 @@ void psptl_channel_connect(psptl_channel_t *channel,
                            const psptl_place_t *peer);
 bool psptl_channel_idle(const psptl_channel_t *channel);
 void psptl_channel_abort(psptl_channel_t *channel);
+void psptl_channel_part(psptl_channel_t *channel);
 void psptl_channel_destroy(psptl_channel_t *channel);
 void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
                         const char *format, ...)
@@ -307,10 +332,18 @@ unsigned psptl_tag_tell(psptl_device_t *device);
 bool psptl_tag_withdraw(psptl_channel_t *channel);
 void psptl_tag_free(psptl_channel_t *channel);
 void psptl_tag_close(psptl_device_t *device);
+/* Give it to the interface; take it back from there; false: that failed, or it
+ * has matched. */
+bool psptl_tag_link(psptl_tag_t *tag);
+bool psptl_tag_unlink(psptl_tag_t *tag);
+/* The one door between the states of a receive. */
+void psptl_tag_enter(psptl_tag_t *tag, psptl_tag_state_t state);
 psptl_tagged_t psptl_tag_message(const ptl_event_t *event);
 /* False: its number was no number, and the channel fails. */
 bool psptl_tag_arrive(psptl_channel_t *channel, psptl_op_t *op,
                       const ptl_event_t *event);
+/* A receive that was held gets the message, whose turn has come. */
+void psptl_tag_get(psptl_tag_t *tag, const psptl_buffer_t *buffer);
 
 /* False: no memory, or no more entries. */
 bool psptl_overflow_open(psptl_channel_t *channel);
@@ -324,6 +357,38 @@ psptl_buffer_t *psptl_overflow_at(const psptl_channel_t *channel,
 void psptl_overflow_event(psptl_buffer_t *buffer, const ptl_event_t *event);
 void psptl_overflow_found(psptl_channel_t *channel, const ptl_event_t *event);
 void psptl_overflow_deliver(psptl_buffer_t *buffer);
+
+/* ---- what the interface is not to match now ---- */
+
+/* May a receive that comes now go to the interface? */
+static inline bool psptl_hold_nothing(const psptl_channel_t *channel)
+{
+    return channel->n_between == 0 && channel->n_held == 0 &&
+           !channel->suspended;
+}
+
+/* The receive waits here for its message, or until the channel is settled. */
+void psptl_hold(psptl_tag_t *tag);
+/* The first receive that is held and wants this message; NULL: none. */
+psptl_tag_t *psptl_hold_find(psptl_channel_t *channel, uint64_t bits);
+/* Take all receives back from the interface, whose table entry is closed.
+ * False: not yet, some have matched and it is yet to tell of them. */
+bool psptl_hold_all(psptl_device_t *device);
+/* The entry is open again. */
+void psptl_hold_ask(psptl_device_t *device);
+/* The turn of this has come, while others that follow it are here already: if
+ * one of them got its receive, all that have one give it back, this one, too.
+ * False: not all have yet; it is tried again from the next poll. */
+bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op);
+/* A message goes from its receive into a buffer of its own, and the receive is
+ * held. NULL: no memory, and the channel fails. */
+psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag);
+/* What the driver's own messages say. */
+void psptl_hold_told(psptl_channel_t *channel, uint32_t word);
+/* Ask and answer, and give to the interface what it may have again. */
+void psptl_hold_settle(psptl_device_t *device);
+/* Messages set aside are of no use any more. */
+void psptl_hold_free(psptl_channel_t *channel);
 
 /* ---- memory ---- */
 

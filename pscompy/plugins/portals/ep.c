@@ -8,7 +8,7 @@
 #include "portals.h"
 
 #define PORTALS_ADDRESS_MAGIC 0x74706370u /* "pcpt" */
-#define PORTALS_ADDRESS_VERSION 2u
+#define PORTALS_ADDRESS_VERSION 3u
 
 /* ---- states ---- */
 
@@ -187,6 +187,7 @@ void portals_ep_close(psc_ep_t *self)
                   ep->role != PSC_ROLE_SELF;
     if (ep->status >= 0)
         ep->status = PSC_ERR_CLOSED;
+    ep->driver->channel_part(ep->channel);
     portals_ep_enter(ep, PORTALS_EP_CLOSED);
     (void)portals_ep_stop(self);
 }

@@ -98,13 +98,27 @@ static void event_handle(psptl_device_t *device, psptl_entry_t *entry,
     }
 }
 
-/* What came before the entry's end has been taken: it may go on. */
 static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
 {
     if (device->ni->PtlPTEnable(device->handle, entry->pt) != PTL_OK)
         return;
     entry->disabled = false;
     psptl_count(device, PSPTL_COUNTER_enables);
+}
+
+/* What came before an entry's end has been taken: it may go on. What was
+ * refused comes again, and must not find that later ones took its receives. */
+static void event_drained(psptl_device_t *device)
+{
+    if (device->eager.disabled)
+        event_enable(device, &device->eager);
+    if (!device->tag.disabled || !psptl_hold_all(device))
+        return;
+    event_enable(device, &device->tag);
+    if (device->tag.disabled)
+        return;
+    psptl_count(device, PSPTL_COUNTER_tag_enables);
+    psptl_hold_ask(device);
 }
 
 /* Answers first: there are never more of them than operations under way. One
@@ -137,8 +151,7 @@ static unsigned event_take(psptl_device_t *device)
         int status = event_next(device, &entry, &event);
 
         if (status != PTL_OK && status != PTL_EQ_DROPPED) {
-            if (device->eager.disabled)
-                event_enable(device, &device->eager);
+            event_drained(device);
             break;
         }
         event_handle(device, entry, &event);
@@ -173,6 +186,8 @@ unsigned psptl_device_poll(psptl_device_t *device)
         n += psptl_bulk_tell(device);
     if (!psc_list_empty(&device->lost_tags))
         n += psptl_tag_tell(device);
+    if (!psc_list_empty(&device->unsettled))
+        psptl_hold_settle(device);
     if (!psc_list_empty(&device->waiting))
         psptl_send_again(device);
     if (device->n_bulks > 0)

@@ -133,17 +133,39 @@ void psptl_overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
     }
     buffer->message = psptl_tag_message(event);
     buffer->message.bytes = buffer->bytes;
+    buffer->len = buffer->message.len;
     if (channel->owner)
         psptl_tag_arrive(channel, &buffer->op, event);
 }
 
-void psptl_overflow_deliver(psptl_buffer_t *buffer)
+static void overflow_hand_up(const psptl_buffer_t *buffer)
 {
     psptl_channel_t *channel = buffer->channel;
     psptl_device_t *device = channel->device;
+    psptl_tag_t *tag = psptl_hold_find(channel, buffer->message.bits);
+    size_t wanted = buffer->message.len;
 
-    channel->n_between--;
-    psptl_count(device, PSPTL_COUNTER_tag_overflows);
-    device->owner->tagged(channel->owner, NULL, &buffer->message, PSPTL_OK);
-    psptl_overflow_again(buffer);
+    if (tag && tag->receive.len < wanted)
+        wanted = tag->receive.len;
+    if (buffer->len < wanted) {
+        psptl_channel_fail(channel, PSPTL_BROKEN,
+                           "a message was dropped, and a later one cut "
+                           "meanwhile (PSP_PORTALS_MATCHING)");
+    } else if (tag) {
+        psptl_tag_get(tag, buffer);
+    } else {
+        psptl_count(device, PSPTL_COUNTER_tag_overflows);
+        device->owner->tagged(channel->owner, NULL, &buffer->message,
+                              PSPTL_OK);
+    }
+}
+
+void psptl_overflow_deliver(psptl_buffer_t *buffer)
+{
+    buffer->channel->n_between--;
+    overflow_hand_up(buffer);
+    if (buffer->aside)
+        free(buffer);
+    else
+        psptl_overflow_again(buffer);
 }

@@ -15,8 +15,8 @@
  * under way before it hears that they were taken. Every message tells how many
  * were; where none goes back, a credit of its own does, which is outside the
  * window: so is the goodbye. Of credits at most two can wait to be read, since
- * each answers half a window. The ring has room for these three, and for the
- * message that is being read. */
+ * each answers half a window. The ring has room for these three, for the
+ * message that is being read, and for two of the driver's own. */
 #ifndef PSCOMPY_PORTALS_PORTALS_H
 #define PSCOMPY_PORTALS_PORTALS_H
 

@@ -112,6 +112,7 @@ const psptl_driver_t psptl_software_driver = {
     .channel_connect = psptl_channel_connect,
     .channel_idle = psptl_channel_idle,
     .channel_abort = psptl_channel_abort,
+    .channel_part = psptl_channel_part,
     .channel_destroy = psptl_channel_destroy,
     .channel_ping = psptl_ping,
     .send_begin = psptl_send_begin,

@@ -18,8 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSPTL_EXTRA_BUFFERS 4u /* of a receive ring: for messages outside the
-                                  window of the owner; see portals.h */
+#define PSPTL_EXTRA_BUFFERS 6u /* of a receive ring: for messages outside the
+                                  window of the owner; see portals.h. Two are
+                                  the driver's: a fence and an answer */
 #define PSPTL_REASON_MAX 256u
 #define PSPTL_SECRET_SIZE 16u
 #define PSPTL_FDS 3u /* descriptors of an interface, at most */
@@ -73,6 +74,7 @@ typedef struct psptl_settings {
     X(disabled)        /* puts that met a disabled table entry */              \
     X(resends)         /* messages put again */                                \
     X(enables)         /* times that ours was drained and enabled again */     \
+    X(tag_enables)     /* of these, that for messages to be matched */         \
     X(early)           /* messages that overtook an earlier one */             \
     X(duplicates)      /* messages that had come before */                     \
     X(ring_full)       /* sends that found no free buffer */                   \
@@ -88,6 +90,11 @@ typedef struct psptl_settings {
     X(tag_matched)     /* messages that landed in their receive */             \
     X(tag_claimed)     /* that a receive found in an overflow buffer */        \
     X(tag_overflows)   /* messages without receive, handed up */               \
+    X(tag_held)        /* receives that were kept back from the interface */   \
+    X(tag_kept)        /* messages that one of these got */                    \
+    X(tag_copied)      /* bytes that were copied for receives */               \
+    X(tag_fences)      /* answers after which receives went back there */      \
+    X(tag_rewinds)     /* times that messages had to leave their receives */   \
     X(pings)
 
 typedef enum psptl_counter {
@@ -193,6 +200,8 @@ typedef struct psptl_driver {
     bool (*channel_idle)(const psptl_channel_t *channel);
     /* Give up what is not under way. */
     void (*channel_abort)(psptl_channel_t *channel);
+    /* The owner will send one more message, a goodbye, and asks nothing. */
+    void (*channel_part)(psptl_channel_t *channel);
     /* The owner hears no more of it; its memory goes when nobody writes
      * there any more. */
     void (*channel_destroy)(psptl_channel_t *channel);

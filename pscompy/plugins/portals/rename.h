@@ -23,6 +23,7 @@
 #define psptl_channel_fail psptl_system_channel_fail
 #define psptl_channel_free psptl_system_channel_free
 #define psptl_channel_idle psptl_system_channel_idle
+#define psptl_channel_part psptl_system_channel_part
 #define psptl_channel_place psptl_system_channel_place
 #define psptl_channel_reap psptl_system_channel_reap
 #define psptl_device_arm psptl_system_device_arm
@@ -34,6 +35,15 @@
 #define psptl_device_open psptl_system_device_open
 #define psptl_device_poll psptl_system_device_poll
 #define psptl_fault_name psptl_system_fault_name
+#define psptl_hold psptl_system_hold
+#define psptl_hold_all psptl_system_hold_all
+#define psptl_hold_aside psptl_system_hold_aside
+#define psptl_hold_ask psptl_system_hold_ask
+#define psptl_hold_find psptl_system_hold_find
+#define psptl_hold_free psptl_system_hold_free
+#define psptl_hold_may_deliver psptl_system_hold_may_deliver
+#define psptl_hold_settle psptl_system_hold_settle
+#define psptl_hold_told psptl_system_hold_told
 #define psptl_overflow_again psptl_system_overflow_again
 #define psptl_overflow_at psptl_system_overflow_at
 #define psptl_overflow_deliver psptl_system_overflow_deliver
@@ -59,14 +69,18 @@
 #define psptl_tag_close psptl_system_tag_close
 #define psptl_tag_connect psptl_system_tag_connect
 #define psptl_tag_deliver psptl_system_tag_deliver
+#define psptl_tag_enter psptl_system_tag_enter
 #define psptl_tag_event psptl_system_tag_event
 #define psptl_tag_flaw psptl_system_tag_flaw
 #define psptl_tag_free psptl_system_tag_free
+#define psptl_tag_get psptl_system_tag_get
+#define psptl_tag_link psptl_system_tag_link
 #define psptl_tag_message psptl_system_tag_message
 #define psptl_tag_post psptl_system_tag_post
 #define psptl_tag_send psptl_system_tag_send
 #define psptl_tag_source psptl_system_tag_source
 #define psptl_tag_tell psptl_system_tag_tell
+#define psptl_tag_unlink psptl_system_tag_unlink
 #define psptl_tag_withdraw psptl_system_tag_withdraw
 #define psptl_software_driver psptl_system_driver
 

@@ -53,7 +53,7 @@ static bool send_put(psptl_send_t *send)
         device->md, (ptl_size_t)(uintptr_t)send->bytes, send->len, PTL_ACK_REQ,
         channel->peer_id, send->tagged ? peer->tag : peer->eager,
         send->tagged ? send->bits : peer->bits, 0, &send->op,
-        (ptl_hdr_data_t)send->word << 32 | send->number);
+        (ptl_hdr_data_t)send->word << PSPTL_WORD_SHIFT | send->number);
     if (status != PTL_OK) {
         psptl_put_failed(channel, status);
         return false;
@@ -123,27 +123,29 @@ void psptl_send_again(psptl_device_t *device)
 
 /* ---- what became of it ---- */
 
+/* Once for all that were under way together. */
+static void send_back_off(psptl_channel_t *channel)
+{
+    int64_t now = psc_clock_now();
+
+    if (now < channel->retry_at)
+        return;
+    if (channel->backoff >= SEND_BACKOFF_DOUBLINGS)
+        psptl_ping(channel);
+    channel->retry_at = now + psptl_backoff(channel->backoff++);
+}
+
 static void send_dropped(psptl_send_t *send, ptl_ni_fail_t fault)
 {
     psptl_channel_t *channel = send->channel;
     psptl_device_t *device = channel->device;
-
-    if (send->tagged) {
-        psptl_channel_fail(channel, PSPTL_LOST,
-                           "a message that the peer's interface was to match "
-                           "did not arrive: %s (PSP_PORTALS_MATCHING)",
-                           psptl_fault_name(fault));
-        return;
-    }
 
     send->again = true;
     if (fault == PTL_NI_PT_DISABLED)
         psptl_count(device, PSPTL_COUNTER_disabled);
     else
         psptl_count(device, PSPTL_COUNTER_dropped);
-    if (channel->backoff >= SEND_BACKOFF_DOUBLINGS)
-        psptl_ping(channel);
-    channel->retry_at = psc_clock_now() + psptl_backoff(channel->backoff++);
+    send_back_off(channel);
     send->drops += fault != PTL_NI_PT_DISABLED;
     if (send->drops <= device->settings.retries)
         send_wait(send);

@@ -1,8 +1,7 @@
 /* Messages that the interface matches. Receives of the owner stand in the
  * priority list of a portal table entry, overflow buffers behind them
- * (overflow.c). Nothing is dropped there as long as a peer keeps to its window,
- * so a drop is an error: what is sent again would come too late for its place.
- * Therefore the entry is without flow control, too.
+ * (overflow.c). What was refused there is sent again and comes late: hold.c
+ * sees to it that it finds its receive nevertheless.
  *
  * The bits of a source are the receiver's name for the channel. The header
  * data carries the message's number, the same sequence as that of the eager
@@ -13,7 +12,6 @@
 #include "driver.h"
 
 #define TAG_SOURCES 0xffffu
-#define TAG_WORD_SHIFT 32
 #define TAG_EVENTS 3u /* of one message, at most */
 #define TAG_CANCEL_TRIES 100u
 
@@ -88,6 +86,7 @@ void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
 
 static void tag_give(psptl_tag_t *tag)
 {
+    psptl_tag_enter(tag, PSPTL_TAG_MATCHED);
     tag->channel->n_tags--;
     psc_list_remove(&tag->link);
     psc_list_push_front(&tag->channel->device->spare_tags, &tag->link);
@@ -101,14 +100,26 @@ static psptl_tag_t *tag_take(psptl_channel_t *channel)
 
     if (!tag)
         return NULL;
-    *tag = (psptl_tag_t){.op = {PSPTL_TAG}, .channel = channel};
+    *tag = (psptl_tag_t){
+        .op = {PSPTL_TAG},
+        .channel = channel,
+        .state = PSPTL_TAG_MATCHED, /* until it is somewhere */
+        .place = channel->places++,
+    };
     psc_list_init(&tag->link);
     psc_list_push(&channel->tags, &tag->link);
     channel->n_tags++;
     return tag;
 }
 
-static bool tag_append(psptl_tag_t *tag)
+void psptl_tag_enter(psptl_tag_t *tag, psptl_tag_state_t state)
+{
+    tag->channel->n_held += (state == PSPTL_TAG_HELD) -
+                            (tag->state == PSPTL_TAG_HELD);
+    tag->state = state;
+}
+
+bool psptl_tag_link(psptl_tag_t *tag)
 {
     psptl_channel_t *channel = tag->channel;
     psptl_device_t *device = channel->device;
@@ -117,22 +128,26 @@ static bool tag_append(psptl_tag_t *tag)
         tag->receive.match | psptl_source_bits(channel->source));
 
     me.ignore_bits = tag->receive.ignore;
-    return device->ni->PtlMEAppend(device->handle, device->tag.pt, &me,
-                                   PTL_PRIORITY_LIST, &tag->op,
-                                   &tag->me) == PTL_OK;
+    if (device->ni->PtlMEAppend(device->handle, device->tag.pt, &me,
+                                PTL_PRIORITY_LIST, &tag->op,
+                                &tag->me) != PTL_OK)
+        return false;
+    psptl_tag_enter(tag, PSPTL_TAG_LINKED);
+    return true;
 }
 
 psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
                             const psptl_receive_t *receive)
 {
     psptl_device_t *device = channel->device;
-    psptl_tag_t *tag = NULL;
+    bool hold = !psptl_hold_nothing(channel);
+    psptl_tag_t *tag = channel->failed ? NULL : tag_take(channel);
 
-    if (channel->n_between == 0 && !channel->failed)
-        tag = tag_take(channel);
     if (tag) {
         tag->receive = *receive;
-        if (tag_append(tag)) {
+        if (hold)
+            psptl_hold(tag);
+        if (hold || psptl_tag_link(tag)) {
             psptl_count(device, PSPTL_COUNTER_tag_posts);
             return tag;
         }
@@ -143,12 +158,12 @@ psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
 }
 
 /* In use may also mean that the interface looks at it this moment. */
-static bool tag_unlink(psptl_tag_t *tag)
+bool psptl_tag_unlink(psptl_tag_t *tag)
 {
     const psptl_provider_t *ni = tag->channel->device->ni;
     int status = PTL_IN_USE;
 
-    if (tag->matched || tag->me == PTL_INVALID_HANDLE)
+    if (tag->me == PTL_INVALID_HANDLE)
         return false;
     for (unsigned i = 0; i < TAG_CANCEL_TRIES && status == PTL_IN_USE; i++)
         status = ni->PtlMEUnlink(tag->me);
@@ -157,7 +172,8 @@ static bool tag_unlink(psptl_tag_t *tag)
 
 bool psptl_tag_cancel(psptl_tag_t *tag)
 {
-    if (!tag_unlink(tag))
+    if (tag->state == PSPTL_TAG_MATCHED ||
+        (tag->state == PSPTL_TAG_LINKED && !psptl_tag_unlink(tag)))
         return false;
     tag_give(tag);
     return true;
@@ -169,14 +185,14 @@ psptl_tagged_t psptl_tag_message(const ptl_event_t *event)
 {
     return (psptl_tagged_t){
         .bits = event->match_bits & ~PSPTL_SOURCE_MASK,
-        .word = (uint32_t)(event->hdr_data >> TAG_WORD_SHIFT),
+        .word = (uint32_t)(event->hdr_data >> PSPTL_WORD_SHIFT),
         .len = event->rlength,
     };
 }
 
 static void tag_lose(psptl_tag_t *tag)
 {
-    tag->matched = true;
+    psptl_tag_enter(tag, PSPTL_TAG_MATCHED);
     psc_list_remove(&tag->link);
     psc_list_push(&tag->channel->device->lost_tags, &tag->link);
 }
@@ -191,15 +207,39 @@ bool psptl_tag_arrive(psptl_channel_t *channel, psptl_op_t *op,
     return false;
 }
 
+static void tag_matched_aside(psptl_tag_t *tag, const ptl_event_t *event)
+{
+    psptl_buffer_t *buffer = psptl_hold_aside(tag);
+
+    if (!buffer) {
+        tag_lose(tag);
+    } else if (!psptl_tag_arrive(tag->channel, &buffer->op, event)) {
+        tag->channel->n_between--;
+        free(buffer);
+    }
+}
+
 static void tag_matched(psptl_tag_t *tag, const ptl_event_t *event)
 {
     psptl_channel_t *channel = tag->channel;
 
-    tag->matched = true;
+    psptl_tag_enter(tag, PSPTL_TAG_MATCHED);
     tag->message = psptl_tag_message(event);
-    if (event->ni_fail_type != PTL_NI_OK || channel->given_up ||
-        !psptl_tag_arrive(channel, &tag->op, event))
+    if (event->ni_fail_type != PTL_NI_OK || channel->given_up) {
         tag_lose(tag);
+        return;
+    }
+    if (channel->rewound)
+        tag_matched_aside(tag, event);
+    else if (!psptl_tag_arrive(channel, &tag->op, event))
+        tag_lose(tag);
+}
+
+static void tag_copy(psptl_tag_t *tag, const uint8_t *bytes, size_t len)
+{
+    if (len > 0)
+        memcpy(tag->receive.base, bytes, len);
+    tag->channel->device->counters[PSPTL_COUNTER_tag_copied] += len;
 }
 
 /* A receive has found a message that was there before it. */
@@ -215,8 +255,7 @@ static void tag_claimed(psptl_tag_t *tag, const ptl_event_t *event)
         tag_lose(tag);
         return;
     }
-    if (len > 0)
-        memcpy(tag->receive.base, event->start, len);
+    tag_copy(tag, event->start, len);
     psptl_overflow_again(buffer);
     tag_matched(tag, event);
 }
@@ -257,6 +296,18 @@ static void tag_deliver(psptl_tag_t *tag, psptl_verdict_t verdict)
         device->owner->tagged(channel->owner, cookie, &message, verdict);
 }
 
+/* It was held, and the message is in a buffer. */
+void psptl_tag_get(psptl_tag_t *tag, const psptl_buffer_t *buffer)
+{
+    size_t len = buffer->message.len < tag->receive.len ? buffer->message.len
+                                                        : tag->receive.len;
+
+    tag_copy(tag, buffer->bytes, len);
+    tag->message = buffer->message;
+    psptl_count(tag->channel->device, PSPTL_COUNTER_tag_kept);
+    tag_deliver(tag, PSPTL_OK);
+}
+
 void psptl_tag_deliver(psptl_op_t *op)
 {
     if (op->kind == PSPTL_TAG)
@@ -287,6 +338,7 @@ void psptl_tag_abort(psptl_channel_t *channel)
 
         if (op && op->kind == PSPTL_TAG) {
             channel->window.held[i] = NULL;
+            channel->n_windowed--;
             tag_lose(psc_container_of(op, psptl_tag_t, op));
         }
     }

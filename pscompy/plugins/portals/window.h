@@ -47,6 +47,11 @@ psptl_window_put(psptl_window_t *window, uint32_t number, void *item)
 }
 
 /* What comes next; NULL: it is not here yet. */
+static inline void *psptl_window_next(const psptl_window_t *window)
+{
+    return window->held[window->expected & (window->size - 1)];
+}
+
 static inline void *psptl_window_take(psptl_window_t *window)
 {
     void **place = &window->held[window->expected & (window->size - 1)];

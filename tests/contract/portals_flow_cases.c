@@ -1,0 +1,294 @@
+/* Cases of portals alone: the table entry whose messages the interface matches
+ * closes, or drops one, and nothing is lost or overtaken. */
+#include "portals_cases.h"
+
+#include "pscompy/plugins/portals/ni/software.h"
+
+/* ---- two streams ---- */
+
+#define STREAM 64 /* receives that stand at a time */
+
+typedef struct place {
+    psc_tag_recv_t recv;
+    char buffer[1500];
+    bool posted, done;
+    uint64_t number; /* of the message that belongs there */
+} place_t;
+
+/* Each end sends to the other, tags in turn, and has receives for what is to
+ * come: every fifth takes any tag. So the n-th message belongs to the n-th. */
+typedef struct stream {
+    ct_end_t *from, *to;
+    place_t places[STREAM];
+    uint64_t posted, sent, done;
+} stream_t;
+
+static uint64_t stream_bits(uint64_t number)
+{
+    return 1ull << PSC_TAG_CONTEXT_SHIFT | number % 3;
+}
+
+static size_t stream_len(uint64_t number)
+{
+    return number % 1400 + 1;
+}
+
+static void stream_done(psc_tag_recv_t *recv, psc_status_t status,
+                        uint64_t bits, size_t len)
+{
+    place_t *place = (place_t *)(void *)recv;
+
+    ct_check(status == PSC_OK, "%s", psc_status_string(status));
+    ct_check(len == stream_len(place->number) &&
+                 bits == stream_bits(place->number) &&
+                 ct_pattern_check(place->buffer, len, place->number),
+             "receive %llu got %zu bytes of tag %d",
+             (unsigned long long)place->number, len,
+             (int)(bits & PSC_TAG_MASK));
+    place->done = true;
+}
+
+static void stream_post(stream_t *stream)
+{
+    place_t *place = &stream->places[stream->posted % STREAM];
+
+    *place = (place_t){.posted = true, .number = stream->posted};
+    place->recv = (psc_tag_recv_t){
+        .source = stream->to->ep,
+        .match = stream_bits(stream->posted),
+        .ignore = PSC_TAG_MARK |
+                  (stream->posted % 5 == 0 ? PSC_TAG_MASK : 0),
+        .buffer = {place->buffer, sizeof(place->buffer)},
+        .done = stream_done,
+    };
+    ct_check(ct_ops->tag_post(stream->to->ep, &place->recv) == PSC_OK,
+             "receive %llu", (unsigned long long)stream->posted);
+    stream->posted++;
+}
+
+static void stream_go_on(stream_t *stream)
+{
+    char bytes[1500];
+    psc_iov_t iov = {bytes, stream_len(stream->sent)};
+    place_t *oldest = &stream->places[stream->done % STREAM];
+
+    while (oldest->posted && oldest->done && oldest->number == stream->done)
+        oldest = &stream->places[++stream->done % STREAM];
+    while (stream->posted - stream->done < STREAM)
+        stream_post(stream);
+    if (stream->sent + 1 >= stream->posted)
+        return;
+    ct_pattern_fill(bytes, iov.len, stream->sent);
+    if (ct_ops->tag_send(stream->from->ep, stream_bits(stream->sent), &iov,
+                         1) == PSC_OK)
+        stream->sent++;
+}
+
+/* Both ways, until `which` has come to `least`, and then that all arrives. */
+static void streams_run(ct_pair_t *pair, psptl_counter_t which, uint64_t least)
+{
+    static stream_t there, back;
+    int64_t deadline = ct_deadline();
+
+    there = (stream_t){.from = &pair->x, .to = &pair->y};
+    back = (stream_t){.from = &pair->y, .to = &pair->x};
+    while (counted(pair, which) < least) {
+        stream_go_on(&there);
+        stream_go_on(&back);
+        ct_pair_progress(pair);
+        ct_check(!pair->x.failed && !pair->y.failed, "%s%s", pair->x.reason,
+                 pair->y.reason);
+        ct_check(psc_clock_now() < deadline, "%llu of %llu",
+                 (unsigned long long)counted(pair, which),
+                 (unsigned long long)least);
+    }
+    for (stream_t *s = &there; s; s = s == &there ? &back : NULL) {
+        ct_until(pair, s->places[(s->sent - 1) % STREAM].done);
+        for (uint64_t n = s->sent; n < s->posted; n++)
+            ct_check(ct_ops->tag_cancel(
+                         s->to->ep, &s->places[n % STREAM].recv) == PSC_OK,
+                     "receive %llu", (unsigned long long)n);
+    }
+    ct_check(pair->x.unexpected + pair->y.unexpected == 0, "unexpected");
+    print_counters(pair);
+}
+
+/* Neither lost nor overtaken, a thousand times; at one put in forty. */
+void an_entry_that_matches_closes_and_opens(void)
+{
+    ct_pair_t pair;
+
+    set_number("NI_DISABLE_TABLES", 25000);
+    ct_pair_up(&pair);
+    streams_run(&pair, PSPTL_COUNTER_tag_enables, 1000);
+    ct_pair_down(&pair);
+}
+
+void messages_that_were_dropped_find_their_receives(void)
+{
+    ct_pair_t pair;
+
+    set_number("NI_FAIL_ACKS", 10000);
+    ct_pair_up(&pair);
+    streams_run(&pair, PSPTL_COUNTER_tag_puts, 10000);
+    ct_check(counted(&pair, PSPTL_COUNTER_resends) > 50, "resends");
+    ct_pair_down(&pair);
+}
+
+void both_at_once_and_the_wire_too(void)
+{
+    ct_pair_t pair;
+
+    set_number("NI_DISABLE_TABLES", 5000);
+    set_number("NI_FAIL_ACKS", 5000);
+    set_number("NI_DROP", 5000);
+    set_number("NI_DUPLICATE", 5000);
+    set_number("NI_REORDER", 5000);
+    ct_pair_up(&pair);
+    streams_run(&pair, PSPTL_COUNTER_tag_puts, 3000);
+    ct_pair_down(&pair);
+}
+
+/* ---- one step at a time ---- */
+
+static psptl_provider_t other_ni;
+static ptl_handle_eq_t closed_queue;
+
+static int take_closed(const ptl_handle_eq_t *queues, unsigned n,
+                       ptl_time_t timeout, ptl_event_t *event, unsigned *which)
+{
+    if (closed_queue == PTL_INVALID_HANDLE)
+        return psni_provider.PtlEQPoll(queues, n, timeout, event, which);
+    *event = (ptl_event_t){.type = PTL_EVENT_PT_DISABLED};
+    for (*which = 0; queues[*which] != closed_queue;)
+        ++*which;
+    closed_queue = PTL_INVALID_HANDLE;
+    return PTL_OK;
+}
+
+/* The table entry of y closes, as if its queue was full. */
+static void entry_close(ct_pair_t *pair)
+{
+    psptl_device_t *device = portals_iface(pair->b->iface)->device;
+
+    other_ni = psni_provider;
+    other_ni.PtlEQPoll = take_closed;
+    closed_queue = device->tag.eq;
+    device->ni = &other_ni;
+    ct_check(psni_provider.PtlPTDisable(device->handle, device->tag.pt) ==
+                 PTL_OK,
+             "disable");
+}
+
+static void refuse(ct_pair_t *pair)
+{
+    int64_t deadline = ct_deadline();
+
+    while (counter(pair->a, PSPTL_COUNTER_disabled) == 0) {
+        ct_side_progress(pair->a);
+        ct_check(psc_clock_now() < deadline, "nothing is refused");
+    }
+}
+
+/* Receives are held until the fence is answered, and then not any more. */
+void receives_go_back_after_the_fence(void)
+{
+    static landed_t landed[6];
+    ct_pair_t pair;
+    psc_iov_t none = {NULL, 0};
+
+    ct_pair_up(&pair);
+    for (int i = 0; i < 4; i++)
+        landed_post(&pair, &landed[i]);
+    entry_close(&pair);
+    for (int i = 0; i < 3; i++)
+        ct_check(ct_ops->tag_send(pair.x.ep, 0, &none, 0) == PSC_OK, "send");
+    refuse(&pair);
+    ct_until(&pair, landed[2].done);
+    ct_check(counter(pair.b, PSPTL_COUNTER_tag_enables) == 1 &&
+                 counter(pair.b, PSPTL_COUNTER_tag_held) == 4,
+             "all were held");
+    ct_until(&pair, counter(pair.b, PSPTL_COUNTER_tag_fences) == 1);
+    ct_until(&pair, ct_pair_progress(&pair) == 0);
+    landed_post(&pair, &landed[4]);
+    ct_check(counter(pair.b, PSPTL_COUNTER_tag_held) == 4, "not this one");
+    landed_send(&pair, 70);
+    landed_send(&pair, 30);
+    ct_until(&pair, landed[4].done);
+    ct_check(landed[3].len == 70 && landed[4].len == 30, "in their order");
+    ct_check(counter(pair.b, PSPTL_COUNTER_tag_kept) == 3, "of those before");
+    ct_check(pair.y.unexpected == 0, "unexpected");
+    ct_pair_down(&pair);
+}
+
+static unsigned n_astray;
+
+/* Where nobody is, at first. */
+static int put_astray(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,
+                      ptl_ack_req_t ack, ptl_process_t target,
+                      ptl_pt_index_t pt, ptl_match_bits_t bits,
+                      ptl_size_t remote, void *user, ptl_hdr_data_t data)
+{
+    if (n_astray > 0) {
+        n_astray--;
+        pt = 60;
+    }
+    return psni_provider.PtlPut(md, local, len, ack, target, pt, bits, remote,
+                                user, data);
+}
+
+/* The first of four is dropped, and the others take the receives before it:
+ * they give them back. The last finds none. */
+void what_took_the_receive_of_a_late_one_gives_it_back(void)
+{
+    static landed_t landed[3];
+    ct_pair_t pair;
+    char bytes[100];
+
+    ct_pair_up(&pair);
+    other_ni = psni_provider;
+    other_ni.PtlPut = put_astray;
+    portals_iface(pair.a->iface)->device->ni = &other_ni;
+    for (int i = 0; i < 3; i++)
+        landed_post(&pair, &landed[i]);
+    n_astray = 1;
+    for (size_t i = 0; i < 4; i++) {
+        psc_iov_t iov = {bytes, 40 + i};
+
+        ct_pattern_fill(bytes, iov.len, 0); /* as its bits */
+        ct_check(ct_ops->tag_send(pair.x.ep, 0, &iov, 1) == PSC_OK, "send");
+    }
+    ct_until(&pair, pair.y.unexpected == 1);
+    for (size_t i = 0; i < 3; i++)
+        ct_check(landed[i].done && landed[i].len == 40 + i &&
+                     ct_pattern_check(landed[i].buffer, 40 + i, 0),
+                 "receive %zu", i);
+    ct_check(counter(pair.b, PSPTL_COUNTER_tag_rewinds) == 1, "rewinds");
+    ct_pair_down(&pair);
+}
+
+/* What was cut for the wrong receive cannot be mended. */
+void a_late_one_whose_follower_was_cut_is_an_error(void)
+{
+    static landed_t landed[2];
+    ct_pair_t pair;
+    char bytes[100] = "";
+    psc_iov_t one = {bytes, 10}, long_one = {bytes, 90};
+
+    ct_pair_up(&pair);
+    other_ni = psni_provider;
+    other_ni.PtlPut = put_astray;
+    portals_iface(pair.a->iface)->device->ni = &other_ni;
+    landed_post_room(&pair, &landed[0], 20);
+    landed_post(&pair, &landed[1]);
+    n_astray = 1;
+    ct_check(ct_ops->tag_send(pair.x.ep, 0, &one, 1) == PSC_OK, "send");
+    ct_check(ct_ops->tag_send(pair.x.ep, 0, &long_one, 1) == PSC_OK, "send");
+    ct_until(&pair, pair.y.failed);
+    ct_check(landed[0].done && landed[0].len == 10 && !landed[1].done,
+             "the first one is right");
+    ct_check(strstr(pair.y.reason, "PSP_PORTALS_MATCHING"), "%s",
+             pair.y.reason);
+    ct_check(ct_ops->tag_cancel(pair.y.ep, &landed[1].recv) == PSC_OK, "held");
+    ct_pair_down(&pair);
+}
