@@ -25,17 +25,10 @@ void ib_ep_feed(ib_ep_t *ep)
     }
 }
 
-psc_status_t ib_ep_refuse(const ib_ep_t *ep)
-{
-    if (ep->failing)
-        return PSC_ERR_NO_RESOURCE;
-    return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
-}
-
 static psc_status_t ib_am_may(ib_ep_t *ep)
 {
-    if (__builtin_expect(ep->state != IB_EP_UP || ep->failing, 0))
-        return ib_ep_refuse(ep);
+    if (__builtin_expect(!psc_party_works(&ep->party), 0))
+        return psc_party_refuse(&ep->party);
     if (ep->sent - ep->taken >= ep->peer.window ||
         ib_queue_room(&ep->messages) <= IB_RESERVE)
         return ib_ep_starve(ep);
@@ -68,7 +61,7 @@ static psc_status_t ib_ep_post(ib_ep_t *ep, const ib_post_t *post)
         return PSC_OK;
     if (errno == ENOMEM)
         return ib_ep_starve(ep);
-    ib_ep_fail(ep, PSC_ERR_TRANSPORT, "ib: posting a send: %s",
+    psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "posting a send: %s",
                strerror(errno));
     return PSC_ERR_TRANSPORT;
 }

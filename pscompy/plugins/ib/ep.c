@@ -1,8 +1,6 @@
-/* Endpoints: creating, addresses, the door between their states, failing,
- * closing. */
+/* Endpoints: creating, addresses, closing. How they stand and fail is in
+ * core/parts/party.h. */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,78 +8,6 @@
 
 #define IB_ADDRESS_MAGIC 0x62696370u /* "pcib" */
 #define IB_ADDRESS_VERSION 1u
-
-/* ---- states ---- */
-
-static const char *ib_state_name(ib_ep_state_t state)
-{
-    static const char *const names[IB_N_EP_STATES] = {
-#define IB_EP_NAME(state) #state,
-        IB_EP_STATES(IB_EP_NAME)
-#undef IB_EP_NAME
-    };
-
-    return names[state];
-}
-
-void ib_ep_enter(ib_ep_t *ep, ib_ep_state_t state)
-{
-    ib_iface_t *iface = ib_ep_iface(ep);
-
-    ib_log(iface, 4, "ib: endpoint %u: %s -> %s", ep->messages.qp->qp_num,
-           ib_state_name(ep->state), ib_state_name(state));
-    iface->n_connecting += (unsigned)(state == IB_EP_MEETING) -
-                           (unsigned)(ep->state == IB_EP_MEETING);
-    iface->n_closed += (unsigned)(state == IB_EP_CLOSED) -
-                       (unsigned)(ep->state == IB_EP_CLOSED);
-    ep->state = state;
-    ib_sleep_pace(iface);
-}
-
-/* ---- failing ---- */
-
-void ib_ep_fail(ib_ep_t *ep, psc_status_t status, const char *format, ...)
-{
-    va_list args;
-
-    if (ep->failing || ep->state >= IB_EP_FAILED)
-        return;
-    va_start(args, format);
-    vsnprintf(ep->reason, sizeof(ep->reason), format, args);
-    va_end(args);
-    ep->status = status;
-    ep->failing = true;
-    ib_ep_iface(ep)->n_failing++;
-}
-
-static ib_ep_t *ib_ep_failing(ib_iface_t *iface)
-{
-    psc_list_for_each(ep, &iface->eps, ib_ep_t, link) {
-        if (ep->failing)
-            return ep;
-    }
-    return NULL;
-}
-
-static void ib_ep_settle(ib_ep_t *ep)
-{
-    if (ep->failing)
-        ib_ep_iface(ep)->n_failing--;
-    ep->failing = false;
-}
-
-/* An upcall may end any endpoint, so the list is walked anew. */
-void ib_ep_report(ib_iface_t *iface)
-{
-    ib_ep_t *ep;
-
-    while (iface->n_failing > 0 && (ep = ib_ep_failing(iface))) {
-        ib_ep_settle(ep);
-        ib_ep_enter(ep, IB_EP_FAILED);
-        iface->handled++;
-        iface->super.up->ep_failed(&ep->super, ep->status, ep->reason);
-    }
-}
 
 /* ---- the clock ---- */
 
@@ -103,16 +29,18 @@ static void ib_ep_ask(ib_ep_t *ep)
 
 void ib_ep_tick(ib_ep_t *ep, int64_t now)
 {
-    if (ep->failing)
+    psc_party_t *party = &ep->party;
+
+    if (psc_party_fails(party))
         return;
-    if (ep->state == IB_EP_MEETING && now >= ep->deadline) {
-        ib_ep_fail(ep, PSC_ERR_CONNECT,
-                   "ib: the peer did not answer in time "
-                   "(PSP_IB_CONNECT_TIMEOUT)");
-    } else if (ep->state == IB_EP_UP) {
-        if (!ep->heard && !ep->asked && ep->role != PSC_ROLE_SELF)
+    if (party->state == PSC_PARTY_MEETING && now >= party->deadline) {
+        psc_party_fail(party, PSC_ERR_CONNECT,
+                       "the peer did not answer in time "
+                       "(PSP_IB_CONNECT_TIMEOUT)");
+    } else if (party->state == PSC_PARTY_UP) {
+        if (!party->heard && !ep->asked && party->role != PSC_ROLE_SELF)
             ib_ep_ask(ep);
-        ep->heard = false;
+        party->heard = false;
     }
 }
 
@@ -122,7 +50,8 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
 {
     uint32_t sendq = iface->settings.sendq;
 
-    if (!ib_device_reserve(&iface->device, (iface->n_eps + 1) * 2 * sendq) ||
+    if (!ib_device_reserve(&iface->device,
+                           (iface->parties.n + 1) * 2 * sendq) ||
         !ib_queue_open(&ep->messages, &iface->device, sendq, ep))
         return false;
     ep->parked = calloc(sendq, sizeof(*ep->parked));
@@ -144,7 +73,7 @@ static bool ib_ep_useful(ib_iface_t *iface)
     if (iface->device.paths == 1 || ib_device_active(&iface->device))
         return true;
     ib_device_name(&iface->device, name, sizeof(name));
-    ib_log(iface, 2, "ib: %s is down, and left out", name);
+    psc_iface_log(&iface->super, 2, "%s is down, and left out", name);
     return false;
 }
 
@@ -155,19 +84,19 @@ psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
 
     if (!ep)
         return PSC_ERR_NO_RESOURCE;
-    ep->super = (psc_ep_t){self, user};
+    ep->party.super = (psc_ep_t){self, user};
     psc_list_init(&ep->owing);
     psc_list_init(&ep->mending);
     psc_list_init(&ep->ringing);
     if (!ib_ep_open(iface, ep)) {
-        ib_log(iface, 1, "ib: no queue pair: %s (PSP_IB_SENDQ_SIZE)",
-               strerror(errno));
+        psc_iface_log(self, 1, "no queue pair: %s (PSP_IB_SENDQ_SIZE)",
+                      strerror(errno));
         free(ep);
         return PSC_ERR_NO_MEMORY;
     }
-    iface->n_eps++;
+    psc_party_join(&ep->party, &iface->parties, ep->messages.qp->qp_num);
     psc_list_push(&iface->eps, &ep->link);
-    *ep_p = &ep->super;
+    *ep_p = &ep->party.super;
     return PSC_OK;
 }
 
@@ -203,7 +132,8 @@ bool ib_address_unpack(const uint8_t *bytes, size_t len,
     return address_p->magic == IB_ADDRESS_MAGIC &&
            address_p->version == IB_ADDRESS_VERSION &&
            address_p->window > 0 &&
-           (address_p->window & (address_p->window - 1)) == 0 && address_p->messages.mtu >= IBV_MTU_256 &&
+           (address_p->window & (address_p->window - 1)) == 0 &&
+           address_p->messages.mtu >= IBV_MTU_256 &&
            address_p->messages.mtu <= IBV_MTU_4096 &&
            address_p->bulk.mtu == address_p->messages.mtu;
 }
@@ -212,33 +142,22 @@ bool ib_address_unpack(const uint8_t *bytes, size_t len,
 
 static bool ib_ep_speaks(const ib_ep_t *ep)
 {
-    return ep->messages.connected && !ep->messages.broken && !ep->goodbye &&
-           ep->role != PSC_ROLE_SELF;
-}
-
-/* Whoever was told our address may still hear from us; who is lost, or never
- * proved anything, does not. */
-static bool ib_ep_greeted(const ib_ep_t *ep)
-{
-    if (ep->state == IB_EP_FAILED)
-        return ep->status != PSC_ERR_CONNECT;
-    return ep->state == IB_EP_UP || ep->meet.stage == PSC_MEET_PROVING;
+    return ep->messages.connected && !ep->messages.broken &&
+           !ep->party.goodbye && ep->party.role != PSC_ROLE_SELF;
 }
 
 void ib_ep_close(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);
 
-    ib_ep_settle(ep);
     psc_list_remove(&ep->owing);
     psc_list_remove(&ep->ringing);
-    if (ib_ep_greeted(ep) && ib_ep_speaks(ep))
+    if (psc_party_greeted(&ep->party) && ib_ep_speaks(ep))
         ib_control_send(ep, IB_KIND_GOODBYE, NULL, 0);
-    else if (ep->status != PSC_ERR_CONNECT || ep->state != IB_EP_FAILED)
+    else if (ep->party.status != PSC_ERR_CONNECT ||
+             ep->party.state != PSC_PARTY_FAILED)
         ib_queue_abort(&ep->messages);
-    if (ep->status >= 0)
-        ep->status = PSC_ERR_CLOSED;
-    ib_ep_enter(ep, IB_EP_CLOSED);
+    psc_party_close(&ep->party);
 }
 
 /* What was sent has arrived when its completions are there. Then the queues
@@ -247,9 +166,9 @@ psc_status_t ib_ep_stop(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);
 
-    if (ep->goodbye) /* nobody takes anything of ours any more */
+    if (ep->party.goodbye) /* nobody takes anything of ours any more */
         ib_queue_abort(&ep->messages);
-    if (ep->messages.broken || ep->goodbye)
+    if (ep->messages.broken || ep->party.goodbye)
         ib_queue_abort(&ep->bulk);
     if (!ib_queue_idle(&ep->messages) || !ib_queue_idle(&ep->bulk) ||
         psc_link_listed(&ep->mending))
@@ -280,9 +199,8 @@ void ib_ep_fini(psc_ep_t *self)
     ib_ep_t *ep = ib_ep(self);
     ib_iface_t *iface = ib_ep_iface(ep);
 
-    ib_ep_settle(ep);
     ib_ep_feed(ep);
-    ib_ep_enter(ep, IB_EP_CLOSED);
+    psc_party_leave(&ep->party);
     ep->dead = true;
     psc_list_remove(&ep->owing);
     psc_list_remove(&ep->mending);
@@ -290,9 +208,6 @@ void ib_ep_fini(psc_ep_t *self)
     psc_list_remove(&ep->link);
     iface->n_starving -= ep->n_parked;
     ep->n_parked = 0;
-    iface->n_eps--;
-    iface->n_closed--;
-    ib_sleep_pace(iface);
     psc_list_push(&iface->graveyard, &ep->link);
     /* The buffers are free when the queue pair is gone, not before. */
     ib_queue_abort(&ep->messages);
@@ -310,7 +225,6 @@ void ib_ep_free(ib_ep_t *ep)
     ib_queue_close(&ep->messages);
     ib_queue_close(&ep->bulk);
     ib_ring_close(ep);
-    explicit_bzero(&ep->meet, sizeof(ep->meet));
     free(ep->parked);
     free(ep);
 }

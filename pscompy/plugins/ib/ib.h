@@ -4,7 +4,7 @@
  *   transport.c  the operations table; opening, polling, shutting down
  *   settings.c   the settings of PSP_IB_*
  *   sleep.c      descriptors that wake us, the clock of the endpoints
- *   ep.c         endpoints: creating, addresses, failing, closing
+ *   ep.c         endpoints: creating, addresses, closing
  *   meet.c       the stages in which two endpoints come to trust each other
  *   am.c         messages on their way out
  *   receive.c    completions, and messages that come in
@@ -25,7 +25,7 @@
 #include "cache.h"
 #include "driver.h"
 #include "pscompy/core/parts/list.h"
-#include "pscompy/core/parts/meet.h"
+#include "pscompy/core/parts/party.h"
 #include "pscompy/core/transport.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -35,7 +35,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                            greetings, the goodbye, the marker of the end */
 #define IB_BUCKETS 256u
 #define IB_QUIET_POLLS 4096u /* passes between two looks at the clock */
-#define IB_TICK_CONNECTING 250000000ll
 
 typedef struct ib_iface ib_iface_t;
 typedef struct ib_ep ib_ep_t;
@@ -79,16 +78,13 @@ struct ib_iface {
     ib_pool_t recvs, sends;
     ib_cache_t cache;
     ib_queue_t *queues[IB_BUCKETS]; /* by number */
+    psc_parties_t parties;
     psc_list_t eps;
     psc_list_t graveyard;
     psc_list_t owing;     /* endpoints that owe their peers a credit */
     psc_list_t mending;   /* endpoints with a bulk queue to be mended */
     psc_list_t ringing;   /* endpoints with a ring that is in use */
-    uint32_t n_eps;
     uint32_t n_rings;
-    uint32_t n_connecting;
-    uint32_t n_closed;
-    uint32_t n_failing;   /* failures to be told from progress */
     uint32_t n_starving;  /* endpoints without room, and operations under
                              way: their completions must wake us */
     unsigned handled;     /* events of this progress */
@@ -99,25 +95,10 @@ struct ib_iface {
     ib_notice_t notices[2]; /* what makes an event: receiving, sending */
     struct ibv_wc early;  /* found by arm, for the next progress */
     ib_early_t early_kind;
-    int epoll, timer;
-    int64_t tick_ns;      /* the timer's period; 0: off */
+    int epoll;
 };
 
 /* ---- endpoints ---- */
-
-#define IB_EP_STATES(X)                                                        \
-    X(NEW)     /* created */                                                   \
-    X(MEETING) /* who are you? The stages are in meet */                       \
-    X(UP)                                                                      \
-    X(FAILED)                                                                  \
-    X(CLOSED)
-
-typedef enum ib_ep_state {
-#define IB_EP_ENUM(state) IB_EP_##state,
-    IB_EP_STATES(IB_EP_ENUM)
-#undef IB_EP_ENUM
-        IB_N_EP_STATES
-} ib_ep_state_t;
 
 /* How messages leave. */
 typedef enum ib_way {
@@ -136,13 +117,11 @@ typedef struct ib_address {
 } ib_address_t;
 
 struct ib_ep {
-    psc_ep_t super;
+    psc_party_t party;
     psc_link_t link;  /* in the interface's eps, or the graveyard */
     psc_link_t owing; /* in the interface's owing */
     psc_link_t mending; /* in the interface's mending */
     psc_link_t ringing; /* in the interface's ringing */
-    ib_ep_state_t state;
-    psc_role_t role;
     ib_queue_t messages, bulk;
     uint32_t sent, taken;   /* messages; what the peer said it has taken */
     uint32_t received, told; /* messages; what the peer was told */
@@ -154,16 +133,9 @@ struct ib_ep {
     ib_post_t *parked; /* puts and gets that came back undone */
     uint32_t n_parked;
     bool starving;  /* counted in n_starving */
-    bool failing;   /* status and reason are to be told from progress */
-    bool goodbye;   /* the peer's: nothing more comes */
     bool dead;      /* fini was called */
-    bool heard;     /* of the peer, since the last tick */
     bool asked;     /* whether it is alive; no answer yet */
-    int64_t deadline;
     ib_address_t peer;
-    psc_meet_t meet;
-    psc_status_t status;
-    char reason[PSC_REASON_MAX];
 };
 
 /* ---- a message ---- */
@@ -198,7 +170,7 @@ static inline ib_ep_t *ib_ep(psc_ep_t *ep)
 
 static inline ib_iface_t *ib_ep_iface(const ib_ep_t *ep)
 {
-    return (ib_iface_t *)ep->super.iface;
+    return (ib_iface_t *)ep->party.super.iface;
 }
 
 /* ---- transport.c ---- */
@@ -206,8 +178,6 @@ static inline ib_iface_t *ib_ep_iface(const ib_ep_t *ep)
 uintptr_t ib_transport(void);
 /* Free the endpoints that are finished. */
 void ib_iface_bury(ib_iface_t *iface);
-void ib_log(ib_iface_t *iface, int level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* ---- settings.c ---- */
 
@@ -220,8 +190,6 @@ psc_status_t ib_sleep_open(ib_iface_t *iface);
 void ib_sleep_close(ib_iface_t *iface);
 /* From progress: take back what woke us, and see what the clock says. */
 void ib_sleep_look(ib_iface_t *iface);
-/* The endpoints that are to be watched have changed. */
-void ib_sleep_pace(ib_iface_t *iface);
 int ib_event_fd(psc_iface_t *iface);
 psc_status_t ib_arm(psc_iface_t *iface);
 
@@ -236,13 +204,6 @@ void ib_ep_free(ib_ep_t *ep);
 /* False: this is no address. */
 bool ib_address_unpack(const uint8_t *bytes, size_t len,
                        ib_address_t *address_p);
-/* The one door between states. */
-void ib_ep_enter(ib_ep_t *ep, ib_ep_state_t state);
-/* Note the failure; it is told from progress. */
-void ib_ep_fail(ib_ep_t *ep, psc_status_t status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* From progress: tell the failures that are noted. */
-void ib_ep_report(ib_iface_t *iface);
 /* A look at the clock: who is late, who is to be asked whether it lives. */
 void ib_ep_tick(ib_ep_t *ep, int64_t now);
 
@@ -264,9 +225,6 @@ psc_status_t ib_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
 /* A message of the transport's own, short enough to be copied inline. */
 psc_status_t ib_control_send(ib_ep_t *ep, uint8_t kind, const void *body,
                              size_t len);
-/* What an endpoint answers that is not up. A failure is told from progress
- * first, with its reason: whoever asks before has to wait for that. */
-psc_status_t ib_ep_refuse(const ib_ep_t *ep);
 /* The endpoint found no room: its next completion wakes us. */
 psc_status_t ib_ep_starve(ib_ep_t *ep);
 void ib_ep_feed(ib_ep_t *ep);

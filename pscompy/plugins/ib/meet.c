@@ -10,34 +10,18 @@
 #include "ib.h"
 #include "pscompy/core/parts/clock.h"
 
-static void ib_ep_rise(ib_ep_t *ep)
-{
-    ib_iface_t *iface = ib_ep_iface(ep);
-
-    ib_ep_enter(ep, IB_EP_UP);
-    iface->super.up->ep_up(&ep->super);
-}
-
 void ib_meet_arrived(ib_ep_t *ep, uint8_t kind, const uint8_t *body,
                      size_t len)
 {
     psc_meet_reply_t reply;
     bool said;
 
-    if (ep->failing || ep->state >= IB_EP_FAILED)
+    if (!psc_party_take(&ep->party, kind, body, len, &reply))
         return;
-    psc_meet_take(&ep->meet, kind, body, len, &reply);
     said = reply.kind == PSC_MEET_NOTHING ||
            ib_control_send(ep, (uint8_t)reply.kind, reply.body, reply.len) ==
                PSC_OK;
-    if (reply.verdict == PSC_MEET_REFUSED)
-        ib_ep_fail(ep, PSC_ERR_CONNECT, "ib: %s", reply.why);
-    else if (reply.verdict == PSC_MEET_ASTRAY)
-        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message out of turn");
-    else if (!said)
-        ib_ep_fail(ep, PSC_ERR_CONNECT, "ib: no room for a reply");
-    else if (reply.verdict == PSC_MEET_MET)
-        ib_ep_rise(ep);
+    psc_party_judge(&ep->party, &reply, said);
 }
 
 /* ---- connecting ---- */
@@ -51,15 +35,15 @@ static bool ib_meet_queues(ib_ep_t *ep)
                          path) &&
         ib_queue_connect(&ep->bulk, &iface->device, &ep->peer.bulk, path))
         return true;
-    ib_ep_fail(ep, PSC_ERR_CONNECT, "ib: the peer's place is refused: %s",
-               strerror(errno));
+    psc_party_fail(&ep->party, PSC_ERR_CONNECT,
+                   "the peer's place is refused: %s", strerror(errno));
     return false;
 }
 
 static void ib_meet_knock(ib_ep_t *ep)
 {
     if (ib_meet_queues(ep))
-        ib_control_send(ep, PSC_MEET_HELLO, ep->meet.nonces[0],
+        ib_control_send(ep, PSC_MEET_HELLO, ep->party.meet.nonces[0],
                         PSC_MEET_NONCE_SIZE);
 }
 
@@ -71,8 +55,8 @@ void ib_meet_again(ib_ep_t *ep)
         ib_queue_reset(&ep->bulk, &iface->device))
         ib_meet_knock(ep);
     else
-        ib_ep_fail(ep, PSC_ERR_TRANSPORT, "ib: resetting the queues: %s",
-                   strerror(errno));
+        psc_party_fail(&ep->party, PSC_ERR_TRANSPORT,
+                       "resetting the queues: %s", strerror(errno));
 }
 
 /* Its own peer: there is nobody to prove anything to. */
@@ -82,7 +66,7 @@ static psc_status_t ib_meet_self(ib_ep_t *ep)
         return PSC_ERR_INVALID;
     if (!ib_meet_queues(ep))
         return PSC_INPROGRESS;
-    ib_ep_enter(ep, IB_EP_UP);
+    psc_party_enter(&ep->party, PSC_PARTY_UP);
     return PSC_OK;
 }
 
@@ -100,24 +84,22 @@ static const char *ib_address_flaw(const ib_ep_t *ep)
 psc_status_t ib_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
 {
     ib_ep_t *ep = ib_ep(self);
+    const ib_iface_t *iface = ib_ep_iface(ep);
     const char *flaw;
 
-    if (ep->state != IB_EP_NEW ||
+    if (ep->party.state != PSC_PARTY_NEW ||
         !ib_address_unpack(params->address, params->address_len, &ep->peer))
         return PSC_ERR_INVALID;
-    ep->role = params->role;
-    if (ep->role == PSC_ROLE_SELF)
+    ep->party.role = params->role;
+    if (ep->party.role == PSC_ROLE_SELF)
         return ib_meet_self(ep);
-    if (!psc_meet_begin(&ep->meet, ep->role, params->token,
-                        ep->messages.qp->qp_num, ep->peer.messages.qpn))
+    if (!psc_party_meet(&ep->party, ep->peer.messages.qpn, params->token,
+                        psc_clock_deadline(iface->settings.connect_ns)))
         return PSC_ERR_TRANSPORT;
-    ep->deadline =
-        psc_clock_deadline(ib_ep_iface(ep)->settings.connect_ns);
-    ib_ep_enter(ep, IB_EP_MEETING);
     flaw = ib_address_flaw(ep);
     if (flaw)
-        ib_ep_fail(ep, PSC_ERR_CONNECT, "ib: %s", flaw);
-    else if (ep->role == PSC_ROLE_CONNECTOR)
+        psc_party_fail(&ep->party, PSC_ERR_CONNECT, "%s", flaw);
+    else if (ep->party.role == PSC_ROLE_CONNECTOR)
         ib_meet_knock(ep);
     else
         ib_meet_queues(ep);

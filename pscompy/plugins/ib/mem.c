@@ -32,8 +32,8 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
 {
     ib_iface_t *iface = ib_ep_iface(ep);
 
-    if (ep->state != IB_EP_UP || ep->failing)
-        return ib_ep_refuse(ep);
+    if (!psc_party_works(&ep->party))
+        return psc_party_refuse(&ep->party);
     if (ib_queue_room(&ep->bulk) <= IB_RESERVE || !ib_mend_usable(ep))
         return ib_ep_starve(ep);
     post->n_pieces = 1;
@@ -47,7 +47,7 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
     }
     if (errno == ENOMEM)
         return ib_ep_starve(ep);
-    ib_ep_fail(ep, PSC_ERR_TRANSPORT, "ib: posting a put or get: %s",
+    psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "posting a put or get: %s",
                strerror(errno));
     return PSC_ERR_TRANSPORT;
 }
@@ -124,9 +124,9 @@ static psc_status_t ib_mem_refused(ib_iface_t *iface, const psc_mem_t *mem)
     int error = errno;
 
     if (mem->ep && !iface->settings.fallbacks)
-        ib_ep_fail(mem->ep, PSC_ERR_TRANSPORT,
-                   "ib: %" PRIu64 " bytes cannot be registered: %s "
-                   "(PSP_IB_RNDV_FALLBACKS=0)", mem->len, strerror(error));
+        psc_party_fail(&mem->ep->party, PSC_ERR_TRANSPORT,
+                       "%" PRIu64 " bytes cannot be registered: %s "
+                       "(PSP_IB_RNDV_FALLBACKS=0)", mem->len, strerror(error));
     return error == EFAULT ? PSC_ERR_INVALID : PSC_ERR_NO_RESOURCE;
 }
 

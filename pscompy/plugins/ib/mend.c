@@ -37,7 +37,8 @@ void ib_mend_arrived(ib_ep_t *ep, const uint8_t *body, size_t len)
         memcpy(&epoch, body, sizeof(epoch));
     if (len != sizeof(epoch) || epoch != ep->peer_epoch + 1 ||
         epoch - ep->epoch > 1) {
-        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a queue that was never broken");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
+                       "a queue that was never broken");
         return;
     }
     ep->peer_epoch = epoch;
@@ -64,7 +65,7 @@ static void ib_mend_anew(ib_ep_t *ep)
                          &iface->settings.path))
         ep->epoch = epoch;
     else
-        ib_ep_fail(ep, PSC_ERR_TRANSPORT, "ib: mending a queue: %s",
+        psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "mending a queue: %s",
                    strerror(errno));
     ep->bulk.psn = own;
     if (ep->epoch == epoch)
@@ -93,7 +94,7 @@ static void ib_mend_drop(ib_ep_t *ep)
 
         iface->n_starving--;
         iface->handled++;
-        comp->func(comp, ep->status);
+        comp->func(comp, ep->party.status);
     }
 }
 
@@ -101,9 +102,9 @@ static void ib_mend_step(ib_ep_t *ep)
 {
     if (!ib_queue_idle(&ep->bulk))
         return;
-    if (ep->state != IB_EP_UP) {
+    if (ep->party.state != PSC_PARTY_UP) {
         ib_mend_drop(ep);
-    } else if (ep->failing) {
+    } else if (psc_party_fails(&ep->party)) {
         return;
     } else if (ep->bulk.broken) {
         ib_mend_anew(ep);
@@ -120,7 +121,7 @@ static void ib_mend_step(ib_ep_t *ep)
 void ib_mend_poll(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->mending, ib_ep_t, mending) {
-        bool ended = ep->state != IB_EP_UP;
+        bool ended = ep->party.state != PSC_PARTY_UP;
 
         ib_mend_step(ep);
         if (ended)

@@ -95,11 +95,11 @@ static void ib_messages_broke(ib_ep_t *ep, const struct ibv_wc *wc)
         return;
     ib_queue_abort(&ep->messages);
     if (status == PSC_ERR_PEER_LOST)
-        ib_ep_fail(ep, status, "ib: the peer does not answer (%s)",
-                   ibv_wc_status_str(wc->status));
+        psc_party_fail(&ep->party, status, "the peer does not answer (%s)",
+                       ibv_wc_status_str(wc->status));
     else
-        ib_ep_fail(ep, status, "ib: %s (vendor error 0x%x)",
-                   ibv_wc_status_str(wc->status), wc->vendor_err);
+        psc_party_fail(&ep->party, status, "%s (vendor error 0x%x)",
+                       ibv_wc_status_str(wc->status), wc->vendor_err);
 }
 
 /* The one that broke the queue ends, the others are posted again. */
@@ -126,8 +126,8 @@ static void ib_complete_failed(ib_queue_t *queue, const struct ibv_wc *wc)
 
     if (queue == &ep->bulk) {
         ib_bulk_broke(ep, wc);
-    } else if (ep->state == IB_EP_MEETING &&
-               ep->meet.stage == PSC_MEET_KNOCKING &&
+    } else if (ep->party.state == PSC_PARTY_MEETING &&
+               ep->party.meet.stage == PSC_MEET_KNOCKING &&
                wc->status == IBV_WC_RETRY_EXC_ERR) {
         ib_meet_again(ep);
     } else {
@@ -149,7 +149,7 @@ static void ib_complete_one(ib_iface_t *iface, const struct ibv_wc *wc)
         ib_complete_failed(queue, wc);
         return;
     }
-    ep->heard = true;
+    ep->party.heard = true;
     ep->asked = false;
     ib_queue_ended(queue, (uint32_t)wc->wr_id, PSC_OK);
 }
@@ -182,7 +182,7 @@ void ib_complete_poll(ib_iface_t *iface)
 void ib_credit_pay(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->owing, ib_ep_t, owing) {
-        bool due = ep->state == IB_EP_UP &&
+        bool due = ep->party.state == PSC_PARTY_UP &&
                    ep->received - ep->told >= iface->settings.pending;
 
         if (due && ib_control_send(ep, IB_KIND_CREDIT, NULL, 0) ==
@@ -218,7 +218,7 @@ static void ib_am_taken(ib_ep_t *ep)
         !psc_link_listed(&ep->owing))
         psc_list_push(&iface->owing, &ep->owing);
     if (ep->received >= iface->settings.busy && !ep->ring.base &&
-        ep->role != PSC_ROLE_SELF)
+        ep->party.role != PSC_ROLE_SELF)
         ib_ring_offer(ep);
 }
 
@@ -236,22 +236,24 @@ static void ib_am_arrived(ib_ep_t *ep, const ib_head_t *head,
     };
 
     memcpy(header, body, head->header_len);
-    ib_ep_iface(ep)->super.up->am_recv(&ep->super, &am);
-    if (ep->state == IB_EP_UP)
+    ib_ep_iface(ep)->super.up->am_recv(&ep->party.super, &am);
+    if (ep->party.state == PSC_PARTY_UP)
         ib_am_taken(ep);
 }
 
 static void ib_control_arrived(ib_ep_t *ep, const ib_head_t *head,
                                const uint8_t *body, size_t len)
 {
+    bool up = ep->party.state == PSC_PARTY_UP;
+
     if (head->kind == IB_KIND_GOODBYE) {
-        ep->goodbye = true;
-        ib_ep_fail(ep, PSC_ERR_CLOSED, "ib: the peer has closed");
-    } else if (head->kind == IB_KIND_MEND && ep->state == IB_EP_UP) {
+        ep->party.goodbye = true;
+        psc_party_fail(&ep->party, PSC_ERR_CLOSED, "the peer has closed");
+    } else if (head->kind == IB_KIND_MEND && up) {
         ib_mend_arrived(ep, body, len);
-    } else if (head->kind == IB_KIND_OFFER && ep->state == IB_EP_UP) {
+    } else if (head->kind == IB_KIND_OFFER && up) {
         ib_ring_offered(ep, body, len);
-    } else if (head->kind == IB_KIND_SWITCH && ep->state == IB_EP_UP) {
+    } else if (head->kind == IB_KIND_SWITCH && up) {
         ib_ring_begun(ep);
     } else if (head->kind != IB_KIND_CREDIT) {
         ib_meet_arrived(ep, head->kind, body, len);
@@ -265,7 +267,8 @@ void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len, bool by_ring)
     ib_head_t head;
 
     if (len < IB_HEAD_SIZE) {
-        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message without a head");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
+                       "a message without a head");
         return;
     }
     memcpy(&head, bytes, sizeof(head));
@@ -274,12 +277,14 @@ void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len, bool by_ring)
     if (head.header_len > PSC_AM_HEADER_MAX || head.header_len > len ||
         (head.kind == IB_KIND_AM) < by_ring ||
         !ib_credit_take(ep, head.taken)) {
-        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message with a wrong head");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
+                       "a message with a wrong head");
         return;
     }
     if (head.kind != IB_KIND_AM)
         ib_control_arrived(ep, &head, bytes, len);
-    else if (ep->state == IB_EP_UP && (!ep->failing || ep->goodbye))
+    else if (ep->party.state == PSC_PARTY_UP &&
+             (!psc_party_fails(&ep->party) || ep->party.goodbye))
         ib_am_arrived(ep, &head, bytes, len);
 }
 
@@ -308,8 +313,8 @@ static void ib_receive_all(ib_iface_t *iface, const struct ibv_wc *wcs, int n)
     taken = ib_device_post_recvs(&iface->device, &iface->recvs, numbers,
                                  (unsigned)n);
     if (taken < (unsigned)n)
-        ib_log(iface, 1, "ib: %u receive buffers are lost",
-               (unsigned)n - taken);
+        psc_iface_log(&iface->super, 1, "%u receive buffers are lost",
+                      (unsigned)n - taken);
 }
 
 void ib_receive_poll(ib_iface_t *iface)

@@ -46,8 +46,8 @@ void ib_ring_offer(ib_ep_t *ep)
         return;
     if (!ib_pool_open(&ep->ring, &iface->device, settings->buffer_size,
                       settings->window, IBV_ACCESS_REMOTE_WRITE)) {
-        ib_log(iface, 2, "ib: no ring for a peer: %s (ulimit -l; "
-               "PSP_IB_RDMA_PEERS)", strerror(errno));
+        psc_iface_log(&iface->super, 2, "no ring for a peer: %s (ulimit -l; "
+                      "PSP_IB_RDMA_PEERS)", strerror(errno));
         iface->settings.rings = iface->n_rings; /* there is no more */
         return;
     }
@@ -74,7 +74,7 @@ void ib_ring_offered(ib_ep_t *ep, const uint8_t *body, size_t len)
     if (len == sizeof(offer))
         memcpy(&offer, body, sizeof(offer));
     if (len != sizeof(offer) || ep->way != IB_WAY_QUEUE) {
-        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a ring that cannot be");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a ring that cannot be");
         return;
     }
     ep->slots = offer.address;
@@ -96,7 +96,8 @@ void ib_ring_begun(ib_ep_t *ep)
     ib_iface_t *iface = ib_ep_iface(ep);
 
     if (!ep->ring.base || psc_link_listed(&ep->ringing))
-        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a ring that was not offered");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
+                       "a ring that was not offered");
     else
         psc_list_push(&iface->ringing, &ep->ringing);
 }
@@ -138,7 +139,8 @@ static const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
         return NULL;
     len = __atomic_load_n(&tail->len, __ATOMIC_RELAXED);
     if (len > ring->size - sizeof(*tail)) {
-        ib_ep_fail(ep, PSC_ERR_PROTOCOL, "ib: a message beyond its slot");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
+                       "a message beyond its slot");
         return NULL;
     }
     *len_p = len;
@@ -155,7 +157,7 @@ static void ib_ring_take(ib_ep_t *ep)
 
         if (!bytes)
             return;
-        ep->heard = true;
+        ep->party.heard = true;
         iface->handled++;
         ib_arrived(ep, bytes, len, true);
         if (!psc_link_listed(&ep->ringing))

@@ -3,7 +3,6 @@
  * for since the last one. */
 #include <errno.h>
 #include <sys/epoll.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "ib.h"
@@ -29,10 +28,11 @@ static bool ib_sleep_watch(ib_iface_t *iface, int fd, ib_bell_t bell)
 psc_status_t ib_sleep_open(ib_iface_t *iface)
 {
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
-    iface->timer =
-        timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     return iface->epoll >= 0 &&
-                   ib_sleep_watch(iface, iface->timer, IB_BELL_CLOCK) &&
+                   psc_parties_open(&iface->parties,
+                                    iface->settings.keepalive_ns) &&
+                   ib_sleep_watch(iface, iface->parties.clock,
+                                  IB_BELL_CLOCK) &&
                    ib_sleep_watch(iface, iface->device.channel->fd,
                                   IB_BELL_COMPLETIONS) &&
                    ib_sleep_watch(iface, iface->device.context->async_fd,
@@ -43,35 +43,18 @@ psc_status_t ib_sleep_open(ib_iface_t *iface)
 
 void ib_sleep_close(ib_iface_t *iface)
 {
-    if (iface->timer >= 0)
-        close(iface->timer);
+    psc_parties_close(&iface->parties);
     if (iface->epoll >= 0)
         close(iface->epoll);
 }
 
 /* ---- the clock ---- */
 
-void ib_sleep_pace(ib_iface_t *iface)
-{
-    int64_t ns = iface->n_eps == 0 ? 0 : iface->settings.keepalive_ns;
-    struct itimerspec time;
-
-    if (iface->n_connecting > 0 && (ns <= 0 || ns > IB_TICK_CONNECTING))
-        ns = IB_TICK_CONNECTING;
-    if (ns == iface->tick_ns || ns == INT64_MAX)
-        return;
-    iface->tick_ns = ns;
-    time.it_value.tv_sec = time.it_interval.tv_sec = ns / 1000000000;
-    time.it_value.tv_nsec = time.it_interval.tv_nsec = ns % 1000000000;
-    timerfd_settime(iface->timer, 0, &time, NULL);
-}
-
 static void ib_sleep_tick(ib_iface_t *iface)
 {
     int64_t now = psc_clock_now();
-    uint64_t rings;
 
-    if (read(iface->timer, &rings, sizeof(rings)) != sizeof(rings))
+    if (!psc_parties_ticked(&iface->parties))
         return;
     ib_cache_sweep(&iface->cache);
     psc_list_for_each(ep, &iface->eps, ib_ep_t, link)
@@ -96,7 +79,7 @@ static void ib_sleep_completions(ib_iface_t *iface)
 static void ib_sleep_lost(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->eps, ib_ep_t, link)
-        ib_ep_fail(ep, PSC_ERR_TRANSPORT, "ib: the device has failed");
+        psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "the device has failed");
 }
 
 /* Retries decide whether connections outlast a port that is down. */
@@ -105,8 +88,8 @@ static void ib_sleep_device(ib_iface_t *iface)
     struct ibv_async_event event;
 
     while (ibv_get_async_event(iface->device.context, &event) == 0) {
-        ib_log(iface, 2, "ib: the device reports: %s",
-               ibv_event_type_str(event.event_type));
+        psc_iface_log(&iface->super, 2, "the device reports: %s",
+                      ibv_event_type_str(event.event_type));
         if (event.event_type == IBV_EVENT_DEVICE_FATAL)
             ib_sleep_lost(iface);
         ibv_ack_async_event(&event);
@@ -165,12 +148,14 @@ static bool ib_arm_missed(ib_iface_t *iface)
 psc_status_t ib_arm(psc_iface_t *self)
 {
     ib_iface_t *iface = ib_iface(self);
-    bool waiting = iface->n_starving > 0 || iface->n_connecting > 0 ||
-                   iface->n_closed > 0;
+    bool waiting = iface->n_starving > 0 ||
+                   iface->parties.n_connecting > 0 ||
+                   iface->parties.n_closed > 0;
     ib_notice_t notice = waiting ? IB_NOTICE_ALL : IB_NOTICE_ERRORS;
 
     iface->armed = true;
-    if (iface->n_failing > 0 || iface->early_kind != IB_EARLY_NONE)
+    if (!psc_list_empty(&iface->parties.failing) ||
+        iface->early_kind != IB_EARLY_NONE)
         return PSC_ERR_NO_RESOURCE;
     if (ib_notice_want(iface, IB_RECEIVING, IB_NOTICE_ALL) != PSC_OK ||
         ib_notice_want(iface, IB_SENDING, notice) != PSC_OK ||

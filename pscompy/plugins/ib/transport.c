@@ -2,23 +2,11 @@
  * interface. What each file is for stands in ib.h. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ib.h"
-
-void ib_log(ib_iface_t *iface, int level, const char *format, ...)
-{
-    char line[PSC_REASON_MAX];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    iface->super.up->log(&iface->super, level, line);
-}
 
 /* ---- opening ---- */
 
@@ -84,7 +72,8 @@ static psc_status_t ib_open(const psc_open_params_t *params,
     if (!iface)
         return PSC_ERR_NO_MEMORY;
     iface->super = (psc_iface_t){&ib_ops, params->up, params->user};
-    iface->epoll = iface->timer = -1;
+    iface->epoll = -1;
+    psc_parties_init(&iface->parties);
     psc_list_init(&iface->eps);
     psc_list_init(&iface->graveyard);
     psc_list_init(&iface->owing);
@@ -173,10 +162,13 @@ static void ib_iface_sum_up(ib_iface_t *iface)
 
     if (!cache->pd)
         return;
-    ib_log(iface, 4, "ib: %" PRIu64 " registrations, %" PRIu64 " found again, "
-           "%" PRIu64 " no longer right, %" PRIu64 " not kept%s",
-           cache->registered, cache->found, cache->stale, cache->not_kept,
-           cache->proof < 0 ? " (no proof that memory stays mapped)" : "");
+    psc_iface_log(&iface->super, 4,
+                  "%" PRIu64 " registrations, %" PRIu64 " found again, "
+                  "%" PRIu64 " no longer right, %" PRIu64 " not kept%s",
+                  cache->registered, cache->found, cache->stale,
+                  cache->not_kept,
+                  cache->proof < 0 ? " (no proof that memory stays mapped)"
+                                   : "");
 }
 
 static void ib_fini(psc_iface_t *self)
@@ -184,7 +176,8 @@ static void ib_fini(psc_iface_t *self)
     ib_iface_t *iface = ib_iface(self);
 
     while (!psc_list_empty(&iface->eps))
-        ib_ep_fini(&psc_container_of(iface->eps.next, ib_ep_t, link)->super);
+        ib_ep_fini(
+            &psc_container_of(iface->eps.next, ib_ep_t, link)->party.super);
     ib_iface_bury(iface);
     ib_iface_sum_up(iface);
     ib_cache_close(&iface->cache);
@@ -217,8 +210,8 @@ static unsigned ib_progress(psc_iface_t *self)
     if (!psc_list_empty(&iface->mending))
         ib_mend_poll(iface);
     /* What has arrived is delivered before an end is told. */
-    if (iface->n_failing > 0 && iface->drained)
-        ib_ep_report(iface);
+    if (!psc_list_empty(&iface->parties.failing) && iface->drained)
+        iface->handled += psc_parties_report(&iface->parties);
     iface->in_progress = false;
     if (!psc_list_empty(&iface->graveyard))
         ib_iface_bury(iface);

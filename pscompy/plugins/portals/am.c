@@ -3,32 +3,13 @@
 
 #include "portals.h"
 
-/* ---- room ---- */
-
-psc_status_t portals_ep_starve(portals_ep_t *ep)
-{
-    if (!ep->starving) {
-        ep->starving = true;
-        portals_ep_iface(ep)->n_starving++;
-    }
-    return PSC_ERR_NO_RESOURCE;
-}
-
-void portals_ep_feed(portals_ep_t *ep)
-{
-    if (ep->starving) {
-        ep->starving = false;
-        portals_ep_iface(ep)->n_starving--;
-    }
-}
-
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len)
 {
     if (len > portals_ep_iface(ep)->settings.driver.buffer_size)
         return PSC_ERR_INVALID;
-    if (__builtin_expect(ep->state != PORTALS_EP_UP || ep->failing, 0))
-        return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
-    return ep->sent - ep->taken < ep->window ? PSC_OK : portals_ep_starve(ep);
+    if (__builtin_expect(!psc_party_works(&ep->party), 0))
+        return psc_party_refuse(&ep->party);
+    return ep->sent - ep->taken < ep->window ? PSC_OK : PSC_ERR_NO_RESOURCE;
 }
 
 /* ---- sending ---- */
@@ -98,7 +79,7 @@ psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
         return status;
     to = portals_begin(ep, PORTALS_KIND_AM, id, header, header_len);
     if (!to)
-        return portals_ep_starve(ep);
+        return PSC_ERR_NO_RESOURCE;
     portals_iov_put(to, iov, n_iov);
     ep->sent++;
     ep->driver->send_end(ep->channel, len);
@@ -111,7 +92,7 @@ psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
     uint8_t *to = portals_begin(ep, kind, 0, NULL, 0);
 
     if (!to)
-        return portals_ep_starve(ep);
+        return PSC_ERR_NO_RESOURCE;
     portals_put_bytes(to, body, len);
     ep->driver->send_end(ep->channel, PORTALS_HEAD_SIZE + len);
     return PSC_OK;
@@ -130,7 +111,7 @@ static bool portals_credit_due(const portals_ep_t *ep)
 void portals_credit_pay(portals_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->owing, portals_ep_t, owing) {
-        if (ep->state == PORTALS_EP_UP && portals_credit_due(ep) &&
+        if (ep->party.state == PSC_PARTY_UP && portals_credit_due(ep) &&
             portals_control_send(ep, PORTALS_KIND_CREDIT, NULL, 0) ==
                 PSC_ERR_NO_RESOURCE)
             continue;
@@ -142,8 +123,6 @@ bool portals_credit_take(portals_ep_t *ep, uint32_t taken)
 {
     if (taken - ep->taken > ep->sent - ep->taken)
         return false;
-    if (taken != ep->taken)
-        portals_ep_feed(ep);
     ep->taken = taken;
     return true;
 }
@@ -169,10 +148,10 @@ static void portals_am_arrived(portals_ep_t *ep, const portals_head_t *head,
         .len = len - head->header_len,
     };
 
-    if (ep->state != PORTALS_EP_UP || ep->failing)
+    if (!psc_party_works(&ep->party))
         return;
     portals_count_arrival(ep);
-    iface->super.up->am_recv(&ep->super, &am);
+    iface->super.up->am_recv(&ep->party.super, &am);
 }
 
 void portals_arrived(void *owner, const uint8_t *bytes, size_t len)
@@ -180,9 +159,9 @@ void portals_arrived(void *owner, const uint8_t *bytes, size_t len)
     portals_ep_t *ep = owner;
     portals_head_t head;
 
-    ep->heard = true;
+    ep->party.heard = true;
     if (len < PORTALS_HEAD_SIZE) {
-        portals_ep_fail(ep, PSC_ERR_PROTOCOL, "portals: no head");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "no head");
         return;
     }
     memcpy(&head, bytes, sizeof(head));
@@ -190,14 +169,14 @@ void portals_arrived(void *owner, const uint8_t *bytes, size_t len)
     len -= PORTALS_HEAD_SIZE;
     if (head.header_len > PSC_AM_HEADER_MAX || head.header_len > len ||
         !portals_credit_take(ep, head.taken)) {
-        portals_ep_fail(ep, PSC_ERR_PROTOCOL, "portals: a wrong head");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a wrong head");
         return;
     }
     if (head.kind == PORTALS_KIND_AM) {
         portals_am_arrived(ep, &head, bytes, len);
     } else if (head.kind == PORTALS_KIND_GOODBYE) {
-        ep->goodbye = true;
-        portals_ep_fail(ep, PSC_ERR_CLOSED, "portals: the peer has closed");
+        ep->party.goodbye = true;
+        psc_party_fail(&ep->party, PSC_ERR_CLOSED, "the peer has closed");
     } else if (head.kind != PORTALS_KIND_CREDIT) {
         portals_meet_arrived(ep, head.kind, bytes, len);
     }

@@ -29,7 +29,7 @@ psc_status_t portals_tag_post(psc_ep_t *self, psc_tag_recv_t *recv)
         .len = recv->buffer.len,
     };
 
-    if (ep->state != PORTALS_EP_UP || ep->failing)
+    if (!psc_party_works(&ep->party))
         return PSC_ERR_NO_RESOURCE;
     recv->posted = ep->driver->tag_post(ep->channel, &receive);
     return recv->posted ? PSC_OK : PSC_ERR_NO_RESOURCE;
@@ -56,7 +56,7 @@ psc_status_t portals_tag_send(psc_ep_t *self, uint64_t bits,
         return status;
     to = ep->driver->send_begin(ep->channel);
     if (!to)
-        return portals_ep_starve(ep);
+        return PSC_ERR_NO_RESOURCE;
     portals_iov_put(to, iov, n_iov);
     ep->sent++;
     ep->told = ep->received;
@@ -74,16 +74,16 @@ void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
     psc_tag_recv_t *recv = cookie;
     psc_status_t status = portals_status_of(verdict);
 
-    ep->heard = true;
+    ep->party.heard = true;
     if (status == PSC_OK && !portals_credit_take(ep, message->word)) {
-        portals_ep_fail(ep, PSC_ERR_PROTOCOL, "portals: a wrong word");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a wrong word");
         status = PSC_ERR_PROTOCOL;
     }
     if (status == PSC_OK)
         portals_count_arrival(ep);
     if (recv)
         recv->done(recv, status, message->bits, message->len);
-    else if (status == PSC_OK && ep->state == PORTALS_EP_UP && !ep->failing)
-        ep->super.iface->up->tag_unexpected(&ep->super, message->bits,
-                                            message->bytes, message->len);
+    else if (status == PSC_OK && psc_party_works(&ep->party))
+        ep->party.super.iface->up->tag_unexpected(
+            &ep->party.super, message->bits, message->bytes, message->len);
 }

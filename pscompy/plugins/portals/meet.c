@@ -4,34 +4,18 @@
 #include "portals.h"
 #include "pscompy/core/parts/clock.h"
 
-static void portals_ep_rise(portals_ep_t *ep)
-{
-    portals_iface_t *iface = portals_ep_iface(ep);
-
-    portals_ep_enter(ep, PORTALS_EP_UP);
-    iface->super.up->ep_up(&ep->super);
-}
-
 void portals_meet_arrived(portals_ep_t *ep, uint8_t kind, const uint8_t *body,
                           size_t len)
 {
     psc_meet_reply_t reply;
     bool said;
 
-    if (ep->failing || ep->state >= PORTALS_EP_FAILED)
+    if (!psc_party_take(&ep->party, kind, body, len, &reply))
         return;
-    psc_meet_take(&ep->meet, kind, body, len, &reply);
     said = reply.kind == PSC_MEET_NOTHING ||
            portals_control_send(ep, (uint8_t)reply.kind, reply.body,
                                 reply.len) == PSC_OK;
-    if (reply.verdict == PSC_MEET_REFUSED)
-        portals_ep_fail(ep, PSC_ERR_CONNECT, "portals: %s", reply.why);
-    else if (reply.verdict == PSC_MEET_ASTRAY)
-        portals_ep_fail(ep, PSC_ERR_PROTOCOL, "portals: a message out of turn");
-    else if (!said)
-        portals_ep_fail(ep, PSC_ERR_CONNECT, "portals: no room for a reply");
-    else if (reply.verdict == PSC_MEET_MET)
-        portals_ep_rise(ep);
+    psc_party_judge(&ep->party, &reply, said);
 }
 
 /* ---- connecting ---- */
@@ -45,10 +29,10 @@ static void portals_meet_open(portals_ep_t *ep)
 /* Its own peer: there is nobody to prove anything to. */
 static psc_status_t portals_meet_self(portals_ep_t *ep)
 {
-    if (ep->peer.place.bits != ep->bits)
+    if (ep->peer.place.bits != ep->party.id)
         return PSC_ERR_INVALID;
     portals_meet_open(ep);
-    portals_ep_enter(ep, PORTALS_EP_UP);
+    psc_party_enter(&ep->party, PSC_PARTY_UP);
     return PSC_OK;
 }
 
@@ -57,20 +41,18 @@ static psc_status_t portals_meet_begin(portals_ep_t *ep,
 {
     portals_iface_t *iface = portals_ep_iface(ep);
 
-    if (!psc_meet_begin(&ep->meet, ep->role, params->token, ep->bits,
-                        ep->peer.place.bits))
+    if (!psc_party_meet(&ep->party, ep->peer.place.bits, params->token,
+                        psc_clock_deadline(iface->settings.connect_ns)))
         return PSC_ERR_TRANSPORT;
-    ep->deadline = psc_clock_deadline(iface->settings.connect_ns);
-    portals_ep_enter(ep, PORTALS_EP_MEETING);
     if (ep->peer.buffer_size != iface->settings.driver.buffer_size) {
-        portals_ep_fail(ep, PSC_ERR_CONNECT,
-                        "portals: PSP_PORTALS_BUFFER_SIZE differs between the "
-                        "two sides");
+        psc_party_fail(&ep->party, PSC_ERR_CONNECT,
+                       "PSP_PORTALS_BUFFER_SIZE differs between the two "
+                       "sides");
         return PSC_INPROGRESS;
     }
     portals_meet_open(ep);
-    if (ep->role == PSC_ROLE_CONNECTOR)
-        portals_control_send(ep, PSC_MEET_HELLO, ep->meet.nonces[0],
+    if (ep->party.role == PSC_ROLE_CONNECTOR)
+        portals_control_send(ep, PSC_MEET_HELLO, ep->party.meet.nonces[0],
                              PSC_MEET_NONCE_SIZE);
     return PSC_INPROGRESS;
 }
@@ -80,11 +62,11 @@ psc_status_t portals_ep_connect(psc_ep_t *self,
 {
     portals_ep_t *ep = portals_ep(self);
 
-    if (ep->state != PORTALS_EP_NEW ||
+    if (ep->party.state != PSC_PARTY_NEW ||
         !portals_address_unpack(params->address, params->address_len,
                                 &ep->peer))
         return PSC_ERR_INVALID;
-    ep->role = params->role;
-    return ep->role == PSC_ROLE_SELF ? portals_meet_self(ep)
+    ep->party.role = params->role;
+    return ep->party.role == PSC_ROLE_SELF ? portals_meet_self(ep)
                                      : portals_meet_begin(ep, params);
 }

@@ -45,8 +45,8 @@ static psc_status_t portals_move(psc_ep_t *self, psptl_order_t *order,
 
     if (offset > rkey->len || order->len > rkey->len - offset)
         return PSC_ERR_INVALID;
-    if (ep->state != PORTALS_EP_UP || ep->failing)
-        return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
+    if (!psc_party_works(&ep->party))
+        return psc_party_refuse(&ep->party);
     if (order->len == 0)
         return PSC_OK;
     order->bits = rkey->bits;

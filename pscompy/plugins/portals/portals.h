@@ -4,7 +4,7 @@
  *   transport.c  the operations table; opening, polling, shutting down
  *   settings.c   the settings of PSP_PORTALS_*
  *   sleep.c      descriptors that wake us, the clock of the endpoints
- *   ep.c         endpoints: creating, addresses, failing, closing
+ *   ep.c         endpoints: creating, addresses, closing
  *   meet.c       the stages in which two endpoints come to trust each other
  *   am.c         messages on their way out, messages that come in, credits
  *   match.c      messages that the interface matches
@@ -22,14 +22,13 @@
 
 #include "psptl.h"
 #include "pscompy/core/parts/list.h"
-#include "pscompy/core/parts/meet.h"
+#include "pscompy/core/parts/party.h"
 #include "pscompy/core/transport.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "what travels is copied from memory");
 
 #define PORTALS_QUIET_POLLS 4096u /* passes between two looks at the clock */
-#define PORTALS_TICK_CONNECTING 250000000ll
 #define PORTALS_GLANCE_NS 200000ll /* where there are no descriptors */
 #define PORTALS_BULK_MAX ((size_t)1 << 30)
 
@@ -48,39 +47,20 @@ typedef struct portals_iface {
     portals_settings_t settings;
     const psptl_driver_t *driver;
     psptl_device_t *device;
+    psc_parties_t parties;
     psc_list_t eps;
     psc_list_t graveyard;
     psc_list_t owing;      /* endpoints that owe their peers a credit */
-    uint32_t n_eps;
-    uint32_t n_connecting;
-    uint32_t n_closed;
-    uint32_t n_failing;    /* failures to be told from progress */
-    uint32_t n_starving;   /* endpoints without room */
     unsigned handled;      /* events of this progress */
     unsigned polls;
     bool in_progress;
     bool armed;
-    int epoll, ticker, alarm;
+    int epoll, alarm;
     unsigned n_fds;        /* of the event queues */
-    int64_t tick_ns;       /* the ticker's period; 0: off */
     int64_t alarm_ns;      /* when the alarm rings; INT64_MAX: never */
 } portals_iface_t;
 
 /* ---- endpoints ---- */
-
-#define PORTALS_EP_STATES(X)                                                   \
-    X(NEW)     /* created */                                                   \
-    X(MEETING) /* who are you? The stages are in meet */                       \
-    X(UP)                                                                      \
-    X(FAILED)                                                                  \
-    X(CLOSED)
-
-typedef enum portals_ep_state {
-#define PORTALS_EP_ENUM(state) PORTALS_EP_##state,
-    PORTALS_EP_STATES(PORTALS_EP_ENUM)
-#undef PORTALS_EP_ENUM
-        PORTALS_N_EP_STATES
-} portals_ep_state_t;
 
 /* What ep_address gives away. */
 typedef struct portals_address {
@@ -92,29 +72,18 @@ typedef struct portals_address {
 } portals_address_t;
 
 typedef struct portals_ep {
-    psc_ep_t super;
+    psc_party_t party;
     psc_link_t link;  /* in the interface's eps, or the graveyard */
     psc_link_t owing; /* in the interface's owing */
-    portals_ep_state_t state;
-    psc_role_t role;
     const psptl_driver_t *driver;
     psptl_channel_t *channel;
-    uint64_t bits;           /* of the channel */
     uint32_t window;         /* messages that the peer lets us have sent */
     uint32_t sent, taken;    /* messages; what the peer said it has taken */
     uint32_t received, told; /* messages; what the peer was told */
-    bool starving;  /* counted in n_starving */
-    bool failing;   /* status and reason are to be told from progress */
-    bool goodbye;   /* the peer's: nothing more comes */
     bool parting;   /* ours is still to be sent */
     bool cut;       /* the channel works no more */
     bool dead;      /* fini was called */
-    bool heard;     /* of the peer, since the last tick */
-    int64_t deadline;
     portals_address_t peer;
-    psc_meet_t meet;
-    psc_status_t status;
-    char reason[PSC_REASON_MAX];
 } portals_ep_t;
 
 /* ---- a message ---- */
@@ -145,13 +114,11 @@ static inline portals_ep_t *portals_ep(psc_ep_t *ep)
 
 static inline portals_iface_t *portals_ep_iface(const portals_ep_t *ep)
 {
-    return (portals_iface_t *)ep->super.iface;
+    return (portals_iface_t *)ep->party.super.iface;
 }
 
 /* ---- transport.c ---- */
 
-void portals_log(portals_iface_t *iface, int level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 /* Free the endpoints that ended during progress. */
 void portals_iface_bury(portals_iface_t *iface);
 
@@ -166,8 +133,6 @@ psc_status_t portals_sleep_open(portals_iface_t *iface);
 void portals_sleep_close(portals_iface_t *iface);
 /* From progress: take back what woke us, and see what the clock says. */
 void portals_sleep_look(portals_iface_t *iface);
-/* The endpoints that are to be watched have changed. */
-void portals_sleep_pace(portals_iface_t *iface);
 int portals_event_fd(psc_iface_t *iface);
 psc_status_t portals_arm(psc_iface_t *iface);
 
@@ -181,13 +146,6 @@ void portals_ep_fini(psc_ep_t *ep);
 /* False: this is no address. */
 bool portals_address_unpack(const uint8_t *bytes, size_t len,
                             portals_address_t *address_p);
-/* The one door between states. */
-void portals_ep_enter(portals_ep_t *ep, portals_ep_state_t state);
-/* Note the failure; it is told from progress. */
-void portals_ep_fail(portals_ep_t *ep, psc_status_t status, const char *format,
-                     ...) __attribute__((format(printf, 3, 4)));
-/* From progress: tell the failures that are noted. */
-void portals_ep_report(portals_iface_t *iface);
 /* A look at the clock: who is late, who is to be asked whether it lives. */
 void portals_ep_tick(portals_ep_t *ep, int64_t now);
 
@@ -209,9 +167,6 @@ psc_status_t portals_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
 /* A message of the transport's own. */
 psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
                                   const void *body, size_t len);
-/* The endpoint found no room: its next completion wakes us. */
-psc_status_t portals_ep_starve(portals_ep_t *ep);
-void portals_ep_feed(portals_ep_t *ep);
 void portals_arrived(void *owner, const uint8_t *bytes, size_t len);
 /* May a message of this length leave? */
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len);

@@ -15,19 +15,16 @@ static bool portals_sleep_watch(portals_iface_t *iface, int fd)
     return fd >= 0 && epoll_ctl(iface->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static int portals_sleep_clock(void)
-{
-    return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-}
-
 psc_status_t portals_sleep_open(portals_iface_t *iface)
 {
     int fds[PSPTL_FDS];
 
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
-    iface->ticker = portals_sleep_clock();
-    iface->alarm = portals_sleep_clock();
-    if (iface->epoll < 0 || !portals_sleep_watch(iface, iface->ticker) ||
+    iface->alarm =
+        timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (iface->epoll < 0 ||
+        !psc_parties_open(&iface->parties, iface->settings.keepalive_ns) ||
+        !portals_sleep_watch(iface, iface->parties.clock) ||
         !portals_sleep_watch(iface, iface->alarm))
         return PSC_ERR_TRANSPORT;
     iface->n_fds = iface->driver->device_fds(iface->device, fds);
@@ -42,39 +39,18 @@ void portals_sleep_close(portals_iface_t *iface)
 {
     if (iface->alarm >= 0)
         close(iface->alarm);
-    if (iface->ticker >= 0)
-        close(iface->ticker);
+    psc_parties_close(&iface->parties);
     if (iface->epoll >= 0)
         close(iface->epoll);
 }
 
 /* ---- the clocks ---- */
 
-static struct timespec portals_timespec(int64_t ns)
-{
-    return (struct timespec){ns / 1000000000, ns % 1000000000};
-}
-
-void portals_sleep_pace(portals_iface_t *iface)
-{
-    int64_t ns = iface->n_eps == 0 ? 0 : iface->settings.keepalive_ns;
-    struct itimerspec time;
-
-    if (iface->n_connecting > 0 && (ns <= 0 || ns > PORTALS_TICK_CONNECTING))
-        ns = PORTALS_TICK_CONNECTING;
-    if (ns == iface->tick_ns || ns == INT64_MAX)
-        return;
-    iface->tick_ns = ns;
-    time.it_value = time.it_interval = portals_timespec(ns);
-    timerfd_settime(iface->ticker, 0, &time, NULL);
-}
-
 static void portals_sleep_tick(portals_iface_t *iface)
 {
-    uint64_t rings;
     int64_t now;
 
-    if (read(iface->ticker, &rings, sizeof(rings)) != sizeof(rings))
+    if (!psc_parties_ticked(&iface->parties))
         return;
     now = psc_clock_now();
     psc_list_for_each(ep, &iface->eps, portals_ep_t, link)
@@ -97,7 +73,8 @@ static void portals_sleep_until(portals_iface_t *iface)
         return;
     iface->alarm_ns = due;
     if (due != INT64_MAX)
-        time.it_value = portals_timespec(due);
+        time.it_value = (struct timespec){due / 1000000000,
+                                          due % 1000000000};
     timerfd_settime(iface->alarm, TFD_TIMER_ABSTIME, &time, NULL);
 }
 
@@ -125,7 +102,7 @@ psc_status_t portals_arm(psc_iface_t *self)
     portals_iface_t *iface = portals_iface(self);
 
     iface->armed = true;
-    if (iface->n_failing > 0 ||
+    if (!psc_list_empty(&iface->parties.failing) ||
         (iface->n_fds > 0 && !iface->driver->device_arm(iface->device)))
         return PSC_ERR_NO_RESOURCE;
     portals_sleep_until(iface);

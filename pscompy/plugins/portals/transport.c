@@ -1,23 +1,11 @@
 /* Portals 4: the operations table, and the life of an interface. What each
  * file is for stands in portals.h. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "portals.h"
-
-void portals_log(portals_iface_t *iface, int level, const char *format, ...)
-{
-    char line[PSC_REASON_MAX];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    iface->super.up->log(&iface->super, level, line);
-}
 
 /* ---- what the driver tells ---- */
 
@@ -25,9 +13,7 @@ static void portals_room(void *owner)
 {
     portals_ep_t *ep = owner;
 
-    ep->heard = true;
-    if (ep->sent - ep->taken < ep->window)
-        portals_ep_feed(ep);
+    ep->party.heard = true;
 }
 
 static void portals_failed(void *owner, psptl_verdict_t verdict,
@@ -36,7 +22,7 @@ static void portals_failed(void *owner, psptl_verdict_t verdict,
     portals_ep_t *ep = owner;
 
     ep->cut = true;
-    portals_ep_fail(ep, portals_status_of(verdict), "portals: %s", reason);
+    psc_party_fail(&ep->party, portals_status_of(verdict), "%s", reason);
 }
 
 static const psptl_owner_t portals_owner = {
@@ -109,7 +95,8 @@ static psc_status_t portals_open(const psc_open_params_t *params,
     if (!iface)
         return PSC_ERR_NO_MEMORY;
     iface->super = (psc_iface_t){&portals_ops, params->up, params->user};
-    iface->epoll = iface->ticker = iface->alarm = -1;
+    iface->epoll = iface->alarm = -1;
+    psc_parties_init(&iface->parties);
     iface->alarm_ns = INT64_MAX;
     psc_list_init(&iface->eps);
     psc_list_init(&iface->graveyard);
@@ -184,7 +171,7 @@ static void portals_count_log(portals_iface_t *iface)
             at += snprintf(line + at, sizeof(line) - (size_t)at, " %s %llu",
                            names[i], (unsigned long long)counters[i]);
     }
-    portals_log(iface, 3, "portals: %s:%s", iface->driver->name, line);
+    psc_iface_log(&iface->super, 3, "%s:%s", iface->driver->name, line);
 }
 
 static void portals_fini(psc_iface_t *self)
@@ -193,7 +180,8 @@ static void portals_fini(psc_iface_t *self)
 
     while (!psc_list_empty(&iface->eps))
         portals_ep_fini(
-            &psc_container_of(iface->eps.next, portals_ep_t, link)->super);
+            &psc_container_of(iface->eps.next, portals_ep_t, link)
+                 ->party.super);
     portals_iface_bury(iface);
     if (iface->device) {
         portals_count_log(iface);
@@ -217,8 +205,8 @@ static unsigned portals_progress(psc_iface_t *self)
     if (!psc_list_empty(&iface->owing))
         portals_credit_pay(iface);
     /* What has arrived is delivered before an end is told. */
-    if (iface->n_failing > 0)
-        portals_ep_report(iface);
+    if (!psc_list_empty(&iface->parties.failing))
+        iface->handled += psc_parties_report(&iface->parties);
     iface->in_progress = false;
     if (!psc_list_empty(&iface->graveyard))
         portals_iface_bury(iface);

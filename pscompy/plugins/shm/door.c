@@ -192,7 +192,8 @@ static void shm_door_admit(shm_iface_t *iface, int fd)
     if (link == NULL)
         return;
     if (shm_link_identify(link, reason) != PSC_OK) {
-        shm_log(iface, 2, "shm: a caller was turned away: %s", reason);
+        psc_iface_log(&iface->super, 2, "a caller was turned away: %s",
+                      reason);
         shm_link_close(link);
         return;
     }

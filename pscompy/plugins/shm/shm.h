@@ -19,6 +19,7 @@
 #include <sys/un.h>
 
 #include "pscompy/core/parts/list.h"
+#include "pscompy/core/parts/log.h"
 #include "pscompy/core/parts/siphash.h"
 #include "ring.h"
 
@@ -268,8 +269,6 @@ static inline shm_iface_t *shm_ep_iface(const shm_ep_t *ep)
 }
 
 /* transport.c */
-void shm_log(shm_iface_t *iface, int level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 psc_status_t shm_random(void *buffer, size_t len);
 /* Free what is dead, unless progress is walking over it. */
 void shm_iface_bury(shm_iface_t *iface);

@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,17 +19,6 @@
  * system call: while connections are being made, and otherwise. */
 #define SHM_POLLS_CONNECTING 16u
 #define SHM_POLLS_QUIET 1024u
-
-void shm_log(shm_iface_t *iface, int level, const char *format, ...)
-{
-    char line[PSC_REASON_MAX];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    iface->super.up->log(&iface->super, level, line);
-}
 
 psc_status_t shm_random(void *buffer, size_t len)
 {

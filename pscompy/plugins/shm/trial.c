@@ -234,10 +234,10 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
         return;
     }
     if (!ep->cma && link->iface->cma != SHM_CMA_OFF)
-        shm_log(link->iface, 3,
-                "shm: no cross-memory attach with process %ld: switched off "
-                "there, or forbidden (name spaces, kernel.yama.ptrace_scope)",
-                (long)link->pid);
+        psc_iface_log(&link->iface->super, 3,
+                      "no cross-memory attach with process %ld: switched off "
+                      "there, or forbidden (name spaces, "
+                      "kernel.yama.ptrace_scope)", (long)link->pid);
     explicit_bzero(ep->token, sizeof ep->token);
     shm_link_enter(link, SHM_STAGE_OPEN);
     if (shm_ep_enter(ep, SHM_EP_UP))

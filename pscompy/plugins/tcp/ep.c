@@ -40,7 +40,7 @@ void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage)
 {
     tcp_iface_t *iface = tcp_ep_iface(ep);
 
-    tcp_iface_log(iface, 4, "endpoint %016llx: %s -> %s",
+    psc_iface_log(&iface->super, 4, "endpoint %016llx: %s -> %s",
                   (unsigned long long)ep->id, tcp_stage_name(ep->stage),
                   tcp_stage_name(stage));
     if (tcp_ep_list(ep, stage) != tcp_ep_list(ep, ep->stage)) {

@@ -62,7 +62,8 @@ static void tcp_listener_watch(tcp_iface_t *iface)
 
 static void tcp_caller_drop(tcp_caller_t *caller, const char *why)
 {
-    tcp_iface_log(caller->iface, 4, "a caller is turned away: %s", why);
+    psc_iface_log(&caller->iface->super, 4, "a caller is turned away: %s",
+                  why);
     tcp_source_close(caller->iface, &caller->source);
     tcp_listener_watch(caller->iface);
 }
@@ -165,7 +166,7 @@ static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
         }
         if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
             break;
-        tcp_iface_log(iface, 2, "accept: %s; trying again soon",
+        psc_iface_log(&iface->super, 2, "accept: %s; trying again soon",
                       strerror(errno));
         (void)tcp_source_watch(iface, source, 0);
         tcp_iface_wake_at(iface, psc_clock_deadline(TCP_ACCEPT_RETRY_NS));

@@ -28,6 +28,7 @@
 #include <sys/uio.h>
 
 #include "pscompy/core/parts/list.h"
+#include "pscompy/core/parts/log.h"
 #include "pscompy/core/transport.h"
 #include "wire.h"
 
@@ -198,8 +199,6 @@ struct tcp_ep {
 uintptr_t tcp_transport(void);
 /* Have progress called, and deadlines looked at, at this time or before. */
 void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when);
-void tcp_iface_log(tcp_iface_t *iface, int level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* ---- poll.c ---- */
 

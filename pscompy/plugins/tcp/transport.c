@@ -1,7 +1,6 @@
 /* The operations table, and the interface's life: opening, its alarm, shutting
  * down. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/timerfd.h>
@@ -167,17 +166,6 @@ static void tcp_fini(psc_iface_t *self)
     tcp_bury_list(&iface->connecting);
     tcp_bury_list(&iface->settled);
     tcp_iface_free(iface);
-}
-
-void tcp_iface_log(tcp_iface_t *iface, int level, const char *format, ...)
-{
-    char line[PSC_REASON_MAX + 64] = "tcp: ";
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(line + 5, sizeof(line) - 5, format, args);
-    va_end(args);
-    iface->super.up->log(&iface->super, level, line);
 }
 
 static const psc_transport_ops_t tcp_ops = {
