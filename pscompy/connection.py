@@ -231,13 +231,6 @@ class Connection(_hot.Connection):
 
     def _begin_open(self) -> None:
         self._control.begin_open(self._record, self)
-        self._still_opening()
-
-    def _still_opening(self) -> None:
-        """Raise if connecting has failed already: what is posted now, nobody would end."""
-        error = self._record.error
-        if error is not None and self.state is ConnectionState.LAZY:
-            raise copy.copy(error)
 
     def _exception(self, status: int, nbytes: int) -> BaseException:
         """The exception for a status of the core, with what the control plane knows about it."""
@@ -263,4 +256,3 @@ class _Beside(Connection):
 
     def _begin_open(self) -> None:
         self._control.begin_open(self._record, self._original() or self)
-        self._still_opening()

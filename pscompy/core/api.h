@@ -145,7 +145,10 @@ typedef struct psc_api {
      * PSC_OK: done, no request was made, buffers may be reused.
      * PSC_INPROGRESS: *request_p was made; the buffers (not the iov array)
      * belong to the library until it is done; end it with request_free.
-     * Errors: nothing was started. */
+     * Errors: nothing was started. PSC_ERR_NO_RESOURCE: the connection, or
+     * that which a receive or probe names, is lazy: begin to open it (its
+     * connecting may have failed since); or PSC_FLAG_TRY, and the lock is
+     * taken. */
     psc_status_t (*send)(psc_conn_t *conn, const psc_send_args_t *args,
                          psc_request_t **request_p);
     /* PSC_OK and PSC_ERR_TRUNCATED fill *result_p and make no request. With

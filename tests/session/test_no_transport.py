@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
 
 import pscompy
-from pscompy.control.control import Control
-from pscompy.control.record import Record
+from tests.session.puppets import until
 
 
 def hesitate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let connecting fail before the operation that began it goes on."""
-    begin = Control.begin_open
+    begin = pscompy.Connection._begin_open
 
-    def begin_and_wait(control: Control, record: Record, connection: pscompy.Connection) -> None:
-        begin(control, record, connection)
-        deadline = time.monotonic() + 60
-        while connection.state is not pscompy.ConnectionState.LAZY:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+    def begin_and_wait(connection: pscompy.Connection) -> None:
+        begin(connection)
+        until(lambda: connection.state is pscompy.ConnectionState.LAZY)
 
-    monkeypatch.setattr(Control, "begin_open", begin_and_wait)
+    monkeypatch.setattr(pscompy.Connection, "_begin_open", begin_and_wait)
+
+
+USES: dict[str, Callable[[pscompy.Connection], object]] = {
+    "send": lambda c: c.send(b""),
+    "recv": lambda c: c.recv(timeout=60),
+    "recv into": lambda c: c.recv(bytearray(8), timeout=60),
+    "irecv": lambda c: c.irecv().wait(timeout=60),
+    "probe": lambda c: c.probe(timeout=60),
+}
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
-@pytest.mark.parametrize("use", [lambda c: c.send(b""), lambda c: c.recv(), lambda c: c.probe()])
+@pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
 def test_the_first_use_says_why_there_is_no_connection(
     use: Callable[[pscompy.Connection], object], late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,13 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
 
 /* ---- receive ---- */
 
+/* A connection whose connecting has failed is lazy again; what was posted now
+ * would wait for a message that nobody is asked for. */
+static psc_status_t message_may_come(const psc_recv_args_t *args)
+{
+    return args->source ? psc_conn_usable(args->source) : PSC_OK;
+}
+
 static psc_status_t message_recv_request(psc_worker_t *worker,
                                          const psc_recv_args_t *args,
                                          psc_req_t **req_p)
@@ -185,8 +192,9 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
 
     if (unexp)
         return message_recv_found(worker, args, unexp, result_p, request_p);
-    if (args->source && args->source->status != PSC_OK)
-        return args->source->status;
+    status = message_may_come(args);
+    if (status != PSC_OK)
+        return status;
     status = message_recv_request(worker, args, &req);
     if (status != PSC_OK)
         return status;
@@ -234,11 +242,11 @@ psc_status_t psc_message_iprobe(psc_worker_t *worker,
                                 psc_result_t *result_p)
 {
     psc_unexp_t *unexp = psc_match_find(worker, args);
+    psc_status_t status;
 
     if (!unexp) {
-        if (args->source && args->source->status != PSC_OK)
-            return args->source->status;
-        return PSC_INPROGRESS;
+        status = message_may_come(args);
+        return status == PSC_OK ? PSC_INPROGRESS : status;
     }
     *result_p = (psc_result_t){.status = PSC_OK,
                                .tag = unexp->tag,

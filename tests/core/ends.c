@@ -1,0 +1,131 @@
+/* Connections that end in order, or not, or never begin. */
+#include "harness.h"
+#include "ends.h"
+
+void case_close_in_order(void)
+{
+    psc_request_t *waiting;
+    psc_result_t result;
+    pair_t pair;
+    char in[16];
+
+    pair_open(&pair);
+    waiting = post_recv(&pair.b, pair.b.conn, in, 16, 77, &result);
+    check(!post_send(&pair.a, "last words", 10, 1));
+    psc_conn_close(pair.a.conn);
+    until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_CLOSED);
+    until(&pair, psc_conn_state(pair.b.conn) == PSC_CONN_CLOSED);
+    check(finish(&pair, waiting).status == PSC_ERR_CLOSED);
+    check(!post_recv(&pair.b, pair.b.conn, in, 16, 1, &result));
+    check(result.status == PSC_OK && result.nbytes == 10);
+    check(!post_recv(&pair.b, pair.b.conn, in, 16, 1, &result));
+    check(result.status == PSC_ERR_CLOSED);
+    pair_close(&pair);
+}
+
+void case_close_both(void)
+{
+    pair_t pair;
+
+    pair_open(&pair);
+    psc_conn_close(pair.a.conn);
+    psc_conn_close(pair.b.conn);
+    until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_CLOSED);
+    until(&pair, psc_conn_state(pair.b.conn) == PSC_CONN_CLOSED);
+    pair_close(&pair);
+}
+
+/* The closing side is gone before its farewell can be answered. */
+void case_close_then_gone(void)
+{
+    pair_t pair;
+
+    pair_open(&pair);
+    psc_conn_close(pair.a.conn);
+    if (pair.a.worker != pair.b.worker) {
+        psc_worker_destroy(pair.a.worker);
+        pair.a = pair.b;
+    }
+    until(&pair, psc_conn_state(pair.b.conn) == PSC_CONN_CLOSED);
+    settle(&pair);
+    pair_close(&pair);
+}
+
+void case_fail_midway(void)
+{
+    size_t len = 8 << 20;
+    char *out = malloc(len), *in = malloc(len);
+    psc_request_t *send, *recv, *late;
+    psc_result_t result;
+    pair_t pair;
+
+    options.scheme = PSC_RNDV_AM;
+    pair_open(&pair);
+    late = post_recv(&pair.a, pair.a.conn, in, len, 3, &result);
+    recv = post_recv(&pair.b, pair.b.conn, in, len, 1, &result);
+    send = post_send(&pair.a, out, len, 1);
+    for (int i = 0; i < 3; i++)
+        pair_progress(&pair);
+    psc_conn_fail(pair.a.conn, PSC_ERR_PEER_LOST);
+    check(finish(&pair, send).status == PSC_ERR_PEER_LOST);
+    check(finish(&pair, late).status == PSC_ERR_PEER_LOST);
+    check(finish(&pair, recv).status < 0);
+    check(psc_conn_state(pair.b.conn) == PSC_CONN_FAILED);
+    pair_close(&pair);
+    free(out);
+    free(in);
+}
+
+/* ---- connecting that fails ---- */
+
+typedef psc_status_t (*look_t)(psc_worker_t *worker,
+                               const psc_recv_args_t *args,
+                               psc_result_t *result_p,
+                               psc_request_t **request_p);
+
+static void check_refused(psc_worker_t *worker, const psc_recv_args_t *args)
+{
+    psc_request_t *request = NULL;
+    psc_result_t result;
+
+    check(api->recv(worker, args, &result, &request) == PSC_ERR_NO_RESOURCE);
+    check(api->probe(worker, args, &result, &request) == PSC_ERR_NO_RESOURCE);
+    check(api->iprobe(worker, args, &result) == PSC_ERR_NO_RESOURCE);
+    check(request == NULL);
+}
+
+static void check_ends(psc_conn_t *conn, look_t look,
+                       const psc_recv_args_t *args)
+{
+    psc_worker_t *worker = api->conn_worker(conn);
+    psc_request_t *request = NULL;
+    psc_result_t result;
+
+    check(psc_conn_connecting(conn) == PSC_OK);
+    check(look(worker, args, &result, &request) == PSC_INPROGRESS);
+    psc_conn_fail(conn, PSC_ERR_CONNECT);
+    check(psc_request_state(request) == PSC_REQUEST_DONE);
+    check(request->result.status == PSC_ERR_CONNECT);
+    api->request_free(request);
+}
+
+/* Connecting may fail before what began it is posted, or after. */
+void case_lazy_is_not_awaited(void)
+{
+    char in[8];
+    psc_iov_t iov = {in, sizeof in};
+    psc_recv_args_t args = {.tag = PSC_ANY_TAG, .iov = &iov, .n_iov = 1};
+    pair_t pair;
+
+    pair_open(&pair);
+    args.context = CONTEXT;
+    args.source = psc_conn_create(pair.a.worker, UINT64_MAX, -1);
+    check(args.source);
+    check_refused(pair.a.worker, &args);
+    check_ends(args.source, api->recv, &args);
+    check_refused(pair.a.worker, &args);
+    check_ends(args.source, api->probe, &args);
+    check_refused(pair.a.worker, &args);
+    psc_conn_destroy(args.source);
+    pair_close(&pair);
+}

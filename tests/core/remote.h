@@ -1,0 +1,8 @@
+/* The cases of remote.c. */
+#ifndef PSCOMPY_TESTS_CORE_REMOTE_H
+#define PSCOMPY_TESTS_CORE_REMOTE_H
+
+void case_active_messages(void);
+void case_remote_memory(void);
+
+#endif
