@@ -157,6 +157,19 @@ static inline gw_agent_t *gw_agent_of(const gw_ep_t *ep)
     return (gw_agent_t *)ep->super.iface;
 }
 
+static inline gw_head_t gw_head_to_peer(const gw_ep_t *ep, gw_kind_t kind)
+{
+    const gw_agent_t *agent = gw_agent_of(ep);
+
+    return (gw_head_t){.kind = kind,
+                       .to_module = ep->peer_module,
+                       .from_module = agent->module,
+                       .to_node = ep->peer_node,
+                       .from_node = agent->node,
+                       .to_ep = ep->peer_ep,
+                       .from_ep = ep->id};
+}
+
 /* ---- packets.c ---- */
 
 gw_packet_t *gw_packet_create(gw_agent_t *agent, gw_ep_t *ep, size_t room);

@@ -7,19 +7,11 @@
 #include <string.h>
 
 #include "agent.h"
+#include "pscompy/core/parts/iov.h"
 
 #define OPS_MAX 16u
 #define PROBE_TICKS 2u /* without news before the peer is asked */
 #define STRANDED_TICKS 30u /* without a way before the peer counts as lost */
-
-static size_t out_total(const psc_iov_t *iov, size_t n_iov)
-{
-    size_t total = 0;
-
-    for (size_t i = 0; i < n_iov; i++)
-        total += iov[i].len;
-    return total;
-}
 
 static bool out_may_send(const gw_ep_t *ep)
 {
@@ -73,15 +65,9 @@ static void out_number(gw_ep_t *ep, gw_packet_t *packet, uint8_t flags)
 
     if ((int32_t)(ep->limit - ep->next) <= (int32_t)(agent->tokens / 4))
         flags |= GW_ACK_NOW;
-    packet->head = (gw_head_t){.kind = GW_DATA,
-                               .flags = flags,
-                               .to_module = ep->peer_module,
-                               .from_module = agent->module,
-                               .to_node = ep->peer_node,
-                               .from_node = agent->node,
-                               .to_ep = ep->peer_ep,
-                               .from_ep = ep->id,
-                               .seq = ep->next++};
+    packet->head = gw_head_to_peer(ep, GW_DATA);
+    packet->head.flags = flags;
+    packet->head.seq = ep->next++;
     if (psc_list_empty(&ep->unacked))
         atomic_fetch_add(&agent->unsettled, 1);
     psc_list_push(&ep->unacked, &packet->link);
@@ -115,11 +101,7 @@ static void out_copy(gw_packet_t *packet, const gw_message_t *message,
     if (message->header_len)
         memcpy(at, header, message->header_len);
     at += message->header_len;
-    for (size_t i = 0; i < n_iov; i++) {
-        if (iov[i].len)
-            memcpy(at, iov[i].base, iov[i].len);
-        at += iov[i].len;
-    }
+    psc_iov_gather(at, iov, n_iov);
 }
 
 psc_status_t gw_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
@@ -128,7 +110,7 @@ psc_status_t gw_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
 {
     gw_ep_t *ep = (gw_ep_t *)self;
     gw_agent_t *agent = gw_agent_of(ep);
-    gw_message_t message = {.len = out_total(iov, n_iov),
+    gw_message_t message = {.len = psc_iov_total(iov, n_iov),
                             .id = id,
                             .header_len = header_len};
     size_t len = sizeof message + header_len + message.len;
@@ -209,7 +191,7 @@ psc_status_t gw_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
     if (!op)
         return PSC_ERR_NO_MEMORY;
     op->comp = comp;
-    op->message = (gw_message_t){.len = out_total(iov, n_iov),
+    op->message = (gw_message_t){.len = psc_iov_total(iov, n_iov),
                                  .id = id,
                                  .header_len = header_len};
     if (header_len)

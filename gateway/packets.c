@@ -141,17 +141,11 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
 
     if (!packet)
         return; /* as if it were lost */
-    packet->head = (gw_head_t){.kind = kind,
-                               .path = number,
-                               .to_module = ep->peer_module,
-                               .from_module = agent->module,
-                               .to_node = ep->peer_node,
-                               .from_node = agent->node,
-                               .to_ep = ep->peer_ep,
-                               .from_ep = ep->id,
-                               .ack = ep->expected,
-                               .limit = ep->expected + agent->tokens,
-                               .mark = mark};
+    packet->head = gw_head_to_peer(ep, kind);
+    packet->head.path = number;
+    packet->head.ack = ep->expected;
+    packet->head.limit = ep->expected + agent->tokens;
+    packet->head.mark = mark;
     gw_packet_send(packet, path);
     gw_packet_drop(packet);
 }

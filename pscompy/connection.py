@@ -9,7 +9,6 @@ import copy
 import weakref
 from collections.abc import Callable
 from enum import Enum
-from types import TracebackType
 
 from pscompy import _hot
 from pscompy.core import ffi, lib
@@ -211,12 +210,7 @@ class Connection(_hot.Connection):
     def __enter__(self) -> Connection:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

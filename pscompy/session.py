@@ -7,7 +7,6 @@ import os
 import select
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 
 from pscompy import _hot, logs, registry
 from pscompy.connection import Connection
@@ -342,27 +341,17 @@ class Session:
     def __enter__(self: S) -> S:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self: S) -> S:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         """As `close`, while the loop goes on."""
         import asyncio  # here: 20 ms that a program without it does not pay
 
-        await asyncio.to_thread(self.__exit__, kind, error, traceback)
+        await asyncio.to_thread(self.__exit__, *raised)
 
     def __repr__(self) -> str:
         state = " inherited" if self._forked else " closed" if self._closing else ""

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 
 from pscompy import _hot
 from pscompy.bootstrap import Bootstrap, attach
@@ -409,13 +408,8 @@ class World(_hot.World, Session):
         except PeerLost as error:
             logger.info("rank %d ends before others: %s", self.rank, error)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is not None:
+    def __exit__(self, *raised: object) -> None:
+        if any(raised):
             self._shut(0)
             return
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from pscompy.cli.sizes import spelt
@@ -54,12 +53,7 @@ class Probe:
             self._unusable = "no worker could be made: out of memory or descriptors"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._worker:
             self._lib.psc_worker_destroy(self._worker)
         for carrier in self._carriers:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 from pscompy.cli.contender import CONTROL, LIBRARIES
@@ -106,12 +105,7 @@ class Contender:
     def __enter__(self) -> Contender:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

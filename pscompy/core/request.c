@@ -210,15 +210,6 @@ void psc_req_release(psc_req_t *req)
 
 /* ---- pieces ---- */
 
-uint64_t psc_iov_total(const psc_iov_t *iov, size_t n_iov)
-{
-    uint64_t total = 0;
-
-    for (size_t i = 0; i < n_iov; i++)
-        total += iov[i].len;
-    return total;
-}
-
 psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov,
                              size_t n_iov)
 {

@@ -4,6 +4,7 @@
 #define PSCOMPY_CORE_REQUEST_H
 
 #include "api.h"
+#include "parts/iov.h"
 #include "parts/list.h"
 #include "wire.h"
 
@@ -134,7 +135,6 @@ static inline bool psc_req_has_room(const psc_req_t *req, uint64_t len)
            (req->n_iov && len <= req->total);
 }
 
-uint64_t psc_iov_total(const psc_iov_t *iov, size_t n_iov);
 /* Copy between pieces and a flat buffer, from `offset` of the pieces; returns
  * bytes copied, which the pieces' end may cut short. */
 size_t psc_iov_write(const psc_iov_t *iov, size_t n_iov, uint64_t offset,

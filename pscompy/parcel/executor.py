@@ -17,7 +17,6 @@ from pscompy.parcel.service import call_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any
 
     from pscompy.world import World
@@ -187,12 +186,7 @@ class Executor(concurrent.futures.Executor):
     def __enter__(self) -> Executor | None:  # type: ignore[override]
         return None if self._world.rank else self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
 

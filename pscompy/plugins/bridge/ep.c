@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "pscompy/core/parts/iov.h"
+
 static bridge_t *ep_bridge(const psc_ep_t *ep)
 {
     return psc_container_of(ep->iface, bridge_t, super);
@@ -162,11 +164,7 @@ static bridge_item_t *frame_create(uint64_t number, size_t len, uint8_t id,
     memcpy(item->data, &head, sizeof head);
     memcpy(item->data + sizeof head, header, header_len);
     at = item->data + sizeof head + header_len;
-    for (size_t i = 0; i < n_iov; i++) {
-        if (iov[i].len)
-            memcpy(at, iov[i].base, iov[i].len);
-        at += iov[i].len;
-    }
+    psc_iov_gather(at, iov, n_iov);
     return item;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ib.h"
+#include "pscompy/core/parts/iov.h"
 
 /* ---- room ---- */
 
@@ -86,27 +87,6 @@ psc_status_t ib_control_send(ib_ep_t *ep, uint8_t kind, const void *body,
 
 /* ---- active messages ---- */
 
-static size_t ib_iov_copy(uint8_t *to, const psc_iov_t *iov, size_t n_iov)
-{
-    uint8_t *at = to;
-
-    for (size_t i = 0; i < n_iov; i++) {
-        if (iov[i].len > 0)
-            memcpy(at, iov[i].base, iov[i].len);
-        at += iov[i].len;
-    }
-    return (size_t)(at - to);
-}
-
-static size_t ib_iov_sum(const psc_iov_t *iov, size_t n_iov)
-{
-    size_t sum = 0;
-
-    for (size_t i = 0; i < n_iov; i++)
-        sum += iov[i].len;
-    return sum;
-}
-
 /* What the peer gets to see: head, header, payload. */
 static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
                             const void *header, uint8_t header_len,
@@ -119,7 +99,7 @@ static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
     if (header_len > 0)
         memcpy(at, header, header_len);
     at += header_len;
-    return (size_t)(at - image) + ib_iov_copy(at, iov, n_iov);
+    return (size_t)(psc_iov_gather(at, iov, n_iov) - image);
 }
 
 /* From a buffer of the pool, whose completion gives it back, or copied by the
@@ -173,7 +153,7 @@ psc_status_t ib_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     ib_ep_t *ep = ib_ep(self);
     ib_pool_t *pool = &ib_ep_iface(ep)->sends;
     psc_status_t status = ib_am_may(ep);
-    size_t len = IB_HEAD_SIZE + header_len + ib_iov_sum(iov, n_iov);
+    size_t len = IB_HEAD_SIZE + header_len + psc_iov_total(iov, n_iov);
     uint32_t buffer;
 
     if (len + IB_TAIL_ROOM > pool->size)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "loop.h"
+#include "pscompy/core/parts/iov.h"
 
 static loop_iface_t *loop_ep_iface(const loop_ep_t *ep)
 {
@@ -285,10 +286,8 @@ psc_status_t loop_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     loop_iface_t *iface = loop_ep_iface(ep);
     loop_slot_t *slot;
     psc_status_t status;
-    size_t len = 0;
+    size_t len = psc_iov_total(iov, n_iov);
 
-    for (size_t i = 0; i < n_iov; i++)
-        len += iov[i].len;
     status = loop_send_check(ep, header_len, len);
     if (status != PSC_OK)
         return status;
@@ -300,12 +299,8 @@ psc_status_t loop_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     slot->header_len = header_len;
     if (header_len > 0)
         memcpy(slot->header, header, header_len);
-    slot->len = 0;
-    for (size_t i = 0; i < n_iov; i++) {
-        if (iov[i].len > 0)
-            memcpy(slot->payload + slot->len, iov[i].base, iov[i].len);
-        slot->len += iov[i].len;
-    }
+    psc_iov_gather(slot->payload, iov, n_iov);
+    slot->len = len;
     slot->to->queued++;
     slot->to->waiting++;
     psc_list_push(&iface->queue, &slot->link);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "portals.h"
+#include "pscompy/core/parts/iov.h"
 
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len)
 {
@@ -51,27 +52,12 @@ psc_status_t portals_am_short(psc_ep_t *self, uint8_t id, const void *header,
     return portals_am_bcopy(self, id, header, header_len, &iov, 1);
 }
 
-size_t portals_iov_sum(const psc_iov_t *iov, size_t n_iov)
-{
-    size_t sum = 0;
-
-    for (size_t i = 0; i < n_iov; i++)
-        sum += iov[i].len;
-    return sum;
-}
-
-void portals_iov_put(uint8_t *to, const psc_iov_t *iov, size_t n_iov)
-{
-    for (size_t i = 0; i < n_iov; i++)
-        to = portals_put_bytes(to, iov[i].base, iov[i].len);
-}
-
 psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
                               uint8_t header_len, const psc_iov_t *iov,
                               size_t n_iov)
 {
     portals_ep_t *ep = portals_ep(self);
-    size_t len = PORTALS_HEAD_SIZE + header_len + portals_iov_sum(iov, n_iov);
+    size_t len = PORTALS_HEAD_SIZE + header_len + psc_iov_total(iov, n_iov);
     psc_status_t status = portals_am_may(ep, len);
     uint8_t *to;
 
@@ -80,7 +66,7 @@ psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     to = portals_begin(ep, PORTALS_KIND_AM, id, header, header_len);
     if (!to)
         return PSC_ERR_NO_RESOURCE;
-    portals_iov_put(to, iov, n_iov);
+    psc_iov_gather(to, iov, n_iov);
     ep->sent++;
     ep->driver->send_end(ep->channel, len);
     return PSC_OK;

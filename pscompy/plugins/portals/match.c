@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "portals.h"
+#include "pscompy/core/parts/iov.h"
 
 psc_status_t portals_tag_ready(psc_ep_t *self, char *reason)
 {
@@ -48,7 +49,7 @@ psc_status_t portals_tag_send(psc_ep_t *self, uint64_t bits,
                               const psc_iov_t *iov, size_t n_iov)
 {
     portals_ep_t *ep = portals_ep(self);
-    size_t len = portals_iov_sum(iov, n_iov);
+    size_t len = psc_iov_total(iov, n_iov);
     psc_status_t status = portals_am_may(ep, len);
     uint8_t *to;
 
@@ -57,7 +58,7 @@ psc_status_t portals_tag_send(psc_ep_t *self, uint64_t bits,
     to = ep->driver->send_begin(ep->channel);
     if (!to)
         return PSC_ERR_NO_RESOURCE;
-    portals_iov_put(to, iov, n_iov);
+    psc_iov_gather(to, iov, n_iov);
     ep->sent++;
     ep->told = ep->received;
     ep->driver->tag_send(ep->channel, len, bits, ep->received);

@@ -170,9 +170,6 @@ psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
 void portals_arrived(void *owner, const uint8_t *bytes, size_t len);
 /* May a message of this length leave? */
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len);
-size_t portals_iov_sum(const psc_iov_t *iov, size_t n_iov);
-/* Copies the pieces there. */
-void portals_iov_put(uint8_t *to, const psc_iov_t *iov, size_t n_iov);
 /* A message that the peer counts has come. */
 void portals_count_arrival(portals_ep_t *ep);
 /* The peer says how many it has taken; false: that cannot be. */

@@ -1,6 +1,7 @@
 /* Messages through the rings: sending by copy, and delivering what came. */
 #include <string.h>
 
+#include "pscompy/core/parts/iov.h"
 #include "shm.h"
 
 #define SHM_POLL_MAX 32u /* records of one endpoint in one pass */
@@ -29,14 +30,6 @@ static void shm_gather_copy(shm_gather_t *from, uint8_t *to, size_t len)
             from->filled = 0;
         }
     }
-}
-
-static size_t shm_iov_sum(const psc_iov_t *iov, size_t n_iov)
-{
-    size_t sum = 0;
-    for (size_t i = 0; i < n_iov; i++)
-        sum += iov[i].len;
-    return sum;
 }
 
 /* Half of the ring, so that a message fits even if the consumer is late with
@@ -148,7 +141,7 @@ psc_status_t shm_am_bcopy(psc_ep_t *super, uint8_t id, const void *header,
                           size_t n_iov)
 {
     shm_ep_t *ep = shm_ep(super);
-    size_t len = shm_iov_sum(iov, n_iov), bytes = header_len + len;
+    size_t len = psc_iov_total(iov, n_iov), bytes = header_len + len;
     bool whole = bytes <= shm_ring_room(&ep->tx.ring);
     shm_gather_t from = {iov, 0};
     psc_status_t status;

@@ -1,6 +1,7 @@
 /* One NI: what it may hold, how it opens and closes, what it tells of itself.
  */
 #include <poll.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -189,28 +190,30 @@ void psni_interface_close(psni_ni_t *ni)
 
 /* ---- what it tells ---- */
 
-int psni_get_uid(ptl_handle_ni_t ni_handle, ptl_uid_t *uid)
+/* One of its own values. */
+static int psni_interface_tell(ptl_handle_ni_t ni_handle, size_t offset,
+                               void *value, size_t len)
 {
     psni_ni_t *ni;
     int rc = psni_enter(ni_handle, PSNI_KIND_NI, &ni);
 
     if (rc != PTL_OK)
         return rc;
-    *uid = ni->uid;
+    memcpy(value, (const char *)ni + offset, len);
     psni_leave(ni);
     return PTL_OK;
 }
 
+int psni_get_uid(ptl_handle_ni_t ni_handle, ptl_uid_t *uid)
+{
+    return psni_interface_tell(ni_handle, offsetof(psni_ni_t, uid), uid,
+                               sizeof(*uid));
+}
+
 int psni_get_id(ptl_handle_ni_t ni_handle, ptl_process_t *id)
 {
-    psni_ni_t *ni;
-    int rc = psni_enter(ni_handle, PSNI_KIND_NI, &ni);
-
-    if (rc != PTL_OK)
-        return rc;
-    *id = ni->id;
-    psni_leave(ni);
-    return PTL_OK;
+    return psni_interface_tell(ni_handle, offsetof(psni_ni_t, id), id,
+                               sizeof(*id));
 }
 
 int psni_ni_status(ptl_handle_ni_t ni_handle, ptl_sr_index_t status_register,
@@ -232,24 +235,12 @@ int psni_ni_status(ptl_handle_ni_t ni_handle, ptl_sr_index_t status_register,
 int psni_ni_cookie(ptl_handle_ni_t ni_handle,
                    uint8_t cookie[PSPTL_COOKIE_BYTES])
 {
-    psni_ni_t *ni;
-    int rc = psni_enter(ni_handle, PSNI_KIND_NI, &ni);
-
-    if (rc != PTL_OK)
-        return rc;
-    memcpy(cookie, ni->cookie, PSPTL_COOKIE_BYTES);
-    psni_leave(ni);
-    return PTL_OK;
+    return psni_interface_tell(ni_handle, offsetof(psni_ni_t, cookie), cookie,
+                               PSPTL_COOKIE_BYTES);
 }
 
 int psni_counters(ptl_handle_ni_t ni_handle, psni_counters_t *counters)
 {
-    psni_ni_t *ni;
-    int rc = psni_enter(ni_handle, PSNI_KIND_NI, &ni);
-
-    if (rc != PTL_OK)
-        return rc;
-    *counters = ni->counters;
-    psni_leave(ni);
-    return PTL_OK;
+    return psni_interface_tell(ni_handle, offsetof(psni_ni_t, counters),
+                               counters, sizeof(*counters));
 }
