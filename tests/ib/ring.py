@@ -1,5 +1,5 @@
 """Laps of messages of all sizes around all ranks; each tells where it is, and how it reached the
-next one."""
+next one. Rank 0 prints it for all: lines of several ranks may run into each other on their way."""
 
 import socket
 
@@ -22,4 +22,8 @@ with pscompy.World() as world:
                 world.recv(numbers, source=left)
                 world.send(numbers + 1, dest=right)
     here, over = socket.gethostname(), world[right].transport
-    print(f"rank {world.rank} on {here}: to rank {right} over {over}", flush=True)
+    told = f"rank {world.rank} on {here}: to rank {right} over {over}"
+    if world.rank == 0:
+        print("\n".join([told, *(world.recv_obj(source=r) for r in range(1, world.size))]))
+    else:
+        world.send_obj(told, dest=0)
