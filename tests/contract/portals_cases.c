@@ -647,6 +647,8 @@ const ct_case_t ct_own_cases[] = {
      0, false},
     {"a_search_may_tell_of_an_overflow", a_search_may_tell_of_an_overflow, 0,
      false},
+    {"an_overflow_may_have_lost_its_length",
+     an_overflow_may_have_lost_its_length, 0, false},
     {"a_matched_receive_ends_with_its_endpoint",
      a_matched_receive_ends_with_its_endpoint, 0, false},
     {"overflow_buffers_are_as_many_as_messages",

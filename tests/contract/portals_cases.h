@@ -34,6 +34,7 @@ void landed_send(ct_pair_t *pair, size_t len);
 void a_cancel_is_too_late_once_it_has_matched(void);
 void a_receive_finds_what_came_before_it(void);
 void a_search_may_tell_of_an_overflow(void);
+void an_overflow_may_have_lost_its_length(void);
 void a_matched_receive_ends_with_its_endpoint(void);
 void overflow_buffers_are_as_many_as_messages(void);
 void sources_are_told_apart(void);

@@ -111,6 +111,36 @@ void a_search_may_tell_of_an_overflow(void)
     ct_pair_down(&pair);
 }
 
+static int length_is_lost(const ptl_handle_eq_t *queues, unsigned n,
+                          ptl_time_t timeout, ptl_event_t *event,
+                          unsigned *which)
+{
+    int status = psni_provider.PtlEQPoll(queues, n, timeout, event, which);
+
+    if (status == PTL_OK && event->type == PTL_EVENT_PUT_OVERFLOW)
+        event->rlength = 0;
+    return status;
+}
+
+/* Nor do all know the length any more. */
+void an_overflow_may_have_lost_its_length(void)
+{
+    static psptl_provider_t other;
+    static landed_t landed;
+    ct_pair_t pair;
+
+    other = psni_provider;
+    other.PtlEQPoll = length_is_lost;
+    ct_pair_up(&pair);
+    portals_iface(pair.b->iface)->device->ni = &other;
+    landed_send(&pair, 70);
+    landed_post(&pair, &landed);
+    ct_until(&pair, landed.done);
+    ct_check(landed.len == 70 && ct_pattern_check(landed.buffer, 70, 0),
+             "%zu bytes", landed.len);
+    ct_pair_down(&pair);
+}
+
 /* What has matched is told even after the endpoint has closed. */
 void a_matched_receive_ends_with_its_endpoint(void)
 {

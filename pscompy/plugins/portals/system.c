@@ -9,6 +9,7 @@
 #include "channel.c"
 #include "device.c"
 #include "event.c"
+#include "hold.c"
 #include "overflow.c"
 #include "psptl.c"
 #include "region.c"

@@ -181,12 +181,15 @@ bool psptl_tag_cancel(psptl_tag_t *tag)
 
 /* ---- what has happened ---- */
 
+/* There are libraries that have lost the length as it was sent, when they tell
+ * of what waited in an overflow buffer: there all of it is, or it is refused. */
 psptl_tagged_t psptl_tag_message(const ptl_event_t *event)
 {
     return (psptl_tagged_t){
         .bits = event->match_bits & ~PSPTL_SOURCE_MASK,
         .word = (uint32_t)(event->hdr_data >> PSPTL_WORD_SHIFT),
-        .len = event->rlength,
+        .len = event->rlength > event->mlength ? event->rlength
+                                               : event->mlength,
     };
 }
 

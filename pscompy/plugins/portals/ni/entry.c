@@ -56,7 +56,7 @@ void psni_entry_tell_unlink(psni_pt_t *pt, const psni_claim_t *claim)
 
 void psni_entry_unlink(psni_entry_t *entry)
 {
-    psc_list_remove(&entry->link);
+    psni_list_remove(entry);
     entry->linked = false;
 }
 
@@ -177,7 +177,7 @@ static int psni_request_link(psni_request_t *request, const ptl_me_t *me,
     entry->linked = true;
     if (entry->ct != NULL)
         entry->ct->users++;
-    psc_list_push(&request->pt->lists[list], &entry->link);
+    psni_list_add(&request->pt->lists[list], entry);
     request->pt->n_entries[list]++;
     *handle = psni_handle(&entry->object);
     if ((me->options & PTL_ME_EVENT_LINK_DISABLE) == 0)

@@ -9,46 +9,28 @@
 #define PROMISED 2u
 #define LATE_NS 1000000
 
-static bool psni_me_fits(const ptl_me_t *me, ptl_process_t initiator,
-                         ptl_match_bits_t match_bits)
-{
-    return ((me->match_bits ^ match_bits) & ~me->ignore_bits) == 0 &&
-           (me->match_id.phys.nid == PTL_NID_ANY ||
-            me->match_id.phys.nid == initiator.phys.nid) &&
-           (me->match_id.phys.pid == PTL_PID_ANY ||
-            me->match_id.phys.pid == initiator.phys.pid);
-}
-
-static uint64_t psni_entry_offset(const psni_entry_t *entry,
-                                  const psni_arrival_t *arrival)
+uint64_t psni_entry_offset(const psni_entry_t *entry,
+                           const psni_arrival_t *arrival)
 {
     if ((entry->me.options & PTL_ME_MANAGE_LOCAL) != 0)
         return entry->filled;
     return arrival->remote_offset;
 }
 
-static uint64_t psni_entry_room(const psni_entry_t *entry, uint64_t offset)
+uint64_t psni_entry_room(const psni_entry_t *entry, uint64_t offset)
 {
     return offset > entry->region.length ? 0 : entry->region.length - offset;
 }
 
-static bool psni_entry_fits(const psni_entry_t *entry,
-                            const psni_arrival_t *arrival)
-{
-    if (!psni_me_fits(&entry->me, arrival->initiator, arrival->match_bits))
-        return false;
-    return (entry->me.options & PTL_ME_NO_TRUNCATE) == 0 ||
-           psni_entry_room(entry, psni_entry_offset(entry, arrival)) >=
-               arrival->rlength;
-}
-
-static psni_entry_t *psni_match_find(psni_pt_t *pt,
+static psni_entry_t *psni_match_find(const psni_pt_t *pt,
                                      const psni_arrival_t *arrival)
 {
-    for (unsigned list = PTL_PRIORITY_LIST; list <= PTL_OVERFLOW_LIST; list++)
-        psc_list_for_each(entry, &pt->lists[list], psni_entry_t, link) if (
-            psni_entry_fits(entry, arrival)) return entry;
-    return NULL;
+    psni_entry_t *entry = psni_list_find(&pt->lists[PTL_PRIORITY_LIST],
+                                         arrival);
+
+    return entry != NULL
+               ? entry
+               : psni_list_find(&pt->lists[PTL_OVERFLOW_LIST], arrival);
 }
 
 /* ---- may it be taken? ---- */
@@ -125,7 +107,7 @@ static psni_header_t *psni_header_make(psni_ni_t *ni, psni_entry_t *entry,
         return NULL;
     header->entry = entry;
     header->arrival = *arrival;
-    psc_list_push(&entry->pt->unexpected, &header->link);
+    psni_headers_add(&entry->pt->unexpected, header);
     entry->headers++;
     ni->n_headers++;
     return header;
@@ -315,25 +297,9 @@ void psni_match_end(psni_entry_t *entry, psni_header_t *header,
 
 /* ---- unexpected headers ---- */
 
-psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me)
-{
-    psc_list_for_each(header, &pt->unexpected, psni_header_t, link)
-    {
-        const psni_arrival_t *arrival = &header->arrival;
-        unsigned needed =
-            arrival->verb == PSNI_PUT ? PTL_ME_OP_PUT : PTL_ME_OP_GET;
-
-        if (psni_me_fits(me, arrival->initiator, arrival->match_bits) &&
-            (me->options & needed) != 0 &&
-            (me->uid == PTL_UID_ANY || me->uid == arrival->uid))
-            return header;
-    }
-    return NULL;
-}
-
 void psni_header_claim(psni_header_t *header, const psni_claim_t *claim)
 {
-    psc_list_remove(&header->link);
+    psni_headers_remove(&header->entry->pt->unexpected, header);
     header->claim = *claim;
     header->claim.made = true;
     if (claim->ct != NULL)
@@ -348,7 +314,8 @@ void psni_header_drop(psni_header_t *header)
 
     if (header->claim.ct != NULL)
         header->claim.ct->users--;
-    psc_list_remove(&header->link);
+    if (!header->claim.made)
+        psni_headers_remove(&entry->pt->unexpected, header);
     entry->object.ni->n_headers--;
     entry->headers--;
     free(header);

@@ -7,7 +7,8 @@
  *   bell.c      descriptors that wake sleepers
  *   table.c     the portal table
  *   entry.c     list entries: append, unlink, search
- *   match.c     which entry takes a message; unexpected headers
+ *   match.c     who takes a message, and who is told; unexpected headers
+ *   list.c      which of many entries, or messages
  *   target.c    messages that come in
  *   initiate.c  memory descriptors, put and get, how they end
  *   region.c    memory in one piece or in several

@@ -154,6 +154,34 @@ int psni_patience_sleep(psni_patience_t *patience, psni_bell_t *const *bells,
                         unsigned n_bells);
 bool psni_patience_over(const psni_patience_t *patience);
 
+/* ---- list.c ---- */
+
+#define PSNI_CLASSES 8u /* ways of ignoring bits that are told apart */
+
+typedef struct psni_hash {
+    psc_list_t *buckets; /* `size` of them, a power of two; at first: */
+    psc_list_t one;
+    uint32_t size, used;
+} psni_hash_t;
+
+typedef struct psni_class {
+    ptl_match_bits_t ignore;
+    psni_hash_t hash; /* psni_entry_t, by the other bits */
+} psni_class_t;
+
+typedef struct psni_list {
+    psc_list_t entries; /* in their order */
+    uint64_t places;
+    unsigned n_classes;
+    psni_class_t classes[PSNI_CLASSES];
+} psni_list_t;
+
+typedef struct psni_headers {
+    psc_list_t all; /* psni_header_t, in their order */
+    ptl_match_bits_t kept;
+    psni_hash_t hash; /* by these bits */
+} psni_headers_t;
+
 /* ---- table.c, entry.c, match.c ---- */
 
 typedef struct psni_pt {
@@ -161,14 +189,16 @@ typedef struct psni_pt {
     unsigned options;
     uint32_t index;
     psni_eq_t *eq;
-    psc_list_t lists[2];   /* by ptl_list_t */
-    psc_list_t unexpected; /* psni_header_t */
+    psni_list_t lists[2]; /* by ptl_list_t */
+    psni_headers_t unexpected;
     int n_entries[2];
 } psni_pt_t;
 
 struct psni_entry {
     psni_object_t object;
-    psc_link_t link;
+    psc_link_t link, bucket; /* of the list; of a hash of its class: */
+    psni_class_t *class;
+    uint64_t place; /* in the list */
     psni_pt_t *pt;
     ptl_me_t me;
     ptl_list_t list;
@@ -201,12 +231,26 @@ typedef struct psni_arrival {
 } psni_arrival_t;
 
 typedef struct psni_header {
-    psc_link_t link;
+    psc_link_t link, bucket;
     psni_entry_t *entry; /* of the overflow list */
     psni_arrival_t arrival;
     psni_claim_t claim;
     bool complete;
 } psni_header_t;
+
+void psni_list_init(psni_list_t *list);
+void psni_list_close(psni_list_t *list);
+void psni_list_add(psni_list_t *list, psni_entry_t *entry);
+void psni_list_remove(psni_entry_t *entry);
+/* The first entry that takes the message, or NULL. */
+psni_entry_t *psni_list_find(const psni_list_t *list,
+                             const psni_arrival_t *arrival);
+void psni_headers_init(psni_headers_t *headers);
+void psni_headers_close(psni_headers_t *headers);
+void psni_headers_add(psni_headers_t *headers, psni_header_t *header);
+void psni_headers_remove(psni_headers_t *headers, psni_header_t *header);
+/* The first unexpected message that the entry would have taken, or NULL. */
+psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me);
 
 psni_pt_t *psni_pt_find(psni_ni_t *ni, ptl_pt_index_t index);
 /* Flow control: messages are refused from now on. */
@@ -228,8 +272,10 @@ void psni_match(psni_ni_t *ni, uint32_t pt_index, psni_arrival_t *arrival,
 void psni_match_end(psni_entry_t *entry, psni_header_t *header,
                     const psni_arrival_t *arrival);
 void psni_match_post_late(psni_ni_t *ni);
-/* The first unexpected message that the entry would have taken, or NULL. */
-psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me);
+/* Where in the entry the message begins, and how much it takes there. */
+uint64_t psni_entry_offset(const psni_entry_t *entry,
+                           const psni_arrival_t *arrival);
+uint64_t psni_entry_room(const psni_entry_t *entry, uint64_t offset);
 void psni_header_claim(psni_header_t *header, const psni_claim_t *claim);
 void psni_header_drop(psni_header_t *header);
 ptl_event_t psni_arrival_event(const psni_arrival_t *arrival,

@@ -39,9 +39,9 @@ static void psni_pt_open(psni_pt_t *pt, uint32_t index, unsigned options,
                       .options = options,
                       .index = index,
                       .eq = eq};
-    psc_list_init(&pt->lists[PTL_PRIORITY_LIST]);
-    psc_list_init(&pt->lists[PTL_OVERFLOW_LIST]);
-    psc_list_init(&pt->unexpected);
+    psni_list_init(&pt->lists[PTL_PRIORITY_LIST]);
+    psni_list_init(&pt->lists[PTL_OVERFLOW_LIST]);
+    psni_headers_init(&pt->unexpected);
     if (eq != NULL)
         eq->users++;
 }
@@ -76,8 +76,11 @@ int psni_pt_alloc(ptl_handle_ni_t ni_handle, unsigned int options,
 
 void psni_pt_close(psni_ni_t *ni, psni_pt_t *pt)
 {
-    psc_list_for_each(header, &pt->unexpected, psni_header_t, link)
+    psc_list_for_each(header, &pt->unexpected.all, psni_header_t, link)
         psni_header_drop(header);
+    psni_headers_close(&pt->unexpected);
+    psni_list_close(&pt->lists[PTL_PRIORITY_LIST]);
+    psni_list_close(&pt->lists[PTL_OVERFLOW_LIST]);
     if (pt->eq != NULL)
         pt->eq->users--;
     if (ni->late_eq == pt->eq)

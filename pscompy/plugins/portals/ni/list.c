@@ -1,0 +1,249 @@
+/* Which of many entries takes a message, and which of many unexpected messages
+ * an entry takes, without a look at all of them.
+ *
+ * Entries that ignore the same bits are a class, which keeps them in a hash of
+ * the other bits; a message looks into one bucket of each class, and the
+ * earliest entry that fits it there has it (tuple space search: Srinivasan,
+ * Suri and Varghese, SIGCOMM 1999). What uses an interface ignores bits in few
+ * ways; if there are more, the first class takes the rest and is searched
+ * through. Unexpected messages are in one hash, of the bits that no search has
+ * ignored yet. */
+#include <stdlib.h>
+
+#include "nic.h"
+
+#define HASH_LOAD 4u /* of a bucket, on average, before there are more */
+#define HASH_GROWTH 8u
+
+/* ---- hashes ---- */
+
+static void psni_hash_init(psni_hash_t *hash)
+{
+    psc_list_init(&hash->one);
+    hash->buckets = &hash->one;
+    hash->size = 1;
+    hash->used = 0;
+}
+
+static void psni_hash_close(psni_hash_t *hash)
+{
+    if (hash->buckets != &hash->one)
+        free(hash->buckets);
+    psni_hash_init(hash);
+}
+
+static psc_list_t *psni_hash_bucket(const psni_hash_t *hash, uint64_t key)
+{
+    return &hash->buckets[(uint32_t)(key * 0x9e3779b97f4a7c15ull >> 32) &
+                          (hash->size - 1)];
+}
+
+/* True: there are more buckets, and nothing is in them. */
+static bool psni_hash_grow(psni_hash_t *hash)
+{
+    uint32_t size = hash->size * HASH_GROWTH;
+    psc_list_t *buckets;
+
+    if (hash->used < hash->size * HASH_LOAD)
+        return false;
+    buckets = malloc(size * sizeof(*buckets));
+    if (buckets == NULL)
+        return false; /* slower */
+    for (uint32_t i = 0; i < size; i++)
+        psc_list_init(&buckets[i]);
+    if (hash->buckets != &hash->one)
+        free(hash->buckets);
+    hash->buckets = buckets;
+    hash->size = size;
+    return true;
+}
+
+/* ---- entries ---- */
+
+/* The first class ignores everything: it takes what the others do not. */
+static psni_class_t *psni_class_init(psni_class_t *class,
+                                     ptl_match_bits_t ignore)
+{
+    psni_hash_init(&class->hash);
+    class->ignore = ignore;
+    return class;
+}
+
+void psni_list_init(psni_list_t *list)
+{
+    psc_list_init(&list->entries);
+    psni_class_init(&list->classes[0], ~(ptl_match_bits_t)0);
+    list->n_classes = 1;
+    list->places = 0;
+}
+
+void psni_list_close(psni_list_t *list)
+{
+    for (unsigned i = 0; i < list->n_classes; i++)
+        psni_hash_close(&list->classes[i].hash);
+}
+
+static psni_class_t *psni_class_of(psni_list_t *list, ptl_match_bits_t ignore)
+{
+    psni_class_t *spare = NULL;
+
+    for (unsigned i = 0; i < list->n_classes; i++) {
+        if (list->classes[i].ignore == ignore)
+            return &list->classes[i];
+        if (i > 0 && list->classes[i].hash.used == 0)
+            spare = &list->classes[i];
+    }
+    if (spare != NULL)
+        spare->ignore = ignore;
+    else if (list->n_classes < PSNI_CLASSES)
+        spare = psni_class_init(&list->classes[list->n_classes++], ignore);
+    return spare != NULL ? spare : &list->classes[0];
+}
+
+static void psni_class_push(psni_class_t *class, psni_entry_t *entry)
+{
+    psc_list_push(psni_hash_bucket(&class->hash,
+                                   entry->me.match_bits & ~class->ignore),
+                  &entry->bucket);
+}
+
+void psni_list_add(psni_list_t *list, psni_entry_t *entry)
+{
+    psni_class_t *class = psni_class_of(list, entry->me.ignore_bits);
+
+    entry->class = class;
+    entry->place = list->places++;
+    if (psni_hash_grow(&class->hash))
+        psc_list_for_each(other, &list->entries, psni_entry_t, link)
+            if (other->class == class)
+                psni_class_push(class, other);
+    psc_list_push(&list->entries, &entry->link);
+    psni_class_push(class, entry);
+    class->hash.used++;
+}
+
+void psni_list_remove(psni_entry_t *entry)
+{
+    psc_list_remove(&entry->link);
+    psc_list_remove(&entry->bucket);
+    entry->class->hash.used--;
+}
+
+static bool psni_me_fits(const ptl_me_t *me, ptl_process_t initiator,
+                         ptl_match_bits_t match_bits)
+{
+    return ((me->match_bits ^ match_bits) & ~me->ignore_bits) == 0 &&
+           (me->match_id.phys.nid == PTL_NID_ANY ||
+            me->match_id.phys.nid == initiator.phys.nid) &&
+           (me->match_id.phys.pid == PTL_PID_ANY ||
+            me->match_id.phys.pid == initiator.phys.pid);
+}
+
+static bool psni_entry_fits(const psni_entry_t *entry,
+                            const psni_arrival_t *arrival)
+{
+    if (!psni_me_fits(&entry->me, arrival->initiator, arrival->match_bits))
+        return false;
+    return (entry->me.options & PTL_ME_NO_TRUNCATE) == 0 ||
+           psni_entry_room(entry, psni_entry_offset(entry, arrival)) >=
+               arrival->rlength;
+}
+
+psni_entry_t *psni_list_find(const psni_list_t *list,
+                             const psni_arrival_t *arrival)
+{
+    psni_entry_t *found = NULL;
+
+    for (unsigned i = 0; i < list->n_classes; i++) {
+        const psni_class_t *class = &list->classes[i];
+        psc_list_t *bucket = psni_hash_bucket(
+            &class->hash, arrival->match_bits & ~class->ignore);
+
+        if (class->hash.used == 0)
+            continue;
+        psc_list_for_each(entry, bucket, psni_entry_t, bucket)
+        {
+            if (found != NULL && entry->place > found->place)
+                break;
+            if (psni_entry_fits(entry, arrival)) {
+                found = entry;
+                break;
+            }
+        }
+    }
+    return found;
+}
+
+/* ---- unexpected messages ---- */
+
+void psni_headers_init(psni_headers_t *headers)
+{
+    psc_list_init(&headers->all);
+    psni_hash_init(&headers->hash);
+    headers->kept = ~(ptl_match_bits_t)0;
+}
+
+void psni_headers_close(psni_headers_t *headers)
+{
+    psni_hash_close(&headers->hash);
+}
+
+static void psni_headers_push(psni_headers_t *headers, psni_header_t *header)
+{
+    psc_list_push(
+        psni_hash_bucket(&headers->hash,
+                         header->arrival.match_bits & headers->kept),
+        &header->bucket);
+}
+
+static void psni_headers_again(psni_headers_t *headers)
+{
+    psc_list_for_each(header, &headers->all, psni_header_t, link)
+    {
+        psc_list_remove(&header->bucket);
+        psni_headers_push(headers, header);
+    }
+}
+
+void psni_headers_add(psni_headers_t *headers, psni_header_t *header)
+{
+    if (psni_hash_grow(&headers->hash))
+        psc_list_for_each(other, &headers->all, psni_header_t, link)
+            psni_headers_push(headers, other);
+    psc_list_push(&headers->all, &header->link);
+    psni_headers_push(headers, header);
+    headers->hash.used++;
+}
+
+void psni_headers_remove(psni_headers_t *headers, psni_header_t *header)
+{
+    psc_list_remove(&header->link);
+    psc_list_remove(&header->bucket);
+    headers->hash.used--;
+}
+
+/* Bits that are ignored take no part from now on. */
+psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me)
+{
+    psni_headers_t *headers = &pt->unexpected;
+
+    if ((headers->kept & me->ignore_bits) != 0) {
+        headers->kept &= ~me->ignore_bits;
+        psni_headers_again(headers);
+    }
+    psc_list_for_each(header,
+                      psni_hash_bucket(&headers->hash,
+                                       me->match_bits & headers->kept),
+                      psni_header_t, bucket)
+    {
+        const psni_arrival_t *arrival = &header->arrival;
+        unsigned needed =
+            arrival->verb == PSNI_PUT ? PTL_ME_OP_PUT : PTL_ME_OP_GET;
+
+        if (psni_me_fits(me, arrival->initiator, arrival->match_bits) &&
+            (me->options & needed) != 0 &&
+            (me->uid == PTL_UID_ANY || me->uid == arrival->uid))
+            return header;
+    }
+    return NULL;
+}
