@@ -149,27 +149,37 @@ static bool psni_entry_fits(const psni_entry_t *entry,
                arrival->rlength;
 }
 
+/* The first one that stands before `found`, if there is that. */
+static psni_entry_t *psni_class_find(const psni_class_t *class,
+                                     const psni_arrival_t *arrival,
+                                     const psni_entry_t *found)
+{
+    const psc_list_t *bucket = psni_hash_bucket(
+        &class->hash, arrival->match_bits & ~class->ignore);
+
+    psc_list_for_each(entry, bucket, psni_entry_t, bucket)
+    {
+        if (found != NULL && entry->place > found->place)
+            return NULL;
+        if (psni_entry_fits(entry, arrival))
+            return entry;
+    }
+    return NULL;
+}
+
 psni_entry_t *psni_list_find(const psni_list_t *list,
                              const psni_arrival_t *arrival)
 {
     psni_entry_t *found = NULL;
 
     for (unsigned i = 0; i < list->n_classes; i++) {
-        const psni_class_t *class = &list->classes[i];
-        psc_list_t *bucket = psni_hash_bucket(
-            &class->hash, arrival->match_bits & ~class->ignore);
+        psni_entry_t *entry =
+            list->classes[i].hash.used == 0
+                ? NULL
+                : psni_class_find(&list->classes[i], arrival, found);
 
-        if (class->hash.used == 0)
-            continue;
-        psc_list_for_each(entry, bucket, psni_entry_t, bucket)
-        {
-            if (found != NULL && entry->place > found->place)
-                break;
-            if (psni_entry_fits(entry, arrival)) {
-                found = entry;
-                break;
-            }
-        }
+        if (entry != NULL)
+            found = entry;
     }
     return found;
 }
