@@ -1,12 +1,13 @@
-/* What the software NI can do, beside a TCP socket in the same run:
- * `portals CORE CORE SIZE COUNT` runs two processes, pinned to these cores,
- * and prints microseconds one way: of COUNT puts of SIZE bytes there and back,
- * of as many messages through a socket of the loopback that both sides poll,
- * and the former by the latter. Median of ROUNDS, which take turns.
+/* What the software NI can do, and a TCP socket: `portals TEST CORE CORE SIZE
+ * COUNT` runs two processes, pinned to these cores, and prints seconds.
  *
- * Built with the NI's own sources:
- *   cc -std=c11 -D_GNU_SOURCE -O3 -I. -pthread -o .venv/portals \
- *      bench/portals.c pscompy/plugins/portals/ni/[a-z]*.c */
+ *   sockets  COUNT messages of SIZE bytes there and back through a socket of
+ *            the loopback that both sides poll
+ *   latency  the same by puts of the NI
+ *   stream   COUNT windows of WINDOW puts of SIZE bytes, all from the same
+ *            memory to the same memory; an empty put ends each
+ *
+ * Built with the NI's own sources: see portals.py. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,14 +22,13 @@
 
 #include "pscompy/plugins/portals/ni/software.h"
 
-enum { ROUNDS = 9 };
+enum { WINDOW = 64 };
 
 typedef struct {
     int first; /* it begins */
     int line;  /* to tell each other addresses */
     int tcp;
     size_t size;
-    long count;
     char *out, *in;
     ptl_handle_ni_t ni;
     ptl_handle_eq_t eq;
@@ -51,12 +51,12 @@ static void must(int rc, const char *what)
     exit(1);
 }
 
-static double now_us(void)
+static double now(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static void pin(int core)
@@ -67,6 +67,16 @@ static void pin(int core)
     CPU_SET(core, &set);
     if (sched_setaffinity(0, sizeof set, &set))
         fail("sched_setaffinity");
+}
+
+/* Not the one page of zeros that all memory is before it is written to. */
+static char *touched(size_t size)
+{
+    char *bytes = malloc(size);
+
+    if (!bytes)
+        fail("malloc");
+    return memset(bytes, 1, size);
 }
 
 static void exchange(side_t *s, const void *mine, void *theirs, size_t size)
@@ -156,10 +166,10 @@ static void ni_open(side_t *s)
     must(ptl->ni_admit(s->ni, s->peer, cookie), "ni_admit");
 }
 
-static void ni_put(side_t *s)
+static void ni_put(side_t *s, size_t size)
 {
-    must(psni_provider.PtlPut(s->md, 0, s->size, PTL_NO_ACK_REQ, s->peer, s->pt,
-                              0, 0, NULL, 0),
+    must(psni_provider.PtlPut(s->md, 0, size, PTL_NO_ACK_REQ, s->peer, s->pt, 0,
+                              0, NULL, 0),
          "PtlPut");
 }
 
@@ -176,73 +186,87 @@ static void ni_wait(side_t *s)
 static void ni_trip(side_t *s)
 {
     if (s->first)
-        ni_put(s);
+        ni_put(s, s->size);
     ni_wait(s);
     if (!s->first)
-        ni_put(s);
+        ni_put(s, s->size);
 }
 
-/* ---- rounds ---- */
+static void ni_window(side_t *s)
+{
+    for (int i = 0; i < WINDOW; i++) {
+        if (s->first)
+            ni_put(s, s->size);
+        else
+            ni_wait(s);
+    }
+    if (s->first)
+        ni_wait(s);
+    else
+        ni_put(s, 0);
+}
 
-static double measure(side_t *s, void (*trip)(side_t *))
+/* ---- tests ---- */
+
+static const struct {
+    const char *name;
+    void (*open)(side_t *);
+    void (*trip)(side_t *);
+} tests[] = {
+    {"sockets", tcp_connect, tcp_trip},
+    {"latency", ni_open, ni_trip},
+    {"stream", ni_open, ni_window},
+};
+
+static double measure(side_t *s, void (*trip)(side_t *), long count)
 {
     double start;
 
-    for (long i = 0; i < s->count / 10 + 1; i++)
+    for (long i = 0; i < count / 10 + 1; i++)
         trip(s);
-    start = now_us();
-    for (long i = 0; i < s->count; i++)
+    start = now();
+    for (long i = 0; i < count; i++)
         trip(s);
-    return (now_us() - start) / (double)s->count / 2;
+    return now() - start;
 }
 
-static int by_value(const void *a, const void *b)
+static void run(side_t *s, const char *test, long count)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+        double seconds;
 
-    return (x > y) - (x < y);
-}
-
-static void run(side_t *s)
-{
-    double puts[ROUNDS], sockets[ROUNDS];
-
-    tcp_connect(s);
-    ni_open(s);
-    for (int i = 0; i < ROUNDS; i++) {
-        puts[i] = measure(s, ni_trip);
-        sockets[i] = measure(s, tcp_trip);
+        if (strcmp(tests[i].name, test))
+            continue;
+        tests[i].open(s);
+        seconds = measure(s, tests[i].trip, count);
+        if (s->first)
+            printf("%.9f\n", seconds);
+        return;
     }
-    psni_provider.PtlNIFini(s->ni);
-    qsort(puts, ROUNDS, sizeof puts[0], by_value);
-    qsort(sockets, ROUNDS, sizeof sockets[0], by_value);
-    if (s->first)
-        printf("%.3f %.3f %.2f\n", puts[ROUNDS / 2], sockets[ROUNDS / 2],
-               puts[ROUNDS / 2] / sockets[ROUNDS / 2]);
+    exit(2);
 }
 
 int main(int argc, char **argv)
 {
     side_t s = {0};
-    int lines[2];
+    int lines[2], status = 0;
+    char here = 0, there;
     pid_t child;
 
-    if (argc != 5) {
-        fprintf(stderr, "portals CORE CORE SIZE COUNT\n");
-        return 2;
-    }
-    s.size = (size_t)atol(argv[3]);
-    s.count = atol(argv[4]);
-    s.out = calloc(1, s.size + 1);
-    s.in = calloc(1, s.size + 1);
+    if (argc != 6)
+        return fprintf(stderr, "portals TEST CORE CORE SIZE COUNT\n"), 2;
+    s.size = (size_t)atol(argv[4]);
+    s.out = touched(s.size + 1);
+    s.in = touched(s.size + 1);
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, lines))
         fail("socketpair");
     child = fork();
     s.first = child != 0;
     s.line = lines[s.first];
-    pin(atoi(argv[s.first ? 1 : 2]));
-    run(&s);
+    pin(atoi(argv[s.first ? 2 : 3]));
+    run(&s, argv[1], atol(argv[5]));
+    exchange(&s, &here, &there, 1); /* what was sent last has come */
     if (s.first)
-        waitpid(child, NULL, 0);
-    return 0;
+        waitpid(child, &status, 0);
+    return s.first && status != 0;
 }

@@ -1,0 +1,103 @@
+"""portals over the software NI against that NI without a library: `python -m bench.portals`.
+
+Puts by the C program beside this file, messages of pscompy, and a TCP socket of the loopback that
+both its sides poll, in turns within one run; medians of the rounds, and ratios. All have the same
+two cores. Windows are of 64 messages on both sides, all of them from one buffer to one buffer.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench import peers
+from bench.native import FOLDER, cores
+from bench.verbs import output
+from pscompy import World
+from pscompy.cli.measure import LATENCY, STREAM, Job
+from pscompy.cli.perf_pair import OwnPair, serve
+from pscompy.cli.sampling import Pair, Sample, sample
+
+SMALL = (8, 64, 256, 1 << 10)
+LARGE = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
+WINDOW = 64
+SECONDS = 0.5
+_PROGRAM = FOLDER / "portals"
+_NI = ("pscompy/plugins/portals/ni", "bench/portals.c")
+
+
+@dataclass
+class Program:
+    """Two processes of the C program, for each job anew."""
+
+    name: str
+    tests: tuple[str, ...] = (LATENCY, STREAM)
+
+    def run(self, job: Job) -> float:
+        test = job.test if self.name == "puts" else self.name
+        first, second = cores()
+        return float(output(_PROGRAM, test, *map(str, (first, second, job.size, job.count))))
+
+
+def build() -> None:
+    folder, source = (peers.ROOT / path for path in _NI)
+    FOLDER.mkdir(exist_ok=True)
+    options = ["-std=c11", "-D_GNU_SOURCE", "-O3", f"-I{peers.ROOT}", "-pthread"]
+    output("gcc", *options, "-o", _PROGRAM, source, *sorted(folder.glob("*.c")))
+
+
+# ---- rank 0 measures, and rank 1 is the other side of its messages ----
+
+
+def rank() -> None:
+    with World() as world:
+        os.sched_setaffinity(0, {cores()[world.rank]})
+        connection = world[1 - world.rank]
+        connection.open()
+        if connection.transport != "portals":
+            sys.exit(f"connected over {connection.transport}")
+        if world.rank:
+            serve(connection)
+            return
+        own = OwnPair(connection)
+        latencies(own)
+        bandwidths(own)
+        own.close()
+
+
+def taken(pairs: Sequence[Pair], job: Job) -> list[Sample]:
+    return list(sample(pairs, job, SECONDS).values())
+
+
+def latencies(own: OwnPair) -> None:
+    print("microseconds one way; x puts; puts x sockets")
+    for size in SMALL + LARGE:
+        job = Job(LATENCY, size, 1, 1)
+        ours, puts, tcp = (it.one_way_us for it in taken([own, Program("puts"), TCP], job))
+        print(f"{size:8} bytes {ours:8.2f}, puts {puts:8.2f}, sockets {tcp:8.2f}:", end=" ")
+        print(f"{ours / puts:.2f} x, {puts / tcp:.2f} x", flush=True)
+
+
+def bandwidths(own: OwnPair) -> None:
+    print(f"MB/s in windows of {WINDOW}; x puts")
+    for size in LARGE:
+        job = Job(STREAM, size, 1, WINDOW)
+        ours, puts = (it.megabytes_per_second for it in taken([own, Program("puts")], job))
+        print(f"{size:8} bytes {ours:8.0f}, puts {puts:8.0f}: {ours / puts:.2f} x", flush=True)
+
+
+TCP = Program("sockets", (LATENCY,))
+
+
+def main() -> None:
+    build()
+    start = peers.pscompy(2, "portals")
+    only = {"PSP_SHM": "0", "PSP_TCP": "0", **start.environment}
+    sys.exit(subprocess.run([*start.command, "-m", "bench.portals", "--rank"], env=only).returncode)
+
+
+if __name__ == "__main__":
+    rank() if sys.argv[1:] == ["--rank"] else main()
