@@ -237,7 +237,16 @@ static ptl_event_t sleep_for_event(const side_t *side)
     return event;
 }
 
-enum { NAPS = 500 };
+enum { NAPS = 500, AWAKE = 1000 };
+
+/* Long enough for what wakes sleepers to rest. */
+static void stay_awake(const side_t *side)
+{
+    ptl_event_t event;
+
+    for (unsigned i = 0; i < AWAKE; i++)
+        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+}
 
 static void sleeping_first(side_t *side)
 {
@@ -247,6 +256,8 @@ static void sleeping_first(side_t *side)
     append(side, &me, PTL_PRIORITY_LIST, NULL);
     meet(side);
     for (unsigned i = 0; i < NAPS; i++) {
+        if (i % 50 == 0)
+            stay_awake(side);
         put(side, mine, 8, 1, i, PTL_NO_ACK_REQ);
         same(sleep_for_event(side).hdr_data, i);
     }

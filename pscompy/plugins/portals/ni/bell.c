@@ -1,11 +1,18 @@
 /* A bell wakes who sleeps until a queue or a counter has news. Its descriptor
  * is readable when datagrams wait in the socket (the sleeper handles them
- * itself) or when somebody else made the news while the bell was armed. */
+ * itself) or when somebody else made the news while the bell was armed.
+ *
+ * Every datagram costs its sender a look at each bell that listens to the
+ * socket, and at whatever holds that. So bells begin to listen when they are
+ * armed and end when callers have been awake for some passes. Whoever sleeps
+ * on while another one polls is rung by that one, or by the thread. */
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "nic.h"
+
+#define AWAKE_PASSES 256u
 
 static bool psni_bell_watch(int epoll_fd, int fd)
 {
@@ -14,7 +21,7 @@ static bool psni_bell_watch(int epoll_fd, int fd)
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-int psni_bell_open(psni_bell_t *bell, psni_ni_t *ni)
+int psni_bell_open(psni_bell_t *bell)
 {
     if (bell->open)
         return PTL_OK;
@@ -24,9 +31,9 @@ int psni_bell_open(psni_bell_t *bell, psni_ni_t *ni)
     bell->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (bell->event_fd < 0)
         goto err_epoll;
-    if (!psni_bell_watch(bell->epoll_fd, bell->event_fd) ||
-        !psni_bell_watch(bell->epoll_fd, ni->socket))
+    if (!psni_bell_watch(bell->epoll_fd, bell->event_fd))
         goto err_event;
+    psc_list_init(&bell->listening);
     bell->open = true;
     return PTL_OK;
 err_event:
@@ -42,6 +49,7 @@ void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni)
         return;
     if (bell->armed)
         ni->armed--;
+    psc_list_remove(&bell->listening);
     close(bell->event_fd);
     close(bell->epoll_fd);
     bell->open = bell->armed = false;
@@ -57,6 +65,26 @@ void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
     if (!bell->armed)
         ni->armed++;
     bell->armed = true;
+    ni->awake = ni->flow = 0;
+    if (psc_link_listed(&bell->listening))
+        return;
+    if (psni_bell_watch(bell->epoll_fd, ni->socket))
+        psc_list_push(&ni->listening, &bell->listening);
+    else
+        psni_bell_ring(bell, ni); /* who cannot be woken must not sleep */
+}
+
+void psni_bells_rest(psni_ni_t *ni)
+{
+    psc_link_t *link;
+
+    if (psc_list_empty(&ni->listening) || ++ni->awake < AWAKE_PASSES)
+        return;
+    while ((link = psc_list_pop(&ni->listening)) != NULL) {
+        psni_bell_t *bell = psc_container_of(link, psni_bell_t, listening);
+
+        epoll_ctl(bell->epoll_fd, EPOLL_CTL_DEL, ni->socket, NULL);
+    }
 }
 
 void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni)

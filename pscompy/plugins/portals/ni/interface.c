@@ -117,6 +117,7 @@ int psni_interface_open(psni_ni_t *ni, ptl_pid_t pid,
     psc_list_init(&ni->busy);
     psc_list_init(&ni->held);
     psc_list_init(&ni->answering);
+    psc_list_init(&ni->listening);
     psni_interface_limit(ni, desired);
     rc = psni_interface_random(ni) ? psni_interface_pools(ni) : PTL_FAIL;
     if (rc != PTL_OK)

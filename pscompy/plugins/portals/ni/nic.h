@@ -240,6 +240,9 @@ struct psni_ni {
 
     uint64_t calls; /* progress that callers made */
     unsigned armed; /* bells */
+    psc_list_t listening;
+    unsigned awake; /* passes of callers since a bell was armed */
+    unsigned flow;  /* datagrams that came to callers since then */
     psni_thread_t thread;
 };
 

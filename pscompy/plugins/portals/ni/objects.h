@@ -104,14 +104,17 @@ void *psni_region_at(const psni_region_t *region, uint64_t offset);
 /* ---- bell.c ---- */
 
 typedef struct psni_bell {
-    int epoll_fd, event_fd; /* the former holds the latter and the socket */
+    int epoll_fd, event_fd; /* the former holds the latter */
+    psc_link_t listening;   /* NI's bells that hold the socket, too */
     bool open, armed, rung;
 } psni_bell_t;
 
-int psni_bell_open(psni_bell_t *bell, psni_ni_t *ni);
+int psni_bell_open(psni_bell_t *bell);
 void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni);
 void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni);
 void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni); /* if armed */
+/* A caller made a pass. */
+void psni_bells_rest(psni_ni_t *ni);
 
 /* ---- queue.c, counter.c ---- */
 

@@ -50,9 +50,12 @@ bool psni_progress(psni_ni_t *ni)
     bool came = psni_progress_pass(ni);
 
     ni->calls++;
-    if (came)
+    psni_bells_rest(ni);
+    if (came) {
         ni->idle = 0;
-    else if (!psc_list_empty(&ni->answering) && ++ni->idle == IDLE_PASSES)
+        ni->flow++;
+    } else if (!psc_list_empty(&ni->answering) && ++ni->idle == IDLE_PASSES) {
         psni_send_answers(ni);
+    }
     return came;
 }

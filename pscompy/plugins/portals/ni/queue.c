@@ -5,6 +5,8 @@
 
 #include "nic.h"
 
+#define FLOWING 4u /* datagrams since a bell was armed */
+
 /* Beyond what the user asked for: room to tell that tables were disabled. */
 #define SPARE 64u
 
@@ -217,26 +219,35 @@ int psni_eq_fd(ptl_handle_eq_t eq_handle, int *fd)
 
     if (rc != PTL_OK)
         return rc;
-    rc = psni_bell_open(&eq->bell, eq->object.ni);
+    rc = psni_bell_open(&eq->bell);
     if (rc == PTL_OK)
         *fd = eq->bell.epoll_fd;
     psni_leave(eq->object.ni);
     return rc;
 }
 
+/* While a long message comes in, sleeping between its frames would cost more
+ * than they do. */
 int psni_eq_arm(ptl_handle_eq_t eq_handle)
 {
     psni_eq_t *eq;
+    psni_ni_t *ni;
     int rc = psni_enter(eq_handle, PSNI_KIND_EQ, &eq);
 
     if (rc != PTL_OK)
         return rc;
-    rc = psni_bell_open(&eq->bell, eq->object.ni);
+    ni = eq->object.ni;
+    if (ni->flow >= FLOWING) {
+        ni->flow = 0;
+        psni_leave(ni);
+        return PTL_OK;
+    }
+    rc = psni_bell_open(&eq->bell);
     if (rc == PTL_OK)
-        psni_bell_arm(&eq->bell, eq->object.ni);
+        psni_bell_arm(&eq->bell, ni);
     if (rc == PTL_OK && eq->head == eq->tail)
         rc = PTL_EQ_EMPTY;
-    psni_leave(eq->object.ni);
+    psni_leave(ni);
     return rc;
 }
 
@@ -292,7 +303,7 @@ int psni_patience_sleep(psni_patience_t *patience, psni_bell_t *const *bells,
     int n;
 
     for (unsigned i = 0; i < n_bells; i++) {
-        int rc = psni_bell_open(bells[i], patience->ni);
+        int rc = psni_bell_open(bells[i]);
 
         if (rc != PTL_OK)
             return rc;

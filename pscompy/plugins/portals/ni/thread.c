@@ -47,7 +47,8 @@ static void psni_thread_look(psni_ni_t *ni, bool woken)
     thread->seen = ni->calls;
     if (present) {
         psni_thread_watch(ni, true);
-    } else if (!thread->watching && woken && ni->armed > 0) {
+    } else if (!thread->watching && woken && ni->armed > 0 &&
+               !psc_list_empty(&ni->listening)) {
         psni_thread_watch(ni, true);
     } else {
         psni_thread_serve(ni);
