@@ -6,11 +6,15 @@
 #include "pscompy/plugins/portals/driver.h"
 #include "pscompy/plugins/portals/portals.h"
 
+#define MILLION 1000000
+
 void set_number(const char *name, int64_t number);
 uint64_t counter(const ct_side_t *side, psptl_counter_t which);
 /* Of both sides. */
 uint64_t counted(const ct_pair_t *pair, psptl_counter_t which);
 void print_counters(const ct_pair_t *pair);
+/* Messages both ways, as they come; contents and order are checked. */
+void traffic(ct_pair_t *pair, uint64_t n);
 /* Connections between two interfaces, those of the first pair. */
 void ends_up(ct_pair_t *pairs, int n);
 void ends_down(ct_pair_t *pairs, int n);
@@ -47,5 +51,22 @@ void both_at_once_and_the_wire_too(void);
 void receives_go_back_after_the_fence(void);
 void what_took_the_receive_of_a_late_one_gives_it_back(void);
 void a_late_one_whose_follower_was_cut_is_an_error(void);
+
+/* ---- portals_bulk_cases.c ---- */
+
+void fragment_size_cuts_a_put(void);
+void rendezvous_requests_are_bounded(void);
+void fostering_looks_more_often(void);
+void dropped_fragments_are_sent_again(void);
+
+/* ---- portals_trouble_cases.c ---- */
+
+void lost_events_are_an_error(void);
+void unknown_events_are_an_error(void);
+void puts_that_are_refused_are_an_error(void);
+void dropped_messages_are_sent_again(void);
+void disabled_tables_are_enabled_again(void);
+void trouble_on_the_wire_is_mended_below(void);
+void attempts_are_limited(void);
 
 #endif

@@ -1,0 +1,126 @@
+/* Puts and gets: how they are cut, bounded, looked after and sent again. */
+#include "portals_cases.h"
+
+#define REGION 100000u
+
+typedef struct bulk {
+    ct_pair_t pair;
+    char target[REGION], local[REGION];
+    psc_mem_t *mem;
+    psc_rkey_t *rkey;
+} bulk_t;
+
+static bulk_t bulk;
+
+static void bulk_up(void)
+{
+    uint8_t packed[PSC_RKEY_MAX];
+    size_t len = sizeof(packed);
+
+    ct_pair_up(&bulk.pair);
+    ct_check(ct_ops->mem_register(bulk.pair.b->iface, bulk.pair.y.ep,
+                                  bulk.target, REGION, &bulk.mem) == PSC_OK,
+             "mem_register");
+    ct_check(ct_ops->rkey_pack(bulk.pair.b->iface, bulk.mem, packed, &len) ==
+                 PSC_OK,
+             "rkey_pack");
+    ct_check(ct_ops->rkey_unpack(bulk.pair.x.ep, packed, len, &bulk.rkey) ==
+                 PSC_OK,
+             "rkey_unpack");
+}
+
+static void bulk_down(void)
+{
+    ct_ops->rkey_release(bulk.pair.x.ep, bulk.rkey);
+    ct_ops->mem_deregister(bulk.pair.b->iface, bulk.mem);
+    ct_pair_down(&bulk.pair);
+}
+
+static void bulk_put(void)
+{
+    ct_send_t send;
+
+    ct_pattern_fill(bulk.local, REGION, 5);
+    ct_send_make(&send);
+    ct_check(ct_ops->put(bulk.pair.x.ep, bulk.local, REGION, NULL, bulk.rkey,
+                         0, &send.comp) == PSC_INPROGRESS,
+             "put");
+    ct_until(&bulk.pair, send.done);
+    ct_check(send.status == PSC_OK, "%s", psc_status_string(send.status));
+    ct_check(ct_pattern_check(bulk.target, REGION, 5), "what was put");
+}
+
+static void expect_fragments(uint64_t size)
+{
+    uint64_t n = (REGION + size - 1) / size;
+
+    bulk_up();
+    bulk_put();
+    ct_check(counter(bulk.pair.a, PSPTL_COUNTER_fragments) == n,
+             "%llu fragments, not %llu",
+             (unsigned long long)counter(bulk.pair.a,
+                                         PSPTL_COUNTER_fragments),
+             (unsigned long long)n);
+    bulk_down();
+}
+
+void fragment_size_cuts_a_put(void)
+{
+    set_number("RNDV_FRAGMENT_SIZE", 1024);
+    expect_fragments(1024);
+    set_number("RNDV_FRAGMENT_SIZE", 30000);
+    expect_fragments(30000);
+    set_number("RNDV_FRAGMENT_SIZE", INT64_MAX);
+    expect_fragments(REGION);
+    set_number("NI_MAX_MESSAGE", 16384); /* the interface's limit holds */
+    expect_fragments(16384);
+}
+
+void rendezvous_requests_are_bounded(void)
+{
+    psc_mem_t *mems[3];
+    ct_pair_t pair;
+
+    set_number("MAX_RNDV_REQS", 2);
+    ct_pair_up(&pair);
+    for (int i = 0; i < 3; i++)
+        ct_check(ct_ops->mem_register(pair.a->iface, pair.x.ep, bulk.target,
+                                      10, &mems[i]) ==
+                     (i < 2 ? PSC_OK : PSC_ERR_NO_RESOURCE),
+                 "registration %d", i);
+    ct_check(counter(pair.a, PSPTL_COUNTER_regions_refused) == 1, "refused");
+    ct_ops->mem_deregister(pair.a->iface, mems[0]);
+    ct_check(ct_ops->mem_register(pair.a->iface, pair.x.ep, bulk.target, 10,
+                                  &mems[0]) == PSC_OK,
+             "after one was given back");
+    ct_ops->mem_deregister(pair.a->iface, mems[0]);
+    ct_ops->mem_deregister(pair.a->iface, mems[1]);
+    ct_pair_down(&pair);
+}
+
+void fostering_looks_more_often(void)
+{
+    for (uint32_t foster = 0; foster <= 3; foster += 3) {
+        uint64_t polls;
+
+        set_number("FOSTER_PROGRESS", foster);
+        bulk_up();
+        bulk_put();
+        polls = counter(bulk.pair.a, PSPTL_COUNTER_foster_polls);
+        ct_check((polls > 0) == (foster > 0), "%llu further polls",
+                 (unsigned long long)polls);
+        bulk_down();
+    }
+}
+
+void dropped_fragments_are_sent_again(void)
+{
+    set_number("NI_FAIL_ACKS", MILLION / 20);
+    set_number("RNDV_FRAGMENT_SIZE", 1024);
+    bulk_up();
+    for (int i = 0; i < 5; i++)
+        bulk_put();
+    ct_check(counter(bulk.pair.a, PSPTL_COUNTER_fragment_resends) > 0,
+             "no fragment was sent again");
+    bulk_down();
+}

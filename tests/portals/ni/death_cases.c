@@ -1,0 +1,209 @@
+/* Peers that die, or close, or were never there. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cases.h"
+
+static uint8_t mine[2 << 20], theirs[2 << 20];
+
+static void wait_to_die(side_t *side)
+{
+    static uint8_t place[1 << 20];
+    ptl_me_t me = entry_for(place, sizeof(place), 1);
+
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    meet(side);
+    for (;;)
+        pause();
+}
+
+static void survive_target(side_t *side)
+{
+    meet(side);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    kill_other(side);
+    put(side, mine, 1 << 20, 1, 1, PTL_ACK_REQ);
+    put(side, mine, 8, 1, 2, PTL_ACK_REQ);
+    same(ptl->PtlGet(side->md, (uintptr_t)mine, 8, side->peer, side->pt, 1, 0,
+                     NULL),
+         PTL_OK);
+    same(expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE).hdr_data, 1);
+    same(expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE).hdr_data, 2);
+    expect(side, PTL_EVENT_REPLY, PTL_NI_UNDELIVERABLE);
+    same(counted(side).peers_lost, 1);
+    put(side, mine, 8, 1, 3, PTL_ACK_REQ); /* and later ones too */
+    same(expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE).hdr_data, 3);
+    same(ptl->PtlMDRelease(side->md), PTL_OK);
+}
+
+void case_target_dies(void)
+{
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    pair(survive_target, wait_to_die);
+}
+
+/* It dies in the middle of a put: the entry is given back. */
+static void survive_initiator(side_t *side)
+{
+    ptl_me_t me = entry_for(theirs, sizeof(theirs), 1);
+    ptl_event_t event;
+
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    meet(side);
+    while (counted(side).bytes_copied == 0)
+        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+    kill_other(side);
+    event = expect(side, PTL_EVENT_PUT, PTL_NI_UNDELIVERABLE);
+    same(event.rlength, sizeof(mine));
+    check(event.mlength < sizeof(mine));
+    expect_nothing(side);
+}
+
+static void die_half_way(side_t *side)
+{
+    meet(side);
+    put(side, mine, sizeof(mine), 1, 0, PTL_NO_ACK_REQ);
+    for (;;)
+        pause();
+}
+
+void case_initiator_dies(void)
+{
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    setup.settings.drop = 500000; /* so that it does not end before */
+    setup.settings.seed = 2;
+    pair(survive_initiator, die_half_way);
+}
+
+static void call_nobody(side_t *side)
+{
+    uint8_t cookie[PSPTL_COOKIE_BYTES] = {0};
+
+    meet(side);
+    meet(side); /* the other one has closed */
+    side->peer.phys.pid = (ptl_pid_t)told(side);
+    same(ptl->ni_admit(side->ni, side->peer, cookie), PTL_OK);
+    put(side, mine, 1000, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_SEND, PTL_NI_UNDELIVERABLE);
+    expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE);
+}
+
+static void be_nobody(side_t *side)
+{
+    meet(side);
+    close_side(side);
+    meet(side);
+    tell(side, side->me.phys.pid);
+    open_side(side);
+}
+
+void case_nobody_there(void)
+{
+    pair(call_nobody, be_nobody);
+}
+
+/* A target that is stopped is slow, until the settings call it dead. */
+static void call_stopped(side_t *side)
+{
+    int status;
+
+    meet(side);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    check(kill(side->other, SIGSTOP) == 0);
+    check(waitpid(side->other, &status, WUNTRACED) == side->other);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE);
+    check(kill(side->other, SIGCONT) == 0);
+    kill_other(side);
+}
+
+void case_silent_target(void)
+{
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    setup.settings.dead_after = 6;
+    pair(call_stopped, wait_to_die);
+}
+
+/* A process that starts anew under the address of its predecessor. */
+static void reborn_side(side_t *side)
+{
+    ptl_pid_t pid = side->me.phys.pid;
+    ptl_me_t me = entry_for(theirs, 8, 1);
+    ptl_md_t md = {.length = PTL_SIZE_MAX,
+                   .options = PTL_MD_EVENT_SEND_DISABLE,
+                   .ct_handle = PTL_CT_NONE};
+    ptl_handle_ni_t again;
+
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    meet(side);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+    meet(side);
+    close_side(side);
+    same(ptl->PtlInit(), PTL_OK);
+    same(ptl->PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, pid, NULL, NULL,
+                        &side->ni),
+         PTL_OK);
+    same(ptl->PtlNIInit(7, setup.ni_options, pid, NULL, NULL, &again),
+         PTL_PID_IN_USE);
+    same(ptl->PtlEQAlloc(side->ni, 100, &side->eq), PTL_OK);
+    same(ptl->PtlPTAlloc(side->ni, 0, side->eq, PTL_PT_ANY, &side->pt),
+         PTL_OK);
+    md.eq_handle = side->eq;
+    same(ptl->PtlMDBind(side->ni, &md, &side->md), PTL_OK);
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    admit(side);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+}
+
+static void faithful_side(side_t *side)
+{
+    ptl_me_t me = entry_for(theirs, 8, 1);
+
+    meet(side);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    meet(side);
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    admit(side);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+}
+
+void case_same_address_again(void)
+{
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    pair(faithful_side, reborn_side);
+}
+
+/* What was put is delivered although the NI closes at once. */
+static void hasty_first(side_t *side)
+{
+    meet(side);
+    for (unsigned i = 0; i < 200; i++)
+        put(side, mine, 200, 1, i, PTL_NO_ACK_REQ);
+}
+
+static void hasty_second(side_t *side)
+{
+    ptl_me_t me = entry_for(theirs, 8, 1);
+
+    me.options &= ~PTL_ME_USE_ONCE;
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    meet(side);
+    for (unsigned i = 0; i < 200; i++)
+        same(expect(side, PTL_EVENT_PUT, PTL_NI_OK).hdr_data, i);
+}
+
+void case_closing_delivers(void)
+{
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    setup.settings.drop = 10000;
+    setup.settings.seed = 4;
+    pair(hasty_first, hasty_second);
+}
