@@ -1,4 +1,4 @@
-"""Describes pscompy_stream._native to cffi: one C file, and pscompy's headers."""
+"""Describes pscompy_stream._native to cffi: its C files, and pscompy's headers."""
 
 from cffi import FFI
 
@@ -9,7 +9,8 @@ ffibuilder.cdef("uintptr_t stream_transport(void);")
 ffibuilder.set_source(
     "pscompy_stream._native",
     "#include <stdint.h>\nuintptr_t stream_transport(void);",
-    sources=["pscompy_stream/stream.c"],
+    sources=[f"pscompy_stream/{name}.c" for name in ("stream", "connect", "messages")],
+    depends=["pscompy_stream/stream.h"],
     include_dirs=[pscompy.get_include()],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden"],
 )

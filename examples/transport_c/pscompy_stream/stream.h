@@ -1,0 +1,131 @@
+/* A transport of pscompy in C: Unix stream sockets between processes of one
+ * node. It knows pscompy by its headers, needs no symbol of it, and can do
+ * what is mandatory and nothing else: the protocols make the rest of it.
+ *
+ *   stream.c    the table of operations, and the life of an interface
+ *   connect.c   how endpoints are made, find each other, and prove the token
+ *   messages.c  frames on their way out and in, and how endpoints end
+ *
+ * An interface has one listening socket at a random name; an endpoint has one
+ * connected socket. Everything is watched by one epoll set, level triggered,
+ * which is also the event descriptor: what is left in a socket wakes again. */
+#ifndef PSCOMPY_STREAM_H
+#define PSCOMPY_STREAM_H
+
+#include <pscompy/core/parts/list.h>
+#include <pscompy/core/parts/siphash.h>
+#include <pscompy/core/transport.h>
+#include <sys/epoll.h>
+#include <sys/un.h>
+
+#define FRAME_MAX 65536u /* header and payload */
+#define ROOM (2 * (FRAME_MAX + 8))
+#define CALLERS_MAX 16u
+#define NAME_SIZE 24u /* of the listening socket: NUL, then random bytes */
+#define MAC PSC_SIPHASH_SIZE
+#define ADDRESS_LEN (offsetof(struct sockaddr_un, sun_path) + NAME_SIZE)
+
+/* ---- what travels ---- */
+
+typedef struct address {
+    uint64_t endpoint;
+    char name[NAME_SIZE];
+} address_t;
+
+typedef struct hello { /* connector: whom I want, my nonce */
+    uint64_t magic, endpoint;
+    uint8_t nonce[16];
+} hello_t;
+
+typedef struct answer { /* acceptor: my nonce and proof; then the other's */
+    uint8_t nonce[16], proof[MAC];
+} answer_t;
+
+typedef struct frame { /* then the header and the payload */
+    uint32_t len;
+    uint8_t id, header_len;
+    uint16_t reserved;
+} frame_t;
+
+#define MAGIC 0x316d61657274ull
+
+/* ---- objects ---- */
+
+typedef struct source source_t;
+typedef struct stream stream_t;
+
+struct source { /* what the epoll set points to */
+    void (*ready)(source_t *self, uint32_t events);
+    stream_t *stream;
+    int fd; /* -1: none */
+    uint32_t events;
+};
+
+struct stream {
+    psc_iface_t super;
+    source_t listener;
+    source_t callers[CALLERS_MAX]; /* have not said whom they want */
+    unsigned next_caller, handled;
+    int epoll_fd;
+    char name[NAME_SIZE];
+    psc_list_t eps, graveyard; /* those are freed at the end of progress */
+    bool in_progress;
+};
+
+typedef enum stage {
+    NEW,
+    CALLED, /* somebody wants it, ep_connect did not come yet */
+    AWAIT_ANSWER,
+    AWAIT_PROOF,
+    UP,
+    CLOSING, /* what was sent goes out */
+    ENDED
+} stage_t;
+
+typedef struct ep {
+    psc_ep_t super;
+    psc_link_t link;
+    source_t source;
+    stage_t stage;
+    bool accepting; /* ep_connect said whom */
+    uint64_t id;
+    uint8_t token[PSC_TOKEN_SIZE];
+    uint8_t nonces[32]; /* connector's, acceptor's */
+    uint8_t in[ROOM], out[ROOM];
+    size_t in_len, out_len;
+} ep_t;
+
+static inline stream_t *stream_of(const ep_t *ep)
+{
+    return (stream_t *)ep->super.iface;
+}
+
+/* ---- messages.c ---- */
+
+void source_watch(source_t *source, uint32_t events);
+void source_close(source_t *source);
+void ep_ready(source_t *source, uint32_t events);
+void ep_flush(ep_t *ep);
+void ep_put(ep_t *ep, const void *bytes, size_t len);
+/* From progress only. */
+void ep_fail(ep_t *ep, psc_status_t status, const char *reason);
+psc_status_t stream_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                             uint8_t header_len, const psc_iov_t *iov,
+                             size_t n_iov);
+void stream_ep_close(psc_ep_t *ep);
+psc_status_t stream_ep_stop(psc_ep_t *ep);
+void stream_ep_fini(psc_ep_t *ep);
+
+/* ---- connect.c ---- */
+
+struct sockaddr_un name_address(const char *name);
+void listener_ready(source_t *source, uint32_t events);
+/* Each takes what is complete; how much that was. 0: wait for more. */
+size_t ep_take_answer(ep_t *ep);
+size_t ep_take_proof(ep_t *ep);
+psc_status_t stream_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
+psc_status_t stream_ep_address(psc_ep_t *ep, uint8_t *bytes, size_t *len_p);
+psc_status_t stream_ep_connect(psc_ep_t *ep,
+                               const psc_connect_params_t *params);
+
+#endif
