@@ -211,7 +211,7 @@ def _rows(pairs: list[Pair], size: int, options: argparse.Namespace) -> dict[str
     for test, quantities in tests.items():
         wanted = [quantity for quantity in quantities if quantity in options.only]
         if wanted:
-            _progress(f"{test} of {size} bytes")
+            _progress(f"{' and '.join(wanted)} of {size} bytes")
             able = [pair for pair in pairs if test in pair.tests]
             samples = sample(able, Job(test, size, 1, options.window), options.seconds)
             rows.update(dict.fromkeys(wanted, samples))

@@ -48,7 +48,7 @@ class Report:
     validated: int = 0
 
     def as_text(self) -> str:
-        lines = [self._head(), "", self._groups(), self._columns()]
+        lines = [self._head(), "", *self._headings()]
         lines += [self._row(size) for size in self.rows]
         if len(self.names) > 1:
             lines += ["", "x: how many times better pscompy is; above 1 it is the better one"]
@@ -86,17 +86,19 @@ class Report:
             f"median of {ROUNDS} rounds; {self.window} messages in a window{checked}"
         )
 
-    def _groups(self) -> str:
-        width = _WIDTH * len(self.names) + 6 * (len(self.names) - 1)
-        titles = (f"{QUANTITIES[name].heading:>{width}}" for name in self.quantities)
-        return " " * 8 + "".join(titles)
-
-    def _columns(self) -> str:
+    def _headings(self) -> list[str]:
+        titles = (f"{QUANTITIES[name].heading:>{self._width(name)}}" for name in self.quantities)
         if len(self.names) == 1:
-            return f"{'size':>8}"
+            return [f"{'size':>8}" + "".join(titles)]
         ours, *others = (f"{name:>{_WIDTH}}" for name in self.names)
         group = ours + "".join(f"{other}{'x':>6}" for other in others)
-        return f"{'size':>8}" + group * len(self.quantities)
+        return [" " * 8 + "".join(titles), f"{'size':>8}" + group * len(self.quantities)]
+
+    def _width(self, quantity: str) -> int:
+        """Of all columns of a quantity."""
+        if len(self.names) == 1:
+            return max(_WIDTH, len(QUANTITIES[quantity].heading) + 2)
+        return _WIDTH * len(self.names) + 6 * (len(self.names) - 1)
 
     def _row(self, size: int) -> str:
         return f"{short(size):>8}" + "".join(self._cells(size))
@@ -104,7 +106,8 @@ class Report:
     def _cells(self, size: int) -> Iterator[str]:
         for quantity in self.quantities:
             values = self._values(size, quantity)
-            yield f"{_figure(values[self.names[0]]):>{_WIDTH}}"
+            width = self._width(quantity) if len(self.names) == 1 else _WIDTH
+            yield f"{_figure(values[self.names[0]]):>{width}}"
             for name in self.names[1:]:
                 if name in values:
                     yield f"{_figure(values[name]):>{_WIDTH}}"

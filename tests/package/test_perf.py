@@ -45,6 +45,25 @@ def test_the_table(site):
     assert re.search(r"^ +100k +[\d.]+ +[\d.]+$", shown, re.M)
 
 
+def column_ends(line):
+    """Columns stand two spaces apart; a heading may have single ones."""
+    return [found.end() for found in re.finditer(r"\S+(?: \S+)*", line)]
+
+
+def test_figures_stand_below_their_headings(site):
+    ended = perf(site, *QUICK)
+    heading, *rows = ended.stdout.splitlines()[3:]
+    assert re.split("  +", heading.strip()) == [
+        "size",
+        "one way, us",
+        "MB/s",
+        "messages/s",
+        "MB/s both ways",
+    ]
+    assert [column_ends(row) for row in rows] == [column_ends(heading)] * 3
+    assert "perf: bandwidth and rate of 8 bytes" in ended.stderr
+
+
 @pytest.mark.parametrize(
     "name",
     [
