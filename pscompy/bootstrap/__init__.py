@@ -3,8 +3,8 @@
 `detect` looks at what the launcher told this process and gives the matching
 `Bootstrap`: PMI-1 under `pscompy run`, MPICH's mpiexec and srun, PMIx under
 Open MPI's mpirun and srun, or the only rank of its own world where no launcher
-is. `attach` keeps one of them for the
-whole process, because a launcher takes the farewell of a rank only once.
+is. `attach` keeps one of them for the whole process, because a launcher takes
+the farewell of a rank only once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ else:
     Protocol = object
 
 
-__all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect"]
+__all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect", "launched"]
 
 _REMEDY = "start it with `pscompy run`, mpiexec, or srun --mpi=pmi2 or --mpi=pmix"
 
@@ -103,6 +103,12 @@ def _take_leave() -> None:
         return
     with contextlib.suppress(PscomError):  # the launcher is gone, and so are we
         bootstrap.finalize()
+
+
+def launched() -> bool:
+    """Whether a launcher has started this process, for all that it has told."""
+    environ = launcher_environment()
+    return any(name in environ for name in ("PMI_FD", "PMI_PORT", "PMIX_NAMESPACE"))
 
 
 def detect(environ: Mapping[str, str] | None = None) -> Bootstrap:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from pscompy import Connection, PscomError, Session, World, registry
+from pscompy.bootstrap import launched
 from pscompy.cli import contenders, plot
 from pscompy.cli.arguments import ArgumentParser, positive, words
 from pscompy.cli.measure import BOTH_WAYS, LATENCY, STREAM, Job
 from pscompy.cli.perf_pair import OwnPair, serve
 from pscompy.cli.report import QUANTITIES, Report
 from pscompy.cli.sampling import Pair, sample
-from pscompy.config import INF, launcher_environment, nbytes
+from pscompy.config import INF, nbytes
 
 _SIZES = "8,64,512,4k,32k,256k,2M"
 _UP_SECONDS = 60.0
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     config = _only(options.transport, parser) if options.transport else {}
-    if any(name.startswith("PMI_") for name in launcher_environment()):
+    if launched():
         return _in_job(options, config, parser)
     if options.listen is not None:
         return _serve_all(options.listen, options.port, config)

@@ -131,6 +131,13 @@ def test_a_child_is_not_taken_for_its_rank(mpirun, script):
     assert all(line.startswith("1 ") and "unset PMIX_RANK" in line for line in told)
 
 
+def test_perf_measures_between_the_ranks_of_the_job(mpirun):
+    options = ("-m", "pscompy", "perf", "--sizes", "8", "--seconds", "0.01", "--only", "latency")
+    done = mpirun("-n", 2, sys.executable, *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("one way, us") == 1
+
+
 def test_an_abort_ends_all_with_its_code(mpirun, script):
     assert mpirun("-n", 2, sys.executable, script(ABORT)).returncode == 3
 
