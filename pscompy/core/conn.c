@@ -65,6 +65,7 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank)
     psc_list_init(&conn->active);
     psc_list_init(&conn->urgent);
     psc_list_init(&conn->ordered);
+    psc_list_init(&conn->fins);
     psc_proto_conn_init(conn);
     if (psc_worker_enter(worker, 0) != PSC_OK) {
         free(conn);

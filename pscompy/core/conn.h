@@ -60,6 +60,7 @@ struct psc_conn {
     psc_list_t active;     /* outstanding requests */
     psc_list_t urgent;     /* requests that wait to act, any order */
     psc_list_t ordered;    /* sends that wait for their turn */
+    psc_list_t fins;       /* requests whose FINs leave together */
     psc_list_t maps;       /* the peer's segments that are mapped: lend.c */
 
     /* flow control, in cumulative bytes modulo 2^32 (see eager.c) */

@@ -21,6 +21,7 @@
     X(rndv_get)            /* rendezvous whose data this side got */          \
     X(rndv_am)             /* rendezvous whose data this side fragmented */   \
     X(rndv_fallback)       /* put or get was wanted and not possible */       \
+    X(rndv_fin)            /* messages that say so, each of one or several */ \
     X(fragments)           /* puts, gets and FRAGs issued */                  \
     X(unexpected)          /* messages that came before their receive */      \
     X(unexpected_copied)   /* bytes copied out for them */                    \

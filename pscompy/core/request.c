@@ -52,7 +52,7 @@ static void req_bulk_reset(psc_bulk_t *bulk)
     bulk->remote_id = 0;
     bulk->len = bulk->issued = bulk->arrived = 0;
     bulk->inflight = 0;
-    bulk->one_lane = false;
+    bulk->one_lane = bulk->waited = false;
 }
 
 psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)

@@ -64,6 +64,7 @@ typedef struct psc_bulk {
     uint64_t arrived;  /* receiving: bytes that are in place */
     uint32_t inflight; /* operations that a lane has not completed */
     bool one_lane;     /* one-sided: lane 0 only */
+    bool waited;       /* for an operation that did not end at once */
     psc_mem_t *mem[PSC_LANES_MAX];
     psc_keys_t keys;
 } psc_bulk_t;

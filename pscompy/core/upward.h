@@ -23,6 +23,8 @@ void psc_proto_abort(psc_lane_t *lane);
 
 /* CREDIT, CLOSE or CLOSE_ACK; false: the lane takes nothing now. */
 bool psc_proto_send_control(psc_conn_t *conn, psc_wire_id_t id);
+/* The FINs that have come together; true if any left. */
+bool psc_proto_send_fins(psc_conn_t *conn);
 
 /* ---- beginnings and ends ---- */
 

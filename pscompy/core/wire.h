@@ -19,7 +19,7 @@
     X(RTS, psc_wire_rts_t)         /* payload: packed keys for get */         \
     X(RTR, psc_wire_rtr_t)         /* payload: packed keys for put */         \
     X(FRAG, psc_wire_frag_t)       /* payload: bytes at offset */             \
-    X(FIN, psc_wire_fin_t)                                                     \
+    X(FIN, psc_wire_fin_t)         /* payload: ids of more, 8 bytes each */   \
     X(CREDIT, psc_wire_credit_t)                                               \
     X(CLOSE, psc_wire_credit_t)                                                \
     X(CLOSE_ACK, psc_wire_credit_t)                                            \

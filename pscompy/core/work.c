@@ -64,10 +64,10 @@ static bool conn_flush_ordered(psc_conn_t *conn)
     return moved;
 }
 
-static bool conn_sends_pending(const psc_conn_t *conn)
+static bool conn_has_work(const psc_conn_t *conn)
 {
     return !psc_list_empty(&conn->urgent) || !psc_list_empty(&conn->ordered) ||
-           psc_proto_sends_pending(conn);
+           !psc_list_empty(&conn->fins);
 }
 
 /* The last words of a connection that ends in order. */
@@ -79,7 +79,7 @@ static void conn_flush_close(psc_conn_t *conn)
             psc_conn_retire_lanes(conn);
     }
     if (conn->state == PSC_CONN_CLOSING && !conn->close_sent &&
-        !conn_sends_pending(conn)) {
+        !conn_has_work(conn) && !psc_proto_sends_pending(conn)) {
         psc_proto_conn_closing(conn);
         conn->close_sent = psc_proto_send_control(conn, PSC_WIRE_CLOSE);
     }
@@ -94,8 +94,7 @@ static bool conn_idle(const psc_conn_t *conn)
         return false;
     if (conn->state == PSC_CONN_CLOSED) /* it owes nothing any more */
         return true;
-    return psc_list_empty(&conn->urgent) && psc_list_empty(&conn->ordered) &&
-           !conn->credit_due;
+    return !conn_has_work(conn) && !conn->credit_due;
 }
 
 bool psc_conn_flush(psc_conn_t *conn)
@@ -105,6 +104,8 @@ bool psc_conn_flush(psc_conn_t *conn)
     if (conn->state == PSC_CONN_UP || conn->state == PSC_CONN_CLOSING) {
         if (!psc_list_empty(&conn->urgent))
             moved |= conn_flush_urgent(conn);
+        if (!psc_list_empty(&conn->fins))
+            moved |= psc_proto_send_fins(conn);
         if (!psc_list_empty(&conn->ordered))
             moved |= conn_flush_ordered(conn);
         if (conn->credit_due && !psc_conn_ended(conn) &&

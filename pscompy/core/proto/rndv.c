@@ -223,21 +223,6 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
     return PSC_OK;
 }
 
-psc_status_t psc_rndv_send_fin(psc_req_t *req)
-{
-    psc_conn_t *conn = req->conn;
-    psc_wire_fin_t wire = {.credit = psc_credit_stamp(conn),
-                           .status = req->error,
-                           .request_id = req->bulk.remote_id};
-    psc_status_t status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_FIN,
-                                        &wire, sizeof wire, NULL, 0);
-
-    if (status != PSC_OK)
-        return status;
-    psc_req_finish(req, req->error);
-    return PSC_INPROGRESS;
-}
-
 /* ---- the receiving side ---- */
 
 void psc_rndv_received(psc_req_t *req)
@@ -250,41 +235,6 @@ void psc_rndv_received(psc_req_t *req)
         return;
     }
     psc_req_finish(req, req->head.result.status);
-}
-
-psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am)
-{
-    const psc_wire_fin_t *wire = am->header;
-    psc_req_t *req = psc_req_find(lane->worker, wire->request_id);
-
-    if (!req || req->conn != lane->conn || wire->status > 0)
-        return PSC_ERR_PROTOCOL;
-    switch (req->stage) {
-    case PSC_STAGE_AWAIT_RTR: /* the peer got the data, or refused */
-        if (!req->confirm)
-            psc_rndv_rts_answered(lane->conn);
-        break;
-    case PSC_STAGE_LENT: /* the peer has read enough */
-        break;
-    case PSC_STAGE_AWAIT_DATA: /* the peer put the data, or gave up */
-        if (wire->status == PSC_OK) {
-            psc_rndv_received(req);
-            return PSC_OK;
-        }
-        break;
-    case PSC_STAGE_AWAIT_FIN: /* the peer has the data */
-        break;
-    case PSC_STAGE_FRAG: /* before the fabric has let go of the buffer */
-        if (!req->confirm || req->bulk.issued < req->bulk.len)
-            return PSC_ERR_PROTOCOL;
-        req->confirm = false;
-        req->error = (psc_status_t)wire->status;
-        return PSC_OK;
-    default:
-        return PSC_ERR_PROTOCOL;
-    }
-    psc_req_fail(req, (psc_status_t)wire->status);
-    return PSC_OK;
 }
 
 /* Get where the peer gave keys and we may; otherwise ask the peer to send.
@@ -478,8 +428,10 @@ static psc_status_t rndv_move_one(psc_req_t *req, psc_bulk_op_t op,
     status = op(req, lane, piece);
     if (status < 0)
         return status;
-    if (status == PSC_INPROGRESS)
+    if (status == PSC_INPROGRESS) {
         req->bulk.inflight++;
+        req->bulk.waited = true;
+    }
     req->bulk.issued += piece.len;
     *moved_p += piece.len;
     psc_stripe_charge(lane, piece.len);

@@ -1,0 +1,131 @@
+/* FIN: the data is where it belongs, so the peer may go on with its buffer, or
+ * read it. A small message that wakes somebody costs as much as some 100 KiB of
+ * data: where the fabric has ended several puts or gets by the time that we
+ * look, their FINs leave as one message, at the end of the same turn. */
+#include <string.h>
+
+#include "credit.h"
+#include "rndv.h"
+
+#define FINS_MAX 16u /* in one message */
+
+/* ---- sending ---- */
+
+static psc_status_t fin_send(psc_conn_t *conn, psc_status_t result,
+                             const uint64_t *ids, uint32_t n)
+{
+    psc_wire_fin_t wire = {.credit = psc_credit_stamp(conn),
+                           .status = result,
+                           .request_id = ids[0]};
+    psc_status_t status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_FIN,
+                                        &wire, sizeof wire, ids + 1,
+                                        (n - 1) * sizeof *ids);
+
+    if (status == PSC_OK)
+        psc_count(conn, PSC_COUNTER_rndv_fin, 1);
+    return status;
+}
+
+psc_status_t psc_rndv_send_fin(psc_req_t *req)
+{
+    psc_status_t status;
+
+    if (req->bulk.waited && req->error == PSC_OK) {
+        psc_list_push(&req->conn->fins, &req->link);
+        return PSC_INPROGRESS;
+    }
+    status = fin_send(req->conn, req->error, &req->bulk.remote_id, 1);
+    if (status != PSC_OK)
+        return status;
+    psc_req_finish(req, req->error);
+    return PSC_INPROGRESS;
+}
+
+/* The next of them, as many as one message tells of. */
+static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
+{
+    const psc_link_t *link = conn->fins.next;
+    uint32_t n = 0;
+
+    for (; link != &conn->fins && n < FINS_MAX; link = link->next)
+        ids[n++] =
+            psc_container_of(link, psc_req_t, link)->bulk.remote_id;
+    return n;
+}
+
+/* A request ends when its FIN has left: then its owner may stay away. */
+bool psc_proto_send_fins(psc_conn_t *conn)
+{
+    uint64_t ids[FINS_MAX];
+    bool moved = false;
+
+    while (!psc_list_empty(&conn->fins)) {
+        uint32_t n = fin_ids(conn, ids);
+        psc_status_t status = fin_send(conn, PSC_OK, ids, n);
+        psc_link_t *link;
+
+        if (status == PSC_ERR_NO_RESOURCE)
+            break;
+        while (n-- > 0 && (link = psc_list_pop(&conn->fins)))
+            psc_req_finish(psc_container_of(link, psc_req_t, link), status);
+        moved = true;
+    }
+    return moved;
+}
+
+/* ---- arriving ---- */
+
+static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
+                               psc_status_t result)
+{
+    psc_req_t *req = psc_req_find(lane->worker, id);
+
+    if (!req || req->conn != lane->conn)
+        return PSC_ERR_PROTOCOL;
+    switch (req->stage) {
+    case PSC_STAGE_AWAIT_RTR: /* the peer got the data, or refused */
+        if (!req->confirm)
+            psc_rndv_rts_answered(lane->conn);
+        break;
+    case PSC_STAGE_LENT: /* the peer has read enough */
+        break;
+    case PSC_STAGE_AWAIT_DATA: /* the peer put the data, or gave up */
+        if (result == PSC_OK) {
+            psc_rndv_received(req);
+            return PSC_OK;
+        }
+        break;
+    case PSC_STAGE_AWAIT_FIN: /* the peer has the data */
+        break;
+    case PSC_STAGE_FRAG: /* before the fabric has let go of the buffer */
+        if (!req->confirm || req->bulk.issued < req->bulk.len)
+            return PSC_ERR_PROTOCOL;
+        req->confirm = false;
+        req->error = result;
+        return PSC_OK;
+    default:
+        return PSC_ERR_PROTOCOL;
+    }
+    psc_req_fail(req, result);
+    return PSC_OK;
+}
+
+psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_fin_t *wire = am->header;
+    psc_status_t result = (psc_status_t)wire->status;
+    size_t more = am->len / sizeof(uint64_t);
+    psc_status_t status;
+
+    if (wire->status > 0 || am->len % sizeof(uint64_t) != 0 ||
+        more >= FINS_MAX)
+        return PSC_ERR_PROTOCOL;
+    status = fin_of_one(lane, wire->request_id, result);
+    for (size_t i = 0; i < more && status == PSC_OK; i++) {
+        uint64_t id;
+
+        memcpy(&id, (const char *)am->payload + i * sizeof id, sizeof id);
+        status = fin_of_one(lane, id, result);
+    }
+    return status;
+}
