@@ -3,6 +3,7 @@
 
 #include "driven.h"
 #include "ends.h"
+#include "fins.h"
 #include "harness.h"
 #include "hostile.h"
 #include "lending.h"
@@ -171,6 +172,12 @@ static const struct {
     {"hostile_flood", case_hostile_flood},
     {"hostile_announcements", case_hostile_announcements},
     {"frames_after_the_end", case_frames_after_the_end},
+    {"fins_together", case_fins_together},
+    {"fin_while_another_moves", case_fin_while_another_moves},
+    {"fins_refused", case_fins_refused},
+    {"fins_and_close", case_fins_and_close},
+    {"fins_and_end", case_fins_and_end},
+    {"hostile_fins", case_hostile_fins},
     {"destroyed_connections_are_freed", case_destroyed_connections_are_freed},
     {"destroy_with_unreceived_messages", case_destroy_with_unreceived_messages},
     {"destroy_with_messages_in_hand", case_destroy_with_messages_in_hand},

@@ -132,6 +132,18 @@ bool hostile_speak(psc_conn_t *conn, unsigned id, const void *header,
     return status != PSC_ERR_NO_RESOURCE;
 }
 
+static size_t some_ids(uint8_t *payload)
+{
+    size_t n = dice(20);
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t id = some_id();
+
+        memcpy(payload + i * sizeof id, &id, sizeof id);
+    }
+    return n * sizeof(uint64_t);
+}
+
 static void speak_nonsense(psc_conn_t *conn)
 {
     static uint8_t payload[60000];
@@ -142,6 +154,8 @@ static void speak_nonsense(psc_conn_t *conn)
 
     for (size_t i = 0; i < len; i += 97)
         payload[i] = (uint8_t)dice(256);
+    if (id == PSC_WIRE_FIN && dice(4))
+        len = some_ids(payload);
     frame_fill(&frame, (psc_wire_id_t)id);
     if (dice(200) == 0)
         header_len = (uint8_t)dice(PSC_AM_HEADER_MAX);

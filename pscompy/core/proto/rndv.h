@@ -4,10 +4,10 @@
  *   RPUT  RTS ->  <- RTR(keys)   put ...  FIN ->          rndv_put.c
  *   RGET  RTS(keys) ->           get ...  <- FIN          rndv_get.c
  *   FRAG  RTS ->  <- RTR         FRAG ... ->              rndv_am.c
- *                                                FIN also: rndv_fin.c
  *
  * The receiver chooses: it knows both sides' abilities when the RTS is there.
- * Each file moves the stages of its own data; what they share is here. */
+ * Each file moves the stages of its own data; what they share is here. FINs
+ * are in rndv_fin.c. */
 #ifndef PSCOMPY_PROTO_RNDV_H
 #define PSCOMPY_PROTO_RNDV_H
 
