@@ -83,7 +83,10 @@ class Connection(_hot.Connection):
 
     @property
     def stats(self) -> dict[str, int]:
-        """Counters of this connection, by name; empty once the session is closed."""
+        """Counters of this connection, by name; empty once the session is closed.
+
+        While it is up, also what its transport counts, by names that begin with the transport's.
+        """
         if not self._worker.address:
             return {}
         return self._control.engine.connection_counters(self._record.handle)

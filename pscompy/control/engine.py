@@ -280,10 +280,12 @@ class Engine:
 
     def connection_counters(self, handle: Any) -> dict[str, int]:
         values = ffi.new("uint64_t[]", lib.psc_counter_count())
+        fabric: dict[str, int] = {}
         with self._guard:
             if not self._destroyed:
                 lib.psc_conn_counters(handle, values)
-        return _named_counters(values)
+                fabric = _fabric_counters(handle)
+        return _named_counters(values) | fabric
 
     def forked(self) -> None:
         """In the child: every later call answers FORKED and touches nothing."""
@@ -444,6 +446,19 @@ def _create_worker(config: Config) -> Any:
 
 def _named_counters(values: Any) -> dict[str, int]:
     return {_text(lib.psc_counter_name(i)): int(value) for i, value in enumerate(values)}
+
+
+_FABRIC_COUNTERS = 256  # of all lanes of a connection, at most
+
+
+def _fabric_counters(handle: Any) -> dict[str, int]:
+    """What the transports of the connection count; the sum of its lanes."""
+    counted = ffi.new("psc_counted_t[]", _FABRIC_COUNTERS)
+    named: dict[str, int] = {}
+    for i in range(lib.psc_conn_fabric_counters(handle, counted, _FABRIC_COUNTERS)):
+        name = _text(counted[i].name)
+        named[name] = named.get(name, 0) + int(counted[i].value)
+    return named
 
 
 def _text(pointer: Any) -> str:

@@ -99,6 +99,10 @@ int psc_counter_count(void);
 const char *psc_counter_name(int index);
 void psc_worker_counters(psc_worker_t *worker, uint64_t *values);
 void psc_conn_counters(psc_conn_t *conn, uint64_t *values);
+/* What the transports of a connection that is up count themselves; of several
+ * lanes the same names. At most `room` are filled in; returns how many. */
+uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
+                                  uint32_t room);
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level);
 
 /* ---- lanes: one endpoint of one transport ---- */

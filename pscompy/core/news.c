@@ -130,6 +130,24 @@ void psc_conn_counters(psc_conn_t *conn, uint64_t *values)
     psc_worker_leave(conn->worker);
 }
 
+uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
+                                  uint32_t room)
+{
+    uint32_t n = 0;
+
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return 0;
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        const psc_lane_t *lane = conn->lanes[i];
+
+        if (lane->ep && lane->slot->ops->ep_counters)
+            n += lane->slot->ops->ep_counters(lane->ep, counters + n,
+                                              room - n);
+    }
+    psc_worker_leave(conn->worker);
+    return n;
+}
+
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level)
 {
     worker->log_fd = fd;

@@ -30,7 +30,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 3u
+#define PSC_TRANSPORT_ABI 4u
 
 #define PSC_TOKEN_SIZE 32u       /* one-time secret that opens a lane */
 #define PSC_ADDRESS_MAX 1024u    /* longest endpoint address, bytes */
@@ -136,6 +136,12 @@ typedef struct psc_setting {
     const char *text;
     int64_t number;
 } psc_setting_t;
+
+/* Something that a transport counts. */
+typedef struct psc_counted {
+    const char *name; /* begins with the transport's: "tcp_stalls" */
+    uint64_t value;
+} psc_counted_t;
 /* CDEF END */
 
 typedef struct psc_open_params {
@@ -418,6 +424,12 @@ struct psc_transport_ops {
      * there already, poll again. Loses no wake-up: what arrives after the
      * last progress either fails arm or fires the descriptor. */
     psc_status_t (*arm)(psc_iface_t *iface);
+
+    /* Or NULL: what the transport itself counts of this endpoint, for whoever
+     * wants to know what became of it. Fills in at most `room`; returns how
+     * many that were. The names stay where they are. */
+    uint32_t (*ep_counters)(const psc_ep_t *ep, psc_counted_t *counters,
+                            uint32_t room);
 };
 
 #endif

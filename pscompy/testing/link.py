@@ -70,7 +70,8 @@ class Counted:
     def here(self) -> dict[str, int]:
         """Of this side only, while the far one is busy."""
         before, _ = self._before
-        return {name: value - before[name] for name, value in self._link.c.stats.items()}
+        stats = self._link.c.stats
+        return {name: value - before.get(name, 0) for name, value in stats.items()}
 
     def __call__(self) -> dict[str, int]:
         _, before = self._before

@@ -20,7 +20,7 @@ from pscompy.errors import ConfigError
 from pscompy.session import Session
 from pscompy.testing import far as far_side
 from pscompy.testing.far import payload
-from pscompy.testing.link import Base
+from pscompy.testing.link import Base, Link
 from pscompy.testing.process import BOUND, Far
 from tests.portals import far as portals_far
 
@@ -211,16 +211,64 @@ class TestMischief(Base):
         with self.joined(far) as link:
             sizes = [(place * 37) % 3000 for place in range(2000)]
             sizes[::200] = [200_000] * 10
+            counted = link.counted()
             far.begin(far_side.send, *sizes)
             for place, nbytes in enumerate(sizes):
                 assert link.c.recv(timeout=BOUND) == payload(nbytes, place), place
             far.result()
+            self.happened(counted())
+
+    def happened(self, counts: Mapping[str, int]) -> None:
+        assert counts["far_portals_disabled"] > 0, counts
+        assert counts["far_portals_resends"] > 0, counts
+        assert counts["portals_enables"] > 0, counts
 
 
 class TestMischiefWithoutMatching(TestMischief):
     """It fails acknowledgements, too."""
 
     config: ClassVar = {**ONLY, **TROUBLE, "PORTALS_MATCHING": 0, "PORTALS_NI_FAIL_ACKS": 10_000}
+
+    def happened(self, counts: Mapping[str, int]) -> None:
+        super().happened(counts)
+        assert counts["far_portals_dropped"] > 0, counts
+
+
+class TestCounters(Base):
+    """What the transport counts, where a user sees it."""
+
+    transport = "portals"
+    config: ClassVar = ONLY
+
+    def test_they_have_the_names_of_their_transport(self, link: Link) -> None:
+        stats = link.c.stats
+        own = {name for name in stats if name.startswith("portals_")}
+        documented = (ROOT / "docs" / "portals.md").read_text()
+        assert len(own) > 20
+        for name in own:
+            assert f"`{name}`" in documented, name
+
+    def test_fragments_of_a_rendezvous(self, far: Far) -> None:
+        setting = {"PORTALS_RNDV_FRAGMENT_SIZE": 4096, "RNDV_SCHEME": "put"}
+        with self.joined(far, setting, setting) as link:
+            counted = link.counted()
+            far.begin(far_side.receive, 100_000)
+            link.c.send(payload(100_000), timeout=BOUND)
+            far.result()
+            assert counted()["portals_fragments"] == -(-100_000 // 4096)
+
+    def test_each_connection_has_its_own(self, far: Far) -> None:
+        with two_connections(far, ONLY) as (first, second):
+            before = first.stats["portals_puts"], second.stats["portals_puts"]
+            for place in range(10):
+                far.begin(portals_far.echo_both)
+                second.send(payload(5, place), timeout=BOUND)
+                first.send(payload(7, place), timeout=BOUND)
+                first.recv(timeout=BOUND)
+                second.recv(timeout=BOUND)
+                far.result()
+            after = first.stats["portals_puts"], second.stats["portals_puts"]
+            assert all(b - a >= 10 for a, b in zip(before, after, strict=True))
 
 
 @contextmanager

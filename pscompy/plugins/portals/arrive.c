@@ -61,7 +61,7 @@ static void arrive_deliver(psptl_channel_t *channel, psptl_op_t *op)
     if (buffer->word) {
         psptl_hold_told(channel, buffer->word);
     } else {
-        psptl_count(device, PSPTL_COUNTER_arrived);
+        psptl_count(channel, PSPTL_COUNTER_arrived);
         device->owner->arrived(channel->owner, buffer->bytes, buffer->len);
     }
     arrive_again(buffer);
@@ -99,10 +99,10 @@ bool psptl_arrive_in_order(psptl_channel_t *channel, psptl_op_t *op,
         return true;
     case PSPTL_WINDOW_EARLY:
         channel->n_windowed++;
-        psptl_count(channel->device, PSPTL_COUNTER_early);
+        psptl_count(channel, PSPTL_COUNTER_early);
         return true;
     case PSPTL_WINDOW_DUPLICATE:
-        psptl_count(channel->device, PSPTL_COUNTER_duplicates);
+        psptl_count(channel, PSPTL_COUNTER_duplicates);
         return false;
     default:
         psptl_channel_fail(channel, PSPTL_BROKEN,

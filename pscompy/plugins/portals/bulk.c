@@ -74,7 +74,7 @@ static bool bulk_fly(psptl_fragment_t *fragment)
     int status;
 
     if (device->flying >= device->flying_max) {
-        psptl_count(device, PSPTL_COUNTER_event_room);
+        psptl_count(bulk->channel, PSPTL_COUNTER_event_room);
         return false;
     }
     status = bulk_issue(fragment);
@@ -84,7 +84,7 @@ static bool bulk_fly(psptl_fragment_t *fragment)
     }
     device->flying++;
     bulk->channel->n_flying++;
-    psptl_count(device, PSPTL_COUNTER_fragments);
+    psptl_count(bulk->channel, PSPTL_COUNTER_fragments);
     return true;
 }
 
@@ -156,7 +156,7 @@ static void bulk_late(psptl_device_t *device)
         if (!bulk_fly(late))
             return;
         psc_list_remove(&late->link);
-        psptl_count(device, PSPTL_COUNTER_fragment_resends);
+        psptl_count(late->bulk->channel, PSPTL_COUNTER_fragment_resends);
     }
 }
 

@@ -1,6 +1,7 @@
 /* The interface: opening it, what it can, closing it. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "driver.h"
@@ -261,4 +262,16 @@ bool psptl_device_arm(psptl_device_t *device)
 const uint64_t *psptl_device_counters(const psptl_device_t *device)
 {
     return device->counters;
+}
+
+void psptl_channel_counters(const psptl_channel_t *channel,
+                            uint64_t values[PSPTL_N_COUNTERS])
+{
+    static const psptl_counter_t shared[] = {PSPTL_COUNTER_enables,
+                                             PSPTL_COUNTER_tag_enables,
+                                             PSPTL_COUNTER_foster_polls};
+
+    memcpy(values, channel->counters, sizeof(channel->counters));
+    for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
+        values[shared[i]] = channel->device->counters[shared[i]];
 }

@@ -157,7 +157,8 @@ struct psptl_device {
     uint64_t counters[PSPTL_N_COUNTERS];
 };
 
-static inline void psptl_count(psptl_device_t *device, psptl_counter_t counter)
+static inline void psptl_device_count(psptl_device_t *device,
+                                      psptl_counter_t counter)
 {
     device->counters[counter]++;
 }
@@ -172,6 +173,8 @@ void psptl_device_close(psptl_device_t *device);
 unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS]);
 bool psptl_device_arm(psptl_device_t *device);
 const uint64_t *psptl_device_counters(const psptl_device_t *device);
+void psptl_channel_counters(const psptl_channel_t *channel,
+                            uint64_t values[PSPTL_N_COUNTERS]);
 uint64_t psptl_device_bits(psptl_device_t *device);
 
 unsigned psptl_device_poll(psptl_device_t *device);
@@ -231,7 +234,21 @@ struct psptl_channel {
     uint32_t fence, answer; /* the number of ours, and of the peer's that is
                                to be answered; 0: there is none */
     psc_link_t unsettled;
+    uint64_t counters[PSPTL_N_COUNTERS]; /* the device's are those of all */
 };
+
+static inline void psptl_count_many(psptl_channel_t *channel,
+                                    psptl_counter_t counter, uint64_t n)
+{
+    channel->counters[counter] += n;
+    channel->device->counters[counter] += n;
+}
+
+static inline void psptl_count(psptl_channel_t *channel,
+                               psptl_counter_t counter)
+{
+    psptl_count_many(channel, counter, 1);
+}
 
 /* The header data: a message's number, and a word of its sender's above. */
 #define PSPTL_WORD_SHIFT 32

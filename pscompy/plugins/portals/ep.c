@@ -137,3 +137,23 @@ void portals_ep_fini(psc_ep_t *self)
     if (!iface->in_progress)
         portals_iface_bury(iface);
 }
+
+/* ---- counters ---- */
+
+uint32_t portals_ep_counters(const psc_ep_t *self, psc_counted_t *counters,
+                             uint32_t room)
+{
+    static const char *const names[PSPTL_N_COUNTERS] = {
+#define PORTALS_COUNTER_NAME(name) "portals_" #name,
+        PSPTL_COUNTER_LIST(PORTALS_COUNTER_NAME)
+#undef PORTALS_COUNTER_NAME
+    };
+    const portals_ep_t *ep = (const portals_ep_t *)self;
+    uint64_t values[PSPTL_N_COUNTERS];
+    uint32_t n = room < PSPTL_N_COUNTERS ? room : PSPTL_N_COUNTERS;
+
+    ep->driver->channel_counters(ep->channel, values);
+    for (uint32_t i = 0; i < n; i++)
+        counters[i] = (psc_counted_t){names[i], values[i]};
+    return n;
+}

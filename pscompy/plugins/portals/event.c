@@ -103,7 +103,7 @@ static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
     if (device->ni->PtlPTEnable(device->handle, entry->pt) != PTL_OK)
         return;
     entry->disabled = false;
-    psptl_count(device, PSPTL_COUNTER_enables);
+    psptl_device_count(device, PSPTL_COUNTER_enables);
 }
 
 /* What came before an entry's end has been taken: it may go on. What was
@@ -117,7 +117,7 @@ static void event_drained(psptl_device_t *device)
     event_enable(device, &device->tag);
     if (device->tag.disabled)
         return;
-    psptl_count(device, PSPTL_COUNTER_tag_enables);
+    psptl_device_count(device, PSPTL_COUNTER_tag_enables);
     psptl_hold_ask(device);
 }
 
@@ -169,7 +169,7 @@ static unsigned event_foster(psptl_device_t *device)
 
     for (uint32_t i = 0; i < device->settings.foster; i++) {
         n += event_take(device);
-        psptl_count(device, PSPTL_COUNTER_foster_polls);
+        psptl_device_count(device, PSPTL_COUNTER_foster_polls);
     }
     return n;
 }

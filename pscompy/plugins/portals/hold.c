@@ -30,7 +30,7 @@ static void hold_unsettled(psptl_channel_t *channel)
 void psptl_hold(psptl_tag_t *tag)
 {
     psptl_tag_enter(tag, PSPTL_TAG_HELD);
-    psptl_count(tag->channel->device, PSPTL_COUNTER_tag_held);
+    psptl_count(tag->channel, PSPTL_COUNTER_tag_held);
     hold_unsettled(tag->channel);
 }
 
@@ -117,7 +117,7 @@ psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag)
     buffer->message.bytes = buffer->bytes;
     if (len > 0)
         memcpy(buffer->bytes, tag->receive.base, len);
-    channel->device->counters[PSPTL_COUNTER_tag_copied] += len;
+    psptl_count_many(channel, PSPTL_COUNTER_tag_copied, len);
     channel->n_between++;
     psptl_hold(tag);
     return buffer;
@@ -125,7 +125,7 @@ psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag)
 
 static void hold_rewind(psptl_channel_t *channel)
 {
-    psptl_count(channel->device, PSPTL_COUNTER_tag_rewinds);
+    psptl_count(channel, PSPTL_COUNTER_tag_rewinds);
     channel->rewound = true;
     hold_fence(channel);
     hold_suspend(channel);
@@ -210,7 +210,7 @@ static void hold_answered(psptl_channel_t *channel, uint32_t fence)
     if (fence != channel->fence || !channel->suspended)
         return;
     channel->suspended = channel->rewound = false;
-    psptl_count(channel->device, PSPTL_COUNTER_tag_fences);
+    psptl_count(channel, PSPTL_COUNTER_tag_fences);
 }
 
 void psptl_hold_told(psptl_channel_t *channel, uint32_t word)
@@ -245,7 +245,8 @@ static bool hold_settled(psptl_channel_t *channel)
 {
     if (channel->failed)
         return true;
-    if (channel->answer && hold_say(channel, channel->answer << 1 | HOLD_ANSWER))
+    if (channel->answer &&
+        hold_say(channel, channel->answer << 1 | HOLD_ANSWER))
         channel->answer = 0;
     if (channel->suspended && !channel->asked &&
         (channel->n_held > 0 || channel->rewound) &&

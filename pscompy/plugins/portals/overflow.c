@@ -154,7 +154,7 @@ static void overflow_hand_up(const psptl_buffer_t *buffer)
     } else if (tag) {
         psptl_tag_get(tag, buffer);
     } else {
-        psptl_count(device, PSPTL_COUNTER_tag_overflows);
+        psptl_count(channel, PSPTL_COUNTER_tag_overflows);
         device->owner->tagged(channel->owner, NULL, &buffer->message,
                               PSPTL_OK);
     }

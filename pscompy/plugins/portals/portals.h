@@ -143,6 +143,8 @@ psc_status_t portals_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
 void portals_ep_close(psc_ep_t *ep);
 psc_status_t portals_ep_stop(psc_ep_t *ep);
 void portals_ep_fini(psc_ep_t *ep);
+uint32_t portals_ep_counters(const psc_ep_t *ep, psc_counted_t *counters,
+                             uint32_t room);
 /* False: this is no address. */
 bool portals_address_unpack(const uint8_t *bytes, size_t len,
                             portals_address_t *address_p);

@@ -107,6 +107,7 @@ const psptl_driver_t psptl_software_driver = {
     .device_arm = psptl_device_arm,
     .device_deadline = psptl_device_deadline,
     .device_counters = psptl_device_counters,
+    .channel_counters = psptl_channel_counters,
     .channel_create = psptl_channel_create,
     .channel_place = psptl_channel_place,
     .channel_connect = psptl_channel_connect,

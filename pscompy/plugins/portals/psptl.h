@@ -186,6 +186,9 @@ typedef struct psptl_driver {
     /* When something is due again, INT64_MAX: never. */
     int64_t (*device_deadline)(const psptl_device_t *device);
     const uint64_t *(*device_counters)(const psptl_device_t *device);
+    /* Of what happens to an interface as a whole, those of the interface. */
+    void (*channel_counters)(const psptl_channel_t *channel,
+                             uint64_t values[PSPTL_N_COUNTERS]);
 
     /* Its receive ring is posted. NULL: reason says why. */
     psptl_channel_t *(*channel_create)(psptl_device_t *device, void *owner,

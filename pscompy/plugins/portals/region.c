@@ -62,7 +62,7 @@ psptl_region_t *psptl_region_open(psptl_device_t *device,
     region_t *region;
 
     if (channel && channel->n_regions >= device->settings.regions) {
-        psptl_count(device, PSPTL_COUNTER_regions_refused);
+        psptl_count(channel, PSPTL_COUNTER_regions_refused);
         return NULL;
     }
     region = malloc(sizeof(*region));
@@ -75,7 +75,10 @@ psptl_region_t *psptl_region_open(psptl_device_t *device,
         return NULL;
     }
     region_enter(region);
-    psptl_count(device, PSPTL_COUNTER_regions);
+    if (channel)
+        psptl_count(channel, PSPTL_COUNTER_regions);
+    else
+        psptl_device_count(device, PSPTL_COUNTER_regions);
     return &region->super;
 }
 

@@ -18,6 +18,7 @@
 #define psptl_bulk_tell psptl_system_bulk_tell
 #define psptl_channel_abort psptl_system_channel_abort
 #define psptl_channel_connect psptl_system_channel_connect
+#define psptl_channel_counters psptl_system_channel_counters
 #define psptl_channel_create psptl_system_channel_create
 #define psptl_channel_destroy psptl_system_channel_destroy
 #define psptl_channel_fail psptl_system_channel_fail

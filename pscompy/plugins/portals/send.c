@@ -46,7 +46,7 @@ static bool send_put(psptl_send_t *send)
     int status;
 
     if (device->flying >= device->flying_max) {
-        psptl_count(device, PSPTL_COUNTER_event_room);
+        psptl_count(channel, PSPTL_COUNTER_event_room);
         return false;
     }
     status = device->ni->PtlPut(
@@ -61,7 +61,7 @@ static bool send_put(psptl_send_t *send)
     send->state = PSPTL_SEND_FLYING;
     device->flying++;
     channel->n_flying++;
-    psptl_count(device, PSPTL_COUNTER_puts);
+    psptl_count(channel, PSPTL_COUNTER_puts);
     return true;
 }
 
@@ -74,7 +74,7 @@ uint8_t *psptl_send_begin(psptl_channel_t *channel)
         send->word = 0;
         return send->bytes;
     }
-    psptl_count(channel->device, PSPTL_COUNTER_ring_full);
+    psptl_count(channel, PSPTL_COUNTER_ring_full);
     return NULL;
 }
 
@@ -106,7 +106,7 @@ static void send_channel_again(psptl_channel_t *channel)
             return;
         channel->n_waiting--;
         if (send->again)
-            psptl_count(channel->device, PSPTL_COUNTER_resends);
+            psptl_count(channel, PSPTL_COUNTER_resends);
     }
     psc_list_remove(&channel->waiting);
 }
@@ -142,9 +142,9 @@ static void send_dropped(psptl_send_t *send, ptl_ni_fail_t fault)
 
     send->again = true;
     if (fault == PTL_NI_PT_DISABLED)
-        psptl_count(device, PSPTL_COUNTER_disabled);
+        psptl_count(channel, PSPTL_COUNTER_disabled);
     else
-        psptl_count(device, PSPTL_COUNTER_dropped);
+        psptl_count(channel, PSPTL_COUNTER_dropped);
     send_back_off(channel);
     send->drops += fault != PTL_NI_PT_DISABLED;
     if (send->drops <= device->settings.retries)
@@ -188,7 +188,7 @@ void psptl_ping(psptl_channel_t *channel)
         PTL_OK;
     device->flying += channel->pinging;
     channel->n_flying += channel->pinging;
-    psptl_count(device, PSPTL_COUNTER_pings);
+    psptl_count(channel, PSPTL_COUNTER_pings);
 }
 
 /* Its entry is gone: so is the channel, and what it said last may still be

@@ -78,7 +78,7 @@ void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
     send->tagged = true;
     send->bits = bits | psptl_source_bits(channel->peer.source);
     send->word = word;
-    psptl_count(channel->device, PSPTL_COUNTER_tag_puts);
+    psptl_count(channel, PSPTL_COUNTER_tag_puts);
     psptl_send_end(channel, len);
 }
 
@@ -139,7 +139,6 @@ bool psptl_tag_link(psptl_tag_t *tag)
 psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
                             const psptl_receive_t *receive)
 {
-    psptl_device_t *device = channel->device;
     bool hold = !psptl_hold_nothing(channel);
     psptl_tag_t *tag = channel->failed ? NULL : tag_take(channel);
 
@@ -148,12 +147,12 @@ psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
         if (hold)
             psptl_hold(tag);
         if (hold || psptl_tag_link(tag)) {
-            psptl_count(device, PSPTL_COUNTER_tag_posts);
+            psptl_count(channel, PSPTL_COUNTER_tag_posts);
             return tag;
         }
         tag_give(tag);
     }
-    psptl_count(device, PSPTL_COUNTER_tag_refused);
+    psptl_count(channel, PSPTL_COUNTER_tag_refused);
     return NULL;
 }
 
@@ -242,7 +241,7 @@ static void tag_copy(psptl_tag_t *tag, const uint8_t *bytes, size_t len)
 {
     if (len > 0)
         memcpy(tag->receive.base, bytes, len);
-    tag->channel->device->counters[PSPTL_COUNTER_tag_copied] += len;
+    psptl_count_many(tag->channel, PSPTL_COUNTER_tag_copied, len);
 }
 
 /* A receive has found a message that was there before it. */
@@ -253,7 +252,7 @@ static void tag_claimed(psptl_tag_t *tag, const ptl_event_t *event)
     size_t len = event->mlength < tag->receive.len ? event->mlength
                                                    : tag->receive.len;
 
-    psptl_count(channel->device, PSPTL_COUNTER_tag_claimed);
+    psptl_count(channel, PSPTL_COUNTER_tag_claimed);
     if (!buffer) {
         tag_lose(tag);
         return;
@@ -294,7 +293,8 @@ static void tag_deliver(psptl_tag_t *tag, psptl_verdict_t verdict)
     void *cookie = tag->receive.cookie;
 
     tag_give(tag);
-    device->counters[PSPTL_COUNTER_tag_matched] += verdict == PSPTL_OK;
+    psptl_count_many(channel, PSPTL_COUNTER_tag_matched,
+                     verdict == PSPTL_OK);
     if (channel->owner)
         device->owner->tagged(channel->owner, cookie, &message, verdict);
 }
@@ -307,7 +307,7 @@ void psptl_tag_get(psptl_tag_t *tag, const psptl_buffer_t *buffer)
 
     tag_copy(tag, buffer->bytes, len);
     tag->message = buffer->message;
-    psptl_count(tag->channel->device, PSPTL_COUNTER_tag_kept);
+    psptl_count(tag->channel, PSPTL_COUNTER_tag_kept);
     tag_deliver(tag, PSPTL_OK);
 }
 

@@ -246,6 +246,7 @@ static const psc_transport_ops_t portals_ops = {
     .tag_send = portals_tag_send,
     .event_fd = portals_event_fd,
     .arm = portals_arm,
+    .ep_counters = portals_ep_counters,
 };
 
 /* The one symbol that this library exports: the table's address. */
