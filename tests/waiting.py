@@ -7,6 +7,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+# A line of a program that a test starts: it stays until it is ended. In naps: Python notes a signal
+# that comes just before a sleep begins, and acts when that is over.
+STAYS = "any(time.sleep(0.05) for _ in range(6000))"
+
+
+def waits_until(condition: str) -> str:
+    """A line of a program that a test starts: another process brings about what it waits for."""
+    return f"while not ({condition}): time.sleep(0.01)\n"
+
+
+def expect_soon(condition: Callable[[], object], what: str = "it", seconds: float = 60.0) -> None:
+    """For what can only be observed: poll until it is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} does not happen"
+        time.sleep(0.005)
+
 
 def asleep(thread: int, pid: int | None = None, seconds: float = 0.02) -> bool:
     """Whether this thread has been waiting in the kernel for some time: longer than it would wait

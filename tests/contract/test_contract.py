@@ -114,7 +114,7 @@ def case_names(name: str) -> Iterator[str]:
                     yield line.split('"')[1]
 
 
-def run_case(driver: Path, case: str, *arguments: str) -> None:
+def check_case(driver: Path, case: str, *arguments: str) -> None:
     done = subprocess.run(
         [driver, case, *arguments], capture_output=True, text=True, timeout=250, check=False
     )
@@ -128,19 +128,19 @@ def run_case(driver: Path, case: str, *arguments: str) -> None:
     ("name", "case"), [(name, case) for name in NAMES for case in case_names(name)]
 )
 def test_contract(drivers: Drivers, name: str, case: str) -> None:
-    run_case(drivers[name], case, *settings(name))
+    check_case(drivers[name], case, *settings(name))
 
 
 @pytest.mark.parametrize("case", TIGHT_CASES)
 @pytest.mark.parametrize("name", sorted(SQUEEZED))
 def test_contract_when_tight(drivers: Drivers, name: str, case: str) -> None:
-    run_case(drivers[name], case, *settings(name), *SQUEEZED[name])
+    check_case(drivers[name], case, *settings(name), *SQUEEZED[name])
 
 
 @pytest.mark.parametrize("case", TROUBLED_CASES)
 @pytest.mark.parametrize("name", sorted(TROUBLED))
 def test_contract_in_trouble(drivers: Drivers, name: str, case: str) -> None:
-    run_case(drivers[name], case, *settings(name), *TROUBLED[name])
+    check_case(drivers[name], case, *settings(name), *TROUBLED[name])
 
 
 @pytest.mark.parametrize("name", NAMES)

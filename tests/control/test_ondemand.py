@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from peers import Peer, world
@@ -11,6 +10,7 @@ from peers import Peer, world
 from pscompy import AuthError, ConnectError, ConnectionState
 from pscompy.control.frames import Kind
 from pscompy.control.states import Phase
+from tests.waiting import expect_soon
 
 
 def everybody_sends_to_everybody(ranks: list[Peer]) -> None:
@@ -91,8 +91,7 @@ def test_refused_attempts_are_repeated_until_somebody_listens() -> None:
         record = ranks[0].peers[1]._record
         right, record.address = record.address, "127.0.0.1:1"
         sent = ranks[0].peers[1].isend(b"x")
-        while record.attempt is None or record.attempt.timer is None:
-            time.sleep(0.001)
+        expect_soon(lambda: record.attempt is not None and record.attempt.timer is not None)
         record.address = right
         assert bytes(ranks[1].peers[0].recv(timeout=60)) == b"x"
         sent.wait(60)

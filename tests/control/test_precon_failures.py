@@ -33,7 +33,7 @@ def raw(address: str) -> sockets.socket:
     return sockets.create_connection((place.host, place.port), timeout=60)
 
 
-def still_serves(server: Session, listening: pscompy.Socket) -> None:
+def check_still_serves(server: Session, listening: pscompy.Socket) -> None:
     """A well-behaved client gets through."""
     with Session() as client:
         connection = client.connect(listening.address)
@@ -75,7 +75,7 @@ def test_another_key_is_an_auth_error_that_names_the_variable(session: Make) -> 
     with pytest.raises(AuthError, match="PSP_KEY") as caught:
         session(KEY="another").connect(listening.address).open(60)
     assert "another" not in str(caught.value).replace("another key", "")
-    still_serves(server, listening)
+    check_still_serves(server, listening)
 
 
 def test_a_bad_key_file_is_an_auth_error_at_first_use(
@@ -102,7 +102,7 @@ def test_versions_that_do_not_overlap(session: Make) -> None:
         with pytest.raises(VersionMismatch, match=r"7\.\.\.9.*1\.\.\.1"):
             stranger.receive(link.recv(1000))
         assert link.recv(1000) == b""
-    still_serves(server, listening)
+    check_still_serves(server, listening)
 
     def answer(link: sockets.socket) -> None:
         machine = Handshake(Side.LISTENER, key, identity("x"), versions=(7, 9))
@@ -133,7 +133,7 @@ def test_a_name_belongs_to_one(session: Make) -> None:
             break
         except NameInUse:
             assert time.monotonic() < deadline
-    still_serves(server, listening)
+    check_still_serves(server, listening)
 
 
 # ---- peers that are none ------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_a_server_of_another_kind(session: Make, words: bytes) -> None:
     with raw_server(lambda link: link.sendall(words)) as address:
         with pytest.raises(ConnectError, match="does not speak pscompy"):
             own.connect(address).open(60)
-    still_serves(own, own.listen())
+    check_still_serves(own, own.listen())
 
 
 def test_a_server_that_hangs_up_is_tried_again_for_a_bounded_time(session: Make) -> None:
@@ -166,7 +166,7 @@ def test_a_server_that_never_answers_is_waited_for_as_long_as_wanted(session: Ma
         with pytest.raises(Timeout):
             connection.open(0.1)
         assert connection.state is pscompy.ConnectionState.CONNECTING
-        still_serves(own, own.listen())
+        check_still_serves(own, own.listen())
         own.close()
         gate.set()
 
@@ -191,7 +191,7 @@ def test_strangers_scans_and_half_open_links_do_not_keep_others_out(
                 assert link.recv(100) == b""
     for _ in range(50):  # a port scan
         raw(listening.address).close()
-    still_serves(server, listening)
+    check_still_serves(server, listening)
     for link in half_open:
         link.close()
 
@@ -203,7 +203,7 @@ def test_links_that_reset_at_every_stage_do_no_harm(session: Make) -> None:
     key = find_key(server._config)
     for cut in (1, 63, 64, 65, 95, 96, 100, 150, 200, 250):
         _talk_and_reset(listening.address, key, cut)
-    still_serves(server, listening)
+    check_still_serves(server, listening)
 
 
 def _talk_and_reset(address: str, key: Key, cut: int) -> None:
@@ -242,7 +242,7 @@ def test_garbage_of_one_who_holds_the_key(session: Make) -> None:
             with suppress(ConnectionResetError):
                 while link.recv(4096):
                     pass
-    still_serves(server, listening)
+    check_still_serves(server, listening)
 
 
 # ---- candidates that fall -----------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_where_nothing_is_left_both_sides_reasons_are_listed(session: Make) -> N
     assert caught.value.candidates["shm"] == "excluded by PSP_SHM=0 (there)"
     assert caught.value.candidates["tcp"] == "excluded by PSP_TCP=0 (here)"
     assert caught.value.peer == "server"
-    still_serves(server, listening)
+    check_still_serves(server, listening)
 
 
 def test_the_users_priority_orders_the_candidates(session: Make) -> None:

@@ -18,7 +18,7 @@ from processes import Child
 
 import pscompy
 from pscompy import Closed, ConnectError, ConnectionState, Session, Timeout
-from tests.waiting import asleep
+from tests.waiting import STAYS, asleep, expect_soon
 
 Make = Callable[..., Session]
 
@@ -125,8 +125,7 @@ def test_iteration_ends_when_the_socket_is_closed(session: Make) -> None:
     accepting = threading.Thread(target=lambda: seen.extend(c.peer for c in socket))
     accepting.start()
     session("client").connect(socket.address).open(60)
-    while not seen:
-        time.sleep(0.001)
+    expect_soon(lambda: seen)
     socket.close()
     accepting.join(60)
     assert not accepting.is_alive()
@@ -413,7 +412,7 @@ def test_the_parents_death_is_noticed_although_a_child_lives_on(session: Make) -
         "child = os.fork()\n"
         "if child == 0:\n"
         "    os.close(0), os.close(1), os.close(2)\n"
-        "    time.sleep(60)\n"
+        f"    {STAYS}\n"
         "print(child, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )

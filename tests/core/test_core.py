@@ -53,7 +53,7 @@ def driver_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return cache(lambda name: compile_driver(name, "address", folder))
 
 
-def run(driver: Path, case: str, name: str, *more: str) -> None:
+def check_case(driver: Path, case: str, name: str, *more: str) -> None:
     command = [str(driver), case, *settings(name), *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -62,7 +62,7 @@ def run(driver: Path, case: str, name: str, *more: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", NAMES)
 def test_core(name: str, case: str, driver_of: Callable[[str], Path]) -> None:
-    run(driver_of(name), case, name)
+    check_case(driver_of(name), case, name)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "threads"])
@@ -70,11 +70,11 @@ def test_core(name: str, case: str, driver_of: Callable[[str], Path]) -> None:
 def test_core_with_the_smallest_ring(
     name: str, case: str, driver_of: Callable[[str], Path]
 ) -> None:
-    run(driver_of(name), case, name, *SMALL[name])
+    check_case(driver_of(name), case, name, *SMALL[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_are_clean(name: str, tmp_path: Path) -> None:
     driver = compile_driver(name, "thread", tmp_path)
     for case in ("threads", "wake", "lending_threads", "driven", "driven_and_waited"):
-        run(driver, case, name)
+        check_case(driver, case, name)

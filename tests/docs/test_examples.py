@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def walk(page: Path, desk: Desk) -> int:
+def check_page(page: Path, desk: Desk) -> int:
     """Run a page's examples; returns how many there were."""
     printed, count = "", 0
     for block in blocks(page):
@@ -35,7 +35,7 @@ def walk(page: Path, desk: Desk) -> int:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page(page: Path, desk: Desk) -> None:
-    walk(page, desk)
+    check_page(page, desk)
 
 
 def test_the_example_of_the_readme(desk: Desk) -> None:
@@ -49,11 +49,11 @@ def test_the_example_of_the_readme(desk: Desk) -> None:
 def test_an_example_that_fails_is_noticed(desk: Desk, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nprint(6 * 7)\n```\n\n```output\n42\n```\n")
-    assert walk(page, desk) == 1
+    assert check_page(page, desk) == 1
     for wrong in ("43", "42\n42"):
         page.write_text(f"```python\nprint(6 * 7)\n```\n\n```output\n{wrong}\n```\n")
         with pytest.raises(AssertionError, match="line 5"):
-            walk(page, desk)
+            check_page(page, desk)
     page.write_text("\n```python\nraise SystemExit(1)\n```\n")
     with pytest.raises(AssertionError, match="line 2"):
-        walk(page, desk)
+        check_page(page, desk)

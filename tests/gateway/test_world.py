@@ -67,14 +67,15 @@ with pscompy.World() as world:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     world.send(b"after", dest=other)
     assert world.recv(source=other) == b"after"
+    print(world[other].transport)
 """
 
 
 def test_a_forked_child_leaves_the_gateway_alone(machine, script):
     machine.start_gateway(1)
     second = machine.ranks(2, 1, script(FORK))
-    finished(machine.ranks(1, 1, script(FORK)))
-    finished(second)
+    assert finished(machine.ranks(1, 1, script(FORK)))[0] == "gateway\n"
+    assert finished(second)[0] == "gateway\n"
 
 
 def test_no_gateway_is_named_in_time(machine, script):

@@ -127,7 +127,7 @@ def compile_driver(path: Path, more: Sequence[str]) -> Path:
     return path
 
 
-def run_cases(
+def check_cases(
     driver: Path, cases: Sequence[str], given: Sequence[str], under: Sequence[str] = ()
 ) -> None:
     """All in one guest; each prints its exit code, 77 where it cannot run."""
@@ -145,17 +145,17 @@ def run_cases(
 
 
 def test_contract(driver: Path) -> None:
-    run_cases(driver, list(case_names("ib")), [*QUICK, "EAGER=0:rdma"])
+    check_cases(driver, list(case_names("ib")), [*QUICK, "EAGER=0:rdma"])
 
 
 @pytest.mark.parametrize("eager", ["rdma", "srq"])
 def test_contract_when_tight(driver: Path, eager: str) -> None:
-    run_cases(driver, TIGHT_CASES, [*SQUEEZED, f"EAGER=0:{eager}"])
+    check_cases(driver, TIGHT_CASES, [*SQUEEZED, f"EAGER=0:{eager}"])
 
 
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed")
 def test_memcheck(plain_driver: Path) -> None:
-    run_cases(plain_driver, MEMCHECK_CASES, [*QUICK, "EAGER=0:rdma"], MEMCHECK)
+    check_cases(plain_driver, MEMCHECK_CASES, [*QUICK, "EAGER=0:rdma"], MEMCHECK)
 
 
 # ---- with sessions -------------------------------------------------------------

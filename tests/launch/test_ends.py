@@ -7,10 +7,11 @@ import os
 import pty
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import STAYS, expect_soon, waits_until
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -19,16 +20,6 @@ RANK = (
     "import os, sys, time, signal; rank = int(os.environ['PMI_RANK'])\n"
     "def say(text): os.write(1, f'{text}\\n'.encode())\n"
 )
-# In naps: Python notes a signal that comes just before a sleep begins, and acts when it is over.
-LONG = "any(time.sleep(0.05) for _ in range(6000))"
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        time.sleep(0.05)
-    pytest.fail(f"{what} did not happen within 100 s")
 
 
 def children_with(word: str) -> list[int]:
@@ -44,13 +35,13 @@ def children_with(word: str) -> list[int]:
 
 
 def test_the_code_of_the_rank_that_fails_is_returned(run):
-    done = run("-n", 4, "-c", RANK + f"rank == 2 and sys.exit(7); {LONG}")
+    done = run("-n", 4, "-c", RANK + f"rank == 2 and sys.exit(7); {STAYS}")
     assert done.returncode == 7
     assert done.stderr == "pscompy run: rank 2 exited with code 7; ending the others\n"
 
 
 def test_a_signal_becomes_128_and_its_number(run):
-    done = run("-n", 2, "-c", RANK + f"rank == 1 and os.kill(os.getpid(), 9); {LONG}")
+    done = run("-n", 2, "-c", RANK + f"rank == 1 and os.kill(os.getpid(), 9); {STAYS}")
     assert done.returncode == 128 + 9
     assert done.stderr == "pscompy run: rank 1 was ended by SIGKILL; ending the others\n"
 
@@ -67,9 +58,9 @@ def test_a_rank_that_ignores_sigterm_is_killed(run, tmp_path):
     code = RANK + (
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         f"open(f'{tmp_path}/{{rank}}', 'w').close()\n"
-        f"while rank == 1 and len(os.listdir('{tmp_path}')) < 3: time.sleep(0.01)\n"
-        "if rank == 1: sys.exit(3)\n"
-        f"{LONG}"
+        + waits_until(f"rank != 1 or len(os.listdir('{tmp_path}')) == 3")
+        + "if rank == 1: sys.exit(3)\n"
+        f"{STAYS}"
     )
     assert run("-n", 3, "-c", code).returncode == 3
 
@@ -79,9 +70,9 @@ def test_a_rank_may_clean_up_at_sigterm(run, tmp_path):
         "def clean(*_): say(f'clean {rank}'); sys.exit()\n"
         "signal.signal(signal.SIGTERM, clean)\n"
         f"open(f'{tmp_path}/{{rank}}', 'w').close()\n"
-        f"while rank == 1 and len(os.listdir('{tmp_path}')) < 3: time.sleep(0.01)\n"
-        "if rank == 1: sys.exit(3)\n"
-        f"{LONG}"
+        + waits_until(f"rank != 1 or len(os.listdir('{tmp_path}')) == 3")
+        + "if rank == 1: sys.exit(3)\n"
+        f"{STAYS}"
     )
     done = run.patient()("-n", 3, "-c", code)
     assert sorted(done.stdout.splitlines()) == ["clean 0", "clean 2"]
@@ -109,7 +100,7 @@ def test_signals_reach_all_ranks(run, name):
         "    os.write(1, f'{rank} {signal.Signals(number).name}\\n'.encode()); sys.exit()\n"
         f"signal.signal(signal.{name}, note)\n"
         "say('ready')\n"
-        f"{LONG}"
+        f"{STAYS}"
     )
     process = run.start("-n", 3, "-c", code)
     for _ in range(3):
@@ -124,9 +115,9 @@ def test_ctrl_c_lets_every_rank_clean_up(run):
     code = RANK + (
         "try:\n"
         "    say('ready')\n"
-        f"    {LONG}\n"
+        f"    {STAYS}\n"
         "except KeyboardInterrupt:\n"
-        "    time.sleep(rank * 0.3)\n"
+        "    time.sleep(rank * 0.3)\n"  # who takes longer is waited for
         "    say(f'clean {rank}')\n"
         "    raise\n"
     )
@@ -141,7 +132,7 @@ def test_ctrl_c_lets_every_rank_clean_up(run):
 
 def test_a_second_ctrl_c_kills(run):
     code = RANK + (
-        f"signal.signal(signal.SIGINT, lambda *_: say('caught'))\nsay('ready')\nwhile True: {LONG}"
+        f"signal.signal(signal.SIGINT, lambda *_: say('caught'))\nsay('ready')\nwhile True: {STAYS}"
     )
     process = run.start("-n", 2, "-c", code)
     for _ in range(2):
@@ -149,7 +140,7 @@ def test_a_second_ctrl_c_kills(run):
     process.send_signal(signal.SIGINT)
     for _ in range(2):
         assert process.stdout.readline() == "caught\n"
-    time.sleep(0.3)  # two signals at once count as one
+    time.sleep(0.3)  # two within 0.2 s count as one, and that is what this is not about
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=100) == 128 + signal.SIGKILL
 
@@ -161,16 +152,16 @@ def test_no_process_is_left_when_the_launcher_is_killed(run, tmp_path):
     process = run.start("-n", 3, "--", "bash", "-c", script)
     for _ in range(3):
         assert process.stdout.readline() == "ready\n"
-    wait_until(lambda: len(children_with(word)) >= 6, "all processes running")
+    expect_soon(lambda: len(children_with(word)) >= 6, "all processes running")
     process.kill()
-    wait_until(lambda: not children_with(word), "the end of all processes")
+    expect_soon(lambda: not children_with(word), "the end of all processes")
 
 
 def test_no_process_is_left_when_the_job_has_ended(run, tmp_path):
     word = f"sleep-{tmp_path.name}-{os.getpid()}"
     done = run("-n", 2, "--", "bash", "-c", f"(exec -a {word} sleep 300) & echo $PMI_RANK")
     assert sorted(done.stdout.split()) == ["0", "1"]
-    wait_until(lambda: not children_with(word), "the end of all processes")
+    expect_soon(lambda: not children_with(word), "the end of all processes")
 
 
 class Terminal:
@@ -209,8 +200,8 @@ def test_ctrl_c_at_a_terminal_is_one_signal_for_each_rank(run):
         "def caught(*_): caughts.append(1); say(f'caught {rank}')\n"
         "caughts = []; signal.signal(signal.SIGINT, caught)\n"
         "say(f'ready {rank}')\n"
-        "while not caughts: time.sleep(0.01)\n"
-        "time.sleep(1)\n"  # for another one
+        + waits_until("caughts")
+        + "time.sleep(1)\n"  # another one would come within that
     )
     job = Terminal(run, "-n", "3", "-c", code)
     job.read_lines(3)
@@ -221,14 +212,14 @@ def test_ctrl_c_at_a_terminal_is_one_signal_for_each_rank(run):
 
 
 def test_ctrl_z_stops_launcher_and_ranks(run):
-    code = RANK + "print('pid', os.getpid(), flush=True)\n" + f"rank or sys.exit(input()); {LONG}"
+    code = RANK + "print('pid', os.getpid(), flush=True)\n" + f"rank or sys.exit(input()); {STAYS}"
     job = Terminal(run, "-n", "2", "-c", code)
     ranks = [int(line.split()[1]) for line in job.read_lines(2)]
     job.type(b"\x1a")
     everybody = [job.pid, *ranks]
-    wait_until(lambda: all(state_of(pid) == "T" for pid in everybody), "the stop of all")
+    expect_soon(lambda: all(state_of(pid) == "T" for pid in everybody), "the stop of all")
     os.kill(job.pid, signal.SIGCONT)
-    wait_until(lambda: not any(state_of(pid) == "T" for pid in everybody), "going on")
+    expect_soon(lambda: not any(state_of(pid) == "T" for pid in everybody), "going on")
     job.type(b"bye\n")
     code, text = job.end()
     assert code == 1

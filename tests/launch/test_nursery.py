@@ -8,10 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import STAYS, expect_soon
+
+PARENT = f"import os, time; os.write(1, b'%d\\n' % os.getppid()); {STAYS}"
 
 STATE = """\
 import atexit, gc, json, os, signal, stat, sys, threading, warnings
@@ -200,7 +203,7 @@ def test_a_process_with_threads_has_no_ranks(run):
 
 
 def test_the_job_ends_with_its_nursery(run, script):
-    path = script("import os, time; os.write(1, f'{os.getppid()}\\n'.encode()); time.sleep(300)")
+    path = script(PARENT)
     process = run.start("-n", 3, path)
     nurseries = {int(process.stdout.readline()) for _ in range(3)}
     (nursery,) = nurseries - {process.pid}
@@ -211,16 +214,16 @@ def test_the_job_ends_with_its_nursery(run, script):
 
 
 def test_the_nursery_ends_with_its_launcher(run, script):
-    path = script("import os, time; os.write(1, f'{os.getppid()}\\n'.encode()); time.sleep(300)")
+    path = script(PARENT)
     process = run.start("-n", 3, path)
     (nursery,) = {int(process.stdout.readline()) for _ in range(3)}
     process.kill()
-    for _ in range(2000):
-        if not Path(f"/proc/{nursery}").exists() or state_of(nursery) == "Z":
-            return
-        time.sleep(0.05)
-    pytest.fail("the nursery is still there after 100 s")
+    expect_soon(lambda: has_ended(nursery), "the end of the nursery")
 
 
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def has_ended(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"

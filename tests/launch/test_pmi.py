@@ -13,6 +13,7 @@ from pscompy.bootstrap import Pmi1, Single, detect, pmi1
 from pscompy.bootstrap.wire import LineBuffer, WireError, pack, parse
 from pscompy.errors import ConfigError, ConnectError, PeerLost, Timeout
 from pscompy.launch.pmi import Abort, Server
+from tests.waiting import STAYS
 
 CLIENT = """\
 import sys
@@ -124,7 +125,7 @@ def test_a_barrier_that_timed_out_is_gone_on_with(launch, script):
 
 
 def test_abort_ends_all_ranks(launch, script):
-    text = CLIENT + "import time\nif me.rank == 1: me.abort(5)\ntime.sleep(300)"
+    text = CLIENT + "import time\nif me.rank == 1: me.abort(5)\n" + STAYS
     done = launched(launch, 3, script(text))
     assert done.returncode == 5
     if "pscompy" in launch.command:
@@ -183,7 +184,7 @@ def test_a_rank_that_sends_nonsense_ends_the_job(run, script):
     text = (
         "import os, time\n"
         "if os.environ['PMI_RANK'] == '1': os.write(int(os.environ['PMI_FD']), b'\\xff\\n')\n"
-        "time.sleep(300)\n"
+        f"{STAYS}\n"
     )
     done = run("-n", 2, script(text))
     assert done.returncode == 1

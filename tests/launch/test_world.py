@@ -9,11 +9,18 @@ import sys
 import pytest
 
 import pscompy
+from tests.waiting import STAYS, waits_until
 
 HEAD = """\
 import asyncio, json, os, sys, threading, time
 import pscompy
 """
+
+
+def all_wrote(sign, ranks):
+    """The condition that these ranks have left their signs, files beside the program."""
+    return f"all(os.path.exists({sign} + n) for n in '{ranks}')"
+
 
 RING = (
     HEAD
@@ -168,7 +175,7 @@ def test_nobody_passes_a_barrier_before_all_have_come(run, script):
     text = (
         "with pscompy.World() as world:\n"
         "    for late in range(world.size):\n"
-        "        if world.rank == late: time.sleep(0.1)\n"
+        "        if world.rank == late: time.sleep(0.1)\n"  # the others are there by then
         "        came = time.monotonic()\n"
         "        world.barrier()\n"
         "        print(late, came, time.monotonic())\n"
@@ -187,7 +194,7 @@ def test_a_barrier_that_timed_out_goes_on(run, script):
         "with pscompy.World() as world:\n"
         "    waited = __file__ + ' waited '\n"
         "    if world.rank == 0:\n"
-        "        while not all(os.path.exists(waited + n) for n in '12'): time.sleep(0.01)\n"
+        f"        {waits_until(all_wrote('waited', '12'))}"
         "        world.barrier(timeout=100)\n"
         "        print('passed')\n"
         "    else:\n"
@@ -253,7 +260,7 @@ def test_abort_ends_the_job(run, script):
         "with pscompy.World() as world:\n"
         "    print('said', world.rank)\n"
         "    if world.rank == 1: world.abort(6)\n"
-        "    time.sleep(300)\n"
+        f"    {STAYS}\n"
     )
     done = run("-n", 3, script(text))
     assert done.returncode == 6
@@ -272,7 +279,7 @@ def test_what_was_sent_before_the_end_arrives(run, script):
         "        for size in (10, 100_000, 20_000_000):\n"
         "            world.isend(b'x' * size, 0)\n"
         "    else:\n"
-        "        time.sleep(0.5)\n"
+        "        time.sleep(0.5)\n"  # most likely rank 1 is at its end by then
         "        print([len(world.recv(source=1)) for _ in range(3)])\n"
     )
     assert run_code(run, 2, script, text) == ["[10, 100000, 20000000]"]
@@ -282,7 +289,7 @@ def test_an_exception_does_not_wait_for_others(run, script):
     text = HEAD + (
         "with pscompy.World() as world:\n"
         "    if world.rank == 1: raise ValueError('mine')\n"
-        "    time.sleep(300)\n"
+        f"    {STAYS}\n"
     )
     done = run("-n", 3, script(text))
     assert done.returncode == 1
@@ -295,7 +302,7 @@ def test_ctrl_c_ends_the_wait_for_others(run, script):
         "with pscompy.World() as world:\n"
         "    world.barrier()\n"
         "    print('ready', flush=True)\n"
-        "    if world.rank == 0: time.sleep(300)\n"
+        f"    if world.rank == 0: {STAYS}\n"
     )
     process = run.start("-n", 6, script(text))
     for _ in range(6):
@@ -314,7 +321,7 @@ def test_the_wait_for_a_rank_that_does_not_come_is_bounded(run, script, how):
         "    world.barrier()\n"
         "    if world.rank == 2:\n"
         f"        {how}\n"
-        "        while not all(os.path.exists(ended + n) for n in '01'): time.sleep(0.01)\n"
+        f"        {waits_until(all_wrote('ended', '01'))}"
         "    print('end', flush=True)\n"
         "open(f'{ended}{world.rank}', 'w').close()\n"
     )

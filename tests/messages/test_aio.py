@@ -51,7 +51,7 @@ def test_errors(pair: Pair) -> None:
         pair.left.isend(b"too long")
         for _ in range(2):
             with pytest.raises(pscompy.Truncated):
-                await asyncio.wait_for(asyncio.ensure_future(receive), 60)
+                assert bytes(await asyncio.wait_for(asyncio.ensure_future(receive), 60)) == b"x"
 
     asyncio.run(main())
 
@@ -196,7 +196,7 @@ def test_others_who_poll_do_not_steal_the_wake_up(make: Callable[..., Pair]) -> 
         for _ in range(rounds):
             receive = pair.right.irecv(tag=2)
             pair.left.send(b"for the thread", 1)
-            await receive
+            assert bytes(await receive) == b"for the loop"
         thread.join()
 
     asyncio.run(asyncio.wait_for(main(), 200))
@@ -220,7 +220,7 @@ def test_who_polls_once_and_goes_away_does_not_steal_the_wake_up(make: Callable[
         for _ in range(rounds):
             receive = pair.right.irecv(tag=2)
             begun.release()
-            await asyncio.wait_for(asyncio.ensure_future(receive), 60)
+            assert bytes(await asyncio.wait_for(asyncio.ensure_future(receive), 60)) == b"x"
 
     thread = threading.Thread(target=poll_and_send)
     interval = sys.getswitchinterval()

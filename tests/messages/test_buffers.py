@@ -126,8 +126,9 @@ def test_a_bad_piece_releases_the_others(loop_pair: Pair) -> None:
 def test_buffers_are_released(pair: Pair) -> None:
     data, into = bytearray(10), bytearray(10)
     pair.wait(pair.left.isend(data), pair.right.irecv(into))
-    data.append(1)
+    data.append(1)  # which an exported buffer refuses
     into.append(1)
+    assert (len(data), len(into)) == (11, 11)
 
 
 def test_the_request_keeps_its_buffer(loop_pair: Pair) -> None:

@@ -107,10 +107,10 @@ def test_a_peer_that_is_not_there(sessions: tuple[Session, Session]) -> None:
     address = server.listen("127.0.0.1").address
     server.close()
     with Session("hasty", {"RETRY": 0}) as client:
-        refused(client.connect(address))
+        check_refused(client.connect(address))
 
 
-def refused(connection: pscompy.Connection) -> None:
+def check_refused(connection: pscompy.Connection) -> None:
     for call in (
         lambda: connection.open(timeout=60),
         lambda: connection.send(b"", timeout=60),

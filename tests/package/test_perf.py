@@ -112,7 +112,7 @@ def test_listen_and_connect(site):
     try:
         address = listener.stdout.readline().strip()
         for _ in range(2):  # it serves one after the other
-            perf(site, *QUICK, "--connect", address)
+            assert "one way, us" in perf(site, *QUICK, "--connect", address).stdout
     finally:
         listener.kill()
         listener.communicate()

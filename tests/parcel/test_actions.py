@@ -13,10 +13,11 @@ from pathlib import Path
 import helpers
 import numpy as np
 import pytest
-from puppets import BOUND, until
+from puppets import BOUND
 
 import pscompy
 from pscompy.core import lib
+from tests.waiting import expect_soon
 
 HERE = str(Path(__file__).parent)
 SERVE = """
@@ -212,17 +213,17 @@ def test_what_has_not_begun_is_dropped(serving):
 
 def test_a_running_action_sees_it(link):
     future = link.c.submit(helpers.until_cancelled)
-    until(lambda: link.c.call(helpers.begun))
+    expect_soon(lambda: link.c.call(helpers.begun))
     assert future.cancel()
     with pytest.raises(concurrent.futures.CancelledError):
         future.result(BOUND)
-    until(lambda: link.c.call(helpers.seen) == ["cancelled"])
+    expect_soon(lambda: link.c.call(helpers.seen) == ["cancelled"])
 
 
 def test_an_action_that_never_ends_has_a_time_limit(link):
     future = link.c.with_options(timeout=0.1).submit(helpers.until_cancelled)
     assert type(ended(future)) is pscompy.Timeout
-    until(lambda: link.c.call(helpers.seen) == ["cancelled"])
+    expect_soon(lambda: link.c.call(helpers.seen) == ["cancelled"])
 
 
 def test_time_limits_of_several(link):
@@ -325,7 +326,7 @@ def test_the_peer_dies_while_it_runs_one(link):
 
 def test_the_connection_is_closed(link):
     future = link.c.submit(helpers.until_cancelled, 1.0)
-    until(lambda: link.c.call(helpers.begun))
+    expect_soon(lambda: link.c.call(helpers.begun))
     link.session.close()
     assert isinstance(ended(future), (pscompy.Closed, pscompy.PeerLost))
     with pytest.raises(pscompy.Closed):
@@ -340,7 +341,7 @@ def test_threads_end_with_the_session(connect):
     link.peer.result()
     assert any(thread.name.startswith(name) for thread in threading.enumerate())
     link.session.close()
-    until(lambda: not any(it.name.startswith(name) for it in threading.enumerate()))
+    expect_soon(lambda: not any(it.name.startswith(name) for it in threading.enumerate()))
 
 
 def test_serve_for_some_time(open_session):
@@ -353,7 +354,7 @@ def test_serve_for_some_time(open_session):
 
 def test_an_interpreter_ends_though_an_action_does_not(shm):
     shm.c.submit(helpers.until_cancelled, 1000.0)
-    until(lambda: shm.c.call(helpers.begun))
+    expect_soon(lambda: shm.c.call(helpers.begun))
     assert shm.peer.finish() == 0
 
 
@@ -378,8 +379,8 @@ def test_many_leave_nothing_behind(shm):
         after = round_of(400)
     assert after - before < 4 << 20
     service = link.session._service()
-    until(lambda: not service._asked)
-    until(lambda: link.peer("len(session._service()._calls)") == 0)
+    expect_soon(lambda: not service._asked)
+    expect_soon(lambda: link.peer("len(session._service()._calls)") == 0)
 
 
 def test_no_context_is_shared():

@@ -12,12 +12,13 @@ import threading
 
 import numpy as np
 import pytest
-from puppets import BOUND, echo, until
+from puppets import BOUND, check_echo
 
 import pscompy
 from pscompy.core import lib
 from pscompy.parcel import archive
 from pscompy.parcel.pickling import Pickle
+from tests.waiting import expect_soon
 
 SMALL = {"a": 1, "b": [2.5, "text"], "c": None}
 LONG = 1 << 19  # doubles: 4 MiB
@@ -351,7 +352,7 @@ def test_what_cannot_be_pickled_is_not_sent(link):
     for obj, error in ((Unpicklable(), RuntimeError), (threading.Lock(), TypeError)):
         with pytest.raises(error):
             link.c.send_obj([np.ones(LONG), obj], timeout=BOUND)
-    echo(link)
+    check_echo(link)
 
 
 def test_a_class_that_the_receiver_lacks(link):
@@ -368,7 +369,7 @@ def test_a_class_that_the_receiver_lacks(link):
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
     assert link.c.recv_obj(timeout=BOUND) == "next"
     link.peer.result()
-    echo(link)
+    check_echo(link)
 
 
 def raw(link):
@@ -388,7 +389,7 @@ def test_garbage_is_refused_and_the_connection_goes_on(link, data):
         """
     )
     assert told == ("ParcelError" if data[:1] == b"\x80" else "ProtocolError", "next")
-    echo(link)
+    check_echo(link)
 
 
 @pytest.mark.parametrize("nbytes", [0, 39_999, 40_001, 1 << 20])
@@ -401,7 +402,7 @@ def test_a_chunk_of_another_length_than_the_head_says(link, nbytes):
     chunk.wait(BOUND)
     with pytest.raises(pscompy.ProtocolError, match="its table says 40000"):
         link.peer.result()
-    echo(link)
+    check_echo(link)
 
 
 def test_the_peer_dies_between_head_and_chunk(link):
@@ -416,7 +417,7 @@ def test_the_peer_dies_between_head_and_chunk(link):
         """
     )
     request = link.c.irecv_obj()
-    until(lambda: request.test() or request.status is not None)
+    expect_soon(lambda: request.test() or request.status is not None)
     link.peer.kill()
     with pytest.raises((pscompy.PeerLost, pscompy.Closed)):
         request.wait(BOUND)
@@ -462,7 +463,7 @@ def test_a_malicious_pickle_from_a_peer(connect, transport, tmp_path):
     with pytest.raises(pscompy.ParcelError, match="mkdir"):
         link.c.recv_obj(timeout=BOUND)
     assert not list(tmp_path.iterdir())
-    echo(link)
+    check_echo(link)
 
 
 def test_without_restriction_it_runs(shm, tmp_path):

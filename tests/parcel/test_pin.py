@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from puppets import BOUND, echo
+from puppets import BOUND, check_echo
 
 import pscompy
 
@@ -99,6 +99,6 @@ def test_no_bytes(open_session):
 def test_a_session_ends_with_its_pins(link):
     field = np.ones(LONG)
     link.session.pin(field)
-    echo(link)
+    check_echo(link)
     link.session.close()
     field.resize(2, refcheck=False)

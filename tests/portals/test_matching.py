@@ -12,7 +12,7 @@ from pscompy.testing import far as far_side
 from pscompy.testing.far import payload
 from pscompy.testing.link import Base, Counted, Link
 from pscompy.testing.process import BOUND, Far
-from tests.portals.test_portals import ONLY, TROUBLE, exchange_on_both, two_connections
+from tests.portals.test_portals import ONLY, TROUBLE, check_exchange_on_both, two_connections
 
 KIB8 = 8 << 10
 
@@ -212,4 +212,4 @@ def test_more_connections_than_there_is_room_for(far: Far) -> None:
     with two_connections(far, {**ONLY, "PORTALS_EQ_SIZE": 64}) as (first, second):
         assert first.explain().matching is None
         assert "PSP_PORTALS_EQ_SIZE" in str(second.explain().matching)
-        exchange_on_both(far, first, second, 20)
+        check_exchange_on_both(far, first, second, 20)

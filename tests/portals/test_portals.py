@@ -289,7 +289,7 @@ def two_connections(
         far.session = None
 
 
-def exchange_on_both(far: Far, first: Connection, second: Connection, count: int) -> None:
+def check_exchange_on_both(far: Far, first: Connection, second: Connection, count: int) -> None:
     for place in range(count):
         far.begin(portals_far.echo_both)
         second.send(payload(500, place), timeout=BOUND)
@@ -301,7 +301,7 @@ def exchange_on_both(far: Far, first: Connection, second: Connection, count: int
 
 def test_two_connections_between_the_same_two_processes(far: Far) -> None:
     with two_connections(far, ONLY) as (first, second):
-        exchange_on_both(far, first, second, 100)
+        check_exchange_on_both(far, first, second, 100)
 
 
 def test_the_demo(tmp_path: Path) -> None:

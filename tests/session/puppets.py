@@ -13,7 +13,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,14 +137,6 @@ class Link:
     peer: Puppet
 
 
-def until(condition: Callable[[], object], seconds: float = BOUND) -> None:
-    """For what can only be observed: poll until it is so."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.005)
-
-
 def quiet_port() -> int:
     """A port that stays free between two uses: no system hands it out to whoever wants any."""
     while True:
@@ -162,7 +153,7 @@ def own_descriptors() -> int:
     return len(os.listdir("/proc/self/fd")) - 1  # the listing has one itself
 
 
-def echo(link: Link) -> None:
+def check_echo(link: Link) -> None:
     """The two still exchange messages, in both directions."""
     link.peer.begin("c.send(b'<' + c.recv() + b'>')")
     link.c.send(b"still there")

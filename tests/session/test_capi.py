@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 
-from puppets import until
-
 import pscompy
 from pscompy import capi
 from pscompy.core import lib
+from tests.waiting import expect_soon
 
 
 class Head(ctypes.Structure):
@@ -32,8 +31,8 @@ def test_a_connection_comes_up_without_requests():
         address = capi.connection(connection)
         assert connection.state is pscompy.ConnectionState.LAZY
         capi.begin_open(connection)
-        until(lambda: connection.state is pscompy.ConnectionState.UP)
-        until(lambda: came)
+        expect_soon(lambda: connection.state is pscompy.ConnectionState.UP)
+        expect_soon(lambda: came)
         assert capi.connection(connection) == address
         (other,) = came
         connection.send(b"as any other")

@@ -6,9 +6,10 @@ import gc
 import threading
 
 import pytest
-from puppets import BOUND, ONLY, OPEN, own_descriptors, until
+from puppets import BOUND, ONLY, OPEN, own_descriptors
 
 import pscompy
+from tests.waiting import expect_soon
 
 MESSAGES = 200
 
@@ -65,7 +66,7 @@ def test_what_was_sent_before_the_close_arrives(link, nbytes):
 def test_what_is_left_names_its_source(link):
     """Long after the end, when only the program still knows the connection."""
     link.peer("for i in range(3): c.send(bytes([i]), tag=i)\nc.close()")
-    until(lambda: link.c.state is pscompy.ConnectionState.CLOSED)
+    expect_soon(lambda: link.c.state is pscompy.ConnectionState.CLOSED)
     link.sock.close()
     gc.collect()
     assert link.c.probe(1) == (link.c, 1, 1)
@@ -82,8 +83,8 @@ def test_a_handler_learns_who_it_was(link):
     peer = link.c.peer
     link.c = None
     link.peer("for i in range(20): c.am_send(5, bytes([i]), b'')\nc.close()")
-    until(lambda: link.peer("c.state.name") == "CLOSED")
-    until(lambda: link.session.progress() == 0 and len(seen) == 20)
+    expect_soon(lambda: link.peer("c.state.name") == "CLOSED")
+    expect_soon(lambda: link.session.progress() == 0 and len(seen) == 20)
     assert [header for _, header in seen] == [bytes([i]) for i in range(20)]
     assert {c.peer for c, _ in seen} == {peer}
 
@@ -212,8 +213,9 @@ def test_sessions_leave_nothing_behind(transport, start, key):
         client("session.close(); del c, session; gc.collect()")
         counts.append((client.descriptors(), server.descriptors()))
         resident.append(taken())
-    until(lambda: client.descriptors() <= counts[4][0] and server.descriptors() <= counts[4][1])
-    until(lambda: taken() - resident[4] < 8 << 20)
+    expect_soon(lambda: client.descriptors() <= counts[4][0])
+    expect_soon(lambda: server.descriptors() <= counts[4][1])
+    expect_soon(lambda: taken() - resident[4] < 8 << 20)
 
 
 def test_own_descriptors_are_counted():

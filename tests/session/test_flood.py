@@ -8,7 +8,9 @@ from __future__ import annotations
 import threading
 
 import pytest
-from puppets import BOUND, ONLY, until
+from puppets import BOUND, ONLY
+
+from tests.waiting import expect_soon
 
 MIB = 1 << 20
 WINDOW = 4 * MIB
@@ -215,5 +217,5 @@ def test_control_messages_pass_a_flood(receiver):
     flooder("data = bytes(1024)\nfor _ in range(2000): c.isend(data, tag=1)")
     full(here)
     here("flood.close()")
-    until(lambda: here("session.progress(); flood.state.name") == "CLOSED")
+    expect_soon(lambda: here("session.progress(); flood.state.name") == "CLOSED")
     assert flooder.finish() == 0

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from puppets import BOUND, ONLY, echo
+from puppets import BOUND, ONLY, check_echo
 
 import pscompy
 
@@ -74,7 +74,7 @@ def test_every_use_raises_in_the_child(link, use):
         use=USES[use],
     )
     assert code == 0
-    echo(link)
+    check_echo(link)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_ends_in_the_child_touch_nothing(link, end):
         end=end,
     )
     assert code == 0
-    echo(link)
+    check_echo(link)
     link.c.send(b"posted before the fork", tag=99)
     assert link.peer("bytes(posted.wait(60))") == b"posted before the fork"
 
@@ -121,7 +121,7 @@ def test_the_childs_exit_runs_and_the_parent_goes_on(link):
     )
     assert code == 7
     for _ in range(50):
-        echo(link)
+        check_echo(link)
 
 
 def test_a_new_session_works_in_the_child(link):
@@ -140,7 +140,7 @@ def test_a_new_session_works_in_the_child(link):
     assert child.recv(timeout=BOUND) == b"hello from the child"
     child.send(b"welcome")
     assert link.peer.result() == 0
-    echo(link)
+    check_echo(link)
 
 
 def test_fork_while_messages_are_in_flight(link):
@@ -157,7 +157,7 @@ def test_fork_while_messages_are_in_flight(link):
     for _ in range(4):
         assert link.c.recv(timeout=BOUND) == bytes(range(256)) * 40_000
     assert link.peer.result() == [0] * 5
-    echo(link)
+    check_echo(link)
 
 
 def test_fork_from_a_thread_while_another_receives(link):

@@ -7,7 +7,9 @@ import contextlib
 import signal
 
 import pytest
-from puppets import BOUND, OPEN, echo, until
+from puppets import BOUND, OPEN, check_echo
+
+from tests.waiting import expect_soon
 
 
 @pytest.fixture
@@ -15,10 +17,10 @@ def link(connect, transport):
     return connect(transport)
 
 
-def interrupt(peer, call):
+def check_interrupted(peer, call):
     """SIGINT while the puppet is blocked in it."""
     peer.begin(call)
-    until(peer.sleeps)
+    expect_soon(peer.sleeps)
     peer.send_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         peer.result()
@@ -43,25 +45,25 @@ BLOCKED = {
 def test_receiving(link, call):
     """What comes later is received by the next receive."""
     for _ in range(5):
-        interrupt(link.peer, BLOCKED[call])
-    echo(link)
+        check_interrupted(link.peer, BLOCKED[call])
+    check_echo(link)
 
 
 @pytest.mark.parametrize("call", ["wait", "wait_all", "wait_any"])
 def test_waiting(link, call):
     """The requests stay in flight; these were dropped, and still take their messages."""
-    interrupt(link.peer, BLOCKED[call])
+    check_interrupted(link.peer, BLOCKED[call])
     for _ in range(call.count("_") + 1):
         link.c.send(b"for the dropped ones")
-    echo(link)
+    check_echo(link)
 
 
 def test_a_request_goes_on(link):
     link.peer("r = c.irecv()")
-    interrupt(link.peer, "r.wait()")
+    check_interrupted(link.peer, "r.wait()")
     link.c.send(b"later")
     assert link.peer("bytes(r.wait(60))") == b"later"
-    echo(link)
+    check_echo(link)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_a_request_goes_on(link):
 def test_sending(link, call):
     """Nobody receives. Afterwards the message arrives as a whole or not at all."""
     link.peer("data = bytes(range(256)) * 40_000")
-    interrupt(link.peer, call)
+    check_interrupted(link.peer, call)
     link.peer.begin("c.send(b'next', tag=1); c.recv()")
     request = link.c.irecv(tag=0)
     assert link.c.recv(tag=1, timeout=BOUND) == b"next"
@@ -79,7 +81,7 @@ def test_sending(link, call):
     link.c.send(b"thanks")
     assert link.peer.result() == b"thanks"
     link.peer("data = None; gc.collect()")
-    echo(link)
+    check_echo(link)
 
 
 def test_an_active_message_keeps_its_header(link):
@@ -88,7 +90,7 @@ def test_an_active_message_keeps_its_header(link):
     link.session.on_message(7, lambda c, header, payload: got.append((header, len(payload))))
     link.peer("for _ in range(3000): c.isend(bytes(60_000), tag=3)")
     link.peer.begin("c.am_send(7, bytearray(b'head' * 500), bytes(5_000_000))")
-    until(link.peer.sleeps)
+    expect_soon(link.peer.sleeps)
     link.peer.send_signal(signal.SIGINT)
     try:
         link.peer.result()
@@ -99,7 +101,7 @@ def test_an_active_message_keeps_its_header(link):
     link.peer.begin("c.recv()")
     for _ in range(3000):
         assert link.c.recv(tag=3, timeout=BOUND) == bytes(60_000)
-    until(lambda: link.session.progress() == 0 and (got or not sent))
+    expect_soon(lambda: link.session.progress() == 0 and (got or not sent))
     link.c.send(b"enough")
     link.peer.result()
     assert got in ([], [(b"head" * 500, 5_000_000)])
@@ -109,8 +111,8 @@ def test_an_active_message_keeps_its_header(link):
 def test_accepting(transport, start):
     peer = start({})
     peer("sock = session.listen('127.0.0.1')")
-    interrupt(peer, "sock.accept()")
-    interrupt(peer, "next(iter(sock))")
+    check_interrupted(peer, "sock.accept()")
+    check_interrupted(peer, "next(iter(sock))")
     other = start({})
     other.connect(peer("sock.address"))
     assert peer("c = sock.accept(60); bytes(c.recv())") == b"hello"
@@ -120,7 +122,7 @@ def test_opening(start):
     """A peer that takes the connection and says nothing."""
     peer = start({})
     peer("silent = socket.create_server(('127.0.0.1', 0)); port = silent.getsockname()[1]")
-    interrupt(peer, "session.connect(f'psp://127.0.0.1:{port}/nobody').open()")
+    check_interrupted(peer, "session.connect(f'psp://127.0.0.1:{port}/nobody').open()")
     assert peer.finish() == 0
 
 
@@ -128,7 +130,7 @@ def test_closing(link):
     """Ctrl-C while close waits for a silent peer: a second close still works."""
     link.peer("c.isend(bytes(10_000_000)) and None")
     link.peer.begin("session.close()")
-    until(link.peer.sleeps)
+    expect_soon(link.peer.sleeps)
     link.peer.send_signal(signal.SIGINT)
     with contextlib.suppress(KeyboardInterrupt):
         link.peer.result()
@@ -143,7 +145,7 @@ def test_a_handler_that_raises_nothing(link, call):
     link.peer("signal.signal(signal.SIGUSR1, lambda *_: seen.append(1)); seen = []")
     link.peer.begin(BLOCKED[call])
     for _ in range(5):
-        until(link.peer.sleeps)
+        expect_soon(link.peer.sleeps)
         link.peer.send_signal(signal.SIGUSR1)
     link.c.send(b"at last")
     result = link.peer.result()
@@ -155,7 +157,7 @@ def test_a_handler_uses_the_session(link):
     """What a handler sends while its thread is blocked in a receive arrives."""
     link.peer("signal.signal(signal.SIGUSR1, lambda *_: c.send(b'from the handler'))")
     link.peer.begin("bytes(c.recv())")
-    until(link.peer.sleeps)
+    expect_soon(link.peer.sleeps)
     link.peer.send_signal(signal.SIGUSR1)
     assert link.c.recv(timeout=BOUND) == b"from the handler"
     link.c.send(b"go on")

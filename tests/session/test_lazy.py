@@ -10,9 +10,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from puppets import BOUND, ONLY, until
+from puppets import BOUND, ONLY
 
 import pscompy
+from tests.waiting import expect_soon
 
 PACKAGES = str(Path(pscompy.__file__).parents[1])
 
@@ -48,7 +49,7 @@ def test_only_the_used_ones_are_made(transport, start, open_session):
         c.send(b"used")
         c.open(BOUND)
     assert session.stats["connections_up"] == len(used)
-    until(lambda: sum(peer("session.stats['connections_up']") for peer in peers) == len(used))
+    expect_soon(lambda: sum(peer("session.stats['connections_up']") for peer in peers) == len(used))
     assert [c for c in declared if c.state is not pscompy.ConnectionState.LAZY] == used
 
 

@@ -9,9 +9,10 @@ import threading
 import weakref
 
 import pytest
-from puppets import BOUND, ONLY, echo, quiet_port, until
+from puppets import BOUND, ONLY, check_echo, quiet_port
 
 import pscompy
+from tests.waiting import expect_soon
 
 CONNECTIONS = 2000
 SLACK = 4 << 20  # bytes that a process may grow by chance; 1600 connections are 16 MB
@@ -53,7 +54,7 @@ sock = session.listen("127.0.0.1")
 
 def settled(peer, connections, descriptors):
     """What a process has, once the last connections have gone."""
-    until(lambda: peer("measure()")[:2] == (connections, descriptors))
+    expect_soon(lambda: peer("measure()")[:2] == (connections, descriptors))
     return peer("resident()")
 
 
@@ -81,7 +82,7 @@ def test_thousands_of_connections(transport, start):
     peer = start(ONLY[transport])
     peer(MEASURE + CYCLES, config=ONLY[transport])
     peer("cycles(400)", timeout=300)
-    until(lambda: peer("measure()")[0] == 0)
+    expect_soon(lambda: peer("measure()")[0] == 0)
     descriptors = peer("measure()")[1]
     before = settled(peer, 0, descriptors)
     peer(f"cycles({CONNECTIONS - 400})", timeout=300)
@@ -131,7 +132,7 @@ def test_peers_that_are_killed(transport, start):
 
     for _ in range(2):
         round_of_ten()
-    until(lambda: server("measure()")[0] == 0)
+    expect_soon(lambda: server("measure()")[0] == 0)
     descriptors = server("measure()")[1]
     before = settled(server, 0, descriptors)
     for _ in range(6):
@@ -167,7 +168,7 @@ def test_from_several_threads(transport, open_session):
     threads[3].join(BOUND)
     assert answered == [b"?"] * 150
     mine = {here, there}
-    until(lambda: not any(owner(c) in mine for c in gc.get_objects()))
+    expect_soon(lambda: not any(owner(c) in mine for c in gc.get_objects()))
 
 
 def owner(thing):
@@ -190,8 +191,8 @@ def test_it_is_usable_after_its_end(link, last, transport, how):
         "kill": (pscompy.ConnectionState.FAILED, pscompy.PeerLost),
     }
     state, error = ended[how]
-    until(lambda: link.c.state is state)
-    until(lambda: link.session._hot.connection(link.c._record.id) is None)
+    expect_soon(lambda: link.c.state is state)
+    expect_soon(lambda: link.session._hot.connection(link.c._record.id) is None)
     name = link.c.peer
     data, status = link.c.recv_status(tag=1)
     assert (bytes(data), status) == (bytes([1]) * 100, (link.c, 1, 100))
@@ -214,9 +215,9 @@ def test_messages_that_nobody_receives_go_with_it(link, last):
     link.peer("for i in range(50): c.send(bytes(1000), tag=i)\nc.isend(bytes(1 << 20), tag=50)")
     message = link.c.mprobe(tag=49, timeout=BOUND)
     link.peer.kill()
-    until(lambda: link.c.state is pscompy.ConnectionState.FAILED)
+    expect_soon(lambda: link.c.state is pscompy.ConnectionState.FAILED)
     drop(link)
-    until(lambda: link.session._hot.connection(last()._record.id) is None)
+    expect_soon(lambda: link.session._hot.connection(last()._record.id) is None)
     assert message.recv() == bytes(1000)
     del message
     assert last() is None
@@ -232,14 +233,14 @@ def test_requests_in_flight_keep_it(link, last):
     with pytest.raises(pscompy.Closed):
         receive.wait(BOUND)
     del send, receive
-    until(lambda: last() is None)
+    expect_soon(lambda: last() is None)
 
 
 def test_a_request_that_is_dropped_with_it_completes(link, last):
     link.c.isend(bytes(8 << 20))
     drop(link)
     link.peer.begin("n = len(c.recv())\nc.close()\nn")
-    until(lambda: link.session.progress() == 0 and last() is None)
+    expect_soon(lambda: link.session.progress() == 0 and last() is None)
     assert link.peer.result() == 8 << 20
 
 
@@ -251,11 +252,11 @@ def test_while_it_is_up_it_stays(link, last):
     drop(link)
     gc.collect()
     link.peer("c.am_send(3, b'here', b'')")
-    until(lambda: link.session.progress() == 0 and seen)
+    expect_soon(lambda: link.session.progress() == 0 and seen)
     assert [(c.peer, header) for c, header in seen] == [(name, b"here")]
     assert seen.pop()[0] is last()
     link.peer("c.close()")
-    until(lambda: last() is None)
+    expect_soon(lambda: last() is None)
 
 
 def test_a_message_that_waits_for_its_handler_keeps_it(link, last):
@@ -265,13 +266,13 @@ def test_a_message_that_waits_for_its_handler_keeps_it(link, last):
     held, number, name = link.session._hot, link.c._record.id, link.c.peer
     drop(link)
     link.peer("for i in range(20): c.am_send(3, bytes([i]), b'')\nc.close()")
-    until(lambda: last().state is pscompy.ConnectionState.CLOSED)
+    expect_soon(lambda: last().state is pscompy.ConnectionState.CLOSED)
     gc.collect()
     assert held.connection(number) is not None
     assert not seen
-    until(lambda: link.session.progress() == 0 and len(seen) == 20)
+    expect_soon(lambda: link.session.progress() == 0 and len(seen) == 20)
     assert [(c.peer, header) for c, header in seen] == [(name, bytes([i])) for i in range(20)]
-    until(lambda: held.connection(number) is None)
+    expect_soon(lambda: held.connection(number) is None)
     seen.clear()
     assert last() is None
 
@@ -283,7 +284,7 @@ def test_the_accept_queue_keeps_it(transport, start, open_session):
     peer = start(ONLY[transport])
     peer.connect(sock.address)
     peer("c.send(b'and bye')\nc.close()")
-    until(lambda: peer("c.state.name") == "CLOSED")
+    expect_soon(lambda: peer("c.state.name") == "CLOSED")
     gc.collect()
     c = sock.accept(timeout=BOUND)
     assert [bytes(c.recv()), bytes(c.recv())] == [b"hello", b"and bye"]
@@ -291,7 +292,7 @@ def test_the_accept_queue_keeps_it(transport, start, open_session):
         c.recv()
     last = weakref.ref(c)
     del c
-    until(lambda: last() is None)
+    expect_soon(lambda: last() is None)
 
 
 # ---- what has never been ----
@@ -313,7 +314,7 @@ def test_one_that_cannot_be_made_goes(open_session):
             c.open(BOUND)
         refused.append(weakref.ref(c))
         del c
-    until(lambda: not any(ref() for ref in refused))
+    expect_soon(lambda: not any(ref() for ref in refused))
 
 
 def test_one_that_could_not_be_made_may_be_used_again(transport, open_session):
@@ -334,12 +335,12 @@ def test_one_that_could_not_be_made_may_be_used_again(transport, open_session):
         c.close()
         return False
 
-    until(closed)
+    expect_soon(closed)
     sock = there.listen("127.0.0.1", port)
     c.open(BOUND)
     accepted = sock.accept(timeout=BOUND)
     accepted.am_send(1, b"", b"")
-    until(lambda: here.progress() == 0 and seen)
+    expect_soon(lambda: here.progress() == 0 and seen)
     assert seen == [c]
 
 
@@ -373,4 +374,4 @@ def test_a_child_drops_it_without_effect(link):
         gc.collect()
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
-    echo(link)
+    check_echo(link)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import pscompy
-from tests.session.puppets import until
+from tests.waiting import expect_soon
 
 
 def hesitate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +16,7 @@ def hesitate(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def begin_and_wait(connection: pscompy.Connection) -> None:
         begin(connection)
-        until(lambda: connection.state is pscompy.ConnectionState.LAZY)
+        expect_soon(lambda: connection.state is pscompy.ConnectionState.LAZY)
 
     monkeypatch.setattr(pscompy.Connection, "_begin_open", begin_and_wait)
 

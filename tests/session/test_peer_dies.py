@@ -7,9 +7,10 @@ import threading
 import time
 
 import pytest
-from puppets import BOUND, echo, own_descriptors, until
+from puppets import BOUND, check_echo, own_descriptors
 
 import pscompy
+from tests.waiting import expect_soon
 
 MIB = 1 << 20
 LARGE = 24 * MIB
@@ -19,7 +20,7 @@ def pattern(nbytes):
     return bytes(range(251)) * (nbytes // 251 + 1)
 
 
-def lost(call):
+def expect_lost(call):
     """The call ends with PeerLost, and nobody needs to wait for it."""
     begun = time.monotonic()
     with pytest.raises(pscompy.PeerLost):
@@ -27,8 +28,8 @@ def lost(call):
     assert time.monotonic() - begun < BOUND
 
 
-def failed(connection):
-    until(lambda: connection.state is pscompy.ConnectionState.FAILED)
+def expect_failed(connection):
+    expect_soon(lambda: connection.state is pscompy.ConnectionState.FAILED)
 
 
 @pytest.fixture
@@ -39,27 +40,27 @@ def link(connect, transport):
 def test_idle(link, join):
     other = join(link)
     link.peer.kill()
-    failed(link.c)
-    lost(lambda: link.c.send(b"to nobody"))
-    lost(lambda: link.c.recv())
-    echo(other)
+    expect_failed(link.c)
+    expect_lost(lambda: link.c.send(b"to nobody"))
+    expect_lost(lambda: link.c.recv())
+    check_echo(other)
 
 
 def test_while_a_receive_is_blocked(link, join):
     other = join(link)
     threading.Timer(0.2, link.peer.kill).start()
-    lost(link.c.recv)
-    echo(other)
+    expect_lost(link.c.recv)
+    check_echo(other)
 
 
 def test_while_a_probe_is_blocked(link):
     threading.Timer(0.2, link.peer.kill).start()
-    lost(link.c.probe)
+    expect_lost(link.c.probe)
 
 
 def test_while_a_send_is_blocked(link):
     threading.Timer(0.2, link.peer.kill).start()
-    lost(lambda: link.c.send(bytes(LARGE)))
+    expect_lost(lambda: link.c.send(bytes(LARGE)))
 
 
 # A kernel that closes a socket with unread bytes resets it, and drops what waits to be sent there.
@@ -79,10 +80,10 @@ def test_what_had_arrived_is_received_first(link):
     link.peer("for i in range(100): c.send(i.to_bytes(4, 'little') * 64)")
     link.peer(ALL_HAVE_LEFT)
     link.peer.kill()
-    failed(link.c)
+    expect_failed(link.c)
     for i in range(100):
         assert link.c.recv() == i.to_bytes(4, "little") * 64
-    lost(link.c.recv)
+    expect_lost(link.c.recv)
 
 
 def test_in_an_eager_stream(link, join):
@@ -96,7 +97,7 @@ def test_in_an_eager_stream(link, join):
         while True:
             assert link.c.recv(timeout=BOUND) == n.to_bytes(8, "little") * 16
             n += 1
-    echo(other)
+    check_echo(other)
 
 
 def test_while_we_stream_to_it(link, join):
@@ -107,7 +108,7 @@ def test_while_we_stream_to_it(link, join):
     with pytest.raises(pscompy.PeerLost):
         while time.monotonic() - begun < BOUND:
             link.c.send(bytes(200))
-    echo(other)
+    check_echo(other)
 
 
 SEND = "data = (bytes(range(251)) * (size // 251 + 1))[:size]\nr = c.isend(data)\n"
@@ -128,9 +129,9 @@ def test_sender_dies_before_the_receive(transport, scheme, connect, join):
     link.peer(SEND, size=LARGE)
     assert link.c.probe(timeout=BOUND).nbytes == LARGE
     link.peer.kill()
-    lost(lambda: link.c.recv(bytearray(LARGE)))
-    failed(link.c)
-    echo(first)
+    expect_lost(lambda: link.c.recv(bytearray(LARGE)))
+    expect_failed(link.c)
+    check_echo(first)
 
 
 @pytest.mark.parametrize("scheme", ["put", "get", "am"])
@@ -140,9 +141,9 @@ def test_receiver_dies_before_its_receive(transport, scheme, connect, join):
     request = link.c.isend(bytes(LARGE))
     assert link.peer("c.probe().nbytes") == LARGE
     link.peer.kill()
-    lost(request.wait)
-    failed(link.c)
-    echo(first)
+    expect_lost(request.wait)
+    expect_failed(link.c)
+    check_echo(first)
 
 
 def end_of(request):
@@ -167,8 +168,8 @@ def test_sender_dies_in_rendezvous(transport, scheme, connect, join):
         if status := end_of(request):
             assert status.nbytes == LARGE
             assert buffer == data
-        failed(link.c)
-    echo(first)
+        expect_failed(link.c)
+    check_echo(first)
 
 
 @pytest.mark.parametrize("scheme", ["put", "get", "am"])
@@ -179,8 +180,8 @@ def test_receiver_dies_in_rendezvous(transport, scheme, connect, join):
         request = link.c.isend(bytes(LARGE))
         link.peer.begin(RECEIVE + DIE_AFTER, size=LARGE, passes=passes)
         end_of(request)
-        failed(link.c)
-    echo(first)
+        expect_failed(link.c)
+    check_echo(first)
 
 
 def test_many_deaths_leave_nothing_behind(link, join):
@@ -197,5 +198,5 @@ def test_many_deaths_leave_nothing_behind(link, join):
                 other.c.recv(buffer, timeout=BOUND)
         other.peer.end()
         counts.append(own_descriptors())
-    until(lambda: own_descriptors() <= counts[0])
-    echo(link)
+    expect_soon(lambda: own_descriptors() <= counts[0])
+    check_echo(link)

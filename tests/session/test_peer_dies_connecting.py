@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from puppets import BOUND, ONLY, echo, own_descriptors, until
+from puppets import BOUND, ONLY, check_echo, own_descriptors
 
 import pscompy
 from pscompy.control.states import LINK, LinkState
+from tests.waiting import expect_soon
 
 STAGES = sorted({after.name for moves in LINK.values() for after in moves.values()})
 STAGES.remove(LinkState.CLOSED.name)  # the end of every link
@@ -35,8 +36,8 @@ def test_who_connects_to_us_dies(transport, stage, connect, start):
     peer.begin("session.connect(address).open()", address=link.sock.address)
     peer.process.wait(BOUND)
     peer.end()
-    until(lambda: own_descriptors() <= before)
-    echo(link)
+    expect_soon(lambda: own_descriptors() <= before)
+    check_echo(link)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -53,5 +54,5 @@ def test_whom_we_connect_to_dies(transport, stage, connect, start):
     assert caught.value.peer
     peer.process.wait(BOUND)
     peer.end()
-    until(lambda: own_descriptors() <= before)
-    echo(link)
+    expect_soon(lambda: own_descriptors() <= before)
+    check_echo(link)

@@ -9,10 +9,10 @@ import threading
 
 import numpy as np
 import pytest
-from puppets import BOUND, until
+from puppets import BOUND
 
 import pscompy
-from tests.waiting import asleep
+from tests.waiting import asleep, expect_soon
 
 MIB = 1 << 20
 KEPT = """
@@ -492,7 +492,7 @@ def test_views_survive_kill_of_the_sender(shm):
     shm.peer(f"{source}; request = c.isend(array, lend=True); None")
     view = shm.c.recv_view(timeout=BOUND)
     shm.peer.kill()
-    until(lambda: shm.c.state is pscompy.ConnectionState.FAILED)
+    expect_soon(lambda: shm.c.state is pscompy.ConnectionState.FAILED)
     assert set(told(view)) == {9}
     assert view[1] == 5
     shm.session.close()
@@ -543,7 +543,7 @@ def test_a_lent_message_that_nobody_takes_keeps_the_close_waiting(shm):
     shm.c.close()
     assert driven(shm, f"view = c.recv_view(timeout=60); {TOLD}") == bytes_
     request.wait(BOUND)
-    until(lambda: shm.c.state is pscompy.ConnectionState.CLOSED)
+    expect_soon(lambda: shm.c.state is pscompy.ConnectionState.CLOSED)
     array[...] = 200
     assert shm.peer(TOLD) == bytes_
 
@@ -572,7 +572,7 @@ def test_a_view_that_dies_while_the_peer_sleeps_wakes_it(shm):
     shm.peer("view = c.recv_view()")
     waiter = threading.Thread(target=request.wait, args=(BOUND,))
     waiter.start()
-    until(lambda: asleep(waiter.native_id))
+    expect_soon(lambda: asleep(waiter.native_id))
     shm.peer("del view")
     waiter.join(BOUND)
     assert not waiter.is_alive()

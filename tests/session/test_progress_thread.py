@@ -8,10 +8,10 @@ import os
 import time
 
 import pytest
-from puppets import BOUND, ONLY, echo, until
+from puppets import BOUND, ONLY, check_echo
 
 import pscompy
-from tests.waiting import idles, own_use
+from tests.waiting import expect_soon, idles, own_use
 
 BIG = 3_000_000  # a rendezvous: the other side has to do something for it
 SECONDS = 50  # that a peer computes at most
@@ -81,7 +81,7 @@ def test_messages_move_while_a_peer_holds_the_interpreter(link):
 def test_it_sleeps(link):
     """Less than 2 % of a core shortly after traffic, while a call waits and while none does."""
     for _ in range(100):
-        echo(link)
+        check_echo(link)
 
     def while_a_call_waits():
         before, begun = time.process_time(), time.monotonic()
@@ -153,4 +153,4 @@ def test_many_sessions_come_and_go(open_session, transport):
     before = set(os.listdir("/proc/self/task"))
     for _ in range(20):
         open_session(**ONLY[transport], PROGRESS_THREAD=1).close()
-    until(lambda: set(os.listdir("/proc/self/task")) <= before)
+    expect_soon(lambda: set(os.listdir("/proc/self/task")) <= before)

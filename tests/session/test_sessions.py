@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from puppets import BOUND, ONLY, echo, quiet_port
+from puppets import BOUND, ONLY, check_echo, quiet_port
 
 import pscompy
 
@@ -15,7 +15,7 @@ def session(open_session, transport):
     return open_session(**ONLY[transport])
 
 
-def exchange(one, two):
+def check_exchange(one, two):
     """Both in this process, moved by one thread."""
     for nbytes in (0, 8, 5000, 300_000, 5_000_000):
         data = bytes([nbytes % 251]) * nbytes
@@ -47,12 +47,12 @@ def test_different_configurations(open_session):
     with pytest.raises(pscompy.ConnectError) as caught:
         shm.connect(tcp.listen("127.0.0.1").address).open(BOUND)
     assert set(caught.value.candidates) >= {"shm", "tcp"}
-    exchange(*pair_of(shm, both))
-    exchange(*pair_of(tcp, both))
+    check_exchange(*pair_of(shm, both))
+    check_exchange(*pair_of(tcp, both))
 
 
 def test_two_sessions_in_one_thread(session, open_session, transport):
-    exchange(*pair_of(session, open_session(**ONLY[transport])))
+    check_exchange(*pair_of(session, open_session(**ONLY[transport])))
 
 
 def test_two_sessions_in_two_threads(session, open_session, transport):
@@ -79,14 +79,14 @@ def test_one_closes_while_the_other_goes_on(session, open_session, transport, co
         d.recv(timeout=BOUND)
     with pytest.raises(pscompy.Closed):
         c.send(b"x")
-    echo(link)
+    check_echo(link)
 
 
 def test_connecting_to_oneself(open_session):
     """A session connects to its own address: two ends in one session."""
     session = open_session()
     c, d = pair_of(session, session)
-    exchange(c, d)
+    check_exchange(c, d)
     assert c.transport == d.transport != ""
     c.close()
     with pytest.raises(pscompy.Closed):
@@ -107,7 +107,7 @@ def test_two_connections_between_the_same_two(connect, transport):
     second.close()
     link.peer.begin("try:\n  e.recv()\nexcept pscompy.Closed:\n  ended = True\nended")
     assert link.peer.result() is True
-    echo(link)
+    check_echo(link)
 
 
 def test_a_name_that_is_taken(open_session, start, transport):
@@ -166,7 +166,7 @@ def test_several_sockets(connect, transport, start):
             "pscompy.Session(config={'RETRY': 0}).connect(address).open(60)",
             address=socks[0].address,
         )
-    echo(link)
+    check_echo(link)
 
 
 def test_a_port_that_is_taken(session):

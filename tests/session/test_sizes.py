@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from puppets import BOUND, echo
+from puppets import BOUND, check_echo
 
 import pscompy
 from tests.names import nameless
@@ -101,7 +101,7 @@ def test_more_than_four_gib(connect, transport, record_property):
     assert np.array_equal(np.flatnonzero(buffer), [0, 1, 2, 1 << 31, HUGE - 3, HUGE - 2, HUGE - 1])
     assert list(buffer[buffer > 0]) == [1, 2, 3, 7, 4, 5, 6]
     del buffer
-    echo(link)
+    check_echo(link)
 
 
 def test_nothing(link):
@@ -181,7 +181,7 @@ def test_what_is_not_contiguous(link, thing, post):
         for message in (thing, [bytearray(8), thing]):
             with pytest.raises(BufferError):
                 call(message)
-    echo(link)
+    check_echo(link)
 
 
 def test_what_cannot_be_written_to(link):
@@ -189,7 +189,7 @@ def test_what_cannot_be_written_to(link):
         for receive in (link.c.recv, link.c.irecv):
             with pytest.raises(BufferError):
                 receive(thing)
-    echo(link)
+    check_echo(link)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_what_is_no_buffer(link, thing):
     if thing is not None:
         with pytest.raises(TypeError):
             link.c.irecv(thing)
-    echo(link)
+    check_echo(link)
 
 
 @pytest.mark.parametrize("tag", [-1, -2, 1 << 31, 1 << 40, "a", 1.5, None])
@@ -211,7 +211,7 @@ def test_bad_tags(link, tag):
     if tag != -1:
         with pytest.raises((ValueError, TypeError, OverflowError)):
             link.c.irecv(tag=tag)
-    echo(link)
+    check_echo(link)
 
 
 def test_extreme_tags(link):

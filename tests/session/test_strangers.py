@@ -8,9 +8,10 @@ import re
 import socket
 
 import pytest
-from puppets import BOUND, ONLY, echo, own_descriptors, until
+from puppets import BOUND, ONLY, check_echo, own_descriptors
 
 import pscompy
+from tests.waiting import expect_soon
 
 HTTP = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TLS = bytes.fromhex("16030100a5010000a10303") + bytes(160)
@@ -56,7 +57,7 @@ def test_a_wrong_key_where_we_connect(link, start):
     assert os.environ["PSP_KEY"] not in str(caught.value)
     with pytest.raises(pscompy.Timeout):
         peer("sock.accept(0.1)")
-    echo(link)
+    check_echo(link)
 
 
 def test_a_wrong_key_where_they_connect(link, start):
@@ -66,7 +67,7 @@ def test_a_wrong_key_where_they_connect(link, start):
             peer(f"session.connect(address).{use}", address=link.sock.address)
     with pytest.raises(pscompy.Timeout):
         link.sock.accept(timeout=0.1)
-    echo(link)
+    check_echo(link)
 
 
 def test_both_sides_are_told(start, caplog):
@@ -86,7 +87,7 @@ def test_both_sides_are_told(start, caplog):
     client = start({}, PSP_KEY="another")
     with pytest.raises(pscompy.AuthError):
         client("session.connect(address).open(60)", address=address)
-    until(lambda: any("key" in line for line in server("lines")))
+    expect_soon(lambda: any("key" in line for line in server("lines")))
 
 
 # ---- strangers at the bootstrap port ----
@@ -112,8 +113,8 @@ def test_a_stranger_that_leaves(link, words):
             knock(port, WORDS[words]).close()
         except (ConnectionResetError, BrokenPipeError):
             continue
-    until(lambda: own_descriptors() <= before)
-    echo(link)
+    expect_soon(lambda: own_descriptors() <= before)
+    check_echo(link)
 
 
 @pytest.mark.parametrize("words", ["http", "tls", "zeros", "ones"])
@@ -124,14 +125,14 @@ def test_a_stranger_that_stays_is_dropped(link, words):
         return
     with stranger:
         assert len(heard_until_end(stranger)) < 1000
-    echo(link)
+    check_echo(link)
 
 
 def test_a_silent_stranger_is_dropped(link):
     """It never proves the key: after a bounded time it is disconnected."""
     with knock(port_of(link.sock.address)) as stranger:
         heard_until_end(stranger)
-    echo(link)
+    check_echo(link)
 
 
 def greeting_of(session):
@@ -158,7 +159,7 @@ def test_spoiled_words(link):
         with knock(port, bytes(spoiled) + os.urandom(300)) as stranger:
             assert len(heard_until_end(stranger)) < 1000
         knock(port, greeting[:i]).close()
-    echo(link)
+    check_echo(link)
 
 
 def echo_back(stranger):
@@ -185,7 +186,7 @@ def test_reflection(link):
         echo_back(stranger)
     with pytest.raises(pscompy.Timeout):
         link.sock.accept(timeout=0.1)
-    echo(link)
+    check_echo(link)
 
 
 def test_a_thing_that_speaks_http_answers_our_connect(link):
@@ -198,7 +199,7 @@ def test_a_thing_that_speaks_http_answers_our_connect(link):
             conn.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
             with pytest.raises(pscompy.ConnectError):
                 request.wait(BOUND)
-    echo(link)
+    check_echo(link)
 
 
 def test_a_listener_that_is_silent(connect, transport):
@@ -212,7 +213,7 @@ def test_a_listener_that_is_silent(connect, transport):
             request.wait(0.1)
     with pytest.raises(pscompy.ConnectError):
         request.wait(BOUND)
-    echo(link)
+    check_echo(link)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_an_unreachable_address(connect, transport, address):
     with pytest.raises(pscompy.ConnectError) as caught:
         link.session.connect(address).open(BOUND)
     assert re.search(r"127\.0\.0\.1|192\.0\.2\.1|nowhere", str(caught.value))
-    echo(link)
+    check_echo(link)
 
 
 @pytest.mark.parametrize(
@@ -252,8 +253,8 @@ def test_two_hundred_silent_strangers(link, join):
     try:
         for _ in range(200):
             strangers.append(knock(port_of(link.sock.address)))
-        echo(join(link))
-        echo(link)
+        check_echo(join(link))
+        check_echo(link)
     finally:
         for stranger in strangers:
             stranger.close()
@@ -294,8 +295,8 @@ def test_strangers_at_the_tcp_lanes_door(connect, join, words):
                     stranger.sendall(WORDS[words])
             except (ConnectionResetError, BrokenPipeError, ConnectionRefusedError):
                 continue
-    echo(link)
-    echo(join(link))
+    check_echo(link)
+    check_echo(join(link))
 
 
 def test_a_flood_of_silence_at_the_tcp_lanes_door(connect, join):
@@ -307,8 +308,8 @@ def test_a_flood_of_silence_at_the_tcp_lanes_door(connect, join):
             where = "::1" if family == socket.AF_INET6 else "127.0.0.1"
             for _ in range(200):
                 strangers.append(socket.create_connection((where, port), timeout=BOUND))
-        echo(join(link))
-        echo(link)
+        check_echo(join(link))
+        check_echo(link)
     finally:
         for stranger in strangers:
             stranger.close()

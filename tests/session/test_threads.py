@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from puppets import BOUND, ONLY, echo
+from puppets import BOUND, ONLY, check_echo
 
 import pscompy
 
@@ -150,7 +150,7 @@ def test_one_cancels_while_another_waits(link):
                 request.wait(BOUND)
 
         together(wait, request.cancel)
-    echo(link)
+    check_echo(link)
 
 
 def test_messages_to_handlers_from_all_threads(link):

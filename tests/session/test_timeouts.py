@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from puppets import BOUND, echo
+from puppets import BOUND, check_echo
 
 import pscompy
 
@@ -36,7 +36,7 @@ def test_recv_and_probe_take_nothing(link):
         lambda: link.c.mprobe(timeout=SHORT),
     ):
         assert timed_out(call).request is None
-    echo(link)
+    check_echo(link)
 
 
 @pytest.mark.parametrize("nbytes", [10, 20_000, 5_000_000])
@@ -87,7 +87,7 @@ def test_a_send_of_which_nothing_has_left_is_withdrawn(link):
     assert link.c.recv(tag=3, timeout=BOUND) == b""
     link.peer.result()
     assert link.peer("c.iprobe(2)") is None
-    echo(link)
+    check_echo(link)
 
 
 def test_a_send_under_way_keeps_its_buffer(link):
@@ -108,7 +108,7 @@ def test_a_send_under_way_keeps_its_buffer(link):
 def test_accept(link, join):
     error = timed_out(lambda: link.sock.accept(timeout=SHORT))
     assert error.request is None
-    echo(join(link))
+    check_echo(join(link))
 
 
 def test_open_goes_on(link, start):

@@ -37,7 +37,7 @@ def driver(folder: Path, sanitizer: str) -> Path:
     return program
 
 
-def run(program: Path, case: str) -> None:
+def check_case(program: Path, case: str) -> None:
     done = subprocess.run(
         [str(program), case], capture_output=True, text=True, timeout=280, check=False
     )
@@ -46,12 +46,12 @@ def run(program: Path, case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_ni(folder: Path, case: str) -> None:
-    run(driver(folder, "address"), case)
+    check_case(driver(folder, "address"), case)
 
 
 @pytest.mark.parametrize("case", THREADED)
 def test_threads_are_clean(folder: Path, case: str) -> None:
-    run(driver(folder, "thread"), case)
+    check_case(driver(folder, "thread"), case)
 
 
 def test_nothing_of_the_specification_is_exported(folder: Path) -> None:
