@@ -108,6 +108,26 @@ static void bad_settings_are_named(void)
     ct_side_refused("PSP_PORTALS_PROVIDER");
 }
 
+#define SIDES 100
+
+/* Each has three entries of the portal table. */
+static void more_interfaces_than_the_table_has_entries_for(void)
+{
+    static ct_side_t sides[SIDES];
+    int n = 1, room;
+
+    ct_side_open(&sides[0]);
+    room = portals_iface(sides[0].iface)->device->limits.max_pt_index + 1;
+    ct_check(room / 3 <= SIDES, "%d entries", room);
+    while (n < room / 3)
+        ct_side_open(&sides[n++]);
+    ct_side_refused("fewer sessions");
+    while (n > 0)
+        ct_side_close(&sides[--n]);
+    ct_side_open(&sides[0]);
+    ct_side_close(&sides[0]);
+}
+
 static void buffer_size_bounds_a_message(void)
 {
     ct_side_t small, large;
@@ -336,6 +356,8 @@ static void window_puts_numbers_in_order(void)
 
 const ct_case_t ct_own_cases[] = {
     {"bad_settings_are_named", bad_settings_are_named, 0, false},
+    {"more_interfaces_than_the_table_has_entries_for",
+     more_interfaces_than_the_table_has_entries_for, 0, false},
     {"buffer_size_bounds_a_message", buffer_size_bounds_a_message, 0, false},
     {"buffer_sizes_that_differ_are_refused",
      buffer_sizes_that_differ_are_refused, 0, false},
@@ -374,6 +396,8 @@ const ct_case_t ct_own_cases[] = {
     {"both_at_once_and_the_wire_too", both_at_once_and_the_wire_too, 0, false},
     {"receives_go_back_after_the_fence", receives_go_back_after_the_fence, 0,
      false},
+    {"too_few_overflow_buffers_lose_nothing",
+     too_few_overflow_buffers_lose_nothing, 0, false},
     {"what_took_the_receive_of_a_late_one_gives_it_back",
      what_took_the_receive_of_a_late_one_gives_it_back, 0, false},
     {"a_late_one_whose_follower_was_cut_is_an_error",

@@ -49,6 +49,7 @@ void an_entry_that_matches_closes_and_opens(void);
 void messages_that_were_dropped_find_their_receives(void);
 void both_at_once_and_the_wire_too(void);
 void receives_go_back_after_the_fence(void);
+void too_few_overflow_buffers_lose_nothing(void);
 void what_took_the_receive_of_a_late_one_gives_it_back(void);
 void a_late_one_whose_follower_was_cut_is_an_error(void);
 

@@ -221,6 +221,29 @@ void receives_go_back_after_the_fence(void)
     ct_pair_down(&pair);
 }
 
+/* More messages than there are buffers for those without receive: the entry
+ * closes, and all come up in their order. */
+void too_few_overflow_buffers_lose_nothing(void)
+{
+    ct_pair_t pair;
+    psc_iov_t none = {NULL, 0};
+
+    set_number("OVERFLOW_SIZE", 2);
+    set_number("SENDQ_SIZE", 64);
+    ct_pair_up(&pair);
+    for (uint64_t n = 0; n < 12; n++)
+        ct_check(ct_ops->tag_send(pair.x.ep, n, &none, 0) == PSC_OK, "send");
+    refuse(&pair);
+    for (uint64_t n = 12; n < 100; n++)
+        ct_until(&pair, ct_ops->tag_send(pair.x.ep, n, &none, 0) == PSC_OK);
+    ct_until(&pair, pair.y.unexpected == 100);
+    for (uint64_t n = 0; n < 100; n++)
+        ct_check(pair.y.unexpected_bits[n] == n, "in order");
+    ct_check(counter(pair.b, PSPTL_COUNTER_tag_enables) > 0, "enables");
+    print_counters(&pair);
+    ct_pair_down(&pair);
+}
+
 static unsigned n_astray;
 
 /* Where nobody is, at first. */

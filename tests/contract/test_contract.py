@@ -33,7 +33,10 @@ SQUEEZED = {
 }
 # Settings under which the fabric itself does wrong; the same cases feel it.
 TROUBLED = {
-    "portals": [f"NI_{what}=20000:2%" for what in ("FAIL_ACKS", "DISABLE_TABLES", "DROP")],
+    "portals": [
+        *(f"NI_{what}=20000:2%" for what in ("FAIL_ACKS", "DISABLE_TABLES", "DROP")),
+        "OVERFLOW_SIZE=2:2",
+    ],
 }
 # Settings that make cases quicker.
 QUICK = {"portals": ["KEEPALIVE=200000000:200ms"]}

@@ -109,6 +109,7 @@ def test_the_threshold_has_a_parent() -> None:
         ("BUFFER_SIZE", "1k"),
         ("SENDQ_SIZE", "1"),
         ("RECVQ_SIZE", "3"),
+        ("OVERFLOW_SIZE", "4097"),
         ("EQ_SIZE", "63"),
         ("RNDV_FRAGMENT_SIZE", "1023"),
         ("MAX_RNDV_REQS", "0"),
@@ -247,6 +248,18 @@ class TestCounters(Base):
         assert len(own) > 20
         for name in own:
             assert f"`{name}`" in documented, name
+
+    def test_what_does_not_fit_a_buffer_is_a_rendezvous(self, far: Far) -> None:
+        for size, rendezvous in ((4096, 1), (16384, 0)):
+            setting = {"PORTALS_BUFFER_SIZE": size, "PORTALS_RENDEZVOUS": "inf"}
+            with self.joined(far, setting, setting) as link:
+                counted = link.counted()
+                far.begin(far_side.receive, 6000)
+                link.c.send(payload(6000), timeout=BOUND)
+                far.result()
+                counts = counted()
+                assert counts["rndv_rts"] == rendezvous
+                assert counts["eager_bcopy"] == 1 - rendezvous
 
     def test_fragments_of_a_rendezvous(self, far: Far) -> None:
         setting = {"PORTALS_RNDV_FRAGMENT_SIZE": 4096, "RNDV_SCHEME": "put"}

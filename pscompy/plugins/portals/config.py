@@ -56,6 +56,14 @@ VARIABLES = (
         "Messages that a peer may send before it hears that they were taken; the receive ring"
         " of a connection has six buffers more.",
     ),
+    Var(
+        "OVERFLOW_SIZE",
+        "0",
+        integer(0, 4096),
+        "Buffers of a connection for messages that the interface matches and that come before"
+        " their receive; 0: as many as PSP_PORTALS_RECVQ_SIZE. With fewer the interface closes"
+        " its table entry when there is none left.",
+    ),
     Var("EQ_SIZE", "64k", size(64, 1 << 24), "Entries of each event queue."),
     Var(
         "RETRY_COUNT",

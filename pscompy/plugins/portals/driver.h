@@ -400,6 +400,8 @@ bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op);
 /* A message goes from its receive into a buffer of its own, and the receive is
  * held. NULL: no memory, and the channel fails. */
 psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag);
+/* The same for one in an overflow buffer, which goes back to the interface. */
+psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer);
 /* What the driver's own messages say. */
 void psptl_hold_told(psptl_channel_t *channel, uint32_t word);
 /* Ask and answer, and give to the interface what it may have again. */

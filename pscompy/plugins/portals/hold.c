@@ -94,11 +94,10 @@ void psptl_hold_ask(psptl_device_t *device)
 
 /* ---- messages that leave their receives ---- */
 
-psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag)
+/* NULL: no memory, and the channel fails. */
+static psptl_buffer_t *hold_copy(psptl_channel_t *channel, const void *bytes,
+                                 size_t len, const psptl_tagged_t *message)
 {
-    psptl_channel_t *channel = tag->channel;
-    size_t len = tag->message.len < tag->receive.len ? tag->message.len
-                                                     : tag->receive.len;
     psptl_buffer_t *buffer = malloc(sizeof(*buffer) + len);
 
     if (!buffer) {
@@ -112,15 +111,38 @@ psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag)
         .bytes = (uint8_t *)(buffer + 1),
         .len = len,
         .aside = true,
-        .message = tag->message,
+        .message = *message,
     };
     buffer->message.bytes = buffer->bytes;
     if (len > 0)
-        memcpy(buffer->bytes, tag->receive.base, len);
+        memcpy(buffer->bytes, bytes, len);
+    psptl_count(channel, PSPTL_COUNTER_tag_aside);
     psptl_count_many(channel, PSPTL_COUNTER_tag_copied, len);
-    channel->n_between++;
-    psptl_hold(tag);
     return buffer;
+}
+
+psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag)
+{
+    size_t len = tag->message.len < tag->receive.len ? tag->message.len
+                                                     : tag->receive.len;
+    psptl_buffer_t *buffer =
+        hold_copy(tag->channel, tag->receive.base, len, &tag->message);
+
+    if (buffer) {
+        tag->channel->n_between++;
+        psptl_hold(tag);
+    }
+    return buffer;
+}
+
+psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer)
+{
+    psptl_buffer_t *copy = hold_copy(buffer->channel, buffer->bytes,
+                                     buffer->len, &buffer->message);
+
+    if (copy)
+        psptl_overflow_again(buffer);
+    return copy;
 }
 
 static void hold_rewind(psptl_channel_t *channel)

@@ -1,6 +1,8 @@
 /* Messages that the interface found no receive for. Each channel has as many
  * overflow buffers as its peer may have messages under way, so there is always
- * one.
+ * one; or fewer, and when none is left the interface closes the table entry.
+ * What came before its turn must not keep such a buffer then, since the message
+ * that it waits for may need it: it waits in memory of its own.
  *
  * A message is searched out of the overflow list as soon as its event comes, by
  * its exact bits, and handed up. A receive that is posted before that finds it
@@ -30,17 +32,19 @@ bool psptl_overflow_open(psptl_channel_t *channel)
 {
     const psptl_settings_t *settings = &channel->device->settings;
 
-    channel->overflows = calloc(settings->recvq, sizeof(*channel->overflows));
-    channel->overflow_bytes = malloc(settings->recvq * settings->buffer_size);
+    channel->overflows =
+        calloc(settings->overflows, sizeof(*channel->overflows));
+    channel->overflow_bytes =
+        malloc(settings->overflows * settings->buffer_size);
     if (!channel->overflows || !channel->overflow_bytes)
         return false;
-    for (uint32_t i = 0; i < settings->recvq; i++)
+    for (uint32_t i = 0; i < settings->overflows; i++)
         channel->overflows[i] = (psptl_buffer_t){
             .op = {PSPTL_OVERFLOW},
             .channel = channel,
             .bytes = channel->overflow_bytes + i * settings->buffer_size,
         };
-    for (uint32_t i = 0; i < settings->recvq; i++) {
+    for (uint32_t i = 0; i < settings->overflows; i++) {
         if (!overflow_post(&channel->overflows[i]))
             return false;
     }
@@ -52,7 +56,7 @@ bool psptl_overflow_withdraw(psptl_channel_t *channel)
     bool all = true;
 
     for (uint32_t i = 0;
-         channel->overflows && i < channel->device->settings.recvq; i++)
+         channel->overflows && i < channel->device->settings.overflows; i++)
         all &= psptl_buffer_withdraw(&channel->overflows[i]);
     return all;
 }
@@ -80,7 +84,7 @@ psptl_buffer_t *psptl_overflow_at(const psptl_channel_t *channel,
     size_t size = channel->device->settings.buffer_size;
     uintptr_t at = (uintptr_t)start - (uintptr_t)channel->overflow_bytes;
 
-    if (at / size >= channel->device->settings.recvq)
+    if (at / size >= channel->device->settings.overflows)
         return NULL;
     return &channel->overflows[at / size];
 }
@@ -114,6 +118,14 @@ void psptl_overflow_event(psptl_buffer_t *buffer, const ptl_event_t *event)
         overflow_search(buffer->channel, event);
 }
 
+static bool overflow_scarce(const psptl_channel_t *channel, uint32_t number)
+{
+    const psptl_settings_t *settings = &channel->device->settings;
+
+    return settings->overflows < settings->recvq &&
+           number != channel->window.expected;
+}
+
 void psptl_overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
 {
     psptl_buffer_t *buffer;
@@ -134,7 +146,11 @@ void psptl_overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
     buffer->message = psptl_tag_message(event);
     buffer->message.bytes = buffer->bytes;
     buffer->len = buffer->message.len;
-    if (channel->owner)
+    if (!channel->owner)
+        return;
+    if (overflow_scarce(channel, (uint32_t)event->hdr_data))
+        buffer = psptl_hold_buffer(buffer);
+    if (buffer)
         psptl_tag_arrive(channel, &buffer->op, event);
 }
 

@@ -56,6 +56,7 @@ typedef struct psptl_settings {
     const char *interface; /* number or address; "": the default one */
     size_t buffer_size;
     uint32_t sendq, recvq; /* buffers of a channel's rings */
+    uint32_t overflows; /* buffers for messages without receive */
     uint32_t eq_size;
     uint32_t retries;  /* of a message that was dropped */
     size_t fragment;   /* most bytes of one put or get */
@@ -90,6 +91,7 @@ typedef struct psptl_settings {
     X(tag_matched)     /* messages that landed in their receive */             \
     X(tag_claimed)     /* that a receive found in an overflow buffer */        \
     X(tag_overflows)   /* messages without receive, handed up */               \
+    X(tag_aside)       /* of these, that waited in memory of their own */      \
     X(tag_held)        /* receives that were kept back from the interface */   \
     X(tag_kept)        /* messages that one of these got */                    \
     X(tag_copied)      /* bytes that were copied for receives */               \

@@ -40,6 +40,7 @@
 #define psptl_hold_all psptl_system_hold_all
 #define psptl_hold_aside psptl_system_hold_aside
 #define psptl_hold_ask psptl_system_hold_ask
+#define psptl_hold_buffer psptl_system_hold_buffer
 #define psptl_hold_find psptl_system_hold_find
 #define psptl_hold_free psptl_system_hold_free
 #define psptl_hold_may_deliver psptl_system_hold_may_deliver

@@ -58,6 +58,9 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
         .connect_ns = psc_setting_number(params, "CONNECT_TIMEOUT"),
         .keepalive_ns = psc_setting_number(params, "KEEPALIVE"),
     };
+    driver->overflows = psc_setting_count(params, "OVERFLOW_SIZE");
+    if (driver->overflows == 0 || driver->overflows > driver->recvq)
+        driver->overflows = driver->recvq;
     if (driver->buffer_size < 2048 || driver->buffer_size > 1 << 22 ||
         driver->sendq < 2 || driver->recvq < 4 || driver->eq_size < 64 ||
         driver->fragment < 1024 || driver->regions < 1) {

@@ -181,7 +181,7 @@ bool psptl_tag_cancel(psptl_tag_t *tag)
 /* ---- what has happened ---- */
 
 /* There are libraries that have lost the length as it was sent, when they tell
- * of what waited in an overflow buffer: there all of it is, or it is refused. */
+ * of what waited in an overflow buffer, which has all of it. */
 psptl_tagged_t psptl_tag_message(const ptl_event_t *event)
 {
     return (psptl_tagged_t){
