@@ -48,7 +48,8 @@ static bool device_entry_open(psptl_device_t *device, psptl_entry_t *entry,
     if (status != PTL_OK) {
         snprintf(reason, room,
                  "no event queue of %u entries (error %d; "
-                 "PSP_PORTALS_EQ_SIZE)",
+                 "PSP_PORTALS_EQ_SIZE; fewer sessions in this process would "
+                 "help, too)",
                  device->settings.eq_size, status);
         return false;
     }
