@@ -11,6 +11,7 @@ pscompy reads the environment; the launcher's variables come through
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 
@@ -271,7 +272,7 @@ class _Resolver:
             raise ConfigError(f"no such variable: {_suggest(name, names)}", name=PREFIX + name)
         if unknown["environment"]:
             listed = "; ".join(_suggest(name, names) for name in sorted(unknown["environment"]))
-            warnings.warn(f"unknown variable: {listed}", ConfigWarning, stacklevel=4)
+            warnings.warn(f"unknown variable: {listed}", ConfigWarning, stacklevel=_own_frames())
 
     def _resolve(self, name: str, section: str, var: Var) -> _Entry:
         given, origin = self._lookup(name) or (var.default, "default")
@@ -314,7 +315,17 @@ def _suggest(name: str, names: Collection[str]) -> str:
 
     whole = PREFIX + name  # the prefix makes two swapped letters a close match of a short name
     close = difflib.get_close_matches(whole, [PREFIX + each for each in names], n=1, cutoff=0.8)
-    return f"{whole} (did you mean {close[0]}?)" if close else whole
+    if not close or not difflib.get_close_matches(name, [close[0].removeprefix(PREFIX)]):
+        return whole
+    return f"{whole} (did you mean {close[0]}?)"
+
+
+def _own_frames() -> int:
+    """The `stacklevel` of who called into pscompy, for a warning of our caller's."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("pscompy"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _bad_value(name: str, var: Var, given: str, origin: str) -> ConfigError:

@@ -173,9 +173,10 @@ def _load(environ: Mapping[str, str]) -> tuple[Any, Any]:
         try:
             return ffi, ffi.dlopen(name)
         except OSError as error:
-            reasons.append(str(error))
+            reasons.append(str(error).partition(".  ")[0])  # then cffi tells how it has looked
     raise ConfigError(
-        "this launcher speaks PMIx, and its library cannot be loaded: " + "; ".join(reasons)
+        "this launcher speaks PMIx, and its library cannot be loaded (PMIX_PREFIX names the folder"
+        f" above its lib): {'; '.join(reasons)}"
     )
 
 

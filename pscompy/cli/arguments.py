@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
+from contextlib import suppress
+from math import inf
 from typing import NoReturn
+
+from pscompy.config import seconds
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -21,6 +25,14 @@ def positive(text: str) -> int:
     if text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+
+
+def duration(text: str) -> float:
+    """In seconds, written as in variables: 0.5, 200ms."""
+    with suppress(ValueError):
+        if 0 < (value := seconds(text)) < inf:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is no time such as 0.5 or 200ms")
 
 
 def words(text: str, allowed: Collection[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from pscompy import Connection, PscomError, Session, World, registry
 from pscompy.bootstrap import launched
 from pscompy.cli import contenders, plot
-from pscompy.cli.arguments import ArgumentParser, positive, words
+from pscompy.cli.arguments import ArgumentParser, duration, positive, words
 from pscompy.cli.measure import BOTH_WAYS, LATENCY, STREAM, Job
 from pscompy.cli.perf_pair import OwnPair, serve
 from pscompy.cli.report import QUANTITIES, Report
@@ -79,7 +79,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--window", type=positive, default=64, help="messages at once [64]")
     parser.add_argument(
-        "--seconds", type=float, default=0.5, help="for each size of each test [0.5]"
+        "--seconds", type=duration, default=0.5, help="for each size of each test [0.5]"
     )
     parser.add_argument("--validate", action="store_true", help="compare contents first")
     parser.add_argument(

@@ -28,6 +28,7 @@ PLACES_MAX = 16
 _SIOCGIFADDR = 0x8915
 _IF_INET6 = "/proc/net/if_inet6"
 _LINK_SCOPE = 0x20
+PORT_MAX = 65535
 _NOT_IN_HOST = frozenset("[]:/")
 _SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))  # to be removed
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
@@ -82,7 +83,7 @@ def _place(piece: str, text: str) -> Place:
     host, _, port = piece.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     known = _is_numeric(bare) if host == f"[{bare}]" else _is_host(host)
-    if not (known and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536):
+    if not (known and port.isdecimal() and len(port) <= 5 and 0 < int(port) <= PORT_MAX):
         raise _no_address(text)
     return Place(bare, int(port))
 
@@ -199,7 +200,12 @@ def _primary() -> str:
 
 
 def listening_socket(host: str | None, port: int) -> socket.socket:
-    """A non-blocking listening socket; `host` None: all addresses, IPv4 and IPv6."""
+    """A non-blocking listening socket; `host` None: all addresses, IPv4 and IPv6.
+
+    OSError: it cannot be bound. OverflowError: there is no such port.
+    """
+    if not 0 <= port <= PORT_MAX:
+        raise OverflowError(f"a port is a number from 0 to {PORT_MAX}")
     if host is not None:
         return _listen(*_resolve(host, port))
     try:

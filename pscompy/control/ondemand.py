@@ -190,7 +190,8 @@ class OnDemand(Host):
             self.track(record.link, sock, machine)
             return
         attempt.stalled += dialer is not None and dialer.stalled
-        error = ConnectError(f"{record.label} cannot be reached: {reason}", peer=record.label)
+        why = reason.removeprefix(f"{record.label}: ")
+        error = ConnectError(f"{record.label} cannot be reached: {why}", peer=record.label)
         self._next_attempt(record, error, attempt.stalled < self._policy.link.stalled_max)
 
     def _next_attempt(self, record: Record, error: PscomError, again: bool) -> None:

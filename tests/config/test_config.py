@@ -115,6 +115,12 @@ def test_a_misspelt_variable_is_a_warning_with_a_suggestion():
     assert "PSP_SMH (did you mean PSP_SHM?)" in str(caught[0].message)
 
 
+def test_what_resembles_nothing_is_no_suggestion():
+    """The prefix is common to all of them."""
+    with pytest.warns(ConfigWarning, match=r"unknown variable: PSP_FOO$"):
+        Config.load({"LOOP": (Var("", "1", count, "Priority."),)}, None, {"PSP_FOO": "1"})
+
+
 def test_known_names_are_not_misspelt():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -172,8 +172,15 @@ def test_a_server_that_never_answers_is_waited_for_as_long_as_wanted(session: Ma
 
 
 def test_a_host_that_does_not_exist(session: Make) -> None:
-    with pytest.raises(ConnectError, match="cannot be reached"):
+    with pytest.raises(ConnectError, match=r"^no-such-host.invalid:1 cannot be reached: [^:]+$"):
         session(RETRY=0).connect("no-such-host.invalid:1").open(200)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 22222222])
+def test_a_port_that_cannot_be(session: Make, port: int) -> None:
+    """The system would take what is left of it in 16 bits."""
+    with pytest.raises(ConnectError, match=rf":{port}: a port is a number from 0 to 65535"):
+        session().listen("127.0.0.1", port)
 
 
 def test_strangers_scans_and_half_open_links_do_not_keep_others_out(

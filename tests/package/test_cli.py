@@ -60,6 +60,16 @@ def test_a_misspelt_variable_is_one_line(site):
     )
 
 
+def test_a_misspelt_variable_is_told_where_the_program_opens_its_session(site):
+    program = site.folder / "program.py"
+    program.write_text("import pscompy\n\nwith pscompy.World():\n    pass\n")
+    ended = site.run(program, SPIN_SU="5")
+    assert ended.returncode == 0
+    first, shown = ended.stderr.splitlines()
+    assert first.startswith(f"{program}:3: ConfigWarning: unknown variable: PSP_SPIN_SU")
+    assert shown.strip() == "with pscompy.World():"
+
+
 def test_a_command_that_fails_with_an_error_of_ours(site):
     code = (
         "import pscompy\ndef main(arguments):\n    raise pscompy.PeerLost('the peer\\nis gone')\n"

@@ -45,6 +45,13 @@ def test_the_table(site):
     assert re.search(r"^ +100k +[\d.]+ +[\d.]+$", shown, re.M)
 
 
+def test_a_wrong_argument_is_one_line(site):
+    ended = perf(site, "--seconds", "-1", code=2)
+    assert ended.stderr == (
+        "pscompy perf: error: argument --seconds: '-1' is no time such as 0.5 or 200ms\n"
+    )
+
+
 def column_ends(line):
     """Columns stand two spaces apart; a heading may have single ones."""
     return [found.end() for found in re.finditer(r"\S+(?: \S+)*", line)]
