@@ -30,7 +30,8 @@ def positive(text: str) -> int:
 def duration(text: str) -> float:
     """In seconds, written as in variables: 0.5, 200ms."""
     with suppress(ValueError):
-        if 0 < (value := seconds(text)) < inf:
+        value: float = seconds(text)
+        if 0 < value < inf:
             return value
     raise argparse.ArgumentTypeError(f"{text!r} is no time such as 0.5 or 200ms")
 
