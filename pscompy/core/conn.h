@@ -39,6 +39,7 @@ struct psc_lane {
     psc_list_t early;      /* messages that came before it was installed */
     size_t early_bytes;
     psc_list_t announced;  /* RTSs whose mark has not come; see proto/tag.h */
+    struct psc_unexp *promised, **promised_end; /* marks whose RTS has not */
     psc_incoming_t incoming;
     char reason[PSC_REASON_MAX];
 };
@@ -75,6 +76,8 @@ struct psc_conn {
     bool close_sent, close_received;
     bool event;           /* its owner has news to read */
     bool tagged;          /* the fabric matches its messages; see proto/tag.h */
+    uint32_t along_missed; /* messages were sent with their marks in vain, so */
+    uint32_t along_pause;  /* many are to be announced first */
     atomic_uint messages; /* queued or polled, whose source it is */
 
     psc_counters_t *counters; /* its own once it is up, else nobody's */

@@ -28,6 +28,8 @@
     X(unexpected_held)     /* kept in the transport's buffer instead */       \
     X(tag_posted)          /* receives that were left to the fabric */        \
     X(tag_matched)         /* of these, those that got their message there */ \
+    X(tag_along)           /* long messages put into their receives */        \
+    X(tag_in_vain)         /* long messages put where no receive was */       \
     X(credits_withheld)    /* unexpected messages beyond the bound */         \
     X(credits_exhausted)   /* eager sends turned into rendezvous */           \
     X(credit_messages)     /* explicit credit returns */                      \

@@ -49,6 +49,7 @@ psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id)
     psc_list_init(&lane->event_link);
     psc_list_init(&lane->early);
     psc_list_init(&lane->announced);
+    lane->promised_end = &lane->promised;
     if (psc_worker_enter(worker, 0) != PSC_OK) {
         free(lane);
         return NULL;
@@ -277,7 +278,7 @@ void psc_lane_replay(psc_lane_t *lane)
     }
 }
 
-static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
+static psc_status_t lane_deliver(psc_ep_t *ep, const psc_am_t *am)
 {
     psc_lane_t *lane = lane_of(ep);
     psc_status_t status;
@@ -296,9 +297,18 @@ static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
     return status;
 }
 
+/* Only the fabric says what became of what it matches. */
+static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
+{
+    if (am->id < PSC_WIRE_MATCHED)
+        return lane_deliver(ep, am);
+    psc_lane_break(lane_of(ep), PSC_ERR_PROTOCOL);
+    return PSC_OK;
+}
+
 /* It goes on as the active message that would have brought it. */
-static void lane_tag_unexpected(psc_ep_t *ep, uint64_t bits,
-                                const void *payload, size_t len)
+static void lane_tag_goes_on(psc_ep_t *ep, uint64_t bits, uint8_t id,
+                             const void *payload, size_t len)
 {
     const psc_conn_t *conn = lane_of(ep)->conn;
     psc_wire_eager_t wire = {
@@ -306,13 +316,31 @@ static void lane_tag_unexpected(psc_ep_t *ep, uint64_t bits,
         .tag = (uint32_t)(bits & PSC_TAG_MASK),
         .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT),
     };
-    psc_am_t am = {.id = bits & PSC_TAG_MARK ? PSC_WIRE_MARK : PSC_WIRE_EAGER,
+    psc_am_t am = {.id = id,
                    .header_len = sizeof wire,
                    .header = &wire,
                    .payload = payload,
                    .len = len};
 
-    lane_am_recv(ep, &am);
+    lane_deliver(ep, &am);
+}
+
+static void lane_tag_unexpected(psc_ep_t *ep, uint64_t bits,
+                                const void *payload, size_t len)
+{
+    uint8_t id = PSC_WIRE_EAGER;
+
+    if (bits & PSC_TAG_MARK)
+        id = len > 0 ? PSC_WIRE_WHOLE : PSC_WIRE_MARK;
+    lane_tag_goes_on(ep, bits, id, payload, len);
+}
+
+static void lane_tag_missed(psc_ep_t *ep, uint64_t bits, size_t len,
+                            uint32_t number)
+{
+    psc_wire_missed_t missed = {.len = len, .number = number};
+
+    lane_tag_goes_on(ep, bits, PSC_WIRE_MISSED, &missed, sizeof missed);
 }
 
 /* Before the installation a long payload waits in memory of its own. */
@@ -423,5 +451,6 @@ const psc_upcalls_t psc_lane_upcalls = {
     .ep_failed = lane_ep_failed,
     .log = lane_log,
     .tag_unexpected = lane_tag_unexpected,
+    .tag_missed = lane_tag_missed,
     .holding = lane_holding,
 };

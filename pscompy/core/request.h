@@ -28,6 +28,8 @@ typedef enum psc_req_kind {
     X(SEND)        /* send: eager or RTS, as credits allow, in order */       \
     X(SEND_FLIGHT) /* send: eager zcopy, fabric holds the buffer */           \
     X(SEND_MARK)   /* send: RTS is out, its mark is not */                    \
+    X(ALONG)       /* send: the mark took the message along, without RTS */   \
+    X(SEND_LATE)   /* send: in vain; the RTS waits to leave */                \
     X(AWAIT_RTR)   /* send: RTS is out */                                     \
     X(PUT)         /* send: putting */                                        \
     X(FRAG)        /* send: fragmenting */                                    \

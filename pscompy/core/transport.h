@@ -231,9 +231,12 @@ typedef struct psc_tag_recv {
     uint64_t ignore;   /* bits that need not match */
     psc_iov_t buffer;
     void *posted;      /* the transport's, from tag_post to done */
+    uint32_t number;   /* see done */
     /* Called from progress: the message is in the buffer. bits are its bits
      * with those of the source, len its true length, which may exceed the
-     * buffer's. An error: it has begun to arrive and never will. */
+     * buffer's. UNSUPPORTED: tag_put sent it before the receive was there, so
+     * it is not here; number: which one. Other errors: it has begun to arrive
+     * and never will. */
     void (*done)(struct psc_tag_recv *self, psc_status_t status, uint64_t bits,
                  size_t len);
 } psc_tag_recv_t;
@@ -278,6 +281,10 @@ struct psc_upcalls {
      * calls progress, though the program may never call again. Once per
      * change; like log, it may be called from anywhere. */
     void (*holding)(psc_iface_t *iface, int holding);
+
+    /* TAG: of a message that tag_put sent, no posted receive matched it. */
+    void (*tag_missed)(psc_ep_t *ep, uint64_t bits, size_t len,
+                       uint32_t number);
 };
 
 /* ---- what a transport implements --------------------------------------- */
@@ -415,6 +422,13 @@ struct psc_transport_ops {
      * that has matched is done when its message's turn has come. */
     psc_status_t (*tag_send)(psc_ep_t *ep, uint64_t bits, const psc_iov_t *iov,
                              size_t n_iov);
+    /* TAG, if it can (NULL: it cannot): as tag_send for one piece, not empty,
+     * of up to max_put bytes and with the mark, which belongs to the transport
+     * until comp fires. PSC_OK: a receive has it. UNSUPPORTED: none was there,
+     * so the peer gets to know its bits, its length and its number, by which
+     * both sides know it; returned at once, the piece is too long. */
+    psc_status_t (*tag_put)(psc_ep_t *ep, uint64_t bits, const void *buffer,
+                            size_t len, uint32_t *number_p, psc_comp_t *comp);
 
     /* EVENT: a descriptor that becomes readable when progress would find
      * something, provided that arm said PSC_OK since the last progress. The

@@ -27,7 +27,9 @@
     X(RMA_GET, psc_wire_rma_t)                                                 \
     X(TAKEN, psc_wire_taken_t)                                                 \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place    \
-                                      of an RTS; see tag.h */
+                                      of an RTS; see tag.h */                  \
+    X(MISSED, psc_wire_eager_t)    /* the same; its RTS is yet to come */     \
+    X(WHOLE, psc_wire_eager_t)     /* the same; payload: the message */
 
 typedef enum psc_wire_id {
 #define PSC_WIRE_ENUM(name, type) PSC_WIRE_##name,
@@ -35,6 +37,9 @@ typedef enum psc_wire_id {
 #undef PSC_WIRE_ENUM
     PSC_WIRE_COUNT
 } psc_wire_id_t;
+
+/* From here on: what a fabric that matches tells, and no peer. */
+#define PSC_WIRE_MATCHED PSC_WIRE_MARK
 
 typedef struct psc_wire_credit {
     uint32_t credit;
@@ -46,6 +51,12 @@ typedef struct psc_wire_eager {
     uint16_t context;
     uint16_t aux;     /* length of an active message's header */
 } psc_wire_eager_t;
+
+/* The payload of MISSED. */
+typedef struct psc_wire_missed {
+    uint64_t len;
+    uint32_t number, reserved;
+} psc_wire_missed_t;
 
 typedef struct psc_wire_rts {
     uint32_t credit;
@@ -60,6 +71,7 @@ typedef struct psc_wire_rts {
 } psc_wire_rts_t;
 
 #define PSC_RTS_LENT 0x1u /* it may be read where it is until the FIN */
+#define PSC_RTS_LATE 0x2u /* its mark is long there; aux: the number of that */
 
 typedef struct psc_wire_rtr {
     uint32_t credit;

@@ -84,6 +84,13 @@ def send_tagged(here: Here, *tags: int, nbytes: int = 8) -> None:
         here.c.send(payload(nbytes, tag), tag=tag, timeout=BOUND)
 
 
+def send_ahead(here: Here, count: int, nbytes: int) -> None:
+    """Messages with tag 0, and behind them one with tag 1 that tells of them."""
+    ahead = [here.c.isend(payload(nbytes, place)) for place in range(count)]
+    here.c.send(b"", tag=1, timeout=BOUND)
+    wait_all(ahead, timeout=BOUND)
+
+
 def send_later(here: Here, seconds: float, nbytes: int) -> None:
     time.sleep(seconds)
     send(here, nbytes)

@@ -146,6 +146,16 @@ static void ct_tag_unexpected(psc_ep_t *ep, uint64_t bits, const void *payload,
     end->unexpected_bits[end->unexpected++ % CT_UNEXPECTED_MAX] = bits;
 }
 
+static void ct_tag_missed(psc_ep_t *ep, uint64_t bits, size_t len,
+                          uint32_t number)
+{
+    ct_end_t *end = ep->user;
+
+    end->missed_len = len;
+    end->missed_number = number;
+    end->unexpected_bits[end->unexpected++ % CT_UNEXPECTED_MAX] = bits;
+}
+
 static void ct_ep_up(psc_ep_t *ep)
 {
     ct_end_t *end = ep->user;
@@ -193,6 +203,7 @@ static const psc_upcalls_t ct_upcalls = {
     .ep_failed = ct_ep_failed,
     .log = ct_log,
     .tag_unexpected = ct_tag_unexpected,
+    .tag_missed = ct_tag_missed,
     .holding = ct_holding,
 };
 

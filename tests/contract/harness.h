@@ -92,6 +92,8 @@ struct ct_end {
     void *on_message_arg;
     uint64_t unexpected;          /* messages without receive: CAP_TAG */
     uint64_t unexpected_bits[CT_UNEXPECTED_MAX];
+    size_t missed_len;            /* of the last one that was not there */
+    uint32_t missed_number;
     bool in_body;                 /* between am_begin and am_end */
     ct_header_t body;
     char *body_buffer;

@@ -400,6 +400,8 @@ const ct_case_t ct_own_cases[] = {
      too_few_overflow_buffers_lose_nothing, 0, false},
     {"what_took_the_receive_of_a_late_one_gives_it_back",
      what_took_the_receive_of_a_late_one_gives_it_back, 0, false},
+    {"what_is_put_from_where_it_is_gives_its_receive_back",
+     what_is_put_from_where_it_is_gives_its_receive_back, 0, false},
     {"a_late_one_whose_follower_was_cut_is_an_error",
      a_late_one_whose_follower_was_cut_is_an_error, 0, false},
     {"dropped_messages_are_sent_again", dropped_messages_are_sent_again, 0,

@@ -51,6 +51,7 @@ void both_at_once_and_the_wire_too(void);
 void receives_go_back_after_the_fence(void);
 void too_few_overflow_buffers_lose_nothing(void);
 void what_took_the_receive_of_a_late_one_gives_it_back(void);
+void what_is_put_from_where_it_is_gives_its_receive_back(void);
 void a_late_one_whose_follower_was_cut_is_an_error(void);
 
 /* ---- portals_bulk_cases.c ---- */

@@ -220,6 +220,109 @@ static void early_or_late_each_finds_its_place(void)
     ct_pair_down(&pair);
 }
 
+/* ---- from where they are ---- */
+
+typedef struct put {
+    psc_comp_t comp;
+    char *buffer;
+    uint32_t number;
+    bool done;
+    psc_status_t status;
+} put_t;
+
+static void put_done(psc_comp_t *comp, psc_status_t status)
+{
+    put_t *put = (put_t *)(void *)comp;
+
+    ct_check(!put->done, "done twice");
+    put->done = true;
+    put->status = status;
+}
+
+static void put_tagged(ct_pair_t *pair, put_t *put, uint64_t bits, size_t len)
+{
+    psc_status_t status = PSC_ERR_NO_RESOURCE;
+
+    bits |= PSC_TAG_MARK;
+    *put = (put_t){.comp = {put_done}, .buffer = malloc(len)};
+    ct_pattern_fill(put->buffer, len, bits);
+    ct_until(pair, (status = ct_ops->tag_put(pair->x.ep, bits, put->buffer, len,
+                                             &put->number, &put->comp)) !=
+                       PSC_ERR_NO_RESOURCE);
+    ct_check(status == PSC_INPROGRESS, "%s", psc_status_string(status));
+}
+
+static void put_ends(ct_pair_t *pair, put_t *put, psc_status_t status)
+{
+    ct_until(pair, put->done);
+    ct_check(put->status == status, "%s", psc_status_string(put->status));
+    free(put->buffer);
+}
+
+static void puts_land_or_are_told(void)
+{
+    static receive_t receives[2];
+    ct_pair_t pair;
+    put_t put;
+
+    tag_up(&pair);
+    if (!ct_ops->tag_put) {
+        printf("it puts nothing that is to be matched\n");
+        ct_pair_down(&pair);
+        return;
+    }
+    post(&pair, &receives[0], CONTEXT(1), 0, LONGEST);
+    post(&pair, &receives[1], CONTEXT(1), 0, 100);
+    for (int i = 0; i < 2; i++) {
+        put_tagged(&pair, &put, CONTEXT(1), i ? 1000000 : LONGEST);
+        put_ends(&pair, &put, PSC_OK);
+        ct_until(&pair, receives[i].done);
+        ct_check(receives[i].len == (i ? 1000000 : LONGEST) &&
+                     receives[i].bits == (CONTEXT(1) | PSC_TAG_MARK),
+                 "receive %d", i);
+    }
+    ct_check(receives[1].buffer[100] == 0, "nothing behind its end");
+    for (size_t i = 1; i < 100000; i *= 7) {
+        put_tagged(&pair, &put, CONTEXT(2) | i, i);
+        put_ends(&pair, &put, PSC_ERR_UNSUPPORTED);
+        ct_until(&pair, pair.y.missed_len == i);
+        ct_check(pair.y.missed_number == put.number, "another one");
+    }
+    ct_pair_down(&pair);
+}
+
+/* What the fabric tells one side of a message is what it tells the other. */
+static void both_sides_know_where_a_put_went(void)
+{
+    enum { N = 300 };
+    static receive_t receives[N];
+    static put_t puts[N];
+    uint64_t taken = 0, landed = 0, in_vain = 0;
+    ct_pair_t pair;
+
+    tag_up(&pair);
+    for (uint64_t i = 0; i < N && ct_ops->tag_put; i++) {
+        put_tagged(&pair, &puts[i], CONTEXT(1) | i, 1 + i * 100);
+        post(&pair, &receives[i], CONTEXT(1) | i, 0, LONGEST);
+    }
+    for (uint64_t i = 0; i < N && ct_ops->tag_put; i++) {
+        ct_until(&pair, puts[i].done && n_done + pair.y.unexpected > i);
+        taken += puts[i].status == PSC_OK;
+        free(puts[i].buffer);
+    }
+    for (uint64_t i = 0; i < N; i++) {
+        landed += receives[i].done && receives[i].status == PSC_OK;
+        in_vain += receives[i].status == PSC_ERR_UNSUPPORTED;
+        if (ct_ops->tag_put && !receives[i].done)
+            ct_ops->tag_cancel(pair.y.ep, &receives[i].recv);
+    }
+    ct_check(taken == landed && (!ct_ops->tag_put ||
+                                 landed + in_vain + pair.y.unexpected == N),
+             "%llu were taken, %llu are there", (unsigned long long)taken,
+             (unsigned long long)landed);
+    ct_pair_down(&pair);
+}
+
 const ct_case_t ct_tag_cases[] = {
     {"expected_messages_land", expected_messages_land, PSC_CAP_TAG, false},
     {"unexpected_messages_come_up", unexpected_messages_come_up, PSC_CAP_TAG,
@@ -231,6 +334,9 @@ const ct_case_t ct_tag_cases[] = {
     {"one_order_with_active_messages", one_order_with_active_messages,
      PSC_CAP_TAG, false},
     {"early_or_late_each_finds_its_place", early_or_late_each_finds_its_place,
+     PSC_CAP_TAG, false},
+    {"puts_land_or_are_told", puts_land_or_are_told, PSC_CAP_TAG, false},
+    {"both_sides_know_where_a_put_went", both_sides_know_where_a_put_went,
      PSC_CAP_TAG, false},
     {NULL, NULL, 0, false},
 };

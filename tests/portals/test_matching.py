@@ -65,8 +65,9 @@ class TestMatching(Base):
         assert counts["portals_tag_matched"] == 40
         assert counts["portals_tag_copied"] == 0  # nor by the transport
 
-    def test_a_rendezvous_lands_there_too(self, link: Link) -> None:
-        sizes = [100_000, KIB8, 1 << 20, 0, link.eager_max + 1]
+    def test_long_messages_land_there_too(self, link: Link) -> None:
+        """Those of up to 4 MiB; longer ones are fetched."""
+        sizes = [100_000, KIB8, 4 << 20, 0, link.eager_max + 1, 5 << 20]
         counted = link.counted()
         buffers = [bytearray(nbytes) for nbytes in sizes]
         requests = [link.c.irecv(buffer) for buffer in buffers]
@@ -74,8 +75,55 @@ class TestMatching(Base):
         wait_all(requests, timeout=BOUND)
         link.far.result()
         assert buffers == [payload(nbytes, place) for place, nbytes in enumerate(sizes)]
-        no_copy(counted, len(sizes), sum(n for n in sizes if n > link.eager_max))
-        assert counted()["far_rndv_rts"] == 3
+        no_copy(counted, len(sizes), 5 << 20)
+        counts = counted()
+        assert counts["far_tag_along"] == 3
+        assert counts["far_rndv_rts"] == counts["rndv_get"] == 1
+
+    def test_long_messages_without_receive_are_fetched(self, link: Link) -> None:
+        """They are here before their receives, but for their bytes."""
+        counted = link.counted()
+        link.far.begin(far_side.send_ahead, 4, 100_000)
+        link.c.recv(tag=1, timeout=BOUND)
+        assert link.c.probe(tag=0, timeout=BOUND).nbytes == 100_000
+        buffer, short = bytearray(100_000), bytearray(10)
+        link.c.recv(buffer, tag=0, timeout=BOUND)
+        assert buffer == payload(100_000, 0)
+        with pytest.raises(Truncated):
+            link.c.recv(short, tag=0, timeout=BOUND)
+        assert short == payload(100_000, 1)[:10]
+        for place in (2, 3):
+            assert link.c.recv(timeout=BOUND) == payload(100_000, place)
+        link.far.result()
+        counts = counted()
+        assert counts["far_tag_in_vain"] > 0
+        assert counts["far_tag_along"] == 0
+        assert counts["far_rndv_rts"] == counts["rndv_get"] == 4
+
+    def test_a_sender_learns_that_receives_come_late(self, link: Link) -> None:
+        """The message after one in vain is announced; then it tries again."""
+        counted = link.counted()
+        for place in range(3):
+            link.far.begin(far_side.send_ahead, 1, 100_000)
+            link.c.recv(tag=1, timeout=BOUND)
+            assert link.c.recv(tag=0, timeout=BOUND) == payload(100_000, 0)
+            link.far.result()
+            assert counted()["far_tag_in_vain"] == (1, 1, 2)[place]
+            assert counted()["far_rndv_rts"] == place + 1
+
+    def test_a_put_has_a_longest_message(self, far: Far) -> None:
+        few = {"PORTALS_RNDV_FRAGMENT_SIZE": 50_000}
+        with self.joined(far, few, few) as link:
+            counted = link.counted()
+            for nbytes in (50_000, 50_001):
+                buffer = bytearray(nbytes)
+                request = link.c.irecv(buffer)
+                link.far.begin(far_side.send, nbytes)
+                request.wait(timeout=BOUND)
+                assert buffer == payload(nbytes)
+                link.far.result()
+            counts = counted()
+            assert (counts["far_tag_along"], counts["far_rndv_rts"]) == (1, 1)
 
     def test_nothing_but_the_message_is_written(self, link: Link) -> None:
         for nbytes in (10, 20_000):
@@ -181,7 +229,17 @@ class TestMatchingInTrouble(Base):
         sizes = [(place * 37) % 3000 for place in range(1000)]
         sizes[::100] = [100_000] * 10
         flood(link, sizes)
-        no_copy(counted, len(sizes), 10 * 100_000)
+        counts = counted()
+        no_copy(counted, len(sizes), counts["rndv_get"] * 100_000)
+        assert counts["rndv_get"] + counts["far_tag_along"] == 10
+
+    def test_what_came_long_before_its_receive(self, link: Link) -> None:
+        for _ in range(10):
+            link.far.begin(far_side.send_ahead, 20, 50_000)
+            link.c.recv(tag=1, timeout=BOUND)
+            for place in range(20):
+                assert link.c.recv(tag=0, timeout=BOUND) == payload(50_000, place)
+            link.far.result()
 
 
 class TestMatchingWithAnEntryThatCloses(Base):

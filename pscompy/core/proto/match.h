@@ -40,9 +40,12 @@ struct psc_unexp {
     bool rts;       /* only its announcement came */
     bool arriving;  /* its payload is still coming */
     bool lent;      /* rts: it may be read where it is */
+    bool promised;  /* rts: it is yet to come; send_id: which; see tag.h */
     uint32_t owed;  /* credit to return when it goes */
     uint64_t kept;  /* bytes that count against the session's bound */
-    psc_req_t *req; /* the receive that claimed it while it was arriving */
+    psc_req_t *req; /* the receive that claimed it while it was arriving, or
+                       promised */
+    psc_unexp_t *next_promised;
     uint64_t send_id; /* rts */
     uint64_t offset;  /* rts: of the message in what its keys stand for */
     uint32_t n_keys, keys_len;

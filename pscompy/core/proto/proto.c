@@ -20,6 +20,7 @@ typedef psc_status_t (*stage_fn_t)(psc_req_t *req);
 static const stage_fn_t stage_progress[PSC_STAGE_COUNT] = {
     [PSC_STAGE_SEND] = psc_message_send_progress,
     [PSC_STAGE_SEND_MARK] = psc_tag_send_mark,
+    [PSC_STAGE_SEND_LATE] = psc_rndv_send_late,
     [PSC_STAGE_PUT] = psc_rndv_put,
     [PSC_STAGE_FRAG] = psc_rndv_frag,
     [PSC_STAGE_FLUSH] = psc_rndv_flush,
@@ -88,6 +89,8 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_RMA_PUT] = {psc_rma_put_arrived, sizeof(psc_wire_rma_t)},
     [PSC_WIRE_RMA_GET] = {psc_rma_get_arrived, sizeof(psc_wire_rma_t)},
     [PSC_WIRE_MARK] = {psc_tag_mark_arrived, sizeof(psc_wire_eager_t)},
+    [PSC_WIRE_MISSED] = {psc_tag_missed_arrived, sizeof(psc_wire_eager_t)},
+    [PSC_WIRE_WHOLE] = {psc_tag_whole_arrived, sizeof(psc_wire_eager_t)},
     [PSC_WIRE_TAKEN] = {psc_lend_taken_arrived, sizeof(psc_wire_taken_t)},
 };
 
@@ -144,7 +147,7 @@ void psc_proto_begin(psc_lane_t *lane, uint8_t id, const void *header,
     in->message = NULL;
     in->bounce = NULL;
     in->status = PSC_OK;
-    if (!proto_check(id, header_len)) {
+    if (!proto_check(id, header_len) || id >= PSC_WIRE_MATCHED) {
         in->status = PSC_ERR_PROTOCOL;
         return;
     }

@@ -152,7 +152,7 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
         wire->flags |= PSC_RTS_LENT;
 }
 
-psc_status_t psc_rndv_send_rts(psc_req_t *req)
+static psc_status_t rndv_announce(psc_req_t *req, uint16_t flags)
 {
     psc_conn_t *conn = req->conn;
     uint8_t keys[PSC_KEYS_MAX];
@@ -160,6 +160,7 @@ psc_status_t psc_rndv_send_rts(psc_req_t *req)
     psc_wire_rts_t wire = {.tag = (uint32_t)req->tag,
                            .context = (uint16_t)req->context,
                            .aux = req->aux,
+                           .flags = flags,
                            .send_id = psc_req_id(req),
                            .len = req->total};
     psc_status_t status;
@@ -175,12 +176,35 @@ psc_status_t psc_rndv_send_rts(psc_req_t *req)
     conn->rts_out++;
     psc_count(conn, PSC_COUNTER_rndv_rts, 1);
     psc_count(conn, PSC_COUNTER_lent, wire.flags & PSC_RTS_LENT ? 1 : 0);
+    return PSC_OK;
+}
+
+psc_status_t psc_rndv_send_rts(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    psc_status_t status = psc_tag_send_along(req);
+
+    if (status != PSC_ERR_UNSUPPORTED)
+        return status;
+    status = rndv_announce(req, 0);
+    if (status != PSC_OK)
+        return status;
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
     if (psc_tag_carries(conn, req->context)) {
         psc_req_stage_set(req, PSC_STAGE_SEND_MARK);
         return psc_tag_send_mark(req);
     }
+    psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
+    return PSC_INPROGRESS;
+}
+
+psc_status_t psc_rndv_send_late(psc_req_t *req)
+{
+    psc_status_t status = rndv_announce(req, PSC_RTS_LATE);
+
+    if (status != PSC_OK)
+        return status;
     psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
     return PSC_INPROGRESS;
 }
@@ -237,19 +261,25 @@ void psc_rndv_received(psc_req_t *req)
     psc_req_finish(req, req->head.result.status);
 }
 
+static void rndv_recv_meets(psc_req_t *req, psc_conn_t *conn, int32_t tag,
+                            uint64_t len)
+{
+    psc_result_t *result = &req->head.result;
+
+    psc_req_attach(req, conn);
+    psc_conn_sign(conn, result);
+    result->tag = tag;
+    result->nbytes = len;
+    result->status = len > req->total ? PSC_ERR_TRUNCATED : PSC_OK;
+    req->bulk.len = len < req->total ? len : req->total;
+}
+
 /* Get where the peer gave keys and we may; otherwise ask the peer to send.
  * Get needs one control message less than put (TupleQ paper, section 2). */
 void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
 {
-    psc_result_t *result = &req->head.result;
-
-    psc_req_attach(req, offer->conn);
-    psc_conn_sign(offer->conn, result);
-    result->tag = offer->tag;
-    result->nbytes = offer->len;
-    result->status = offer->len > req->total ? PSC_ERR_TRUNCATED : PSC_OK;
+    rndv_recv_meets(req, offer->conn, offer->tag, offer->len);
     req->bulk.remote_id = offer->send_id;
-    req->bulk.len = offer->len < req->total ? offer->len : req->total;
     psc_req_stage_set(req, PSC_STAGE_SEND_RTR);
     req->rma.offset = offer->offset;
     if (offer->n_keys && req->bulk.len > 0 && req->n_iov == 1 &&
@@ -266,7 +296,7 @@ void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
     psc_conn_queue(offer->conn, req, true);
 }
 
-void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp)
+static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
 {
     psc_offer_t offer = {.conn = unexp->conn,
                          .tag = unexp->tag,
@@ -280,6 +310,25 @@ void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp)
     psc_rndv_recv_start(req, &offer);
     unexp->conn->rts_in--;
     psc_unexp_free(unexp);
+}
+
+/* It is promised to the receive, or the receive goes on with it. */
+void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp)
+{
+    if (unexp->promised) {
+        psc_req_attach(req, unexp->conn);
+        psc_req_stage_set(req, PSC_STAGE_CLAIMED);
+        unexp->req = req;
+        return;
+    }
+    rndv_recv_announced(req, unexp);
+}
+
+void psc_rndv_recv_landed(psc_req_t *req, psc_conn_t *conn, int32_t tag,
+                          uint64_t len)
+{
+    rndv_recv_meets(req, conn, tag, len);
+    psc_rndv_received(req);
 }
 
 psc_status_t psc_rndv_send_rtr(psc_req_t *req)
@@ -306,6 +355,19 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
+void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am)
+{
+    const psc_wire_rts_t *wire = am->header;
+
+    unexp->lent = wire->flags & PSC_RTS_LENT;
+    unexp->send_id = wire->send_id;
+    unexp->offset = wire->offset;
+    unexp->n_keys = wire->n_keys;
+    unexp->keys_len = (uint32_t)am->len;
+    if (am->len)
+        memcpy(unexp->room, am->payload, am->len);
+}
+
 static psc_status_t rndv_record(psc_conn_t *conn, const psc_am_t *am,
                                 psc_unexp_t **unexp_p)
 {
@@ -320,13 +382,7 @@ static psc_status_t rndv_record(psc_conn_t *conn, const psc_am_t *am,
         return PSC_ERR_NO_MEMORY;
     conn->rts_in++;
     unexp->rts = true;
-    unexp->lent = wire->flags & PSC_RTS_LENT;
-    unexp->send_id = wire->send_id;
-    unexp->offset = wire->offset;
-    unexp->n_keys = wire->n_keys;
-    unexp->keys_len = (uint32_t)am->len;
-    if (am->len)
-        memcpy(unexp->room, am->payload, am->len);
+    psc_rndv_fill(unexp, am);
     *unexp_p = unexp;
     return PSC_OK;
 }
@@ -363,6 +419,8 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
 
     if (am->len > PSC_KEYS_MAX || offer.tag < 0)
         return PSC_ERR_PROTOCOL;
+    if (wire->flags & PSC_RTS_LATE)
+        return psc_tag_late_arrived(lane, am);
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_announced(lane->conn, wire->aux, &offer);
     if (!lane->conn->tagged)

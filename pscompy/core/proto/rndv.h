@@ -23,6 +23,7 @@
 
 /* ---- sending side ---- */
 psc_status_t psc_rndv_send_rts(psc_req_t *req);   /* stage SEND */
+psc_status_t psc_rndv_send_late(psc_req_t *req);  /* stage SEND_LATE */
 psc_status_t psc_rndv_send_fin(psc_req_t *req);   /* stage SEND_FIN */
 psc_status_t psc_rndv_put(psc_req_t *req);        /* stage PUT */
 psc_status_t psc_rndv_flush(psc_req_t *req);      /* stage FLUSH */
@@ -42,6 +43,11 @@ typedef struct psc_offer {
 /* The receive has a buffer and the RTS is there: go. */
 void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer);
 void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp);
+/* The message is in the buffer already. */
+void psc_rndv_recv_landed(psc_req_t *req, psc_conn_t *conn, int32_t tag,
+                          uint64_t len);
+/* What an RTS tells of a message; there is room for its keys. */
+void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am);
 psc_status_t psc_rndv_send_rtr(psc_req_t *req);   /* stage SEND_RTR */
 psc_status_t psc_rndv_get(psc_req_t *req);        /* stage GET */
 

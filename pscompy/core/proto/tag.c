@@ -1,6 +1,11 @@
 #include "tag.h"
 
+#include <string.h>
+
 #include "rndv.h"
+
+#define TAG_ALONG_MAX (4u << 20) /* bytes that may go in vain */
+#define TAG_PAUSE_MAX 63u        /* messages */
 
 static uint64_t tag_bits(uint32_t context, int32_t tag)
 {
@@ -13,6 +18,11 @@ static uint32_t tag_context(uint64_t bits)
 }
 
 /* ---- sending ---- */
+
+static uint64_t tag_mark(const psc_req_t *req)
+{
+    return tag_bits(req->context, req->tag) | PSC_TAG_MARK;
+}
 
 static psc_status_t tag_issue(psc_conn_t *conn, uint64_t bits,
                               const psc_iov_t *iov, size_t n_iov)
@@ -43,12 +53,86 @@ psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
 
 psc_status_t psc_tag_send_mark(psc_req_t *req)
 {
-    psc_status_t status = tag_issue(
-        req->conn, tag_bits(req->context, req->tag) | PSC_TAG_MARK, NULL, 0);
+    psc_status_t status = tag_issue(req->conn, tag_mark(req), NULL, 0);
 
     if (status != PSC_OK)
         return status;
+    if (req->conn->along_pause > 0)
+        req->conn->along_pause--;
     psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
+    return PSC_INPROGRESS;
+}
+
+/* ---- sending along ---- */
+
+static bool tag_may_go_along(const psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    const psc_iface_slot_t *slot;
+
+    if (!psc_tag_carries(conn, req->context) || conn->along_pause > 0 ||
+        conn->params.scheme != PSC_RNDV_AUTO || req->n_iov != 1 ||
+        req->total > TAG_ALONG_MAX || psc_eager_fits(conn, req->total) ||
+        req->head.flags & PSC_FLAG_LEND)
+        return false;
+    slot = psc_conn_main_lane(conn)->slot;
+    return slot->ops->tag_put && req->total <= slot->attr.max_put;
+}
+
+static void tag_in_vain(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+
+    psc_count(conn, PSC_COUNTER_tag_in_vain, 1);
+    if (conn->along_missed < TAG_PAUSE_MAX)
+        conn->along_missed = 2 * conn->along_missed + 1;
+    conn->along_pause = conn->along_missed;
+    psc_req_stage_set(req, PSC_STAGE_SEND_LATE);
+    psc_conn_queue(conn, req, true);
+}
+
+static void tag_along_done(psc_comp_t *comp, psc_status_t status)
+{
+    psc_req_t *req = psc_container_of(comp, psc_req_t, comp);
+    psc_conn_t *conn = req->conn;
+    bool in_vain = status == PSC_ERR_UNSUPPORTED;
+
+    if ((status != PSC_OK && !in_vain) || psc_conn_ended(conn)) {
+        psc_rndv_comp(comp, in_vain ? PSC_OK : status);
+        return;
+    }
+    req->bulk.inflight--;
+    if (in_vain) {
+        tag_in_vain(req);
+        return;
+    }
+    psc_count(conn, PSC_COUNTER_tag_along, 1);
+    conn->along_missed = 0;
+    psc_req_finish(req, PSC_OK);
+}
+
+psc_status_t psc_tag_send_along(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    psc_lane_t *lane;
+    uint32_t number = 0;
+    psc_status_t status;
+
+    if (!tag_may_go_along(req))
+        return PSC_ERR_UNSUPPORTED;
+    lane = psc_conn_main_lane(conn);
+    req->comp.func = tag_along_done;
+    status = lane->slot->ops->tag_put(lane->ep, tag_mark(req), req->iov->base,
+                                      req->total, &number, &req->comp);
+    if (status == PSC_ERR_NO_RESOURCE)
+        psc_count(conn, PSC_COUNTER_back_pressure, 1);
+    if (status < 0)
+        return status;
+    req->aux = (uint16_t)number;
+    req->bulk.inflight = 1;
+    psc_count(conn, PSC_COUNTER_sent_messages, 1);
+    psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
+    psc_req_stage_set(req, PSC_STAGE_ALONG);
     return PSC_INPROGRESS;
 }
 
@@ -74,53 +158,164 @@ static psc_unexp_t *tag_marked(psc_lane_t *lane, uint32_t context, int32_t tag)
     return NULL;
 }
 
-psc_status_t psc_tag_mark_arrived(psc_lane_t *lane, const psc_am_t *am)
+/* A message that was sent in vain. Its RTS fills it in; NULL: the peer sends
+ * too many, or no memory. */
+static psc_unexp_t *tag_promise(psc_lane_t *lane, uint32_t context, int32_t tag,
+                                uint64_t len, uint32_t number)
 {
-    const psc_wire_eager_t *wire = am->header;
-    psc_unexp_t *unexp =
-        tag_marked(lane, wire->context, (int32_t)wire->tag);
+    psc_conn_t *conn = lane->conn;
+    psc_unexp_t *unexp = NULL;
+
+    if (conn->rts_in < PSC_RTS_LIMIT)
+        unexp = psc_unexp_create(conn, context, tag, len, PSC_KEYS_MAX);
+    if (!unexp)
+        return NULL;
+    conn->rts_in++;
+    unexp->rts = unexp->promised = true;
+    unexp->send_id = (uint16_t)number;
+    *lane->promised_end = unexp;
+    lane->promised_end = &unexp->next_promised;
+    return unexp;
+}
+
+static psc_unexp_t *tag_promised(psc_lane_t *lane, uint16_t number)
+{
+    psc_unexp_t **at = &lane->promised, *unexp;
+
+    while (*at && (*at)->send_id != number)
+        at = &(*at)->next_promised;
+    unexp = *at;
+    if (!unexp)
+        return NULL;
+    *at = unexp->next_promised;
+    if (!*at)
+        lane->promised_end = at;
+    return unexp;
+}
+
+psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_rts_t *wire = am->header;
+    psc_unexp_t *unexp = tag_promised(lane, wire->aux);
+
+    if (!unexp)
+        return PSC_ERR_PROTOCOL;
+    unexp->promised = false;
+    if (unexp->context != wire->context || unexp->tag != (int32_t)wire->tag ||
+        unexp->len != wire->len) {
+        if (unexp->req) /* else it is in a queue */
+            psc_unexp_free(unexp);
+        return PSC_ERR_PROTOCOL;
+    }
+    psc_rndv_fill(unexp, am);
+    if (unexp->req)
+        psc_rndv_recv_unexpected(unexp->req, unexp);
+    return PSC_OK;
+}
+
+static psc_status_t tag_arrived(psc_unexp_t *unexp)
+{
     psc_req_t *req;
 
     if (!unexp)
         return PSC_ERR_PROTOCOL;
-    req = psc_match_arrival(lane->conn, unexp->context, unexp->tag);
+    req = psc_match_arrival(unexp->conn, unexp->context, unexp->tag);
     if (!req)
         return psc_match_keep(unexp);
-    if (req->head.flags & PSC_FLAG_NO_BUFFER)
+    if (req->head.flags & PSC_FLAG_NO_BUFFER) {
         psc_req_no_buffer(req, unexp);
-    else
+    } else if (unexp->rts) {
         psc_rndv_recv_unexpected(req, unexp);
+    } else {
+        psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
+        psc_req_finish(req, req->head.result.status);
+    }
     return PSC_OK;
 }
 
+psc_status_t psc_tag_mark_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_eager_t *wire = am->header;
+
+    return tag_arrived(tag_marked(lane, wire->context, (int32_t)wire->tag));
+}
+
+psc_status_t psc_tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_eager_t *wire = am->header;
+    psc_wire_missed_t missed;
+
+    if (am->len != sizeof missed)
+        return PSC_ERR_PROTOCOL;
+    memcpy(&missed, am->payload, sizeof missed);
+    return tag_arrived(tag_promise(lane, wire->context, (int32_t)wire->tag,
+                                   missed.len, missed.number));
+}
+
+psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_eager_t *wire = am->header;
+    psc_unexp_t *unexp = psc_unexp_create(lane->conn, wire->context,
+                                          (int32_t)wire->tag, am->len, am->len);
+
+    if (!unexp)
+        return PSC_ERR_NO_MEMORY;
+    memcpy(unexp->room, am->payload, am->len);
+    psc_count(lane->conn, PSC_COUNTER_unexpected_copied, am->len);
+    psc_count(lane->conn, PSC_COUNTER_copied_bytes, am->len);
+    return tag_arrived(unexp);
+}
+
+/* Of the promised ones, those in a queue go with it. */
 void psc_tag_abort(psc_lane_t *lane)
 {
     psc_link_t *link;
 
     while ((link = psc_list_pop(&lane->announced)))
         psc_unexp_free(psc_container_of(link, psc_unexp_t, link));
+    while (lane->promised) {
+        psc_unexp_t *unexp = lane->promised;
+
+        lane->promised = unexp->next_promised;
+        if (unexp->req)
+            psc_unexp_free(unexp);
+    }
+    lane->promised_end = &lane->promised;
 }
 
 /* ---- receiving ---- */
 
-static psc_status_t tag_matched(psc_req_t *req, uint64_t bits, uint64_t len)
+/* The RTS of a mark was here before, or is promised. */
+static psc_status_t tag_goes_on(psc_req_t *req, psc_unexp_t *unexp)
 {
-    psc_conn_t *conn = req->source;
-    psc_unexp_t *unexp;
-
-    req->head.result.tag = (int32_t)(bits & PSC_TAG_MASK);
-    psc_count(conn, PSC_COUNTER_tag_matched, 1);
-    if (!(bits & PSC_TAG_MARK)) {
-        if (!psc_credit_spend(conn, psc_credit_cost(len)))
-            return PSC_ERR_PROTOCOL;
-        psc_eager_landed(conn, req, len);
-        return PSC_OK;
-    }
-    unexp = tag_marked(psc_conn_main_lane(conn), tag_context(bits),
-                       req->head.result.tag);
     if (!unexp)
         return PSC_ERR_PROTOCOL;
     psc_rndv_recv_unexpected(req, unexp);
+    return PSC_OK;
+}
+
+static psc_status_t tag_matched(psc_req_t *req, uint64_t bits, uint64_t len,
+                                bool missed)
+{
+    psc_conn_t *conn = req->source;
+    psc_lane_t *lane = psc_conn_main_lane(conn);
+    uint32_t context = tag_context(bits);
+    int32_t tag = (int32_t)(bits & PSC_TAG_MASK);
+
+    req->head.result.tag = tag;
+    psc_count(conn, PSC_COUNTER_tag_matched, 1);
+    if (missed)
+        return tag_goes_on(req, tag_promise(lane, context, tag, len,
+                                            req->tagged.number));
+    if (bits & PSC_TAG_MARK && len == 0)
+        return tag_goes_on(req, tag_marked(lane, context, tag));
+    if (bits & PSC_TAG_MARK) {
+        psc_rndv_recv_landed(req, conn, tag, len);
+        return PSC_OK;
+    }
+    if (!psc_credit_spend(conn, psc_credit_cost(len)))
+        return PSC_ERR_PROTOCOL;
+    psc_eager_landed(conn, req, len);
     return PSC_OK;
 }
 
@@ -129,14 +324,15 @@ static void tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
 {
     psc_req_t *req = psc_container_of(recv, psc_req_t, tagged);
     psc_conn_t *conn = req->source;
+    bool missed = status == PSC_ERR_UNSUPPORTED;
 
     psc_list_remove(&req->link);
     req->bulk.inflight = 0;
-    if (req->error || status != PSC_OK) {
+    if (req->error || (status != PSC_OK && !missed)) {
         psc_req_finish(req, req->error ? req->error : status);
         return;
     }
-    status = tag_matched(req, bits, len);
+    status = tag_matched(req, bits, len, missed);
     if (status == PSC_OK)
         return;
     psc_req_finish(req, status);

@@ -13,7 +13,13 @@
  * the tagged messages by one that is empty and has the mark: RTSs and marks of
  * a connection come in one order, so the first of the one belongs to the first
  * of the other. Tagged messages bring no credit; it comes with other messages,
- * or by itself. A user's active messages are not matched and go as always. */
+ * or by itself. A user's active messages are not matched and go as always.
+ *
+ * Where the fabric can, the message itself goes along with the mark, without an
+ * RTS: if a receive is there, it is in its buffer then, and both sides are
+ * done. If none is, it went in vain; the mark promises an RTS, which the sender
+ * sends when it has heard. Then it sends RTSs first for a while, for twice as
+ * many messages each time. */
 #ifndef PSCOMPY_PROTO_TAG_H
 #define PSCOMPY_PROTO_TAG_H
 
@@ -30,6 +36,8 @@ static inline bool psc_tag_carries(const psc_conn_t *conn, uint32_t context)
 psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
                           const psc_iov_t *iov, size_t n_iov, uint64_t len);
 psc_status_t psc_tag_send_mark(psc_req_t *req); /* stage SEND_MARK */
+/* The message with its mark; UNSUPPORTED: announce it. */
+psc_status_t psc_tag_send_along(psc_req_t *req);
 
 /* ---- receiving ---- */
 /* Leave the receive to the fabric; false: it may not, or does not take it. */
@@ -43,6 +51,11 @@ void psc_tag_recv_end(psc_req_t *req, psc_status_t status);
 /* An RTS that waits for its mark, and a mark that no receive matched. */
 void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp);
 psc_status_t psc_tag_mark_arrived(psc_lane_t *lane, const psc_am_t *am);
+/* The same for one that promises an RTS, for one that was taken from the
+ * receive that it had matched, and the RTS that was promised. */
+psc_status_t psc_tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am);
+psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am);
+psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am);
 /* The lane ends: its RTSs are of no use. */
 void psc_tag_abort(psc_lane_t *lane);
 

@@ -45,7 +45,43 @@ static psptl_bulk_t *bulk_take(psptl_device_t *device)
                 : malloc(sizeof(psptl_bulk_t));
 }
 
+static psptl_bulk_t *bulk_make(psptl_channel_t *channel,
+                               const psptl_order_t *order)
+{
+    psptl_bulk_t *bulk = bulk_take(channel->device);
+
+    if (!bulk)
+        return NULL;
+    *bulk = (psptl_bulk_t){.order = *order, .channel = channel};
+    psc_list_init(&bulk->link);
+    channel->n_bulks++;
+    channel->device->n_bulks++;
+    return bulk;
+}
+
+static void bulk_give(psptl_bulk_t *bulk)
+{
+    bulk->channel->n_bulks--;
+    bulk->channel->device->n_bulks--;
+    psc_list_push(&bulk->channel->device->spare_bulks, &bulk->link);
+}
+
 /* ---- issuing ---- */
+
+static int bulk_issue_tagged(const psptl_fragment_t *fragment)
+{
+    const psptl_bulk_t *bulk = fragment->bulk;
+    const psptl_channel_t *channel = bulk->channel;
+    const psptl_device_t *device = channel->device;
+    const psptl_order_t *order = &bulk->order;
+
+    return device->ni->PtlPut(
+        device->md, (ptl_size_t)(uintptr_t)order->local, order->len,
+        PTL_ACK_REQ, channel->peer_id, channel->peer.tag,
+        order->bits | psptl_source_bits(channel->peer.source), 0,
+        (void *)(uintptr_t)&fragment->op,
+        psptl_header_data(order->word, order->number));
+}
 
 static int bulk_issue(const psptl_fragment_t *fragment)
 {
@@ -57,6 +93,8 @@ static int bulk_issue(const psptl_fragment_t *fragment)
     ptl_size_t local = (ptl_size_t)(uintptr_t)(order->local + fragment->at);
     void *op = (void *)(uintptr_t)&fragment->op;
 
+    if (bulk->tagged)
+        return bulk_issue_tagged(fragment);
     if (order->get)
         return device->ni->PtlGet(device->md, local, fragment->len, target, pt,
                                   order->bits, order->offset + fragment->at,
@@ -133,14 +171,12 @@ unsigned psptl_bulk_tell(psptl_device_t *device)
 
     while ((link = psc_list_pop(&device->ended_bulks))) {
         psptl_bulk_t *bulk = psc_container_of(link, psptl_bulk_t, link);
-        psptl_channel_t *channel = bulk->channel;
+        const psptl_channel_t *channel = bulk->channel;
 
         n++;
-        channel->n_bulks--;
-        device->n_bulks--;
         if (channel->owner)
             device->owner->done(bulk->order.cookie, bulk->verdict);
-        psc_list_push(&device->spare_bulks, &bulk->link);
+        bulk_give(bulk);
     }
     return n;
 }
@@ -177,17 +213,37 @@ void psptl_bulk_go_on(psptl_device_t *device)
 bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order)
 {
     psptl_device_t *device = channel->device;
-    psptl_bulk_t *bulk = bulk_take(device);
+    psptl_bulk_t *bulk = bulk_make(channel, order);
 
     if (!bulk)
         return false;
-    *bulk = (psptl_bulk_t){.order = *order, .channel = channel};
-    channel->n_bulks++;
-    device->n_bulks++;
-    psc_list_init(&bulk->link);
     psc_list_push(&device->bulks, &bulk->link);
     psptl_bulk_go_on(device);
     return true;
+}
+
+/* In the order of the messages: at once and in one piece, or not. */
+psptl_verdict_t psptl_bulk_tagged(psptl_channel_t *channel,
+                                  psptl_order_t *order)
+{
+    psptl_device_t *device = channel->device;
+    psptl_bulk_t *bulk;
+
+    if (order->len > device->settings.fragment || !device->ni->tells_true)
+        return PSPTL_UNCLAIMED;
+    order->number = channel->next;
+    bulk = channel->n_waiting > 0 ? NULL : bulk_make(channel, order);
+    if (!bulk)
+        return PSPTL_REFUSED;
+    bulk->tagged = true;
+    if (!bulk_next(bulk)) {
+        bulk_give(bulk);
+        return PSPTL_REFUSED;
+    }
+    channel->next++;
+    psptl_count(channel, PSPTL_COUNTER_tag_puts);
+    psptl_count(channel, PSPTL_COUNTER_tag_direct);
+    return PSPTL_OK;
 }
 
 /* ---- what became of it ---- */
@@ -233,6 +289,31 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
         bulk_end(bulk);
 }
 
+/* Until it has come: those behind it wait for its number. */
+static bool bulk_tagged_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
+{
+    psptl_channel_t *channel = fragment->bulk->channel;
+
+    if (channel->failed ||
+        !psptl_send_bear(channel, fault, &fragment->attempts))
+        return false;
+    fragment->retry_at = psc_clock_now() + psptl_backoff(fragment->attempts);
+    psc_list_push(&channel->device->late_fragments, &fragment->link);
+    return true;
+}
+
+/* A receive that is too short for it has it, too. */
+static void bulk_tagged_event(psptl_fragment_t *fragment,
+                              const ptl_event_t *event)
+{
+    if (event->ni_fail_type == PTL_NI_OK)
+        bulk_fragment_end(fragment, event->ptl_list == PTL_OVERFLOW_LIST
+                                        ? PSPTL_UNCLAIMED
+                                        : PSPTL_OK);
+    else if (!bulk_tagged_again(fragment, event->ni_fail_type))
+        bulk_fragment_end(fragment, PSPTL_LOST);
+}
+
 void psptl_bulk_event(psptl_fragment_t *fragment, const ptl_event_t *event)
 {
     psptl_channel_t *channel = fragment->bulk->channel;
@@ -240,7 +321,9 @@ void psptl_bulk_event(psptl_fragment_t *fragment, const ptl_event_t *event)
 
     channel->device->flying--;
     channel->n_flying--;
-    if (fault == PTL_NI_OK && event->mlength == fragment->len)
+    if (fragment->bulk->tagged)
+        bulk_tagged_event(fragment, event);
+    else if (fault == PTL_NI_OK && event->mlength == fragment->len)
         bulk_fragment_end(fragment, PSPTL_OK);
     else if (!bulk_again(fragment, fault))
         bulk_fragment_end(fragment, bulk_verdict(fault));

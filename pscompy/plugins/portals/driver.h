@@ -105,6 +105,7 @@ typedef struct psptl_bulk {
     psptl_channel_t *channel;
     size_t issued;
     uint32_t flying;
+    bool tagged; /* it is a message that is to be matched */
     psptl_verdict_t verdict;
 } psptl_bulk_t;
 
@@ -262,6 +263,12 @@ static inline ptl_match_bits_t psptl_source_bits(uint32_t source)
     return (ptl_match_bits_t)source << PSPTL_SOURCE_SHIFT;
 }
 
+/* A message's header data: the sender's word, and the message's number. */
+static inline ptl_hdr_data_t psptl_header_data(uint32_t word, uint32_t number)
+{
+    return (ptl_hdr_data_t)word << PSPTL_WORD_SHIFT | number;
+}
+
 /* An entry for one message of the channel's peer. Whoever knows the bits may
  * write there before the peer is known; whose it was is looked at when it is
  * delivered. */
@@ -308,6 +315,10 @@ void psptl_channel_free(psptl_channel_t *channel);
 uint8_t *psptl_send_begin(psptl_channel_t *channel);
 void psptl_send_end(psptl_channel_t *channel, size_t len);
 void psptl_send_event(psptl_send_t *send, const ptl_event_t *event);
+/* A message did not arrive; drops: how often in vain, but for a disabled table
+ * entry. False: that was the last time, and the channel fails. */
+bool psptl_send_bear(psptl_channel_t *channel, ptl_ni_fail_t fault,
+                     uint32_t *drops);
 /* The interface took no put or get. A full one is no failure. */
 void psptl_put_failed(psptl_channel_t *channel, int status);
 /* Put what is waiting, as far as it is due. */
@@ -355,7 +366,7 @@ bool psptl_tag_link(psptl_tag_t *tag);
 bool psptl_tag_unlink(psptl_tag_t *tag);
 /* The one door between the states of a receive. */
 void psptl_tag_enter(psptl_tag_t *tag, psptl_tag_state_t state);
-psptl_tagged_t psptl_tag_message(const ptl_event_t *event);
+psptl_tagged_t psptl_tag_message(const ptl_event_t *event, bool unexpected);
 /* False: its number was no number, and the channel fails. */
 bool psptl_tag_arrive(psptl_channel_t *channel, psptl_op_t *op,
                       const ptl_event_t *event);
@@ -421,6 +432,8 @@ void psptl_region_close(psptl_device_t *device, psptl_region_t *region);
 bool psptl_bulk_open(psptl_device_t *device);
 void psptl_bulk_close(psptl_device_t *device);
 bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order);
+psptl_verdict_t psptl_bulk_tagged(psptl_channel_t *channel,
+                                  psptl_order_t *order);
 void psptl_bulk_event(psptl_fragment_t *fragment, const ptl_event_t *event);
 /* Put and get what is waiting. */
 void psptl_bulk_go_on(psptl_device_t *device);

@@ -145,7 +145,9 @@ static unsigned event_take(psptl_device_t *device)
     uint64_t delivered = device->n_delivered;
     unsigned n = 0;
 
-    for (; n < PSPTL_BATCH && device->n_delivered == delivered; n++) {
+    for (; n < PSPTL_BATCH && device->n_delivered == delivered &&
+           psc_list_empty(&device->ended_bulks);
+         n++) {
         ptl_event_t event;
         psptl_entry_t *entry;
         int status = event_next(device, &entry, &event);

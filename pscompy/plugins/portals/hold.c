@@ -123,8 +123,8 @@ static psptl_buffer_t *hold_copy(psptl_channel_t *channel, const void *bytes,
 
 psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag)
 {
-    size_t len = tag->message.len < tag->receive.len ? tag->message.len
-                                                     : tag->receive.len;
+    size_t come = tag->message.missed ? 0 : tag->message.len;
+    size_t len = come < tag->receive.len ? come : tag->receive.len;
     psptl_buffer_t *buffer =
         hold_copy(tag->channel, tag->receive.base, len, &tag->message);
 

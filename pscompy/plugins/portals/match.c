@@ -65,14 +65,62 @@ psc_status_t portals_tag_send(psc_ep_t *self, uint64_t bits,
     return PSC_OK;
 }
 
+_Static_assert(PSPTL_TAG_DIRECT == PSC_TAG_MARK, "the same bit");
+
+psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
+                             size_t len, uint32_t *number_p, psc_comp_t *comp)
+{
+    portals_ep_t *ep = portals_ep(self);
+    psc_status_t status = portals_am_may(ep, 0);
+    psptl_order_t order = {
+        .cookie = comp,
+        .local = (uint8_t *)(uintptr_t)buffer,
+        .len = len,
+        .bits = bits,
+        .word = ep->received,
+    };
+    psptl_verdict_t verdict;
+
+    if (status != PSC_OK)
+        return status;
+    verdict = ep->driver->tag_put(ep->channel, &order);
+    if (verdict != PSPTL_OK)
+        return verdict == PSPTL_UNCLAIMED ? PSC_ERR_UNSUPPORTED
+                                          : PSC_ERR_NO_RESOURCE;
+    *number_p = order.number;
+    ep->sent++;
+    ep->told = ep->received;
+    return PSC_INPROGRESS;
+}
+
 /* ---- arriving ---- */
 
 /* A receive that has matched is told, whatever the endpoint has become. */
+static void portals_tag_told(psc_tag_recv_t *recv,
+                             const psptl_tagged_t *message, psc_status_t status)
+{
+    if (status == PSC_OK && message->missed)
+        status = PSC_ERR_UNSUPPORTED;
+    recv->number = message->number;
+    recv->done(recv, status, message->bits, message->len);
+}
+
+static void portals_tag_untold(portals_ep_t *ep, const psptl_tagged_t *message)
+{
+    const psc_upcalls_t *up = ep->party.super.iface->up;
+
+    if (message->missed)
+        up->tag_missed(&ep->party.super, message->bits, message->len,
+                       message->number);
+    else
+        up->tag_unexpected(&ep->party.super, message->bits, message->bytes,
+                           message->len);
+}
+
 void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
                     psptl_verdict_t verdict)
 {
     portals_ep_t *ep = owner;
-    psc_tag_recv_t *recv = cookie;
     psc_status_t status = portals_status_of(verdict);
 
     ep->party.heard = true;
@@ -82,9 +130,8 @@ void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
     }
     if (status == PSC_OK)
         portals_count_arrival(ep);
-    if (recv)
-        recv->done(recv, status, message->bits, message->len);
+    if (cookie)
+        portals_tag_told(cookie, message, status);
     else if (status == PSC_OK && psc_party_works(&ep->party))
-        ep->party.super.iface->up->tag_unexpected(
-            &ep->party.super, message->bits, message->bytes, message->len);
+        portals_tag_untold(ep, message);
 }

@@ -24,6 +24,7 @@ psc_status_t portals_status_of(psptl_verdict_t verdict)
     static const psc_status_t statuses[] = {
         [PSPTL_OK] = PSC_OK,
         [PSPTL_REFUSED] = PSC_ERR_INVALID,
+        [PSPTL_UNCLAIMED] = PSC_ERR_UNSUPPORTED,
         [PSPTL_LOST] = PSC_ERR_PEER_LOST,
         [PSPTL_BROKEN] = PSC_ERR_TRANSPORT,
     };

@@ -129,6 +129,7 @@ static bool overflow_scarce(const psptl_channel_t *channel, uint32_t number)
 void psptl_overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
 {
     psptl_buffer_t *buffer;
+    psptl_tagged_t message;
 
     channel->n_searching--;
     if (event->ni_fail_type != PTL_NI_OK) {
@@ -136,16 +137,17 @@ void psptl_overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
         return;
     }
     buffer = psptl_overflow_at(channel, event->start);
-    if (!buffer || event->mlength < event->rlength) {
+    message = psptl_tag_message(event, true);
+    if (!buffer || (event->mlength < event->rlength && !message.missed)) {
         psptl_channel_fail(channel, PSPTL_BROKEN,
                            "a message of %llu bytes for a buffer of %zu",
                            (unsigned long long)event->rlength,
                            channel->device->settings.buffer_size);
         return;
     }
-    buffer->message = psptl_tag_message(event);
+    buffer->message = message;
     buffer->message.bytes = buffer->bytes;
-    buffer->len = buffer->message.len;
+    buffer->len = event->mlength;
     if (!channel->owner)
         return;
     if (overflow_scarce(channel, (uint32_t)event->hdr_data))
@@ -163,7 +165,7 @@ static void overflow_hand_up(const psptl_buffer_t *buffer)
 
     if (tag && tag->receive.len < wanted)
         wanted = tag->receive.len;
-    if (buffer->len < wanted) {
+    if (buffer->len < wanted && !buffer->message.missed) {
         psptl_channel_fail(channel, PSPTL_BROKEN,
                            "a message was dropped, and a later one cut "
                            "meanwhile (PSP_PORTALS_MATCHING)");

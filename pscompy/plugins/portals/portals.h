@@ -183,6 +183,8 @@ void portals_credit_pay(portals_iface_t *iface);
 psc_status_t portals_tag_ready(psc_ep_t *ep, char *reason);
 psc_status_t portals_tag_post(psc_ep_t *ep, psc_tag_recv_t *recv);
 psc_status_t portals_tag_cancel(psc_ep_t *ep, psc_tag_recv_t *recv);
+psc_status_t portals_tag_put(psc_ep_t *ep, uint64_t bits, const void *buffer,
+                             size_t len, uint32_t *number_p, psc_comp_t *comp);
 psc_status_t portals_tag_send(psc_ep_t *ep, uint64_t bits,
                               const psc_iov_t *iov, size_t n_iov);
 void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,

@@ -120,6 +120,7 @@ const psptl_driver_t psptl_software_driver = {
     .send_end = psptl_send_end,
     .tag_flaw = psptl_tag_flaw,
     .tag_send = psptl_tag_send,
+    .tag_put = psptl_bulk_tagged,
     .tag_post = psptl_tag_post,
     .tag_cancel = psptl_tag_cancel,
     .region_open = psptl_region_open,

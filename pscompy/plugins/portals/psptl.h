@@ -30,9 +30,10 @@ typedef struct psptl_channel psptl_channel_t;
 
 typedef enum psptl_verdict {
     PSPTL_OK,
-    PSPTL_REFUSED, /* the target has no such memory */
-    PSPTL_LOST,    /* nothing arrives there */
-    PSPTL_BROKEN   /* the interface, or a peer, does what it must not */
+    PSPTL_REFUSED,   /* the target has no such memory */
+    PSPTL_UNCLAIMED, /* the target has no receive for it */
+    PSPTL_LOST,      /* nothing arrives there */
+    PSPTL_BROKEN     /* the interface, or a peer, does what it must not */
 } psptl_verdict_t;
 
 /* ---- settings ---- */
@@ -86,6 +87,7 @@ typedef struct psptl_settings {
     X(regions_refused) /* beyond what one channel may have open */             \
     X(foster_polls)    /* further polls */                                     \
     X(tag_puts)        /* messages put that the target matches */              \
+    X(tag_direct)      /* of these, those put from where they are */           \
     X(tag_posts)       /* receives that the interface got to match */          \
     X(tag_refused)     /* that it did not get: see n_between in tag.c */       \
     X(tag_matched)     /* messages that landed in their receive */             \
@@ -114,6 +116,8 @@ typedef struct psptl_tagged {
     uint32_t word;        /* the sender's, which comes with each */
     const uint8_t *bytes; /* where no receive got it */
     size_t len;           /* of the message, whatever the receive's */
+    uint32_t number;      /* of its channel */
+    bool missed;          /* tag_put found no receive: no bytes are here */
 } psptl_tagged_t;
 
 /* Called from device_poll; `failed` from any call. */
@@ -148,6 +152,10 @@ typedef struct psptl_region {
     size_t len;
 } psptl_region_t;
 
+/* Of the match bits: a message with this, if not empty, is one of tag_put.
+ * Receives ignore it. */
+#define PSPTL_TAG_DIRECT 0x80000000ull
+
 /* A receive that the interface is to match. */
 typedef struct psptl_receive {
     void *cookie;
@@ -158,12 +166,13 @@ typedef struct psptl_receive {
 
 typedef struct psptl_tag psptl_tag_t; /* one that was posted */
 
-/* A put or get of a region. */
+/* A put or get of a region, or a put that is to be matched. */
 typedef struct psptl_order {
     void *cookie;
     uint8_t *local;
     size_t len;
     uint64_t bits, offset; /* of the region, and in it */
+    uint32_t word, number; /* of what is to be matched; the latter is told */
     bool get;
 } psptl_order_t;
 
@@ -225,6 +234,10 @@ typedef struct psptl_driver {
      * among the others. */
     void (*tag_send)(psptl_channel_t *channel, size_t len, uint64_t bits,
                      uint32_t word);
+    /* The same for one that is put from where it is, and longer; its bits have
+     * PSPTL_TAG_DIRECT. `done` tells UNCLAIMED if no receive was there.
+     * REFUSED: not now. UNCLAIMED: it is too long for one put. */
+    psptl_verdict_t (*tag_put)(psptl_channel_t *channel, psptl_order_t *order);
     /* NULL: not now. Else the owner hears of it, or cancels it in time. */
     psptl_tag_t *(*tag_post)(psptl_channel_t *channel,
                              const psptl_receive_t *receive);

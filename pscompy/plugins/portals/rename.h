@@ -15,6 +15,7 @@
 #define psptl_bulk_go_on psptl_system_bulk_go_on
 #define psptl_bulk_open psptl_system_bulk_open
 #define psptl_bulk_start psptl_system_bulk_start
+#define psptl_bulk_tagged psptl_system_bulk_tagged
 #define psptl_bulk_tell psptl_system_bulk_tell
 #define psptl_channel_abort psptl_system_channel_abort
 #define psptl_channel_connect psptl_system_channel_connect
@@ -62,6 +63,7 @@
 #define psptl_region_open psptl_system_region_open
 #define psptl_region_orphan psptl_system_region_orphan
 #define psptl_send_again psptl_system_send_again
+#define psptl_send_bear psptl_system_send_bear
 #define psptl_send_begin psptl_system_send_begin
 #define psptl_send_end psptl_system_send_end
 #define psptl_send_event psptl_system_send_event

@@ -53,7 +53,7 @@ static bool send_put(psptl_send_t *send)
         device->md, (ptl_size_t)(uintptr_t)send->bytes, send->len, PTL_ACK_REQ,
         channel->peer_id, send->tagged ? peer->tag : peer->eager,
         send->tagged ? send->bits : peer->bits, 0, &send->op,
-        (ptl_hdr_data_t)send->word << PSPTL_WORD_SHIFT | send->number);
+        psptl_header_data(send->word, send->number));
     if (status != PTL_OK) {
         psptl_put_failed(channel, status);
         return false;
@@ -135,25 +135,31 @@ static void send_back_off(psptl_channel_t *channel)
     channel->retry_at = now + psptl_backoff(channel->backoff++);
 }
 
+bool psptl_send_bear(psptl_channel_t *channel, ptl_ni_fail_t fault,
+                     uint32_t *drops)
+{
+    if (fault == PTL_NI_PT_DISABLED) {
+        psptl_count(channel, PSPTL_COUNTER_disabled);
+        return true;
+    }
+    psptl_count(channel, PSPTL_COUNTER_dropped);
+    if (++*drops <= channel->device->settings.retries)
+        return true;
+    psptl_channel_fail(channel, PSPTL_LOST,
+                       "the peer is not reached: %s, %u attempts "
+                       "(PSP_PORTALS_RETRY_COUNT)",
+                       psptl_fault_name(fault), *drops);
+    return false;
+}
+
 static void send_dropped(psptl_send_t *send, ptl_ni_fail_t fault)
 {
     psptl_channel_t *channel = send->channel;
-    psptl_device_t *device = channel->device;
 
     send->again = true;
-    if (fault == PTL_NI_PT_DISABLED)
-        psptl_count(channel, PSPTL_COUNTER_disabled);
-    else
-        psptl_count(channel, PSPTL_COUNTER_dropped);
     send_back_off(channel);
-    send->drops += fault != PTL_NI_PT_DISABLED;
-    if (send->drops <= device->settings.retries)
+    if (psptl_send_bear(channel, fault, &send->drops))
         send_wait(send);
-    else
-        psptl_channel_fail(channel, PSPTL_LOST,
-                           "the peer is not reached: %s, %u attempts "
-                           "(PSP_PORTALS_RETRY_COUNT)",
-                           psptl_fault_name(fault), send->drops);
 }
 
 void psptl_send_event(psptl_send_t *send, const ptl_event_t *event)

@@ -182,13 +182,17 @@ bool psptl_tag_cancel(psptl_tag_t *tag)
 
 /* There are libraries that have lost the length as it was sent, when they tell
  * of what waited in an overflow buffer, which has all of it. */
-psptl_tagged_t psptl_tag_message(const ptl_event_t *event)
+psptl_tagged_t psptl_tag_message(const ptl_event_t *event, bool unexpected)
 {
+    bool direct = event->match_bits & PSPTL_TAG_DIRECT && event->rlength > 0;
+
     return (psptl_tagged_t){
         .bits = event->match_bits & ~PSPTL_SOURCE_MASK,
         .word = (uint32_t)(event->hdr_data >> PSPTL_WORD_SHIFT),
         .len = event->rlength > event->mlength ? event->rlength
                                                : event->mlength,
+        .number = (uint32_t)event->hdr_data,
+        .missed = unexpected && direct,
     };
 }
 
@@ -226,7 +230,7 @@ static void tag_matched(psptl_tag_t *tag, const ptl_event_t *event)
     psptl_channel_t *channel = tag->channel;
 
     psptl_tag_enter(tag, PSPTL_TAG_MATCHED);
-    tag->message = psptl_tag_message(event);
+    tag->message = psptl_tag_message(event, event->type != PTL_EVENT_PUT);
     if (event->ni_fail_type != PTL_NI_OK || channel->given_up) {
         tag_lose(tag);
         return;
@@ -257,7 +261,8 @@ static void tag_claimed(psptl_tag_t *tag, const ptl_event_t *event)
         tag_lose(tag);
         return;
     }
-    tag_copy(tag, event->start, len);
+    if (!psptl_tag_message(event, true).missed)
+        tag_copy(tag, event->start, len);
     psptl_overflow_again(buffer);
     tag_matched(tag, event);
 }
@@ -305,8 +310,9 @@ void psptl_tag_get(psptl_tag_t *tag, const psptl_buffer_t *buffer)
     size_t len = buffer->message.len < tag->receive.len ? buffer->message.len
                                                         : tag->receive.len;
 
-    tag_copy(tag, buffer->bytes, len);
     tag->message = buffer->message;
+    if (!tag->message.missed)
+        tag_copy(tag, buffer->bytes, len);
     psptl_count(tag->channel, PSPTL_COUNTER_tag_kept);
     tag_deliver(tag, PSPTL_OK);
 }

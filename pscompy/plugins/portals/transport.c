@@ -244,6 +244,7 @@ static const psc_transport_ops_t portals_ops = {
     .tag_post = portals_tag_post,
     .tag_cancel = portals_tag_cancel,
     .tag_send = portals_tag_send,
+    .tag_put = portals_tag_put,
     .event_fd = portals_event_fd,
     .arm = portals_arm,
     .ep_counters = portals_ep_counters,

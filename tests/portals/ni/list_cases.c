@@ -230,12 +230,13 @@ static void unexpected_first(side_t *side)
     for (unsigned i = 0; i < 6; i++) {
         fill(mine, 400, i);
         put(side, mine, 400, i, i, PTL_ACK_REQ);
-        expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+        same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).ptl_list,
+             PTL_OVERFLOW_LIST);
     }
     meet(side);
     meet(side);
     put(side, mine, 400, 77, 7, PTL_ACK_REQ); /* expected now */
-    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).ptl_list, PTL_PRIORITY_LIST);
 }
 
 static void take_unexpected(side_t *side, uint64_t bits, bool freed)

@@ -130,6 +130,9 @@ static void psni_op_tell(psni_op_t *op, ptl_event_kind_t type, unsigned when,
                          .hdr_data = op->message.hdr_data,
                          .pt_index = op->message.pt_index,
                          .initiator = op->object.ni->id,
+                         .ptl_list = (told->flags & PSNI_UNEXPECTED) != 0
+                                         ? PTL_OVERFLOW_LIST
+                                         : PTL_PRIORITY_LIST,
                          .ni_fail_type = told->fail};
 
     if (md->ct != NULL && (md->md.options & when) != 0)

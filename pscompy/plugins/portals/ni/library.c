@@ -229,6 +229,7 @@ const psptl_provider_t psni_provider = {
     .PtlMESearch = psni_me_search,
     .PtlPut = psni_put,
     .PtlGet = psni_get,
+    .tells_true = true,
     .eq_fd = psni_eq_fd,
     .eq_arm = psni_eq_arm,
     .ni_cookie = psni_ni_cookie,

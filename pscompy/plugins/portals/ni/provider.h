@@ -6,6 +6,8 @@
 #ifndef PSPTL_PROVIDER_H
 #define PSPTL_PROVIDER_H
 
+#include <stdbool.h>
+
 #ifdef PSPTL_SYSTEM
 #include <portals4.h>
 #else
@@ -56,6 +58,9 @@ typedef struct psptl_provider {
     __typeof__(PtlMESearch) *PtlMESearch;
     __typeof__(PtlPut) *PtlPut;
     __typeof__(PtlGet) *PtlGet;
+
+    bool tells_true; /* of a put: the list that took it, to its initiator, and
+                        its length, whichever list it was */
 
     /* A descriptor that polls readable when the queue may have news; it stays
      * the queue's, and is closed with it. To sleep: arm, and only if that

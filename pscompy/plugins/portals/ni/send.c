@@ -87,10 +87,13 @@ void psni_send_answers(psni_ni_t *ni)
         psni_send_out(psc_container_of(link, psni_peer_t, answering), true);
 }
 
+/* Answers go ahead of a long message: whoever waits for one can get ready. */
 void psni_send_queue(psni_op_t *op)
 {
     psni_peer_t *peer = op->peer;
 
+    if (peer->n_answers > 0 && op->length > peer->frame_size)
+        psni_send_out(peer, true);
     psc_list_push(&peer->queue, &op->queue);
     if (peer->stage == PSNI_STAGE_IDLE)
         psni_meet_begin(peer);

@@ -37,7 +37,8 @@ static void psni_target_ack(psni_peer_t *peer, const psni_incoming_t *in,
         return; /* no memory: the initiator waits until we are lost */
     op->message.id = in->message.id;
     op->message.fail = in->arrival.fail;
-    op->message.flags = silent ? PSNI_SILENT : 0;
+    op->message.flags = (uint8_t)((silent ? PSNI_SILENT : 0) |
+                                  (in->header != NULL ? PSNI_UNEXPECTED : 0));
     op->message.length = in->arrival.mlength;
     op->message.remote_offset = in->arrival.offset;
     psni_send_answer(op);

@@ -48,7 +48,10 @@ typedef enum psni_verb {
     PSNI_MORE   /* psni_more_t: of the message before */
 } psni_verb_t;
 
-enum { PSNI_SILENT = 1 }; /* an ACK that makes no event */
+enum { /* flags of an ACK */
+    PSNI_SILENT = 1,    /* it makes no event */
+    PSNI_UNEXPECTED = 2 /* the put went to the overflow list */
+};
 
 typedef struct psni_message {
     uint8_t verb, ack_req, fail, flags;
