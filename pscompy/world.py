@@ -197,7 +197,7 @@ class World(_hot.World, Session):
         return self._add_connection(
             rank=rank,
             name=self._name_of(rank),
-            resolve=lambda: self._address_of(rank),
+            resolve=(lambda: self._address_of(rank)) if self.size > 1 else None,
             context=self._context,
         )
 

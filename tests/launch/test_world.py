@@ -168,6 +168,17 @@ def test_all_ranks_send_to_all_at_once(run, script):
     assert run_code(run, 8, script, text) == ["8"] * 8
 
 
+def test_a_world_of_one_has_nothing_to_warn_of(run, script):
+    text = HEAD + (
+        "with pscompy.World() as world:\n"
+        "    world.send(b'to myself', 0)\n"
+        "    print(world.recv().decode())\n"
+    )
+    run.command, run.before_program = (sys.executable,), ()
+    done = run(script(text), env={"PSP_DEBUG": "2"})
+    assert (done.stdout, done.stderr) == ("to myself\n", "")
+
+
 # ---- together ----
 
 
