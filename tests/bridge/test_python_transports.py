@@ -7,12 +7,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pscompy import ConnectError, PeerLost, Session
+from tests.waiting import expect_soon
 
 PLUGIN = """
 import secrets, socket
@@ -212,6 +213,11 @@ def test_strangers_do_no_harm(frail):
         caller.close()
 
 
+def connected(caller, address):
+    """Not while too many wait at the door."""
+    return caller.connect_ex(address) == 0
+
+
 def test_many_callers_do_not_keep_others_out(frail):
     it = frail()
     near = it.session()
@@ -221,10 +227,7 @@ def test_many_callers_do_not_keep_others_out(frail):
         for _ in range(100):
             caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             caller.setblocking(False)
-            try:
-                caller.connect(address)
-            except BlockingIOError:
-                time.sleep(0.01)
+            expect_soon(partial(connected, caller, address))
             callers.append(caller)
     c = it.session().connect(listening.address)
     c.open(timeout=BOUND)

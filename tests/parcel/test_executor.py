@@ -160,11 +160,7 @@ def test_serve_without_an_executor(tmp_path):
     assert run(3, program, tmp_path, PSP_PARCEL_THREADS="4") == ["[10.0, 100.0, 1000.0]"] * 3
 
 
-@pytest.mark.parametrize("variables", [{}, SHM, TCP], ids=["any", "shm", "tcp"])
-def test_many(tmp_path, variables):
-    """4 processes call each other with all sizes, exceptions and cancellations: every future ends,
-    none twice, and memory does not grow."""
-    program = """
+MANY = """
     import os, random, sys, threading
     from collections import Counter
 
@@ -232,5 +228,11 @@ def test_many(tmp_path, variables):
         assert min(counts[kind] for kind in ("good", "failed", "quick")) > 0, counts
         assert after - before < 48, (before, after)
         print("good")
-    """
-    assert run(4, program, tmp_path, str(ACTIONS), **variables) == ["good"] * 4
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, SHM, TCP], ids=["any", "shm", "tcp"])
+def test_many(tmp_path, variables):
+    """4 processes call each other with all sizes, exceptions and cancellations: every future ends,
+    none twice, and memory does not grow."""
+    assert run(4, MANY, tmp_path, str(ACTIONS), **variables) == ["good"] * 4
