@@ -45,7 +45,7 @@ class _Gateway:
         self.address = address
         self.trunk: Trunk | None = None  # while it is of use
         self.data: Connection | None = None
-        self.reason = "it was not tried yet"
+        self.reason = "no answer so far"
 
 
 class Agent:

@@ -37,7 +37,7 @@ class Meeting:
         names = ("KEY", "KEY_FILE", "MSA_MODULE_ID")
         self._session = session({name: config[name] for name in names})
         self._trunks: dict[str, Trunk] = {}
-        self._reasons = dict.fromkeys(self._gateways, "it was not tried yet")
+        self._reasons = dict.fromkeys(self._gateways, "no answer so far")
         self._number = -1
         self._text = ""
         self._pieces: dict[tuple[str, int], dict[int, str]] = {}
