@@ -82,28 +82,41 @@ void a_receive_finds_what_came_before_it(void)
     ct_pair_down(&pair);
 }
 
-static int search_as_overflow(const ptl_handle_eq_t *queues, unsigned n,
-                              ptl_time_t timeout, ptl_event_t *event,
-                              unsigned *which)
+/* A library that tells of things in another way. */
+static psptl_provider_t other;
+static void (*retell)(ptl_event_t *event);
+
+static int poll_other(const ptl_handle_eq_t *queues, unsigned n,
+                      ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
     int status = psni_provider.PtlEQPoll(queues, n, timeout, event, which);
 
-    if (status == PTL_OK && event->type == PTL_EVENT_SEARCH &&
-        event->ni_fail_type == PTL_NI_OK)
-        event->type = PTL_EVENT_PUT_OVERFLOW;
+    if (status == PTL_OK)
+        retell(event);
     return status;
+}
+
+static void other_up(ct_pair_t *pair, void (*how)(ptl_event_t *event))
+{
+    other = psni_provider;
+    other.PtlEQPoll = poll_other;
+    retell = how;
+    ct_pair_up(pair);
+    portals_iface(pair->b->iface)->device->ni = &other;
+}
+
+static void search_as_overflow(ptl_event_t *event)
+{
+    if (event->type == PTL_EVENT_SEARCH && event->ni_fail_type == PTL_NI_OK)
+        event->type = PTL_EVENT_PUT_OVERFLOW;
 }
 
 /* Libraries differ in the event by which they tell what a search found. */
 void a_search_may_tell_of_an_overflow(void)
 {
-    static psptl_provider_t other;
     ct_pair_t pair;
 
-    other = psni_provider;
-    other.PtlEQPoll = search_as_overflow;
-    ct_pair_up(&pair);
-    portals_iface(pair.b->iface)->device->ni = &other;
+    other_up(&pair, search_as_overflow);
     for (size_t i = 0; i < 3; i++)
         landed_send(&pair, 30 + i);
     ct_until(&pair, pair.y.unexpected == 3);
@@ -111,28 +124,19 @@ void a_search_may_tell_of_an_overflow(void)
     ct_pair_down(&pair);
 }
 
-static int length_is_lost(const ptl_handle_eq_t *queues, unsigned n,
-                          ptl_time_t timeout, ptl_event_t *event,
-                          unsigned *which)
+static void lose_length(ptl_event_t *event)
 {
-    int status = psni_provider.PtlEQPoll(queues, n, timeout, event, which);
-
-    if (status == PTL_OK && event->type == PTL_EVENT_PUT_OVERFLOW)
+    if (event->type == PTL_EVENT_PUT_OVERFLOW)
         event->rlength = 0;
-    return status;
 }
 
 /* Nor do all know the length any more. */
 void an_overflow_may_have_lost_its_length(void)
 {
-    static psptl_provider_t other;
     static landed_t landed;
     ct_pair_t pair;
 
-    other = psni_provider;
-    other.PtlEQPoll = length_is_lost;
-    ct_pair_up(&pair);
-    portals_iface(pair.b->iface)->device->ni = &other;
+    other_up(&pair, lose_length);
     landed_send(&pair, 70);
     landed_post(&pair, &landed);
     ct_until(&pair, landed.done);

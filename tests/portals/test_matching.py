@@ -164,7 +164,19 @@ class TestMatching(Base):
         link.far(far_side.send_tagged, 3, 4, 3, 9)
         assert first.wait(timeout=BOUND) == payload(8, 3)
         assert [r.wait(timeout=BOUND).tag for r in (held, free, any_tag)] == [3, 4, 9]
-        assert counted()["tag_matched"] == 1
+        counts = counted()
+        assert counts["tag_posted"] == counts["tag_matched"] == 3  # once nobody held them back
+
+    def test_who_is_cancelled_holds_nobody_back(self, link: Link) -> None:
+        counted = link.counted()
+        first = link.c.irecv(tag=3)
+        held = [link.c.irecv(bytearray(8), tag=3) for _ in range(3)]
+        assert counted.here()["tag_posted"] == 0
+        assert first.cancel()
+        assert counted.here()["tag_posted"] == 3
+        link.far(far_side.send_tagged, 3, 3, 3)
+        wait_all(held, timeout=BOUND)
+        no_copy(counted, 3)
 
     def test_a_message_is_cut_to_its_receive(self, link: Link) -> None:
         for nbytes in (500, 50_000):

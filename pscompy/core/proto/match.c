@@ -87,12 +87,25 @@ static inline psc_req_t *match_first(psc_conn_t *conn,
 
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
 {
-    psc_req_t *req =
-        match_first(conn, match_queue(conn, id, false), id, tag);
+    psc_match_queue_t *queue = match_queue(conn, id, false);
+    psc_req_t *req = match_first(conn, queue, id, tag);
 
-    if (req)
-        psc_list_remove(&req->link);
+    if (!req)
+        return NULL;
+    psc_list_remove(&req->link);
+    if (queue && !psc_list_empty(&queue->posted))
+        psc_tag_hand_over(conn, queue);
     return req;
+}
+
+void psc_match_leave(psc_req_t *req)
+{
+    psc_match_queue_t *queue =
+        req->source ? match_queue(req->source, req->context, false) : NULL;
+
+    psc_list_remove(&req->link);
+    if (queue && !psc_list_empty(&queue->posted))
+        psc_tag_hand_over(req->source, queue);
 }
 
 psc_req_t *psc_match_return(const psc_unexp_t *unexp)
@@ -228,9 +241,13 @@ psc_status_t psc_match_post(psc_req_t *req)
     return PSC_OK;
 }
 
-static bool match_overlaps(psc_list_t *posted, int32_t tag)
+/* With one that was posted before this place. */
+static bool match_overlaps(const psc_list_t *posted, int32_t tag,
+                           uint64_t order)
 {
     psc_list_for_each(req, posted, psc_req_t, link) {
+        if (req->order >= order)
+            return false;
         if (tag == PSC_ANY_TAG || match_tag(req->tag, tag))
             return true;
     }
@@ -241,10 +258,16 @@ psc_match_queue_t *psc_match_alone(const psc_req_t *req)
 {
     psc_match_queue_t *queue = match_queue(req->source, req->context, true);
 
-    if (!queue || match_overlaps(&queue->posted, req->tag) ||
-        match_overlaps(&queue->context->posted, req->tag))
+    if (!queue || match_overlaps(&queue->posted, req->tag, UINT64_MAX) ||
+        match_overlaps(&queue->context->posted, req->tag, UINT64_MAX))
         return NULL;
     return queue;
+}
+
+bool psc_match_first_of_all(const psc_match_queue_t *queue,
+                            const psc_req_t *req)
+{
+    return !match_overlaps(&queue->context->posted, req->tag, req->order);
 }
 
 /* ---- unexpected messages ---- */

@@ -326,7 +326,10 @@ psc_status_t psc_message_cancel(psc_req_t *req)
     if (req->stage != PSC_STAGE_POSTED && req->stage != PSC_STAGE_SEND &&
         req->kind != PSC_REQ_EVENT)
         return PSC_ERR_INVALID;
-    psc_list_remove(&req->link);
+    if (req->kind == PSC_REQ_RECV)
+        psc_match_leave(req);
+    else
+        psc_list_remove(&req->link);
     psc_req_finish(req, PSC_ERR_CANCELLED);
     return PSC_OK;
 }

@@ -339,17 +339,16 @@ static void tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
     psc_lane_break(psc_conn_main_lane(conn), status);
 }
 
-bool psc_tag_recv(psc_req_t *req)
+static bool tag_may(const psc_req_t *req)
 {
-    psc_conn_t *conn = req->source;
-    psc_match_queue_t *queue;
-    psc_lane_t *lane;
+    return req->source->state == PSC_CONN_UP && req->n_iov <= 1 &&
+           !(req->head.flags & PSC_FLAG_NO_BUFFER);
+}
 
-    if (conn->state != PSC_CONN_UP || req->n_iov > 1 ||
-        req->head.flags & PSC_FLAG_NO_BUFFER ||
-        !(queue = psc_match_alone(req)))
-        return false;
-    lane = psc_conn_main_lane(conn);
+static bool tag_post(psc_req_t *req)
+{
+    psc_lane_t *lane = psc_conn_main_lane(req->source);
+
     req->tagged = (psc_tag_recv_t){
         .source = lane->ep,
         .match = tag_bits(req->context, req->tag == PSC_ANY_TAG ? 0 : req->tag),
@@ -360,11 +359,40 @@ bool psc_tag_recv(psc_req_t *req)
         req->tagged.buffer = *req->iov;
     if (lane->slot->ops->tag_post(lane->ep, &req->tagged) != PSC_OK)
         return false;
-    psc_count(conn, PSC_COUNTER_tag_posted, 1);
+    psc_count(req->source, PSC_COUNTER_tag_posted, 1);
+    return true;
+}
+
+bool psc_tag_recv(psc_req_t *req)
+{
+    psc_match_queue_t *queue;
+
+    if (!tag_may(req) || !(queue = psc_match_alone(req)) || !tag_post(req))
+        return false;
     req->order = ++req->worker->match_clock;
     psc_req_stage_set(req, PSC_STAGE_TAGGED);
     psc_list_push(&queue->tagged, &req->link);
     return true;
+}
+
+/* What came before the lane was installed, and is still to be matched, the
+ * fabric does not know. */
+void psc_tag_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
+{
+    if (!conn->tagged || conn->state != PSC_CONN_UP ||
+        !psc_list_empty(&psc_conn_main_lane(conn)->early))
+        return;
+    while (!psc_list_empty(&queue->posted)) {
+        psc_req_t *req =
+            psc_container_of(queue->posted.next, psc_req_t, link);
+
+        if (!tag_may(req) || !psc_match_first_of_all(queue, req) ||
+            !tag_post(req))
+            return;
+        psc_list_remove(&req->link);
+        psc_req_stage_set(req, PSC_STAGE_TAGGED);
+        psc_list_push(&queue->tagged, &req->link);
+    }
 }
 
 bool psc_tag_recall(psc_req_t *req)

@@ -5,7 +5,7 @@
  * its source, has one buffer, and shares no message with an earlier one that
  * waits in match.c, is left to the fabric, which puts the message where it
  * belongs; the others wait in match.c, and later ones that would share a
- * message with them do so too. What no receive matched comes up and is matched
+ * message with them do so too, until these have got theirs. What no receive matched comes up and is matched
  * there: it came before the receives that the fabric has now, so those need
  * not be asked.
  *
@@ -42,6 +42,9 @@ psc_status_t psc_tag_send_along(psc_req_t *req);
 /* ---- receiving ---- */
 /* Leave the receive to the fabric; false: it may not, or does not take it. */
 bool psc_tag_recv(psc_req_t *req);
+/* One that waited in match.c has gone: those that it held back, and that
+ * nobody else does, are left to the fabric, too. */
+void psc_tag_hand_over(psc_conn_t *conn, psc_match_queue_t *queue);
 /* Take it back from the fabric; false: it has matched. */
 bool psc_tag_recall(psc_req_t *req);
 /* PSC_OK: it is taken back, and done; INVALID: it has matched. */
