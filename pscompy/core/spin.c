@@ -14,6 +14,9 @@
 /* An offer that nobody takes is over sooner: in 1 us or so. */
 #define SPIN_ALONE_CYCLES 3000u
 
+/* Others that took no longer than this, in all, were pollers as we are. */
+#define SPIN_UNSEEN_CYCLES 100000u
+
 /* The scheduler may refuse an offer although others wait: only so many
  * refusals in a row say that we are alone. */
 #define SPIN_CROWDED 16u
@@ -56,15 +59,17 @@ unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes)
 }
 
 /* Let others run, and learn whether there are any. */
-static bool spin_offer(psc_worker_t *worker)
+static bool spin_offer(psc_worker_t *worker, psc_spin_t *spin)
 {
-    uint64_t before = psc_clock_cycles();
+    uint64_t before = psc_clock_cycles(), cycles;
     unsigned crowded = atomic_load_explicit(&worker->wait.crowded,
                                             memory_order_relaxed);
     bool taken;
 
     sched_yield();
-    taken = psc_clock_cycles() - before > SPIN_ALONE_CYCLES;
+    cycles = psc_clock_cycles() - before;
+    spin->away += cycles;
+    taken = cycles > SPIN_ALONE_CYCLES;
     if (taken)
         crowded = SPIN_CROWDED;
     else if (crowded > 0)
@@ -80,14 +85,14 @@ void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline)
                          .passes = spin_passes(worker)};
 }
 
-/* The first offer in a crowd is made unseen: by its end there mostly is what
- * was waited for, and where the kernel does not share its clock a look is a
- * system call. */
+/* The first offers in a crowd are made unseen: by their end there mostly is
+ * what was waited for, and where the kernel does not share its clock a look is
+ * a system call. */
 static bool spin_in_time(psc_worker_t *worker, psc_spin_t *spin)
 {
     int64_t now;
 
-    if (spin->offers++ == 0 && spin->deadline == INT64_MAX &&
+    if (spin->away < SPIN_UNSEEN_CYCLES && spin->deadline == INT64_MAX &&
         worker->config.spin_ns > 0 &&
         atomic_load_explicit(&worker->wait.crowded, memory_order_relaxed))
         return true;
@@ -107,7 +112,7 @@ bool psc_spin_on(psc_worker_t *worker, psc_spin_t *spin)
         return true;
     if (!spin_in_time(worker, spin))
         return false;
-    if (spin_offer(worker) && ++spin->taken >= SPIN_TURNS)
+    if (spin_offer(worker, spin) && ++spin->taken >= SPIN_TURNS)
         return false;
     spin->passes = spin_passes(worker);
     return true;

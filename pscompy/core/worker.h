@@ -145,8 +145,8 @@ typedef struct psc_spin {
     int64_t until;    /* 0: the clock was not looked at yet */
     int64_t deadline; /* of the wait */
     unsigned passes;  /* until the next look at the clock */
-    unsigned offers;  /* of the processor to others */
-    unsigned taken;   /* of these, those that somebody took */
+    uint64_t away;    /* cycles that offers of the processor took */
+    unsigned taken;   /* offers that somebody took */
 } psc_spin_t;
 
 void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline);
