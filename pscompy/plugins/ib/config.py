@@ -67,7 +67,7 @@ VARIABLES = (
     Var("RDMA_PEERS", "8", integer(0, 1 << 16), "Busy peers that get a ring with EAGER=auto."),
     Var(
         "RECVQ_SIZE",
-        "16",
+        "32",
         integer(4, 4096),
         "Messages that a peer may send before it hears that they were taken; rounded up to a"
         " power of two.",
@@ -96,7 +96,7 @@ VARIABLES = (
     ),
     Var(
         "PENDING_TOKENS",
-        "10",
+        "20",
         integer(1, 4096),
         "Messages taken before the peer is told so by a message of its own.",
         aliases=("OPENIB_PENDING_TOKENS",),
