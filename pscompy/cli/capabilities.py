@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from pscompy.cli.sizes import spelt
@@ -30,6 +31,7 @@ _SIZES = ("max_short", "max_bcopy", "max_zcopy", "min_zcopy", "max_put", "max_ge
 _COUNTS = ("max_iov", "max_eps", "paths")
 _ESTIMATES = ("latency_ns", "overhead_ns", "bandwidth", "copy_bandwidth", "reg_ns", "poll_ns")
 _NO_LIMIT = 1 << 62
+_LOG_INFO = 3  # the level; warnings and errors are below
 
 
 class Probe:
@@ -51,11 +53,16 @@ class Probe:
         self._worker = lib.psc_worker_create(ffi.new("psc_worker_config_t *", {"rts_max": 1}))
         if self._worker == ffi.NULL:
             self._unusable = "no worker could be made: out of memory or descriptors"
+        else:
+            self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            lib.psc_worker_log_to(self._worker, self._pipe[1], _LOG_INFO)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._worker:
             self._lib.psc_worker_destroy(self._worker)
+            for end in self._pipe:
+                os.close(end)
         for carrier in self._carriers:
             carrier.close()
 
@@ -80,7 +87,15 @@ class Probe:
             return self._ffi.string(reason).decode(errors="replace") or "it does not open", None
         attr = self._ffi.new("psc_iface_attr_t *")
         self._lib.psc_worker_query(self._worker, iface, attr)
-        return None, _as_document(attr)
+        return None, {"said": self._logged(), **_as_document(attr)}
+
+    def _logged(self) -> list[str]:
+        """What transports have told the log since the last time; a line is a level and a text."""
+        try:
+            text = os.read(self._pipe[0], 1 << 16).decode(errors="replace")
+        except BlockingIOError:
+            return []
+        return [line.partition(" ")[2] for line in text.splitlines()]
 
 
 def _as_document(attr: Any) -> dict[str, Any]:
@@ -101,6 +116,7 @@ def describe(capabilities: dict[str, Any]) -> list[str]:
         "can " + ", ".join(capabilities["caps"]),
         ", ".join(f"{name} {_size(value)}" for name, value in sizes.items()),
         "estimates: " + ", ".join(estimates),
+        *capabilities["said"],
     ]
 
 

@@ -250,6 +250,8 @@ def test_info_tells_of_the_device(told: list[str]) -> None:
     assert "put, get" in lines[at + 1]
     limits = r"max_short \d+ B, max_bcopy \d+ B, max_put \d+ MiB, max_get \d+ MiB"
     assert re.fullmatch(limits, lines[at + 2].strip())
+    device = r"ib: device rxe0/1, \d+ queue pairs, path MTU \d+ bytes, GID \d+"
+    assert re.fullmatch(device, lines[at + 4].strip())
 
 
 @pytest.mark.parametrize("flaw", range(len(FLAWS)), ids=[reason for *_, reason in FLAWS])

@@ -40,6 +40,18 @@ static psc_status_t ib_iface_pools(ib_iface_t *iface, char *reason)
     return PSC_OK;
 }
 
+static void ib_iface_introduce(ib_iface_t *iface)
+{
+    const ib_device_t *device = &iface->device;
+    char name[PSC_REASON_MAX];
+
+    ib_device_name(device, name, sizeof(name));
+    psc_iface_log(&iface->super, 3,
+                  "device %s, %d queue pairs, path MTU %u bytes, GID %u", name,
+                  device->attr.max_qp, 128u << device->mtu,
+                  device->gid_index);
+}
+
 static psc_status_t ib_iface_start(ib_iface_t *iface,
                                    const psc_open_params_t *params)
 {
@@ -84,6 +96,7 @@ static psc_status_t ib_open(const psc_open_params_t *params,
         ib_fini(&iface->super);
         return status;
     }
+    ib_iface_introduce(iface);
     *iface_p = &iface->super;
     return PSC_OK;
 }
