@@ -1,13 +1,15 @@
 """portals over the software NI against that NI without a library: `python -m bench.portals`.
 
 Puts by the C program beside this file, messages of pscompy, and a TCP socket of the loopback that
-both its sides poll, in turns within one run; medians of the rounds, and ratios. All have the same
-two cores. Windows are of 64 messages on both sides, all of them from one buffer to one buffer.
+both its sides poll, in turns within one run; medians of the rounds and of their ratios, since what
+slows the machine down for a while slows all of them. All have the same two cores. Windows are of
+64 messages on both sides, all of them from one buffer to one buffer.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -42,6 +44,9 @@ class Program:
         return float(output(_PROGRAM, test, *map(str, (first, second, job.size, job.count))))
 
 
+PUTS, TCP = Program("puts"), Program("sockets", (LATENCY,))
+
+
 def build() -> None:
     folder, source = (peers.ROOT / path for path in _NI)
     FOLDER.mkdir(exist_ok=True)
@@ -72,24 +77,30 @@ def taken(pairs: Sequence[Pair], job: Job) -> list[Sample]:
     return list(sample(pairs, job, SECONDS).values())
 
 
+def slower(one: Sample, other: Sample) -> float:
+    """How many times as long one takes for a message: the median of the rounds."""
+    rounds = zip(one.rounds, other.rounds, strict=True)
+    each = one.job.messages / other.job.messages
+    return statistics.median(mine / theirs for mine, theirs in rounds) / each
+
+
 def latencies(own: OwnPair) -> None:
     print("microseconds one way; x puts; puts x sockets")
     for size in SMALL + LARGE:
         job = Job(LATENCY, size, 1, 1)
-        ours, puts, tcp = (it.one_way_us for it in taken([own, Program("puts"), TCP], job))
-        print(f"{size:8} bytes {ours:8.2f}, puts {puts:8.2f}, sockets {tcp:8.2f}:", end=" ")
-        print(f"{ours / puts:.2f} x, {puts / tcp:.2f} x", flush=True)
+        ours, puts, tcp = taken([own, PUTS, TCP], job)
+        print(f"{size:8} bytes {ours.one_way_us:8.2f}, puts {puts.one_way_us:8.2f},", end=" ")
+        print(f"sockets {tcp.one_way_us:8.2f}:", end=" ")
+        print(f"{slower(ours, puts):.2f} x, {slower(puts, tcp):.2f} x", flush=True)
 
 
 def bandwidths(own: OwnPair) -> None:
     print(f"MB/s in windows of {WINDOW}; x puts")
     for size in LARGE:
         job = Job(STREAM, size, 1, WINDOW)
-        ours, puts = (it.megabytes_per_second for it in taken([own, Program("puts")], job))
-        print(f"{size:8} bytes {ours:8.0f}, puts {puts:8.0f}: {ours / puts:.2f} x", flush=True)
-
-
-TCP = Program("sockets", (LATENCY,))
+        ours, puts = taken([own, PUTS], job)
+        print(f"{size:8} bytes {ours.megabytes_per_second:8.0f},", end=" ")
+        print(f"puts {puts.megabytes_per_second:8.0f}: {slower(puts, ours):.2f} x", flush=True)
 
 
 def main() -> None:
