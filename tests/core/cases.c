@@ -171,6 +171,7 @@ static const struct {
     {"hostile_frames", case_hostile_frames},
     {"hostile_flood", case_hostile_flood},
     {"hostile_announcements", case_hostile_announcements},
+    {"hostile_promises", case_hostile_promises},
     {"frames_after_the_end", case_frames_after_the_end},
     {"fins_together", case_fins_together},
     {"fin_while_another_moves", case_fin_while_another_moves},

@@ -374,6 +374,60 @@ void case_hostile_announcements(void)
     }
 }
 
+static void told(psc_comp_t *comp, psc_status_t status)
+{
+    (void)comp, (void)status;
+}
+
+/* Side b puts a message where no receive is. */
+static uint32_t put_in_vain(pair_t *pair, const char *bytes, size_t len)
+{
+    static psc_comp_t comp = {told};
+    psc_lane_t *lane = pair->b.conn->lanes[0];
+    uint64_t bits = (uint64_t)CONTEXT << PSC_TAG_CONTEXT_SHIFT | PSC_TAG_MARK;
+    psc_status_t status;
+    uint32_t number;
+
+    psc_lock_acquire(&pair->b.worker->lock);
+    status = lane->slot->ops->tag_put(lane->ep, bits, bytes, len, &number,
+                                      &comp);
+    psc_lock_release(&pair->b.worker->lock);
+    check(status == PSC_INPROGRESS);
+    until(pair, pair->a.conn->lanes[0]->promised);
+    return number;
+}
+
+/* Where the fabric matches: an RTS that comes late for a message that is
+ * another one, whether a receive waits for it or not. */
+void case_hostile_promises(void)
+{
+    static char out[50000], buffer[sizeof out];
+
+    for (int i = 0; i < 4; i++) {
+        psc_wire_rts_t wire = {.context = CONTEXT, .flags = PSC_RTS_LATE,
+                               .len = sizeof out};
+        psc_request_t *recv = NULL;
+        psc_result_t result;
+        pair_t pair;
+
+        pair_open(&pair);
+        psc_worker_log_to(pair.a.worker, -1, 0);
+        if (pair.a.conn->tagged) {
+            wire.aux = (uint16_t)put_in_vain(&pair, out, sizeof out);
+            if (i < 2)
+                recv = post_recv(&pair.a, pair.a.conn, buffer, sizeof buffer,
+                                 0, &result);
+        }
+        wire.aux += i % 2;
+        wire.len += i % 2 == 0;
+        hostile_speak(pair.b.conn, PSC_WIRE_RTS, &wire, sizeof wire, NULL, 0);
+        until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_FAILED);
+        if (recv)
+            check(finish(&pair, recv).status < 0);
+        hostile_part(&pair);
+    }
+}
+
 /* Side b says that it sends no more, and goes on: nobody listens, and what a
  * has posted to receive from anybody stays for others. */
 void case_frames_after_the_end(void)

@@ -14,6 +14,7 @@ void hostile_part(pair_t *pair);
 void case_hostile_frames(void);
 void case_hostile_flood(void);
 void case_hostile_announcements(void);
+void case_hostile_promises(void);
 void case_frames_after_the_end(void);
 
 #endif
