@@ -361,11 +361,11 @@ static psc_status_t faults_open(const psc_open_params_t *params,
     }
     inner.up = &faults_upcalls;
     inner.user = faults;
+    faults->super.up = params->up; /* it may log while it opens */
+    faults->super.user = params->user;
     status = faults->inner_ops->open(&inner, &faults->inner);
     if (status != PSC_OK)
         return status;
-    faults->super.up = params->up;
-    faults->super.user = params->user;
     *iface_p = &faults->super;
     return PSC_OK;
 }
