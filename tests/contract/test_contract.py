@@ -55,13 +55,13 @@ TIGHT_CASES = (
     "wakes_for_completion",
 )
 
+# Nothing in which a message is cut: what is cut for the wrong receive is lost (docs/portals.md).
 # The others' second thread ends with a send, which nobody would repeat if it was refused.
 TROUBLED_CASES = (
     *(case for case in TIGHT_CASES if not case.startswith("wakes_")),
     "expected_messages_land",
     "unexpected_messages_come_up",
     "bits_decide",
-    "long_messages_are_cut",
     "one_order_with_active_messages",
     "early_or_late_each_finds_its_place",
 )
