@@ -13,122 +13,6 @@ static bool rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
            conn->params.scheme == scheme;
 }
 
-/* ---- keys ---- */
-
-bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
-{
-    for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        if ((conn->lanes[i]->slot->attr.caps & caps) != caps)
-            return false;
-    }
-    return conn->n_lanes > 0;
-}
-
-/* Memory of the pool is known by its segment, once. A fabric that wants to know
- * all memory finds the message's in that. */
-static psc_status_t rndv_register(psc_req_t *req, psc_lane_t *lane)
-{
-    uint64_t offset;
-    psc_segment_t *segment = psc_pool_find(req->worker->pool, req->iov->base,
-                                           req->total, &offset);
-
-    if (!segment)
-        psc_count(req->conn, PSC_COUNTER_registrations, 1);
-    else if (lane->slot->attr.caps & PSC_CAP_MEM_LOCAL)
-        psc_segment_mem(segment, lane->slot);
-    return lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
-                                         req->iov->base, req->total,
-                                         &req->bulk.mem[lane->index]);
-}
-
-static psc_mem_t *rndv_mem(psc_req_t *req, psc_lane_t *lane)
-{
-    psc_mem_t **mem = &req->bulk.mem[lane->index];
-
-    if (!*mem && rndv_register(req, lane) != PSC_OK)
-        *mem = NULL;
-    return *mem;
-}
-
-static psc_status_t rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
-                                  psc_segment_t *segment, uint8_t *packed,
-                                  size_t *len_p)
-{
-    psc_mem_t *mem = segment ? psc_segment_mem(segment, lane->slot)
-                             : rndv_mem(req, lane);
-    psc_wire_key_t head = {.lane = lane->index};
-    size_t len = PSC_RKEY_MAX;
-    psc_status_t status = PSC_ERR_NO_RESOURCE;
-
-    if (mem)
-        status = lane->slot->ops->rkey_pack(lane->ep->iface, mem,
-                                            packed + sizeof head, &len);
-    if (status != PSC_OK)
-        return status;
-    head.len = (uint8_t)len;
-    memcpy(packed, &head, sizeof head);
-    *len_p = sizeof head + len;
-    return PSC_OK;
-}
-
-uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
-                            psc_segment_t *segment, uint8_t *packed,
-                            size_t *len_p)
-{
-    psc_conn_t *conn = req->conn;
-    size_t at = 0;
-
-    *len_p = 0;
-    if (req->n_iov != 1 || req->total == 0 || !psc_rndv_lanes_can(conn, caps))
-        return 0;
-    for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        size_t len;
-
-        if (rndv_pack_key(req, conn->lanes[i], segment, packed + at, &len) !=
-            PSC_OK) {
-            psc_count(conn, PSC_COUNTER_rndv_fallback, 1);
-            return 0;
-        }
-        at += len;
-    }
-    *len_p = at;
-    return conn->n_lanes;
-}
-
-psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
-                                  uint32_t n_keys,
-                                  const uint8_t *packed, size_t len)
-{
-    psc_conn_t *conn = req->conn;
-
-    if (!psc_rndv_lanes_can(conn, caps))
-        return PSC_ERR_UNSUPPORTED;
-    if (n_keys != conn->n_lanes)
-        return PSC_ERR_PROTOCOL;
-    for (uint32_t i = 0; i < n_keys; i++) {
-        psc_wire_key_t head;
-        psc_lane_t *lane;
-        psc_status_t status;
-
-        if (len < sizeof head)
-            return PSC_ERR_PROTOCOL;
-        memcpy(&head, packed, sizeof head);
-        packed += sizeof head;
-        len -= sizeof head;
-        if (head.lane >= conn->n_lanes || head.len > len ||
-            req->bulk.keys.key[head.lane])
-            return PSC_ERR_PROTOCOL;
-        lane = conn->lanes[head.lane];
-        status = lane->slot->ops->rkey_unpack(lane->ep, packed, head.len,
-                                              &req->bulk.keys.key[head.lane]);
-        if (status != PSC_OK)
-            return status;
-        packed += head.len;
-        len -= head.len;
-    }
-    return PSC_OK;
-}
-
 /* ---- the sending side ---- */
 
 /* Keys by which the receiver can get the message where it is. For a lent one
@@ -147,8 +31,9 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
                                                     keys, len_p);
     if (!(req->head.flags & PSC_FLAG_LEND) || !segment)
         return;
-    if (wire->n_keys > 0 || rndv_pack_key(req, psc_conn_main_lane(conn),
-                                          segment, keys, len_p) == PSC_OK)
+    if (wire->n_keys > 0 ||
+        psc_rndv_pack_key(req, psc_conn_main_lane(conn), segment, keys,
+                          len_p) == PSC_OK)
         wire->flags |= PSC_RTS_LENT;
 }
 
@@ -432,23 +317,6 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
 }
 
 /* ---- moving data by put or get ---- */
-
-psc_status_t psc_rndv_register_local(psc_req_t *req)
-{
-    psc_conn_t *conn = req->conn;
-
-    for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        psc_lane_t *lane = conn->lanes[i];
-        psc_status_t status;
-
-        if (req->bulk.mem[i] || !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
-            continue;
-        status = rndv_register(req, lane);
-        if (status != PSC_OK)
-            return status;
-    }
-    return PSC_OK;
-}
 
 void psc_rndv_comp(psc_comp_t *comp, psc_status_t status)
 {

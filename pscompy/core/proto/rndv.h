@@ -6,8 +6,8 @@
  *   FRAG  RTS ->  <- RTR         FRAG ... ->              rndv_am.c
  *
  * The receiver chooses: it knows both sides' abilities when the RTS is there.
- * Each file moves the stages of its own data; what they share is here. FINs
- * are in rndv_fin.c. */
+ * Each file moves the stages of its own data; what they share is here. Keys
+ * are in rndv_keys.c, FINs in rndv_fin.c. */
 #ifndef PSCOMPY_PROTO_RNDV_H
 #define PSCOMPY_PROTO_RNDV_H
 
@@ -70,6 +70,10 @@ bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps);
 uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
                             psc_segment_t *segment, uint8_t *packed,
                             size_t *len_p);
+/* The same for one lane. */
+psc_status_t psc_rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
+                               psc_segment_t *segment, uint8_t *packed,
+                               size_t *len_p);
 /* The peer answered an RTS: its record there is gone. */
 void psc_rndv_rts_answered(psc_conn_t *conn);
 /* Unpack the peer's keys, for lanes that do this, into the request;
