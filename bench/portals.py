@@ -85,6 +85,7 @@ def slower(one: Sample, other: Sample) -> float:
 
 
 def latencies(own: OwnPair) -> None:
+    taken([own, PUTS, TCP], Job(LATENCY, SMALL[0], 1, 1))  # the machine is slow to leave its rest
     print("microseconds one way; x puts; puts x sockets")
     for size in SMALL + LARGE:
         job = Job(LATENCY, size, 1, 1)
