@@ -5,9 +5,9 @@
  * its source, has one buffer, and shares no message with an earlier one that
  * waits in match.c, is left to the fabric, which puts the message where it
  * belongs; the others wait in match.c, and later ones that would share a
- * message with them do so too, until these have got theirs. What no receive matched comes up and is matched
- * there: it came before the receives that the fabric has now, so those need
- * not be asked.
+ * message with them do so too, until these have got theirs. What no receive
+ * matched comes up and is matched there: it came before the receives that the
+ * fabric has now, so those need not be asked.
  *
  * A rendezvous is announced as always, by an RTS, and takes its place among
  * the tagged messages by one that is empty and has the mark: RTSs and marks of
