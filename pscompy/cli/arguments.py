@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Collection
 from contextlib import suppress
 from math import inf
+from pathlib import Path
 from typing import NoReturn
 
 from pscompy.config import seconds
@@ -34,6 +35,14 @@ def duration(text: str) -> float:
         if 0 < value < inf:
             return value
     raise argparse.ArgumentTypeError(f"{text!r} is no time such as 0.5 or 200ms")
+
+
+def picture(text: str) -> Path:
+    """A file whose format matplotlib knows by the suffix."""
+    path = Path(text)
+    if path.suffix in (".png", ".svg", ".pdf"):
+        return path
+    raise argparse.ArgumentTypeError(f"{text!r} does not end in .png, .svg or .pdf")
 
 
 def words(text: str, allowed: Collection[str]) -> tuple[str, ...]:

@@ -8,13 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 from pscompy import Connection, PscomError, Session, World, registry
 from pscompy.bootstrap import launched
 from pscompy.cli import contenders, plot
-from pscompy.cli.arguments import ArgumentParser, duration, positive, words
+from pscompy.cli.arguments import ArgumentParser, duration, picture, positive, words
 from pscompy.cli.measure import BOTH_WAYS, LATENCY, STREAM, Job
 from pscompy.cli.perf_pair import OwnPair, serve
 from pscompy.cli.report import QUANTITIES, Report
@@ -87,7 +86,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="for programs to read")
     parser.add_argument(
-        "--plot", type=_picture, metavar="FILE", help="draw it too, as .png, .svg or .pdf"
+        "--plot", type=picture, metavar="FILE", help="draw it too, as .png, .svg or .pdf"
     )
     return parser
 
@@ -100,13 +99,6 @@ def _sizes(text: str) -> list[int]:
     if sizes and all(0 <= size < INF for size in sizes):
         return sizes
     raise argparse.ArgumentTypeError(f"{text!r} is no list of sizes such as 8,64k,4M")
-
-
-def _picture(text: str) -> Path:
-    path = Path(text)
-    if path.suffix in (".png", ".svg", ".pdf"):
-        return path
-    raise argparse.ArgumentTypeError(f"{text!r} does not end in .png, .svg or .pdf")
 
 
 def _quantities(text: str) -> tuple[str, ...]:
