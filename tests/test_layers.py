@@ -195,6 +195,12 @@ RULES = (
         ("pscompy/config.py", "from pscompy.registry import load"),
     ),
     Rule(
+        "the model of endpoints stands on nothing",
+        ("pscompy/endpoints/*.py",),
+        r"^\s*(from|import)\s+pscompy(?!\.endpoints\b)",
+        ("pscompy/endpoints/plot.py", "from pscompy.cli.plot import check"),
+    ),
+    Rule(
         "the gateway imports what is public",
         ("gateway/**/*.py",),
         r"^\s*(from|import)\s+pscompy"

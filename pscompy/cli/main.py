@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 GROUP = "pscompy.commands"
 # Its own: found without looking through what is installed, and replaced by nobody.
 BUILT_IN = {
+    "endpoints": "pscompy.cli.endpoints",
     "info": "pscompy.cli.info",
     "perf": "pscompy.cli.perf",
     "run": "pscompy.launch.command",
