@@ -20,6 +20,7 @@ in Python subclasses PythonTransport, and is declared with its class:
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
@@ -114,6 +115,10 @@ def _nothing() -> None:
     pass
 
 
+def _never_stuck() -> str:
+    return ""
+
+
 class Relay(Protocol):
     """A way to peers that no address of this host leads to, for the handshake.
 
@@ -142,12 +147,14 @@ class Carrier(Value):
     """A transport that a worker can open: the address of its table of
     operations, and the settings for its `open`. `close` follows when the worker
     is gone, or did not open it. Where only this transport reaches a peer, its
-    `relay` carries the handshake too."""
+    `relay` carries the handshake too. `stuck` says, on any thread, what keeps
+    the transport from serving anybody, or nothing."""
 
     ops: int
     settings: list[Setting]
     close: Callable[[], None] = _nothing
     relay: Relay | None = None
+    stuck: Callable[[], str] = _never_stuck
 
 
 class Transport(Value):
@@ -174,15 +181,22 @@ class Transport(Value):
     def carry(self, settings: Sequence[Setting]) -> Carrier:
         """Make it ready for one worker. Any exception of a transport in Python
         passes through: it cannot be used, and this is why."""
-        if self.python is None:
-            assert self.ops is not None  # the registry has checked
-            return Carrier(self.ops(), list(settings))
+        if self.python is not None:
+            return self.carry_python(settings, math.inf)
+        assert self.ops is not None  # the registry has checked
+        return Carrier(self.ops(), list(settings))
+
+    def carry_python(self, settings: Sequence[Setting], seconds: float) -> Carrier:
+        """The same for one in Python, whose `open` may take so many seconds;
+        then it raises `TimeoutError`."""
+        assert self.python is not None
         from pscompy.plugins.bridge.pump import Pump  # loads its extension
 
         parsers = {var.name: var.parser for var in self.variables}
         values = {setting.name: parsers[setting.name](setting.text) for setting in settings}
-        pump = Pump(self.name, self.python(), values)
-        return Carrier(pump.ops, [Setting("bridge", "", pump.handle)], pump.close)
+        pump = Pump(self.name, self.python(), values, seconds)
+        bridge = [Setting("bridge", "", pump.handle)]
+        return Carrier(pump.ops, bridge, pump.close, stuck=pump.stuck)
 
 
 class Native:

@@ -16,6 +16,7 @@ GENERAL = (
     Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
     Var("GUARD", "1", flag, "Keep the precon link open to notice that a peer died."),
     Var("RETRY", "10", count, "Further attempts to reach a peer that refuses, at most 1 s apart."),
+    Var("CANDIDATE_TIMEOUT", "10", seconds, "Time for a transport to come up; inf: no limit."),
     Var("SHUTDOWN_TIMEOUT", "10", seconds, "How long closing waits for a peer that is silent."),
     Var("FINALIZE_TIMEOUT", "30", seconds, "How long a World waits for its peers at its end."),
 )

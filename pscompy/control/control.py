@@ -77,7 +77,7 @@ class Control(OnDemand):
         adopt: Callable[[], Record],
         holder: Holder,
     ) -> None:
-        policy = Policy(config["RETRY"], LinkOptions.of(config))
+        policy = Policy(config["RETRY"], LinkOptions.of(config), config["CANDIDATE_TIMEOUT"])
         super().__init__(ControlThread(f"pscompy {here.name}"), engine, here, policy, holder)
         self.config = config
         self.records: WeakValueDictionary[int, Record] = WeakValueDictionary()

@@ -145,7 +145,7 @@ class Engine:
         self._guard = threading.RLock()
         self._destroyed = False
         self._destroy = self._destroy_connection  # one object for all connections
-        self._carriers: list[Carrier] = []  # closed when the worker is gone
+        self._carriers: dict[str, Carrier] = {}  # closed when the worker is gone
 
     # ---- the worker ----
 
@@ -166,10 +166,10 @@ class Engine:
         if reason is not None:
             return option.but(reason=reason)
         try:
-            carrier = declared.carry(config.settings(found.name.upper()))
+            carrier = _carry(declared, config)
         except Exception as error:  # a plug-in's fault is a reason too
             return option.but(reason=f"{error}" or type(error).__name__)
-        self._carriers.append(carrier)
+        self._carriers[found.name] = carrier
         try:
             first = self._open_path(carrier, 0)
         except PscomError as error:
@@ -299,7 +299,7 @@ class Engine:
         with self._guard:
             self._destroyed = True
         lib.psc_worker_destroy(self._worker)
-        for carrier in self._carriers:
+        for carrier in self._carriers.values():
             carrier.close()
         self.read_log()
         self._close_log()
@@ -338,6 +338,10 @@ class Engine:
             logger.log(_log_level(level), "%s", text)
 
     # ---- lanes and connections ----
+
+    def stuck(self, option: Option) -> str:
+        """What holds the whole transport up, as far as it tells; else nothing."""
+        return self._carriers[option.name].stuck()
 
     def create_lane(self, option: Option, rail: int | None = None) -> Lane:
         """A fresh endpoint of an open transport, on its first rail or on that one; `PscomError`
@@ -411,6 +415,16 @@ class Engine:
         with self._guard:
             if not self._destroyed:
                 lib.psc_conn_destroy(handle)
+
+
+def _carry(declared: Any, config: Config) -> Carrier:
+    """Have a transport ready for the worker, one in Python within a candidate's time."""
+    settings = config.settings(declared.name.upper())
+    if declared.python is None:
+        carrier: Carrier = declared.carry(settings)
+    else:
+        carrier = declared.carry_python(settings, config["CANDIDATE_TIMEOUT"])
+    return carrier
 
 
 class _Settings(Value):

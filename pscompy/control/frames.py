@@ -262,6 +262,7 @@ class Said(IntEnum):
     UP = 1
     GO = 2
     FAILED = 3
+    LATE = 4  # not up, or not up on both sides, within the time that this side gives a candidate
 
 
 class LaneReport(Value):

@@ -13,6 +13,7 @@ dialer that CALLs is the acceptor of its own link.
     Offer               ->
                         <-          Answer n (lanes of fresh candidates, or none: the end)
     Report n UP        <->          Report n UP       either may say FAILED: next Answer, n + 1
+    Report n LATE      <->          Report n LATE     both have: as if both had said FAILED
     Report n GO        <->          Report n GO       both: the lanes carry messages
     Closing, Bye       <->          Closing, Bye      the link stays open as guard until then
 
@@ -84,6 +85,7 @@ class Handshake:
         self._out = bytearray()
         self._said = {True: Report.NOTHING, False: Report.NOTHING}  # here, there
         self._failure = ("", True)
+        self._late: dict[bool, str] = {}  # who has waited long enough: why, as far as it knows
         self._left: set[int] = set()  # of the candidates that the connector has offered
         self._secrets: Secrets
         self._seal: Seal
@@ -152,13 +154,24 @@ class Handshake:
         self._send(frames.Answer(self.attempt, lanes, fallen))
 
     def lane_up(self) -> list[HandshakeEvent]:
-        """All lanes of this attempt are up here."""
+        """All lanes of this attempt are up here; nothing to say if it has fallen by then."""
+        if self._said[True] is Report.FAILED:
+            return []
         self._say(Report.UP)
         return list(self._advance())
 
     def lane_failed(self, reason: str) -> list[HandshakeEvent]:
         """A lane of this attempt failed here; nothing to say once both sides said GO."""
         self._fail(reason, here=True)
+        return list(self._advance())
+
+    def lane_late(self, why: str) -> list[HandshakeEvent]:
+        """This side has given the attempt its time. The attempt fails once the peer says so, too:
+        one that is busy has not begun to wait. `why`: what holds it up here, if that is known."""
+        if self._said[True] in (Report.GO, Report.FAILED) or True in self._late:
+            return []
+        self._late[True] = why
+        self._send(frames.LaneReport(self.attempt, Said.LATE, why))
         return list(self._advance())
 
     def closing(self) -> None:
@@ -321,6 +334,10 @@ class Handshake:
         if frame.attempt != self.attempt:
             raise RemoteProtocolError(f"report on attempt {frame.attempt} in {self.attempt}")
         self._step(LinkEvent.REPORT)
+        if frame.said is Said.LATE:
+            self._late[False] = frame.reason
+            yield from self._advance()
+            return
         if frame.said is Said.FAILED:
             self._remember_failure(frame.reason, here=False)
         elif frame.said is Said.GO and self._said[True] is Report.NOTHING:
@@ -349,9 +366,13 @@ class Handshake:
         self.attempt = attempt
         self._said = {True: Report.NOTHING, False: Report.NOTHING}
         self._failure = ("", True)
+        self._late = {}
 
     def _advance(self) -> Iterator[HandshakeEvent]:
         """What follows from what both sides have said so far."""
+        if len(self._late) == len(self._said):
+            ours = bool(self._late[True]) or not self._late[False]
+            self._fail(_too_late(self._late[ours]), ours)
         here, there = self._said[True], self._said[False]
         if there is Report.FAILED and here is not Report.FAILED:
             self._say(Report.FAILED)
@@ -399,6 +420,10 @@ class Handshake:
     def _send(self, frame: Frame) -> None:
         content = frames.encode(frame)
         self._out += content + self._seal.next(content)
+
+
+def _too_late(why: str) -> str:
+    return "did not come up in time (PSP_CANDIDATE_TIMEOUT)" + (f": {why}" if why else "")
 
 
 _HANDLERS: dict[type[Frame], Callable[..., Iterator[HandshakeEvent]]] = {

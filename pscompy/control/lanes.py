@@ -3,10 +3,15 @@
 `Offering` is the connector's half, `Answering` the acceptor's. Both call the machine of their
 link, collect the reason of every candidate that fell, and leave no lane behind but the one that
 `take` hands out.
+
+A candidate has a limited time to come up, of which each side counts what it was awake for: a
+thread that is held up, by a call that keeps the GIL for example, loses one tick and no more. What
+both sides have given its time falls.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from pscompy.control import selection
@@ -16,15 +21,20 @@ from pscompy.control.frames import Answer, Candidate, Choice, Identity, Offer
 from pscompy.control.precon import Link
 from pscompy.control.selection import Option
 from pscompy.control.states import LinkState
+from pscompy.control.thread import Timer
 from pscompy.errors import PscomError
 
+TICKS = 8  # pieces of a candidate's time
 ROLE_CONNECTOR, ROLE_ACCEPTOR, ROLE_SELF = 0, 1, 2  # psc_role_t
 
 
 class Lanes:
-    """What both halves share: the attempt at hand, and why earlier ones fell."""
+    """What both halves share: the attempt at hand, and why earlier ones fell. `patience` are the
+    seconds that a candidate has."""
 
-    def __init__(self, engine: Engine, link: Link, here: Identity, there: Identity) -> None:
+    def __init__(
+        self, engine: Engine, link: Link, here: Identity, there: Identity, patience: float
+    ) -> None:
         self.reasons: dict[str, str] = {}
         self.offered: tuple[str, ...] = ()
         self._engine = engine
@@ -33,6 +43,9 @@ class Lanes:
         self._there = there
         self._lanes: list[Lane] = []  # one for each rail of one transport
         self._said_up = False
+        self._patience = patience
+        self._ticks = 0
+        self._timer: Timer | None = None
 
     def take(self) -> list[Lane]:
         """The lanes of the attempt that was established; the others are undone."""
@@ -51,6 +64,7 @@ class Lanes:
         self._drop()
 
     def _drop(self) -> None:
+        self._stop_waiting()
         for lane in self._lanes:
             lane.destroy()
         self._lanes = []
@@ -63,6 +77,8 @@ class Lanes:
         """Connect all; the attempt is up when they are, and fails with one of them."""
         self._lanes = lanes
         self._said_up = False
+        self._ticks = 0
+        self._wait()
         try:
             for number, (lane, address) in enumerate(zip(lanes, addresses, strict=True)):
                 lane.on_change = self._on_change
@@ -71,6 +87,30 @@ class Lanes:
             self._link.deliver(self._link.machine.lane_failed(str(error)))
             return
         self._on_change()  # some are up at once
+
+    # ---- time ----
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        if math.isfinite(self._patience):
+            self._timer = self._link.later(self._patience / TICKS, self._on_tick)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_tick(self) -> None:
+        self._ticks += 1
+        if not self._lanes or self._link.machine.state is not LinkState.TRIAL:
+            return
+        if self._ticks < TICKS:
+            self._wait()
+            return
+        why = self._engine.stuck(self._lanes[0].option)
+        self._link.deliver(self._link.machine.lane_late(why))
+
+    # ---- lanes ----
 
     def _fresh(
         self, option: Option, rails: Iterable[int]
@@ -105,8 +145,10 @@ class Lanes:
 class Offering(Lanes):
     """The connector's half: a fresh lane for every candidate, one for each rail."""
 
-    def __init__(self, engine: Engine, link: Link, here: Identity, there: Identity) -> None:
-        super().__init__(engine, link, here, there)
+    def __init__(
+        self, engine: Engine, link: Link, here: Identity, there: Identity, patience: float
+    ) -> None:
+        super().__init__(engine, link, here, there, patience)
         self._candidates: list[Lane] = []
 
     def offer(self) -> None:
@@ -147,8 +189,10 @@ class Offering(Lanes):
 class Answering(Lanes):
     """The acceptor's half: goes through the offer until a candidate comes up."""
 
-    def __init__(self, engine: Engine, link: Link, here: Identity, there: Identity) -> None:
-        super().__init__(engine, link, here, there)
+    def __init__(
+        self, engine: Engine, link: Link, here: Identity, there: Identity, patience: float
+    ) -> None:
+        super().__init__(engine, link, here, there, patience)
         self._choices: Iterator[tuple[list[int], Option | None, str]] = iter(())
         self._fallen: dict[str, str] = {}
         self._offer = Offer(())

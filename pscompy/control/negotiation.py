@@ -60,6 +60,7 @@ class Host(ABC):
 
     here: Identity
     engine: Engine
+    patience: float  # seconds that a candidate has to come up
 
     @abstractmethod
     def introduced(self, negotiation: Negotiation, event: Introduced) -> None:
@@ -194,7 +195,8 @@ class Negotiation:
     def _begin_lanes(self) -> None:
         assert self.peer is not None
         kind = Offering if self.link.machine.connector else Answering
-        self.lanes = kind(self._host.engine, self.link, self._host.here, self.peer)
+        host = self._host
+        self.lanes = kind(host.engine, self.link, host.here, self.peer, host.patience)
         self._host.busy(self, True)
         if isinstance(self.lanes, Offering):
             self.lanes.offer()

@@ -67,6 +67,7 @@ class Policy(Value):
 
     retries: int
     link: LinkOptions
+    candidate_seconds: float  # for a candidate to come up
 
 
 class Holder(Protocol):
@@ -92,6 +93,7 @@ class OnDemand(Host):
     ) -> None:
         self.here = here
         self.engine = engine
+        self.patience = policy.candidate_seconds
         self.closing = False
         self.find_peer: Callable[[Identity], Record | None] = lambda identity: None
         self._thread = thread

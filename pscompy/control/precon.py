@@ -160,6 +160,10 @@ class Link:
         for told in self.on_close:
             told(self)
 
+    def later(self, seconds: float, function: Callable[[], object]) -> Timer:
+        """Have the thread that serves this link call something then."""
+        return self._thread.later(seconds, function)
+
     def disown(self) -> None:
         """It is closed, and the owner has been told all."""
         self.owner = _NOBODY

@@ -16,7 +16,7 @@ from pscompy import ConnectError, PeerLost, Session
 from tests.waiting import expect_soon
 
 PLUGIN = """
-import secrets, socket
+import secrets, socket, time
 from pathlib import Path
 from pscompy.plugin import PythonTransport, Transport, hookimpl
 
@@ -144,6 +144,73 @@ def test_another_transport_takes_over_where_it_does_not_connect(frail):
     c.open(timeout=BOUND)
     assert c.transport == "tcp"
     assert "the cable is cut" in str(c.explain())
+
+
+class Silence:
+    """Code for a method of the transport that does not answer, until the test is over."""
+
+    def __init__(self, folder):
+        self.over = folder / "over"
+
+    @property
+    def blocks(self):
+        return f"while not Path({str(self.over)!r}).exists(): time.sleep(0.01)"
+
+
+SWALLOWED = {"send": "return len(data)", "read": "return", "accept": "return time.sleep(0.01)"}
+
+
+@pytest.fixture
+def silence(tmp_path):
+    made = Silence(tmp_path)
+    yield made
+    made.over.touch()
+
+
+@pytest.mark.parametrize("where", ["connect", "send", "read", "accept"])
+def test_where_a_transport_blocks_the_next_one_connects(frail, silence, caplog, where):
+    it = frail(**{where: silence.blocks})
+    config = {"SHM": 1, "FRAIL": 2, "CANDIDATE_TIMEOUT": "1"}
+    near = it.session(**config).listen("127.0.0.1")
+    c = it.session(**config).connect(near.address)
+    with caplog.at_level(logging.WARNING, "pscompy.plugin"):
+        c.open(timeout=BOUND)
+        c.send(b"well")
+        assert near.accept(timeout=BOUND).recv(timeout=BOUND) == b"well"
+        assert c.transport == "shm"
+        reason = c.explain().reasons["frail"]
+        assert "PSP_CANDIDATE_TIMEOUT" in reason
+        assert f"{where}() (" in reason
+        it.close()  # though the pump is held up
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if "the transport frail blocks" in line]) == 1
+
+
+@pytest.mark.parametrize("where", SWALLOWED)
+def test_where_a_transport_swallows_frames_the_next_one_connects(frail, where):
+    it = frail(**{where: SWALLOWED[where]})
+    config = {"SHM": 1, "FRAIL": 2, "CANDIDATE_TIMEOUT": "1"}
+    near = it.session(**config).listen("127.0.0.1")
+    c = it.session(**config).connect(near.address)
+    c.open(timeout=BOUND)
+    assert c.transport == "shm"
+    assert "PSP_CANDIDATE_TIMEOUT" in c.explain().reasons["frail"]
+
+
+def test_with_no_other_transport_the_one_that_is_silent_is_named(frail):
+    it = frail(send="return len(data)")
+    near = it.session(CANDIDATE_TIMEOUT="1").listen("127.0.0.1")
+    with pytest.raises(ConnectError, match="frail: did not come up in time"):
+        it.session(CANDIDATE_TIMEOUT="1").connect(near.address).open(timeout=BOUND)
+
+
+def test_one_whose_open_blocks_is_left_out(frail, silence):
+    it = frail(open=silence.blocks)
+    session = it.session(SHM=1, CANDIDATE_TIMEOUT="0.7")
+    reason = session.transports["frail"]
+    assert "did not open in 0.7 s" in reason
+    assert "open() (" in reason
+    assert session.transports["shm"] == ""
 
 
 @pytest.mark.parametrize("where", ["send", "read"])

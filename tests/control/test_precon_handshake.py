@@ -123,7 +123,41 @@ def test_after_go_nothing_is_taken_back() -> None:
     assert pair.take(pair.connector) == pair.take(pair.acceptor) == [Established(1)]
 
 
-@given(st.lists(st.sampled_from(["up c", "up a", "fail c", "fail a", "c>a", "a>c"]), max_size=14))
+@pytest.mark.parametrize("up", ["connector", "acceptor", None])
+def test_an_attempt_falls_when_both_sides_have_given_it_its_time(up: str | None) -> None:
+    pair = Pair()
+    pair.to_trial()
+    if up is not None:
+        pair.report(getattr(pair, up))
+    assert pair.connector.lane_late("") == []
+    pair.run()
+    assert pair.take(pair.acceptor) == []
+    pair.events[pair.acceptor] += pair.acceptor.lane_late("its send() blocks")
+    pair.run()
+    for side in _sides(pair).values():
+        (failed,) = pair.take(side)
+        assert isinstance(failed, TrialFailed)
+        assert failed.here is (side is pair.acceptor)
+        assert failed.reason.endswith("(PSP_CANDIDATE_TIMEOUT): its send() blocks")
+        assert side.state is LinkState.ANSWER
+
+
+def test_a_peer_that_is_busy_is_waited_for() -> None:
+    pair = Pair()
+    pair.to_trial()
+    pair.report(pair.connector)
+    pair.connector.lane_late("")
+    assert pair.connector.lane_late("") == []
+    pair.run()
+    pair.report(pair.acceptor)  # it has been let go
+    pair.run()
+    assert pair.take(pair.connector) == pair.take(pair.acceptor) == [Established(1)]
+
+
+MOVES = ["up c", "up a", "fail c", "fail a", "late c", "late a", "c>a", "a>c"]
+
+
+@given(st.lists(st.sampled_from(MOVES), max_size=16))
 def test_both_sides_always_agree_on_an_attempt(moves: list[str]) -> None:
     """Whatever the order of reports and deliveries: both established, or both failed."""
     pair = Pair()
@@ -159,7 +193,9 @@ def _move(pair: Pair, move: str, reported: set[tuple[str, str]]) -> None:
     already = {said for said, by in reported if by == who}
     if sides[who].state is not LinkState.TRIAL or "fail" in already or what in already:
         return
-    if ("fail", who) not in reported:
+    if what == "late":
+        pair.events[sides[who]] += sides[who].lane_late("")
+    elif ("fail", who) not in reported:
         reported.add((what, who))
         pair.report(sides[who], "broken" if what == "fail" else None)
 

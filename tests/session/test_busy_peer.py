@@ -75,6 +75,17 @@ def test_two_that_hold_the_interpreter_in_turns(session, busy):
     peer.result()
 
 
+def test_a_candidate_is_not_given_up_for_a_peer_that_is_held_up(transport, start, open_session):
+    """Again and again, and longer than the candidate's time: both sides have to be awake for it."""
+    config = ONLY[transport] | {"CANDIDATE_TIMEOUT": "0.2"}
+    peer = start(config)
+    address = peer("import ctypes; sock = session.listen('127.0.0.1'); sock.address")
+    peer.begin("[ctypes.PyDLL(None).usleep(600_000) for _ in range(6)]")
+    c = open_session(**config).connect(address)
+    assert c.open(BOUND) is None
+    peer.result()
+
+
 BLOCKED = {
     "receive": "c.recv(timeout=1)",
     "probe": "c.probe(timeout=1)",

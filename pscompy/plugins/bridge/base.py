@@ -32,8 +32,9 @@ class PythonTransport:
 
     Subclass it, implement `open`, `connect`, `send`, `disconnect` and `close`, and declare it
     with `Transport(name, priority, python=YourClass)`. pscompy makes one instance per session
-    and calls it on one thread, its pump (`open` alone is called before that thread exists). No
-    method may block; what has to be waited for is a descriptor handed to `watch`.
+    and calls it on one thread, its pump. No method may block; what has to be waited for is a
+    descriptor handed to `watch`. Where one blocks all the same, or a link does not come up within
+    PSP_CANDIDATE_TIMEOUT seconds, another transport is tried, and the reason names the method.
 
     The transport needs to be reliable and in order on each link. Everything else is done for
     it: frames of a byte stream are cut and joined, both ends prove that they are who was meant

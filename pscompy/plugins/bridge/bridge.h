@@ -59,6 +59,7 @@ typedef struct bridge_ep {
     psc_link_t link; /* in the bridge's table */
     uint64_t number; /* random: a stranger does not guess it */
     bool closed;     /* ep_close was called */
+    bool up;         /* there may be frames that the pump still has to send */
     bool stopped;    /* the pump has let go of it */
     psc_status_t failed;  /* what the pump said, PSC_OK before */
     bool starved;    /* a send found no room */

@@ -89,7 +89,9 @@ psc_status_t bridge_ep_connect(psc_ep_t *self,
     return PSC_INPROGRESS;
 }
 
-/* Without memory for the command nobody says ep_closed: it stops at once. */
+/* Without memory for the command nobody says ep_closed: it stops at once. So
+ * does an endpoint that is not up: it has sent nothing, and a transport that
+ * blocks would never let go of it. */
 void bridge_ep_close(psc_ep_t *self)
 {
     bridge_t *bridge = ep_bridge(self);
@@ -105,8 +107,7 @@ void bridge_ep_close(psc_ep_t *self)
     told = item && !bridge->ended;
     if (told)
         bridge_command_push(bridge, item);
-    else
-        ep->stopped = true;
+    ep->stopped |= !told || !ep->up;
     psc_lock_release(&bridge->lock);
     if (!told)
         free(item);

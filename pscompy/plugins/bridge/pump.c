@@ -231,9 +231,16 @@ static void bridge_tell_ep(bridge_t *bridge, bridge_item_t *item)
     free(item);
 }
 
-void bridge_ep_up(bridge_t *bridge, uint64_t ep)
+void bridge_ep_up(bridge_t *bridge, uint64_t number)
 {
-    bridge_tell_ep(bridge, bridge_item_create(BRIDGE_UP, ep, NULL, 0));
+    bridge_ep_t *ep;
+
+    psc_lock_acquire(&bridge->lock);
+    ep = bridge_ep_find(bridge, number);
+    if (ep)
+        ep->up = true;
+    psc_lock_release(&bridge->lock);
+    bridge_tell_ep(bridge, bridge_item_create(BRIDGE_UP, number, NULL, 0));
 }
 
 void bridge_ep_failed(bridge_t *bridge, uint64_t ep, int status,

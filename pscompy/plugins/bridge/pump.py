@@ -1,13 +1,17 @@
 """The pump: the thread that runs one transport written in Python.
 
 It waits for the bridge's descriptor and for those that the transport watches, and does what
-either asks for. Nothing else calls the transport, so a transport needs no lock.
+either asks for. Nothing else calls the transport, so a transport needs no lock; and if one of its
+calls blocks, this thread alone is held up.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
+import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,6 +27,8 @@ logger = Log("pscompy.plugin")
 
 CALLERS_MAX = 64  # callers that have not proved anything
 JOIN_SECONDS = 2.0
+STUCK_SECONDS = 0.5  # a call that takes longer blocks
+OURS = __name__.rpartition(".")[0]  # this package, whose functions call the transport
 
 
 def native() -> Any:
@@ -31,12 +37,15 @@ def native() -> Any:
 
 
 class Pump:
-    """Opens the transport and runs it until `close`.
+    """Opens the transport, within so many seconds, and runs it until `close`.
 
-    An exception out of the transport's `open` passes through, and leaves nothing behind.
+    An exception out of the transport's `open` passes through, and leaves nothing behind. One that
+    takes too long is a `TimeoutError`; the thread then waits for it alone, and closes.
     """
 
-    def __init__(self, name: str, transport: PythonTransport, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, transport: PythonTransport, settings: Mapping[str, Any], seconds: float
+    ) -> None:
         module = native()
         self._ffi, self._lib = module.ffi, module.lib
         self._name = name
@@ -47,15 +56,50 @@ class Pump:
         self._expected: dict[int, bytes] = {}  # endpoints that accept: token
         self._broken = ""  # why the transport runs no more
         self._command = self._ffi.new("bridge_command_t *")
-        self._thread = threading.Thread(target=self._run, name=f"pscompy-{name}", daemon=True)
-        try:
-            transport._caller = self
-            self._bridge = self._create(transport.open(settings))
-        except BaseException:
-            self._watches.close()
-            raise
-        self._watches.add_command_fd(self._lib.bridge_fd(self._bridge))
+        self._since: float | None = None  # when the round began that is not over
+        self._told = False  # that a call blocks
+        self._opening = threading.Lock()
+        self._opened = threading.Event()
+        self._abandoned = False  # nobody waits for `open` any more
+        self._refusal: BaseException | None = None  # out of `open`
+        transport._caller = self
+        self._thread = threading.Thread(
+            target=self._run, args=(settings,), name=f"pscompy-{name}", daemon=True
+        )
         self._thread.start()
+        self._await_open(seconds)
+
+    def _await_open(self, seconds: float) -> None:
+        """`TimeoutError`, or what came out of `open`."""
+        try:
+            self._opened.wait(None if math.isinf(seconds) else seconds)
+        finally:
+            with self._opening:
+                self._abandoned = not self._opened.is_set()
+        if self._abandoned:
+            why = self.stuck() or "its open() has not returned"
+            raise TimeoutError(f"did not open in {seconds:g} s (PSP_CANDIDATE_TIMEOUT): {why}")
+        if self._refusal is not None:
+            self._thread.join()
+            raise self._refusal
+
+    def _open(self, settings: Mapping[str, Any]) -> bool:
+        """On the thread. False: there is nothing to run."""
+        try:
+            self._since = time.monotonic()
+            self._bridge = self._create(self._transport.open(settings))
+            self._watches.add_command_fd(self._lib.bridge_fd(self._bridge))
+        except BaseException as refusal:
+            self._refusal = refusal
+        with self._opening:
+            self._opened.set()
+        if self._refusal is None and not self._abandoned:
+            return True
+        if self._refusal is None:  # too late
+            self._shielded(self._transport.close)
+            self._lib.bridge_release(self._bridge)
+        self._watches.close()
+        return False
 
     def _create(self, address: bytes) -> Any:
         transport = self._transport
@@ -92,14 +136,40 @@ class Pump:
         itself, with its half of the bridge."""
         self._lib.bridge_end(self._bridge)
         self._thread.join(JOIN_SECONDS)
-        if self._thread.is_alive():
-            logger.warning("the transport %s does not end: one of its calls blocks", self._name)
-        else:
+        if not self._thread.is_alive():
             self._lib.bridge_release(self._bridge)
+        elif not self.stuck():
+            logger.warning("the transport %s does not end", self._name)
+
+    def stuck(self) -> str:
+        """Which call of the transport blocks, and where; on any thread. It is logged once."""
+        since = self._since
+        seconds = 0.0 if since is None else time.monotonic() - since
+        if seconds < STUCK_SECONDS:
+            return ""
+        call = self._blocking_call()
+        why = f"its {call} has not returned for {seconds:.1f} s, and no call may block"
+        if not self._told:
+            self._told = True
+            logger.warning("the transport %s blocks: %s", self._name, why)
+        return why
+
+    def _blocking_call(self) -> str:
+        """The transport's function that the thread is in."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        found = "call"
+        while frame is not None and not frame.f_globals.get("__name__", "").startswith(OURS):
+            code = frame.f_code
+            if not code.co_name.startswith("<"):  # no lambda
+                found = f"{code.co_name}() ({code.co_filename}, line {frame.f_lineno})"
+            frame = frame.f_back
+        return found
 
     # ---- the thread ----
 
-    def _run(self) -> None:
+    def _run(self, settings: Mapping[str, Any]) -> None:
+        if not self._open(settings):
+            return
         try:
             while self._serve():
                 pass
@@ -113,7 +183,9 @@ class Pump:
     def _serve(self) -> bool:
         """One round of waiting and doing. False: the bridge has ended."""
         more = True
+        self._since = None
         for watch, events in self._watches.wait():
+            self._since = self._since or time.monotonic()
             if watch is None:
                 more = self._obey()
             else:
