@@ -20,12 +20,14 @@ from gateway.nodes import Reach
 from gateway.trunk import LOAD_MAX, Frame, Trunk, keep, node_number, session
 from gateway.tunnels import Accept, Tunnels
 from pscompy import Connection, ConnectionState, capi
-from pscompy.plugin import Carrier, Setting, addresses
+from pscompy.plugin import Carrier, Dialed, Setting, addresses
 
 TICK = 0.1  # seconds between looks at what was not acknowledged
 STEADY = 1.0  # seconds without a gateway coming or going
 OPEN_SECONDS = 10.0  # for the data connection to come up
-WORDS = 3.0  # seconds that the transport has to say itself why a node is lost
+WORDS = 2.0  # seconds that the transport has to say itself why a node is lost
+LOST = 5.0  # seconds for which a node that was lost is not asked for again
+READY = 3.0  # seconds for a gateway to know of this process, before its address is given away
 
 
 def carry(settings: Sequence[Setting]) -> Carrier:
@@ -46,6 +48,7 @@ class _Gateway:
         self.trunk: Trunk | None = None  # while it is of use
         self.data: Connection | None = None
         self.reason = "no answer so far"
+        self.tried = False  # there was an answer, or an error
 
 
 class Agent:
@@ -57,7 +60,7 @@ class Agent:
         self._routes = routes
         self._names = node_names()
         settings = {"KEY": key, "KEY_FILE": key_file, "MSA_MODULE_ID": module}
-        self._trunks = session(settings)
+        self._trunks = session({**settings, "RETRY": 0})  # `keep` tries again
         self._fabric = session({**settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"})
         worker = capi.worker(self._fabric)
         lib = self._lib = native.load().lib
@@ -71,6 +74,8 @@ class Agent:
         self._tunnels = Tunnels(me, self._doors, self._post)
         self._reach: dict[int, Reach] = {}
         self._losing: set[int] = set()  # of which it was told
+        self._lost: dict[int, tuple[float, str]] = {}  # until when, and why
+        self._ready = threading.Event()  # a gateway knows us, or none is there
         self._changed = time.monotonic()  # when a gateway came or went
         self._closing = False
         self._loop = asyncio.new_event_loop()
@@ -88,6 +93,9 @@ class Agent:
     # ---- the relay: any thread ----
 
     def listen(self, accept: Accept) -> str:
+        """Gateways can tell of the end of a node that they have seen: so one has seen this node
+        when others learn its address."""
+        self._ready.wait(READY)
         number = next(self._numbers)
         self._doors[number] = accept
         return f"{self.module}.{self.node:x}.{number}"
@@ -98,9 +106,7 @@ class Agent:
     def leads(self, place: str) -> bool:
         return int(place.partition(".")[0]) != self.module
 
-    def dial(
-        self, place: str, done: Callable[[socket.socket | None, str], object]
-    ) -> Callable[[], object]:
+    def dial(self, place: str, done: Dialed) -> Callable[[], object]:
         cancelled = threading.Event()
 
         def begin() -> None:
@@ -170,9 +176,13 @@ class Agent:
         self._changed = time.monotonic()
         self._note(self._lib.GW_NOTE_UP, gateway.index, conn, 0, gateway.address)
         self._tunnels.again()
+        self._ready.set()
 
     def _down(self, gateway: _Gateway, reason: str) -> None:
         gateway.reason = reason
+        gateway.tried = True
+        if all(it.tried for it in self._gateways):
+            self._ready.set()
         if gateway.trunk is None:
             return
         gateway.trunk = None
@@ -198,13 +208,19 @@ class Agent:
             self._load(gateway, frame)
         elif kind == "leaving":
             self._down(gateway, "it is being stopped")
-        elif kind == "absent":
-            self._reach_of(int(frame["about"])).missing(gateway.index)
-        elif kind == "gone":
-            self._reach_of(int(frame["about"])).gone(gateway.index)
-            self._judge()
+        elif kind in ("absent", "gone"):
+            self._on_missing(gateway, int(frame["about"]), kind == "gone" or bool(frame["left"]))
         elif kind == "found":
             self._reach_of(int(frame["about"])).seen(gateway.index)
+
+    def _on_missing(self, gateway: _Gateway, node: int, left: bool) -> None:
+        """A gateway does not know a node; `left`: any more. What do the others say?"""
+        reach = self._reach_of(node)
+        news = reach.missing(gateway.index, left)
+        for it in self._gateways if news else ():
+            if it is not gateway and it.index not in reach.doubtful(self._live()):
+                self._ask(it, node)
+        self._judge()
 
     def _reach_of(self, node: int) -> Reach:
         known = node in self._tunnels.nodes
@@ -225,6 +241,8 @@ class Agent:
         reason = "it has left all gateways" if known else f"no gateway leads to it (tried {tried})"
         self._note(self._lib.GW_NOTE_LOST, node=node, text=reason)
         self._losing.add(node)
+        if known:
+            self._lost[node] = time.monotonic() + LOST, reason
         self._loop.call_later(WORDS, self._drop_all, node)
 
     def _drop_all(self, node: int) -> None:
@@ -235,12 +253,9 @@ class Agent:
     def _tick(self) -> None:
         self._tunnels.again(waiting=True)
         live = self._live()
-        nodes = self._tunnels.nodes
-        me = {"from_module": self.module, "from_node": self.node}
         for node, reach in self._reach.items():
             for index in reach.doubtful(live):
-                question = {"kind": "find", "module": nodes.get(node, -1), "node": node, **me}
-                self._tell(self._gateways[index], question)
+                self._ask(self._gateways[index], node)
         self._judge()
         if self._lib.gw_agent_unsettled(self._native) or len(live) < len(self._gateways):
             self._note(self._lib.GW_NOTE_TICK)
@@ -248,16 +263,28 @@ class Agent:
             if it.trunk and it.data and it.data.state is not ConnectionState.UP:
                 it.trunk.close()
 
+    def _ask(self, gateway: _Gateway, node: int) -> None:
+        """Does it know this node?"""
+        me = {"from_module": self.module, "from_node": self.node}
+        module = self._tunnels.nodes.get(node, -1)
+        self._tell(gateway, {"kind": "find", "module": module, "node": node, **me})
+
     def _tell(self, gateway: _Gateway, frame: Frame) -> None:
         if gateway.trunk is not None:
             gateway.trunk.send(frame)
 
     # ---- tunnels ----
 
-    def _dial(self, place: str, done: Callable[[socket.socket | None, str], object]) -> None:
-        module, node, door = place.split(".")
+    def _dial(self, place: str, done: Dialed) -> None:
+        module, number, door = place.split(".")
+        node = int(number, 16)
+        until, reason = self._lost.get(node, (0.0, ""))
+        if time.monotonic() < until:
+            done(None, reason, final=True)
+            return
+        self._lost.pop(node, None)
         if self._live():
-            done(self._tunnels.dial(int(module), int(node, 16), int(door)), "")
+            done(self._tunnels.dial(int(module), node, int(door)), "")
             return
         reasons = "; ".join(f"{it.address}: {it.reason}" for it in self._gateways)
         done(None, f"no gateway is there ({reasons})")
@@ -275,6 +302,7 @@ class Agent:
         node = int(frame["from_node"])
         self._route(node, frame.get("names"))  # before the handshake goes on
         self._tunnels.take(frame)
+        self._lost.pop(node, None)
         self._reach_of(node).seen(gateway.index)
 
     def _route(self, node: int, names: Any) -> None:

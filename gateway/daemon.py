@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gateway import native
 from gateway.join import pieces
 from gateway.switchboard import Member, Switchboard
-from gateway.trunk import GATEWAY_MODULE, Frame, Trunk, keep, node_number, session
+from gateway.trunk import GATEWAY_MODULE, BadFrame, Frame, Trunk, keep, node_number, session
 from pscompy import Connection, ConnectionState, PscomError, Session, Socket, capi
 from pscompy.plugin import Log, installed
 
@@ -252,7 +252,8 @@ class Daemon:
             self._spawn(self._attend(station, connection))
 
     def _member(self, station: _Station, trunk: Trunk) -> Member:
-        member = Member(trunk.send, station.data_socket.address, station.fabric.host)
+        owner = str(trunk.connection.peer)
+        member = Member(trunk.send, station.data_socket.address, station.fabric.host, owner)
         self._members.add(member)
         return member
 
@@ -262,10 +263,12 @@ class Daemon:
         try:
             while True:
                 self._take(member, await trunk.receive())
+        except BadFrame as error:
+            logger.warning("%.200s", error)
         except PscomError as error:
             logger.info("%s: %s", connection.peer, error)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            logger.warning("%s sent nonsense: %r", connection.peer, error)
+        except Exception as error:  # whatever a frame may hold: it ends this trunk alone
+            logger.warning("%s sent nonsense: %.200r", connection.peer, error)
         finally:
             self._leave(member)
             trunk.close()

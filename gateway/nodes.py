@@ -17,13 +17,13 @@ class Reach:
         self._left = False  # a gateway has seen it go
         self._since: float | None = None  # when the last way was gone
 
-    def missing(self, gateway: int) -> None:
-        """A gateway does not know it: has not yet seen it, if that has just started."""
+    def missing(self, gateway: int, left: bool = False) -> bool:
+        """A gateway does not know it: it has seen it leave, or has not seen it yet, if it has just
+        started. True: that is new."""
+        new = gateway not in self._missing
         self._missing.add(gateway)
-
-    def gone(self, gateway: int) -> None:
-        self._missing.add(gateway)
-        self._left = True
+        self._left |= left
+        return new
 
     def seen(self, gateway: int) -> None:
         self._missing.discard(gateway)

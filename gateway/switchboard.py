@@ -8,6 +8,7 @@ the module and the node that they go to, and those that they come from. No I/O b
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,13 +16,21 @@ from gateway.join import Gathering
 from gateway.trunk import LOAD_MAX, Frame
 
 HOPS_MAX = 8  # gateways on one way
+MODULE_MAX = 65535
+NODES_MAX = 1 << 14  # nodes that are remembered though they are not here
+# What a process may say, and only of itself; the rest is for gateways.
+OF_PROCESSES = frozenset(("hello", "tunnel", "find", "join"))
 
 
 class Member:
-    """Who is at the other end of a trunk; `send` takes frames to it."""
+    """Who is at the other end of a trunk; `send` takes frames to it. `owner` is the session there:
+    a process comes back with the same one."""
 
-    def __init__(self, send: Callable[[Frame], object], data: str, host: str) -> None:
+    def __init__(
+        self, send: Callable[[Frame], object], data: str, host: str, owner: str = ""
+    ) -> None:
         self.send = send
+        self.owner = owner
         self.data = data  # the address of data connections, as it can be reached from there
         self.host = host  # ours, where the trunk came in
         self.node = 0
@@ -48,6 +57,8 @@ class Switchboard:
         self._changed = changed
         self._load = load
         self._gatherings: dict[str, Gathering] = {}
+        self._left: OrderedDict[int, bool] = OrderedDict()  # nodes that were seen to leave
+        self._behind: OrderedDict[int, Member] = OrderedDict()  # the neighbours that nodes are at
 
     @property
     def gateways(self) -> list[Member]:
@@ -72,14 +83,19 @@ class Switchboard:
             return
         del self.nodes[member.node]
         if member.reaches is None:
-            self._on_gone(member, {"kind": "gone", "about": member.node})
+            self._tell_gone(member, {"kind": "gone", "about": member.node})
+        for node in [node for node, at in self._behind.items() if at is member]:
+            del self._behind[node]
         self._announce()
 
     def take(self, member: Member, frame: Frame) -> None:
-        """A frame has come. KeyError, TypeError, ValueError: it is nonsense."""
-        handler = _HANDLERS[frame["kind"]]
-        if not member.node and frame["kind"] not in ("hello", "join"):
+        """A frame has come. Any exception: it is nonsense, or not for this member to say."""
+        kind = frame["kind"]
+        handler = _HANDLERS[kind]
+        if not member.node and kind not in ("hello", "join"):
             raise ValueError("no hello")
+        if member.node and member.reaches is None and kind not in OF_PROCESSES:
+            raise ValueError(f"a process may not say {kind}")
         handler(self, member, frame)
 
     def hello(self) -> Frame:
@@ -87,13 +103,20 @@ class Switchboard:
         return {"kind": "hello", "node": self.node, "module": -1, "name": self.name, "modules": {}}
 
     def greet(self, member: Member, frame: Frame) -> None:
-        """The other side of a trunk has said who it is."""
-        member.node, member.module = int(frame["node"]), int(frame["module"])
+        """The other side of a trunk has said who it is. `ValueError`: it is somebody else."""
+        node, module = int(frame["node"]), int(frame["module"])
         member.name = str(frame.get("name", ""))
         member.reaches = {} if "modules" in frame else None
-        if not 0 < member.node < 1 << 64:
-            raise ValueError("no node has that number")
-        self.nodes[member.node] = member
+        if member.reaches is not None:  # one gateway has a session for each network
+            member.owner = f"gateway {member.name}"
+        if not 0 < node < 1 << 64 or not -1 <= module <= MODULE_MAX:
+            raise ValueError("no node, or no module, has that number")
+        if member.node not in (0, node) or self.nodes.get(node, member).owner != member.owner:
+            raise ValueError(f"node {node:x} is somebody else")
+        member.node, member.module = node, module
+        self.nodes[node] = member
+        self._left.pop(node, None)
+        self._behind.pop(node, None)
         self._announce()
         if member.reaches is not None:
             for gathering in self._gatherings.values():
@@ -134,8 +157,8 @@ class Switchboard:
 
     def _on_modules(self, member: Member, frame: Frame) -> None:
         reaches = {int(module): int(hops) for module, hops in frame["modules"].items()}
-        if member.reaches is None or any(hops < 0 for hops in reaches.values()):
-            raise ValueError("a process leads to no module")
+        if not all(0 <= module <= MODULE_MAX and hops >= 0 for module, hops in reaches.items()):
+            raise ValueError("no module has that number")
         if reaches != member.reaches:
             member.reaches = reaches
             self._announce()
@@ -163,9 +186,20 @@ class Switchboard:
     def _answer(self, kind: str, frame: Frame) -> None:
         """To the process that a frame came from, about the node that it was for."""
         back = {"module": frame["from_module"], "node": frame["from_node"]}
-        self._pass({"kind": kind, "about": frame["node"], **back})
+        left = frame["node"] in self._left
+        self._pass({"kind": kind, "about": frame["node"], "left": left, **back})
+
+    def _check_source(self, member: Member, frame: Frame) -> None:
+        """Whom a frame says that it is from is a process at this end of the trunk."""
+        node = int(frame["from_node"])
+        if member.reaches is None and (node, frame["from_module"]) != (member.node, member.module):
+            raise ValueError("a process speaks for itself alone")
+        if member.reaches is not None and node not in self.nodes:
+            _remember(self._behind, node, member)
+            self._left.pop(node, None)
 
     def _on_tunnel(self, member: Member, frame: Frame) -> None:
+        self._check_source(member, frame)
         if not self._pass(frame):
             self._answer("absent", frame)
 
@@ -185,6 +219,14 @@ class Switchboard:
             self._announce()
 
     def _on_gone(self, member: Member, frame: Frame) -> None:
+        """A neighbour has seen a node go: one that was there, as far as is known here."""
+        node = int(frame["about"])
+        if node not in self.nodes and self._behind.get(node, member) is member:
+            self._tell_gone(member, {"kind": "gone", "about": node, "hops": frame.get("hops", 0)})
+
+    def _tell_gone(self, member: Member, frame: Frame) -> None:
+        _remember(self._left, frame["about"], True)
+        self._behind.pop(frame["about"], None)
         for other in self.processes:
             other.send(frame)
         self._flood(frame, member)
@@ -216,6 +258,14 @@ class Switchboard:
         gathering = self._gatherings.get(str(frame["name"]))
         if gathering is not None and gathering.forget(int(frame["module"]), str(frame["member"])):
             self._flood(frame, member)
+
+
+def _remember(table: OrderedDict[int, Any], node: int, what: object) -> None:
+    """The oldest entry makes room."""
+    table[node] = what
+    table.move_to_end(node)
+    if len(table) > NODES_MAX:
+        table.popitem(last=False)
 
 
 _HANDLERS: dict[str, Any] = {

@@ -18,6 +18,7 @@ from pscompy import Connection, PscomError, Session
 from pscompy.plugin import Log
 
 FRAME_MAX = 64 << 10  # bytes
+DEPTH_MAX = 4  # lists and objects within each other
 LOAD_MAX = 1 << 31  # bytes that a gateway's word on what it carries counts for, at most
 GATEWAY_MODULE = 65535  # what gateways say theirs is: no process is in it
 
@@ -35,6 +36,28 @@ class BadFrame(PscomError):
 def session(settings: Mapping[str, object]) -> Session:
     """A session to gateways, which does not go through gateways itself."""
     return Session(config={"GATEWAY": 0, "DEBUG_STATS": 0, **settings})
+
+
+def parse(data: bytes | bytearray, whose: object) -> Frame:
+    """`BadFrame`: these bytes are no frame."""
+    try:
+        frame = json.loads(data)
+    except ValueError as error:
+        raise BadFrame(f"{whose} sent no JSON: {error}") from error
+    except RecursionError:
+        raise BadFrame(f"{whose} sent JSON that is nested too deeply") from None
+    if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
+        raise BadFrame(f"{whose} sent no frame")
+    if _deeper(frame, DEPTH_MAX):
+        raise BadFrame(f"{whose} sent a frame that is nested deeper than {DEPTH_MAX}")
+    return frame
+
+
+def _deeper(value: Any, most: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return most == 0 or any(_deeper(it, most - 1) for it in inner)
 
 
 def node_number() -> int:
@@ -57,13 +80,7 @@ class Trunk:
     async def receive(self) -> Frame:
         """The next frame. `PscomError`: the other side has ended, or talks nonsense."""
         status = await self.connection.irecv(self._room)
-        try:
-            frame = json.loads(self._room[: status.nbytes])
-        except ValueError as error:
-            raise BadFrame(f"{self.connection.peer} sent no JSON: {error}") from error
-        if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
-            raise BadFrame(f"{self.connection.peer} sent no frame")
-        return frame
+        return parse(self._room[: status.nbytes], self.connection.peer)
 
     def close(self) -> None:
         self.connection.close()
@@ -82,9 +99,12 @@ async def keep(
         try:
             await connection.iopen()
             await attend(Trunk(connection))
-        except (PscomError, KeyError, TypeError, ValueError) as error:
+        except PscomError as error:
             logger.info("gateway %s: %s", address, error)
             ended(str(error))
+        except Exception as error:  # what it sent cannot be understood
+            logger.warning("gateway %s sent nonsense: %.200r", address, error)
+            ended(f"it sent nonsense: {error!r:.200}")
         finally:
             connection.close()
         await asyncio.sleep(PAUSE)

@@ -57,6 +57,7 @@ else:
 __all__ = [
     "AUTO",
     "Carrier",
+    "Dialed",
     "INF",
     "Link",
     "Log",
@@ -119,6 +120,14 @@ def _never_stuck() -> str:
     return ""
 
 
+class Dialed(Protocol):
+    """Who is told what came of an attempt to reach a place."""
+
+    def __call__(self, sock: socket.socket | None, reason: str, final: bool = False) -> object:
+        """`sock` None: nothing, for this reason. `final`: the peer is gone, so that a further
+        attempt is of no use."""
+
+
 class Relay(Protocol):
     """A way to peers that no address of this host leads to, for the handshake.
 
@@ -128,7 +137,8 @@ class Relay(Protocol):
 
     def listen(self, accept: Callable[[socket.socket], object]) -> str:
         """Where this process can be reached through the relay: letters, digits,
-        and signs but `/`, `,` and `!`. Callers are given to `accept`."""
+        and signs but `/`, `,` and `!`. Callers are given to `accept`. May wait a
+        moment for the relay to know of this process."""
 
     def stop(self, place: str) -> None:
         """Take no more callers in at this place."""
@@ -136,11 +146,8 @@ class Relay(Protocol):
     def leads(self, place: str) -> bool:
         """Whether that place is rather reached through the relay than directly."""
 
-    def dial(
-        self, place: str, done: Callable[[socket.socket | None, str], object]
-    ) -> Callable[[], object]:
-        """Reach a place: `done` gets a socket, or None and the reason. Returns what
-        gives the attempt up."""
+    def dial(self, place: str, done: Dialed) -> Callable[[], object]:
+        """Reach a place, and call `done`. Returns what gives the attempt up."""
 
 
 class Carrier(Value):

@@ -37,6 +37,7 @@ class Dialer:
         self._cancelled = False
         self._targets: list[tuple[int, tuple[str, int]]] = []
         self.stalled = False  # nobody answered at all at one of the places
+        self.final = False
         _resolve(thread, address.places, self._on_resolved)
 
     def cancel(self) -> None:
@@ -116,9 +117,11 @@ class Detoured:
         place: str,
         done: Callable[[socket.socket | None, str], object],
     ) -> None:
+        self._thread = thread
         self._done = done
         self._cancelled = False
-        self._give_up = relay.dial(place, lambda sock, why: thread.call(self._on_dialed, sock, why))
+        self.final = False  # the relay knows that the peer is gone
+        self._give_up = relay.dial(place, self._tell)
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -127,7 +130,12 @@ class Detoured:
     def forget(self) -> None:
         """After a fork, in the child: nothing is ours yet."""
 
-    def _on_dialed(self, sock: socket.socket | None, reason: str) -> None:
+    def _tell(self, sock: socket.socket | None, reason: str, final: bool = False) -> None:
+        """On any thread."""
+        self._thread.call(self._on_dialed, sock, reason, final)
+
+    def _on_dialed(self, sock: socket.socket | None, reason: str, final: bool) -> None:
+        self.final = final
         if not self._cancelled:
             self._done(sock, reason)
         elif sock is not None:

@@ -191,10 +191,12 @@ class OnDemand(Host):
             record.link = Negotiation(self, record)
             self.track(record.link, sock, machine)
             return
-        attempt.stalled += dialer is not None and dialer.stalled
+        assert dialer is not None
+        attempt.stalled += dialer.stalled
         why = reason.removeprefix(f"{record.label}: ")
         error = ConnectError(f"{record.label} cannot be reached: {why}", peer=record.label)
-        self._next_attempt(record, error, attempt.stalled < self._policy.link.stalled_max)
+        again = not dialer.final and attempt.stalled < self._policy.link.stalled_max
+        self._next_attempt(record, error, again)
 
     def _next_attempt(self, record: Record, error: PscomError, again: bool) -> None:
         """The link that counted is gone: use a parked one, try again, or give up."""

@@ -69,6 +69,15 @@ from gateway import native
 from gateway.trunk import Trunk, session
 from pscompy import PscomError
 
+async def ends(victim, frame):
+    # The gateway wants no more of who has sent this.
+    victim.connection.isend(frame)
+    try:
+        while True:
+            await victim.receive()
+    except PscomError:
+        print("ended")
+
 async def main(address):
     with session({"PSP_RENDEZVOUS": "inf"}) as here:
         async def trunk():
@@ -79,14 +88,22 @@ async def main(address):
             b"no json", b"[]", b"{}", b'{"kind": 5}', b'{"kind": "nothing"}',
             b'{"kind": "tunnel"}', b'{"kind": "hello", "node": "x", "module": 1}',
             b'{"kind": "hello", "node": -1, "module": 1}', b'{"kind": "modules", "modules": 1}',
-            b'{"kind": "join", "name": "x"}', b"[" * 5000,
+            b'{"kind": "join", "name": "x"}', b"[" * 5000, b"[" * 60_000,
+            b'{"kind": "hello", "node": 1, "module": 1, "names": ' + b"[" * 300 + b"]" * 300 + b"}",
+            b'{"kind": "hello", "node": Infinity, "module": 1}',
+            b'{"kind": "hello", "node": 5, "module": 99999}',
         ):
-            victim = await trunk()
-            victim.connection.isend(frame)
-            try:
-                await victim.receive()
-            except PscomError:
-                pass
+            await ends(await trunk(), frame)
+        for frame in (
+            b'{"kind": "gone", "about": 12345}', b'{"kind": "leaving"}',
+            b'{"kind": "modules", "modules": {"1": 0}}', b'{"kind": "found", "node": 12345}',
+            b'{"kind": "hello", "node": 78, "module": 1}',
+            b'{"kind": "tunnel", "module": 1, "node": 1, "from_node": 12345, "from_module": 1}',
+            b'{"kind": "find", "module": 1, "node": 1, "from_node": 77, "from_module": 2}',
+        ):
+            known = await trunk()
+            known.send({"kind": "hello", "node": 77, "module": 1})
+            await ends(known, frame)
         asking = await trunk()
         asking.send({"kind": "hello", "node": 12345, "module": 1})
         data = here.connect((await asking.receive())["data"])
@@ -137,11 +154,17 @@ def connects(machine, where):
 
 
 def test_nonsense_of_somebody_who_has_the_key(machine, script):
-    gateway = machine.start_gateway(1)
+    """Each is told once, in one line, and ends the trunk that it came on, nothing else."""
+    gateway = machine.start_gateway(1, PSP_DEBUG=2)
     asking = machine.python(1, script(NONSENSE), f"10.1.1.9:{PORT}", PSP_GW_SERVER="")
-    assert finished(asking)[0] == "status\n"
+    *ended, last = finished(asking)[0].splitlines()
+    assert (set(ended), last) == ({"ended"}, "status")
     exchange(machine, script)
-    assert gateway.poll() is None
+    gateway.terminate()
+    _, err = gateway.communicate(timeout=TIMEOUT)
+    assert gateway.returncode == 0
+    assert "Traceback" not in err
+    assert sum("sent" in line for line in err.splitlines()) == len(ended), err
 
 
 @pytest.mark.parametrize("share", ["1M", "32M"])

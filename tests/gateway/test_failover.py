@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 from namespaces import TIMEOUT, finished
 
+KILLED = Path(__file__).with_name("killed.py")
+PEERS = int(os.environ.get("PSCOMPY_TEST_PEER_KILLS", "12"))
+SOON = 15  # seconds; it takes 2 or 3 on an idle machine, and took minutes
 SOAK = Path(__file__).with_name("soak.py")
 KILLS = int(os.environ.get("PSCOMPY_TEST_GATEWAY_KILLS", "2"))
 EVERY = 12  # rounds
@@ -63,3 +67,27 @@ def test_with_no_gateway_left_the_peer_is_lost(machine, script):
         assert "no gateway leads to it" in err
         for number in machine.gateways:
             assert f"10.{module}.{number}.9:4470" in err
+
+
+@pytest.mark.parametrize("machine", [(2, 1), (2, 2)], indirect=True)
+def test_a_peer_killed_before_or_while_it_connects_is_lost(machine):
+    """At random moments, from before the survivor begins to after the first message."""
+    for number in machine.gateways:
+        machine.start_gateway(number)
+    there = [f"PSP_GW_SERVER={machine.servers(2)}", "PSP_MSA_MODULE_ID=2"]
+    command = ["env", *there, "ip", "netns", "exec", machine.module(2)]
+    out, err = finished(machine.python(1, KILLED, PEERS, os.getpid(), *command))
+    lines = [json.loads(line) for line in out.splitlines()]
+    print(histogram([line["seconds"] for line in lines]))
+    assert len(lines) == PEERS
+    for line in lines:
+        assert line["told"].startswith(("PeerLost", "ConnectError")), line
+        assert line["seconds"] < SOON, line
+    assert "Traceback" not in err
+
+
+def histogram(seconds):
+    """How many were told after how long, in steps of half a second."""
+    steps = [int(each * 2) for each in seconds]
+    counts = {step: steps.count(step) for step in range(max(steps) + 1)}
+    return "\n".join(f"{step / 2:4.1f} s and up: {'#' * n} {n}" for step, n in counts.items())

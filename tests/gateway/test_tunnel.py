@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.nodes import ARRIVAL, GRACE, Reach
-from gateway.servers import PATHS_MAX, BadRoutes, parse
+from gateway.servers import PATHS_MAX, BadRoutes
+from gateway.servers import parse as parse_servers
 from gateway.switchboard import Member, Switchboard
+from gateway.trunk import BadFrame, parse
 from gateway.tunnel import PIECE, Tunnel
 
 
@@ -72,7 +74,7 @@ def test_a_frame_that_is_none(offset):
 
 def test_a_node_is_lost_when_no_gateway_knows_it():
     reach = Reach()
-    reach.gone(0)
+    reach.missing(0, left=True)
     assert not reach.lost({0, 1}, steady=True, now=0.0)
     reach.missing(1)
     assert reach.doubtful({0, 1}) == {0, 1}
@@ -125,4 +127,63 @@ def test_frames_take_the_shortest_way():
 
 def test_more_gateways_than_can_be():
     with pytest.raises(BadRoutes, match=str(PATHS_MAX)):
-        parse(" ".join(f"gw{n}:1" for n in range(PATHS_MAX + 1)))
+        parse_servers(" ".join(f"gw{n}:1" for n in range(PATHS_MAX + 1)))
+
+
+def board_of(*neighbours: int) -> tuple[Switchboard, dict[int, Member], list[dict[str, object]]]:
+    """A gateway with some neighbours and one process, 7, with the frames that it is told."""
+    board = Switchboard("here", 100, lambda: None, lambda: {"bytes": 0, "streams": 0})
+    told: list[dict[str, object]] = []
+    members = {7: Member(told.append, "data", "host", "seven")}
+    members |= {node: Member(lambda _: None, "data", "host") for node in neighbours}
+    for node, member in members.items():
+        more = {"modules": {}, "name": f"gw{node}"} if node != 7 else {}
+        board.take(member, {"kind": "hello", "node": node, "module": 1, **more})
+    return board, members, told
+
+
+def gone(told: list[dict[str, object]]) -> list[object]:
+    return [it["about"] for it in told if it["kind"] == "gone"]
+
+
+def test_nobody_takes_anothers_number() -> None:
+    board, members, _ = board_of(101)
+    hello = {"kind": "hello", "node": 7, "module": 1}
+    for more in ({}, {"modules": {}, "name": "gw9"}):
+        with pytest.raises(ValueError, match="somebody else"):
+            board.take(Member(lambda _: None, "data", "host", "another"), hello | more)
+    assert board.nodes[7] is members[7]
+    again = Member(lambda _: None, "data", "host", "seven")  # the same session, on a new trunk
+    board.take(again, hello)
+    board.leave(members[7])
+    assert board.nodes[7] is again
+
+
+def test_a_gateway_tells_only_of_the_end_of_its_own_nodes() -> None:
+    board, members, told = board_of(101, 102)
+    source = {"from_module": 2, "from_node": 55, "module": 1, "node": 7}
+    board.take(members[101], {"kind": "tunnel", **source})  # node 55 is there
+    for about in (7, 55):
+        board.take(members[102], {"kind": "gone", "about": about})
+    assert gone(told) == []
+    board.take(members[101], {"kind": "gone", "about": 55})
+    assert gone(told) == [55]
+
+
+def test_who_asks_for_a_node_that_has_left_is_told_so() -> None:
+    board, members, told = board_of()
+    visitor = Member(lambda _: None, "data", "host", "eight")
+    board.take(visitor, {"kind": "hello", "node": 8, "module": 2})
+    board.leave(visitor)
+    find = {"kind": "find", "module": 2, "from_module": 1, "from_node": 7}
+    for node, left in ((8, True), (9, False)):
+        board.take(members[7], {**find, "node": node})
+        assert (told[-1]["kind"], told[-1]["about"], told[-1]["left"]) == ("absent", node, left)
+
+
+@pytest.mark.parametrize(
+    "data", [b"[" * 60_000, b'{"kind":"x","y":' + b"[" * 300 + b"]" * 300 + b"}"]
+)
+def test_a_frame_that_is_nested_too_deeply(data: bytes) -> None:
+    with pytest.raises(BadFrame, match="nested"):
+        parse(data, "somebody")

@@ -1,0 +1,113 @@
+"""A survivor whose peers are killed before, while and after their connection comes up.
+
+Usage: killed.py COUNT SEED COMMAND...; COMMAND runs a program where the peers are. Prints a line
+of JSON per peer: how they met, when it was killed (seconds after the survivor began to connect),
+how long the survivor then did not know, and what it was told.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pscompy
+
+HOW = ("connect", "lower", "higher")  # to a socket; or as a World's rank 0, or 1
+EARLIEST, LATEST = -0.3, 0.7  # seconds, when a peer is killed; every other time:
+COMING_UP = 0.08  # while the connection comes up
+GIVE_UP = 60.0  # seconds
+
+
+class Rank(pscompy.Session):
+    """One of two ranks of a World; the other's address is told later."""
+
+    def __init__(self, rank: int, job: str) -> None:
+        self.rank = rank
+        self._open(f"{job}-{rank:04}", {}, rank=rank, job=job)
+        self.other = self._add_connection(rank=1 - rank, name=f"{job}-{1 - rank:04}")
+        self._control.find_peer = lambda there: self.other._record
+        self.socket = self.listen()
+
+    def meet(self, address: str) -> pscompy.Connection:
+        self.other._record.address = address
+        return self.other
+
+
+def peer(how: str, address: str, job: str) -> None:
+    """Until it is killed."""
+    if how == "connect":
+        socket = pscompy.Session().listen()
+        print(socket.address, flush=True)
+        connection = socket.accept()
+    else:
+        session = Rank(how == "lower", job)
+        print(session.socket.address, flush=True)
+        connection = session.meet(address)
+    connection.isend(b"first")
+    connection.recv()
+    time.sleep(600)
+
+
+def survive(how: str, moment: float, job: str, command: list[str]) -> dict[str, object]:
+    session = pscompy.Session() if how == "connect" else Rank(how != "lower", job)
+    own = "" if how == "connect" else session.socket.address
+    arguments = [*command, sys.executable, str(Path(__file__)), how, own, job]
+    with session, subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        address = other.stdout.readline().strip()
+        begin = time.monotonic() + max(-moment, 0.0)
+        connection = None
+        if moment < 0:
+            kill(other)
+            time.sleep(max(begin - time.monotonic(), 0.0))
+        connection = session.connect(address) if how == "connect" else session.meet(address)
+        first = connection.isend(b"first")
+        if moment >= 0:
+            time.sleep(moment)
+            kill(other)
+        killed = time.monotonic()
+        told = end(connection, first, killed + GIVE_UP)
+        return {
+            "how": how,
+            "moment": round(moment, 3),
+            "seconds": round(time.monotonic() - max(killed, begin), 3),
+            "told": told,
+        }
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+
+
+def end(connection: pscompy.Connection, first: pscompy.Request, until: float) -> str:
+    """What the survivor is told of the end of its peer."""
+    try:
+        first.wait(until - time.monotonic())
+        while True:
+            connection.recv(timeout=until - time.monotonic())
+    except (pscompy.PeerLost, pscompy.ConnectError) as error:
+        return f"{type(error).__name__}: {error}"
+    except pscompy.Timeout:
+        return f"nothing; {connection.state.name}"
+
+
+def main() -> None:
+    count, seed, *command = sys.argv[1:]
+    chance = random.Random(int(seed))
+    for number in range(int(count)):
+        often = chance.random() < 0.5
+        moment = chance.uniform(0, COMING_UP) if often else chance.uniform(EARLIEST, LATEST)
+        line = survive(HOW[number % len(HOW)], moment, f"job{seed}x{number}", command)
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] in HOW:
+        peer(*sys.argv[1:])
+    else:
+        main()
