@@ -15,6 +15,7 @@ GENERAL = (
     Var("INSTALLED", "", text, "What a launcher has found installed, for its ranks."),
     Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
     Var("GUARD", "1", flag, "Keep the precon link open to notice that a peer died."),
+    Var("GUARD_TIMEOUT", "30", seconds, "Silence on that link after which a peer is lost."),
     Var("RETRY", "10", count, "Further attempts to reach a peer that refuses, at most 1 s apart."),
     Var("CANDIDATE_TIMEOUT", "10", seconds, "Time for a transport to come up; inf: no limit."),
     Var("SHUTDOWN_TIMEOUT", "10", seconds, "How long closing waits for a peer that is silent."),

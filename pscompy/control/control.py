@@ -147,8 +147,9 @@ class Control(OnDemand):
 
     def _hosts(self, sock: socket.socket) -> list[str]:
         bound = str(sock.getsockname()[0])
-        everywhere = bound in ("::", "0.0.0.0")
-        return advertised(self.config["NETWORK"]) if everywhere else [bound]
+        if bound not in ("::", "0.0.0.0"):
+            return [bound]
+        return advertised(self.config["NETWORK"], v6=bound == "::")
 
     def stop_listening(self, listener: Listener) -> None:
         """Take no more connections in; those that are up stay."""
@@ -381,7 +382,7 @@ class Control(OnDemand):
             return
         if not bye and not self.config["GUARD"]:
             return
-        record.error = PeerLost(f"{record.label} has ended", peer=record.label)
+        record.error = PeerLost(_lost(record.label, negotiation.link.outage), peer=record.label)
         self._last_words(record, time.monotonic() + LAST_WORDS)
 
     def _last_words(self, record: Record, until: float) -> None:
@@ -412,3 +413,9 @@ class Control(OnDemand):
         for negotiation in list(self._negotiations):
             if not negotiation.link.closed:
                 negotiation.break_off()
+
+
+def _lost(label: str, outage: str) -> str:
+    if not outage:
+        return f"{label} has ended"
+    return f"{label} does not answer, or the network to it is down: {outage} (PSP_GUARD_TIMEOUT)"

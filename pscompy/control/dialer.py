@@ -1,4 +1,10 @@
-"""Reaching a peer's address: its places one after the other, each for a bounded time."""
+"""Reaching a peer's address: its places side by side, as happy eyeballs do (RFC 8305).
+
+An address names every place that the listener knows of itself, and some of them may lead nowhere
+from here, or to somebody else: a bridge, for example, has the same address on many hosts. So the
+next place is tried when one has failed, and also when it has not answered for a moment. A place
+counts as found when the peer is heard from there, which is for the caller to say: see `cancel`.
+"""
 
 from __future__ import annotations
 
@@ -9,59 +15,91 @@ import socket
 import threading
 from collections.abc import Callable
 
-from pscompy.control.network import Address, Place
+from pscompy.control.network import Place
 from pscompy.control.precon import LinkOptions
 from pscompy.control.thread import WRITE, ControlThread, Timer
 from pscompy.plugin import Relay
 
+ATTEMPT_DELAY = 0.25  # seconds for one place to connect before the next one is tried too
+
+Target = tuple[int, tuple[str, int]]
+Targets = list[Target]
+Reached = Callable[[socket.socket, "Target | None"], object]
+"""Gets each socket that is connected, with its place."""
+Ended = Callable[[str], object]
+"""Gets the reasons when no place is left to try; sockets that were handed out may still do."""
+
 
 class Dialer:
-    """One attempt to reach an address: its places one after the other, each for a bounded time.
-
-    `done` gets the connected socket, or the reason why no place could be reached.
-    """
+    """One attempt to reach an address. It goes on to further places until it is cancelled, at
+    leisure once one has connected."""
 
     def __init__(
         self,
         thread: ControlThread,
-        address: Address,
+        places: tuple[Place, ...] | Targets,
         options: LinkOptions,
-        done: Callable[[socket.socket | None, str], object],
+        reached: Reached,
+        ended: Ended,
     ) -> None:
         self._thread = thread
         self._options = options
-        self._done = done
-        self._sock: socket.socket | None = None
+        self._reached = reached
+        self._ended = ended
+        self._delay = ATTEMPT_DELAY
         self._timer: Timer | None = None
+        self._pending: dict[socket.socket, tuple[Target, Timer]] = {}
         self._reasons: list[str] = []
         self._cancelled = False
-        self._targets: list[tuple[int, tuple[str, int]]] = []
+        self._targets: Targets = []
+        self.over = False  # nothing is under way, or left
         self.stalled = False  # nobody answered at all at one of the places
         self.final = False
-        _resolve(thread, address.places, self._on_resolved)
+        _resolve(thread, places, self._on_resolved)
 
-    def cancel(self) -> None:
+    def cancel(self) -> Targets:
+        """Try no more; returns the places that have neither failed nor connected."""
         self._cancelled = True
-        self._let_go(close=True)
+        self._stop_waiting()
+        rest = [self._let_go(sock, close=True) for sock in list(self._pending)]
+        return rest + self._targets
 
     def forget(self) -> None:
         """After a fork, in the child."""
-        if self._sock is not None:
-            os.close(self._sock.detach())
-            self._sock = None
+        for sock in self._pending:
+            os.close(sock.detach())
+        self._pending.clear()
 
-    def _on_resolved(self, targets: list[tuple[int, tuple[str, int]]], reasons: list[str]) -> None:
+    def _on_resolved(self, targets: Targets, reasons: list[str]) -> None:
         self._targets, self._reasons = targets, reasons
         self._next()
 
     def _next(self) -> None:
+        """Try the next place; the one after it follows soon."""
+        self._stop_waiting()
         if self._cancelled:
             return
-        if not self._targets:
-            self._done(None, "; ".join(self._reasons))
-            return
-        family, where = self._targets[0]
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        while self._targets and not self._connect(self._targets.pop(0)):
+            pass
+        if self._targets:
+            self._timer = self._thread.later(self._delay, self._next)
+        elif not self._pending:
+            self.over = True
+            self._ended("; ".join(self._reasons))
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _connect(self, target: Target) -> bool:
+        """Begin; False: it has failed."""
+        family, where = target
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            self._note(target, error)
+            return False
         try:
             self._options.apply(sock)
             sock.connect(where)
@@ -69,40 +107,43 @@ class Dialer:
             pass
         except OSError as error:
             sock.close()
-            self._fell(error)
-            return
-        self._sock = sock
-        self._thread.register(sock.fileno(), WRITE, self._on_ready)
-        self._timer = self._thread.later(self._options.stall_seconds, self._on_stall)
+            self._note(target, error)
+            return False
+        self._thread.register(sock.fileno(), WRITE, lambda _: self._on_ready(sock))
+        stall = self._thread.later(self._options.stall_seconds, self._on_stall, sock)
+        self._pending[sock] = target, stall
+        return True
 
-    def _on_ready(self, _events: int) -> None:
-        assert self._sock is not None
-        error = _connect_error(self._sock)
-        sock = self._let_go(close=error is not None)
+    def _on_ready(self, sock: socket.socket) -> None:
+        error = _connect_error(sock)
+        target = self._let_go(sock, close=error is not None)
         if error is not None:
-            self._fell(error)
-        else:
-            self._done(sock, "")
+            self._note(target, error)
+            self._next()
+            return
+        self._delay = self._options.stall_seconds
+        self.over = not (self._targets or self._pending)
+        if self._targets:
+            self._stop_waiting()
+            self._timer = self._thread.later(self._delay, self._next)
+        self._reached(sock, target)
 
-    def _on_stall(self) -> None:
+    def _on_stall(self, sock: socket.socket) -> None:
         self.stalled = True
-        self._let_go(close=True)
-        self._fell(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
-
-    def _fell(self, error: OSError) -> None:
-        _, where = self._targets.pop(0)
-        self._reasons.append(f"{Place(*where)}: {error.strerror or error}")
+        target = self._let_go(sock, close=True)
+        self._note(target, TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
         self._next()
 
-    def _let_go(self, close: bool) -> socket.socket | None:
-        sock, self._sock = self._sock, None
-        if self._timer is not None:
-            self._timer.cancel()
-        if sock is not None:
-            self._thread.unregister(sock.fileno())
-            if close:
-                sock.close()
-        return sock
+    def _note(self, target: Target, error: OSError) -> None:
+        self._reasons.append(f"{Place(*target[1])}: {error.strerror or error}")
+
+    def _let_go(self, sock: socket.socket, close: bool) -> Target:
+        target, timer = self._pending.pop(sock)
+        timer.cancel()
+        self._thread.unregister(sock.fileno())
+        if close:
+            sock.close()
+        return target
 
 
 class Detoured:
@@ -115,17 +156,21 @@ class Detoured:
         thread: ControlThread,
         relay: Relay,
         place: str,
-        done: Callable[[socket.socket | None, str], object],
+        reached: Reached,
+        ended: Ended,
     ) -> None:
         self._thread = thread
-        self._done = done
+        self._reached = reached
+        self._ended = ended
         self._cancelled = False
+        self.over = False
         self.final = False  # the relay knows that the peer is gone
         self._give_up = relay.dial(place, self._tell)
 
-    def cancel(self) -> None:
+    def cancel(self) -> Targets:
         self._cancelled = True
         self._give_up()
+        return []
 
     def forget(self) -> None:
         """After a fork, in the child: nothing is ours yet."""
@@ -135,11 +180,14 @@ class Detoured:
         self._thread.call(self._on_dialed, sock, reason, final)
 
     def _on_dialed(self, sock: socket.socket | None, reason: str, final: bool) -> None:
-        self.final = final
-        if not self._cancelled:
-            self._done(sock, reason)
-        elif sock is not None:
-            sock.close()
+        self.over, self.final = True, final
+        if self._cancelled:
+            if sock is not None:
+                sock.close()
+        elif sock is None:
+            self._ended(reason)
+        else:
+            self._reached(sock, None)
 
 
 def _connect_error(sock: socket.socket) -> OSError | None:
@@ -154,15 +202,15 @@ def _connect_error(sock: socket.socket) -> OSError | None:
     return OSError(number, os.strerror(number)) if number else None
 
 
-Targets = list[tuple[int, tuple[str, int]]]
-
-
 def _resolve(
     thread: ControlThread,
-    places: tuple[Place, ...],
+    places: tuple[Place, ...] | Targets,
     done: Callable[[Targets, list[str]], object],
 ) -> None:
     """Numeric places at once; names on a thread of their own, since resolving may block long."""
+    if isinstance(places, list):
+        thread.call(done, list(places), [])
+        return
     targets, reasons = _look_up(places, socket.AI_NUMERICHOST)
     if not reasons:
         thread.call(done, targets, reasons)

@@ -8,11 +8,13 @@ accepted too.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import fcntl
 import socket
 import struct
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterator
 
 from pscompy.errors import ConfigError, ConnectError
 from pscompy.values import Value
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
 
 SCHEME = "psp://"
 PLACES_MAX = 16
+ADVERTISED_MAX = 12  # of one host; relays have places, too
 
-_SIOCGIFADDR = 0x8915
+_SIOCGIFCONF, _SIOCGIFFLAGS, _IFF_UP = 0x8912, 0x8913, 1
+_IFREQ = 40  # bytes of a struct ifreq: a name, and an address behind it
+_IFREQS_MAX = 256
 _IF_INET6 = "/proc/net/if_inet6"
 _LINK_SCOPE = 0x20
 PORT_MAX = 65535
@@ -131,42 +136,53 @@ class Interface(Value):
 
 def interfaces() -> list[Interface]:
     """The addresses of this host that others may reach, link-local ones left out."""
-    return [*_interfaces_v4(), *_interfaces_v6()]
+    import ipaddress  # not before: only PSP_NETWORK, and transports, need it
+
+    return [Interface(name, ipaddress.ip_address(address)) for name, address in _addresses()]
 
 
-def _interfaces_v4() -> Iterable[Interface]:
-    import ipaddress  # not before: only PSP_NETWORK, and a host without a route, need it
+def _addresses(v6: bool = True) -> Iterator[tuple[str, bytes]]:
+    """Those of interfaces, with their names."""
+    yield from _addresses_v4()
+    if v6:
+        yield from _addresses_v6()
 
+
+def _addresses_v4() -> Iterator[tuple[str, bytes]]:
+    """Every address of each interface that is up, with its name: SIOCGIFCONF."""
+    room = array.array("B", bytes(_IFREQ * _IFREQS_MAX))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode()[:15])
-            with contextlib.suppress(OSError):
-                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
-                yield Interface(name, ipaddress.IPv4Address(answer[20:24]))
+        asked = struct.pack("iP", len(room), room.buffer_info()[0])
+        used = struct.unpack("iP", fcntl.ioctl(probe.fileno(), _SIOCGIFCONF, asked))[0]
+        for at in range(0, used, _IFREQ):
+            name = bytes(room[at : at + 16]).partition(b"\0")[0]
+            request = struct.pack(f"{_IFREQ}s", name)
+            flags = fcntl.ioctl(probe.fileno(), _SIOCGIFFLAGS, request)[16:18]
+            if int.from_bytes(flags, sys.byteorder) & _IFF_UP:
+                label = name.decode(errors="replace").partition(":")[0]
+                yield label, bytes(room[at + 20 : at + 24])
 
 
-def _interfaces_v6() -> Iterable[Interface]:
-    import ipaddress
-    from pathlib import Path
-
-    with contextlib.suppress(OSError):
-        for line in Path(_IF_INET6).read_text().splitlines():
+def _addresses_v6() -> Iterator[tuple[str, bytes]]:
+    with contextlib.suppress(OSError), open(_IF_INET6) as lines:  # noqa: PTH123
+        for line in lines:
             digits, _, _, scope, _, name = line.split()
             if int(scope, 16) != _LINK_SCOPE:
-                yield Interface(name, ipaddress.IPv6Address(bytes.fromhex(digits)))
+                yield name, bytes.fromhex(digits)
 
 
-def advertised(network: str) -> list[str]:
+def advertised(network: str, v6: bool = True) -> list[str]:
     """The addresses to advertise for a socket on all interfaces, best first.
 
     `network` is PSP_NETWORK: networks, addresses or interfaces, in order of preference; empty:
-    the address that packets to the world would leave from, else loopback. `ConfigError`: none of
-    this host's addresses matches.
+    the address that packets to the world would leave from, then all others, for only who calls
+    can tell which of them lead here; with no other, loopback. `v6`: the socket takes IPv6, too.
+    `ConfigError`: none of this host's addresses matches.
     """
     wanted = network.replace(",", " ").split()
     if not wanted:
-        return [_primary()]
-    mine = interfaces()
+        return _reachable(v6)[:ADVERTISED_MAX]
+    mine = [own for own in interfaces() if v6 or own.address.version == 4]
     chosen = [str(own.address) for word in wanted for own in mine if _matches(own, word)]
     if not chosen:
         have = ", ".join(f"{own.name} {own.address}" for own in mine) or "none"
@@ -176,7 +192,7 @@ def advertised(network: str) -> list[str]:
             value=network,
             allowed="networks, addresses or interfaces of this host",
         )
-    return list(dict.fromkeys(chosen))[:PLACES_MAX]
+    return list(dict.fromkeys(chosen))[:ADVERTISED_MAX]
 
 
 def _matches(own: Interface, word: str) -> bool:
@@ -189,14 +205,23 @@ def _matches(own: Interface, word: str) -> bool:
     return False
 
 
-def _primary() -> str:
+def _reachable(v6: bool) -> list[str]:
+    """All but the loopback's, the one first that packets to the world would leave from."""
+    mine = [
+        socket.inet_ntop(socket.AF_INET6 if len(address) == 16 else socket.AF_INET, address)
+        for _, address in _addresses(v6)
+    ]
+    outside = [address for address in mine if address != "::1" and not address.startswith("127.")]
+    first = [address for address in _primary() if address in outside]
+    return list(dict.fromkeys(first + outside)) or ["127.0.0.1"]
+
+
+def _primary() -> Iterator[str]:
     """Asks the routing table; sends nothing."""
     for target, family in _SOMEWHERE:
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((target, 9))
-            return str(probe.getsockname()[0])
-    outside = (str(own.address) for own in interfaces() if not own.address.is_loopback)
-    return next(outside, "127.0.0.1")
+            yield str(probe.getsockname()[0])
 
 
 def listening_socket(host: str | None, port: int) -> socket.socket:

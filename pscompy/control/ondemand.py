@@ -13,8 +13,10 @@ import socket
 from collections.abc import Callable
 
 from pscompy.control import selection
+from pscompy.control.attempt import Attempt, Refusal
 from pscompy.control.auth import TOKEN_SIZE
-from pscompy.control.dialer import Backoff, Detoured, Dialer
+from pscompy.control.dialer import Backoff, Detoured, Dialer, Reached, Target, Targets
+from pscompy.control.dialer import Ended as DialEnded
 from pscompy.control.engine import Engine, Lane
 from pscompy.control.events import Introduced, Welcomed
 from pscompy.control.explain import explain
@@ -24,11 +26,11 @@ from pscompy.control.keys import Key
 from pscompy.control.lanes import ROLE_SELF
 from pscompy.control.names import Names
 from pscompy.control.negotiation import Host, Negotiation
-from pscompy.control.network import Address
+from pscompy.control.network import Address, Place
 from pscompy.control.precon import Link, LinkOptions
 from pscompy.control.record import Record
 from pscompy.control.states import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
-from pscompy.control.thread import ControlThread, Timer
+from pscompy.control.thread import ControlThread
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
 from pscompy.logs import Log
 from pscompy.values import Value
@@ -41,25 +43,6 @@ else:
 
 
 logger = Log("pscompy.control")
-
-
-class Attempt:
-    """Our own tries to reach a peer, from the first use to up or given up."""
-
-    def __init__(self, kind: Kind, backoff: Backoff) -> None:
-        self.kind = kind
-        self.backoff = backoff
-        self.stalled = 0
-        self.dialer: Dialer | Detoured | None = None
-        self.timer: Timer | None = None
-
-    def cancel(self) -> None:
-        if self.dialer is not None:
-            self.dialer.cancel()
-            self.dialer = None
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
 
 
 class Policy(Value):
@@ -172,31 +155,79 @@ class OnDemand(Host):
             self._give_up(record, ConnectError(f"{record.label}: {error}", peer=record.name))
             return
 
-        def done(sock: socket.socket | None, reason: str) -> None:
-            self._on_dialed(record, attempt, sock, reason)
-
+        attempt.rest, attempt.refused = [], None
         for detour in address.detours:
             relay = self.engine.relays.get(detour.relay)
             if relay is not None and relay.leads(detour.place):
-                attempt.dialer = Detoured(self._thread, relay, detour.place, done)
+                told = self._tellers(record, attempt)
+                attempt.dialer = Detoured(self._thread, relay, detour.place, *told)
                 return
-        attempt.dialer = Dialer(self._thread, address, self._policy.link, done)
+        self._dial_places(record, attempt, address.places)
 
-    def _on_dialed(
-        self, record: Record, attempt: Attempt, sock: socket.socket | None, reason: str
+    def _dial_places(
+        self, record: Record, attempt: Attempt, places: tuple[Place, ...] | Targets
     ) -> None:
+        told = self._tellers(record, attempt)
+        attempt.dialer = Dialer(self._thread, places, self._policy.link, *told)
+
+    def _tellers(self, record: Record, attempt: Attempt) -> tuple[Reached, DialEnded]:
+        """What a dialer calls."""
+
+        def reached(sock: socket.socket, target: Target | None) -> None:
+            self._on_reached(record, attempt, sock, target)
+
+        def ended(reason: str) -> None:
+            self._on_dial_ended(record, attempt, reason)
+
+        return reached, ended
+
+    def _on_reached(
+        self, record: Record, attempt: Attempt, sock: socket.socket, target: Target | None
+    ) -> None:
+        if attempt.dialer is not None and attempt.dialer.over:
+            attempt.dialer = None
+        machine = Handshake(Side.DIALER, self._key, self.here, attempt.kind)
+        negotiation = Negotiation(self, record)
+        attempt.rivals[negotiation] = target
+        link = self.track(negotiation, sock, machine)
+        link.on_heard = lambda: self._on_heard(record, attempt, negotiation)
+
+    def _on_heard(self, record: Record, attempt: Attempt, negotiation: Negotiation) -> None:
+        """The first that answers is the link."""
+        if negotiation in attempt.rivals:
+            attempt.settle(negotiation)
+            record.link = negotiation
+
+    def _on_dial_ended(self, record: Record, attempt: Attempt, reason: str) -> None:
         dialer, attempt.dialer = attempt.dialer, None
-        if sock is not None:
-            machine = Handshake(Side.DIALER, self._key, self.here, attempt.kind)
-            record.link = Negotiation(self, record)
-            self.track(record.link, sock, machine)
-            return
         assert dialer is not None
         attempt.stalled += dialer.stalled
+        if attempt.rivals:
+            return
         why = reason.removeprefix(f"{record.label}: ")
-        error = ConnectError(f"{record.label} cannot be reached: {why}", peer=record.label)
+        error: PscomError = ConnectError(
+            f"{record.label} cannot be reached: {why}", peer=record.label
+        )
         again = not dialer.final and attempt.stalled < self._policy.link.stalled_max
+        if attempt.refused is not None:
+            error, again = attempt.refused[0], again or attempt.refused[1]
         self._next_attempt(record, error, again)
+
+    def _on_rival_failed(
+        self, record: Record, attempt: Attempt, negotiation: Negotiation, why: Refusal
+    ) -> None:
+        """It ended without a word."""
+        del attempt.rivals[negotiation]
+        attempt.refused = attempt.refused or why
+        if not attempt.under_way:
+            self._next_attempt(record, *attempt.refused)
+
+    def _try_the_rest(self, record: Record, attempt: Attempt, why: Refusal) -> None:
+        """Who has answered is not the peer: it may be at another place."""
+        record.link = None
+        attempt.refused = attempt.refused or why
+        rest, attempt.rest = attempt.rest, []
+        self._dial_places(record, attempt, rest)
 
     def _next_attempt(self, record: Record, error: PscomError, again: bool) -> None:
         """The link that counted is gone: use a parked one, try again, or give up."""
@@ -306,7 +337,7 @@ class OnDemand(Host):
     def _under_way(self, record: Record) -> bool:
         """Whether a link of ours is being made, not just waited for."""
         attempt = record.attempt
-        return record.link is not None or (attempt is not None and attempt.dialer is not None)
+        return record.link is not None or (attempt is not None and attempt.under_way)
 
     def _take(self, record: Record, negotiation: Negotiation) -> None:
         """This link counts from now on; what we had begun ourselves is ended."""
@@ -354,12 +385,18 @@ class OnDemand(Host):
 
     def failed(self, negotiation: Negotiation, error: PscomError, again: bool) -> None:
         record = negotiation.record
+        attempt = record.attempt if record is not None else None
         if record is None:
             logger.info("%s", error)
         elif negotiation is record.parked:
             record.parked = None
+        elif attempt is not None and negotiation in attempt.rivals:
+            self._on_rival_failed(record, attempt, negotiation, (error, again))
         elif negotiation is record.link:
-            if record.attempt is None and again:
+            met = record.phase is Phase.NEGOTIATING
+            if attempt is not None and attempt.rest and not met:
+                self._try_the_rest(record, attempt, (error, again))
+            elif attempt is None and again:
                 self._try_ourselves(record, error)
             else:
                 self._next_attempt(record, error, again)

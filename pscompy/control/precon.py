@@ -8,10 +8,11 @@ key. Who makes them is the `Dialer` (dialer.py).
 from __future__ import annotations
 
 import errno
+import math
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from pscompy.config import Config
 from pscompy.control.events import Ended, HandshakeEvent
@@ -37,19 +38,20 @@ UNPROVED_GRACE = 1.0  # before it may be pushed out by a newer one
 LINGER_SECONDS = 2.0  # for the last bytes of a link to leave
 CHUNK = 64 * 1024
 
-# A dead host is noticed after about IDLE + COUNT * INTERVAL seconds.
-KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = 10, 5, 4
-USER_TIMEOUT_MS = 30_000
+# Ways in which the kernel tells that the other host, or the way to it, does not answer.
+OUTAGES = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
+KEEPALIVE_MAX = 32767  # seconds, of the kernel
 
 
 class LinkOptions(Value):
-    """PSP_PRECON_TCP_*."""
+    """PSP_PRECON_TCP_*, and PSP_GUARD_TIMEOUT."""
 
     sndbuf: int
     rcvbuf: int
     nodelay: bool
     stall_seconds: float
     stalled_max: int
+    silence_seconds: float  # of a link before its peer counts as lost
 
     @classmethod
     def of(cls, config: Config) -> LinkOptions:
@@ -59,6 +61,7 @@ class LinkOptions(Value):
             nodelay=config["PRECON_TCP_NODELAY"],
             stall_seconds=config["PRECON_TCP_RECONNECT_TIMEOUT"] / 1000,
             stalled_max=max(1, config["PRECON_TCP_CONNECT_STALLED_MAX"]),
+            silence_seconds=config["GUARD_TIMEOUT"],
         )
 
     def apply(self, sock: socket.socket) -> None:
@@ -67,13 +70,23 @@ class LinkOptions(Value):
             (socket.SOL_SOCKET, socket.SO_SNDBUF, self.sndbuf),
             (socket.SOL_SOCKET, socket.SO_RCVBUF, self.rcvbuf),
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, int(self.nodelay)),
-            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_COUNT),
-            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS),
+            *self._keepalive(),
         ):
             sock.setsockopt(level, name, value)
+
+    def _keepalive(self) -> Iterator[tuple[int, int, int]]:
+        """The kernel asks an idle peer after a third of the time, then every sixth of it; the link
+        ends at the first question after the whole."""
+        if not math.isfinite(self.silence_seconds):
+            return
+        idle, interval = (
+            min(max(1, round(self.silence_seconds / part)), KEEPALIVE_MAX) for part in (3, 6)
+        )
+        yield socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
+        yield socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle
+        yield socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval
+        milliseconds = min(max(1, round(self.silence_seconds * 1000)), 2**31 - 1)
+        yield socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds
 
 
 class LinkOwner(Protocol):
@@ -117,6 +130,8 @@ class Link:
         self._out = bytearray()
         self._writing = False
         self._leaving = False
+        self.outage = ""  # why there is no way to the peer (any more), if that ended the link
+        self.on_heard: Callable[[], object] | None = None  # called once, at the first bytes
         self.on_close: list[Callable[[Link], object]] = []
         thread.register(sock.fileno(), READ, self._on_ready)
         self.flush()
@@ -167,6 +182,7 @@ class Link:
     def disown(self) -> None:
         """It is closed, and the owner has been told all."""
         self.owner = _NOBODY
+        self.on_heard = None
         self.on_close.clear()
 
     def forget(self) -> None:
@@ -194,12 +210,17 @@ class Link:
             data = self._sock.recv(CHUNK)
         except BlockingIOError:
             return
-        except OSError:
+        except OSError as error:
             data = b""
+            if error.errno in OUTAGES:
+                self.outage = error.strerror or str(error)
         if self._leaving:
             if not data:
                 self.drop()
             return
+        told, self.on_heard = self.on_heard, None
+        if told is not None and data:
+            told()
         self._feed(data)
 
     def _feed(self, data: bytes) -> None:

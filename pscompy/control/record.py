@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from pscompy.control.attempt import Attempt
     from pscompy.control.negotiation import Negotiation
-    from pscompy.control.ondemand import Attempt
 
 
 NOT_CONNECTED = Explanation()

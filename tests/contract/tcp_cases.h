@@ -42,6 +42,8 @@ void acceptor_that_lies(void);
 void token_never_travels(void);
 void next_address_is_tried(void);
 void nobody_answers(void);
+void other_addresses_are_tried_beside_it(void);
+void somebody_else_is_at_an_address(void);
 void descriptors_run_out(void);
 
 /* tcp_frame_cases.c */

@@ -358,6 +358,54 @@ void next_address_is_tried(void)
     ct_pair_down(&pair);
 }
 
+/* One that does not answer, and one whose owner says nothing, hold nobody up
+ * for as long as they may take: that is longer than the case lasts. */
+void other_addresses_are_tried_beside_it(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    uint16_t ports[3];
+    int fillers[4], full, silent;
+
+    tcp_set("CONNECT_TIMEOUT", 1000 * CT_SECOND, "1000");
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    full = tcp_listen_full(&ports[0], fillers, 4);
+    silent = tcp_listen(&ports[1], 4);
+    ports[2] = target.port;
+    connect_in_the_end(&pair, ports, 3);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
+    for (int i = 0; i < 4; i++)
+        close(fillers[i]);
+    close(full);
+    close(silent);
+    ct_pair_down(&pair);
+}
+
+/* Another process, whose listener knows no such endpoint. */
+void somebody_else_is_at_an_address(void)
+{
+    ct_pair_t pair, other;
+    tcp_target_t target, stranger;
+    uint16_t ports[2];
+
+    ct_pair_open(&pair);
+    ct_pair_open(&other);
+    tcp_target_of(&pair.y, &target);
+    tcp_target_of(&other.y, &stranger);
+    ports[0] = stranger.port;
+    ports[1] = target.port;
+    target.len = tcp_address_with(target.id, ports, 2, target.address);
+    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
+                   target.len);
+    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
+                   target.len);
+    ct_until(&pair, (ct_pair_progress(&other), pair.x.up && pair.y.up));
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
+    ct_pair_down(&other);
+    ct_pair_down(&pair);
+}
+
 void nobody_answers(void)
 {
     ct_pair_t pair;

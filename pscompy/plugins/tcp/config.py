@@ -75,7 +75,7 @@ VARIABLES = (
     Var("SO_RCVBUF", "0", size(0, 2**30), "Socket receive buffer in bytes; 0: the kernel decides."),
     Var("NODELAY", "1", flag, "Send small messages at once (TCP_NODELAY)."),
     Var("ACCEPT_TIMEOUT", "5", seconds, "How long a caller may take to say whom it wants."),
-    Var("CONNECT_TIMEOUT", "10", seconds, "How long one address of a peer may take to answer."),
+    Var("CONNECT_TIMEOUT", "5", seconds, "How long one address of a peer may take to answer."),
     Var(
         "BUFFER_SIZE",
         "64k",

@@ -56,9 +56,8 @@ void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage)
 static psc_status_t tcp_ep_try_watch(tcp_ep_t *ep)
 {
     static const uint32_t reads[TCP_N_STAGES] = {
-        [TCP_EP_CALLED] = EPOLLIN,      [TCP_EP_CONNECTING] = EPOLLOUT,
-        [TCP_EP_AWAIT_CHALLENGE] = EPOLLIN, [TCP_EP_AWAIT_PROOF] = EPOLLIN,
-        [TCP_EP_UP] = EPOLLIN,          [TCP_EP_CLOSING] = EPOLLIN,
+        [TCP_EP_CALLED] = EPOLLIN, [TCP_EP_AWAIT_PROOF] = EPOLLIN,
+        [TCP_EP_UP] = EPOLLIN,     [TCP_EP_CLOSING] = EPOLLIN,
     };
     tcp_iface_t *iface = tcp_ep_iface(ep);
     bool sends = ep->stage == TCP_EP_UP || ep->stage == TCP_EP_CLOSING;
@@ -100,6 +99,7 @@ void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
 
 static void tcp_ep_hang_up(tcp_ep_t *ep)
 {
+    tcp_dials_close(ep);
     tcp_source_close(tcp_ep_iface(ep), &ep->rx);
     tcp_source_close(tcp_ep_iface(ep), &ep->tx);
     tcp_out_finish(ep);
@@ -208,6 +208,7 @@ void tcp_ep_free(tcp_ep_t *ep)
 {
     tcp_in_free(&ep->in);
     tcp_out_free(&ep->out);
+    free(ep->dials);
     explicit_bzero(ep->token, sizeof(ep->token));
     free(ep);
 }

@@ -116,8 +116,7 @@ struct tcp_iface {
 #define TCP_STAGE_LIST(X)                                                      \
     X(NEW, none)                     /* created */                             \
     X(CALLED, lost)                  /* a caller came before ep_connect */     \
-    X(CONNECTING, dialled)           /* the kernel connects */                 \
-    X(AWAIT_CHALLENGE, challenged)   /* connector: hello is out */             \
+    X(CONNECTING, none)              /* connector: addresses are dialled */    \
     X(AWAIT_CALL, none)              /* acceptor: nobody called yet */         \
     X(AWAIT_PROOF, proved)           /* acceptor: challenge is out */          \
     X(UP, received)                  /* frames */                              \
@@ -167,6 +166,17 @@ typedef struct tcp_in {
     bool goodbye;   /* the peer said that it would end */
 } tcp_in_t;
 
+/* One address of the peer that is dialled. */
+typedef struct tcp_dial {
+    tcp_source_t source; /* fd -1: not yet, or not any more */
+    tcp_ep_t *ep;
+    bool greeted; /* our hello is out */
+    int64_t deadline; /* for the kernel to connect */
+    uint8_t nonce[TCP_NONCE_SIZE];
+    size_t have;
+    uint8_t challenge[TCP_CHALLENGE_SIZE];
+} tcp_dial_t;
+
 struct tcp_ep {
     psc_ep_t super;
     psc_link_t link; /* in one of the interface's lists */
@@ -184,8 +194,10 @@ struct tcp_ep {
     uint64_t peer_id;
     bool same_host;
     tcp_sockaddr_t candidates[TCP_ADDRESSES_MAX];
-    unsigned n_candidates, candidate; /* the one being tried */
-    int64_t deadline;
+    unsigned n_candidates, candidate; /* the next one to be dialled */
+    tcp_dial_t *dials; /* one for each candidate, only the connector has them */
+    bool greeted;      /* somebody has taken our hello */
+    int64_t deadline;  /* when the next one is dialled */
     char tried[PSC_REASON_MAX]; /* the candidates that fell, and why */
     /* failing */
     bool closed; /* ep_close came first: nobody is told */
@@ -249,6 +261,7 @@ void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello);
 /* From progress: goes on to the next address where one does not answer, and
  * tells failures. Returns when to look again. */
 int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now);
+void tcp_dials_close(tcp_ep_t *ep);
 /* The handlers of an endpoint's sockets. */
 void tcp_ep_ready(tcp_source_t *source, uint32_t events);
 void tcp_ep_writable(tcp_source_t *source, uint32_t events);

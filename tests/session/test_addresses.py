@@ -1,0 +1,199 @@
+"""Hosts with several addresses, some of which lead nowhere from the other one: two namespaces.
+
+Both are in 10.77.0.0/24, by a link of their own, and both have the address 172.31.0.1 on a device
+that leads nowhere, as bridges of containers have on every host; the default route is there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import pscompy
+
+ROOT = str(Path(pscompy.__file__).parents[1])
+TIMEOUT = 120  # a guard against hanging
+BRIDGE = "172.31.0.1"
+
+LISTENER = """
+import sys, pscompy
+with pscompy.Session() as session, session.listen(port=int(sys.argv[1])) as sock:
+    print(sock.address, flush=True)
+    c = sock.accept()
+    c.send(c.recv())
+    print(c.transport, flush=True)
+    try:
+        c.recv()
+    except pscompy.PscomError as error:
+        print(type(error).__name__, error, flush=True)
+"""
+CALLER = """
+import sys, time, pscompy
+with pscompy.Session() as session:
+    c = session.connect(sys.argv[1])
+    c.send(b"over there")
+    assert bytes(c.recv()) == b"over there"
+    print(c.transport, flush=True)
+    begun = time.monotonic()
+    try:
+        c.recv() if len(sys.argv) > 2 else c.close()
+    except pscompy.PscomError as error:
+        print(type(error).__name__, error, time.monotonic() - begun, flush=True)
+"""
+MUTE = """
+import socket, time
+with socket.create_server(("0.0.0.0", 4477)) as server:
+    print("ready", flush=True)
+    kept = [server.accept() for _ in range(100)]
+"""
+
+
+class Hosts:
+    """`one` calls, `two` listens."""
+
+    def __init__(self) -> None:
+        self.one, self.two = (f"psc{os.getpid()}h{n}" for n in (1, 2))
+        self._started: list[subprocess.Popen[str]] = []
+
+    def make(self) -> str:
+        """Returns why that is not possible, or nothing."""
+        if os.geteuid() != 0:
+            return "network namespaces need root"
+        commands = [f"ip netns add {self.one}", f"ip netns add {self.two}"]
+        commands += [f"ip -n {host} link set lo up" for host in (self.one, self.two)]
+        commands.append(f"ip -n {self.one} link add to2 type veth peer to1 netns {self.two}")
+        for host, device, last in ((self.one, "to2", 1), (self.two, "to1", 2)):
+            commands += [
+                f"ip -n {host} addr add 10.77.0.{last}/24 dev {device}",
+                f"ip -n {host} link set {device} up",
+                f"ip -n {host} link add bridge type bridge",
+                f"ip -n {host} addr add {BRIDGE}/16 dev bridge",
+                f"ip -n {host} link set bridge up",
+                f"ip -n {host} route add default via 172.31.0.254",
+            ]
+        for command in commands:
+            try:
+                done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+            except FileNotFoundError:
+                return "there is no `ip` here"
+            if done.returncode:
+                return f"{command}: {done.stderr.strip()}"
+        return ""
+
+    def ip(self, host: str, words: str) -> None:
+        subprocess.run(["ip", "-n", host, *words.split()], check=True)
+
+    def start(
+        self, host: str, program: str, *words: object, **env: object
+    ) -> subprocess.Popen[str]:
+        environ = {**os.environ, "PYTHONPATH": ROOT, "PSP_KEY": "a key of the tests"}
+        environ |= {name: str(value) for name, value in env.items()}
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", host, sys.executable, "-c", program, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environ,
+        )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+        for host in (self.one, self.two):
+            subprocess.run(["ip", "netns", "del", host], capture_output=True, check=False)
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    made = Hosts()
+    try:
+        if reason := made.make():
+            pytest.skip(f"no such network here: {reason}")
+        yield made
+    finally:
+        made.close()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    said = process.stdout.readline().strip()
+    assert said, process.stderr.read()
+    return said
+
+
+def nobody(hosts: Hosts) -> None:
+    """The caller has that address itself, and nothing listens there."""
+
+
+def hole(hosts: Hosts) -> None:
+    """What the caller sends there is gone, and no answer comes."""
+    hosts.ip(hosts.one, f"addr del {BRIDGE}/16 dev bridge")
+    hosts.ip(hosts.one, "addr add 172.31.0.9/16 dev bridge")
+
+
+def mute(hosts: Hosts) -> None:
+    """Somebody listens there at that very port, and never says a word."""
+    assert line(hosts.start(hosts.one, MUTE)) == "ready"
+
+
+def stranger(hosts: Hosts) -> None:
+    """Another process with the same key."""
+    assert BRIDGE in line(hosts.start(hosts.one, LISTENER, 4477, PSP_SHM=0))
+
+
+def other_key(hosts: Hosts) -> None:
+    assert BRIDGE in line(hosts.start(hosts.one, LISTENER, 4477, PSP_KEY="another"))
+
+
+@pytest.mark.parametrize("there", [nobody, hole, mute, stranger, other_key])
+def test_ranks_connect_over_the_interface_that_works(
+    hosts: Hosts, there: Callable[[Hosts], None]
+) -> None:
+    there(hosts)
+    listener = hosts.start(hosts.two, LISTENER, 4477, PSP_SHM=0)
+    address = line(listener)
+    assert address.startswith(f"psp://{BRIDGE}:4477,10.77.0.2:4477/")
+    caller = hosts.start(hosts.one, CALLER, address, PSP_SHM=0)
+    assert line(caller) == "tcp"
+    assert line(listener) == "tcp"
+    assert caller.wait(TIMEOUT) == 0
+
+
+def test_an_outage_of_the_network_is_not_the_end_of_a_process(hosts: Hosts) -> None:
+    env = {"PSP_SHM": 0, "PSP_GUARD_TIMEOUT": 3}
+    listener = hosts.start(hosts.two, LISTENER, 0, **env)
+    caller = hosts.start(hosts.one, CALLER, line(listener), "stay", **env)
+    assert [line(caller), line(listener)] == ["tcp", "tcp"]
+    hosts.ip(hosts.one, "link set to2 down")
+    for process in (caller, listener):
+        said = line(process)
+        assert said.startswith("PeerLost")
+        assert "does not answer, or the network to it is down" in said
+        assert "PSP_GUARD_TIMEOUT" in said
+        assert "has ended" not in said
+
+
+def test_every_address_is_advertised_the_outgoing_one_first(
+    hosts: Hosts,
+) -> None:
+    hosts.ip(hosts.two, "addr add 10.77.0.3/24 dev to1")
+    hosts.ip(hosts.two, "addr add fd77::2/64 dev to1 nodad")
+    program = "from pscompy.control.network import advertised as a; print(*a(''), *a('', v6=False))"
+    told = line(hosts.start(hosts.two, program)).split()
+    assert told == [BRIDGE, "10.77.0.2", "10.77.0.3", "fd77::2", BRIDGE, "10.77.0.2", "10.77.0.3"]
+
+
+def test_with_loopback_alone_that_is_advertised(hosts: Hosts) -> None:
+    for device in ("to1", "bridge"):
+        hosts.ip(hosts.two, f"link set {device} down")
+    program = "from pscompy.control.network import advertised; print(*advertised(''))"
+    assert line(hosts.start(hosts.two, program)) == "127.0.0.1"
