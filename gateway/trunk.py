@@ -94,13 +94,15 @@ async def keep(
 ) -> None:
     """Have a trunk to a gateway, again and again: `attend` uses it until it raises, `ended` gets
     the reason."""
+    logged = ""
     while True:
         connection = through.connect(address)
         try:
             await connection.iopen()
             await attend(Trunk(connection))
         except PscomError as error:
-            logger.info("gateway %s: %s", address, error)
+            if logged != (logged := str(error)):  # one that is not there is tried often
+                logger.info("gateway %s: %s", address, error)
             ended(str(error))
         except Exception as error:  # what it sent cannot be understood
             logger.warning("gateway %s sent nonsense: %.200r", address, error)

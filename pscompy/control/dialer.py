@@ -64,6 +64,11 @@ class Dialer:
         rest = [self._let_go(sock, close=True) for sock in list(self._pending)]
         return rest + self._targets
 
+    def hurry(self) -> None:
+        """Nothing came of a socket that was handed out: try the next place now."""
+        if self._targets:
+            self._next()
+
     def forget(self) -> None:
         """After a fork, in the child."""
         for sock in self._pending:
@@ -171,6 +176,9 @@ class Detoured:
         self._cancelled = True
         self._give_up()
         return []
+
+    def hurry(self) -> None:
+        """There is one place only."""
 
     def forget(self) -> None:
         """After a fork, in the child: nothing is ours yet."""

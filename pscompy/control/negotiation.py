@@ -264,8 +264,10 @@ class Negotiation:
             self._host.guard_ended(self, event.bye)
             return
         waited = event.state.name.lower()
+        outage = self.link.outage
+        how = f"does not answer ({outage})" if outage else "ended the link"
         self._fail(
-            ConnectError(f"{self.peer_label} ended the link while its {waited} was awaited"),
+            ConnectError(f"{self.peer_label} {how} while its {waited} was awaited"),
             again=not event.bye,
         )
 

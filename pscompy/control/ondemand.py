@@ -154,7 +154,6 @@ class OnDemand(Host):
         except PscomError as error:
             self._give_up(record, ConnectError(f"{record.label}: {error}", peer=record.name))
             return
-
         attempt.rest, attempt.refused = [], None
         for detour in address.detours:
             relay = self.engine.relays.get(detour.relay)
@@ -219,7 +218,9 @@ class OnDemand(Host):
         """It ended without a word."""
         del attempt.rivals[negotiation]
         attempt.refused = attempt.refused or why
-        if not attempt.under_way:
+        if attempt.dialer is not None:
+            attempt.dialer.hurry()
+        elif not attempt.rivals:
             self._next_attempt(record, *attempt.refused)
 
     def _try_the_rest(self, record: Record, attempt: Attempt, why: Refusal) -> None:
@@ -393,7 +394,7 @@ class OnDemand(Host):
         elif attempt is not None and negotiation in attempt.rivals:
             self._on_rival_failed(record, attempt, negotiation, (error, again))
         elif negotiation is record.link:
-            met = record.phase is Phase.NEGOTIATING
+            met = record.phase is Phase.NEGOTIATING or negotiation.crossed
             if attempt is not None and attempt.rest and not met:
                 self._try_the_rest(record, attempt, (error, again))
             elif attempt is None and again:

@@ -1,0 +1,109 @@
+"""An address with several places, of which one leads to the peer."""
+
+from __future__ import annotations
+
+import socket as sockets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from pscompy import AuthError, ConnectError, Session
+from pscompy.control.network import Address, Place
+from tests.waiting import expect_soon
+
+Make = Callable[..., Session]
+
+
+@pytest.fixture
+def places(session: Make) -> Iterator[Callable[[str], Place]]:
+    """Makes a place that leads to: nobody, somebody mute or curt, or another session."""
+    opened: list[sockets.socket] = []
+
+    def make(what: str) -> Place:
+        if what in ("stranger", "other key"):
+            other = session("stranger", KEY=what)
+            return Address.parse(other.listen("127.0.0.1").address).places[0]
+        server = sockets.create_server(("127.0.0.1", 0))
+        opened.append(server)
+        if what == "curt":
+            threading.Thread(target=hang_up, args=(server,), daemon=True).start()
+        place = Place("127.0.0.1", server.getsockname()[1])
+        if what == "nobody":
+            server.close()
+        return place
+
+    yield make
+    for server in opened:
+        with suppress(OSError):
+            server.shutdown(sockets.SHUT_RDWR)
+        server.close()
+
+
+def hang_up(server: sockets.socket) -> None:
+    """On everybody, at once."""
+    with suppress(OSError):
+        while True:
+            server.accept()[0].close()
+
+
+KINDS = ["nobody", "mute", "curt", "stranger", "other key"]
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_the_peer_is_found_behind_another_place(
+    session: Make, places: Callable[[str], Place], what: str
+) -> None:
+    peer = session("peer", KEY="stranger")
+    listening = peer.listen("127.0.0.1")
+    right = Address.parse(listening.address)
+    address = Address((places(what), *right.places), right.name)
+    connection = session("caller", KEY="stranger", RETRY=0).connect(str(address))
+    connection.send(b"hello", timeout=60)
+    assert bytes(listening.accept(60).recv(timeout=60)) == b"hello"
+
+
+def test_all_at_once(session: Make, places: Callable[[str], Place]) -> None:
+    peer = session("peer", KEY="stranger")
+    listening = peer.listen("127.0.0.1")
+    right = Address.parse(listening.address)
+    wrong = [places(what) for what in KINDS]
+    address = Address((*wrong, *right.places), right.name)
+    connection = session("caller", KEY="stranger", RETRY=0).connect(str(address))
+    connection.send(b"hello", timeout=60)
+    assert bytes(listening.accept(60).recv(timeout=60)) == b"hello"
+
+
+def test_where_it_is_nowhere_the_error_says_why(
+    session: Make, places: Callable[[str], Place]
+) -> None:
+    caller = session("caller", RETRY=1)
+    nobody = Address((places("nobody"), places("nobody")), "peer")
+    with pytest.raises(ConnectError) as caught:
+        caller.connect(str(nobody)).open(60)
+    for place in nobody.places:
+        assert f"{place}: Connection refused" in str(caught.value)
+    closed = Address((places("other key"), places("nobody")), "peer")
+    with pytest.raises(AuthError):
+        caller.connect(str(closed)).open(60)
+
+
+def test_a_link_that_is_not_heard_first_is_let_go(session: Make) -> None:
+    """Both places lead to the peer, which comes to itself when both are connected."""
+    peer = session("peer")
+    listening = peer.listen()
+    port = Address.parse(listening.address).places[0].port
+    twice = Address((Place("127.0.0.1", port), Place("127.0.0.2", port)), "peer")
+    busy, free = threading.Event(), threading.Event()
+    peer._control._thread.call(lambda: (busy.set(), free.wait(60)))
+    assert busy.wait(60)
+    caller = session("caller", PRECON_TCP_RECONNECT_TIMEOUT=50)
+    connection = caller.connect(str(twice))
+    sent = connection.isend(b"hello")
+    record = connection._record
+    expect_soon(lambda: record.attempt is not None and len(record.attempt.rivals) == 2)
+    free.set()
+    sent.wait(60)
+    assert bytes(listening.accept(60).recv(timeout=60)) == b"hello"
+    expect_soon(lambda: len(caller._control._negotiations) == 1)
