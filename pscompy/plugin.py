@@ -189,14 +189,15 @@ class Transport(Value):
         """Make it ready for one worker. Any exception of a transport in Python
         passes through: it cannot be used, and this is why."""
         if self.python is not None:
-            return self.carry_python(settings, math.inf)
+            return self.carry_within(settings, math.inf)
         assert self.ops is not None  # the registry has checked
         return Carrier(self.ops(), list(settings))
 
-    def carry_python(self, settings: Sequence[Setting], seconds: float) -> Carrier:
-        """The same for one in Python, whose `open` may take so many seconds;
-        then it raises `TimeoutError`."""
-        assert self.python is not None
+    def carry_within(self, settings: Sequence[Setting], seconds: float) -> Carrier:
+        """The same; the `open` of one in Python may take so many seconds, then
+        it is a `TimeoutError`."""
+        if self.python is None:
+            return self.carry(settings)
         from pscompy.plugins.bridge.pump import Pump  # loads its extension
 
         parsers = {var.name: var.parser for var in self.variables}

@@ -72,7 +72,8 @@ class Probe:
             return self._unusable, None
         assert found.transport is not None
         try:
-            carrier = found.transport.carry(self._config.settings(found.name.upper()))
+            settings = self._config.settings(found.name.upper())
+            carrier = found.transport.carry_within(settings, self._config["CANDIDATE_TIMEOUT"])
         except Exception as error:  # a plug-in's fault is a reason too
             return f"{error}" or type(error).__name__, None
         self._carriers.append(carrier)

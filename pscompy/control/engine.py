@@ -166,7 +166,8 @@ class Engine:
         if reason is not None:
             return option.but(reason=reason)
         try:
-            carrier = _carry(declared, config)
+            settings = config.settings(found.name.upper())
+            carrier = declared.carry_within(settings, config["CANDIDATE_TIMEOUT"])
         except Exception as error:  # a plug-in's fault is a reason too
             return option.but(reason=f"{error}" or type(error).__name__)
         self._carriers[found.name] = carrier
@@ -415,16 +416,6 @@ class Engine:
         with self._guard:
             if not self._destroyed:
                 lib.psc_conn_destroy(handle)
-
-
-def _carry(declared: Any, config: Config) -> Carrier:
-    """Have a transport ready for the worker, one in Python within a candidate's time."""
-    settings = config.settings(declared.name.upper())
-    if declared.python is None:
-        carrier: Carrier = declared.carry(settings)
-    else:
-        carrier = declared.carry_python(settings, config["CANDIDATE_TIMEOUT"])
-    return carrier
 
 
 class _Settings(Value):

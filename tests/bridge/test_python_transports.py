@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -204,13 +205,17 @@ def test_with_no_other_transport_the_one_that_is_silent_is_named(frail):
         it.session(CANDIDATE_TIMEOUT="1").connect(near.address).open(timeout=BOUND)
 
 
-def test_one_whose_open_blocks_is_left_out(frail, silence):
+def test_one_whose_open_blocks_is_left_out(frail, silence, tmp_path):
     it = frail(open=silence.blocks)
     session = it.session(SHM=1, CANDIDATE_TIMEOUT="0.7")
     reason = session.transports["frail"]
     assert "did not open in 0.7 s" in reason
     assert "open() (" in reason
     assert session.transports["shm"] == ""
+    command = [sys.executable, "-m", "pscompy", "info"]
+    environ = {**os.environ, "PSP_PLUGINDIR": str(tmp_path), "PSP_CANDIDATE_TIMEOUT": "0.7"}
+    told = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=BOUND)
+    assert "did not open in 0.7 s" in told.stdout
 
 
 @pytest.mark.parametrize("where", ["send", "read"])
