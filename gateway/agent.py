@@ -209,12 +209,15 @@ class Agent:
         elif kind == "leaving":
             self._down(gateway, "it is being stopped")
         elif kind in ("absent", "gone"):
-            self._on_missing(gateway, int(frame["about"]), kind == "gone" or bool(frame["left"]))
+            left = kind == "gone" or bool(frame.get("left"))
+            self._on_missing(gateway, int(frame["about"]), left)
         elif kind == "found":
             self._reach_of(int(frame["about"])).seen(gateway.index)
 
     def _on_missing(self, gateway: _Gateway, node: int, left: bool) -> None:
         """A gateway does not know a node; `left`: any more. What do the others say?"""
+        if node not in self._tunnels.nodes:
+            return
         reach = self._reach_of(node)
         news = reach.missing(gateway.index, left)
         for it in self._gateways if news else ():
@@ -242,7 +245,9 @@ class Agent:
         self._note(self._lib.GW_NOTE_LOST, node=node, text=reason)
         self._losing.add(node)
         if known:
-            self._lost[node] = time.monotonic() + LOST, reason
+            now = time.monotonic()
+            self._lost = {it: why for it, why in self._lost.items() if why[0] > now}
+            self._lost[node] = now + LOST, reason
         self._loop.call_later(WORDS, self._drop_all, node)
 
     def _drop_all(self, node: int) -> None:
