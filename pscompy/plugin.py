@@ -116,10 +116,6 @@ def _nothing() -> None:
     pass
 
 
-def _never_stuck() -> str:
-    return ""
-
-
 class Dialed(Protocol):
     """Who is told what came of an attempt to reach a place."""
 
@@ -155,13 +151,14 @@ class Carrier(Value):
     operations, and the settings for its `open`. `close` follows when the worker
     is gone, or did not open it. Where only this transport reaches a peer, its
     `relay` carries the handshake too. `stuck` says, on any thread, what keeps
-    the transport from serving anybody, or nothing."""
+    the transport from serving anybody, or nothing; it is asked now and then,
+    and logs what it says."""
 
     ops: int
     settings: list[Setting]
     close: Callable[[], None] = _nothing
     relay: Relay | None = None
-    stuck: Callable[[], str] = _never_stuck
+    stuck: Callable[[], str] | None = None
 
 
 class Transport(Value):

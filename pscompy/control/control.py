@@ -44,6 +44,7 @@ LAST_WORDS_PAUSE = 0.01
 # What keeps the thread busy besides lanes that come up.
 _RETIRING = "retiring"
 _HOLDING = "holding"
+STUCK_PAUSE = 1.0  # seconds between looks at transports that may be stuck
 HOLDING_PAUSE = 0.01  # seconds without progress after which what is held is this thread's business
 
 Deliver = Callable[[Record], object]
@@ -197,7 +198,12 @@ class Control(OnDemand):
             log = self.engine.log_fd
             if log is not None:
                 self._thread.register(log, READ, lambda _: self.engine.read_log())
+            self._thread.call(self._look_for_stuck)
             self._thread.start()
+
+    def _look_for_stuck(self) -> None:
+        if self.engine.look_for_stuck():
+            self._thread.later(STUCK_PAUSE, self._look_for_stuck)
 
     # ---- progress while lanes come up or go down, or bytes stay behind ----
 

@@ -342,7 +342,13 @@ class Engine:
 
     def stuck(self, option: Option) -> str:
         """What holds the whole transport up, as far as it tells; else nothing."""
-        return self._carriers[option.name].stuck()
+        stuck = self._carriers[option.name].stuck
+        return stuck() if stuck is not None else ""
+
+    def look_for_stuck(self) -> bool:
+        """Have transports that are stuck say so in the log. False: none of them ever would."""
+        told = [it.stuck() for it in self._carriers.values() if it.stuck is not None]
+        return bool(told)
 
     def create_lane(self, option: Option, rail: int | None = None) -> Lane:
         """A fresh endpoint of an open transport, on its first rail or on that one; `PscomError`

@@ -155,7 +155,7 @@ class Silence:
 
     @property
     def blocks(self):
-        return f"while not Path({str(self.over)!r}).exists(): time.sleep(0.01)"
+        return f"any(Path({str(self.over)!r}).exists() or time.sleep(0.01) for _ in iter(int, 1))"
 
 
 SWALLOWED = {"send": "return len(data)", "read": "return", "accept": "return time.sleep(0.01)"}
@@ -196,6 +196,17 @@ def test_where_a_transport_swallows_frames_the_next_one_connects(frail, where):
     c.open(timeout=BOUND)
     assert c.transport == "shm"
     assert "PSP_CANDIDATE_TIMEOUT" in c.explain().reasons["frail"]
+
+
+def test_one_that_blocks_later_is_named_in_the_log(frail, silence, tmp_path, caplog):
+    now = tmp_path / "now"
+    near, far = frail(send=f"if Path({str(now)!r}).exists(): {silence.blocks}").pair()
+    with caplog.at_level(logging.WARNING, "pscompy.plugin"):
+        now.touch()
+        near.isend(b"x")
+        expect_soon(lambda: "the transport frail blocks: its send() (" in caplog.text)
+    silence.over.touch()
+    assert far.recv(timeout=BOUND) == b"x"
 
 
 def test_with_no_other_transport_the_one_that_is_silent_is_named(frail):
