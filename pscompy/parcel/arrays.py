@@ -71,7 +71,10 @@ def make(index: memoryview, numbers: memoryview) -> NDArray[Any]:
     shape, kind, order, nbytes = _described(bytes(index))
     if nbytes != numbers.nbytes:
         raise ProtocolError(f"{numbers.nbytes} bytes are no array of {shape} {kind}")
-    made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order)
+    try:
+        made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order)
+    except (ValueError, OverflowError) as error:  # of no numbers, but a length beyond all memory
+        raise ProtocolError(f"{shape} is no shape of an array") from error
     return made
 
 

@@ -1,7 +1,7 @@
 """Serialisers: how objects become bytes and chunks. No I/O.
 
-With pickle, whoever can send an object can run anything where it arrives; `Restricted` reads what
-a list of names allows, and nothing else.
+With pickle, whoever can send an object can run anything where it arrives; `Restricted` reads plain
+data and what a list of names allows, and nothing else (restricted.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pickle import PickleBuffer
 
 from pscompy.errors import ConfigError, Unsupported, describe
 from pscompy.parcel import arrays
+from pscompy.parcel.restricted import Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,62 +149,18 @@ class Cloudpickle(Pickle):
 
 
 class Restricted:
-    """Writes as `inner` does, and reads only what is built of the names that are allowed."""
+    """Writes as `inner` does, and reads only plain data and what is built of `names`."""
 
     def __init__(self, inner: Serialiser, names: Iterable[str] = ()) -> None:
         self._inner = inner
-        self._allowed = ALLOWED | frozenset(names)
+        self._allowed = frozenset(names)
         self.name = inner.name
 
     def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
         return self._inner.dumps(obj, leave)
 
     def loads(self, data: Buffer, chunks: Sequence[Buffer]) -> Any:
-        return _Reader(io.BytesIO(data), self._allowed, chunks).load()
-
-
-class _Reader(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, allowed: frozenset[str], chunks: Sequence[Buffer]) -> None:
-        super().__init__(file, buffers=chunks)
-        self._allowed = allowed
-
-    def find_class(self, module: str, name: str) -> Any:
-        if f"{module}:{name}" not in self._allowed:
-            raise pickle.UnpicklingError(
-                f"{module}:{name} is not in the list of PSP_PARCEL_ALLOW (PSP_PARCEL_UNPICKLE is"
-                " restricted)"
-            )
-        return super().find_class(module, name)
-
-
-# Types without effects: what their constructors take is data.
-_NAMES: Mapping[str, str] = {
-    "builtins": "bool bytearray bytes complex dict float frozenset int list object range set slice"
-    " str tuple",
-    "collections": "Counter OrderedDict deque",
-    "datetime": "date datetime time timedelta timezone",
-    "decimal": "Decimal",
-    "fractions": "Fraction",
-    "uuid": "UUID",
-    "array": "array _array_reconstructor",
-    "numpy": "dtype ndarray",
-    "numpy._core.multiarray": "_reconstruct scalar",
-    "numpy.core.multiarray": "_reconstruct scalar",
-    "numpy._core.numeric": "_frombuffer",
-    "numpy.core.numeric": "_frombuffer",
-    __name__: "make_array make_memoryview",
-    arrays.__name__: "restore",
-}
-_ERRORS = (
-    *("ArithmeticError", "AssertionError", "AttributeError", "BufferError", "EOFError"),
-    *("Exception", "FileNotFoundError", "IndexError", "KeyError", "LookupError", "MemoryError"),
-    *("NotImplementedError", "OSError", "OverflowError", "PermissionError", "RuntimeError"),
-    *("StopIteration", "TimeoutError", "TypeError", "UnicodeError", "ValueError"),
-    "ZeroDivisionError",
-)
-ALLOWED = frozenset(
-    f"{module}:{name}" for module, names in _NAMES.items() for name in names.split()
-) | {f"builtins:{name}" for name in _ERRORS}
+        return Reader(data, chunks, self._allowed).load()
 
 
 # ---- configuration ------------------------------------------------------------

@@ -388,6 +388,15 @@ def test_arrays_that_cannot_be(index):
         archive.load(array_head(index), [bytearray(800)], Pickle())
 
 
+def test_an_array_of_nothing_in_a_length_beyond_all_memory():
+    index = b"C<f8\0\0\0\0" + struct.pack("<2Q", 1 << 63, 0)
+    head = archive.parse(
+        forge(nbytes=len(index), name=b"array", count=1) + struct.pack("<QBB6x", 0, 0, 0) + index
+    )
+    with pytest.raises(pscompy.ProtocolError, match="no shape"):
+        archive.load(head, [b""], Pickle())
+
+
 def test_an_array_of_two_chunks():
     index = b"C<f8\0\0\0\0" + struct.pack("<Q", 100)
     assert archive.load(array_head(index), [bytearray(800)], Pickle()).shape == (100,)

@@ -1,0 +1,356 @@
+"""Constructors of plain data for a sender that is not believed (restricted.py).
+
+Each checks the types and values of its arguments, and that what it makes is not longer than what
+has arrived: `Budget` counts what they copy. None takes an argument for a pointer, a program or a
+length of its own, and none hands on to a constructor that does.
+"""
+
+from __future__ import annotations
+
+import array
+import builtins
+import collections
+import datetime
+import importlib
+import re
+from functools import lru_cache, reduce
+from pickle import UnpicklingError
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_DEPTH_MAX = 1000  # of tuples in tuples: pickle writes no deeper ones
+_DIGITS_MAX = 4300  # of a number as text, as Python has it
+_BITS_MAX = 1 << 14
+_HASHED_MIN = 1 << 20
+_BUFFERS = (bytes, bytearray, memoryview)
+_NESTED = (tuple, frozenset)
+_SCALARS = (int, float, str, bytes, bool, type(None))
+
+
+class Budget:
+    """Bytes, or elements, that constructors may still copy."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spend(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise UnpicklingError("it would take more memory than has arrived")
+
+
+class Keys:
+    """Tuples and frozensets within each other. Python hashes and frees them by recursion, so their
+    depth is bounded; it visits an element as often as it is found on the way, so that a few bytes
+    can name more than it could ever hash: what a hash takes is bounded, too, and of all keys
+    together."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._deep: dict[int, tuple[int, int]] = {}  # depth and weight by id(), if not flat
+        self._kept: list[Any] = []  # so that these ids stay theirs
+        self._left = _HASHED_MIN + 16 * nbytes
+
+    def note(self, made: Any) -> Any:
+        inner = [self._known(item) for item in made if type(item) in _NESTED]
+        if inner:
+            depth = 1 + max(depth for depth, _ in inner)
+            if depth > _DEPTH_MAX:
+                raise UnpicklingError(f"tuples are nested more than {_DEPTH_MAX} times")
+            self._deep[id(made)] = depth, _weight(made) + sum(weight for _, weight in inner)
+            self._kept.append(made)
+            self._bound(self._deep[id(made)][1])
+        return made
+
+    def hashed(self, key: Any) -> None:
+        if type(key) is tuple:
+            self._left -= self._known(key)[1]
+        elif type(key) is int:
+            self._left -= key.bit_length() >> 6
+        self._bound(0)
+
+    def _bound(self, weight: int) -> None:
+        if weight > self._left:
+            raise UnpicklingError("tuples that take too long to be hashed")
+
+    def _known(self, item: Any) -> tuple[int, int]:
+        return self._deep.get(id(item)) or (1, _weight(item))
+
+
+def _weight(items: Any) -> int:
+    """What hashing these takes, but for those within them."""
+    return 1 + len(items) + sum(item.bit_length() >> 6 for item in items if type(item) is int)
+
+
+class Maker(NamedTuple):
+    """How objects of a name are made: `make(budget, *args)`, then `fill(budget, made, state)`,
+    which returns the object that is complete. `hides`: the name stands for this, not for what
+    Python has by that name."""
+
+    name: str
+    make: Callable[..., Any]
+    fill: Callable[[Budget, Any, Any], Any] | None = None
+    needs_state: bool = False
+    hides: bool = False
+
+
+def find(module: str, name: str) -> Any:
+    """What Python has by this name, as pickle finds it."""
+    return reduce(getattr, name.split("."), importlib.import_module(module))
+
+
+def check(fits: object, what: str) -> None:
+    if not fits:
+        raise UnpicklingError(f"these are no arguments of {what}")
+
+
+def buffer(data: Any) -> memoryview:
+    """Memory that has arrived; anything else could keep others alive in a chain without end."""
+    check(type(data) in _BUFFERS, "a buffer")
+    return memoryview(data)
+
+
+def readonly(data: Any) -> memoryview:
+    return buffer(data).toreadonly()
+
+
+# ---- numbers, texts, times ----------------------------------------------------
+
+
+def _only_named(name: str) -> Callable[..., Any]:
+    def refuse(budget: Budget, *args: Any) -> Any:
+        raise UnpicklingError(f"{name} is not called")
+
+    return refuse
+
+
+def _scalar(kind: type) -> Callable[..., Any]:
+    def make(budget: Budget, value: Any) -> Any:
+        check(type(value) in (bool, int, float, str), kind.__name__)
+        check(type(value) is not str or len(value) <= _DIGITS_MAX or kind is str, kind.__name__)
+        return kind(value)
+
+    return make
+
+
+def _copy(kind: type) -> Callable[..., Any]:
+    def make(budget: Budget, data: Any = b"") -> Any:
+        view = buffer(data)
+        budget.spend(view.nbytes)
+        return kind(view)
+
+    return make
+
+
+def _complex(budget: Budget, real: Any, imaginary: Any) -> complex:
+    check(type(real) is float and type(imaginary) is float, "complex")
+    return complex(real, imaginary)
+
+
+def _range(budget: Budget, *args: Any) -> range:
+    check(len(args) == 3 and all(type(arg) is int for arg in args), "range")
+    return range(*args)
+
+
+def _slice(budget: Budget, *args: Any) -> slice:
+    check(len(args) == 3 and all(type(arg) in _SCALARS for arg in args), "slice")
+    return slice(*args)
+
+
+def _object(budget: Budget) -> object:
+    return object()
+
+
+def _decimal(budget: Budget, text: Any) -> Any:
+    from decimal import Decimal
+
+    check(type(text) is str, "Decimal")
+    budget.spend(len(text))
+    return Decimal(text)
+
+
+def _fraction(budget: Budget, top: Any, bottom: Any = None) -> Any:
+    from fractions import Fraction
+
+    if bottom is None:  # before Python 3.12
+        check(type(top) is str and re.fullmatch(r"-?\d{1,4300}(/\d{1,4300})?", top), "Fraction")
+        top, _, bottom = top.partition("/")
+        top, bottom = int(top), int(bottom or 1)
+    for part in (top, bottom):
+        check(type(part) is int and part.bit_length() <= _BITS_MAX, "Fraction")
+    return Fraction(top, bottom)
+
+
+def _uuid(budget: Budget) -> Any:
+    from uuid import UUID
+
+    return object.__new__(UUID)
+
+
+def _fill_uuid(budget: Budget, made: Any, state: Any) -> Any:
+    number = state.get("int") if type(state) is dict else None
+    check(type(number) is int and number >= 0 and number.bit_length() <= 128, "UUID")
+    made.__setstate__({"int": number})
+    return made
+
+
+def _timezone(budget: Budget, offset: Any, *name: Any) -> datetime.timezone:
+    check(type(offset) is datetime.timedelta and len(name) <= 1, "timezone")
+    check(all(type(text) is str for text in name), "timezone")
+    return datetime.timezone(offset, *name)
+
+
+def _timedelta(budget: Budget, *args: Any) -> datetime.timedelta:
+    check(len(args) == 3 and all(type(arg) is int for arg in args), "timedelta")
+    return datetime.timedelta(*args)
+
+
+def _date(budget: Budget, packed: Any) -> datetime.date:
+    check(type(packed) is bytes and len(packed) == 4, "date")
+    return datetime.date(int.from_bytes(packed[:2], "big"), packed[2], packed[3])
+
+
+def _time(budget: Budget, packed: Any, zone: Any = None) -> datetime.time:
+    check(type(packed) is bytes and len(packed) == 6, "time")
+    check(zone is None or isinstance(zone, datetime.tzinfo), "time")
+    hour, fold = packed[0] & 0x7F, packed[0] >> 7
+    microseconds = int.from_bytes(packed[3:], "big")
+    return datetime.time(hour, packed[1], packed[2], microseconds, zone, fold=fold)
+
+
+def _datetime(budget: Budget, packed: Any, zone: Any = None) -> datetime.datetime:
+    check(type(packed) is bytes and len(packed) == 10, "datetime")
+    check(zone is None or isinstance(zone, datetime.tzinfo), "datetime")
+    month, fold = packed[2] & 0x7F, packed[2] >> 7
+    date = datetime.date(int.from_bytes(packed[:2], "big"), month, packed[3])
+    time = _time(budget, packed[4:])
+    return datetime.datetime.combine(date, time.replace(tzinfo=zone, fold=fold))
+
+
+# ---- containers ---------------------------------------------------------------
+
+
+def _deque(budget: Budget, items: Any = (), longest: Any = None) -> collections.deque[Any]:
+    check(type(items) is tuple and not items and type(longest) in (int, type(None)), "deque")
+    return collections.deque(maxlen=longest)
+
+
+def _ordered_dict(budget: Budget) -> collections.OrderedDict[Any, Any]:
+    return collections.OrderedDict()
+
+
+def _counter(budget: Budget, counts: Any = None) -> collections.Counter[Any]:
+    check(type(counts) in (dict, type(None)), "Counter")
+    budget.spend(len(counts or ()))
+    return collections.Counter(counts)
+
+
+# ---- memory -------------------------------------------------------------------
+
+
+def _memoryview(budget: Budget, data: Any, form: Any, shape: Any) -> memoryview:
+    check(type(form) is str and is_shape(shape), "memoryview")
+    view = buffer(data)
+    return view.cast(form, shape) if view.nbytes else view
+
+
+def is_shape(shape: Any) -> bool:
+    return type(shape) is tuple and all(type(length) is int and length >= 0 for length in shape)
+
+
+def _array(budget: Budget, code: Any, data: Any) -> array.array[Any]:
+    check(type(code) is str and code in array.typecodes, "array")
+    view = buffer(data)
+    budget.spend(view.nbytes)
+    made: array.array[Any] = array.array(code)
+    made.frombytes(view)
+    return made
+
+
+def _array_elsewhere(budget: Budget, kind: Any, code: Any, form: Any, data: Any) -> Any:
+    """As pickle has it, with the machine's format of numbers."""
+    check(kind is array.array and type(code) is str and code in array.typecodes, "array")
+    check(type(form) is int and 0 <= form <= 21 and type(data) is bytes, "array")
+    budget.spend(len(data))
+    return array._array_reconstructor(kind, code, form, data)  # type: ignore[attr-defined]
+
+
+# ---- exceptions ---------------------------------------------------------------
+
+_METHODS = frozenset({"add_note", "with_traceback"})
+
+
+def _exception(name: str) -> Callable[..., Any]:
+    def make(budget: Budget, *args: Any) -> BaseException:
+        made: BaseException = getattr(builtins, name)(*args)
+        return made
+
+    return make
+
+
+def _fill_exception(budget: Budget, made: Any, state: Any) -> Any:
+    check(type(state) is dict, "an exception")
+    for name, value in state.items():
+        if name == "__notes__":
+            check(type(value) is list and all(type(note) is str for note in value), "notes")
+        else:
+            check(type(name) is str and name[:2] != "__" and name not in _METHODS, "an exception")
+        setattr(made, name, value)
+    return made
+
+
+# ---- names --------------------------------------------------------------------
+
+_ERRORS = (
+    *("ArithmeticError", "AssertionError", "AttributeError", "BufferError", "EOFError"),
+    *("Exception", "FileNotFoundError", "IndexError", "KeyError", "LookupError", "MemoryError"),
+    *("NotImplementedError", "OSError", "OverflowError", "PermissionError", "RuntimeError"),
+    *("StopIteration", "TimeoutError", "TypeError", "UnicodeError", "ValueError"),
+    "ZeroDivisionError",
+)
+_OURS = "pscompy.parcel.pickling"
+_MAKERS = {
+    maker.name: maker
+    for maker in (
+        *(Maker(f"builtins:{kind.__name__}", _scalar(kind)) for kind in (bool, int, float, str)),
+        *(Maker(f"builtins:{kind.__name__}", _copy(kind)) for kind in (bytes, bytearray)),
+        *(
+            Maker(f"builtins:{name}", _only_named(name))
+            for name in ("dict", "frozenset", "list", "set", "tuple")
+        ),
+        *(Maker(f"builtins:{name}", _exception(name), _fill_exception) for name in _ERRORS),
+        Maker("builtins:complex", _complex),
+        Maker("builtins:object", _object),
+        Maker("builtins:range", _range),
+        Maker("builtins:slice", _slice),
+        Maker("collections:Counter", _counter),
+        Maker("collections:OrderedDict", _ordered_dict),
+        Maker("collections:deque", _deque),
+        Maker("datetime:date", _date),
+        Maker("datetime:datetime", _datetime),
+        Maker("datetime:time", _time),
+        Maker("datetime:timedelta", _timedelta),
+        Maker("datetime:timezone", _timezone),
+        Maker("decimal:Decimal", _decimal),
+        Maker("fractions:Fraction", _fraction),
+        Maker("uuid:UUID", _uuid, _fill_uuid, needs_state=True),
+        Maker("array:array", _only_named("array")),
+        Maker("array:_array_reconstructor", _array_elsewhere, hides=True),
+        Maker(f"{_OURS}:make_array", _array, hides=True),
+        Maker(f"{_OURS}:make_memoryview", _memoryview, hides=True),
+    )
+}
+
+
+@lru_cache(256)
+def maker(name: str) -> Maker | None:
+    """How objects of this name `module:name` are made; None: it is none of plain data."""
+    known = _MAKERS.get(name)
+    if known is None and name.startswith(("numpy", "pscompy.parcel.arrays:")):
+        from pscompy.parcel import plain_arrays
+
+        known = plain_arrays.MAKERS.get(name)
+    return known
