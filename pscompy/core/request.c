@@ -213,15 +213,18 @@ void psc_req_release(psc_req_t *req)
 psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov,
                              size_t n_iov)
 {
+    psc_iov_t *room = req->iov_room;
+
     if (n_iov > sizeof req->iov_room / sizeof *req->iov_room) {
-        req->iov = malloc(n_iov * sizeof *iov);
-        if (!req->iov) {
-            req->iov = req->iov_room;
+        room = malloc(n_iov * sizeof *iov);
+        if (!room)
             return PSC_ERR_NO_MEMORY;
-        }
     }
     if (n_iov)
-        memcpy(req->iov, iov, n_iov * sizeof *iov);
+        memcpy(room, iov, n_iov * sizeof *iov);
+    if (req->iov != req->iov_room)
+        free(req->iov);
+    req->iov = room;
     req->n_iov = n_iov;
     req->total = psc_iov_total(iov, n_iov);
     return PSC_OK;

@@ -109,7 +109,7 @@ struct psc_req {
 
 /* A request of the pool, clean; NULL: out of memory. */
 psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind);
-/* Copies the pieces' descriptions (not the bytes). */
+/* Copies the pieces' descriptions (not the bytes), in place of those it had. */
 psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov,
                              size_t n_iov);
 /* It is outstanding on this connection from now on. */

@@ -272,6 +272,36 @@ static void room(pair_t *pair, size_t len, bool posted)
     free(in);
 }
 
+/* A receive of several pieces gets as many others for what is longer. */
+static void room_in_pieces(pair_t *pair, size_t n_room, size_t n_iov)
+{
+    char out[100], in[100], short_in[8];
+    psc_iov_t room[8], iov[8];
+    psc_recv_args_t args = {.source = pair->b.conn,
+                            .context = CONTEXT,
+                            .tag = 4,
+                            .iov = room,
+                            .n_iov = n_room,
+                            .flags = PSC_FLAG_NO_BUFFER};
+    psc_request_t *send, *recv = NULL;
+    psc_result_t result;
+
+    for (size_t i = 0; i < n_room; i++)
+        room[i] = (psc_iov_t){short_in + i, 1};
+    for (size_t i = 0; i < n_iov; i++)
+        iov[i] = (psc_iov_t){in + i, 1};
+    iov[n_iov - 1].len = sizeof in - (n_iov - 1);
+    fill(out, sizeof out, 9);
+    check(api->recv(pair->b.worker, &args, &result, &recv) == PSC_INPROGRESS);
+    send = post_send(&pair->a, out, sizeof out, 4);
+    until(pair, psc_request_state(recv) == PSC_REQUEST_MATCHED);
+    check(api->recv_supply(recv, iov, n_iov) >= 0);
+    check(finish(pair, recv).nbytes == sizeof in);
+    check(filled(in, sizeof in, 9));
+    if (send)
+        check(finish(pair, send).status == PSC_OK);
+}
+
 void case_room(void)
 {
     static const size_t lengths[] = {0, 8, 64, 65, 30000, 300000};
@@ -282,5 +312,8 @@ void case_room(void)
         room(&pair, lengths[i], true);
         room(&pair, lengths[i], false);
     }
+    room_in_pieces(&pair, 3, 4); /* memory for the first is given back */
+    room_in_pieces(&pair, 5, 1);
+    room_in_pieces(&pair, 1, 5);
     pair_close(&pair);
 }
