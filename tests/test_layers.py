@@ -101,6 +101,13 @@ RULES = (
         but=("pscompy/core/api.c",),
     ),
     Rule(
+        "one place knows the size of a page",
+        ("pscompy/**/*.[ch]", "gateway/*.[ch]"),
+        r"_SC_PAGE_?SIZE|getpagesize|PAGE_MASK|(SEGMENT|MAP)_PAGE\s+4096",
+        ("pscompy/plugins/shm/map.c", "#define SHM_MAP_PAGE 4096u"),
+        but=("pscompy/core/parts/page.h", *GENERATED),
+    ),
+    Rule(
         "no fabric's header outside its plug-in",
         (*CORE_C, "pscompy/hot/*.[ch]"),
         rf"#\s*include\s*[<\"]({FABRICS})",

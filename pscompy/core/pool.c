@@ -15,7 +15,7 @@ static psc_pool_block_t *pool_block_of(psc_link_t *link)
 
 static size_t pool_order_len(unsigned order)
 {
-    return (size_t)PSC_SEGMENT_PAGE << order;
+    return (size_t)psc_page_size() << order;
 }
 
 static unsigned pool_order(size_t nbytes)
@@ -30,7 +30,7 @@ static unsigned pool_order(size_t nbytes)
 static psc_pool_block_t **pool_place(const psc_segment_t *segment,
                                      size_t offset)
 {
-    return &segment->places[offset / PSC_SEGMENT_PAGE];
+    return &segment->places[offset / psc_page_size()];
 }
 
 static size_t pool_offset(const psc_pool_block_t *block)
@@ -71,7 +71,7 @@ static void pool_block_forget(psc_pool_block_t *block)
 static void pool_segment_end(psc_pool_t *pool, psc_segment_t *segment)
 {
     size_t pages = segment->fd < 0 ? 1 /* pinned: one block */
-                                   : segment->len / PSC_SEGMENT_PAGE - 1;
+                                   : segment->len / psc_page_size() - 1;
 
     for (size_t i = 0; i < pages; i++) {
         if (segment->places[i])
@@ -328,7 +328,7 @@ static unsigned pool_choose_top(psc_pool_t *pool, unsigned order)
     unsigned top = PSC_POOL_TOP;
 
     while (top > order &&
-           pool->bytes + pool_order_len(top) + PSC_SEGMENT_PAGE > pool->max)
+           pool->bytes + pool_order_len(top) + psc_page_size() > pool->max)
         top--;
     return top;
 }
@@ -341,13 +341,13 @@ static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
     psc_status_t status;
 
     if (order < PSC_POOL_LARGE) {
-        pool_make_room(pool, pool_order_len(order) + PSC_SEGMENT_PAGE);
+        pool_make_room(pool, pool_order_len(order) + psc_page_size());
         top = pool_choose_top(pool, order);
         len = pool_order_len(top);
     } else {
-        pool_make_room(pool, len + PSC_SEGMENT_PAGE);
+        pool_make_room(pool, len + psc_page_size());
     }
-    if (len < nbytes || pool->bytes + len + PSC_SEGMENT_PAGE > pool->max)
+    if (len < nbytes || pool->bytes + len + psc_page_size() > pool->max)
         return PSC_ERR_NO_RESOURCE;
     status = psc_segment_create(len, &segment);
     if (status != PSC_OK)
@@ -433,7 +433,7 @@ static psc_segment_t *pool_find_locked(psc_pool_t *pool, const uint8_t *base,
         const psc_pool_block_t *block;
         size_t offset = (size_t)(base - segment->base);
 
-        if (base < segment->base || offset >= segment->len - PSC_SEGMENT_PAGE)
+        if (base < segment->base || offset >= segment->len - psc_page_size())
             continue;
         block = pool_block_at(segment, offset);
         if (!block || !block->used ||

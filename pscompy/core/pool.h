@@ -11,6 +11,7 @@
 #ifndef PSCOMPY_CORE_POOL_H
 #define PSCOMPY_CORE_POOL_H
 
+#include "parts/page.h"
 #include "worker.h"
 
 #define PSC_POOL_TOP 14u /* a segment for many blocks has 4 KiB << 14 */
@@ -75,7 +76,8 @@ psc_segment_t *psc_pool_find(psc_pool_t *pool, const void *base, size_t len,
                              uint64_t *offset_p);
 
 /* ---- segment.c ---- */
-#define PSC_SEGMENT_PAGE 4096u
+/* Blocks are whole pages, so that keeping a view of one (psc_map_t) leaves its
+ * neighbours as they are; the identity is the page behind them. */
 psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p);
 psc_status_t psc_segment_create_pinned(void *base, size_t len,
                                        psc_segment_t **segment_p);

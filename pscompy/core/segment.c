@@ -43,7 +43,7 @@ static bool segment_seal(int fd)
 static psc_segment_identity_t *segment_identity(psc_segment_t *segment)
 {
     return (psc_segment_identity_t *)(void *)(segment->base + segment->len -
-                                              PSC_SEGMENT_PAGE);
+                                              psc_page_size());
 }
 
 psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p)
@@ -53,8 +53,8 @@ psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p)
 
     if (!segment)
         return PSC_ERR_NO_MEMORY;
-    segment->len = len + PSC_SEGMENT_PAGE;
-    segment->places = calloc(len / PSC_SEGMENT_PAGE, sizeof *segment->places);
+    segment->len = len + psc_page_size();
+    segment->places = calloc(len / psc_page_size(), sizeof *segment->places);
     segment->warm = calloc(len / PSC_HUGE_PAGE + 1, sizeof *segment->warm);
     segment->fd = segment_open(segment->len);
     if (segment->fd >= 0)
@@ -89,7 +89,7 @@ psc_status_t psc_segment_create_pinned(void *base, size_t len,
         return PSC_ERR_NO_MEMORY;
     }
     segment->base = base;
-    segment->len = len + PSC_SEGMENT_PAGE;
+    segment->len = len + psc_page_size();
     segment->fd = -1;
     *segment_p = segment;
     return PSC_OK;
@@ -132,7 +132,7 @@ static void segment_warm_span(uint8_t *at)
 
 void psc_segment_warm(psc_segment_t *segment, size_t offset, size_t len)
 {
-    size_t spans = (segment->len - PSC_SEGMENT_PAGE) / PSC_HUGE_PAGE;
+    size_t spans = (segment->len - psc_page_size()) / PSC_HUGE_PAGE;
     size_t last = (offset + len - 1) / PSC_HUGE_PAGE;
 
     for (size_t i = offset / PSC_HUGE_PAGE; i <= last && i < spans; i++) {
@@ -149,7 +149,7 @@ static psc_status_t segment_register(psc_segment_t *segment,
 {
     if (segment_pinned(segment))
         return slot->ops->mem_register(slot->iface, NULL, segment->base,
-                                       segment->len - PSC_SEGMENT_PAGE, mem_p);
+                                       segment->len - psc_page_size(), mem_p);
     if (slot->attr.caps & PSC_CAP_MAP)
         return slot->ops->mem_share(slot->iface, segment->base, segment->len,
                                     segment->fd, mem_p);

@@ -22,6 +22,7 @@ SANITIZERS = {
     "thread": ["-fsanitize=thread", "-Wno-tsan"],
 }
 CASES = re.findall(r'^    {"(\w+)", case_', (HERE / "cases.c").read_text(), re.M)
+KEPT = ("views_outlive_all", "views_are_kept")
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
 
 
@@ -32,13 +33,14 @@ def sources(name: str) -> list[str]:
     return [str(path) for path in found if path.name not in ("_core.c", "_native.c")]
 
 
-def compile_driver(name: str, sanitizer: str, folder: Path) -> Path:
+def compile_driver(name: str, sanitizer: str, folder: Path, *more: str) -> Path:
     driver = folder / f"core_{name}_{sanitizer}"
     # A transport that reaches only its own process needs both ends in one worker.
     flags = [
         *FLAGS,
         NO_RECOVERY,
         *SANITIZERS[sanitizer],
+        *more,
         *(["-DONE_WORKER"] if name == "loop" else []),
     ]
     command = ["gcc", *flags, f"-I{ROOT}", f"-DTRANSPORT={name}_transport", "-pthread"]
@@ -71,6 +73,13 @@ def test_core_with_the_smallest_ring(
     name: str, case: str, driver_of: Callable[[str], Path]
 ) -> None:
     check_case(driver_of(name), case, name, *SMALL[name])
+
+
+def test_pages_of_64_kib(tmp_path: Path) -> None:
+    """Memory is shared, mapped and kept in whole pages of one size, whichever that is."""
+    driver = compile_driver("shm", "address", tmp_path, "-DPSC_PAGE_SIZE=65536")
+    for case in ("sizes_auto", "blocks", "lending", "lent_and_received", *KEPT, "hostile_keys"):
+        check_case(driver, case, "shm")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -91,7 +91,7 @@ static void lend_map_forget(lend_map_t *entry)
 static bool lend_map_retired(const psc_map_t *map)
 {
     const psc_segment_identity_t *identity =
-        (const void *)(map->base + map->len - PSC_SEGMENT_PAGE);
+        (const void *)(map->base + map->len - psc_page_size());
 
     return __atomic_load_n(&identity->retired, __ATOMIC_ACQUIRE);
 }
@@ -153,8 +153,8 @@ static psc_map_t *lend_locate(const psc_unexp_t *unexp)
         head.len > unexp->keys_len - sizeof head)
         return NULL;
     map = lend_map_find(unexp->conn, unexp->room + sizeof head, head.len);
-    if (!map || unexp->offset > map->len - PSC_SEGMENT_PAGE ||
-        unexp->len > map->len - PSC_SEGMENT_PAGE - unexp->offset)
+    if (!map || unexp->offset > map->len - psc_page_size() ||
+        unexp->len > map->len - psc_page_size() - unexp->offset)
         return NULL;
     return map;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "choose.h"
+#include "pscompy/core/parts/page.h"
 
 void ib_device_name(const ib_device_t *device, char *name, size_t room)
 {
@@ -114,8 +115,7 @@ bool ib_device_reserve(ib_device_t *device, unsigned comps)
 bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size,
                   unsigned n, int access)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t mapped = (size * n + page - 1) / page * page;
+    size_t mapped = psc_page_up(size * n);
     void *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cache.h"
+#include "pscompy/core/parts/page.h"
 
 #define IB_FRAME_MASK ((UINT64_C(1) << 55) - 1)
 #define IB_FRAME_THERE (UINT64_C(1) << 63)
@@ -38,7 +39,7 @@ int ib_proof_open(void)
 
     if (proof < 0)
         return -1;
-    if (sysconf(_SC_PAGESIZE) == IB_PAGE &&
+    if (psc_page_size() == IB_PAGE &&
         ib_proof_read(proof, (uintptr_t)&frame / IB_PAGE, &frame, 1) &&
         ib_frame_known(frame))
         return proof;

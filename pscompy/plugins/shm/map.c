@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "pscompy/core/parts/mapping.h"
+#include "pscompy/core/parts/page.h"
 #include "shm.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -25,7 +26,6 @@
 
 #define SHM_MAP_SEALS                                                          \
     (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
-#define SHM_MAP_PAGE 4096u
 
 typedef struct shm_map {
     psc_map_t super;
@@ -37,7 +37,7 @@ typedef struct shm_map {
 static const psc_segment_identity_t *shm_map_identity(const void *base,
                                                       size_t len)
 {
-    return (const void *)((const uint8_t *)base + len - SHM_MAP_PAGE);
+    return (const void *)((const uint8_t *)base + len - psc_page_size());
 }
 
 psc_status_t shm_mem_share(psc_iface_t *iface, void *base, size_t len, int fd,
@@ -126,8 +126,8 @@ static bool shm_map_orphaned(const shm_map_t *map)
 static psc_status_t shm_map_keep(psc_map_t *super, uint64_t offset, size_t len)
 {
     shm_map_t *map = psc_container_of(super, shm_map_t, super);
-    size_t from = (size_t)offset & ~(size_t)(SHM_MAP_PAGE - 1);
-    size_t to = (offset + len + SHM_MAP_PAGE - 1) & ~(size_t)(SHM_MAP_PAGE - 1);
+    size_t from = (size_t)offset / psc_page_size() * psc_page_size();
+    size_t to = psc_page_up((size_t)offset + len);
     uint8_t *there = (uint8_t *)(uintptr_t)super->base + from, *copy;
 
     if (to == from || shm_map_orphaned(map))
@@ -197,8 +197,8 @@ psc_status_t shm_rkey_map(psc_ep_t *super, const uint8_t *packed, size_t len,
         return PSC_ERR_PROTOCOL;
     memcpy(&key, packed, sizeof key);
     if (memcmp(key.process, ep->peer.process, SHM_ID_SIZE) != 0 ||
-        key.fd < 0 || key.len <= SHM_MAP_PAGE || key.len > INT64_MAX / 2 ||
-        key.len % SHM_MAP_PAGE != 0)
+        key.fd < 0 || key.len <= psc_page_size() || key.len > INT64_MAX / 2 ||
+        key.len % psc_page_size() != 0)
         return PSC_ERR_PROTOCOL;
     fd = shm_map_open(ep, &key);
     if (fd < 0)

@@ -7,12 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SHM_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
+#include "pscompy/core/parts/page.h"
 
-static size_t shm_ring_page(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
+#define SHM_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 
 bool shm_geometry_valid(const shm_geometry_t *geometry)
 {
@@ -25,15 +22,12 @@ bool shm_geometry_valid(const shm_geometry_t *geometry)
 
 size_t shm_geometry_bytes(const shm_geometry_t *geometry)
 {
-    size_t bytes = (size_t)geometry->slot_size * geometry->slots;
-    size_t page = shm_ring_page();
-
-    return (bytes + page - 1) / page * page;
+    return psc_page_up((size_t)geometry->slot_size * geometry->slots);
 }
 
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
 {
-    size_t bytes = shm_geometry_bytes(geometry) + shm_ring_page();
+    size_t bytes = shm_geometry_bytes(geometry) + psc_page_size();
     int fd = memfd_create("pscompy-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0)
@@ -68,7 +62,7 @@ static bool shm_ring_map_at(uint8_t *at, size_t len, int fd, size_t offset)
 psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
                           int fd)
 {
-    size_t page = shm_ring_page(), bytes = shm_geometry_bytes(geometry);
+    size_t page = psc_page_size(), bytes = shm_geometry_bytes(geometry);
     size_t mapped = page + 2 * bytes;
     uint8_t *base;
 

@@ -1,0 +1,26 @@
+/* The size of a page, for everything that maps, unmaps or moves memory. The
+ * tests compile with a larger one, which must do as well. */
+#ifndef PSCOMPY_PARTS_PAGE_H
+#define PSCOMPY_PARTS_PAGE_H
+
+#include <stddef.h>
+#include <unistd.h>
+
+#ifndef PSC_PAGE_SIZE
+#define PSC_PAGE_SIZE sysconf(_SC_PAGESIZE) /* no system call */
+#endif
+
+static inline size_t psc_page_size(void)
+{
+    return (size_t)PSC_PAGE_SIZE;
+}
+
+/* The first page's begin at or after. */
+static inline size_t psc_page_up(size_t at)
+{
+    size_t page = psc_page_size();
+
+    return (at + page - 1) / page * page;
+}
+
+#endif
