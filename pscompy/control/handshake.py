@@ -87,6 +87,7 @@ class Handshake:
         self._failure = ("", True)
         self._late: dict[bool, str] = {}  # who has waited long enough: why, as far as it knows
         self._left: set[int] = set()  # of the candidates that the connector has offered
+        self.check_lanes: Callable[[], str] = str  # why the lanes do not stay up; "": they do
         self._secrets: Secrets
         self._seal: Seal
         self._check: Seal
@@ -377,7 +378,10 @@ class Handshake:
         if there is Report.FAILED and here is not Report.FAILED:
             self._say(Report.FAILED)
         elif here is Report.UP and there in (Report.UP, Report.GO):
-            self._say(Report.GO)
+            if failure := self.check_lanes():  # since they came up; GO is never taken back
+                self._fail(failure, here=True)
+            else:
+                self._say(Report.GO)
         here = self._said[True]
         if here is there is Report.FAILED:
             self._step(LinkEvent.TRIAL_FAILED)

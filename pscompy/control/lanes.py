@@ -46,6 +46,7 @@ class Lanes:
         self._patience = patience
         self._ticks = 0
         self._timer: Timer | None = None
+        link.machine.check_lanes = self._failure
 
     def take(self) -> list[Lane]:
         """The lanes of the attempt that was established; the others are undone."""
@@ -55,6 +56,7 @@ class Lanes:
 
     def undo(self) -> None:
         """Destroy what is left."""
+        self._link.machine.check_lanes = str
         self._drop()
 
     def trial_failed(self, event: TrialFailed) -> None:
@@ -130,12 +132,15 @@ class Lanes:
                 lane.destroy()
         return made, reason
 
+    def _failure(self) -> str:
+        """Why a lane of the attempt at hand has failed; "": none has."""
+        failed = next((lane for lane in self._lanes if lane.failed), None)
+        return failed.reason or "no reason given" if failed is not None else ""
+
     def _on_change(self) -> None:
         if not self._lanes or self._link.machine.state is not LinkState.TRIAL:
             return
-        failed = next((lane for lane in self._lanes if lane.failed), None)
-        if failed is not None:
-            reason = failed.reason or "no reason given"
+        if reason := self._failure():
             self._link.deliver(self._link.machine.lane_failed(reason))
         elif not self._said_up and all(lane.up for lane in self._lanes):
             self._said_up = True

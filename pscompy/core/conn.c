@@ -130,9 +130,15 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
         psc_count(conn, PSC_COUNTER_connections_made, 1);
     for (uint32_t i = 0; i < n_lanes && conn->state == PSC_CONN_UP; i++)
         psc_lane_replay(lanes[i]);
-    psc_proto_conn_up(conn);
-    psc_conn_mark_busy(conn);
-    psc_conn_flush(conn);
+    for (uint32_t i = 0; i < n_lanes; i++) {
+        if (lanes[i]->state == PSC_LANE_FAILED)
+            psc_lane_fail_conn(lanes[i]);
+    }
+    if (!lanes[0]->closing) {
+        psc_proto_conn_up(conn);
+        psc_conn_mark_busy(conn);
+        psc_conn_flush(conn);
+    }
     psc_worker_leave(conn->worker);
     psc_wait_kick(conn->worker);
     return PSC_OK;

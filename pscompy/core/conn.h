@@ -28,6 +28,7 @@ struct psc_lane {
     uint64_t id;
     uint8_t index;    /* in its connection */
     psc_lane_state_t state;
+    psc_status_t status; /* why it is FAILED */
     psc_role_t role;
     bool event;       /* its owner has news to read */
     bool closing;
@@ -130,6 +131,8 @@ void psc_lane_retire(psc_lane_t *lane);
 /* Work on lanes that are going. force: their time is up. */
 void psc_lane_progress_retiring(psc_worker_t *worker, bool force);
 void psc_lane_replay(psc_lane_t *lane);
+/* The lane has FAILED: its connection fails with its status, if there is one. */
+void psc_lane_fail_conn(psc_lane_t *lane);
 /* What the peer sent over it is not what it may send: the connection ends. */
 void psc_lane_break(psc_lane_t *lane, psc_status_t status);
 /* Does the fabric match what comes over it? reason: PSC_REASON_MAX bytes. */

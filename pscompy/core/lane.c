@@ -35,6 +35,12 @@ static void lane_state_set(psc_lane_t *lane, psc_lane_state_t state)
     psc_worker_control_signal(lane->worker);
 }
 
+static void lane_fail(psc_lane_t *lane, psc_status_t status)
+{
+    lane->status = status;
+    lane_state_set(lane, PSC_LANE_FAILED);
+}
+
 /* ---- life ---- */
 
 psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id)
@@ -95,7 +101,7 @@ int psc_lane_connect(psc_lane_t *lane, int role, const uint8_t *token,
     if (status == PSC_OK)
         lane_state_set(lane, PSC_LANE_UP);
     else if (status < 0)
-        lane_state_set(lane, PSC_LANE_FAILED);
+        lane_fail(lane, status);
     if (status < 0)
         snprintf(lane->reason, sizeof lane->reason, "%s: %s",
                  lane->slot->ops->name, psc_status_string(status));
@@ -251,7 +257,7 @@ static void lane_keep_early(psc_lane_t *lane, const psc_am_t *am)
                 ? NULL
                 : malloc(sizeof *early + PSC_AM_HEADER_MAX + am->len);
     if (!early) {
-        lane_state_set(lane, PSC_LANE_FAILED);
+        lane_fail(lane, PSC_ERR_NO_MEMORY);
         return;
     }
     memcpy(early->data, am->header, am->header_len);
@@ -408,14 +414,11 @@ static void lane_ep_up(psc_ep_t *ep)
         lane_state_set(lane, PSC_LANE_UP);
 }
 
-static void lane_ep_failed(psc_ep_t *ep, psc_status_t status,
-                           const char *reason)
+void psc_lane_fail_conn(psc_lane_t *lane)
 {
-    psc_lane_t *lane = lane_of(ep);
     psc_conn_t *conn = lane->conn;
+    psc_status_t status = lane->status;
 
-    snprintf(lane->reason, sizeof lane->reason, "%s", reason);
-    lane_state_set(lane, PSC_LANE_FAILED);
     if (!conn || lane->closing)
         return;
     if (conn->close_sent || conn->close_received)
@@ -425,6 +428,16 @@ static void lane_ep_failed(psc_ep_t *ep, psc_status_t status,
     psc_conn_fail_locked(conn, status);
     if (!lane->closing) /* the connection had ended: its ack cannot leave */
         psc_lane_retire(lane);
+}
+
+static void lane_ep_failed(psc_ep_t *ep, psc_status_t status,
+                           const char *reason)
+{
+    psc_lane_t *lane = lane_of(ep);
+
+    snprintf(lane->reason, sizeof lane->reason, "%s", reason);
+    lane_fail(lane, status);
+    psc_lane_fail_conn(lane);
 }
 
 static void lane_log(psc_iface_t *iface, int level, const char *line)

@@ -154,6 +154,21 @@ def test_a_peer_that_is_busy_is_waited_for() -> None:
     assert pair.take(pair.connector) == pair.take(pair.acceptor) == [Established(1)]
 
 
+@pytest.mark.parametrize("side", ["connector", "acceptor"])
+def test_lanes_that_fail_unnoticed_before_both_know_that_they_are_up(side: str) -> None:
+    """The fabric knows, its news has not been read when the peer's report comes: no GO."""
+    pair = Pair()
+    pair.to_trial()
+    pair.report(pair.connector)
+    pair.report(pair.acceptor)
+    getattr(pair, side).check_lanes = lambda: "gone"
+    pair.run()
+    assert [type(event) for event in pair.take(pair.connector)] == [TrialFailed]
+    (event,) = pair.take(pair.acceptor)
+    assert (event.reason, event.here) == ("gone", side == "acceptor")
+    assert pair.acceptor.state is LinkState.ANSWER
+
+
 MOVES = ["up c", "up a", "fail c", "fail a", "late c", "late a", "c>a", "a>c"]
 
 

@@ -167,6 +167,8 @@ static const struct {
     {"close_both", case_close_both},
     {"close_then_gone", case_close_then_gone},
     {"fail_midway", case_fail_midway},
+    {"gone_before_installed", case_gone_before_installed},
+    {"sent_and_gone_before_installed", case_sent_and_gone_before_installed},
     {"lazy_is_not_awaited", case_lazy_is_not_awaited},
     {"hostile_frames", case_hostile_frames},
     {"hostile_flood", case_hostile_flood},

@@ -109,6 +109,51 @@ static void check_ends(psc_conn_t *conn, look_t look,
     api->request_free(request);
 }
 
+/* The peer's lane goes between coming up and psc_conn_install here. */
+void case_gone_before_installed(void)
+{
+    pair_t pair;
+    psc_lane_t *lane_a, *lane_b;
+    psc_request_t *recv;
+    psc_result_t result;
+    char in[8];
+
+    pair_open(&pair);
+    pair_lanes(&pair, &lane_a, &lane_b);
+    psc_lane_destroy(lane_b);
+    until(&pair, psc_lane_state(lane_a) == PSC_LANE_FAILED);
+    pair.a.conn = side_install(&pair.a, lane_a);
+    check(psc_conn_state(pair.a.conn) == PSC_CONN_FAILED);
+    recv = post_recv(&pair.a, pair.a.conn, in, sizeof in, 1, &result);
+    check((recv ? finish(&pair, recv) : result).status == PSC_ERR_PEER_LOST);
+    pair_close(&pair);
+}
+
+/* So does the lane of a peer that has sent a message, which is not lost. */
+void case_sent_and_gone_before_installed(void)
+{
+    pair_t pair;
+    psc_lane_t *lane_a, *lane_b;
+    psc_request_t *recv;
+    psc_result_t result;
+    char in[8] = "";
+
+    pair_open(&pair);
+    pair_lanes(&pair, &lane_a, &lane_b);
+    pair.b.conn = side_install(&pair.b, lane_b);
+    check(!post_send(&pair.b, "message", 8, 1));
+    settle(&pair);
+    psc_conn_fail(pair.b.conn, PSC_ERR_TRANSPORT);
+    until(&pair, psc_lane_state(lane_a) == PSC_LANE_FAILED);
+    pair.a.conn = side_install(&pair.a, lane_a);
+    recv = post_recv(&pair.a, pair.a.conn, in, sizeof in, 1, &result);
+    check((recv ? finish(&pair, recv) : result).status == PSC_OK);
+    check(memcmp(in, "message", 8) == 0);
+    recv = post_recv(&pair.a, pair.a.conn, in, sizeof in, 1, &result);
+    check((recv ? finish(&pair, recv) : result).status == PSC_ERR_PEER_LOST);
+    pair_close(&pair);
+}
+
 /* Connecting may fail before what began it is posted, or after. */
 void case_lazy_is_not_awaited(void)
 {

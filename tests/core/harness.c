@@ -60,7 +60,7 @@ static psc_lane_t *lane_open(side_t *side, uint8_t *address, size_t *len_p)
     return lane;
 }
 
-static psc_conn_t *conn_install(side_t *side, psc_lane_t *lane)
+psc_conn_t *side_install(side_t *side, psc_lane_t *lane)
 {
     psc_proto_params_t params = {.eager_max = options.eager_max,
                                  .zcopy_min = 16384,
@@ -73,7 +73,7 @@ static psc_conn_t *conn_install(side_t *side, psc_lane_t *lane)
     return conn;
 }
 
-void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b)
+void pair_lanes(pair_t *pair, psc_lane_t **a, psc_lane_t **b)
 {
     static const uint8_t token[PSC_TOKEN_SIZE] = {1, 2, 3};
     uint8_t at_a[PSC_ADDRESS_MAX], at_b[PSC_ADDRESS_MAX];
@@ -87,8 +87,17 @@ void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b)
     until(pair, psc_lane_state(lane_a) >= PSC_LANE_UP &&
                     psc_lane_state(lane_b) >= PSC_LANE_UP);
     check(psc_lane_state(lane_a) == PSC_LANE_UP);
-    *a = conn_install(&pair->a, lane_a);
-    *b = conn_install(&pair->b, lane_b);
+    *a = lane_a;
+    *b = lane_b;
+}
+
+void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b)
+{
+    psc_lane_t *lane_a, *lane_b;
+
+    pair_lanes(pair, &lane_a, &lane_b);
+    *a = side_install(&pair->a, lane_a);
+    *b = side_install(&pair->b, lane_b);
 }
 
 void pair_open(pair_t *pair)

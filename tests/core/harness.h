@@ -47,6 +47,9 @@ void pair_open(pair_t *pair);
 void pair_close(pair_t *pair);
 /* One more connection between the same two workers. */
 void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b);
+/* Lanes between the same two workers that are up, and a connection over one. */
+void pair_lanes(pair_t *pair, psc_lane_t **a, psc_lane_t **b);
+psc_conn_t *side_install(side_t *side, psc_lane_t *lane);
 void pair_progress(pair_t *pair);
 uint64_t count(psc_worker_t *worker, psc_counter_t counter);
 
