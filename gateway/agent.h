@@ -92,7 +92,8 @@ struct gw_ep {
     uint64_t kept; /* bytes of copies that are not acknowledged */
     /* in */
     uint32_t expected, unanswered;
-    psc_message_t **early; /* by number modulo tokens */
+    psc_message_t **early; /* a ring of as many as there are tokens */
+    uint32_t first;        /* place of `expected` in it */
     psc_dest_t dest;       /* of the message at hand */
     uint64_t begun, left;  /* bytes of it that came, and that are missing */
     bool taking;

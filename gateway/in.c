@@ -5,9 +5,24 @@
 
 #include "agent.h"
 
-static psc_message_t **in_slot(gw_ep_t *ep, uint32_t seq)
+/* Of the packet that is `ahead` of the next one, less than there are tokens.
+ * The places follow each other as the numbers do, also from the last number to
+ * 0, which a place by the number itself would not. */
+static psc_message_t **in_slot(gw_ep_t *ep, uint32_t ahead)
 {
-    return &ep->early[seq % gw_agent_of(ep)->tokens];
+    return &ep->early[(ep->first + ahead) % gw_agent_of(ep)->tokens];
+}
+
+static psc_message_t *in_next(gw_ep_t *ep)
+{
+    psc_message_t **slot = in_slot(ep, 0), *message = *slot;
+
+    if (!message)
+        return NULL;
+    *slot = NULL;
+    ep->first = (ep->first + 1) % gw_agent_of(ep)->tokens;
+    ep->expected++;
+    return message;
 }
 
 static void in_free(gw_agent_t *agent, psc_message_t *message)
@@ -136,9 +151,7 @@ void gw_in_deliver(gw_ep_t *ep)
     if (ep->stage == GW_EP_PROVING)
         gw_ep_prove(ep);
     while (ep->stage != GW_EP_NEW && !ep->freed &&
-           (message = *in_slot(ep, ep->expected))) {
-        *in_slot(ep, ep->expected) = NULL;
-        ep->expected++;
+           (message = in_next(ep))) {
         ep->unanswered++;
         ep->owes = true;
         in_packet(ep, message);
@@ -164,14 +177,13 @@ static bool in_keep(gw_ep_t *ep, psc_message_t *message)
 {
     const gw_head_t *head = message->header;
     uint32_t ahead = head->seq - ep->expected;
-    psc_message_t **slot = in_slot(ep, head->seq);
 
-    if (ahead >= gw_agent_of(ep)->tokens || *slot) {
+    if (ahead >= gw_agent_of(ep)->tokens || *in_slot(ep, ahead)) {
         gw_agent_of(ep)->duplicates++;
         ep->ack_now = ep->owes = true; /* ours got lost, perhaps */
         return false;
     }
-    *slot = message;
+    *in_slot(ep, ahead) = message;
     return true;
 }
 
@@ -263,7 +275,7 @@ void gw_in_take(gw_agent_t *agent, psc_message_t *message)
         else if (head->kind == GW_PROBE && ep->stage != GW_EP_NEW)
             in_probed(ep, head);
         gw_ep_due(ep);
-        if (kept && *in_slot(ep, ep->expected))
+        if (kept && *in_slot(ep, 0))
             gw_in_deliver(ep);
     }
     if (!kept)
