@@ -233,7 +233,8 @@ class Connection(_hot.Connection):
         """The exception for a status of the core, with what the control plane knows about it."""
         if status == lib.PSC_ERR_NO_RESOURCE:  # connecting failed before the core had the operation
             status = lib.PSC_ERR_CONNECT
-        details = {"nbytes": nbytes} if status == lib.PSC_ERR_TRUNCATED else {}
+        sized = (lib.PSC_ERR_TRUNCATED, lib.PSC_ERR_NO_MEMORY)
+        details = {"nbytes": nbytes} if status in sized else {}
         broken = status in (lib.PSC_ERR_PEER_LOST, lib.PSC_ERR_TRANSPORT)
         reason = self._control.engine.connection_reason(self._record.handle) if broken else ""
         what = f"{self!r}: {reason}" if reason else repr(self)

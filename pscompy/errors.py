@@ -27,6 +27,7 @@ __all__ = [
     "TransportError",
     "Unsupported",
     "Truncated",
+    "NoMemory",
     "Timeout",
     "Cancelled",
     "ParcelError",
@@ -122,6 +123,17 @@ class Truncated(PscomError):
         self.nbytes = nbytes
 
 
+class NoMemory(PscomError, MemoryError):
+    """There is no memory for a message of `nbytes` bytes, here or at the peer it was sent to.
+
+    One that is to be received stays where it is: receive it into memory that you have.
+    """
+
+    def __init__(self, message: str = "", *, peer: str | None = None, nbytes: int = 0) -> None:
+        super().__init__(message, peer=peer)
+        self.nbytes = nbytes
+
+
 class Timeout(PscomError, TimeoutError):
     """The time given has passed.
 
@@ -161,7 +173,7 @@ _STATUS: dict[int, tuple[type[PscomError], str]] = {
     -1: (TransportError, "no resource now, try again later"),
     -2: (PscomError, "invalid argument"),
     -3: (Unsupported, "not supported"),
-    -4: (PscomError, "out of memory"),
+    -4: (NoMemory, "out of memory"),
     -5: (TransportError, "the fabric reported an error"),
     -6: (ConnectError, "the connection could not be made"),
     -7: (PeerLost, "the peer is gone"),
@@ -182,6 +194,8 @@ def from_status(status: int, what: str, **kwargs: Any) -> PscomError:
     class (`peer`, `nbytes`, `candidates`, `request`).
     """
     kind, text = _STATUS.get(status, (PscomError, f"unknown status {status}"))
-    if kwargs.get("nbytes"):
-        text += f", it has {kwargs['nbytes']} bytes"
+    if nbytes := kwargs.get("nbytes"):
+        text += (
+            f" for a message of {nbytes} bytes" if kind is NoMemory else f", it has {nbytes} bytes"
+        )
     return kind(f"{what}: {text}", **kwargs)

@@ -112,6 +112,18 @@ static psc_status_t iface_adopt(psc_worker_t *worker, psc_iface_slot_t *slot,
     return PSC_OK;
 }
 
+/* What the fabric holds has a limited time to let go. */
+static void iface_close(psc_iface_slot_t *slot)
+{
+    slot->ops->close(slot->iface);
+    for (int tries = 0; tries < 1000; tries++) {
+        if (slot->ops->stop(slot->iface) != PSC_INPROGRESS)
+            break;
+        slot->ops->progress(slot->iface);
+    }
+    slot->ops->fini(slot->iface);
+}
+
 static int iface_open(psc_worker_t *worker,
                               const psc_transport_ops_t *ops,
                               psc_open_params_t *params)
@@ -134,8 +146,7 @@ static int iface_open(psc_worker_t *worker,
         return status;
     status = iface_adopt(worker, slot, params->reason);
     if (status != PSC_OK) {
-        ops->close(slot->iface);
-        ops->fini(slot->iface);
+        iface_close(slot);
         return status;
     }
     return worker->n_ifaces++;
@@ -176,15 +187,6 @@ void psc_worker_query(psc_worker_t *worker, int iface, psc_iface_attr_t *attr_p)
 
 void psc_iface_close_all(psc_worker_t *worker)
 {
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
-        slot->ops->close(slot->iface);
-        for (int tries = 0; tries < 1000; tries++) {
-            if (slot->ops->stop(slot->iface) != PSC_INPROGRESS)
-                break;
-            slot->ops->progress(slot->iface);
-        }
-        slot->ops->fini(slot->iface);
-    }
+    for (int i = 0; i < worker->n_ifaces; i++)
+        iface_close(&worker->ifaces[i]);
 }

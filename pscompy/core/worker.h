@@ -78,12 +78,16 @@ struct psc_worker {
     psc_list_t free_reqs;
     psc_list_t completions;
     psc_list_t messages;
+    psc_list_t offers;       /* active messages that are announced and wait
+                                until there is room for them; see proto/am.c */
     atomic_uint n_completions, n_messages;
 
     psc_list_t contexts[PSC_CONTEXT_BUCKETS];
     psc_list_t probes;
     uint64_t match_clock;    /* orders receives and arrivals */
-    uint64_t unexpected;     /* bytes of unexpected eager payload */
+    uint64_t unexpected;     /* bytes of unexpected eager payload, and of
+                                active messages that nobody has polled */
+    uint64_t unpolled;       /* of these, active messages' */
     psc_list_t handlers[PSC_HANDLER_BUCKETS];
     psc_list_t regions;
     uint64_t next_region;

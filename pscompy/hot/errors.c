@@ -47,7 +47,7 @@ static PyObject *exception_from_status(hot_state_t *state, int status,
     if (!make)
         return NULL;
     args = Py_BuildValue("(is)", status, "the operation failed");
-    if (status == PSC_ERR_TRUNCATED)
+    if (status == PSC_ERR_TRUNCATED || status == PSC_ERR_NO_MEMORY)
         kwargs = Py_BuildValue("{sK}", "nbytes", (unsigned long long)nbytes);
     if (args && !PyErr_Occurred())
         exception = PyObject_Call(make, args, kwargs);
@@ -61,8 +61,6 @@ PyObject *hot_exception(hot_state_t *state, PyObject *origin, int status,
 {
     PyObject *exception;
 
-    if (status == PSC_ERR_NO_MEMORY)
-        return PyObject_CallNoArgs(PyExc_MemoryError);
     if (!origin)
         return exception_from_status(state, status, nbytes);
     exception = PyObject_CallMethod(origin, "_exception", "iK", status,

@@ -116,8 +116,12 @@ static void op_supply(hot_op_t *op)
         return;
     if (op->kind != HOT_RECV_INTO) {
         if (op_make_fresh(op, &piece) < 0) {
+            psc_result_t refused = {.status = PSC_ERR_NO_MEMORY,
+                                    .rank = -1,
+                                    .nbytes = op->core->result.nbytes};
+
             api->cancel(op->core);
-            op_fail(op, PSC_ERR_NO_MEMORY);
+            op_end(op, refused);
             return;
         }
         iov = &piece;

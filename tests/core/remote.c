@@ -40,6 +40,107 @@ void case_active_messages(void)
     free(out);
 }
 
+enum { UNPOLLED = 2000, UNPOLLED_LEN = 16000, UNPOLLED_MAX = 4 << 20 };
+
+/* Many more than may be kept, to somebody who polls none of them. */
+static void unpolled_send(pair_t *pair, psc_request_t **requests, char *out)
+{
+    psc_iov_t iov = {out, UNPOLLED_LEN};
+    psc_send_args_t args = {.iov = &iov, .n_iov = 1};
+
+    static uint32_t numbers[UNPOLLED];
+
+    options.unexpected_max = UNPOLLED_MAX;
+    pair_open(pair);
+    check(api->am_handler(pair->b.worker, 21, NULL, pair) == PSC_OK);
+    for (uint32_t i = 0; i < UNPOLLED; i++) {
+        requests[i] = NULL;
+        numbers[i] = i;
+        check(api->am_send(pair->a.conn, 21, &numbers[i], sizeof i, &args,
+                           &requests[i]) >= 0);
+        pair_progress(pair);
+    }
+    settle(pair);
+    /* The bound, and what had credit before it was reached. */
+    check(count(pair->b.worker, PSC_COUNTER_am_received) * UNPOLLED_LEN <=
+          UNPOLLED_MAX + 2 * (256 << 10) + 2 * UNPOLLED_LEN);
+}
+
+void case_unpolled_messages(void)
+{
+    static bool seen[UNPOLLED];
+    psc_request_t *requests[UNPOLLED];
+    char *out = malloc(UNPOLLED_LEN);
+    psc_message_t *message;
+    pair_t pair;
+
+    fill(out, UNPOLLED_LEN, 9);
+    unpolled_send(&pair, requests, out);
+    for (uint32_t n = 0, number; n < UNPOLLED; n++) {
+        until(&pair, (message = api->message_poll(pair.b.worker)));
+        memcpy(&number, message->header, sizeof number);
+        check(number < UNPOLLED && !seen[number]);
+        seen[number] = true;
+        check(message->len == UNPOLLED_LEN &&
+              filled(message->payload, UNPOLLED_LEN, 9));
+        api->message_free(pair.b.worker, message);
+    }
+    for (uint32_t i = 0; i < UNPOLLED; i++)
+        check(!requests[i] || finish(&pair, requests[i]).status == PSC_OK);
+    check(count(pair.b.worker, PSC_COUNTER_am_received) == UNPOLLED);
+    pair_close(&pair);
+    free(out);
+}
+
+/* What was announced and waits ends with its connection. */
+void case_unpolled_and_ended(void)
+{
+    psc_request_t *requests[UNPOLLED];
+    char *out = calloc(1, UNPOLLED_LEN);
+    psc_message_t *message;
+    pair_t pair;
+
+    unpolled_send(&pair, requests, out);
+    psc_conn_fail(pair.b.conn, PSC_ERR_TRANSPORT);
+    while ((message = api->message_poll(pair.b.worker)))
+        api->message_free(pair.b.worker, message);
+    for (uint32_t i = 0; i < UNPOLLED; i++) {
+        if (requests[i])
+            finish(&pair, requests[i]);
+    }
+    pair_close(&pair);
+    free(out);
+}
+
+/* One that is longer than all of the bound comes alone. */
+void case_unpolled_and_long(void)
+{
+    size_t len = 3 * UNPOLLED_MAX;
+    char *out = malloc(len);
+    psc_iov_t iov = {out, len};
+    psc_send_args_t args = {.iov = &iov, .n_iov = 1};
+    psc_request_t *requests[2] = {NULL, NULL};
+    psc_message_t *message;
+    pair_t pair;
+
+    fill(out, len, 9);
+    options.unexpected_max = UNPOLLED_MAX;
+    pair_open(&pair);
+    check(api->am_handler(pair.b.worker, 21, NULL, &pair) == PSC_OK);
+    for (int i = 0; i < 2; i++)
+        check(api->am_send(pair.a.conn, 21, "", 0, &args, &requests[i]) >= 0);
+    settle(&pair);
+    check(count(pair.b.worker, PSC_COUNTER_am_received) == 1);
+    for (int i = 0; i < 2; i++) {
+        until(&pair, (message = api->message_poll(pair.b.worker)));
+        check(message->len == len && filled(message->payload, len, 9));
+        api->message_free(pair.b.worker, message);
+        check(finish(&pair, requests[i]).status == PSC_OK);
+    }
+    pair_close(&pair);
+    free(out);
+}
+
 void case_remote_memory(void)
 {
     static const size_t lengths[] = {1, 8, 4000, 3000000};

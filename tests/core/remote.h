@@ -3,6 +3,9 @@
 #define PSCOMPY_TESTS_CORE_REMOTE_H
 
 void case_active_messages(void);
+void case_unpolled_messages(void);
+void case_unpolled_and_ended(void);
+void case_unpolled_and_long(void);
 void case_remote_memory(void);
 
 #endif

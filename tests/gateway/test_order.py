@@ -16,9 +16,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("order") / "order"
     flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1", f"-I{ROOT}"]
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    subprocess.run(
-        ["gcc", *flags, *sanitizers, "-o", str(made), str(HERE / "order.c")], check=True
-    )
+    subprocess.run(["gcc", *flags, *sanitizers, "-o", str(made), str(HERE / "order.c")], check=True)
     return made
 
 

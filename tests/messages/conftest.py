@@ -33,7 +33,8 @@ class Peer(_hot.Connection):
     name = "?"
 
     def _exception(self, status: int, nbytes: int) -> BaseException:
-        details = {"nbytes": nbytes} if status == lib.PSC_ERR_TRUNCATED else {}
+        sized = (lib.PSC_ERR_TRUNCATED, lib.PSC_ERR_NO_MEMORY)
+        details = {"nbytes": nbytes} if status in sized else {}
         return from_status(status, self.name, peer=self.name, **details)
 
 

@@ -48,6 +48,7 @@ def details(error):
         errors.AuthError("text", peer="p7", candidates={"tcp": "refused"}),
         errors.PeerLost("text", peer="p7"),
         errors.Truncated("text", peer="p7", nbytes=9),
+        errors.NoMemory("text", peer="p7", nbytes=9),
         errors.Timeout("text", peer="p7"),
         errors.Cancelled("text"),
     ],
@@ -88,6 +89,7 @@ def test_names_lead_to_their_exceptions():
         "ERR_PEER_LOST": errors.PeerLost,
         "ERR_CLOSED": errors.Closed,
         "ERR_TRUNCATED": errors.Truncated,
+        "ERR_NO_MEMORY": errors.NoMemory,
         "ERR_TIMEOUT": errors.Timeout,
         "ERR_CANCELLED": errors.Cancelled,
         "ERR_PROTOCOL": errors.ProtocolError,
@@ -102,4 +104,6 @@ def test_details_pass_through():
     truncated = errors.from_status(-9, "recv", nbytes=7, peer="p7")
     assert truncated.nbytes == 7
     assert str(truncated).endswith("longer than the buffer, it has 7 bytes")
+    refused = errors.from_status(-4, "recv", nbytes=1 << 36)
+    assert str(refused) == "recv: out of memory for a message of 68719476736 bytes"
     assert "unknown status -99" in str(errors.from_status(-99, "recv"))

@@ -74,6 +74,7 @@ ERRORS = {
     "TransportError": ("PscomError",),
     "Unsupported": ("PscomError",),
     "Truncated": ("PscomError",),
+    "NoMemory": ("PscomError", MemoryError),
     "Timeout": ("PscomError", TimeoutError),
     "Cancelled": ("PscomError",),
     "ParcelError": ("PscomError",),

@@ -8,7 +8,8 @@
  * the sender turns to rendezvous. A connection's window is PSP_EAGER_WINDOW, or
  * its share of PSP_UNEXPECTED_MAX where many are up, at least 256 KiB. Memory
  * for unexpected messages is therefore at most PSP_UNEXPECTED_MAX and those
- * windows: about the same again, or 256 KiB per connection.
+ * windows: about the same again, or 256 KiB per connection. Active messages
+ * that nobody has polled count with them; see am.h.
  * Control messages need no credit. */
 #ifndef PSCOMPY_PROTO_CREDIT_H
 #define PSCOMPY_PROTO_CREDIT_H

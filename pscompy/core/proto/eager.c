@@ -172,10 +172,8 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
 
     if (tag < 0 || !psc_credit_spend(conn, psc_credit_cost(am->len)))
         return PSC_ERR_PROTOCOL;
-    if (wire->context == PSC_CONTEXT_AM) {
-        psc_credit_return(conn, psc_credit_cost(am->len));
+    if (wire->context == PSC_CONTEXT_AM)
         return psc_am_deliver(conn, wire->tag, wire->aux, am->payload, am->len);
-    }
     req = psc_match_arrival(conn, wire->context, tag);
     if (req && psc_req_has_room(req, am->len)) {
         psc_iov_write(req->iov, req->n_iov, 0, am->payload, am->len);
@@ -206,10 +204,8 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
 
     if (tag < 0 || !psc_credit_spend(conn, psc_credit_cost(len)))
         return PSC_ERR_PROTOCOL;
-    if (wire->context == PSC_CONTEXT_AM) {
-        psc_credit_return(conn, psc_credit_cost(len));
+    if (wire->context == PSC_CONTEXT_AM)
         return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
-    }
     in->req = psc_match_arrival(conn, wire->context, tag);
     if (in->req && psc_req_has_room(in->req, len) &&
         in->req->n_iov <= PSC_INCOMING_IOV) {

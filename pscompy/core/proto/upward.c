@@ -99,6 +99,7 @@ void psc_proto_receives_ended(psc_conn_t *conn, psc_status_t status)
 void psc_proto_conn_ended(psc_conn_t *conn, psc_status_t status)
 {
     conn->status = status;
+    psc_am_conn_ended(conn); /* first: the end of another makes room for it */
     for (uint32_t i = 0; i < conn->n_lanes; i++)
         psc_proto_abort(conn->lanes[i]);
     psc_list_for_each(req, &conn->active, psc_req_t, conn_link)
