@@ -214,7 +214,9 @@ typedef struct psc_api {
                             size_t header_len, const psc_send_args_t *args,
                             psc_request_t **request_p);
     /* am_send for handlers: copies, never waits for a lock (what it cannot do
-     * now the target's progress does), has no request. */
+     * now the target's progress does), has no request. As with am_send
+     * NO_RESOURCE says that the connection is lazy; what was taken and cannot
+     * leave, because the connection ended meanwhile, is counted (am_unsent). */
     psc_status_t (*am_post)(psc_conn_t *conn, uint32_t id, const void *header,
                             size_t header_len, const void *payload, size_t len);
     /* handler NULL with arg NULL: none; messages without handler are counted

@@ -37,6 +37,7 @@
     X(am_sent)             /* user's active messages */                       \
     X(am_received)                                                             \
     X(am_dropped)          /* without a handler */                            \
+    X(am_unsent)           /* posted, and their connection ended before */    \
     X(rma_put)             /* one-sided by the fabric */                      \
     X(rma_get)                                                                 \
     X(rma_emulated)        /* one-sided by messages */                        \

@@ -5,7 +5,6 @@
 
 const psc_api_t *api;
 options_t options;
-uintptr_t TRANSPORT(void);
 
 static psc_setting_t settings[64];
 static uint32_t n_settings;
@@ -48,6 +47,12 @@ static void side_open(side_t *side, uint32_t index)
         fprintf(stderr, "%s\n", reason);
         exit(1);
     }
+}
+
+int pair_open_more(pair_t *pair, uintptr_t ops, char *reason)
+{
+    return psc_worker_open(pair->a.worker, ops, 0, settings, n_settings,
+                           reason);
 }
 
 static psc_lane_t *lane_open(side_t *side, uint8_t *address, size_t *len_p)

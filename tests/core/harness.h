@@ -45,6 +45,9 @@ typedef struct options {
 extern options_t options; /* of the next pair_open */
 void pair_open(pair_t *pair);
 void pair_close(pair_t *pair);
+/* One more interface of a's worker: its index, or an error and why. */
+int pair_open_more(pair_t *pair, uintptr_t ops, char *reason);
+uintptr_t TRANSPORT(void);
 /* One more connection between the same two workers. */
 void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b);
 /* Lanes between the same two workers that are up, and a connection over one. */

@@ -209,3 +209,54 @@ void case_wake(void)
     }
     pair_close(&pair);
 }
+
+/* ---- an interface that is refused ---- */
+
+static const psc_transport_ops_t *refused_ops;
+static int refused_stops, refused_passes;
+static bool refused_freed;
+
+static void refused_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
+{
+    refused_ops->query(iface, attr_p);
+    attr_p->rail = UINT32_MAX;
+}
+
+static psc_status_t refused_stop(psc_iface_t *iface)
+{
+    check(!refused_freed);
+    return ++refused_stops < 4 ? PSC_INPROGRESS : refused_ops->stop(iface);
+}
+
+static unsigned refused_progress(psc_iface_t *iface)
+{
+    refused_passes++;
+    return refused_ops->progress(iface);
+}
+
+static void refused_fini(psc_iface_t *iface)
+{
+    refused_freed = true;
+    refused_ops->fini(iface);
+}
+
+/* It is freed when the fabric has let go, as one that was used. */
+void case_refused_interface_stops(void)
+{
+    psc_transport_ops_t ops;
+    char reason[PSC_REASON_MAX];
+    pair_t pair;
+
+    pair_open(&pair);
+    refused_ops = (const psc_transport_ops_t *)TRANSPORT();
+    ops = *refused_ops;
+    ops.query = refused_query;
+    ops.stop = refused_stop;
+    ops.progress = refused_progress;
+    ops.fini = refused_fini;
+    check(pair_open_more(&pair, (uintptr_t)&ops, reason) ==
+          PSC_ERR_UNSUPPORTED);
+    check(strstr(reason, "rail"));
+    check(refused_stops == 4 && refused_passes == 3 && refused_freed);
+    pair_close(&pair);
+}

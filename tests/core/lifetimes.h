@@ -6,5 +6,6 @@ void case_destroyed_connections_are_freed(void);
 void case_destroy_with_unreceived_messages(void);
 void case_destroy_with_messages_in_hand(void);
 void case_wake(void);
+void case_refused_interface_stops(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* What needs no receive: active messages, and memory of the other side. */
 #include "harness.h"
+#include "pscompy/core/conn.h"
 #include "remote.h"
 
 static void forward(void *arg, const psc_message_t *message)
@@ -38,6 +39,55 @@ void case_active_messages(void)
     }
     pair_close(&pair);
     free(out);
+}
+
+/* What cannot be sent is refused, or counted if it had been taken. */
+void case_posted_to_nobody(void)
+{
+    psc_conn_t *lazy;
+    pair_t pair;
+
+    pair_open(&pair);
+    lazy = psc_conn_create(pair.a.worker, UINT64_MAX, -1);
+    check(lazy);
+    check(api->am_post(lazy, 21, "head", 4, "x", 1) == PSC_ERR_NO_RESOURCE);
+    check(psc_conn_connecting(lazy) == PSC_OK);
+    check(api->am_post(lazy, 21, "head", 4, "x", 1) == PSC_OK);
+    check(count(pair.a.worker, PSC_COUNTER_am_sent) == 1);
+    psc_conn_fail(pair.a.conn, PSC_ERR_PEER_LOST);
+    check(api->am_post(pair.a.conn, 21, "head", 4, "x", 1) == PSC_ERR_CLOSED);
+    psc_conn_fail(lazy, PSC_ERR_CONNECT);
+    check(api->am_post(lazy, 21, "head", 4, "x", 1) == PSC_ERR_NO_RESOURCE);
+    check(count(pair.a.worker, PSC_COUNTER_am_sent) == 1);
+    check(count(pair.a.worker, PSC_COUNTER_am_unsent) == 0);
+    psc_conn_destroy(lazy);
+    pair_close(&pair);
+}
+
+static void post_and_fail(void *arg, const psc_message_t *message)
+{
+    pair_t *pair = arg;
+
+    (void)message;
+    check(api->am_post(pair->b.conn, 22, "", 0, "answer", 6) == PSC_OK);
+    psc_conn_fail_locked(pair->b.conn, PSC_ERR_TRANSPORT);
+}
+
+/* Its connection ends before the inbox is emptied. */
+void case_posted_and_ended(void)
+{
+    psc_iov_t iov = {"question", 8};
+    psc_send_args_t args = {.iov = &iov, .n_iov = 1};
+    psc_request_t *request = NULL;
+    pair_t pair;
+
+    pair_open(&pair);
+    check(api->am_handler(pair.b.worker, 21, post_and_fail, &pair) == PSC_OK);
+    check(api->am_send(pair.a.conn, 21, "", 0, &args, &request) >= 0);
+    until(&pair, count(pair.b.worker, PSC_COUNTER_am_unsent) == 1);
+    if (request)
+        finish(&pair, request);
+    pair_close(&pair);
 }
 
 enum { UNPOLLED = 2000, UNPOLLED_LEN = 16000, UNPOLLED_MAX = 4 << 20 };

@@ -481,6 +481,10 @@ psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
 
     if (header_len > PSC_AM_USER_HEADER_MAX || id > PSC_TAG_MAX)
         return PSC_ERR_INVALID;
+    if (psc_conn_state(conn) == PSC_CONN_LAZY)
+        return PSC_ERR_NO_RESOURCE; /* as am_send: somebody has to connect */
+    if (psc_conn_state(conn) > PSC_CONN_UP)
+        return PSC_ERR_CLOSED;
     node = am_node_fill(am_node_alloc(header_len + len), conn, id, header_len,
                         header_len + len);
     if (!node)
@@ -512,9 +516,12 @@ void psc_am_inbox_drain(psc_worker_t *worker)
     }
     while (first) {
         am_node_t *next = first->next;
+        psc_conn_t *conn = first->conn;
 
-        psc_count(first->conn, PSC_COUNTER_am_sent, 1);
-        am_node_send(first);
+        psc_count(conn,
+                  am_node_send(first) == PSC_OK ? PSC_COUNTER_am_sent
+                                                : PSC_COUNTER_am_unsent,
+                  1);
         first = next;
     }
 }
