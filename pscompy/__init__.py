@@ -42,6 +42,7 @@ _MODULES = {
         "TransportError",
         "Unsupported",
         "Truncated",
+        "OutOfBounds",
         "NoMemory",
         "Timeout",
         "Cancelled",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from pscompy.errors import ConnectError as ConnectError
     from pscompy.errors import NameInUse as NameInUse
     from pscompy.errors import NoMemory as NoMemory
+    from pscompy.errors import OutOfBounds as OutOfBounds
     from pscompy.errors import ParcelError as ParcelError
     from pscompy.errors import PeerLost as PeerLost
     from pscompy.errors import ProtocolError as ProtocolError

@@ -27,6 +27,7 @@ __all__ = [
     "TransportError",
     "Unsupported",
     "Truncated",
+    "OutOfBounds",
     "NoMemory",
     "Timeout",
     "Cancelled",
@@ -123,6 +124,24 @@ class Truncated(PscomError):
         self.nbytes = nbytes
 
 
+class OutOfBounds(PscomError, IndexError):
+    """A put or a get of `nbytes` bytes at `offset` exceeds the peer's region of `size` bytes."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        peer: str | None = None,
+        offset: int = 0,
+        nbytes: int = 0,
+        size: int = 0,
+    ) -> None:
+        super().__init__(message, peer=peer)
+        self.offset = offset
+        self.nbytes = nbytes
+        self.size = size
+
+
 class NoMemory(PscomError, MemoryError):
     """There is no memory for a message of `nbytes` bytes, here or at the peer it was sent to.
 
@@ -184,6 +203,8 @@ _STATUS: dict[int, tuple[type[PscomError], str]] = {
     -12: (ProtocolError, "the peer broke the protocol"),
     -13: (PscomError, "interrupted by a signal"),
     -14: (Closed, "inherited through fork; open a new session in this process"),
+    -15: (PscomError, "no remote key of this job, or one that was altered"),
+    -16: (OutOfBounds, "outside of the remote memory"),
 }
 
 
@@ -194,8 +215,10 @@ def from_status(status: int, what: str, **kwargs: Any) -> PscomError:
     class (`peer`, `nbytes`, `candidates`, `request`).
     """
     kind, text = _STATUS.get(status, (PscomError, f"unknown status {status}"))
-    if nbytes := kwargs.get("nbytes"):
-        text += (
-            f" for a message of {nbytes} bytes" if kind is NoMemory else f", it has {nbytes} bytes"
-        )
+    if kind is OutOfBounds and kwargs:
+        text = "{nbytes} bytes at offset {offset} exceed the peer's region of {size} bytes"
+        text = text.format_map(kwargs)
+    elif nbytes := kwargs.get("nbytes"):
+        text += " for a message of" if kind is NoMemory else ", it has"
+        text += f" {nbytes} bytes"
     return kind(f"{what}: {text}", **kwargs)

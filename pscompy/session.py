@@ -183,6 +183,7 @@ class Session:
         region, or the session, is closed.
         """
         self._check()
+        self._control.prepare_memory()
         region = MemoryRegion(self._hot, buf, self._regions.discard)
         self._regions.add(region)
         return region

@@ -93,6 +93,7 @@ class Control(OnDemand):
         self._holding_timer: Timer | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
+        self._has_key = False
         self._started = False
 
     # ---- any thread ----
@@ -185,13 +186,25 @@ class Control(OnDemand):
                 record.attempt.dialer.forget()
         self._thread.abandon()
 
+    def prepare_memory(self) -> None:
+        """Before remote keys are made: they are authenticated by what the job's key gives.
+        `AuthError`: there is no usable key."""
+        with self._lock:
+            self._find_key()
+
+    def _find_key(self) -> None:
+        if not self._has_key:
+            self._key = find_key(self.config)
+            self._has_key = True
+            self.engine.set_secret(self._key.for_memory)
+
     def _start(self) -> None:
         with self._lock:
             if self.closing:
                 raise Closed("the session is closed")
             if self._started:
                 return
-            self._key = find_key(self.config)
+            self._find_key()
             self._started = True
             self._thread.set_pump(self._pump)
             self._thread.register(self.engine.control_fd, READ, self._on_control)

@@ -316,6 +316,12 @@ class Engine:
             os.close(self._log_write)
             self.log_fd = None
 
+    def set_secret(self, secret: bytes) -> None:
+        """What remote keys of memory are authenticated by."""
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_worker_secret(self._worker, secret)
+
     # ---- log lines of the core: "<level> <text>\n" ----
 
     def open_log(self, level: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import os
 import stat
 from collections.abc import Iterator
@@ -35,6 +36,11 @@ class Key(Value, hidden=("secret",)):
     @property
     def id(self) -> bytes:
         return auth.key_id(self.secret)
+
+    @property
+    def for_memory(self) -> bytes:
+        """What remote keys of memory are authenticated by; says nothing of the secret."""
+        return hmac.digest(self.secret, b"pscompy remote keys", "sha256")[:16]
 
 
 def find_key(config: Config) -> Key:

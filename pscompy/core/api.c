@@ -458,6 +458,7 @@ static const psc_api_t api_table = {
     .recv_view = api_recv_view,
     .view_free = psc_lend_return,
     .descriptor = psc_worker_fd,
+    .region_size = psc_region_size,
 };
 
 uintptr_t psc_api_address(void)

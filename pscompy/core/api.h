@@ -236,8 +236,9 @@ typedef struct psc_api {
     psc_status_t (*region_pack)(psc_region_t *region, uint8_t *packed,
                                 size_t *len_p);
     /* Both complete when the bytes are visible at their destination. packed is
-     * the peer's region_pack; args->iov the local buffer (one piece; nothing
-     * is sent for an empty one). */
+     * the peer's region_pack, ERR_KEY if it is none or was altered; args->iov
+     * the local buffer (one piece; nothing is sent for an empty one). What
+     * exceeds the region is ERR_BOUNDS. */
     psc_status_t (*put)(psc_conn_t *conn, const psc_send_args_t *args,
                         const uint8_t *packed, size_t packed_len,
                         uint64_t offset, psc_request_t **request_p);
@@ -272,6 +273,9 @@ typedef struct psc_api {
      * Pollable, and the same for as long as the worker is there: readable when
      * progress would find something, once armed. */
     int (*descriptor)(psc_worker_t *worker);
+
+    /* Bytes of a region, as its packed key says, which is not checked. */
+    uint64_t (*region_size)(const uint8_t *packed, size_t len);
 } psc_api_t;
 
 #endif

@@ -23,6 +23,8 @@ typedef enum psc_rndv_scheme {
     PSC_RNDV_AM
 } psc_rndv_scheme_t;
 
+#define PSC_SECRET_SIZE 16 /* bytes */
+
 typedef struct psc_worker_config {
     uint32_t index;             /* of the worker in its session */
     int64_t spin_ns;            /* poll for so long before sleeping */
@@ -103,6 +105,9 @@ void psc_conn_counters(psc_conn_t *conn, uint64_t *values);
  * lanes the same names. At most `room` are filled in; returns how many. */
 uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
                                   uint32_t room);
+/* What all processes of a job know and nobody else: packed regions carry a
+ * hash under it, so that none is altered or made up. Before the first of them. */
+void psc_worker_secret(psc_worker_t *worker, const uint8_t *secret);
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level);
 
 /* ---- lanes: one endpoint of one transport ---- */

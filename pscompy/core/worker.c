@@ -61,6 +61,14 @@ static void worker_lists_init(psc_worker_t *worker)
         psc_list_init(&worker->handlers[i]);
 }
 
+void psc_worker_secret(psc_worker_t *worker, const uint8_t *secret)
+{
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
+    memcpy(worker->secret, secret, sizeof worker->secret);
+    psc_worker_leave(worker);
+}
+
 /* ---- descriptors ---- */
 
 void psc_worker_signal(int fd)

@@ -85,6 +85,7 @@ struct psc_worker {
     psc_list_t contexts[PSC_CONTEXT_BUCKETS];
     psc_list_t probes;
     uint64_t match_clock;    /* orders receives and arrivals */
+    uint8_t secret[PSC_SECRET_SIZE]; /* remote keys are authenticated by it */
     uint64_t unexpected;     /* bytes of unexpected eager payload, and of
                                 active messages that nobody has polled */
     uint64_t unpolled;       /* of these, active messages' */

@@ -87,6 +87,32 @@ PyObject *hot_raise(hot_state_t *state, PyObject *origin, int status,
     return exception_raise(hot_exception(state, origin, status, nbytes));
 }
 
+PyObject *hot_raise_bounds(hot_state_t *state, PyObject *origin,
+                           const hot_bounds_t *bounds)
+{
+    PyObject *make =
+        hot_import_once(&state->from_status, "pscompy.errors", "from_status");
+    PyObject *peer = PyObject_GetAttrString(origin, "peer");
+    PyObject *args, *kwargs, *exception = NULL;
+
+    if (!peer) { /* a World has many */
+        PyErr_Clear();
+        peer = Py_None;
+        Py_INCREF(peer);
+    }
+    args = Py_BuildValue("(iO)", PSC_ERR_BOUNDS, origin);
+    kwargs = Py_BuildValue("{sOsKsKsK}", "peer", peer, "offset",
+                           (unsigned long long)bounds->offset, "nbytes",
+                           (unsigned long long)bounds->nbytes, "size",
+                           (unsigned long long)bounds->size);
+    if (make && args && kwargs)
+        exception = PyObject_Call(make, args, kwargs);
+    Py_DECREF(peer);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return exception_raise(exception);
+}
+
 PyObject *hot_raise_timeout(hot_state_t *state, PyObject *origin,
                             PyObject *request)
 {

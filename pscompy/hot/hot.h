@@ -63,6 +63,12 @@ PyObject *hot_default_exception(hot_state_t *state, PyObject *const *args,
 /* Raise it; always NULL. */
 PyObject *hot_raise(hot_state_t *state, PyObject *origin, int status,
                     uint64_t nbytes);
+/* What a put or a get asked for, and what there is. */
+typedef struct hot_bounds {
+    uint64_t offset, nbytes, size;
+} hot_bounds_t;
+PyObject *hot_raise_bounds(hot_state_t *state, PyObject *origin,
+                           const hot_bounds_t *bounds);
 /* Raise the Timeout of `origin`; request: what is still in flight, or NULL. */
 PyObject *hot_raise_timeout(hot_state_t *state, PyObject *origin,
                             PyObject *request);

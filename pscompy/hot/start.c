@@ -145,6 +145,21 @@ static bool start_goes_out(const hot_op_t *op)
            op->kind == HOT_GET;
 }
 
+/* A put or a get of more than the peer's region has. */
+static int start_out_of_bounds(const hot_op_t *op, const hot_call_t *call)
+{
+    const psc_iov_t *iov = hot_buffers_iov(&op->buffers);
+    hot_bounds_t bounds = {
+        .offset = call->offset,
+        .size = op->worker->api->region_size(call->blob->buf,
+                                             (size_t)call->blob->len)};
+
+    for (size_t i = 0; i < op->buffers.n; i++)
+        bounds.nbytes += iov[i].len;
+    hot_raise_bounds(op->worker->state, op->origin, &bounds);
+    return -1;
+}
+
 int hot_op_start(hot_op_t *op, hot_call_t *call, uint32_t flags, void *owner)
 {
     starter_t start = starters[op->kind];
@@ -165,6 +180,8 @@ int hot_op_start(hot_op_t *op, hot_call_t *call, uint32_t flags, void *owner)
     }
     if (op->polls)
         hot_worker_polled(worker);
+    if (HOT_UNLIKELY(status == PSC_ERR_BOUNDS))
+        return start_out_of_bounds(op, call);
     if (status != PSC_INPROGRESS) {
         op->result.status = status;
         op->done = true;

@@ -223,7 +223,16 @@ void case_remote_memory(void)
     psc_send_args_t args = {.iov = &iov, .n_iov = 1};
     psc_request_t *request = NULL;
     check(api->put(pair.a.conn, &args, packed, packed_len, size - 999,
-                   &request) == PSC_ERR_INVALID);
+                   &request) == PSC_ERR_BOUNDS);
+    check(api->region_size(packed, packed_len) == size);
+    for (size_t i = 0; i < packed_len; i++) {
+        packed[i] ^= (uint8_t)(1 << i % 8);
+        check(api->put(pair.a.conn, &args, packed, packed_len, 0, &request) ==
+              PSC_ERR_KEY);
+        packed[i] ^= (uint8_t)(1 << i % 8);
+        check(api->get(pair.a.conn, &args, packed, i, 0, &request) ==
+              PSC_ERR_KEY);
+    }
     api->region_destroy(handle);
     pair_close(&pair);
     free(region);

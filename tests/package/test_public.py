@@ -74,6 +74,7 @@ ERRORS = {
     "TransportError": ("PscomError",),
     "Unsupported": ("PscomError",),
     "Truncated": ("PscomError",),
+    "OutOfBounds": ("PscomError", IndexError),
     "NoMemory": ("PscomError", MemoryError),
     "Timeout": ("PscomError", TimeoutError),
     "Cancelled": ("PscomError",),

@@ -4,9 +4,10 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "../parts/siphash.h"
 #include "credit.h"
 
-#define RMA_MAGIC 0x32524d50u /* "PMR2" */
+#define RMA_MAGIC 0x33524d50u /* "PMR3" */
 
 struct psc_region {
     psc_link_t link;
@@ -19,6 +20,7 @@ struct psc_region {
 
 /* A packed region: this, then `n_keys` keys of {whose, length, bytes}. */
 typedef struct rma_packed {
+    uint8_t check[PSC_SIPHASH_SIZE]; /* of all that follows */
     uint32_t magic;
     uint32_t n_keys;
     uint64_t id, nonce, len;
@@ -105,6 +107,13 @@ static psc_status_t rma_pack_key(psc_region_t *region, int iface,
     return PSC_OK;
 }
 
+static void rma_check(const psc_worker_t *worker, const uint8_t *packed,
+                      size_t len, uint8_t *check)
+{
+    psc_siphash(worker->secret, packed + PSC_SIPHASH_SIZE,
+                len - PSC_SIPHASH_SIZE, check);
+}
+
 psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
                              size_t *len_p)
 {
@@ -125,22 +134,39 @@ psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
         head.n_keys++;
     }
     memcpy(packed, &head, sizeof head);
+    rma_check(region->worker, packed, at, packed);
     *len_p = at;
     return PSC_OK;
 }
 
 /* ---- the origin ---- */
 
-static psc_status_t rma_parse(const psc_rma_args_t *rma, uint64_t len,
+/* Nothing in a key is believed before its check is right. */
+static psc_status_t rma_parse(const psc_worker_t *worker,
+                              const psc_rma_args_t *rma, uint64_t len,
                               rma_packed_t *head)
 {
+    uint8_t check[PSC_SIPHASH_SIZE];
+
     if (rma->packed_len < sizeof *head)
-        return PSC_ERR_INVALID;
+        return PSC_ERR_KEY;
     memcpy(head, rma->packed, sizeof *head);
-    if (head->magic != RMA_MAGIC || rma->offset > head->len ||
-        len > head->len - rma->offset)
-        return PSC_ERR_INVALID;
+    rma_check(worker, rma->packed, rma->packed_len, check);
+    if (head->magic != RMA_MAGIC || !psc_siphash_equal(check, head->check))
+        return PSC_ERR_KEY;
+    if (rma->offset > head->len || len > head->len - rma->offset)
+        return PSC_ERR_BOUNDS;
     return PSC_OK;
+}
+
+uint64_t psc_region_size(const uint8_t *packed, size_t len)
+{
+    rma_packed_t head;
+
+    if (len < sizeof head)
+        return 0;
+    memcpy(&head, packed, sizeof head);
+    return head.len;
 }
 
 static bool rma_key_fits(const rma_packed_key_t *key,
@@ -214,7 +240,7 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
         return conn->status != PSC_OK ? conn->status : PSC_ERR_NO_RESOURCE;
     if (args->n_iov != 1)
         return PSC_ERR_INVALID;
-    status = rma_parse(rma, args->iov->len, &head);
+    status = rma_parse(conn->worker, rma, args->iov->len, &head);
     if (status != PSC_OK || args->iov->len == 0)
         return status;
     req = psc_req_create(conn->worker,

@@ -24,6 +24,8 @@ typedef struct psc_rma_args {
     bool is_put;
 } psc_rma_args_t;
 
+/* Bytes of the region, as its packed key says; 0: it is none. */
+uint64_t psc_region_size(const uint8_t *packed, size_t len);
 psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
                            const psc_rma_args_t *rma,
                            psc_request_t **request_p);

@@ -1,0 +1,68 @@
+"""Remote keys of memory: only a region's own key, unaltered, and only within the region."""
+
+from __future__ import annotations
+
+import pytest
+
+import pscompy
+
+SIZE = 4096
+
+
+@pytest.fixture
+def link(connect, transport):
+    made = connect(transport)
+    made.peer(f"memory = bytearray({SIZE}); region = session.register(memory)")
+    return made
+
+
+def test_an_altered_key_is_refused(link):
+    """Every byte of it counts, and every byte of the memory stays as it was."""
+    rkey = link.peer("region.rkey")
+    for place in range(len(rkey)):
+        altered = bytearray(rkey)
+        altered[place] ^= 1 << place % 8
+        with pytest.raises(pscompy.PscomError, match="altered"):
+            link.c.put(b"x" * 8, altered)
+        with pytest.raises(pscompy.PscomError, match="altered"):
+            link.c.get(bytearray(8), altered)
+    for part in (b"", rkey[:-1], rkey + b"x", b"no key"):
+        with pytest.raises(pscompy.PscomError, match="altered"):
+            link.c.put(b"x", part)
+    assert link.peer("not any(memory)")
+    link.peer.begin("c.recv()")  # takes part in what the fabric does not do alone
+    link.c.put(b"here", rkey, 5)
+    link.c.send(b"done")
+    link.peer.result()
+    assert link.peer("bytes(memory[5:9])") == b"here"
+
+
+@pytest.mark.parametrize(
+    ("offset", "nbytes"), [(0, SIZE + 1), (SIZE, 1), (SIZE - 3, 4), (1 << 60, 9)]
+)
+def test_outside_of_the_region(link, offset, nbytes):
+    rkey = link.peer("region.rkey")
+    for access in (link.c.put, link.c.get):
+        with pytest.raises(IndexError) as caught:
+            access(bytearray(nbytes), rkey, offset)
+        error = caught.value
+        assert isinstance(error, pscompy.OutOfBounds)
+        assert (error.offset, error.nbytes, error.size) == (offset, nbytes, SIZE)
+        assert error.peer == link.c.peer
+        assert f"{nbytes} bytes at offset {offset} exceed" in str(error)
+        assert f"region of {SIZE} bytes" in str(error)
+    link.c.put(b"", rkey, SIZE)
+
+
+def test_a_key_that_was_made_before_anything_was_connected(open_session):
+    """It is authenticated by the job's key, which is read for it."""
+    session = open_session(name="early")
+    memory = bytearray(8)
+    region = session.register(memory)
+    listening = session.listen()
+    other = open_session(name="late")
+    c = other.connect(listening.address)
+    c.send(b"x")
+    listening.accept().recv()
+    c.put(b"early", region.rkey)
+    assert memory == b"early\0\0\0"
