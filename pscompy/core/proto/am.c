@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "am_node.h"
 #include "credit.h"
-#include "message.h"
 
 typedef struct am_handler {
     psc_link_t link;
@@ -14,18 +14,6 @@ typedef struct am_handler {
     psc_am_handler_t func; /* NULL: queue for message_poll */
     void *arg;
 } am_handler_t;
-
-/* A message in memory of its own: queued for Python, or on its way out. */
-typedef struct am_node {
-    psc_message_t message; /* first: message_free gets it */
-    psc_link_t link;
-    psc_conn_t *conn;
-    struct am_node *next; /* inbox, idle */
-    uint64_t kept;        /* bytes that count against the session's bound */
-    uint32_t owed;        /* credit to return when it is polled */
-    uint8_t size_class;   /* PSC_AM_CLASSES: none */
-    _Alignas(16) uint8_t data[];
-} am_node_t;
 
 /* One that was announced and waits until there is room for it. */
 typedef struct am_offer {
@@ -73,84 +61,12 @@ psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
 
 /* ---- arriving ---- */
 
-/* Memory of the usual sizes is kept: malloc gives long pieces back to the
- * system, and every page of the next one is a fault. */
-#define AM_CLASS_MIN 1024u   /* the sizes are this and its doubles */
-#define AM_IDLE_MAX (8u << 20) /* bytes kept per worker */
-
-static unsigned am_class(uint64_t len)
-{
-    unsigned class = 0;
-
-    while (class < PSC_AM_CLASSES && len > AM_CLASS_MIN << class)
-        class++;
-    return class;
-}
-
-static am_node_t *am_node_alloc(uint64_t len)
-{
-    unsigned class = am_class(len);
-    am_node_t *node;
-
-    if (len > SIZE_MAX - sizeof *node)
-        return NULL;
-    node = malloc(sizeof *node + (class < PSC_AM_CLASSES
-                                      ? (size_t)AM_CLASS_MIN << class : len));
-    if (node)
-        node->size_class = (uint8_t)class;
-    return node;
-}
-
-/* With the worker's lock. */
-static am_node_t *am_node_reuse(psc_worker_t *worker, uint64_t len)
-{
-    unsigned class = am_class(len);
-    am_node_t *node = class < PSC_AM_CLASSES ? worker->idle[class] : NULL;
-
-    if (!node)
-        return am_node_alloc(len);
-    worker->idle[class] = node->next;
-    worker->idle_bytes -= AM_CLASS_MIN << class;
-    return node;
-}
-
-/* With the worker's lock. */
-static void am_node_free(psc_worker_t *worker, am_node_t *node)
-{
-    unsigned class = node->size_class;
-
-    if (class == PSC_AM_CLASSES ||
-        worker->idle_bytes + (AM_CLASS_MIN << class) > AM_IDLE_MAX) {
-        free(node);
-        return;
-    }
-    node->next = worker->idle[class];
-    worker->idle[class] = node;
-    worker->idle_bytes += AM_CLASS_MIN << class;
-}
-
-static am_node_t *am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
-                               size_t header_len, uint64_t len)
-{
-    if (!node)
-        return NULL;
-    node->conn = conn;
-    node->kept = node->owed = 0;
-    node->message = (psc_message_t){.source = conn,
-                                    .id = id,
-                                    .header = node->data,
-                                    .header_len = header_len,
-                                    .payload = node->data + header_len,
-                                    .len = len - header_len};
-    return node;
-}
-
 /* For one that arrives. With the worker's lock. */
 static am_node_t *am_node_create(psc_conn_t *conn, uint32_t id,
                                  size_t header_len, uint64_t len)
 {
     psc_worker_t *worker = conn->worker;
-    am_node_t *node = am_node_fill(am_node_reuse(worker, len), conn, id,
+    am_node_t *node = psc_am_node_fill(psc_am_node_reuse(worker, len), conn, id,
                                    header_len, len);
 
     if (!node)
@@ -174,7 +90,7 @@ static void am_node_release(psc_worker_t *worker, am_node_t *node)
 static void am_node_drop(psc_worker_t *worker, am_node_t *node)
 {
     am_node_release(worker, node);
-    am_node_free(worker, node);
+    psc_am_node_free(worker, node);
 }
 
 /* Hand it to its handler. True: it stays in the queue. */
@@ -434,97 +350,10 @@ void psc_am_message_free(psc_message_t *message)
     am_node_t *node = psc_container_of(message, am_node_t, message);
 
     atomic_fetch_sub(&node->conn->messages, 1);
-    am_node_free(node->conn->worker, node);
+    psc_am_node_free(node->conn->worker, node);
 }
 
-/* ---- posting from handlers ---- */
-
-static void am_posted(psc_req_t *req)
-{
-    am_node_free(req->worker, req->payload);
-}
-
-/* The node goes out with the lock held; it lives until its request ends. */
-static psc_status_t am_node_send(am_node_t *node)
-{
-    size_t len = node->message.header_len + node->message.len;
-    psc_iov_t iov = {node->data, len};
-    psc_send_args_t args = {.context = PSC_CONTEXT_AM,
-                            .tag = (int32_t)node->message.id,
-                            .iov = &iov,
-                            .n_iov = 1};
-    psc_request_t *request = NULL;
-    psc_status_t status =
-        psc_message_send(node->conn, &args,
-                         (uint16_t)node->message.header_len, &request);
-
-    if (status != PSC_INPROGRESS) {
-        am_node_free(node->conn->worker, node);
-        return status;
-    }
-    psc_req_t *req = psc_container_of(request, psc_req_t, head);
-    if (req->stage == PSC_STAGE_DONE) {
-        psc_req_release(req);
-        am_node_free(node->conn->worker, node);
-        return PSC_OK;
-    }
-    req->payload = node;
-    req->on_done = am_posted;
-    return PSC_OK;
-}
-
-psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
-                         size_t header_len, const void *payload, size_t len)
-{
-    psc_worker_t *worker = conn->worker;
-    am_node_t *node;
-
-    if (header_len > PSC_AM_USER_HEADER_MAX || id > PSC_TAG_MAX)
-        return PSC_ERR_INVALID;
-    if (psc_conn_state(conn) == PSC_CONN_LAZY)
-        return PSC_ERR_NO_RESOURCE; /* as am_send: somebody has to connect */
-    if (psc_conn_state(conn) > PSC_CONN_UP)
-        return PSC_ERR_CLOSED;
-    node = am_node_fill(am_node_alloc(header_len + len), conn, id, header_len,
-                        header_len + len);
-    if (!node)
-        return PSC_ERR_NO_MEMORY;
-    if (header_len)
-        memcpy(node->data, header, header_len);
-    if (len)
-        memcpy(node->data + header_len, payload, len);
-    node->next = atomic_load(&worker->inbox);
-    while (!atomic_compare_exchange_weak(&worker->inbox, &node->next, node))
-        ;
-    /* Whoever holds the lock drains the inbox when it leaves. */
-    if (psc_lock_try(&worker->lock))
-        psc_worker_leave(worker);
-    psc_wait_kick(worker);
-    return PSC_OK;
-}
-
-void psc_am_inbox_drain(psc_worker_t *worker)
-{
-    am_node_t *node = atomic_exchange(&worker->inbox, NULL), *first = NULL;
-
-    while (node) { /* the inbox is last in, first out */
-        am_node_t *next = node->next;
-
-        node->next = first;
-        first = node;
-        node = next;
-    }
-    while (first) {
-        am_node_t *next = first->next;
-        psc_conn_t *conn = first->conn;
-
-        psc_count(conn,
-                  am_node_send(first) == PSC_OK ? PSC_COUNTER_am_sent
-                                                : PSC_COUNTER_am_unsent,
-                  1);
-        first = next;
-    }
-}
+/* ---- the worker's end ---- */
 
 void psc_am_worker_destroy(psc_worker_t *worker)
 {
@@ -538,14 +367,7 @@ void psc_am_worker_destroy(psc_worker_t *worker)
     }
     while ((message = psc_am_poll(worker)))
         psc_am_message_free(message);
-    for (int i = 0; i < PSC_AM_CLASSES; i++) {
-        for (node = worker->idle[i]; node; node = next) {
-            next = node->next;
-            free(node);
-        }
-        worker->idle[i] = NULL;
-    }
-    worker->idle_bytes = AM_IDLE_MAX; /* what comes now is not kept */
+    psc_am_nodes_destroy(worker);
     for (int i = 0; i < PSC_HANDLER_BUCKETS; i++) {
         psc_list_for_each(handler, &worker->handlers[i], am_handler_t, link)
             free(handler);

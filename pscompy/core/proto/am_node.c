@@ -1,0 +1,87 @@
+#include "am_node.h"
+
+#include <stdlib.h>
+
+/* Memory of the usual sizes is kept: malloc gives long pieces back to the
+ * system, and every page of the next one is a fault. */
+#define AM_CLASS_MIN 1024u   /* the sizes are this and its doubles */
+#define AM_IDLE_MAX (8u << 20) /* bytes kept per worker */
+
+static unsigned am_class(uint64_t len)
+{
+    unsigned class = 0;
+
+    while (class < PSC_AM_CLASSES && len > AM_CLASS_MIN << class)
+        class++;
+    return class;
+}
+
+am_node_t *psc_am_node_alloc(uint64_t len)
+{
+    unsigned class = am_class(len);
+    am_node_t *node;
+
+    if (len > SIZE_MAX - sizeof *node)
+        return NULL;
+    node = malloc(sizeof *node + (class < PSC_AM_CLASSES
+                                      ? (size_t)AM_CLASS_MIN << class : len));
+    if (node)
+        node->size_class = (uint8_t)class;
+    return node;
+}
+
+am_node_t *psc_am_node_reuse(psc_worker_t *worker, uint64_t len)
+{
+    unsigned class = am_class(len);
+    am_node_t *node = class < PSC_AM_CLASSES ? worker->idle[class] : NULL;
+
+    if (!node)
+        return psc_am_node_alloc(len);
+    worker->idle[class] = node->next;
+    worker->idle_bytes -= AM_CLASS_MIN << class;
+    return node;
+}
+
+void psc_am_node_free(psc_worker_t *worker, am_node_t *node)
+{
+    unsigned class = node->size_class;
+
+    if (class == PSC_AM_CLASSES ||
+        worker->idle_bytes + (AM_CLASS_MIN << class) > AM_IDLE_MAX) {
+        free(node);
+        return;
+    }
+    node->next = worker->idle[class];
+    worker->idle[class] = node;
+    worker->idle_bytes += AM_CLASS_MIN << class;
+}
+
+am_node_t *psc_am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
+                               size_t header_len, uint64_t len)
+{
+    if (!node)
+        return NULL;
+    node->conn = conn;
+    node->kept = node->owed = 0;
+    node->message = (psc_message_t){.source = conn,
+                                    .id = id,
+                                    .header = node->data,
+                                    .header_len = header_len,
+                                    .payload = node->data + header_len,
+                                    .len = len - header_len};
+    return node;
+}
+
+void psc_am_nodes_destroy(psc_worker_t *worker)
+{
+    am_node_t *node, *next;
+
+    for (int i = 0; i < PSC_AM_CLASSES; i++) {
+        for (node = worker->idle[i]; node; node = next) {
+            next = node->next;
+            free(node);
+        }
+        worker->idle[i] = NULL;
+    }
+    worker->idle_bytes = AM_IDLE_MAX; /* what comes now is not kept */
+}
