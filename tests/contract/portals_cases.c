@@ -416,6 +416,13 @@ const ct_case_t ct_own_cases[] = {
     {"two_between_the_same_processes", two_between_the_same_processes, 0,
      false},
     {"sixty_four_connections", sixty_four_connections, 0, false},
+    {"a_cancel_does_not_believe_the_interface",
+     a_cancel_does_not_believe_the_interface, 0, false},
+    {"ranks_open_and_close", ranks_open_and_close, 0, false},
+    {"ranks_open_and_close_as_the_reference_library_does",
+     ranks_open_and_close_as_the_reference_library_does, 0, false},
+    {"ranks_open_and_close_with_late_events",
+     ranks_open_and_close_with_late_events, 0, false},
     {"window_puts_numbers_in_order", window_puts_numbers_in_order, 0, false},
     {NULL, NULL, 0, false},
 };

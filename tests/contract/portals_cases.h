@@ -71,4 +71,11 @@ void disabled_tables_are_enabled_again(void);
 void trouble_on_the_wire_is_mended_below(void);
 void attempts_are_limited(void);
 
+/* ---- portals_closing_cases.c ---- */
+
+void a_cancel_does_not_believe_the_interface(void);
+void ranks_open_and_close(void);
+void ranks_open_and_close_as_the_reference_library_does(void);
+void ranks_open_and_close_with_late_events(void);
+
 #endif

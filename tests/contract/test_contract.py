@@ -36,6 +36,7 @@ TROUBLED = {
     "portals": [
         *(f"NI_{what}=20000:2%" for what in ("FAIL_ACKS", "DISABLE_TABLES", "DROP")),
         "OVERFLOW_SIZE=2:2",
+        "NI_UNLINK_USED=1:1",
     ],
 }
 # Settings that make cases quicker.

@@ -10,6 +10,7 @@ bool psptl_buffer_post(psptl_buffer_t *buffer)
     ptl_me_t me = psptl_me_once(channel, buffer->bytes,
                                 device->settings.buffer_size, channel->bits);
 
+    buffer->op.unlinked = false;
     buffer->posted = device->ni->PtlMEAppend(
                          device->handle, device->eager.pt, &me,
                          PTL_PRIORITY_LIST, &buffer->op, &buffer->me) ==
@@ -17,10 +18,15 @@ bool psptl_buffer_post(psptl_buffer_t *buffer)
     return buffer->posted;
 }
 
-bool psptl_buffer_withdraw(psptl_buffer_t *buffer)
+void psptl_buffer_unlink(psptl_buffer_t *buffer)
 {
-    if (buffer->posted &&
-        buffer->channel->device->ni->PtlMEUnlink(buffer->me) == PTL_OK)
+    if (buffer->posted)
+        psptl_op_unlink(buffer->channel->device, &buffer->op, buffer->me, 1);
+}
+
+bool psptl_buffer_back(psptl_buffer_t *buffer)
+{
+    if (psptl_op_back(&buffer->op))
         buffer->posted = false;
     return !buffer->posted;
 }

@@ -12,7 +12,7 @@ FOLDER = "pscompy/plugins/portals"
 NAMES = (
     *("transport", "settings", "sleep", "ep", "meet", "am", "match", "mem"),
     *("psptl", "system", "device", "event", "channel", "send", "arrive", "tag", "overflow"),
-    *("hold", "region", "bulk"),
+    *("hold", "backlog", "region", "bulk"),
 )
 NI = sorted(path.stem for path in Path(FOLDER, "ni").glob("*.c"))
 

@@ -6,6 +6,12 @@
 #include <string.h>
 
 #include "driver.h"
+#include "pscompy/core/parts/clock.h"
+
+/* A zombie stays so long after all its entries are back: there is a library
+ * that gives entries of the overflow list back while it still writes to them,
+ * and tells of them afterwards. */
+#define CHANNEL_LINGER_NS 100000000ll
 
 /* ---- rings ---- */
 
@@ -24,7 +30,7 @@ static bool channel_sends(psptl_channel_t *channel, size_t size)
         return false;
     for (uint32_t i = 0; i < channel->n_sends; i++)
         channel->sends[i] = (psptl_send_t){
-            .op = {PSPTL_SEND},
+            .op = {.kind = PSPTL_SEND},
             .channel = channel,
             .bytes = channel->send_bytes + i * size,
         };
@@ -43,7 +49,7 @@ static bool channel_buffers(psptl_channel_t *channel, size_t size)
         return false;
     for (uint32_t i = 0; i < channel->n_buffers; i++)
         channel->buffers[i] = (psptl_buffer_t){
-            .op = {PSPTL_BUFFER},
+            .op = {.kind = PSPTL_BUFFER},
             .channel = channel,
             .bytes = channel->buffer_bytes + i * size,
         };
@@ -93,8 +99,8 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
     *channel = (psptl_channel_t){
         .device = device,
         .owner = owner,
-        .ping = {PSPTL_PING},
-        .search = {PSPTL_SEARCH},
+        .ping = {.kind = PSPTL_PING},
+        .search = {.kind = PSPTL_SEARCH},
         .ping_me = PTL_INVALID_HANDLE,
         .bits = psptl_device_bits(device),
         .n_sends = settings->sendq,
@@ -202,21 +208,50 @@ void psptl_channel_part(psptl_channel_t *channel)
     psc_list_remove(&channel->unsettled);
 }
 
+/* No events tell of it, so PTL_OK and an error are the same. */
+static bool channel_ping_back(psptl_channel_t *channel)
+{
+    if (channel->ping_me != PTL_INVALID_HANDLE &&
+        channel->device->ni->PtlMEUnlink(channel->ping_me) == PTL_IN_USE)
+        return false;
+    channel->ping_me = PTL_INVALID_HANDLE;
+    return true;
+}
+
+static bool channel_fetch(psptl_device_t *device)
+{
+    return psptl_backlog_fetch(device, &device->eager) &&
+           psptl_backlog_fetch(device, &device->tag);
+}
+
+/* False: the interface has not given back all entries. */
 static bool channel_withdraw(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
-    bool all = true;
+    bool all = channel_ping_back(channel);
 
-    if (channel->ping_me != PTL_INVALID_HANDLE) {
-        if (device->ni->PtlMEUnlink(channel->ping_me) == PTL_IN_USE)
-            all = false;
-        else
-            channel->ping_me = PTL_INVALID_HANDLE;
-    }
+    if (!channel_fetch(device))
+        return false;
     for (uint32_t i = 0; i < channel->n_buffers; i++)
-        all &= psptl_buffer_withdraw(&channel->buffers[i]);
-    all &= psptl_overflow_withdraw(channel);
-    return psptl_tag_withdraw(channel) && all;
+        psptl_buffer_unlink(&channel->buffers[i]);
+    psptl_overflow_unlink(channel);
+    psptl_tags_unlink(channel);
+    if (!channel_fetch(device))
+        return false;
+    for (uint32_t i = 0; i < channel->n_buffers; i++)
+        all &= psptl_buffer_back(&channel->buffers[i]);
+    all &= psptl_overflow_back(channel);
+    return psptl_tags_back(channel) && all;
+}
+
+/* Once: all that the interface had of a zombie is back. */
+static void channel_settle(psptl_channel_t *channel)
+{
+    if (channel_withdraw(channel) && channel->n_flying == 0 &&
+        channel->n_searching == 0) {
+        channel->withdrawn_at = psc_clock_now();
+        psptl_tag_source_leave(channel);
+    }
 }
 
 void psptl_channel_destroy(psptl_channel_t *channel)
@@ -231,20 +266,34 @@ void psptl_channel_destroy(psptl_channel_t *channel)
     psc_list_remove(&channel->unsettled);
     psc_list_remove(&channel->link);
     psc_list_push(&device->zombies, &channel->link);
-    channel_withdraw(channel);
+    channel_settle(channel);
 }
 
 void psptl_channel_reap(psptl_device_t *device)
 {
+    int64_t now = psc_clock_now();
+
     psc_list_for_each(channel, &device->zombies, psptl_channel_t, link) {
-        if (channel_withdraw(channel) && channel->n_flying == 0 &&
-            channel->n_searching == 0)
+        if (!channel->withdrawn_at)
+            channel_settle(channel);
+        else if (now - channel->withdrawn_at >= CHANNEL_LINGER_NS)
             psptl_channel_free(channel);
     }
 }
 
+unsigned psptl_channel_held(const psptl_device_t *device)
+{
+    unsigned n = 0;
+
+    psc_list_for_each(channel, &device->zombies, psptl_channel_t, link)
+        n += !channel->withdrawn_at;
+    return n;
+}
+
 void psptl_channel_free(psptl_channel_t *channel)
 {
+    if (!channel->withdrawn_at)
+        psptl_tag_source_leave(channel);
     psc_list_remove(&channel->link);
     psc_list_remove(&channel->waiting);
     psc_list_remove(&channel->pending);

@@ -11,6 +11,7 @@ MISCHIEF = (
     Var("NI_FAIL_ACKS", "0", RATE, "Of a million puts, how many are dropped and told so."),
     Var("NI_REORDER_EVENTS", "0", RATE, "Of a million events, how many come after the next one."),
     Var("NI_DISABLE_TABLES", "0", RATE, "Of a million puts, how many disable a table entry."),
+    Var("NI_UNLINK_USED", "0", flag, "Unlinking an entry that was used up by a message says OK."),
     Var("NI_DROP", "0", RATE, "Of a million packets, how many are lost on the wire."),
     Var("NI_DUPLICATE", "0", RATE, "Of a million packets, how many come twice."),
     Var("NI_REORDER", "0", RATE, "Of a million packets, how many come after the next one."),

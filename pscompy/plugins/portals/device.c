@@ -5,7 +5,9 @@
 #include <sys/random.h>
 
 #include "driver.h"
+#include "pscompy/core/parts/clock.h"
 
+#define DEVICE_SETTLE_NS 50000000ll /* that closing waits for entries */
 #define DEVICE_EQ_RESERVE 8u /* entries of a queue that are never promised */
 
 /* Unlikely to be guessed, and never given away twice: a bijection of a
@@ -205,35 +207,83 @@ psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
 
 /* ---- closing ---- */
 
-static void device_entry_close(psptl_device_t *device, psptl_entry_t *entry)
+/* False: something is still in its lists, or on its way there. */
+static bool device_entry_close(psptl_device_t *device, psptl_entry_t *entry)
 {
+    bool empty;
+
     if (!entry->open)
-        return;
-    device->ni->PtlPTFree(device->handle, entry->pt);
+        return true;
+    empty = device->ni->PtlPTFree(device->handle, entry->pt) == PTL_OK;
     device->ni->PtlEQFree(entry->eq);
     entry->open = false;
+    return empty;
+}
+
+/* True: the interface has given back all that it had. */
+static bool device_release(psptl_device_t *device)
+{
+    bool all = !device->bound || device->ni->PtlMDRelease(device->md) == PTL_OK;
+
+    all &= device_entry_close(device, &device->eager);
+    all &= device_entry_close(device, &device->bulk);
+    return device_entry_close(device, &device->tag) && all;
+}
+
+/* What is coming in this moment ends; what does not in this time is a peer's
+ * that has stopped, or died. */
+static void device_settle(psptl_device_t *device)
+{
+    int64_t deadline = psc_clock_deadline(DEVICE_SETTLE_NS);
+
+    while (psptl_channel_held(device) > 0 && psc_clock_now() < deadline)
+        psptl_device_poll(device);
+}
+
+/* Does somebody else in this process have it, too? Then it goes on writing. */
+static bool device_shared(const psptl_device_t *device)
+{
+    ptl_process_t id;
+
+    return device->opened &&
+           device->ni->PtlGetPhysId(device->handle, &id) == PTL_OK;
+}
+
+/* Memory that the interface may still touch is left to it. */
+static unsigned device_free_zombies(psptl_device_t *device, bool touched)
+{
+    unsigned left = 0;
+
+    psc_list_for_each(zombie, &device->zombies, psptl_channel_t, link) {
+        if (touched && !zombie->withdrawn_at)
+            left++;
+        else
+            psptl_channel_free(zombie);
+    }
+    return left;
 }
 
 /* The interface goes first: then nobody writes to the rings any more. */
-void psptl_device_close(psptl_device_t *device)
+unsigned psptl_device_close(psptl_device_t *device)
 {
+    unsigned left;
+    bool touched;
+
     psc_list_for_each(channel, &device->channels, psptl_channel_t, link)
         psptl_channel_destroy(channel);
-    psptl_channel_reap(device);
-    if (device->bound)
-        device->ni->PtlMDRelease(device->md);
-    device_entry_close(device, &device->eager);
-    device_entry_close(device, &device->bulk);
-    device_entry_close(device, &device->tag);
+    device_settle(device);
+    touched = !device_release(device);
     if (device->opened)
         device->ni->PtlNIFini(device->handle);
+    touched = touched && device_shared(device);
     if (device->inited && device->ni->PtlFini)
         device->ni->PtlFini();
-    psc_list_for_each(zombie, &device->zombies, psptl_channel_t, link)
-        psptl_channel_free(zombie);
+    left = device_free_zombies(device, touched);
     psptl_bulk_close(device);
     psptl_tag_close(device);
+    psptl_backlog_close(&device->backlog);
     free(device);
+    return left;
 }
 
 /* ---- waiting ---- */
@@ -251,7 +301,7 @@ unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS])
 
 bool psptl_device_arm(psptl_device_t *device)
 {
-    return psc_list_empty(&device->pending) &&
+    return psptl_backlog_empty(device) && psc_list_empty(&device->pending) &&
            psc_list_empty(&device->ended_bulks) &&
            psc_list_empty(&device->lost_tags) && !device->tag.disabled &&
            device->ni->eq_arm(device->eager.eq) == PTL_EQ_EMPTY &&

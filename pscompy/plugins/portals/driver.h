@@ -10,6 +10,7 @@
  *   tag.c      messages that the interface matches
  *   overflow.c those of them that came before their receive
  *   hold.c     receives that the interface is not to have now
+ *   backlog.c  entries that are taken back, and events before their turn
  *   region.c   memory that peers may put to and get from
  *   bulk.c     puts and gets, in fragments
  *   window.h   messages that overtook each other */
@@ -40,9 +41,12 @@ typedef enum psptl_kind {
     PSPTL_SEARCH
 } psptl_kind_t;
 
-/* Begins whatever an event may be about. */
+/* Begins whatever an event may be about. The flags are those of an entry that
+ * one message uses up; see backlog.c. */
 typedef struct psptl_op {
     psptl_kind_t kind;
+    bool fetched;  /* its event is in the backlog */
+    bool unlinked; /* the interface says that it has given the entry back */
 } psptl_op_t;
 
 typedef enum psptl_send_state {
@@ -128,6 +132,18 @@ typedef struct psptl_entry {
     bool disabled; /* the interface has closed it: drain, then enable */
 } psptl_entry_t;
 
+/* An event that was taken from its queue before its turn. */
+typedef struct psptl_late {
+    ptl_event_t event;
+    psptl_entry_t *entry;
+    int status; /* of PtlEQPoll */
+} psptl_late_t;
+
+typedef struct psptl_backlog {
+    psptl_late_t *events; /* from head to n */
+    size_t head, n, room;
+} psptl_backlog_t;
+
 struct psptl_device {
     const psptl_provider_t *ni; /* whose functions are called */
     const psptl_owner_t *owner;
@@ -138,13 +154,16 @@ struct psptl_device {
     ptl_handle_md_t md; /* all memory; its events go to the bulk queue */
     psptl_entry_t eager, bulk, tag;
     bool inited, opened, bound;
+    bool lossy; /* events were lost, or not understood */
+    psptl_backlog_t backlog;
     uint64_t bits;      /* of which the next match bits are made */
     uint32_t flying;    /* operations whose events are to come */
     uint32_t flying_max;
     uint32_t n_bulks;   /* puts and gets that have not ended */
     uint64_t n_delivered; /* messages that the owner got */
     psc_list_t channels;
-    psc_list_t zombies; /* channels that the interface still writes to */
+    psc_list_t zombies; /* channels that were destroyed: the interface may
+                           still write to them, or tell of them */
     psc_list_t waiting; /* channels with something to be put */
     psc_list_t pending; /* channels with messages from before they opened */
     psc_list_t bulks;   /* puts and gets that are not all under way */
@@ -170,7 +189,7 @@ const psptl_provider_t *psptl_provider_ready(const psptl_settings_t *settings,
 psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
                                   const psptl_owner_t *owner, char *reason,
                                   size_t room);
-void psptl_device_close(psptl_device_t *device);
+unsigned psptl_device_close(psptl_device_t *device);
 unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS]);
 bool psptl_device_arm(psptl_device_t *device);
 const uint64_t *psptl_device_counters(const psptl_device_t *device);
@@ -181,6 +200,28 @@ uint64_t psptl_device_bits(psptl_device_t *device);
 unsigned psptl_device_poll(psptl_device_t *device);
 int64_t psptl_device_deadline(const psptl_device_t *device);
 const char *psptl_fault_name(ptl_ni_fail_t fault);
+
+/* ---- entries that are taken back ---- */
+
+/* Move all events of a queue to the backlog. False: no memory for them. */
+bool psptl_backlog_fetch(psptl_device_t *device, psptl_entry_t *entry);
+/* The oldest event; only if there is one. */
+psptl_late_t psptl_backlog_take(psptl_device_t *device);
+void psptl_backlog_close(psptl_backlog_t *backlog);
+/* Between two fetches of its queue: unlink the entry of an operation. */
+void psptl_op_unlink(psptl_device_t *device, psptl_op_t *op,
+                     ptl_handle_me_t me, unsigned tries);
+
+static inline bool psptl_backlog_empty(const psptl_device_t *device)
+{
+    return device->backlog.n == 0;
+}
+
+/* After the second fetch: no message has used the entry, and none will. */
+static inline bool psptl_op_back(const psptl_op_t *op)
+{
+    return op->unlinked && !op->fetched;
+}
 
 /* ---- channels ---- */
 
@@ -235,6 +276,7 @@ struct psptl_channel {
     uint32_t fence, answer; /* the number of ours, and of the peer's that is
                                to be answered; 0: there is none */
     psc_link_t unsettled;
+    int64_t withdrawn_at; /* all its entries are back since; 0: not all are */
     uint64_t counters[PSPTL_N_COUNTERS]; /* the device's are those of all */
 };
 
@@ -305,8 +347,10 @@ void psptl_channel_destroy(psptl_channel_t *channel);
 void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
                         const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Free zombies that nobody writes to any more. */
+/* Free zombies that nobody writes to or tells of any more. */
 void psptl_channel_reap(psptl_device_t *device);
+/* How many zombies there are to which the interface may still write. */
+unsigned psptl_channel_held(const psptl_device_t *device);
 /* Free it, whatever is under way: the interface is closed. */
 void psptl_channel_free(psptl_channel_t *channel);
 
@@ -332,8 +376,11 @@ int64_t psptl_backoff(unsigned attempts);
 bool psptl_arrive_in_order(psptl_channel_t *channel, psptl_op_t *op,
                            uint32_t number);
 bool psptl_buffer_post(psptl_buffer_t *buffer);
-/* False: the interface is writing to it, or has and tells soon. */
-bool psptl_buffer_withdraw(psptl_buffer_t *buffer);
+/* Between two fetches: ask the interface for it. */
+void psptl_buffer_unlink(psptl_buffer_t *buffer);
+/* After the second one. False: the interface is writing to it, or has and
+ * tells soon. */
+bool psptl_buffer_back(psptl_buffer_t *buffer);
 void psptl_arrive_event(psptl_buffer_t *buffer, const ptl_event_t *event);
 /* Deliver what came before its peer was known. */
 void psptl_arrive_pending(psptl_device_t *device);
@@ -342,6 +389,8 @@ void psptl_arrive_pending(psptl_device_t *device);
 
 /* A source for a new channel, or the reason why it has none. */
 void psptl_tag_source(psptl_channel_t *channel);
+/* It takes no more events; nobody else gets its number before it is freed. */
+void psptl_tag_source_leave(psptl_channel_t *channel);
 /* Both sides are known: match, if both do. False: not enough entries. */
 bool psptl_tag_connect(psptl_channel_t *channel);
 const char *psptl_tag_flaw(const psptl_channel_t *channel);
@@ -356,14 +405,15 @@ void psptl_tag_deliver(psptl_op_t *op);
 /* What has matched is lost; the owner is told from the next poll. */
 void psptl_tag_abort(psptl_channel_t *channel);
 unsigned psptl_tag_tell(psptl_device_t *device);
-/* False: the interface still writes to one. */
-bool psptl_tag_withdraw(psptl_channel_t *channel);
+/* As for a buffer, for all receives. */
+void psptl_tags_unlink(psptl_channel_t *channel);
+bool psptl_tags_back(psptl_channel_t *channel);
 void psptl_tag_free(psptl_channel_t *channel);
 void psptl_tag_close(psptl_device_t *device);
-/* Give it to the interface; take it back from there; false: that failed, or it
- * has matched. */
+/* Give it to the interface; false: that failed. */
 bool psptl_tag_link(psptl_tag_t *tag);
-bool psptl_tag_unlink(psptl_tag_t *tag);
+/* Between two fetches: ask for it. */
+void psptl_tag_unlink(psptl_tag_t *tag);
 /* The one door between the states of a receive. */
 void psptl_tag_enter(psptl_tag_t *tag, psptl_tag_state_t state);
 psptl_tagged_t psptl_tag_message(const ptl_event_t *event, bool unexpected);
@@ -375,7 +425,8 @@ void psptl_tag_get(psptl_tag_t *tag, const psptl_buffer_t *buffer);
 
 /* False: no memory, or no more entries. */
 bool psptl_overflow_open(psptl_channel_t *channel);
-bool psptl_overflow_withdraw(psptl_channel_t *channel);
+void psptl_overflow_unlink(psptl_channel_t *channel);
+bool psptl_overflow_back(psptl_channel_t *channel);
 void psptl_overflow_free(psptl_channel_t *channel);
 /* What it held is not needed any more. */
 void psptl_overflow_again(psptl_buffer_t *buffer);

@@ -27,6 +27,7 @@ const char *psptl_fault_name(ptl_ni_fail_t fault)
 
 static void event_fail_all(psptl_device_t *device, const char *reason)
 {
+    device->lossy = true;
     psc_list_for_each(channel, &device->channels, psptl_channel_t, link)
         psptl_channel_fail(channel, PSPTL_BROKEN, "%s", reason);
 }
@@ -124,7 +125,7 @@ static void event_drained(psptl_device_t *device)
 /* Answers first: there are never more of them than operations under way. One
  * call for all queues, since an interface in software makes a system call
  * for each that finds nothing. */
-static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
+static int event_poll(psptl_device_t *device, psptl_entry_t **entry_p,
                       ptl_event_t *event)
 {
     psptl_entry_t *entries[] = {&device->bulk, &device->eager, &device->tag};
@@ -136,6 +137,19 @@ static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
 
     *entry_p = entries[which];
     return status;
+}
+
+static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
+                      ptl_event_t *event)
+{
+    psptl_late_t late;
+
+    if (psptl_backlog_empty(device))
+        return event_poll(device, entry_p, event);
+    late = psptl_backlog_take(device);
+    *entry_p = late.entry;
+    *event = late.event;
+    return late.status;
 }
 
 /* What the owner got it is to look at before anything else is asked of the

@@ -52,21 +52,38 @@ psptl_tag_t *psptl_hold_find(psptl_channel_t *channel, uint64_t bits)
 
 /* ---- taking receives back ---- */
 
+static uint32_t hold_linked(const psptl_channel_t *channel)
+{
+    uint32_t n = 0;
+
+    psc_list_for_each(tag, &channel->tags, psptl_tag_t, link)
+        n += tag->state == PSPTL_TAG_LINKED;
+    return n;
+}
+
+static void hold_back(psptl_channel_t *channel)
+{
+    psc_list_for_each(tag, &channel->tags, psptl_tag_t, link) {
+        if (tag->state == PSPTL_TAG_LINKED && psptl_op_back(&tag->op))
+            psptl_hold(tag);
+    }
+}
+
 /* False: some have matched, of which the interface is yet to tell. */
 static bool hold_suspend(psptl_channel_t *channel)
 {
-    bool all = true;
+    psptl_device_t *device = channel->device;
 
     channel->suspended = true;
-    psc_list_for_each(tag, &channel->tags, psptl_tag_t, link) {
-        if (tag->state != PSPTL_TAG_LINKED)
-            continue;
-        if (psptl_tag_unlink(tag))
-            psptl_hold(tag);
-        else
-            all = false;
-    }
-    return all;
+    if (hold_linked(channel) == 0)
+        return true;
+    if (!psptl_backlog_fetch(device, &device->tag))
+        return false;
+    psptl_tags_unlink(channel);
+    if (!psptl_backlog_fetch(device, &device->tag))
+        return false;
+    hold_back(channel);
+    return hold_linked(channel) == 0;
 }
 
 bool psptl_hold_all(psptl_device_t *device)
@@ -106,7 +123,7 @@ static psptl_buffer_t *hold_copy(psptl_channel_t *channel, const void *bytes,
         return NULL;
     }
     *buffer = (psptl_buffer_t){
-        .op = {PSPTL_OVERFLOW},
+        .op = {.kind = PSPTL_OVERFLOW},
         .channel = channel,
         .bytes = (uint8_t *)(buffer + 1),
         .len = len,

@@ -21,6 +21,7 @@ static bool overflow_post(psptl_buffer_t *buffer)
                       psptl_source_bits(channel->source));
 
     me.ignore_bits = ~PSPTL_SOURCE_MASK;
+    buffer->op.unlinked = false;
     buffer->posted = device->ni->PtlMEAppend(
                          device->handle, device->tag.pt, &me,
                          PTL_OVERFLOW_LIST, &buffer->op, &buffer->me) ==
@@ -40,7 +41,7 @@ bool psptl_overflow_open(psptl_channel_t *channel)
         return false;
     for (uint32_t i = 0; i < settings->overflows; i++)
         channel->overflows[i] = (psptl_buffer_t){
-            .op = {PSPTL_OVERFLOW},
+            .op = {.kind = PSPTL_OVERFLOW},
             .channel = channel,
             .bytes = channel->overflow_bytes + i * settings->buffer_size,
         };
@@ -51,13 +52,23 @@ bool psptl_overflow_open(psptl_channel_t *channel)
     return true;
 }
 
-bool psptl_overflow_withdraw(psptl_channel_t *channel)
+static uint32_t overflow_count(const psptl_channel_t *channel)
+{
+    return channel->overflows ? channel->device->settings.overflows : 0;
+}
+
+void psptl_overflow_unlink(psptl_channel_t *channel)
+{
+    for (uint32_t i = 0; i < overflow_count(channel); i++)
+        psptl_buffer_unlink(&channel->overflows[i]);
+}
+
+bool psptl_overflow_back(psptl_channel_t *channel)
 {
     bool all = true;
 
-    for (uint32_t i = 0;
-         channel->overflows && i < channel->device->settings.overflows; i++)
-        all &= psptl_buffer_withdraw(&channel->overflows[i]);
+    for (uint32_t i = 0; i < overflow_count(channel); i++)
+        all &= psptl_buffer_back(&channel->overflows[i]);
     return all;
 }
 
@@ -108,13 +119,14 @@ static void overflow_search(psptl_channel_t *channel, const ptl_event_t *event)
 }
 
 /* One search follows each message, whatever happens: it finds that one, or an
- * earlier one with the same bits, or nothing, if a receive came before. */
+ * earlier one with the same bits, or nothing, if a receive came before. Of a
+ * channel that was destroyed the interface forgets the message by it. */
 void psptl_overflow_event(psptl_buffer_t *buffer, const ptl_event_t *event)
 {
     buffer->posted = false;
     if (event->ni_fail_type != PTL_NI_OK)
         psptl_overflow_again(buffer);
-    else if (buffer->channel->owner)
+    else
         overflow_search(buffer->channel, event);
 }
 

@@ -47,6 +47,7 @@ typedef enum psptl_choice {
 /* What the software interface does wrong on purpose; rates per million. */
 typedef struct psptl_mischief {
     uint32_t fail_acks, reorder_events, disable_tables;
+    bool unlink_used;
     uint32_t drop, duplicate, reorder, delay, delay_us;
     uint64_t seed;
     uint64_t max_message; /* 0: what it likes */
@@ -185,8 +186,9 @@ typedef struct psptl_driver {
     psptl_device_t *(*device_open)(const psptl_settings_t *settings,
                                    const psptl_owner_t *owner, char *reason,
                                    size_t room);
-    /* Channels that are left are freed. */
-    void (*device_close)(psptl_device_t *device);
+    /* Channels that are left are freed, but for those to whose memory the
+     * interface may still write; returns how many these are. */
+    unsigned (*device_close)(psptl_device_t *device);
     /* Handle what has happened, put again what is due; the number of events. */
     unsigned (*device_poll)(psptl_device_t *device);
     /* Descriptors that become readable when something happens, provided that

@@ -6,9 +6,13 @@
 #define psptl_arrive_event psptl_system_arrive_event
 #define psptl_arrive_in_order psptl_system_arrive_in_order
 #define psptl_arrive_pending psptl_system_arrive_pending
+#define psptl_backlog_close psptl_system_backlog_close
+#define psptl_backlog_fetch psptl_system_backlog_fetch
+#define psptl_backlog_take psptl_system_backlog_take
 #define psptl_backoff psptl_system_backoff
+#define psptl_buffer_back psptl_system_buffer_back
 #define psptl_buffer_post psptl_system_buffer_post
-#define psptl_buffer_withdraw psptl_system_buffer_withdraw
+#define psptl_buffer_unlink psptl_system_buffer_unlink
 #define psptl_bulk_abort psptl_system_bulk_abort
 #define psptl_bulk_close psptl_system_bulk_close
 #define psptl_bulk_event psptl_system_bulk_event
@@ -24,6 +28,7 @@
 #define psptl_channel_destroy psptl_system_channel_destroy
 #define psptl_channel_fail psptl_system_channel_fail
 #define psptl_channel_free psptl_system_channel_free
+#define psptl_channel_held psptl_system_channel_held
 #define psptl_channel_idle psptl_system_channel_idle
 #define psptl_channel_part psptl_system_channel_part
 #define psptl_channel_place psptl_system_channel_place
@@ -47,14 +52,16 @@
 #define psptl_hold_may_deliver psptl_system_hold_may_deliver
 #define psptl_hold_settle psptl_system_hold_settle
 #define psptl_hold_told psptl_system_hold_told
+#define psptl_op_unlink psptl_system_op_unlink
 #define psptl_overflow_again psptl_system_overflow_again
 #define psptl_overflow_at psptl_system_overflow_at
+#define psptl_overflow_back psptl_system_overflow_back
 #define psptl_overflow_deliver psptl_system_overflow_deliver
 #define psptl_overflow_event psptl_system_overflow_event
 #define psptl_overflow_found psptl_system_overflow_found
 #define psptl_overflow_free psptl_system_overflow_free
 #define psptl_overflow_open psptl_system_overflow_open
-#define psptl_overflow_withdraw psptl_system_overflow_withdraw
+#define psptl_overflow_unlink psptl_system_overflow_unlink
 #define psptl_ping psptl_system_ping
 #define psptl_ping_event psptl_system_ping_event
 #define psptl_provider_ready psptl_system_provider_ready
@@ -83,9 +90,11 @@
 #define psptl_tag_post psptl_system_tag_post
 #define psptl_tag_send psptl_system_tag_send
 #define psptl_tag_source psptl_system_tag_source
+#define psptl_tag_source_leave psptl_system_tag_source_leave
 #define psptl_tag_tell psptl_system_tag_tell
 #define psptl_tag_unlink psptl_system_tag_unlink
-#define psptl_tag_withdraw psptl_system_tag_withdraw
+#define psptl_tags_back psptl_system_tags_back
+#define psptl_tags_unlink psptl_system_tags_unlink
 #define psptl_software_driver psptl_system_driver
 
 #endif

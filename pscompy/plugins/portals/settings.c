@@ -13,6 +13,7 @@ static psptl_mischief_t portals_mischief(const psc_open_params_t *params)
         .fail_acks = psc_setting_count(params, "NI_FAIL_ACKS"),
         .reorder_events = psc_setting_count(params, "NI_REORDER_EVENTS"),
         .disable_tables = psc_setting_count(params, "NI_DISABLE_TABLES"),
+        .unlink_used = psc_setting_number(params, "NI_UNLINK_USED") != 0,
         .drop = psc_setting_count(params, "NI_DROP"),
         .duplicate = psc_setting_count(params, "NI_DUPLICATE"),
         .reorder = psc_setting_count(params, "NI_REORDER"),

@@ -5,6 +5,7 @@
 #define PSPTL_SYSTEM
 
 #include "arrive.c"
+#include "backlog.c"
 #include "bulk.c"
 #include "channel.c"
 #include "device.c"

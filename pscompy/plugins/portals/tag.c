@@ -53,6 +53,11 @@ void psptl_tag_source(psptl_channel_t *channel)
     }
 }
 
+void psptl_tag_source_leave(psptl_channel_t *channel)
+{
+    channel->device->n_sources -= channel->source > 0;
+}
+
 bool psptl_tag_connect(psptl_channel_t *channel)
 {
     if (!channel->source)
@@ -101,7 +106,7 @@ static psptl_tag_t *tag_take(psptl_channel_t *channel)
     if (!tag)
         return NULL;
     *tag = (psptl_tag_t){
-        .op = {PSPTL_TAG},
+        .op = {.kind = PSPTL_TAG},
         .channel = channel,
         .state = PSPTL_TAG_MATCHED, /* until it is somewhere */
         .place = channel->places++,
@@ -128,6 +133,7 @@ bool psptl_tag_link(psptl_tag_t *tag)
         tag->receive.match | psptl_source_bits(channel->source));
 
     me.ignore_bits = tag->receive.ignore;
+    tag->op.unlinked = false;
     if (device->ni->PtlMEAppend(device->handle, device->tag.pt, &me,
                                 PTL_PRIORITY_LIST, &tag->op,
                                 &tag->me) != PTL_OK)
@@ -157,22 +163,32 @@ psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
 }
 
 /* In use may also mean that the interface looks at it this moment. */
-bool psptl_tag_unlink(psptl_tag_t *tag)
+void psptl_tag_unlink(psptl_tag_t *tag)
 {
-    const psptl_provider_t *ni = tag->channel->device->ni;
-    int status = PTL_IN_USE;
+    if (tag->state == PSPTL_TAG_LINKED)
+        psptl_op_unlink(tag->channel->device, &tag->op, tag->me,
+                        TAG_CANCEL_TRIES);
+}
 
-    if (tag->me == PTL_INVALID_HANDLE)
-        return false;
-    for (unsigned i = 0; i < TAG_CANCEL_TRIES && status == PTL_IN_USE; i++)
-        status = ni->PtlMEUnlink(tag->me);
-    return status == PTL_OK;
+/* True: the interface has not got it, or not any more, and no message came. */
+static bool tag_back(const psptl_tag_t *tag)
+{
+    return tag->state == PSPTL_TAG_HELD ||
+           (tag->state == PSPTL_TAG_LINKED && psptl_op_back(&tag->op));
 }
 
 bool psptl_tag_cancel(psptl_tag_t *tag)
 {
-    if (tag->state == PSPTL_TAG_MATCHED ||
-        (tag->state == PSPTL_TAG_LINKED && !psptl_tag_unlink(tag)))
+    psptl_device_t *device = tag->channel->device;
+
+    if (tag->state == PSPTL_TAG_LINKED) {
+        if (!psptl_backlog_fetch(device, &device->tag))
+            return false;
+        psptl_tag_unlink(tag);
+        if (!psptl_backlog_fetch(device, &device->tag))
+            return false;
+    }
+    if (!tag_back(tag))
         return false;
     tag_give(tag);
     return true;
@@ -267,6 +283,27 @@ static void tag_claimed(psptl_tag_t *tag, const ptl_event_t *event)
     tag_matched(tag, event);
 }
 
+/* The interface may not tell of a receive that it has given back: whoever has
+ * it now is not meant. */
+static bool tag_meant(const psptl_tag_t *tag, const ptl_event_t *event)
+{
+    ptl_match_bits_t bits = tag->receive.match |
+                            psptl_source_bits(tag->channel->source);
+
+    return tag->state == PSPTL_TAG_LINKED &&
+           ((bits ^ event->match_bits) & ~tag->receive.ignore) == 0;
+}
+
+static void tag_met(psptl_tag_t *tag, const ptl_event_t *event)
+{
+    if (!tag_meant(tag, event))
+        return;
+    if (event->type == PTL_EVENT_PUT_OVERFLOW)
+        tag_claimed(tag, event);
+    else
+        tag_matched(tag, event);
+}
+
 /* What a search finds comes by either type: libraries differ. */
 void psptl_tag_event(const ptl_event_t *event)
 {
@@ -281,10 +318,7 @@ void psptl_tag_event(const ptl_event_t *event)
         psptl_overflow_event(psc_container_of(op, psptl_buffer_t, op), event);
         break;
     default:
-        if (event->type == PTL_EVENT_PUT_OVERFLOW)
-            tag_claimed(psc_container_of(op, psptl_tag_t, op), event);
-        else
-            tag_matched(psc_container_of(op, psptl_tag_t, op), event);
+        tag_met(psc_container_of(op, psptl_tag_t, op), event);
     }
 }
 
@@ -353,10 +387,18 @@ void psptl_tag_abort(psptl_channel_t *channel)
     }
 }
 
-bool psptl_tag_withdraw(psptl_channel_t *channel)
+void psptl_tags_unlink(psptl_channel_t *channel)
 {
     psc_list_for_each(tag, &channel->tags, psptl_tag_t, link)
-        psptl_tag_cancel(tag);
+        psptl_tag_unlink(tag);
+}
+
+bool psptl_tags_back(psptl_channel_t *channel)
+{
+    psc_list_for_each(tag, &channel->tags, psptl_tag_t, link) {
+        if (tag_back(tag))
+            tag_give(tag);
+    }
     return channel->n_tags == 0;
 }
 
@@ -370,7 +412,6 @@ static void tag_free_all(psc_list_t *list)
 
 void psptl_tag_free(psptl_channel_t *channel)
 {
-    channel->device->n_sources -= channel->source > 0;
     tag_free_all(&channel->tags);
 }
 

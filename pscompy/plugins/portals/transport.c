@@ -174,6 +174,17 @@ static void portals_count_log(portals_iface_t *iface)
     psc_iface_log(&iface->super, 3, "%s:%s", iface->driver->name, line);
 }
 
+static void portals_iface_leave(portals_iface_t *iface)
+{
+    unsigned left = iface->driver->device_close(iface->device);
+
+    if (left > 0)
+        psc_iface_log(&iface->super, 2,
+                      "the buffers of %u connections stay allocated: another "
+                      "session of this process has the same interface, which "
+                      "has not given them back", left);
+}
+
 static void portals_fini(psc_iface_t *self)
 {
     portals_iface_t *iface = portals_iface(self);
@@ -185,7 +196,7 @@ static void portals_fini(psc_iface_t *self)
     portals_iface_bury(iface);
     if (iface->device) {
         portals_count_log(iface);
-        iface->driver->device_close(iface->device);
+        portals_iface_leave(iface);
     }
     portals_sleep_close(iface);
     free(iface);

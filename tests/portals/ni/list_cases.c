@@ -461,6 +461,45 @@ void case_unlink(void)
     pair(unlink_first, unlink_second);
 }
 
+static void used_first(side_t *side)
+{
+    meet(side);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    put(side, mine, 8, 2, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    meet(side);
+}
+
+/* The answers to PtlMEUnlink of entries that messages have used up, while the
+ * events are in the queue; one of the entries has its header left. */
+static void used_second(side_t *side)
+{
+    bool lies = setup.settings.unlink_used;
+    ptl_me_t me = entry_for(theirs, sizeof(theirs), 1);
+    ptl_handle_me_t gone, kept;
+
+    gone = append(side, &me, PTL_PRIORITY_LIST, NULL);
+    me.match_bits = 2;
+    kept = append(side, &me, PTL_OVERFLOW_LIST, NULL);
+    meet(side);
+    meet_busily(side);
+    same(ptl->PtlMEUnlink(gone), lies ? PTL_OK : PTL_ARG_INVALID);
+    same(ptl->PtlMEUnlink(kept), lies ? PTL_OK : PTL_IN_USE);
+    same(counted(side).used_unlinked, lies ? 2 : 0);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+    expect_nothing(side);
+}
+
+void case_unlink_used(void)
+{
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    pair(used_first, used_second);
+    setup.settings.unlink_used = true;
+    pair(used_first, used_second);
+}
+
 /* ---- without matching ---- */
 
 static void plain_first(side_t *side)

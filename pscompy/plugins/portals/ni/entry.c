@@ -84,21 +84,43 @@ void psni_entry_release(psni_entry_t *entry)
     psni_entry_free(entry);
 }
 
+/* An entry that has left its list by itself. With `unlink_used` the answer is
+ * that of the public reference library: PTL_OK, although the entry's events
+ * are still in the queue. */
+static int psni_entry_used(psni_ni_t *ni, int rc)
+{
+    if (!ni->settings.unlink_used)
+        return rc;
+    ni->counters.used_unlinked++;
+    return PTL_OK;
+}
+
+static int psni_entry_try_remove(psni_entry_t *entry)
+{
+    if (entry->linked && entry->under_way == 0 && entry->headers == 0) {
+        psni_entry_unlink(entry);
+        psni_entry_free(entry);
+        return PTL_OK;
+    }
+    if (!entry->linked && entry->under_way == 0)
+        return psni_entry_used(entry->object.ni, PTL_IN_USE);
+    return PTL_IN_USE;
+}
+
 static int psni_entry_remove(ptl_handle_any_t handle)
 {
     psni_entry_t *entry;
     psni_ni_t *ni;
-    int rc = psni_enter(handle, PSNI_KIND_ENTRY, &entry);
+    int rc = PTL_NO_INIT;
 
-    if (rc != PTL_OK)
+    if (!psni_library_ready())
         return rc;
-    ni = entry->object.ni;
-    if (!entry->linked || entry->under_way > 0 || entry->headers > 0) {
-        rc = PTL_IN_USE;
-    } else {
-        psni_entry_unlink(entry);
-        psni_entry_free(entry);
-    }
+    ni = psni_enter_ni(handle, PSNI_KIND_ENTRY);
+    if (ni == NULL)
+        return PTL_ARG_INVALID;
+    entry = psni_find(ni, handle, PSNI_KIND_ENTRY);
+    rc = entry == NULL ? psni_entry_used(ni, PTL_ARG_INVALID)
+                       : psni_entry_try_remove(entry);
     psni_leave(ni);
     return rc;
 }

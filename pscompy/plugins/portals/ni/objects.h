@@ -76,6 +76,9 @@ ptl_handle_any_t psni_handle(const psni_object_t *object);
 /* The object that a handle names; PTL_NO_INIT, PTL_ARG_INVALID. Takes the
  * lock of its NI, which psni_leave gives back. */
 int psni_enter(ptl_handle_any_t handle, psni_kind_t kind, void *object_p);
+/* The NI that a handle of this kind names, whatever became of its object; takes
+ * the lock. NULL: there is none. */
+psni_ni_t *psni_enter_ni(ptl_handle_any_t handle, psni_kind_t kind);
 /* Another object of an NI that was entered; NULL if it is none. */
 void *psni_find(psni_ni_t *ni, ptl_handle_any_t handle, psni_kind_t kind);
 void psni_leave(psni_ni_t *ni);

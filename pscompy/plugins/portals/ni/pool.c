@@ -122,20 +122,28 @@ void *psni_find(psni_ni_t *ni, ptl_handle_any_t handle, psni_kind_t kind)
     return psni_handle_names(handle, object) ? object : NULL;
 }
 
-int psni_enter(ptl_handle_any_t handle, psni_kind_t kind, void *object_p)
+psni_ni_t *psni_enter_ni(ptl_handle_any_t handle, psni_kind_t kind)
 {
     uint32_t top = handle >> (INDEX_BITS + GENERATION_BITS);
+    psni_ni_t *ni = NULL;
+
+    if (top >> NI_BITS == kind)
+        ni = psni_library_ni(top & (PSNI_NIS - 1));
+    if (ni != NULL)
+        psc_lock_acquire(&ni->lock);
+    return ni;
+}
+
+int psni_enter(ptl_handle_any_t handle, psni_kind_t kind, void *object_p)
+{
     void *object;
     psni_ni_t *ni;
 
     if (!psni_library_ready())
         return PTL_NO_INIT;
-    if (top >> NI_BITS != kind)
-        return PTL_ARG_INVALID;
-    ni = psni_library_ni(top & (PSNI_NIS - 1));
+    ni = psni_enter_ni(handle, kind);
     if (ni == NULL)
         return PTL_ARG_INVALID;
-    psc_lock_acquire(&ni->lock);
     if (kind == PSNI_KIND_NI)
         object = psni_handle_names(handle, &ni->object) ? ni : NULL;
     else

@@ -31,6 +31,8 @@ typedef struct psni_settings {
     unsigned reorder_events; /* puts whose event is held until the next one;
                                 only of entries that are taken once */
     unsigned disable_tables; /* puts that disable a table with flow control */
+    bool unlink_used; /* PtlMEUnlink answers PTL_OK of an entry that a message
+                         has used up, whose events are still in the queue */
 
     /* Below it: on the wire, mended by the NI. */
     unsigned drop, duplicate, reorder;
@@ -43,6 +45,7 @@ typedef struct psni_counters {
     uint64_t frames_resent;  /* because no acknowledgement came */
     uint64_t frames_ignored; /* malformed, foreign, or received before */
     uint64_t acks_failed, events_reordered, tables_disabled; /* on purpose */
+    uint64_t used_unlinked; /* entries of which PtlMEUnlink said so */
     uint64_t dropped, duplicated, reordered, delayed;
     uint64_t bytes_copied; /* into list entries */
     uint64_t peers_lost;
