@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from pscompy.errors import ConfigError
 from pscompy.parsers import (
@@ -71,7 +71,8 @@ PREFIX = "PSP_"
 
 
 class ConfigWarning(UserWarning):
-    """A PSP_ variable is set that nobody knows: probably misspelt."""
+    """A PSP_ variable is set that nobody knows, probably misspelt, or that asks for something
+    which is not there."""
 
 
 class Var(Value):
@@ -79,7 +80,8 @@ class Var(Value):
 
     While the variable is not set its parent's setting holds, if there is one,
     and only then the default. The name "" stands for the section itself: with
-    it the transport shm declares PSP_SHM.
+    it the transport shm declares PSP_SHM. One that `selects` names a device,
+    an address and the like: who sets it is warned where there is no such thing.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Var(Value):
     parent: str | None = None
     aliases: tuple[str, ...] = ()
     secret: bool = False
+    selects: bool = False
 
 
 class Setting(Value):
@@ -159,20 +162,22 @@ class Config(Values):
         environ: Mapping[str, str] | None = None,
         *,
         known: Collection[str] | None = (),
+        withheld: Callable[[], Collection[str]] = frozenset,
     ) -> Config:
         """Resolve `tables` (section -> variables).
 
         `overrides` (keys with or without PSP_) come before `environ` (default:
         the process's environment), a variable's own setting before its
         parent's, and an empty text counts as not set. `known` are names that
-        need no declaration, as are all names below them ("IB" covers IB_PORT);
-        None accepts every name. ConfigError: a bad value, or an override that
+        need no declaration, "DAPL_" with all names below it; None accepts every
+        name. `withheld` gives further names, and is asked only if there are
+        others than all these. ConfigError: a bad value, or an override that
         nobody declares. ConfigWarning: undeclared PSP_ variables.
         """
         environ = os.environ if environ is None else environ
         resolver = _Resolver(tables, _normalise(overrides or {}), environ)
         if known is not None:
-            resolver.check_names(known)
+            resolver.check_names(known, withheld)
         return cls(resolver.entries(), dict(environ))
 
     def __getitem__(self, name: str) -> Any:
@@ -213,6 +218,17 @@ class Config(Values):
             Setting(entry.var.name, entry.text, as_number(entry.value))
             for entry in self._entries.values()
             if entry.section == section and entry.var.name
+        ]
+
+    def asked(self, section: str) -> list[str]:
+        """What asks for this section by name: its own variable and those that select, as they
+        were set: ["PSP_IB_HCA=nix0 (environment)"]."""
+        return [
+            f"{PREFIX}{name}={entry.text} ({entry.origin})"
+            for name, entry in self._entries.items()
+            if entry.section == section
+            and (entry.var.selects or not entry.var.name)
+            and entry.origin != "default"
         ]
 
     def expand(self, template: str) -> str:
@@ -260,19 +276,25 @@ class _Resolver:
             for name, (section, var) in self._declared.items()
         }
 
-    def check_names(self, known: Collection[str]) -> None:
+    def check_names(self, known: Collection[str], withheld: Callable[[], Collection[str]]) -> None:
         """Complain about names that no table declares."""
         aliases = {alias for _, var in self._declared.values() for alias in var.aliases}
         names = {*self._declared, *aliases}
-        unknown = {
-            source: [name for name in given if name not in names and not _covered(name, known)]
-            for source, given in self._sources.items()
-        }
+        unknown = self._unknown(names, known)
+        if any(unknown.values()):
+            names |= {*withheld()}
+            unknown = self._unknown(names, known)
         for name in unknown["config"]:
             raise ConfigError(f"no such variable: {_suggest(name, names)}", name=PREFIX + name)
         if unknown["environment"]:
             listed = "; ".join(_suggest(name, names) for name in sorted(unknown["environment"]))
-            warnings.warn(f"unknown variable: {listed}", ConfigWarning, stacklevel=_own_frames())
+            warn(f"unknown variable: {listed}")
+
+    def _unknown(self, names: Collection[str], known: Collection[str]) -> dict[str, list[str]]:
+        return {
+            source: [name for name in given if name not in names and not _covered(name, known)]
+            for source, given in self._sources.items()
+        }
 
     def _resolve(self, name: str, section: str, var: Var) -> _Entry:
         given, origin = self._lookup(name) or (var.default, "default")
@@ -307,7 +329,8 @@ def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:
 
 
 def _covered(name: str, known: Collection[str]) -> bool:
-    return any(name == word or name.startswith(word + "_") for word in known)
+    families = tuple(word for word in known if word.endswith("_"))
+    return name in known or f"{name}_" in families or name.startswith(families)
 
 
 def _suggest(name: str, names: Collection[str]) -> str:
@@ -318,6 +341,11 @@ def _suggest(name: str, names: Collection[str]) -> str:
     if not close or not difflib.get_close_matches(name, [close[0].removeprefix(PREFIX)]):
         return whole
     return f"{whole} (did you mean {close[0]}?)"
+
+
+def warn(text: str) -> None:
+    """Tell whoever called into pscompy."""
+    warnings.warn(text, ConfigWarning, stacklevel=_own_frames())
 
 
 def _own_frames() -> int:

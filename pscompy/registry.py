@@ -21,7 +21,7 @@ from pscompy.errors import ConfigError, describe
 from pscompy.logs import Log
 from pscompy.plugin import Transport
 from pscompy.values import Value
-from pscompy.variables import KNOWN, VARIABLES
+from pscompy.variables import APART, KNOWN, VARIABLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class _Candidate(Value):
     name: str
     source: str
     declare: Callable[[], Transport]
+    own: bool = False  # it is a part of pscompy
 
 
 def load(
@@ -90,10 +91,48 @@ def load(
     for it in found:
         if it.transport is not None:
             tables[it.name.upper()] += it.transport.variables
-    not_read = [it.name.upper() for it in found if it.transport is None]
-    config = Config.load({"": VARIABLES, **tables}, overrides, environ, known=(*KNOWN, *not_read))
+    read = {it.name for it in found if it.transport is not None}
+    not_read = [candidate for candidate in candidates if candidate.name not in read]
+    config = Config.load(
+        {"": VARIABLES, **tables},
+        overrides,
+        environ,
+        known=(*KNOWN, *_families(candidates, not_read)),
+        withheld=partial(_withheld, not_read),
+    )
     found = [_rouse(it, config) for it in found]
     return config, sorted(found, key=lambda it: it.order, reverse=True)
+
+
+# ---- names of variables that are not read -------------------------------------
+
+
+def _families(candidates: list[_Candidate], not_read: list[_Candidate]) -> Iterator[str]:
+    """Where every name is right, because nobody looks at the declarations."""
+    yield from (f"{it.name.upper()}_" for it in not_read if not it.own)
+    there = {it.name.upper() for it in candidates}
+    for section, families in APART.items():
+        if section not in there:
+            yield from families
+
+
+def _withheld(not_read: list[_Candidate]) -> set[str]:
+    """What the transports of pscompy declare that are excluded."""
+    return {
+        name
+        for candidate in not_read
+        if candidate.own
+        for var in _variables(candidate)
+        for name in (full_name(candidate.name.upper(), var.name), *var.aliases)
+    }
+
+
+def _variables(candidate: _Candidate) -> tuple[Var, ...]:
+    try:
+        return candidate.declare().variables
+    except Exception as refusal:  # it was excluded, so this is nobody's business
+        logger.debug("the variables of %s: %s", candidate.name, refusal)
+        return ()
 
 
 # ---- finding ----------------------------------------------------------------
@@ -115,7 +154,7 @@ def _built_in() -> Iterator[_Candidate]:
     for name in sorted(it.name for it in packages):
         if name != "bridge":  # it carries transports, and is none
             source = f"{package.__name__}.{name}"
-            yield _Candidate(name, source, partial(_declare_own, source))
+            yield _Candidate(name, source, partial(_declare_own, source), own=True)
 
 
 def preload() -> None:
@@ -134,7 +173,8 @@ def _declare_own(module: str) -> Transport:
 
 def _installed(table: str) -> Iterator[_Candidate]:
     for entry in _entries(table):
-        yield _Candidate(entry.name, entry.module, partial(_declare_entry, entry))
+        own = entry.distribution == installed.PROJECT and not _hidden(entry)
+        yield _Candidate(entry.name, entry.module, partial(_declare_entry, entry), own)
 
 
 def _entries(table: str) -> list[installed.Entry]:
@@ -146,8 +186,12 @@ def _entries(table: str) -> list[installed.Entry]:
     return installed.scan()
 
 
+def _hidden(entry: installed.Entry) -> str | None:
+    return shadows.stranger(entry.module, entry.distribution, entry.places)
+
+
 def _declare_entry(entry: installed.Entry) -> Transport:
-    hidden = shadows.stranger(entry.module, entry.distribution, entry.places)
+    hidden = _hidden(entry)
     if entry.distribution == installed.PROJECT and not hidden:
         return _declare_own(entry.module)
     from pscompy import hooks

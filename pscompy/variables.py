@@ -85,17 +85,21 @@ PRECON = (
 
 VARIABLES = GENERAL + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 
-# Names that are right though nothing here declares them, with all names below
-# them (IB covers PSP_IB_PORT): the build's own, those of transports that are
-# not installed, and ParaStation's that have no effect in pscompy.
+# Names that are right though nothing here declares them: the build's own, and ParaStation's that
+# have no effect in pscompy. One that ends in _ stands for all names below it, too.
 KNOWN = (
     "BUILD_PLUGINS",
-    *("GATEWAY", "GW", "IB", "OPENIB", "PORTALS", "SMP_NODE_ID"),
-    *("MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
-    *("DAPL", "ELAN", "EXTOLL", "GM", "MVAPI", "MXM", "OFED", "PSM", "UCP", "VELO"),
-    *("CUDA", "DEADLOCK_WARNINGS", "INFO", "IPROBE_COUNT", "MALLOC", "READAHEAD"),
+    *("OPENIB", "OPENIB_GLOBAL_SENDQ", "OPENIB_EVENT_CNT", "OPENIB_IGNORE_WRONG_OPCODES"),
+    *("OPENIB_LID_OFFSET", "OPENIB_MALLOC_OPTS"),
+    *("SMP_NODE_ID", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
+    *("DAPL_", "ELAN_", "EXTOLL_", "GM_", "MVAPI_", "MXM_", "OFED_", "PSM_", "UCP_", "VELO_"),
+    *("CUDA_", "DEADLOCK_WARNINGS", "INFO", "IPROBE_COUNT", "MALLOC_", "READAHEAD"),
     *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SIGQUIT", "SIGSEGV"),
     *("SIGSUSPEND", "SKIPBLOCKSIZE", "UNEXPECTED_RECEIVES"),
     *("DEBUG_BYE_MSG", "DEBUG_PRECON", "DEBUG_REQ", "DEBUG_SUSPEND"),
-    *("PRECON_TYPE", "PRECON_RRCOMM"),
+    *("PRECON_TYPE", "PRECON_RRCOMM_"),
 )
+
+# Section -> the beginnings of its names, where its transport comes with pscompy in a package of its
+# own, which a source folder that was not installed does not find.
+APART = {"GATEWAY": ("GATEWAY_", "GW_")}

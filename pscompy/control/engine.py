@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
-from pscompy.config import Config, Setting
+from pscompy.config import Config, Setting, warn
 from pscompy.control.frames import ADDRESS_MAX, LANES_MAX
 from pscompy.control.selection import SCHEMES, Estimates, Option, Params
 from pscompy.core import check, ffi, lib
@@ -42,6 +42,8 @@ class Transport(Protocol):
     def name(self) -> str: ...
     @property
     def user_priority(self) -> int: ...
+    @property
+    def dormant(self) -> bool: ...
     @property
     def transport(self) -> Any: ...
     def unavailable(self) -> str | None: ...
@@ -156,6 +158,10 @@ class Engine:
         for found in transports:
             first.setdefault(found.name, found)
         self.options = [self._open(found, config) for found in first.values()]
+        for found, option in zip(first.values(), self.options, strict=True):
+            asked = ", ".join(config.asked(found.name.upper()))
+            if option.reason and asked and found.user_priority and not found.dormant:
+                warn(f"{found.name} is asked for by {asked}, and cannot be used: {option.reason}")
 
     def _open(self, found: Transport, config: Config) -> Option:
         declared = found.transport

@@ -124,10 +124,41 @@ def test_what_resembles_nothing_is_no_suggestion():
 def test_known_names_are_not_misspelt():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        environ = {"PSP_IB": "1", "PSP_IB_PORT": "1", "PATH": "/bin", "PSP_READAHEAD": "350"}
+        environ = {"PSP_CUDA": "1", "PSP_CUDA_SYNC_MEMOPS": "1", "PATH": "/bin"}
+        environ |= {"PSP_READAHEAD": "350", "PSP_OPENIB_EVENT_CNT": "1"}
         Config.load({"": VARIABLES}, None, environ, known=KNOWN)
-    with pytest.warns(ConfigWarning, match="PSP_IBM"):
-        Config.load({"": VARIABLES}, None, {"PSP_IBM": "1"}, known=KNOWN)
+    for name in ("PSP_CUDAS", "PSP_READAHEAD_MORE", "PSP_OPENIB_EVENTS_CNT"):
+        with pytest.warns(ConfigWarning, match=f"{name}$"):
+            Config.load({"": VARIABLES}, None, {name: "1"}, known=KNOWN)
+
+
+def test_withheld_names_are_asked_for_only_if_there_is_need():
+    def never():
+        raise AssertionError
+
+    Config.load(TABLES, None, {"PSP_SPIN_US": "7", "PSP_DAPL": "1"}, known=KNOWN, withheld=never)
+    Config.load(TABLES, None, {"PSP_IB_PORT": "7"}, withheld=lambda: ["IB_PORT"])
+    with pytest.warns(ConfigWarning, match=r"PSP_IB_PROT \(did you mean PSP_IB_PORT\?\)"):
+        Config.load(TABLES, None, {"PSP_IB_PROT": "7"}, withheld=lambda: ["IB_PORT"])
+
+
+def test_what_asks_for_a_section_by_name():
+    tables = {
+        "": VARIABLES,
+        "IB": (
+            Var("", "1", count, "Priority."),
+            Var("HCA", "", text, "Device.", aliases=("OPENIB_HCA",), selects=True),
+            Var("SLOTS", "4", count, "Slots."),
+        ),
+    }
+
+    def asked(**environ):
+        given = {f"PSP_{name}": value for name, value in environ.items()}
+        return Config.load(tables, None, given).asked("IB")
+
+    assert asked() == asked(IB_SLOTS="5") == []
+    assert asked(IB="2") == ["PSP_IB=2 (environment)"]
+    assert asked(OPENIB_HCA="mlx") == ["PSP_IB_HCA=mlx (environment PSP_OPENIB_HCA)"]
 
 
 def test_an_unknown_override_is_an_error():
@@ -185,5 +216,6 @@ def test_the_launchers_variables_and_no_others(monkeypatch):
 def test_every_variable_of_the_core_is_well_declared(var):
     var.parser(var.default)
     assert var.doc.endswith(".")
-    assert not any(var.name == word or var.name.startswith(word + "_") for word in KNOWN)
+    assert var.name not in KNOWN
+    assert not f"{var.name}_".startswith(tuple(word for word in KNOWN if word.endswith("_")))
     assert var.parent is None or var.parent in {other.name for other in VARIABLES}

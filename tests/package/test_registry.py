@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pscompy import registry
-from pscompy.config import Var, count
+from pscompy.config import ConfigWarning, Var, count
 from pscompy.declarations import flaw
 from pscompy.errors import ConfigError
 from pscompy.plugin import Native, PythonTransport, Transport
@@ -57,6 +57,36 @@ def test_zero_excludes_without_importing(site):
 def test_variables_of_an_excluded_transport_are_not_misspelt(site):
     site.transport("alpha")
     assert "excluded" in report(site, ALPHA="0", ALPHA_SLOTS="3", ALPHA_FUTURE="1")["alpha"]
+
+
+@pytest.mark.parametrize("excluded", [{}, {"IB": "0", "PORTALS": "0", "GATEWAY": "0"}])
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("IB_PROT", "IB_PORT"),
+        ("OPENIB_RECVQ_SIZES", "OPENIB_RECVQ_SIZE"),
+        ("PORTALS_BUFER_SIZE", "PORTALS_BUFFER_SIZE"),
+        ("GW_SERVERS", "GW_SERVER"),
+        ("GATEWAY_MUT", "GATEWAY_MTU"),
+        ("IB_PORT_OF_CALL", ""),
+    ],
+)
+def test_no_name_of_ours_is_misspelt_without_a_word(misspelt, meant, excluded):
+    """Nor where it is not built, for want of its fabric, or switched off."""
+    hint = f" (did you mean PSP_{meant}?)" if meant else ""
+    environ = {f"PSP_{name}": value for name, value in ({misspelt: "1"} | excluded).items()}
+    with pytest.warns(ConfigWarning) as caught:
+        registry.load({}, environ)
+    assert [str(it.message) for it in caught] == [f"unknown variable: PSP_{misspelt}{hint}"]
+
+
+def test_the_variables_of_what_is_excluded_are_right(recwarn):
+    names = ("IB_PORT", "OPENIB_PORT", "PORTALS_SENDRQ_SIZE", "GW_MTU")
+    environ = {f"PSP_{name}": "0" for name in ("IB", "PORTALS", "GATEWAY", *names)}
+    registry.load({}, environ)
+    assert not recwarn.list
+    with pytest.raises(ConfigError, match=r"PSP_IB_PROT \(did you mean PSP_IB_PORT\?\)"):
+        registry.load({"IB": 0, "IB_PROT": 1}, {})
 
 
 def test_a_bad_priority_is_a_config_error():

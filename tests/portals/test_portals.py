@@ -15,6 +15,7 @@ import pytest
 
 import pscompy
 from pscompy import registry, wait_all
+from pscompy.config import ConfigWarning
 from pscompy.connection import Connection
 from pscompy.errors import ConfigError
 from pscompy.session import Session
@@ -133,7 +134,9 @@ def test_an_interface_that_does_not_start_is_a_reason_and_the_next_is_taken(
     far: Far, setting: Mapping[str, object], reason: str
 ) -> None:
     common = {"SHM": 0, "IB": 0, "PORTALS": 2, "PORTALS_PROVIDER": "software"}
-    with Session(config={**common, **setting}) as session:
+    with pytest.warns(ConfigWarning, match=rf"PSP_PORTALS=2 \(config\), .*{reason}"):
+        session = Session(config={**common, **setting})
+    with session:
         far.session = session
         socket = session.listen("127.0.0.1")
         far(far_side.connect, socket.address, common)

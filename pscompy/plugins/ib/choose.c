@@ -242,6 +242,11 @@ static void ib_search_named(ib_search_t *search)
     }
 }
 
+static bool ib_choice_named(const ib_choice_t *choice)
+{
+    return *choice->hca && strcmp(choice->hca, "all") != 0;
+}
+
 bool ib_device_choose(ib_device_t *device, const ib_choice_t *choice,
                       const ib_reason_t *reason)
 {
@@ -261,5 +266,7 @@ bool ib_device_choose(ib_device_t *device, const ib_choice_t *choice,
         ibv_free_device_list(search.list);
     *device = search.found;
     device->paths = search.paths;
+    if (device->context && !ib_choice_named(choice))
+        reason->text[0] = '\0'; /* nobody asked for the others */
     return device->context != NULL;
 }

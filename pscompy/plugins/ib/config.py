@@ -24,6 +24,7 @@ VARIABLES = (
         "Devices to use, as in ibv_devinfo, and their ports: each is a rail. Empty: one rail, the"
         " first device with an active port; all: every active port.",
         aliases=("OPENIB_HCA",),
+        selects=True,
     ),
     Var(
         "PORT",
@@ -31,6 +32,7 @@ VARIABLES = (
         integer(0, 255),
         "Port of a device that comes without one; 0: its first active one.",
         aliases=("OPENIB_PORT",),
+        selects=True,
     ),
     Var(
         "PATH_MTU",
@@ -38,12 +40,14 @@ VARIABLES = (
         choice("auto", "256", "512", "1024", "2048", "4096", "1", "2", "3", "4", "5"),
         "Bytes of one packet, or 1 (256) to 5 (4096); auto: what both ports have in common.",
         aliases=("OPENIB_PATH_MTU",),
+        selects=True,
     ),
     Var(
         "GID_INDEX",
         "-1",
         integer(-1, 65535),
         "Entry of the port's GID table; -1: on Ethernet the best RoCE one, else the first.",
+        selects=True,
     ),
     Var("SERVICE_LEVEL", "0", integer(0, 15), "Service level of the connections."),
     Var("TIMEOUT", "14", integer(1, 31), "Wait for an acknowledgement: 4.096 us * 2^this."),

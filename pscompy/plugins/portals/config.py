@@ -36,6 +36,7 @@ VARIABLES = (
         text,
         "Network interface: its number for a library, an IPv4 address for the software NI; empty:"
         " the default one, which for the software NI reaches this machine only.",
+        selects=True,
     ),
     Var(
         "BUFFER_SIZE",

@@ -61,15 +61,28 @@ networks = Parser(
 ports = Parser(_parse_ports, "a port, a range such as 5000-5100, or 0 for any")
 
 VARIABLES = (
-    Var("HOST", "", addresses, "Addresses to listen on; empty: chosen by PSP_TCP_NETWORK."),
+    Var(
+        "HOST",
+        "",
+        addresses,
+        "Addresses to listen on; empty: chosen by PSP_TCP_NETWORK.",
+        selects=True,
+    ),
     Var(
         "NETWORK",
         "",
         networks,
         "Networks, interfaces or hosts that choose the addresses to listen on; empty: all.",
         parent="NETWORK",
+        selects=True,
     ),
-    Var("PORT", "0", ports, "Port to listen on, or a range of which the first free one is taken."),
+    Var(
+        "PORT",
+        "0",
+        ports,
+        "Port to listen on, or a range of which the first free one is taken.",
+        selects=True,
+    ),
     Var("BACKLOG", "262144", integer(1, 2**31 - 1), "Callers that the kernel keeps waiting."),
     Var("SO_SNDBUF", "0", size(0, 2**30), "Socket send buffer in bytes; 0: the kernel decides."),
     Var("SO_RCVBUF", "0", size(0, 2**30), "Socket receive buffer in bytes; 0: the kernel decides."),
