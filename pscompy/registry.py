@@ -158,12 +158,10 @@ def _built_in() -> Iterator[_Candidate]:
 
 
 def preload() -> None:
-    """Load all that the built-in transports need, in a process that others are forked from; but
-    not those that are only for who asks for them."""
+    """Load all that the built-in transports need, in a process that others are forked from; each
+    of these looks at all of them, also at those that are only for who asks for them."""
     for candidate in _built_in():
-        transport = candidate.declare()
-        if transport.asked is None:
-            transport.unavailable()
+        candidate.declare().unavailable()
 
 
 def _declare_own(module: str) -> Transport:

@@ -61,7 +61,8 @@ def far() -> Iterator[Far]:
 def test_it_is_left_alone_until_somebody_asks() -> None:
     assert found({}).unavailable() == "available, not enabled (PSP_PORTALS=1 enables it)"
     assert found({"PORTALS_PROVIDER": "auto"}).dormant
-    for asked in ({"PORTALS": 1}, {"PORTALS": 7}, {"PORTALS_PROVIDER": "software"}):
+    providers = ({"PORTALS_PROVIDER": name} for name in ("software", "system"))
+    for asked in ({"PORTALS": 1}, {"PORTALS": 7}, *providers):
         assert found(asked).unavailable() is None, asked
     assert found({}, {"PSP_PORTALS": "1"}).unavailable() is None
     assert found({"PORTALS": 0}).unavailable() == "excluded by PSP_PORTALS=0"

@@ -1,4 +1,5 @@
-"""portals: Portals 4, by a library of the machine or by the software NI of this package."""
+"""portals: Portals 4, by a library of the machine or by the software NI of this package. The
+former is used wherever it is, the latter only where somebody asks for it."""
 
 from __future__ import annotations
 
@@ -11,8 +12,12 @@ native = Native(__name__)
 
 
 def asked(values: Mapping[str, object]) -> bool:
-    """Whether the variables ask for it: the software NI is for those who want it."""
-    return values["PROVIDER"] == "software"
+    """Whether the variables ask for it, or the machine does, by a library that it has."""
+    return values["PROVIDER"] != "auto" or has_library()
+
+
+def has_library() -> bool:
+    return native.unavailable() is None and bool(native.load().lib.portals_has_library())
 
 
 @hookimpl

@@ -17,12 +17,13 @@ NAMES = (
 NI = sorted(path.stem for path in Path(FOLDER, "ni").glob("*.c"))
 
 ffibuilder = cffi.FFI()
-ffibuilder.cdef("uintptr_t portals_transport(void);")
+ffibuilder.cdef("uintptr_t portals_transport(void); int portals_has_library(void);")
 ffibuilder.set_source(
     "pscompy.plugins.portals._native",
     """
     #include "pscompy/core/transport.h"
     uintptr_t portals_transport(void);
+    int portals_has_library(void);
     """,
     sources=[f"{FOLDER}/{name}.c" for name in (*NAMES, *(f"ni/{name}" for name in NI))],
     include_dirs=["."],

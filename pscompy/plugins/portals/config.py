@@ -27,8 +27,10 @@ VARIABLES = (
         "PROVIDER",
         "auto",
         choice("auto", "system", "software"),
-        "Whose Portals 4: the library that the build found, or the software NI of pscompy;"
-        " auto: the first that works.",
+        "Whose Portals 4: a library of this machine, or the software NI of pscompy; auto: the"
+        " library, where the build and this machine have one, else the software NI, if"
+        " PSP_PORTALS is set.",
+        selects=True,
     ),
     Var(
         "INTERFACE",

@@ -119,6 +119,8 @@ static inline portals_iface_t *portals_ep_iface(const portals_ep_t *ep)
 
 /* ---- transport.c ---- */
 
+uintptr_t portals_transport(void);
+int portals_has_library(void);
 /* Free the endpoints that ended during progress. */
 void portals_iface_bury(portals_iface_t *iface);
 

@@ -29,13 +29,11 @@ static bool psptl_resolve(void *library, const char *name, size_t at)
 }
 
 /* Opened here and not linked, so that a machine without it can do without. */
-static bool psptl_prepare(const psptl_settings_t *settings, char *reason,
-                          size_t room)
+static bool psptl_there(char *reason, size_t room)
 {
     void *library = dlopen("libportals.so.4", RTLD_NOW | RTLD_GLOBAL);
     bool all = library;
 
-    (void)settings;
 #define PSPTL_RESOLVE(name)                                                    \
     all = all &&                                                               \
           psptl_resolve(library, #name, offsetof(psptl_provider_t, name));
@@ -47,9 +45,23 @@ static bool psptl_prepare(const psptl_settings_t *settings, char *reason,
     return all;
 }
 
+static bool psptl_prepare(const psptl_settings_t *settings, char *reason,
+                          size_t room)
+{
+    (void)settings;
+    return psptl_there(reason, room);
+}
+
 #else
 
 #define psptl_library psni_provider
+
+static bool psptl_there(char *reason, size_t room)
+{
+    (void)reason;
+    (void)room;
+    return true;
+}
 
 static bool psptl_prepare(const psptl_settings_t *settings, char *reason,
                           size_t room)
@@ -101,6 +113,7 @@ const psptl_driver_t psptl_software_driver = {
 #else
     .name = "software",
 #endif
+    .there = psptl_there,
     .device_open = psptl_device_open,
     .device_close = psptl_device_close,
     .device_poll = psptl_device_poll,

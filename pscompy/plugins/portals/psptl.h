@@ -182,6 +182,8 @@ typedef struct psptl_order {
 typedef struct psptl_driver {
     const char *name; /* of the library */
 
+    /* Whether the library is on this machine. */
+    bool (*there)(char *reason, size_t room);
     /* NULL: reason says why, and nothing is left behind. */
     psptl_device_t *(*device_open)(const psptl_settings_t *settings,
                                    const psptl_owner_t *owner, char *reason,

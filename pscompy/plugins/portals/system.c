@@ -21,6 +21,16 @@
 
 #include "psptl.h"
 
-const psptl_driver_t psptl_system_driver = {.name = NULL};
+#include <stdio.h>
+
+static bool psptl_there(char *reason, size_t room)
+{
+    snprintf(reason, room,
+             "the build found no library of Portals 4 "
+             "(PSP_PORTALS_PROVIDER=software does without)");
+    return false;
+}
+
+const psptl_driver_t psptl_system_driver = {.there = psptl_there};
 
 #endif

@@ -35,31 +35,28 @@ static const psptl_owner_t portals_owner = {
 
 /* ---- opening ---- */
 
-static bool portals_device_try(portals_iface_t *iface,
-                               const psptl_driver_t *driver, char *reason)
+/* A machine that has a library is one for it: if that fails, the software NI is
+ * no substitute that anybody asked for. */
+static const psptl_driver_t *portals_driver_choose(psptl_choice_t provider)
 {
-    if (!driver->name) {
-        snprintf(reason, PSC_REASON_MAX,
-                 "the build found no library of Portals 4 "
-                 "(PSP_PORTALS_PROVIDER=software does without)");
+    if (provider == PSPTL_CHOICE_SYSTEM ||
+        (provider == PSPTL_CHOICE_AUTO && portals_has_library()))
+        return &psptl_system_driver;
+    return &psptl_software_driver;
+}
+
+static bool portals_device_open(portals_iface_t *iface, char *reason)
+{
+    const psptl_driver_t *driver =
+        portals_driver_choose(iface->settings.provider);
+
+    if (!driver->there(reason, PSC_REASON_MAX))
         return false;
-    }
     iface->driver = driver;
     iface->device = driver->device_open(&iface->settings.driver,
                                         &portals_owner, reason,
                                         PSC_REASON_MAX);
     return iface->device;
-}
-
-static bool portals_device_open(portals_iface_t *iface, char *reason)
-{
-    psptl_choice_t provider = iface->settings.provider;
-
-    if (provider != PSPTL_CHOICE_SOFTWARE &&
-        portals_device_try(iface, &psptl_system_driver, reason))
-        return true;
-    return provider != PSPTL_CHOICE_SYSTEM &&
-           portals_device_try(iface, &psptl_software_driver, reason);
 }
 
 static psc_status_t portals_iface_start(portals_iface_t *iface,
@@ -261,8 +258,16 @@ static const psc_transport_ops_t portals_ops = {
     .ep_counters = portals_ep_counters,
 };
 
-/* The one symbol that this library exports: the table's address. */
+/* The two symbols that this library exports: the table's address, */
 uintptr_t portals_transport(void)
 {
     return (uintptr_t)&portals_ops;
+}
+
+/* and whether this machine has a library of Portals 4. */
+int portals_has_library(void)
+{
+    char reason[PSC_REASON_MAX];
+
+    return psptl_system_driver.there(reason, sizeof(reason));
 }
