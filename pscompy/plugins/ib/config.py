@@ -62,6 +62,13 @@ VARIABLES = (
     Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is alive."),
     Var("BUFFER_SIZE", "16k", size(2048, 1 << 22), "Bytes of one buffer; the same on both sides."),
     Var(
+        "BUFFER_BYTES",
+        "64M",
+        size(1 << 20),
+        "Bytes that the receive buffers have, the send buffers, and the rings; long buffers are"
+        " fewer, but at least 16 of the first and 4 of the second.",
+    ),
+    Var(
         "EAGER",
         "auto",
         choice("auto", "rdma", "srq"),
@@ -74,14 +81,14 @@ VARIABLES = (
         "32",
         integer(4, 4096),
         "Messages that a peer may send before it hears that they were taken; rounded up to a"
-        " power of two.",
+        " power of two, and fewer where SRQ_SIZE has no room for them.",
         aliases=("OPENIB_RECVQ_SIZE",),
     ),
     Var(
         "SRQ_SIZE",
         "256",
         integer(16, 1 << 15),
-        "Receive buffers, shared by all connections.",
+        "Receive buffers, shared by all connections; no more than the device can have.",
     ),
     Var(
         "SENDQ_SIZE",

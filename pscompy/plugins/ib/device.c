@@ -36,32 +36,38 @@ static bool ib_nonblocking(int fd)
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
+static unsigned ib_device_at_most(unsigned wanted, int limit)
+{
+    return limit > 0 && wanted > (unsigned)limit ? (unsigned)limit : wanted;
+}
+
 static bool ib_device_share(ib_device_t *device, const ib_choice_t *choice,
                             const ib_reason_t *reason)
 {
-    struct ibv_srq_init_attr srq = {
-        .attr = {.max_wr = choice->recvs, .max_sge = 1},
-    };
+    struct ibv_srq_init_attr srq = {.attr = {.max_sge = 1}};
 
+    device->comps = ib_device_at_most(choice->comps, device->attr.max_cqe);
+    device->recvs = ib_device_at_most(choice->recvs, device->attr.max_cqe);
+    device->recvs = ib_device_at_most(device->recvs, device->attr.max_srq_wr);
+    srq.attr.max_wr = device->recvs;
     device->pd = ibv_alloc_pd(device->context);
     device->channel = ibv_create_comp_channel(device->context);
     if (!device->pd || !device->channel)
         return ib_refuse(reason, "no protection domain: %s", strerror(errno));
-    device->comps = choice->comps;
-    device->send_cq = ibv_create_cq(device->context, (int)choice->comps, NULL,
+    device->send_cq = ibv_create_cq(device->context, (int)device->comps, NULL,
                                     device->channel, 0);
-    device->recv_cq = ibv_create_cq(device->context, (int)choice->recvs, NULL,
+    device->recv_cq = ibv_create_cq(device->context, (int)device->recvs, NULL,
                                     device->channel, 0);
     if (!device->send_cq || !device->recv_cq)
         return ib_refuse(reason,
                          "no completion queue of %u and %u: %s "
                          "(PSP_IB_COMPQ_SIZE, PSP_IB_SRQ_SIZE)",
-                         choice->comps, choice->recvs, strerror(errno));
+                         device->comps, device->recvs, strerror(errno));
     device->srq = ibv_create_srq(device->pd, &srq);
     if (!device->srq)
         return ib_refuse(reason,
                          "no shared receive queue of %u: %s (PSP_IB_SRQ_SIZE)",
-                         choice->recvs, strerror(errno));
+                         device->recvs, strerror(errno));
     return ib_nonblocking(device->channel->fd) &&
            ib_nonblocking(device->context->async_fd);
 }

@@ -45,9 +45,12 @@ typedef struct ib_device {
     unsigned paths; /* that the choice leads to */
     unsigned rail;  /* the number that both sides have for this one */
     unsigned comps; /* completions that send_cq has room for */
+    unsigned recvs; /* buffers that srq has room for */
 } ib_device_t;
 
-/* False: reason says why, and nothing is left behind. */
+/* False: reason says why, and nothing is left behind. True: reason is empty, or
+ * says what the choice names in vain. The queues are no longer than the device
+ * can make them. */
 bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
                     char *reason, size_t room);
 void ib_device_close(ib_device_t *device);

@@ -51,6 +51,7 @@ typedef struct ib_settings {
     uint32_t pending;
     uint32_t busy;  /* messages of a peer that gets a ring */
     uint32_t rings; /* at most */
+    uint64_t ring_slots; /* of all rings together, at most */
     uint32_t cache_regions;
     uint64_t cache_bytes;
     bool fallbacks; /* to messages, where memory cannot be registered */
@@ -183,6 +184,9 @@ void ib_iface_bury(ib_iface_t *iface);
 
 psc_status_t ib_settings_read(const psc_open_params_t *params,
                               ib_settings_t *settings_p);
+
+/* The device has so many receive buffers: what a peer may send must fit in. */
+void ib_settings_fit(ib_settings_t *settings, uint32_t recvs);
 
 /* ---- sleep.c ---- */
 

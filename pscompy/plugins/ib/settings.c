@@ -8,6 +8,10 @@
 #include "pscompy/core/parts/setting.h"
 
 #define IB_BUSY_MESSAGES 64u /* so many make a peer busy */
+#define IB_RECVS_LEAST 16u
+#define IB_SENDS_LEAST 4u
+#define IB_WINDOW_LEAST 4u
+#define IB_UNCOUNTED 8u /* buffers for what a peer sends outside its window */
 
 /* "auto" is 0; up to 5 it is the number that verbs has for it. */
 static unsigned ib_settings_mtu(const char *text)
@@ -57,6 +61,43 @@ static void ib_settings_rings(const psc_open_params_t *params,
     }
 }
 
+static uint32_t ib_settings_at_most(uint32_t n, uint64_t bound, uint32_t least)
+{
+    if (bound < least)
+        bound = least;
+    return n < bound ? n : (uint32_t)bound;
+}
+
+/* Long buffers are fewer. */
+static void ib_settings_bound(ib_settings_t *settings, uint64_t bytes)
+{
+    uint64_t most = bytes / settings->buffer_size;
+
+    settings->choice.recvs = ib_settings_at_most(settings->choice.recvs, most,
+                                                 IB_RECVS_LEAST);
+    settings->send_buffers = ib_settings_at_most(settings->send_buffers, most,
+                                                 IB_SENDS_LEAST);
+    settings->ring_slots = most;
+}
+
+/* Of a message in a ring the peer hears that it was taken before its buffer is
+ * posted again, so there may be twice as many. */
+static uint32_t ib_settings_needed(const ib_settings_t *settings)
+{
+    return settings->window * (settings->rings > 0 ? 2 : 1) + IB_UNCOUNTED;
+}
+
+void ib_settings_fit(ib_settings_t *settings, uint32_t recvs)
+{
+    while (settings->window > IB_WINDOW_LEAST &&
+           ib_settings_needed(settings) > recvs)
+        settings->window /= 2;
+    if (settings->pending >= settings->window)
+        settings->pending = settings->window - 1;
+    settings->rings = ib_settings_at_most(
+        settings->rings, settings->ring_slots / settings->window, 0);
+}
+
 psc_status_t ib_settings_read(const psc_open_params_t *params,
                               ib_settings_t *settings_p)
 {
@@ -79,14 +120,15 @@ psc_status_t ib_settings_read(const psc_open_params_t *params,
         .fallbacks = psc_setting_number(params, "RNDV_FALLBACKS") != 0,
     };
     ib_settings_rings(params, settings_p);
-    if (settings_p->sendq < 16 || settings_p->window < 4 ||
-        settings_p->choice.recvs < 16 || settings_p->choice.comps < 16 ||
-        buffer_size < 2048 || buffer_size > 1 << 22) {
+    if (settings_p->sendq < 16 || settings_p->window < IB_WINDOW_LEAST ||
+        settings_p->choice.recvs < IB_RECVS_LEAST ||
+        settings_p->choice.comps < 16 || buffer_size < 2048 ||
+        buffer_size > 1 << 22) {
         snprintf(params->reason, PSC_REASON_MAX,
                  "a setting of PSP_IB_* is missing or too small");
         return PSC_ERR_INVALID;
     }
-    if (settings_p->pending >= settings_p->window)
-        settings_p->pending = settings_p->window - 1;
+    ib_settings_bound(settings_p, (uint64_t)psc_setting_number(
+                                      params, "BUFFER_BYTES"));
     return PSC_OK;
 }

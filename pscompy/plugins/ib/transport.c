@@ -13,7 +13,7 @@
 static psc_status_t ib_iface_pools(ib_iface_t *iface, char *reason)
 {
     const ib_settings_t *settings = &iface->settings;
-    uint32_t n = settings->choice.recvs, numbers[IB_BATCH];
+    uint32_t n = iface->device.recvs, numbers[IB_BATCH];
 
     if (!ib_pool_open(&iface->recvs, &iface->device, settings->buffer_size, n,
                       0) ||
@@ -52,6 +52,23 @@ static void ib_iface_introduce(ib_iface_t *iface)
                   device->gid_index);
 }
 
+/* What was asked for, and is not to be had. */
+static void ib_iface_note(ib_iface_t *iface, const psc_open_params_t *params)
+{
+    const ib_choice_t *choice = &iface->settings.choice;
+    const ib_device_t *device = &iface->device;
+
+    if (params->path == 0 && params->reason[0])
+        psc_iface_log(&iface->super, 1, "%s", params->reason);
+    params->reason[0] = '\0';
+    if (device->recvs < choice->recvs)
+        psc_iface_log(&iface->super, 2, "%u receive buffers, the device's most "
+                      "(PSP_IB_SRQ_SIZE)", device->recvs);
+    if (device->comps < choice->comps)
+        psc_iface_log(&iface->super, 2, "%u completions, the device's most "
+                      "(PSP_IB_COMPQ_SIZE)", device->comps);
+}
+
 static psc_status_t ib_iface_start(ib_iface_t *iface,
                                    const psc_open_params_t *params)
 {
@@ -62,6 +79,8 @@ static psc_status_t ib_iface_start(ib_iface_t *iface,
     if (!ib_device_open(&iface->device, &iface->settings.choice,
                         params->reason, PSC_REASON_MAX))
         return PSC_ERR_TRANSPORT;
+    ib_iface_note(iface, params);
+    ib_settings_fit(&iface->settings, iface->device.recvs);
     ib_cache_open(&iface->cache, &iface->device,
                   iface->settings.cache_regions, iface->settings.cache_bytes);
     if (ib_sleep_open(iface) != PSC_OK) {

@@ -1,0 +1,92 @@
+"""Both directions at once, with queues of every size, and what the device has no room for; run
+inside the guest (see test_guest.py)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from pscompy import wait_all
+from pscompy.config import ConfigWarning
+from pscompy.session import Session
+from pscompy.testing import far as far_side
+from pscompy.testing.far import payload
+from pscompy.testing.link import Base
+from pscompy.testing.process import BOUND, Far
+
+LONG = 9000  # bytes: several packets
+AT_ONCE, ROUNDS = 64, 40
+
+
+def pinned() -> int:
+    """Bytes of this process that adapters may write to."""
+    (found,) = re.findall(r"^VmPin:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
+    return int(found) << 10
+
+
+class TestBothWays(Base):
+    transport = "ib"
+    config: ClassVar = {}
+
+    @pytest.mark.parametrize("eager", ["auto", "srq", "rdma"])
+    @pytest.mark.parametrize(
+        "sizes", [{}, {"IB_SRQ_SIZE": 16}, {"IB_RECVQ_SIZE": 16}, {"IB_RECVQ_SIZE": 4}], ids=str
+    )
+    def test_it_goes_on(self, far: Far, sizes: dict[str, int], eager: str) -> None:
+        """Credits overtake messages that wait in the ring, by any number."""
+        setting = {**sizes, "IB_EAGER": eager}
+        with self.joined(far, setting, setting) as link:
+            for _ in range(ROUNDS):
+                far.begin(far_side.exchange, [LONG] * AT_ONCE)
+                receives = [link.c.irecv(tag=place) for place in range(AT_ONCE)]
+                sends = [link.c.isend(payload(LONG, it), tag=it) for it in range(AT_ONCE)]
+                for place, data in enumerate(wait_all(receives, timeout=BOUND)):
+                    assert data == payload(LONG, place)
+                wait_all(sends, timeout=BOUND)
+                far.result()
+
+    def test_long_buffers_are_few(self, far: Far) -> None:
+        before = pinned()
+        setting = {"IB_BUFFER_SIZE": "4M", "RENDEZVOUS": "inf"}
+        with self.joined(far, setting, setting) as link:
+            assert pinned() - before <= 3 * (64 << 20)
+            for nbytes in (100, 4_000_000):
+                far.begin(far_side.echo, 1)
+                link.c.send(payload(nbytes), timeout=BOUND)
+                assert link.c.recv(timeout=BOUND) == payload(nbytes)
+                far.result()
+
+    @pytest.mark.parametrize(
+        "beyond",
+        [{"IB_COMPQ_SIZE": 1 << 20}, {"IB_SRQ_SIZE": 1 << 15, "IB_BUFFER_SIZE": 2048}],
+        ids=["completions", "buffers"],
+    )
+    def test_what_is_beyond_the_device_is_clamped(self, far: Far, beyond: dict[str, int]) -> None:
+        with self.joined(far, beyond, beyond) as link:
+            far.begin(far_side.echo, 1)
+            link.c.send(payload(1000), timeout=BOUND)
+            assert link.c.recv(timeout=BOUND) == payload(1000)
+            far.result()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("HCA", "nix0", "no device nix0"),
+        ("PORT", "7", "has no port 7"),
+        ("GID_INDEX", "99", "has no GID 99"),
+    ],
+)
+def test_who_names_what_is_not_there_is_told(name: str, value: str, reason: str) -> None:
+    asked = rf"ib is asked for by PSP_IB_{name}={value} \(config\), and cannot be used: .*{reason}"
+    with pytest.warns(ConfigWarning, match=asked), Session(config={f"IB_{name}": value}):
+        pass
+
+
+def test_one_of_several_devices_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
+    with Session(config={"IB_HCA": "rxe0,nix0"}):
+        pass
+    assert "ib: no device nix0 (PSP_IB_HCA)" in caplog.text
