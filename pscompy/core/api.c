@@ -5,6 +5,7 @@
 #include "parts/clock.h"
 #include "pool.h"
 #include "proto/am.h"
+#include "proto/giveback.h"
 #include "proto/lend.h"
 #include "proto/message.h"
 #include "proto/rma.h"
@@ -136,6 +137,31 @@ static psc_status_t api_cancel(psc_request_t *request)
     if (status != PSC_OK)
         return status;
     status = psc_message_cancel(req_of(request));
+    psc_worker_leave(worker);
+    return status;
+}
+
+static psc_status_t api_recv_give_up(psc_request_t *request)
+{
+    psc_worker_t *worker = req_of(request)->worker;
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_giveback_request(req_of(request));
+    psc_worker_leave(worker);
+    return status;
+}
+
+static psc_status_t api_recv_return(psc_worker_t *worker, uint32_t context,
+                                    const psc_result_t *result,
+                                    const psc_iov_t *iov, size_t n_iov)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_giveback_message(worker, context, result, iov, n_iov);
     psc_worker_leave(worker);
     return status;
 }
@@ -427,6 +453,8 @@ static const psc_api_t api_table = {
     .probe = api_probe,
     .iprobe = api_iprobe,
     .cancel = api_cancel,
+    .recv_give_up = api_recv_give_up,
+    .recv_return = api_recv_return,
     .request_free = api_request_free,
     .event_create = api_event_create,
     .event_complete = api_event_complete,

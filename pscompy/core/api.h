@@ -13,7 +13,7 @@
 
 #include "transport.h"
 
-#define PSC_API_ABI 6u
+#define PSC_API_ABI 7u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -63,6 +63,8 @@ typedef struct psc_result {
     uint64_t source; /* receives and probes: the connection's id, which says
                         who it was even when the connection is gone; else 0 */
     int32_t rank;    /* the source's, -1 outside a World */
+    uint64_t order;  /* receives: the message's place among all that arrived,
+                        for recv_return */
 } psc_result_t;
 
 /* The public head of a request. Everything but `owner` is the core's to
@@ -173,6 +175,19 @@ typedef struct psc_api {
      * message back to the queue, at its old place. PSC_ERR_INVALID: too
      * late. */
     psc_status_t (*cancel)(psc_request_t *request);
+    /* The same for a receive whose message nobody will look at, also when it is
+     * on its way into the buffer. PSC_INPROGRESS: the message has its old place
+     * in the queue again, where it arrives later; the buffer belongs to the
+     * library until the request is done, with CANCELLED. PSC_ERR_INVALID: it
+     * has ended (see recv_return), it is no receive, or its message is not
+     * known yet, because a fabric has matched it and has not said so. */
+    psc_status_t (*recv_give_up)(psc_request_t *request);
+    /* The message of a receive that has ended goes back to its old place, as a
+     * copy of what iov holds of it. result and context are the receive's.
+     * CLOSED: its connection has been destroyed, with all that came from it. */
+    psc_status_t (*recv_return)(psc_worker_t *worker, uint32_t context,
+                                const psc_result_t *result,
+                                const psc_iov_t *iov, size_t n_iov);
     /* Forget it; an unfinished one completes on its own and is then freed. */
     void (*request_free)(psc_request_t *request);
     /* A request that somebody completes by hand. */

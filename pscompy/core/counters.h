@@ -26,6 +26,7 @@
     X(unexpected)          /* messages that came before their receive */      \
     X(unexpected_copied)   /* bytes copied out for them */                    \
     X(unexpected_held)     /* kept in the transport's buffer instead */       \
+    X(given_back)          /* of receives that nobody waited for any more */ \
     X(tag_posted)          /* receives that were left to the fabric */        \
     X(tag_matched)         /* of these, those that got their message there */ \
     X(tag_along)           /* long messages put into their receives */        \

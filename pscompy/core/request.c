@@ -172,12 +172,12 @@ void psc_req_finish(psc_req_t *req, psc_status_t status)
         req->head.result.status = status;
     if (req->on_done) {
         req->on_done(req);
-        req_recycle(req);
-    } else if (req->released) {
-        req_recycle(req);
-    } else {
-        req_tell(req, PSC_REQUEST_DONE);
+        req->released |= req->on_done != NULL;
     }
+    if (req->released)
+        req_recycle(req);
+    else
+        req_tell(req, PSC_REQUEST_DONE);
 }
 
 void psc_req_fail(psc_req_t *req, psc_status_t status)

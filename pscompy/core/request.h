@@ -98,8 +98,12 @@ struct psc_req {
     uint64_t total;  /* bytes in iov */
     psc_comp_t comp;
     psc_bulk_t bulk;
-    psc_unexp_t *unexp; /* MATCHED: the message that waits for a buffer */
-    void (*on_done)(psc_req_t *req); /* internal requests: instead of a user */
+    psc_unexp_t *unexp; /* MATCHED: the message that waits for a buffer;
+                           CLAIMED: the message that is still arriving; a
+                           receive that gives its message back: its record */
+    /* Internal requests: called instead of telling a consumer. A function that
+     * clears on_done leaves the request to its consumer. */
+    void (*on_done)(psc_req_t *req);
     struct {
         uint64_t region, nonce, offset;
     } rma;

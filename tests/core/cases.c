@@ -4,6 +4,7 @@
 #include "driven.h"
 #include "ends.h"
 #include "fins.h"
+#include "giveback.h"
 #include "harness.h"
 #include "hostile.h"
 #include "lending.h"
@@ -159,6 +160,14 @@ static const struct {
     {"probe_and_cancel", case_probe_and_cancel},
     {"matched_probe", case_matched_probe},
     {"room", case_room},
+    {"given_back_to_its_place", case_given_back_to_its_place},
+    {"given_back_without_its_buffer", case_given_back_without_its_buffer},
+    {"given_back_to_who_waits", case_given_back_to_who_waits},
+    {"given_back_truncated", case_given_back_truncated},
+    {"given_back_too_late", case_given_back_too_late},
+    {"given_up_on_its_way", case_given_up_on_its_way},
+    {"given_up_twice", case_given_up_twice},
+    {"given_up_and_lost", case_given_up_and_lost},
     {"flood", case_flood},
     {"many_rendezvous", case_many_rendezvous},
     {"active_messages", case_active_messages},

@@ -96,8 +96,8 @@ static void eager_count_copy(psc_conn_t *conn, uint64_t len, uint64_t room)
 }
 
 /* The same for a message that has been written to the receive's buffer. */
-static void eager_copied_in(psc_result_t *result, psc_conn_t *conn,
-                            int32_t tag, uint64_t len, uint64_t room)
+static inline void eager_copied_in(psc_result_t *result, psc_conn_t *conn,
+                                   int32_t tag, uint64_t len, uint64_t room)
 {
     eager_result(result, conn, tag, len, room);
     eager_count_copy(conn, len, room);
@@ -106,9 +106,15 @@ static void eager_copied_in(psc_result_t *result, psc_conn_t *conn,
 psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
                                size_t n_iov, psc_result_t *result_p)
 {
-    eager_copied_in(result_p, unexp->conn, unexp->tag, unexp->len,
-                    psc_iov_total(iov, n_iov));
-    psc_iov_write(iov, n_iov, 0, unexp->data, unexp->len);
+    uint64_t have = unexp->len - unexp->lost;
+    uint64_t room = psc_iov_total(iov, n_iov);
+
+    if (unexp->lost && room > have)
+        room = have;
+    eager_copied_in(result_p, unexp->conn, unexp->tag, unexp->len, room);
+    if (unexp->order)
+        result_p->order = unexp->order;
+    psc_iov_write(iov, n_iov, 0, unexp->data, have);
     psc_unexp_free(unexp);
     return result_p->status;
 }
@@ -226,12 +232,10 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
     dest->n_iov = 1;
     eager_copied_out(conn, len);
     if (in->req && !(in->req->head.flags & PSC_FLAG_NO_BUFFER)) {
-        in->unexp->req = in->req;
+        psc_match_claim(in->req, in->unexp);
         in->unexp->kept = psc_credit_cost(len);
         in->unexp->owed = psc_credit_cost(len);
         conn->worker->unexpected += in->unexp->kept;
-        psc_req_stage_set(in->req, PSC_STAGE_CLAIMED);
-        psc_req_attach(in->req, conn);
         in->req = NULL;
         return PSC_OK;
     }

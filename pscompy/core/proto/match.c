@@ -92,6 +92,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
 
     if (!req)
         return NULL;
+    req->head.result.order = ++conn->worker->match_clock;
     psc_list_remove(&req->link);
     if (queue && !psc_list_empty(&queue->posted))
         psc_tag_hand_over(conn, queue);
@@ -290,8 +291,37 @@ psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
     return unexp;
 }
 
+/* A message that has waited knows when it arrived; for another one the receive
+ * that it has met knows. */
+static void match_order(psc_req_t *req, psc_unexp_t *unexp)
+{
+    if (unexp->order)
+        req->head.result.order = unexp->order;
+    else
+        unexp->order = req->head.result.order;
+}
+
+void psc_match_claim(psc_req_t *req, psc_unexp_t *unexp)
+{
+    psc_req_attach(req, unexp->conn);
+    psc_req_stage_set(req, PSC_STAGE_CLAIMED);
+    match_order(req, unexp);
+    req->unexp = unexp;
+    unexp->req = req;
+}
+
+void psc_match_unclaim(psc_req_t *req)
+{
+    if (req->stage != PSC_STAGE_CLAIMED || !req->unexp ||
+        req->unexp->req != req)
+        return;
+    req->unexp->req = NULL;
+    req->unexp = NULL;
+}
+
 void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp)
 {
+    match_order(req, unexp);
     req->unexp = unexp;
     psc_req_attach(req, unexp->conn);
     psc_conn_sign(unexp->conn, &req->head.result);

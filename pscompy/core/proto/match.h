@@ -36,7 +36,7 @@ struct psc_unexp {
     uint32_t context;
     int32_t tag;
     uint64_t len;   /* of the message */
-    uint64_t order; /* when it arrived */
+    uint64_t order; /* when it arrived; 0: nobody has asked yet */
     bool rts;       /* only its announcement came */
     bool arriving;  /* its payload is still coming */
     bool lent;      /* rts: it may be read where it is */
@@ -44,10 +44,14 @@ struct psc_unexp {
     uint32_t owed;  /* credit to return when it goes */
     uint64_t kept;  /* bytes that count against the session's bound */
     psc_req_t *req; /* the receive that claimed it while it was arriving, or
-                       promised */
+                       promised; its `unexp` is this record */
     psc_unexp_t *next_promised;
     uint64_t send_id; /* rts */
-    uint64_t offset;  /* rts: of the message in what its keys stand for */
+    union {
+        uint64_t offset; /* rts: of the message in what its keys stand for */
+        uint64_t lost;   /* bytes at its end that an earlier receive had no
+                            room for */
+    };
     uint32_t n_keys, keys_len;
     psc_desc_t *desc; /* held in the transport's buffer */
     psc_lane_t *lane; /* whose desc it is */
@@ -55,7 +59,8 @@ struct psc_unexp {
     uint8_t room[];   /* payload, or packed keys */
 };
 
-/* The receive that gets this message, taken out of its queue; NULL: none. */
+/* The receive that gets this message, taken out of its queue, with the order
+ * of the arrival in its result; NULL: none. */
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
 /* The same for one that comes back and stands in its list again; it may have
  * been somebody's who was left to the fabric meanwhile. */
@@ -83,6 +88,10 @@ psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
                               uint64_t len, size_t room);
 /* A receive without buffer gets this message: it waits for psc_recv_supply. */
 void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp);
+/* The receive has this message, which is not all there yet: stage CLAIMED. */
+void psc_match_claim(psc_req_t *req, psc_unexp_t *unexp);
+/* The receive ends without the message that it has claimed, if it has. */
+void psc_match_unclaim(psc_req_t *req);
 /* Free it; its credit goes back to the peer. */
 void psc_unexp_free(psc_unexp_t *unexp);
 void psc_match_conn_destroy(psc_conn_t *conn);

@@ -143,9 +143,7 @@ static void message_recv_go_on(psc_req_t *req, psc_unexp_t *unexp)
         psc_rndv_recv_unexpected(req, unexp);
         return;
     }
-    psc_req_attach(req, unexp->conn);
-    psc_req_stage_set(req, PSC_STAGE_CLAIMED);
-    unexp->req = req;
+    psc_match_claim(req, unexp);
 }
 
 /* It is here, and so is the memory for it. */
@@ -281,22 +279,20 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
 
 /* ---- cancel ---- */
 
-static psc_status_t message_cancel_matched(psc_req_t *req)
+/* What has come back may be what an earlier receive waits for. */
+psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 {
-    psc_unexp_t *unexp = req->unexp;
+    psc_status_t status = psc_match_put_back(unexp);
+    psc_conn_t *conn = unexp->conn;
+    psc_req_t *req;
 
-    req->unexp = NULL;
-    psc_req_finish(req, PSC_ERR_CANCELLED);
-    return psc_match_put_back(unexp);
-}
-
-/* A message that comes back may be what an earlier receive waits for. */
-static void message_rematch(psc_unexp_t *unexp)
-{
-    psc_req_t *req = psc_match_return(unexp);
-
+    if (status != PSC_OK) {
+        psc_unexp_free(unexp);
+        return status;
+    }
+    req = psc_match_return(unexp);
     if (!req)
-        return;
+        return PSC_OK;
     psc_match_take(unexp);
     if (req->head.flags & PSC_FLAG_NO_BUFFER) {
         psc_req_no_buffer(req, unexp);
@@ -306,20 +302,29 @@ static void message_rematch(psc_unexp_t *unexp)
         psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
         psc_req_finish(req, req->head.result.status);
     }
+    psc_conn_flush(conn);
+    return PSC_OK;
+}
+
+/* It has a message, of which nothing is in its buffer. */
+static bool message_waits(const psc_req_t *req)
+{
+    return req->head.state == PSC_REQUEST_MATCHED ||
+           (req->stage == PSC_STAGE_CLAIMED && req->unexp &&
+            req->unexp->req == req);
 }
 
 psc_status_t psc_message_cancel(psc_req_t *req)
 {
     psc_unexp_t *unexp = req->unexp;
-    psc_status_t status;
 
     if (req->head.state == PSC_REQUEST_DONE)
         return PSC_ERR_INVALID;
-    if (req->head.state == PSC_REQUEST_MATCHED) {
-        status = message_cancel_matched(req);
-        if (status == PSC_OK)
-            message_rematch(unexp);
-        return status;
+    if (message_waits(req)) {
+        psc_match_unclaim(req);
+        req->unexp = NULL;
+        psc_req_finish(req, PSC_ERR_CANCELLED);
+        return psc_message_put_back(unexp);
     }
     if (req->stage == PSC_STAGE_TAGGED)
         return psc_tag_recv_cancel(req);

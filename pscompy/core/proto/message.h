@@ -27,6 +27,11 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
                                const psc_recv_args_t *args,
                                psc_result_t *result_p,
                                psc_request_t **request_p);
+/* Takes back what has not begun, and a receive whose message has not reached
+ * its buffer; that message goes back to its place. INVALID: too late. */
 psc_status_t psc_message_cancel(psc_req_t *req);
+/* A message takes its old place again, or meets a receive that waits for it.
+ * NO_MEMORY: it is gone. */
+psc_status_t psc_message_put_back(psc_unexp_t *unexp);
 
 #endif

@@ -192,6 +192,9 @@ static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
                          .keys = unexp->room,
                          .keys_len = unexp->keys_len};
 
+    if (unexp->order)
+        req->head.result.order = unexp->order;
+    req->unexp = NULL;
     psc_rndv_recv_start(req, &offer);
     unexp->conn->rts_in--;
     psc_unexp_free(unexp);
@@ -201,9 +204,7 @@ static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
 void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (unexp->promised) {
-        psc_req_attach(req, unexp->conn);
-        psc_req_stage_set(req, PSC_STAGE_CLAIMED);
-        unexp->req = req;
+        psc_match_claim(req, unexp);
         return;
     }
     rndv_recv_announced(req, unexp);

@@ -193,6 +193,16 @@ static psc_unexp_t *tag_promised(psc_lane_t *lane, uint16_t number)
     return unexp;
 }
 
+/* A promised message that will not come. One that no receive has claimed is in
+ * a queue, and goes with it. */
+static void tag_promise_broken(psc_unexp_t *unexp)
+{
+    if (!unexp->req)
+        return;
+    psc_match_unclaim(unexp->req);
+    psc_unexp_free(unexp);
+}
+
 psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_rts_t *wire = am->header;
@@ -203,8 +213,7 @@ psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am)
     unexp->promised = false;
     if (unexp->context != wire->context || unexp->tag != (int32_t)wire->tag ||
         unexp->len != wire->len) {
-        if (unexp->req) /* else it is in a queue */
-            psc_unexp_free(unexp);
+        tag_promise_broken(unexp);
         return PSC_ERR_PROTOCOL;
     }
     psc_rndv_fill(unexp, am);
@@ -266,7 +275,6 @@ psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am)
     return tag_arrived(unexp);
 }
 
-/* Of the promised ones, those in a queue go with it. */
 void psc_tag_abort(psc_lane_t *lane)
 {
     psc_link_t *link;
@@ -277,8 +285,7 @@ void psc_tag_abort(psc_lane_t *lane)
         psc_unexp_t *unexp = lane->promised;
 
         lane->promised = unexp->next_promised;
-        if (unexp->req)
-            psc_unexp_free(unexp);
+        tag_promise_broken(unexp);
     }
     lane->promised_end = &lane->promised;
 }
@@ -303,6 +310,7 @@ static psc_status_t tag_matched(psc_req_t *req, uint64_t bits, uint64_t len,
     int32_t tag = (int32_t)(bits & PSC_TAG_MASK);
 
     req->head.result.tag = tag;
+    req->head.result.order = ++req->worker->match_clock;
     psc_count(conn, PSC_COUNTER_tag_matched, 1);
     if (missed)
         return tag_goes_on(req, tag_promise(lane, context, tag, len,

@@ -4,6 +4,7 @@
 
 #include "am.h"
 #include "credit.h"
+#include "giveback.h"
 #include "lend.h"
 #include "match.h"
 #include "rma.h"
@@ -66,6 +67,7 @@ static void ends_request(psc_req_t *req, psc_status_t status)
         return;
     }
     if (req->head.state != PSC_REQUEST_MATCHED) {
+        psc_match_unclaim(req);
         psc_req_fail(req, psc_lend_outcome(req, status));
         return;
     }
@@ -100,6 +102,7 @@ void psc_proto_conn_ended(psc_conn_t *conn, psc_status_t status)
 {
     conn->status = status;
     psc_am_conn_ended(conn); /* first: the end of another makes room for it */
+    psc_giveback_conn_ended(conn);
     for (uint32_t i = 0; i < conn->n_lanes; i++)
         psc_proto_abort(conn->lanes[i]);
     psc_list_for_each(req, &conn->active, psc_req_t, conn_link)

@@ -1,0 +1,182 @@
+#include "giveback.h"
+
+#include <string.h>
+
+#include "credit.h"
+#include "message.h"
+
+/* ---- the copy ---- */
+
+static psc_unexp_t *giveback_record(psc_conn_t *conn, uint32_t context,
+                                    const psc_result_t *result, uint64_t room)
+{
+    uint64_t have = result->nbytes < room ? result->nbytes : room;
+    psc_unexp_t *unexp =
+        psc_unexp_create(conn, context, result->tag, result->nbytes, have);
+
+    if (!unexp)
+        return NULL;
+    unexp->order = result->order;
+    unexp->lost = result->nbytes - have;
+    unexp->kept = have + PSC_CREDIT_OVERHEAD;
+    conn->worker->unexpected += unexp->kept;
+    psc_count(conn, PSC_COUNTER_given_back, 1);
+    return unexp;
+}
+
+static void giveback_copy(psc_unexp_t *unexp, const psc_iov_t *iov,
+                          size_t n_iov)
+{
+    size_t left = unexp->len - unexp->lost, done = 0;
+
+    for (size_t i = 0; i < n_iov && left > 0; i++) {
+        size_t take = iov[i].len < left ? iov[i].len : left;
+
+        if (take)
+            memcpy(unexp->room + done, iov[i].base, take);
+        done += take;
+        left -= take;
+    }
+    psc_count(unexp->conn, PSC_COUNTER_copied_bytes, done);
+}
+
+/* ---- a message that has arrived ---- */
+
+static psc_conn_t *giveback_conn(psc_worker_t *worker, uint64_t id)
+{
+    psc_list_for_each(conn, &worker->conns, psc_conn_t, link) {
+        if (conn->id == id)
+            return conn;
+    }
+    return NULL;
+}
+
+psc_status_t psc_giveback_message(psc_worker_t *worker, uint32_t context,
+                                  const psc_result_t *result,
+                                  const psc_iov_t *iov, size_t n_iov)
+{
+    psc_conn_t *conn = giveback_conn(worker, result->source);
+    psc_unexp_t *unexp;
+
+    if (!conn)
+        return PSC_ERR_CLOSED;
+    unexp = giveback_record(conn, context, result, psc_iov_total(iov, n_iov));
+    if (!unexp)
+        return PSC_ERR_NO_MEMORY;
+    giveback_copy(unexp, iov, n_iov);
+    return psc_message_put_back(unexp);
+}
+
+/* ---- a message that is on its way ---- */
+
+/* The record goes, and whoever has matched it is left without; returns the
+ * last of these. */
+static psc_req_t *giveback_drop(psc_unexp_t *unexp)
+{
+    psc_req_t *left = NULL;
+
+    psc_list_for_each(req, &unexp->conn->active, psc_req_t, conn_link) {
+        if (req->unexp != unexp || req->on_done)
+            continue;
+        psc_match_unclaim(req);
+        req->unexp = NULL;
+        left = req;
+    }
+    psc_unexp_free(unexp);
+    return left;
+}
+
+static void giveback_failed(psc_unexp_t *unexp, psc_status_t status)
+{
+    psc_req_t *req = giveback_drop(unexp);
+
+    if (req)
+        psc_req_fail(req, status);
+}
+
+static void giveback_arrived(psc_unexp_t *unexp)
+{
+    psc_req_t *req = unexp->req;
+
+    unexp->arriving = false;
+    if (!req)
+        return;
+    psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
+    psc_req_finish(req, req->head.result.status);
+}
+
+/* The receive ends: its message is in the buffer, or will never be. */
+static void giveback_settled(psc_req_t *req)
+{
+    psc_unexp_t *unexp = req->unexp;
+    psc_status_t status = req->head.result.status;
+
+    req->on_done = NULL;
+    req->unexp = NULL;
+    if (status != PSC_OK && status != PSC_ERR_TRUNCATED) {
+        giveback_failed(unexp, status);
+        return;
+    }
+    req->head.result.status = PSC_ERR_CANCELLED;
+    giveback_copy(unexp, req->iov, req->n_iov);
+    giveback_arrived(unexp);
+}
+
+/* Whether its message moves into its buffer; then *result_p describes it. */
+static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
+{
+    const psc_incoming_t *in;
+
+    *result_p = req->head.result;
+    switch (req->stage) {
+    case PSC_STAGE_SEND_RTR:
+    case PSC_STAGE_AWAIT_DATA:
+    case PSC_STAGE_GET:
+    case PSC_STAGE_SEND_FIN:
+        return true;
+    case PSC_STAGE_CLAIMED:
+        in = &psc_conn_main_lane(req->conn)->incoming;
+        result_p->nbytes = in->len;
+        return in->req == req;
+    default:
+        return false;
+    }
+}
+
+psc_status_t psc_giveback_request(psc_req_t *req)
+{
+    psc_status_t status = psc_message_cancel(req);
+    psc_result_t result;
+    psc_unexp_t *unexp;
+
+    if (status != PSC_ERR_INVALID || req->kind != PSC_REQ_RECV ||
+        req->head.state == PSC_REQUEST_DONE || req->error != PSC_OK)
+        return status;
+    if (req->on_done) /* it is giving it back already */
+        return PSC_INPROGRESS;
+    if (!giveback_moves(req, &result))
+        return status;
+    unexp = giveback_record(req->conn, req->context, &result, req->total);
+    if (!unexp)
+        return PSC_ERR_NO_MEMORY;
+    unexp->arriving = true;
+    status = psc_message_put_back(unexp);
+    if (status != PSC_OK)
+        return status;
+    req->unexp = unexp;
+    req->on_done = giveback_settled;
+    return PSC_INPROGRESS;
+}
+
+/* ---- ends ---- */
+
+void psc_giveback_conn_ended(psc_conn_t *conn)
+{
+    psc_list_for_each(req, &conn->active, psc_req_t, conn_link) {
+        if (req->on_done != giveback_settled)
+            continue;
+        req->on_done = NULL;
+        giveback_drop(req->unexp);
+        req->unexp = NULL;
+    }
+}

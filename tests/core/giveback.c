@@ -1,0 +1,334 @@
+/* Messages of receives that nobody waits for any more: none is lost, none comes
+ * twice, and none overtakes another one. */
+#include "giveback.h"
+
+#include "harness.h"
+#include "pscompy/core/conn.h"
+
+enum { LARGE = 300000 };
+
+/* A send is waited for in the end: a rendezvous ends with its receive. */
+static psc_request_t *send_filled(pair_t *pair, size_t len, int32_t tag)
+{
+    char *out = malloc(len + 1);
+    psc_request_t *request;
+
+    fill(out, len, (unsigned)tag);
+    request = post_send(&pair->a, out, len, tag);
+    if (request)
+        ((psc_req_t *)request)->head.owner = out;
+    else
+        free(out);
+    return request;
+}
+
+static void send_end(pair_t *pair, psc_request_t *request, psc_status_t status)
+{
+    void *out = request ? request->owner : NULL;
+
+    if (request)
+        check(finish(pair, request).status == status);
+    free(out);
+}
+
+/* The next message of any tag is this one. */
+static void expect_next(pair_t *pair, size_t len, int32_t tag)
+{
+    char *in = malloc(len + 1);
+    psc_result_t result;
+    psc_request_t *recv = post_recv(&pair->b, pair->b.conn, in, len,
+                                    PSC_ANY_TAG, &result);
+
+    if (recv)
+        result = finish(pair, recv);
+    check(result.status == PSC_OK && result.tag == tag &&
+          result.nbytes == len && filled(in, len, (unsigned)tag));
+    free(in);
+}
+
+static void unexpected(pair_t *pair, uint64_t n)
+{
+    until(pair, count(pair->b.worker, PSC_COUNTER_unexpected) == n);
+}
+
+static void give_back(pair_t *pair, const psc_result_t *result, void *base,
+                      size_t len)
+{
+    psc_iov_t iov[] = {{base, len / 3}, {(char *)base + len / 3, len - len / 3}};
+
+    check(api->recv_return(pair->b.worker, CONTEXT, result, iov, 2) == PSC_OK);
+    memset(base, 0xee, len);
+}
+
+/* ---- messages that have arrived ---- */
+
+static void to_its_place(size_t len, bool any)
+{
+    char *in = malloc(len + 1);
+    psc_request_t *recv, *sends[3];
+    psc_result_t result;
+    pair_t pair;
+
+    pair_open(&pair);
+    recv = post_recv(&pair.b, any ? NULL : pair.b.conn, in, len, 2, &result);
+    sends[0] = send_filled(&pair, len, 1);
+    unexpected(&pair, 1);
+    sends[1] = send_filled(&pair, len, 2);
+    result = finish(&pair, recv);
+    sends[2] = send_filled(&pair, len, 3);
+    unexpected(&pair, 2);
+    give_back(&pair, &result, in, len);
+    for (int32_t tag = 1; tag <= 3; tag++)
+        expect_next(&pair, len, tag);
+    for (int i = 0; i < 3; i++)
+        send_end(&pair, sends[i], PSC_OK);
+    check(count(pair.b.worker, PSC_COUNTER_given_back) == 1);
+    pair_close(&pair);
+    free(in);
+}
+
+void case_given_back_to_its_place(void)
+{
+    static const size_t lengths[] = {0, 100, 30000, LARGE};
+
+    for (unsigned i = 0; i < 4; i++) {
+        to_its_place(lengths[i], false);
+        to_its_place(lengths[i], true);
+    }
+}
+
+/* One that has matched on its arrival, and nobody gave a buffer. */
+void case_given_back_without_its_buffer(void)
+{
+    psc_recv_args_t args = {
+        .context = CONTEXT, .tag = 2, .flags = PSC_FLAG_NO_BUFFER};
+    psc_request_t *recv = NULL;
+    psc_result_t result;
+    pair_t pair;
+
+    pair_open(&pair);
+    args.source = pair.b.conn;
+    check(api->recv(pair.b.worker, &args, &result, &recv) == PSC_INPROGRESS);
+    send_end(&pair, send_filled(&pair, 50, 1), PSC_OK);
+    unexpected(&pair, 1);
+    send_end(&pair, send_filled(&pair, 50, 2), PSC_OK);
+    until(&pair, psc_request_state(recv) == PSC_REQUEST_MATCHED);
+    api->request_free(recv);
+    expect_next(&pair, 50, 1);
+    expect_next(&pair, 50, 2);
+    pair_close(&pair);
+}
+
+void case_given_back_to_who_waits(void)
+{
+    char first[100], second[100];
+    psc_request_t *recv, *waiting;
+    psc_result_t result;
+    pair_t pair;
+
+    pair_open(&pair);
+    recv = post_recv(&pair.b, pair.b.conn, first, 100, 2, &result);
+    waiting = post_recv(&pair.b, NULL, second, 100, PSC_ANY_TAG, &result);
+    send_end(&pair, send_filled(&pair, 100, 2), PSC_OK);
+    result = finish(&pair, recv);
+    check(psc_request_state(waiting) == PSC_REQUEST_ACTIVE);
+    give_back(&pair, &result, first, 100);
+    check(psc_request_state(waiting) == PSC_REQUEST_DONE);
+    check(finish(&pair, waiting).order == result.order);
+    check(filled(second, 100, 2));
+    pair_close(&pair);
+}
+
+/* What the buffer had no room for does not come again. */
+static void truncated(pair_t *pair, size_t len)
+{
+    enum { ROOM = 64 };
+    char in[ROOM], *all = malloc(len);
+    psc_request_t *recv, *send;
+    psc_result_t result;
+
+    recv = post_recv(&pair->b, pair->b.conn, in, ROOM, 5, &result);
+    send = send_filled(pair, len, 5);
+    result = finish(pair, recv);
+    check(result.status == PSC_ERR_TRUNCATED);
+    give_back(pair, &result, in, ROOM);
+    check(!post_recv(&pair->b, pair->b.conn, all, len, 5, &result));
+    check(result.status == PSC_ERR_TRUNCATED && result.nbytes == len);
+    check(filled(all, ROOM, 5));
+    send_end(pair, send, PSC_OK);
+    free(all);
+}
+
+void case_given_back_truncated(void)
+{
+    pair_t pair;
+
+    pair_open(&pair);
+    truncated(&pair, 1000);
+    truncated(&pair, LARGE);
+    pair_close(&pair);
+}
+
+void case_given_back_too_late(void)
+{
+    char in[100];
+    psc_iov_t iov = {in, 100};
+    psc_request_t *recv;
+    psc_result_t result;
+    pair_t pair;
+
+    pair_open(&pair);
+    recv = post_recv(&pair.b, pair.b.conn, in, 100, 2, &result);
+    check(!send_filled(&pair, 100, 2));
+    result = finish(&pair, recv);
+    psc_conn_destroy(pair.b.conn);
+    check(api->recv_return(pair.b.worker, CONTEXT, &result, &iov, 1) ==
+          PSC_ERR_CLOSED);
+    pair_close(&pair);
+}
+
+/* ---- messages on their way ---- */
+
+static psc_stage_t stage_of(const psc_request_t *request)
+{
+    return ((const psc_req_t *)request)->stage;
+}
+
+static bool matched(const psc_request_t *request)
+{
+    return stage_of(request) != PSC_STAGE_POSTED &&
+           stage_of(request) != PSC_STAGE_TAGGED;
+}
+
+/* As soon as it has matched, which is as soon as the announcement is here. It
+ * may have ended by then; returns how it ends. */
+static psc_status_t give_up(pair_t *pair, psc_request_t *recv, void *in, size_t len)
+{
+    psc_status_t status;
+    psc_result_t result;
+
+    until(pair, matched(recv));
+    status = api->recv_give_up(recv);
+    if (status != PSC_ERR_INVALID)
+        return PSC_ERR_CANCELLED;
+    check(psc_request_state(recv) == PSC_REQUEST_DONE);
+    result = recv->result;
+    give_back(pair, &result, in, len);
+    return PSC_OK;
+}
+
+static void on_its_way(psc_rndv_scheme_t scheme, bool any)
+{
+    char *in = malloc(LARGE), *again = malloc(LARGE);
+    psc_request_t *recv, *next, *send;
+    psc_result_t result;
+    pair_t pair;
+    psc_status_t end;
+
+    options.scheme = scheme;
+    pair_open(&pair);
+    recv = post_recv(&pair.b, any ? NULL : pair.b.conn, in, LARGE, 4, &result);
+    send = send_filled(&pair, LARGE, 4);
+    end = give_up(&pair, recv, in, LARGE);
+    next = post_recv(&pair.b, NULL, again, LARGE, PSC_ANY_TAG, &result);
+    check(!send_filled(&pair, 10, 6)); /* does not overtake it */
+    check(finish(&pair, recv).status == end);
+    memset(in, 0, LARGE);
+    if (next)
+        result = finish(&pair, next);
+    check(result.status == PSC_OK && result.nbytes == LARGE);
+    check(filled(again, LARGE, 4));
+    expect_next(&pair, 10, 6);
+    send_end(&pair, send, PSC_OK);
+    pair_close(&pair);
+    free(in);
+    free(again);
+}
+
+void case_given_up_on_its_way(void)
+{
+    static const psc_rndv_scheme_t schemes[] = {PSC_RNDV_AUTO, PSC_RNDV_PUT,
+                                                PSC_RNDV_GET, PSC_RNDV_AM};
+
+    for (unsigned i = 0; i < 4; i++) {
+        on_its_way(schemes[i], false);
+        on_its_way(schemes[i], true);
+    }
+}
+
+/* A receive that waits for the rest of such a message is given up, too. */
+void case_given_up_twice(void)
+{
+    char *in = malloc(LARGE), *again = malloc(LARGE);
+    psc_request_t *recv, *next, *send;
+    psc_result_t result;
+    pair_t pair;
+    psc_status_t end;
+
+    options.scheme = PSC_RNDV_AM;
+    pair_open(&pair);
+    recv = post_recv(&pair.b, pair.b.conn, in, LARGE, 4, &result);
+    send = send_filled(&pair, LARGE, 4);
+    end = give_up(&pair, recv, in, LARGE);
+    next = post_recv(&pair.b, pair.b.conn, again, LARGE, 4, &result);
+    if (next) {
+        check(api->recv_give_up(next) == PSC_OK);
+        check(finish(&pair, next).status == PSC_ERR_CANCELLED);
+    } else {
+        give_back(&pair, &result, again, LARGE);
+    }
+    expect_next(&pair, LARGE, 4);
+    check(finish(&pair, recv).status == end);
+    send_end(&pair, send, PSC_OK);
+    pair_close(&pair);
+    free(in);
+    free(again);
+}
+
+/* The connection is lost while the rest of it is awaited: with a buffer, by a
+ * receive that has none yet, or by nobody. */
+static void and_lost(int who)
+{
+    char *in = malloc(LARGE), *again = malloc(LARGE);
+    psc_iov_t iov = {again, LARGE};
+    psc_recv_args_t args = {.context = CONTEXT, .tag = 4};
+    psc_request_t *recv, *next = NULL, *send;
+    psc_result_t result;
+    pair_t pair;
+    psc_status_t end;
+    bool moving;
+
+    options.scheme = PSC_RNDV_AM;
+    pair_open(&pair);
+    args.source = pair.b.conn;
+    if (who == 0)
+        args.flags = PSC_FLAG_NO_BUFFER;
+    args.iov = &iov;
+    args.n_iov = who;
+    recv = post_recv(&pair.b, pair.b.conn, in, LARGE, 4, &result);
+    send = send_filled(&pair, LARGE, 4);
+    end = give_up(&pair, recv, in, LARGE);
+    moving = psc_request_state(recv) != PSC_REQUEST_DONE;
+    if (who < 2 && moving)
+        check(api->recv(pair.b.worker, &args, &result, &next) ==
+              PSC_INPROGRESS);
+    psc_conn_fail(pair.b.conn, PSC_ERR_PEER_LOST);
+    until(&pair, psc_request_state(recv) == PSC_REQUEST_DONE);
+    check(recv->result.status == (moving ? PSC_ERR_PEER_LOST : end));
+    api->request_free(recv);
+    if (next)
+        check(finish(&pair, next).status == PSC_ERR_PEER_LOST);
+    psc_conn_fail(pair.a.conn, PSC_ERR_PEER_LOST);
+    until(&pair, psc_request_state(send) == PSC_REQUEST_DONE);
+    free(send->owner);
+    api->request_free(send);
+    pair_close(&pair);
+    free(in);
+    free(again);
+}
+
+void case_given_up_and_lost(void)
+{
+    for (int who = 0; who < 3; who++)
+        and_lost(who);
+}
