@@ -1,5 +1,6 @@
 """The exception tree: what it is caught as, what it carries, that it pickles."""
 
+import concurrent.futures
 import inspect
 import pickle
 import re
@@ -23,6 +24,7 @@ BASES = {
     "VersionMismatch": (errors.ConnectError,),
     "PeerLost": (ConnectionResetError,),
     "Timeout": (TimeoutError,),
+    "Cancelled": (concurrent.futures.CancelledError,),
 }
 
 

@@ -3,6 +3,7 @@
 What is inherited from the extension is held by tests/messages/test_signatures.py.
 """
 
+import concurrent.futures
 import inspect
 import pickle
 
@@ -77,7 +78,7 @@ ERRORS = {
     "OutOfBounds": ("PscomError", IndexError),
     "NoMemory": ("PscomError", MemoryError),
     "Timeout": ("PscomError", TimeoutError),
-    "Cancelled": ("PscomError",),
+    "Cancelled": ("PscomError", concurrent.futures.CancelledError),
     "ParcelError": ("PscomError",),
     "RemoteError": ("PscomError",),
 }
