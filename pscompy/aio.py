@@ -1,8 +1,11 @@
-"""Awaiting requests in asyncio, without timers.
+"""Awaiting requests in asyncio.
 
 An event loop that awaits something of a session has one `Reader` for it: it sleeps on the
 session's descriptor together with everything else that the loop waits for. The descriptor must
 be armed before a sleep, and armed again after anybody has polled; `Worker.watch` tells when.
+
+An await that is cancelled takes its request back, unless another await is left for it. A receive
+that has matched gives its message back: `Request._give_back`.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,6 +24,7 @@ from pscompy.core import ffi, lib
 from pscompy.errors import Closed
 
 PASSES = 16  # before the loop's other callbacks get their turn
+SETTLE_SECONDS = 1.0  # for the rest of a message that goes back; then its peer has stalled
 
 
 class Reader:
@@ -30,6 +35,7 @@ class Reader:
         self._worker = worker
         self._thread = threading.get_ident()
         self._futures: set[asyncio.Future[None]] = set()  # of those who wait
+        self._callbacks: weakref.WeakSet[LoopCallback] = weakref.WeakSet()  # those that wait
         self._watching = False  # a watcher of ours is with the worker
         self._looking = False  # it is ourselves who poll
         self._watcher = partial(_polled, weakref.ref(self))  # the worker may keep it for long
@@ -40,12 +46,15 @@ class Reader:
     def __del__(self) -> None:
         os.close(self._fd)
 
-    def until_done(self, request: Request) -> Generator[Any, None, None]:
-        """Suspend until the request has ended."""
+    def until_done(
+        self, request: Request, seconds: float | None = None
+    ) -> Generator[Any, None, None]:
+        """Suspend until the request has ended, or so many seconds are over."""
         loop = self._loop()
         assert loop is not None
         self._thread = threading.get_ident()
         future = loop.create_future()
+        timer = None if seconds is None else loop.call_later(seconds, self._wake, future)
 
         def wake(_: Request) -> None:
             if threading.get_ident() == self._thread:
@@ -53,15 +62,34 @@ class Reader:
             else:
                 self._in_loop(self._wake, future)
 
-        request.add_done_callback(wake)
+        request._on_done(wake)
         self._futures.add(future)
         try:
-            if not (self._watching and self._registered):
-                self._look()
+            self._start_looking()
             yield from future
         finally:
+            if timer is not None:
+                timer.cancel()
             self._futures.discard(future)
             request.remove_done_callback(wake)
+
+    def add_callback(self, callback: LoopCallback) -> None:
+        """Move messages until it has been called, or is forgotten."""
+        self._thread = threading.get_ident()
+        self._callbacks.add(callback)
+        self._start_looking()
+
+    def call(self, fn: Callable[[Request], object], request: Request) -> None:
+        """fn(request), in the loop; where that is closed, here."""
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            fn(request)
+        else:
+            self._in_loop(fn, request)
+
+    def _start_looking(self) -> None:
+        if not (self._watching and self._registered):
+            self._look()
 
     def _wake(self, future: asyncio.Future[None]) -> None:
         self._futures.discard(future)
@@ -73,7 +101,7 @@ class Reader:
         loop = self._loop()
         if loop is None or loop.is_closed():
             return
-        if not self._futures or not self._worker.address:
+        if not (self._futures or self._callbacks) or not self._worker.address:
             self._rest(loop)
         elif not self._poll(loop):
             loop.call_soon(self._look)
@@ -130,6 +158,34 @@ class Reader:
                 return
 
 
+class LoopCallback:
+    """What a request calls in whichever thread notices that it has ended: fn runs in the loop."""
+
+    def __init__(self, reader: Reader, fn: Callable[[Request], object]) -> None:
+        self._reader = reader
+        self._fn = fn
+
+    def __call__(self, request: Request) -> None:
+        self._reader.call(self._fn, request)
+
+    def __eq__(self, other: object) -> bool:
+        return self._fn == other
+
+    __hash__ = object.__hash__
+
+
+def loop_callback(request: Request, fn: Callable[[Request], object]) -> Callable[[Request], object]:
+    """What `add_done_callback` adds: where an event loop runs in this thread, one that runs fn
+    there, and messages move until then."""
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        return fn
+    watching = reader(loop, request._worker)
+    callback = LoopCallback(watching, fn)
+    watching.add_callback(callback)
+    return callback
+
+
 def _polled(reader: weakref.ref[Reader]) -> None:
     watching = reader()
     if watching is not None:
@@ -152,5 +208,16 @@ def reader(loop: asyncio.AbstractEventLoop, worker: Worker) -> Reader:
 
 def await_request(request: Request) -> Generator[Any, None, Any]:
     """What `await request` runs where the request has not ended."""
-    yield from reader(asyncio.get_running_loop(), request._worker).until_done(request)
+    watching = reader(asyncio.get_running_loop(), request._worker)
+    request._awaits += 1
+    try:
+        yield from watching.until_done(request)
+    except BaseException as error:
+        request._awaits -= 1
+        cancelled = isinstance(error, asyncio.CancelledError)
+        if not request._awaits and request._give_back() and cancelled:
+            with suppress(asyncio.CancelledError):  # again: the request keeps its buffer
+                yield from watching.until_done(request, SETTLE_SECONDS)
+        raise
+    request._awaits -= 1
     return request.result()

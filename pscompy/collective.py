@@ -116,7 +116,7 @@ class Barrier:
             if requests:
                 self._left = len(requests)
                 for request in requests:
-                    request.add_done_callback(self._ended)
+                    request._on_done(self._ended)
                 return
         self._request._complete(None)
 

@@ -53,6 +53,46 @@ static PyObject *ended_next(hot_ended_t *self)
     return NULL;
 }
 
+/* The await ends without the result: another one may take it. */
+static void ended_give_back(hot_ended_t *self)
+{
+    PyObject *request = (PyObject *)self->request, *later;
+
+    if (self->turn || self->request->awaits > 0)
+        return;
+    later = PyObject_CallMethod(request, "_give_back", NULL);
+    if (!later)
+        PyErr_WriteUnraisable(request);
+    Py_XDECREF(later);
+}
+
+static PyObject *ended_throw(hot_ended_t *self, PyObject *const *args,
+                             Py_ssize_t n_args)
+{
+    if (n_args < 1 || n_args > 3) {
+        PyErr_SetString(PyExc_TypeError, "throw() takes an exception");
+        return NULL;
+    }
+    ended_give_back(self);
+    if (PyExceptionInstance_Check(args[0]))
+        PyErr_SetObject((PyObject *)Py_TYPE(args[0]), args[0]);
+    else
+        PyErr_SetObject(args[0], n_args > 1 ? args[1] : Py_None);
+    return NULL;
+}
+
+static PyObject *ended_close(hot_ended_t *self, PyObject *unused)
+{
+    (void)unused;
+    ended_give_back(self);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef ended_methods[] = {
+    {"throw", HOT_FUNCTION(ended_throw), METH_FASTCALL, NULL},
+    {"close", HOT_FUNCTION(ended_close), METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
 static int ended_traverse(hot_ended_t *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
@@ -75,6 +115,7 @@ static PyType_Slot ended_slots[] = {
     {Py_tp_traverse, ended_traverse},
     {Py_tp_iter, PyObject_SelfIter},
     {Py_tp_iternext, ended_next},
+    {Py_tp_methods, ended_methods},
     {Py_am_send, ended_send},
     {0, NULL}};
 

@@ -78,7 +78,7 @@ static void request_rest(hot_request_t *self)
 {
     Py_INCREF(Py_None);
     Py_XSETREF(self->value, Py_None);
-    self->op.done = self->finished = true;
+    self->op.done = self->finished = self->told = true;
 }
 
 hot_request_t *hot_request_idle(PyTypeObject *type, hot_op_t *op)
@@ -97,7 +97,7 @@ int hot_request_restart(hot_request_t *self, hot_call_t *call)
     Py_CLEAR(self->value);
     Py_CLEAR(self->error);
     Py_CLEAR(self->status);
-    self->finished = self->op.done = false;
+    self->finished = self->told = self->giving = self->op.done = false;
     self->op.result = (psc_result_t){.status = PSC_OK, .rank = -1};
     if (request_launch(self, call) == 0)
         return 0;
@@ -147,13 +147,6 @@ static void request_run_callbacks(hot_request_t *self)
     Py_XDECREF(callbacks);
 }
 
-static bool request_is_receive(const hot_op_t *op)
-{
-    return op->kind == HOT_RECV_INTO || op->kind == HOT_RECV_NEW ||
-           op->kind == HOT_RECV_STATUS || op->kind == HOT_RECV_VIEW ||
-           op->kind == HOT_RECV_MEMORY;
-}
-
 /* What an operation gave. */
 typedef struct harvest {
     PyObject *value, *error, *status;
@@ -171,7 +164,7 @@ static harvest_t request_harvest(hot_request_t *self)
         hot_raise(self->op.worker->state, self->op.origin, status, 0);
     if (PyErr_Occurred())
         harvest.error = hot_raised_instance();
-    if (request_is_receive(&self->op) &&
+    if (hot_op_receives(&self->op) &&
         (status == PSC_OK || status == PSC_ERR_TRUNCATED))
         harvest.status = hot_op_status(&self->op);
     if (PyErr_Occurred())
@@ -197,15 +190,34 @@ static bool request_store(hot_request_t *self, harvest_t harvest)
     return true;
 }
 
+/* The message of a receive may have to go back from where it is. */
+static bool request_keeps_memory(const hot_request_t *self)
+{
+    return hot_op_receives(&self->op) && !self->told &&
+           (self->op.result.status == PSC_OK ||
+            self->op.result.status == PSC_ERR_TRUNCATED);
+}
+
+void hot_request_told(hot_request_t *self)
+{
+    self->told = true;
+    if (self->finished && !self->again)
+        hot_buffers_release(&self->op.buffers);
+}
+
 static void request_finish(hot_request_t *self)
 {
+    if (self->giving)
+        hot_request_return(self);
     if (!request_store(self, request_harvest(self)))
         return;
     hot_op_unlink(&self->op);
     hot_op_free_core(&self->op);
-    if (!self->again)
-        hot_buffers_release(&self->op.buffers);
-    Py_CLEAR(self->op.fresh);
+    if (!request_keeps_memory(self)) {
+        if (!self->again)
+            hot_buffers_release(&self->op.buffers);
+        Py_CLEAR(self->op.fresh);
+    }
     request_run_callbacks(self);
     request_land(self);
 }
@@ -252,6 +264,8 @@ hot_outcome_t hot_request_wait(hot_request_t *self, int64_t deadline)
 
 PyObject *hot_request_result(hot_request_t *self)
 {
+    if (!self->told)
+        hot_request_told(self);
     if (self->value) {
         Py_INCREF(self->value);
         return self->value;

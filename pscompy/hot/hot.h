@@ -44,6 +44,8 @@ typedef struct hot_state {
     PyObject *leave;            /* append of an empty list, for the next dumps;
                                    NULL: in use */
     PyObject *await_request;    /* pscompy.aio.await_request, once needed */
+    PyObject *loop_callback;    /* pscompy.aio.loop_callback, once needed */
+    PyObject *cancelled_type;   /* pscompy.errors.Cancelled, once needed */
 } hot_state_t;
 
 /* *slot_p becomes module.name on first use; borrowed, or NULL. Late, because
@@ -229,6 +231,11 @@ bool hot_op_advance(hot_op_t *op);
 void hot_op_abandon(hot_op_t *op, psc_status_t status);
 /* Take it back. False: too late, it is still under way. */
 bool hot_op_withdraw(hot_op_t *op);
+/* The same for one that nobody waits for any more: a receive gives back its
+ * message, also one that is still on its way. */
+bool hot_op_give_up(hot_op_t *op);
+/* Whether a message is taken off the queue by it, into its memory. */
+bool hot_op_receives(const hot_op_t *op);
 void hot_op_clear(hot_op_t *op);
 void hot_op_link(hot_op_t *op);
 void hot_op_unlink(hot_op_t *op);
@@ -388,6 +395,10 @@ struct hot_request {
     bool finished;  /* value or error is there, for good */
     bool cancelled; /* an event, by its consumer */
     bool again;     /* persistent: its buffers stay for the next start */
+    bool told;      /* the program knows that it has ended; a receive that has
+                       can give its message back before */
+    bool giving;    /* a receive whose message goes back when it ends */
+    unsigned awaits; /* that are suspended for it */
     PyObject *value, *error, *status;
     PyObject *callbacks; /* list, or NULL */
 };
@@ -400,6 +411,11 @@ int hot_request_restart(hot_request_t *self, hot_call_t *call);
 /* A blocking op on the stack that could not be withdrawn becomes a Request,
  * which keeps the buffers until the core lets go of them. */
 void hot_request_adopt(hot_op_t *op);
+/* The program hears that it has ended, and may use its buffers. */
+void hot_request_told(hot_request_t *self);
+/* An event that somebody would have completed by hand; false: it has ended. */
+bool hot_request_complete(hot_request_t *self, PyObject *value,
+                          PyObject *error, psc_status_t status);
 /* A call-back, whose exceptions go to sys.unraisablehook. */
 void hot_request_call(hot_request_t *self, PyObject *callback);
 /* True once it has ended; then its effects have taken place. */
@@ -414,6 +430,21 @@ static inline hot_request_t *hot_request_of(hot_op_t *op)
 {
     return (hot_request_t *)((char *)op - offsetof(hot_request_t, op));
 }
+
+/* ---- outcome.c, giveback.c: methods of Request ---- */
+
+PyObject *hot_request_done(hot_request_t *self, PyObject *unused);
+PyObject *hot_request_cancelled(hot_request_t *self, PyObject *unused);
+PyObject *hot_request_exception(hot_request_t *self, PyObject *const *args,
+                                Py_ssize_t n_args, PyObject *kwnames);
+PyObject *hot_request_on_done(hot_request_t *self, PyObject *fn);
+PyObject *hot_request_add_done_callback(hot_request_t *self, PyObject *fn);
+PyObject *hot_request_remove_done_callback(hot_request_t *self, PyObject *fn);
+PyObject *hot_request_give_back(hot_request_t *self, PyObject *const *args,
+                                Py_ssize_t n_args, PyObject *kwnames);
+PyObject *hot_request_revoke(hot_request_t *self, PyObject *unused);
+/* A receive that has ended gives its message back: then it was cancelled. */
+void hot_request_return(hot_request_t *self);
 
 /* ---- connection.c, world.c, message.c ---- */
 

@@ -176,6 +176,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->dumps_names);
     Py_VISIT(state->leave);
     Py_VISIT(state->await_request);
+    Py_VISIT(state->loop_callback);
+    Py_VISIT(state->cancelled_type);
     return 0;
 }
 
@@ -199,6 +201,8 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->dumps_names);
     Py_CLEAR(state->leave);
     Py_CLEAR(state->await_request);
+    Py_CLEAR(state->loop_callback);
+    Py_CLEAR(state->cancelled_type);
     return 0;
 }
 

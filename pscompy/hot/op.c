@@ -175,6 +175,25 @@ bool hot_op_withdraw(hot_op_t *op)
     return gone;
 }
 
+bool hot_op_receives(const hot_op_t *op)
+{
+    return op->kind == HOT_RECV_INTO || op->kind == HOT_RECV_NEW ||
+           op->kind == HOT_RECV_STATUS || op->kind == HOT_RECV_VIEW ||
+           op->kind == HOT_RECV_MEMORY;
+}
+
+bool hot_op_give_up(hot_op_t *op)
+{
+    const psc_api_t *api = op->worker->api;
+
+    if (op->done)
+        return true;
+    if ((hot_op_receives(op) ? api->recv_give_up(op->core)
+                             : api->cancel(op->core)) == PSC_OK)
+        op_fail(op, PSC_ERR_CANCELLED);
+    return hot_op_advance(op);
+}
+
 /* ---- its end ---- */
 
 void hot_op_clear(hot_op_t *op)

@@ -41,20 +41,18 @@ static PyObject *request_test(hot_request_t *self, PyObject *unused)
 {
     hot_worker_t *worker = self->op.worker;
 
-    (void)unused;
     if (hot_request_advance(self))
-        Py_RETURN_TRUE;
+        return hot_request_done(self, unused);
     if (hot_worker_enter(worker, self->op.origin) < 0)
         return NULL;
     worker->api->progress(worker->core, PSC_FLAG_TRY);
     hot_worker_polled(worker);
     hot_worker_drain(worker);
-    return PyBool_FromLong(hot_request_advance(self));
+    return hot_request_done(self, unused);
 }
 
-/* An event that somebody would have completed by hand. */
-static bool request_complete(hot_request_t *self, PyObject *value,
-                             PyObject *error, psc_status_t status)
+bool hot_request_complete(hot_request_t *self, PyObject *value,
+                          PyObject *error, psc_status_t status)
 {
     if (self->op.done || self->value || self->error || self->cancelled)
         return false;
@@ -73,47 +71,13 @@ static PyObject *request_cancel(hot_request_t *self, PyObject *unused)
     (void)unused;
     if (!hot_request_advance(self)) {
         if (self->op.kind == HOT_EVENT)
-            request_complete(self, NULL, NULL, PSC_ERR_CANCELLED);
+            hot_request_complete(self, NULL, NULL, PSC_ERR_CANCELLED);
         else
             hot_request_withdraw(self);
         hot_request_advance(self);
     }
     return PyBool_FromLong(self->finished &&
                            self->op.result.status == PSC_ERR_CANCELLED);
-}
-
-static PyObject *request_add_done_callback(hot_request_t *self, PyObject *fn)
-{
-    if (!PyCallable_Check(fn)) {
-        PyErr_SetString(PyExc_TypeError, "the call-back must be callable");
-        return NULL;
-    }
-    if (hot_request_advance(self)) {
-        hot_request_call(self, fn);
-        Py_RETURN_NONE;
-    }
-    if (!self->callbacks && !(self->callbacks = PyList_New(0)))
-        return NULL;
-    if (PyList_Append(self->callbacks, fn) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *request_remove_done_callback(hot_request_t *self, PyObject *fn)
-{
-    Py_ssize_t removed = 0, i;
-
-    for (i = self->callbacks ? PyList_GET_SIZE(self->callbacks) : 0; i > 0;
-         i--) {
-        int same = PyObject_RichCompareBool(
-            PyList_GET_ITEM(self->callbacks, i - 1), fn, Py_EQ);
-
-        if (same < 0 ||
-            (same && PySequence_DelItem(self->callbacks, i - 1) < 0))
-            return NULL;
-        removed += same;
-    }
-    return PyLong_FromSsize_t(removed);
 }
 
 static PyObject *request_refuse_pickle(hot_request_t *self, PyObject *unused)
@@ -130,7 +94,7 @@ static PyObject *request_refuse_pickle(hot_request_t *self, PyObject *unused)
 
 static PyObject *request_event_complete(hot_request_t *self, PyObject *value)
 {
-    return PyBool_FromLong(request_complete(self, value, NULL, PSC_OK));
+    return PyBool_FromLong(hot_request_complete(self, value, NULL, PSC_OK));
 }
 
 static PyObject *request_event_fail(hot_request_t *self, PyObject *error)
@@ -139,7 +103,7 @@ static PyObject *request_event_fail(hot_request_t *self, PyObject *error)
         PyErr_SetString(PyExc_TypeError, "an exception instance is needed");
         return NULL;
     }
-    return PyBool_FromLong(request_complete(self, NULL, error, PSC_OK));
+    return PyBool_FromLong(hot_request_complete(self, NULL, error, PSC_OK));
 }
 
 /* ---- the type ---- */
@@ -249,13 +213,38 @@ static PyMethodDef request_methods[] = {
     {"cancel", HOT_FUNCTION(request_cancel), METH_NOARGS,
      "cancel($self)\n--\n\n"
      "Take it back. False: too late, it has ended or is under way."},
-    {"add_done_callback", HOT_FUNCTION(request_add_done_callback), METH_O,
+    {"done", HOT_FUNCTION(hot_request_done), METH_NOARGS,
+     "done($self)\n--\n\n"
+     "Whether it has ended, without moving any message."},
+    {"cancelled", HOT_FUNCTION(hot_request_cancelled), METH_NOARGS,
+     "cancelled($self)\n--\n\n"
+     "Whether it has ended because it was cancelled."},
+    {"exception", HOT_FUNCTION(hot_request_exception), HOT_FAST,
+     "exception($self, timeout=None)\n--\n\n"
+     "Block until it has ended, as wait() does; give the exception that wait()\n"
+     "would raise, or None. Cancelled is raised."},
+    {"add_done_callback", HOT_FUNCTION(hot_request_add_done_callback), METH_O,
      "add_done_callback($self, fn, /)\n--\n\n"
-     "Call fn(request) once it has ended, at once if it has. It runs in\n"
-     "whichever thread notices; its exceptions go to sys.unraisablehook."},
-    {"remove_done_callback", HOT_FUNCTION(request_remove_done_callback), METH_O,
+     "Call fn(request) once it has ended, at once if it has. Where an event\n"
+     "loop runs in this thread, fn runs in the loop, which moves messages\n"
+     "until then. Elsewhere it runs in whichever thread notices; its\n"
+     "exceptions go to sys.unraisablehook."},
+    {"remove_done_callback", HOT_FUNCTION(hot_request_remove_done_callback),
+     METH_O,
      "remove_done_callback($self, fn, /)\n--\n\n"
      "Remove all of fn; how many there were."},
+    {"_on_done", HOT_FUNCTION(hot_request_on_done), METH_O,
+     "_on_done($self, fn, /)\n--\n\n"
+     "add_done_callback for a function that any thread may call."},
+    {"_give_back", HOT_FUNCTION(hot_request_give_back), HOT_FAST,
+     "_give_back($self, anyway=False)\n--\n\n"
+     "Nobody waits for it any more: withdraw it. A receive that has matched\n"
+     "gives its message back, unless somebody has its result; anyway: also\n"
+     "then. True: the message is on its way, and goes back when it ends."},
+    {"_revoke", HOT_FUNCTION(hot_request_revoke), METH_NOARGS,
+     "_revoke($self)\n--\n\n"
+     "End an event with Cancelled, also if it has ended and nobody knows. False:\n"
+     "somebody does."},
     {"_complete", HOT_FUNCTION(request_event_complete), METH_O,
      "_complete($self, value, /)\n--\n\n"
      "End an event with a value. False: it has ended otherwise."},
@@ -273,6 +262,7 @@ static PyGetSetDef request_getset[] = {
 
 static PyMemberDef request_members[] = {
     {"_finished", T_BOOL, offsetof(hot_request_t, finished), READONLY, NULL},
+    {"_awaits", T_UINT, offsetof(hot_request_t, awaits), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot request_slots[] = {

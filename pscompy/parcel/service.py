@@ -158,14 +158,14 @@ class Service:
         )
         self._asked.add(future)
         future.add_done_callback(self._asked.discard)
-        answer.add_done_callback(partial(self._answered, links, future))
+        answer._on_done(partial(self._answered, links, future))
         try:
             sent = links.calls.begin(packed, number << 1)
         except PscomError:
             answer.cancel()
             raise
         if options.on_sent is not None:
-            sent.add_done_callback(partial(_tell, options.on_sent))
+            sent._on_done(partial(_tell, options.on_sent))
         if options.timeout is not None:
             self._set_alarm(time.monotonic() + options.timeout, future)
         return future
@@ -252,7 +252,7 @@ class Service:
                 logger.debug("%s hears nothing more: %s", self._name, error)
                 return
             if not head._finished:
-                head.add_done_callback(self._came)
+                head._on_done(self._came)
                 return
             self._take(head)
             self._listening = False

@@ -234,25 +234,6 @@ def test_who_polls_once_and_goes_away_does_not_steal_the_wake_up(make: Callable[
         thread.join()
 
 
-def test_cancelling_the_task_leaves_the_request(pair: Pair) -> None:
-    async def main() -> None:
-        receive = pair.right.irecv()
-
-        async def wait() -> None:
-            await receive
-
-        task = asyncio.create_task(wait())
-        await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not receive.test()
-        sent = pair.left.isend(b"not lost")
-        assert await asyncio.wait_for(asyncio.gather(receive, sent), 60) == [b"not lost", None]
-
-    asyncio.run(main())
-
-
 def test_several_tasks_await_one_request(pair: Pair) -> None:
     async def main() -> None:
         receive = pair.right.irecv()

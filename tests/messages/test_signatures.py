@@ -38,7 +38,10 @@ REQUEST = {
     "wait": "(timeout=None)",
     "test": "()",
     "result": "()",
+    "done": "()",
     "cancel": "()",
+    "cancelled": "()",
+    "exception": "(timeout=None)",
     "add_done_callback": "(fn, /)",
 }
 
