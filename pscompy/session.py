@@ -163,10 +163,10 @@ class Session:
         self._hot.hold(Connection(self._hot, self._control, record))
         return record
 
-    def _event(self) -> Request:
+    def _event(self, kind: type[Request] = Request) -> Request:
         """A request that is completed by hand."""
         self._check()
-        return self._hot.event(Request)
+        return self._hot.event(kind)
 
     # ---- messages that name no connection ----
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +19,17 @@ if TYPE_CHECKING:
     from pscompy.session import Session
 
 
+class Accepting(Request):
+    """Ends with the next connection of a socket."""
+
+    sock: Socket
+    place: tuple[int, Connection] | None = None  # of the connection among those that came up
+
+    def _give_back(self, anyway: bool = False) -> bool:
+        self.sock._put_back(self)
+        return False
+
+
 class Socket:
     """What `Session.listen` returns.
 
@@ -28,9 +41,9 @@ class Socket:
         self._session = session
         self._listener: Any = None  # set by the session once it listens
         self._lock = threading.Lock()
-        self._ready: deque[Connection] = deque()
-        self._waiting: deque[Request] = deque()
-        self._next: Request | None = None  # of the iteration
+        self._count = itertools.count()
+        self._ready: list[tuple[int, Connection]] = []  # a heap, by when they came up
+        self._waiting: deque[Accepting] = deque()
         self._closed = False
 
     @property
@@ -44,28 +57,29 @@ class Socket:
         `Timeout`: none came, and none is lost. `Closed`: the socket was closed.
         """
         request = self.iaccept()
+        assert isinstance(request, Accepting)
         try:
             connection: Connection = request.wait(timeout)
-        except BaseException as error:
-            late = self._take_back(request)
-            if late is None or not isinstance(error, Timeout):
-                error_request = getattr(error, "request", None)
-                if error_request is not None:
-                    raise Timeout(f"no connection within {timeout} s") from None
-                raise
-            return late
+        except Timeout:
+            if self._withdraw(request):
+                raise Timeout(f"no connection within {timeout} s") from None
+            connection = request.result()  # it came in the last moment
+        except BaseException:
+            request._give_back()
+            raise
         return connection
 
     def iaccept(self) -> Request:
         """A request for the next connection: wait for it, await it, or cancel it."""
-        request: Request = self._session._event()
+        request = self._session._event(Accepting)
+        assert isinstance(request, Accepting)
+        request.sock = self
         with self._lock:
-            if self._ready:
-                request._complete(self._ready.popleft())
-            elif self._closed:
+            self._waiting.append(request)
+            self._hand_out()
+            if self._closed and request.place is None:
+                self._waiting.remove(request)
                 request._fail(self._closed_error())
-            else:
-                self._waiting.append(request)
         return request
 
     def close(self) -> None:
@@ -74,37 +88,50 @@ class Socket:
             if self._closed:
                 return
             self._closed = True
-            waiting, ready = list(self._waiting), list(self._ready)
+            waiting, ready = list(self._waiting), sorted(self._ready)
             self._waiting.clear()
             self._ready.clear()
         self._session._stop_listening(self)
         for request in waiting:
             request._fail(self._closed_error())
-        for connection in ready:
+        for _, connection in ready:
             connection.close()
 
     def _deliver(self, connection: Connection) -> None:
         """On the control thread: a connection has come up."""
+        self._keep((next(self._count), connection))
+
+    def _keep(self, place: tuple[int, Connection]) -> None:
         with self._lock:
-            if self._closed:
-                refused = connection
+            if not self._closed:
+                heapq.heappush(self._ready, place)
+                self._hand_out()
+                return
+        place[1].close()
+
+    def _hand_out(self) -> None:
+        while self._ready and self._waiting:
+            request = self._waiting.popleft()
+            request.place = self._ready[0]
+            if request._complete(self._ready[0][1]):
+                heapq.heappop(self._ready)
             else:
-                self._hand_out(connection)
-                return
-        refused.close()
+                request.place = None
 
-    def _hand_out(self, connection: Connection) -> None:
-        while self._waiting:
-            if self._waiting.popleft()._complete(connection):
-                return
-        self._ready.append(connection)
-
-    def _take_back(self, request: Request) -> Connection | None:
-        """Give up waiting. A connection that came in the last moment is returned, or put back."""
+    def _put_back(self, request: Accepting) -> None:
+        """Nobody waits for it. A connection that nobody has got keeps its place."""
         with self._lock:
             if request in self._waiting:
                 self._waiting.remove(request)
-        return None if request.cancel() else request.result()
+            place = request.place if request._revoke() else None
+        if place is not None:
+            self._keep(place)
+
+    def _withdraw(self, request: Accepting) -> bool:
+        with self._lock:
+            if request in self._waiting:
+                self._waiting.remove(request)
+        return request.cancel()
 
     def _closed_error(self) -> Closed:
         return Closed(f"the socket {self.address} is closed")
@@ -120,12 +147,10 @@ class Socket:
     async def __aiter__(self) -> AsyncIterator[Connection]:
         """Accept until the socket is closed. What came while nobody waited is not lost."""
         while True:
-            self._next = self._next or self.iaccept()
             try:
-                connection = await self._next
+                connection = await self.iaccept()
             except Closed:
                 return
-            self._next = None
             yield connection
 
     def __enter__(self) -> Socket:
