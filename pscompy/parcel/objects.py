@@ -237,7 +237,7 @@ def when_all_ended(requests: Sequence[Request], then: Callable[[], object]) -> N
             then()
 
     for request in requests:
-        request.add_done_callback(one_ended)
+        request._on_done(one_ended)
 
 
 class Sending(Request):
@@ -247,7 +247,7 @@ class Sending(Request):
         self._requests = requests
         left = [request for request in requests if not request._finished]
         if len(left) == 1:  # as a rule: the head has left
-            left[0].add_done_callback(self._all_left)
+            left[0]._on_done(self._all_left)
         elif left:
             when_all_ended(left, self._all_left)
         else:
@@ -269,6 +269,10 @@ class Sending(Request):
             request.cancel()
         return True
 
+    def _give_back(self, anyway: bool = False) -> bool:
+        self.cancel()
+        return False
+
 
 class Receiving(Request):
     """The head, then its chunks, then the object."""
@@ -276,7 +280,10 @@ class Receiving(Request):
     def begin(self, head: Request, source: Callable[[Request], Objects]) -> None:
         self._head = head
         self._source = source
-        head.add_done_callback(self._head_came)
+        self._chunks: list[Request] = []
+        self._unwanted = False
+        self._lock = threading.RLock()  # between the arrival of the head and giving it back
+        head._on_done(self._head_came)
 
     @property
     def status(self) -> Status | None:
@@ -284,14 +291,18 @@ class Receiving(Request):
         return self._head.status
 
     def _head_came(self, request: Request) -> None:
-        try:
-            data = request.result()
-            objects = self._source(request)
-            head = head_of(data)
-            chunks = objects.fetch(head) if head else []
-        except BaseException as error:
-            self._fail(error)
-            return
+        with self._lock:
+            if self._unwanted:
+                request._give_back()
+                return
+            try:
+                data = request.result()
+                objects = self._source(request)
+                head = head_of(data)
+                chunks = self._chunks = objects.fetch(head) if head else []
+            except BaseException as error:
+                self._fail(error)
+                return
 
         def load() -> None:
             try:
@@ -308,6 +319,18 @@ class Receiving(Request):
     def cancel(self) -> bool:
         """Too late once the head has come."""
         return not self._finished and self._head.cancel()
+
+    def _give_back(self, anyway: bool = False) -> bool:
+        """Head and chunks go back as they came. All are in memory of the library, so nobody waits
+        for those that are on their way."""
+        if not self._revoke():
+            return False
+        with self._lock:
+            self._unwanted = True
+            parts = [*self._chunks, self._head]
+        for part in parts:
+            part._give_back(True)
+        return False
 
 
 # ---- from anybody -------------------------------------------------------------

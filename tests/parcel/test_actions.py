@@ -220,6 +220,21 @@ def test_a_running_action_sees_it(link):
     expect_soon(lambda: link.c.call(helpers.seen) == ["cancelled"])
 
 
+def test_a_cancelled_await_cancels_the_action(link):
+    async def main():
+        future = link.c.submit(helpers.until_cancelled)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(future, 0.05)
+        assert future.cancelled()
+        shielded = link.c.submit(helpers.until_cancelled)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(shielded), 0.05)
+        assert shielded.cancel()
+
+    asyncio.run(main())
+    expect_soon(lambda: link.c.call(helpers.seen) == ["cancelled", "cancelled"])
+
+
 def test_an_action_that_never_ends_has_a_time_limit(link):
     future = link.c.with_options(timeout=0.1).submit(helpers.until_cancelled)
     assert type(ended(future)) is pscompy.Timeout
