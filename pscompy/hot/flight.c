@@ -1,6 +1,6 @@
-/* Requests from birth to end. While one is in flight the core's side holds a
- * reference to it, so that a request that the program drops completes all the
- * same, and its buffers live until then. */
+/* Requests from birth to end. A request that the program drops while it is in
+ * flight completes all the same, and its buffers live until then: its finalizer
+ * holds it by a reference of the core's side. */
 #include "hot.h"
 
 /* ---- birth ---- */
@@ -23,10 +23,18 @@ static hot_request_t *request_new(PyTypeObject *type, hot_op_t *op)
     return self;
 }
 
+static void request_hold(hot_request_t *self)
+{
+    self->held = true;
+    Py_INCREF(self);
+}
+
+/* The finalizer of an object is called once. */
 static void request_fly(hot_request_t *self)
 {
-    Py_INCREF(self);
     self->flying = true;
+    if (HOT_UNLIKELY(PyObject_GC_IsFinalized((PyObject *)self)))
+        request_hold(self);
     hot_op_link(&self->op);
 }
 
@@ -39,7 +47,37 @@ static void request_land(hot_request_t *self)
     if (self->late)
         self->op.worker->n_late--;
     self->late = false;
-    Py_DECREF(self);
+    if (HOT_UNLIKELY(self->held)) {
+        self->held = false;
+        Py_DECREF(self);
+    }
+}
+
+/* A task that asyncio has made of a request, and that was cancelled before its
+ * first turn, has not begun to await it: that ends here, as a cancelled await
+ * does. A request whose end the program knows stays as it is. */
+static void request_forsake(hot_request_t *self)
+{
+    PyObject *later;
+
+    if (self->told || self->op.worker->status != PSC_OK)
+        return;
+    later = PyObject_CallMethod((PyObject *)self, "_give_back", NULL);
+    if (!later)
+        PyErr_WriteUnraisable((PyObject *)self);
+    Py_XDECREF(later);
+}
+
+void hot_request_finalize(PyObject *object)
+{
+    hot_request_t *self = (hot_request_t *)object;
+    hot_raised_t raised = hot_raised_take();
+
+    if (HOT_UNLIKELY(self->offered))
+        request_forsake(self);
+    if (self->flying && !self->held)
+        request_hold(self);
+    hot_raised_restore(raised);
 }
 
 /* -1: nothing was started. */
@@ -115,7 +153,7 @@ void hot_request_adopt(hot_op_t *op)
         request_fly(self);
         self->late = true;
         self->op.worker->n_late++;
-        Py_DECREF(self);
+        self->held = true; /* by our reference */
     } else { /* no memory: rather lose the buffers than let them go */
         PyErr_Clear();
         hot_op_unlink(op);

@@ -390,7 +390,9 @@ const char *hot_room_bytes(PyObject *room, Py_ssize_t *nbytes_p);
 struct hot_request {
     PyObject_HEAD
     hot_op_t op; /* owns its worker and origin */
-    bool flying; /* in flight: the core's side holds a reference */
+    bool flying; /* in flight: it lives until it lands, */
+    bool held;   /* by a reference once the program has dropped it */
+    bool offered; /* asyncio may have made a task of it */
     bool late;   /* flying without notice */
     bool finished;  /* value or error is there, for good */
     bool cancelled; /* an event, by its consumer */
@@ -408,6 +410,13 @@ PyObject *hot_request_post(hot_call_t *call, hot_op_t *op);
 /* One that has not begun, and is to be started; both for persistent.c. */
 hot_request_t *hot_request_idle(PyTypeObject *type, hot_op_t *op);
 int hot_request_restart(hot_request_t *self, hot_call_t *call);
+/* The program has dropped it. */
+void hot_request_finalize(PyObject *self);
+static inline bool hot_request_survives(hot_request_t *self)
+{
+    return HOT_UNLIKELY(self->flying || self->offered) &&
+           PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0;
+}
 /* A blocking op on the stack that could not be withdrawn becomes a Request,
  * which keeps the buffers until the core lets go of them. */
 void hot_request_adopt(hot_op_t *op);

@@ -75,6 +75,8 @@ static void persistent_dealloc(hot_persistent_t *self)
 {
     PyTypeObject *base = self->request.op.worker->state->request_type;
 
+    if (hot_request_survives(&self->request))
+        return;
     PyObject_GC_UnTrack(self);
     Py_CLEAR(self->connection);
     base->tp_dealloc((PyObject *)self);

@@ -117,6 +117,14 @@ static PyObject *request_get_status(hot_request_t *self, void *closure)
     return status;
 }
 
+/* asyncio asks whether it is a future of its own, before it makes a task. */
+static PyObject *request_get_blocking(hot_request_t *self, void *closure)
+{
+    (void)closure;
+    self->offered = true;
+    Py_RETURN_NONE;
+}
+
 static PyObject *request_get_worker(hot_request_t *self, void *closure)
 {
     (void)closure;
@@ -191,6 +199,8 @@ static void request_dealloc(hot_request_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
+    if (hot_request_survives(self))
+        return;
     PyObject_GC_UnTrack(self);
     hot_op_clear(&self->op);
     request_clear(self);
@@ -257,6 +267,8 @@ static PyMethodDef request_methods[] = {
 static PyGetSetDef request_getset[] = {
     {"status", (getter)request_get_status, NULL,
      "The Status of a receive or probe that has ended; else None.", NULL},
+    {"_asyncio_future_blocking", (getter)request_get_blocking, NULL, NULL,
+     NULL},
     {"_worker", (getter)request_get_worker, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
@@ -268,6 +280,7 @@ static PyMemberDef request_members[] = {
 static PyType_Slot request_slots[] = {
     {Py_tp_doc, "An operation in flight, or ended. Awaitable."},
     {Py_tp_dealloc, request_dealloc},
+    {Py_tp_finalize, hot_request_finalize},
     {Py_tp_traverse, request_traverse},
     {Py_tp_clear, request_clear},
     {Py_tp_repr, request_repr},

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pickle import PickleBuffer
 
 from pscompy import _hot
@@ -283,7 +285,8 @@ class Receiving(Request):
         self._chunks: list[Request] = []
         self._unwanted = False
         self._lock = threading.RLock()  # between the arrival of the head and giving it back
-        head._on_done(self._head_came)
+        # A receive that the program has dropped is not kept by its own head.
+        head._on_done(partial(_head_came, weakref.ref(self)))
 
     @property
     def status(self) -> Status | None:
@@ -331,6 +334,14 @@ class Receiving(Request):
         for part in parts:
             part._give_back(True)
         return False
+
+
+def _head_came(receiving: weakref.ref[Receiving], head: Request) -> None:
+    it = receiving()
+    if it is None:
+        head._give_back()
+    else:
+        it._head_came(head)
 
 
 # ---- from anybody -------------------------------------------------------------

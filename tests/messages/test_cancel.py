@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -144,6 +145,85 @@ def test_a_coroutine_that_is_closed_withdraws(pair: Pair) -> None:
         assert request.cancelled()
 
     asyncio.run(main())
+
+
+# ---- tasks that are cancelled before their first turn ----
+
+
+@pytest.mark.parametrize("into", [False, True])
+@pytest.mark.parametrize("how", ["wait_for", "gather", "task"])
+def test_a_task_that_has_not_begun_withdraws(pair: Pair, how: str, into: bool) -> None:
+    """asyncio makes a task of each request; the program has nothing else of it."""
+
+    def receive() -> _hot.Request:
+        return pair.right.irecv(bytearray(10) if into else None)
+
+    async def begin() -> None:
+        if how == "wait_for":
+            await asyncio.wait_for(receive(), 0)
+        elif how == "gather":
+            await asyncio.gather(receive(), receive())
+        else:
+            await asyncio.ensure_future(receive())
+
+    async def main() -> None:
+        task = asyncio.create_task(begin())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises((asyncio.CancelledError, asyncio.TimeoutError)):
+            await task
+        del task
+        sent = asyncio.ensure_future(pair.left.isend(message(10)))
+        assert await received(pair) == message(10)
+        await sent
+
+    asyncio.run(main())
+
+
+def test_what_such_a_task_has_received_goes_back(pair: Pair) -> None:
+    async def main() -> None:
+        pair.left.isend(b"there")
+        pair.settle()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(pair.right.irecv(), 0)
+        assert await received(pair) == b"there"
+
+    asyncio.run(main())
+
+
+def test_a_request_that_the_program_has_stays(pair: Pair) -> None:
+    async def main() -> None:
+        request = pair.right.irecv()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(request, 0)
+        assert not request.done()
+        pair.left.isend(b"still awaited")
+        assert await asyncio.wait_for(request, FAR) == b"still awaited"
+
+    asyncio.run(main())
+
+
+def test_a_receive_that_nobody_has_offered_goes_on(pair: Pair) -> None:
+    buffer = bytearray(5)
+    again = pair.right.recv_init(bytearray(5), 2)
+    again.start()
+    seen: list[_hot.Request] = []
+    again.add_done_callback(seen.append)
+    pair.right.irecv(buffer, 1)
+    del again
+    gc.collect()
+    for tag in (1, 2):
+        pair.left.isend(b"first", tag)
+    pair.until(lambda: seen)
+    assert buffer == b"first"
+    (request,) = seen
+    seen.clear()
+    request.start()  # its finalizer has been called
+    del request
+    gc.collect()
+    pair.left.isend(b"again", 2)
+    pair.settle()
+    assert pair.right.iprobe() is None
 
 
 # ---- receives that have ended ----

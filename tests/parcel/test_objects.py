@@ -275,6 +275,27 @@ def test_a_receive_that_is_cancelled_takes_nothing(link):
     assert link.c.recv_obj(timeout=BOUND) == 1
 
 
+def test_a_cancelled_await_takes_nothing(link):
+    async def main():
+        for limit in (0, 0.01):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(link.c.irecv_obj(), limit)
+
+    asyncio.run(main())
+    link.peer.begin("c.send_obj([np.ones(1 << 17)])")
+    assert link.c.recv_obj(timeout=BOUND)[0].sum() == 1 << 17
+    link.peer.result()
+
+
+def test_a_dropped_receive_goes_on(link):
+    """Its head and its chunk are received, which ends the sender's call."""
+    before = link.c.stats["received_messages"]
+    link.c.irecv_obj(tag=1)
+    link.peer.begin("c.send_obj([np.ones(1 << 17)], tag=1)")
+    expect_soon(lambda: link.c.iprobe() or link.c.stats["received_messages"] == before + 2)
+    link.peer.result()
+
+
 def test_a_receive_whose_time_is_over_takes_nothing(link):
     with pytest.raises(pscompy.Timeout) as caught:
         link.c.recv_obj(timeout=0.01)
