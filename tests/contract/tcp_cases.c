@@ -38,11 +38,18 @@ static struct sockaddr_in tcp_loopback(uint16_t port)
 
 int tcp_dial(uint16_t port)
 {
-    struct sockaddr_in to = tcp_loopback(port);
+    return tcp_dial_from("127.0.0.1", port);
+}
+
+int tcp_dial_from(const char *source, uint16_t port)
+{
+    struct sockaddr_in to = tcp_loopback(port), from = {.sin_family = AF_INET};
     const int on = 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     ct_check(fd >= 0, "socket");
+    inet_pton(AF_INET, source, &from.sin_addr);
+    ct_check(bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0, "bind");
     ct_check(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return fd;
@@ -239,6 +246,7 @@ const ct_case_t ct_own_cases[] = {
     {"strangers_do_no_harm", strangers_do_no_harm, 0, false},
     {"silent_callers_are_dropped", silent_callers_are_dropped, 0, false},
     {"callers_are_limited", callers_are_limited, 0, false},
+    {"crowded_source_makes_room", crowded_source_makes_room, 0, false},
     {"wrong_proof_is_refused", wrong_proof_is_refused, 0, false},
     {"second_call_is_refused", second_call_is_refused, 0, false},
     {"wrong_protocol_is_noticed", wrong_protocol_is_noticed, 0, false},

@@ -21,6 +21,7 @@ typedef struct tcp_target {
 void tcp_set(const char *name, int64_t number, const char *text);
 void tcp_target_of(ct_end_t *end, tcp_target_t *target_p);
 int tcp_dial(uint16_t port);
+int tcp_dial_from(const char *source, uint16_t port);
 /* A listener on loopback; and an address that offers these ports there. */
 int tcp_listen(uint16_t *port_p, int backlog);
 size_t tcp_address_with(uint64_t id, const uint16_t *ports, unsigned n,
@@ -35,6 +36,7 @@ size_t tcp_count_descriptors(void);
 void strangers_do_no_harm(void);
 void silent_callers_are_dropped(void);
 void callers_are_limited(void);
+void crowded_source_makes_room(void);
 void wrong_proof_is_refused(void);
 void second_call_is_refused(void);
 void wrong_protocol_is_noticed(void);

@@ -1,9 +1,11 @@
 /* Cases of tcp: who knocks at the port, and who answers a call. */
+#include <errno.h>
 #include <sys/resource.h>
 
 #include "tcp_cases.h"
 
-#define CALLERS_LIMIT 16
+#define PLACES 16 /* where the process may have that many descriptors: */
+#define FEW_DESCRIPTORS 127
 
 static unsigned roll(unsigned *dice)
 {
@@ -102,6 +104,20 @@ void silent_callers_are_dropped(void)
     ct_pair_down(&pair);
 }
 
+/* As ct_pair_open, where the process may have so many descriptors only. */
+static void open_within(ct_pair_t *pair, rlim_t descriptors)
+{
+    struct rlimit limit, tight;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    tight = (struct rlimit){descriptors, limit.rlim_max};
+    ct_check(setrlimit(RLIMIT_NOFILE, &tight) == 0, "setrlimit");
+    ct_pair_open(pair);
+    ct_check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+}
+
+/* The places are few where descriptors are; all are taken, and who is meant
+ * comes in. */
 void callers_are_limited(void)
 {
     ct_pair_t pair;
@@ -109,18 +125,42 @@ void callers_are_limited(void)
     size_t before;
     int silent[60];
 
-    ct_pair_open(&pair);
+    open_within(&pair, FEW_DESCRIPTORS);
     tcp_target_of(&pair.y, &target);
     for (int i = 0; i < 60; i++)
         silent[i] = tcp_dial(target.port);
     before = tcp_count_descriptors();
-    ct_until(&pair, tcp_count_descriptors() - before >= CALLERS_LIMIT);
+    ct_until(&pair, tcp_count_descriptors() - before >= PLACES);
     tcp_progress_ms(pair.b, 50);
-    ct_check(tcp_count_descriptors() - before == CALLERS_LIMIT,
+    ct_check(tcp_count_descriptors() - before == PLACES,
              "%zu callers were let in", tcp_count_descriptors() - before);
+    ct_pair_connect(&pair);
     for (int i = 0; i < 60; i++)
         close(silent[i]);
-    ct_pair_connect(&pair); /* who hung up holds no slot */
+    ct_pair_down(&pair);
+}
+
+/* A source that calls without end pushes out its own callers. */
+void crowded_source_makes_room(void)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    int lonely, silent[60];
+    uint8_t byte;
+
+    open_within(&pair, FEW_DESCRIPTORS);
+    tcp_target_of(&pair.y, &target);
+    lonely = tcp_dial_from("127.0.0.2", target.port);
+    for (int i = 0; i < 60; i++) {
+        silent[i] = tcp_dial(target.port);
+        tcp_progress_ms(pair.b, 1);
+    }
+    ct_check(!tcp_take(pair.b, silent[0], &byte, 1), "an answer");
+    ct_check(recv(lonely, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN,
+             "the oldest went, whose source has one place only");
+    close(lonely);
+    for (int i = 0; i < 60; i++)
+        close(silent[i]);
     ct_pair_down(&pair);
 }
 

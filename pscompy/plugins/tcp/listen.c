@@ -1,20 +1,18 @@
 /* The listener, and callers until they have said whom they want. A caller may
  * be anybody: a port scan, a half-open stream, a web browser. It costs one of
- * a few slots for a limited time, and nothing beyond a fixed number of bytes
- * is read from it. */
+ * a bounded number of places for a limited time, and nothing beyond a fixed
+ * number of bytes is read from it. */
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "pscompy/core/parts/clock.h"
 #include "tcp.h"
 
 #define TCP_ACCEPT_RETRY_NS 100000000 /* after the descriptors ran out */
-/* Whom a caller wants follows its connecting at once. While others may be
- * waiting, one that is silent for so long makes room. */
-#define TCP_CALLER_GRACE_NS 250000000
 
 void tcp_socket_tune(const tcp_settings_t *settings, int fd)
 {
@@ -41,23 +39,43 @@ void tcp_socket_tune_local(int fd)
 
 /* ---- callers ---- */
 
-static tcp_caller_t *tcp_caller_slot(tcp_iface_t *iface)
+/* Who calls from one address, or one IPv6 network, shares a bucket. */
+static unsigned tcp_caller_bucket(const tcp_sockaddr_t *address)
 {
-    for (unsigned i = 0; i < TCP_CALLERS_MAX; i++) {
-        if (iface->callers[i].source.fd < 0)
-            return &iface->callers[i];
+    const uint8_t *bytes = (const uint8_t *)&address->v4.sin_addr;
+    size_t len = sizeof(address->v4.sin_addr);
+    uint32_t hash = 2166136261u; /* FNV-1a */
+
+    if (address->any.sa_family == AF_INET6) {
+        bytes = address->v6.sin6_addr.s6_addr;
+        len = IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr) ? 16 : 8;
     }
-    return NULL;
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ bytes[i]) * 16777619u;
+    return hash % TCP_BUCKETS;
 }
 
-/* The listener rests while all slots are taken; the kernel's queue waits. */
-static void tcp_listener_watch(tcp_iface_t *iface)
+static tcp_caller_t *tcp_caller_take(tcp_iface_t *iface, unsigned bucket)
 {
-    bool full = tcp_caller_slot(iface) == NULL;
+    psc_link_t *link = psc_list_pop(&iface->vacant);
+    tcp_caller_t *caller = psc_container_of(link, tcp_caller_t, link);
 
-    (void)tcp_source_watch(iface, &iface->listener, full ? 0 : EPOLLIN);
-    if (full)
-        tcp_iface_wake_at(iface, psc_clock_deadline(TCP_CALLER_GRACE_NS));
+    psc_list_push(&iface->callers, link);
+    iface->n_callers++;
+    iface->n_from[bucket]++;
+    caller->bucket = bucket;
+    return caller;
+}
+
+/* Its place is vacant; the socket is closed, or somebody else's. */
+static void tcp_caller_release(tcp_caller_t *caller)
+{
+    tcp_iface_t *iface = caller->iface;
+
+    iface->n_callers--;
+    iface->n_from[caller->bucket]--;
+    psc_list_remove(&caller->link);
+    psc_list_push_front(&iface->vacant, &caller->link);
 }
 
 static void tcp_caller_drop(tcp_caller_t *caller, const char *why)
@@ -65,17 +83,17 @@ static void tcp_caller_drop(tcp_caller_t *caller, const char *why)
     psc_iface_log(&caller->iface->super, 4, "a caller is turned away: %s",
                   why);
     tcp_source_close(caller->iface, &caller->source);
-    tcp_listener_watch(caller->iface);
+    tcp_caller_release(caller);
 }
 
-/* Takes the socket out of the slot. */
+/* Takes the socket out of the place. */
 static int tcp_caller_detach(tcp_caller_t *caller)
 {
     int fd = caller->source.fd;
 
     (void)tcp_source_watch(caller->iface, &caller->source, 0);
     caller->source.fd = -1;
-    tcp_listener_watch(caller->iface);
+    tcp_caller_release(caller);
     return fd;
 }
 
@@ -100,15 +118,14 @@ static void tcp_caller_ready(tcp_source_t *source, uint32_t events)
                          caller->hello);
 }
 
-static void tcp_caller_admit(tcp_iface_t *iface, tcp_caller_t *caller, int fd)
+static void tcp_caller_admit(tcp_iface_t *iface, int fd, unsigned bucket)
 {
+    tcp_caller_t *caller = tcp_caller_take(iface, bucket);
+
     tcp_socket_tune(&iface->settings, fd);
-    *caller = (tcp_caller_t){
-        .source = {.ready = tcp_caller_ready, .fd = fd},
-        .iface = iface,
-        .since = psc_clock_now(),
-        .deadline = psc_clock_deadline(iface->settings.accept_ns),
-    };
+    caller->source = (tcp_source_t){.ready = tcp_caller_ready, .fd = fd};
+    caller->have = 0;
+    caller->deadline = psc_clock_deadline(iface->settings.accept_ns);
     tcp_iface_wake_at(iface, caller->deadline);
     if (tcp_source_watch(iface, &caller->source, EPOLLIN) != PSC_OK)
         tcp_caller_drop(caller, "epoll takes no more");
@@ -116,63 +133,114 @@ static void tcp_caller_admit(tcp_iface_t *iface, tcp_caller_t *caller, int fd)
         tcp_caller_ready(&caller->source, EPOLLIN); /* mostly it is there */
 }
 
-static bool tcp_caller_is_due(const tcp_caller_t *caller, int64_t now,
-                              bool full)
+/* What the caller has said meanwhile still counts. */
+static void tcp_caller_end(tcp_caller_t *caller, const char *why)
 {
-    struct pollfd fd = {.fd = caller->source.fd, .events = POLLIN};
-
-    if (caller->deadline > now &&
-        !(full && caller->since + TCP_CALLER_GRACE_NS <= now))
-        return false;
-    return poll(&fd, 1, 0) == 0;
+    tcp_caller_ready(&caller->source, EPOLLIN);
+    if (caller->source.fd >= 0)
+        tcp_caller_drop(caller, why);
 }
 
+/* The oldest caller of those who hold most places makes room: whoever is
+ * meant says so within milliseconds, and is not the oldest. */
+static void tcp_caller_push_out(tcp_iface_t *iface)
+{
+    unsigned most = 0;
+
+    for (unsigned i = 1; i < TCP_BUCKETS; i++) {
+        if (iface->n_from[i] > iface->n_from[most])
+            most = i;
+    }
+    psc_list_for_each (caller, &iface->callers, tcp_caller_t, link) {
+        if (caller->bucket == most) {
+            tcp_caller_end(caller, "it makes room for a newer one");
+            return;
+        }
+    }
+}
+
+/* All have the same time, so the list is in the order of deadlines. */
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now)
 {
-    int64_t next = TCP_NEVER;
-    bool full = tcp_caller_slot(iface) == NULL;
+    (void)tcp_source_watch(iface, &iface->listener, EPOLLIN);
+    while (!psc_list_empty(&iface->callers)) {
+        tcp_caller_t *caller =
+            psc_container_of(iface->callers.next, tcp_caller_t, link);
 
-    for (unsigned i = 0; i < TCP_CALLERS_MAX; i++) {
-        tcp_caller_t *caller = &iface->callers[i];
-
-        if (caller->source.fd < 0)
-            continue;
-        if (tcp_caller_is_due(caller, now, full))
-            tcp_caller_drop(caller, "it said nothing "
-                                    "(PSP_TCP_ACCEPT_TIMEOUT)");
-        else if (caller->deadline < next)
-            next = caller->deadline;
+        if (caller->deadline > now)
+            return caller->deadline;
+        tcp_caller_end(caller, "it said nothing (PSP_TCP_ACCEPT_TIMEOUT)");
     }
-    tcp_listener_watch(iface);
-    return next;
+    return TCP_NEVER;
+}
+
+/* No more places than one of eight of the process's descriptors. */
+static bool tcp_callers_open(tcp_iface_t *iface)
+{
+    struct rlimit limit = {.rlim_cur = TCP_CALLERS_MAX * TCP_CALLERS_SHARE};
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    iface->n_places = TCP_CALLERS_MAX;
+    if (limit.rlim_cur / TCP_CALLERS_SHARE < TCP_CALLERS_MAX)
+        iface->n_places = (unsigned)(limit.rlim_cur / TCP_CALLERS_SHARE) + 1;
+    iface->places = calloc(iface->n_places, sizeof(*iface->places));
+    if (!iface->places)
+        return false;
+    for (unsigned i = 0; i < iface->n_places; i++) {
+        iface->places[i].iface = iface;
+        iface->places[i].source.fd = -1;
+        psc_list_push(&iface->vacant, &iface->places[i].link);
+    }
+    return true;
+}
+
+static void tcp_callers_close(tcp_iface_t *iface)
+{
+    while (!psc_list_empty(&iface->callers))
+        tcp_caller_drop(psc_container_of(iface->callers.next, tcp_caller_t,
+                                         link),
+                        "we close");
 }
 
 /* ---- the listener ---- */
 
+/* Out of descriptors, a caller gives one back; without any the listener rests
+ * for a while, and the kernel's queue waits. */
+static void tcp_listener_failed(tcp_iface_t *iface, int error)
+{
+    bool exhausted = error == EMFILE || error == ENFILE;
+
+    if (exhausted && iface->n_callers > 0) {
+        tcp_caller_push_out(iface);
+        return;
+    }
+    psc_iface_log(&iface->super, 2, "accept: %s%s; trying again soon",
+                  strerror(error), exhausted ? " (ulimit -n)" : "");
+    (void)tcp_source_watch(iface, &iface->listener, 0);
+    tcp_iface_wake_at(iface, psc_clock_deadline(TCP_ACCEPT_RETRY_NS));
+}
+
 static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
 {
     tcp_iface_t *iface = psc_container_of(source, tcp_iface_t, listener);
-    tcp_caller_t *caller;
 
     (void)events;
-    for (int i = 0; i < TCP_EVENTS_MAX && (caller = tcp_caller_slot(iface));
-         i++) {
-        int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    for (int i = 0; i < TCP_EVENTS_MAX; i++) {
+        tcp_sockaddr_t from = {0};
+        socklen_t len = sizeof(from);
+        int fd = accept4(source->fd, &from.any, &len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-        if (fd >= 0) {
-            iface->handled++;
-            tcp_caller_admit(iface, caller, fd);
-            continue;
+        if (fd < 0) {
+            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+                tcp_listener_failed(iface, errno);
+            return;
         }
-        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
-            break;
-        psc_iface_log(&iface->super, 2, "accept: %s; trying again soon",
-                      strerror(errno));
-        (void)tcp_source_watch(iface, source, 0);
-        tcp_iface_wake_at(iface, psc_clock_deadline(TCP_ACCEPT_RETRY_NS));
-        return;
+        iface->handled++;
+        if (iface->n_callers == iface->n_places)
+            tcp_caller_push_out(iface);
+        tcp_caller_admit(iface, fd, tcp_caller_bucket(&from));
     }
-    tcp_listener_watch(iface);
 }
 
 /* One chosen address: that one. Several: all, in both families if need be. */
@@ -231,7 +299,7 @@ psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     tcp_socket_tune(&iface->settings, fd);
-    if (fd < 0 || !tcp_listener_bind(iface, fd) ||
+    if (fd < 0 || !tcp_listener_bind(iface, fd) || !tcp_callers_open(iface) ||
         tcp_source_watch(iface, &iface->listener, EPOLLIN) != PSC_OK) {
         tcp_address_print(&address, name, sizeof(name));
         snprintf(reason, PSC_REASON_MAX,
@@ -247,7 +315,6 @@ psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason)
 
 void tcp_listener_close(tcp_iface_t *iface)
 {
-    for (unsigned i = 0; i < TCP_CALLERS_MAX; i++)
-        tcp_source_close(iface, &iface->callers[i].source);
+    tcp_callers_close(iface);
     tcp_source_close(iface, &iface->listener);
 }

@@ -32,11 +32,13 @@
 #include "pscompy/core/transport.h"
 #include "wire.h"
 
-#define TCP_CALLERS_MAX 16u /* callers that have not named an endpoint */
-#define TCP_SENDS_MAX 16u   /* zero-copy sends in flight per endpoint */
-#define TCP_IOV_MAX 16u     /* pieces of one message */
-#define TCP_SHORT_MAX 512u  /* longest header and payload of am_short */
-#define TCP_EVENTS_MAX 16   /* sockets served by one progress */
+#define TCP_CALLERS_MAX 1024u /* that have not named an endpoint */
+#define TCP_CALLERS_SHARE 8u  /* nor more than one of so many descriptors */
+#define TCP_BUCKETS 256u      /* in which callers are counted by source */
+#define TCP_SENDS_MAX 16u     /* zero-copy sends in flight per endpoint */
+#define TCP_IOV_MAX 16u       /* pieces of one message */
+#define TCP_SHORT_MAX 512u    /* longest header and payload of am_short */
+#define TCP_EVENTS_MAX 16     /* sockets served by one progress */
 #define TCP_ZCOPY_MAX ((size_t)1 << 62)
 /* A payload up to here is waited for in the read buffer; a longer one goes
  * to its destination as soon as its header is known. */
@@ -83,7 +85,9 @@ typedef struct tcp_settings {
 typedef struct tcp_caller {
     tcp_source_t source;
     tcp_iface_t *iface;
-    int64_t since, deadline;
+    psc_link_t link; /* in the interface's callers, or vacant */
+    unsigned bucket; /* where it comes from */
+    int64_t deadline;
     size_t have;
     uint8_t hello[TCP_HELLO_SIZE];
 } tcp_caller_t;
@@ -95,7 +99,10 @@ struct tcp_iface {
     tcp_source_t listener;
     tcp_source_t alarm; /* a timer: deadlines, and progress wanted at once */
     int64_t alarm_at;   /* TCP_NEVER: not set */
-    tcp_caller_t callers[TCP_CALLERS_MAX];
+    tcp_caller_t *places; /* stay while the interface does */
+    unsigned n_places, n_callers;
+    psc_list_t callers, vacant; /* places; callers the oldest first */
+    uint16_t n_from[TCP_BUCKETS];
     uint64_t host_id;   /* who shares it can use our loopback addresses */
     tcp_sockaddr_t addresses[TCP_ADDRESSES_MAX];
     unsigned n_addresses;

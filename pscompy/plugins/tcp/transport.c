@@ -73,6 +73,7 @@ static void tcp_iface_free(tcp_iface_t *iface)
     tcp_source_close(iface, &iface->alarm);
     if (iface->epoll_fd >= 0)
         close(iface->epoll_fd);
+    free(iface->places);
     free(iface);
 }
 
@@ -91,8 +92,8 @@ static tcp_iface_t *tcp_iface_create(const psc_open_params_t *params)
     psc_list_init(&iface->connecting);
     psc_list_init(&iface->settled);
     psc_list_init(&iface->graveyard);
-    for (unsigned i = 0; i < TCP_CALLERS_MAX; i++)
-        iface->callers[i].source.fd = -1;
+    psc_list_init(&iface->callers);
+    psc_list_init(&iface->vacant);
     return iface;
 }
 
