@@ -270,5 +270,11 @@ const ct_case_t ct_own_cases[] = {
     {"killed_in_every_stage", killed_in_every_stage, 0, false},
     {"naps_between_processes", naps_between_processes, 0, false},
     {"nothing_stays_on_disk", nothing_stays_on_disk, 0, false},
+    {"two_descriptors_each", two_descriptors_each, 0, false},
+    {"goodbye_wakes", goodbye_wakes, 0, false},
+    {"end_without_goodbye_wakes", end_without_goodbye_wakes, 0, false},
+    {"refusal_wakes", refusal_wakes, 0, false},
+    {"goodbye_behind_a_message", goodbye_behind_a_message, 0, false},
+    {"goodbye_to_one_that_polls", goodbye_to_one_that_polls, 0, false},
     {NULL, NULL, 0, false},
 };

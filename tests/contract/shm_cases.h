@@ -95,5 +95,11 @@ void death_shows_despite_heirs(void);
 void killed_in_every_stage(void);
 void naps_between_processes(void);
 void nothing_stays_on_disk(void);
+void two_descriptors_each(void);
+void goodbye_wakes(void);
+void end_without_goodbye_wakes(void);
+void refusal_wakes(void);
+void goodbye_behind_a_message(void);
+void goodbye_to_one_that_polls(void);
 
 #endif

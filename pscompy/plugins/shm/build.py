@@ -3,7 +3,20 @@
 import cffi
 
 FOLDER = "pscompy/plugins/shm"
-NAMES = ("transport", "sleep", "door", "link", "trial", "ep", "am", "mem", "map", "share", "ring")
+NAMES = (
+    "transport",
+    "sleep",
+    "door",
+    "link",
+    "mail",
+    "trial",
+    "ep",
+    "am",
+    "mem",
+    "map",
+    "share",
+    "ring",
+)
 
 ffibuilder = cffi.FFI()
 ffibuilder.cdef("uintptr_t shm_transport(void);")

@@ -164,6 +164,19 @@ static int shm_door_listen(const shm_door_t *door, const char *temporary)
 
 /* ---- callers ---- */
 
+/* The oldest caller that has not named an endpoint makes room for a new one:
+ * whoever is meant does so at once. False: there is none. */
+static bool shm_door_push_out(shm_iface_t *iface)
+{
+    psc_list_for_each(link, &iface->links, shm_link_t, listed) {
+        if (link->stage == SHM_STAGE_ANONYMOUS) {
+            shm_link_close(link);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void shm_door_pause(shm_iface_t *iface)
 {
     if (iface->door.paused)
@@ -173,10 +186,10 @@ static void shm_door_pause(shm_iface_t *iface)
     shm_sleep_tick(iface, +1);
 }
 
-/* Called by every tick: let callers in again if there is room. */
+/* Called by every tick: try to let callers in again. */
 void shm_door_resume(shm_iface_t *iface)
 {
-    if (!iface->door.paused || iface->n_anonymous >= SHM_ANONYMOUS_MAX)
+    if (!iface->door.paused)
         return;
     iface->door.paused = false;
     shm_sleep_tick(iface, -1);
@@ -201,25 +214,28 @@ static void shm_door_admit(shm_iface_t *iface, int fd)
     shm_link_enter(link, SHM_STAGE_ANONYMOUS);
 }
 
+static void shm_door_failed(shm_iface_t *iface, int error)
+{
+    if (error == EAGAIN || error == EINTR || error == ECONNABORTED)
+        return;
+    if (!shm_link_exhausted(error) || !shm_door_push_out(iface))
+        shm_door_pause(iface); /* not at every pass again */
+}
+
 static void shm_door_ready(shm_source_t *self, uint32_t events)
 {
     shm_iface_t *iface = psc_container_of(self, shm_iface_t, door.listener);
 
     (void)events;
     for (int i = 0; i < SHM_ACCEPT_MAX; i++) {
-        int fd;
+        int fd = accept4(self->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-        if (iface->n_anonymous >= SHM_ANONYMOUS_MAX) {
-            shm_door_pause(iface);
-            return;
-        }
-        fd = accept4(self->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
-            /* Out of descriptors, say: not at every pass again. */
-            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-                shm_door_pause(iface);
+            shm_door_failed(iface, errno);
             return;
         }
+        if (iface->n_anonymous >= SHM_ANONYMOUS_MAX)
+            shm_door_push_out(iface);
         shm_door_admit(iface, fd);
     }
 }

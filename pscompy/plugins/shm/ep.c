@@ -1,4 +1,5 @@
 /* Endpoints: their addresses, connecting, failing, and closing in order. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -236,7 +237,8 @@ static void shm_ep_dial(shm_ep_t *ep)
     shm_link_t *link = fd < 0 ? NULL : shm_link_create(iface, fd, true);
 
     if (link == NULL) {
-        shm_ep_fail(ep, PSC_ERR_NO_MEMORY, "shm: no socket could be made");
+        shm_ep_fail(ep, PSC_ERR_NO_MEMORY, "shm: no socket could be made: %s",
+                    shm_link_why(errno));
         return;
     }
     ep->link = link;

@@ -1,4 +1,4 @@
-/* One Unix socket to one peer: whole packets, descriptors beside them, and
+/* One Unix socket to one peer, until they are up: whole packets, descriptors beside them, and
  * the proof that whoever sent a packet holds the one-time token. What the
  * packets mean stands in trial.c. */
 #include <errno.h>
@@ -13,6 +13,16 @@
 #include "shm.h"
 
 #define SHM_CONTROL_SIZE CMSG_SPACE(SHM_MAX_FDS * sizeof(int))
+
+bool shm_link_exhausted(int error)
+{
+    return error == EMFILE || error == ENFILE;
+}
+
+const char *shm_link_why(int error)
+{
+    return shm_link_exhausted(error) ? SHM_EXHAUSTED : strerror(error);
+}
 
 /* ---- sending ---- */
 
@@ -75,6 +85,11 @@ psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
         header->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
         memcpy(CMSG_DATA(header), fds, n_fds * sizeof(int));
     }
+    if (packet->kind == SHM_PACKET_GOODBYE ||
+        packet->kind == SHM_PACKET_REFUSAL)
+        shm_mail_post(link, packet);
+    if (link->by_mail)
+        return PSC_OK;
     if (sendmsg(link->socket.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         return PSC_ERR_PEER_LOST;
     return PSC_OK;
@@ -117,7 +132,9 @@ static void shm_link_take_fds(struct msghdr *message, int *fds)
     }
 }
 
-static ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds)
+/* Descriptors for which there is no room are lost: *cut_p. */
+static ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
+                             bool *cut_p)
 {
     _Alignas(struct cmsghdr) char control[SHM_CONTROL_SIZE];
     struct iovec iov = {packet, sizeof *packet};
@@ -132,6 +149,7 @@ static ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds)
 
     if (n >= 0)
         shm_link_take_fds(&message, fds);
+    *cut_p = n >= 0 && (message.msg_flags & MSG_CTRUNC) != 0;
     return n;
 }
 
@@ -146,14 +164,17 @@ static bool shm_link_step(shm_link_t *link)
 {
     shm_packet_t packet;
     int fds[SHM_MAX_FDS] = {-1, -1};
-    ssize_t n = shm_link_recv(link, &packet, fds);
+    bool cut;
+    ssize_t n = shm_link_recv(link, &packet, fds, &cut);
 
     /* A reset is told once, before the packets that came earlier. */
     if (n < 0 && (errno == ECONNRESET || errno == EINTR))
-        n = shm_link_recv(link, &packet, fds);
+        n = shm_link_recv(link, &packet, fds, &cut);
     if (n < 0 && errno == EAGAIN)
         return false;
-    if (n <= 0)
+    if (cut && link->ep != NULL)
+        shm_ep_fail(link->ep, PSC_ERR_CONNECT, "shm: " SHM_EXHAUSTED);
+    else if (n <= 0)
         shm_trial_hangup(link);
     else
         shm_trial_receive(link, shm_packet_valid(&packet, n) ? &packet : NULL,
@@ -176,8 +197,11 @@ static void shm_process_ready(shm_source_t *self, uint32_t events)
     shm_link_t *link = psc_container_of(self, shm_link_t, process);
 
     (void)events;
-    while (shm_link_step(link))
-        continue;
+    if (link->by_mail)
+        shm_mail_take(link);
+    else
+        while (shm_link_step(link))
+            continue;
     if (!link->dead)
         shm_trial_hangup(link);
 }
@@ -251,8 +275,11 @@ psc_status_t shm_link_identify(shm_link_t *link, char *reason)
  * progress. */
 void shm_link_close(shm_link_t *link)
 {
+    static const shm_packet_t end = {.kind = SHM_PACKET_NONE};
+
     if (link->dead)
         return;
+    shm_mail_post(link, &end);
     shm_link_enter(link, SHM_STAGE_OVER);
     shm_source_close(link->iface, &link->socket);
     shm_source_close(link->iface, &link->process);

@@ -99,7 +99,7 @@ bool shm_cma_guarded(const shm_ep_t *ep)
         {.fd = ep->link->process.fd, .events = POLLIN},
     };
 
-    return poll(guards, 2, 0) == 0;
+    return poll(guards, 2, 0) == 0 && !shm_mail_says_end(ep->link);
 }
 
 psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,

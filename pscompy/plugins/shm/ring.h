@@ -74,6 +74,15 @@ typedef struct shm_share_slot {
     _Atomic uint64_t helped; /* helper: bytes that it has written */
 } shm_share_slot_t;
 
+#define SHM_LETTER_SIZE 200u
+#define SHM_LETTER 0x10000u /* set where there is one */
+
+/* The last thing that the producer says (mail.c). */
+typedef struct shm_letter {
+    _Atomic uint32_t kind; /* 0: nothing yet */
+    char text[SHM_LETTER_SIZE];
+} shm_letter_t;
+
 /* The first page. Each field has one usual writer and two lines to itself,
  * because processors fetch lines in pairs. */
 typedef struct shm_control {
@@ -85,6 +94,7 @@ typedef struct shm_control {
     _Alignas(128) _Atomic uint32_t starving; /* producer: wake me when lines
                                                 come free */
     shm_share_slot_t shares[SHM_SHARE_SLOTS]; /* gets of the producer */
+    _Alignas(128) shm_letter_t letter; /* of the producer */
 } shm_control_t;
 
 typedef struct shm_geometry {

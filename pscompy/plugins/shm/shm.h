@@ -1,10 +1,13 @@
 /* What the files of this transport share: the interface, its endpoints, and
- * the links (Unix sockets) that connect them and then stay as guards.
+ * the links (Unix sockets) that connect them and whose descriptors of the
+ * peers' processes then stay as guards. A connection that is up has two
+ * descriptors on each side: that one, and the peer's bell.
  *
  *   transport.c  the operations table; opening, polling, shutting down
  *   sleep.c      descriptors that wake us, and how peers are woken
  *   door.c       the private folder and the socket that peers connect to
  *   link.c       one Unix socket to one peer: packets with descriptors
+ *   mail.c       the last words of two endpoints, without the socket
  *   trial.c      the stages in which two endpoints come to trust each other
  *   ep.c         endpoints: addresses, connecting, failing, closing
  *   am.c         messages through the rings
@@ -57,7 +60,7 @@ typedef struct shm_door {
     shm_source_t listener;
     char folder[SHM_PATH_MAX - 32]; /* leaves room for the socket's name */
     char path[SHM_PATH_MAX];
-    bool paused; /* the listener is not watched: too many callers */
+    bool paused; /* the listener is not watched: accepting fails */
 } shm_door_t;
 
 struct shm_iface {
@@ -71,6 +74,7 @@ struct shm_iface {
     bool armed;   /* peers are asked to wake us */
     bool rung;    /* one has: the bell is to be silenced */
     bool buried;  /* something waits to be freed */
+    bool mail;    /* the bell has rung, perhaps for a letter */
     bool closing;
     bool expedited; /* membarrier works: producers need no fence */
     shm_cma_mode_t cma;
@@ -172,7 +176,7 @@ struct shm_ep {
 /* ---- links ---- */
 
 #define SHM_MAX_FDS 2u
-#define SHM_REFUSAL_MAX 200u
+#define SHM_REFUSAL_MAX SHM_LETTER_SIZE
 #define SHM_PACKET_MAGIC 0x6d687370u /* "pshm" */
 #define SHM_PACKET_VERSION 2u
 
@@ -198,7 +202,8 @@ typedef struct shm_offer {
     uint8_t nonce[SHM_ID_SIZE]; /* what stands at probe */
     uint8_t cma;       /* may be tried */
     uint8_t expedited; /* this process is registered for membarrier */
-    uint8_t reserved[6];
+    uint8_t guards;    /* it watches the peer's process, not the socket */
+    uint8_t reserved[5];
 } shm_offer_t;
 
 /* All packets have one size. Both ends run on one machine, so fields are as
@@ -247,6 +252,9 @@ struct shm_link {
     bool dead;
     bool connector;
     bool verdict; /* our half of it */
+    bool guarded; /* the peer needs no socket to notice our end */
+    bool by_mail; /* OPEN, and the socket is closed */
+    bool posted;  /* our letter is written */
     pid_t pid;
     int64_t since; /* anonymous: accepted when */
     shm_hello_t hello;
@@ -307,6 +315,10 @@ void shm_door_close(shm_iface_t *iface);
 void shm_door_resume(shm_iface_t *iface);
 
 /* link.c */
+#define SHM_EXHAUSTED "no descriptor is left (RLIMIT_NOFILE; see ulimit -n)"
+/* What errno says, to people. */
+const char *shm_link_why(int error);
+bool shm_link_exhausted(int error);
 shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector);
 void shm_link_enter(shm_link_t *link, shm_stage_t stage);
 psc_status_t shm_link_identify(shm_link_t *link, char *reason);
@@ -317,6 +329,16 @@ bool shm_link_authentic(const shm_link_t *link, const shm_packet_t *packet);
 void shm_link_refuse(shm_link_t *link, const char *reason);
 void shm_link_close(shm_link_t *link);
 void shm_link_free(shm_link_t *link);
+
+/* mail.c */
+/* Also by mail, if the peer may have no socket any more. */
+void shm_mail_post(shm_link_t *link, const shm_packet_t *packet);
+void shm_mail_begin(shm_link_t *link);
+void shm_mail_take(shm_link_t *link);
+void shm_mail_collect(shm_iface_t *iface);
+bool shm_mail_waits(const shm_ep_t *ep);
+/* The peer has ended the link, and may have freed its memory. */
+bool shm_mail_says_end(const shm_link_t *link);
 
 /* trial.c */
 const char *shm_stage_name(shm_stage_t stage);

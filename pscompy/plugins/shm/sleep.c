@@ -61,8 +61,11 @@ static void shm_drain(int fd)
 
 static void shm_bell_ready(shm_source_t *self, uint32_t events)
 {
+    shm_iface_t *iface = psc_container_of(self, shm_iface_t, bell);
+
     (void)events;
     shm_drain(self->fd);
+    iface->mail = true;
 }
 
 /* A full counter refuses the write, but then the peer is awake anyway. */
@@ -154,6 +157,8 @@ unsigned shm_sleep_poll(shm_iface_t *iface)
         if (source->fd >= 0)
             source->ready(source, events[i].events);
     }
+    if (iface->mail)
+        shm_mail_collect(iface);
     return n > 0 ? (unsigned)n : 0;
 }
 
@@ -216,6 +221,17 @@ void shm_sleep_disarm(shm_iface_t *iface)
         iface->rung |= shm_ep_disarm(iface->eps[i]);
 }
 
+/* The bell may have rung for a letter; the next pass looks at the sockets, and
+ * takes it. */
+static void shm_bell_silence(shm_iface_t *iface)
+{
+    shm_drain(iface->bell.fd);
+    for (uint32_t i = 0; i < iface->n_eps && !iface->mail; i++)
+        iface->mail = shm_mail_waits(iface->eps[i]);
+    if (iface->mail)
+        iface->idle_polls = UINT32_MAX - 1;
+}
+
 psc_status_t shm_sleep_arm(psc_iface_t *super)
 {
     shm_iface_t *iface = shm_iface(super);
@@ -223,7 +239,8 @@ psc_status_t shm_sleep_arm(psc_iface_t *super)
     bool pending = iface->n_failing > 0 || iface->n_sharing > 0;
 
     if (iface->rung)
-        shm_drain(iface->bell.fd);
+        shm_bell_silence(iface);
+    pending |= iface->mail;
     iface->rung = false;
     iface->armed = true;
     for (uint32_t i = 0; i < iface->n_eps; i++)

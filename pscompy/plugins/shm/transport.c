@@ -101,7 +101,7 @@ static psc_status_t shm_iface_identify(shm_iface_t *iface, char *reason)
         close(fd);
     if (n <= 0 || !shm_boot_parse(text, iface->boot)) {
         snprintf(reason, PSC_REASON_MAX,
-                 SHM_BOOT_ID " cannot be read: is /proc mounted?");
+                 SHM_BOOT_ID " cannot be read: mount /proc");
         return PSC_ERR_UNSUPPORTED;
     }
     iface->uid = geteuid();

@@ -42,14 +42,18 @@ static psc_status_t shm_trial_send_offer(shm_link_t *link)
     int fds[2] = {-1, iface->bell.fd};
 
     status = shm_ring_create(&iface->geometry, &fds[0]);
-    if (status != PSC_OK)
+    if (status != PSC_OK) {
+        shm_ep_fail(ep, status, "shm: no ring could be made: %s",
+                    shm_link_why(errno));
         return status;
+    }
     packet.u.offer = (shm_offer_t){
         .geometry = iface->geometry,
         .probe = (uintptr_t)ep->probe,
         .echo = (uintptr_t)ep->echo,
         .cma = iface->cma != SHM_CMA_OFF,
         .expedited = iface->expedited,
+        .guards = link->process.fd >= 0,
     };
     memcpy(packet.u.offer.nonce, ep->probe, SHM_ID_SIZE);
     status = shm_ring_map(&ep->tx.ring, &iface->geometry, fds[0]);
@@ -92,6 +96,7 @@ static bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer,
     ep->bell = fds[1];
     fds[1] = -1;
     ep->pid = link->pid;
+    link->guarded = offer->guards != 0;
     ep->fenced = !(link->iface->expedited && offer->expedited);
     link->verdict = shm_cma_prove(ep, offer);
     return true;
@@ -242,6 +247,8 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
     shm_link_enter(link, SHM_STAGE_OPEN);
     if (shm_ep_enter(ep, SHM_EP_UP))
         ep->super.iface->up->ep_up(&ep->super);
+    if (link->ep != NULL) /* not closed by the upcall */
+        shm_mail_begin(link);
 }
 
 static void shm_stage_open(shm_link_t *link, const shm_packet_t *packet,
