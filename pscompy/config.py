@@ -51,6 +51,7 @@ __all__ = [
     "Parser",
     "Row",
     "Setting",
+    "TransportWarning",
     "Var",
     "choice",
     "count",
@@ -65,14 +66,19 @@ __all__ = [
     "size",
     "tell_children",
     "text",
+    "warn",
 ]
 
 PREFIX = "PSP_"
 
 
 class ConfigWarning(UserWarning):
-    """A PSP_ variable is set that nobody knows, probably misspelt, or that asks for something
-    which is not there."""
+    """A PSP_ variable is set that nobody knows, probably misspelt, to a value
+    that is unwise, or to something that is not there."""
+
+
+class TransportWarning(UserWarning):
+    """A transport that runs everywhere cannot be used here: slower ones take its place."""
 
 
 class Var(Value):
@@ -343,9 +349,9 @@ def _suggest(name: str, names: Collection[str]) -> str:
     return f"{whole} (did you mean {close[0]}?)"
 
 
-def warn(text: str) -> None:
-    """Tell whoever called into pscompy."""
-    warnings.warn(text, ConfigWarning, stacklevel=_own_frames())
+def warn(message: str, kind: type[Warning] = ConfigWarning) -> None:
+    """A warning of the line of the program that has called pscompy."""
+    warnings.warn(message, kind, stacklevel=_own_frames())
 
 
 def _own_frames() -> int:

@@ -1,8 +1,12 @@
-"""How the names of tests spell their parameters."""
+"""How the names of tests spell their parameters; and keys for their sessions."""
 
 from __future__ import annotations
 
 import re
+
+# Keys that are no secret, and as good as random ones.
+A_KEY = "random:" + "a1" * 32
+ANOTHER_KEY = "random:" + "b2" * 32
 
 
 def nameless(value: object) -> str:

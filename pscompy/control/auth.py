@@ -1,6 +1,12 @@
 """Proof of the key, seals on frames, and one-time tokens for lanes. No I/O.
 
-Both greetings carry a fresh nonce. HKDF-SHA256 over the key and both greetings gives one secret
+Both greetings carry a fresh nonce, and nothing of the key: what tells whether both sides hold the
+same one is the dialer's proof, which depends on both nonces. Who does not hold the key, be it a
+stranger or somebody who listens, can try keys against a proof; each try at a key that a human may
+have chosen costs a scrypt (keys.py), and a random one cannot be found. A listener proves nothing
+to a dialer that has not proved the key itself.
+
+HKDF-SHA256 over the key and both greetings gives one secret
 per direction, so nothing of one link, or of one direction, can be played into another. Every
 frame is sealed with HMAC-SHA256 over the seal of the frame before it in that direction (the first
 one: over the transcript of the greetings and proofs), its number and its content: nobody in
@@ -13,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from pscompy.control.frames import KEY_ID_SIZE, MAC_SIZE
+from pscompy.control.frames import MAC_SIZE
 from pscompy.control.states import RemoteProtocolError
 from pscompy.values import Value
 
@@ -30,11 +36,6 @@ def expand(key: bytes, label: bytes, *parts: bytes) -> bytes:
     """32 bytes of HKDF-Expand for this purpose."""
     info = label + b"".join(parts)
     return hmac.digest(key, info + b"\x01", "sha256")
-
-
-def key_id(secret: bytes) -> bytes:
-    """Tells whether two sides hold the same key; says nothing else about it."""
-    return expand(secret, b"pscompy key id")[:KEY_ID_SIZE]
 
 
 class Secrets(Value, hidden=("dialer", "listener", "tokens")):

@@ -3,8 +3,8 @@
 All numbers are little-endian. Nothing here does I/O, and nothing that arrives is believed before
 its bounds are checked: a frame that is too short, too long or absurd is a `RemoteProtocolError`.
 
-    greeting  magic 8, lowest version 2, highest version 2, flags 4, nonce 32, key id 16
-    proof     authentication code 32
+    greeting  magic 8, lowest version 2, highest version 2, flags 4, nonce 32, zero 16
+    proof     authentication code 32; of the listener, all zero: the dialer's was wrong
     frame     length of the body 4, type 1, zero 3, body, authentication code 32
 """
 
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
 
 MAGIC = b"\x93pscompy"
-VERSION_MIN = 1
-VERSION_MAX = 1
+VERSION_MIN = 2
+VERSION_MAX = 2
 
 NONCE_SIZE = 32
-KEY_ID_SIZE = 16
 MAC_SIZE = 32
 UID_SIZE = 16
 
@@ -42,31 +41,34 @@ TRANSPORT_NAME_MAX = 15
 NAME_MAX = 255
 REASON_MAX = 512
 
-_HELLO = struct.Struct("<8sHHI32s16s")
+_HELLO = struct.Struct("<8sHHI32s16x")
 _HEADER = struct.Struct("<IB3s")
 HELLO_SIZE = _HELLO.size
 HEADER_SIZE = _HEADER.size
+
+FLAG_FULL = 1  # of a listener: no descriptor is left for this link, which ends here
+WRONG_PROOF = bytes(MAC_SIZE)
 
 
 class Hello(Value):
     """The greeting: all that is read of a peer that has not proved anything."""
 
     nonce: bytes
-    key_id: bytes
     version_min: int = VERSION_MIN
     version_max: int = VERSION_MAX
+    flags: int = 0
 
     def pack(self) -> bytes:
-        return _HELLO.pack(MAGIC, self.version_min, self.version_max, 0, self.nonce, self.key_id)
+        return _HELLO.pack(MAGIC, self.version_min, self.version_max, self.flags, self.nonce)
 
     @classmethod
     def unpack(cls, data: bytes) -> Hello:
-        magic, lowest, highest, _flags, nonce, key_id = _HELLO.unpack(data)
+        magic, lowest, highest, flags, nonce = _HELLO.unpack(data)
         if magic != MAGIC:
             raise RemoteProtocolError("the peer does not speak pscompy's precon protocol")
         if lowest > highest:
             raise RemoteProtocolError(f"absurd version range {lowest}...{highest}")
-        return cls(nonce, key_id, lowest, highest)
+        return cls(nonce, lowest, highest, flags)
 
 
 def check_magic(data: bytes | bytearray) -> None:
@@ -102,6 +104,7 @@ class RefuseCode(IntEnum):
     CLOSED = 3
     LATER = 4  # an older link of the same peer has not ended yet
     BROKEN = 5  # the other side broke the protocol
+    FULL = 6  # no descriptor is left for one more connection
 
 
 class Identity(Value):

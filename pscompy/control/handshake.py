@@ -6,9 +6,9 @@ dialer that CALLs is the acceptor of its own link.
 
     dialer                          listener
     greeting            ->
-                        <-          greeting
+                        <-          greeting (which may say: no descriptor is left, the end)
     proof, Intro        ->
-                        <-          proof, Welcome (or crossed, or Refuse)
+                        <-          proof, Welcome (or crossed, or Refuse); or no proof
     connector                       acceptor
     Offer               ->
                         <-          Answer n (lanes of fresh candidates, or none: the end)
@@ -55,6 +55,20 @@ from pscompy.control.states import (
 )
 from pscompy.errors import AuthError, VersionMismatch
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+NO_DESCRIPTOR = (
+    "it has no descriptor left for one more connection (RLIMIT_NOFILE there, which `ulimit -n`"
+    " raises)"
+)
+
+
+def full_greeting() -> bytes:
+    """What a listener says that has no descriptor left for a dialer, before it hangs up."""
+    return Hello(os.urandom(frames.NONCE_SIZE), flags=frames.FLAG_FULL).pack()
+
 
 class Side(Enum):
     DIALER = auto()
@@ -80,7 +94,7 @@ class Handshake:
         self.attempt = 0
         self._key = key
         self._identity = identity
-        self._hello = Hello(os.urandom(frames.NONCE_SIZE), key.id, *versions)
+        self._hello = Hello(os.urandom(frames.NONCE_SIZE), *versions)
         self._in = bytearray()
         self._out = bytearray()
         self._said = {True: Report.NOTHING, False: Report.NOTHING}  # here, there
@@ -210,7 +224,7 @@ class Handshake:
             if piece is None:
                 return
             if self.state is LinkState.HELLO:
-                self._on_hello(piece)
+                yield from self._on_hello(piece)
             elif self.state is LinkState.PROOF:
                 self._on_proof(piece)
             else:
@@ -239,11 +253,15 @@ class Handshake:
         del self._in[:size]
         return piece
 
-    def _on_hello(self, data: bytes) -> None:
+    def _on_hello(self, data: bytes) -> Iterator[HandshakeEvent]:
         hello = Hello.unpack(data)
         if self.side is Side.LISTENER:
             self._out += self._hello.pack()  # before any complaint: the peer shall see why
         self._compare(hello)
+        if self.side is Side.DIALER and hello.flags & frames.FLAG_FULL:
+            self.state = LinkState.CLOSED
+            yield Refused(RefuseCode.FULL, NO_DESCRIPTOR)
+            return
         self._derive(hello)
         self._step(LinkEvent.HELLO)
         if self.side is Side.DIALER:
@@ -256,11 +274,6 @@ class Handshake:
             raise VersionMismatch(
                 f"this side speaks versions {ours.version_min}...{ours.version_max} of the precon "
                 f"protocol, the peer {hello.version_min}...{hello.version_max}"
-            )
-        if hello.key_id != ours.key_id:
-            raise AuthError(
-                f"the peer holds another key; this side's comes from {self._key.origin} "
-                "(PSP_KEY or PSP_KEY_FILE sets one)"
             )
         if hello.nonce == ours.nonce:
             raise AuthError("the peer only mirrors what this side sends")
@@ -279,12 +292,24 @@ class Handshake:
         try:
             self._check.check(b"proof", data)
         except RemoteProtocolError:
-            raise AuthError("the peer does not prove the key that it claims to hold") from None
+            self._reject(data)
         self._step(LinkEvent.PROOF)
         if self.side is Side.LISTENER:
             self._prove()
         else:
             self._step(LinkEvent.INTRO)  # was sent with the proof
+
+    def _reject(self, proof: bytes) -> NoReturn:
+        """The proof is wrong; a listener says that much. One that does not even accept ours has
+        not proved that it could."""
+        if self.side is Side.LISTENER:
+            self._out += frames.WRONG_PROOF
+        elif proof != frames.WRONG_PROOF:
+            raise AuthError("the peer does not prove that it holds the key") from None
+        raise AuthError(
+            f"the peer holds another key; this side's comes from {self._key.origin} "
+            "(PSP_KEY or PSP_KEY_FILE sets one)"
+        ) from None
 
     def _prove(self) -> None:
         self._out += self._seal.proof()

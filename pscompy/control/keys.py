@@ -3,19 +3,24 @@
 In this order: PSP_KEY (a launcher sets one per job), PSP_KEY_FILE, else the user's own key file
 (`pscompy/key` in $XDG_CONFIG_HOME or ~/.config), which is made at first use. A file that others
 could read or write is refused. The key itself never appears in a message.
+
+Whoever has seen a handshake, or let a process dial it, can try keys in peace. So a text is
+stretched by scrypt, unless it is marked as made of random bits (`make_key`), of which there are too
+many to try. This happens once per process and key, whatever side of a link the process is on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import hmac
+import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from pscompy.config import Config
-from pscompy.control import auth
+from pscompy.config import Config, warn
 from pscompy.errors import AuthError
 from pscompy.values import Value
 
@@ -27,20 +32,32 @@ if TYPE_CHECKING:
 FILE_MAX = 4096  # longest key file, bytes
 
 
+RANDOM = "random:"  # begins a key that is random; hexadecimal digits follow
+RANDOM_BYTES = 32
+SAFE_BITS = 128  # beyond what anybody can try
+
+# OWASP's recommendation for passwords: 32 MiB, a third of a second.
+SCRYPT_N, SCRYPT_R, SCRYPT_P = 1 << 15, 8, 3
+SCRYPT_MEMORY = 64 << 20
+# The same everywhere, because both sides know nothing of each other before they have the key.
+SALT = b"pscompy key"
+
+
 class Key(Value, hidden=("secret",)):
-    """A key, where it came from, and what may be said about it."""
+    """A key, stretched if it had to be, and where it came from."""
 
     secret: bytes
     origin: str
 
     @property
-    def id(self) -> bytes:
-        return auth.key_id(self.secret)
-
-    @property
     def for_memory(self) -> bytes:
         """What remote keys of memory are authenticated by; says nothing of the secret."""
         return hmac.digest(self.secret, b"pscompy remote keys", "sha256")[:16]
+
+
+def make_key() -> str:
+    """A new key as PSP_KEY and key files have it: random, and marked so."""
+    return RANDOM + os.urandom(RANDOM_BYTES).hex()
 
 
 def find_key(config: Config) -> Key:
@@ -69,7 +86,63 @@ def _from_text(text: str, origin: str) -> Key:
     stripped = text.strip()
     if not stripped:
         raise AuthError(f"the key from {origin} is empty")
-    return Key(hashlib.sha256(b"pscompy key" + stripped.encode()).digest(), origin)
+    bits = _bits(stripped)
+    if bits < SAFE_BITS:
+        warn(
+            f"the key from {origin} has {bits} bits at most, which can be guessed by whoever sees"
+            f" a connection being made; {RANDOM}$(openssl rand -hex 32) is a better one"
+        )
+    return Key(_secret(stripped), origin)
+
+
+@functools.lru_cache(maxsize=16)
+def _secret(text: str) -> bytes:
+    if _random_bits(text) >= SAFE_BITS:
+        return hashlib.sha256(b"pscompy key" + text.encode()).digest()
+    try:
+        return hashlib.scrypt(
+            text.encode(),
+            salt=SALT,
+            n=SCRYPT_N,
+            r=SCRYPT_R,
+            p=SCRYPT_P,
+            maxmem=SCRYPT_MEMORY,
+            dklen=32,
+        )
+    except (AttributeError, ValueError) as error:
+        raise AuthError(
+            f"this Python has no scrypt ({error}), which a key needs that is not {RANDOM}..."
+        ) from error
+
+
+def _random_bits(text: str) -> int:
+    """Of a key that is marked as random: how many bits it has; else 0."""
+    digits = text.removeprefix(RANDOM)
+    marked = digits != text and set(digits) <= _HEX
+    return 4 * len(digits) if marked else 0
+
+
+def _bits(text: str) -> int:
+    """How many bits the key has if it was made at random, and it has fewer if it was not: of
+    characters of these kinds, or of words from a list of 7776."""
+    if random := _random_bits(text):
+        return random
+    words = text.replace("-", " ").replace("_", " ").split()
+    kinds = [size for kind, size in _KINDS if any(kind(char) for char in text)]
+    by_character = len(text) * math.log2(max(2, sum(kinds)))
+    if len(words) > 1 and all(word.isalpha() for word in words):
+        return int(min(by_character, len(words) * math.log2(7776)))
+    return int(by_character)
+
+
+_HEX = frozenset("0123456789abcdef")
+_KINDS: tuple[tuple[Callable[[str], bool], int], ...] = (
+    (str.isdigit, 10),
+    (lambda char: char in "abcdef", 6),
+    (lambda char: char.islower() and char not in "abcdef", 20),
+    (str.isupper, 26),
+    (lambda char: not char.isalnum(), 33),
+)
 
 
 def _read_or_make(path: Path) -> str:
@@ -138,7 +211,7 @@ def _write_draft(draft: Path) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(draft, flags, 0o600)
     try:
-        os.write(descriptor, (os.urandom(32).hex() + "\n").encode())
+        os.write(descriptor, (make_key() + "\n").encode())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

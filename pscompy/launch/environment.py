@@ -21,7 +21,9 @@ def job_environment(extra: Mapping[str, str]) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)}
     environ = {**inherited, **extra}
     if not environ.get("PSP_KEY") and not environ.get("PSP_KEY_FILE"):
-        environ["PSP_KEY"] = os.urandom(32).hex()
+        from pscompy.control.keys import make_key
+
+        environ["PSP_KEY"] = make_key()
     environ["PSP_INSTALLED"] = installed.pack()
     return environ
 

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.names import A_KEY
+
 sys.path.insert(0, str(Path(__file__).parent))  # their helpers
 
 
 @pytest.fixture(autouse=True)
 def _own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's key file is left alone."""
-    monkeypatch.setenv("PSP_KEY", "a key of the tests")
+    monkeypatch.setenv("PSP_KEY", A_KEY)
 
 
 @pytest.fixture

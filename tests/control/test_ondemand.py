@@ -10,6 +10,7 @@ from peers import Peer, world
 from pscompy import AuthError, ConnectError, ConnectionState
 from pscompy.control.frames import Kind
 from pscompy.control.states import Phase
+from tests.names import ANOTHER_KEY
 from tests.waiting import expect_soon
 
 
@@ -117,7 +118,7 @@ def test_a_job_keeps_to_itself() -> None:
 
 
 def test_a_wrong_key_in_a_world() -> None:
-    with world(1) as ranks, Peer(1, 2, KEY="another") as other:
+    with world(1) as ranks, Peer(1, 2, KEY=ANOTHER_KEY) as other:
         other.peers[0]._record.address = ranks[0].socket.address
         with pytest.raises(AuthError, match="PSP_KEY"):
             other.peers[0].open(60)

@@ -23,7 +23,7 @@ from pscompy.control.events import (
     Welcomed,
 )
 from pscompy.control.frames import Choice, Kind, Offer, RefuseCode
-from pscompy.control.handshake import Handshake, Side
+from pscompy.control.handshake import Handshake, Side, full_greeting
 from pscompy.control.states import LinkState, LocalProtocolError, RemoteProtocolError
 from pscompy.errors import AuthError, PscomError, VersionMismatch
 
@@ -295,18 +295,18 @@ def test_the_end_is_told_in_every_state(state: LinkState) -> None:
 def test_another_key_is_told_on_both_sides() -> None:
     pair = Pair(peer_key=OTHER_KEY)
     with pytest.raises(AuthError, match="another test"):
-        pair.listener.receive(pair.dialer.output())
+        pair.run()
     with pytest.raises(AuthError, match="the test"):
-        pair.dialer.receive(pair.listener.output())
+        pair.run()
     assert pair.dialer.output() == pair.listener.output() == b""
 
 
 def test_versions_that_do_not_overlap_are_told_on_both_sides() -> None:
     pair = Pair()
-    pair.listener = Handshake(Side.LISTENER, KEY, identity("b"), versions=(2, 4))
-    with pytest.raises(VersionMismatch, match=r"2\.\.\.4.*1\.\.\.1"):
+    pair.listener = Handshake(Side.LISTENER, KEY, identity("b"), versions=(3, 4))
+    with pytest.raises(VersionMismatch, match=r"3\.\.\.4.*2\.\.\.2"):
         pair.listener.receive(pair.dialer.output())
-    with pytest.raises(VersionMismatch, match=r"1\.\.\.1.*2\.\.\.4"):
+    with pytest.raises(VersionMismatch, match=r"2\.\.\.2.*3\.\.\.4"):
         pair.dialer.receive(pair.listener.output())
 
 
@@ -316,11 +316,46 @@ def test_a_mirror_proves_nothing() -> None:
         dialer.receive(dialer.output())
 
 
-def test_the_key_id_alone_proves_nothing() -> None:
+def test_a_greeting_says_nothing_of_the_key() -> None:
+    """Before a dialer has proved the key a listener says the same whatever its key is, but for
+    what is random; so does a dialer to one who may be no listener."""
+    said = {KEY: b"", OTHER_KEY: b""}
+    for key in said:
+        pair = Pair(key=key, peer_key=key)
+        pair.listener._hello = pair.dialer._hello = frames.Hello(b"n" * frames.NONCE_SIZE)
+        stranger = frames.Hello(b"s" * frames.NONCE_SIZE).pack() + b"?" * frames.MAC_SIZE
+        with pytest.raises(AuthError, match="another key"):
+            pair.listener.receive(stranger)
+        said[key] = pair.listener.output()
+    assert said[KEY] == said[OTHER_KEY] == pair.listener._hello.pack() + frames.WRONG_PROOF
+
+
+def test_a_proof_depends_on_both_nonces() -> None:
+    """It is of no use against another link, nor as a table made beforehand."""
+    greetings = [frames.Hello(letter * frames.NONCE_SIZE).pack() for letter in (b"a", b"b")]
+    proofs = set()
+    for dialer in greetings:
+        for listener in greetings:
+            derived = Secrets.derive(KEY.secret, dialer, listener)
+            proofs.add(Seal(derived.dialer, derived.transcript).proof())
+    assert len(proofs) == 4
+
+
+def test_a_listener_that_does_not_know_the_key_cannot_pretend_to() -> None:
     pair = Pair()
     pair.listener.receive(pair.dialer.output())
+    pair.dialer.receive(pair.listener.output())
     with pytest.raises(AuthError, match="does not prove"):
-        pair.listener.receive(os.urandom(frames.MAC_SIZE))
+        pair.dialer.receive(os.urandom(frames.MAC_SIZE))
+
+
+def test_a_listener_without_descriptors_says_so() -> None:
+    pair = Pair()
+    (refused,) = pair.dialer.receive(full_greeting())
+    assert isinstance(refused, Refused)
+    assert refused.code is RefuseCode.FULL
+    assert "RLIMIT_NOFILE" in refused.reason
+    assert pair.dialer.state is LinkState.CLOSED
 
 
 def test_nothing_of_an_earlier_link_can_be_played_again() -> None:
@@ -330,7 +365,7 @@ def test_nothing_of_an_earlier_link_can_be_played_again() -> None:
     first.dialer.receive(first.listener.output())
     recorded += first.dialer.output()
     replayed = Handshake(Side.LISTENER, KEY, identity("b"))
-    with pytest.raises(AuthError, match="does not prove"):
+    with pytest.raises(AuthError, match="another key"):
         replayed.receive(recorded)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pscompy.config import Config
+from pscompy.config import Config, ConfigWarning
+from pscompy.control import keys
 from pscompy.control.keys import find_key, user_key_file
 from pscompy.errors import AuthError
 from pscompy.variables import VARIABLES
+from tests.names import A_KEY, ANOTHER_KEY
 
 
 def config(home: Path, **settings: str) -> Config:
@@ -22,9 +26,9 @@ def config(home: Path, **settings: str) -> Config:
 
 def test_the_order_of_sources(tmp_path: Path) -> None:
     given = tmp_path / "given"
-    given.write_text("from the file\n")
+    given.write_text(ANOTHER_KEY + "\n")
     given.chmod(0o600)
-    everything = config(tmp_path, KEY="from the variable", KEY_FILE=str(given))
+    everything = config(tmp_path, KEY=A_KEY, KEY_FILE=str(given))
     assert find_key(everything).origin == "PSP_KEY"
     assert find_key(config(tmp_path, KEY_FILE=str(given))).origin == f"PSP_KEY_FILE={given}"
     assert not user_key_file(config(tmp_path)).exists()
@@ -35,7 +39,7 @@ def test_the_same_text_is_the_same_key_wherever_it_is(tmp_path: Path) -> None:
     own = find_key(config(tmp_path))
     text = user_key_file(config(tmp_path)).read_text()
     assert find_key(config(tmp_path, KEY=text.strip())).secret == own.secret
-    assert find_key(config(tmp_path, KEY="another")).id != own.id
+    assert find_key(config(tmp_path, KEY=A_KEY)).secret != own.secret
 
 
 def test_the_users_file_is_made_for_the_user_alone(tmp_path: Path) -> None:
@@ -69,9 +73,9 @@ def test_32_concurrent_starts_agree(tmp_path: Path) -> None:
     ]
     os.close(read)
     os.close(write)
-    keys = {start.communicate(timeout=250)[0] for start in starts}
-    assert len(keys) == 1
-    assert len(keys.pop().strip()) == 64
+    found = {start.communicate(timeout=250)[0] for start in starts}
+    assert len(found) == 1
+    assert len(found.pop().strip()) == 64
     assert [entry.name for entry in (tmp_path / "pscompy").iterdir()] == ["key"]
 
 
@@ -116,3 +120,73 @@ def test_a_home_that_cannot_hold_it_says_what_to_set(tmp_path: Path) -> None:
     (tmp_path / "pscompy").touch()
     with pytest.raises(AuthError, match="key file"):
         find_key(config(tmp_path))
+
+
+# ---- keys that can be guessed -------------------------------------------------------------------
+
+
+@pytest.fixture
+def stretched(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is given to scrypt; fresh, as in a process that has not seen a key yet."""
+    given: list[bytes] = []
+    scrypt = hashlib.scrypt
+
+    def note(text: bytes, **settings: Any) -> bytes:
+        given.append(text)
+        return scrypt(text, **settings)
+
+    monkeypatch.setattr(hashlib, "scrypt", note)
+    keys._secret.cache_clear()
+    return given
+
+
+def test_a_random_key_costs_no_time(tmp_path: Path, stretched: list[bytes]) -> None:
+    made = find_key(config(tmp_path, KEY=keys.make_key()))
+    own = find_key(config(tmp_path))
+    assert stretched == []
+    assert made.secret != own.secret
+    assert user_key_file(config(tmp_path)).read_text().startswith(keys.RANDOM)
+
+
+# 64 digits may be somebody's password, hashed.
+@pytest.mark.parametrize("text", ["c3" * 32, "random:ABCDEF" * 9, "a phrase of words " * 12])
+def test_what_may_have_been_thought_up_is_stretched_once(
+    tmp_path: Path, stretched: list[bytes], text: str
+) -> None:
+    first, second = (find_key(config(tmp_path, KEY=text)) for _ in range(2))
+    assert stretched == [text.strip().encode()]
+    assert first == second
+    assert first.secret == hashlib.scrypt(
+        text.strip().encode(), salt=b"pscompy key", n=1 << 15, r=8, p=3, maxmem=1 << 26, dklen=32
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"),
+    [
+        ("Sommer2026!", 72),
+        ("random:abcd", 16),
+        ("correct horse battery staple", 51),
+        ("c3" * 15, 120),
+        ("123456", 19),
+    ],
+)
+def test_a_key_below_128_bits_is_warned_of(tmp_path: Path, text: str, bits: int) -> None:
+    with pytest.warns(ConfigWarning, match=f"PSP_KEY has {bits} bits at most") as caught:
+        find_key(config(tmp_path, KEY=text))
+    assert text not in str(caught[0].message)
+
+
+@pytest.mark.parametrize("text", [A_KEY, "random:" + "0f" * 16, "c3" * 32, "Aa1!" * 6])
+def test_other_keys_are_not(tmp_path: Path, text: str) -> None:
+    find_key(config(tmp_path, KEY=text))  # a warning would be an error here
+
+
+def test_without_scrypt_only_random_keys_are_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(hashlib, "scrypt")
+    keys._secret.cache_clear()
+    find_key(config(tmp_path, KEY=A_KEY))
+    with pytest.raises(AuthError, match="has no scrypt"):
+        find_key(config(tmp_path, KEY="c3" * 32))

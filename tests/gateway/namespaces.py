@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pscompy
+from tests.names import A_KEY
 
 ROOT = Path(pscompy.__file__).parents[1]
 HERE = Path(__file__).parent  # with what ranks import
@@ -118,7 +119,7 @@ class Machine:
         """A process (and what it starts) in a namespace; killed after the test."""
         foreign = ("PMI", "PSP_", "SLURM_", "OMPI_", "PMIX_")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-        environ = {**kept, "PYTHONPATH": f"{ROOT}:{HERE}", "PSP_KEY": "a key for this test"}
+        environ = {**kept, "PYTHONPATH": f"{ROOT}:{HERE}", "PSP_KEY": A_KEY}
         environ |= {name: str(value) for name, value in env.items()}
         process = subprocess.Popen(
             ["ip", "netns", "exec", space, *map(str, command)],

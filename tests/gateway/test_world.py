@@ -9,6 +9,8 @@ import select
 import pytest
 from namespaces import ROOT, TIMEOUT, finished
 
+from tests.names import ANOTHER_KEY
+
 PAIRS = """\
 import json, os, pscompy
 with pscompy.World() as world:
@@ -115,7 +117,7 @@ meeting.close()
 
 def test_a_module_with_another_key(machine, script):
     machine.start_gateway(1)
-    env = {"PSP_JOIN": "test:2", "PSP_KEY": "another"}
+    env = {"PSP_JOIN": "test:2", "PSP_KEY": ANOTHER_KEY}
     asking = machine.python(1, script(ASKS), "holds another key", **env)
     assert "no gateway is there" in finished(asking)[0]
     assert machine.status(1)["members"] == []

@@ -10,6 +10,7 @@ import sys
 
 from pscompy.bootstrap.wire import LineBuffer
 from pscompy.launch.pmi import Server
+from tests.names import A_KEY
 
 LARGE = 10_000
 
@@ -99,7 +100,7 @@ def test_a_world_of_10000_ranks_is_10000_promises():
     with ours, theirs:
         process = subprocess.Popen(
             [sys.executable, "-c", WORLD],
-            env={**kept, **told, "PSP_KEY": "k"},
+            env={**kept, **told, "PSP_KEY": A_KEY},
             pass_fds=[theirs.fileno()],
             stdout=subprocess.PIPE,
             text=True,

@@ -93,7 +93,7 @@ def test_a_ring_without_any_transport_fails_with_all_reasons(run, script):
 
 def test_ranks_with_different_keys_do_not_connect(run, script):
     text = HEAD + (
-        "os.environ['PSP_KEY'] = 'key-' * 8 + os.environ['PMI_RANK']\n"
+        "os.environ['PSP_KEY'] = 'random:' + 64 * os.environ['PMI_RANK']\n"
         "with pscompy.World() as world:\n"
         "    try: world.send(b'', 1 - world.rank)\n"
         "    except pscompy.AuthError: print('refused')\n"

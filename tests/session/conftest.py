@@ -22,7 +22,7 @@ Connect = Callable[..., Link]
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> str:
     """A key of this test alone, for all its processes."""
-    made = secrets.token_hex(16)
+    made = f"random:{secrets.token_hex(32)}"
     monkeypatch.setenv("PSP_KEY", made)
     return made
 

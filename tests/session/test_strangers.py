@@ -11,6 +11,7 @@ import pytest
 from puppets import BOUND, ONLY, check_echo, own_descriptors
 
 import pscompy
+from tests.names import ANOTHER_KEY
 from tests.waiting import expect_soon
 
 HTTP = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -49,7 +50,7 @@ def heard_until_end(stranger):
 
 
 def test_a_wrong_key_where_we_connect(link, start):
-    peer = start(ONLY[link.c.transport], PSP_KEY="another")
+    peer = start(ONLY[link.c.transport], PSP_KEY=ANOTHER_KEY)
     address = peer("sock = session.listen('127.0.0.1'); sock.address")
     with pytest.raises(pscompy.AuthError) as caught:
         link.session.connect(address).open(BOUND)
@@ -61,7 +62,7 @@ def test_a_wrong_key_where_we_connect(link, start):
 
 
 def test_a_wrong_key_where_they_connect(link, start):
-    peer = start(ONLY[link.c.transport], PSP_KEY="another")
+    peer = start(ONLY[link.c.transport], PSP_KEY=ANOTHER_KEY)
     for use in ("open(60)", "send(b'x')", "recv()", "irecv().wait(60)", "probe()"):
         with pytest.raises(pscompy.AuthError, match="key"):
             peer(f"session.connect(address).{use}", address=link.sock.address)
@@ -84,7 +85,7 @@ def test_both_sides_are_told(start, caplog):
         sock.address
         """
     )
-    client = start({}, PSP_KEY="another")
+    client = start({}, PSP_KEY=ANOTHER_KEY)
     with pytest.raises(pscompy.AuthError):
         client("session.connect(address).open(60)", address=address)
     expect_soon(lambda: any("key" in line for line in server("lines")))
