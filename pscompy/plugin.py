@@ -171,7 +171,8 @@ class Transport(Value):
     `python`, its subclass of PythonTransport. Neither is used unless
     `unavailable` returned None instead of a reason. One that gives `asked` is
     left alone until PSP_<NAME> is set, or `asked` finds that the values of
-    `variables` want it.
+    `variables` want it. One that runs `everywhere` needs no device and no
+    library, so that a program is warned where it does not.
     """
 
     name: str
@@ -181,6 +182,7 @@ class Transport(Value):
     unavailable: Callable[[], str | None] = _available
     python: type[PythonTransport] | None = None
     asked: Callable[[Mapping[str, object]], bool] | None = None
+    everywhere: bool = False
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
         """Make it ready for one worker. Any exception of a transport in Python

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
-from pscompy.config import Config, Setting, warn
+from pscompy.config import Config, Setting, TransportWarning, warn
 from pscompy.control.frames import ADDRESS_MAX, LANES_MAX
 from pscompy.control.selection import SCHEMES, Estimates, Option, Params
 from pscompy.core import check, ffi, lib
@@ -180,7 +180,10 @@ class Engine:
         try:
             first = self._open_path(carrier, 0)
         except PscomError as error:
-            logger.info("%s cannot be used: %s", found.name, error)
+            text = f"{found.name} cannot be used: {error}"
+            logger.info("%s", text)
+            if declared.everywhere:
+                warn(f"{text} (PSP_{found.name.upper()}=0 does without it)", TransportWarning)
             return option.but(reason=str(error))
         if carrier.relay is not None:
             self.relays[found.name] = carrier.relay

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
 import pscompy
+from pscompy.config import TransportWarning
 from tests.waiting import expect_soon
 
 
@@ -46,3 +50,33 @@ def test_the_first_use_says_why_there_is_no_connection(
             reasons = caught.value.candidates
             assert reasons["shm"] == "excluded by PSP_SHM=0 (here)"
             assert reasons["tcp"] == "excluded by PSP_TCP=0 (here)"
+
+
+def test_a_transport_that_runs_everywhere_is_missed_aloud() -> None:
+    """Others take its place; nobody who has not switched it off expects that."""
+    wrong = {"SHM_DIR": "/no such folder"}
+    with pytest.warns(TransportWarning, match=r"^shm cannot be used: .*PSP_SHM_DIR.*PSP_SHM=0"):
+        pscompy.Session(config=wrong).close()
+    pscompy.Session(config={**wrong, "SHM": 0}).close()  # a warning would be an error here
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take /proc away")
+def test_without_proc_the_remedy_is_told() -> None:
+    program = (
+        "import pscompy\n"
+        "with pscompy.Session() as here, pscompy.Session() as there:\n"
+        "    connection = there.connect(here.listen('127.0.0.1').address)\n"
+        "    connection.open(60)\n"
+        "    print(connection.transport)\n"
+    )
+    command = 'mount -t tmpfs none /proc && exec "$0" -c "$1"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", command, sys.executable, program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout == "tcp\n"
+    assert "TransportWarning: shm cannot be used: /proc" in done.stderr
+    assert "mount /proc" in done.stderr

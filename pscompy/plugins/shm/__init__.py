@@ -8,4 +8,4 @@ native = Native(__name__)
 
 @hookimpl
 def pscompy_transport() -> Transport:
-    return Transport("shm", 90, VARIABLES, native.ops, native.unavailable)
+    return Transport("shm", 90, VARIABLES, native.ops, native.unavailable, everywhere=True)

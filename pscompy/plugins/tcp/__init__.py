@@ -10,4 +10,4 @@ native = Native(__name__)
 
 @hookimpl
 def pscompy_transport() -> Transport:
-    return Transport("tcp", 2, VARIABLES, native.ops, native.unavailable)
+    return Transport("tcp", 2, VARIABLES, native.ops, native.unavailable, everywhere=True)
