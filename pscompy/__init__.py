@@ -39,6 +39,7 @@ _MODULES = {
         "ProtocolError",
         "PeerLost",
         "Closed",
+        "OutOfDescriptors",
         "TransportError",
         "Unsupported",
         "Truncated",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from pscompy.errors import NameInUse as NameInUse
     from pscompy.errors import NoMemory as NoMemory
     from pscompy.errors import OutOfBounds as OutOfBounds
+    from pscompy.errors import OutOfDescriptors as OutOfDescriptors
     from pscompy.errors import ParcelError as ParcelError
     from pscompy.errors import PeerLost as PeerLost
     from pscompy.errors import ProtocolError as ProtocolError

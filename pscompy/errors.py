@@ -7,6 +7,7 @@ same meaning, the class is that too, so that `except TimeoutError` works.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 
 TYPE_CHECKING = False
@@ -25,6 +26,7 @@ __all__ = [
     "ProtocolError",
     "PeerLost",
     "Closed",
+    "OutOfDescriptors",
     "TransportError",
     "Unsupported",
     "Truncated",
@@ -107,6 +109,14 @@ class PeerLost(PscomError, ConnectionResetError):
 
 class Closed(PscomError):
     """The session or connection was closed, here or by the peer."""
+
+
+class OutOfDescriptors(PscomError, OSError):
+    """This process may have no more descriptors; the text says how to raise the limit."""
+
+    def __init__(self, message: str = "", *, peer: str | None = None) -> None:
+        super().__init__(message, peer=peer)
+        self.errno = errno.EMFILE
 
 
 class TransportError(PscomError):

@@ -6,11 +6,14 @@ it, they are written by a handler of ours (`handlers`). What a switch such as PS
 for is logged with `notice` and passes every level.
 
 `logging` itself, 3 ms, is loaded when the first line is due. Until then nobody can have set it up,
-so that PSP_DEBUG alone decides which line that is.
+so that PSP_DEBUG alone decides which line that is. Loading takes a descriptor: in a process that
+has none left, the line goes to stderr as it is.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -100,13 +103,32 @@ class Log:
             return
         if "logging" not in sys.modules and level < _waiting.level:
             return
+        try:
+            _load()
+        except (OSError, ImportError):  # no descriptor is left
+            _say_plainly(self._name, message, args, error)
+            return
         import logging
 
-        _waiting.settle()
         logging.getLogger(self._name).log(level, message, *args, exc_info=error, stacklevel=3)
 
 
 logger = Log("pscompy")
+
+
+def _load() -> None:
+    """Load `logging`, and set it up as the first session has said."""
+    import logging  # noqa: F401
+
+    _waiting.settle()
+
+
+def _say_plainly(
+    name: str, message: str, args: tuple[object, ...], error: BaseException | None
+) -> None:
+    cause = "" if error is None else f" ({type(error).__name__}: {error})"
+    with contextlib.suppress(OSError):
+        os.write(2, f"{name}: {message % args}{cause}\n".encode())
 
 
 def configure(config: Config) -> Target:

@@ -8,7 +8,7 @@ import select
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from pscompy import _hot, logs, registry
+from pscompy import _hot, descriptors, logs, registry
 from pscompy.connection import Connection
 from pscompy.control.control import Control
 from pscompy.control.engine import Engine
@@ -47,7 +47,8 @@ class Session:
     variables that come before the environment, with or without PSP_: {"SHM": 0}. Several sessions
     may be open in one process. A context manager, also of asyncio: leaving it closes.
 
-    `ConfigError`: a variable has a value that it cannot have.
+    `ConfigError`: a variable has a value that it cannot have. `OutOfDescriptors`: this process may
+    have too few descriptors.
     """
 
     def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:
@@ -61,6 +62,7 @@ class Session:
         job: str = "",
     ) -> None:
         """What `__init__` does; a World says who it is in its job."""
+        descriptors.require_session()
         self._lock = threading.Lock()
         self._forked = False
         self._closed = threading.Event()
@@ -70,8 +72,20 @@ class Session:
         self._config, found = registry.load(config)
         self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
         log = logs.configure(self._config)
-        self._engine = Engine(self._config)
-        self._engine.open_log(log.level)
+        with descriptors.typed():
+            self._engine = Engine(self._config)
+        try:
+            with descriptors.typed():
+                self._open_parts(found, log.level)
+        except BaseException:
+            self._engine.destroy()
+            raise
+        self._actions: Service | None = None
+        self._sleep: _Sleep | None = None
+        _open_sessions[self] = None
+
+    def _open_parts(self, found: Sequence[registry.Found], log_level: int) -> None:
+        self._engine.open_log(log_level)
         self._engine.open(found, self._config)
         if self._config["PROGRESS_THREAD"]:
             self._engine.start_thread()
@@ -80,9 +94,6 @@ class Session:
         self._control = Control(self._config, self._engine, self._identity, self._adopt, self._hot)
         self._control.after_progress = self._hot.polled
         self._control.services[lib.PSC_CONTEXT_PLAIN] = self._service
-        self._actions: Service | None = None
-        self._sleep: _Sleep | None = None
-        _open_sessions[self] = None
 
     # ---- who and what ----
 

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from weakref import WeakValueDictionary
 
-from pscompy import logs
+from pscompy import descriptors, logs
 from pscompy.config import AUTO, Config
 from pscompy.control import selection
+from pscompy.control.door import Door
 from pscompy.control.engine import ConnState, Engine, Lane
 from pscompy.control.frames import Identity, RefuseCode
 from pscompy.control.handshake import Handshake, Side
@@ -24,7 +25,7 @@ from pscompy.control.keys import find_key
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.network import Address, Detour, Place, advertised, listening_socket
 from pscompy.control.ondemand import Holder, OnDemand, Policy
-from pscompy.control.precon import Door, Link, LinkOptions
+from pscompy.control.precon import Link, LinkOptions
 from pscompy.control.record import Record
 from pscompy.control.states import Phase, PhaseEvent
 from pscompy.control.thread import READ, ControlThread, Timer
@@ -130,7 +131,7 @@ class Control(OnDemand):
         try:
             sock = listening_socket(host, port)
         except (OSError, UnicodeError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = descriptors.why(error) if isinstance(error, OSError) else error
             raise ConnectError(f"cannot listen at {host or '*'}:{port}: {reason}") from error
         try:
             hosts = self._hosts(sock)

@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from pscompy import descriptors
 from pscompy.control.network import Place
 from pscompy.control.precon import LinkOptions
 from pscompy.control.thread import WRITE, ControlThread, Timer
@@ -55,6 +56,7 @@ class Dialer:
         self.over = False  # nothing is under way, or left
         self.stalled = False  # nobody answered at all at one of the places
         self.final = False
+        self.exhausted = False  # no descriptor is left here: another attempt would be in vain
         _resolve(thread, places, self._on_resolved)
 
     def cancel(self) -> Targets:
@@ -89,8 +91,13 @@ class Dialer:
         if self._targets:
             self._timer = self._thread.later(self._delay, self._next)
         elif not self._pending:
-            self.over = True
-            self._ended("; ".join(self._reasons))
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """No place is left. A resolver gives many names to the want of descriptors."""
+        self.over = True
+        self.exhausted = not descriptors.left(1)
+        self._ended(descriptors.remedy() if self.exhausted else "; ".join(self._reasons))
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
@@ -140,7 +147,7 @@ class Dialer:
         self._next()
 
     def _note(self, target: Target, error: OSError) -> None:
-        self._reasons.append(f"{Place(*target[1])}: {error.strerror or error}")
+        self._reasons.append(f"{Place(*target[1])}: {descriptors.why(error)}")
 
     def _let_go(self, sock: socket.socket, close: bool) -> Target:
         target, timer = self._pending.pop(sock)
@@ -154,7 +161,7 @@ class Dialer:
 class Detoured:
     """The same, through the relay of a transport."""
 
-    stalled = False
+    stalled = exhausted = False
 
     def __init__(
         self,

@@ -256,7 +256,7 @@ class Negotiation:
         peer = self.peer.name if self.peer else None
         kind = NameInUse if event.code is RefuseCode.NAME_IN_USE else ConnectError
         error = kind(f"{self.peer_label} refused: {event.reason}", peer=peer)
-        self._fail(error, again=event.code is RefuseCode.LATER)
+        self._fail(error, again=event.code in (RefuseCode.LATER, RefuseCode.FULL))
 
     def _on_ended(self, event: Ended) -> None:
         if self.established:

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 
+from pscompy import descriptors
 from pscompy.control import selection
 from pscompy.control.attempt import Attempt, Refusal
 from pscompy.control.auth import TOKEN_SIZE
@@ -85,6 +86,7 @@ class OnDemand(Host):
         self._names = Names(here)
         self._negotiations: set[Negotiation] = set()
         self._in_use: set[Record] = set()  # neither lazy nor closed
+        self._coming_up: set[Negotiation] = set()  # their lanes take descriptors yet
         self._holder = holder
 
     # ---- links ----
@@ -98,6 +100,7 @@ class OnDemand(Host):
 
     def _untrack(self, negotiation: Negotiation) -> None:
         self._negotiations.discard(negotiation)
+        self._coming_up.discard(negotiation)
         if negotiation.claimed is not None:
             self._names.remove(negotiation.claimed)
         self._thread.call(negotiation.dissolve)  # once its last event has been told
@@ -109,6 +112,11 @@ class OnDemand(Host):
             self._names.add(there)
             negotiation.claimed = there
         return taken
+
+    def _room_for(self, negotiation: Negotiation) -> bool:
+        """Whether descriptors are left for its lanes, and for those that are on their way."""
+        self._coming_up.add(negotiation)
+        return descriptors.left(descriptors.CONNECTION * len(self._coming_up))
 
     # ---- lifetimes ----
 
@@ -207,7 +215,10 @@ class OnDemand(Host):
         error: PscomError = ConnectError(
             f"{record.label} cannot be reached: {why}", peer=record.label
         )
-        again = not dialer.final and attempt.stalled < self._policy.link.stalled_max
+        again = (
+            not (dialer.final or dialer.exhausted)
+            and attempt.stalled < self._policy.link.stalled_max
+        )
         if attempt.refused is not None:
             error, again = attempt.refused[0], again or attempt.refused[1]
         self._next_attempt(record, error, again)
@@ -246,6 +257,11 @@ class OnDemand(Host):
             self._step(record, PhaseEvent.CALL if calling else PhaseEvent.DIAL)
         logger.debug("%s; next attempt in %.0f ms", error, delay * 1000)
         attempt.timer = self._thread.later(delay, self._dial, record)
+
+    def _no_descriptor(self, record: Record) -> ConnectError:
+        return ConnectError(
+            f"{record.label} cannot be reached: {descriptors.remedy()}", peer=record.label
+        )
 
     def _give_up(self, record: Record, error: PscomError) -> None:
         self._cancel(record)
@@ -294,6 +310,9 @@ class OnDemand(Host):
         elif taken:
             logger.warning("refused a second %s", event.identity)
             negotiation.refuse(RefuseCode.NAME_IN_USE, taken)
+        elif not self._room_for(negotiation):
+            logger.error("%s is turned away: %s", event.identity, descriptors.remedy())
+            negotiation.refuse(RefuseCode.FULL, f"{self.here.name}: {descriptors.remedy()}")
         elif event.kind is Kind.PLAIN:
             negotiation.welcome()
         else:
@@ -363,6 +382,9 @@ class OnDemand(Host):
             code = RefuseCode.NAME_IN_USE if isinstance(wrong, NameInUse) else RefuseCode.NOT_HERE
             negotiation.refuse(code, str(wrong))
             self.failed(negotiation, wrong, again=False)
+        elif not self._room_for(negotiation):
+            negotiation.refuse(RefuseCode.FULL, f"{self.here.name}: {descriptors.remedy()}")
+            self.failed(negotiation, self._no_descriptor(record), again=False)
         elif not event.crossed:
             self._take(record, negotiation)
             negotiation.proceed()
@@ -412,6 +434,7 @@ class OnDemand(Host):
         """Both sides are ready: messages travel from now on."""
         assert negotiation.peer is not None
         assert negotiation.lanes is not None
+        self._coming_up.discard(negotiation)
         record.link = None
         self._cancel(record)
         record.link = negotiation

@@ -1,8 +1,7 @@
 """Precon links over TCP: non-blocking sockets that carry a `Handshake`.
 
 A `Link` moves bytes and hands the machine's events to its owner; it decides nothing. The `Door`
-takes links in and limits how many may stand there, and for how long, without having proved the
-key. Who makes them is the `Dialer` (dialer.py).
+(door.py) takes links in, the `Dialer` (dialer.py) makes them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from pscompy.control.handshake import Handshake
 from pscompy.control.network import Place
 from pscompy.control.thread import READ, WRITE, ControlThread, Timer
 from pscompy.errors import PscomError
-from pscompy.logs import Log
 from pscompy.values import Value
 
 TYPE_CHECKING = False
@@ -30,11 +28,6 @@ else:
     Protocol = object
 
 
-logger = Log("pscompy.control")
-
-UNPROVED_MAX = 64  # links that have not proved the key, at one time
-UNPROVED_SECONDS = 10.0  # for a link to prove the key
-UNPROVED_GRACE = 1.0  # before it may be pushed out by a newer one
 LINGER_SECONDS = 2.0  # for the last bytes of a link to leave
 CHUNK = 64 * 1024
 
@@ -248,103 +241,3 @@ def _peer_address(sock: socket.socket) -> str:
     except (OSError, ValueError):  # gone already, or a relay's
         return "?"
     return str(Place(str(host).removeprefix("::ffff:"), int(port)))
-
-
-class Door:
-    """A listening socket. What comes in gets a machine and must prove the key soon."""
-
-    def __init__(
-        self,
-        thread: ControlThread,
-        listening: socket.socket,
-        options: LinkOptions,
-        new_link: Callable[[socket.socket], Link],
-    ) -> None:
-        self._thread = thread
-        self._socket: socket.socket | None = listening
-        self._options = options
-        self._new_link = new_link
-        self._unproved: dict[Link, Timer] = {}
-        self._paused = False
-        thread.register(listening.fileno(), READ, self._on_ready)
-
-    def close(self) -> None:
-        sock, self._socket = self._socket, None
-        if sock is not None:
-            if not self._paused:
-                self._thread.unregister(sock.fileno())
-            sock.close()
-        for link in list(self._unproved):
-            link.drop()
-
-    def forget(self) -> None:
-        """After a fork, in the child."""
-        if self._socket is not None:
-            os.close(self._socket.detach())
-            self._socket = None
-
-    def proved(self, link: Link) -> None:
-        """The link has proved the key (or is gone): it does not count any more."""
-        timer = self._unproved.pop(link, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _on_ready(self, _events: int) -> None:
-        if self._socket is None or not self._make_room():
-            return
-        try:
-            sock, _ = self._socket.accept()
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._on_accept_error(error)
-            return
-        try:
-            self._options.apply(sock)
-        except OSError:  # gone already
-            sock.close()
-            return
-        self.admit(sock)
-
-    def admit(self, sock: socket.socket) -> None:
-        """Take a connected socket in, which need not have come through the listening one."""
-        if self._socket is None:
-            sock.close()
-            return
-        link = self._new_link(sock)
-        link.on_close.append(self.proved)
-        self._unproved[link] = self._thread.later(UNPROVED_SECONDS, self._expire, link)
-
-    def _make_room(self) -> bool:
-        """Push the oldest out where too many stand here; while all are fresh, let the kernel's
-        queue hold the rest."""
-        if len(self._unproved) < UNPROVED_MAX:
-            return True
-        oldest = next(iter(self._unproved))
-        if time.monotonic() - oldest.since > UNPROVED_GRACE:
-            self._expire(oldest)
-            return True
-        self._pause(UNPROVED_GRACE / 10)
-        return False
-
-    def _on_accept_error(self, error: OSError) -> None:
-        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-            logger.error("cannot take a connection in: %s", error.strerror)
-            self._pause(UNPROVED_GRACE)
-
-    def _pause(self, seconds: float) -> None:
-        if self._socket is not None and not self._paused:
-            self._paused = True
-            self._thread.unregister(self._socket.fileno())
-            self._thread.later(seconds, self._resume)
-
-    def _resume(self) -> None:
-        if self._socket is not None and self._paused:
-            self._paused = False
-            self._thread.register(self._socket.fileno(), READ, self._on_ready)
-
-    def _expire(self, link: Link) -> None:
-        if link in self._unproved:
-            logger.info("%s has not proved the key in time", link.peer_address)
-            self.proved(link)
-            link.drop()

@@ -2,11 +2,12 @@
 
 Commands come from any thread and are woken by a descriptor; everything else runs on the thread
 itself. Signals are blocked in it, so that Ctrl-C lands in the main thread. What a call-back
-raises is logged and ends nothing but that call-back.
+raises is logged, once, and ends nothing but that call-back.
 """
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import os
@@ -17,7 +18,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from pscompy.logs import Log
+from pscompy.descriptors import Spare
+from pscompy.logs import DEBUG, ERROR, Log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
 TIMERS_MIN = 64
+FAILURES_MAX = 256  # kinds of failures that are told apart
+FAILURE_PAUSE = 0.05  # seconds after a failure of the loop itself
 
 Callback = Callable[..., object]
 
@@ -59,11 +63,14 @@ class ControlThread:
     def __init__(self, name: str) -> None:
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.spare = Spare()
+        self._failures: set[str] = set()  # what has been logged
         self._commands: deque[tuple[Callback, tuple[Any, ...]]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
         self._timers_max = TIMERS_MIN  # then those that were cancelled are looked for
         self._stopping = False
+        self._idle = True  # what the pump has said last
         self._pump: Callable[[], bool] | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.register(self._wake, READ, self._on_wake)
@@ -89,8 +96,7 @@ class ControlThread:
         self._thread.join(timeout)
         if self._thread.is_alive():
             return False
-        self._selector.close()
-        os.close(self._wake)
+        self._let_go()
         return True
 
     def abandon(self) -> None:
@@ -98,8 +104,12 @@ class ControlThread:
 
         Nothing is unregistered: that would reach into the parent's selector.
         """
+        self._let_go()
+
+    def _let_go(self) -> None:
         self._selector.close()
         os.close(self._wake)
+        self.spare.close()
 
     # ---- the thread itself ----
 
@@ -134,21 +144,35 @@ class ControlThread:
 
     def _run(self) -> None:
         while not self._stopping:
-            timeout = self._timeout()
-            for key, events in self._selector.select(timeout):
-                # A call-back before may have unregistered this descriptor, or reused its number.
-                if self._selector.get_map().get(key.fd) is key:
-                    self._guarded(key.data, events)
-            self._run_timers()
+            if not self._guarded(self._turn):
+                time.sleep(FAILURE_PAUSE)
+
+    def _turn(self) -> None:
+        for key, events in self._selector.select(self._timeout()):
+            # A call-back before may have unregistered this descriptor, or reused its number.
+            if self._selector.get_map().get(key.fd) is key:
+                self._guarded(key.data, events)
+        self._run_timers()
 
     def _timeout(self) -> float | None:
-        if self._pump is not None and not self._pump():
+        if not self._pumped():
             return 0
         if self._commands:
             return 0
         if not self._timers:
             return None
         return max(0.0, self._timers[0][0] - time.monotonic())
+
+    def _pumped(self) -> bool:
+        """Whether the thread may sleep."""
+        self._idle = True
+        if self._pump is None or self._guarded(self._pump_once, self._pump):
+            return self._idle
+        time.sleep(FAILURE_PAUSE)
+        return False
+
+    def _pump_once(self, pump: Callable[[], bool]) -> None:
+        self._idle = pump()
 
     def _run_timers(self) -> None:
         now = time.monotonic()
@@ -163,8 +187,21 @@ class ControlThread:
             function, args = self._commands.popleft()
             self._guarded(function, *args)
 
-    def _guarded(self, function: Callback, *args: Any) -> None:
+    def _guarded(self, function: Callback, *args: Any) -> bool:
+        """Where every call-back is called. False: it failed, and the log says how."""
         try:
             function(*args)
-        except Exception:
-            logger.exception("a call-back of the control thread failed")
+        except BaseException as error:
+            with contextlib.suppress(BaseException):
+                self._log_failure(function, error)
+            return False
+        return True
+
+    def _log_failure(self, function: Callback, error: BaseException) -> None:
+        """The first failure of its kind aloud; an event that stays would fill the log."""
+        kind = f"{getattr(function, '__qualname__', function)} {type(error).__name__}"
+        known = kind in self._failures
+        if len(self._failures) < FAILURES_MAX:
+            self._failures.add(kind)
+        level = DEBUG if known else ERROR
+        logger.log(level, "a call-back of the control thread failed", error=error)

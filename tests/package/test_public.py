@@ -72,6 +72,7 @@ ERRORS = {
     "ProtocolError": ("PscomError",),
     "PeerLost": ("PscomError", ConnectionResetError),
     "Closed": ("PscomError",),
+    "OutOfDescriptors": ("PscomError", OSError),
     "TransportError": ("PscomError",),
     "Unsupported": ("PscomError",),
     "Truncated": ("PscomError",),
