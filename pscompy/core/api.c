@@ -1,6 +1,8 @@
 /* psc_api_t: argument checks and the lock around the protocols' operations. */
 #include "api.h"
 
+#include <time.h>
+
 #include "conn.h"
 #include "parts/clock.h"
 #include "pool.h"
@@ -335,14 +337,28 @@ int psc_memory_register(psc_worker_t *worker, void *base, size_t len,
     return status;
 }
 
-void psc_memory_deregister(psc_region_t *region)
+int psc_memory_deregister(psc_region_t *region)
 {
     psc_worker_t *worker = psc_region_worker(region);
+    psc_status_t status = psc_worker_enter(worker, 0);
 
-    if (psc_worker_enter(worker, 0) != PSC_OK)
-        return;
-    psc_region_destroy(region);
+    if (status != PSC_OK)
+        return status;
+    status = psc_region_close(region);
+    if (status == PSC_INPROGRESS)
+        psc_worker_progress_locked(worker, PSC_PASS_ALL);
     psc_worker_leave(worker);
+    return status;
+}
+
+#define API_CLOSE_PAUSE_NS 100000
+
+static void api_region_destroy(psc_region_t *region)
+{
+    static const struct timespec pause = {.tv_nsec = API_CLOSE_PAUSE_NS};
+
+    while (psc_memory_deregister(region) == PSC_INPROGRESS)
+        nanosleep(&pause, NULL);
 }
 
 int psc_memory_pack(psc_region_t *region, uint8_t *packed, size_t *len_p)
@@ -472,7 +488,7 @@ static const psc_api_t api_table = {
     .message_poll = api_message_poll,
     .message_free = api_message_free,
     .region_create = psc_memory_register,
-    .region_destroy = psc_memory_deregister,
+    .region_destroy = api_region_destroy,
     .region_pack = psc_memory_pack,
     .put = api_put,
     .get = api_get,

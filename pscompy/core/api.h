@@ -245,7 +245,9 @@ typedef struct psc_api {
     /* ---- remote memory ---- */
     psc_status_t (*region_create)(psc_worker_t *worker, void *base, size_t len,
                                   psc_region_t **region_p);
-    /* Waits for nothing: accesses that come later are refused. */
+    /* Refuses accesses from now on, also those that have begun. Returns when
+     * nobody writes or reads the memory any more: it waits for a peer that is
+     * in the middle of a copy, and for a get that a lane is sending. */
     void (*region_destroy)(psc_region_t *region);
     /* *len_p: in, the room; out, the length. */
     psc_status_t (*region_pack)(psc_region_t *region, uint8_t *packed,

@@ -196,6 +196,7 @@ void psc_conn_destroy(psc_conn_t *conn)
     psc_proto_conn_destroy(conn);
     psc_list_remove(&conn->link);
     psc_list_push(&worker->doomed, &conn->link);
+    worker->ending = true;
     psc_conn_reap(worker);
     psc_worker_leave(worker);
 }

@@ -58,8 +58,11 @@ typedef struct psc_control_event {
 /* NULL: out of memory or descriptors; errno says which. */
 psc_worker_t *psc_worker_create(const psc_worker_config_t *config);
 /* Fails all connections, closes the transports, frees everything. Nobody may
- * be inside a call then, or hold a request or a connection afterwards. */
-void psc_worker_destroy(psc_worker_t *worker);
+ * be inside a call then, or hold a request or a connection afterwards. Returns
+ * how many requests and regions a peer may still write to, because it did not
+ * answer for seconds and its process lives: their memory may not be used for
+ * anything else, ever. */
+unsigned psc_worker_destroy(psc_worker_t *worker);
 /* A thread of the core that moves messages while the program does not; after
  * all transports are open. It ends with the worker, and does not exist after
  * fork. */
@@ -156,7 +159,8 @@ void psc_conn_destroy(psc_conn_t *conn);
 /* ---- memory that peers may write and read: region_* of psc_api_t ---- */
 int psc_memory_register(psc_worker_t *worker, void *base, size_t len,
                         psc_region_t **region_p);
-void psc_memory_deregister(psc_region_t *region);
+/* PSC_INPROGRESS: not yet, call it again a little later. */
+int psc_memory_deregister(psc_region_t *region);
 int psc_memory_pack(psc_region_t *region, uint8_t *packed, size_t *len_p);
 
 /* ---- memory whose messages are not registered one by one ---- */

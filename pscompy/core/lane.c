@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conn.h"
+#include "access.h"
 #include "upward.h"
 
 /* A message that came before its lane was installed. */
@@ -154,8 +154,7 @@ static void lane_drop_early(psc_lane_t *lane)
     while ((link = psc_list_pop(&lane->early)))
         free(psc_container_of(link, early_t, link));
     lane->early_bytes = 0;
-    free(lane->incoming.bounce);
-    lane->incoming.bounce = NULL;
+    psc_landing_drop(lane);
 }
 
 void psc_lane_retire(psc_lane_t *lane)
@@ -168,6 +167,7 @@ void psc_lane_retire(psc_lane_t *lane)
     lane_drop_early(lane);
     lane->slot->ops->ep_close(lane->ep);
     psc_list_push(&lane->worker->retiring, &lane->link);
+    lane->worker->ending = true;
     psc_worker_control_signal(lane->worker); /* the program may not call us */
 }
 
@@ -176,6 +176,7 @@ static void lane_fini(psc_lane_t *lane)
     psc_worker_t *worker = lane->worker;
 
     psc_list_remove(&lane->link);
+    psc_access_lane_ended(lane);
     lane->slot->ops->ep_fini(lane->ep);
     lane->ep = NULL;
     lane->slot->lanes--;

@@ -1,6 +1,6 @@
 /* Progress: one pass over the interfaces and the queued work; the descriptors
  * that tell when the next one is due, and arming them. */
-#include "conn.h"
+#include "access.h"
 
 /* ---- passes ---- */
 
@@ -33,6 +33,18 @@ static bool progress_due(const psc_iface_slot_t *slot, uint32_t pass)
     return slot->lanes > 0 && (pass & (slot->every - 1)) == 0;
 }
 
+/* In this order: a lane is freed after the requests that wait for its peer, a
+ * connection after its lanes. */
+static void progress_ends(psc_worker_t *worker)
+{
+    psc_access_progress(worker);
+    psc_lane_progress_retiring(worker, false);
+    psc_conn_reap(worker);
+    worker->ending = !psc_list_empty(&worker->revoking) ||
+                     !psc_list_empty(&worker->retiring) ||
+                     !psc_list_empty(&worker->doomed);
+}
+
 unsigned psc_worker_pass(psc_worker_t *worker, uint32_t ifaces)
 {
     unsigned n = 0;
@@ -49,10 +61,8 @@ unsigned psc_worker_pass(psc_worker_t *worker, uint32_t ifaces)
         psc_list_for_each(conn, &worker->busy, psc_conn_t, busy_link)
             n += psc_conn_flush(conn);
     }
-    if (!psc_list_empty(&worker->retiring))
-        psc_lane_progress_retiring(worker, false);
-    if (!psc_list_empty(&worker->doomed))
-        psc_conn_reap(worker);
+    if (worker->ending)
+        progress_ends(worker);
     worker->restless = n > 0;
     return n;
 }

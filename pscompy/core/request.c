@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conn.h"
+#include "access.h"
 
 static const char *const stage_names[PSC_STAGE_COUNT] = {
 #define PSC_STAGE_NAME(name) #name,
@@ -73,6 +73,7 @@ psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
     req->conn = req->source = NULL;
     req->in_use = true;
     req->released = req->urgent = req->confirm = false;
+    req->exposed = false;
     req->payload = NULL;
     req->error = PSC_OK;
     req->aux = 0;
@@ -104,8 +105,7 @@ static void req_recycle(psc_req_t *req)
 void psc_req_pool_destroy(psc_worker_t *worker)
 {
     for (uint32_t i = 0; i < worker->n_reqs; i++) {
-        psc_req_t *req =
-            &worker->chunks[i / PSC_REQ_CHUNK][i % PSC_REQ_CHUNK];
+        psc_req_t *req = psc_req_at(worker, i);
 
         if (req->in_use && req->iov != req->iov_room)
             free(req->iov);
@@ -120,6 +120,11 @@ uint64_t psc_req_id(const psc_req_t *req)
     return (uint64_t)req->generation << 32 | req->index;
 }
 
+psc_req_t *psc_req_at(const psc_worker_t *worker, uint32_t index)
+{
+    return &worker->chunks[index / PSC_REQ_CHUNK][index % PSC_REQ_CHUNK];
+}
+
 psc_req_t *psc_req_find(psc_worker_t *worker, uint64_t id)
 {
     uint32_t index = (uint32_t)id;
@@ -127,7 +132,7 @@ psc_req_t *psc_req_find(psc_worker_t *worker, uint64_t id)
 
     if (index >= worker->n_reqs)
         return NULL;
-    req = &worker->chunks[index / PSC_REQ_CHUNK][index % PSC_REQ_CHUNK];
+    req = psc_req_at(worker, index);
     if (!req->in_use || req->generation != id >> 32)
         return NULL;
     return req;
@@ -135,19 +140,24 @@ psc_req_t *psc_req_find(psc_worker_t *worker, uint64_t id)
 
 /* ---- the end of a request ---- */
 
+void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
+{
+    psc_mem_t **mem = &req->bulk.mem[lane->index];
+    psc_rkey_t **key = &req->bulk.keys.key[lane->index];
+
+    if (*mem)
+        lane->slot->ops->mem_deregister(lane->ep->iface, *mem);
+    if (*key)
+        lane->slot->ops->rkey_release(lane->ep, *key);
+    *mem = NULL;
+    *key = NULL;
+}
+
 /* Give back what the lanes know of this request's memory. */
 static void req_bulk_release(psc_req_t *req)
 {
-    for (uint32_t i = 0; req->conn && i < req->conn->n_lanes; i++) {
-        psc_lane_t *lane = req->conn->lanes[i];
-
-        if (req->bulk.mem[i])
-            lane->slot->ops->mem_deregister(lane->ep->iface, req->bulk.mem[i]);
-        if (req->bulk.keys.key[i])
-            lane->slot->ops->rkey_release(lane->ep, req->bulk.keys.key[i]);
-        req->bulk.mem[i] = NULL;
-        req->bulk.keys.key[i] = NULL;
-    }
+    for (uint32_t i = 0; req->conn && i < req->conn->n_lanes; i++)
+        psc_req_forget_lane(req, req->conn->lanes[i]);
 }
 
 static void req_tell(psc_req_t *req, psc_request_state_t state)
@@ -185,8 +195,8 @@ void psc_req_fail(psc_req_t *req, psc_status_t status)
     if (req->error == PSC_OK)
         req->error = status;
     psc_list_remove(&req->link);
-    if (req->bulk.inflight == 0)
-        psc_req_finish(req, req->error);
+    psc_req_stage_set(req, PSC_STAGE_ENDING);
+    psc_access_settle(req);
 }
 
 void psc_req_matched(psc_req_t *req)

@@ -44,6 +44,7 @@ typedef enum psc_req_kind {
     X(RMA_REQUEST) /* origin: RMA_PUT or RMA_GET waits to leave */            \
     X(RMA_DIRECT)  /* origin: the fabric does it */                           \
     X(AWAIT_FIN)   /* origin of a put by messages: all sent */                          \
+    X(ENDING)      /* either: it failed, and its memory is still reached */   \
     X(DONE)
 
 typedef enum psc_stage {
@@ -89,6 +90,7 @@ struct psc_req {
     bool urgent;     /* in the urgent work queue rather than the ordered */
     bool confirm;    /* put by messages: the sender waits for a FIN at the
                         end, the receiver sends it */
+    bool exposed;    /* the peer has keys by which it may write into it */
     psc_status_t error; /* set when it failed with operations in flight */
     uint64_t order;  /* receives: when it was posted */
     psc_conn_t *source; /* receives: as posted, NULL for any */
@@ -108,6 +110,7 @@ struct psc_req {
         uint64_t region, nonce, offset;
     } rma;
     void *payload;   /* internal: memory that on_done hands on */
+    psc_link_t access_link; /* internal: in the list of its region */
     psc_tag_recv_t tagged; /* stage TAGGED */
 };
 
@@ -119,6 +122,8 @@ psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov,
 /* It is outstanding on this connection from now on. */
 void psc_req_attach(psc_req_t *req, psc_conn_t *conn);
 uint64_t psc_req_id(const psc_req_t *req);
+/* The request at this place of the pool, also a free one. */
+psc_req_t *psc_req_at(const psc_worker_t *worker, uint32_t index);
 /* NULL for an id that does not stand for a live request. */
 psc_req_t *psc_req_find(psc_worker_t *worker, uint64_t id);
 /* The one door by which a stage changes. */
@@ -126,7 +131,9 @@ void psc_req_stage_set(psc_req_t *req, psc_stage_t stage);
 const char *psc_req_stage_name(psc_stage_t stage);
 /* Ends a request: result.status is set, whoever waits is told. */
 void psc_req_finish(psc_req_t *req, psc_status_t status);
-/* Ends it with an error as soon as no lane holds its memory any more. */
+/* Ends it with an error as soon as nothing reaches its memory any more: no
+ * operation of a lane, and no peer that was given keys (access.h). Until then
+ * it is not done, and its memory stays with it. */
 void psc_req_fail(psc_req_t *req, psc_status_t status);
 /* A receive without buffer has its message. */
 void psc_req_matched(psc_req_t *req);

@@ -30,7 +30,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 4u
+#define PSC_TRANSPORT_ABI 5u
 
 #define PSC_TOKEN_SIZE 32u       /* one-time secret that opens a lane */
 #define PSC_ADDRESS_MAX 1024u    /* longest endpoint address, bytes */
@@ -208,7 +208,10 @@ typedef struct psc_am {
 } psc_am_t;
 
 /* Where the payload of a message goes whose header came first. Bytes beyond
- * the sum of `iov` are read and discarded. */
+ * the sum of `iov` are read and discarded. The transport writes there only from
+ * inside `progress`, and reads `iov` anew whenever it does: between two calls
+ * the protocol may set the len of all pieces to 0, because their memory was
+ * taken back, even if some are already filled in part. */
 typedef struct psc_dest {
     psc_iov_t *iov; /* the protocol's, valid until am_end */
     size_t n_iov;
@@ -311,6 +314,7 @@ struct psc_transport_ops {
      * interface and on the endpoint alike:
      *   close: refuse new work, start saying goodbye; never blocks;
      *   stop:  PSC_OK when the fabric will touch no memory of ours any more,
+     *          and no peer will that writes by itself,
      *          PSC_INPROGRESS to be called again after progress;
      *   fini:  free everything. An endpoint's fini needs its stop; the core
      *          may call it after a bounded number of stops, and completions
@@ -375,7 +379,18 @@ struct psc_transport_ops {
      * makes the protocol use active messages instead. */
     psc_status_t (*mem_register)(psc_iface_t *iface, psc_ep_t *ep, void *base,
                                  size_t len, psc_mem_t **mem_p);
+    /* Forget it. Its keys are refused from now on. Nobody writes or reads the
+     * memory by them after this call, provided that the peer has said that it
+     * has finished, or mem_revoke that it cannot. */
     void (*mem_deregister)(psc_iface_t *iface, psc_mem_t *mem);
+    /* Or NULL, where mem_deregister alone ends every access, whatever the peer
+     * is doing. Before mem_deregister, if the peer may be using a key: refuse
+     * the keys. PSC_OK: no byte is written by them after mem_deregister.
+     * PSC_INPROGRESS: a peer is writing this moment, or has decided to write
+     * (it may have been stopped there); call again after progress. A peer whose
+     * process has ended writes no more. The transport owes a wake-up as for
+     * NO_RESOURCE. */
+    psc_status_t (*mem_revoke)(psc_iface_t *iface, psc_mem_t *mem);
     /* *len_p: in, the room (PSC_RKEY_MAX); out, the length. */
     psc_status_t (*rkey_pack)(psc_iface_t *iface, psc_mem_t *mem,
                               uint8_t *packed, size_t *len_p);

@@ -47,6 +47,9 @@ void psc_proto_conn_closing(psc_conn_t *conn);
 bool psc_proto_sends_pending(const psc_conn_t *conn);
 /* Unreceived messages go. */
 void psc_proto_conn_destroy(psc_conn_t *conn);
+/* The worker ends, and with it all regions: how many of them a peer is writing
+ * into at this moment. */
+unsigned psc_proto_regions_revoke(psc_worker_t *worker);
 /* The worker ends: before its connections go, and after. */
 void psc_proto_worker_stop(psc_worker_t *worker);
 void psc_proto_worker_destroy(psc_worker_t *worker);

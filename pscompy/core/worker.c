@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "conn.h"
+#include "access.h"
 #include "parts/clock.h"
 #include "pool.h"
 #include "upward.h"
@@ -49,7 +49,7 @@ static void worker_lists_init(psc_worker_t *worker)
     psc_list_t *const lists[] = {
         &worker->conns,       &worker->busy,     &worker->retiring,
         &worker->lane_events, &worker->probes,   &worker->free_reqs,
-        &worker->conn_events, &worker->doomed,
+        &worker->conn_events, &worker->doomed,   &worker->revoking,
         &worker->completions, &worker->messages, &worker->offers,
         &worker->regions};
 
@@ -151,9 +151,10 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config)
 /* Lanes that have said goodbye get this long to be rid of the fabric. */
 #define WORKER_STOP_NS 2000000000
 
-static void worker_stop(psc_worker_t *worker)
+static unsigned worker_stop(psc_worker_t *worker)
 {
     int64_t deadline = psc_clock_deadline(WORKER_STOP_NS);
+    unsigned reached;
 
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
         psc_conn_fail_locked(conn, PSC_ERR_CLOSED);
@@ -161,15 +162,19 @@ static void worker_stop(psc_worker_t *worker)
         if (psc_worker_progress_locked(worker, PSC_PASS_ALL) == 0)
             usleep(100);
     }
+    reached = psc_access_count(worker) + psc_proto_regions_revoke(worker);
     psc_lane_progress_retiring(worker, true);
+    return reached;
 }
 
-void psc_worker_destroy(psc_worker_t *worker)
+unsigned psc_worker_destroy(psc_worker_t *worker)
 {
+    unsigned reached;
+
     psc_thread_stop(worker);
     if (psc_worker_enter(worker, 0) != PSC_OK)
-        return; /* forked: the parent's, whose descriptors we only inherited */
-    worker_stop(worker);
+        return 0; /* forked: the parent's, we only inherited descriptors */
+    reached = worker_stop(worker);
     psc_proto_worker_stop(worker);
     psc_conn_destroy_all(worker);
     psc_iface_close_all(worker);
@@ -177,6 +182,7 @@ void psc_worker_destroy(psc_worker_t *worker)
     psc_req_pool_destroy(worker);
     worker_close_fds(worker);
     free(worker);
+    return reached;
 }
 
 void psc_worker_forked(psc_worker_t *worker)

@@ -48,6 +48,7 @@ struct psc_worker {
     psc_worker_config_t config;
     atomic_bool forked;
     uint32_t pass; /* counts progress passes */
+    bool ending; /* doomed, retiring or revoking is not empty */
     atomic_uint stride; /* passes in a few microseconds; see spin.c */
     bool restless; /* something has moved since the last pass that found
                       nothing: there may be more, without any event */
@@ -69,6 +70,7 @@ struct psc_worker {
     psc_list_t doomed;    /* destroyed, and freed as soon as nothing needs them */
     psc_list_t busy;      /* those with queued work */
     psc_list_t retiring;  /* lanes on their way to ep_fini */
+    psc_list_t revoking;  /* failed requests that a peer may still write to */
     uint32_t n_holding;   /* interfaces that hold what was sent */
     bool holding_told;    /* to the control thread, which looks after it */
     psc_list_t lane_events, conn_events; /* those with news for Python */

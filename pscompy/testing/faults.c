@@ -155,6 +155,15 @@ static void faults_mem_deregister(psc_iface_t *iface, psc_mem_t *mem)
     faults->inner_ops->mem_deregister(faults->inner, mem);
 }
 
+static psc_status_t faults_mem_revoke(psc_iface_t *iface, psc_mem_t *mem)
+{
+    faults_t *faults = faults_of(iface);
+
+    return faults->inner_ops->mem_revoke
+               ? faults->inner_ops->mem_revoke(faults->inner, mem)
+               : PSC_OK;
+}
+
 static psc_status_t faults_rkey_pack(psc_iface_t *iface, psc_mem_t *mem,
                                      uint8_t *packed, size_t *len_p)
 {
@@ -463,6 +472,7 @@ static const psc_transport_ops_t faults_template = {
     .ep_flush = faults_ep_flush,
     .mem_register = faults_mem_register,
     .mem_deregister = faults_mem_deregister,
+    .mem_revoke = faults_mem_revoke,
     .rkey_pack = faults_rkey_pack,
     .rkey_unpack = faults_rkey_unpack,
     .rkey_release = faults_rkey_release,

@@ -208,6 +208,41 @@ static void landing_nowhere(void)
     landing(CT_NOWHERE);
 }
 
+/* The protocol takes the memory back in the middle of a payload: the rest is
+ * discarded, and what follows the message is understood. */
+#define EARLY 30
+
+static void landing_taken_back(void)
+{
+    unsigned taken = 0;
+    ct_kind_t kind;
+    ct_pair_t pair;
+    size_t longest;
+
+    ct_pair_up(&pair);
+    kind = ct_side_can(pair.a, PSC_CAP_AM_ZCOPY) ? CT_ZCOPY : CT_BCOPY;
+    longest = ct_longest(pair.a, kind) < 4 << 20 ? ct_longest(pair.a, kind)
+                                                 : 4 << 20;
+    pair.y.landing = CT_TAKEN;
+    for (unsigned i = 0; i < 10; i++) {
+        ct_send_t early[EARLY], send;
+
+        for (unsigned j = 0; j < EARLY; j++) /* one turn is not enough */
+            ct_send(&pair, &pair.x, CT_BCOPY, 100, 1, &early[j]);
+        ct_send(&pair, &pair.x, kind, longest, 2, &send);
+        ct_until(&pair, (taken += ct_end_take(&pair.y),
+                         pair.y.received == pair.x.sent));
+        for (unsigned j = 0; j < EARLY; j++)
+            ct_send_finish(&pair, &early[j]);
+        ct_send_finish(&pair, &send);
+        ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 900, 1);
+    }
+    ct_pair_down(&pair);
+    if (taken == 0)
+        ct_skip("%s delivers the longest message in one turn", ct_ops->name);
+    printf("%u of 10 payloads were taken back\n", taken);
+}
+
 /* Descriptors that the protocol holds keep their bytes; giving them back
  * gives the room back. */
 static void held_descriptors(void)
@@ -277,6 +312,7 @@ const ct_case_t ct_message_cases[] = {
     {"landing_scattered", landing_scattered, 0, false},
     {"landing_cut_short", landing_cut_short, 0, false},
     {"landing_nowhere", landing_nowhere, 0, false},
+    {"landing_taken_back", landing_taken_back, 0, false},
     {"held_descriptors", held_descriptors, 0, false},
     {"answer_inside_upcall", answer_inside_upcall, 0, false},
     {NULL, NULL, 0, false},

@@ -64,7 +64,8 @@ typedef enum ct_landing {
     CT_WHOLE,    /* one piece of the right length */
     CT_SCATTER,  /* many small pieces, then a large one */
     CT_HALF,     /* room for half, the rest is discarded */
-    CT_NOWHERE   /* no room at all */
+    CT_NOWHERE,  /* no room at all */
+    CT_TAKEN     /* whole; a case may take the memory back: ct_end_take */
 } ct_landing_t;
 
 /* Every message's header. */
@@ -99,6 +100,7 @@ struct ct_end {
     char *body_buffer;
     size_t body_room;
     psc_iov_t body_iov[8];
+    bool body_taken;
 };
 
 void ct_end_create(ct_end_t *end, ct_side_t *side);
@@ -107,6 +109,8 @@ void ct_end_destroy(ct_end_t *end, ct_side_t *peer);
 /* Free without a wait, as the core may after a bounded number of stops. */
 void ct_end_abandon(ct_end_t *end);
 void ct_end_release_held(ct_end_t *end);
+/* The payload that is arriving has no place any more. False: none is. */
+bool ct_end_take(ct_end_t *end);
 psc_status_t ct_end_connect(ct_end_t *end, psc_role_t role,
                             const uint8_t token[PSC_TOKEN_SIZE],
                             const uint8_t *address, size_t address_len);

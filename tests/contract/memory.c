@@ -262,6 +262,31 @@ static void deregistered_is_refused(void)
     rma_down();
 }
 
+/* Nobody is writing: revoking ends, and then the key is of no use. */
+static void revoked_is_refused(void)
+{
+    psc_mem_t *mem;
+
+    if (!ct_ops->mem_revoke)
+        ct_skip("%s has no mem_revoke", ct_ops->name);
+    rma_up();
+    mem = rma.target_mem;
+    rma_put(0, 10);
+    memset(rma.target, 7, 100);
+    ct_until(&rma.pair,
+             ct_ops->mem_revoke(rma.pair.b->iface, mem) == PSC_OK);
+    rma_stale(false);
+    ct_check(ct_ops->mem_revoke(rma.pair.b->iface, mem) == PSC_OK, "again");
+    ct_ops->mem_deregister(rma.pair.b->iface, mem);
+    rma_stale(false);
+    for (size_t i = 0; i < 100; i++)
+        ct_check(rma.target[i] == 7, "byte %zu was written", i);
+    ct_check(ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
+                                  REGION, &rma.target_mem) == PSC_OK,
+             "registered again");
+    rma_down();
+}
+
 const ct_case_t ct_memory_cases[] = {
     {"put_lands", put_lands, PSC_CAP_PUT, false},
     {"get_fetches", get_fetches, PSC_CAP_GET, false},
@@ -270,5 +295,6 @@ const ct_case_t ct_memory_cases[] = {
     {"put_outside_is_refused", put_outside_is_refused, PSC_CAP_PUT, false},
     {"damaged_rkey_is_refused", damaged_rkey_is_refused, PSC_CAP_PUT, false},
     {"deregistered_is_refused", deregistered_is_refused, PSC_CAP_PUT, false},
+    {"revoked_is_refused", revoked_is_refused, PSC_CAP_PUT, false},
     {NULL, NULL, 0, false},
 };

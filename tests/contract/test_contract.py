@@ -49,6 +49,7 @@ TIGHT_CASES = (
     "kinds_keep_order",
     "landing_scattered",
     "landing_cut_short",
+    "landing_taken_back",
     "held_descriptors",
     "close_drains",
     "wakes_for_messages",

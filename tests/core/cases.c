@@ -11,6 +11,7 @@
 #include "lifetimes.h"
 #include "messages.h"
 #include "remote.h"
+#include "taken.h"
 
 void harness_setting(char *argument);
 
@@ -178,6 +179,16 @@ static const struct {
     {"unpolled_and_ended", case_unpolled_and_ended},
     {"unpolled_and_long", case_unpolled_and_long},
     {"remote_memory", case_remote_memory},
+    {"put_into_a_closed_region", case_put_into_a_closed_region},
+    {"get_from_a_closed_region", case_get_from_a_closed_region},
+    {"region_outlives_no_peer", case_region_outlives_no_peer},
+    {"landing_in_a_closed_region", case_landing_in_a_closed_region},
+    {"landing_when_a_connection_fails", case_landing_when_a_connection_fails},
+    {"landing_when_a_peer_closes", case_landing_when_a_peer_closes},
+    {"fin_overtakes_fragments", case_fin_overtakes_fragments},
+    {"fin_beside_a_landing", case_fin_beside_a_landing},
+    {"receive_with_a_late_writer", case_receive_with_a_late_writer},
+    {"region_with_a_late_writer", case_region_with_a_late_writer},
     {"close_in_order", case_close_in_order},
     {"close_both", case_close_both},
     {"close_then_gone", case_close_then_gone},

@@ -65,7 +65,7 @@ static psc_lane_t *lane_open(side_t *side, uint8_t *address, size_t *len_p)
     return lane;
 }
 
-psc_conn_t *side_install(side_t *side, psc_lane_t *lane)
+static psc_conn_t *conn_install(side_t *side, psc_lane_t **lanes, uint32_t n)
 {
     psc_proto_params_t params = {.eager_max = options.eager_max,
                                  .zcopy_min = 16384,
@@ -74,7 +74,7 @@ psc_conn_t *side_install(side_t *side, psc_lane_t *lane)
     psc_conn_t *conn = psc_conn_create(side->worker, next_id++, -1);
 
     check(conn && psc_conn_connecting(conn) == PSC_OK);
-    check(psc_conn_install(conn, &lane, 1, &params) == PSC_OK);
+    check(psc_conn_install(conn, lanes, n, &params) == PSC_OK);
     return conn;
 }
 
@@ -96,13 +96,25 @@ void pair_lanes(pair_t *pair, psc_lane_t **a, psc_lane_t **b)
     *b = lane_b;
 }
 
+psc_conn_t *side_install(side_t *side, psc_lane_t *lane)
+{
+    return conn_install(side, &lane, 1);
+}
+
+void pair_join_by(pair_t *pair, uint32_t n_lanes, psc_conn_t **a,
+                  psc_conn_t **b)
+{
+    psc_lane_t *lanes_a[LANES], *lanes_b[LANES];
+
+    for (uint32_t i = 0; i < n_lanes; i++)
+        pair_lanes(pair, &lanes_a[i], &lanes_b[i]);
+    *a = conn_install(&pair->a, lanes_a, n_lanes);
+    *b = conn_install(&pair->b, lanes_b, n_lanes);
+}
+
 void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b)
 {
-    psc_lane_t *lane_a, *lane_b;
-
-    pair_lanes(pair, &lane_a, &lane_b);
-    *a = side_install(&pair->a, lane_a);
-    *b = side_install(&pair->b, lane_b);
+    pair_join_by(pair, 1, a, b);
 }
 
 void pair_open(pair_t *pair)

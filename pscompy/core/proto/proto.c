@@ -1,5 +1,6 @@
 /* The protocols' two tables: what an arriving active message does, and what
  * moves a request on from each stage. */
+#include "../access.h"
 #include "../upward.h"
 
 #include <stdlib.h>
@@ -204,6 +205,7 @@ void psc_proto_abort(psc_lane_t *lane)
 {
     psc_incoming_t *in = &lane->incoming;
 
+    psc_landing_drop(lane);
     if (in->req && in->id == PSC_WIRE_FRAG)
         in->req->bulk.inflight--;
     if (in->unexp) {
@@ -216,9 +218,7 @@ void psc_proto_abort(psc_lane_t *lane)
     if (in->message)
         psc_am_abort(lane);
     psc_tag_abort(lane);
-    free(in->bounce);
     in->req = NULL;
     in->unexp = NULL;
     in->message = NULL;
-    in->bounce = NULL;
 }

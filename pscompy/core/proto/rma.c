@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "../access.h"
 #include "../parts/siphash.h"
 #include "credit.h"
 
@@ -15,6 +16,7 @@ struct psc_region {
     uint64_t id, nonce;
     uint8_t *base;
     uint64_t len;
+    psc_target_t target; /* what messages serve of it */
     psc_mem_t *mem[PSC_IFACES_MAX];
 };
 
@@ -50,6 +52,7 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
     region->id = ++worker->next_region;
     region->base = base;
     region->len = len;
+    psc_target_init(&region->target);
     if (getrandom(&region->nonce, sizeof region->nonce, 0) !=
         sizeof region->nonce) {
         free(region);
@@ -68,18 +71,45 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
     return PSC_OK;
 }
 
-void psc_region_destroy(psc_region_t *region)
+/* Its keys are no longer good, and nobody is writing by one. */
+static psc_status_t region_revoke(psc_region_t *region)
 {
-    psc_worker_t *worker = region->worker;
+    psc_status_t status = PSC_OK;
 
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
+    for (int i = 0; i < region->worker->n_ifaces; i++) {
+        psc_iface_slot_t *slot = &region->worker->ifaces[i];
+
+        if (region->mem[i] && slot->ops->mem_revoke &&
+            slot->ops->mem_revoke(slot->iface, region->mem[i]) ==
+                PSC_INPROGRESS)
+            status = PSC_INPROGRESS;
+    }
+    return status;
+}
+
+static void region_free(psc_region_t *region)
+{
+    for (int i = 0; i < region->worker->n_ifaces; i++) {
+        psc_iface_slot_t *slot = &region->worker->ifaces[i];
 
         if (region->mem[i])
             slot->ops->mem_deregister(slot->iface, region->mem[i]);
     }
+    psc_list_for_each(req, &region->target.accesses, psc_req_t, access_link)
+        psc_target_leave(req); /* it has no memory any more */
     psc_list_remove(&region->link);
     free(region);
+}
+
+psc_status_t psc_region_close(psc_region_t *region)
+{
+    psc_status_t keys = region_revoke(region);
+    psc_status_t messages = psc_target_close(&region->target);
+
+    if (keys == PSC_INPROGRESS || messages == PSC_INPROGRESS)
+        return PSC_INPROGRESS;
+    region_free(region);
+    return PSC_OK;
 }
 
 psc_worker_t *psc_region_worker(const psc_region_t *region)
@@ -311,6 +341,7 @@ static psc_region_t *rma_find(psc_worker_t *worker, const psc_wire_rma_t *wire)
 {
     psc_list_for_each(region, &worker->regions, psc_region_t, link) {
         if (region->id == wire->region && region->nonce == wire->nonce &&
+            !region->target.closed &&
             wire->offset <= region->len &&
             wire->len <= region->len - wire->offset)
             return region;
@@ -320,7 +351,7 @@ static psc_region_t *rma_find(psc_worker_t *worker, const psc_wire_rma_t *wire)
 
 static void rma_served(psc_req_t *req)
 {
-    (void)req; /* internal: nobody waits for it */
+    psc_target_leave(req);
 }
 
 /* A request of the target's own that answers the origin's. */
@@ -331,6 +362,7 @@ static psc_req_t *rma_answer(psc_lane_t *lane, const psc_wire_rma_t *wire,
 
     if (!req)
         return NULL;
+    psc_list_init(&req->access_link);
     req->on_done = rma_served;
     req->confirm = stage == PSC_STAGE_SEND_RTR;
     req->bulk.remote_id = wire->request_id;
@@ -364,6 +396,7 @@ static psc_status_t rma_serve(psc_lane_t *lane, const psc_am_t *am,
     req = rma_answer(lane, wire, kind, stage);
     if (!req)
         return PSC_ERR_NO_MEMORY;
+    psc_target_admit(&region->target, req);
     return psc_req_set_iov(
         req, &(psc_iov_t){region->base + wire->offset, wire->len}, 1);
 }
@@ -378,8 +411,17 @@ psc_status_t psc_rma_get_arrived(psc_lane_t *lane, const psc_am_t *am)
     return rma_serve(lane, am, PSC_REQ_SEND, PSC_STAGE_FRAG);
 }
 
+unsigned psc_rma_worker_revoke(psc_worker_t *worker)
+{
+    unsigned n = 0;
+
+    psc_list_for_each(region, &worker->regions, psc_region_t, link)
+        n += region_revoke(region) == PSC_INPROGRESS;
+    return n;
+}
+
 void psc_rma_worker_destroy(psc_worker_t *worker)
 {
     psc_list_for_each(region, &worker->regions, psc_region_t, link)
-        psc_region_destroy(region);
+        region_free(region);
 }

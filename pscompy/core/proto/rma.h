@@ -12,7 +12,10 @@
 
 psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
                                psc_region_t **region_p);
-void psc_region_destroy(psc_region_t *region);
+/* Take the memory back. PSC_OK: nobody writes or reads it any more, and the
+ * region is gone. PSC_INPROGRESS: new accesses are refused, but somebody is in
+ * the middle of one; call again after progress. */
+psc_status_t psc_region_close(psc_region_t *region);
 psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
                              size_t *len_p);
 psc_worker_t *psc_region_worker(const psc_region_t *region);
@@ -33,6 +36,7 @@ psc_status_t psc_rma_send_request(psc_req_t *req); /* stage RMA_REQUEST */
 psc_status_t psc_rma_direct(psc_req_t *req);       /* stage RMA_DIRECT */
 psc_status_t psc_rma_put_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_rma_get_arrived(psc_lane_t *lane, const psc_am_t *am);
+unsigned psc_rma_worker_revoke(psc_worker_t *worker);
 void psc_rma_worker_destroy(psc_worker_t *worker);
 
 #endif

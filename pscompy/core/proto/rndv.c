@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "../access.h"
 #include "am.h"
 #include "credit.h"
 #include "stripe.h"
@@ -235,6 +236,7 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
                            sizeof wire, keys, keys_len);
     if (status != PSC_OK)
         return status;
+    req->exposed = wire.n_keys > 0;
     psc_req_stage_set(req, PSC_STAGE_AWAIT_DATA);
     if (req->bulk.len == 0)
         psc_rndv_received(req);
@@ -326,13 +328,10 @@ void psc_rndv_comp(psc_comp_t *comp, psc_status_t status)
     req->bulk.inflight--;
     if (status != PSC_OK && req->error == PSC_OK)
         req->error = status;
-    if (req->conn->state == PSC_CONN_FAILED ||
-        req->conn->state == PSC_CONN_CLOSED) {
-        if (req->bulk.inflight == 0)
-            psc_req_finish(req, req->error ? req->error : PSC_ERR_PEER_LOST);
-        return;
-    }
-    psc_conn_queue(req->conn, req, true);
+    if (req->stage == PSC_STAGE_ENDING)
+        psc_access_settle(req);
+    else
+        psc_conn_queue(req->conn, req, true);
 }
 
 static psc_status_t rndv_move_one(psc_req_t *req, psc_bulk_op_t op,

@@ -1,5 +1,6 @@
 /* FRAG: where no lane can put or get, the data travels as active messages
  * that carry their place, each straight into the user's buffer. */
+#include "../access.h"
 #include "credit.h"
 #include "rndv.h"
 
@@ -107,6 +108,12 @@ static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
     return req;
 }
 
+/* The memory was taken back while the sender was sending: access.h. */
+static bool frag_homeless(const psc_req_t *req)
+{
+    return req->error != PSC_OK;
+}
+
 static void frag_count(psc_req_t *req, uint64_t len)
 {
     req->bulk.arrived += len;
@@ -128,7 +135,7 @@ psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
 }
 
 /* The request may not end while a lane writes into it, so the payload counts
- * as an operation under way. UNSUPPORTED: too many pieces, use a bounce. */
+ * as an operation in flight. UNSUPPORTED: too many pieces, use a bounce. */
 psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
                                  uint64_t len, psc_dest_t *dest)
 {
@@ -140,7 +147,7 @@ psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
         return PSC_ERR_PROTOCOL;
     dest->n_iov = psc_iov_slice(req->iov, req->n_iov, wire->offset, &covered,
                                 in->iov, PSC_INCOMING_IOV);
-    if (covered != len)
+    if (covered != len && !frag_homeless(req))
         return PSC_ERR_UNSUPPORTED;
     dest->iov = in->iov;
     in->req = req;
@@ -153,8 +160,8 @@ void psc_rndv_frag_end(psc_lane_t *lane)
     psc_req_t *req = lane->incoming.req;
 
     req->bulk.inflight--;
-    if (req->error == PSC_OK)
+    if (req->stage == PSC_STAGE_ENDING)
+        psc_access_settle(req);
+    else
         frag_count(req, lane->incoming.len);
-    else if (req->bulk.inflight == 0)
-        psc_req_finish(req, req->error);
 }

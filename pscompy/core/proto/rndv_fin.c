@@ -30,6 +30,8 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req)
 {
     psc_status_t status;
 
+    if (req->bulk.inflight > 0) /* a lane still reads the memory for it */
+        return PSC_INPROGRESS;
     if (req->bulk.waited && req->error == PSC_OK) {
         psc_list_push(&req->conn->fins, &req->link);
         return PSC_INPROGRESS;
@@ -75,6 +77,16 @@ bool psc_proto_send_fins(psc_conn_t *conn)
 
 /* ---- arriving ---- */
 
+/* It ends what was put by the keys that we gave; fragments end by themselves,
+ * so none may have come, or be arriving on another lane. */
+static psc_status_t fin_of_put(psc_req_t *req)
+{
+    if (!req->exposed || req->bulk.arrived > 0 || req->bulk.inflight > 0)
+        return PSC_ERR_PROTOCOL;
+    psc_rndv_received(req);
+    return PSC_OK;
+}
+
 static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
                                psc_status_t result)
 {
@@ -90,10 +102,8 @@ static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
     case PSC_STAGE_LENT: /* the peer has read enough */
         break;
     case PSC_STAGE_AWAIT_DATA: /* the peer put the data, or gave up */
-        if (result == PSC_OK) {
-            psc_rndv_received(req);
-            return PSC_OK;
-        }
+        if (result == PSC_OK)
+            return fin_of_put(req);
         break;
     case PSC_STAGE_AWAIT_FIN: /* the peer has the data */
         break;

@@ -133,6 +133,11 @@ void psc_proto_conn_destroy(psc_conn_t *conn)
 
 /* ---- a worker ends ---- */
 
+unsigned psc_proto_regions_revoke(psc_worker_t *worker)
+{
+    return psc_rma_worker_revoke(worker);
+}
+
 void psc_proto_worker_stop(psc_worker_t *worker)
 {
     psc_rma_worker_destroy(worker);

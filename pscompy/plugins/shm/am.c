@@ -172,7 +172,7 @@ static void shm_incoming_copy(shm_incoming_t *in, const uint8_t *from,
     in->rest -= len;
     while (len > 0 && in->piece < in->dest.n_iov) {
         const psc_iov_t *iov = &in->dest.iov[in->piece];
-        size_t here = iov->len - in->filled;
+        size_t here = iov->len > in->filled ? iov->len - in->filled : 0;
         size_t n = here < len ? here : len;
 
         if (n > 0)
@@ -180,7 +180,7 @@ static void shm_incoming_copy(shm_incoming_t *in, const uint8_t *from,
         from += n;
         len -= n;
         in->filled += n;
-        if (in->filled == iov->len) {
+        if (in->filled >= iov->len) {
             in->piece++;
             in->filled = 0;
         }

@@ -46,6 +46,12 @@ static void tcp_stream_end(tcp_ep_t *ep, ssize_t n)
 
 /* ---- a payload with a destination ---- */
 
+/* Room in a piece behind its first bytes; the protocol may have cut it. */
+static size_t tcp_piece_left(const psc_iov_t *piece, size_t filled)
+{
+    return piece->len > filled ? piece->len - filled : 0;
+}
+
 /* How many bytes the destination still takes; its pieces into iov. */
 static size_t tcp_dest_pieces(const tcp_in_t *in, struct iovec *iov,
                               unsigned *n_iov_p)
@@ -54,7 +60,7 @@ static size_t tcp_dest_pieces(const tcp_in_t *in, struct iovec *iov,
     unsigned n = 0;
 
     for (size_t i = in->dest_at; i < in->dest.n_iov && n < TCP_IOV_MAX; i++) {
-        size_t len = in->dest.iov[i].len - offset;
+        size_t len = tcp_piece_left(&in->dest.iov[i], offset);
 
         if (len > in->body_left - room)
             len = (size_t)(in->body_left - room);
@@ -70,9 +76,14 @@ static size_t tcp_dest_pieces(const tcp_in_t *in, struct iovec *iov,
 
 static void tcp_dest_advance(tcp_in_t *in, size_t n)
 {
-    while (in->dest_at < in->dest.n_iov &&
-           n >= in->dest.iov[in->dest_at].len - in->dest_offset) {
-        n -= in->dest.iov[in->dest_at++].len - in->dest_offset;
+    while (in->dest_at < in->dest.n_iov) {
+        size_t left =
+            tcp_piece_left(&in->dest.iov[in->dest_at], in->dest_offset);
+
+        if (n < left)
+            break;
+        n -= left;
+        in->dest_at++;
         in->dest_offset = 0;
     }
     in->dest_offset += n;
@@ -89,8 +100,8 @@ static void tcp_body_take_buffered(tcp_in_t *in)
         if (in->dest_at < in->dest.n_iov) {
             const psc_iov_t *piece = &in->dest.iov[in->dest_at];
 
-            if (len > piece->len - in->dest_offset)
-                len = piece->len - in->dest_offset;
+            if (len > tcp_piece_left(piece, in->dest_offset))
+                len = tcp_piece_left(piece, in->dest_offset);
             if (len > 0)
                 memcpy((uint8_t *)piece->base + in->dest_offset,
                        in->buffer + in->start, len);

@@ -1,0 +1,149 @@
+#include "access.h"
+
+#include <stdlib.h>
+
+/* ---- regions ---- */
+
+void psc_target_init(psc_target_t *target)
+{
+    psc_list_init(&target->accesses);
+    target->closed = false;
+}
+
+void psc_target_admit(psc_target_t *target, psc_req_t *req)
+{
+    psc_list_push(&target->accesses, &req->access_link);
+}
+
+void psc_target_leave(psc_req_t *req)
+{
+    psc_list_remove(&req->access_link);
+}
+
+/* The payload may be arriving on any lane of the connection. */
+static void access_cut(psc_req_t *req)
+{
+    for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
+        if (req->conn->lanes[i]->incoming.req == req)
+            psc_landing_cut(req->conn->lanes[i]);
+    }
+    req->n_iov = 0;
+    req->total = 0;
+}
+
+/* A put whose data is in its place, or a get whose data has been handed to a
+ * lane: what is left does not depend on the memory's owner. */
+static bool access_complete(const psc_req_t *req)
+{
+    return req->stage == PSC_STAGE_SEND_FIN ||
+           (req->stage == PSC_STAGE_FRAG && req->bulk.issued == req->bulk.len);
+}
+
+/* A put goes on without memory until its last fragment has come; a get ends
+ * with the fragments that have left. Either tells the origin by a FIN. */
+static void access_refuse(psc_req_t *req)
+{
+    if (access_complete(req))
+        return;
+    if (req->error == PSC_OK)
+        req->error = PSC_ERR_INVALID;
+    access_cut(req);
+    if (req->stage == PSC_STAGE_SEND_RTR || req->stage == PSC_STAGE_FRAG) {
+        psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
+        psc_conn_queue(req->conn, req, true);
+    }
+}
+
+psc_status_t psc_target_close(psc_target_t *target)
+{
+    psc_status_t status = PSC_OK;
+
+    psc_list_for_each(req, &target->accesses, psc_req_t, access_link) {
+        if (!target->closed)
+            access_refuse(req);
+        /* Of a put, what is arriving has been cut. */
+        if (req->kind == PSC_REQ_SEND && req->bulk.inflight > 0)
+            status = PSC_INPROGRESS;
+    }
+    target->closed = true;
+    return status;
+}
+
+/* ---- landings ---- */
+
+void psc_landing_cut(psc_lane_t *lane)
+{
+    for (size_t i = 0; i < PSC_INCOMING_IOV; i++)
+        lane->incoming.iov[i].len = 0;
+}
+
+void psc_landing_drop(psc_lane_t *lane)
+{
+    psc_landing_cut(lane);
+    free(lane->incoming.bounce);
+    lane->incoming.bounce = NULL;
+}
+
+/* ---- keys ---- */
+
+/* Every lane is asked, so that all of them begin at once. */
+static psc_status_t access_revoke(psc_req_t *req)
+{
+    psc_status_t status = PSC_OK;
+
+    for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
+        const psc_iface_slot_t *slot = req->conn->lanes[i]->slot;
+
+        if (req->bulk.mem[i] && slot->ops->mem_revoke &&
+            slot->ops->mem_revoke(slot->iface, req->bulk.mem[i]) ==
+                PSC_INPROGRESS)
+            status = PSC_INPROGRESS;
+    }
+    return status;
+}
+
+void psc_access_settle(psc_req_t *req)
+{
+    if (req->bulk.inflight > 0)
+        return;
+    if (req->exposed && access_revoke(req) == PSC_INPROGRESS) {
+        if (!psc_link_listed(&req->link))
+            psc_list_push(&req->worker->revoking, &req->link);
+        req->worker->ending = true;
+        return;
+    }
+    psc_list_remove(&req->link);
+    psc_req_finish(req, req->error);
+}
+
+void psc_access_progress(psc_worker_t *worker)
+{
+    psc_list_for_each(req, &worker->revoking, psc_req_t, link)
+        psc_access_settle(req);
+}
+
+void psc_access_lane_ended(psc_lane_t *lane)
+{
+    if (!lane->conn)
+        return;
+    psc_list_for_each(req, &lane->conn->active, psc_req_t, conn_link)
+        psc_req_forget_lane(req, lane);
+}
+
+/* A receive whose piece the peer may be copying: it has the keys, or was asked
+ * to help with a get. */
+static bool access_open(const psc_req_t *req)
+{
+    return req->in_use && req->kind == PSC_REQ_RECV &&
+           req->stage == PSC_STAGE_ENDING &&
+           (req->exposed || req->bulk.inflight > 0);
+}
+
+unsigned psc_access_count(const psc_worker_t *worker)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < worker->n_reqs; i++)
+        n += access_open(psc_req_at(worker, i));
+    return n;
+}
