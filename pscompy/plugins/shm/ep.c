@@ -129,12 +129,13 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
     ep->super = (psc_ep_t){super, user};
     ep->bell = -1;
     psc_list_init(&ep->shares);
-    status = shm_random(&ep->id, sizeof ep->id);
-    if (status == PSC_OK)
-        status = shm_random(ep->probe, sizeof ep->probe);
+    ep->proof = shm_proof_create();
+    status = ep->proof == NULL ? PSC_ERR_NO_MEMORY
+                               : shm_random(&ep->id, sizeof ep->id);
     if (status == PSC_OK)
         status = shm_iface_add(iface, ep);
     if (status != PSC_OK) {
+        free(ep->proof);
         free(ep);
         return status;
     }
@@ -296,16 +297,12 @@ void shm_ep_close(psc_ep_t *super)
 
     shm_ep_enter(ep, SHM_EP_CLOSED);
     ep->status = PSC_ERR_CLOSED;
-    if (ep->link == NULL)
+    if (ep->link == NULL || ep->link->stage == SHM_STAGE_PARTING)
         return;
-    if (ep->link->stage != SHM_STAGE_OPEN) {
+    if (ep->link->stage == SHM_STAGE_OPEN)
+        shm_link_part(ep->link, &packet);
+    else
         shm_link_refuse(ep->link, "shm: the endpoint was closed");
-        return;
-    }
-    /* The peer answers when it will not put into our memory any more. */
-    shm_link_send(ep->link, &packet, NULL, 0);
-    if (!ep->cma)
-        shm_link_close(ep->link);
 }
 
 psc_status_t shm_ep_stop(psc_ep_t *super)
@@ -340,5 +337,6 @@ void shm_ep_free(shm_ep_t *ep)
     if (ep->bell >= 0)
         close(ep->bell);
     explicit_bzero(ep->token, sizeof ep->token);
+    shm_proof_drop(ep->proof, ep->proving);
     free(ep);
 }

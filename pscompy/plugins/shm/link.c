@@ -95,14 +95,22 @@ psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
     return PSC_OK;
 }
 
+void shm_link_part(shm_link_t *link, shm_packet_t *packet)
+{
+    shm_link_send(link, packet, NULL, 0);
+    if (link->stage == SHM_STAGE_OPEN && link->ep->cma)
+        shm_link_enter(link, SHM_STAGE_PARTING);
+    else
+        shm_link_close(link);
+}
+
 /* Tell the peer why not; the link is of no use afterwards. */
 void shm_link_refuse(shm_link_t *link, const char *reason)
 {
     shm_packet_t packet = {.kind = SHM_PACKET_REFUSAL};
 
     snprintf(packet.u.refusal, sizeof packet.u.refusal, "%s", reason);
-    shm_link_send(link, &packet, NULL, 0);
-    shm_link_close(link);
+    shm_link_part(link, &packet);
 }
 
 /* ---- receiving ---- */

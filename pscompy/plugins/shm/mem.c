@@ -4,10 +4,17 @@
  *
  * What was deregistered must not be touched any more, though the kernel would
  * let us. So a key also says where its registration stands in the owner's
- * memory, and its seal, a number used once; it is read there before, or for a
- * get together with, the data. Another process that has been given the peer's
- * id has no such number there. The memory of registrations is used again for
- * registrations only, until the interface is freed. */
+ * memory, and its seal, a number used once; it is read there before a put, and
+ * after the data of a get. Another process that has been given the peer's id
+ * has no such number there. The memory of registrations is used again for
+ * registrations only, until the interface is freed.
+ *
+ * A process can be stopped between reading the seal and writing the data. So
+ * the one that puts says in the ring's control page which seal it is about to
+ * use, before it reads it, until it has written: the owner breaks the seal and
+ * then looks there. With a fence between the two steps on either side, either
+ * the one that puts finds the seal broken, or the owner sees that it has to
+ * wait for it. */
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -74,20 +81,34 @@ static psc_status_t shm_cma_one(shm_cma_fn_t move, pid_t pid, void *buffer,
     return shm_cma_move(move, pid, &local, &remote, 1);
 }
 
-/* The seal is read first, so what follows it was read under it. */
+static psc_status_t shm_cma_read_seal(const shm_ep_t *ep,
+                                      const psc_rkey_t *rkey)
+{
+    uint64_t seal = 0;
+    psc_status_t status = shm_cma_one(process_vm_readv, ep->pid, &seal,
+                                      rkey->seal_address, sizeof seal);
+
+    return status == PSC_OK && seal != rkey->seal ? PSC_ERR_INVALID : status;
+}
+
+/* The seal is read last, so what comes before it was read under it. Memory
+ * that cannot be read may be gone because the seal was broken. */
 psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                           const psc_rkey_t *rkey, uint64_t offset)
 {
     uint64_t seal = 0;
-    struct iovec local[2] = {{&seal, sizeof seal}, {buffer, len}};
+    struct iovec local[2] = {{buffer, len}, {&seal, sizeof seal}};
     struct iovec remote[2] = {
-        shm_cma_piece(rkey->seal_address, sizeof seal),
         shm_cma_piece(rkey->address + offset, len),
+        shm_cma_piece(rkey->seal_address, sizeof seal),
     };
     psc_status_t status =
         shm_cma_move(process_vm_readv, ep->pid, local, remote, 2);
 
-    return status == PSC_OK && seal != rkey->seal ? PSC_ERR_INVALID : status;
+    if (status == PSC_OK)
+        return seal == rkey->seal ? PSC_OK : PSC_ERR_INVALID;
+    return shm_cma_read_seal(ep, rkey) == PSC_ERR_INVALID ? PSC_ERR_INVALID
+                                                          : status;
 }
 
 /* Process ids are used again. Ours is still the peer's as long as its guard
@@ -114,20 +135,19 @@ psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,
 static psc_status_t shm_cma_put(shm_ep_t *ep, const void *buffer, size_t len,
                                 const psc_rkey_t *rkey, uint64_t offset)
 {
-    uint64_t seal = 0;
-    psc_status_t status;
+    _Atomic uint64_t *writing = &ep->tx.ring.control->writing;
+    psc_status_t status = PSC_ERR_PEER_LOST;
 
-    if (!shm_cma_guarded(ep))
-        return PSC_ERR_PEER_LOST;
-    status = shm_cma_one(process_vm_readv, ep->pid, &seal, rkey->seal_address,
-                         sizeof seal);
-    if (status == PSC_OK && seal != rkey->seal)
-        return PSC_ERR_INVALID;
-    return status == PSC_OK
-               ? shm_cma_one(process_vm_writev, ep->pid,
+    atomic_store_explicit(writing, rkey->seal, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (shm_cma_guarded(ep))
+        status = shm_cma_read_seal(ep, rkey);
+    if (status == PSC_OK)
+        status = shm_cma_one(process_vm_writev, ep->pid,
                              (void *)(uintptr_t)buffer,
-                             rkey->address + offset, len)
-               : status;
+                             rkey->address + offset, len);
+    atomic_store_explicit(writing, 0, memory_order_release);
+    return status;
 }
 
 static psc_status_t shm_cma_self(const shm_iface_t *iface, void *to,
@@ -251,6 +271,8 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
         return PSC_ERR_NO_MEMORY;
     mem->address = (uintptr_t)base;
     mem->len = len;
+    mem->revoked = 0;
+    mem->awaited = false;
     /* 0 is kept for what is deregistered. */
     iface->last_seal += iface->last_seal == UINT64_MAX ? 2 : 1;
     mem->fd = -1;
@@ -259,10 +281,44 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
     return PSC_OK;
 }
 
+/* Is a peer in the middle of a put by a key with this seal? A link that has
+ * ended means that the peer puts no more, or that its process has ended. */
+static bool shm_mem_written(const shm_iface_t *iface, uint64_t seal)
+{
+    for (uint32_t i = 0; i < iface->n_eps; i++) {
+        const shm_ep_t *ep = iface->eps[i];
+
+        if (ep->link != NULL && ep->cma &&
+            atomic_load(&ep->rx.ring.control->writing) == seal)
+            return true;
+    }
+    return false;
+}
+
+/* A peer that has finished does not ring: the timer looks. */
+static void shm_mem_await(shm_iface_t *iface, psc_mem_t *mem, bool awaited)
+{
+    if (mem->awaited != awaited)
+        shm_sleep_tick(iface, awaited ? +1 : -1);
+    mem->awaited = awaited;
+}
+
+psc_status_t shm_mem_revoke(psc_iface_t *super, psc_mem_t *mem)
+{
+    shm_iface_t *iface = shm_iface(super);
+
+    if (mem->revoked == 0)
+        mem->revoked = atomic_exchange(&mem->seal, 0);
+    atomic_thread_fence(memory_order_seq_cst);
+    shm_mem_await(iface, mem, shm_mem_written(iface, mem->revoked));
+    return mem->awaited ? PSC_INPROGRESS : PSC_OK;
+}
+
 void shm_mem_deregister(psc_iface_t *super, psc_mem_t *mem)
 {
     shm_iface_t *iface = shm_iface(super);
 
+    shm_mem_await(iface, mem, false);
     atomic_store(&mem->seal, 0);
     mem->next_free = iface->free_mems;
     iface->free_mems = mem;

@@ -95,6 +95,10 @@ typedef struct shm_control {
                                                 come free */
     shm_share_slot_t shares[SHM_SHARE_SLOTS]; /* gets of the producer */
     _Alignas(128) shm_letter_t letter; /* of the producer */
+    _Alignas(128) _Atomic uint64_t writing; /* producer: the seal of that
+                                               registration of the consumer
+                                               that it puts into this moment,
+                                               or 0 (mem.c) */
 } shm_control_t;
 
 typedef struct shm_geometry {

@@ -133,6 +133,14 @@ typedef struct shm_incoming {
     size_t filled;
 } shm_incoming_t;
 
+/* What a peer reads from our memory, and writes into it, to prove that
+ * cross-memory attach works (trial.c). */
+typedef struct shm_proof {
+    uint8_t probe[SHM_ID_SIZE];
+    uint8_t echo[SHM_ID_SIZE];
+    struct shm_proof *next;
+} shm_proof_t;
+
 /* A get of the peer's that we may help with. */
 typedef struct shm_help {
     const psc_mem_t *mem; /* NULL: none */
@@ -167,10 +175,8 @@ struct shm_ep {
     uint8_t token[PSC_TOKEN_SIZE]; /* wiped when the trial is over */
     psc_status_t status; /* why it failed or is leaving */
     char reason[PSC_REASON_MAX];
-    /* What the peer reads from our memory, and writes into it, to prove that
-     * cross-memory attach works. */
-    uint8_t probe[SHM_ID_SIZE];
-    uint8_t echo[SHM_ID_SIZE];
+    shm_proof_t *proof;
+    bool proving; /* the peer may still write the echo */
 };
 
 /* ---- links ---- */
@@ -178,7 +184,7 @@ struct shm_ep {
 #define SHM_MAX_FDS 2u
 #define SHM_REFUSAL_MAX SHM_LETTER_SIZE
 #define SHM_PACKET_MAGIC 0x6d687370u /* "pshm" */
-#define SHM_PACKET_VERSION 2u
+#define SHM_PACKET_VERSION 3u
 
 typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
@@ -232,6 +238,7 @@ typedef struct shm_packet {
     X(OFFER, OFFER, 2)         /* connector */                                 \
     X(VERDICT, VERDICT, 0)     /* both */                                      \
     X(OPEN, GOODBYE, 0)        /* both: the guard of a connection */           \
+    X(PARTING, GOODBYE, 0)     /* both: we have ended; has the peer? */        \
     X(OVER, NONE, 0)
 
 typedef enum shm_stage {
@@ -327,6 +334,9 @@ psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
 bool shm_packet_signed(uint16_t kind);
 bool shm_link_authentic(const shm_link_t *link, const shm_packet_t *packet);
 void shm_link_refuse(shm_link_t *link, const char *reason);
+/* Our last packet. Where the peer may be writing into our memory, the link
+ * stays until the peer has ended it, or its process has ended. */
+void shm_link_part(shm_link_t *link, shm_packet_t *packet);
 void shm_link_close(shm_link_t *link);
 void shm_link_free(shm_link_t *link);
 
@@ -347,6 +357,8 @@ void shm_trial_challenge(shm_link_t *link);
 void shm_trial_dial(shm_link_t *link);
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
 void shm_trial_hangup(shm_link_t *link);
+shm_proof_t *shm_proof_create(void);
+void shm_proof_drop(shm_proof_t *proof, bool proving);
 
 /* ep.c */
 psc_status_t shm_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
@@ -378,7 +390,9 @@ psc_status_t shm_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
 
 /* mem.c */
 struct psc_mem {
-    _Atomic uint64_t seal; /* 0: deregistered */
+    _Atomic uint64_t seal; /* 0: deregistered, or revoked */
+    uint64_t revoked; /* the seal that it had, or 0 */
+    bool awaited;     /* a peer is writing into it: look again soon */
     uint64_t address, len;
     int fd; /* of a segment that peers may map, or -1 */
     uint8_t id[SHM_ID_SIZE];
@@ -419,6 +433,7 @@ psc_status_t shm_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
 psc_status_t shm_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
                               size_t len, psc_mem_t **mem_p);
 void shm_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
+psc_status_t shm_mem_revoke(psc_iface_t *iface, psc_mem_t *mem);
 void shm_mem_close(shm_iface_t *iface);
 psc_status_t shm_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
                            size_t *len_p);

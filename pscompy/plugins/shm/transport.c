@@ -301,6 +301,7 @@ static const psc_transport_ops_t shm_ops = {
     .get = shm_get,
     .mem_register = shm_mem_register,
     .mem_deregister = shm_mem_deregister,
+    .mem_revoke = shm_mem_revoke,
     .rkey_pack = shm_rkey_pack,
     .rkey_unpack = shm_rkey_unpack,
     .rkey_release = shm_rkey_release,

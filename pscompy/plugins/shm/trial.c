@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -49,13 +50,14 @@ static psc_status_t shm_trial_send_offer(shm_link_t *link)
     }
     packet.u.offer = (shm_offer_t){
         .geometry = iface->geometry,
-        .probe = (uintptr_t)ep->probe,
-        .echo = (uintptr_t)ep->echo,
+        .probe = (uintptr_t)ep->proof->probe,
+        .echo = (uintptr_t)ep->proof->echo,
         .cma = iface->cma != SHM_CMA_OFF,
         .expedited = iface->expedited,
         .guards = link->process.fd >= 0,
     };
-    memcpy(packet.u.offer.nonce, ep->probe, SHM_ID_SIZE);
+    memcpy(packet.u.offer.nonce, ep->proof->probe, SHM_ID_SIZE);
+    ep->proving = packet.u.offer.cma;
     status = shm_ring_map(&ep->tx.ring, &iface->geometry, fds[0]);
     if (status == PSC_OK)
         status = shm_link_send(link, &packet, fds, 2);
@@ -116,6 +118,33 @@ static void shm_trial_check(shm_link_t *link, psc_status_t status)
     if (status != PSC_OK && link->ep != NULL)
         shm_ep_fail(link->ep, status, "shm: stage %s of the trial: %s",
                     shm_stage_name(link->stage), psc_status_string(status));
+}
+
+/* ---- the proof ---- */
+
+/* A peer that was stopped between reading the probe and writing the echo writes
+ * when it continues. So the memory of a trial that we gave up stays for ever. */
+static _Atomic(shm_proof_t *) shm_proofs_kept;
+
+shm_proof_t *shm_proof_create(void)
+{
+    shm_proof_t *proof = calloc(1, sizeof *proof);
+
+    if (proof == NULL || shm_random(proof->probe, SHM_ID_SIZE) == PSC_OK)
+        return proof;
+    free(proof);
+    return NULL;
+}
+
+void shm_proof_drop(shm_proof_t *proof, bool proving)
+{
+    if (!proving) {
+        free(proof);
+        return;
+    }
+    proof->next = atomic_load(&shm_proofs_kept);
+    while (!atomic_compare_exchange_weak(&shm_proofs_kept, &proof->next, proof))
+        continue;
 }
 
 /* ---- the stages ---- */
@@ -225,7 +254,9 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
 
     (void)fds;
     ep->cma = link->verdict && packet->u.verdict == 1;
-    if (ep->cma && memcmp(ep->echo, ep->probe, SHM_ID_SIZE) != 0) {
+    ep->proving = false;
+    if (ep->cma &&
+        memcmp(ep->proof->echo, ep->proof->probe, SHM_ID_SIZE) != 0) {
         shm_ep_fail(ep, PSC_ERR_PROTOCOL,
                     "shm: the peer says that it wrote to our memory and has "
                     "not");
@@ -249,6 +280,15 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
         ep->super.iface->up->ep_up(&ep->super);
     if (link->ep != NULL) /* not closed by the upcall */
         shm_mail_begin(link);
+}
+
+/* Nothing of the peer's will come any more, nor does it write. */
+static void shm_stage_parting(shm_link_t *link, const shm_packet_t *packet,
+                              int *fds)
+{
+    (void)packet;
+    (void)fds;
+    shm_link_close(link);
 }
 
 static void shm_stage_open(shm_link_t *link, const shm_packet_t *packet,
@@ -289,6 +329,7 @@ static const shm_stage_fn_t shm_stage_fns[SHM_N_STAGES] = {
     [SHM_STAGE_OFFER] = shm_stage_offer,
     [SHM_STAGE_VERDICT] = shm_stage_verdict,
     [SHM_STAGE_OPEN] = shm_stage_open,
+    [SHM_STAGE_PARTING] = shm_stage_parting,
 };
 
 static void shm_trial_fail(shm_link_t *link, psc_status_t status,
@@ -298,6 +339,14 @@ static void shm_trial_fail(shm_link_t *link, psc_status_t status,
         shm_ep_fail(link->ep, status, "%s", reason);
     else
         shm_link_refuse(link, reason);
+}
+
+/* The peer has given up the connection, or its process has ended. */
+static void shm_trial_ended(shm_link_t *link)
+{
+    if (link->ep != NULL)
+        link->ep->proving = false;
+    shm_link_close(link);
 }
 
 /* What a peer wrote is shown to people: printable, and of bounded length. */
@@ -315,7 +364,7 @@ static void shm_trial_refused(shm_link_t *link, const shm_packet_t *packet)
         shm_ep_leave(link->ep, PSC_ERR_PEER_LOST, reason);
     else if (link->ep != NULL && link->stage != SHM_STAGE_PARKED)
         shm_ep_fail(link->ep, PSC_ERR_CONNECT, "%s", reason);
-    shm_link_close(link);
+    shm_trial_ended(link);
 }
 
 /* packet NULL: what came is not one. Descriptors that a stage keeps it
@@ -355,5 +404,5 @@ void shm_trial_hangup(shm_link_t *link)
         shm_ep_fail(ep, PSC_ERR_CONNECT,
                     "shm: the peer hung up in stage %s of the trial",
                     shm_stage_name(link->stage));
-    shm_link_close(link);
+    shm_trial_ended(link);
 }
