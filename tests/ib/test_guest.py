@@ -56,6 +56,7 @@ MEMCHECK_CASES = (
     "put_lands",
     "get_fetches",
     "deregistered_is_refused",
+    "revoked_is_refused",
 )
 QUICK = ["KEEPALIVE=1000000000:1", "CONNECT_TIMEOUT=3000000000:3", "TIMEOUT=10:10"]
 

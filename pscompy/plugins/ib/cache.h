@@ -79,6 +79,9 @@ bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
 bool ib_window_open(ib_cache_t *cache, ib_hold_t *hold, ib_queue_t *queue,
                     uint64_t address, uint64_t len);
 void ib_window_close(ib_hold_t *hold, ib_queue_t *queue);
+/* The same at once, for one of its users: the window goes, unless a request of
+ * its own is in flight, with which it goes then (`spoilt`). */
+void ib_window_revoke(ib_hold_t *hold);
 /* A request of the window's has ended. */
 void ib_window_told(ib_hold_t *hold, bool good);
 

@@ -163,6 +163,24 @@ void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
     free(mem);
 }
 
+/* A registration that all peers may use is also that of messages from there:
+ * its key is good until these have ended. */
+static bool ib_mem_alone(const psc_mem_t *mem)
+{
+    return mem->user.next == mem->user.prev && mem->hold->bindings == 0;
+}
+
+psc_status_t ib_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
+{
+    (void)self;
+    if (mem->exposed)
+        ib_window_revoke(mem->hold);
+    mem->exposed = false;
+    if (mem->ep ? !mem->own && mem->hold->spoilt : !ib_mem_alone(mem))
+        return PSC_INPROGRESS;
+    return PSC_OK;
+}
+
 /* ---- keys ---- */
 
 /* Where there is no window, peers get a registration of its own. */

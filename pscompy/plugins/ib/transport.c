@@ -274,6 +274,7 @@ static const psc_transport_ops_t ib_ops = {
     .get = ib_get,
     .mem_register = ib_mem_register,
     .mem_deregister = ib_mem_deregister,
+    .mem_revoke = ib_mem_revoke,
     .rkey_pack = ib_rkey_pack,
     .rkey_unpack = ib_rkey_unpack,
     .rkey_release = ib_rkey_release,

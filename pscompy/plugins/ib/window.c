@@ -67,6 +67,12 @@ void ib_window_close(ib_hold_t *hold, ib_queue_t *queue)
         ib_window_break(hold);
 }
 
+void ib_window_revoke(ib_hold_t *hold)
+{
+    if (--hold->exposures == 0)
+        ib_window_break(hold);
+}
+
 void ib_window_told(ib_hold_t *hold, bool good)
 {
     hold->bindings--;
