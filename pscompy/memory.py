@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from pscompy._hot import Worker
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["MemoryRegion", "Pin"]
 
 PACKED_MAX = 1024  # longest remote key, bytes
+PAUSE = 0.0005  # seconds between two looks at a peer that is in the middle of a copy
+
+_kept: list[memoryview] = []  # memory that a peer may write to as long as this process lives
 
 
 class _Known:
@@ -36,21 +40,39 @@ class _Known:
         return self._view.nbytes
 
     def close(self) -> None:
-        """Give the buffer back. Idempotent."""
-        with self._lock:
-            handle, self._handle = self._handle, None
-        if handle is None:
-            return
-        if self._worker.address:
-            self._deregister(handle)
+        """Give the buffer back. Idempotent.
+
+        Waits for a peer that is in the middle of a copy, until it has finished or its process has
+        ended; then nobody writes or reads the buffer any more.
+        """
+        while not self._taken_back():
+            time.sleep(PAUSE)
         self._view.release()
+        self._closed(self)
+
+    def _taken_back(self) -> bool:
+        with self._lock:
+            if self._handle is not None and not self._deregister(self._handle):
+                return False
+            self._handle = None
+        return True
+
+    def _forget(self) -> None:
+        """The core is about to end, and to forget it."""
+        with self._lock:
+            self._handle = None
+
+    def _keep(self) -> None:
+        """Instead of `close`, if a peer may write to it whatever we do."""
+        _kept.append(self._view)
         self._closed(self)
 
     def _register(self) -> Any:
         """What the core knows it by."""
         raise NotImplementedError
 
-    def _deregister(self, handle: Any) -> None:
+    def _deregister(self, handle: Any) -> bool:
+        """False: somebody is in the middle of a copy, try again."""
         raise NotImplementedError
 
     @property
@@ -72,7 +94,8 @@ class MemoryRegion(_Known):
     """A buffer that peers may write and read; see `Session.register`.
 
     It lasts until it is closed or its session is, also if the program drops it: peers may hold
-    its key. Closing it refuses accesses from then on. A context manager.
+    its key. Closing it refuses accesses from then on, also those that have begun. A context
+    manager.
     """
 
     def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:
@@ -85,8 +108,8 @@ class MemoryRegion(_Known):
             check(lib.psc_memory_register(self._core, base, self.nbytes, handle), "register")
         return handle[0]
 
-    def _deregister(self, handle: Any) -> None:
-        lib.psc_memory_deregister(handle)
+    def _deregister(self, handle: Any) -> bool:
+        return bool(lib.psc_memory_deregister(handle) != lib.PSC_INPROGRESS)
 
     def _pack(self) -> bytes:
         room = ffi.new("uint8_t[]", PACKED_MAX)
@@ -108,8 +131,9 @@ class Pin(_Known):
             check(lib.psc_memory_pin(self._core, base, self.nbytes, handle), "pin")
         return handle[0]
 
-    def _deregister(self, handle: Any) -> None:
+    def _deregister(self, handle: Any) -> bool:
         lib.psc_memory_unpin(self._core, handle)
+        return True
 
 
 def _exported(buf: Any) -> memoryview:

@@ -323,9 +323,12 @@ class Session:
             ended = self._control.stop()
             if self._config["DEBUG_STATS"]:
                 logs.notice("%s: %s", self.name, _figures(self._engine.counters()))
-            self._hot.close(self._engine.destroy if ended else self._engine.abandon)
-            for region in list(self._regions):
-                region.close()
+            regions = list(self._regions)
+            for region in regions:
+                region._forget()
+            reached = self._hot.close(self._engine.destroy if ended else self._engine.abandon)
+            for region in regions:
+                region._keep() if reached else region.close()
             if self._sleep is not None:
                 self._sleep.close()
 

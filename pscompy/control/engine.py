@@ -304,20 +304,28 @@ class Engine:
         self._destroyed = True
         self._close_log()
 
-    def destroy(self) -> None:
-        """Nobody may be inside a call of the worker, and no handle is valid afterwards."""
+    def destroy(self) -> bool:
+        """Nobody may be inside a call of the worker, and no handle is valid afterwards. True: a
+        peer may still write into memory that it was given."""
         with self._guard:
             self._destroyed = True
-        lib.psc_worker_destroy(self._worker)
+        reached = bool(lib.psc_worker_destroy(self._worker))
         for carrier in self._carriers.values():
             carrier.close()
         self.read_log()
         self._close_log()
+        if reached:
+            logger.error(
+                "a peer did not answer and may be in the middle of a copy into memory of ours: "
+                "the buffers of what was in flight stay allocated until this process ends"
+            )
+        return reached
 
-    def abandon(self) -> None:
+    def abandon(self) -> bool:
         """Instead of `destroy`, where somebody is stuck inside a call: touch nothing any more."""
         with self._guard:
             self._destroyed = True
+        return True
 
     def _close_log(self) -> None:
         if self.log_fd is not None:

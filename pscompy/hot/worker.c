@@ -203,12 +203,17 @@ static PyObject *worker_connection(hot_worker_t *self, PyObject *id)
 
 /* ---- the end ---- */
 
-/* Operations that nobody will end any more. */
-static void worker_abandon_ops(hot_worker_t *self)
+/* Operations that nobody will end any more. reached: a peer may still write
+ * into their buffers, so these stay for ever. */
+static void worker_abandon_ops(hot_worker_t *self, bool reached)
 {
     while (self->ops.next != &self->ops) {
         hot_op_t *op = self->ops.next;
 
+        if (reached) {
+            hot_buffers_init(&op->buffers);
+            Py_XINCREF(op->fresh);
+        }
         if (op->in_request)
             hot_request_abandon(hot_request_of(op), self->status);
         else
@@ -251,20 +256,22 @@ static int worker_wait_for_leavers(hot_worker_t *self)
 static PyObject *worker_close(hot_worker_t *self, PyObject *destroy)
 {
     PyObject *result;
+    bool reached;
 
     if (self->core == NULL)
-        Py_RETURN_NONE;
+        Py_RETURN_FALSE;
     if (self->status == PSC_OK)
         hot_worker_drain(self);
     self->status = PSC_ERR_CLOSED;
     if (worker_wait_for_leavers(self) < 0)
         return NULL;
     if (self->core == NULL) /* another thread was faster */
-        Py_RETURN_NONE;
+        Py_RETURN_FALSE;
     worker_harvest_ops(self);
     result = PyObject_CallNoArgs(destroy);
+    reached = !result || result == Py_True;
     self->core = NULL;
-    worker_abandon_ops(self);
+    worker_abandon_ops(self, reached);
     PyDict_Clear(self->connections);
     PyDict_Clear(self->handlers);
     hot_worker_polled(self);
@@ -277,7 +284,7 @@ static PyObject *worker_forked(hot_worker_t *self, PyObject *unused)
     self->status = PSC_ERR_FORKED;
     self->n_inside = 0;
     self->core = NULL;
-    worker_abandon_ops(self);
+    worker_abandon_ops(self, false);
     Py_RETURN_NONE;
 }
 
@@ -408,7 +415,8 @@ static PyMethodDef worker_methods[] = {
     {"close", HOT_FUNCTION(worker_close), METH_O,
      "close($self, destroy, /)\n--\n\n"
      "End all use of the core's worker, call destroy(), and end what is still\n"
-     "in flight with Closed; whoever waits is woken."},
+     "in flight with Closed; whoever waits is woken. Returns what destroy() does:\n"
+     "True if a peer may still write to the buffers, which are kept then."},
     {"forked", HOT_FUNCTION(worker_forked), METH_NOARGS,
      "forked($self)\n--\n\n"
      "After fork, in the child: every use raises, nothing is touched."},

@@ -70,6 +70,36 @@ def test_what_lies_outside_is_refused(pair: Pair) -> None:
     assert memory == bytearray(100)
 
 
+LARGE = 64 << 20
+
+
+@pytest.mark.parametrize("kind", ["put", "get"])
+def test_nothing_moves_after_the_close(pair: Pair, kind: str) -> None:
+    """The region is closed in the middle of an access, which fails on its origin."""
+    owner, connection = pair
+    memory, local = bytearray(LARGE), bytearray(b"\x07") * LARGE
+    region = owner.register(memory)
+    rkey = region.rkey
+    errors: list[BaseException] = []
+
+    def access() -> None:
+        try:
+            connection.put(local, rkey) if kind == "put" else connection.get(local, rkey)
+        except pscompy.PscomError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=access)
+    thread.start()
+    while thread.is_alive() and memory[0] == 0 and local[0] == 7:
+        owner.progress()
+    region.close()
+    then = bytes(memory)
+    while thread.is_alive():
+        owner.progress()
+    assert memory == then
+    assert errors or local == memory
+
+
 def test_a_closed_region_is_refused_where_its_owner_is_asked(pair: Pair) -> None:
     owner, connection = pair
     memory = bytearray(100)
