@@ -1,8 +1,9 @@
 """Awaiting requests in asyncio.
 
-An event loop that awaits something of a session has one `Reader` for it: it sleeps on the
-session's descriptor together with everything else that the loop waits for. The descriptor must
-be armed before a sleep, and armed again after anybody has polled; `Worker.watch` tells when.
+An event loop that awaits something of a session has one `Reader` for it, which sleeps on a
+descriptor of its own (`Worker.sleeper`) together with everything else that the loop waits for. The
+descriptor must be armed before a sleep; it becomes readable when there is something, and when
+another thread has polled and so used up what was armed.
 
 An await that is cancelled takes its request back, unless another await is left for it. A receive
 that has matched gives its message back: `Request._give_back`.
@@ -11,16 +12,13 @@ that has matched gives its message back: `Request._give_back`.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from pscompy._hot import Request, Worker
-from pscompy.core import ffi, lib
 from pscompy.errors import Closed
 
 PASSES = 16  # before the loop's other callbacks get their turn
@@ -33,18 +31,11 @@ class Reader:
     def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
         self._loop = weakref.ref(loop)  # the loop holds us
         self._worker = worker
+        self._sleeper = worker.sleeper()
         self._thread = threading.get_ident()
         self._futures: set[asyncio.Future[None]] = set()  # of those who wait
         self._callbacks: weakref.WeakSet[LoopCallback] = weakref.WeakSet()  # those that wait
-        self._watching = False  # a watcher of ours is with the worker
-        self._looking = False  # it is ourselves who poll
-        self._watcher = partial(_polled, weakref.ref(self))  # the worker may keep it for long
-        # A number of our own: the program may watch session.fileno() in the same loop.
-        self._fd = os.dup(lib.psc_worker_fd(ffi.cast("psc_worker_t *", worker.address)))
-        self._registered = False
-
-    def __del__(self) -> None:
-        os.close(self._fd)
+        self._registered = False  # and armed, or to be looked at by the loop soon
 
     def until_done(
         self, request: Request, seconds: float | None = None
@@ -88,7 +79,7 @@ class Reader:
             self._in_loop(fn, request)
 
     def _start_looking(self) -> None:
-        if not (self._watching and self._registered):
+        if not self._registered:
             self._look()
 
     def _wake(self, future: asyncio.Future[None]) -> None:
@@ -108,42 +99,28 @@ class Reader:
 
     def _poll(self, loop: asyncio.AbstractEventLoop) -> bool:
         """False: there was more to do than one turn allows."""
-        self._looking = True
         try:
             for _ in range(PASSES):
-                self._worker.progress()
-                if self._arm(loop):
+                self._sleeper.progress()
+                if self._sleeper.arm():
+                    self._register(loop)
                     return True
         except Closed:  # what was awaited ends with it
             return True
-        finally:
-            self._looking = False
         return False
 
-    def _arm(self, loop: asyncio.AbstractEventLoop) -> bool:
-        if not self._watching:  # before arming: others may poll right after it
-            self._watching = True
-            self._worker.watch(self._watcher)
-        if not self._worker.arm():
-            return False
+    def _register(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self._registered:
-            loop.add_reader(self._fd, self._look)
+            loop.add_reader(self._sleeper.fileno(), self._look)
             self._registered = True
-        return True
 
     def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Nobody waits: leave the loop alone."""
         if self._registered:
-            loop.remove_reader(self._fd)
+            loop.remove_reader(self._sleeper.fileno())
             self._registered = False
         if not self._worker.address:
             _readers.get(loop, {}).pop(self._worker, None)
-
-    def _polled(self) -> None:
-        """Somebody polled, in any thread: what we armed is used up."""
-        self._watching = False
-        if not (self._looking and threading.get_ident() == self._thread):
-            self._in_loop(self._look)
 
     def _in_loop(self, callback: Any, *args: Any) -> None:
         loop = self._loop()
@@ -184,12 +161,6 @@ def loop_callback(request: Request, fn: Callable[[Request], object]) -> Callable
     callback = LoopCallback(watching, fn)
     watching.add_callback(callback)
     return callback
-
-
-def _polled(reader: weakref.ref[Reader]) -> None:
-    watching = reader()
-    if watching is not None:
-        watching._polled()
 
 
 _readers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Worker, Reader]] = (

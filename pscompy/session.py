@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import select
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from pscompy._hot import Sleeper
     from pscompy.parcel.service import Links, Service
 
     S = TypeVar("S", bound="Session")
@@ -81,7 +81,7 @@ class Session:
             self._engine.destroy()
             raise
         self._actions: Service | None = None
-        self._sleep: _Sleep | None = None
+        self._sleeper: Sleeper | None = None
         _open_sessions[self] = None
 
     def _open_parts(self, found: Sequence[registry.Found], log_level: int) -> None:
@@ -92,7 +92,6 @@ class Session:
         self._engine.read_log()
         self._hot = _hot.Worker(self._engine.address)
         self._control = Control(self._config, self._engine, self._identity, self._adopt, self._hot)
-        self._control.after_progress = self._hot.polled
         self._control.services[lib.PSC_CONTEXT_PLAIN] = self._service
 
     # ---- who and what ----
@@ -270,19 +269,20 @@ class Session:
         """A descriptor that becomes readable when `progress` would find something, provided that
         `arm` returned True before."""
         self._check()
-        if self._sleep is None:
-            self._sleep = _Sleep(self._engine.fd)
-        return self._sleep.fileno()
+        return self._own_sleeper().fileno()
 
     def arm(self) -> bool:
-        """True: sleep on `fileno()`. False: there is something already, call `progress`."""
-        self.fileno()
-        assert self._sleep is not None
-        self._sleep.clear()
-        if self._hot.pending:
-            return False
-        self._hot.watch(self._sleep.wake)  # before arming: others may poll right after it
-        return self._hot.arm() and not self._hot.pending
+        """True: sleep on `fileno()`. False: there is something already, or something has happened
+        since you looked: call `progress`, look at your requests, and arm again. For one thread."""
+        sleeper = self._own_sleeper()
+        return not self._hot.pending and sleeper.arm() and not self._hot.pending
+
+    def _own_sleeper(self) -> Sleeper:
+        self._check()
+        with self._lock:
+            if self._sleeper is None:
+                self._sleeper = self._hot.sleeper()
+            return self._sleeper
 
     def progress(self) -> int:
         """Move everything on once, without waiting; how many events there were."""
@@ -329,8 +329,7 @@ class Session:
             reached = self._hot.close(self._engine.destroy if ended else self._engine.abandon)
             for region in regions:
                 region._keep() if reached else region.close()
-            if self._sleep is not None:
-                self._sleep.close()
+            self._sleeper = None
 
     def _stop_listening(self, sock: Socket) -> None:
         self._sockets.discard(sock)
@@ -350,8 +349,6 @@ class Session:
         self._hot.forked()
         self._control.forked()
         self._engine.forked()
-        if self._sleep is not None:
-            self._sleep.close()
 
     def __enter__(self: S) -> S:
         return self
@@ -377,35 +374,6 @@ class Session:
             f"a {type(self).__name__} stays in its process: send a Socket's address instead, and"
             " open a Session there"
         )
-
-
-class _Sleep:
-    """What `Session.fileno` gives: the worker's descriptor, or another thread's polling."""
-
-    def __init__(self, worker_fd: int) -> None:
-        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._epoll = select.epoll()
-        self._epoll.register(self._event, select.EPOLLIN)
-        self._epoll.register(worker_fd, select.EPOLLIN)
-
-    def fileno(self) -> int:
-        return self._epoll.fileno()
-
-    def wake(self) -> None:
-        """Somebody has polled: what was armed is used up."""
-        if self._event >= 0:
-            os.eventfd_write(self._event, 1)
-
-    def clear(self) -> None:
-        try:
-            os.eventfd_read(self._event)
-        except BlockingIOError:
-            return
-
-    def close(self) -> None:
-        self._epoll.close()
-        event, self._event = self._event, -1
-        os.close(event)
 
 
 def _figures(counters: Mapping[str, int]) -> str:

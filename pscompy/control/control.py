@@ -85,7 +85,6 @@ class Control(OnDemand):
         self.records: WeakValueDictionary[int, Record] = WeakValueDictionary()
         # By context: what runs the actions of its connections, made at the first of them.
         self.services: dict[int, Callable[[], Any]] = {}
-        self.after_progress: Callable[[], object] = lambda: None  # what it found is to be drained
         self._adopt = adopt
         self._listeners: list[Listener] = []
         self._busy: set[object] = set()
@@ -236,8 +235,7 @@ class Control(OnDemand):
             return True
         for _ in range(PUMP_MAX):
             self._passes += 1
-            if self.engine.progress():
-                self.after_progress()
+            self.engine.progress()
             if self.engine.arm_fabric():
                 self._look_after_the_rest()
                 return True

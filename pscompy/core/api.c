@@ -38,7 +38,7 @@ static psc_status_t api_send(psc_conn_t *conn, const psc_send_args_t *args,
     if (status != PSC_OK) {
         /* who only sends has not looked for the credit that came back */
         if (psc_message_starved(conn, args))
-            psc_worker_progress_locked(conn->worker, true);
+            psc_worker_progress_locked(conn->worker, psc_conn_ifaces(conn));
         status = psc_message_send(conn, args, 0, request_p);
     }
     psc_worker_leave(conn->worker);
@@ -54,10 +54,10 @@ static psc_status_t api_recv_poll(psc_worker_t *worker, unsigned polls,
 
     while (request->state == PSC_REQUEST_ACTIVE && polls-- > 0 &&
            !psc_lock_wanted(&worker->lock)) {
-        if (psc_worker_pass(worker, false) == 0)
+        if (psc_worker_pass(worker, PSC_PASS_DUE) == 0)
             psc_clock_pause();
     }
-    psc_wait_kick_poller(worker);
+    psc_settle(worker);
     if (request->state != PSC_REQUEST_DONE)
         return PSC_INPROGRESS;
     *result_p = request->result;
@@ -224,6 +224,21 @@ static unsigned api_progress(psc_worker_t *worker, uint32_t flags)
     return n;
 }
 
+/* Another thread that has the lock settles for us. */
+static void api_spin_settle(psc_worker_t *worker)
+{
+    const uint32_t reasons = PSC_WAKE_SPENT | PSC_WAKE_POLLED;
+
+    if (!(atomic_load(&worker->wait.wanted) & reasons))
+        return;
+    if (psc_worker_enter(worker, PSC_FLAG_TRY) != PSC_OK) {
+        psc_worker_mail(worker);
+        return;
+    }
+    psc_settle(worker);
+    psc_worker_leave(worker);
+}
+
 static bool api_spin(psc_worker_t *worker, psc_request_t *request,
                      unsigned polls)
 {
@@ -231,10 +246,11 @@ static bool api_spin(psc_worker_t *worker, psc_request_t *request,
     while (psc_request_state(request) == PSC_REQUEST_ACTIVE && polls-- > 0) {
         if (psc_worker_enter(worker, PSC_FLAG_TRY) != PSC_OK)
             break;
-        psc_worker_progress_locked(worker, PSC_PASS_DUE);
+        psc_worker_pass(worker, PSC_PASS_DUE);
         psc_worker_leave(worker);
         psc_clock_pause();
     }
+    api_spin_settle(worker);
     return psc_request_state(request) != PSC_REQUEST_ACTIVE;
 }
 
@@ -503,6 +519,11 @@ static const psc_api_t api_table = {
     .view_free = psc_lend_return,
     .descriptor = psc_worker_fd,
     .region_size = psc_region_size,
+    .sleeper_create = psc_sleeper_create,
+    .sleeper_release = psc_sleeper_release,
+    .sleeper_descriptor = psc_sleeper_descriptor,
+    .sleeper_arm = psc_sleeper_arm,
+    .sleeper_progress = psc_sleeper_progress,
 };
 
 uintptr_t psc_api_address(void)

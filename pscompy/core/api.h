@@ -36,6 +36,7 @@
 typedef struct psc_worker psc_worker_t;
 typedef struct psc_conn psc_conn_t;
 typedef struct psc_region psc_region_t;
+typedef struct psc_sleeper psc_sleeper_t;
 
 /* CDEF BEGIN */
 typedef enum psc_conn_state {
@@ -195,7 +196,20 @@ typedef struct psc_api {
                                  void *owner, psc_request_t **request_p);
     void (*event_complete)(psc_request_t *request, psc_status_t status);
 
-    /* ---- progress and waiting ---- */
+    /* ---- progress and waiting ----
+     * A thread that sleeps outside the core does so on a descriptor: it looks
+     * at its requests, arms, and sleeps. The rule that loses no wake-up:
+     *  - Arming says that the descriptor becomes readable when progress would
+     *    find something, when a request has ended or matched, when
+     *    completion_poll or message_poll has something, and for `wake`.
+     *  - Every pass of another thread uses that up. Before its call returns,
+     *    and before it sleeps, that thread arms in the sleeper's place, or
+     *    makes the descriptor readable.
+     *  - Arming fails if any of this has happened since the sleeper last
+     *    looked: since its last arming that failed, or its last
+     *    sleeper_progress. Then look again, and arm again.
+     * So a sleeper may look before it arms, or after. A descriptor belongs to
+     * one thread at a time: arming makes it silent again. */
     /* One pass over all interfaces; how many events. With PSC_FLAG_TRY: 0 if
      * another thread is at it. */
     unsigned (*progress)(psc_worker_t *worker, uint32_t flags);
@@ -206,8 +220,9 @@ typedef struct psc_api {
      * else polls; never sleeps. True: the request is not ACTIVE. Ends early
      * when completion_poll or message_poll has something. */
     bool (*linger)(psc_worker_t *worker, psc_request_t *request, int64_t ns);
-    /* For who sleeps on `descriptor`, or on one of his own that holds it.
-     * PSC_OK: armed; PSC_ERR_NO_RESOURCE: something is there, call progress. */
+    /* For the thread that sleeps on `descriptor`, or on a set that holds it.
+     * PSC_OK: armed; PSC_ERR_NO_RESOURCE: something is there, or has happened:
+     * call progress, and look. */
     psc_status_t (*arm)(psc_worker_t *worker);
     /* Block (without the GIL) until all or any of the requests are not
      * ACTIVE. PSC_OK, PSC_ERR_TIMEOUT, PSC_ERR_INTERRUPTED (look for signals
@@ -287,9 +302,21 @@ typedef struct psc_api {
     void (*view_free)(psc_view_t *view);
 
     /* ---- other event loops ----
-     * Pollable, and the same for as long as the worker is there: readable when
-     * progress would find something, once armed. */
+     * Pollable, and the same for as long as the worker is there; for one
+     * thread, which calls `arm` before it sleeps. -1: no descriptors left. */
     int (*descriptor)(psc_worker_t *worker);
+    /* For several threads, each has a descriptor of its own. It is there until
+     * the sleeper is released, and stays readable once the worker has ended;
+     * then nothing but release may be called. */
+    psc_status_t (*sleeper_create)(psc_worker_t *worker,
+                                   psc_sleeper_t **sleeper_p);
+    /* worker: its own, or NULL once that ends or has ended. */
+    void (*sleeper_release)(psc_worker_t *worker, psc_sleeper_t *sleeper);
+    int (*sleeper_descriptor)(const psc_sleeper_t *sleeper);
+    psc_status_t (*sleeper_arm)(psc_sleeper_t *sleeper); /* as `arm` */
+    /* As progress, by the thread that sleeps on it and is awake: it looks at
+     * its requests afterwards, and is not woken for this pass. */
+    unsigned (*sleeper_progress)(psc_sleeper_t *sleeper);
 
     /* Bytes of a region, as its packed key says, which is not checked. */
     uint64_t (*region_size)(const uint8_t *packed, size_t len);

@@ -139,8 +139,8 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
         psc_conn_mark_busy(conn);
         psc_conn_flush(conn);
     }
+    psc_wake(conn->worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
     psc_worker_leave(conn->worker);
-    psc_wait_kick(conn->worker);
     return PSC_OK;
 }
 
@@ -218,7 +218,7 @@ void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status)
     psc_proto_conn_ended(conn, status);
     psc_conn_retire_lanes(conn);
     psc_list_remove(&conn->busy_link);
-    psc_wait_notify(conn->worker);
+    psc_wake(conn->worker, PSC_WAKE_NEWS);
 }
 
 void psc_conn_fail(psc_conn_t *conn, int status)
@@ -233,8 +233,8 @@ void psc_conn_fail(psc_conn_t *conn, int status)
     } else {
         psc_conn_fail_locked(conn, (psc_status_t)status);
     }
+    psc_wake(conn->worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
     psc_worker_leave(conn->worker);
-    psc_wait_kick(conn->worker);
 }
 
 /* How many passes the last words of a dead peer get. */
@@ -255,7 +255,7 @@ int psc_conn_peer_ended(psc_conn_t *conn, int last)
     if (status != PSC_OK)
         return status;
     for (int i = 0; i < CONN_DRAIN_PASSES && !psc_conn_ended(conn); i++) {
-        if (psc_worker_progress_locked(worker, PSC_PASS_ALL) == 0)
+        if (psc_worker_pass(worker, PSC_PASS_ALL) == 0)
             break;
     }
     if (psc_conn_ended(conn))
@@ -265,8 +265,8 @@ int psc_conn_peer_ended(psc_conn_t *conn, int last)
     else
         psc_conn_fail_locked(conn, conn->close_sent ? PSC_ERR_CLOSED
                                                     : PSC_ERR_PEER_LOST);
+    psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
     psc_worker_leave(worker);
-    psc_wait_kick(worker);
     return status;
 }
 
@@ -309,7 +309,7 @@ static void conn_peer_closes(psc_conn_t *conn)
         return;
     psc_proto_conn_ended(conn, PSC_ERR_CLOSED);
     conn_state_set(conn, PSC_CONN_CLOSED);
-    psc_wait_notify(conn->worker);
+    psc_wake(conn->worker, PSC_WAKE_NEWS);
 }
 
 void psc_conn_close_received(psc_conn_t *conn, bool is_ack)

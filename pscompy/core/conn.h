@@ -109,6 +109,14 @@ static inline bool psc_conn_ended(const psc_conn_t *conn)
     return conn->state == PSC_CONN_CLOSED || conn->state == PSC_CONN_FAILED;
 }
 
+/* The interface over which credit arrives. */
+static inline psc_ifaces_t psc_conn_ifaces(const psc_conn_t *conn)
+{
+    const psc_iface_slot_t *slot = conn->lanes[0]->slot;
+
+    return (psc_ifaces_t){1u << (slot - conn->worker->ifaces)};
+}
+
 /* Put a request where the next progress moves it on. */
 void psc_conn_queue(psc_conn_t *conn, psc_req_t *req, bool urgent);
 void psc_conn_mark_busy(psc_conn_t *conn);

@@ -76,15 +76,15 @@ int psc_worker_open(psc_worker_t *worker, uintptr_t ops, uint32_t path,
                     const psc_setting_t *settings, uint32_t n_settings,
                     char *reason);
 void psc_worker_query(psc_worker_t *worker, int iface, psc_iface_attr_t *attr_p);
-unsigned psc_worker_progress(psc_worker_t *worker);
-/* Pollable; readable when progress would find something, once armed. */
+/* psc_api_t.descriptor. */
 int psc_worker_fd(psc_worker_t *worker);
-/* As psc_worker_fd and psc_api_t.arm, for the control thread, which drives the
- * fabrics while lanes come and go and has nothing to do with what others have
- * posted or finished: it neither hears the alarm that wakes them nor takes it
- * from them. */
+/* The control thread's sleeper, which drives the fabrics while lanes come and
+ * go and has nothing to do with what others have posted or finished: it is
+ * woken for what arrives and for passes of others alone. psc_worker_progress is
+ * its progress, and nobody else's. */
 int psc_worker_fabric_fd(psc_worker_t *worker);
 int psc_worker_arm_fabric(psc_worker_t *worker);
+unsigned psc_worker_progress(psc_worker_t *worker);
 /* Threads in psc_api_t.wait return PSC_ERR_INTERRUPTED. */
 void psc_worker_wake(psc_worker_t *worker);
 /* Are lanes on their way out? The fabric lets go of them only in progress, so

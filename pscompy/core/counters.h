@@ -49,6 +49,8 @@
     X(views_kept)          /* of these, copied because the loan ended early */ \
     X(segments_mapped)     /* of peers' pools: once per connection and each */ \
     X(pool_exhausted)      /* blocks that the pool had no room for */         \
+    X(late_wakeups)        /* sleeps that only their time slice ended, beside \
+                              something that should have ended them */         \
     X(connections_up)      /* connections that came up */                     \
     X(connections_made)    /* of these, those that this side has made: over    \
                               all sessions, each connection counts once */

@@ -73,15 +73,27 @@ static psc_status_t iface_check_caps(const psc_transport_ops_t *ops,
     return PSC_ERR_UNSUPPORTED;
 }
 
-/* Every set of descriptors that somebody sleeps on holds the fabrics'. */
+static uint32_t iface_bit(const psc_iface_slot_t *slot)
+{
+    return 1u << (slot - slot->worker->ifaces);
+}
+
 static int iface_watch(psc_iface_slot_t *slot, int set)
 {
-    uint32_t bit = 1u << (slot - slot->worker->ifaces);
-
     if (!(slot->attr.caps & PSC_CAP_EVENT))
         return 0;
     return psc_worker_watch(set, slot->ops->event_fd(slot->iface), EPOLLIN,
-                            bit);
+                            iface_bit(slot));
+}
+
+/* Sleepers that have armed did so without this interface. */
+static int iface_watch_by_all(psc_iface_slot_t *slot)
+{
+    psc_wake(slot->worker, PSC_WAKE_SPENT);
+    if (!(slot->attr.caps & PSC_CAP_EVENT))
+        return 0;
+    return psc_sleepers_watch(slot->worker, slot->ops->event_fd(slot->iface),
+                              iface_bit(slot));
 }
 
 int psc_iface_watch_all(psc_worker_t *worker, int set)
@@ -93,8 +105,7 @@ int psc_iface_watch_all(psc_worker_t *worker, int set)
     return 0;
 }
 
-static psc_status_t iface_adopt(psc_worker_t *worker, psc_iface_slot_t *slot,
-                                 char *reason)
+static psc_status_t iface_adopt(psc_iface_slot_t *slot, char *reason)
 {
     psc_status_t status;
 
@@ -102,9 +113,7 @@ static psc_status_t iface_adopt(psc_worker_t *worker, psc_iface_slot_t *slot,
     status = iface_check_caps(slot->ops, &slot->attr, reason);
     if (status != PSC_OK)
         return status;
-    if (iface_watch(slot, worker->epoll_fd) < 0 ||
-        iface_watch(slot, worker->sleep_fd) < 0 ||
-        iface_watch(slot, worker->fabric_fd) < 0) {
+    if (iface_watch_by_all(slot) < 0) {
         snprintf(reason, PSC_REASON_MAX, "its event descriptor: %s",
                  strerror(errno));
         return PSC_ERR_TRANSPORT;
@@ -144,7 +153,7 @@ static int iface_open(psc_worker_t *worker,
     status = ops->open(params, &slot->iface);
     if (status != PSC_OK)
         return status;
-    status = iface_adopt(worker, slot, params->reason);
+    status = iface_adopt(slot, params->reason);
     if (status != PSC_OK) {
         iface_close(slot);
         return status;

@@ -1,6 +1,6 @@
-/* Progress: one pass over the interfaces and the queued work; the descriptors
- * that tell when the next one is due, and arming them. */
+/* Progress: one pass over the interfaces and the queued work. */
 #include "access.h"
+#include "conn.h"
 
 /* ---- passes ---- */
 
@@ -45,7 +45,7 @@ static void progress_ends(psc_worker_t *worker)
                      !psc_list_empty(&worker->doomed);
 }
 
-unsigned psc_worker_pass(psc_worker_t *worker, uint32_t ifaces)
+unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
 {
     unsigned n = 0;
 
@@ -53,8 +53,8 @@ unsigned psc_worker_pass(psc_worker_t *worker, uint32_t ifaces)
     for (int i = 0; i < worker->n_ifaces; i++) {
         psc_iface_slot_t *slot = &worker->ifaces[i];
 
-        if (ifaces == PSC_PASS_DUE ? progress_due(slot, worker->pass)
-                                   : ifaces >> i & 1)
+        if (ifaces.bits ? ifaces.bits >> i & 1
+                        : progress_due(slot, worker->pass))
             n += slot->ops->progress(slot->iface);
     }
     if (!psc_list_empty(&worker->busy)) {
@@ -67,88 +67,12 @@ unsigned psc_worker_pass(psc_worker_t *worker, uint32_t ifaces)
     return n;
 }
 
-/* What a pass finds is gone from the descriptor that another thread may be
- * sleeping on, and what was armed is used up: it has to look again. */
-unsigned psc_worker_progress_locked(psc_worker_t *worker, uint32_t ifaces)
+unsigned psc_worker_progress_locked(psc_worker_t *worker, psc_ifaces_t ifaces)
 {
     unsigned n = psc_worker_pass(worker, ifaces);
 
-    psc_wait_kick_poller(worker);
+    psc_settle(worker);
     return n;
-}
-
-unsigned psc_worker_progress(psc_worker_t *worker)
-{
-    unsigned n;
-
-    if (psc_worker_enter(worker, 0) != PSC_OK)
-        return 0;
-    n = psc_worker_progress_locked(worker, PSC_PASS_ALL);
-    psc_worker_leave(worker);
-    return n;
-}
-
-/* ---- arming ---- */
-
-int psc_worker_fd(psc_worker_t *worker)
-{
-    return worker->epoll_fd;
-}
-
-psc_status_t psc_worker_arm_fabric_locked(psc_worker_t *worker)
-{
-    if (worker->restless || atomic_load(&worker->inbox) ||
-        atomic_load(&worker->returned))
-        return PSC_ERR_NO_RESOURCE;
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
-        if (!(slot->attr.caps & PSC_CAP_EVENT)) {
-            if (slot->lanes > 0)
-                return PSC_ERR_NO_RESOURCE;
-            continue;
-        }
-        if (slot->ops->arm(slot->iface) != PSC_OK)
-            return PSC_ERR_NO_RESOURCE;
-    }
-    return PSC_OK;
-}
-
-psc_status_t psc_worker_arm_locked(psc_worker_t *worker)
-{
-    if (atomic_load(&worker->n_completions) ||
-        atomic_load(&worker->n_messages))
-        return PSC_ERR_NO_RESOURCE;
-    return psc_worker_arm_fabric_locked(worker);
-}
-
-int psc_worker_fabric_fd(psc_worker_t *worker)
-{
-    return worker->fabric_fd;
-}
-
-int psc_worker_arm_fabric(psc_worker_t *worker)
-{
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    status = psc_worker_arm_fabric_locked(worker);
-    psc_worker_leave(worker);
-    return status;
-}
-
-psc_status_t psc_worker_arm(psc_worker_t *worker)
-{
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    if (atomic_exchange(&worker->wait.armed, 1) == 0) /* before the look */
-        psc_worker_clear(worker->alarm_fd);
-    status = psc_worker_arm_locked(worker);
-    psc_worker_leave(worker);
-    return status;
 }
 
 void psc_worker_wake(psc_worker_t *worker)
@@ -156,5 +80,5 @@ void psc_worker_wake(psc_worker_t *worker)
     if (atomic_load(&worker->forked))
         return;
     atomic_fetch_add(&worker->wait.wakes, 1);
-    psc_wait_notify(worker);
+    psc_worker_mail(worker);
 }

@@ -170,7 +170,7 @@ static void req_tell(psc_req_t *req, psc_request_state_t state)
         psc_list_push(&worker->completions, &req->done_link);
         atomic_fetch_add(&worker->n_completions, 1);
     }
-    psc_wait_notify(worker);
+    psc_wake(worker, PSC_WAKE_NEWS);
 }
 
 void psc_req_finish(psc_req_t *req, psc_status_t status)

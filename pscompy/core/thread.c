@@ -1,60 +1,43 @@
 /* The progress thread: drives a worker while the program stays away from it,
- * without Python and its lock. Optional; a worker without it pays one load
- * here and there.
+ * without Python and its lock. Optional.
  *
  * It never competes. While others poll it rests and looks now and then whether
  * they still do; while one of them sleeps with the poller's role, and so is
- * woken by the fabric, it stands by until the role is free. Else it sleeps on
- * the fabrics itself, in a set of its own: what it has armed is used up when
- * somebody polls, who nudges it therefore. */
+ * woken by the fabric, it stands by until the role is free. Else it is a
+ * sleeper (sleep.h), which is rung when somebody polls or takes the role. */
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "parts/clock.h"
 #include "worker.h"
 
-/* Who has not polled for so long has gone to do something else. */
+/* If nobody has polled for so long, the program does something else. */
 #define THREAD_PATIENCE_NS 200000
-
-#define THREAD_NUDGED (1u << PSC_IFACES_MAX)
 
 struct psc_thread {
     pthread_t id;
-    int set;      /* the interfaces and nudge_fd */
-    int nudge_fd; /* edge-triggered: nobody reads it */
+    psc_sleeper_t sleeper;
+    atomic_bool stopping;
 };
-
-/* ---- from other threads ---- */
-
-static void thread_call(psc_worker_t *worker)
-{
-    atomic_fetch_add(&worker->wait.calls, 1);
-    psc_futex_wake(&worker->wait.calls, 1);
-}
-
-void psc_thread_nudge(psc_worker_t *worker)
-{
-    if (atomic_load(&worker->wait.dozing) &&
-        atomic_exchange(&worker->wait.dozing, 0))
-        psc_worker_signal(worker->thread->nudge_fd);
-}
-
-void psc_thread_relieve(psc_worker_t *worker)
-{
-    if (atomic_load(&worker->wait.standby) &&
-        atomic_exchange(&worker->wait.standby, 0))
-        thread_call(worker);
-}
-
-/* ---- the thread itself ---- */
 
 static bool thread_stopping(psc_worker_t *worker)
 {
-    return atomic_load(&worker->wait.stopping);
+    return atomic_load(&worker->thread->stopping);
+}
+
+/* ---- while others poll ---- */
+
+/* Until the bell is rung; NULL: however long that takes. */
+static void thread_hear(psc_worker_t *worker, const struct timespec *patience)
+{
+    struct pollfd bell = {.fd = worker->thread->sleeper.bell,
+                          .events = POLLIN};
+
+    ppoll(&bell, 1, patience, NULL);
 }
 
 static uint32_t thread_passes(psc_worker_t *worker)
@@ -67,38 +50,49 @@ static uint32_t thread_passes(psc_worker_t *worker)
     return passes;
 }
 
-/* Somebody sleeps with the poller's role: until he gives it back. */
-static void thread_stand_by(psc_worker_t *worker, uint32_t calls)
+/* Have the end of the role ring. False: its holder does not sleep, but polls;
+ * or nobody has it. */
+static bool thread_stand_by(psc_worker_t *worker)
 {
-    atomic_store(&worker->wait.standby, 1);
-    if (atomic_load(&worker->wait.polling) &&
-        atomic_load(&worker->wait.sleeping) && !thread_stopping(worker))
-        psc_futex_wait(&worker->wait.calls, calls, NULL);
-    atomic_store(&worker->wait.standby, 0);
+    psc_sleeper_t *self = &worker->thread->sleeper;
+    bool asleep;
+
+    psc_lock_acquire(&worker->lock);
+    psc_sleeper_disarm(self);
+    asleep = worker->wait.poller.wants != 0;
+    if (asleep) {
+        self->wants = PSC_WAKE_FREE;
+        atomic_fetch_or(&worker->wait.wanted, self->wants);
+    }
+    psc_worker_leave(worker);
+    return asleep && atomic_load(&worker->wait.polling);
 }
 
 /* Until nobody has polled for a while. */
 static void thread_rest(psc_worker_t *worker)
 {
     static const struct timespec patience = {.tv_nsec = THREAD_PATIENCE_NS};
-    uint32_t passes, calls;
+    uint32_t passes;
+    bool stand_by;
 
     do {
-        calls = atomic_load(&worker->wait.calls);
+        passes = thread_passes(worker);
+        stand_by = thread_stand_by(worker);
         if (thread_stopping(worker))
             return;
-        passes = thread_passes(worker);
-        psc_futex_wait(&worker->wait.calls, calls, &patience);
-        thread_stand_by(worker, calls);
+        thread_hear(worker, stand_by ? NULL : &patience);
     } while (passes != thread_passes(worker) ||
              atomic_load(&worker->wait.polling));
 }
 
-static unsigned thread_poll(psc_worker_t *worker, uint32_t ifaces)
+/* ---- while nobody does ---- */
+
+static unsigned thread_poll(psc_worker_t *worker, psc_ifaces_t ifaces)
 {
     unsigned n;
 
     psc_lock_acquire(&worker->lock);
+    psc_sleeper_disarm(&worker->thread->sleeper);
     n = psc_worker_progress_locked(worker, ifaces);
     psc_worker_leave(worker);
     return n;
@@ -109,42 +103,49 @@ static psc_status_t thread_arm(psc_worker_t *worker)
     psc_status_t status;
 
     psc_lock_acquire(&worker->lock);
-    status = psc_worker_arm_fabric_locked(worker);
+    status = psc_sleeper_try(&worker->thread->sleeper,
+                             PSC_WAKE_SPENT | PSC_WAKE_POLLED |
+                                 PSC_WAKE_TAKEN);
+    if (status != PSC_OK)
+        psc_settle(worker);
     psc_worker_leave(worker);
     return status;
 }
 
-/* Until a fabric has something: its bit. 0: it was not the time to sleep. */
-static uint32_t thread_doze(psc_worker_t *worker)
+static bool thread_needed(psc_worker_t *worker)
+{
+    return !atomic_load(&worker->wait.polling) && !thread_stopping(worker);
+}
+
+/* Until fabrics have something. False: it was rung, or is not needed. */
+static bool thread_doze(psc_worker_t *worker, psc_ifaces_t *ready_p)
 {
     struct epoll_event events[PSC_IFACES_MAX + 1];
-    uint32_t ready = 0;
     int n = 0;
 
-    atomic_store(&worker->wait.dozing, 1); /* before the look */
-    if (thread_arm(worker) == PSC_OK && !atomic_load(&worker->wait.polling) &&
-        !thread_stopping(worker))
-        n = epoll_wait(worker->thread->set, events, PSC_IFACES_MAX + 1, -1);
-    atomic_store(&worker->wait.dozing, 0);
+    *ready_p = PSC_PASS_ALL;
+    if (thread_arm(worker) != PSC_OK)
+        return thread_needed(worker);
+    if (thread_needed(worker))
+        n = epoll_wait(worker->thread->sleeper.set, events, PSC_IFACES_MAX + 1,
+                       -1);
+    ready_p->bits = 0;
     for (int i = 0; i < n; i++)
-        ready |= events[i].data.u32;
-    return ready;
+        ready_p->bits |= events[i].data.u32;
+    return ready_p->bits && thread_needed(worker);
 }
 
 /* Sleep on the fabrics and poll them, until somebody else polls, or one has
  * nothing although it does not let us sleep. */
 static void thread_drive(psc_worker_t *worker)
 {
-    uint32_t ready;
-    unsigned n;
+    psc_ifaces_t ready;
 
-    do {
-        ready = thread_doze(worker);
-        if (ready & THREAD_NUDGED || atomic_load(&worker->wait.polling) ||
-            thread_stopping(worker))
+    while (thread_doze(worker, &ready)) {
+        if (thread_poll(worker, ready) == 0 &&
+            ready.bits == PSC_PASS_ALL.bits)
             return;
-        n = thread_poll(worker, ready ? ready : PSC_PASS_ALL);
-    } while (n > 0 || ready);
+    }
 }
 
 static void *thread_run(void *arg)
@@ -160,23 +161,13 @@ static void *thread_run(void *arg)
 
 /* ---- life ---- */
 
-static int thread_open_set(psc_worker_t *worker, psc_thread_t *thread)
+static void thread_free(psc_worker_t *worker, psc_thread_t *thread)
 {
-    thread->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    thread->set = epoll_create1(EPOLL_CLOEXEC);
-    if (thread->nudge_fd < 0 || thread->set < 0 ||
-        psc_worker_watch(thread->set, thread->nudge_fd, EPOLLIN | EPOLLET,
-                         THREAD_NUDGED) < 0)
-        return -1;
-    return psc_iface_watch_all(worker, thread->set);
-}
-
-static void thread_free(psc_thread_t *thread)
-{
-    if (thread->nudge_fd >= 0)
-        close(thread->nudge_fd);
-    if (thread->set >= 0)
-        close(thread->set);
+    psc_lock_acquire(&worker->lock);
+    psc_sleeper_disarm(&thread->sleeper);
+    psc_sleeper_close(&thread->sleeper);
+    psc_worker_leave(worker);
+    worker->thread = NULL;
     free(thread);
 }
 
@@ -193,6 +184,16 @@ static int thread_create(psc_worker_t *worker, psc_thread_t *thread)
     return error;
 }
 
+static int thread_open(psc_worker_t *worker, psc_thread_t *thread)
+{
+    int result;
+
+    psc_lock_acquire(&worker->lock);
+    result = psc_sleeper_open(&thread->sleeper, worker);
+    psc_worker_leave(worker);
+    return result;
+}
+
 int psc_worker_thread_start(psc_worker_t *worker)
 {
     psc_thread_t *thread = calloc(1, sizeof *thread);
@@ -200,26 +201,27 @@ int psc_worker_thread_start(psc_worker_t *worker)
     if (!thread)
         return PSC_ERR_NO_MEMORY;
     worker->thread = thread;
-    if (thread_open_set(worker, thread) == 0 &&
+    if (thread_open(worker, thread) == 0 &&
         thread_create(worker, thread) == 0) {
         pthread_setname_np(thread->id, "pscompy poll");
         return PSC_OK;
     }
-    worker->thread = NULL;
-    thread_free(thread);
+    thread_free(worker, thread);
     return PSC_ERR_NO_MEMORY;
 }
 
+/* The bell stays rung: the thread does not sleep again. */
 void psc_thread_stop(psc_worker_t *worker)
 {
     psc_thread_t *thread = worker->thread;
 
     if (!thread || atomic_load(&worker->forked))
         return;
-    atomic_store(&worker->wait.stopping, 1);
-    thread_call(worker);
-    psc_worker_signal(thread->nudge_fd);
+    atomic_store(&thread->stopping, true);
+    psc_lock_acquire(&worker->lock);
+    thread->sleeper.rung = true;
+    psc_worker_signal(thread->sleeper.bell);
+    psc_worker_leave(worker);
     pthread_join(thread->id, NULL);
-    worker->thread = NULL;
-    thread_free(thread);
+    thread_free(worker, thread);
 }

@@ -451,7 +451,9 @@ struct psc_transport_ops {
     int (*event_fd)(psc_iface_t *iface);
     /* PSC_OK: armed, the caller may sleep. PSC_ERR_NO_RESOURCE: something is
      * there already, poll again. Loses no wake-up: what arrives after the
-     * last progress either fails arm or fires the descriptor. */
+     * last progress either fails arm or fires the descriptor. A progress uses
+     * up what was armed, and so may an arm that fails; arming what is armed
+     * already changes nothing. */
     psc_status_t (*arm)(psc_iface_t *iface);
 
     /* Or NULL: what the transport itself counts of this endpoint, for whoever

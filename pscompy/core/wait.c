@@ -1,12 +1,12 @@
-/* Waiting: spin for a while, then sleep on the worker's descriptor.
+/* Waiting: spin for a while, then sleep on a set of descriptors.
  *
  * At most one thread polls; it has the poller's role. The others sleep on the
- * baton (a futex word) until their request is done or the role is free, and
- * one inherits it. The lock is held for one progress pass at a time, never
- * while sleeping. Lost wake-ups: the poller arms the interfaces and looks at
- * its requests after that, before it sleeps; what happens later fires the
- * descriptor. A thread that completes or posts something for a sleeping
- * poller kicks it. */
+ * wake generation (a futex word) until their request is done or the role is
+ * free, and one inherits it. The lock is held for one progress pass at a time,
+ * never while sleeping. The rule by which no wake-up is lost stands in
+ * sleep.h: the poller is a sleeper that looks at its requests after it has
+ * armed; those that follow it have looked at the generation that they sleep
+ * on. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -26,31 +26,6 @@ typedef struct wait_goal {
     unsigned wakes; /* the worker's, when the wait began */
     int64_t deadline;
 } wait_goal_t;
-
-void psc_wait_kick_poller(psc_worker_t *worker)
-{
-    if (atomic_load(&worker->wait.sleeping) &&
-        atomic_exchange(&worker->wait.sleeping, 0))
-        psc_worker_signal(worker->wake_fd);
-    psc_thread_nudge(worker);
-}
-
-void psc_wait_kick(psc_worker_t *worker)
-{
-    psc_wait_kick_poller(worker);
-    if (atomic_load(&worker->wait.armed) &&
-        atomic_exchange(&worker->wait.armed, 0))
-        psc_worker_signal(worker->alarm_fd);
-}
-
-void psc_wait_notify(psc_worker_t *worker)
-{
-    psc_wait_kick(worker);
-    if (atomic_load_explicit(&worker->wait.waiters, memory_order_relaxed) == 0)
-        return;
-    atomic_fetch_add(&worker->wait.baton, 1);
-    psc_futex_wake(&worker->wait.baton, INT32_MAX);
-}
 
 static bool wait_reached(wait_goal_t *goal)
 {
@@ -88,7 +63,7 @@ static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
     return PSC_OK;
 }
 
-static unsigned wait_pass(psc_worker_t *worker, uint32_t ifaces)
+static unsigned wait_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
 {
     unsigned n;
 
@@ -130,47 +105,74 @@ static int wait_milliseconds(int64_t deadline)
  * lanes. */
 static psc_status_t wait_arm(psc_worker_t *worker)
 {
+    psc_sleeper_t *self = &worker->wait.poller;
     psc_status_t status;
 
     psc_lock_acquire(&worker->lock);
-    status = psc_worker_arm_locked(worker);
+    psc_sleeper_look(self); /* it will, once it has armed */
+    status = psc_sleeper_try(self, PSC_WAKE_SPENT | PSC_WAKE_NEWS);
     if (status != PSC_OK)
         psc_worker_pass(worker, PSC_PASS_ALL);
     psc_worker_leave(worker);
     return status;
 }
 
-/* Sleep until a descriptor is ready, and poll those whose it was. wake_fd is
- * edge-triggered: nobody reads it. */
-static int wait_doze(psc_worker_t *worker, int64_t deadline)
+static void wait_count_late(psc_worker_t *worker)
+{
+    worker->counters.value[PSC_COUNTER_late_wakeups]++;
+}
+
+/* Only its time slice has ended the sleep, so there should be nothing. */
+static void wait_look_late(psc_worker_t *worker, wait_goal_t *goal)
+{
+    bool found = psc_worker_pass(worker, PSC_PASS_ALL) > 0;
+
+    if (psc_clock_now() < goal->deadline && (found || wait_reached(goal)))
+        wait_count_late(worker);
+}
+
+/* Sleep until a descriptor is ready, and poll those whose it was. False: a
+ * signal, or its time, has ended the sleep. */
+static bool wait_doze(psc_worker_t *worker, wait_goal_t *goal)
 {
     struct epoll_event events[PSC_IFACES_MAX + 1];
-    uint32_t ifaces = 0;
-    int n = epoll_wait(worker->sleep_fd, events, PSC_IFACES_MAX + 1,
-                       wait_milliseconds(deadline));
+    psc_sleeper_t *self = &worker->wait.poller;
+    psc_ifaces_t ready = {0};
+    int n = epoll_wait(self->set, events, PSC_IFACES_MAX + 1,
+                       wait_milliseconds(goal->deadline));
 
-    atomic_store(&worker->wait.sleeping, 0); /* nobody has to wake us now */
     for (int i = 0; i < n; i++)
-        ifaces |= events[i].data.u32;
-    if (ifaces)
-        wait_pass(worker, ifaces);
-    return n;
+        ready.bits |= events[i].data.u32;
+    psc_lock_acquire(&worker->lock);
+    psc_sleeper_disarm(self);
+    if (n == 0)
+        wait_look_late(worker, goal);
+    else if (ready.bits)
+        psc_worker_pass(worker, ready);
+    psc_worker_leave(worker);
+    return n > 0;
+}
+
+static void wait_stay_awake(psc_worker_t *worker)
+{
+    psc_lock_acquire(&worker->lock);
+    psc_sleeper_disarm(&worker->wait.poller);
+    psc_worker_leave(worker);
 }
 
 static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
                                psc_status_t *result_p)
 {
-    psc_status_t status = PSC_INPROGRESS;
-
-    atomic_store(&worker->wait.sleeping, 1);
-    if (wait_arm(worker) == PSC_OK &&
-        wait_look(worker, goal, result_p) == PSC_INPROGRESS &&
-        wait_doze(worker, goal->deadline) <= 0) {
-        *result_p = PSC_ERR_INTERRUPTED;
-        status = PSC_OK;
+    if (wait_arm(worker) != PSC_OK)
+        return PSC_INPROGRESS;
+    if (wait_look(worker, goal, result_p) == PSC_OK) {
+        wait_stay_awake(worker);
+        return PSC_OK;
     }
-    atomic_store(&worker->wait.sleeping, 0);
-    return status;
+    if (wait_doze(worker, goal))
+        return PSC_INPROGRESS;
+    *result_p = PSC_ERR_INTERRUPTED;
+    return PSC_OK;
 }
 
 /* The poller's part: until there is a reason to return. */
@@ -191,38 +193,95 @@ static psc_status_t wait_poll(psc_worker_t *worker, wait_goal_t *goal)
     }
 }
 
-/* Another thread polls: sleep until the baton moves. */
+/* ---- the poller's role ---- */
+
+static bool wait_take_role(psc_worker_t *worker)
+{
+    if (atomic_exchange(&worker->wait.polling, 1) != 0)
+        return false;
+    if (atomic_load(&worker->wait.wanted) & PSC_WAKE_TAKEN) {
+        psc_lock_acquire(&worker->lock);
+        psc_wake(worker, PSC_WAKE_TAKEN);
+        psc_worker_leave(worker);
+    }
+    return true;
+}
+
+static void wait_give_role(psc_worker_t *worker)
+{
+    atomic_store(&worker->wait.polling, 0);
+    if (atomic_load(&worker->wait.wanted) == 0)
+        return;
+    psc_lock_acquire(&worker->lock);
+    psc_wake(worker, PSC_WAKE_FREE);
+    psc_settle(worker);
+    psc_worker_leave(worker);
+}
+
+static psc_status_t wait_with_role(psc_worker_t *worker, wait_goal_t *goal)
+{
+    psc_status_t result = wait_poll(worker, goal);
+
+    wait_give_role(worker);
+    return result;
+}
+
+/* ---- without the role ---- */
+
+/* The poller takes and gives the lock all the time: rather try again soon than
+ * make it wake us. */
+#define WAIT_TRIES 100
+
+static void wait_lock(psc_worker_t *worker)
+{
+    for (int i = 0; i < WAIT_TRIES; i++) {
+        if (psc_lock_try(&worker->lock))
+            return;
+        psc_clock_pause();
+    }
+    psc_lock_acquire(&worker->lock);
+}
+
+/* False: something has changed since this generation was seen. */
+static bool wait_arm_follower(psc_worker_t *worker, uint32_t seen)
+{
+    const uint32_t wants = PSC_WAKE_NEWS | PSC_WAKE_FREE;
+    bool armed;
+
+    wait_lock(worker);
+    armed = atomic_load(&worker->wait.generation) == seen;
+    if (armed) {
+        worker->wait.followers = wants;
+        atomic_fetch_or(&worker->wait.wanted, wants);
+    }
+    psc_worker_leave(worker);
+    return armed;
+}
+
+static void wait_follow_late(psc_worker_t *worker, wait_goal_t *goal)
+{
+    if (psc_clock_now() >= goal->deadline || !wait_reached(goal))
+        return;
+    psc_lock_acquire(&worker->lock);
+    wait_count_late(worker);
+    psc_worker_leave(worker);
+}
+
+/* Another thread polls: sleep until the generation changes. */
 static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
-                                uint32_t baton)
+                                uint32_t seen)
 {
     int ms = wait_milliseconds(goal->deadline);
     struct timespec slice = {ms / 1000, ms % 1000 * 1000000L};
 
     if (ms == 0)
         return PSC_ERR_TIMEOUT;
-    if (atomic_load(&worker->wait.polling) &&
-        !psc_futex_wait(&worker->wait.baton, baton, &slice))
-        return PSC_ERR_INTERRUPTED;
-    return PSC_INPROGRESS;
-}
-
-/* The poller's role, from one thread that waits to the next. */
-static bool wait_take_role(psc_worker_t *worker)
-{
-    if (atomic_exchange(&worker->wait.polling, 1) != 0)
-        return false;
-    psc_thread_nudge(worker);
-    return true;
-}
-
-static void wait_pass_baton(psc_worker_t *worker)
-{
-    atomic_store(&worker->wait.polling, 0);
-    psc_thread_relieve(worker);
-    if (atomic_load(&worker->wait.waiters) == 0)
-        return;
-    atomic_fetch_add(&worker->wait.baton, 1);
-    psc_futex_wake(&worker->wait.baton, INT32_MAX);
+    if (!wait_arm_follower(worker, seen) ||
+        !atomic_load(&worker->wait.polling) ||
+        psc_futex_wait(&worker->wait.generation, seen, &slice))
+        return PSC_INPROGRESS;
+    wait_follow_late(worker, goal);
+    return PSC_ERR_INTERRUPTED;
 }
 
 psc_status_t psc_wait_requests(psc_worker_t *worker,
@@ -236,30 +295,16 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
 
     if (atomic_load(&worker->forked))
         return PSC_ERR_FORKED;
-    if (wait_look(worker, &goal, &result) == PSC_OK)
-        return result;
-    if (wait_take_role(worker)) {
-        result = wait_poll(worker, &goal);
-        wait_pass_baton(worker);
-        return result;
-    }
-    atomic_fetch_add(&worker->wait.waiters, 1);
     while (status == PSC_INPROGRESS) {
-        uint32_t baton = atomic_load(&worker->wait.baton);
+        uint32_t seen = atomic_load(&worker->wait.generation);
 
         if (wait_look(worker, &goal, &result) == PSC_OK)
-            break;
-        if (wait_take_role(worker)) {
-            atomic_fetch_sub(&worker->wait.waiters, 1);
-            result = wait_poll(worker, &goal);
-            wait_pass_baton(worker);
             return result;
-        }
-        status = wait_follow(worker, &goal, baton);
-        result = status;
+        if (wait_take_role(worker))
+            return wait_with_role(worker, &goal);
+        status = wait_follow(worker, &goal, seen);
     }
-    atomic_fetch_sub(&worker->wait.waiters, 1);
-    return result;
+    return status;
 }
 
 bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns)
@@ -273,7 +318,7 @@ bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns)
         return false;
     if (wait_take_role(worker)) {
         wait_spin(worker, &goal, &ignored);
-        wait_pass_baton(worker);
+        wait_give_role(worker);
     }
     return psc_request_state(request) != PSC_REQUEST_ACTIVE;
 }

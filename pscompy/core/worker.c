@@ -28,9 +28,12 @@ psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags)
     return PSC_OK;
 }
 
-static bool worker_has_mail(psc_worker_t *worker)
+static void worker_read_mail(psc_worker_t *worker)
 {
-    return atomic_load(&worker->inbox) || atomic_load(&worker->returned);
+    atomic_store(&worker->mail, 0); /* before reading */
+    psc_proto_inbox_drain(worker);
+    psc_sleepers_bury(worker);
+    psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
 }
 
 /* What others left meanwhile, since they could not have the lock, is done
@@ -38,10 +41,17 @@ static bool worker_has_mail(psc_worker_t *worker)
 void psc_worker_leave(psc_worker_t *worker)
 {
     do {
-        while (worker_has_mail(worker))
-            psc_proto_inbox_drain(worker);
+        while (atomic_load(&worker->mail))
+            worker_read_mail(worker);
         psc_lock_release(&worker->lock);
-    } while (worker_has_mail(worker) && psc_lock_try(&worker->lock));
+    } while (atomic_load(&worker->mail) && psc_lock_try(&worker->lock));
+}
+
+void psc_worker_mail(psc_worker_t *worker)
+{
+    atomic_store(&worker->mail, 1);
+    if (psc_lock_try(&worker->lock))
+        psc_worker_leave(worker);
 }
 
 static void worker_lists_init(psc_worker_t *worker)
@@ -96,30 +106,17 @@ int psc_worker_watch(int set, int fd, uint32_t events, uint32_t ifaces)
 
 static void worker_close_fds(psc_worker_t *worker)
 {
-    const int fds[] = {worker->epoll_fd, worker->sleep_fd, worker->fabric_fd,
-                       worker->alarm_fd, worker->wake_fd, worker->control_fd};
-
-    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
-        if (fds[i] >= 0)
-            close(fds[i]);
-    }
+    psc_sleepers_close(worker);
+    if (worker->control_fd >= 0)
+        close(worker->control_fd);
 }
 
 static int worker_open_fds(psc_worker_t *worker)
 {
-    worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    worker->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
-    worker->fabric_fd = epoll_create1(EPOLL_CLOEXEC);
-    worker->alarm_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     worker->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (worker->epoll_fd < 0 || worker->sleep_fd < 0 ||
-        worker->fabric_fd < 0 || worker->alarm_fd < 0 || worker->wake_fd < 0 ||
-        worker->control_fd < 0 ||
-        psc_worker_watch(worker->epoll_fd, worker->alarm_fd, EPOLLIN, 0) < 0)
+    if (psc_sleepers_open(worker) < 0 || worker->control_fd < 0)
         return -1;
-    return psc_worker_watch(worker->sleep_fd, worker->wake_fd,
-                            EPOLLIN | EPOLLET, 0);
+    return 0;
 }
 
 /* ---- life ---- */

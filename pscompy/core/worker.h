@@ -10,6 +10,7 @@
 #include "parts/list.h"
 #include "parts/lock.h"
 #include "request.h"
+#include "sleep.h"
 
 #define PSC_IFACES_MAX 16
 #define PSC_CONTEXT_BUCKETS 16
@@ -26,21 +27,6 @@ typedef struct psc_iface_slot {
     uint32_t lanes; /* that exist */
 } psc_iface_slot_t;
 
-/* What waits between a poll that found nothing and a sleep; see wait.c. */
-typedef struct psc_wait_state {
-    atomic_uint polling;  /* 1: somebody has the poller's role */
-    atomic_uint sleeping; /* the poller is in epoll_wait */
-    atomic_uint armed;    /* somebody may sleep on psc_worker_fd */
-    atomic_uint baton;    /* changes when somebody may go on */
-    atomic_uint waiters;  /* threads that sleep on the baton */
-    atomic_uint wakes;    /* changes when all who wait have to return */
-    atomic_uint dozing;   /* the progress thread sleeps on the fabrics, */
-    atomic_uint standby;  /* until the poller's role is free, */
-    atomic_uint calls;    /* or until this changes; see thread.c */
-    atomic_uint stopping; /* it has to end */
-    atomic_uint crowded;  /* not 0: pollers share this processor; see spin.c */
-} psc_wait_state_t;
-
 typedef struct psc_thread psc_thread_t;
 
 struct psc_worker {
@@ -54,10 +40,7 @@ struct psc_worker {
                       nothing: there may be more, without any event */
     psc_iface_slot_t ifaces[PSC_IFACES_MAX];
     int n_ifaces;
-    int epoll_fd; /* interfaces and alarm_fd: for who sleeps outside */
-    int sleep_fd; /* interfaces and wake_fd: for the poller */
-    int fabric_fd; /* interfaces alone: for the control thread */
-    int alarm_fd, wake_fd, control_fd;
+    int control_fd; /* readable while the control thread has events to read */
     int log_fd, log_level;
     uint64_t log_lost;   /* lines that the pipe had no room for */
     psc_wait_state_t wait;
@@ -94,6 +77,8 @@ struct psc_worker {
     psc_list_t handlers[PSC_HANDLER_BUCKETS];
     psc_list_t regions;
     uint64_t next_region;
+    atomic_uint mail; /* 1: others have left something in inbox or returned,
+                         or want all who wait to look */
     _Atomic(struct am_node *) inbox; /* am_post from elsewhere */
     _Atomic(struct psc_loan *) returned; /* views that have died */
     struct psc_pool *pool;
@@ -108,13 +93,23 @@ struct psc_worker {
  * PSC_OK, PSC_ERR_NO_RESOURCE, PSC_ERR_FORKED. */
 psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags);
 void psc_worker_leave(psc_worker_t *worker);
-/* With the lock held. ifaces: a bit for each that is polled; PSC_PASS_DUE,
- * those with lanes whose turn it is. psc_worker_pass is for the thread that
- * has the poller's role, progress_locked for everybody else. */
-#define PSC_PASS_DUE 0u
-#define PSC_PASS_ALL UINT32_MAX
-unsigned psc_worker_pass(psc_worker_t *worker, uint32_t ifaces);
-unsigned psc_worker_progress_locked(psc_worker_t *worker, uint32_t ifaces);
+/* Without waiting for the lock: have whoever holds it read the mail. */
+void psc_worker_mail(psc_worker_t *worker);
+
+/* Interfaces of a worker, as bits; a structure, so that no truth value passes
+ * for one. */
+typedef struct psc_ifaces {
+    uint32_t bits;
+} psc_ifaces_t;
+
+#define PSC_PASS_DUE ((psc_ifaces_t){0}) /* with lanes, whose turn it is */
+#define PSC_PASS_ALL ((psc_ifaces_t){UINT32_MAX})
+
+/* With the lock held: poll these interfaces once. The sleepers lose what they
+ * have armed: psc_worker_progress_locked settles that; psc_worker_pass leaves
+ * it to its caller, who polls again, or arms, or calls psc_settle. */
+unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces);
+unsigned psc_worker_progress_locked(psc_worker_t *worker, psc_ifaces_t ifaces);
 /* Decide which interfaces each pass polls; after a lane came or went. */
 void psc_worker_pace(psc_worker_t *worker);
 void psc_worker_clear(int fd);
@@ -125,27 +120,50 @@ int psc_worker_watch(int set, int fd, uint32_t events, uint32_t ifaces);
 int psc_iface_watch_all(psc_worker_t *worker, int set);
 /* Close and free all interfaces: the worker ends. */
 void psc_iface_close_all(psc_worker_t *worker);
-psc_status_t psc_worker_arm(psc_worker_t *worker);
-psc_status_t psc_worker_arm_locked(psc_worker_t *worker);
-/* The same without regard to completions, which wait for the program. */
-psc_status_t psc_worker_arm_fabric_locked(psc_worker_t *worker);
 /* Tell the control thread to look at its events. */
 void psc_worker_control_signal(psc_worker_t *worker);
 /* One more interface, or one less, holds bytes that have been sent. */
 void psc_worker_count_holding(psc_worker_t *worker, int change);
-/* Somebody who waits may go on. */
-void psc_wait_notify(psc_worker_t *worker);
-/* Whoever sleeps, here or outside, has to look again. */
-void psc_wait_kick(psc_worker_t *worker);
-/* The poller only: who sleeps outside is told by whoever has polled. */
-void psc_wait_kick_poller(psc_worker_t *worker);
 void psc_worker_signal(int fd);
 void psc_worker_log(psc_worker_t *worker, int level, const char *line);
-
-/* The progress thread has to look again, and: the poller's role is free. */
-void psc_thread_nudge(psc_worker_t *worker);
-void psc_thread_relieve(psc_worker_t *worker);
 void psc_thread_stop(psc_worker_t *worker);
+
+/* The sleepers' functions of psc_api_t. */
+psc_status_t psc_sleeper_create(psc_worker_t *worker,
+                                psc_sleeper_t **sleeper_p);
+void psc_sleeper_release(psc_worker_t *worker, psc_sleeper_t *sleeper);
+int psc_sleeper_descriptor(const psc_sleeper_t *sleeper);
+psc_status_t psc_sleeper_arm(psc_sleeper_t *sleeper);
+unsigned psc_sleeper_progress(psc_sleeper_t *sleeper);
+psc_status_t psc_worker_arm(psc_worker_t *worker);
+
+/* With the lock held. */
+static inline void psc_generation_next(psc_worker_t *worker)
+{
+    atomic_uint *generation = &worker->wait.generation;
+    unsigned next = atomic_load_explicit(generation, memory_order_relaxed) + 1;
+
+    /* whoever reads the new one sees what has changed with it */
+    atomic_store_explicit(generation, next, memory_order_release);
+}
+
+/* With the lock held: wake the sleepers that want one of these reasons. */
+static inline void psc_wake(psc_worker_t *worker, uint32_t reasons)
+{
+    if (reasons & PSC_WAKE_NEWS)
+        psc_generation_next(worker);
+    if (atomic_load_explicit(&worker->wait.wanted, memory_order_relaxed) &
+        reasons)
+        psc_wake_sleepers(worker, reasons);
+}
+
+/* With the lock held, after passes: rule 3 of sleep.h. */
+static inline void psc_settle(psc_worker_t *worker)
+{
+    if (atomic_load_explicit(&worker->wait.wanted, memory_order_relaxed) &
+        (PSC_WAKE_SPENT | PSC_WAKE_POLLED))
+        psc_sleepers_settle(worker);
+}
 
 /* One stretch of polling; see spin.c. */
 typedef struct psc_spin {

@@ -153,7 +153,6 @@ static void await_poll(hot_request_t *request)
     worker->api->linger(worker->core, op->core, AWAIT_LINGER_NS);
     Py_END_ALLOW_THREADS
     worker->n_inside--;
-    hot_worker_polled(worker);
     hot_worker_drain(worker);
     op->waiters--;
     if (op->done)

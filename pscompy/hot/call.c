@@ -137,7 +137,6 @@ static psc_status_t call_look(hot_call_t *call, psc_result_t *result_p)
         Py_END_ALLOW_THREADS
         worker->n_inside--;
     }
-    hot_worker_polled(worker);
     return status;
 }
 
@@ -166,7 +165,6 @@ PyObject *hot_call_improbe(hot_call_t *call)
     if (hot_op_init(&op, call) < 0 || hot_call_enter(call) < 0)
         return NULL;
     call->worker->api->progress(call->worker->core, PSC_FLAG_TRY);
-    hot_worker_polled(call->worker);
     if (hot_op_start(&op, call, 0, NULL) < 0)
         return NULL;
     if (!hot_op_advance(&op) && !hot_op_withdraw(&op)) {

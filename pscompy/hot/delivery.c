@@ -167,25 +167,3 @@ void hot_worker_drain(hot_worker_t *self)
     Py_LeaveRecursiveCall();
     Py_DECREF(self);
 }
-
-static void worker_wake_watchers(hot_worker_t *self)
-{
-    PyObject *watchers = self->watchers;
-
-    self->watchers = NULL;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(watchers); i++) {
-        PyObject *watcher = PyList_GET_ITEM(watchers, i);
-        PyObject *result = PyObject_CallNoArgs(watcher);
-
-        if (!result)
-            PyErr_WriteUnraisable(watcher);
-        Py_XDECREF(result);
-    }
-    Py_DECREF(watchers);
-}
-
-void hot_worker_polled(hot_worker_t *self)
-{
-    if (HOT_UNLIKELY(self->watchers != NULL))
-        worker_wake_watchers(self);
-}

@@ -34,7 +34,7 @@ typedef struct hot_state {
     const psc_api_t *api; /* NULL before bind */
     PyTypeObject *worker_type, *connection_type, *world_type;
     PyTypeObject *request_type, *persistent_type, *message_type;
-    PyTypeObject *memory_type, *room_type;
+    PyTypeObject *memory_type, *room_type, *sleeper_type;
     struct hot_lease *leases;   /* arrays that are lent */
     PyTypeObject *ended_type;   /* what awaiting an ended request iterates */
     PyTypeObject *status_type;  /* a named tuple, given to bind */
@@ -332,7 +332,6 @@ struct hot_worker {
     hot_patience_t patience;
     PyObject *connections;  /* id -> Connection, of those that are in use */
     PyObject *handlers;     /* id -> callable */
-    PyObject *watchers;     /* list of callables, or NULL: see watch */
     PyObject *status_kept;  /* the Status made last in a World, or NULL */
     psc_result_t status_result; /* what that one says */
     PyObject *room;         /* for the next short object; NULL: in use */
@@ -353,14 +352,17 @@ extern PyType_Spec hot_worker_spec;
 int hot_worker_enter(hot_worker_t *self, PyObject *origin);
 /* Deliver all that is finished: requests' call-backs, messages' handlers. */
 void hot_worker_drain(hot_worker_t *self);
-/* Somebody polled: those who sleep on the descriptor must arm it again. */
-void hot_worker_polled(hot_worker_t *self);
 /* What Status.source says: a rank in a World, else the Connection; None for
  * one that is not in use. */
 PyObject *hot_worker_source(hot_worker_t *self, uint64_t id, int rank);
 /* Let go of a connection whose use has ended, unless a message of it is still
  * to be delivered: the last one delivered lets go of it then. */
 int hot_worker_let_go(hot_worker_t *self, hot_connection_t *connection);
+
+/* ---- sleeper.c ---- */
+
+extern PyType_Spec hot_sleeper_spec;
+PyObject *hot_sleeper_create(hot_worker_t *worker); /* of an open worker */
 
 /* ---- view.c ---- */
 

@@ -146,6 +146,8 @@ static int module_exec(PyObject *module)
                         &state->memory_type) < 0 ||
         module_add_type(module, &hot_room_spec, NULL,
                         &state->room_type) < 0 ||
+        module_add_type(module, &hot_sleeper_spec, NULL,
+                        &state->sleeper_type) < 0 ||
         module_add_type(module, &hot_ended_spec, NULL,
                         &state->ended_type) < 0)
         return -1;
@@ -168,6 +170,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->message_type);
     Py_VISIT(state->memory_type);
     Py_VISIT(state->room_type);
+    Py_VISIT(state->sleeper_type);
     Py_VISIT(state->ended_type);
     Py_VISIT(state->status_type);
     Py_VISIT(state->from_status);
@@ -193,6 +196,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->message_type);
     Py_CLEAR(state->memory_type);
     Py_CLEAR(state->room_type);
+    Py_CLEAR(state->sleeper_type);
     Py_CLEAR(state->ended_type);
     Py_CLEAR(state->status_type);
     Py_CLEAR(state->from_status);

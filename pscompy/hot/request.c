@@ -46,7 +46,6 @@ static PyObject *request_test(hot_request_t *self, PyObject *unused)
     if (hot_worker_enter(worker, self->op.origin) < 0)
         return NULL;
     worker->api->progress(worker->core, PSC_FLAG_TRY);
-    hot_worker_polled(worker);
     hot_worker_drain(worker);
     return hot_request_done(self, unused);
 }
@@ -62,7 +61,6 @@ bool hot_request_complete(hot_request_t *self, PyObject *value,
     self->error = error;
     self->cancelled = status == PSC_ERR_CANCELLED;
     self->op.worker->api->event_complete(self->op.core, status);
-    hot_worker_polled(self->op.worker);
     return true;
 }
 

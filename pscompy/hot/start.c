@@ -178,8 +178,6 @@ int hot_op_start(hot_op_t *op, hot_call_t *call, uint32_t flags, void *owner)
         Py_END_ALLOW_THREADS
         worker->n_inside--;
     }
-    if (op->polls)
-        hot_worker_polled(worker);
     if (HOT_UNLIKELY(status == PSC_ERR_BOUNDS))
         return start_out_of_bounds(op, call);
     if (status != PSC_INPROGRESS) {

@@ -38,7 +38,6 @@ static hot_outcome_t wait_step(hot_worker_t *worker,
     status = worker->api->wait(worker->core, requests, n, mode, left);
     Py_END_ALLOW_THREADS
     worker->n_inside--;
-    hot_worker_polled(worker);
     hot_worker_drain(worker);
     if (status == PSC_ERR_TIMEOUT && deadline != PSC_FOREVER &&
         hot_now() >= deadline)
@@ -95,7 +94,6 @@ hot_outcome_t hot_op_wait(hot_op_t *op, int64_t deadline)
         return HOT_DONE;
     if (!op->polls) { /* it has not polled when it started */
         worker->api->spin(worker->core, op->core, hot_op_polls(op));
-        hot_worker_polled(worker);
         if (hot_op_advance(op))
             return HOT_DONE;
     }

@@ -17,24 +17,16 @@ static PyObject *worker_progress(hot_worker_t *self, PyObject *unused)
     events = self->api->progress(self->core, 0);
     Py_END_ALLOW_THREADS
     self->n_inside--;
-    hot_worker_polled(self);
     hot_worker_drain(self);
     return PyLong_FromUnsignedLong(events);
 }
 
-static PyObject *worker_arm(hot_worker_t *self, PyObject *unused)
+static PyObject *worker_sleeper(hot_worker_t *self, PyObject *unused)
 {
-    psc_status_t status;
-
     (void)unused;
-    if (self->status != PSC_OK)
-        return hot_raise(self->state, NULL, self->status, 0);
-    self->n_inside++;
-    Py_BEGIN_ALLOW_THREADS
-    status = self->api->arm(self->core);
-    Py_END_ALLOW_THREADS
-    self->n_inside--;
-    return PyBool_FromLong(status == PSC_OK);
+    if (hot_worker_enter(self, NULL) < 0)
+        return NULL;
+    return hot_sleeper_create(self);
 }
 
 static PyObject *worker_drain(hot_worker_t *self, PyObject *unused)
@@ -131,22 +123,6 @@ static PyObject *worker_empty(hot_worker_t *self, PyObject *const *args,
         hot_worker_enter(self, NULL) < 0)
         return NULL;
     return hot_array_empty(self, given[0], given[1]);
-}
-
-static PyObject *worker_polled(hot_worker_t *self, PyObject *unused)
-{
-    (void)unused;
-    hot_worker_polled(self);
-    Py_RETURN_NONE;
-}
-
-static PyObject *worker_watch(hot_worker_t *self, PyObject *watcher)
-{
-    if (!self->watchers && !(self->watchers = PyList_New(0)))
-        return NULL;
-    if (PyList_Append(self->watchers, watcher) < 0)
-        return NULL;
-    Py_RETURN_NONE;
 }
 
 /* ---- connections in use ---- */
@@ -274,7 +250,6 @@ static PyObject *worker_close(hot_worker_t *self, PyObject *destroy)
     worker_abandon_ops(self, reached);
     PyDict_Clear(self->connections);
     PyDict_Clear(self->handlers);
-    hot_worker_polled(self);
     return result;
 }
 
@@ -337,7 +312,6 @@ static int worker_traverse(hot_worker_t *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->connections);
     Py_VISIT(self->handlers);
-    Py_VISIT(self->watchers);
     Py_VISIT(self->status_kept);
     Py_VISIT(self->room);
     return 0;
@@ -347,7 +321,6 @@ static int worker_clear(hot_worker_t *self)
 {
     Py_CLEAR(self->connections);
     Py_CLEAR(self->handlers);
-    Py_CLEAR(self->watchers);
     Py_CLEAR(self->status_kept);
     Py_CLEAR(self->room);
     return 0;
@@ -369,10 +342,9 @@ static PyMethodDef worker_methods[] = {
      "progress($self)\n--\n\n"
      "Move all messages on once and deliver what has ended; how many events\n"
      "there were."},
-    {"arm", HOT_FUNCTION(worker_arm), METH_NOARGS,
-     "arm($self)\n--\n\n"
-     "True: sleep on the worker's descriptor. False: there is something\n"
-     "already, call progress()."},
+    {"sleeper", HOT_FUNCTION(worker_sleeper), METH_NOARGS,
+     "sleeper($self)\n--\n\n"
+     "A Sleeper: a descriptor for one thread that sleeps on it."},
     {"drain", HOT_FUNCTION(worker_drain), METH_NOARGS,
      "drain($self)\n--\n\n"
      "Deliver what has ended: call-backs of requests, handlers of messages."},
@@ -405,13 +377,6 @@ static PyMethodDef worker_methods[] = {
      "renumber($self, context, ranks)\n--\n\n"
      "Status.source of messages of this context is the place in `ranks` of\n"
      "the rank that they come from."},
-    {"watch", HOT_FUNCTION(worker_watch), METH_O,
-     "watch($self, watcher, /)\n--\n\n"
-     "Call watcher() once, as soon as anybody has polled: who sleeps on the\n"
-     "worker's descriptor must look, and arm it again, then."},
-    {"polled", HOT_FUNCTION(worker_polled), METH_NOARGS,
-     "polled($self)\n--\n\n"
-     "Tell the watchers: for those who poll the core by other ways."},
     {"close", HOT_FUNCTION(worker_close), METH_O,
      "close($self, destroy, /)\n--\n\n"
      "End all use of the core's worker, call destroy(), and end what is still\n"

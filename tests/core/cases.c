@@ -11,6 +11,7 @@
 #include "lifetimes.h"
 #include "messages.h"
 #include "remote.h"
+#include "sleepers.h"
 #include "taken.h"
 
 void harness_setting(char *argument);
@@ -222,6 +223,13 @@ static const struct {
     {"threads", case_threads},
     {"driven", case_driven},
     {"driven_and_waited", case_driven_and_waited},
+    {"polling_wakes_sleepers", case_polling_wakes_sleepers},
+    {"sleepers_are_apart", case_sleepers_are_apart},
+    {"news_before_arming", case_news_before_arming},
+    {"sleepers_outlive_workers", case_sleepers_outlive_workers},
+    {"starved_beside_another", case_starved_beside_another},
+    {"waits", case_waits},
+    {"waits_beside_a_passer_by", case_waits_beside_a_passer_by},
 };
 
 int main(int argc, char **argv)

@@ -31,7 +31,8 @@ void harness_setting(char *argument)
 static void side_open(side_t *side, uint32_t index)
 {
     psc_worker_config_t config = {.index = index,
-                                  .spin_ns = 50000,
+                                  .spin_ns = options.spin_ns ? options.spin_ns
+                                                             : 50000,
                                   .unexpected_max = options.unexpected_max,
                                   .eager_window = 256 << 10,
                                   .rts_max = options.rts_max,
@@ -41,6 +42,9 @@ static void side_open(side_t *side, uint32_t index)
     side->worker = psc_worker_create(&config);
     check(side->worker);
     psc_worker_log_to(side->worker, 2, 1);
+    if (options.idle_iface)
+        check(psc_worker_open(side->worker, TRANSPORT(), 0, settings,
+                              n_settings, reason) == 0);
     side->iface = psc_worker_open(side->worker, TRANSPORT(), 0, settings,
                                   n_settings, reason);
     if (side->iface < 0) {

@@ -40,6 +40,8 @@ typedef struct options {
     uint64_t eager_max, unexpected_max;
     uint32_t rts_max;
     uint64_t pool_max;
+    int64_t spin_ns; /* 0: 50 us */
+    bool idle_iface; /* another interface is opened first, and not used */
 } options_t;
 
 extern options_t options; /* of the next pair_open */

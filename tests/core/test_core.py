@@ -21,6 +21,8 @@ SANITIZERS = {
     # TSan does not model fences; what they order here are flags beside the data.
     "thread": ["-fsanitize=thread", "-Wno-tsan"],
 }
+THREADED = ["threads", "wake", "lending_threads", "driven", "driven_and_waited", "waits"]
+THREADED += ["waits_beside_a_passer_by"]
 CASES = re.findall(r'^    {"(\w+)", case_', (HERE / "cases.c").read_text(), re.M)
 KEPT = ("views_outlive_all", "views_are_kept")
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
@@ -85,5 +87,5 @@ def test_pages_of_64_kib(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_are_clean(name: str, tmp_path: Path) -> None:
     driver = compile_driver(name, "thread", tmp_path)
-    for case in ("threads", "wake", "lending_threads", "driven", "driven_and_waited"):
+    for case in THREADED:
         check_case(driver, case, name)

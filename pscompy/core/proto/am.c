@@ -111,7 +111,7 @@ static bool am_hand_over(psc_conn_t *conn, am_node_t *node)
     atomic_fetch_add(&conn->messages, 1);
     psc_list_push(&worker->messages, &node->link);
     atomic_fetch_add(&worker->n_messages, 1);
-    psc_wait_notify(worker);
+    psc_wake(worker, PSC_WAKE_NEWS);
     return true;
 }
 

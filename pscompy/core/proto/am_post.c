@@ -64,10 +64,7 @@ psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
     node->next = atomic_load(&worker->inbox);
     while (!atomic_compare_exchange_weak(&worker->inbox, &node->next, node))
         ;
-    /* Whoever holds the lock drains the inbox when it leaves. */
-    if (psc_lock_try(&worker->lock))
-        psc_worker_leave(worker);
-    psc_wait_kick(worker);
+    psc_worker_mail(worker);
     return PSC_OK;
 }
 

@@ -257,8 +257,7 @@ psc_status_t psc_lend_send_taken(psc_req_t *req)
 
 /* ---- views that die ---- */
 
-/* The pool's gate keeps the worker where it is meanwhile. Whoever holds the
- * worker's lock drains what was returned when it leaves. */
+/* The pool's gate keeps the worker where it is meanwhile. */
 static bool lend_give_back(psc_loan_t *loan)
 {
     psc_pool_t *pool = loan->pool;
@@ -271,9 +270,7 @@ static bool lend_give_back(psc_loan_t *loan)
         while (!atomic_compare_exchange_weak(&worker->returned, &loan->next,
                                              loan))
             ;
-        if (psc_lock_try(&worker->lock))
-            psc_worker_leave(worker);
-        psc_wait_kick(worker);
+        psc_worker_mail(worker);
     }
     psc_lock_release(&pool->gate);
     return worker;
