@@ -66,7 +66,7 @@ static unsigned gateway_progress(psc_iface_t *iface)
     agent->in_progress = true;
     agent->handled = 0;
     gw_path_notes(agent);
-    agent->handled += agent->api->progress(agent->worker, 0);
+    agent->handled += agent->api->sleeper_progress(agent->sleeper);
     gw_packets_finished(agent);
     while (n++ < MESSAGES_MAX &&
            (message = agent->api->message_poll(agent->worker)))
@@ -79,19 +79,21 @@ static unsigned gateway_progress(psc_iface_t *iface)
     return agent->handled;
 }
 
-/* That of the session below, and none of our own: sets in sets may be nested
- * five deep, and who sleeps has some above, the fabric below. */
+/* That of a sleeper of the session below, and none of our own: sets in sets may
+ * be nested five deep, and who sleeps has some above, the fabric below. A pass
+ * of anybody over the session below makes it readable, so whoever sleeps on
+ * the session above is woken. */
 static int gateway_event_fd(psc_iface_t *iface)
 {
     gw_agent_t *agent = (gw_agent_t *)iface;
 
-    return agent->api->descriptor(agent->worker);
+    return agent->api->sleeper_descriptor(agent->sleeper);
 }
 
 static psc_status_t gateway_arm(psc_iface_t *iface)
 {
     gw_agent_t *agent = (gw_agent_t *)iface;
-    psc_status_t status = agent->api->arm(agent->worker);
+    psc_status_t status = agent->api->sleeper_arm(agent->sleeper);
 
     if (atomic_load(&agent->notes) || !psc_list_empty(&agent->due))
         return PSC_ERR_NO_RESOURCE; /* a note that comes later wakes */
@@ -165,6 +167,7 @@ gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
     psc_list_init(&agent->leaving);
     psc_list_init(&agent->routes);
     if (agent->api->abi != PSC_API_ABI ||
+        agent->api->sleeper_create(agent->worker, &agent->sleeper) != PSC_OK ||
         agent->api->am_handler(agent->worker, GW_AM_ID, NULL, agent) !=
             PSC_OK) {
         gw_agent_destroy(agent);
@@ -183,6 +186,8 @@ void gw_agent_destroy(gw_agent_t *agent)
         free(note);
     }
     gw_packets_destroy(agent);
+    if (agent->sleeper)
+        agent->api->sleeper_release(NULL, agent->sleeper);
     while ((link = psc_list_pop(&agent->routes)))
         free(psc_container_of(link, gw_route_t, link));
     free(agent->table);

@@ -136,6 +136,7 @@ struct gw_agent {
     psc_iface_t super;
     const psc_api_t *api;
     psc_worker_t *worker; /* of the session to the gateways */
+    psc_sleeper_t *sleeper; /* on whose descriptor the session above sleeps */
     uint64_t node;
     uint16_t module;
     uint32_t mtu, tokens, pending;
