@@ -1,0 +1,37 @@
+"""All orders of the steps by which threads sleep and wake each other; see wake_model.py."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import pytest
+
+from tests.core.wake_model import BEGIN, INGREDIENTS, Model
+
+PAIRS = list(combinations_with_replacement(BEGIN, 2))
+TRIPLES = [
+    ("outside", "outside", "wait"),
+    ("outside", "wait", "call"),
+    ("outside", "wait", "brief"),
+    ("outside", "send", "stay"),
+    ("outside", "outside", "glance"),
+    ("wait", "wait", "stay"),
+    ("wait", "send", "call"),
+]
+POLLERS_AND_SLEEPERS = ("outside", "wait", "brief", "call")  # two of each
+
+
+@pytest.mark.parametrize("kinds", [*PAIRS, *TRIPLES], ids="-".join)
+def test_no_order_loses_an_event(kinds: tuple[str, ...]) -> None:
+    states, lost = Model(kinds).explore()
+    assert lost is None
+    assert states > 3
+
+
+def test_two_pollers_and_two_sleepers_lose_no_event() -> None:
+    assert Model(POLLERS_AND_SLEEPERS).explore()[1] is None
+
+
+@pytest.mark.parametrize("ingredient", INGREDIENTS, ids=lambda name: name.replace(" ", "-"))
+def test_without_any_ingredient_some_order_does(ingredient: str) -> None:
+    assert any(Model(kinds, without=ingredient).explore()[1] for kinds in [*PAIRS, *TRIPLES])

@@ -1,0 +1,289 @@
+"""A model of the rule by which sleepers are woken (`pscompy/core/sleep.h`), small enough to try
+every order of its steps.
+
+Some threads share one worker with one fabric. `outside` sleeps on a descriptor of its own. `wait`
+blocks: it polls, or follows who does. `send` queues a message that the fabric has no room for, and
+then blocks. `stay` blocks for what never comes, `brief` too, but not for long. `call` polls once
+and goes away, `glance` arms once and goes away. A step is what happens with the worker's lock held,
+or what one instruction does without it. Messages arrive, and room appears, at any time.
+
+The fabric is the strictest that the contract allows: its descriptor becomes readable only while it
+is armed, only for what was known when it was armed, and a pass uses that up, as does arming that
+fails. An event is lost if a state can be reached in which nobody can do anything any more although
+not everybody's request has ended.
+
+Each ingredient of the rule can be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+INGREDIENTS = {
+    "ring for changes": "rule 1: what changes with the generation rings armed sleepers",
+    "check the generation": "rule 2: arming fails if it has changed since the sleeper looked",
+    "look after arming": "rule 2, of the poller, who looks after it has armed instead",
+    "check the generation to follow": "rule 2, of those who follow the poller",
+    "settle after a call": "rule 3, of calls that poll",
+    "settle after a failure": "rule 3, of arming that fails",
+    "settle with the role": "rule 3, of who gives the role back",
+    "ring if arming fails": "rule 3: where it cannot be armed again, sleepers are rung",
+    "ring for queued work": "rule 4",
+    "ring for the role": "who follows is woken when the role is free",
+    "look at the role": "who follows looks at it after arming",
+}
+
+
+class Thread(NamedTuple):
+    kind: str
+    at: str  # where it is in its program
+    done: bool = False  # its request has ended
+    behind: bool = False  # the generation has changed since it looked
+    armed: bool = False  # to be rung
+    rung: bool = False
+
+
+class State(NamedTuple):
+    threads: tuple[Thread, ...]
+    coming: tuple[int, ...]  # messages that have not arrived: whose requests they end
+    inside: tuple[int, ...] = ()  # that nobody has polled yet
+    queued: tuple[int, ...] = ()  # whose sends wait for room
+    room: bool = False
+    watched: bool = False  # arming knew of what is queued
+    armed: bool = False  # the fabric is
+    fired: bool = False  # its descriptor is readable
+    restless: bool = False  # the last pass found something
+    role: bool = False  # somebody has it
+
+
+BEGIN = {
+    "outside": "look",
+    "wait": "seen",
+    "send": "queue",
+    "stay": "seen",
+    "brief": "seen",
+    "call": "poll",
+    "glance": "glance",
+}
+FOLLOWING = ("arm follower", "role?", "follow")
+
+
+class Model:
+    def __init__(self, kinds: Sequence[str], without: str | None = None) -> None:
+        self._rules = set(INGREDIENTS) - {without}
+        waiting = [i for i, kind in enumerate(kinds) if kind in ("outside", "wait")]
+        threads = tuple(Thread(kind, BEGIN[kind]) for kind in kinds)
+        self.begin = State(threads, coming=tuple(waiting))
+
+    # ---- what happens with the lock held ----
+
+    def _set(self, state: State, me: int, **changes: object) -> State:
+        threads = list(state.threads)
+        threads[me] = threads[me]._replace(**changes)  # type: ignore[arg-type]
+        return state._replace(threads=tuple(threads))
+
+    def _ring(self, state: State, *, following: bool, sleeping: bool) -> State:
+        """Ring armed sleepers, or wake those that follow, whose bell is the generation."""
+        threads = []
+        for thread in state.threads:
+            chosen = following if thread.at in FOLLOWING else sleeping
+            ring = thread.armed and chosen
+            threads.append(thread._replace(armed=False, rung=True) if ring else thread)
+        return state._replace(threads=tuple(threads))
+
+    def _change(self, state: State, whose: int) -> State:
+        state = self._set(state, whose, done=True)
+        behind = tuple(thread._replace(behind=True) for thread in state.threads)
+        state = state._replace(threads=behind)
+        if "ring for changes" in self._rules:
+            state = self._ring(state, following=True, sleeping=True)
+        return state
+
+    def _pass(self, state: State) -> State:
+        ended = state.inside + (state.queued if state.room else ())
+        queued = () if state.room else state.queued
+        state = state._replace(inside=(), queued=queued, armed=False, fired=False)
+        for whose in ended:
+            state = self._change(state, whose)
+        return state._replace(restless=bool(ended))
+
+    def _arm_fabric(self, state: State) -> tuple[State, bool]:
+        if state.restless:
+            return state, False
+        if state.inside or (state.queued and state.room):
+            return state._replace(armed=False, fired=False), False
+        return state._replace(armed=True, watched=bool(state.queued)), True
+
+    def _settle(self, state: State) -> Iterator[State]:
+        """Something may arrive just before."""
+        if not any(thread.armed and thread.at not in FOLLOWING for thread in state.threads):
+            yield state
+            return
+        for before in (state, *self._events(state)):
+            after, armed = self._arm_fabric(before)
+            if not armed and "ring if arming fails" in self._rules:
+                after = self._ring(after, following=False, sleeping=True)
+            yield after
+
+    def _settle_if(self, rule: str, state: State) -> Iterator[State]:
+        yield from self._settle(state) if rule in self._rules else (state,)
+
+    # ---- the surroundings ----
+
+    def _fire(self, state: State) -> State:
+        return state._replace(armed=False, fired=True) if state.armed else state
+
+    def _events(self, state: State) -> Iterator[State]:
+        for i, whose in enumerate(state.coming):
+            coming = state.coming[:i] + state.coming[i + 1 :]
+            yield self._fire(state._replace(coming=coming, inside=(*state.inside, whose)))
+        if not state.room:
+            free = state._replace(room=True)
+            yield self._fire(free) if state.watched and state.queued else free
+
+    # ---- the threads ----
+
+    def _steps(self, state: State, me: int) -> Iterator[State]:
+        thread = state.threads[me]
+        step = getattr(self, "_" + thread.at.replace(" ", "_").replace("?", ""))
+        yield from step(state, me, thread)
+
+    def _go(self, state: State, me: int, at: str, **changes: object) -> State:
+        return self._set(state, me, at=at, **changes)
+
+    def _end(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        return iter(())
+
+    # call: one pass
+
+    def _poll(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        for after in self._settle_if("settle after a call", self._pass(state)):
+            yield self._go(after, me, "end")
+
+    # glance: one arming
+
+    def _glance(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        state, armed = self._arm_fabric(state)
+        rule = "" if armed else "settle after a failure"
+        for after in self._settle_if(rule, state):
+            yield self._go(after, me, "end")
+
+    # outside: look, arm, sleep; or poll and look again
+
+    def _look(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        yield self._go(state, me, "end" if thread.done else "arm")
+
+    def _arm(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        news = thread.behind and "check the generation" in self._rules
+        state = self._set(state, me, behind=False, armed=False, rung=False)
+        armed = False
+        if not news:
+            state, armed = self._arm_fabric(state)
+        rule = "" if armed else "settle after a failure"
+        for after in self._settle_if(rule, state):
+            yield self._go(after, me, "sleep" if armed else "progress", armed=armed)
+
+    def _sleep(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if thread.rung or state.fired:
+            yield self._go(state, me, "progress")
+
+    def _progress(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        state = self._pass(self._set(state, me, armed=False, rung=False))
+        for after in self._settle_if("settle after a call", state):
+            yield self._go(after, me, "look", behind=False)
+
+    # wait: poll with the role, or follow
+
+    def _queue(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        state = state._replace(queued=(*state.queued, me), restless=True)
+        if "ring for queued work" in self._rules:
+            state = self._ring(state, following=False, sleeping=True)
+        yield self._go(state, me, "seen")
+
+    def _seen(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        yield self._go(state, me, "look to wait", behind=False)
+
+    def _look_to_wait(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        yield self._go(state, me, "end" if thread.done else "take role")
+
+    def _take_role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if state.role:
+            yield self._go(state, me, "arm follower")
+        else:
+            yield self._go(state._replace(role=True), me, "spin")
+
+    def _arm_follower(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if thread.behind and "check the generation to follow" in self._rules:
+            yield self._go(state, me, "seen")
+        else:
+            yield self._go(state, me, "role?", armed=True, rung=False)
+
+    def _role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        free = not state.role and "look at the role" in self._rules
+        yield self._go(state, me, "seen" if free else "follow")
+
+    def _follow(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if thread.rung:
+            yield self._go(state, me, "seen")
+
+    def _spin(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if thread.done or thread.kind == "brief":
+            yield self._go(state, me, "give role")
+        if not thread.done:
+            yield self._go(self._pass(state), me, "spin")
+            yield self._go(state, me, "arm poller")
+
+    def _arm_poller(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        state, armed = self._arm_fabric(self._set(state, me, armed=False, rung=False))
+        if armed:
+            late = "look after arming" in self._rules
+            yield self._go(state, me, "armed" if late else "doze", armed=True)
+        else:
+            yield self._go(self._pass(state), me, "spin")
+
+    def _armed(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        yield self._go(state, me, "stay awake" if thread.done else "doze")
+
+    def _stay_awake(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        yield self._go(state, me, "give role", armed=False, rung=False)
+
+    def _doze(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if thread.rung or state.fired:
+            state = self._set(state, me, armed=False, rung=False)
+            yield self._go(self._pass(state) if state.fired else state, me, "spin")
+
+    def _give_role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        yield self._go(state._replace(role=False), me, "settle role")
+
+    def _settle_role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if "ring for the role" in self._rules:
+            state = self._ring(state, following=True, sleeping=False)
+        for after in self._settle_if("settle with the role", state):
+            yield self._go(after, me, "end")
+
+    # ---- all orders ----
+
+    def _over(self, state: State) -> bool:
+        return all(
+            thread.at == "end" or thread.kind in ("stay", "brief") for thread in state.threads
+        )
+
+    def next(self, state: State) -> Iterator[State]:
+        yield from self._events(state)
+        for me in range(len(state.threads)):
+            yield from self._steps(state, me)
+
+    def explore(self) -> tuple[int, State | None]:
+        """How many states there are, and one in which an event is lost, or None."""
+        known, todo = {self.begin}, [self.begin]
+        while todo:
+            state = todo.pop()
+            following = list(self.next(state))
+            if not following and not self._over(state):
+                return len(known), state
+            for after in following:
+                if after not in known:
+                    known.add(after)
+                    todo.append(after)
+        return len(known), None
