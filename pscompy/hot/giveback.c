@@ -49,7 +49,6 @@ void hot_request_return(hot_request_t *self)
                                      &op->result, iov, n) != PSC_OK)
         return;
     op->result.status = PSC_ERR_CANCELLED;
-    hot_worker_polled(op->worker);
 }
 
 /* What it gave is replaced by Cancelled. */
@@ -95,10 +94,8 @@ PyObject *hot_request_give_back(hot_request_t *self, PyObject *const *args,
         return NULL;
     if (self->op.kind == HOT_EVENT)
         Py_RETURN_FALSE;
-    if (!self->finished && hot_op_give_up(&self->op)) {
-        hot_worker_polled(self->op.worker);
+    if (!self->finished && hot_op_give_up(&self->op))
         hot_request_advance(self);
-    }
     if (!self->finished) {
         self->giving = hot_op_receives(&self->op);
         return PyBool_FromLong(self->giving);
