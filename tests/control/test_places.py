@@ -11,6 +11,7 @@ import pytest
 
 from pscompy import AuthError, ConnectError, Session
 from pscompy.control.network import Address, Place
+from tests.names import A_KEY, ANOTHER_KEY
 from tests.waiting import expect_soon
 
 Make = Callable[..., Session]
@@ -23,7 +24,7 @@ def places(session: Make) -> Iterator[Callable[[str], Place]]:
 
     def make(what: str) -> Place:
         if what in ("stranger", "other key"):
-            other = session("stranger", KEY=what)
+            other = session("stranger", KEY=A_KEY if what == "stranger" else ANOTHER_KEY)
             return Address.parse(other.listen("127.0.0.1").address).places[0]
         server = sockets.create_server(("127.0.0.1", 0))
         opened.append(server)
@@ -55,22 +56,22 @@ KINDS = ["nobody", "mute", "curt", "stranger", "other key"]
 def test_the_peer_is_found_behind_another_place(
     session: Make, places: Callable[[str], Place], what: str
 ) -> None:
-    peer = session("peer", KEY="stranger")
+    peer = session("peer", KEY=A_KEY)
     listening = peer.listen("127.0.0.1")
     right = Address.parse(listening.address)
     address = Address((places(what), *right.places), right.name)
-    connection = session("caller", KEY="stranger", RETRY=0).connect(str(address))
+    connection = session("caller", KEY=A_KEY, RETRY=0).connect(str(address))
     connection.send(b"hello", timeout=60)
     assert bytes(listening.accept(60).recv(timeout=60)) == b"hello"
 
 
 def test_all_at_once(session: Make, places: Callable[[str], Place]) -> None:
-    peer = session("peer", KEY="stranger")
+    peer = session("peer", KEY=A_KEY)
     listening = peer.listen("127.0.0.1")
     right = Address.parse(listening.address)
     wrong = [places(what) for what in KINDS]
     address = Address((*wrong, *right.places), right.name)
-    connection = session("caller", KEY="stranger", RETRY=0).connect(str(address))
+    connection = session("caller", KEY=A_KEY, RETRY=0).connect(str(address))
     connection.send(b"hello", timeout=60)
     assert bytes(listening.accept(60).recv(timeout=60)) == b"hello"
 

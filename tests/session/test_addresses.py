@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import pscompy
+from tests.names import A_KEY, ANOTHER_KEY
 
 ROOT = str(Path(pscompy.__file__).parents[1])
 TIMEOUT = 120  # a guard against hanging
@@ -91,7 +92,7 @@ class Hosts:
     def start(
         self, host: str, program: str, *words: object, **env: object
     ) -> subprocess.Popen[str]:
-        environ = {**os.environ, "PYTHONPATH": ROOT, "PSP_KEY": "a key of the tests"}
+        environ = {**os.environ, "PYTHONPATH": ROOT, "PSP_KEY": A_KEY}
         environ |= {name: str(value) for name, value in env.items()}
         process = subprocess.Popen(
             ["ip", "netns", "exec", host, sys.executable, "-c", program, *map(str, words)],
@@ -151,7 +152,7 @@ def stranger(hosts: Hosts) -> None:
 
 
 def other_key(hosts: Hosts) -> None:
-    assert BRIDGE in line(hosts.start(hosts.one, LISTENER, 4477, PSP_KEY="another"))
+    assert BRIDGE in line(hosts.start(hosts.one, LISTENER, 4477, PSP_KEY=ANOTHER_KEY))
 
 
 @pytest.mark.parametrize("there", [nobody, hole, mute, stranger, other_key])
