@@ -1,0 +1,19 @@
+"""Two ranks that send and receive, with nothing in between that would let the other catch up."""
+
+from __future__ import annotations
+
+import pscompy
+from pscompy import wait_all
+
+AT_ONCE, ROUNDS = 64, 47
+DATA = bytes(9000)  # several packets
+SECONDS = 20.0  # that a round may take; many times what it takes
+
+with pscompy.World() as world:
+    peer = 1 - world.rank
+    for _ in range(ROUNDS):
+        receives = [world.irecv(source=peer) for _ in range(AT_ONCE)]
+        sends = [world.isend(DATA, dest=peer) for _ in range(AT_ONCE)]
+        wait_all(receives + sends, timeout=SECONDS)
+        assert all(it.result() == DATA for it in receives)
+    print(f"all is there over {world[peer].transport}", flush=True)
