@@ -61,6 +61,11 @@ void rendezvous_requests_are_bounded(void);
 void fostering_looks_more_often(void);
 void dropped_fragments_are_sent_again(void);
 
+/* ---- portals_revoke_cases.c ---- */
+
+void a_put_that_has_stopped_is_awaited(void);
+void an_entry_that_was_closed_in_use_is_taken_back(void);
+
 /* ---- portals_trouble_cases.c ---- */
 
 void lost_events_are_an_error(void);

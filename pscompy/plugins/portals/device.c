@@ -182,6 +182,7 @@ static void device_lists(psptl_device_t *device)
     psc_list_init(&device->lost_tags);
     psc_list_init(&device->spare_tags);
     psc_list_init(&device->unsettled);
+    psc_list_init(&device->busy_regions);
 }
 
 psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
@@ -279,6 +280,7 @@ unsigned psptl_device_close(psptl_device_t *device)
     if (device->inited && device->ni->PtlFini)
         device->ni->PtlFini();
     left = device_free_zombies(device, touched);
+    psptl_region_free_closed(device);
     psptl_bulk_close(device);
     psptl_tag_close(device);
     psptl_backlog_close(&device->backlog);

@@ -173,6 +173,7 @@ struct psptl_device {
     psptl_fragment_t *fragments;
     psc_list_t lost_tags, spare_tags;
     psc_list_t unsettled; /* channels that hold receives, or owe an answer */
+    psc_list_t busy_regions; /* were to be taken back while in use */
     uint32_t n_sources, last_source; /* sources in use, and given last */
     uint64_t counters[PSPTL_N_COUNTERS];
 };
@@ -478,7 +479,12 @@ void psptl_region_orphan(psptl_channel_t *channel);
 psptl_region_t *psptl_region_open(psptl_device_t *device,
                                   psptl_channel_t *channel, void *base,
                                   size_t len);
-void psptl_region_close(psptl_device_t *device, psptl_region_t *region);
+bool psptl_region_revoke(psptl_device_t *device, psptl_region_t *region);
+bool psptl_region_close(psptl_device_t *device, psptl_region_t *region);
+/* Free those that were closed in use and are not any more. */
+void psptl_region_reap(psptl_device_t *device);
+/* Free all that were closed: the interface is, too. */
+void psptl_region_free_closed(psptl_device_t *device);
 
 bool psptl_bulk_open(psptl_device_t *device);
 void psptl_bulk_close(psptl_device_t *device);

@@ -2,6 +2,9 @@
 #include <stdio.h>
 
 #include "driver.h"
+#include "pscompy/core/parts/clock.h"
+
+#define EVENT_GLANCE_NS 10000000ll /* between looks at what makes no event */
 
 const char *psptl_fault_name(ptl_ni_fail_t fault)
 {
@@ -210,12 +213,17 @@ unsigned psptl_device_poll(psptl_device_t *device)
         psptl_bulk_go_on(device);
     if (!psc_list_empty(&device->zombies))
         psptl_channel_reap(device);
+    if (!psc_list_empty(&device->busy_regions))
+        psptl_region_reap(device);
     return n;
 }
 
+/* A peer's put into a region ends without an event. */
 int64_t psptl_device_deadline(const psptl_device_t *device)
 {
-    int64_t due = INT64_MAX;
+    int64_t due = psc_list_empty(&device->busy_regions)
+                      ? INT64_MAX
+                      : psc_clock_deadline(EVENT_GLANCE_NS);
 
     psc_list_for_each(channel, &device->waiting, psptl_channel_t, waiting)
         due = channel->retry_at < due ? channel->retry_at : due;

@@ -101,11 +101,29 @@ psc_status_t portals_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
     return PSC_OK;
 }
 
-void portals_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
+psc_status_t portals_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 {
     portals_iface_t *iface = portals_iface(self);
 
-    iface->driver->region_close(iface->device, (psptl_region_t *)mem);
+    if (iface->driver->region_revoke(iface->device, (psptl_region_t *)mem))
+        return PSC_OK;
+    if (iface->armed) /* its owner may be asleep already */
+        portals_sleep_until(iface);
+    return PSC_INPROGRESS;
+}
+
+void portals_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
+{
+    portals_iface_t *iface = portals_iface(self);
+    psptl_region_t region = *(psptl_region_t *)mem;
+
+    if (!iface->driver->region_close(iface->device, (psptl_region_t *)mem))
+        psc_iface_log(self, 1,
+                      "a peer that has stopped amid a put or get may still "
+                      "use %zu bytes at %p that were given back (match bits "
+                      "%llx): end its process before they are used again",
+                      region.len, region.base,
+                      (unsigned long long)region.bits);
 }
 
 /* ---- keys ---- */

@@ -135,6 +135,8 @@ psc_status_t portals_sleep_open(portals_iface_t *iface);
 void portals_sleep_close(portals_iface_t *iface);
 /* From progress: take back what woke us, and see what the clock says. */
 void portals_sleep_look(portals_iface_t *iface);
+/* Set the alarm to when something is to be sent again, or looked at. */
+void portals_sleep_until(portals_iface_t *iface);
 int portals_event_fd(psc_iface_t *iface);
 psc_status_t portals_arm(psc_iface_t *iface);
 
@@ -202,6 +204,7 @@ psc_status_t portals_get(psc_ep_t *ep, void *buffer, size_t len,
                          psc_comp_t *comp);
 psc_status_t portals_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
                                   size_t len, psc_mem_t **mem_p);
+psc_status_t portals_mem_revoke(psc_iface_t *iface, psc_mem_t *mem);
 void portals_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
 psc_status_t portals_rkey_pack(psc_iface_t *iface, psc_mem_t *mem,
                                uint8_t *packed, size_t *len_p);

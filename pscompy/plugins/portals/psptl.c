@@ -138,6 +138,7 @@ const psptl_driver_t psptl_software_driver = {
     .tag_post = psptl_tag_post,
     .tag_cancel = psptl_tag_cancel,
     .region_open = psptl_region_open,
+    .region_revoke = psptl_region_revoke,
     .region_close = psptl_region_close,
     .bulk_start = psptl_bulk_start,
 };

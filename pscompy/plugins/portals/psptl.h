@@ -151,6 +151,7 @@ typedef struct psptl_place {
 typedef struct psptl_region {
     uint64_t bits;
     size_t len;
+    void *base;
 } psptl_region_t;
 
 /* Of the match bits: a message with this, if not empty, is one of tag_put.
@@ -253,8 +254,13 @@ typedef struct psptl_driver {
     psptl_region_t *(*region_open)(psptl_device_t *device,
                                    psptl_channel_t *channel, void *base,
                                    size_t len);
-    /* Returns when nobody writes there any more. */
-    void (*region_close)(psptl_device_t *device, psptl_region_t *region);
+    /* Nobody finds it any more. False: somebody uses it this moment, and goes
+     * on until the peer has ended or is lost; ask again after a poll, for which
+     * device_deadline sees to it. */
+    bool (*region_revoke)(psptl_device_t *device, psptl_region_t *region);
+    /* The same, and waits a little; the region is the driver's afterwards.
+     * False: somebody may still use the memory. */
+    bool (*region_close)(psptl_device_t *device, psptl_region_t *region);
     /* False: no memory. */
     bool (*bulk_start)(psptl_channel_t *channel, const psptl_order_t *order);
 } psptl_driver_t;

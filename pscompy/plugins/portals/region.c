@@ -5,14 +5,17 @@
 #include "driver.h"
 #include "pscompy/core/parts/clock.h"
 
-#define REGION_CLOSE_TRIES 1000000u
+#define REGION_CLOSE_NS 50000000ll /* that closing waits for a peer */
 
 typedef struct region {
     psptl_region_t super;
     psptl_channel_t *channel; /* whose it is; NULL: everybody's, or nobody's
                                  any more */
     psc_link_t link;          /* channel's regions */
+    psc_link_t busy;          /* device's busy regions */
     ptl_handle_me_t me;
+    bool unlinked;            /* the interface has given the entry back */
+    bool closed;              /* it is freed when that has happened */
 } region_t;
 
 static bool region_append(psptl_device_t *device, region_t *region, void *base)
@@ -41,6 +44,7 @@ static void region_enter(region_t *region)
     psptl_channel_t *channel = region->channel;
 
     psc_list_init(&region->link);
+    psc_list_init(&region->busy);
     if (!channel)
         return;
     channel->n_regions++;
@@ -65,10 +69,10 @@ psptl_region_t *psptl_region_open(psptl_device_t *device,
         psptl_count(channel, PSPTL_COUNTER_regions_refused);
         return NULL;
     }
-    region = malloc(sizeof(*region));
+    region = calloc(1, sizeof(*region));
     if (!region)
         return NULL;
-    region->super = (psptl_region_t){psptl_device_bits(device), len};
+    region->super = (psptl_region_t){psptl_device_bits(device), len, base};
     region->channel = channel;
     if (!region_append(device, region, base)) {
         free(region);
@@ -82,18 +86,73 @@ psptl_region_t *psptl_region_open(psptl_device_t *device,
     return &region->super;
 }
 
+/* ---- taking it back ---- */
+
 /* In use means that something is being written, or read, this moment. */
-void psptl_region_close(psptl_device_t *device, psptl_region_t *self)
+static bool region_unlink(psptl_device_t *device, region_t *region)
+{
+    if (!region->unlinked)
+        region->unlinked =
+            device->ni->PtlMEUnlink(region->me) != PTL_IN_USE;
+    return region->unlinked;
+}
+
+static void region_wait(psptl_device_t *device, region_t *region)
+{
+    int64_t deadline = psc_clock_deadline(REGION_CLOSE_NS);
+
+    while (!region_unlink(device, region) && psc_clock_now() < deadline)
+        psc_clock_pause();
+}
+
+bool psptl_region_revoke(psptl_device_t *device, psptl_region_t *self)
 {
     region_t *region = psc_container_of(self, region_t, super);
 
-    for (unsigned i = 0; i < REGION_CLOSE_TRIES; i++) {
-        if (device->ni->PtlMEUnlink(region->me) != PTL_IN_USE)
-            break;
-        psc_clock_pause();
-    }
-    region_leave(region);
+    psc_list_remove(&region->busy);
+    if (region_unlink(device, region))
+        return true;
+    psc_list_push(&device->busy_regions, &region->busy);
+    return false;
+}
+
+static void region_free(region_t *region)
+{
+    psc_list_remove(&region->busy);
     free(region);
+}
+
+bool psptl_region_close(psptl_device_t *device, psptl_region_t *self)
+{
+    region_t *region = psc_container_of(self, region_t, super);
+
+    region_leave(region);
+    if (!region_unlink(device, region))
+        region_wait(device, region);
+    if (psptl_region_revoke(device, self)) {
+        region_free(region);
+        return true;
+    }
+    region->closed = true;
+    return false;
+}
+
+void psptl_region_reap(psptl_device_t *device)
+{
+    psc_list_for_each(region, &device->busy_regions, region_t, busy)
+    {
+        if (region->closed && region_unlink(device, region))
+            region_free(region);
+    }
+}
+
+void psptl_region_free_closed(psptl_device_t *device)
+{
+    psc_list_for_each(region, &device->busy_regions, region_t, busy)
+    {
+        if (region->closed)
+            region_free(region);
+    }
 }
 
 void psptl_region_orphan(psptl_channel_t *channel)

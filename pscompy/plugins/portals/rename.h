@@ -67,8 +67,11 @@
 #define psptl_provider_ready psptl_system_provider_ready
 #define psptl_put_failed psptl_system_put_failed
 #define psptl_region_close psptl_system_region_close
+#define psptl_region_free_closed psptl_system_region_free_closed
 #define psptl_region_open psptl_system_region_open
 #define psptl_region_orphan psptl_system_region_orphan
+#define psptl_region_reap psptl_system_region_reap
+#define psptl_region_revoke psptl_system_region_revoke
 #define psptl_send_again psptl_system_send_again
 #define psptl_send_bear psptl_system_send_bear
 #define psptl_send_begin psptl_system_send_begin

@@ -1,5 +1,5 @@
 /* Sleeping: one descriptor that holds those of the event queues, a ticker for
- * the endpoints, and an alarm for what is to be sent again. */
+ * the endpoints, and an alarm for what is to be sent again or revoked. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -57,9 +57,8 @@ static void portals_sleep_tick(portals_iface_t *iface)
         portals_ep_tick(ep, now);
 }
 
-/* Rings when something is to be sent again; a library without descriptors is
- * looked at now and then. */
-static void portals_sleep_until(portals_iface_t *iface)
+/* A library without descriptors is looked at now and then. */
+void portals_sleep_until(portals_iface_t *iface)
 {
     int64_t due = iface->driver->device_deadline(iface->device);
     struct itimerspec time = {.it_value = {0, 0}};

@@ -245,6 +245,7 @@ static const psc_transport_ops_t portals_ops = {
     .get = portals_get,
     .mem_register = portals_mem_register,
     .mem_deregister = portals_mem_deregister,
+    .mem_revoke = portals_mem_revoke,
     .rkey_pack = portals_rkey_pack,
     .rkey_unpack = portals_rkey_unpack,
     .rkey_release = portals_rkey_release,
