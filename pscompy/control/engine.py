@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 
 from pscompy.config import Config, Setting, TransportWarning, warn
@@ -159,9 +159,8 @@ class Engine:
             first.setdefault(found.name, found)
         self.options = [self._open(found, config) for found in first.values()]
         for found, option in zip(first.values(), self.options, strict=True):
-            asked = ", ".join(config.asked(found.name.upper()))
-            if option.reason and asked and found.user_priority and not found.dormant:
-                warn(f"{found.name} is asked for by {asked}, and cannot be used: {option.reason}")
+            if option.reason and found.user_priority and not found.dormant:
+                _miss(found, option.reason, config.asked(found.name.upper()))
 
     def _open(self, found: Transport, config: Config) -> Option:
         declared = found.transport
@@ -180,10 +179,7 @@ class Engine:
         try:
             first = self._open_path(carrier, 0)
         except PscomError as error:
-            text = f"{found.name} cannot be used: {error}"
-            logger.info("%s", text)
-            if declared.everywhere:
-                warn(f"{text} (PSP_{found.name.upper()}=0 does without it)", TransportWarning)
+            logger.info("%s cannot be used: %s", found.name, error)
             return option.but(reason=str(error))
         if carrier.relay is not None:
             self.relays[found.name] = carrier.relay
@@ -463,6 +459,15 @@ def _settings(settings: list[Setting]) -> _Settings:
         slot.name, slot.text, slot.number = name, text, setting.number
         strings += [name, text]
     return _Settings(array, len(settings), strings)
+
+
+def _miss(found: Transport, reason: str, asked: Sequence[str]) -> None:
+    """Warn where a transport is missed: one that was asked for, or that runs everywhere."""
+    if asked:
+        warn(f"{found.name} is asked for by {', '.join(asked)}, and cannot be used: {reason}")
+    elif found.transport is not None and found.transport.everywhere:
+        without = f"PSP_{found.name.upper()}=0 does without it"
+        warn(f"{found.name} cannot be used: {reason} ({without})", TransportWarning)
 
 
 def _create_worker(config: Config) -> Any:

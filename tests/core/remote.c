@@ -179,6 +179,7 @@ void case_unpolled_and_long(void)
     check(api->am_handler(pair.b.worker, 21, NULL, &pair) == PSC_OK);
     for (int i = 0; i < 2; i++)
         check(api->am_send(pair.a.conn, 21, "", 0, &args, &requests[i]) >= 0);
+    until(&pair, count(pair.b.worker, PSC_COUNTER_am_received) >= 1);
     settle(&pair);
     check(count(pair.b.worker, PSC_COUNTER_am_received) == 1);
     for (int i = 0; i < 2; i++) {

@@ -496,6 +496,7 @@ void case_unlink_used(void)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(used_first, used_second);
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE; /* pair() has reset it */
     setup.settings.unlink_used = true;
     pair(used_first, used_second);
 }
