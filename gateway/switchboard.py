@@ -18,13 +18,13 @@ from gateway.trunk import LOAD_MAX, Frame
 HOPS_MAX = 8  # gateways on one way
 MODULE_MAX = 65535
 NODES_MAX = 1 << 14  # nodes that are remembered though they are not here
-# What a process may say, and only of itself; the rest is for gateways.
+# Frames that a process may send, about itself only; all others are for gateways.
 OF_PROCESSES = frozenset(("hello", "tunnel", "find", "join"))
 
 
 class Member:
-    """Who is at the other end of a trunk; `send` takes frames to it. `owner` is the session there:
-    a process comes back with the same one."""
+    """The process or gateway at the other end of a trunk; `send` takes frames to it. `owner`
+    is the session there: a process comes back with the same one."""
 
     def __init__(
         self, send: Callable[[Frame], object], data: str, host: str, owner: str = ""

@@ -136,7 +136,7 @@ class Reader:
 
 
 class LoopCallback:
-    """What a request calls in whichever thread notices that it has ended: fn runs in the loop."""
+    """The callback of a request, called in the thread that completes it: fn runs in the loop."""
 
     def __init__(self, reader: Reader, fn: Callable[[Request], object]) -> None:
         self._reader = reader
@@ -152,8 +152,8 @@ class LoopCallback:
 
 
 def loop_callback(request: Request, fn: Callable[[Request], object]) -> Callable[[Request], object]:
-    """What `add_done_callback` adds: where an event loop runs in this thread, one that runs fn
-    there, and messages move until then."""
+    """The callback that `add_done_callback` adds: where an event loop runs in this thread, one
+    that runs fn there, and messages move until then."""
     loop = asyncio._get_running_loop()
     if loop is None:
         return fn

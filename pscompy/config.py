@@ -227,8 +227,8 @@ class Config(Values):
         ]
 
     def asked(self, section: str) -> list[str]:
-        """What asks for this section by name: its own variable and those that select, as they
-        were set: ["PSP_IB_HCA=nix0 (environment)"]."""
+        """The variables that ask for this section by name: its own variable and those that select,
+        as they were set: ["PSP_IB_HCA=nix0 (environment)"]."""
         return [
             f"{PREFIX}{name}={entry.text} ({entry.origin})"
             for name, entry in self._entries.items()

@@ -47,7 +47,7 @@ def remedy() -> str:
 
 
 def why(error: OSError) -> str:
-    """What the error says to people, with the remedy where there is one."""
+    """The text of the error for people, with the remedy where there is one."""
     return remedy() if exhausted(error) else error.strerror or str(error)
 
 

@@ -117,7 +117,7 @@ def _nothing() -> None:
 
 
 class Dialed(Protocol):
-    """Who is told what came of an attempt to reach a place."""
+    """The receiver of the outcome of an attempt to reach a place."""
 
     def __call__(self, sock: socket.socket | None, reason: str, final: bool = False) -> object:
         """`sock` None: nothing, for this reason. `final`: the peer is gone, so that a further

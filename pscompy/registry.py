@@ -117,7 +117,7 @@ def _families(candidates: list[_Candidate], not_read: list[_Candidate]) -> Itera
 
 
 def _withheld(not_read: list[_Candidate]) -> set[str]:
-    """What the transports of pscompy declare that are excluded."""
+    """The declarations of pscompy's own transports that are excluded."""
     return {
         name
         for candidate in not_read

@@ -330,7 +330,7 @@ class Engine:
             self.log_fd = None
 
     def set_secret(self, secret: bytes) -> None:
-        """What remote keys of memory are authenticated by."""
+        """Set the secret that authenticates remote keys of memory."""
         with self._guard:
             if not self._destroyed:
                 lib.psc_worker_secret(self._worker, secret)
@@ -360,7 +360,7 @@ class Engine:
     # ---- lanes and connections ----
 
     def stuck(self, option: Option) -> str:
-        """What holds the whole transport up, as far as it tells; else nothing."""
+        """The call in which the transport blocks, if it reports one; else an empty text."""
         stuck = self._carriers[option.name].stuck
         return stuck() if stuck is not None else ""
 

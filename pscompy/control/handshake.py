@@ -66,7 +66,7 @@ NO_DESCRIPTOR = (
 
 
 def full_greeting() -> bytes:
-    """What a listener says that has no descriptor left for a dialer, before it hangs up."""
+    """The greeting of a listener that has no descriptor left for a dialer, before it hangs up."""
     return Hello(os.urandom(frames.NONCE_SIZE), flags=frames.FLAG_FULL).pack()
 
 

@@ -51,7 +51,7 @@ class Key(Value, hidden=("secret",)):
 
     @property
     def for_memory(self) -> bytes:
-        """What remote keys of memory are authenticated by; says nothing of the secret."""
+        """The key that authenticates remote keys of memory; reveals nothing of the secret."""
         return hmac.digest(self.secret, b"pscompy remote keys", "sha256")[:16]
 
 

@@ -29,7 +29,7 @@ ROLE_CONNECTOR, ROLE_ACCEPTOR, ROLE_SELF = 0, 1, 2  # psc_role_t
 
 
 class Lanes:
-    """What both halves share: the attempt at hand, and why earlier ones fell. `patience` are the
+    """State that both halves share: the attempt at hand, and why earlier ones fell. `patience`: the
     seconds that a candidate has."""
 
     def __init__(

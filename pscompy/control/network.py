@@ -142,7 +142,7 @@ def interfaces() -> list[Interface]:
 
 
 def _addresses(v6: bool = True) -> Iterator[tuple[str, bytes]]:
-    """Those of interfaces, with their names."""
+    """The addresses of interfaces, with the interfaces' names."""
     yield from _addresses_v4()
     if v6:
         yield from _addresses_v6()

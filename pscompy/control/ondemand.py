@@ -178,7 +178,7 @@ class OnDemand(Host):
         attempt.dialer = Dialer(self._thread, places, self._policy.link, *told)
 
     def _tellers(self, record: Record, attempt: Attempt) -> tuple[Reached, DialEnded]:
-        """What a dialer calls."""
+        """The two functions that a dialer calls."""
 
         def reached(sock: socket.socket, target: Target | None) -> None:
             self._on_reached(record, attempt, sock, target)
@@ -235,7 +235,7 @@ class OnDemand(Host):
             self._next_attempt(record, *attempt.refused)
 
     def _try_the_rest(self, record: Record, attempt: Attempt, why: Refusal) -> None:
-        """Who has answered is not the peer: it may be at another place."""
+        """Another process has answered: the peer may be at another place."""
         record.link = None
         attempt.refused = attempt.refused or why
         rest, attempt.rest = attempt.rest, []

@@ -121,7 +121,7 @@ static psc_status_t iface_adopt(psc_iface_slot_t *slot, char *reason)
     return PSC_OK;
 }
 
-/* What the fabric holds has a limited time to let go. */
+/* The fabric has a limited time to let go of memory that it holds. */
 static void iface_close(psc_iface_slot_t *slot)
 {
     slot->ops->close(slot->iface);

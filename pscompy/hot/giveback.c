@@ -51,7 +51,7 @@ void hot_request_return(hot_request_t *self)
     op->result.status = PSC_ERR_CANCELLED;
 }
 
-/* What it gave is replaced by Cancelled. */
+/* The request's result is replaced by Cancelled. */
 static void giveback_forget(hot_request_t *self, PyObject *cancelled)
 {
     self->op.result.status = PSC_ERR_CANCELLED;

@@ -65,7 +65,7 @@ PyObject *hot_default_exception(hot_state_t *state, PyObject *const *args,
 /* Raise it; always NULL. */
 PyObject *hot_raise(hot_state_t *state, PyObject *origin, int status,
                     uint64_t nbytes);
-/* What a put or a get asked for, and what there is. */
+/* The range that a put or a get asked for, and the region's size. */
 typedef struct hot_bounds {
     uint64_t offset, nbytes, size;
 } hot_bounds_t;

@@ -1,4 +1,4 @@
-/* What a Request says of its end, with the methods that futures have for it. */
+/* How a Request reports its end, with the methods that futures have for it. */
 #include "hot.h"
 
 /* ---- looking ---- */

@@ -98,7 +98,7 @@ class Maker(NamedTuple):
 
 
 def find(module: str, name: str) -> Any:
-    """What Python has by this name, as pickle finds it."""
+    """The object that Python has by this name, as pickle finds it."""
     return reduce(getattr, name.split("."), importlib.import_module(module))
 
 

@@ -227,7 +227,7 @@ def _made(target: Any, is_class: bool, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _set_state(target: Any, state: Any) -> None:
-    """What pickle does for an object of a user's class."""
+    """Give state to an object of a user's class, as pickle does."""
     set_state = getattr(target, "__setstate__", None)
     if set_state is not None:
         set_state(state)

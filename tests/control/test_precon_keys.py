@@ -179,7 +179,8 @@ def test_a_key_below_128_bits_is_warned_of(tmp_path: Path, text: str, bits: int)
 
 @pytest.mark.parametrize("text", [A_KEY, "random:" + "0f" * 16, "c3" * 32, "Aa1!" * 6])
 def test_other_keys_are_not(tmp_path: Path, text: str) -> None:
-    find_key(config(tmp_path, KEY=text))  # a warning would be an error here
+    key = find_key(config(tmp_path, KEY=text))  # a warning would be an error here
+    assert key.origin == "PSP_KEY"
 
 
 def test_without_scrypt_only_random_keys_are_good(

@@ -122,6 +122,7 @@ def test_a_session_without_any_descriptor_closes(start):
     full(LIMIT, limit=256)
     full(FILL)
     full("session.close()")
+    assert full("1 + 1") == 2  # the process goes on
 
 
 def test_peers_beyond_the_limit_are_turned_away(start, open_session, transport):

@@ -15,7 +15,7 @@ typedef struct am_handler {
     void *arg;
 } am_handler_t;
 
-/* One that was announced and waits until there is room for it. */
+/* A message that was announced and waits until there is room for it. */
 typedef struct am_offer {
     psc_link_t link;
     psc_offer_t offer;
@@ -320,7 +320,8 @@ void psc_am_conn_ended(psc_conn_t *conn)
 
 /* ---- polling ---- */
 
-/* What it has kept from others goes on: credit, and what is announced. */
+/* Return the credit, and admit the announced messages, that were held
+ * back while this message took the room. */
 static void am_polled(psc_worker_t *worker, am_node_t *node)
 {
     bool owed = node->owed > 0;

@@ -279,7 +279,7 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
 
 /* ---- cancel ---- */
 
-/* What has come back may be what an earlier receive waits for. */
+/* An earlier receive may wait for the message that has come back. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 {
     psc_status_t status = psc_match_put_back(unexp);

@@ -71,7 +71,7 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
     return PSC_OK;
 }
 
-/* Its keys are no longer good, and nobody is writing by one. */
+/* The region's keys are refused, and no peer is writing by one. */
 static psc_status_t region_revoke(psc_region_t *region)
 {
     psc_status_t status = PSC_OK;

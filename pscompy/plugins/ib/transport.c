@@ -52,7 +52,7 @@ static void ib_iface_introduce(ib_iface_t *iface)
                   device->gid_index);
 }
 
-/* What was asked for, and is not to be had. */
+/* Devices that were asked for and are not available. */
 static void ib_iface_note(ib_iface_t *iface, const psc_open_params_t *params)
 {
     const ib_choice_t *choice = &iface->settings.choice;

@@ -323,7 +323,7 @@ void shm_door_resume(shm_iface_t *iface);
 
 /* link.c */
 #define SHM_EXHAUSTED "no descriptor is left (RLIMIT_NOFILE; see ulimit -n)"
-/* What errno says, to people. */
+/* The text of errno for people. */
 const char *shm_link_why(int error);
 bool shm_link_exhausted(int error);
 shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector);

@@ -39,7 +39,7 @@ void tcp_socket_tune_local(int fd)
 
 /* ---- callers ---- */
 
-/* Who calls from one address, or one IPv6 network, shares a bucket. */
+/* Callers from one address, or one IPv6 network, share a bucket. */
 static unsigned tcp_caller_bucket(const tcp_sockaddr_t *address)
 {
     const uint8_t *bytes = (const uint8_t *)&address->v4.sin_addr;
@@ -67,7 +67,7 @@ static tcp_caller_t *tcp_caller_take(tcp_iface_t *iface, unsigned bucket)
     return caller;
 }
 
-/* Its place is vacant; the socket is closed, or somebody else's. */
+/* The caller's place is vacant; its socket is closed or handed on. */
 static void tcp_caller_release(tcp_caller_t *caller)
 {
     tcp_iface_t *iface = caller->iface;
@@ -133,7 +133,7 @@ static void tcp_caller_admit(tcp_iface_t *iface, int fd, unsigned bucket)
         tcp_caller_ready(&caller->source, EPOLLIN); /* mostly it is there */
 }
 
-/* What the caller has said meanwhile still counts. */
+/* Bytes that the caller has sent meanwhile still count. */
 static void tcp_caller_end(tcp_caller_t *caller, const char *why)
 {
     tcp_caller_ready(&caller->source, EPOLLIN);
