@@ -1,8 +1,8 @@
 """The build hook; everything that is data stands in setup.cfg.
 
 Three kinds of extensions: the core, the plug-ins and the faults of the tests
-(cffi, each described by a `build.py` that exposes `ffibuilder`), and the hot
-path (hand-written).
+(cffi, each described by a `build.py` that exposes `ffibuilder`), and the binding
+(hand-written).
 A plug-in's `build.py` may name the headers of its fabric, for example
 `HEADERS = ("infiniband/verbs.h",)`. A plug-in whose headers are missing is
 left out, and the reason is written to NOT_BUILT for `pscompy info`;
@@ -20,15 +20,16 @@ import sysconfig
 from pathlib import Path
 
 import numpy
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.editable_wheel import _StaticPth, editable_wheel
 
 CORE = Path("pscompy/core")
 PLUGINS = Path("pscompy/plugins")
-TESTING = Path("pscompy/testing")
-GATEWAY = sorted(Path("gateway").glob("build.py"))
+FOLDERS = ("pscompy/core", "pscompy/transport/python", "pscompy/testing", "gateway/pscompy_gateway")
+ALWAYS = [path for folder in FOLDERS for path in Path(folder).glob("build.py")]
 NOT_BUILT = PLUGINS / "not_built.json"
-ABI_HEADERS = [str(path) for path in sorted([*CORE.glob("*.h"), *CORE.glob("parts/*.h")])]
+ABI_HEADERS = sorted(map(str, [*CORE.rglob("*.h"), *Path("pscompy/transport").rglob("*.h")]))
 
 
 class BuildWithHeaders(build_ext):
@@ -39,6 +40,17 @@ class BuildWithHeaders(build_ext):
         own = [str(path) for folder in folders for path in folder.rglob("*.h")]
         ext.depends = sorted({*ext.depends, *ABI_HEADERS, *own})
         super().build_extension(ext)
+
+
+class PlainEditable(editable_wheel):
+    """An editable install adds two folders to sys.path, and no more.
+
+    For packages in two folders setuptools by itself installs an import hook. Python asks it last,
+    so a checkout that lies beside the program, in a folder called pscompy, would hide the package.
+    """
+
+    def _select_strategy(self, name: str, tag: str, build_lib: str) -> _StaticPth:
+        return _StaticPth(self.distribution, name, [Path.cwd(), Path.cwd() / "gateway"])
 
 
 def missing_header(build_file: Path) -> str | None:
@@ -87,14 +99,12 @@ def record(left_out: dict[str, str]) -> None:
 build_files, left_out = select_plugins()
 record(left_out)
 setup(
-    cffi_modules=[
-        f"{path}:ffibuilder"
-        for path in [*CORE.glob("build.py"), *build_files, *TESTING.glob("build.py"), *GATEWAY]
-    ],
+    packages=[*find_packages(include=["pscompy*"]), *find_packages("gateway")],
+    cffi_modules=[f"{path}:ffibuilder" for path in [*ALWAYS, *build_files]],
     ext_modules=[
         Extension(
-            "pscompy._hot",
-            sources=sorted(str(path) for path in Path("pscompy/hot").glob("*.c")),
+            "pscompy.binding._binding",
+            sources=sorted(str(path) for path in Path("pscompy/binding").glob("*.c")),
             include_dirs=["."],
             extra_compile_args=[
                 *("-std=c11", "-flto=auto", "-fvisibility=hidden"),
@@ -102,5 +112,5 @@ setup(
             ],
         )
     ],
-    cmdclass={"build_ext": BuildWithHeaders},
+    cmdclass={"build_ext": BuildWithHeaders, "editable_wheel": PlainEditable},
 )

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pscompy/plugins/portals/ni/software.h"
+#include "pscompy/plugins/portals/softni/software.h"
 
 enum { WINDOW = 64 };
 

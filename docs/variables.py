@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from pscompy import registry
-from pscompy.config import Row
+from pscompy.config.config import Row
+from pscompy.discovery import registry
 
 MARK = "<!-- variables -->"
 
@@ -15,7 +15,9 @@ def as_markdown() -> str:
     """A section with a table for the core, and for each transport that comes with pscompy."""
     config, found = registry.load(environ={})
     ours = {
-        it.name.upper() for it in found if it.source.startswith(("pscompy.plugins.", "gateway"))
+        it.name.upper()
+        for it in found
+        if it.source.startswith(("pscompy.plugins.", "pscompy_gateway"))
     }
     sections = [
         _section(name, rows)

@@ -21,11 +21,11 @@ ANY_TAG: Final = -1
 ANY_SOURCE: Final = -0x80000000  # no rank that a calculation gives by mistake
 
 _MODULES = {
-    "session": ("Session", "MemoryRegion"),
-    "world": ("World",),
-    "sock": ("Socket",),
-    "connection": ("Connection", "ConnectionState"),
-    "request": ("PersistentRequest", "Request", "Status", "wait_all", "wait_any"),
+    "api.session": ("Session", "MemoryRegion"),
+    "world.world": ("World",),
+    "api.listener": ("Socket",),
+    "api.connection": ("Connection", "ConnectionState"),
+    "api.request": ("PersistentRequest", "Request", "Status", "wait_all", "wait_any"),
     "parcel.action": ("action", "current_action"),
     "parcel.executor": ("Executor",),
     "parcel.future": ("Future",),
@@ -56,8 +56,16 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = ["ANY_SOURCE", "ANY_TAG", "__version__", "get_include", *_HOME]
 
 if TYPE_CHECKING:
-    from pscompy.connection import Connection as Connection
-    from pscompy.connection import ConnectionState as ConnectionState
+    from pscompy.api.connection import Connection as Connection
+    from pscompy.api.connection import ConnectionState as ConnectionState
+    from pscompy.api.listener import Socket as Socket
+    from pscompy.api.request import PersistentRequest as PersistentRequest
+    from pscompy.api.request import Request as Request
+    from pscompy.api.request import Status as Status
+    from pscompy.api.request import wait_all as wait_all
+    from pscompy.api.request import wait_any as wait_any
+    from pscompy.api.session import MemoryRegion as MemoryRegion
+    from pscompy.api.session import Session as Session
     from pscompy.errors import AuthError as AuthError
     from pscompy.errors import Cancelled as Cancelled
     from pscompy.errors import Closed as Closed
@@ -81,19 +89,11 @@ if TYPE_CHECKING:
     from pscompy.parcel.action import current_action as current_action
     from pscompy.parcel.executor import Executor as Executor
     from pscompy.parcel.future import Future as Future
-    from pscompy.request import PersistentRequest as PersistentRequest
-    from pscompy.request import Request as Request
-    from pscompy.request import Status as Status
-    from pscompy.request import wait_all as wait_all
-    from pscompy.request import wait_any as wait_any
-    from pscompy.session import MemoryRegion as MemoryRegion
-    from pscompy.session import Session as Session
-    from pscompy.sock import Socket as Socket
-    from pscompy.world import World as World
+    from pscompy.world.world import World as World
 
 
 def get_include() -> str:
-    """The folder to give a C compiler, for `#include <pscompy/core/transport.h>`."""
+    """The folder to give a C compiler, for `#include <pscompy/transport/transport.h>`."""
     import os.path
 
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120

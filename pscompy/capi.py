@@ -12,10 +12,10 @@ and uses `listen` and `begin_open` of this module, which make none.
 
 from __future__ import annotations
 
-from pscompy.connection import Connection
+from pscompy.api.connection import Connection
+from pscompy.api.listener import Socket
+from pscompy.api.session import Session
 from pscompy.core import lib
-from pscompy.session import Session
-from pscompy.sock import Socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from pscompy.config import (
+from pscompy.config.config import (
     AUTO,
     INF,
     Parser,
@@ -40,9 +40,9 @@ from pscompy.config import (
     size,
     text,
 )
-from pscompy.logs import Log
-from pscompy.plugins.bridge.base import Link, PythonTransport
-from pscompy.values import Value
+from pscompy.config.logs import Log
+from pscompy.config.values import Value
+from pscompy.transport.python.base import Link, PythonTransport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,14 +96,14 @@ def hookimpl(function: Hook) -> Hook:
 
 def installed() -> list[str]:
     """The names of all transports that there are, whether they can be used or not."""
-    from pscompy.registry import load
+    from pscompy.discovery.registry import load
 
     return [found.name for found in load()[1]]
 
 
 def addresses() -> list[str]:
     """The IP addresses of this host, but for those of the loopback."""
-    from pscompy.control.network import interfaces
+    from pscompy.control.addresses import interfaces
 
     return [str(own.address) for own in interfaces() if not own.address.is_loopback]
 
@@ -197,7 +197,7 @@ class Transport(Value):
         it is a `TimeoutError`."""
         if self.python is None:
             return self.carry(settings)
-        from pscompy.plugins.bridge.pump import Pump  # loads its extension
+        from pscompy.transport.python.pump import Pump  # loads its extension
 
         parsers = {var.name: var.parser for var in self.variables}
         values = {setting.name: parsers[setting.name](setting.text) for setting in settings}

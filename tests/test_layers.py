@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 import pscompy
-from pscompy.variables import VARIABLES
+from pscompy.config.variables import VARIABLES
 
 ROOT = Path(__file__).parents[1]
 PLUGINS = sorted(path.parent.name for path in (ROOT / "pscompy/plugins").glob("*/build.py"))
@@ -61,12 +61,8 @@ def imports(*modules: str) -> str:
     return rf"^\s*({alternatives}|from\s+({parents}))" if parents else rf"^\s*({alternatives})"
 
 
-SERVICES = imports(
-    "pscompy.world", "pscompy.collective", "pscompy.launch", "pscompy.bootstrap", "pscompy.cli"
-)
-PUBLIC = imports(
-    *("pscompy.session", "pscompy.sock", "pscompy.connection", "pscompy.request", "pscompy.aio")
-)
+SERVICES = imports("pscompy.world", "pscompy.launch", "pscompy.cli")
+PUBLIC = imports("pscompy.api")
 CORE_C = ("pscompy/core/*.[ch]", "pscompy/core/**/*.[ch]")
 ALL_C = ("pscompy/**/*.[ch]",)
 ALL_PYTHON = ("pscompy/**/*.py",)
@@ -82,16 +78,16 @@ RULES = (
     ),
     Rule(
         "no transport's name in the control plane or the public API",
-        ("pscompy/control/*.py", "pscompy/*.py"),
+        ("pscompy/control/**/*.py", "pscompy/api/*.py", "pscompy/*.py"),
         rf"[\"']({TRANSPORT})[\"'](?!.*(\"\"\"|#))",
         ("pscompy/control/lanes.py", 'if option.name == "tcp":'),
-        but=("pscompy/plugin.py", "pscompy/control/record.py", "pscompy/connection.py"),
+        but=("pscompy/plugin.py", "pscompy/control/peer.py", "pscompy/api/connection.py"),
     ),
     Rule(
-        "the core and the hot extension include no plug-in",
-        (*CORE_C, "pscompy/hot/*.[ch]"),
+        "the core and the binding include no plug-in",
+        (*CORE_C, "pscompy/binding/*.[ch]"),
         r"#\s*include\s.*(plugins|gateway)",
-        ("pscompy/hot/op.c", '#include "pscompy/plugins/shm/shm.h"'),
+        ("pscompy/binding/op.c", '#include "pscompy/plugins/shm/shm.h"'),
     ),
     Rule(
         "the core reaches the protocols through upward.h, api.c stands above them",
@@ -102,47 +98,47 @@ RULES = (
     ),
     Rule(
         "one place knows the size of a page",
-        ("pscompy/**/*.[ch]", "gateway/*.[ch]"),
+        ("pscompy/**/*.[ch]", "gateway/**/*.[ch]"),
         r"_SC_PAGE_?SIZE|getpagesize|PAGE_MASK|(SEGMENT|MAP)_PAGE\s+4096",
         ("pscompy/plugins/shm/map.c", "#define SHM_MAP_PAGE 4096u"),
-        but=("pscompy/core/parts/page.h", *GENERATED),
+        but=("pscompy/transport/kit/page.h", *GENERATED),
     ),
     Rule(
         "no fabric's header outside its plug-in",
-        (*CORE_C, "pscompy/hot/*.[ch]"),
+        (*CORE_C, "pscompy/binding/*.[ch]"),
         rf"#\s*include\s*[<\"]({FABRICS})",
         ("pscompy/core/proto/rma.c", "#include <infiniband/verbs.h>"),
     ),
     Rule(
-        "the core knows nothing of Python or of the hot extension",
+        "the core knows nothing of Python or of the binding",
         CORE_C,
-        r"#\s*include\s.*(Python\.h|hot\.h|/hot/)",
-        ("pscompy/core/wait.c", "#include <Python.h>"),
+        r"#\s*include\s.*(Python\.h|binding)",
+        ("pscompy/core/progress/wait.c", "#include <Python.h>"),
         but=GENERATED,
     ),
     Rule(
-        "the hot extension includes what the core gives away",
-        ("pscompy/hot/*.[ch]",),
-        r"#\s*include\s.*core/(?!api\.h|status\.h|control\.h)",
-        ("pscompy/hot/world.c", '#include "../core/conn.h"'),
+        "the binding includes what the core gives away",
+        ("pscompy/binding/*.[ch]",),
+        r"#\s*include\s.*core/(?!api\.h|control\.h)",
+        ("pscompy/binding/world.c", '#include "../core/conn.h"'),
     ),
     Rule(
-        "the hot extension calls the core through psc_api_t only",
-        ("pscompy/hot/*.[ch]",),
+        "the binding calls the core through psc_api_t only",
+        ("pscompy/binding/*.[ch]",),
         r"\bpsc_(worker|conn|lane|match|rndv)_\w+\(",
-        ("pscompy/hot/op.c", "    psc_worker_progress(self->core);"),
+        ("pscompy/binding/op.c", "    psc_worker_progress(self->core);"),
     ),
     Rule(
-        "a plug-in includes transport.h and parts, nothing else of pscompy",
+        "a plug-in includes the contract and its kit, nothing else of pscompy",
         ("pscompy/plugins/**/*.[ch]",),
-        r"#\s*include\s.*(pscompy|\.\.)/(?!core/transport\.h|core/parts/)",
+        r"#\s*include\s.*(pscompy|\.\.)/(?!transport/transport\.h|transport/kit/|softni/|wire\.h)",
         ("pscompy/plugins/tcp/send.c", '#include "pscompy/core/conn.h"'),
     ),
     Rule(
         "a plug-in imports pscompy.plugin, nothing else of pscompy",
         ("pscompy/plugins/*/*.py",),
         r"^\s*(from|import)\s+pscompy(?!\.plugin\b|\.plugins\.)",
-        ("pscompy/plugins/shm/config.py", "from pscompy.config import Config"),
+        ("pscompy/plugins/shm/config.py", "from pscompy.config.config import Config"),
     ),
     *(
         Rule(
@@ -157,49 +153,51 @@ RULES = (
         "pscompy.core is the only importer of the generated module",
         ALL_PYTHON,
         r"^\s*(from|import)\s.*\b_core\b",
-        ("pscompy/session.py", "from pscompy.core._core import lib"),
+        ("pscompy/api/session.py", "from pscompy.core._core import lib"),
         but=("pscompy/core/__init__.py",),
     ),
     Rule(
         "the environment is for the configuration, and for what starts processes",
         ALL_PYTHON,
         r"\bos\.(environ|getenv)\b|^\s*from os import .*\b(environ|getenv)\b",
-        ("pscompy/control/keys.py", "    if os.environ.get('PSP_KEY'):"),
-        but=("pscompy/config.py", "pscompy/launch/environment.py", "pscompy/testing/process.py"),
+        ("pscompy/control/handshake/keys.py", "    if os.environ.get('PSP_KEY'):"),
+        but=(
+            "pscompy/config/config.py",
+            "pscompy/launch/environment.py",
+            "pscompy/testing/process.py",
+        ),
     ),
     Rule(
         "no getenv in C",
         ALL_C,
         r"\bgetenv\b",
-        ("pscompy/plugins/shm/door.c", '    const char *s = getenv("TMPDIR");'),
+        ("pscompy/plugins/shm/listen.c", '    const char *s = getenv("TMPDIR");'),
     ),
     Rule(
         "the control plane knows neither the public API nor the services",
-        ("pscompy/control/*.py",),
+        ("pscompy/control/**/*.py",),
         f"{PUBLIC}|{SERVICES}",
-        ("pscompy/control/engine.py", "    from pscompy.session import Session"),
+        ("pscompy/control/worker.py", "    from pscompy.api.session import Session"),
     ),
     Rule(
         "the public API knows no service",
-        tuple(f"pscompy/{name}.py" for name in ("session", "sock", "connection", "request", "aio")),
+        ("pscompy/api/*.py",),
         SERVICES,
-        ("pscompy/sock.py", "from pscompy import world"),
+        ("pscompy/api/listener.py", "from pscompy import world"),
     ),
     Rule(
         "parcels know messages and requests, and nothing that is built on objects",
         ("pscompy/parcel/*.py",),
-        rf"{imports('pscompy.session', 'pscompy.sock', 'pscompy.connection')}|{SERVICES}"
-        r"|^\s*(from|import)\s+pscompy\.control\b",
-        ("pscompy/parcel/objects.py", "from pscompy.connection import Connection"),
+        imports(*(f"pscompy.api.{it}" for it in ("session", "listener", "connection")))
+        + rf"|{SERVICES}|^\s*(from|import)\s+pscompy\.control\b",
+        ("pscompy/parcel/objects.py", "from pscompy.api.connection import Connection"),
         but=("pscompy/parcel/executor.py",),  # over a World
     ),
     Rule(
         "configuration and errors stand on nothing",
-        tuple(
-            f"pscompy/{name}.py" for name in ("config", "parsers", "errors", "values", "variables")
-        ),
-        r"^\s*(from|import)\s+pscompy(?!\.(config|parsers|errors|values) import)",
-        ("pscompy/config.py", "from pscompy.registry import load"),
+        ("pscompy/config/*.py", "pscompy/errors.py"),
+        r"^\s*(from|import)\s+pscompy(?!\.(config|errors)\b|\s+import __version__)",
+        ("pscompy/config/config.py", "from pscompy.discovery.registry import load"),
     ),
     Rule(
         "the model of endpoints stands on nothing",
@@ -210,29 +208,33 @@ RULES = (
     Rule(
         "the gateway imports what is public",
         ("gateway/**/*.py",),
-        r"^\s*(from|import)\s+pscompy"
-        r"(?!\.(plugin|capi|parsers|errors|bootstrap\.join)\b|\s+import\s+(?!_)|$)",
-        ("gateway/agent.py", "    from pscompy.control.network import interfaces"),
+        r"^\s*(from|import)\s+pscompy(?!_gateway)"
+        r"(?!\.(plugin|capi|errors|world\.bootstrap\.join)\b|\.config(\.parsers| import parsers)"
+        r"|\s+import\s+(?!_)|$)",
+        (
+            "gateway/pscompy_gateway/transport/agent.py",
+            "    from pscompy.control.addresses import interfaces",
+        ),
     ),
     Rule(
         "the gateway touches nothing private but its own",
         ("gateway/**/*.py",),
         r"(\b(?!self\b|cls\b)[a-z_]\w*|[)\]])\._[a-z]",
-        ("gateway/daemon.py", "        worker = self._fabric._hot.address"),
-        but=("gateway/build.py",),  # the name of its own module
+        ("gateway/pscompy_gateway/daemon/daemon.py", "        worker = self._fabric._hot.address"),
+        but=("gateway/pscompy_gateway/build.py",),  # the name of its own module
     ),
     Rule(
-        "the gateway's C includes the contract, psc_api_t and parts",
-        ("gateway/*.[ch]",),
-        r"#\s*include\s.*(pscompy|\.\.)/(?!core/(transport|api)\.h|core/parts/)",
-        ("gateway/hub.h", '#include "pscompy/core/control.h"'),
-        but=("gateway/_native.c",),
+        "the gateway's C includes the contract with its kit, and psc_api_t",
+        ("gateway/**/*.[ch]",),
+        r"#\s*include\s.*(pscompy|\.\.)/(?!transport/(transport\.h|kit/)|core/api\.h|wire\.h)",
+        ("gateway/pscompy_gateway/daemon/hub.h", '#include "pscompy/core/control.h"'),
+        but=("gateway/pscompy_gateway/_native.c",),
     ),
     Rule(
         "no gateway inside pscompy",
         ALL_PYTHON,
-        r"^\s*(from|import)\s+gateway\b",
-        ("pscompy/registry.py", "import gateway"),
+        r"^\s*(from|import)\s+(pscompy_)?gateway\b",
+        ("pscompy/discovery/registry.py", "import pscompy_gateway"),
     ),
 )
 
@@ -267,7 +269,7 @@ def test_rule_finds_a_planted_leak(rule: Rule, tmp_path: Path) -> None:
 
 
 def calls_of_the_contract() -> list[str]:
-    header = (ROOT / "pscompy/core/transport.h").read_text()
+    header = (ROOT / "pscompy/transport/transport.h").read_text()
     struct = re.search(r"^struct psc_transport_ops \{(.*?)^\};", header, re.M | re.S)
     assert struct
     code = re.sub(r"/\*.*?\*/", "", struct[1], flags=re.S)
@@ -292,12 +294,14 @@ def texts(*patterns: str) -> str:
 
 def test_every_variable_of_the_core_is_read() -> None:
     code = texts(
-        "pscompy/[!v]*.py", *(f"pscompy/{it}/*.py" for it in ("control", "parcel", "bootstrap"))
+        "pscompy/*.py",
+        "pscompy/config/[!v]*.py",
+        *(f"pscompy/{it}/**/*.py" for it in ("api", "control", "discovery", "parcel", "world")),
     )
     assert [var.name for var in VARIABLES if f'"{var.name}"' not in code] == []
 
 
-@pytest.mark.parametrize("name", [name for name in PLUGINS if name != "bridge"])
+@pytest.mark.parametrize("name", PLUGINS)
 def test_every_variable_of_a_transport_is_read(name: str) -> None:
     module = importlib.import_module(f"pscompy.plugins.{name}.config")
     code = texts(f"pscompy/plugins/{name}/*.c")

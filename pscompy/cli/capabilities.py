@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from pscompy.cli.sizes import spelt
-from pscompy.config import Config
+from pscompy.config.config import Config
+from pscompy.discovery.registry import Found
 from pscompy.plugin import Carrier
-from pscompy.registry import Found
 
 # Bit of psc_iface_attr_t.caps -> word; the numbers are those of transport.h.
 CAPABILITIES = {

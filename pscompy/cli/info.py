@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pscompy import __version__, get_include, registry
+from pscompy import __version__, get_include
 from pscompy.cli.arguments import ArgumentParser
 from pscompy.cli.capabilities import Probe, describe
-from pscompy.config import Config, Row
+from pscompy.config.config import Config, Row
+from pscompy.discovery import registry
 
 _WIDTH = 100
 

@@ -100,7 +100,7 @@ def _load_own(module: str) -> Command:
 
 
 def _load(entry: metadata.EntryPoint) -> Command:
-    from pscompy import shadows
+    from pscompy.discovery import shadows
 
     if hidden := shadows.stranger(entry.module, *shadows.origin(entry.module, entry.dist)):
         raise PscomError(hidden)
@@ -135,7 +135,7 @@ def _complain(error: Exception, code: int) -> int:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: object = None
 ) -> str:
-    from pscompy.config import ConfigWarning
+    from pscompy.config.config import ConfigWarning
 
     if issubclass(category, ConfigWarning):
         return f"pscompy: warning: {message}\n"

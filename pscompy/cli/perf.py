@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from pscompy import Connection, PscomError, Session, World, registry
-from pscompy.bootstrap import launched
+from pscompy import Connection, PscomError, Session, World
 from pscompy.cli import contenders, plot
 from pscompy.cli.arguments import ArgumentParser, duration, picture, positive, words
 from pscompy.cli.measure import BOTH_WAYS, LATENCY, STREAM, Job
 from pscompy.cli.perf_pair import OwnPair, serve
 from pscompy.cli.report import QUANTITIES, Report
 from pscompy.cli.sampling import Pair, sample
-from pscompy.config import INF, nbytes
+from pscompy.config.config import INF, nbytes
+from pscompy.discovery import registry
+from pscompy.world.bootstrap import launched
 
 _SIZES = "8,64,512,4k,32k,256k,2M"
 _UP_SECONDS = 60.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pscompy.control.dialer import Backoff, Detoured, Dialer, Target, Targets
-from pscompy.control.frames import Kind
-from pscompy.control.thread import Timer
+from pscompy.control.event_loop import Timer
+from pscompy.control.handshake.frames import Kind
 from pscompy.errors import PscomError
 
 TYPE_CHECKING = False

@@ -15,10 +15,10 @@ import socket
 import threading
 from collections.abc import Callable
 
-from pscompy import descriptors
-from pscompy.control.network import Place
+from pscompy.control import descriptors
+from pscompy.control.addresses import Place
+from pscompy.control.event_loop import WRITE, ControlThread, Timer
 from pscompy.control.precon import LinkOptions
-from pscompy.control.thread import WRITE, ControlThread, Timer
 from pscompy.plugin import Relay
 
 ATTEMPT_DELAY = 0.25  # seconds for one place to connect before the next one is tried too

@@ -17,11 +17,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
-from pscompy import descriptors
-from pscompy.control.handshake import full_greeting
+from pscompy.config.logs import Log
+from pscompy.control import descriptors
+from pscompy.control.event_loop import READ, ControlThread, Timer
+from pscompy.control.handshake.handshake import full_greeting
 from pscompy.control.precon import Link, LinkOptions
-from pscompy.control.thread import READ, ControlThread, Timer
-from pscompy.logs import Log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

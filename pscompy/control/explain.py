@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pscompy.config import INF
+from pscompy.config.config import INF
+from pscompy.config.values import Value
 from pscompy.control.selection import CAP_MAP, Estimates, Option, Params, cost_table, ordered
-from pscompy.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ import math
 from collections.abc import Iterable, Iterator
 
 from pscompy.control import selection
-from pscompy.control.engine import Engine, Lane
-from pscompy.control.events import TrialFailed
-from pscompy.control.frames import Answer, Candidate, Choice, Identity, Offer
+from pscompy.control.event_loop import Timer
+from pscompy.control.handshake.events import TrialFailed
+from pscompy.control.handshake.frames import Answer, Candidate, Choice, Identity, Offer
+from pscompy.control.handshake.states import LinkState
 from pscompy.control.precon import Link
 from pscompy.control.selection import Option
-from pscompy.control.states import LinkState
-from pscompy.control.thread import Timer
+from pscompy.control.worker import Engine, Lane
 from pscompy.errors import PscomError
 
 TICKS = 8  # pieces of a candidate's time

@@ -9,8 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from pscompy.control.engine import Engine, Lane
-from pscompy.control.events import (
+from pscompy.config.logs import Log
+from pscompy.control.handshake.events import (
     Answered,
     Ended,
     Established,
@@ -22,13 +22,13 @@ from pscompy.control.events import (
     TrialFailed,
     Welcomed,
 )
-from pscompy.control.frames import Identity, RefuseCode
+from pscompy.control.handshake.frames import Identity, RefuseCode
+from pscompy.control.handshake.states import LinkState
 from pscompy.control.lanes import Answering, Offering
+from pscompy.control.peer import Record
 from pscompy.control.precon import Link
-from pscompy.control.record import Record
-from pscompy.control.states import LinkState
+from pscompy.control.worker import Engine, Lane
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
-from pscompy.logs import Log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,29 +12,28 @@ import os
 import socket
 from collections.abc import Callable
 
-from pscompy import descriptors
-from pscompy.control import selection
+from pscompy.config.logs import Log
+from pscompy.config.values import Value
+from pscompy.control import descriptors, selection
+from pscompy.control.addresses import Address, Place
 from pscompy.control.attempt import Attempt, Refusal
-from pscompy.control.auth import TOKEN_SIZE
 from pscompy.control.dialer import Backoff, Detoured, Dialer, Reached, Target, Targets
 from pscompy.control.dialer import Ended as DialEnded
-from pscompy.control.engine import Engine, Lane
-from pscompy.control.events import Introduced, Welcomed
+from pscompy.control.event_loop import ControlThread
 from pscompy.control.explain import explain
-from pscompy.control.frames import Identity, Kind, RefuseCode
-from pscompy.control.handshake import Handshake, Side
-from pscompy.control.keys import Key
+from pscompy.control.handshake.auth import TOKEN_SIZE
+from pscompy.control.handshake.events import Introduced, Welcomed
+from pscompy.control.handshake.frames import Identity, Kind, RefuseCode
+from pscompy.control.handshake.handshake import Handshake, Side
+from pscompy.control.handshake.keys import Key
+from pscompy.control.handshake.states import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
 from pscompy.control.lanes import ROLE_SELF
-from pscompy.control.names import Names
+from pscompy.control.name_table import Names
 from pscompy.control.negotiation import Host, Negotiation
-from pscompy.control.network import Address, Place
+from pscompy.control.peer import Record
 from pscompy.control.precon import Link, LinkOptions
-from pscompy.control.record import Record
-from pscompy.control.states import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
-from pscompy.control.thread import ControlThread
+from pscompy.control.worker import Engine, Lane
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
-from pscompy.logs import Log
-from pscompy.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
-from pscompy.config import Config
-from pscompy.control.events import Ended, HandshakeEvent
-from pscompy.control.handshake import Handshake
-from pscompy.control.network import Place
-from pscompy.control.thread import READ, WRITE, ControlThread, Timer
+from pscompy.config.config import Config
+from pscompy.config.values import Value
+from pscompy.control.addresses import Place
+from pscompy.control.event_loop import READ, WRITE, ControlThread, Timer
+from pscompy.control.handshake.events import Ended, HandshakeEvent
+from pscompy.control.handshake.handshake import Handshake
 from pscompy.errors import PscomError
-from pscompy.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

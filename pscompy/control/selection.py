@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 
-from pscompy.config import AUTO, INF
-from pscompy.control.frames import LANES_MAX, Identity, Offer
-from pscompy.values import Value
+from pscompy.config.config import AUTO, INF
+from pscompy.config.values import Value
+from pscompy.control.handshake.frames import LANES_MAX, Identity, Offer
 
 # Capabilities, as in transport.h.
 CAP_AM_ZCOPY = 0x0002

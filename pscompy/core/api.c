@@ -4,8 +4,8 @@
 #include <time.h>
 
 #include "conn.h"
-#include "parts/clock.h"
-#include "pool.h"
+#include "pscompy/transport/kit/clock.h"
+#include "memory/pool.h"
 #include "proto/am.h"
 #include "proto/giveback.h"
 #include "proto/lend.h"

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include "transport.h"
+#include "pscompy/transport/transport.h"
 
 #define PSC_API_ABI 7u
 #define PSC_API_CAPSULE "pscompy.core._api"

@@ -7,7 +7,8 @@ from pathlib import Path
 import cffi
 
 FOLDER = "pscompy/core"
-HEADERS = ("transport.h", "api.h", "control.h")
+CONTRACT = "pscompy/transport"
+HEADERS = (f"{CONTRACT}/transport.h", f"{FOLDER}/api.h", f"{FOLDER}/control.h")
 OPAQUE = """
 typedef ... psc_worker_t;
 typedef ... psc_conn_t;
@@ -18,17 +19,17 @@ typedef ... psc_block_t;
 
 
 def declarations() -> str:
-    text = "".join(Path(FOLDER, name).read_text() for name in HEADERS)
+    text = "".join(Path(name).read_text() for name in HEADERS)
     return OPAQUE + "".join(re.findall(r"/\* CDEF BEGIN \*/(.*?)/\* CDEF END \*/", text, re.S))
 
 
 def constants() -> str:
     """What Python needs of the headers' macros and of the statuses."""
-    transport = Path(FOLDER, "transport.h").read_text()
+    transport = Path(CONTRACT, "transport.h").read_text()
     names = re.findall(
         r"^#define (PSC_(?:CAP_\w+|TOKEN_SIZE|ADDRESS_MAX|REASON_MAX))\b", transport, re.M
     )
-    statuses = re.findall(r"^    X\((\w+), ", Path(FOLDER, "status.h").read_text(), re.M)
+    statuses = re.findall(r"^    X\((\w+), ", Path(CONTRACT, "status.h").read_text(), re.M)
     names += [f"PSC_{name}" for name in statuses]
     names += ["PSC_ROLE_CONNECTOR", "PSC_ROLE_ACCEPTOR", "PSC_ROLE_SELF"]
     contexts = ("PLAIN", "USER", "END", "OBJECTS", "CHUNKS", "ACTIONS")
@@ -41,11 +42,7 @@ ffibuilder.cdef(declarations() + constants() + "const char *psc_status_string(in
 ffibuilder.set_source(
     "pscompy.core._core",
     '#include "pscompy/core/control.h"\n',
-    sources=sorted(
-        str(path)
-        for path in [*Path(FOLDER).glob("*.c"), *Path(FOLDER).glob("proto/*.c")]
-        if path.name != "_core.c"
-    ),
+    sources=sorted(str(path) for path in Path(FOLDER).rglob("*.c") if path.name != "_core.c"),
     include_dirs=["."],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-flto=auto", "-fvisibility=hidden"],
     extra_link_args=["-flto=auto"],

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "access.h"
+#include "memory/access.h"
 #include "upward.h"
 
 /* A message that came before its lane was installed. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "access.h"
+#include "memory/access.h"
 
 static const char *const stage_names[PSC_STAGE_COUNT] = {
 #define PSC_STAGE_NAME(name) #name,

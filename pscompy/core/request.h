@@ -4,8 +4,8 @@
 #define PSCOMPY_CORE_REQUEST_H
 
 #include "api.h"
-#include "parts/iov.h"
-#include "parts/list.h"
+#include "pscompy/transport/kit/iov.h"
+#include "pscompy/transport/kit/list.h"
 #include "wire.h"
 
 typedef struct psc_req psc_req_t;

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "transport.h"
+#include "pscompy/transport/transport.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the wire format is little-endian and this code does not swap yet"

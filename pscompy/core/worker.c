@@ -9,9 +9,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "access.h"
-#include "parts/clock.h"
-#include "pool.h"
+#include "memory/access.h"
+#include "pscompy/transport/kit/clock.h"
+#include "memory/pool.h"
 #include "upward.h"
 
 /* ---- the lock ---- */

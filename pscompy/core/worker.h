@@ -7,10 +7,10 @@
 
 #include "control.h"
 #include "counters.h"
-#include "parts/list.h"
-#include "parts/lock.h"
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/lock.h"
 #include "request.h"
-#include "sleep.h"
+#include "progress/sleep.h"
 
 #define PSC_IFACES_MAX 16
 #define PSC_CONTEXT_BUCKETS 16

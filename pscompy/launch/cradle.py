@@ -56,7 +56,8 @@ def _open_link(place: int) -> socket.socket:
 
 def _load() -> None:
     """All that a World uses."""
-    from pscompy import registry, world  # noqa: F401
+    from pscompy.discovery import registry
+    from pscompy.world import world  # noqa: F401
 
     registry.preload()
 

@@ -14,16 +14,16 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from pscompy.bootstrap.wire import WireError
+from pscompy.config.values import Value
 from pscompy.launch.environment import job_environment
-from pscompy.launch.guard import Guard
-from pscompy.launch.loop import Loop
+from pscompy.launch.event_loop import Loop
 from pscompy.launch.nursery import Nursery
 from pscompy.launch.pmi import Abort, Replies, Server
+from pscompy.launch.process_group import Guard
 from pscompy.launch.rank import Program, Rank, Spawn
 from pscompy.launch.signals import Signals
 from pscompy.launch.terminal import Terminal
-from pscompy.values import Value
+from pscompy.world.bootstrap.pmi1_wire import WireError
 
 GRACE = 2.0  # seconds between asking ranks to end and killing them
 _INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second of these kills
@@ -236,10 +236,10 @@ def _signal_name(number: int) -> str:
 
 def _log(line: str) -> None:
     """Of interest to those who ask for it by PSP_DEBUG=3. Seldom, hence what is imported here."""
-    from pscompy import logs
-    from pscompy.config import Config
+    from pscompy.config import logs
+    from pscompy.config.config import Config
+    from pscompy.config.variables import VARIABLES
     from pscompy.errors import ConfigError
-    from pscompy.variables import VARIABLES
 
     try:
         logs.configure(Config.load({"": VARIABLES}, known=None))

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pscompy.launch import hook
 from pscompy.launch.cradle import REQUEST_MAX, YES
 from pscompy.launch.environment import nursery_environment
-from pscompy.launch.guard import BLOCKED
+from pscompy.launch.process_group import BLOCKED
 from pscompy.launch.rank import RESET, Files
 
 SECONDS = 30.0  # for it to answer; then every rank is started by itself

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pscompy.bootstrap.wire import SUBVERSION, VERSION, pack, parse
+from pscompy.world.bootstrap.pmi1_wire import SUBVERSION, VERSION, pack, parse
 
 Replies = list[tuple[int, bytes]]
 """What to send to whom: (rank, line)."""

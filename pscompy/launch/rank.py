@@ -7,8 +7,8 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 
-from pscompy.bootstrap.wire import LineBuffer
 from pscompy.launch.environment import rank_variables
+from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 
 Files = tuple[int, int, int, int]
 """The standard files of a rank, and its PMI socket; they stay the launcher's."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from pscompy.launch.loop import WRITE, Loop
+from pscompy.launch.event_loop import WRITE, Loop
 from pscompy.launch.streams import Sink, Stream, Typed
 
 TYPE_CHECKING = False

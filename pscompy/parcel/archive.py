@@ -17,7 +17,7 @@ import struct
 from functools import lru_cache
 
 from pscompy.errors import ParcelError, ProtocolError, describe
-from pscompy.parcel import arrays
+from pscompy.parcel import array_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ SHORT = 4096  # bytes of a chunk that is copied out of its head
 
 _HEAD = struct.Struct("<4sIIIQ8s")  # magic, ident, chunks, 0, bytes of the index, serialiser
 _FRONT = struct.Struct("<4sI")  # of these: magic, ident
-_NAME, _ARRAY = slice(24, 32), arrays.NAME.encode().ljust(8, b"\0")
+_NAME, _ARRAY = slice(24, 32), array_codec.NAME.encode().ljust(8, b"\0")
 _IDENT_MAX = 0x7FFFFFFF
 _LONE_MAX = 128  # bytes of a head that is worth remembering, and how many of them
 _LONE_HEADS = 256
@@ -165,8 +165,8 @@ def _dump_array(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Arc
     if obj.nbytes < zero_copy:
         index = serialiser.dumps(obj, _copied)
         return index if index[:1] == PICKLE_BYTE else None
-    described = arrays.describe(obj)
-    return described and Archive(described[0], [described[1]], arrays.NAME, zero_copy)
+    described = array_codec.describe(obj)
+    return described and Archive(described[0], [described[1]], array_codec.NAME, zero_copy)
 
 
 def _copied(_: PickleBuffer) -> bool:
@@ -250,7 +250,7 @@ def load(head: Head, arrived: Sequence[Buffer], serialiser: Serialiser) -> Any:
     `ProtocolError`: chunks and table do not agree. `ParcelError`: the serialiser cannot, with its
     reason as the cause.
     """
-    if head.serialiser == arrays.NAME:
+    if head.serialiser == array_codec.NAME:
         return _load_array(head, buffers(head, arrived))
     if head.serialiser != serialiser.name:
         raise ParcelError(
@@ -263,7 +263,7 @@ def load(head: Head, arrived: Sequence[Buffer], serialiser: Serialiser) -> Any:
 def _load_array(head: Head, chunks: list[memoryview]) -> Any:
     if len(chunks) != 1:
         raise ProtocolError(f"an array has {len(chunks)} chunks")
-    return arrays.make(head.index, chunks[0])
+    return array_codec.make(head.index, chunks[0])
 
 
 def restore(index: Buffer, chunks: Sequence[Buffer], serialiser: Serialiser) -> Any:

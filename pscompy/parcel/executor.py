@@ -9,17 +9,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from pscompy.config.logs import Log
 from pscompy.errors import Closed, PeerLost, PscomError
-from pscompy.logs import Log
 from pscompy.parcel.action import registered
+from pscompy.parcel.action_service import call_many
 from pscompy.parcel.future import Future
-from pscompy.parcel.service import call_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pscompy.world import World
+    from pscompy.world.world import World
 
 logger = Log("pscompy.parcel")
 

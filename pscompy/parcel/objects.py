@@ -16,11 +16,11 @@ from contextlib import suppress
 from functools import partial
 from pickle import PickleBuffer
 
-from pscompy import _hot
+from pscompy.api.request import Request, wait_all
+from pscompy.binding import _binding
 from pscompy.errors import PscomError, Timeout
 from pscompy.parcel import archive
 from pscompy.parcel.pickling import Pickle, Pickling
-from pscompy.request import Request, wait_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from pscompy.api.request import Status
     from pscompy.parcel.archive import Archive, Head
-    from pscompy.request import Status
 
 TAGS = 0x7FFFFFFF
 OBJECT, CALL, ANSWER = range(3)
@@ -48,8 +48,8 @@ class Objects:
 
     def __init__(
         self,
-        heads: _hot.Connection,
-        chunks: _hot.Connection,
+        heads: _binding.Connection,
+        chunks: _binding.Connection,
         pickling: Pickling,
         eager_max: Callable[[], int | None],
         kind: int = 0,
@@ -196,7 +196,7 @@ def head_of(data: bytearray) -> Head | None:
 
 
 def receive(
-    worker: _hot.Worker, origin: object, head: Request, source: Callable[[Request], Objects]
+    worker: _binding.Worker, origin: object, head: Request, source: Callable[[Request], Objects]
 ) -> Request:
     """A request whose result is the object that begins with what `head` receives; `source` tells
     whose it is."""
@@ -347,24 +347,24 @@ def _head_came(receiving: weakref.ref[Receiving], head: Request) -> None:
 # ---- from anybody -------------------------------------------------------------
 
 
-def anybody(worker: _hot.Worker, size: int, context: int) -> _hot.World:
+def anybody(worker: _binding.Worker, size: int, context: int) -> _binding.World:
     """Whoever has something to say in this context; a World of `size` ranks, 0: connections."""
-    made = _hot.World()
+    made = _binding.World()
     made._bind(worker, size, context)
     return made
 
 
-class AnyObjects(_hot.World):
+class AnyObjects(_binding.World):
     """Objects from whichever rank of a World; `of` gives those of one rank."""
 
     def __init__(
-        self, worker: _hot.Worker, size: int, context: int, of: Callable[[int], Objects]
+        self, worker: _binding.Worker, size: int, context: int, of: Callable[[int], Objects]
     ) -> None:
         self._worker = worker
         self._of = of
         self._bind(worker, size, context)
 
-    def _peer(self, rank: int) -> _hot.Connection:
+    def _peer(self, rank: int) -> _binding.Connection:
         return self._of(rank).heads
 
     def take(self, tag: int, timeout: float | None) -> Any:

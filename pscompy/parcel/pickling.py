@@ -15,7 +15,7 @@ from copyreg import dispatch_table
 from pickle import PickleBuffer
 
 from pscompy.errors import ConfigError, Unsupported, describe
-from pscompy.parcel import arrays
+from pscompy.parcel import array_codec
 from pscompy.parcel.restricted import Reader
 
 TYPE_CHECKING = False
@@ -99,7 +99,7 @@ class _Dispatch:
             self._table = {**self._theirs, **_MORE}
         numpy = sys.modules.get("numpy")
         if numpy and (array := getattr(numpy, "ndarray", None)) and array not in self._table:
-            self._table = {**self._table, array: arrays.reduce}
+            self._table = {**self._table, array: array_codec.reduce}
         return self._table
 
 

@@ -349,7 +349,7 @@ _MAKERS = {
 def maker(name: str) -> Maker | None:
     """How objects of this name `module:name` are made; None: it is none of plain data."""
     known = _MAKERS.get(name)
-    if known is None and name.startswith(("numpy", "pscompy.parcel.arrays:")):
+    if known is None and name.startswith(("numpy", "pscompy.parcel.array_codec:")):
         from pscompy.parcel import plain_arrays
 
         known = plain_arrays.MAKERS.get(name)

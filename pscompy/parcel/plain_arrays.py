@@ -15,7 +15,7 @@ from pickle import UnpicklingError
 
 import numpy as np
 
-from pscompy.parcel import arrays
+from pscompy.parcel import array_codec
 from pscompy.parcel.plain import Budget, Maker, buffer, check, is_shape
 
 TYPE_CHECKING = False
@@ -193,6 +193,6 @@ MAKERS = {
         *(Maker(f"{module}:_reconstruct", _empty, _fill, True, True) for module in _ARRAY),
         *(Maker(f"{module}:scalar", _scalar, hides=True) for module in _ARRAY),
         *(Maker(f"{module}:_frombuffer", _over, hides=True) for module in _NUMERIC),
-        Maker(f"{arrays.__name__}:restore", _over, hides=True),
+        Maker(f"{array_codec.__name__}:restore", _over, hides=True),
     )
 }

@@ -16,9 +16,9 @@ from __future__ import annotations
 import pytest
 
 pytest.register_assert_rewrite(
-    "pscompy.testing.ends",
-    "pscompy.testing.link",
-    "pscompy.testing.memory",
-    "pscompy.testing.messages",
-    "pscompy.testing.trouble",
+    "pscompy.testing.close_cases",
+    "pscompy.testing.base",
+    "pscompy.testing.rma_cases",
+    "pscompy.testing.message_cases",
+    "pscompy.testing.fault_cases",
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pscompy.testing.ends import Ends
-from pscompy.testing.memory import Memory
-from pscompy.testing.messages import Messages
-from pscompy.testing.trouble import Trouble
+from pscompy.testing.close_cases import Ends
+from pscompy.testing.fault_cases import Trouble
+from pscompy.testing.message_cases import Messages
+from pscompy.testing.rma_cases import Memory
 
 __all__ = ["Ends", "Memory", "Messages", "Suite", "Trouble"]
 

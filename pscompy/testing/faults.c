@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pscompy/core/parts/list.h"
-#include "pscompy/core/transport.h"
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/transport.h"
 
 /* The setting by which `open` finds its wrapper; no variable has its name. */
 #define FAULTS_SETTING "faults"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pscompy import registry
-from pscompy.config import Setting, Var, count
+from pscompy.config.config import Setting, Var, count
+from pscompy.discovery import registry
 from pscompy.plugin import Carrier, Transport
 
 PREFIX = "FAULT_"

@@ -1,4 +1,4 @@
-"""The far process of a test: it calls functions of `pscompy.testing.far` when told to.
+"""The far process of a test: it calls functions of `pscompy.testing.remote_side` when told to.
 
 Run as `python -m pscompy.testing.process`, it reads calls from its standard input and writes what
 they return or raise; whatever they print goes to standard error.
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pscompy
-from pscompy.session import Session
-from pscompy.testing.far import Here
+from pscompy.api.session import Session
+from pscompy.testing.remote_side import Here
 
 BOUND = 60.0  # seconds: what takes longer hangs
 _LENGTH = struct.Struct("<Q")

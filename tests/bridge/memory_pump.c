@@ -7,9 +7,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "../contract/harness.h"
-#include "pscompy/core/parts/list.h"
-#include "pscompy/plugins/bridge/pump.h"
+#include "tests/contract/harness.h"
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/python/pump.h"
 
 #define PORTS_MAX 512
 

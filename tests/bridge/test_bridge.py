@@ -23,14 +23,14 @@ CASES = (
 SOURCES = [
     HERE / "memory_pump.c",
     *(CONTRACT / name for name in ("driver.c", "harness.c", *CASES)),
-    *(path for path in (ROOT / "pscompy/plugins/bridge").glob("*.c") if path.name != "_native.c"),
+    *(path for path in (ROOT / "pscompy/transport/python").glob("*.c") if path.name != "_native.c"),
 ]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread"]
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 SKIPPED = 77
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("gcc") is None or not (ROOT / "pscompy/plugins/bridge/ep.c").exists(),
+    shutil.which("gcc") is None or not (ROOT / "pscompy/transport/python/ep.c").exists(),
     reason="no compiler, or pscompy is installed without its sources",
 )
 

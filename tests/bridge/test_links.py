@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pscompy.plugins.bridge.channel import Channel
-from pscompy.plugins.bridge.proof import Accepting, Connecting, Refused, read_hello
+from pscompy.transport.python.channel import Channel
+from pscompy.transport.python.proof import Accepting, Connecting, Refused, read_hello
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
 frames = st.lists(st.binary(min_size=1, max_size=300), max_size=8)

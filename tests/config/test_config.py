@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from pscompy.config import (
+from pscompy.config.config import (
     Config,
     ConfigWarning,
     Setting,
@@ -16,8 +16,8 @@ from pscompy.config import (
     seconds,
     text,
 )
+from pscompy.config.variables import KNOWN, VARIABLES
 from pscompy.errors import ConfigError
-from pscompy.variables import KNOWN, VARIABLES
 
 TABLES = {
     "": (

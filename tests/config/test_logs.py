@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from pscompy.config import Config
-from pscompy.variables import VARIABLES
+from pscompy.config.config import Config
+from pscompy.config.variables import VARIABLES
 
 PROGRAM = """
 import logging
-from pscompy import logs
-from pscompy.config import Config
-from pscompy.variables import VARIABLES
+from pscompy.config import logs
+from pscompy.config.config import Config
+from pscompy.config.variables import VARIABLES
 {before}
 config = Config.load({{"": VARIABLES}}, known=None)
 target = logs.configure(config)
@@ -68,7 +68,7 @@ def test_a_file_whose_name_is_expanded(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_a_config_error(tmp_path):
-    from pscompy import logs
+    from pscompy.config import logs
     from pscompy.errors import ConfigError
 
     config = Config.load({"": VARIABLES}, {"DEBUG_OUT": f"{tmp_path}/no/log"}, {})

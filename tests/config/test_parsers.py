@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pscompy.parsers import (
+from pscompy.config.parsers import (
     AUTO,
     INF,
     Parser,

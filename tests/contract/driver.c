@@ -1,4 +1,4 @@
-/* The contract's tests: any transport against pscompy/core/transport.h.
+/* The contract's tests: any transport against pscompy/transport/transport.h.
  *
  * How a transport joins: it defines `uintptr_t <name>_transport(void)` in
  * pscompy/plugins/<name>/transport.c, and declares its settings in

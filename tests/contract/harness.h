@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pscompy/core/parts/clock.h"
-#include "pscompy/core/transport.h"
+#include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/transport.h"
 
 #define CT_SKIP 77           /* exit code of a case that cannot run here */
 #define CT_PATIENCE_S 60     /* nothing here takes longer than that */

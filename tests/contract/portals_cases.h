@@ -3,7 +3,7 @@
 #define PSCOMPY_TESTS_CONTRACT_PORTALS_CASES_H
 
 #include "harness.h"
-#include "pscompy/plugins/portals/driver.h"
+#include "pscompy/plugins/portals/psptl/driver.h"
 #include "pscompy/plugins/portals/portals.h"
 
 #define MILLION 1000000

@@ -2,7 +2,7 @@
  * closes, or drops one, and nothing is lost or overtaken. */
 #include "portals_cases.h"
 
-#include "pscompy/plugins/portals/ni/software.h"
+#include "pscompy/plugins/portals/softni/software.h"
 
 /* ---- two streams ---- */
 

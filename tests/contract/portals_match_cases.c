@@ -2,7 +2,7 @@
  * moments that no user of the contract can choose. */
 #include "portals_cases.h"
 
-#include "pscompy/plugins/portals/ni/software.h"
+#include "pscompy/plugins/portals/softni/software.h"
 
 static void landed_done(psc_tag_recv_t *recv, psc_status_t status,
                         uint64_t bits, size_t len)

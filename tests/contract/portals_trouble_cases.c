@@ -1,7 +1,7 @@
 /* An interface that breaks its own rules, or does wrong on purpose. */
 #include "portals_cases.h"
 
-#include "pscompy/plugins/portals/ni/software.h"
+#include "pscompy/plugins/portals/softni/software.h"
 
 /* ---- an interface that breaks its own rules ---- */
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pscompy.config import Config
+from pscompy.config.config import Config
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pscompy.config import Config
+from pscompy.config.config import Config
 from pscompy.errors import ConfigError
 from pscompy.plugins.tcp.config import VARIABLES
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 
-from pscompy.control import frames
-from pscompy.control.events import Answered, HandshakeEvent, Introduced, Offered, Welcomed
-from pscompy.control.frames import Candidate, Choice, Identity, Kind, Offer
-from pscompy.control.handshake import Handshake, Side
-from pscompy.control.keys import Key
+from pscompy.control.handshake.events import Answered, HandshakeEvent, Introduced, Offered, Welcomed
+from pscompy.control.handshake.frames import Candidate, Choice, Identity, Kind, Offer
+from pscompy.control.handshake.handshake import Handshake, Side, frames
+from pscompy.control.handshake.keys import Key
 
 KEY = Key(b"k" * 32, "the test")
 OTHER_KEY = Key(b"o" * 32, "another test")

@@ -16,11 +16,12 @@ import pytest
 
 import pscompy
 from pscompy import Session
-from pscompy.control import door, frames
+from pscompy.control import door
+from pscompy.control.addresses import Address
 from pscompy.control.door import source_of
-from pscompy.control.frames import Hello
-from pscompy.control.network import Address
-from pscompy.control.thread import READ, ControlThread
+from pscompy.control.event_loop import READ, ControlThread
+from pscompy.control.handshake import frames
+from pscompy.control.handshake.frames import Hello
 from tests.waiting import expect_soon
 
 Make = Callable[..., Session]
@@ -215,7 +216,7 @@ def test_an_event_that_stays_is_told_once(
 def test_a_line_of_the_log_needs_no_descriptor() -> None:
     program = (
         "import resource, sys, pscompy\n"
-        "from pscompy.logs import Log\n"
+        "from pscompy.config.logs import Log\n"
         "session = pscompy.Session(config={'KEY': 'random:' + 'a1' * 32})\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
         "log = Log('pscompy.test')\n"

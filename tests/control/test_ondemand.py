@@ -8,8 +8,8 @@ import pytest
 from peers import Peer, world
 
 from pscompy import AuthError, ConnectError, ConnectionState
-from pscompy.control.frames import Kind
-from pscompy.control.states import Phase
+from pscompy.control.handshake.frames import Kind
+from pscompy.control.handshake.states import Phase
 from tests.names import ANOTHER_KEY
 from tests.waiting import expect_soon
 

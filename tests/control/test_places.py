@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from pscompy import AuthError, ConnectError, Session
-from pscompy.control.network import Address, Place
+from pscompy.control.addresses import Address, Place
 from tests.names import A_KEY, ANOTHER_KEY
 from tests.waiting import expect_soon
 

@@ -19,11 +19,11 @@ from precon_links import KEY, identity
 
 import pscompy
 from pscompy import AuthError, ConnectError, NameInUse, Session, Timeout, VersionMismatch
-from pscompy.control import door, frames
-from pscompy.control.frames import Kind
-from pscompy.control.handshake import Handshake, Side
-from pscompy.control.keys import Key, find_key
-from pscompy.control.network import Address
+from pscompy.control import door
+from pscompy.control.addresses import Address
+from pscompy.control.handshake.frames import Kind
+from pscompy.control.handshake.handshake import Handshake, Side, frames
+from pscompy.control.handshake.keys import Key, find_key
 from tests.names import ANOTHER_KEY
 
 Make = Callable[..., Session]

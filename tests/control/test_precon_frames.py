@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pscompy.control import frames
-from pscompy.control.frames import (
+from pscompy.control.handshake import frames
+from pscompy.control.handshake.frames import (
     Answer,
     Bye,
     Candidate,
@@ -25,7 +25,7 @@ from pscompy.control.frames import (
     Said,
     Welcome,
 )
-from pscompy.control.states import RemoteProtocolError
+from pscompy.control.handshake.states import RemoteProtocolError
 
 names = st.text(max_size=60)
 short = st.text(alphabet="abcdefghij", min_size=1, max_size=frames.TRANSPORT_NAME_MAX)

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from precon_links import KEY, OTHER_KEY, Pair, identity, sealed_size
 
-from pscompy.control import frames
-from pscompy.control.auth import Seal, Secrets
-from pscompy.control.events import (
+from pscompy.control.handshake.auth import Seal, Secrets
+from pscompy.control.handshake.events import (
     Answered,
     Ended,
     Established,
@@ -22,9 +21,9 @@ from pscompy.control.events import (
     TrialFailed,
     Welcomed,
 )
-from pscompy.control.frames import Choice, Kind, Offer, RefuseCode
-from pscompy.control.handshake import Handshake, Side, full_greeting
-from pscompy.control.states import LinkState, LocalProtocolError, RemoteProtocolError
+from pscompy.control.handshake.frames import Choice, Kind, Offer, RefuseCode
+from pscompy.control.handshake.handshake import Handshake, Side, frames, full_greeting
+from pscompy.control.handshake.states import LinkState, LocalProtocolError, RemoteProtocolError
 from pscompy.errors import AuthError, PscomError, VersionMismatch
 
 KINDS = [Kind.PLAIN, Kind.PEER, Kind.CALL]

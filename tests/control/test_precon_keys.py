@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from pscompy.config import Config, ConfigWarning
-from pscompy.control import keys
-from pscompy.control.keys import find_key, user_key_file
+from pscompy.config.config import Config, ConfigWarning
+from pscompy.config.variables import VARIABLES
+from pscompy.control.handshake import keys
+from pscompy.control.handshake.keys import find_key, user_key_file
 from pscompy.errors import AuthError
-from pscompy.variables import VARIABLES
 from tests.names import A_KEY, ANOTHER_KEY
 
 
@@ -54,9 +54,9 @@ def test_the_users_file_is_made_for_the_user_alone(tmp_path: Path) -> None:
 def test_32_concurrent_starts_agree(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from pscompy.config import Config\n"
-        "from pscompy.control.keys import find_key\n"
-        "from pscompy.variables import VARIABLES\n"
+        "from pscompy.config.config import Config\n"
+        "from pscompy.control.handshake.keys import find_key\n"
+        "from pscompy.config.variables import VARIABLES\n"
         "config = Config.load({'': VARIABLES}, {}, {'XDG_CONFIG_HOME': sys.argv[1]})\n"
         "sys.stdin.read()\n"  # all start at once, when the gate opens
         "print(find_key(config).secret.hex())\n"

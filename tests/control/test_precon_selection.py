@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from precon_links import identity
 
-from pscompy.config import INF
+from pscompy.config.config import INF
 from pscompy.control import selection
-from pscompy.control.frames import Candidate, Offer
+from pscompy.control.handshake.frames import Candidate, Offer
 from pscompy.control.selection import Estimates, Option, Wishes, candidates, choices, parameters
 
 PLAIN = Estimates(

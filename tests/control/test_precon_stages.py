@@ -12,12 +12,12 @@ import pytest
 from precon_links import identity
 
 from pscompy import ConnectError, Session
-from pscompy.control.events import Introduced, Offered, Welcomed
-from pscompy.control.frames import Candidate, Choice, Kind, Offer
-from pscompy.control.handshake import Handshake, Side
-from pscompy.control.keys import Key, find_key
-from pscompy.control.network import Address
-from pscompy.control.states import LINK, LinkState
+from pscompy.control.addresses import Address
+from pscompy.control.handshake.events import Introduced, Offered, Welcomed
+from pscompy.control.handshake.frames import Candidate, Choice, Kind, Offer
+from pscompy.control.handshake.handshake import Handshake, Side
+from pscompy.control.handshake.keys import Key, find_key
+from pscompy.control.handshake.states import LINK, LinkState
 
 Make = Callable[..., Session]
 

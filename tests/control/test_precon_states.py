@@ -8,8 +8,8 @@ from enum import Enum
 
 import pytest
 
-from pscompy.control import states
-from pscompy.control.states import (
+from pscompy.control.handshake import states
+from pscompy.control.handshake.states import (
     LINK,
     ON_CALL,
     ON_CONNECT,

@@ -10,7 +10,7 @@
 
 #include "pscompy/core/control.h"
 #include "pscompy/core/counters.h"
-#include "pscompy/core/parts/clock.h"
+#include "pscompy/transport/kit/clock.h"
 
 #define PATIENCE_NS 60000000000ll
 #define CONTEXT PSC_CONTEXT_PLAIN

@@ -6,7 +6,7 @@
 #include "hostile.h"
 #include "lending.h"
 #include "pscompy/core/conn.h"
-#include "pscompy/core/pool.h"
+#include "pscompy/core/memory/pool.h"
 
 enum { LEN = 300000, MANY = 40 };
 

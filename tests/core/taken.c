@@ -4,7 +4,7 @@
 
 #include "harness.h"
 #include "hostile.h"
-#include "pscompy/core/access.h"
+#include "pscompy/core/memory/access.h"
 
 enum { PUT_LEN = 1 << 20, GET_LEN = 8 << 20, SMALL = 50000, MOMENTS = 10 };
 

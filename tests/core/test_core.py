@@ -29,8 +29,7 @@ SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
 
 
 def sources(name: str) -> list[str]:
-    folders = [HERE, ROOT / "pscompy/core", ROOT / "pscompy/core/proto"]
-    found = [p for f in folders for p in sorted(f.glob("*.c"))]
+    found = [*sorted(HERE.glob("*.c")), *sorted((ROOT / "pscompy/core").rglob("*.c"))]
     found += sorted((PLUGINS / name).rglob("*.c"))
     return [str(path) for path in found if path.name not in ("_core.c", "_native.c")]
 

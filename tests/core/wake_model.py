@@ -1,4 +1,4 @@
-"""A model of the rule by which sleepers are woken (`pscompy/core/sleep.h`), small enough to try
+"""A model of the rule by which sleepers are woken (`core/progress/sleep.h`), small enough to try
 every order of its steps.
 
 Some threads share one worker with one fabric. `outside` sleeps on a descriptor of its own. `wait`

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import pscompy
-from pscompy import registry
-from pscompy.variables import KNOWN
+from pscompy.config.variables import KNOWN
+from pscompy.discovery import registry
 
 ROOT = Path(pscompy.get_include())
 
@@ -33,7 +33,9 @@ def declared() -> dict[str, str]:
     """Name -> default, of everything that pscompy itself declares."""
     config, found = registry.load(environ={})
     ours = {
-        it.name.upper() for it in found if it.source.startswith(("pscompy.plugins.", "gateway"))
+        it.name.upper()
+        for it in found
+        if it.source.startswith(("pscompy.plugins.", "pscompy_gateway"))
     }
     return {row.name: row.default for row in config.rows() if row.section in {"", *ours}}
 

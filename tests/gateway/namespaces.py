@@ -144,7 +144,14 @@ class Machine:
         """It serves these modules (else all) over tcp, or these fabrics, when this returns."""
         fabrics = fabrics or [f"tcp@10.{it}.{number}.9:{PORT}" for it in modules or self.modules]
         process = self.start(
-            self.gateway(number), sys.executable, "-m", "gateway", "run", *options, *fabrics, **env
+            self.gateway(number),
+            sys.executable,
+            "-m",
+            "pscompy_gateway",
+            "run",
+            *options,
+            *fabrics,
+            **env,
         )
         assert process.stdout is not None
         assert process.stderr is not None
@@ -176,7 +183,7 @@ class Machine:
     def status(self, number: int, module: int = 1) -> dict[str, Any]:
         """What a gateway tells of itself."""
         address = f"10.{module}.{number}.9:{PORT}"
-        asking = self.python(module, "-m", "gateway", "status", "--json", address)
+        asking = self.python(module, "-m", "pscompy_gateway", "status", "--json", address)
         told: dict[str, Any] = json.loads(finished(asking)[0])
         return told
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway/in.c"
+#include "gateway/pscompy_gateway/transport/receive.c"
 
 typedef struct packet {
     psc_message_t message;

@@ -65,8 +65,8 @@ for where in sys.argv[1:]:
 
 NONSENSE = """\
 import asyncio, json, os, sys
-from gateway import native
-from gateway.trunk import Trunk, session
+from pscompy_gateway import native
+from pscompy_gateway.trunk import Trunk, session
 from pscompy import PscomError
 
 async def ends(victim, frame):
@@ -195,7 +195,7 @@ def test_a_gateway_ends_in_order(machine, script):
 
 def test_a_fabric_that_is_not_there(machine):
     process = machine.start(
-        machine.gateway(1), sys.executable, "-m", "gateway", "run", "tcp@10.9.9.9:4470"
+        machine.gateway(1), sys.executable, "-m", "pscompy_gateway", "run", "tcp@10.9.9.9:4470"
     )
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 1

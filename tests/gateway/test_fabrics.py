@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from namespaces import PORT, ROOT, TIMEOUT, finished
-
-from gateway.daemon import Fabric
+from pscompy_gateway.daemon.daemon import Fabric
 
 FABRICS = (f"portals@10.1.1.9:{PORT},PORTALS_INTERFACE=10.1.1.9", f"tcp@10.2.1.9:{PORT}")
 PORTALS = {"PSP_PORTALS": 1, "PSP_PORTALS_INTERFACE": "10.1.1.1", "PSP_TCP": 0}

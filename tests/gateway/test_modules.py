@@ -10,7 +10,7 @@ import sys
 import pytest
 from namespaces import ROOT, TIMEOUT, finished
 
-from pscompy.collective import tree
+from pscompy.world.collectives import tree
 
 KNOWS = """\
 import json, os, pscompy

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from namespaces import PORT, TIMEOUT, finished
-
-from gateway import picture, show
+from pscompy_gateway.cli import report, topology_plot
 
 SOAK = Path(__file__).with_name("soak.py")
 
@@ -33,7 +32,7 @@ def test_started_and_stopped(machine, tmp_path):
         work = machine.ranks(2, 2, SOAK, 5, 5)
         finished(machine.ranks(1, 2, SOAK, 5, 5))
         finished(work)
-        asking = machine.python(1, "-m", "gateway", "status", f"10.1.1.9:{PORT}")
+        asking = machine.python(1, "-m", "pscompy_gateway", "status", f"10.1.1.9:{PORT}")
         told = finished(asking)[0].splitlines()
         assert told[0].startswith("gateway ")
         assert any("packets" in line for line in told)
@@ -88,12 +87,12 @@ def test_a_picture(machine, script, gate, tmp_path):
         (one, two) for one in modules for two in modules if modules[one] != modules[two]
     }
     assert all(it["bytes"] >= 5000 for it in told["streams"])
-    assert picture.totals([told, told]) == {k: 2 * n for k, n in show.pairs(told).items()}
-    lines = [line.split() for line in show.table(told)]
+    assert topology_plot.totals([told, told]) == {k: 2 * n for k, n in report.pairs(told).items()}
+    lines = [line.split() for line in report.table(told)]
     ends = {f"{module}:{node:x}" for node, module in modules.items()}
     assert sum(set(line[:2]) <= ends for line in lines) == 8
     out = tmp_path / "map.png"
-    finished(machine.python(1, "-m", "gateway", "map", f"10.1.1.9:{PORT}", "--out", out))
+    finished(machine.python(1, "-m", "pscompy_gateway", "map", f"10.1.1.9:{PORT}", "--out", out))
     assert out.read_bytes().startswith(b"\x89PNG")
     gate.let_through(4)
     for job in jobs:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 from namespaces import PORT, finished
-
-from gateway import policies, servers
+from pscompy_gateway import policies
+from pscompy_gateway.transport import servers
 
 ALL = """\
 import json, os, sys, pscompy

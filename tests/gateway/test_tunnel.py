@@ -9,13 +9,12 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from gateway.nodes import ARRIVAL, GRACE, Reach
-from gateway.servers import PATHS_MAX, BadRoutes
-from gateway.servers import parse as parse_servers
-from gateway.switchboard import Member, Switchboard
-from gateway.trunk import BadFrame, parse
-from gateway.tunnel import PIECE, Tunnel
+from pscompy_gateway.daemon.directory import Member, Switchboard
+from pscompy_gateway.transport.reachability import ARRIVAL, GRACE, Reach
+from pscompy_gateway.transport.servers import PATHS_MAX, BadRoutes
+from pscompy_gateway.transport.servers import parse as parse_servers
+from pscompy_gateway.trunk import BadFrame, parse
+from pscompy_gateway.tunnel import PIECE, Tunnel
 
 
 class Wire:

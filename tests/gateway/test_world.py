@@ -102,7 +102,7 @@ def test_a_module_that_does_not_come(machine, script):
 
 ASKS = """\
 import sys, pscompy
-from pscompy.bootstrap.join import Join
+from pscompy.world.bootstrap.join import Join
 meeting = Join.wanted(None).meeting()
 reason = ""
 while sys.argv[1] not in reason:
@@ -140,7 +140,7 @@ def test_a_second_module_of_the_same_number(machine, script):
 @pytest.mark.parametrize("join", ["test", "test:", ":2", "test:none", "test:0"])
 def test_a_join_that_cannot_be_understood(join, script):
     import pscompy
-    from pscompy.bootstrap.join import Join
+    from pscompy.world.bootstrap.join import Join
 
     with pytest.raises(pscompy.ConfigError, match="PSP_JOIN"):
         Join.wanted({"JOIN": join})

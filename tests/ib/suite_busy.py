@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import pytest
 
-from pscompy.config import ConfigWarning
-from pscompy.session import Session
-from pscompy.testing import far as far_side
-from pscompy.testing.far import payload
-from pscompy.testing.link import Base
+from pscompy.api.session import Session
+from pscompy.config.config import ConfigWarning
+from pscompy.testing import remote_side
+from pscompy.testing.base import Base
 from pscompy.testing.process import BOUND, Far
+from pscompy.testing.remote_side import payload
 
 
 def pinned() -> int:
@@ -56,7 +56,7 @@ class TestLimits(Base):
         with self.joined(far, setting, setting) as link:
             assert pinned() - before <= 3 * (64 << 20)
             for nbytes in (100, 4_000_000):
-                far.begin(far_side.echo, 1)
+                far.begin(remote_side.echo, 1)
                 link.c.send(payload(nbytes), timeout=BOUND)
                 assert link.c.recv(timeout=BOUND) == payload(nbytes)
                 far.result()
@@ -68,7 +68,7 @@ class TestLimits(Base):
     )
     def test_what_is_beyond_the_device_is_clamped(self, far: Far, beyond: dict[str, int]) -> None:
         with self.joined(far, beyond, beyond) as link:
-            far.begin(far_side.echo, 1)
+            far.begin(remote_side.echo, 1)
             link.c.send(payload(1000), timeout=BOUND)
             assert link.c.recv(timeout=BOUND) == payload(1000)
             far.result()

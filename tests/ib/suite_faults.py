@@ -8,11 +8,11 @@ from typing import ClassVar
 import pytest
 
 from pscompy import PeerLost, PscomError
-from pscompy.session import Session
-from pscompy.testing import far as far_side
-from pscompy.testing.far import payload
-from pscompy.testing.link import Base, Link
+from pscompy.api.session import Session
+from pscompy.testing import remote_side
+from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
+from pscompy.testing.remote_side import payload
 from tests.ib.devices import set_port
 
 
@@ -45,16 +45,16 @@ class TestPortDown(Base):
             socket = session.listen("127.0.0.1")
             for expected in ("ib", "tcp", "ib"):
                 set_port(0, "down" if expected == "tcp" else "up")
-                far(far_side.connect, socket.address, config)
+                far(remote_side.connect, socket.address, config)
                 connection = socket.accept(timeout=BOUND)
                 assert connection.transport == expected, str(connection.explain())
-                far(far_side.close)
+                far(remote_side.close)
                 connection.close()
             far.session = None
 
     @staticmethod
     def _echo(link: Link) -> None:
-        link.far.begin(far_side.echo, 1)
+        link.far.begin(remote_side.echo, 1)
         link.c.send(payload(100), timeout=BOUND)
         assert link.c.recv(timeout=BOUND) == payload(100)
         link.far.result()
@@ -73,7 +73,7 @@ class TestKilled(Base):
             waiting.wait(timeout=BOUND)
 
     def test_what_was_sent_before_comes_first(self, link: Link) -> None:
-        link.far(far_side.send, 100, 100)
+        link.far(remote_side.send, 100, 100)
         link.far.kill()
         assert [len(link.c.recv(timeout=BOUND)) for _ in range(2)] == [100, 100]
         with pytest.raises(PeerLost):

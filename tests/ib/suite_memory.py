@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pscompy.session import Session
-from pscompy.testing import far as far_side
+from pscompy.api.session import Session
+from pscompy.testing import remote_side
 from pscompy.testing.process import BOUND, Far
 
 BUFFER, WINDOW, SHARED, SENDS = 8192, 8, 32, 16
@@ -50,15 +50,15 @@ def test_locked_memory(peers: list[Far], eager: str, rings: int) -> None:
     with Session(config=config) as session:
         socket = session.listen("127.0.0.1")
         for peer in peers:
-            peer(far_side.connect, socket.address, config)
+            peer(remote_side.connect, socket.address, config)
             connection = socket.accept(timeout=BOUND)
-            peer.begin(far_side.send, *[8] * MESSAGES)
+            peer.begin(remote_side.send, *[8] * MESSAGES)
             for _ in range(MESSAGES):
                 connection.recv(timeout=BOUND)
             peer.result()
         assert locked() - before == BUFFER * (SHARED + SENDS + rings * WINDOW)
         for peer in peers:
-            peer(far_side.close)
+            peer(remote_side.close)
     assert locked() == before
 
 

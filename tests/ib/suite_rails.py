@@ -10,12 +10,12 @@ from typing import ClassVar
 import pytest
 
 from pscompy import PscomError
-from pscompy.connection import Connection
-from pscompy.session import Session
-from pscompy.testing import far as far_side
-from pscompy.testing.far import payload
-from pscompy.testing.link import Base, Link
+from pscompy.api.connection import Connection
+from pscompy.api.session import Session
+from pscompy.testing import remote_side
+from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
+from pscompy.testing.remote_side import payload
 from tests.ib.devices import DEVICES, ROOT, set_port
 
 LONG = 8 << 20
@@ -36,7 +36,7 @@ def ports() -> Iterator[None]:
 
 
 def echo(far: Far, connection: Connection) -> None:
-    far.begin(far_side.echo, 1)
+    far.begin(remote_side.echo, 1)
     connection.send(payload(LONG), timeout=BOUND)
     assert connection.recv(timeout=BOUND) == payload(LONG)
     far.result()
@@ -67,11 +67,11 @@ class TestRails(Base):
     def test_memory_of_the_pool_and_regions(self, link: Link) -> None:
         array = link.session.empty(LONG, "u1")
         array[:] = 7
-        link.far.begin(far_side.echo, 1)
+        link.far.begin(remote_side.echo, 1)
         link.c.send(array, timeout=BOUND)
         assert link.c.recv(timeout=BOUND) == bytes([7]) * LONG
         link.far.result()
-        key = link.far(far_side.register, LONG)
+        key = link.far(remote_side.register, LONG)
         back = bytearray(LONG)
         link.c.get(back, key)
         assert back == payload(LONG)
@@ -84,7 +84,7 @@ class TestRails(Base):
             far.session = session
             socket = session.listen("127.0.0.1")
             for lanes in (2, 1, 2):
-                far(far_side.connect, socket.address, config)
+                far(remote_side.connect, socket.address, config)
                 connection = socket.accept(timeout=BOUND)
                 assert connection.explain().lanes == lanes, str(connection.explain())
                 before = packets(other)
@@ -98,7 +98,7 @@ class TestRails(Base):
                         far.result()
                 else:
                     set_port(rail, "up")
-                far(far_side.close)
+                far(remote_side.close)
             far.session = None
 
     def test_one_side_has_one_rail(self, far: Far) -> None:

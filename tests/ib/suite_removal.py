@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from pscompy import PscomError
-from pscompy.session import Session
-from pscompy.testing import far as far_side
-from pscompy.testing.far import payload
-from pscompy.testing.link import Base, Link
+from pscompy.api.session import Session
+from pscompy.testing import remote_side
+from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
+from pscompy.testing.remote_side import payload
 from tests.ib.devices import ROOT, ip, make_device
 
 INTERFACE = Path("/sys/class/net/veth0")
@@ -36,7 +36,7 @@ def device() -> Iterator[None]:
 
 
 def echo(link: Link) -> None:
-    link.far.begin(far_side.echo, 1)
+    link.far.begin(remote_side.echo, 1)
     link.c.send(payload(1000), timeout=BOUND)
     assert link.c.recv(timeout=BOUND) == payload(1000)
     link.far.result()
@@ -84,9 +84,9 @@ class TestRemoved(Base):
         with Session(config=config) as session:
             far.session = session
             socket = session.listen("127.0.0.1")
-            far(far_side.connect, socket.address, config)
+            far(remote_side.connect, socket.address, config)
             connection = socket.accept(timeout=BOUND)
             assert connection.transport == "tcp", str(connection.explain())
             assert "no RDMA device" in connection.explain().reasons["ib"]
-            far(far_side.close)
+            far(remote_side.close)
             far.session = None

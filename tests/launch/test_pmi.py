@@ -9,15 +9,15 @@ import threading
 
 import pytest
 
-from pscompy.bootstrap import Pmi1, Single, detect, pmi1
-from pscompy.bootstrap.wire import LineBuffer, WireError, pack, parse
 from pscompy.errors import ConfigError, ConnectError, PeerLost, Timeout
 from pscompy.launch.pmi import Abort, Server
+from pscompy.world.bootstrap import Pmi1, Single, detect, pmi1
+from pscompy.world.bootstrap.pmi1_wire import LineBuffer, WireError, pack, parse
 from tests.waiting import STAYS
 
 CLIENT = """\
 import sys
-from pscompy.bootstrap import detect
+from pscompy.world.bootstrap import detect
 me = detect()
 """
 

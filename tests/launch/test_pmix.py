@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 EXCHANGE = """\
-from pscompy.bootstrap import detect
+from pscompy.world.bootstrap import detect
 me = detect()
 me.put(f"address-{me.rank}", f"{me.rank}:" + "a=b;c," * 900)
 me.put("short", "")
@@ -32,7 +32,7 @@ me.finalize()
 
 TIMES_OUT = """\
 import os, pathlib, sys, time
-from pscompy.bootstrap import detect
+from pscompy.world.bootstrap import detect
 from pscompy.errors import Timeout
 me, sign = detect(), pathlib.Path(sys.argv[1])
 if me.rank == 0:

@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 
-from pscompy.bootstrap.wire import LineBuffer
 from pscompy.launch.pmi import Server
+from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 from tests.names import A_KEY
 
 LARGE = 10_000

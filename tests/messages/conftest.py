@@ -16,18 +16,19 @@ from typing import Any
 
 import pytest
 
-from pscompy import _hot, registry
+from pscompy.api.request import Status  # noqa: F401 (importing it ties the binding to the core)
+from pscompy.binding import _binding
 from pscompy.control import selection
-from pscompy.control.engine import Engine, Lane
 from pscompy.control.lanes import ROLE_ACCEPTOR, ROLE_CONNECTOR, ROLE_SELF
+from pscompy.control.worker import Engine, Lane
 from pscompy.core import ffi, lib
+from pscompy.discovery import registry
 from pscompy.errors import from_status
-from pscompy.request import Status  # noqa: F401 (importing it ties _hot to the core)
 
 COME_UP_SECONDS = 60.0
 
 
-class Peer(_hot.Connection):
+class Peer(_binding.Connection):
     """A connection whose errors say which side it is."""
 
     name = "?"
@@ -43,7 +44,7 @@ class Side:
     """One worker with one transport, as a session has it."""
 
     engine: Engine
-    worker: _hot.Worker
+    worker: _binding.Worker
     option: selection.Option
     handles: list[Any] = field(default_factory=list)
 
@@ -54,7 +55,7 @@ class Side:
         engine.open([it for it in found if it.name == transport], config)
         (option,) = engine.options
         assert not option.reason, option.reason
-        return cls(engine, _hot.Worker(engine.address), option)
+        return cls(engine, _binding.Worker(engine.address), option)
 
     def connection(self, name: str, rank: int = -1, context: int = 1) -> Peer:
         _, handle = self.engine.create_connection(rank)
@@ -114,7 +115,7 @@ class Pair:
             if side.worker.address:
                 side.worker.progress()
 
-    def wait(self, *requests: _hot.Request) -> list[Any]:
+    def wait(self, *requests: _binding.Request) -> list[Any]:
         """Wait for requests of both ends, which one thread must move in turn."""
         deadline = time.monotonic() + COME_UP_SECONDS
         while sum(not request.test() for request in requests):  # all of them, each time

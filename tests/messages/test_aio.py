@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 import pscompy
-from pscompy import aio
+from pscompy.api import aio
 from tests.messages.conftest import Pair
 from tests.waiting import idles
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import pscompy
-from pscompy import _hot, aio
+from pscompy.api import aio
+from pscompy.binding import _binding
 from tests.messages.conftest import Pair
 
 SIZES = (10, 30_000, 3_000_000)
@@ -42,7 +43,7 @@ async def received(pair: Pair, tag: int = -1) -> bytes:
     return bytes(await asyncio.wait_for(once(pair.right.irecv(tag=tag)), FAR))
 
 
-async def once(request: _hot.Request) -> Any:
+async def once(request: _binding.Request) -> Any:
     return await request
 
 
@@ -53,7 +54,7 @@ def message(nbytes: int, seed: int = 0) -> bytes:
 # ---- receives that have not matched ----
 
 
-def waiting(pair: Pair, kind: str) -> _hot.Request:
+def waiting(pair: Pair, kind: str) -> _binding.Request:
     if kind == "new":
         return pair.right.irecv()
     if kind == "memory":
@@ -155,7 +156,7 @@ def test_a_coroutine_that_is_closed_withdraws(pair: Pair) -> None:
 def test_a_task_that_has_not_begun_withdraws(pair: Pair, how: str, into: bool) -> None:
     """asyncio makes a task of each request; the program has nothing else of it."""
 
-    def receive() -> _hot.Request:
+    def receive() -> _binding.Request:
         return pair.right.irecv(bytearray(10) if into else None)
 
     async def begin() -> None:
@@ -207,7 +208,7 @@ def test_a_receive_that_nobody_has_offered_goes_on(pair: Pair) -> None:
     buffer = bytearray(5)
     again = pair.right.recv_init(bytearray(5), 2)
     again.start()
-    seen: list[_hot.Request] = []
+    seen: list[_binding.Request] = []
     again.add_done_callback(seen.append)
     pair.right.irecv(buffer, 1)
     del again
@@ -229,7 +230,7 @@ def test_a_receive_that_nobody_has_offered_goes_on(pair: Pair) -> None:
 # ---- receives that have ended ----
 
 
-def kept_to_the_end(pair: Pair, request: _hot.Request, data: bytes) -> None:
+def kept_to_the_end(pair: Pair, request: _binding.Request, data: bytes) -> None:
     """Two messages around the one that the request gets: both are unexpected."""
     pair.left.isend(b"before", 1)
     pair.settle()
@@ -343,7 +344,12 @@ def test_a_result_that_somebody_has_stays(loop_pair: Pair) -> None:
 
 
 def test_the_buffer_of_a_receive_is_free_once_its_end_is_known(pair: Pair) -> None:
-    for know in (_hot.Request.result, _hot.Request.done, _hot.Request.test, _hot.Request.exception):
+    for know in (
+        _binding.Request.result,
+        _binding.Request.done,
+        _binding.Request.test,
+        _binding.Request.exception,
+    ):
         buffer = bytearray(4)
         request = pair.right.irecv(buffer)
         pair.left.isend(b"data")
@@ -356,7 +362,7 @@ def test_the_buffer_of_a_receive_is_free_once_its_end_is_known(pair: Pair) -> No
 # ---- receives whose message is on its way ----
 
 
-def on_its_way(pair: Pair, request: _hot.Request) -> None:
+def on_its_way(pair: Pair, request: _binding.Request) -> None:
     """Its peer has announced the message, and stalls: nobody moves its side."""
     for _ in range(20):
         pair.sides[0].worker.progress()
@@ -441,7 +447,7 @@ def test_a_second_cancellation_does_not_wait(stalling: Pair, monkeypatch) -> Non
     asyncio.run(main())
 
 
-async def received_with(pair: Pair, sent: _hot.Request) -> bytes:
+async def received_with(pair: Pair, sent: _binding.Request) -> bytes:
     _, data = await asyncio.wait_for(asyncio.gather(sent, pair.right.irecv()), FAR)
     return bytes(data)
 
@@ -540,7 +546,7 @@ def test_callbacks_that_are_added_in_a_loop_run_there(make: Callable[..., Pair])
         called = asyncio.Event()
         seen = []
 
-        def callback(request: _hot.Request) -> None:
+        def callback(request: _binding.Request) -> None:
             seen.append((threading.get_ident(), request.result()))
             called.set()
 

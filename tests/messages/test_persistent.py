@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pscompy
-from pscompy.request import PersistentRequest, Request, wait_all
+from pscompy.api.request import PersistentRequest, Request, wait_all
 from tests.messages.conftest import Pair
 
 

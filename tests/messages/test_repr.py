@@ -8,7 +8,7 @@ import signal
 import pytest
 
 import pscompy
-from pscompy.request import Request
+from pscompy.api.request import Request
 from tests.messages.conftest import Pair
 
 

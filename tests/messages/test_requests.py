@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pscompy
-from pscompy.request import Request, wait_all, wait_any
+from pscompy.api.request import Request, wait_all, wait_any
 from tests.messages.conftest import Pair
 
 BIG = 2_000_000

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import pscompy
-from pscompy import _hot
+from pscompy.binding import _binding
 
 ANY = pscompy.ANY_SOURCE
 
@@ -54,9 +54,9 @@ def without_self(function: object) -> str:
 @pytest.mark.parametrize(
     ("owner", "name", "text"),
     [
-        *((_hot.Connection, name, text) for name, text in CONNECTION.items()),
-        *((_hot.World, name, text) for name, text in WORLD.items()),
-        *((_hot.Request, name, text) for name, text in REQUEST.items()),
+        *((_binding.Connection, name, text) for name, text in CONNECTION.items()),
+        *((_binding.World, name, text) for name, text in WORLD.items()),
+        *((_binding.Request, name, text) for name, text in REQUEST.items()),
     ],
 )
 def test_methods(owner: type, name: str, text: str) -> None:
@@ -70,14 +70,14 @@ def test_functions() -> None:
 
 
 def test_constants() -> None:
-    assert pscompy.ANY_TAG == _hot.ANY_TAG == -1
-    assert pscompy.ANY_SOURCE == _hot.ANY_SOURCE
+    assert pscompy.ANY_TAG == _binding.ANY_TAG == -1
+    assert pscompy.ANY_SOURCE == _binding.ANY_SOURCE
     assert pscompy.Status._fields == ("source", "tag", "nbytes")
 
 
 def test_public_types_are_the_extensions() -> None:
-    assert pscompy.Request is _hot.Request
-    assert issubclass(pscompy.Connection, _hot.Connection)
+    assert pscompy.Request is _binding.Request
+    assert issubclass(pscompy.Connection, _binding.Connection)
     for type_ in (pscompy.Request, pscompy.Connection):
         assert type_.__module__.startswith("pscompy")
 
@@ -91,20 +91,20 @@ def test_capsule_for_other_extensions() -> None:
 def test_bind_refuses_another_abi() -> None:
     table = bytearray(512)
     table[0] = 99
+    from pscompy.api.request import Status
     from pscompy.core import ffi
-    from pscompy.request import Status
 
     address = int(ffi.cast("uintptr_t", ffi.from_buffer(table)))
     with pytest.raises(ImportError, match=r"rebuild: pip install -e \."):
-        _hot.bind(address, Status)
+        _binding.bind(address, Status)
 
 
 def test_types_that_are_not_made_by_hand() -> None:
     with pytest.raises(TypeError):
-        _hot.Request()
+        _binding.Request()
     with pytest.raises(TypeError):
-        _hot.Message()
+        _binding.Message()
     with pytest.raises(TypeError, match="belongs to no session"):
-        _hot.Connection().send(b"")
+        _binding.Connection().send(b"")
     with pytest.raises(TypeError, match="was not opened"):
-        _hot.World().recv()
+        _binding.World().recv()

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import pscompy
-from pscompy import _hot
+from pscompy.binding import _binding
 from tests.messages.conftest import Pair, Peer
 
 CONTEXT = 2
 
 
-class World(_hot.World):
+class World(_binding.World):
     """A world of three ranks in one process: rank 1 is ourselves, the others are lazy."""
 
     def __init__(self, pair: Pair) -> None:
@@ -114,7 +114,7 @@ def test_errors_of_a_peer_name_it(world: World) -> None:
 
 
 def test_a_peer_that_is_none(make: Callable[..., Pair]) -> None:
-    class Bad(_hot.World):
+    class Bad(_binding.World):
         def _peer(self, rank: int) -> object:
             return rank
 

@@ -38,12 +38,14 @@ class Project:
         self.folder = folder
         self.plugin = folder / "pscompy/plugins/nu"
         self.plugin.mkdir(parents=True)
-        (folder / "pscompy/core").mkdir()
-        (folder / "pscompy/hot").mkdir()
+        (folder / "pscompy/transport").mkdir()
+        (folder / "pscompy/binding").mkdir()
         for name in ("setup.py", "setup.cfg", "pyproject.toml", "pscompy/__init__.py"):
             shutil.copy(ROOT / name, folder / name)
-        self.write("pscompy/core/transport.h", "")
-        self.write("pscompy/hot/module.c", "#include <Python.h>\nPyObject *PyInit__hot(void);\n")
+        self.write("pscompy/transport/transport.h", "")
+        self.write(
+            "pscompy/binding/module.c", "#include <Python.h>\nPyObject *PyInit__binding(void);\n"
+        )
         self.write("pscompy/plugins/nu/build.py", BUILD.format(headers=("stdint.h",)))
         self.write("pscompy/plugins/nu/transport.c", SOURCE)
         self.write("pscompy/plugins/nu/nu.h", "#define NU 7\n")
@@ -85,7 +87,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-@pytest.mark.parametrize("header", ["pscompy/plugins/nu/nu.h", "pscompy/core/transport.h"])
+@pytest.mark.parametrize("header", ["pscompy/plugins/nu/nu.h", "pscompy/transport/transport.h"])
 def test_a_plugin_is_rebuilt_when_a_header_changes_and_only_then(project, header):
     assert project.build().returncode == 0
     assert project.answer() == "7"

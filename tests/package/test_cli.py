@@ -8,7 +8,7 @@ import pytest
 
 import pscompy
 from pscompy.cli.capabilities import CAPABILITIES
-from pscompy.variables import VARIABLES
+from pscompy.config.variables import VARIABLES
 
 
 def info(site, *arguments, **environ):
@@ -155,6 +155,6 @@ def test_json_and_text_tell_the_same_variables(site):
 
 
 def test_the_capabilities_are_those_of_the_header():
-    header = (Path(pscompy.get_include()) / "pscompy/core/transport.h").read_text()
+    header = (Path(pscompy.get_include()) / "pscompy/transport/transport.h").read_text()
     bits = re.findall(r"#define PSC_CAP_(\w+) (0x\w+)ull", header)
     assert {int(bit, 16): name.lower() for name, bit in bits} == CAPABILITIES

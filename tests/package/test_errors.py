@@ -11,7 +11,7 @@ import pytest
 import pscompy
 from pscompy import errors
 
-STATUS_H = Path(pscompy.__file__).parent / "core" / "status.h"
+STATUS_H = Path(pscompy.__file__).parent / "transport" / "status.h"
 CLASSES = [
     getattr(errors, name) for name in errors.__all__ if inspect.isclass(getattr(errors, name))
 ]

@@ -40,7 +40,7 @@ def test_a_world_of_a_job_loads_none_of_what_is_slow(site):
     assert ended.returncode == 0, ended.stderr
     slow = {*HEAVY, "dataclasses", "pathlib", "typing", "re", "unicodedata"} - {"_cffi_backend"}
     for loaded in ended.stdout.splitlines():
-        assert "pscompy.world" in loaded.split()
+        assert "pscompy.world.world" in loaded.split()
         assert slow & {*loaded.split()} == set()
 
 
@@ -50,8 +50,8 @@ def test_errors_are_had_without_the_rest():
 
 
 def test_the_headers_are_where_get_include_says():
-    for name in ("transport.h", "api.h", "status.h"):
-        assert (Path(pscompy.get_include()) / "pscompy/core" / name).is_file()
+    for name in ("transport/transport.h", "transport/status.h", "core/api.h"):
+        assert (Path(pscompy.get_include()) / "pscompy" / name).is_file()
 
 
 @pytest.mark.parametrize("name", pscompy.__all__)

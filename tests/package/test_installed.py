@@ -5,13 +5,14 @@ import os
 
 import pytest
 
-from pscompy import installed, registry
-from pscompy.declarations import flaw
+from pscompy.discovery import installed, registry
+from pscompy.discovery.validation import flaw
 
-PACK = "from pscompy import installed; print(installed.pack())"
+PACK = "from pscompy.discovery import installed; print(installed.pack())"
 REPORT = """
 import json, sys
-from pscompy import registry, logs
+from pscompy.discovery import registry
+from pscompy.config import logs
 config, found = registry.load()
 logs.configure(config)
 looked = "importlib.metadata" in sys.modules

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from pscompy import registry
-from pscompy.config import ConfigWarning, Var, count
-from pscompy.declarations import flaw
+from pscompy.config.config import ConfigWarning, Var, count
+from pscompy.discovery import registry
+from pscompy.discovery.validation import flaw
 from pscompy.errors import ConfigError
 from pscompy.plugin import Native, PythonTransport, Transport
 
 REPORT = """
 import json, sys
-from pscompy import registry
+from pscompy.discovery import registry
 config, found = registry.load()
 print(json.dumps([[it.name, it.unavailable()] for it in found]))
 assert "unwanted" not in sys.modules
@@ -28,8 +28,8 @@ def report(site, **environ):
 def test_an_installed_transport_is_found_with_its_variables(site):
     site.transport("alpha")
     program = """
-from pscompy import registry
-from pscompy.config import Setting
+from pscompy.discovery import registry
+from pscompy.config.config import Setting
 config, found = registry.load()
 assert config["ALPHA_SLOTS"] == 9 and config["ALPHA"] == 1
 assert config.settings("ALPHA") == [Setting("SLOTS", "9", 9)]
@@ -196,7 +196,8 @@ def test_plugindir_wins_over_what_is_installed_and_the_other_says_so(site):
     site.transport("alpha")
     (site.folder / "alpha.py").write_text(plugin("alpha"))
     program = (
-        "from pscompy import registry\nfor it in registry.load()[1]: print(it.name, it.problem)"
+        "from pscompy.discovery import registry\n"
+        "for it in registry.load()[1]: print(it.name, it.problem)"
     )
     ended = site.run("-c", program, PLUGINDIR=str(site.folder))
     lines = [line for line in ended.stdout.splitlines() if line.startswith("alpha")]

@@ -9,7 +9,7 @@ REPORT = """
 import json
 import subprocess
 import sys
-from pscompy import registry
+from pscompy.discovery import registry
 print(json.dumps({it.name: it.problem for it in registry.load()[1]}))
 """
 

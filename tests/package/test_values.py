@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from pscompy.values import Value
+from pscompy.config.values import Value
 
 
 class Point(Value, hidden=("secret",)):

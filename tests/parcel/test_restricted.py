@@ -285,7 +285,7 @@ FORGED = {
         name("fractions:Fraction"), pickle.NONE, pickled({"from_float": 1}), b"\x86b"
     ),
     "state for a function": program(
-        name("pscompy.parcel.arrays:restore"), pickled({"x": 1}), pickle.BUILD
+        name("pscompy.parcel.array_codec:restore"), pickled({"x": 1}), pickle.BUILD
     ),
     "state for our maker": program(
         name("array:_array_reconstructor"), pickle.NONE, pickled({"make": 1}), b"\x86b"

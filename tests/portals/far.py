@@ -1,10 +1,10 @@
-"""What the far process of a test here does, beside `pscompy.testing.far`."""
+"""What the far process of a test here does, beside `pscompy.testing.remote_side`."""
 
 from __future__ import annotations
 
-from pscompy.connection import Connection
-from pscompy.request import Request, wait_all
-from pscompy.testing.far import BOUND, Here, payload
+from pscompy.api.connection import Connection
+from pscompy.api.request import Request, wait_all
+from pscompy.testing.remote_side import BOUND, Here, payload
 
 _second: list[Connection] = []
 _sends: list[Request] = []

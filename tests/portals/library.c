@@ -2,7 +2,7 @@
  * export, see psptl.c. It has no interface where NO_PORTALS_NIC is set. */
 #include <stdlib.h>
 
-#include "pscompy/plugins/portals/ni/software.h"
+#include "pscompy/plugins/portals/softni/software.h"
 
 /* Processes know a common key, since the cookies are no part of the
  * specification. */

@@ -12,7 +12,7 @@ from tests.gateway.namespaces import TIMEOUT, Machine, why_no_namespaces
 COMMON = """
 import sys
 from pscompy import Session
-from pscompy.testing.far import payload
+from pscompy.testing.remote_side import payload
 SIZES = [0, 8, 8000, 100_000, 3 << 20]
 
 def work(session, connection):

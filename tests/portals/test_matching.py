@@ -8,10 +8,10 @@ from typing import ClassVar
 import pytest
 
 from pscompy import Cancelled, Truncated, wait_all
-from pscompy.testing import far as far_side
-from pscompy.testing.far import payload
-from pscompy.testing.link import Base, Counted, Link
+from pscompy.testing import remote_side
+from pscompy.testing.base import Base, Counted, Link
 from pscompy.testing.process import BOUND, Far
+from pscompy.testing.remote_side import payload
 from tests.portals.test_portals import ONLY, TROUBLE, check_exchange_on_both, two_connections
 
 KIB8 = 8 << 10
@@ -37,7 +37,7 @@ def flood(link: Link, sizes: list[int], room: int = 0) -> None:
     """The far process sends messages of these sizes to receives that wait for them."""
     buffers = [bytearray(max(nbytes, room)) for nbytes in sizes]
     requests = [link.c.irecv(buffer) for buffer in buffers]
-    link.far.begin(far_side.send, *sizes)
+    link.far.begin(remote_side.send, *sizes)
     wait_all(requests, timeout=BOUND)
     link.far.result()
     for place, nbytes in enumerate(sizes):
@@ -55,7 +55,7 @@ class TestMatching(Base):
         counted = link.counted()
         buffers = [bytearray(KIB8) for _ in range(40)]
         requests = [link.c.irecv(buffer, tag=place) for place, buffer in enumerate(buffers)]
-        link.far(far_side.send_tagged, *range(40), nbytes=KIB8)
+        link.far(remote_side.send_tagged, *range(40), nbytes=KIB8)
         for place, status in enumerate(wait_all(requests, timeout=BOUND)):
             assert (status.tag, status.nbytes, status.source) == (place, KIB8, link.c)
             assert buffers[place] == payload(KIB8, place)
@@ -71,7 +71,7 @@ class TestMatching(Base):
         counted = link.counted()
         buffers = [bytearray(nbytes) for nbytes in sizes]
         requests = [link.c.irecv(buffer) for buffer in buffers]
-        link.far.begin(far_side.send, *sizes)
+        link.far.begin(remote_side.send, *sizes)
         wait_all(requests, timeout=BOUND)
         link.far.result()
         assert buffers == [payload(nbytes, place) for place, nbytes in enumerate(sizes)]
@@ -83,7 +83,7 @@ class TestMatching(Base):
     def test_long_messages_without_receive_are_fetched(self, link: Link) -> None:
         """They are here before their receives, but for their bytes."""
         counted = link.counted()
-        link.far.begin(far_side.send_ahead, 4, 100_000)
+        link.far.begin(remote_side.send_ahead, 4, 100_000)
         link.c.recv(tag=1, timeout=BOUND)
         assert link.c.probe(tag=0, timeout=BOUND).nbytes == 100_000
         buffer, short = bytearray(100_000), bytearray(10)
@@ -104,7 +104,7 @@ class TestMatching(Base):
         """The message after one in vain is announced; then it tries again."""
         counted = link.counted()
         for place in range(3):
-            link.far.begin(far_side.send_ahead, 1, 100_000)
+            link.far.begin(remote_side.send_ahead, 1, 100_000)
             link.c.recv(tag=1, timeout=BOUND)
             assert link.c.recv(tag=0, timeout=BOUND) == payload(100_000, 0)
             link.far.result()
@@ -118,7 +118,7 @@ class TestMatching(Base):
             for nbytes in (50_000, 50_001):
                 buffer = bytearray(nbytes)
                 request = link.c.irecv(buffer)
-                link.far.begin(far_side.send, nbytes)
+                link.far.begin(remote_side.send, nbytes)
                 request.wait(timeout=BOUND)
                 assert buffer == payload(nbytes)
                 link.far.result()
@@ -129,14 +129,14 @@ class TestMatching(Base):
         for nbytes in (10, 20_000):
             buffer = bytearray(b"*" * 30_000)
             request = link.c.irecv(buffer)
-            link.far.begin(far_side.send, nbytes)
+            link.far.begin(remote_side.send, nbytes)
             assert request.wait(timeout=BOUND).nbytes == nbytes
             link.far.result()
             assert buffer == payload(nbytes) + b"*" * (30_000 - nbytes)
 
     def test_what_came_before_its_receive(self, link: Link) -> None:
         counted = link.counted()
-        link.far(far_side.send_tagged, *range(12), nbytes=3000)
+        link.far(remote_side.send_tagged, *range(12), nbytes=3000)
         for place in reversed(range(12)):
             buffer = bytearray(3000)
             link.c.recv(buffer, tag=place, timeout=BOUND)
@@ -148,7 +148,7 @@ class TestMatching(Base):
         buffers = [bytearray(8) for _ in range(4)]
         tags = (5, -1, 7, -1)
         requests = [link.c.irecv(b, tag=tag) for b, tag in zip(buffers, tags, strict=True)]
-        link.far(far_side.send_tagged, 2**31 - 1, 5, 0, 7)
+        link.far(remote_side.send_tagged, 2**31 - 1, 5, 0, 7)
         statuses = wait_all(requests, timeout=BOUND)
         assert [status.tag for status in statuses] == [5, 2**31 - 1, 7, 0]
         assert buffers == [payload(8, status.tag) for status in statuses]
@@ -161,7 +161,7 @@ class TestMatching(Base):
         free = link.c.irecv(bytearray(8), tag=4)
         any_tag = link.c.irecv(bytearray(8))
         assert counted.here()["tag_posted"] == 1
-        link.far(far_side.send_tagged, 3, 4, 3, 9)
+        link.far(remote_side.send_tagged, 3, 4, 3, 9)
         assert first.wait(timeout=BOUND) == payload(8, 3)
         assert [r.wait(timeout=BOUND).tag for r in (held, free, any_tag)] == [3, 4, 9]
         counts = counted()
@@ -174,7 +174,7 @@ class TestMatching(Base):
         assert counted.here()["tag_posted"] == 0
         assert first.cancel()
         assert counted.here()["tag_posted"] == 3
-        link.far(far_side.send_tagged, 3, 3, 3)
+        link.far(remote_side.send_tagged, 3, 3, 3)
         wait_all(held, timeout=BOUND)
         no_copy(counted, 3)
 
@@ -182,7 +182,7 @@ class TestMatching(Base):
         for nbytes in (500, 50_000):
             buffer = bytearray(100)
             request = link.c.irecv(buffer)
-            link.far.begin(far_side.send, nbytes, 3)
+            link.far.begin(remote_side.send, nbytes, 3)
             with pytest.raises(Truncated) as caught:
                 request.wait(timeout=BOUND)
             assert caught.value.nbytes == nbytes
@@ -197,14 +197,14 @@ class TestMatching(Base):
         assert cancelled.cancel()
         with pytest.raises(Cancelled):
             cancelled.wait(timeout=BOUND)
-        link.far(far_side.send_tagged, 1)
+        link.far(remote_side.send_tagged, 1)
         kept.wait(timeout=BOUND)
         assert (first, second) == (bytes(8), payload(8, 1))
 
     def test_a_receive_ends_with_its_connection(self, far: Far) -> None:
         with self.joined(far) as link:
             requests = [link.c.irecv(bytearray(100)) for _ in range(5)]
-            far(far_side.close_connection)
+            far(remote_side.close_connection)
             for request in requests:
                 with pytest.raises(Exception, match="closed"):
                     request.wait(timeout=BOUND)
@@ -219,7 +219,7 @@ class TestMatching(Base):
                 assert f"matched: in software ({known['matching_reason']})" in str(link.c.explain())
                 counted = link.counted()
                 request = link.c.irecv(bytearray(100))
-                far.begin(far_side.send, 100, 50_000)
+                far.begin(remote_side.send, 100, 50_000)
                 request.wait(timeout=BOUND)
                 assert link.c.recv(timeout=BOUND) == payload(50_000, 1)
                 far.result()
@@ -247,7 +247,7 @@ class TestMatchingInTrouble(Base):
 
     def test_what_came_long_before_its_receive(self, link: Link) -> None:
         for _ in range(10):
-            link.far.begin(far_side.send_ahead, 20, 50_000)
+            link.far.begin(remote_side.send_ahead, 20, 50_000)
             link.c.recv(tag=1, timeout=BOUND)
             for place in range(20):
                 assert link.c.recv(tag=0, timeout=BOUND) == payload(50_000, place)

@@ -14,15 +14,16 @@ from typing import ClassVar
 import pytest
 
 import pscompy
-from pscompy import registry, wait_all
-from pscompy.config import ConfigWarning
-from pscompy.connection import Connection
+from pscompy import wait_all
+from pscompy.api.connection import Connection
+from pscompy.api.session import Session
+from pscompy.config.config import ConfigWarning
+from pscompy.discovery import registry
 from pscompy.errors import ConfigError
-from pscompy.session import Session
-from pscompy.testing import far as far_side
-from pscompy.testing.far import payload
-from pscompy.testing.link import Base, Link
+from pscompy.testing import remote_side
+from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
+from pscompy.testing.remote_side import payload
 from tests.portals import far as portals_far
 
 ROOT = Path(pscompy.get_include())
@@ -81,11 +82,11 @@ def test_a_connection_is_not_made_over_it_unless_asked(far: Far) -> None:
     with Session(config={"SHM": 0, "IB": 0}) as session:
         far.session = session
         socket = session.listen("127.0.0.1")
-        far(far_side.connect, socket.address, {"SHM": 0, "IB": 0})
+        far(remote_side.connect, socket.address, {"SHM": 0, "IB": 0})
         connection = socket.accept(timeout=BOUND)
         assert connection.transport == "tcp"
         assert "not enabled (PSP_PORTALS=1" in str(connection.explain())
-        far(far_side.close)
+        far(remote_side.close)
         far.session = None
 
 
@@ -140,11 +141,11 @@ def test_an_interface_that_does_not_start_is_a_reason_and_the_next_is_taken(
     with session:
         far.session = session
         socket = session.listen("127.0.0.1")
-        far(far_side.connect, socket.address, common)
+        far(remote_side.connect, socket.address, common)
         connection = socket.accept(timeout=BOUND)
         assert connection.transport == "tcp"
         assert reason in str(connection.explain())
-        far(far_side.close)
+        far(remote_side.close)
         far.session = None
 
 
@@ -161,7 +162,7 @@ class TestRendezvous(Base):
             with self.joined(far, setting, setting) as link:
                 assert link.eager_max == threshold - 1
                 counted = link.counted()
-                far.begin(far_side.receive, threshold - 1, threshold)
+                far.begin(remote_side.receive, threshold - 1, threshold)
                 link.c.send(payload(threshold - 1, 0), timeout=BOUND)
                 link.c.send(payload(threshold, 1), timeout=BOUND)
                 far.result()
@@ -217,7 +218,7 @@ class TestMischief(Base):
             sizes = [(place * 37) % 3000 for place in range(2000)]
             sizes[::200] = [200_000] * 10
             counted = link.counted()
-            far.begin(far_side.send, *sizes)
+            far.begin(remote_side.send, *sizes)
             for place, nbytes in enumerate(sizes):
                 assert link.c.recv(timeout=BOUND) == payload(nbytes, place), place
             far.result()
@@ -258,7 +259,7 @@ class TestCounters(Base):
             setting = {"PORTALS_BUFFER_SIZE": size, "PORTALS_RENDEZVOUS": "inf"}
             with self.joined(far, setting, setting) as link:
                 counted = link.counted()
-                far.begin(far_side.receive, 6000)
+                far.begin(remote_side.receive, 6000)
                 link.c.send(payload(6000), timeout=BOUND)
                 far.result()
                 counts = counted()
@@ -269,7 +270,7 @@ class TestCounters(Base):
         setting = {"PORTALS_RNDV_FRAGMENT_SIZE": 4096, "RNDV_SCHEME": "put"}
         with self.joined(far, setting, setting) as link:
             counted = link.counted()
-            far.begin(far_side.receive, 100_000)
+            far.begin(remote_side.receive, 100_000)
             link.c.send(payload(100_000), timeout=BOUND)
             far.result()
             assert counted()["portals_fragments"] == -(-100_000 // 4096)
@@ -296,13 +297,13 @@ def two_connections(
     with Session(config=config) as session:
         far.session = session
         socket = session.listen("127.0.0.1")
-        far(far_side.connect, socket.address, ONLY)
+        far(remote_side.connect, socket.address, ONLY)
         first = socket.accept(timeout=BOUND)
         far(portals_far.connect_again, socket.address)
         second = socket.accept(timeout=BOUND)
         assert first.transport == second.transport == "portals"
         yield first, second
-        far(far_side.close)
+        far(remote_side.close)
         far.session = None
 
 

@@ -10,20 +10,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pscompy import _hot, registry
+from pscompy.api.request import Status  # noqa: F401 (importing it ties the binding to the core)
+from pscompy.binding import _binding
 from pscompy.control import selection
-from pscompy.control.engine import Engine, Lane
 from pscompy.control.lanes import ROLE_ACCEPTOR, ROLE_CONNECTOR, ROLE_SELF
+from pscompy.control.worker import Engine, Lane
 from pscompy.core import ffi, lib
+from pscompy.discovery import registry
 from pscompy.errors import from_status
-from pscompy.request import Status  # noqa: F401 (importing it ties _hot to the core)
 
 RANKS = 3
 EAGER_MAX = 2000
 BOUND = 10.0
 
 
-class Peer(_hot.Connection):
+class Peer(_binding.Connection):
     """A connection with the errors of the library."""
 
     def _exception(self, status: int, nbytes: int) -> BaseException:
@@ -36,14 +37,14 @@ class Rank:
     """A worker with all transports."""
 
     engine: Engine
-    worker: _hot.Worker
+    worker: _binding.Worker
 
     @classmethod
     def create(cls, settings: Mapping[str, object]) -> Rank:
         config, found = registry.load(settings)
         engine = Engine(config)
         engine.open(found, config)
-        return cls(engine, _hot.Worker(engine.address))
+        return cls(engine, _binding.Worker(engine.address))
 
     def lane(self, transport: str) -> Lane:
         (option,) = (it for it in self.engine.options if it.name == transport)
@@ -66,7 +67,7 @@ class Rank:
         self.engine.install(handle, [lane], params)
 
 
-class World(_hot.World):
+class World(_binding.World):
     """Rank 0's view within one context."""
 
     def __init__(self, rank: Rank, handles: list[Any], context: int) -> None:

@@ -188,7 +188,9 @@ def test_every_address_is_advertised_the_outgoing_one_first(
 ) -> None:
     hosts.ip(hosts.two, "addr add 10.77.0.3/24 dev to1")
     hosts.ip(hosts.two, "addr add fd77::2/64 dev to1 nodad")
-    program = "from pscompy.control.network import advertised as a; print(*a(''), *a('', v6=False))"
+    program = (
+        "from pscompy.control.addresses import advertised as a; print(*a(''), *a('', v6=False))"
+    )
     told = line(hosts.start(hosts.two, program)).split()
     assert told == [BRIDGE, "10.77.0.2", "10.77.0.3", "fd77::2", BRIDGE, "10.77.0.2", "10.77.0.3"]
 
@@ -196,5 +198,5 @@ def test_every_address_is_advertised_the_outgoing_one_first(
 def test_with_loopback_alone_that_is_advertised(hosts: Hosts) -> None:
     for device in ("to1", "bridge"):
         hosts.ip(hosts.two, f"link set {device} down")
-    program = "from pscompy.control.network import advertised; print(*advertised(''))"
+    program = "from pscompy.control.addresses import advertised; print(*advertised(''))"
     assert line(hosts.start(hosts.two, program)) == "127.0.0.1"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import pscompy
-from pscompy.config import TransportWarning
+from pscompy.config.config import TransportWarning
 from tests.waiting import expect_soon
 
 

@@ -6,7 +6,7 @@ import pytest
 from puppets import BOUND, ONLY, check_echo, own_descriptors
 
 import pscompy
-from pscompy.control.states import LINK, LinkState
+from pscompy.control.handshake.states import LINK, LinkState
 from tests.waiting import expect_soon
 
 STAGES = sorted({after.name for moves in LINK.values() for after in moves.values()})
@@ -14,7 +14,7 @@ STAGES.remove(LinkState.CLOSED.name)  # the end of every link
 STAGES.remove(LinkState.PARKED.name)  # of links between the ranks of a world only
 
 DIE_AT = """
-from pscompy.control import handshake
+from pscompy.control.handshake.handshake import handshake
 step = handshake.step
 
 def die_at_stage(table, state, event):

@@ -12,9 +12,9 @@
 #ifndef PSCOMPY_STREAM_H
 #define PSCOMPY_STREAM_H
 
-#include <pscompy/core/parts/list.h>
-#include <pscompy/core/parts/siphash.h>
-#include <pscompy/core/transport.h>
+#include <pscompy/transport/kit/list.h>
+#include <pscompy/transport/kit/siphash.h>
+#include <pscompy/transport/transport.h>
 #include <sys/epoll.h>
 #include <sys/un.h>
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../pool.h"
+#include "../memory/pool.h"
 #include "credit.h"
 #include "rndv.h"
 

@@ -1,6 +1,6 @@
 /* The protocols' two tables: what an arriving active message does, and what
  * moves a request on from each stage. */
-#include "../access.h"
+#include "../memory/access.h"
 #include "../upward.h"
 
 #include <stdlib.h>

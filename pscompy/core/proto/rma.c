@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "../access.h"
-#include "../parts/siphash.h"
+#include "../memory/access.h"
+#include "pscompy/transport/kit/siphash.h"
 #include "credit.h"
 
 #define RMA_MAGIC 0x33524d50u /* "PMR3" */

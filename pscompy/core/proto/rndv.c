@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "../access.h"
+#include "../memory/access.h"
 #include "am.h"
 #include "credit.h"
 #include "stripe.h"

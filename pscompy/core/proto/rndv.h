@@ -11,7 +11,7 @@
 #ifndef PSCOMPY_PROTO_RNDV_H
 #define PSCOMPY_PROTO_RNDV_H
 
-#include "../pool.h"
+#include "../memory/pool.h"
 #include "match.h"
 
 /* How much one call of a data stage hands out before others get their turn,

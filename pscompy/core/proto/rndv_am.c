@@ -1,6 +1,6 @@
 /* FRAG: where no lane can put or get, the data travels as active messages
  * that carry their place, each straight into the user's buffer. */
-#include "../access.h"
+#include "../memory/access.h"
 #include "credit.h"
 #include "rndv.h"
 

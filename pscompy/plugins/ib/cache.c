@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cache.h"
-#include "mem.h"
+#include "memory.h"
 
 void ib_cache_open(ib_cache_t *cache, ib_device_t *device, uint32_t n_max,
                    uint64_t bytes_max)

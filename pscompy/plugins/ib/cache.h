@@ -8,7 +8,7 @@
 #define PSCOMPY_IB_CACHE_H
 
 #include "driver.h"
-#include "pscompy/core/parts/list.h"
+#include "pscompy/transport/kit/list.h"
 
 #define IB_PAGE 4096u
 

@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "choose.h"
-#include "pscompy/core/parts/page.h"
+#include "select_device.h"
+#include "pscompy/transport/kit/page.h"
 
 void ib_device_name(const ib_device_t *device, char *name, size_t room)
 {

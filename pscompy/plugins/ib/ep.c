@@ -1,5 +1,5 @@
 /* Endpoints: creating, addresses, closing. How they stand and fail is in
- * core/parts/party.h. */
+ * transport/kit/endpoint.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -24,9 +24,9 @@
 
 #include "cache.h"
 #include "driver.h"
-#include "pscompy/core/parts/list.h"
-#include "pscompy/core/parts/party.h"
-#include "pscompy/core/transport.h"
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/endpoint.h"
+#include "pscompy/transport/transport.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "what travels is copied from memory");

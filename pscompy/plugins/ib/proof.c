@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cache.h"
-#include "pscompy/core/parts/page.h"
+#include "pscompy/transport/kit/page.h"
 
 #define IB_FRAME_MASK ((UINT64_C(1) << 55) - 1)
 #define IB_FRAME_THERE (UINT64_C(1) << 63)

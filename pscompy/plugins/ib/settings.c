@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ib.h"
-#include "pscompy/core/parts/setting.h"
+#include "pscompy/transport/kit/settings.h"
 
 #define IB_BUSY_MESSAGES 64u /* so many make a peer busy */
 #define IB_RECVS_LEAST 16u

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "ib.h"
-#include "pscompy/core/parts/clock.h"
+#include "pscompy/transport/kit/clock.h"
 
 enum { IB_RECEIVING, IB_SENDING };
 

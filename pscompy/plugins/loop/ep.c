@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "loop.h"
-#include "pscompy/core/parts/iov.h"
+#include "pscompy/transport/kit/iov.h"
 
 static loop_iface_t *loop_ep_iface(const loop_ep_t *ep)
 {

@@ -15,8 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "pscompy/core/parts/list.h"
-#include "pscompy/core/transport.h"
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/transport.h"
 
 #define LOOP_IOV_MAX 64u
 #define LOOP_DELIVER_MAX 64u      /* messages in one progress */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "loop.h"
-#include "pscompy/core/parts/setting.h"
+#include "pscompy/transport/kit/settings.h"
 
 static void loop_slots_free(psc_list_t *slots)
 {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "portals.h"
-#include "pscompy/core/parts/iov.h"
+#include "pscompy/transport/kit/iov.h"
 
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len)
 {

@@ -9,23 +9,17 @@ from pathlib import Path
 import cffi
 
 FOLDER = "pscompy/plugins/portals"
-NAMES = (
-    *("transport", "settings", "sleep", "ep", "meet", "am", "match", "mem"),
-    *("psptl", "system", "device", "event", "channel", "send", "arrive", "tag", "overflow"),
-    *("hold", "backlog", "region", "bulk"),
-)
-NI = sorted(path.stem for path in Path(FOLDER, "ni").glob("*.c"))
 
 ffibuilder = cffi.FFI()
 ffibuilder.cdef("uintptr_t portals_transport(void); int portals_has_library(void);")
 ffibuilder.set_source(
     "pscompy.plugins.portals._native",
     """
-    #include "pscompy/core/transport.h"
+    #include "pscompy/transport/transport.h"
     uintptr_t portals_transport(void);
     int portals_has_library(void);
     """,
-    sources=[f"{FOLDER}/{name}.c" for name in (*NAMES, *(f"ni/{name}" for name in NI))],
+    sources=sorted(str(path) for path in Path(FOLDER).rglob("*.c") if path.name != "_native.c"),
     include_dirs=["."],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
 )

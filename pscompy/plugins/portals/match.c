@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "portals.h"
-#include "pscompy/core/parts/iov.h"
+#include "pscompy/transport/kit/iov.h"
 
 psc_status_t portals_tag_ready(psc_ep_t *self, char *reason)
 {

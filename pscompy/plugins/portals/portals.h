@@ -20,10 +20,10 @@
 #ifndef PSCOMPY_PORTALS_PORTALS_H
 #define PSCOMPY_PORTALS_PORTALS_H
 
-#include "psptl.h"
-#include "pscompy/core/parts/list.h"
-#include "pscompy/core/parts/party.h"
-#include "pscompy/core/transport.h"
+#include "psptl/psptl.h"
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/endpoint.h"
+#include "pscompy/transport/transport.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "what travels is copied from memory");

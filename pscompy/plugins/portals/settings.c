@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "portals.h"
-#include "pscompy/core/parts/setting.h"
+#include "pscompy/transport/kit/settings.h"
 
 /* Rates are per million. */
 static psptl_mischief_t portals_mischief(const psc_open_params_t *params)

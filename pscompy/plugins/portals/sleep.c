@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "portals.h"
-#include "pscompy/core/parts/clock.h"
+#include "pscompy/transport/kit/clock.h"
 
 static bool portals_sleep_watch(portals_iface_t *iface, int fd)
 {

@@ -1,7 +1,7 @@
 /* Messages through the rings: sending by copy, and delivering what came. */
 #include <string.h>
 
-#include "pscompy/core/parts/iov.h"
+#include "pscompy/transport/kit/iov.h"
 #include "shm.h"
 
 #define SHM_POLL_MAX 32u /* records of one endpoint in one pass */

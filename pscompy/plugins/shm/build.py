@@ -1,32 +1,20 @@
 """Describes the extension `pscompy.plugins.shm._native` to cffi."""
 
+from pathlib import Path
+
 import cffi
 
 FOLDER = "pscompy/plugins/shm"
-NAMES = (
-    "transport",
-    "sleep",
-    "door",
-    "link",
-    "mail",
-    "trial",
-    "ep",
-    "am",
-    "mem",
-    "map",
-    "share",
-    "ring",
-)
 
 ffibuilder = cffi.FFI()
 ffibuilder.cdef("uintptr_t shm_transport(void);")
 ffibuilder.set_source(
     "pscompy.plugins.shm._native",
     """
-    #include "pscompy/core/transport.h"
+    #include "pscompy/transport/transport.h"
     uintptr_t shm_transport(void);
     """,
-    sources=[f"{FOLDER}/{name}.c" for name in NAMES],
+    sources=sorted(str(path) for path in Path(FOLDER).glob("*.c") if path.name != "_native.c"),
     include_dirs=["."],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
 )

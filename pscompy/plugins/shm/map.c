@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pscompy/core/parts/mapping.h"
-#include "pscompy/core/parts/page.h"
+#include "pscompy/transport/kit/mapping.h"
+#include "pscompy/transport/kit/page.h"
 #include "shm.h"
 
 #ifndef F_SEAL_FUTURE_WRITE

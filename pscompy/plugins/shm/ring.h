@@ -23,7 +23,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "pscompy/core/transport.h"
+#include "pscompy/transport/transport.h"
 
 #define SHM_LINE 64u
 #define SHM_WORD_SIZE 8u

@@ -21,9 +21,9 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-#include "pscompy/core/parts/list.h"
-#include "pscompy/core/parts/log.h"
-#include "pscompy/core/parts/siphash.h"
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/log.h"
+#include "pscompy/transport/kit/siphash.h"
 #include "ring.h"
 
 #define SHM_ID_SIZE 16u           /* boot ids, process ids, nonces */

@@ -16,7 +16,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "pscompy/core/parts/clock.h"
+#include "pscompy/transport/kit/clock.h"
 #include "shm.h"
 
 #define SHM_TICK_NS 10000000 /* dialling again, and anonymous callers */

@@ -10,7 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "pscompy/core/parts/setting.h"
+#include "pscompy/transport/kit/settings.h"
 #include "shm.h"
 
 #define SHM_BOOT_ID "/proc/sys/kernel/random/boot_id"

@@ -17,7 +17,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "pscompy/core/parts/clock.h"
+#include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
 /* Before the next address is dialled too; the longer one once somebody has

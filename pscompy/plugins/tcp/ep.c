@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "pscompy/core/parts/clock.h"
+#include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
 static tcp_iface_t *tcp_ep_iface(const tcp_ep_t *ep)

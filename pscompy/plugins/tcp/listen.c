@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "pscompy/core/parts/clock.h"
+#include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
 #define TCP_ACCEPT_RETRY_NS 100000000 /* after the descriptors ran out */

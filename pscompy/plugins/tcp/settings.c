@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "pscompy/core/parts/setting.h"
+#include "pscompy/transport/kit/settings.h"
 #include "tcp.h"
 
 static int tcp_setting_int(const psc_open_params_t *params, const char *name)

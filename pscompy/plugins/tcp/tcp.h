@@ -27,9 +27,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "pscompy/core/parts/list.h"
-#include "pscompy/core/parts/log.h"
-#include "pscompy/core/transport.h"
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/log.h"
+#include "pscompy/transport/transport.h"
 #include "wire.h"
 
 #define TCP_CALLERS_MAX 1024u /* that have not named an endpoint */

@@ -6,7 +6,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "pscompy/core/parts/clock.h"
+#include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
 /* ---- the alarm ---- */

@@ -17,8 +17,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "pscompy/core/parts/siphash.h"
-#include "pscompy/core/transport.h"
+#include "pscompy/transport/kit/siphash.h"
+#include "pscompy/transport/transport.h"
 
 #define TCP_ADDRESS_VERSION 1u
 #define TCP_ADDRESS_HEAD 24u

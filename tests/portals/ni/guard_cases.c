@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "cases.h"
-#include "pscompy/plugins/portals/ni/nic.h"
+#include "pscompy/plugins/portals/softni/nic.h"
 
 static uint8_t mine[100000], theirs[100000];
 

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/types.h>
 
-#include "pscompy/core/parts/clock.h"
-#include "pscompy/plugins/portals/ni/software.h"
+#include "pscompy/transport/kit/clock.h"
+#include "pscompy/plugins/portals/softni/software.h"
 
 #define PATIENCE_NS 60000000000ll
 

@@ -2,7 +2,7 @@
  * bits in many ways, and unexpected messages. */
 #include "cases.h"
 #include "harness.h"
-#include "pscompy/plugins/portals/ni/nic.h"
+#include "pscompy/plugins/portals/softni/nic.h"
 
 #define ROUNDS 40000u
 

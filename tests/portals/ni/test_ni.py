@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-NI = ROOT / "pscompy/plugins/portals/ni"
+NI = ROOT / "pscompy/plugins/portals/softni"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
 SANITIZERS = {
     "address": ["-fsanitize=address,undefined"],

@@ -1,0 +1,182 @@
+"""`pscompy gateway`: its command line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pscompy import PscomError
+from pscompy.config import parsers
+from pscompy_gateway import policies
+from pscompy_gateway.cli import report, service, topology_plot
+from pscompy_gateway.daemon.daemon import Daemon, Fabric
+from pscompy_gateway.trunk import Trunk, session
+
+_EPILOG = """\
+A fabric is TRANSPORT[+TRANSPORT...]@HOST[:PORT][,VARIABLE=VALUE...]: the transports to use in one
+network, this machine's address there, and what holds there beside the environment.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Join modules that share no fabric."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.action(options))
+    except PscomError as error:
+        print(f"pscompy gateway: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(prog="pscompy gateway", description=main.__doc__)
+    actions = result.add_subparsers(required=True, metavar="ACTION")
+    _add_running(actions)
+    _add_asking(actions)
+    return result
+
+
+def _add_running(actions: Any) -> None:
+    run = actions.add_parser(
+        "run", help="serve until SIGTERM or Ctrl-C", epilog=_EPILOG, description=_run.__doc__
+    )
+    _add_gateway(run)
+    run.set_defaults(action=_run)
+    start = actions.add_parser(
+        "start", help="serve in the background", epilog=_EPILOG, description=_start.__doc__
+    )
+    _add_gateway(start)
+    start.add_argument("--pid-file", type=Path, required=True, help="where its number is written")
+    start.add_argument("--log", type=Path, help="file for its log")
+    start.set_defaults(action=_start)
+    stop = actions.add_parser("stop", help="end what start began", description=_stop.__doc__)
+    stop.add_argument("--pid-file", type=Path, required=True)
+    stop.set_defaults(action=_stop)
+
+
+def _add_gateway(run: argparse.ArgumentParser) -> None:
+    run.add_argument("fabrics", nargs="+", type=_fabric, metavar="FABRIC")
+    run.add_argument(
+        "--neighbour",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="another gateway in one of these networks, which leads to further modules",
+    )
+    run.add_argument("--memory", type=_size, default=256 << 20, help="bytes held in all [256M]")
+    run.add_argument(
+        "--share", type=_size, default=32 << 20, help="bytes held for one receiver [32M]"
+    )
+    run.add_argument(
+        "--burden",
+        type=_size,
+        default=0,
+        help="bytes that it says to carry beside what it does: processes rather take others [0]",
+    )
+
+
+def _add_asking(actions: Any) -> None:
+    status = actions.add_parser("status", help="ask a gateway", description=_status.__doc__)
+    status.add_argument("address", metavar="HOST:PORT")
+    status.add_argument("--json", action="store_true", help="for programs")
+    status.set_defaults(action=_status)
+    drawing = actions.add_parser("map", help="draw a picture", description=_map.__doc__)
+    drawing.add_argument("addresses", nargs="+", metavar="HOST:PORT")
+    drawing.add_argument("--out", type=Path, default=Path("gateways.png"), help="[gateways.png]")
+    drawing.set_defaults(action=_map)
+    routes = actions.add_parser("routes", help="write a route file", description=_routes.__doc__)
+    routes.add_argument("policy", help=f"{', '.join(policies.OURS)}, or a file")
+    for name, what in (("a", "nodes of one module"), ("b", "of the other"), ("gateways", "")):
+        routes.add_argument(f"--{name}", nargs="+", required=True, help=what)
+    routes.set_defaults(action=_routes)
+
+
+def _routes(options: argparse.Namespace) -> int:
+    """Write a route file by a static policy: a line per pair of nodes, for PSP_GW_SERVER."""
+    try:
+        policy = policies.load(options.policy)
+        for line in policies.route_file(policy, options.a, options.b, options.gateways):
+            print(line)
+    except policies.NoRoute as error:
+        raise PscomError(str(error)) from error
+    return 0
+
+
+def _fabric(text: str) -> Fabric:
+    try:
+        return Fabric.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _size(text: str) -> int:
+    try:
+        return int(parsers.nbytes(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size") from None
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Serve in the foreground."""
+
+    async def serve() -> None:
+        limits = options.memory, options.share, options.burden
+        daemon = Daemon(options.fabrics, options.neighbour, *limits)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, daemon.stop)
+        await daemon.run()
+
+    asyncio.run(serve())
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    """Tell what a gateway does."""
+    status = asyncio.run(_ask(options.address))
+    print(json.dumps(status, indent=1) if options.json else "\n".join(report.table(status)))
+    return 0
+
+
+def _map(options: argparse.Namespace) -> int:
+    """Draw modules, gateways, and who talks to whom through which of them."""
+    statuses = [asyncio.run(_ask(it)) for it in options.addresses]
+    topology_plot.draw(statuses, options.out)
+    print(f"wrote {options.out}")
+    return 0
+
+
+def _start(options: argparse.Namespace) -> int:
+    """Serve in the background; returns once it does."""
+    arguments = [f"--neighbour={it}" for it in options.neighbour]
+    arguments += [f"--{it}={getattr(options, it)}" for it in ("memory", "share", "burden")]
+    arguments += [str(fabric) for fabric in options.fabrics]
+    print(service.start(arguments, options.pid_file, options.log))
+    return 0
+
+
+def _stop(options: argparse.Namespace) -> int:
+    """End a gateway: it takes nothing new, and what it has leaves."""
+    service.stop(options.pid_file)
+    return 0
+
+
+async def _ask(address: str) -> dict[str, Any]:
+    """What a gateway tells of itself, in pieces."""
+    with session({}) as asking:
+        connection = asking.connect(address)
+        await connection.iopen()
+        trunk = Trunk(connection)
+        trunk.send({"kind": "status"})
+        text, count = "", 1
+        while count:
+            piece = await trunk.receive()
+            text += piece["text"]
+            count = piece["count"] - piece["piece"] - 1
+        status: dict[str, Any] = json.loads(text)
+        return status

@@ -1,0 +1,380 @@
+"""The gateway: a session per fabric, trunks, and who is where.
+
+The event loop does what is rare; packets pass in C, on a thread per fabric, without the GIL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pscompy import Connection, ConnectionState, PscomError, Session, Socket, capi
+from pscompy.plugin import Log, installed
+from pscompy_gateway import native
+from pscompy_gateway.daemon.directory import Member, Switchboard
+from pscompy_gateway.join import pieces
+from pscompy_gateway.trunk import GATEWAY_MODULE, BadFrame, Frame, Trunk, keep, node_number, session
+
+logger = Log("pscompy.gateway")
+
+SWEEP = 0.1  # seconds between looks at data connections
+LOAD_STEP = 256 << 10  # bytes by which a load has to change before others hear of it
+DRAIN_SECONDS = 5.0
+PORT = 4470
+
+
+class Fabric(NamedTuple):
+    """Where a gateway stands in one network: the transports that it uses there, its address, and
+    what its sessions there are configured with, beside the environment."""
+
+    transports: tuple[str, ...]
+    host: str
+    port: int
+    own: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> Fabric:
+        """TRANSPORT[+TRANSPORT...]@HOST[:PORT][,VARIABLE=VALUE...]. `ValueError`: it is none."""
+        place, *words = text.split(",")
+        own = dict(word.split("=", 1) for word in words if "=" in word)
+        names, at, where = place.partition("@")
+        host, colon, port = where.rpartition(":") if where.count(":") == 1 else (where, "", "")
+        if not at or not host or not names or (colon and not port.isdecimal()):
+            raise ValueError(f"{text!r} is no fabric: expected TRANSPORT@HOST:PORT")
+        if len(own) < len(words):
+            raise ValueError(f"{text!r} is no fabric: expected VARIABLE=VALUE after a comma")
+        return cls(tuple(names.split("+")), host, int(port) if colon else PORT, own)
+
+    def __str__(self) -> str:
+        own = "".join(f",{name}={value}" for name, value in self.own.items())
+        return f"{'+'.join(self.transports)}@{self.host}:{self.port}{own}"
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What its sessions are opened with: these transports alone, on this network."""
+        named = {name.upper(): int(name in self.transports) for name in installed()}
+        here = {"NETWORK": self.host, "MSA_MODULE_ID": GATEWAY_MODULE}
+        return {**named, **here, **{k.removeprefix("PSP_"): v for k, v in self.own.items()}}
+
+
+class _Station:
+    """One fabric of a running gateway."""
+
+    def __init__(self, number: int, fabric: Fabric) -> None:
+        self.number = number
+        self.fabric = fabric
+        self.data: Session
+        self.trunks: Session
+        self.data_socket: Socket
+        self.trunk_socket: Socket
+        self.thread: threading.Thread
+
+
+class Load(NamedTuple):
+    """What a gateway carries: bytes on their way through it, and between how many pairs."""
+
+    bytes: int
+    streams: int
+
+    def fields(self) -> dict[str, int]:
+        """As frames have it."""
+        return {"bytes": self.bytes, "streams": self.streams}
+
+    def toward(self, now: Load) -> Load:
+        """Half way to what it is now: who hears of it should not follow every whim."""
+        return Load((self.bytes + now.bytes) // 2, now.streams)
+
+    def differs(self, told: Load) -> bool:
+        """Whether others have to hear of it, who were told another."""
+        nbytes, streams = max(LOAD_STEP, told.bytes // 4), max(1, told.streams // 4)
+        return abs(self.bytes - told.bytes) > nbytes or abs(self.streams - told.streams) > streams
+
+
+class Daemon:
+    """`run` serves until `stop`."""
+
+    def __init__(
+        self,
+        fabrics: Sequence[Fabric],
+        neighbours: Sequence[str],
+        bound: int,
+        share: int,
+        burden: int = 0,
+    ) -> None:
+        self._neighbours = neighbours
+        self.name = f"{os.uname().nodename}.{os.getpid()}.{os.urandom(3).hex()}"
+        self._lib = native.load().lib
+        self._ffi = native.load().ffi
+        self._hub = self._lib.gw_hub_create(capi.table(), bound, share)
+        self._stations = [_Station(i, fabric) for i, fabric in enumerate(fabrics)]
+        self._burden = burden
+        self._load, self._told = Load(burden, 0), Load(-1, -1)
+        self._board = Switchboard(
+            self.name, node_number(), self._set_ways, lambda: self._load.fields()
+        )
+        self._members: set[Member] = set()
+        self._links: dict[int, Connection] = {}
+        self._keys = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = asyncio.Event()
+        self._started = time.time()
+
+    # ---- begin and end ----
+
+    async def run(self) -> None:
+        try:
+            for station in self._stations:
+                self._open(station)
+            for address in self._neighbours:
+                self._neighbour(address)
+            print(f"gateway {self.name} serves", *self.addresses, flush=True)
+            sweeping = asyncio.create_task(self._sweep_on())
+            await self._stopped.wait()
+            await self._drain()
+            sweeping.cancel()
+        finally:
+            await self._close()
+
+    async def _drain(self) -> None:
+        """Have the members take other ways, and let what is here leave."""
+        for member in self._members:
+            member.send({"kind": "leaving"})
+        until = time.monotonic() + DRAIN_SECONDS
+        before = -1
+        while self._members and time.monotonic() < until:
+            await asyncio.sleep(SWEEP)
+            counters = self.status()["counters"]
+            if counters["held"] == 0 and counters["packets"] == before:
+                return
+            before = counters["packets"]
+
+    @property
+    def addresses(self) -> list[str]:
+        return [str(it.trunk_socket.address) for it in self._stations]
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _open(self, station: _Station) -> None:
+        fabric, loop = station.fabric, asyncio.get_running_loop()
+        station.trunks = session(fabric.settings)
+        station.data = session(
+            {
+                **fabric.settings,
+                "RENDEZVOUS": "inf",
+                "EAGER_WINDOW": "16M",
+                # A thread per fabric: on few processors they would spin in each other's way.
+                "SPIN_US": os.environ.get("PSP_SPIN_US") or "0",
+            }
+        )
+        for it in (station.trunks, station.data):
+            wrong = {
+                name: it.transports.get(name, "no such transport") for name in fabric.transports
+            }
+            if all(wrong.values()):
+                raise PscomError(
+                    f"{fabric.host}: " + "; ".join(f"{k}: {v}" for k, v in wrong.items())
+                )
+        number = self._lib.gw_hub_fabric(self._hub, capi.worker(station.data))
+        assert number == station.number
+        station.data_socket = capi.listen(
+            station.data,
+            fabric.host,
+            0,
+            lambda it: loop.call_soon_threadsafe(self._joined, station, it),
+        )
+        station.thread = threading.Thread(
+            target=self._lib.gw_hub_serve, args=(self._hub, number), name=f"gateway {fabric.host}"
+        )
+        station.thread.start()
+        station.trunk_socket = station.trunks.listen(fabric.host, fabric.port)
+        self._spawn(self._admit(station))
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._lib.gw_hub_stop(self._hub)
+        for station in self._stations:
+            if hasattr(station, "thread"):
+                station.thread.join()
+        for station in self._stations:
+            for it in ("trunks", "data"):
+                if hasattr(station, it):
+                    getattr(station, it).close()
+        self._lib.gw_hub_destroy(self._hub)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- data connections ----
+
+    def _joined(self, station: _Station, connection: Connection) -> int:
+        key = next(self._keys)
+        self._links[key] = connection
+        conn = capi.connection(connection)
+        self._lib.gw_hub_join(self._hub, station.number, conn, key)
+        return key
+
+    async def _sweep_on(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP)
+            for key, connection in list(self._links.items()):
+                if connection.state is not ConnectionState.UP:
+                    self._lib.gw_hub_leave(self._hub, key)
+                    del self._links[key]
+            self._set_ways()
+            self._look()
+
+    def _look(self) -> None:
+        """How much is there to carry? Tell everybody, where it has changed."""
+        found = self._ffi.new("gw_load_t *")
+        self._lib.gw_hub_load(self._hub, found)
+        now = Load(found.bytes + self._burden, found.streams)
+        self._load = self._load.toward(now)
+        if self._load.differs(self._told):
+            self._told = self._load
+            self._board.announce_load()
+
+    # ---- trunks ----
+
+    async def _admit(self, station: _Station) -> None:
+        async for connection in station.trunk_socket:
+            self._spawn(self._attend(station, connection))
+
+    def _member(self, station: _Station, trunk: Trunk) -> Member:
+        owner = str(trunk.connection.peer)
+        member = Member(trunk.send, station.data_socket.address, station.fabric.host, owner)
+        self._members.add(member)
+        return member
+
+    async def _attend(self, station: _Station, connection: Connection) -> None:
+        trunk = Trunk(connection)
+        member = self._member(station, trunk)
+        try:
+            while True:
+                self._take(member, await trunk.receive())
+        except BadFrame as error:
+            logger.warning("%.200s", error)
+        except PscomError as error:
+            logger.info("%s: %s", connection.peer, error)
+        except Exception as error:  # whatever a frame may hold: it ends this trunk alone
+            logger.warning("%s sent nonsense: %.200r", connection.peer, error)
+        finally:
+            self._leave(member)
+            trunk.close()
+
+    def _leave(self, member: Member) -> None:
+        self._members.discard(member)
+        self._board.leave(member)
+
+    def _take(self, member: Member, frame: Frame) -> None:
+        if frame["kind"] == "status":
+            for piece in pieces(json.dumps(self.status())):
+                member.send({"kind": "status", **piece})
+        else:
+            self._board.take(member, frame)
+
+    # ---- neighbours ----
+
+    def _neighbour(self, address: str) -> None:
+        """Keep a trunk and a data connection to another gateway."""
+        station = self._station_for(address)
+
+        async def attend(trunk: Trunk) -> None:
+            member = self._member(station, trunk)
+            try:
+                trunk.send(self._board.hello())
+                welcome = await trunk.receive()
+                await self._open_link(station, str(welcome["data"]), int(welcome["node"]))
+                self._board.greet(member, welcome)
+                while True:
+                    self._take(member, await trunk.receive())
+            finally:
+                self._leave(member)
+
+        self._spawn(keep(station.trunks, address, attend, lambda _: None))
+
+    def _station_for(self, address: str) -> _Station:
+        """The fabric that leads there."""
+        host, _, port = address.rpartition(":")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port)))
+            ours = probe.getsockname()[0]
+        for station in self._stations:
+            if station.fabric.host == ours:
+                return station
+        raise PscomError(f"no fabric of this gateway leads to {address}")
+
+    async def _open_link(self, station: _Station, address: str, node: int) -> None:
+        connection = station.data.connect(address)
+        capi.begin_open(connection)
+        while connection.state is ConnectionState.CONNECTING:
+            await asyncio.sleep(0.005)
+        if connection.state is not ConnectionState.UP:
+            raise PscomError(f"no data connection to {address}: {connection.explain()}")
+        key = self._joined(station, connection)
+        self._lib.gw_hub_greet(self._hub, key, node, self._board.node)
+
+    def _set_ways(self) -> None:
+        """Have packets to other modules go to the neighbours that lead there. What a neighbour has
+        not registered yet is done at the next look."""
+        self._lib.gw_hub_forget_ways(self._hub)
+        for member, module in self._board.ways():
+            self._lib.gw_hub_way(self._hub, member.node, module)
+            self._lib.gw_hub_told(self._hub, member.node, member.load)
+
+    # ---- what it tells ----
+
+    def status(self) -> dict[str, Any]:
+        """Counters, connections, and who is where."""
+        counters = self._ffi.new("gw_hub_counters_t *")
+        self._lib.gw_hub_count(self._hub, counters)
+        return {
+            "name": self.name,
+            "pid": os.getpid(),
+            "seconds": round(time.time() - self._started, 3),
+            "fabrics": [
+                {
+                    "transports": list(it.fabric.transports),
+                    "address": it.trunk_socket.address,
+                }
+                for it in self._stations
+            ],
+            "counters": _fields(self._ffi, counters[0]),
+            "load": self._load.fields(),
+            "modules": sorted({it.module for it in self._board.processes}),
+            "members": [
+                {
+                    "node": it.node,
+                    "module": it.module,
+                    "gateway": it.reaches is not None,
+                    "seconds": round(time.time() - it.since, 3),
+                }
+                for it in self._members
+                if it.node
+            ],
+            "peers": self._rows("peer"),
+            "streams": self._rows("stream"),
+        }
+
+    def _rows(self, what: str) -> list[dict[str, int]]:
+        """A table of the data path."""
+        count = getattr(self._lib, f"gw_hub_{what}s")
+        room = count(self._hub, self._ffi.NULL, 0)
+        rows = self._ffi.new(f"gw_{what}_counters_t[]", room)
+        there = min(room, count(self._hub, rows, room))
+        return [_fields(self._ffi, rows[i]) for i in range(there)]
+
+
+def _fields(ffi: Any, struct: Any) -> dict[str, int]:
+    return {name: int(getattr(struct, name)) for name, _ in ffi.typeof(struct).fields}

@@ -1,0 +1,283 @@
+"""Who is where, as one gateway knows it, and which way a frame goes.
+
+Processes and neighbouring gateways are members, each at the end of a trunk. Gateways tell each
+other which modules they lead to, and over how many of them; the shortest way is taken. Frames name
+the module and the node that they go to, and those that they come from. No I/O but `send`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pscompy_gateway.join import Gathering
+from pscompy_gateway.trunk import LOAD_MAX, Frame
+
+HOPS_MAX = 8  # gateways on one way
+MODULE_MAX = 65535
+NODES_MAX = 1 << 14  # nodes that are remembered though they are not here
+# Frames that a process may send, about itself only; all others are for gateways.
+OF_PROCESSES = frozenset(("hello", "tunnel", "find", "join"))
+
+
+class Member:
+    """The process or gateway at the other end of a trunk; `send` takes frames to it. `owner`
+    is the session there: a process comes back with the same one."""
+
+    def __init__(
+        self, send: Callable[[Frame], object], data: str, host: str, owner: str = ""
+    ) -> None:
+        self.send = send
+        self.owner = owner
+        self.data = data  # the address of data connections, as it can be reached from there
+        self.host = host  # ours, where the trunk came in
+        self.node = 0
+        self.module = -1
+        self.name = ""
+        self.reaches: dict[int, int] | None = None  # a gateway: modules, and how many hops away
+        self.load = 0  # a gateway: bytes that it carries, as it says
+        self.since = time.time()
+
+
+class Switchboard:
+    """`changed` is called when ways to other modules have changed, `load` tells what is carried."""
+
+    def __init__(
+        self,
+        name: str,
+        node: int,
+        changed: Callable[[], object],
+        load: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self.name = name
+        self.node = node
+        self.nodes: dict[int, Member] = {}
+        self._changed = changed
+        self._load = load
+        self._gatherings: dict[str, Gathering] = {}
+        self._left: OrderedDict[int, bool] = OrderedDict()  # nodes that were seen to leave
+        self._behind: OrderedDict[int, Member] = OrderedDict()  # the neighbours that nodes are at
+
+    @property
+    def gateways(self) -> list[Member]:
+        return [member for member in self.nodes.values() if member.reaches is not None]
+
+    @property
+    def processes(self) -> list[Member]:
+        return [member for member in self.nodes.values() if member.reaches is None]
+
+    def ways(self) -> Iterator[tuple[Member, int]]:
+        """The gateways that lead to each module by the shortest way."""
+        for module, hops in self._distances().items():
+            if hops:
+                yield from ((it, module) for it in self._next(module))
+
+    # ---- members ----
+
+    def leave(self, member: Member) -> None:
+        """Its trunk has ended."""
+        self._part(member)
+        if not member.node or self.nodes.get(member.node) is not member:
+            return
+        del self.nodes[member.node]
+        if member.reaches is None:
+            self._tell_gone(member, {"kind": "gone", "about": member.node})
+        for node in [node for node, at in self._behind.items() if at is member]:
+            del self._behind[node]
+        self._announce()
+
+    def take(self, member: Member, frame: Frame) -> None:
+        """A frame has come. Any exception: it is nonsense, or not for this member to say."""
+        kind = frame["kind"]
+        handler = _HANDLERS[kind]
+        if not member.node and kind not in ("hello", "join"):
+            raise ValueError("no hello")
+        if member.node and member.reaches is None and kind not in OF_PROCESSES:
+            raise ValueError(f"a process may not say {kind}")
+        handler(self, member, frame)
+
+    def hello(self) -> Frame:
+        """What a gateway says to another first."""
+        return {"kind": "hello", "node": self.node, "module": -1, "name": self.name, "modules": {}}
+
+    def greet(self, member: Member, frame: Frame) -> None:
+        """The other side of a trunk has said who it is. `ValueError`: it is somebody else."""
+        node, module = int(frame["node"]), int(frame["module"])
+        member.name = str(frame.get("name", ""))
+        member.reaches = {} if "modules" in frame else None
+        if member.reaches is not None:  # one gateway has a session for each network
+            member.owner = f"gateway {member.name}"
+        if not 0 < node < 1 << 64 or not -1 <= module <= MODULE_MAX:
+            raise ValueError("no node, or no module, has that number")
+        if member.node not in (0, node) or self.nodes.get(node, member).owner != member.owner:
+            raise ValueError(f"node {node:x} is somebody else")
+        member.node, member.module = node, module
+        self.nodes[node] = member
+        self._left.pop(node, None)
+        self._behind.pop(node, None)
+        self._announce()
+        if member.reaches is not None:
+            for gathering in self._gatherings.values():
+                for told in gathering.frames():
+                    member.send(told)
+
+    def _on_hello(self, member: Member, frame: Frame) -> None:
+        what = {"data": member.data, "load": dict(self._load())}
+        member.send({**self.hello(), "kind": "welcome", **what})
+        self.greet(member, frame)
+
+    # ---- modules ----
+
+    def _distances(self) -> dict[int, int]:
+        """Hops to every module: 0 where its processes are members."""
+        hops = {member.module: 0 for member in self.processes}
+        for member in self.gateways:
+            for module, distance in (member.reaches or {}).items():
+                hops[module] = min(hops.get(module, HOPS_MAX), distance + 1)
+        return {module: count for module, count in hops.items() if count < HOPS_MAX}
+
+    def _next(self, module: int) -> list[Member]:
+        best = self._distances().get(module, 0) - 1
+        return [it for it in self.gateways if (it.reaches or {}).get(module) == best]
+
+    def _announce(self) -> None:
+        """Tell the neighbours, each without what it has told us."""
+        distances = self._distances()
+        for member in self.gateways:
+            known = member.reaches or {}
+            told = {
+                str(module): hops
+                for module, hops in distances.items()
+                if known.get(module, HOPS_MAX) >= hops
+            }
+            member.send({"kind": "modules", "modules": told})
+        self._changed()
+
+    def _on_modules(self, member: Member, frame: Frame) -> None:
+        reaches = {int(module): int(hops) for module, hops in frame["modules"].items()}
+        if not all(0 <= module <= MODULE_MAX and hops >= 0 for module, hops in reaches.items()):
+            raise ValueError("no module has that number")
+        if reaches != member.reaches:
+            member.reaches = reaches
+            self._announce()
+
+    def announce_load(self) -> None:
+        """Tell all what this gateway carries: they choose by it."""
+        for member in self.nodes.values():
+            member.send({"kind": "load", **self._load()})
+
+    def _on_load(self, member: Member, frame: Frame) -> None:
+        member.load = min(max(int(frame["bytes"]), 0), LOAD_MAX)
+
+    # ---- frames that go through ----
+
+    def _pass(self, frame: Frame) -> bool:
+        """One step on its way; False: there is none."""
+        to = self.nodes.get(frame["node"])
+        ways = [to] if to else self._next(int(frame["module"]))
+        frame["hops"] = int(frame.get("hops", 0)) + 1
+        if not ways or frame["hops"] > HOPS_MAX:
+            return False
+        ways[frame["node"] % len(ways)].send(frame)
+        return True
+
+    def _answer(self, kind: str, frame: Frame) -> None:
+        """To the process that a frame came from, about the node that it was for."""
+        back = {"module": frame["from_module"], "node": frame["from_node"]}
+        left = frame["node"] in self._left
+        self._pass({"kind": kind, "about": frame["node"], "left": left, **back})
+
+    def _check_source(self, member: Member, frame: Frame) -> None:
+        """Whom a frame says that it is from is a process at this end of the trunk."""
+        node = int(frame["from_node"])
+        if member.reaches is None and (node, frame["from_module"]) != (member.node, member.module):
+            raise ValueError("a process speaks for itself alone")
+        if member.reaches is not None and node not in self.nodes:
+            _remember(self._behind, node, member)
+            self._left.pop(node, None)
+
+    def _on_tunnel(self, member: Member, frame: Frame) -> None:
+        self._check_source(member, frame)
+        if not self._pass(frame):
+            self._answer("absent", frame)
+
+    def _on_find(self, member: Member, frame: Frame) -> None:
+        if frame["node"] in self.nodes:
+            self._answer("found", frame)
+        else:
+            self._on_tunnel(member, frame)
+
+    def _on_answer(self, member: Member, frame: Frame) -> None:
+        self._pass(frame)
+
+    def _on_leaving(self, member: Member, frame: Frame) -> None:
+        """A neighbour is being stopped."""
+        if member.reaches:
+            member.reaches = {}
+            self._announce()
+
+    def _on_gone(self, member: Member, frame: Frame) -> None:
+        """A neighbour has seen a node go: one that was there, as far as is known here."""
+        node = int(frame["about"])
+        if node not in self.nodes and self._behind.get(node, member) is member:
+            self._tell_gone(member, {"kind": "gone", "about": node, "hops": frame.get("hops", 0)})
+
+    def _tell_gone(self, member: Member, frame: Frame) -> None:
+        _remember(self._left, frame["about"], True)
+        self._behind.pop(frame["about"], None)
+        for other in self.processes:
+            other.send(frame)
+        self._flood(frame, member)
+
+    def _flood(self, frame: Frame, source: Member) -> None:
+        """To all neighbours but the one that it came from."""
+        hops = int(frame.get("hops", 0)) + 1
+        for member in self.gateways:
+            if member is not source and hops <= HOPS_MAX:
+                member.send({**frame, "hops": hops})
+
+    # ---- meetings ----
+
+    def _on_join(self, member: Member, frame: Frame) -> None:
+        """A module's first rank, which has no node, or a neighbour that tells of one."""
+        name = str(frame["name"])
+        there = self._gatherings.setdefault(name, Gathering(name, int(frame["modules"])))
+        if there.take(member.send if member.reaches is None else None, frame):
+            self._flood(frame, member)
+
+    def _part(self, member: Member) -> None:
+        for name, gathering in list(self._gatherings.items()):
+            for frame in gathering.leave(member.send):
+                self._flood(frame, member)
+            if gathering.empty:
+                del self._gatherings[name]
+
+    def _on_parted(self, member: Member, frame: Frame) -> None:
+        gathering = self._gatherings.get(str(frame["name"]))
+        if gathering is not None and gathering.forget(int(frame["module"]), str(frame["member"])):
+            self._flood(frame, member)
+
+
+def _remember(table: OrderedDict[int, Any], node: int, what: object) -> None:
+    """The oldest entry makes room."""
+    table[node] = what
+    table.move_to_end(node)
+    if len(table) > NODES_MAX:
+        table.popitem(last=False)
+
+
+_HANDLERS: dict[str, Any] = {
+    "hello": Switchboard._on_hello,
+    "modules": Switchboard._on_modules,
+    "load": Switchboard._on_load,
+    "tunnel": Switchboard._on_tunnel,
+    "find": Switchboard._on_find,
+    "found": Switchboard._on_answer,
+    "absent": Switchboard._on_answer,
+    "gone": Switchboard._on_gone,
+    "join": Switchboard._on_join,
+    "leaving": Switchboard._on_leaving,
+    "parted": Switchboard._on_parted,
+}

@@ -1,0 +1,253 @@
+"""Where modules meet that were started by different launchers: at any gateway that they share.
+
+Each side tells all gateways what it gives, and takes the first answer that is whole. Gateways
+keep nothing of their own, so all answers are alike, and it does not matter which of them ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from pscompy.errors import ConfigError, NameInUse, PeerLost, PscomError, Timeout
+from pscompy.world.bootstrap.join import Join
+from pscompy_gateway.transport import servers
+from pscompy_gateway.transport.config import VARIABLES
+from pscompy_gateway.trunk import Frame, Trunk, keep, session
+
+PIECE = 32 << 10  # characters of one frame
+LEFT_SECONDS = 3.0  # for a module that has left one gateway to be seen at another
+
+
+class Meeting:
+    """See `pscompy.world.bootstrap.join.Meeting`."""
+
+    def __init__(self, join: Join) -> None:
+        config = join.configured(GATEWAY=VARIABLES)
+        self._gateways = servers.parse(config["GATEWAY_SERVER"]).gateways
+        if not self._gateways:
+            raise ConfigError("PSP_JOIN needs PSP_GW_SERVER", name="PSP_GW_SERVER")
+        self._join = join
+        self._member = os.urandom(12).hex()
+        names = ("KEY", "KEY_FILE", "MSA_MODULE_ID")
+        self._session = session({name: config[name] for name in names})
+        self._trunks: dict[str, Trunk] = {}
+        self._reasons = dict.fromkeys(self._gateways, "no answer so far")
+        self._number = -1
+        self._text = ""
+        self._pieces: dict[tuple[str, int], dict[int, str]] = {}
+        self._seen: set[int] = set()  # modules that are at the meeting
+        self._answer: concurrent.futures.Future[Mapping[int, str]] = concurrent.futures.Future()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="pscompy meeting", daemon=True)
+        self._thread.start()
+
+    def exchange(self, number: int, text: str, timeout: float | None) -> Mapping[int, str]:
+        if number != self._number:
+            self._answer = concurrent.futures.Future()
+            self._loop.call_soon_threadsafe(self._begin, number, text)
+        try:
+            return self._answer.result(timeout)
+        except concurrent.futures.TimeoutError:
+            raise Timeout(self._missing(timeout)) from None
+
+    def _missing(self, timeout: float | None) -> str:
+        here = ", ".join(map(str, sorted(self._seen | {self._join.module})))
+        if self._trunks:
+            return (
+                f"{self._join.name}: only module {here} of {self._join.modules} came in {timeout} s"
+            )
+        reasons = "; ".join(f"{address}: {why}" for address, why in self._reasons.items())
+        return f"{self._join.name}: no gateway is there ({reasons})"
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._session.close()
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        tasks = [
+            self._loop.create_task(
+                keep(self._session, it, partial(self._attend, it), partial(self._down, it))
+            )
+            for it in self._gateways
+        ]
+        self._loop.run_forever()
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.close()
+
+    def _begin(self, number: int, text: str) -> None:
+        self._number, self._text = number, text
+        self._pieces.clear()
+        for trunk in self._trunks.values():
+            self._tell(trunk)
+
+    async def _attend(self, address: str, trunk: Trunk) -> None:
+        self._trunks[address] = trunk
+        if self._number >= 0:
+            self._tell(trunk)
+        while True:
+            self._on_frame(address, await trunk.receive())
+
+    def _down(self, address: str, reason: str) -> None:
+        self._reasons[address] = reason
+        self._trunks.pop(address, None)
+
+    def _tell(self, trunk: Trunk) -> None:
+        for piece in pieces(self._text):
+            trunk.send(
+                {
+                    "kind": "join",
+                    "name": self._join.name,
+                    "modules": self._join.modules,
+                    "module": self._join.module,
+                    "member": self._member,
+                    "number": self._number,
+                    **piece,
+                }
+            )
+
+    def _on_frame(self, address: str, frame: Frame) -> None:
+        if frame["kind"] == "refused":
+            self._fail(NameInUse(str(frame["reason"])))
+        elif frame["kind"] == "here":
+            self._seen.add(frame["module"])
+        elif frame["kind"] == "leaving":
+            self._down(address, "it is being stopped")
+        elif frame["kind"] == "left":
+            self._seen.discard(frame["module"])
+            self._loop.call_later(LEFT_SECONDS, self._judge, frame["module"])
+        elif frame["kind"] == "joined" and frame["number"] == self._number:
+            self._on_joined(address, frame)
+
+    def _on_joined(self, address: str, frame: Frame) -> None:
+        """A piece of what a module gave; each gateway's answer is whole by itself."""
+        key = (address, frame["module"])
+        self._pieces.setdefault(key, {})[frame["piece"]] = frame["text"]
+        whole = {
+            module: "".join(text for _, text in sorted(parts.items()))
+            for (at, module), parts in self._pieces.items()
+            if at == address and len(parts) == frame["of"].get(str(module))
+        }
+        if len(whole) == self._join.modules and not self._answer.done():
+            self._answer.set_result(whole)
+
+    def _judge(self, module: int) -> None:
+        if module not in self._seen:
+            self._fail(PeerLost(f"{self._join.name}: module {module} has left"))
+
+    def _fail(self, error: PscomError) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(error)
+
+
+def pieces(text: str) -> list[dict[str, Any]]:
+    """A text as the fields of frames."""
+    count = max(1, -(-len(text) // PIECE))
+    return [
+        {"piece": i, "count": count, "text": text[i * PIECE : (i + 1) * PIECE]}
+        for i in range(count)
+    ]
+
+
+Send = Callable[[Frame], object]
+
+
+class Gathering:
+    """A gateway's side of one meeting: who is there, and what they gave last. Of modules that are
+    at another gateway, which tells of them, nobody is to be answered here."""
+
+    def __init__(self, name: str, modules: int) -> None:
+        self.name = name
+        self.modules = modules
+        self._members: dict[int, tuple[str, Send | None]] = {}
+        self._given: dict[int, tuple[int, dict[int, str], int]] = {}
+
+    @property
+    def empty(self) -> bool:
+        return not self._members
+
+    def take(self, send: Send | None, frame: Frame) -> bool:
+        """A piece of what a module gives; once all have given all, everybody gets it. False: it
+        is nothing new."""
+        module, number = int(frame["module"]), int(frame["number"])
+        member, piece, text = str(frame["member"]), int(frame["piece"]), str(frame["text"])
+        if reason := self._wrong(module, member, int(frame["modules"])):
+            if send is not None:
+                send({"kind": "refused", "reason": f"{self.name}: {reason}"})
+            return False
+        self._enter(module, member, send)
+        given = self._given.get(module)
+        if given is None or given[0] != number:
+            given = self._given[module] = (number, {}, int(frame["count"]))
+        new = given[1].get(piece) != text
+        given[1][piece] = text
+        self._tell_if_whole(number)
+        return new
+
+    def _wrong(self, module: int, member: str, modules: int) -> str:
+        known = self._members.get(module)
+        if known is not None and known[0] != member:
+            return f"there is a module {module} already"
+        return f"has {self.modules} modules, not {modules}" if modules != self.modules else ""
+
+    def _enter(self, module: int, member: str, send: Send | None) -> None:
+        known = self._members.get(module)
+        if known is not None and (known[1] is send or send is None):
+            return
+        self._members[module] = member, send
+        for there in self._members:
+            if send is not None:
+                send({"kind": "here", "module": there})
+        self._tell({"kind": "here", "module": module})
+
+    def _tell(self, frame: Frame) -> None:
+        for _, send in self._members.values():
+            if send is not None:
+                send(frame)
+
+    def _tell_if_whole(self, number: int) -> None:
+        whole = [g for g in self._given.values() if g[0] == number and len(g[1]) == g[2]]
+        if len(whole) < self.modules:
+            return
+        of = {str(module): given[2] for module, given in self._given.items()}
+        for module, (_, texts, _) in self._given.items():
+            for piece, text in texts.items():
+                fields = {"number": number, "module": module, "piece": piece, "text": text}
+                self._tell({"kind": "joined", "of": of, **fields})
+
+    def frames(self) -> Iterator[Frame]:
+        """All that was given, for a neighbour that has just come."""
+        for module, (number, texts, count) in self._given.items():
+            who = {"name": self.name, "modules": self.modules, "module": module}
+            for piece, text in texts.items():
+                what = {"number": number, "piece": piece, "count": count, "text": text}
+                yield {"kind": "join", "member": self._members[module][0], **who, **what}
+
+    def leave(self, send: Send) -> list[Frame]:
+        """A trunk has ended; what neighbours have to know of it."""
+        gone = [(module, it) for module, (it, theirs) in self._members.items() if theirs is send]
+        return [
+            {"kind": "parted", "name": self.name, "module": module, "member": member}
+            for module, member in gone
+            if self.forget(module, member)
+        ]
+
+    def forget(self, module: int, member: str) -> bool:
+        """False: it is not here."""
+        if module not in self._members or self._members[module][0] != member:
+            return False
+        del self._members[module]
+        self._given.pop(module, None)
+        self._tell({"kind": "left", "module": module})
+        return True

@@ -1,0 +1,325 @@
+"""A process's side of the gateways: an agent per session, with a thread of its own.
+
+It keeps a trunk and a data connection to every gateway, tells the transport in C which of them
+work, and is the relay that carries the handshakes of its session in tunnels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from pscompy import Connection, ConnectionState, capi
+from pscompy.plugin import Carrier, Dialed, Setting, addresses
+from pscompy_gateway import native
+from pscompy_gateway.transport import servers
+from pscompy_gateway.transport.reachability import Reach
+from pscompy_gateway.transport.tunnels import Accept, Tunnels
+from pscompy_gateway.trunk import LOAD_MAX, Frame, Trunk, keep, node_number, session
+
+TICK = 0.1  # seconds between looks at what was not acknowledged
+STEADY = 1.0  # seconds without a gateway coming or going
+OPEN_SECONDS = 10.0  # for the data connection to come up
+WORDS = 2.0  # seconds that the transport has to say itself why a node is lost
+LOST = 5.0  # seconds for which a node that was lost is not asked for again
+READY = 3.0  # seconds for a gateway to know of this process, before its address is given away
+
+
+def carry(settings: Sequence[Setting]) -> Carrier:
+    """What a session opens. `BadRoutes`: PSP_GW_SERVER cannot be understood."""
+    texts = {setting.name: setting.text for setting in settings}
+    routes = servers.parse(texts["SERVER"])
+    agent = Agent(routes, int(texts["MODULE"]), texts["KEY"], texts["KEY_FILE"])
+    handle = Setting("agent", "", agent.handle)
+    return Carrier(native.ops(), [*settings, handle], agent.close, agent)
+
+
+class _Gateway:
+    """One that is named, whether it is there or not."""
+
+    def __init__(self, index: int, address: str) -> None:
+        self.index = index
+        self.address = address
+        self.trunk: Trunk | None = None  # while it is of use
+        self.data: Connection | None = None
+        self.reason = "no answer so far"
+        self.tried = False  # there was an answer, or an error
+
+
+class Agent:
+    """See `pscompy.plugin.Relay`."""
+
+    def __init__(self, routes: servers.Routes, module: int, key: str, key_file: str) -> None:
+        self.module = module
+        self.node = node_number()
+        self._routes = routes
+        self._names = node_names()
+        settings = {"KEY": key, "KEY_FILE": key_file, "MSA_MODULE_ID": module}
+        self._trunks = session({**settings, "RETRY": 0})  # `keep` tries again
+        self._fabric = session({**settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"})
+        worker = capi.worker(self._fabric)
+        lib = self._lib = native.load().lib
+        self._native = lib.gw_agent_create(capi.table(), worker, self.node, module)
+        self.handle = int(lib.gw_agent_handle(self._native))
+        self._gateways = [_Gateway(i, text) for i, text in enumerate(routes.gateways)]
+        self._kept: list[Connection] = []  # what C may still look at
+        self._doors: dict[int, Accept] = {}
+        self._numbers = itertools.count(1)
+        me = {"from_module": module, "from_node": self.node, "names": self._names}
+        self._tunnels = Tunnels(me, self._doors, self._post)
+        self._reach: dict[int, Reach] = {}
+        self._losing: set[int] = set()  # of which it was told
+        self._lost: dict[int, tuple[float, str]] = {}  # until when, and why
+        self._ready = threading.Event()  # a gateway knows us, or none is there
+        self._changed = time.monotonic()  # when a gateway came or went
+        self._closing = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="pscompy gateways", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """The session has closed the transport."""
+        self._loop.call_soon_threadsafe(self._stop)
+        self._thread.join()
+        self._fabric.close()
+        self._trunks.close()
+        self._lib.gw_agent_destroy(self._native)
+
+    # ---- the relay: any thread ----
+
+    def listen(self, accept: Accept) -> str:
+        """Gateways can tell of the end of a node that they have seen: so one has seen this node
+        when others learn its address."""
+        self._ready.wait(READY)
+        number = next(self._numbers)
+        self._doors[number] = accept
+        return f"{self.module}.{self.node:x}.{number}"
+
+    def stop(self, place: str) -> None:
+        self._doors.pop(int(place.rpartition(".")[2]), None)
+
+    def leads(self, place: str) -> bool:
+        return int(place.partition(".")[0]) != self.module
+
+    def dial(self, place: str, done: Dialed) -> Callable[[], object]:
+        cancelled = threading.Event()
+
+        def begin() -> None:
+            if not cancelled.is_set():
+                self._dial(place, done)
+
+        self._loop.call_soon_threadsafe(begin)
+        return cancelled.set
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        works = [
+            keep(self._trunks, it.address, partial(self._attend, it), partial(self._down, it))
+            for it in self._gateways
+        ]
+        self._tasks = [self._loop.create_task(it) for it in (*works, self._tick_on())]
+        self._loop.run_forever()
+        for task in self._tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        self._loop.close()
+
+    def _stop(self) -> None:
+        self._closing = True
+        self._tunnels.drop()
+        self._loop.stop()
+
+    async def _tick_on(self) -> None:
+        while not self._closing:
+            await asyncio.sleep(TICK)
+            self._tick()
+
+    # ---- gateways ----
+
+    async def _attend(self, gateway: _Gateway, trunk: Trunk) -> None:
+        """Use a gateway until it is gone."""
+        trunk.send(
+            {"kind": "hello", "node": self.node, "module": self.module, "names": self._names}
+        )
+        welcome = await trunk.receive()
+        self._load(gateway, welcome["load"])
+        gateway.data = await self._open_data(str(welcome["data"]))
+        self._up(gateway, trunk)
+        while True:
+            self._on_frame(gateway, await trunk.receive())
+
+    async def _open_data(self, address: str) -> Connection:
+        data = self._fabric.connect(address)
+        self._kept.append(data)
+        capi.begin_open(data)
+        until = time.monotonic() + OPEN_SECONDS
+        while data.state is not ConnectionState.UP:
+            if data.state is not ConnectionState.CONNECTING or time.monotonic() > until:
+                raise ValueError(f"no data connection to {address}: {data.explain()}")
+            await asyncio.sleep(0.005)
+        return data
+
+    def _note(self, kind: int, path: int = 0, conn: int = 0, node: int = 0, text: str = "") -> None:
+        self._lib.gw_agent_note(self._native, kind, path, conn, node, text.encode())
+
+    def _up(self, gateway: _Gateway, trunk: Trunk) -> None:
+        assert gateway.data is not None
+        conn = capi.connection(gateway.data)
+        gateway.trunk = trunk
+        self._changed = time.monotonic()
+        self._note(self._lib.GW_NOTE_UP, gateway.index, conn, 0, gateway.address)
+        self._tunnels.again()
+        self._ready.set()
+
+    def _down(self, gateway: _Gateway, reason: str) -> None:
+        gateway.reason = reason
+        gateway.tried = True
+        if all(it.tried for it in self._gateways):
+            self._ready.set()
+        if gateway.trunk is None:
+            return
+        gateway.trunk = None
+        self._changed = time.monotonic()
+        self._note(self._lib.GW_NOTE_DOWN, gateway.index)
+        self._tunnels.again()
+
+    def _load(self, gateway: _Gateway, load: Frame) -> None:
+        """Have the transport know what a gateway carries."""
+        nbytes, streams = (min(int(load[name]), LOAD_MAX) for name in ("bytes", "streams"))
+        self._lib.gw_agent_load(self._native, gateway.index, max(nbytes, 0), max(streams, 0))
+
+    def _live(self) -> set[int]:
+        return {it.index for it in self._gateways if it.trunk is not None}
+
+    # ---- frames ----
+
+    def _on_frame(self, gateway: _Gateway, frame: Frame) -> None:
+        kind = frame["kind"]
+        if kind == "tunnel":
+            self._on_tunnel(gateway, frame)
+        elif kind == "load":
+            self._load(gateway, frame)
+        elif kind == "leaving":
+            self._down(gateway, "it is being stopped")
+        elif kind in ("absent", "gone"):
+            left = kind == "gone" or bool(frame.get("left"))
+            self._on_missing(gateway, int(frame["about"]), left)
+        elif kind == "found":
+            self._reach_of(int(frame["about"])).seen(gateway.index)
+
+    def _on_missing(self, gateway: _Gateway, node: int, left: bool) -> None:
+        """A gateway does not know a node; `left`: any more. What do the others say?"""
+        if node not in self._tunnels.nodes:
+            return
+        reach = self._reach_of(node)
+        news = reach.missing(gateway.index, left)
+        for it in self._gateways if news else ():
+            if it is not gateway and it.index not in reach.doubtful(self._live()):
+                self._ask(it, node)
+        self._judge()
+
+    def _reach_of(self, node: int) -> Reach:
+        known = node in self._tunnels.nodes
+        return self._reach.setdefault(node, Reach()) if known else Reach()
+
+    def _judge(self) -> None:
+        """Tell of nodes that are gone."""
+        now = time.monotonic()
+        steady = now - self._changed > STEADY
+        live = self._live()
+        for node in self._tunnels.nodes:
+            if node not in self._losing and self._reach_of(node).lost(live, steady, now):
+                self._lose(node, bool(live))
+
+    def _lose(self, node: int, known: bool) -> None:
+        """`known`: gateways are there, and the node has left them."""
+        tried = ", ".join(f"{it.address}" for it in self._gateways)
+        reason = "it has left all gateways" if known else f"no gateway leads to it (tried {tried})"
+        self._note(self._lib.GW_NOTE_LOST, node=node, text=reason)
+        self._losing.add(node)
+        if known:
+            now = time.monotonic()
+            self._lost = {it: why for it, why in self._lost.items() if why[0] > now}
+            self._lost[node] = now + LOST, reason
+        self._loop.call_later(WORDS, self._drop_all, node)
+
+    def _drop_all(self, node: int) -> None:
+        self._tunnels.drop(node)
+        self._reach.pop(node, None)
+        self._losing.discard(node)
+
+    def _tick(self) -> None:
+        self._tunnels.again(waiting=True)
+        live = self._live()
+        for node, reach in self._reach.items():
+            for index in reach.doubtful(live):
+                self._ask(self._gateways[index], node)
+        self._judge()
+        if self._lib.gw_agent_unsettled(self._native) or len(live) < len(self._gateways):
+            self._note(self._lib.GW_NOTE_TICK)
+        for it in self._gateways:
+            if it.trunk and it.data and it.data.state is not ConnectionState.UP:
+                it.trunk.close()
+
+    def _ask(self, gateway: _Gateway, node: int) -> None:
+        """Does it know this node?"""
+        me = {"from_module": self.module, "from_node": self.node}
+        module = self._tunnels.nodes.get(node, -1)
+        self._tell(gateway, {"kind": "find", "module": module, "node": node, **me})
+
+    def _tell(self, gateway: _Gateway, frame: Frame) -> None:
+        if gateway.trunk is not None:
+            gateway.trunk.send(frame)
+
+    # ---- tunnels ----
+
+    def _dial(self, place: str, done: Dialed) -> None:
+        module, number, door = place.split(".")
+        node = int(number, 16)
+        until, reason = self._lost.get(node, (0.0, ""))
+        if time.monotonic() < until:
+            done(None, reason, final=True)
+            return
+        self._lost.pop(node, None)
+        if self._live():
+            done(self._tunnels.dial(int(module), node, int(door)), "")
+            return
+        reasons = "; ".join(f"{it.address}: {it.reason}" for it in self._gateways)
+        done(None, f"no gateway is there ({reasons})")
+
+    def _post(self, node: int, frames: list[Frame]) -> None:
+        """By one gateway, unless it does not lead there."""
+        live = self._live()
+        useful = live - self._reach_of(node).doubtful(live) or live
+        if useful:
+            index = sorted(useful)[node % len(useful)]
+            for frame in frames:
+                self._tell(self._gateways[index], frame)
+
+    def _on_tunnel(self, gateway: _Gateway, frame: Frame) -> None:
+        node = int(frame["from_node"])
+        self._route(node, frame.get("names"))  # before the handshake goes on
+        self._tunnels.take(frame)
+        self._lost.pop(node, None)
+        self._reach_of(node).seen(gateway.index)
+
+    def _route(self, node: int, names: Any) -> None:
+        """The route file may name one gateway for the peer."""
+        if not self._routes.pairs or not isinstance(names, list):
+            return
+        index = self._routes.between(set(self._names), {str(name) for name in names})
+        if index is not None:
+            self._note(self._lib.GW_NOTE_ROUTE, index, node=node)
+
+
+def node_names() -> list[str]:
+    """How a route file may name this node."""
+    return [socket.gethostname(), *addresses()]

@@ -1,0 +1,237 @@
+/* Endpoints: addresses, connecting, ends. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "agent.h"
+#include "pscompy/transport/kit/siphash.h"
+
+#define SLOT_MASK (GW_ENDPOINTS_MAX - 1)
+#define LIMIT_INITIAL 4u /* numbers before the peer has told its limit */
+
+/* ---- the table ---- */
+
+gw_ep_t *gw_ep_find(gw_agent_t *agent, uint64_t id)
+{
+    uint32_t slot = id & SLOT_MASK;
+    gw_ep_t *ep = slot < agent->table_size ? agent->table[slot] : NULL;
+
+    return ep && ep->id == id ? ep : NULL;
+}
+
+static bool table_grow(gw_agent_t *agent)
+{
+    uint32_t size = agent->table_size ? 2 * agent->table_size : 64;
+    gw_ep_t **table;
+
+    if (size > GW_ENDPOINTS_MAX)
+        return false;
+    table = realloc(agent->table, size * sizeof(gw_ep_t *));
+    if (!table)
+        return false;
+    memset(table + agent->table_size, 0,
+           (size - agent->table_size) * sizeof(gw_ep_t *));
+    agent->table = table;
+    agent->table_size = size;
+    return true;
+}
+
+/* The rest of an id is random: nobody guesses it. */
+static bool table_add(gw_agent_t *agent, gw_ep_t *ep)
+{
+    uint32_t slot = 0;
+
+    if (getrandom(&ep->id, sizeof ep->id, 0) != sizeof ep->id)
+        return false;
+    if (agent->n_eps == agent->table_size && !table_grow(agent))
+        return false;
+    while (agent->table[slot])
+        slot++;
+    ep->id = (ep->id & ~(uint64_t)SLOT_MASK) | slot;
+    agent->table[slot] = ep;
+    agent->n_eps++;
+    return true;
+}
+
+static void table_remove(gw_agent_t *agent, gw_ep_t *ep)
+{
+    agent->table[ep->id & SLOT_MASK] = NULL;
+    agent->n_eps--;
+}
+
+/* ---- the token ---- */
+
+/* Both ends' ids are fresh and random, so a proof is good for one lane, and one
+ * direction. */
+static void ep_prove(const gw_ep_t *ep, bool ours, uint8_t *proof)
+{
+    uint64_t data[5] = {ours ? ep->id : ep->peer_ep,
+                        ours ? ep->peer_ep : ep->id,
+                        (uint64_t)(ours == ep->connector)};
+
+    memcpy(data + 3, ep->token + 16, 16);
+    psc_siphash(ep->token, data, sizeof data, proof);
+}
+
+bool gw_ep_proved(const gw_ep_t *ep, const uint8_t *proof)
+{
+    uint8_t expected[PSC_SIPHASH_SIZE];
+
+    ep_prove(ep, false, expected);
+    return psc_siphash_equal(expected, proof);
+}
+
+/* ---- the contract ---- */
+
+psc_status_t gw_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p)
+{
+    gw_agent_t *agent = (gw_agent_t *)iface;
+    gw_ep_t *ep = calloc(1, sizeof *ep);
+
+    if (!ep)
+        return PSC_ERR_NO_MEMORY;
+    ep->early = calloc(agent->tokens, sizeof(psc_message_t *));
+    if (!ep->early || !table_add(agent, ep)) {
+        free(ep->early);
+        free(ep);
+        return PSC_ERR_NO_MEMORY;
+    }
+    ep->super = (psc_ep_t){.iface = iface, .user = user};
+    ep->limit = LIMIT_INITIAL;
+    ep->home = GW_PATHS_MAX;
+    psc_list_init(&ep->unacked);
+    psc_list_init(&ep->ops);
+    psc_list_init(&ep->due_link);
+    psc_list_push(&agent->eps, &ep->link);
+    *ep_p = &ep->super;
+    return PSC_OK;
+}
+
+psc_status_t gw_ep_address(psc_ep_t *self, uint8_t *bytes, size_t *len_p)
+{
+    gw_ep_t *ep = (gw_ep_t *)self;
+    gw_address_t address = {.node = gw_agent_of(ep)->node,
+                            .ep = ep->id,
+                            .module = gw_agent_of(ep)->module};
+
+    if (*len_p < sizeof address)
+        return PSC_ERR_INVALID;
+    memcpy(bytes, &address, sizeof address);
+    *len_p = sizeof address;
+    return PSC_OK;
+}
+
+psc_status_t gw_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
+{
+    gw_ep_t *ep = (gw_ep_t *)self;
+    gw_address_t address;
+
+    if (params->role == PSC_ROLE_SELF)
+        return PSC_ERR_UNSUPPORTED;
+    if (params->address_len != sizeof address)
+        return PSC_ERR_INVALID;
+    memcpy(&address, params->address, sizeof address);
+    memcpy(ep->token, params->token, PSC_TOKEN_SIZE);
+    ep->connector = params->role == PSC_ROLE_CONNECTOR;
+    ep->peer_node = address.node;
+    ep->peer_ep = address.ep;
+    ep->peer_module = address.module;
+    ep->stage = GW_EP_PROVING;
+    ep->unproved = true;
+    gw_ep_due(ep); /* progress proves; the peer's proof may be here */
+    return PSC_INPROGRESS;
+}
+
+void gw_ep_prove(gw_ep_t *ep)
+{
+    uint8_t proof[PSC_SIPHASH_SIZE];
+
+    if (!ep->unproved)
+        return;
+    ep->unproved = false;
+    ep_prove(ep, true, proof);
+    if (gw_out_control(ep, GW_PROOF | GW_ACK_NOW, proof, sizeof proof) !=
+        PSC_OK)
+        gw_ep_fail(ep, PSC_ERR_NO_MEMORY, "no memory for the proof");
+}
+
+void gw_ep_close(psc_ep_t *self)
+{
+    gw_ep_t *ep = (gw_ep_t *)self;
+
+    if (ep->stage == GW_EP_UP) {
+        ep->stage = GW_EP_CLOSING;
+        gw_out_control(ep, GW_BYE | GW_ACK_NOW, NULL, 0);
+    } else if (ep->stage < GW_EP_CLOSING) {
+        ep->stage = GW_EP_ENDED;
+        gw_out_abandon(ep);
+    }
+}
+
+psc_status_t gw_ep_stop(psc_ep_t *self)
+{
+    gw_ep_t *ep = (gw_ep_t *)self;
+
+    return psc_list_empty(&ep->unacked) && psc_list_empty(&ep->ops)
+               ? PSC_OK
+               : PSC_INPROGRESS;
+}
+
+/* Packets that are under way outlive it, without their endpoint's operation:
+ * what is not acknowledged now is given up. */
+void gw_ep_fini(psc_ep_t *self)
+{
+    gw_ep_t *ep = (gw_ep_t *)self;
+    gw_agent_t *agent = gw_agent_of(ep);
+
+    psc_list_for_each(op, &ep->ops, gw_op_t, link)
+        op->comp = NULL;
+    gw_out_abandon(ep);
+    ep->waiting = 0;
+    gw_path_settle(ep);
+    gw_in_forget(ep);
+    psc_list_for_each(op, &ep->ops, gw_op_t, link)
+        psc_list_remove(&op->link);
+    gw_path_leave(ep);
+    table_remove(agent, ep);
+    psc_list_remove(&ep->due_link);
+    psc_list_remove(&ep->link);
+    ep->stage = GW_EP_ENDED;
+    ep->freed = true;
+    psc_list_push(&agent->graveyard, &ep->link);
+    if (!agent->in_progress) /* else somebody up the stack may look at it */
+        gw_ep_free_dead(agent);
+}
+
+void gw_ep_free_dead(gw_agent_t *agent)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&agent->graveyard))) {
+        gw_ep_t *ep = psc_container_of(link, gw_ep_t, link);
+
+        free(ep->early);
+        free(ep);
+    }
+}
+
+void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason)
+{
+    gw_stage_t before = ep->stage;
+
+    if (before == GW_EP_ENDED)
+        return;
+    ep->stage = GW_EP_ENDED;
+    gw_out_abandon(ep);
+    if (before == GW_EP_CLOSING)
+        return;
+    if (before == GW_EP_PROVING && status == PSC_ERR_PEER_LOST)
+        status = PSC_ERR_CONNECT;
+    ep->super.iface->up->ep_failed(&ep->super, status, reason);
+}
+
+void gw_ep_due(gw_ep_t *ep)
+{
+    if (!ep->freed && !psc_link_listed(&ep->due_link))
+        psc_list_push(&gw_agent_of(ep)->due, &ep->due_link);
+}

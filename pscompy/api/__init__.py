@@ -1,0 +1,1 @@
+"""What programs call: sessions, listeners, connections, requests, memory."""

@@ -1,0 +1,256 @@
+"""Connection: one peer, to send to and receive from.
+
+Messages are the extension's (`_binding.Connection`); here is what happens once per connection.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable
+from enum import Enum
+
+from pscompy.api.request import Request, Status
+from pscompy.binding import _binding
+from pscompy.core import ffi, lib
+from pscompy.errors import PscomError, from_status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, SupportsIndex
+
+    from pscompy.control.explain import Explanation
+    from pscompy.control.manager import Control
+    from pscompy.control.peer import Record
+    from pscompy.parcel.action_service import Links
+    from pscompy.parcel.callers import Caller
+    from pscompy.parcel.future import Future
+    from pscompy.parcel.objects import Objects
+
+
+__all__ = ["Connection", "ConnectionState"]
+
+
+class ConnectionState(Enum):
+    """How far a connection is."""
+
+    LAZY = lib.PSC_CONN_LAZY  # a record; the first use connects
+    CONNECTING = lib.PSC_CONN_CONNECTING  # what is sent queues up
+    UP = lib.PSC_CONN_UP
+    CLOSING = lib.PSC_CONN_CLOSING  # close() was called; what is queued still goes
+    CLOSED = lib.PSC_CONN_CLOSED  # ended in order, by either side
+    FAILED = lib.PSC_CONN_FAILED  # the peer was lost
+
+
+_OVER = (ConnectionState.CLOSED, ConnectionState.FAILED)
+
+
+class Connection(_binding.Connection):
+    """Messages with one peer. Made by `Session.connect`, `Socket.accept` and `World[rank]`.
+
+    It connects at its first use, in the background. A context manager: leaving it closes.
+    """
+
+    __slots__ = ("__weakref__", "_control", "_links", "_record")
+
+    def __init__(
+        self,
+        worker: _binding.Worker,
+        control: Control,
+        record: Record,
+        context: int = lib.PSC_CONTEXT_PLAIN,
+    ) -> None:
+        self._control = control
+        self._record = record
+        self._links: Links | None = None  # once an action is called
+        address = int(ffi.cast("uintptr_t", record.handle))
+        self._bind(worker, address, context, record.handle)
+
+    @property
+    def state(self) -> ConnectionState:
+        """How far it is."""
+        return ConnectionState(self._state)
+
+    @property
+    def transport(self) -> str:
+        """What carries the messages: "shm", "tcp"; lanes joined by "+"; empty while lazy."""
+        return self._record.transport
+
+    @property
+    def peer(self) -> str:
+        """The peer's name, or its address while that is all that is known."""
+        return self._record.label
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters of this connection, by name; empty once the session is closed.
+
+        While it is up, also what its transport counts, by names that begin with the transport's.
+        """
+        if not self._worker.address:
+            return {}
+        return self._control.engine.connection_counters(self._record.handle)
+
+    def explain(self) -> Explanation:
+        """Why it uses what it uses: candidates, choice, reasons, thresholds, variables."""
+        return self._record.report
+
+    def open(self, timeout: float | None = None) -> None:
+        """Connect now, and wait for that (seconds).
+
+        `ConnectError`: no transport works, with the reason of each. After a `Timeout` it goes on
+        connecting.
+        """
+        self.iopen().wait(timeout)
+
+    def iopen(self) -> Request:
+        """Connect now; the request ends when the connection is up."""
+        request = self._worker.event(None, self)
+        if self.state is ConnectionState.UP:
+            request._complete(None)
+            return request
+
+        def told(error: PscomError | None) -> None:
+            if error is None:
+                request._complete(None)
+            else:
+                request._fail(copy.copy(error))
+
+        self._control.open(self._record, self, told)
+        return request
+
+    def close(self) -> None:
+        """Close in order: nothing more can be sent, what was sent still goes. Returns at once."""
+        if self.state not in _OVER:
+            self._control.close_connection(self._record)
+
+    # ---- objects ----
+
+    def isend_obj(self, obj: object, tag: int = 0, lend: bool = False) -> Request:
+        """Like send_obj, but returns a Request at once. The object may be changed then, because
+        long buffers that can be written to have been copied; with `lend` none has been, and it
+        must stay as it is until the request has ended."""
+        return self._own_objects().isend(obj, tag, lend)
+
+    def irecv_obj(self, tag: int = -1) -> Request:
+        """Like recv_obj, but returns a Request at once, whose result is the object."""
+        return self._own_objects().irecv(tag)
+
+    def probe_obj(self, tag: int = -1, timeout: float | None = None) -> Status:
+        """Wait for an object and give its Status; it stays where it is. `nbytes` is what comes of
+        it before the long buffers."""
+        return self._as_mine(self._own_objects().heads.probe(tag, timeout))
+
+    def _own_objects(self) -> Objects:
+        objects: Objects = self._objects or self._open_objects()
+        return objects
+
+    def _open_objects(self) -> Objects:
+        from pscompy.parcel.objects import OBJECT
+
+        objects = self._make_objects(lib.PSC_CONTEXT_OBJECTS, OBJECT)
+        self._set_objects(objects, objects.heads, objects.pickles)
+        return objects
+
+    def _make_objects(self, context: int, kind: int) -> Objects:
+        from pscompy.parcel.objects import Objects
+        from pscompy.parcel.pickling import Pickling
+
+        record = self._record
+        return Objects(
+            self._beside(context),
+            self._beside(lib.PSC_CONTEXT_CHUNKS),
+            Pickling(self._control.config),
+            lambda: record.report.eager_max,
+            kind,
+        )
+
+    def _beside(self, context: int) -> Connection:
+        """The same connection, for messages that are kept apart from its own."""
+        return _Beside(self, self._context + context)
+
+    def _as_mine(self, status: Status) -> Status:
+        """A message of another context has come from this connection too."""
+        return status if isinstance(status.source, int) else status._replace(source=self)
+
+    # ---- actions ----
+
+    def submit(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Future:
+        """Have the peer call an action (see `pscompy.action`), with these arguments.
+
+        They are sent as objects are, from where they are: long buffers must stay as they are until
+        `on_sent` of `with_options` is called, or the future has ended.
+        """
+        return self.with_options().submit(function, *args, **kwargs)
+
+    def call(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
+        """submit, and wait for the result."""
+        return self.with_options().call(function, *args, **kwargs)
+
+    def with_options(
+        self, *, timeout: float | None = None, on_sent: Callable[[], object] | None = None
+    ) -> Caller:
+        """This connection's `submit` and `call`, whose futures end with `Timeout` after `timeout`
+        seconds, and which call `on_sent()` as soon as the arguments may be changed again."""
+        from pscompy.parcel.action_service import Options
+        from pscompy.parcel.callers import Caller
+
+        service = self._control.services[self._context]()
+        return Caller(service, self._action_links(), Options(timeout, on_sent))
+
+    def _action_links(self) -> Links:
+        if self._links is None:
+            from pscompy.parcel.action_service import Links
+            from pscompy.parcel.objects import ANSWER, CALL
+
+            self._links = Links(
+                self._record.rank if self._record.rank >= 0 else self,
+                self._make_objects(lib.PSC_CONTEXT_ACTIONS, CALL),
+                self._make_objects(lib.PSC_CONTEXT_OBJECTS + 1, ANSWER),
+            )
+        return self._links
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        over = f" over {self.transport}" if self.transport else ""
+        return f"<Connection to {self.peer}{over}, {self.state.name.lower()}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            "a Connection stays in its process: send the address of a listening Socket instead,"
+            " and connect() to it there"
+        )
+
+    def _begin_open(self) -> None:
+        self._control.begin_open(self._record, self)
+
+    def _exception(self, status: int, nbytes: int) -> BaseException:
+        """The exception for a status of the core, with what the control plane knows about it."""
+        if status == lib.PSC_ERR_NO_RESOURCE:  # connecting failed before the core had the operation
+            status = lib.PSC_ERR_CONNECT
+        sized = (lib.PSC_ERR_TRUNCATED, lib.PSC_ERR_NO_MEMORY)
+        details = {"nbytes": nbytes} if status in sized else {}
+        broken = status in (lib.PSC_ERR_PEER_LOST, lib.PSC_ERR_TRANSPORT)
+        reason = self._control.engine.connection_reason(self._record.handle) if broken else ""
+        what = f"{self!r}: {reason}" if reason else repr(self)
+        made = from_status(status, what, peer=self.peer, **details)
+        known = None if reason else self._record.error
+        return copy.copy(known) if isinstance(known, type(made)) else made
+
+
+class _Beside(Connection):
+    """A connection in another context. Who is told what comes of it is the original."""
+
+    __slots__ = ("_original",)
+
+    def __init__(self, original: Connection, context: int) -> None:
+        super().__init__(original._worker, original._control, original._record, context)
+        self._original = weakref.ref(original)
+
+    def _begin_open(self) -> None:
+        self._control.begin_open(self._record, self._original() or self)

@@ -1,0 +1,172 @@
+"""Socket: a local address where other processes can connect to."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+
+from pscompy.api.request import Request
+from pscompy.errors import Closed, Timeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from pscompy.api.connection import Connection
+    from pscompy.api.session import Session
+
+
+class Accepting(Request):
+    """Ends with the next connection of a socket."""
+
+    sock: Socket
+    place: tuple[int, Connection] | None = None  # of the connection among those that came up
+
+    def _give_back(self, anyway: bool = False) -> bool:
+        self.sock._put_back(self)
+        return False
+
+
+class Socket:
+    """What `Session.listen` returns.
+
+    Connections come up without anybody calling `accept`; `accept` hands them out in the order
+    in which they did.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._listener: Any = None  # set by the session once it listens
+        self._lock = threading.Lock()
+        self._count = itertools.count()
+        self._ready: list[tuple[int, Connection]] = []  # a heap, by when they came up
+        self._waiting: deque[Accepting] = deque()
+        self._closed = False
+
+    @property
+    def address(self) -> str:
+        """What another process gives to `connect`; has no spaces."""
+        return str(self._listener.address)
+
+    def accept(self, timeout: float | None = None) -> Connection:
+        """The next connection that is up; waits at most `timeout` seconds.
+
+        `Timeout`: none came, and none is lost. `Closed`: the socket was closed.
+        """
+        request = self.iaccept()
+        assert isinstance(request, Accepting)
+        try:
+            connection: Connection = request.wait(timeout)
+        except Timeout:
+            if self._withdraw(request):
+                raise Timeout(f"no connection within {timeout} s") from None
+            connection = request.result()  # it came in the last moment
+        except BaseException:
+            request._give_back()
+            raise
+        return connection
+
+    def iaccept(self) -> Request:
+        """A request for the next connection: wait for it, await it, or cancel it."""
+        request = self._session._event(Accepting)
+        assert isinstance(request, Accepting)
+        request.sock = self
+        with self._lock:
+            self._waiting.append(request)
+            self._hand_out()
+            if self._closed and request.place is None:
+                self._waiting.remove(request)
+                request._fail(self._closed_error())
+        return request
+
+    def close(self) -> None:
+        """Take no more connections in. Those that were accepted stay; others are closed."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            waiting, ready = list(self._waiting), sorted(self._ready)
+            self._waiting.clear()
+            self._ready.clear()
+        self._session._stop_listening(self)
+        for request in waiting:
+            request._fail(self._closed_error())
+        for _, connection in ready:
+            connection.close()
+
+    def _deliver(self, connection: Connection) -> None:
+        """On the control thread: a connection has come up."""
+        self._keep((next(self._count), connection))
+
+    def _keep(self, place: tuple[int, Connection]) -> None:
+        with self._lock:
+            if not self._closed:
+                heapq.heappush(self._ready, place)
+                self._hand_out()
+                return
+        place[1].close()
+
+    def _hand_out(self) -> None:
+        while self._ready and self._waiting:
+            request = self._waiting.popleft()
+            request.place = self._ready[0]
+            if request._complete(self._ready[0][1]):
+                heapq.heappop(self._ready)
+            else:
+                request.place = None
+
+    def _put_back(self, request: Accepting) -> None:
+        """Nobody waits for it. A connection that nobody has got keeps its place."""
+        with self._lock:
+            if request in self._waiting:
+                self._waiting.remove(request)
+            place = request.place if request._revoke() else None
+        if place is not None:
+            self._keep(place)
+
+    def _withdraw(self, request: Accepting) -> bool:
+        with self._lock:
+            if request in self._waiting:
+                self._waiting.remove(request)
+        return request.cancel()
+
+    def _closed_error(self) -> Closed:
+        return Closed(f"the socket {self.address} is closed")
+
+    def __iter__(self) -> Iterator[Connection]:
+        """Accept until the socket is closed."""
+        while True:
+            try:
+                yield self.accept()
+            except Closed:
+                return
+
+    async def __aiter__(self) -> AsyncIterator[Connection]:
+        """Accept until the socket is closed. What came while nobody waited is not lost."""
+        while True:
+            try:
+                connection = await self.iaccept()
+            except Closed:
+                return
+            yield connection
+
+    def __enter__(self) -> Socket:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Socket:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Socket {self.address}{' closed' if self._closed else ''}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Socket stays in its process: send its address instead")

@@ -1,0 +1,148 @@
+"""Memory that transports know: that peers may write and read, and that is sent often."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from pscompy.binding._binding import Worker
+from pscompy.core import check, ffi, lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, TypeVar
+
+    K = TypeVar("K", bound="_Known")
+
+__all__ = ["MemoryRegion", "Pin"]
+
+PACKED_MAX = 1024  # longest remote key, bytes
+PAUSE = 0.0005  # seconds between two looks at a peer that is in the middle of a copy
+
+_kept: list[memoryview] = []  # memory that a peer may write to as long as this process lives
+
+
+class _Known:
+    """A buffer that the transports know until it is closed, or its session is, also if the program
+    drops it. A context manager: leaving it closes."""
+
+    def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:
+        """`closed` is told once, when it has been closed."""
+        self._lock = threading.Lock()
+        self._worker = worker
+        self._closed = closed
+        self._view = _exported(buf)
+        self._handle = self._register()
+
+    @property
+    def nbytes(self) -> int:
+        return self._view.nbytes
+
+    def close(self) -> None:
+        """Give the buffer back. Idempotent.
+
+        Waits for a peer that is in the middle of a copy, until it has finished or its process has
+        ended; then nobody writes or reads the buffer any more.
+        """
+        while not self._taken_back():
+            time.sleep(PAUSE)
+        self._view.release()
+        self._closed(self)
+
+    def _taken_back(self) -> bool:
+        with self._lock:
+            if self._handle is not None and not self._deregister(self._handle):
+                return False
+            self._handle = None
+        return True
+
+    def _forget(self) -> None:
+        """The core is about to end, and to forget it."""
+        with self._lock:
+            self._handle = None
+
+    def _keep(self) -> None:
+        """Instead of `close`, if a peer may write to it whatever we do."""
+        _kept.append(self._view)
+        self._closed(self)
+
+    def _register(self) -> Any:
+        """What the core knows it by."""
+        raise NotImplementedError
+
+    def _deregister(self, handle: Any) -> bool:
+        """False: somebody is in the middle of a copy, try again."""
+        raise NotImplementedError
+
+    @property
+    def _core(self) -> Any:
+        return ffi.cast("psc_worker_t *", self._worker.address)
+
+    def __enter__(self: K) -> K:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._handle is None else f"{self.nbytes} bytes"
+        return f"<{type(self).__name__} {state}>"
+
+
+class MemoryRegion(_Known):
+    """A buffer that peers may write and read; see `Session.register`.
+
+    It lasts until it is closed or its session is, also if the program drops it: peers may hold
+    its key. Closing it refuses accesses from then on, also those that have begun. A context
+    manager.
+    """
+
+    def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:
+        super().__init__(worker, buf, closed)
+        self.rkey = self._pack()
+
+    def _register(self) -> Any:
+        handle = ffi.new("psc_region_t **")
+        with ffi.from_buffer(self._view, require_writable=True) as base:
+            check(lib.psc_memory_register(self._core, base, self.nbytes, handle), "register")
+        return handle[0]
+
+    def _deregister(self, handle: Any) -> bool:
+        return bool(lib.psc_memory_deregister(handle) != lib.PSC_INPROGRESS)
+
+    def _pack(self) -> bytes:
+        room = ffi.new("uint8_t[]", PACKED_MAX)
+        length = ffi.new("size_t *", PACKED_MAX)
+        check(lib.psc_memory_pack(self._handle, room, length), "pack the remote key")
+        return bytes(ffi.buffer(room, length[0]))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a MemoryRegion stays in its process: send its rkey instead")
+
+
+class Pin(_Known):
+    """A buffer whose messages need no registration of their own; see `Session.pin`. A context
+    manager."""
+
+    def _register(self) -> Any:
+        handle = ffi.new("psc_block_t **")
+        with ffi.from_buffer(self._view, require_writable=True) as base:
+            check(lib.psc_memory_pin(self._core, base, self.nbytes, handle), "pin")
+        return handle[0]
+
+    def _deregister(self, handle: Any) -> bool:
+        lib.psc_memory_unpin(self._core, handle)
+        return True
+
+
+def _exported(buf: Any) -> memoryview:
+    """The buffer as bytes, exported until the view is released."""
+    view = memoryview(buf)
+    if "O" in view.format:
+        raise TypeError(f"this {type(buf).__name__} holds Python objects, which peers cannot use")
+    if view.readonly:
+        raise BufferError(f"this {type(buf).__name__} is read-only, and peers may write it")
+    if not view.c_contiguous:
+        raise BufferError(f"this {type(buf).__name__} is not C-contiguous: register a copy")
+    return view.cast("B") if view.nbytes else view

@@ -1,0 +1,153 @@
+/* Arguments of the methods: METH_FASTCALL | METH_KEYWORDS taken apart without
+ * allocation, and the few kinds of values that the methods know. */
+#include "binding.h"
+
+#include <time.h>
+
+/* ---- names ---- */
+
+static int args_find(const hot_signature_t *signature, PyObject *name)
+{
+    for (int i = 0; i < signature->n; i++) {
+        if (PyUnicode_CompareWithASCIIString(name, signature->names[i]) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static int args_take_keywords(const hot_signature_t *signature,
+                              PyObject *const *values, PyObject *kwnames,
+                              PyObject **given)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(kwnames);
+
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, i);
+        int at = args_find(signature, name);
+
+        if (at < 0) {
+            PyErr_Format(PyExc_TypeError,
+                         "%s() got an unexpected keyword argument '%U'",
+                         signature->function, name);
+            return -1;
+        }
+        if (given[at]) {
+            PyErr_Format(PyExc_TypeError,
+                         "%s() got multiple values for argument '%U'",
+                         signature->function, name);
+            return -1;
+        }
+        given[at] = values[i];
+    }
+    return 0;
+}
+
+int hot_args_parse(const hot_signature_t *signature, PyObject *const *args,
+                   Py_ssize_t n_args, PyObject *kwnames, PyObject **given)
+{
+    if (HOT_UNLIKELY(n_args > signature->n)) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s() takes at most %d arguments (%zd given)",
+                     signature->function, signature->n, n_args);
+        return -1;
+    }
+    for (int i = 0; i < signature->n; i++)
+        given[i] = i < n_args ? args[i] : NULL;
+    if (kwnames &&
+        args_take_keywords(signature, args + n_args, kwnames, given) < 0)
+        return -1;
+    for (int i = 0; i < signature->required; i++) {
+        if (HOT_UNLIKELY(!given[i])) {
+            PyErr_Format(PyExc_TypeError,
+                         "%s() missing required argument: '%s'",
+                         signature->function, signature->names[i]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- numbers ---- */
+
+int hot_arg_tag(PyObject *object, bool any, int32_t *tag_p)
+{
+    long long tag;
+    int overflow;
+
+    if (!object)
+        return 0;
+    tag = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (HOT_UNLIKELY(tag == -1 && !overflow && PyErr_Occurred()))
+        return -1;
+    if (HOT_UNLIKELY(overflow || tag > PSC_TAG_MAX ||
+                     tag < (any ? PSC_ANY_TAG : 0))) {
+        PyErr_Format(PyExc_ValueError,
+                     "a tag is a number from 0 to %d%s, not %R", PSC_TAG_MAX,
+                     any ? ", or ANY_TAG" : "", object);
+        return -1;
+    }
+    *tag_p = (int32_t)tag;
+    return 0;
+}
+
+int hot_arg_u64(PyObject *object, const char *name, uint64_t max,
+                uint64_t *value_p)
+{
+    PyObject *index;
+    unsigned long long value;
+
+    if (!object)
+        return 0;
+    index = PyNumber_Index(object);
+    if (!index)
+        return -1;
+    value = PyLong_AsUnsignedLongLong(index);
+    Py_DECREF(index);
+    if (value == (unsigned long long)-1 && PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_OverflowError))
+            return -1;
+        PyErr_Clear();
+    } else if (value <= max) {
+        *value_p = value;
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError, "%s is a number from 0 to %llu, not %R",
+                 name, (unsigned long long)max, object);
+    return -1;
+}
+
+/* ---- time ---- */
+
+int64_t hot_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int hot_arg_deadline(PyObject *object, int64_t *deadline_p)
+{
+    double seconds;
+    int64_t now;
+
+    if (!object || object == Py_None)
+        return 0;
+    seconds = PyFloat_AsDouble(object);
+    if (seconds == -1.0 && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError))
+            PyErr_Format(PyExc_TypeError,
+                         "a timeout is None or a number of seconds, not %.100s",
+                         Py_TYPE(object)->tp_name);
+        return -1;
+    }
+    if (!(seconds >= 0)) {
+        PyErr_Format(PyExc_ValueError,
+                     "a timeout is None or at least 0 seconds, not %R", object);
+        return -1;
+    }
+    now = hot_now();
+    if (seconds < (double)(PSC_FOREVER - now) / 1e9)
+        *deadline_p = now + (int64_t)(seconds * 1e9);
+    return 0;
+}

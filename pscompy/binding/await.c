@@ -1,0 +1,217 @@
+/* Awaiting a request. An event loop takes longer to go to sleep and to wake up
+ * than a near peer takes to answer. So a request that has ended, or ends within
+ * a moment of polling, is not suspended for; for others see pscompy.api.aio.
+ *
+ * Polling keeps the loop's other tasks waiting. It is therefore short, and left
+ * off for a while where it has not paid. And who awaits one message after the
+ * other, each of which is there already, lets the loop have its turn at least
+ * every AWAIT_TURN_NS. */
+#include "binding.h"
+
+#define AWAIT_LINGER_NS 20000
+#define AWAIT_TURN_NS 500000
+#define AWAIT_SKIP_MAX 63u /* awaits without, after one that polled in vain */
+
+/* ---- what needs no suspending ---- */
+
+/* An iterator that ends with the request's result, at its first step, or at
+ * the second if the loop gets its turn: a bare None asks asyncio for it. */
+typedef struct hot_ended {
+    PyObject_HEAD
+    hot_request_t *request;
+    bool turn;
+} hot_ended_t;
+
+static PySendResult ended_send(hot_ended_t *self, PyObject *unused,
+                               PyObject **result_p)
+{
+    (void)unused;
+    if (self->turn) {
+        self->turn = false;
+        Py_INCREF(Py_None);
+        *result_p = Py_None;
+        return PYGEN_NEXT;
+    }
+    *result_p = hot_request_result(self->request);
+    return *result_p ? PYGEN_RETURN : PYGEN_ERROR;
+}
+
+/* For who steps through it by hand. */
+static PyObject *ended_next(hot_ended_t *self)
+{
+    PyObject *value, *stop = NULL;
+    PySendResult step = ended_send(self, NULL, &value);
+
+    if (step == PYGEN_NEXT)
+        return value;
+    if (step == PYGEN_RETURN)
+        stop = PyObject_CallOneArg(PyExc_StopIteration, value);
+    if (stop)
+        PyErr_SetObject(PyExc_StopIteration, stop);
+    Py_XDECREF(stop);
+    Py_XDECREF(value);
+    return NULL;
+}
+
+/* The await ends without the result: another one may take it. */
+static void ended_give_back(hot_ended_t *self)
+{
+    PyObject *request = (PyObject *)self->request, *later;
+
+    if (self->turn || self->request->awaits > 0)
+        return;
+    later = PyObject_CallMethod(request, "_give_back", NULL);
+    if (!later)
+        PyErr_WriteUnraisable(request);
+    Py_XDECREF(later);
+}
+
+static PyObject *ended_throw(hot_ended_t *self, PyObject *const *args,
+                             Py_ssize_t n_args)
+{
+    if (n_args < 1 || n_args > 3) {
+        PyErr_SetString(PyExc_TypeError, "throw() takes an exception");
+        return NULL;
+    }
+    ended_give_back(self);
+    if (PyExceptionInstance_Check(args[0]))
+        PyErr_SetObject((PyObject *)Py_TYPE(args[0]), args[0]);
+    else
+        PyErr_SetObject(args[0], n_args > 1 ? args[1] : Py_None);
+    return NULL;
+}
+
+static PyObject *ended_close(hot_ended_t *self, PyObject *unused)
+{
+    (void)unused;
+    ended_give_back(self);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef ended_methods[] = {
+    {"throw", HOT_FUNCTION(ended_throw), METH_FASTCALL, NULL},
+    {"close", HOT_FUNCTION(ended_close), METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static int ended_traverse(hot_ended_t *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->request);
+    return 0;
+}
+
+static void ended_dealloc(hot_ended_t *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->request);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot ended_slots[] = {
+    {Py_tp_dealloc, ended_dealloc},
+    {Py_tp_traverse, ended_traverse},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, ended_next},
+    {Py_tp_methods, ended_methods},
+    {Py_am_send, ended_send},
+    {0, NULL}};
+
+PyType_Spec hot_ended_spec = {
+    .name = "pscompy.binding._binding.Ended",
+    .basicsize = sizeof(hot_ended_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = ended_slots,
+};
+
+static PyObject *await_nothing(hot_request_t *request, bool turn)
+{
+    PyTypeObject *type = request->op.worker->state->ended_type;
+    hot_ended_t *self = (hot_ended_t *)type->tp_alloc(type, 0);
+
+    if (!self)
+        return NULL;
+    Py_INCREF(request);
+    self->request = request;
+    self->turn = turn;
+    return (PyObject *)self;
+}
+
+/* ---- polling ---- */
+
+static void await_poll(hot_request_t *request)
+{
+    hot_worker_t *worker = request->op.worker;
+    hot_op_t *op = &request->op;
+
+    op->waiters++;
+    worker->n_inside++;
+    Py_BEGIN_ALLOW_THREADS
+    worker->api->linger(worker->core, op->core, AWAIT_LINGER_NS);
+    Py_END_ALLOW_THREADS
+    worker->n_inside--;
+    hot_worker_drain(worker);
+    op->waiters--;
+    if (op->done)
+        hot_op_free_core(op);
+}
+
+static bool await_linger(hot_request_t *request)
+{
+    hot_patience_t *patience = &request->op.worker->patience;
+
+    if (patience->skip > 0) {
+        patience->skip--;
+        return false;
+    }
+    await_poll(request);
+    if (hot_request_advance(request)) {
+        patience->vain = 0;
+        return true;
+    }
+    patience->vain = 2 * patience->vain + 1;
+    if (patience->vain > AWAIT_SKIP_MAX)
+        patience->vain = AWAIT_SKIP_MAX;
+    patience->skip = patience->vain;
+    return false;
+}
+
+/* ---- await ---- */
+
+/* Has the loop waited for too long? Then it gets its turn now. */
+static bool await_turn(hot_patience_t *patience)
+{
+    int64_t now = hot_now();
+    bool due = patience->turn && now - patience->turn > AWAIT_TURN_NS;
+
+    if (due || !patience->turn)
+        patience->turn = now;
+    return due;
+}
+
+static PyObject *await_suspend(hot_request_t *self)
+{
+    hot_worker_t *worker = self->op.worker;
+    PyObject *function = hot_import_once(&worker->state->await_request,
+                                         "pscompy.api.aio", "await_request");
+
+    worker->patience.turn = 0;
+    return function ? PyObject_CallOneArg(function, (PyObject *)self) : NULL;
+}
+
+PyObject *hot_request_await(hot_request_t *self)
+{
+    hot_worker_t *worker = self->op.worker;
+    bool turn = await_turn(&worker->patience);
+
+    if (hot_request_advance(self))
+        return await_nothing(self, turn);
+    if (hot_worker_enter(worker, self->op.origin) < 0)
+        return NULL;
+    if (hot_request_advance(self) || (!turn && await_linger(self)))
+        return await_nothing(self, turn);
+    return await_suspend(self);
+}

@@ -1,0 +1,169 @@
+/* Delivery of everything that the core has finished: requests and their
+ * call-backs, messages and their handlers. Always with the GIL, never with a
+ * lock of the core, in whichever thread comes by. */
+#include "binding.h"
+
+/* Deliveries of one drain; a caller who waits for a message of its own must
+ * not be kept by an endless stream of others. */
+#define WORKER_DRAIN_MAX 256
+
+/* ---- entering ---- */
+
+int hot_worker_enter(hot_worker_t *self, PyObject *origin)
+{
+    if (HOT_UNLIKELY(self->status == PSC_OK && !self->n_draining &&
+                     (self->n_late || self->api->pending(self->core))))
+        hot_worker_drain(self);
+    if (HOT_UNLIKELY(self->status != PSC_OK)) {
+        hot_raise(self->state, origin, self->status, 0);
+        return -1;
+    }
+    return 0;
+}
+
+PyObject *hot_worker_source(hot_worker_t *self, uint64_t id, int rank)
+{
+    PyObject *key, *connection;
+
+    if (rank >= 0)
+        return PyLong_FromLong(rank);
+    key = PyLong_FromUnsignedLongLong(id);
+    if (!key)
+        return NULL;
+    connection = PyDict_GetItemWithError(self->connections, key);
+    Py_DECREF(key);
+    if (!connection && PyErr_Occurred())
+        return NULL;
+    connection = connection ? connection : Py_None;
+    Py_INCREF(connection);
+    return connection;
+}
+
+int hot_worker_let_go(hot_worker_t *self, hot_connection_t *connection)
+{
+    PyObject *id;
+    int failed;
+
+    if (self->api->conn_messages(connection->core) > 0)
+        return 0;
+    id = PyLong_FromUnsignedLongLong(self->api->conn_id(connection->core));
+    failed = !id || PyDict_DelItem(self->connections, id) < 0;
+    Py_XDECREF(id);
+    return failed ? -1 : 0;
+}
+
+/* ---- delivery ---- */
+
+static bool worker_deliver_request(hot_worker_t *self)
+{
+    psc_request_t *core = self->api->completion_poll(self->core);
+    hot_request_t *request;
+
+    if (!core)
+        return false;
+    request = core->owner;
+    Py_INCREF(request);
+    hot_request_advance(request);
+    Py_DECREF(request);
+    return true;
+}
+
+/* handler(source, header, payload), with copies: the message is the core's. */
+static PyObject *worker_handler_args(PyObject *source,
+                                     const psc_message_t *message)
+{
+    return Py_BuildValue(
+        "(ONN)", source,
+        PyBytes_FromStringAndSize(message->header,
+                                  (Py_ssize_t)message->header_len),
+        PyByteArray_FromStringAndSize(message->payload,
+                                      (Py_ssize_t)message->len));
+}
+
+static PyObject *worker_handler(hot_worker_t *self, uint32_t id)
+{
+    PyObject *key = PyLong_FromUnsignedLong(id), *handler;
+
+    if (!key)
+        return NULL;
+    handler = PyDict_GetItemWithError(self->handlers, key);
+    Py_DECREF(key);
+    Py_XINCREF(handler);
+    return handler;
+}
+
+/* Give the message back; it may have been the last of its connection. */
+static void worker_free_message(hot_worker_t *self, PyObject *source,
+                                psc_message_t *message)
+{
+    hot_raised_t raised = hot_raised_take();
+
+    self->api->message_free(self->core, message);
+    if (source &&
+        PyObject_TypeCheck(source, self->state->connection_type) &&
+        ((hot_connection_t *)source)->leaving &&
+        hot_worker_let_go(self, (hot_connection_t *)source) < 0)
+        PyErr_WriteUnraisable(source);
+    hot_raised_restore(raised);
+}
+
+static bool worker_deliver_message(hot_worker_t *self)
+{
+    psc_message_t *message = self->api->message_poll(self->core);
+    PyObject *source, *handler, *args = NULL, *result = NULL;
+
+    if (!message)
+        return false;
+    source = hot_worker_source(self, self->api->conn_id(message->source),
+                               self->api->conn_rank(message->source));
+    handler = source ? worker_handler(self, message->id) : NULL;
+    if (handler)
+        args = worker_handler_args(source, message);
+    worker_free_message(self, source, message);
+    if (args)
+        result = PyObject_CallObject(handler, args);
+    if (PyErr_Occurred())
+        PyErr_WriteUnraisable(handler);
+    Py_XDECREF(result);
+    Py_XDECREF(args);
+    Py_XDECREF(handler);
+    Py_XDECREF(source);
+    return true;
+}
+
+/* Requests that the core ends without notice: look. A call-back may change
+ * the list, so each one found starts again. */
+static void worker_sweep_late(hot_worker_t *self)
+{
+    hot_op_t *op = self->ops.next;
+
+    while (self->n_late && op != &self->ops) {
+        bool late = op->in_request && hot_request_of(op)->late;
+
+        if (late && hot_request_advance(hot_request_of(op)))
+            op = self->ops.next;
+        else
+            op = op->next;
+    }
+}
+
+void hot_worker_drain(hot_worker_t *self)
+{
+    bool more = true;
+
+    if (Py_EnterRecursiveCall(" while delivering messages")) {
+        PyErr_WriteUnraisable((PyObject *)self);
+        return;
+    }
+    Py_INCREF(self);
+    self->n_draining++;
+    worker_sweep_late(self);
+    for (int i = 0; more && i < WORKER_DRAIN_MAX; i++) {
+        more = self->status == PSC_OK && worker_deliver_request(self);
+        if (self->status == PSC_OK && worker_deliver_message(self))
+            more = true;
+    }
+    self->n_draining--;
+    Py_LeaveRecursiveCall();
+    Py_DECREF(self);
+}

@@ -1,0 +1,143 @@
+/* From statuses to exceptions. The exceptions themselves, with peer and
+ * reasons, are made in Python; this is what asks for them. */
+#include "binding.h"
+
+/* ---- exceptions that wait ---- */
+
+hot_raised_t hot_raised_take(void)
+{
+    hot_raised_t raised = {NULL, NULL, NULL};
+
+#if PY_VERSION_HEX >= 0x030C0000
+    raised.value = PyErr_GetRaisedException();
+#else
+    PyErr_Fetch(&raised.type, &raised.value, &raised.traceback);
+    PyErr_NormalizeException(&raised.type, &raised.value, &raised.traceback);
+#endif
+    return raised;
+}
+
+void hot_raised_restore(hot_raised_t raised)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(raised.value);
+#else
+    PyErr_Restore(raised.type, raised.value, raised.traceback);
+#endif
+}
+
+PyObject *hot_raised_instance(void)
+{
+    hot_raised_t raised = hot_raised_take();
+
+    Py_XDECREF(raised.type);
+    Py_XDECREF(raised.traceback);
+    return raised.value;
+}
+
+/* ---- statuses ---- */
+
+static PyObject *exception_from_status(hot_state_t *state, int status,
+                                       uint64_t nbytes)
+{
+    PyObject *make =
+        hot_import_once(&state->from_status, "pscompy.errors", "from_status");
+    PyObject *args, *kwargs = NULL, *exception = NULL;
+
+    if (!make)
+        return NULL;
+    args = Py_BuildValue("(is)", status, "the operation failed");
+    if (status == PSC_ERR_TRUNCATED || status == PSC_ERR_NO_MEMORY)
+        kwargs = Py_BuildValue("{sK}", "nbytes", (unsigned long long)nbytes);
+    if (args && !PyErr_Occurred())
+        exception = PyObject_Call(make, args, kwargs);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return exception;
+}
+
+PyObject *hot_exception(hot_state_t *state, PyObject *origin, int status,
+                        uint64_t nbytes)
+{
+    PyObject *exception;
+
+    if (!origin)
+        return exception_from_status(state, status, nbytes);
+    exception = PyObject_CallMethod(origin, "_exception", "iK", status,
+                                    (unsigned long long)nbytes);
+    if (exception && !PyExceptionInstance_Check(exception)) {
+        PyErr_Format(PyExc_TypeError, "_exception() returned a %.100s",
+                     Py_TYPE(exception)->tp_name);
+        Py_CLEAR(exception);
+    }
+    return exception;
+}
+
+static PyObject *exception_raise(PyObject *exception)
+{
+    if (exception)
+        PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+    Py_XDECREF(exception);
+    return NULL;
+}
+
+PyObject *hot_raise(hot_state_t *state, PyObject *origin, int status,
+                    uint64_t nbytes)
+{
+    return exception_raise(hot_exception(state, origin, status, nbytes));
+}
+
+PyObject *hot_raise_bounds(hot_state_t *state, PyObject *origin,
+                           const hot_bounds_t *bounds)
+{
+    PyObject *make =
+        hot_import_once(&state->from_status, "pscompy.errors", "from_status");
+    PyObject *peer = PyObject_GetAttrString(origin, "peer");
+    PyObject *args, *kwargs, *exception = NULL;
+
+    if (!peer) { /* a World has many */
+        PyErr_Clear();
+        peer = Py_None;
+        Py_INCREF(peer);
+    }
+    args = Py_BuildValue("(iO)", PSC_ERR_BOUNDS, origin);
+    kwargs = Py_BuildValue("{sOsKsKsK}", "peer", peer, "offset",
+                           (unsigned long long)bounds->offset, "nbytes",
+                           (unsigned long long)bounds->nbytes, "size",
+                           (unsigned long long)bounds->size);
+    if (make && args && kwargs)
+        exception = PyObject_Call(make, args, kwargs);
+    Py_DECREF(peer);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return exception_raise(exception);
+}
+
+PyObject *hot_raise_timeout(hot_state_t *state, PyObject *origin,
+                            PyObject *request)
+{
+    PyObject *exception = hot_exception(state, origin, PSC_ERR_TIMEOUT, 0);
+
+    if (exception && request &&
+        PyObject_SetAttrString(exception, "request", request) < 0)
+        Py_CLEAR(exception);
+    return exception_raise(exception);
+}
+
+PyObject *hot_default_exception(hot_state_t *state, PyObject *const *args,
+                                Py_ssize_t n_args)
+{
+    uint64_t nbytes = 0;
+    long status;
+
+    if (n_args != 2) {
+        PyErr_SetString(PyExc_TypeError,
+                        "_exception() takes a status and a length");
+        return NULL;
+    }
+    status = PyLong_AsLong(args[0]);
+    if ((status == -1 && PyErr_Occurred()) ||
+        hot_arg_u64(args[1], "nbytes", UINT64_MAX, &nbytes) < 0)
+        return NULL;
+    return exception_from_status(state, (int)status, nbytes);
+}

@@ -1,0 +1,141 @@
+/* Memory that the core lends: blocks of a worker's pool, and views of messages
+ * where their sender has them. One type exports both, and what takes a block's
+ * place where the pool has none. It may outlive its worker and die in any
+ * thread: giving back waits for nobody. */
+#include "binding.h"
+
+typedef struct hot_memory {
+    PyObject_HEAD
+    const psc_api_t *api;
+    psc_block_t *block; /* of these three at most one */
+    psc_view_t *view;
+    void *plain;
+    void *base;
+    Py_ssize_t nbytes;
+    bool readonly;
+} hot_memory_t;
+
+/* ---- making one ---- */
+
+static hot_memory_t *memory_new(hot_worker_t *worker, bool readonly)
+{
+    PyTypeObject *type = worker->state->memory_type;
+    hot_memory_t *self = (hot_memory_t *)type->tp_alloc(type, 0);
+
+    if (self) {
+        self->api = worker->api;
+        self->readonly = readonly;
+    }
+    return self;
+}
+
+static bool memory_take_plain(hot_memory_t *self, size_t nbytes)
+{
+    self->plain = self->base = PyMem_RawMalloc(nbytes ? nbytes : 1);
+    return self->plain;
+}
+
+static PyObject *memory_finish(hot_memory_t *self, psc_status_t status,
+                               size_t nbytes)
+{
+    if (status == PSC_OK) {
+        self->base = self->block->base;
+    } else if (!memory_take_plain(self, nbytes)) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    self->nbytes = (Py_ssize_t)nbytes;
+    return (PyObject *)self;
+}
+
+PyObject *hot_memory_alloc(hot_worker_t *worker, size_t nbytes)
+{
+    hot_memory_t *self = memory_new(worker, false);
+    psc_status_t status;
+
+    if (!self)
+        return NULL;
+    worker->n_inside++;
+    Py_BEGIN_ALLOW_THREADS
+    status = worker->api->block_alloc(worker->core, nbytes, 0, &self->block);
+    Py_END_ALLOW_THREADS
+    worker->n_inside--;
+    return memory_finish(self, status, nbytes);
+}
+
+PyObject *hot_memory_receive(hot_op_t *op, psc_iov_t *piece)
+{
+    hot_worker_t *worker = op->worker;
+    hot_memory_t *self = memory_new(worker, op->kind == HOT_RECV_VIEW);
+    size_t nbytes = (size_t)op->core->result.nbytes;
+    psc_status_t status;
+
+    if (!self)
+        return NULL;
+    status = worker->api->block_alloc(worker->core, nbytes, PSC_FLAG_TRY,
+                                      &self->block);
+    if (!memory_finish(self, status, nbytes))
+        return NULL;
+    *piece = (psc_iov_t){self->base, nbytes};
+    return (PyObject *)self;
+}
+
+bool hot_memory_view(hot_op_t *op)
+{
+    hot_memory_t *self = memory_new(op->worker, true);
+
+    if (!self) {
+        PyErr_Clear();
+        return false;
+    }
+    if (self->api->recv_view(op->core, &self->view) != PSC_OK) {
+        Py_DECREF(self);
+        return false;
+    }
+    self->base = (void *)(uintptr_t)self->view->base;
+    self->nbytes = (Py_ssize_t)self->view->nbytes;
+    op->fresh = (PyObject *)self;
+    return true;
+}
+
+void *hot_memory_base(PyObject *object, Py_ssize_t *nbytes_p)
+{
+    hot_memory_t *self = (hot_memory_t *)object;
+
+    *nbytes_p = self->nbytes;
+    return self->base;
+}
+
+/* ---- the type ---- */
+
+static int memory_getbuffer(hot_memory_t *self, Py_buffer *view, int flags)
+{
+    return PyBuffer_FillInfo(view, (PyObject *)self, self->base, self->nbytes,
+                             self->readonly, flags);
+}
+
+static void memory_dealloc(hot_memory_t *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (self->block)
+        self->api->block_free(self->block);
+    if (self->view)
+        self->api->view_free(self->view);
+    PyMem_RawFree(self->plain);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot memory_slots[] = {
+    {Py_tp_doc, "Bytes of a session's pool, or of a message that was lent."},
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_bf_getbuffer, memory_getbuffer},
+    {0, NULL}};
+
+PyType_Spec hot_memory_spec = {
+    .name = "pscompy.binding._binding.Memory",
+    .basicsize = sizeof(hot_memory_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = memory_slots,
+};

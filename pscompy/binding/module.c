@@ -1,0 +1,251 @@
+/* pscompy.binding._binding: the module, its state, and how it finds the core.
+ *
+ * Multi-phase initialisation with the state in the module: nothing here is
+ * global, and the types' instances reach the state through their Worker. */
+#include "binding.h"
+
+static hot_state_t *module_state(PyObject *module)
+{
+    return PyModule_GetState(module);
+}
+
+PyObject *hot_import_once(PyObject **slot_p, const char *module,
+                          const char *name)
+{
+    PyObject *imported;
+
+    if (*slot_p)
+        return *slot_p;
+    imported = PyImport_ImportModule(module);
+    if (!imported)
+        return NULL;
+    Py_XSETREF(*slot_p, PyObject_GetAttrString(imported, name));
+    Py_DECREF(imported);
+    return *slot_p;
+}
+
+/* ---- bind ---- */
+
+/* Other extensions import the table by this capsule. */
+static int module_publish(const psc_api_t *api)
+{
+    PyObject *core = PyImport_ImportModule("pscompy.core");
+    PyObject *capsule = core ? PyCapsule_New((void *)(uintptr_t)api,
+                                             PSC_API_CAPSULE, NULL)
+                             : NULL;
+    int result = capsule ? PyObject_SetAttrString(core, "_api", capsule) : -1;
+
+    Py_XDECREF(capsule);
+    Py_XDECREF(core);
+    return result;
+}
+
+static int module_check_abi(const psc_api_t *api)
+{
+    if (api->abi == PSC_API_ABI && api->size >= sizeof(psc_api_t))
+        return 0;
+    PyErr_Format(PyExc_ImportError,
+                 "pscompy.binding._binding was built for version %u of psc_api_t (%zu "
+                 "bytes), the core has version %u (%u bytes); rebuild: "
+                 "pip install -e .",
+                 PSC_API_ABI, sizeof(psc_api_t), api->abi, api->size);
+    return -1;
+}
+
+static PyObject *module_bind(PyObject *module, PyObject *args)
+{
+    hot_state_t *state = module_state(module);
+    unsigned long long address;
+    PyTypeObject *status_type;
+    const psc_api_t *api;
+
+    if (!PyArg_ParseTuple(args, "KO!:bind", &address, &PyType_Type,
+                          &status_type))
+        return NULL;
+    if (!PyType_IsSubtype(status_type, &PyTuple_Type) || !address) {
+        PyErr_SetString(PyExc_TypeError,
+                        "bind() takes the address of a psc_api_t and a "
+                        "named tuple's type");
+        return NULL;
+    }
+    api = (const psc_api_t *)(uintptr_t)address;
+    if (module_check_abi(api) < 0 || module_publish(api) < 0)
+        return NULL;
+    state->api = api;
+    Py_INCREF(status_type);
+    Py_XSETREF(state->status_type, status_type);
+    Py_RETURN_NONE;
+}
+
+/* ---- waiting for several ---- */
+
+typedef PyObject *(*module_waiter_t)(hot_state_t *state, PyObject *requests,
+                                     int64_t deadline);
+
+static PyObject *module_wait(PyObject *module, module_waiter_t wait,
+                             const hot_signature_t *signature,
+                             PyObject *const *args, Py_ssize_t n_args,
+                             PyObject *kwnames)
+{
+    int64_t deadline = PSC_FOREVER;
+    PyObject *given[2];
+
+    if (hot_args_parse(signature, args, n_args, kwnames, given) < 0 ||
+        hot_arg_deadline(given[1], &deadline) < 0)
+        return NULL;
+    return wait(module_state(module), given[0], deadline);
+}
+
+static PyObject *module_wait_all(PyObject *module, PyObject *const *args,
+                                 Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const hot_signature_t signature = {
+        "wait_all", 1, 2, {"requests", "timeout"}};
+
+    return module_wait(module, hot_wait_all, &signature, args, n_args, kwnames);
+}
+
+static PyObject *module_wait_any(PyObject *module, PyObject *const *args,
+                                 Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const hot_signature_t signature = {
+        "wait_any", 1, 2, {"requests", "timeout"}};
+
+    return module_wait(module, hot_wait_any, &signature, args, n_args, kwnames);
+}
+
+/* ---- the module ---- */
+
+static int module_add_type(PyObject *module, PyType_Spec *spec,
+                           PyTypeObject *base, PyTypeObject **type_p)
+{
+    *type_p = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec,
+                                                       (PyObject *)base);
+    if (!*type_p)
+        return -1;
+    return PyModule_AddType(module, *type_p);
+}
+
+static int module_exec(PyObject *module)
+{
+    hot_state_t *state = module_state(module);
+
+    if (module_add_type(module, &hot_worker_spec, NULL,
+                        &state->worker_type) < 0 ||
+        module_add_type(module, &hot_connection_spec, NULL,
+                        &state->connection_type) < 0 ||
+        module_add_type(module, &hot_world_spec, NULL,
+                        &state->world_type) < 0 ||
+        module_add_type(module, &hot_request_spec, NULL,
+                        &state->request_type) < 0 ||
+        module_add_type(module, &hot_persistent_spec, state->request_type,
+                        &state->persistent_type) < 0 ||
+        module_add_type(module, &hot_message_spec, NULL,
+                        &state->message_type) < 0 ||
+        module_add_type(module, &hot_memory_spec, NULL,
+                        &state->memory_type) < 0 ||
+        module_add_type(module, &hot_room_spec, NULL,
+                        &state->room_type) < 0 ||
+        module_add_type(module, &hot_sleeper_spec, NULL,
+                        &state->sleeper_type) < 0 ||
+        module_add_type(module, &hot_ended_spec, NULL,
+                        &state->ended_type) < 0)
+        return -1;
+    if (PyModule_AddIntConstant(module, "ANY_TAG", PSC_ANY_TAG) < 0 ||
+        PyModule_AddIntConstant(module, "ANY_SOURCE", HOT_ANY_SOURCE) < 0 ||
+        PyModule_AddIntConstant(module, "TAG_MAX", PSC_TAG_MAX) < 0)
+        return -1;
+    return 0;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    hot_state_t *state = module_state(module);
+
+    Py_VISIT(state->worker_type);
+    Py_VISIT(state->connection_type);
+    Py_VISIT(state->world_type);
+    Py_VISIT(state->request_type);
+    Py_VISIT(state->persistent_type);
+    Py_VISIT(state->message_type);
+    Py_VISIT(state->memory_type);
+    Py_VISIT(state->room_type);
+    Py_VISIT(state->sleeper_type);
+    Py_VISIT(state->ended_type);
+    Py_VISIT(state->status_type);
+    Py_VISIT(state->from_status);
+    Py_VISIT(state->dumps);
+    Py_VISIT(state->loads);
+    Py_VISIT(state->dumps_names);
+    Py_VISIT(state->leave);
+    Py_VISIT(state->await_request);
+    Py_VISIT(state->loop_callback);
+    Py_VISIT(state->cancelled_type);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    hot_state_t *state = module_state(module);
+
+    Py_CLEAR(state->worker_type);
+    Py_CLEAR(state->connection_type);
+    Py_CLEAR(state->world_type);
+    Py_CLEAR(state->request_type);
+    Py_CLEAR(state->persistent_type);
+    Py_CLEAR(state->message_type);
+    Py_CLEAR(state->memory_type);
+    Py_CLEAR(state->room_type);
+    Py_CLEAR(state->sleeper_type);
+    Py_CLEAR(state->ended_type);
+    Py_CLEAR(state->status_type);
+    Py_CLEAR(state->from_status);
+    Py_CLEAR(state->dumps);
+    Py_CLEAR(state->loads);
+    Py_CLEAR(state->dumps_names);
+    Py_CLEAR(state->leave);
+    Py_CLEAR(state->await_request);
+    Py_CLEAR(state->loop_callback);
+    Py_CLEAR(state->cancelled_type);
+    return 0;
+}
+
+static PyMethodDef module_methods[] = {
+    {"bind", module_bind, METH_VARARGS,
+     "bind($module, api_address, status_type, /)\n--\n\n"
+     "Tie the extension to the core's psc_api_t, whose version is checked,\n"
+     "and publish that as the capsule pscompy.core._api."},
+    {"wait_all", HOT_FUNCTION(module_wait_all), HOT_FAST,
+     "wait_all($module, requests, timeout=None)\n--\n\n"
+     "The results of all, as a list; an error is raised after all others have\n"
+     "ended (the first, if there are several). After a Timeout (seconds) what\n"
+     "has not ended is still in flight."},
+    {"wait_any", HOT_FUNCTION(module_wait_any), HOT_FAST,
+     "wait_any($module, requests, timeout=None)\n--\n\n"
+     "(index, result) of one that has ended, the first in the list if there\n"
+     "are several."},
+    {NULL, NULL, 0, NULL}};
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+#ifdef Py_mod_multiple_interpreters
+    /* the core's capsule and its threads belong to one interpreter */
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL}};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "pscompy.binding._binding",
+    .m_doc = "Messages: the operations on the hot path.",
+    .m_size = sizeof(hot_state_t),
+    .m_methods = module_methods,
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+};
+
+PyMODINIT_FUNC PyInit__binding(void)
+{
+    return PyModuleDef_Init(&module_def);
+}

@@ -1,0 +1,254 @@
+/* Objects whose pickle is all that there is of them, without a step through
+ * Python code; every other goes on in pscompy/parcel/objects.py. */
+#include "binding.h"
+
+int hot_object_bind(hot_connection_t *self, PyObject *const *args,
+                    Py_ssize_t n_args)
+{
+    PyTypeObject *type = self->worker->state->connection_type;
+
+    if (n_args != 3 || !PyObject_TypeCheck(args[1], type)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "_set_objects() takes Objects, their Connection, and "
+                        "whether pickle does as it is");
+        return -1;
+    }
+    Py_INCREF(args[0]);
+    Py_INCREF(args[1]);
+    Py_XSETREF(self->objects, args[0]);
+    Py_XSETREF(self->heads, (hot_connection_t *)args[1]);
+    self->pickles = args[2] == Py_True;
+    return 0;
+}
+
+/* Made at the first object. */
+static int object_open(hot_connection_t *self)
+{
+    hot_call_t call;
+    PyObject *made;
+
+    if (self->objects)
+        return 0;
+    if (hot_connection_address(self, &call) < 0)
+        return -1;
+    made = PyObject_CallMethod((PyObject *)self, "_open_objects", NULL);
+    Py_XDECREF(made);
+    return made && self->objects ? 0 : -1;
+}
+
+/* A blocking call on the heads, but for its buffer. */
+static void object_call(hot_connection_t *self, hot_call_t *call)
+{
+    *call = (hot_call_t){.deadline = PSC_FOREVER, .tag = PSC_ANY_TAG};
+    hot_connection_address(self->heads, call);
+}
+
+/* ---- sending ---- */
+
+/* Their memory is a buffer: pickle would copy it. */
+static bool object_is_buffer(PyObject *object)
+{
+    const char *type = Py_TYPE(object)->tp_name;
+
+    return PyBytes_CheckExact(object) || PyByteArray_CheckExact(object) ||
+           PyMemoryView_Check(object) || strcmp(type, "numpy.ndarray") == 0 ||
+           strcmp(type, "array.array") == 0;
+}
+
+/* append of an empty list. Making both for each object would take as long as
+ * a short message. */
+static PyObject *object_leave_take(hot_state_t *state)
+{
+    PyObject *leave = state->leave, *list;
+
+    state->leave = NULL;
+    if (leave)
+        return leave;
+    list = PyList_New(0);
+    leave = list ? PyObject_GetAttrString(list, "append") : NULL;
+    Py_XDECREF(list);
+    return leave;
+}
+
+static void object_leave_give(hot_state_t *state, PyObject *leave)
+{
+    if (!state->leave && Py_REFCNT(leave) == 1 &&
+        PyList_GET_SIZE(PyCFunction_GET_SELF(leave)) == 0)
+        state->leave = leave;
+    else
+        Py_DECREF(leave);
+}
+
+/* Its pickle; leave() is called with what is left out of that. */
+static PyObject *object_pickle(hot_state_t *state, PyObject *object,
+                               PyObject *leave)
+{
+    PyObject *dumps = hot_import_once(&state->dumps, "pickle", "dumps");
+    PyObject *args[3] = {object, NULL, leave}, *data;
+
+    if (!state->dumps_names)
+        state->dumps_names = Py_BuildValue("(s)", "buffer_callback");
+    args[1] = PyLong_FromLong(5);
+    if (!dumps || !state->dumps_names || !args[1])
+        return NULL;
+    data = PyObject_Vectorcall(dumps, args, 2, state->dumps_names);
+    Py_DECREF(args[1]);
+    return data;
+}
+
+static PyObject *object_send(hot_connection_t *self, PyObject *data,
+                             PyObject **given)
+{
+    hot_call_t call;
+
+    object_call(self, &call);
+    call.kind = HOT_SEND;
+    call.tag = 0;
+    call.buf = data;
+    if (hot_arg_tag(given[1], false, &call.tag) < 0 ||
+        hot_arg_deadline(given[2], &call.deadline) < 0)
+        return NULL;
+    return hot_call_run(&call);
+}
+
+/* The way that knows arrays, which pickle alone takes long for. */
+static PyObject *object_send_slowly(hot_connection_t *self, PyObject **given)
+{
+    PyObject *apart = PyObject_CallMethod(self->objects, "send", "OOOO",
+                                          given[0],
+                                          given[1] ? given[1] : Py_False,
+                                          given[2] ? given[2] : Py_None,
+                                          given[3] ? given[3] : Py_False);
+
+    if (!apart)
+        return NULL;
+    self->apart = apart == Py_True;
+    Py_DECREF(apart);
+    Py_RETURN_NONE;
+}
+
+static PyObject *object_send_rest(hot_connection_t *self, PyObject *data,
+                                  PyObject *left, PyObject **given)
+{
+    return PyObject_CallMethod(self->objects, "send_rest", "OOOOO", data, left,
+                               given[1] ? given[1] : Py_False,
+                               given[2] ? given[2] : Py_None,
+                               given[3] ? given[3] : Py_False);
+}
+
+PyObject *hot_object_send(hot_connection_t *self, PyObject *const *args,
+                          Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const hot_signature_t signature = {
+        "send_obj", 1, 4, {"obj", "tag", "timeout", "lend"}};
+    PyObject *given[4], *leave, *left, *data, *result = NULL;
+    hot_state_t *state = self->worker ? self->worker->state : NULL;
+
+    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        object_open(self) < 0)
+        return NULL;
+    if (!self->pickles || self->apart || object_is_buffer(given[0]))
+        return object_send_slowly(self, given);
+    leave = object_leave_take(state);
+    if (!leave)
+        return NULL;
+    left = PyCFunction_GET_SELF(leave);
+    data = object_pickle(state, given[0], leave);
+    if (data && PyList_GET_SIZE(left) == 0) {
+        result = object_send(self, data, given);
+    } else if (data) {
+        self->apart = true;
+        result = object_send_rest(self, data, left, given);
+    } else if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear(); /* the slow way takes more, or says the same */
+        result = object_send_slowly(self, given);
+    }
+    Py_XDECREF(data);
+    object_leave_give(state, leave);
+    return result;
+}
+
+/* ---- receiving ---- */
+
+static bool object_is_pickle(const char *bytes, Py_ssize_t nbytes)
+{
+    return nbytes > 0 && (unsigned char)*bytes == 0x80;
+}
+
+static PyObject *object_load(hot_connection_t *self, PyObject *data)
+{
+    hot_state_t *state = self->worker->state;
+    PyObject *loads = hot_import_once(&state->loads, "pickle", "loads");
+    PyObject *value = loads ? PyObject_CallOneArg(loads, data) : NULL;
+    PyObject *error, *none;
+
+    if (value)
+        return value;
+    error = hot_raised_instance();
+    none = PyObject_CallMethod(self->objects, "refuse", "O", error);
+    Py_XDECREF(none);
+    Py_DECREF(error);
+    return NULL;
+}
+
+/* A short one: others may keep what they are given, so they get a copy. */
+static PyObject *object_from_room(hot_connection_t *self, PyObject *room)
+{
+    Py_ssize_t nbytes;
+    const char *bytes = hot_room_bytes(room, &nbytes);
+    PyObject *data, *value;
+
+    if (self->pickles && object_is_pickle(bytes, nbytes))
+        return object_load(self, room);
+    data = PyByteArray_FromStringAndSize(bytes, nbytes);
+    if (!data)
+        return NULL;
+    value = PyObject_CallMethod(self->objects, "finish", "O", data);
+    Py_DECREF(data);
+    return value;
+}
+
+static PyObject *object_from_bytes(hot_connection_t *self, PyObject *data)
+{
+    if (self->pickles && object_is_pickle(PyByteArray_AS_STRING(data),
+                                          PyByteArray_GET_SIZE(data)))
+        return object_load(self, data);
+    return PyObject_CallMethod(self->objects, "finish", "O", data);
+}
+
+static PyObject *object_receive(hot_connection_t *self, hot_call_t *call)
+{
+    PyObject *room = hot_room_take(self->worker), *data, *value = NULL;
+
+    if (!room)
+        return NULL;
+    call->kind = HOT_RECV_ROOM;
+    call->keep = room;
+    data = hot_call_run(call);
+    if (data)
+        value = data == room ? object_from_room(self, data)
+                             : object_from_bytes(self, data);
+    Py_XDECREF(data);
+    hot_room_give(self->worker, room);
+    return value;
+}
+
+PyObject *hot_object_recv(hot_connection_t *self, PyObject *const *args,
+                          Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const hot_signature_t signature = {
+        "recv_obj", 0, 2, {"tag", "timeout"}};
+    PyObject *given[2];
+    hot_call_t call;
+
+    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        object_open(self) < 0)
+        return NULL;
+    object_call(self, &call);
+    if (hot_arg_tag(given[0], true, &call.tag) < 0)
+        return NULL;
+    if (given[1] && given[1] != Py_None)
+        return PyObject_CallMethod(self->objects, "recv", "iO", (int)call.tag,
+                                   given[1]);
+    return object_receive(self, &call);
+}

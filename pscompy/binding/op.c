@@ -1,0 +1,208 @@
+/* One operation from its start to its value, whether it lives on the stack of
+ * a blocking call or inside a Request. */
+#include "binding.h"
+
+/* ---- the worker's list ---- */
+
+void hot_op_link(hot_op_t *op)
+{
+    hot_op_t *head = &op->worker->ops;
+
+    if (op->prev)
+        return;
+    op->prev = head->prev;
+    op->next = head;
+    head->prev->next = op;
+    head->prev = op;
+}
+
+void hot_op_unlink(hot_op_t *op)
+{
+    if (!op->prev)
+        return;
+    op->prev->next = op->next;
+    op->next->prev = op->prev;
+    op->prev = op->next = NULL;
+}
+
+/* ---- start ---- */
+
+int hot_op_init(hot_op_t *op, const hot_call_t *call)
+{
+    bool writable = call->kind == HOT_RECV_INTO || call->kind == HOT_GET;
+
+    op->prev = op->next = NULL;
+    op->worker = call->worker;
+    op->origin = call->origin;
+    op->core = NULL;
+    op->fresh = NULL;
+    op->target = NULL;
+    op->kind = call->kind;
+    op->done = false;
+    op->in_request = false;
+    op->context = (uint16_t)call->context;
+    op->waiters = 0;
+    op->polls = 0;
+    op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
+    hot_buffers_init(&op->buffers);
+    if (call->buf && hot_buffers_get(&op->buffers, call->buf, writable) < 0)
+        return -1;
+    if (HOT_UNLIKELY(call->lend) &&
+        hot_lease_begin(call->worker->state, call->buf, &op->buffers.lease) <
+            0) {
+        hot_buffers_release(&op->buffers);
+        return -1;
+    }
+    op->fresh = call->keep;
+    Py_XINCREF(op->fresh);
+    return 0;
+}
+
+/* ---- on its way ---- */
+
+void hot_op_free_core(hot_op_t *op)
+{
+    if (!op->core || op->waiters)
+        return;
+    op->worker->api->request_free(op->core);
+    op->core = NULL;
+}
+
+static void op_end(hot_op_t *op, psc_result_t result)
+{
+    op->result = result;
+    op->done = true;
+    hot_op_unlink(op);
+    hot_op_free_core(op);
+}
+
+static void op_fail(hot_op_t *op, psc_status_t status)
+{
+    op_end(op, (psc_result_t){.status = status, .rank = -1});
+}
+
+/* The memory for a message whose length is known now. */
+static int op_make_fresh(hot_op_t *op, psc_iov_t *piece)
+{
+    uint64_t nbytes = op->core->result.nbytes;
+
+    Py_CLEAR(op->fresh); /* a room that is too short */
+    if (op->kind == HOT_RECV_VIEW || op->kind == HOT_RECV_MEMORY) {
+        op->fresh = hot_memory_receive(op, piece);
+        if (op->fresh)
+            return 0;
+    } else if (nbytes <= PY_SSIZE_T_MAX) {
+        op->fresh = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
+    }
+    if (!op->fresh) {
+        PyErr_Clear();
+        return -1;
+    }
+    piece->base = PyByteArray_AS_STRING(op->fresh);
+    piece->len = (size_t)nbytes;
+    return 0;
+}
+
+static void op_supply(hot_op_t *op)
+{
+    const psc_iov_t *iov = hot_buffers_iov(&op->buffers);
+    const psc_api_t *api = op->worker->api;
+    size_t n_iov = op->buffers.n;
+    psc_status_t status;
+    psc_iov_t piece;
+
+    if ((op->kind == HOT_RECV_VIEW || op->kind == HOT_RECV_MEMORY) &&
+        hot_memory_view(op))
+        return;
+    if (op->kind != HOT_RECV_INTO) {
+        if (op_make_fresh(op, &piece) < 0) {
+            psc_result_t refused = {.status = PSC_ERR_NO_MEMORY,
+                                    .rank = -1,
+                                    .nbytes = op->core->result.nbytes};
+
+            api->cancel(op->core);
+            op_end(op, refused);
+            return;
+        }
+        iov = &piece;
+        n_iov = 1;
+    }
+    status = api->recv_supply(op->core, iov, n_iov);
+    if (HOT_UNLIKELY(psc_request_state(op->core) == PSC_REQUEST_MATCHED)) {
+        api->cancel(op->core);
+        op_fail(op, status);
+    }
+}
+
+bool hot_op_advance(hot_op_t *op)
+{
+    while (!op->done) {
+        int state = psc_request_state(op->core);
+
+        if (state == PSC_REQUEST_ACTIVE)
+            return false;
+        if (state == PSC_REQUEST_DONE) {
+            op_end(op, op->core->result);
+        } else if (op->kind == HOT_MATCH) {
+            op->result = op->core->result;
+            op->result.status = PSC_OK;
+            op->done = true;
+        } else {
+            op_supply(op);
+        }
+    }
+    return true;
+}
+
+void hot_op_abandon(hot_op_t *op, psc_status_t status)
+{
+    op->core = NULL;
+    op_fail(op, status);
+}
+
+bool hot_op_withdraw(hot_op_t *op)
+{
+    hot_raised_t raised = hot_raised_take();
+    bool gone = true;
+
+    if (op->done)
+        gone = true;
+    else if (op->worker->api->cancel(op->core) == PSC_OK)
+        op_fail(op, PSC_ERR_CANCELLED);
+    else
+        gone = hot_op_advance(op);
+    hot_raised_restore(raised);
+    return gone;
+}
+
+bool hot_op_receives(const hot_op_t *op)
+{
+    return op->kind == HOT_RECV_INTO || op->kind == HOT_RECV_NEW ||
+           op->kind == HOT_RECV_STATUS || op->kind == HOT_RECV_VIEW ||
+           op->kind == HOT_RECV_MEMORY;
+}
+
+bool hot_op_give_up(hot_op_t *op)
+{
+    const psc_api_t *api = op->worker->api;
+
+    if (op->done)
+        return true;
+    if ((hot_op_receives(op) ? api->recv_give_up(op->core)
+                             : api->cancel(op->core)) == PSC_OK)
+        op_fail(op, PSC_ERR_CANCELLED);
+    return hot_op_advance(op);
+}
+
+/* ---- its end ---- */
+
+void hot_op_clear(hot_op_t *op)
+{
+    hot_op_unlink(op);
+    if (op->core) { /* a matched message that nobody took goes back */
+        op->worker->api->cancel(op->core);
+        hot_op_free_core(op);
+    }
+    Py_CLEAR(op->fresh);
+    hot_buffers_release(&op->buffers);
+}

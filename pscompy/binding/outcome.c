@@ -1,0 +1,141 @@
+/* How a Request reports its end, with the methods that futures have for it. */
+#include "binding.h"
+
+/* ---- looking ---- */
+
+PyObject *hot_request_done(hot_request_t *self, PyObject *unused)
+{
+    (void)unused;
+    if (!hot_request_advance(self))
+        Py_RETURN_FALSE;
+    hot_request_told(self);
+    Py_RETURN_TRUE;
+}
+
+/* -1 with an exception. */
+static int request_was_cancelled(hot_request_t *self)
+{
+    hot_state_t *state = self->op.worker->state;
+    PyObject *type;
+
+    if (!hot_request_advance(self) || !self->error)
+        return false;
+    type = hot_import_once(&state->cancelled_type, "pscompy.errors",
+                           "Cancelled");
+    return type ? PyObject_IsInstance(self->error, type) : -1;
+}
+
+PyObject *hot_request_cancelled(hot_request_t *self, PyObject *unused)
+{
+    int cancelled = request_was_cancelled(self);
+
+    (void)unused;
+    return cancelled < 0 ? NULL : PyBool_FromLong(cancelled);
+}
+
+/* It has ended. */
+static PyObject *request_error(hot_request_t *self)
+{
+    int cancelled = request_was_cancelled(self);
+    PyObject *error = self->error ? self->error : Py_None;
+
+    if (cancelled < 0)
+        return NULL;
+    if (cancelled)
+        return hot_request_result(self);
+    hot_request_told(self);
+    Py_INCREF(error);
+    return error;
+}
+
+PyObject *hot_request_exception(hot_request_t *self, PyObject *const *args,
+                                Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const hot_signature_t signature = {
+        "exception", 0, 1, {"timeout"}};
+    int64_t deadline = PSC_FOREVER;
+    PyObject *given[1];
+
+    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        hot_arg_deadline(given[0], &deadline) < 0)
+        return NULL;
+    switch (hot_request_wait(self, deadline)) {
+    case HOT_DONE:
+        return request_error(self);
+    case HOT_TIMEOUT:
+        return hot_raise_timeout(self->op.worker->state, self->op.origin,
+                                 (PyObject *)self);
+    default:
+        return NULL;
+    }
+}
+
+/* ---- call-backs ---- */
+
+PyObject *hot_request_on_done(hot_request_t *self, PyObject *fn)
+{
+    if (hot_request_advance(self)) {
+        hot_request_call(self, fn);
+        Py_RETURN_NONE;
+    }
+    if (!self->callbacks && !(self->callbacks = PyList_New(0)))
+        return NULL;
+    if (PyList_Append(self->callbacks, fn) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* In a thread with an event loop: what runs fn there; else fn. Without asyncio
+ * there is none, and importing it takes long. */
+static PyObject *request_callback(hot_request_t *self, PyObject *fn)
+{
+    hot_state_t *state = self->op.worker->state;
+    PyObject *name = PyUnicode_InternFromString("asyncio");
+    PyObject *asyncio = name ? PyImport_GetModule(name) : NULL;
+    PyObject *wrap;
+
+    Py_XDECREF(name);
+    if (!asyncio) {
+        Py_INCREF(fn);
+        return PyErr_Occurred() ? NULL : fn;
+    }
+    Py_DECREF(asyncio);
+    wrap = hot_import_once(&state->loop_callback, "pscompy.api.aio",
+                           "loop_callback");
+    return wrap ? PyObject_CallFunctionObjArgs(wrap, self, fn, NULL) : NULL;
+}
+
+PyObject *hot_request_add_done_callback(hot_request_t *self, PyObject *fn)
+{
+    PyObject *callback, *added;
+
+    if (!PyCallable_Check(fn)) {
+        PyErr_SetString(PyExc_TypeError, "the call-back must be callable");
+        return NULL;
+    }
+    if (hot_request_advance(self))
+        return hot_request_on_done(self, fn);
+    callback = request_callback(self, fn);
+    if (!callback)
+        return NULL;
+    added = hot_request_on_done(self, callback);
+    Py_DECREF(callback);
+    return added;
+}
+
+PyObject *hot_request_remove_done_callback(hot_request_t *self, PyObject *fn)
+{
+    Py_ssize_t removed = 0, i;
+
+    for (i = self->callbacks ? PyList_GET_SIZE(self->callbacks) : 0; i > 0;
+         i--) {
+        int same = PyObject_RichCompareBool(
+            PyList_GET_ITEM(self->callbacks, i - 1), fn, Py_EQ);
+
+        if (same < 0 ||
+            (same && PySequence_DelItem(self->callbacks, i - 1) < 0))
+            return NULL;
+        removed += same;
+    }
+    return PyLong_FromSsize_t(removed);
+}

@@ -1,0 +1,107 @@
+/* The type PersistentRequest: one operation that is described once and started
+ * many times. A start costs neither a new object nor the looking up of buffer,
+ * peer and tag. */
+#include "binding.h"
+
+typedef struct hot_persistent {
+    hot_request_t request;
+    hot_call_t call;
+    PyObject *connection; /* keeps call.connection, or NULL */
+} hot_persistent_t;
+
+/* ---- making one ---- */
+
+PyObject *hot_call_init(hot_call_t *call)
+{
+    PyTypeObject *type = call->worker->state->persistent_type;
+    hot_persistent_t *self;
+    hot_op_t op;
+
+    if (!call->buf) {
+        PyErr_SetString(PyExc_TypeError,
+                        "a persistent receive needs a buffer: it is used "
+                        "again by every start");
+        return NULL;
+    }
+    if (hot_op_init(&op, call) < 0)
+        return NULL;
+    self = (hot_persistent_t *)hot_request_idle(type, &op);
+    if (self) {
+        self->call = *call;
+        self->connection = (PyObject *)call->connection;
+        Py_XINCREF(self->connection);
+    }
+    hot_op_clear(&op);
+    return (PyObject *)self;
+}
+
+/* ---- methods ---- */
+
+static PyObject *persistent_start(hot_persistent_t *self, PyObject *unused)
+{
+    (void)unused;
+    if (!hot_request_advance(&self->request)) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "this request is in flight: wait for it before the "
+                        "next start");
+        return NULL;
+    }
+    if (hot_call_enter(&self->call) < 0 ||
+        hot_request_restart(&self->request, &self->call) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- the type ---- */
+
+static int persistent_traverse(hot_persistent_t *self, visitproc visit,
+                               void *arg)
+{
+    PyTypeObject *base = self->request.op.worker->state->request_type;
+
+    Py_VISIT(self->connection);
+    return base->tp_traverse((PyObject *)self, visit, arg);
+}
+
+static int persistent_clear(hot_persistent_t *self)
+{
+    PyTypeObject *base = self->request.op.worker->state->request_type;
+
+    Py_CLEAR(self->connection);
+    return base->tp_clear((PyObject *)self);
+}
+
+static void persistent_dealloc(hot_persistent_t *self)
+{
+    PyTypeObject *base = self->request.op.worker->state->request_type;
+
+    if (hot_request_survives(&self->request))
+        return;
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->connection);
+    base->tp_dealloc((PyObject *)self);
+}
+
+static PyMethodDef persistent_methods[] = {
+    {"start", HOT_FUNCTION(persistent_start), METH_NOARGS,
+     "start($self)\n--\n\n"
+     "Begin the operation, again if it has ended; wait(), test() and the rest\n"
+     "are of the latest start. RuntimeError while it is in flight."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot persistent_slots[] = {
+    {Py_tp_doc, "An operation that is described once and started many times, "
+                "from send_init() and recv_init()."},
+    {Py_tp_dealloc, persistent_dealloc},
+    {Py_tp_traverse, persistent_traverse},
+    {Py_tp_clear, persistent_clear},
+    {Py_tp_methods, persistent_methods},
+    {0, NULL}};
+
+PyType_Spec hot_persistent_spec = {
+    .name = "pscompy.PersistentRequest",
+    .basicsize = sizeof(hot_persistent_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = persistent_slots,
+};

@@ -1,0 +1,100 @@
+/* Worlds of some of the ranks of another have numbers of their own for them.
+ * The core knows a connection by its first one; Status says the new one. */
+#include "binding.h"
+
+#define BASE 0x3fffu /* of a World: contexts of its objects are above */
+
+struct hot_numbering {
+    hot_numbering_t *next;
+    uint32_t context;
+    int n, ranks[]; /* by the first number; -1: it is not among them */
+};
+
+int hot_worker_rank(const hot_worker_t *self, uint16_t context, int rank)
+{
+    const hot_numbering_t *it = self->numberings;
+
+    while (it && it->context != (context & BASE))
+        it = it->next;
+    return it && rank < it->n ? it->ranks[rank] : rank;
+}
+
+/* A sequence of ranks as numbers; NULL with an exception. */
+static int *numbering_ranks(PyObject *sequence, Py_ssize_t n, int *highest_p)
+{
+    int *ranks = PyMem_Calloc((size_t)n + 1, sizeof *ranks);
+
+    if (!ranks)
+        return (int *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < n; i++) {
+        uint64_t rank;
+
+        if (hot_arg_u64(PySequence_Fast_GET_ITEM(sequence, i), "rank",
+                        INT32_MAX - 1, &rank) < 0) {
+            PyMem_Free(ranks);
+            return NULL;
+        }
+        ranks[i] = (int)rank;
+        if (ranks[i] > *highest_p)
+            *highest_p = ranks[i];
+    }
+    return ranks;
+}
+
+static hot_numbering_t *numbering_create(uint32_t context, const int *ranks,
+                                         Py_ssize_t n, int highest)
+{
+    size_t count = (size_t)highest + 1;
+    hot_numbering_t *made =
+        PyMem_Malloc(sizeof *made + count * sizeof *made->ranks);
+
+    if (!made)
+        return (hot_numbering_t *)PyErr_NoMemory();
+    made->context = context;
+    made->n = (int)count;
+    memset(made->ranks, -1, count * sizeof *made->ranks);
+    for (Py_ssize_t i = 0; i < n; i++)
+        made->ranks[ranks[i]] = (int)i;
+    return made;
+}
+
+PyObject *hot_worker_renumber(hot_worker_t *self, PyObject *const *args,
+                              Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const hot_signature_t signature = {
+        "renumber", 2, 2, {"context", "ranks"}};
+    hot_numbering_t *made = NULL;
+    PyObject *given[2], *sequence;
+    uint64_t context;
+    int highest = -1, *ranks;
+    Py_ssize_t n;
+
+    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        hot_arg_u64(given[0], "context", BASE, &context) < 0)
+        return NULL;
+    sequence = PySequence_Fast(given[1], "renumber() needs a sequence");
+    if (!sequence)
+        return NULL;
+    n = PySequence_Fast_GET_SIZE(sequence);
+    ranks = numbering_ranks(sequence, n, &highest);
+    if (ranks)
+        made = numbering_create((uint32_t)context, ranks, n, highest);
+    PyMem_Free(ranks);
+    Py_DECREF(sequence);
+    if (!made)
+        return NULL;
+    made->next = self->numberings;
+    self->numberings = made;
+    Py_RETURN_NONE;
+}
+
+void hot_worker_forget_numberings(hot_worker_t *self)
+{
+    hot_numbering_t *next;
+
+    for (hot_numbering_t *it = self->numberings; it; it = next) {
+        next = it->next;
+        PyMem_Free(it);
+    }
+    self->numberings = NULL;
+}

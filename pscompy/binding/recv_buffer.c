@@ -1,0 +1,72 @@
+/* The type Room: memory for a short message whose length is not known, which
+ * the next one uses again. A message that does not fit gets its own. */
+#include "binding.h"
+
+#define ROOM_BYTES 1024
+
+typedef struct hot_room {
+    PyObject_HEAD
+    Py_ssize_t nbytes; /* of the message in it */
+    char bytes[ROOM_BYTES];
+} hot_room_t;
+
+PyObject *hot_room_take(hot_worker_t *worker)
+{
+    PyObject *room = worker->room;
+
+    worker->room = NULL;
+    return room ? room
+                : (PyObject *)PyObject_New(hot_room_t,
+                                           worker->state->room_type);
+}
+
+void hot_room_give(hot_worker_t *worker, PyObject *room)
+{
+    if (!worker->room && Py_REFCNT(room) == 1)
+        worker->room = room;
+    else
+        Py_DECREF(room);
+}
+
+psc_iov_t hot_room_piece(PyObject *room)
+{
+    return (psc_iov_t){((hot_room_t *)room)->bytes, ROOM_BYTES};
+}
+
+void hot_room_fill(PyObject *room, uint64_t nbytes)
+{
+    ((hot_room_t *)room)->nbytes = (Py_ssize_t)nbytes;
+}
+
+const char *hot_room_bytes(PyObject *room, Py_ssize_t *nbytes_p)
+{
+    *nbytes_p = ((hot_room_t *)room)->nbytes;
+    return ((hot_room_t *)room)->bytes;
+}
+
+static int room_getbuffer(hot_room_t *self, Py_buffer *view, int flags)
+{
+    return PyBuffer_FillInfo(view, (PyObject *)self, self->bytes, self->nbytes,
+                             true, flags);
+}
+
+static void room_dealloc(hot_room_t *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot room_slots[] = {
+    {Py_tp_doc, "A short message, until its object is made of it."},
+    {Py_tp_dealloc, room_dealloc},
+    {Py_bf_getbuffer, room_getbuffer},
+    {0, NULL}};
+
+PyType_Spec hot_room_spec = {
+    .name = "pscompy.binding._binding.Room",
+    .basicsize = sizeof(hot_room_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = room_slots,
+};

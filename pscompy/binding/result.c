@@ -1,0 +1,119 @@
+/* What an operation that has ended gives to Python: Status, memory, errors. */
+#include "binding.h"
+
+/* A connection that was asked for its message answers for itself, also when
+ * it is not in use any more. */
+static PyObject *value_source(hot_op_t *op, const psc_result_t *result)
+{
+    PyTypeObject *type = op->worker->state->connection_type;
+
+    if (result->rank >= 0 || !op->origin ||
+        !PyObject_TypeCheck(op->origin, type))
+        return hot_worker_source(op->worker, result->source, result->rank);
+    Py_INCREF(op->origin);
+    return op->origin;
+}
+
+static PyObject *value_make_status(hot_op_t *op, const psc_result_t *result)
+{
+    PyTypeObject *type = op->worker->state->status_type;
+    PyObject *source = value_source(op, result);
+    PyObject *tag = PyLong_FromLong(result->tag);
+    PyObject *nbytes = PyLong_FromUnsignedLongLong(result->nbytes);
+    PyObject *status = type->tp_alloc(type, 3);
+
+    if (!source || !tag || !nbytes || !status) {
+        Py_XDECREF(source);
+        Py_XDECREF(tag);
+        Py_XDECREF(nbytes);
+        Py_XDECREF(status);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(status, 0, source);
+    PyTuple_SET_ITEM(status, 1, tag);
+    PyTuple_SET_ITEM(status, 2, nbytes);
+    return status;
+}
+
+static bool value_like_last(const psc_result_t *last,
+                            const psc_result_t *result)
+{
+    return last->rank == result->rank && last->tag == result->tag &&
+           last->nbytes == result->nbytes;
+}
+
+/* In a World the last one is kept: messages that are alike share it. Outside
+ * it would keep the connection that it names. */
+PyObject *hot_op_status(hot_op_t *op)
+{
+    hot_worker_t *worker = op->worker;
+    psc_result_t result = op->result;
+
+    if (result.rank < 0)
+        return value_make_status(op, &result);
+    if (worker->numberings)
+        result.rank = hot_worker_rank(worker, op->context, result.rank);
+    if (!worker->status_kept ||
+        !value_like_last(&worker->status_result, &result)) {
+        PyObject *status = value_make_status(op, &result);
+
+        if (!status)
+            return NULL;
+        worker->status_result = result;
+        Py_XSETREF(worker->status_kept, status);
+    }
+    Py_INCREF(worker->status_kept);
+    return worker->status_kept;
+}
+
+static PyObject *value_fresh(hot_op_t *op)
+{
+    if (!op->fresh) /* an empty message needs no buffer from us */
+        op->fresh = PyByteArray_FromStringAndSize(NULL, 0);
+    Py_XINCREF(op->fresh);
+    return op->fresh;
+}
+
+/* Still the room: the message came into it. */
+static PyObject *value_room(hot_op_t *op)
+{
+    if (Py_TYPE(op->fresh) == op->worker->state->room_type)
+        hot_room_fill(op->fresh, op->result.nbytes);
+    return value_fresh(op);
+}
+
+static PyObject *value_fresh_and_status(hot_op_t *op)
+{
+    PyObject *status = hot_op_status(op);
+    PyObject *fresh = status ? value_fresh(op) : NULL;
+    PyObject *pair = fresh ? PyTuple_Pack(2, fresh, status) : NULL;
+
+    Py_XDECREF(status);
+    Py_XDECREF(fresh);
+    return pair;
+}
+
+PyObject *hot_op_value(hot_op_t *op)
+{
+    if (HOT_UNLIKELY(op->result.status != PSC_OK))
+        return hot_raise(op->worker->state, op->origin, op->result.status,
+                         op->result.nbytes);
+    switch (op->kind) {
+    case HOT_RECV_INTO:
+    case HOT_PROBE:
+        return hot_op_status(op);
+    case HOT_RECV_NEW:
+    case HOT_RECV_MEMORY:
+        return value_fresh(op);
+    case HOT_RECV_ROOM:
+        return value_room(op);
+    case HOT_RECV_VIEW:
+        return hot_array_view(op->fresh);
+    case HOT_RECV_STATUS:
+        return value_fresh_and_status(op);
+    case HOT_MATCH:
+        return hot_message_new(op);
+    default:
+        Py_RETURN_NONE;
+    }
+}

@@ -1,0 +1,249 @@
+/* Blocking: a bounded number of polls with the GIL, which is what a short
+ * exchange needs, then without it in the core's wait. That returns now and then
+ * without anything done: then call-backs run, signals are looked at, and a
+ * closed worker lets go. */
+#include "binding.h"
+
+#define WAIT_SPIN_POLLS 40u
+#define WAIT_SPIN_BYTES (16u << 10) /* longer: copies too long for the GIL */
+
+static int64_t wait_left(int64_t deadline)
+{
+    int64_t left;
+
+    if (deadline == PSC_FOREVER)
+        return PSC_FOREVER;
+    left = deadline - hot_now();
+    return left > 0 ? left : 0;
+}
+
+/* One stretch of blocking, for a caller who has just looked at the requests
+ * and keeps them alive. Signals are looked at first, so that a message that
+ * has arrived is delivered before Ctrl-C is raised. */
+static hot_outcome_t wait_step(hot_worker_t *worker,
+                               psc_request_t *const *requests, size_t n,
+                               psc_wait_mode_t mode, int64_t deadline)
+{
+    int64_t left = wait_left(deadline);
+    psc_status_t status;
+
+    if (PyErr_CheckSignals() < 0)
+        return HOT_RAISED;
+    if (worker->status != PSC_OK) {
+        hot_raise(worker->state, NULL, worker->status, 0);
+        return HOT_RAISED;
+    }
+    worker->n_inside++;
+    Py_BEGIN_ALLOW_THREADS
+    status = worker->api->wait(worker->core, requests, n, mode, left);
+    Py_END_ALLOW_THREADS
+    worker->n_inside--;
+    hot_worker_drain(worker);
+    if (status == PSC_ERR_TIMEOUT && deadline != PSC_FOREVER &&
+        hot_now() >= deadline)
+        return HOT_TIMEOUT;
+    if (status == PSC_OK || status == PSC_INPROGRESS ||
+        status == PSC_ERR_TIMEOUT || status == PSC_ERR_INTERRUPTED)
+        return HOT_AGAIN;
+    hot_raise(worker->state, NULL, status, 0);
+    return HOT_RAISED;
+}
+
+/* ---- one operation ---- */
+
+/* The connection of a blocking send is being closed here, by another thread. */
+static bool op_left_behind(hot_op_t *op)
+{
+    if (!op->target ||
+        op->worker->api->conn_state(op->target) != PSC_CONN_CLOSING)
+        return false;
+    hot_raise(op->worker->state, op->origin, PSC_ERR_CLOSED, 0);
+    return true;
+}
+
+static hot_outcome_t op_sleep(hot_op_t *op, int64_t deadline)
+{
+    hot_outcome_t outcome = HOT_AGAIN;
+
+    hot_op_link(op);
+    op->waiters++;
+    while (outcome == HOT_AGAIN && !hot_op_advance(op))
+        outcome = op_left_behind(op)
+                      ? HOT_RAISED
+                      : wait_step(op->worker, &op->core, 1, PSC_WAIT_ALL,
+                                  deadline);
+    if (outcome == HOT_TIMEOUT)
+        hot_op_advance(op);
+    op->waiters--;
+    if (op->kind != HOT_MATCH && op->done)
+        hot_op_free_core(op);
+    return outcome;
+}
+
+unsigned hot_op_polls(const hot_op_t *op)
+{
+    return op->buffers.nbytes <= WAIT_SPIN_BYTES ? WAIT_SPIN_POLLS : 0;
+}
+
+hot_outcome_t hot_op_wait(hot_op_t *op, int64_t deadline)
+{
+    hot_worker_t *worker = op->worker;
+    hot_outcome_t outcome;
+
+    if (hot_op_advance(op))
+        return HOT_DONE;
+    if (!op->polls) { /* it has not polled when it started */
+        worker->api->spin(worker->core, op->core, hot_op_polls(op));
+        if (hot_op_advance(op))
+            return HOT_DONE;
+    }
+    outcome = op_sleep(op, deadline);
+    if (outcome == HOT_RAISED)
+        return HOT_RAISED;
+    return op->done ? HOT_DONE : HOT_TIMEOUT;
+}
+
+/* ---- several requests ---- */
+
+/* The requests as a tuple, all of one session: waiting for one session does
+ * not move another's messages, and alternating would have to poll. */
+static PyObject *wait_requests(hot_state_t *state, PyObject *iterable)
+{
+    PyObject *tuple = PySequence_Tuple(iterable);
+    hot_worker_t *worker = NULL;
+
+    for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        hot_request_t *request = (hot_request_t *)item;
+
+        if (!PyObject_TypeCheck(item, state->request_type)) {
+            PyErr_Format(PyExc_TypeError,
+                         "only Requests can be waited for, not %.100s",
+                         Py_TYPE(item)->tp_name);
+            Py_CLEAR(tuple);
+        } else if (worker && request->op.worker != worker) {
+            PyErr_SetString(PyExc_ValueError,
+                            "the requests belong to different sessions: wait "
+                            "for each session's, or await them with asyncio");
+            Py_CLEAR(tuple);
+        } else {
+            worker = request->op.worker;
+        }
+    }
+    return tuple;
+}
+
+/* One after the other: whichever is waited for, all of them move. */
+static bool wait_until_all(hot_state_t *state, PyObject *tuple,
+                           int64_t deadline)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        hot_request_t *request = (hot_request_t *)PyTuple_GET_ITEM(tuple, i);
+        hot_outcome_t outcome = hot_request_wait(request, deadline);
+
+        if (outcome == HOT_TIMEOUT)
+            hot_raise_timeout(state, NULL, NULL);
+        if (outcome != HOT_DONE)
+            return false;
+    }
+    return true;
+}
+
+PyObject *hot_wait_all(hot_state_t *state, PyObject *requests,
+                       int64_t deadline)
+{
+    PyObject *tuple = wait_requests(state, requests);
+    PyObject *results;
+
+    if (!tuple)
+        return NULL;
+    results = PyList_New(PyTuple_GET_SIZE(tuple));
+    if (results && !wait_until_all(state, tuple, deadline))
+        Py_CLEAR(results);
+    for (Py_ssize_t i = 0; results && i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        PyObject *value = hot_request_result((hot_request_t *)item);
+
+        if (value)
+            PyList_SET_ITEM(results, i, value);
+        else
+            Py_CLEAR(results);
+    }
+    Py_DECREF(tuple);
+    return results;
+}
+
+/* The first that has ended, or -1; requests: what the others wait for. */
+static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        hot_request_t *request = (hot_request_t *)PyTuple_GET_ITEM(tuple, i);
+
+        if (hot_request_advance(request))
+            return i;
+        requests[i] = request->op.core;
+    }
+    return -1;
+}
+
+/* Keeps the core's requests for as long as this thread waits on them. */
+static void wait_hold(PyObject *tuple, int change)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        hot_op_t *op = &((hot_request_t *)PyTuple_GET_ITEM(tuple, i))->op;
+
+        op->waiters += (unsigned)change;
+        if (op->done)
+            hot_op_free_core(op);
+    }
+}
+
+static Py_ssize_t wait_until_any(hot_state_t *state, PyObject *tuple,
+                                 int64_t deadline)
+{
+    size_t n = (size_t)PyTuple_GET_SIZE(tuple);
+    psc_request_t **requests = PyMem_Calloc(n, sizeof *requests);
+    hot_worker_t *worker =
+        ((hot_request_t *)PyTuple_GET_ITEM(tuple, 0))->op.worker;
+    hot_outcome_t outcome = HOT_AGAIN;
+    Py_ssize_t done = -1;
+
+    if (!requests) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    wait_hold(tuple, 1);
+    while (outcome == HOT_AGAIN && (done = wait_find_done(tuple, requests)) < 0)
+        outcome = wait_step(worker, requests, n, PSC_WAIT_ANY, deadline);
+    if (outcome == HOT_TIMEOUT)
+        done = wait_find_done(tuple, requests);
+    wait_hold(tuple, -1);
+    PyMem_Free(requests);
+    if (done < 0 && outcome == HOT_TIMEOUT)
+        hot_raise_timeout(state, NULL, NULL);
+    return done;
+}
+
+PyObject *hot_wait_any(hot_state_t *state, PyObject *requests,
+                       int64_t deadline)
+{
+    PyObject *tuple = wait_requests(state, requests);
+    PyObject *value, *pair = NULL;
+    Py_ssize_t index = -1;
+
+    if (!tuple)
+        return NULL;
+    if (PyTuple_GET_SIZE(tuple) == 0)
+        PyErr_SetString(PyExc_ValueError, "no requests to wait for");
+    else
+        index = wait_until_any(state, tuple, deadline);
+    if (index >= 0) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, index);
+
+        value = hot_request_result((hot_request_t *)item);
+        if (value)
+            pair = Py_BuildValue("(nN)", index, value);
+    }
+    Py_DECREF(tuple);
+    return pair;
+}

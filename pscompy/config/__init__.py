@@ -1,0 +1,1 @@
+"""The PSP_ variables: declarations, parsers, values."""

@@ -1,0 +1,374 @@
+"""Declared variables: parsing, defaults, origins, misspelt names.
+
+A variable is declared once, as a `Var` in a table; tables belong to sections.
+The core's section is "", a transport's is its name in capitals, and the full
+name of a variable is PSP_<SECTION>_<NAME>. `Config.load` resolves all tables
+against the overrides of a program and the environment. Nothing else of
+pscompy reads the environment; the launcher's variables come through
+`launcher_environment`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from pscompy.config.parsers import (
+    AUTO,
+    INF,
+    Parser,
+    as_number,
+    choice,
+    count,
+    flag,
+    integer,
+    names,
+    nbytes,
+    priority,
+    seconds,
+    size,
+    text,
+)
+from pscompy.config.values import Value
+from pscompy.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Values = Mapping[str, Any]
+else:
+    Values = Mapping
+
+
+__all__ = [
+    "AUTO",
+    "INF",
+    "Config",
+    "ConfigWarning",
+    "Parser",
+    "Row",
+    "Setting",
+    "TransportWarning",
+    "Var",
+    "choice",
+    "count",
+    "flag",
+    "full_name",
+    "integer",
+    "launcher_environment",
+    "names",
+    "nbytes",
+    "priority",
+    "seconds",
+    "size",
+    "tell_children",
+    "text",
+    "warn",
+]
+
+PREFIX = "PSP_"
+
+
+class ConfigWarning(UserWarning):
+    """A PSP_ variable is set that nobody knows, probably misspelt, to a value
+    that is unwise, or to something that is not there."""
+
+
+class TransportWarning(UserWarning):
+    """A transport that runs everywhere cannot be used here: slower ones take its place."""
+
+
+class Var(Value):
+    """One variable. `parent` and `aliases` are full names without PSP_.
+
+    While the variable is not set its parent's setting holds, if there is one,
+    and only then the default. The name "" stands for the section itself: with
+    it the transport shm declares PSP_SHM. One that `selects` names a device,
+    an address and the like: who sets it is warned where there is no such thing.
+    """
+
+    name: str
+    default: str
+    parser: Parser
+    doc: str
+    parent: str | None = None
+    aliases: tuple[str, ...] = ()
+    secret: bool = False
+    selects: bool = False
+
+
+class Setting(Value):
+    """A value as a transport in C gets it; see psc_setting_t."""
+
+    name: str
+    text: str
+    number: int
+
+
+class Row(Value):
+    """A variable as `pscompy info` shows it; secrets are hidden."""
+
+    section: str
+    name: str
+    default: str
+    value: str
+    origin: str
+    doc: str
+
+    @property
+    def changed(self) -> bool:
+        return self.origin != "default"
+
+
+class _Entry(Value):
+    """A resolved variable: its text, where that came from, and its value."""
+
+    section: str
+    var: Var
+    text: str
+    origin: str
+    value: Any
+
+
+def full_name(section: str, name: str) -> str:
+    """The name without PSP_: ("SHM", "DIRECT") -> "SHM_DIRECT"."""
+    return "_".join(part for part in (section, name) if part)
+
+
+def launcher_environment() -> Mapping[str, str]:
+    """What a launcher told this process: PMI_*, PMIX_*, SLURM_*, and where its library is; and
+    PSCOMPY_*, what we told it."""
+    names = ("PMI_", "PMIX_", "SLURM_", "OPAL_PREFIX", "PSCOMPY_")
+    return {name: value for name, value in os.environ.items() if name.startswith(names)}
+
+
+def tell_children(name: str, value: str) -> None:
+    """Set one of the PSCOMPY_* that processes started from here find in `launcher_environment`."""
+    os.environ[name] = value
+
+
+class Config(Values):
+    """All variables with their values: `config["SPIN_US"]`.
+
+    Keys are full names without PSP_. Immutable; load another one to change it.
+    """
+
+    def __init__(self, entries: Mapping[str, _Entry], environ: Mapping[str, str]) -> None:
+        self._entries = entries
+        self._environ = environ
+
+    @classmethod
+    def load(
+        cls,
+        tables: Mapping[str, tuple[Var, ...]],
+        overrides: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        *,
+        known: Collection[str] | None = (),
+        withheld: Callable[[], Collection[str]] = frozenset,
+    ) -> Config:
+        """Resolve `tables` (section -> variables).
+
+        `overrides` (keys with or without PSP_) come before `environ` (default:
+        the process's environment), a variable's own setting before its
+        parent's, and an empty text counts as not set. `known` are names that
+        need no declaration, "DAPL_" with all names below it; None accepts every
+        name. `withheld` gives further names, and is asked only if there are
+        others than all these. ConfigError: a bad value, or an override that
+        nobody declares. ConfigWarning: undeclared PSP_ variables.
+        """
+        environ = os.environ if environ is None else environ
+        resolver = _Resolver(tables, _normalise(overrides or {}), environ)
+        if known is not None:
+            resolver.check_names(known, withheld)
+        return cls(resolver.entries(), dict(environ))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._entries[name].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        changed = ", ".join(f"{row.name}={row.value}" for row in self.rows() if row.changed)
+        return f"<Config {changed or 'all defaults'}>"
+
+    def origin(self, name: str) -> str:
+        """Where the value comes from: "default", "config", "environment", or one
+        of these with the alias or parent that was set: "config PSP_RENDEZVOUS"."""
+        return self._entries[name].origin
+
+    def rows(self) -> list[Row]:
+        """All variables in order of declaration, for people to read."""
+        return [
+            Row(
+                entry.section,
+                PREFIX + name,
+                entry.var.default,
+                "(hidden)" if entry.var.secret and entry.text else entry.text,
+                entry.origin,
+                entry.var.doc,
+            )
+            for name, entry in self._entries.items()
+        ]
+
+    def settings(self, section: str) -> list[Setting]:
+        """The section's variables as its transport gets them."""
+        return [
+            Setting(entry.var.name, entry.text, as_number(entry.value))
+            for entry in self._entries.values()
+            if entry.section == section and entry.var.name
+        ]
+
+    def asked(self, section: str) -> list[str]:
+        """The variables that ask for this section by name: its own variable and those that select,
+        as they were set: ["PSP_IB_HCA=nix0 (environment)"]."""
+        return [
+            f"{PREFIX}{name}={entry.text} ({entry.origin})"
+            for name, entry in self._entries.items()
+            if entry.section == section
+            and (entry.var.selects or not entry.var.name)
+            and entry.origin != "default"
+        ]
+
+    def expand(self, template: str) -> str:
+        """`template` with $NAME, ${NAME} (unset: empty), $$ (process id) and a
+        leading ~ replaced, as a shell would."""
+
+        if "$" not in template:
+            return os.path.expanduser(template)  # noqa: PTH111
+        import re  # not before: few values hold one
+
+        def replace(match: re.Match[str]) -> str:
+            name = match["braced"] or match["plain"]
+            return self._environ.get(name, "") if name else str(os.getpid())
+
+        pattern = r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>[A-Za-z_]\w*))"
+        return os.path.expanduser(re.sub(pattern, replace, template))  # noqa: PTH111
+
+
+class _Resolver:
+    """Looks every declared variable up in the overrides and the environment."""
+
+    def __init__(
+        self,
+        tables: Mapping[str, tuple[Var, ...]],
+        overrides: Mapping[str, str],
+        environ: Mapping[str, str],
+    ) -> None:
+        self._declared = {
+            full_name(section, var.name): (section, var)
+            for section, variables in tables.items()
+            for var in variables
+        }
+        self._sources = {
+            "config": overrides,
+            "environment": {
+                name.removeprefix(PREFIX): value
+                for name, value in environ.items()
+                if name.startswith(PREFIX)
+            },
+        }
+
+    def entries(self) -> dict[str, _Entry]:
+        return {
+            name: self._resolve(name, section, var)
+            for name, (section, var) in self._declared.items()
+        }
+
+    def check_names(self, known: Collection[str], withheld: Callable[[], Collection[str]]) -> None:
+        """Complain about names that no table declares."""
+        aliases = {alias for _, var in self._declared.values() for alias in var.aliases}
+        names = {*self._declared, *aliases}
+        unknown = self._unknown(names, known)
+        if any(unknown.values()):
+            names |= {*withheld()}
+            unknown = self._unknown(names, known)
+        for name in unknown["config"]:
+            raise ConfigError(f"no such variable: {_suggest(name, names)}", name=PREFIX + name)
+        if unknown["environment"]:
+            listed = "; ".join(_suggest(name, names) for name in sorted(unknown["environment"]))
+            warn(f"unknown variable: {listed}")
+
+    def _unknown(self, names: Collection[str], known: Collection[str]) -> dict[str, list[str]]:
+        return {
+            source: [name for name in given if name not in names and not _covered(name, known)]
+            for source, given in self._sources.items()
+        }
+
+    def _resolve(self, name: str, section: str, var: Var) -> _Entry:
+        given, origin = self._lookup(name) or (var.default, "default")
+        try:
+            value = var.parser(given)
+        except ValueError:
+            raise _bad_value(name, var, given, origin) from None
+        return _Entry(section, var, given, origin, value)
+
+    def _lookup(self, name: str) -> tuple[str, str] | None:
+        """The text that holds for a name, and its origin; None: not set."""
+        _, var = self._declared.get(name, ("", None))
+        for spelling in (name, *(var.aliases if var else ())):
+            for source, given in self._sources.items():
+                if value := given.get(spelling):
+                    return value, source if spelling == name else f"{source} {PREFIX}{spelling}"
+        if var is None or var.parent is None:
+            return None
+        inherited = self._lookup(var.parent)
+        if inherited is None or " " in inherited[1]:
+            return inherited
+        return inherited[0], f"{inherited[1]} {PREFIX}{var.parent}"
+
+
+def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:
+    """Overrides as if they had come from the environment."""
+    return {
+        name.removeprefix(PREFIX): str(int(value)) if isinstance(value, bool) else str(value)
+        for name, value in overrides.items()
+        if value is not None
+    }
+
+
+def _covered(name: str, known: Collection[str]) -> bool:
+    families = tuple(word for word in known if word.endswith("_"))
+    return name in known or f"{name}_" in families or name.startswith(families)
+
+
+def _suggest(name: str, names: Collection[str]) -> str:
+    import difflib
+
+    whole = PREFIX + name  # the prefix makes two swapped letters a close match of a short name
+    close = difflib.get_close_matches(whole, [PREFIX + each for each in names], n=1, cutoff=0.8)
+    if not close or not difflib.get_close_matches(name, [close[0].removeprefix(PREFIX)]):
+        return whole
+    return f"{whole} (did you mean {close[0]}?)"
+
+
+def warn(message: str, kind: type[Warning] = ConfigWarning) -> None:
+    """A warning of the line of the program that has called pscompy."""
+    warnings.warn(message, kind, stacklevel=_own_frames())
+
+
+def _own_frames() -> int:
+    """The `stacklevel` of who called into pscompy, for a warning of our caller's."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("pscompy"):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _bad_value(name: str, var: Var, given: str, origin: str) -> ConfigError:
+    source, _, via = origin.partition(" ")
+    shown = "its value" if var.secret else repr(given)
+    through = f", from {via}" if via else ""
+    return ConfigError(
+        f"{PREFIX}{name}: {shown} ({source}{through}) must be {var.parser.allowed}",
+        name=PREFIX + name,
+        value=None if var.secret else given,
+        allowed=var.parser.allowed,
+    )

@@ -1,0 +1,154 @@
+"""Parsers of variables: from text, in the units that people write, to values.
+
+A parser raises ValueError for what it does not take; its `allowed` completes
+the sentence "must be ...".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from pscompy.config.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+AUTO = -1  # the value of "auto"
+INF = 2**63 - 1  # the value of "inf"
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_TRUE = {"1", "yes", "on", "true", "y"}
+_FALSE = {"0", "no", "off", "false", "n"}
+
+
+class Parser(Value):
+    """Turns a variable's text into its value."""
+
+    parse: Callable[[str], Any]
+    allowed: str
+
+    def __call__(self, given: str) -> Any:
+        return self.parse(given.strip())
+
+
+def as_number(value: object) -> int:
+    """A value as psc_setting_t.number: sizes and counts as they are, flags as
+    0 or 1, times in nanoseconds, texts as 0."""
+    if isinstance(value, float):
+        return INF if math.isinf(value) else round(value * 1e9)
+    return int(value) if isinstance(value, int) else 0
+
+
+def size(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Parser:
+    """A number of bytes, with unit or "inf" (INF), and "auto" (AUTO) if allowed."""
+
+    def parse(given: str) -> int:
+        if auto and given.lower() == "auto":
+            return AUTO
+        return _within(_parse_size(given), minimum, maximum)
+
+    return Parser(parse, f"a size such as 4096, 64k or 2M{_describe(minimum, maximum, auto)}")
+
+
+def integer(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Parser:
+    """A whole number, "inf" (INF) if the range is open, "auto" (AUTO) if allowed."""
+
+    def parse(given: str) -> int:
+        if auto and given.lower() == "auto":
+            return AUTO
+        if maximum == INF and given.lower() == "inf":
+            return INF
+        return _within(_parse_digits(given), minimum, maximum)
+
+    return Parser(parse, f"a whole number{_describe(minimum, maximum, auto)}")
+
+
+def choice(*words: str) -> Parser:
+    """One of some words, in any case."""
+
+    def parse(given: str) -> str:
+        if given.lower() not in words:
+            raise ValueError(given)
+        return given.lower()
+
+    return Parser(parse, f"one of {', '.join(words)}")
+
+
+def _parse_size(given: str) -> int:
+    if given.lower() == "inf":
+        return INF
+    digits, word = _split_unit(given)
+    unit = _UNITS.get(word.removesuffix("b").removesuffix("i") if word[-1:] == "b" else word)
+    if unit is None or digits.endswith(".") or digits.startswith("."):
+        raise ValueError(given)
+    value = float(digits) * unit if "." in digits else int(digits) * unit
+    if value != int(value):
+        raise ValueError(given)
+    return int(value)
+
+
+def _split_unit(given: str) -> tuple[str, str]:
+    """Digits, with one point at most, and the lower-case word behind them, by hand: a regular
+    expression takes longer to compile than all variables to parse."""
+    number = given.rstrip(_LETTERS)
+    digits = number.rstrip()
+    if not (digits.isascii() and digits.replace(".", "", 1).isdecimal()):
+        raise ValueError(given)
+    return digits, given[len(number) :].lower()
+
+
+def _parse_digits(given: str) -> int:
+    if not (given.isascii() and given.removeprefix("-").isdecimal()):
+        raise ValueError(given)
+    return int(given)
+
+
+def _parse_flag(given: str) -> bool:
+    if given.lower() not in _TRUE | _FALSE:
+        raise ValueError(given)
+    return given.lower() in _TRUE
+
+
+def _parse_seconds(given: str) -> float:
+    if given.lower() == "inf":
+        return math.inf
+    digits, unit = _split_unit(given)
+    if unit not in _SECONDS:
+        raise ValueError(given)
+    return float(digits) * _SECONDS[unit]
+
+
+def _parse_names(given: str) -> tuple[str, ...]:
+    """A part may have dots, and each name has a module and something of it."""
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    for name in names:
+        module, colon, part = name.partition(":")
+        if not (module and colon and part):
+            raise ValueError(name)
+    return names
+
+
+def _within(value: int, minimum: int, maximum: int) -> int:
+    if not minimum <= value <= maximum:
+        raise ValueError(value)
+    return value
+
+
+def _describe(minimum: int, maximum: int, auto: bool) -> str:
+    limits = f", at least {minimum}" if minimum > 0 else ""
+    limits += f", at most {maximum}" if maximum != INF else ", or inf"
+    return limits + (", or auto" if auto else "")
+
+
+nbytes = size(auto=True)
+count = integer()
+flag = Parser(_parse_flag, "1 or 0 (yes or no, on or off)")
+seconds = Parser(_parse_seconds, "a time in seconds, such as 10, 0.5, 200ms or inf")
+text = Parser(str, "a text")
+names = Parser(_parse_names, "names such as module:Class, separated by commas")
+priority = integer(0, 1000)

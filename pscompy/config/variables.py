@@ -1,0 +1,105 @@
+"""The core's own variables: general, debugging, precon.
+
+Transports declare theirs beside their code. Names and meanings are
+ParaStation's wherever it has the variable.
+"""
+
+from __future__ import annotations
+
+from pscompy.config.config import Var, choice, count, flag, integer, names, seconds, size, text
+
+GENERAL = (
+    Var("KEY", "", text, "Key shared by all processes of the job.", secret=True),
+    Var("KEY_FILE", "", text, "File that holds the key; empty: the user's own."),
+    Var("NETWORK", "", text, "Networks, addresses or interfaces to use, in order of preference."),
+    Var("INSTALLED", "", text, "What a launcher has found installed, for its ranks."),
+    Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
+    Var("GUARD", "1", flag, "Keep the precon link open to notice that a peer died."),
+    Var("GUARD_TIMEOUT", "30", seconds, "Silence on that link after which a peer is lost."),
+    Var("RETRY", "10", count, "Further attempts to reach a peer that refuses, at most 1 s apart."),
+    Var("CANDIDATE_TIMEOUT", "10", seconds, "Time for a transport to come up; inf: no limit."),
+    Var("SHUTDOWN_TIMEOUT", "10", seconds, "How long closing waits for a peer that is silent."),
+    Var("FINALIZE_TIMEOUT", "30", seconds, "How long a World waits for its peers at its end."),
+)
+
+MODULES = (
+    Var("MSA_MODULE_ID", "0", integer(0, 65535), "Number of the module that this process is in."),
+    Var("JOIN", "", text, "NAME:MODULES, the world that this job is a module of; empty: alone."),
+    Var("JOIN_TIMEOUT", "60", seconds, "How long the other modules are waited for."),
+    Var("MSA_AWARENESS", "1", flag, "Barriers and broadcasts cross between modules once."),
+    Var("MSA_SHM", "0", flag, "Processes of different modules may share memory."),
+)
+
+PROTOCOL = (
+    Var("SPIN_US", "50", integer(0, 60_000_000), "Microseconds of polling before a wait sleeps."),
+    Var("PROGRESS_THREAD", "0", flag, "A native thread moves messages while the program does not."),
+    Var("UNEXPECTED_MAX", "64M", size(), "Unexpected eager payload a session keeps, in bytes."),
+    Var("EAGER_WINDOW", "4M", size(1), "Most eager payload that one connection has in flight."),
+    Var("RTS_MAX", "1024", integer(1, 1 << 16), "Unmatched rendezvous per connection."),
+    Var("POOL_MAX", "1G", size(), "Bytes of a session's pool for lending; more is copied."),
+    Var("RENDEZVOUS", "auto", size(auto=True), "Shortest rendezvous message; auto: by cost."),
+    Var("RNDV_SCHEME", "auto", choice("auto", "put", "get", "am"), "Rendezvous by put, get or am."),
+)
+
+PARCEL = (
+    Var("PARCEL_ZERO_COPY", "4k", size(1), "Shortest buffer of an object that is not copied."),
+    Var("PARCEL_SERIALISER", "pickle", text, "pickle, cloudpickle, or module:name of one."),
+    Var("PARCEL_UNPICKLE", "any", choice("any", "restricted"), "What arriving objects may name."),
+    Var("PARCEL_ACTIONS", "registered", choice("registered", "any"), "What peers may call."),
+    Var("PARCEL_THREADS", "auto", integer(1, 4096, auto=True), "Most actions that run at once."),
+    Var("PARCEL_ALLOW", "", names, "What they may name if restricted, besides plain types."),
+)
+
+DEBUG = (
+    Var("DEBUG", "1", count, "0 fatal, 1 error, 2 warning, 3 info, 4 debug, 5 verbose, 6 trace."),
+    Var("DEBUG_OUT", "", text, "File for the log; ${VAR} and $$ are expanded. Empty: stderr."),
+    Var(
+        "DEBUG_TIMING",
+        "off",
+        choice("off", "us", "date", "wall", "delta"),
+        "What time each line of the log begins with.",
+    ),
+    Var("DEBUG_VERSION", "0", flag, "Log the version when a session opens."),
+    Var("DEBUG_PARAM", "0", integer(0, 2), "Log variables: 1 those changed, 2 all."),
+    Var("DEBUG_STATS", "0", flag, "Log a session's counters when it closes."),
+    Var("DEBUG_CONTYPE", "0", flag, "Log every connection with its transport."),
+)
+
+PRECON = (
+    Var("PRECON_TCP_SO_SNDBUF", "32768", size(1, 1 << 30), "Send buffer of the precon link."),
+    Var("PRECON_TCP_SO_RCVBUF", "32768", size(1, 1 << 30), "Receive buffer of the precon link."),
+    Var("PRECON_TCP_NODELAY", "1", flag, "Send precon messages at once."),
+    Var(
+        "PRECON_TCP_RECONNECT_TIMEOUT",
+        "2000",
+        count,
+        "Milliseconds without an answer before the handshake is tried anew.",
+    ),
+    Var(
+        "PRECON_TCP_CONNECT_STALLED_MAX",
+        "6",
+        count,
+        "Such attempts without any answer before the peer counts as unreachable.",
+    ),
+)
+
+VARIABLES = GENERAL + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
+
+# Names that are right though nothing here declares them: the build's own, and ParaStation's that
+# have no effect in pscompy. One that ends in _ stands for all names below it, too.
+KNOWN = (
+    "BUILD_PLUGINS",
+    *("OPENIB", "OPENIB_GLOBAL_SENDQ", "OPENIB_EVENT_CNT", "OPENIB_IGNORE_WRONG_OPCODES"),
+    *("OPENIB_LID_OFFSET", "OPENIB_MALLOC_OPTS"),
+    *("SMP_NODE_ID", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
+    *("DAPL_", "ELAN_", "EXTOLL_", "GM_", "MVAPI_", "MXM_", "OFED_", "PSM_", "UCP_", "VELO_"),
+    *("CUDA_", "DEADLOCK_WARNINGS", "INFO", "IPROBE_COUNT", "MALLOC_", "READAHEAD"),
+    *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SIGQUIT", "SIGSEGV"),
+    *("SIGSUSPEND", "SKIPBLOCKSIZE", "UNEXPECTED_RECEIVES"),
+    *("DEBUG_BYE_MSG", "DEBUG_PRECON", "DEBUG_REQ", "DEBUG_SUSPEND"),
+    *("PRECON_TYPE", "PRECON_RRCOMM_"),
+)
+
+# Section -> the beginnings of its names, where its transport comes with pscompy in a package of its
+# own, which a source folder that was not installed does not find.
+APART = {"GATEWAY": ("GATEWAY_", "GW_")}

@@ -1,0 +1,272 @@
+"""Socket addresses as strings, and which of this host's addresses to advertise.
+
+A socket's address reads psp://HOST:PORT[,HOST:PORT...][,RELAY!PLACE...]/NAME, without spaces:
+every place where the session listens, best first, its places at relays, and the session's name,
+percent-encoded. IPv6 hosts stand in brackets. Places without the scheme, or without a name, are
+accepted too.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+
+from pscompy.config.values import Value
+from pscompy.errors import ConfigError, ConnectError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
+
+
+SCHEME = "psp://"
+PLACES_MAX = 16
+ADVERTISED_MAX = 12  # of one host; relays have places, too
+
+_SIOCGIFCONF, _SIOCGIFFLAGS, _IFF_UP = 0x8912, 0x8913, 1
+_IFREQ = 40  # bytes of a struct ifreq: a name, and an address behind it
+_IFREQS_MAX = 256
+_IF_INET6 = "/proc/net/if_inet6"
+_LINK_SCOPE = 0x20
+PORT_MAX = 65535
+_NOT_IN_HOST = frozenset("[]:/")
+_SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))  # to be removed
+_SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
+
+
+class Place(Value):
+    """A host (a name, or a numeric address without brackets) and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Detour(Value):
+    """A place that a transport's relay leads to; what it reads is the relay's affair."""
+
+    relay: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.relay}!{self.place}"
+
+
+class Address(Value):
+    """Where a socket listens; `name` is the session's, empty if not known."""
+
+    places: tuple[Place, ...]
+    name: str = ""
+    detours: tuple[Detour, ...] = ()
+
+    def __str__(self) -> str:
+        name = f"/{_quoted(self.name)}" if self.name else ""
+        return SCHEME + ",".join(map(str, (*self.places, *self.detours))) + name
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`ConnectError` where the text is no address."""
+        if not isinstance(text, str):
+            raise TypeError(f"an address is a str, not {type(text).__name__}")
+        places, _, name = text.strip().removeprefix(SCHEME).partition("/")
+        pieces = places.split(",")
+        if len(pieces) > PLACES_MAX:
+            raise _no_address(text)
+        direct = tuple(_place(piece, text) for piece in pieces if "!" not in piece)
+        detours = (Detour(*piece.split("!", 1)) for piece in pieces if "!" in piece)
+        return cls(direct, _unquoted(name), tuple(detours))
+
+
+def _place(piece: str, text: str) -> Place:
+    host, _, port = piece.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    known = _is_numeric(bare) if host == f"[{bare}]" else _is_host(host)
+    if not (known and port.isdecimal() and len(port) <= 5 and 0 < int(port) <= PORT_MAX):
+        raise _no_address(text)
+    return Place(bare, int(port))
+
+
+def _is_host(text: str) -> bool:
+    """A name or an IPv4 address; which names there are is for the resolver to say."""
+    return text.split() == [text] and _NOT_IN_HOST.isdisjoint(text)
+
+
+def _is_numeric(text: str) -> bool:
+    """Made of what IPv6 addresses are made of, their scopes included."""
+    rest = text.translate(_SIGNS_OF_IPV6)
+    return bool(text) and (not rest or rest.isalnum())
+
+
+def _quoted(name: str) -> str:
+    if name.isascii() and name.isalnum():  # as the names of ranks are
+        return name
+    from urllib.parse import quote  # not before: 2 ms
+
+    return quote(name, safe="")
+
+
+def _unquoted(name: str) -> str:
+    if "%" not in name:
+        return name
+    from urllib.parse import unquote
+
+    return unquote(name)
+
+
+def _no_address(text: str) -> ConnectError:
+    return ConnectError(f"{text!r} is no address: expected psp://HOST:PORT or HOST:PORT")
+
+
+# ---- this host ----------------------------------------------------------------------------------
+
+
+class Interface(Value):
+    """One address of one network interface."""
+
+    name: str
+    address: IPv4Address | IPv6Address
+
+
+def interfaces() -> list[Interface]:
+    """The addresses of this host that others may reach, link-local ones left out."""
+    import ipaddress  # not before: only PSP_NETWORK, and transports, need it
+
+    return [Interface(name, ipaddress.ip_address(address)) for name, address in _addresses()]
+
+
+def _addresses(v6: bool = True) -> Iterator[tuple[str, bytes]]:
+    """The addresses of interfaces, with the interfaces' names."""
+    yield from _addresses_v4()
+    if v6:
+        yield from _addresses_v6()
+
+
+def _addresses_v4() -> Iterator[tuple[str, bytes]]:
+    """Every address of each interface that is up, with its name: SIOCGIFCONF."""
+    room = array.array("B", bytes(_IFREQ * _IFREQS_MAX))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        asked = struct.pack("iP", len(room), room.buffer_info()[0])
+        used = struct.unpack("iP", fcntl.ioctl(probe.fileno(), _SIOCGIFCONF, asked))[0]
+        for at in range(0, used, _IFREQ):
+            name = bytes(room[at : at + 16]).partition(b"\0")[0]
+            request = struct.pack(f"{_IFREQ}s", name)
+            flags = fcntl.ioctl(probe.fileno(), _SIOCGIFFLAGS, request)[16:18]
+            if int.from_bytes(flags, sys.byteorder) & _IFF_UP:
+                label = name.decode(errors="replace").partition(":")[0]
+                yield label, bytes(room[at + 20 : at + 24])
+
+
+def _addresses_v6() -> Iterator[tuple[str, bytes]]:
+    with contextlib.suppress(OSError), open(_IF_INET6) as lines:  # noqa: PTH123
+        for line in lines:
+            digits, _, _, scope, _, name = line.split()
+            if int(scope, 16) != _LINK_SCOPE:
+                yield name, bytes.fromhex(digits)
+
+
+def advertised(network: str, v6: bool = True) -> list[str]:
+    """The addresses to advertise for a socket on all interfaces, best first.
+
+    `network` is PSP_NETWORK: networks, addresses or interfaces, in order of preference; empty:
+    the address that packets to the world would leave from, then all others, for only who calls
+    can tell which of them lead here; with no other, loopback. `v6`: the socket takes IPv6, too.
+    `ConfigError`: none of this host's addresses matches.
+    """
+    wanted = network.replace(",", " ").split()
+    if not wanted:
+        return _reachable(v6)[:ADVERTISED_MAX]
+    mine = [own for own in interfaces() if v6 or own.address.version == 4]
+    chosen = [str(own.address) for word in wanted for own in mine if _matches(own, word)]
+    if not chosen:
+        have = ", ".join(f"{own.name} {own.address}" for own in mine) or "none"
+        raise ConfigError(
+            f"PSP_NETWORK={network!r} matches no address of this host (it has: {have})",
+            name="PSP_NETWORK",
+            value=network,
+            allowed="networks, addresses or interfaces of this host",
+        )
+    return list(dict.fromkeys(chosen))[:ADVERTISED_MAX]
+
+
+def _matches(own: Interface, word: str) -> bool:
+    if own.name == word:
+        return True
+    import ipaddress
+
+    with contextlib.suppress(ValueError):
+        return own.address in ipaddress.ip_network(word, strict=False)
+    return False
+
+
+def _reachable(v6: bool) -> list[str]:
+    """All but the loopback's, the one first that packets to the world would leave from."""
+    mine = [
+        socket.inet_ntop(socket.AF_INET6 if len(address) == 16 else socket.AF_INET, address)
+        for _, address in _addresses(v6)
+    ]
+    outside = [address for address in mine if address != "::1" and not address.startswith("127.")]
+    first = [address for address in _primary() if address in outside]
+    return list(dict.fromkeys(first + outside)) or ["127.0.0.1"]
+
+
+def _primary() -> Iterator[str]:
+    """Asks the routing table; sends nothing."""
+    for target, family in _SOMEWHERE:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((target, 9))
+            yield str(probe.getsockname()[0])
+
+
+def listening_socket(host: str | None, port: int) -> socket.socket:
+    """A non-blocking listening socket; `host` None: all addresses, IPv4 and IPv6.
+
+    OSError: it cannot be bound. OverflowError: there is no such port.
+    """
+    if not 0 <= port <= PORT_MAX:
+        raise OverflowError(f"a port is a number from 0 to {PORT_MAX}")
+    if host is not None:
+        return _listen(*_resolve(host, port))
+    try:
+        return _listen(socket.AF_INET6, ("::", port), dual=True)
+    except OSError:
+        if port and socket.has_ipv6 and _in_use(port):
+            raise
+        return _listen(socket.AF_INET, ("0.0.0.0", port))
+
+
+def _in_use(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return True
+    return False
+
+
+def _resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, where = found[0]
+    return family, (str(where[0]), int(where[1]))
+
+
+def _listen(family: int, where: tuple[str, int], dual: bool = False) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if dual:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind(where)
+        listening.listen(socket.SOMAXCONN)
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,207 @@
+"""The control thread: one selector, one queue of commands, timers.
+
+Commands come from any thread and are woken by a descriptor; everything else runs on the thread
+itself. Signals are blocked in it, so that Ctrl-C lands in the main thread. What a call-back
+raises is logged, once, and ends nothing but that call-back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import os
+import selectors
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from pscompy.config.logs import DEBUG, ERROR, Log
+from pscompy.control.descriptors import Spare
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+logger = Log("pscompy.control")
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+TIMERS_MIN = 64
+FAILURES_MAX = 256  # kinds of failures that are told apart
+FAILURE_PAUSE = 0.05  # seconds after a failure of the loop itself
+
+Callback = Callable[..., object]
+
+
+class Timer:
+    """A call that is due later, and may be cancelled."""
+
+    def __init__(self, due: float, function: Callback, args: tuple[Any, ...]) -> None:
+        self.due = due
+        self.function = function
+        self.args = args
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """It may stay in the queue until it is due; what it would have called does not."""
+        self.cancelled = True
+        self.function, self.args = _nothing, ()
+
+
+def _nothing() -> None:
+    pass
+
+
+class ControlThread:
+    """Runs call-backs one at a time. Only `call`, `start` and `stop` are for other threads."""
+
+    def __init__(self, name: str) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.spare = Spare()
+        self._failures: set[str] = set()  # what has been logged
+        self._commands: deque[tuple[Callback, tuple[Any, ...]]] = deque()
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._numbers = itertools.count()
+        self._timers_max = TIMERS_MIN  # then those that were cancelled are looked for
+        self._stopping = False
+        self._idle = True  # what the pump has said last
+        self._pump: Callable[[], bool] | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.register(self._wake, READ, self._on_wake)
+
+    # ---- any thread ----
+
+    def start(self) -> None:
+        """The new thread inherits the mask: no signal is ever delivered to it."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._thread.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def call(self, function: Callback, *args: Any) -> None:
+        """Have the thread call this soon, in order of the calls."""
+        self._commands.append((function, args))
+        os.eventfd_write(self._wake, 1)
+
+    def stop(self, timeout: float) -> bool:
+        """End the thread after the commands given so far; False: it is stuck."""
+        self.call(self._stop)
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            return False
+        self._let_go()
+        return True
+
+    def abandon(self) -> None:
+        """After a fork, in the child, where the thread does not exist: let go of descriptors.
+
+        Nothing is unregistered: that would reach into the parent's selector.
+        """
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._selector.close()
+        os.close(self._wake)
+        self.spare.close()
+
+    # ---- the thread itself ----
+
+    def register(self, fd: int, events: int, callback: Callable[[int], object]) -> None:
+        self._selector.register(fd, events, callback)
+
+    def modify(self, fd: int, events: int, callback: Callable[[int], object]) -> None:
+        self._selector.modify(fd, events, callback)
+
+    def unregister(self, fd: int) -> None:
+        self._selector.unregister(fd)
+
+    def later(self, seconds: float, function: Callback, *args: Any) -> Timer:
+        if len(self._timers) >= self._timers_max:
+            self._forget_cancelled()
+        timer = Timer(time.monotonic() + seconds, function, args)
+        heapq.heappush(self._timers, (timer.due, next(self._numbers), timer))
+        return timer
+
+    def _forget_cancelled(self) -> None:
+        """Most are cancelled long before they are due."""
+        self._timers = [entry for entry in self._timers if not entry[2].cancelled]
+        heapq.heapify(self._timers)
+        self._timers_max = max(TIMERS_MIN, 2 * len(self._timers))
+
+    def set_pump(self, pump: Callable[[], bool] | None) -> None:
+        """Called before every wait; False: there is more to do, only look at the descriptors."""
+        self._pump = pump
+
+    def _stop(self) -> None:
+        self._stopping = True
+
+    def _run(self) -> None:
+        while not self._stopping:
+            if not self._guarded(self._turn):
+                time.sleep(FAILURE_PAUSE)
+
+    def _turn(self) -> None:
+        for key, events in self._selector.select(self._timeout()):
+            # A call-back before may have unregistered this descriptor, or reused its number.
+            if self._selector.get_map().get(key.fd) is key:
+                self._guarded(key.data, events)
+        self._run_timers()
+
+    def _timeout(self) -> float | None:
+        if not self._pumped():
+            return 0
+        if self._commands:
+            return 0
+        if not self._timers:
+            return None
+        return max(0.0, self._timers[0][0] - time.monotonic())
+
+    def _pumped(self) -> bool:
+        """Whether the thread may sleep."""
+        self._idle = True
+        if self._pump is None or self._guarded(self._pump_once, self._pump):
+            return self._idle
+        time.sleep(FAILURE_PAUSE)
+        return False
+
+    def _pump_once(self, pump: Callable[[], bool]) -> None:
+        self._idle = pump()
+
+    def _run_timers(self) -> None:
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            timer = heapq.heappop(self._timers)[2]
+            if not timer.cancelled:
+                self._guarded(timer.function, *timer.args)
+
+    def _on_wake(self, _events: int) -> None:
+        os.eventfd_read(self._wake)
+        while self._commands:
+            function, args = self._commands.popleft()
+            self._guarded(function, *args)
+
+    def _guarded(self, function: Callback, *args: Any) -> bool:
+        """Where every call-back is called. False: it failed, and the log says how."""
+        try:
+            function(*args)
+        except BaseException as error:
+            with contextlib.suppress(BaseException):
+                self._log_failure(function, error)
+            return False
+        return True
+
+    def _log_failure(self, function: Callback, error: BaseException) -> None:
+        """The first failure of its kind aloud; an event that stays would fill the log."""
+        kind = f"{getattr(function, '__qualname__', function)} {type(error).__name__}"
+        known = kind in self._failures
+        if len(self._failures) < FAILURES_MAX:
+            self._failures.add(kind)
+        level = DEBUG if known else ERROR
+        logger.log(level, "a call-back of the control thread failed", error=error)

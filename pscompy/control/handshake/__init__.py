@@ -1,0 +1,1 @@
+"""The handshake of two processes, without I/O: bytes in, events out."""

@@ -1,0 +1,85 @@
+"""Proof of the key, seals on frames, and one-time tokens for lanes. No I/O.
+
+Both greetings carry a fresh nonce, and nothing of the key: what tells whether both sides hold the
+same one is the dialer's proof, which depends on both nonces. Who does not hold the key, be it a
+stranger or somebody who listens, can try keys against a proof; each try at a key that a human may
+have chosen costs a scrypt (keys.py), and a random one cannot be found. A listener proves nothing
+to a dialer that has not proved the key itself.
+
+HKDF-SHA256 over the key and both greetings gives one secret
+per direction, so nothing of one link, or of one direction, can be played into another. Every
+frame is sealed with HMAC-SHA256 over the seal of the frame before it in that direction (the first
+one: over the transcript of the greetings and proofs), its number and its content: nobody in
+between can change, remove or reorder anything, a candidate for instance. This is authentication;
+the content can be read by whoever can read the wire.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from pscompy.config.values import Value
+from pscompy.control.handshake.frames import MAC_SIZE
+from pscompy.control.handshake.states import RemoteProtocolError
+
+TOKEN_SIZE = 32
+
+
+def mac(key: bytes, *parts: bytes) -> bytes:
+    """HMAC-SHA256 over the parts, each with its length, so that they cannot be regrouped."""
+    framed = [piece for part in parts for piece in (len(part).to_bytes(8, "little"), part)]
+    return hmac.digest(key, b"".join(framed), "sha256")
+
+
+def expand(key: bytes, label: bytes, *parts: bytes) -> bytes:
+    """32 bytes of HKDF-Expand for this purpose."""
+    info = label + b"".join(parts)
+    return hmac.digest(key, info + b"\x01", "sha256")
+
+
+class Secrets(Value, hidden=("dialer", "listener", "tokens")):
+    """What both sides derive from the key and the two greetings."""
+
+    dialer: bytes  # seals what the dialer sends
+    listener: bytes
+    tokens: bytes
+    transcript: bytes
+
+    @classmethod
+    def derive(cls, secret: bytes, dialer_hello: bytes, listener_hello: bytes) -> Secrets:
+        transcript = hashlib.sha256(b"pscompy precon" + dialer_hello + listener_hello).digest()
+        extracted = hmac.digest(transcript, secret, "sha256")
+        return cls(
+            dialer=expand(extracted, b"pscompy dialer"),
+            listener=expand(extracted, b"pscompy listener"),
+            tokens=expand(extracted, b"pscompy tokens"),
+            transcript=transcript,
+        )
+
+    def lane_token(self, attempt: int, lane: int) -> bytes:
+        """The secret that opens one lane of one attempt, the same on both sides."""
+        numbers = attempt.to_bytes(4, "little") + lane.to_bytes(4, "little")
+        return expand(self.tokens, b"pscompy lane", numbers)
+
+
+class Seal:
+    """The seals of one direction of one link, in order; the sender makes, the receiver checks."""
+
+    def __init__(self, key: bytes, transcript: bytes) -> None:
+        self._key = key
+        self._number = 0
+        self._last = transcript
+
+    def proof(self) -> bytes:
+        """The first of the direction: proves the key, seals the greetings."""
+        return self.next(b"proof")
+
+    def next(self, content: bytes) -> bytes:
+        self._last = mac(self._key, self._last, self._number.to_bytes(8, "little"), content)
+        self._number += 1
+        return self._last
+
+    def check(self, content: bytes, received: bytes) -> None:
+        if len(received) != MAC_SIZE or not hmac.compare_digest(self.next(content), received):
+            raise RemoteProtocolError("a frame was changed on its way (wrong authentication code)")

@@ -1,0 +1,86 @@
+"""Fields of bounded length: what a body is put together from, and taken apart into.
+
+Numbers are little-endian; texts are UTF-8 and, like bytes, preceded by their length in 2 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pscompy.control.handshake.states import RemoteProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+
+class Reader:
+    """Takes a body apart; every take is checked against what is left."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        piece = self._data[self._at : self._at + size]
+        if len(piece) != size:
+            raise RemoteProtocolError(f"frame ends {size - len(piece)} bytes too early")
+        self._at += size
+        return piece
+
+    def number(self, size: int, signed: bool = False) -> int:
+        return int.from_bytes(self.take(size), "little", signed=signed)
+
+    def data(self, limit: int) -> bytes:
+        size = self.number(2)
+        if size > limit:
+            raise RemoteProtocolError(f"field of {size} bytes, at most {limit} are allowed")
+        return self.take(size)
+
+    def text(self, limit: int) -> str:
+        try:
+            return self.data(limit).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError("text that is not UTF-8") from error
+
+    def list(self, limit: int, item: Callable[[Reader], T]) -> tuple[T, ...]:
+        count = self.number(2)
+        if count > limit:
+            raise RemoteProtocolError(f"list of {count}, at most {limit} are allowed")
+        return tuple(item(self) for _ in range(count))
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise RemoteProtocolError(f"{len(self._data) - self._at} bytes too many in frame")
+
+
+class Writer:
+    """Puts a body together; what is too long is cut (text) or refused (the rest)."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def raw(self, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def number(self, value: int, size: int, signed: bool = False) -> None:
+        self.raw(value.to_bytes(size, "little", signed=signed))
+
+    def data(self, data: bytes, limit: int) -> None:
+        if len(data) > limit:
+            raise ValueError(f"field of {len(data)} bytes, at most {limit} are allowed")
+        self.number(len(data), 2)
+        self.raw(data)
+
+    def text(self, text: str, limit: int) -> None:
+        self.data(text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore").encode(), limit)
+
+    def count(self, count: int, limit: int) -> None:
+        if count > limit:
+            raise ValueError(f"list of {count}, at most {limit} are allowed")
+        self.number(count, 2)
+
+    def bytes(self) -> bytes:
+        return b"".join(self._pieces)

@@ -1,0 +1,369 @@
+"""The bytes of a precon link: a fixed-size greeting and proof, then bounded, sealed frames.
+
+All numbers are little-endian. Nothing here does I/O, and nothing that arrives is believed before
+its bounds are checked: a frame that is too short, too long or absurd is a `RemoteProtocolError`.
+
+    greeting  magic 8, lowest version 2, highest version 2, flags 4, nonce 32, zero 16
+    proof     authentication code 32; of the listener, all zero: the dialer's was wrong
+    frame     length of the body 4, type 1, zero 3, body, authentication code 32
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+from pscompy.config.values import Value
+from pscompy.control.handshake.codec import Reader, Writer
+from pscompy.control.handshake.states import RemoteProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar, TypeVar
+
+    Code = TypeVar("Code", bound=IntEnum)
+
+
+MAGIC = b"\x93pscompy"
+VERSION_MIN = 2
+VERSION_MAX = 2
+
+NONCE_SIZE = 32
+MAC_SIZE = 32
+UID_SIZE = 16
+
+BODY_MAX = 64 * 1024
+CANDIDATES_MAX = 32
+LANES_MAX = 4  # of a connection: PSC_LANES_MAX of core/wire.h
+REASONS_MAX = 64
+ADDRESS_MAX = 1024
+TRANSPORT_NAME_MAX = 15
+NAME_MAX = 255
+REASON_MAX = 512
+
+_HELLO = struct.Struct("<8sHHI32s16x")
+_HEADER = struct.Struct("<IB3s")
+HELLO_SIZE = _HELLO.size
+HEADER_SIZE = _HEADER.size
+
+FLAG_FULL = 1  # of a listener: no descriptor is left for this link, which ends here
+WRONG_PROOF = bytes(MAC_SIZE)
+
+
+class Hello(Value):
+    """The greeting: all that is read of a peer that has not proved anything."""
+
+    nonce: bytes
+    version_min: int = VERSION_MIN
+    version_max: int = VERSION_MAX
+    flags: int = 0
+
+    def pack(self) -> bytes:
+        return _HELLO.pack(MAGIC, self.version_min, self.version_max, self.flags, self.nonce)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Hello:
+        magic, lowest, highest, flags, nonce = _HELLO.unpack(data)
+        if magic != MAGIC:
+            raise RemoteProtocolError("the peer does not speak pscompy's precon protocol")
+        if lowest > highest:
+            raise RemoteProtocolError(f"absurd version range {lowest}...{highest}")
+        return cls(nonce, lowest, highest, flags)
+
+
+def check_magic(data: bytes | bytearray) -> None:
+    """Raise as soon as the first bytes cannot become a greeting any more."""
+    if not MAGIC.startswith(data[: len(MAGIC)]):
+        raise RemoteProtocolError("the peer does not speak pscompy's precon protocol")
+
+
+class FrameType(IntEnum):
+    INTRO = 1
+    WELCOME = 2
+    OFFER = 3
+    ANSWER = 4
+    REPORT = 5
+    CLOSING = 6
+    BYE = 7
+    REFUSE = 8
+
+
+class Kind(IntEnum):
+    """Why a link was dialed."""
+
+    PLAIN = 1  # a new connection to a listening socket
+    PEER = 2  # one of a World; the dialer, whose name is lower, is the connector
+    CALL = 3  # one of a World; the dialer asks the listener to be the connector
+
+
+class RefuseCode(IntEnum):
+    """Why a link is ended by the side that says so."""
+
+    NAME_IN_USE = 1
+    NOT_HERE = 2  # no such peer or socket here
+    CLOSED = 3
+    LATER = 4  # an older link of the same peer has not ended yet
+    BROKEN = 5  # the other side broke the protocol
+    FULL = 6  # no descriptor is left for one more connection
+
+
+class Identity(Value):
+    """Who is at the other end, as it says itself (after it has proved the key)."""
+
+    uid: bytes  # of the session, 16 random bytes
+    name: str
+    host: str  # boot id: the same for processes that share a running kernel
+    hostname: str
+    user: int
+    pid: int
+    module: str = ""
+    rank: int = -1
+    job: str = ""
+
+    def pack(self, to: Writer) -> None:
+        to.raw(self.uid)
+        for text in (self.name, self.host, self.hostname, self.module, self.job):
+            to.text(text, NAME_MAX)
+        to.number(self.user, 4)
+        to.number(self.pid, 4)
+        to.number(self.rank, 4, signed=True)
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Identity:
+        uid = source.take(UID_SIZE)
+        name, host, hostname, module, job = (source.text(NAME_MAX) for _ in range(5))
+        user, pid = source.number(4), source.number(4)
+        rank = source.number(4, signed=True)
+        return cls(uid, name, host, hostname, user, pid, module, rank, job)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.hostname}, pid {self.pid})"
+
+
+def _pack_reasons(to: Writer, reasons: tuple[tuple[str, str], ...]) -> None:
+    to.count(len(reasons), REASONS_MAX)
+    for transport, reason in reasons:
+        to.text(transport, TRANSPORT_NAME_MAX)
+        to.text(reason, REASON_MAX)
+
+
+def _unpack_reason(source: Reader) -> tuple[str, str]:
+    return source.text(TRANSPORT_NAME_MAX), source.text(REASON_MAX)
+
+
+class Intro(Value):
+    TYPE: ClassVar[FrameType] = FrameType.INTRO
+    kind: Kind
+    identity: Identity
+
+    def pack(self, to: Writer) -> None:
+        to.number(self.kind, 1)
+        self.identity.pack(to)
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Intro:
+        return cls(_enum(Kind, source.number(1)), Identity.unpack(source))
+
+
+class Welcome(Value):
+    TYPE: ClassVar[FrameType] = FrameType.WELCOME
+    identity: Identity
+    crossed: bool = False
+
+    def pack(self, to: Writer) -> None:
+        to.number(self.crossed, 1)
+        self.identity.pack(to)
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Welcome:
+        crossed = bool(source.number(1))
+        return cls(Identity.unpack(source), crossed)
+
+
+class Candidate(Value, hidden=("address",)):
+    """A transport that the connector could use, with a fresh lane's address."""
+
+    transport: str
+    priority: int  # the user's: PSP_<TRANSPORT>
+    address: bytes
+    worker: int = 0
+    lane: int = 0
+
+    def pack(self, to: Writer) -> None:
+        to.text(self.transport, TRANSPORT_NAME_MAX)
+        to.number(self.worker, 2)
+        to.number(self.lane, 2)
+        to.number(self.priority, 4)
+        to.data(self.address, ADDRESS_MAX)
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Candidate:
+        transport = source.text(TRANSPORT_NAME_MAX)
+        worker, lane, priority = source.number(2), source.number(2), source.number(4)
+        return cls(transport, priority, source.data(ADDRESS_MAX), worker, lane)
+
+
+class Offer(Value):
+    """The connector's candidates in its order, and why it offers no others."""
+
+    TYPE: ClassVar[FrameType] = FrameType.OFFER
+    candidates: tuple[Candidate, ...]
+    absent: tuple[tuple[str, str], ...] = ()
+
+    def pack(self, to: Writer) -> None:
+        to.count(len(self.candidates), CANDIDATES_MAX)
+        for candidate in self.candidates:
+            candidate.pack(to)
+        _pack_reasons(to, self.absent)
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Offer:
+        candidates = source.list(CANDIDATES_MAX, Candidate.unpack)
+        return cls(candidates, source.list(REASONS_MAX, _unpack_reason))
+
+
+class Choice(Value, hidden=("address",)):
+    """One lane of the answer: which candidate, and the acceptor's address for it."""
+
+    candidate: int
+    address: bytes
+
+    def pack(self, to: Writer) -> None:
+        to.number(self.candidate, 2)
+        to.data(self.address, ADDRESS_MAX)
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Choice:
+        return cls(source.number(2), source.data(ADDRESS_MAX))
+
+
+class Answer(Value):
+    """The acceptor's choice; no lanes: none is left. `fallen` names the reasons so far."""
+
+    TYPE: ClassVar[FrameType] = FrameType.ANSWER
+    attempt: int
+    lanes: tuple[Choice, ...]
+    fallen: tuple[tuple[str, str], ...] = ()
+
+    def pack(self, to: Writer) -> None:
+        to.number(self.attempt, 4)
+        to.count(len(self.lanes), LANES_MAX)
+        for lane in self.lanes:
+            lane.pack(to)
+        _pack_reasons(to, self.fallen)
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Answer:
+        attempt = source.number(4)
+        lanes = source.list(LANES_MAX, Choice.unpack)
+        return cls(attempt, lanes, source.list(REASONS_MAX, _unpack_reason))
+
+
+class Said(IntEnum):
+    """What a report says: see `states.Report`."""
+
+    UP = 1
+    GO = 2
+    FAILED = 3
+    LATE = 4  # not up, or not up on both sides, within the time that this side gives a candidate
+
+
+class LaneReport(Value):
+    TYPE: ClassVar[FrameType] = FrameType.REPORT
+    attempt: int
+    said: Said
+    reason: str = ""
+
+    def pack(self, to: Writer) -> None:
+        to.number(self.attempt, 4)
+        to.number(self.said, 1)
+        to.text(self.reason, REASON_MAX)
+
+    @classmethod
+    def unpack(cls, source: Reader) -> LaneReport:
+        attempt = source.number(4)
+        said = _enum(Said, source.number(1))
+        return cls(attempt, said, source.text(REASON_MAX))
+
+
+class Closing(Value):
+    """The in-band close is on its way: drive progress until it has been seen."""
+
+    TYPE: ClassVar[FrameType] = FrameType.CLOSING
+
+    def pack(self, to: Writer) -> None:
+        pass
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Closing:
+        return cls()
+
+
+class Bye(Value):
+    """The end of the link is meant; nobody died."""
+
+    TYPE: ClassVar[FrameType] = FrameType.BYE
+
+    def pack(self, to: Writer) -> None:
+        pass
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Bye:
+        return cls()
+
+
+class Refuse(Value):
+    TYPE: ClassVar[FrameType] = FrameType.REFUSE
+    code: RefuseCode
+    reason: str
+
+    def pack(self, to: Writer) -> None:
+        to.number(self.code, 1)
+        to.text(self.reason, REASON_MAX)
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Refuse:
+        return cls(_enum(RefuseCode, source.number(1)), source.text(REASON_MAX))
+
+
+Frame = Intro | Welcome | Offer | Answer | LaneReport | Closing | Bye | Refuse
+
+_FRAMES: dict[int, type[Frame]] = {
+    frame.TYPE: frame for frame in (Intro, Welcome, Offer, Answer, LaneReport, Closing, Bye, Refuse)
+}
+
+
+def _enum(kind: type[Code], value: int) -> Code:
+    try:
+        return kind(value)
+    except ValueError:
+        raise RemoteProtocolError(f"{value} is no {kind.__name__}") from None
+
+
+def encode(frame: Frame) -> bytes:
+    """Header and body, to be sealed."""
+    writer = Writer()
+    frame.pack(writer)
+    body = writer.bytes()
+    if len(body) > BODY_MAX:
+        raise ValueError(f"frame of {len(body)} bytes, at most {BODY_MAX} are allowed")
+    return _HEADER.pack(len(body), frame.TYPE, b"\0\0\0") + body
+
+
+def body_size(header: bytes | bytearray) -> int:
+    """Length of the body that follows this header, within bounds."""
+    size, _type, zero = _HEADER.unpack(header)
+    if size > BODY_MAX or zero != b"\0\0\0":
+        raise RemoteProtocolError(f"absurd frame header (body of {size} bytes)")
+    return int(size)
+
+
+def decode(data: bytes) -> Frame:
+    """The frame of header and body, whose seal was checked."""
+    _size, kind, _zero = _HEADER.unpack(data[:HEADER_SIZE])
+    if kind not in _FRAMES:
+        raise RemoteProtocolError(f"unknown frame type {kind}")
+    reader = Reader(data[HEADER_SIZE:])
+    frame = _FRAMES[kind].unpack(reader)
+    reader.end()
+    return frame

@@ -1,0 +1,178 @@
+/* Segments of a pool: sealed memory files, mapped where huge pages fit, with an
+ * identity in their last page. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "pscompy/transport/kit/mapping.h"
+#include "pool.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* ---- the file ---- */
+
+static int segment_open(size_t len)
+{
+    int fd = memfd_create("pscompy-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd >= 0 && ftruncate(fd, (off_t)len) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* After our own writable mapping there can be no other one. */
+static bool segment_seal(int fd)
+{
+    return fcntl(fd, F_ADD_SEALS,
+                 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE |
+                     F_SEAL_SEAL) == 0;
+}
+
+/* ---- the mapping ---- */
+
+static psc_segment_identity_t *segment_identity(psc_segment_t *segment)
+{
+    return (psc_segment_identity_t *)(void *)(segment->base + segment->len -
+                                              psc_page_size());
+}
+
+psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p)
+{
+    psc_segment_t *segment = calloc(1, sizeof *segment);
+    psc_segment_identity_t *identity;
+
+    if (!segment)
+        return PSC_ERR_NO_MEMORY;
+    segment->len = len + psc_page_size();
+    segment->places = calloc(len / psc_page_size(), sizeof *segment->places);
+    segment->warm = calloc(len / PSC_HUGE_PAGE + 1, sizeof *segment->warm);
+    segment->fd = segment_open(segment->len);
+    if (segment->fd >= 0)
+        segment->base = psc_mapping_create(segment->fd, segment->len,
+                                           PROT_READ | PROT_WRITE);
+    if (!segment->places || !segment->warm || !segment->base ||
+        !segment_seal(segment->fd)) {
+        psc_segment_destroy(segment);
+        return PSC_ERR_NO_MEMORY;
+    }
+    identity = segment_identity(segment);
+    if (getrandom(identity->id, sizeof identity->id, 0) !=
+        sizeof identity->id) {
+        psc_segment_destroy(segment);
+        return PSC_ERR_NO_RESOURCE;
+    }
+    *segment_p = segment;
+    return PSC_OK;
+}
+
+/* Its length counts an identity, as that of others does, which is not there. */
+psc_status_t psc_segment_create_pinned(void *base, size_t len,
+                                       psc_segment_t **segment_p)
+{
+    psc_segment_t *segment = calloc(1, sizeof *segment);
+
+    if (!segment)
+        return PSC_ERR_NO_MEMORY;
+    segment->places = calloc(1, sizeof *segment->places);
+    if (!segment->places) {
+        free(segment);
+        return PSC_ERR_NO_MEMORY;
+    }
+    segment->base = base;
+    segment->len = len + psc_page_size();
+    segment->fd = -1;
+    *segment_p = segment;
+    return PSC_OK;
+}
+
+static bool segment_pinned(const psc_segment_t *segment)
+{
+    return segment->base && segment->fd < 0;
+}
+
+void psc_segment_destroy(psc_segment_t *segment)
+{
+    if (segment->base && !segment_pinned(segment))
+        munmap(segment->base, segment->len);
+    if (segment->fd >= 0)
+        close(segment->fd);
+    free(segment->places);
+    free(segment->warm);
+    free(segment);
+}
+
+void psc_segment_retire(psc_segment_t *segment)
+{
+    if (segment_pinned(segment))
+        return;
+    __atomic_store_n(&segment_identity(segment)->retired, 1, __ATOMIC_RELEASE);
+}
+
+/* ---- its pages ---- */
+
+/* Reading a byte of a memory file makes the page; what is around it follows in
+ * one step. That takes a sixth of what page faults would, here and at every
+ * peer, and works where the system gives shared memory no huge pages by
+ * itself. Where it does not, pages come one by one as they are used. */
+static void segment_warm_span(uint8_t *at)
+{
+    (void)*(volatile uint8_t *)at;
+    madvise(at, PSC_HUGE_PAGE, MADV_COLLAPSE);
+}
+
+void psc_segment_warm(psc_segment_t *segment, size_t offset, size_t len)
+{
+    size_t spans = (segment->len - psc_page_size()) / PSC_HUGE_PAGE;
+    size_t last = (offset + len - 1) / PSC_HUGE_PAGE;
+
+    for (size_t i = offset / PSC_HUGE_PAGE; i <= last && i < spans; i++) {
+        if (atomic_exchange(&segment->warm[i], true))
+            continue;
+        segment_warm_span(segment->base + i * PSC_HUGE_PAGE);
+    }
+}
+
+/* ---- what interfaces know of it ---- */
+
+static psc_status_t segment_register(psc_segment_t *segment,
+                                     psc_iface_slot_t *slot, psc_mem_t **mem_p)
+{
+    if (segment_pinned(segment))
+        return slot->ops->mem_register(slot->iface, NULL, segment->base,
+                                       segment->len - psc_page_size(), mem_p);
+    if (slot->attr.caps & PSC_CAP_MAP)
+        return slot->ops->mem_share(slot->iface, segment->base, segment->len,
+                                    segment->fd, mem_p);
+    return slot->ops->mem_register(slot->iface, NULL, segment->base,
+                                   segment->len, mem_p);
+}
+
+psc_mem_t *psc_segment_mem(psc_segment_t *segment, psc_iface_slot_t *slot)
+{
+    psc_mem_t **mem = &segment->mem[slot - slot->worker->ifaces];
+
+    if (!*mem && segment_register(segment, slot, mem) != PSC_OK)
+        *mem = NULL;
+    return *mem;
+}
+
+void psc_segment_unregister(psc_segment_t *segment, psc_worker_t *worker)
+{
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        psc_iface_slot_t *slot = &worker->ifaces[i];
+
+        if (segment->mem[i])
+            slot->ops->mem_deregister(slot->iface, segment->mem[i]);
+        segment->mem[i] = NULL;
+    }
+}

@@ -1,0 +1,319 @@
+/* Sleepers: arming them, ringing them, and those that belong to event loops
+ * outside the core. The rule stands in sleep.h. */
+#include "sleep.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "../worker.h"
+
+/* Reasons that ring a sleeper which waits for more than the fabrics. */
+#define SLEEP_OUTSIDE (PSC_WAKE_SPENT | PSC_WAKE_NEWS)
+
+/* ---- bells ---- */
+
+static void sleeper_ring(psc_sleeper_t *sleeper)
+{
+    sleeper->wants = 0;
+    if (sleeper->rung)
+        return;
+    sleeper->rung = true;
+    psc_worker_signal(sleeper->bell);
+}
+
+static void wake_followers(psc_worker_t *worker, uint32_t reasons)
+{
+    if (!(worker->wait.followers & reasons))
+        return;
+    worker->wait.followers = 0;
+    psc_generation_next(worker);
+    psc_futex_wake(&worker->wait.generation, INT32_MAX);
+}
+
+static void wake_sum_up(psc_worker_t *worker)
+{
+    uint32_t wanted = worker->wait.followers;
+
+    psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link)
+        wanted |= sleeper->wants;
+    atomic_store(&worker->wait.wanted, wanted);
+}
+
+void psc_wake_sleepers(psc_worker_t *worker, uint32_t reasons)
+{
+    wake_followers(worker, reasons);
+    psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link) {
+        if (sleeper->wants & reasons)
+            sleeper_ring(sleeper);
+    }
+    wake_sum_up(worker);
+}
+
+void psc_sleeper_disarm(psc_sleeper_t *sleeper)
+{
+    if (sleeper->wants) {
+        sleeper->wants = 0;
+        wake_sum_up(sleeper->worker);
+    }
+    if (!sleeper->rung)
+        return;
+    sleeper->rung = false;
+    psc_worker_clear(sleeper->bell);
+}
+
+/* ---- arming ---- */
+
+static psc_status_t sleeper_arm_fabrics(psc_worker_t *worker)
+{
+    if (worker->restless || atomic_load(&worker->mail))
+        return PSC_ERR_NO_RESOURCE;
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        psc_iface_slot_t *slot = &worker->ifaces[i];
+
+        if (!(slot->attr.caps & PSC_CAP_EVENT)) {
+            if (slot->lanes > 0)
+                return PSC_ERR_NO_RESOURCE;
+            continue;
+        }
+        if (slot->ops->arm(slot->iface) != PSC_OK)
+            return PSC_ERR_NO_RESOURCE;
+    }
+    return PSC_OK;
+}
+
+void psc_sleepers_settle(psc_worker_t *worker)
+{
+    psc_wake(worker, PSC_WAKE_POLLED);
+    if (atomic_load(&worker->wait.wanted) & PSC_WAKE_SPENT &&
+        sleeper_arm_fabrics(worker) != PSC_OK)
+        psc_wake_sleepers(worker, PSC_WAKE_SPENT);
+}
+
+void psc_sleeper_look(psc_sleeper_t *sleeper)
+{
+    sleeper->seen = atomic_load(&sleeper->worker->wait.generation);
+}
+
+static bool sleeper_has_news(psc_sleeper_t *sleeper)
+{
+    psc_worker_t *worker = sleeper->worker;
+    uint32_t seen = sleeper->seen;
+
+    psc_sleeper_look(sleeper);
+    return seen != sleeper->seen || atomic_load(&worker->n_completions) ||
+           atomic_load(&worker->n_messages);
+}
+
+psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants)
+{
+    psc_status_t status;
+
+    psc_sleeper_disarm(sleeper);
+    if (wants & PSC_WAKE_NEWS && sleeper_has_news(sleeper))
+        return PSC_ERR_NO_RESOURCE;
+    status = sleeper_arm_fabrics(sleeper->worker);
+    if (status != PSC_OK)
+        return status;
+    sleeper->wants = wants;
+    atomic_fetch_or(&sleeper->worker->wait.wanted, wants);
+    return PSC_OK;
+}
+
+/* ---- life ---- */
+
+int psc_sleepers_watch(psc_worker_t *worker, int fd, uint32_t ifaces)
+{
+    psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link) {
+        if (psc_worker_watch(sleeper->set, fd, EPOLLIN, ifaces) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int psc_sleeper_open(psc_sleeper_t *sleeper, psc_worker_t *worker)
+{
+    *sleeper = (psc_sleeper_t){.worker = worker};
+    psc_list_push(&worker->wait.sleepers, &sleeper->link);
+    sleeper->set = epoll_create1(EPOLL_CLOEXEC);
+    sleeper->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    psc_sleeper_look(sleeper);
+    if (sleeper->set < 0 || sleeper->bell < 0 ||
+        psc_worker_watch(sleeper->set, sleeper->bell, EPOLLIN, 0) < 0)
+        return -1;
+    return psc_iface_watch_all(worker, sleeper->set);
+}
+
+void psc_sleeper_close(psc_sleeper_t *sleeper)
+{
+    psc_list_remove(&sleeper->link);
+    if (sleeper->set >= 0)
+        close(sleeper->set);
+    if (sleeper->bell >= 0)
+        close(sleeper->bell);
+}
+
+int psc_sleepers_open(psc_worker_t *worker)
+{
+    int poller, control;
+
+    psc_list_init(&worker->wait.sleepers);
+    poller = psc_sleeper_open(&worker->wait.poller, worker);
+    control = psc_sleeper_open(&worker->wait.control, worker);
+    return poller < 0 || control < 0 ? -1 : 0;
+}
+
+static void sleeper_free(psc_sleeper_t *sleeper)
+{
+    psc_sleeper_close(sleeper);
+    free(sleeper);
+}
+
+/* The worker or the sleeper's owner frees it, whichever ends last. */
+static void sleeper_end(psc_sleeper_t *sleeper)
+{
+    psc_list_remove(&sleeper->link);
+    psc_worker_signal(sleeper->bell); /* for good */
+    if (atomic_exchange(&sleeper->life, PSC_SLEEPER_ENDED) ==
+        PSC_SLEEPER_RELEASED)
+        sleeper_free(sleeper);
+}
+
+void psc_sleepers_close(psc_worker_t *worker)
+{
+    if (worker->wait.outside)
+        psc_sleeper_release(NULL, worker->wait.outside);
+    psc_sleeper_close(&worker->wait.poller);
+    psc_sleeper_close(&worker->wait.control);
+    psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link)
+        sleeper_end(sleeper);
+}
+
+/* ---- for event loops ---- */
+
+static psc_sleeper_t *sleeper_create(psc_worker_t *worker)
+{
+    psc_sleeper_t *sleeper = malloc(sizeof *sleeper);
+
+    if (sleeper && psc_sleeper_open(sleeper, worker) < 0) {
+        sleeper_free(sleeper);
+        return NULL;
+    }
+    return sleeper;
+}
+
+psc_status_t psc_sleeper_create(psc_worker_t *worker,
+                                psc_sleeper_t **sleeper_p)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    *sleeper_p = sleeper_create(worker);
+    psc_worker_leave(worker);
+    return *sleeper_p ? PSC_OK : PSC_ERR_NO_MEMORY;
+}
+
+void psc_sleeper_release(psc_worker_t *worker, psc_sleeper_t *sleeper)
+{
+    if (atomic_exchange(&sleeper->life, PSC_SLEEPER_RELEASED) ==
+        PSC_SLEEPER_ENDED)
+        sleeper_free(sleeper);
+    else if (worker)
+        psc_worker_mail(worker);
+}
+
+void psc_sleepers_bury(psc_worker_t *worker)
+{
+    psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link) {
+        if (atomic_load(&sleeper->life) == PSC_SLEEPER_RELEASED)
+            sleeper_free(sleeper);
+    }
+}
+
+int psc_sleeper_descriptor(const psc_sleeper_t *sleeper)
+{
+    return sleeper->set;
+}
+
+static psc_status_t sleeper_arm(psc_sleeper_t *sleeper, uint32_t wants)
+{
+    psc_worker_t *worker = sleeper->worker;
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_sleeper_try(sleeper, wants);
+    if (status != PSC_OK)
+        psc_settle(worker);
+    psc_worker_leave(worker);
+    return status;
+}
+
+psc_status_t psc_sleeper_arm(psc_sleeper_t *sleeper)
+{
+    return sleeper_arm(sleeper, SLEEP_OUTSIDE);
+}
+
+unsigned psc_sleeper_progress(psc_sleeper_t *sleeper)
+{
+    psc_worker_t *worker = sleeper->worker;
+    unsigned n;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return 0;
+    psc_sleeper_disarm(sleeper);
+    n = psc_worker_progress_locked(worker, PSC_PASS_ALL);
+    psc_sleeper_look(sleeper);
+    psc_worker_leave(worker);
+    return n;
+}
+
+/* ---- the one that every worker has ---- */
+
+static psc_sleeper_t *sleeper_outside(psc_worker_t *worker)
+{
+    psc_sleeper_t *sleeper;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return NULL;
+    if (!worker->wait.outside)
+        worker->wait.outside = sleeper_create(worker);
+    sleeper = worker->wait.outside;
+    psc_worker_leave(worker);
+    return sleeper;
+}
+
+int psc_worker_fd(psc_worker_t *worker)
+{
+    psc_sleeper_t *sleeper = sleeper_outside(worker);
+
+    return sleeper ? sleeper->set : -1;
+}
+
+psc_status_t psc_worker_arm(psc_worker_t *worker)
+{
+    psc_sleeper_t *sleeper = sleeper_outside(worker);
+
+    if (sleeper)
+        return psc_sleeper_arm(sleeper);
+    return atomic_load(&worker->forked) ? PSC_ERR_FORKED : PSC_ERR_NO_MEMORY;
+}
+
+/* ---- the control thread's ---- */
+
+int psc_worker_fabric_fd(psc_worker_t *worker)
+{
+    return worker->wait.control.set;
+}
+
+int psc_worker_arm_fabric(psc_worker_t *worker)
+{
+    return sleeper_arm(&worker->wait.control, PSC_WAKE_SPENT);
+}
+
+unsigned psc_worker_progress(psc_worker_t *worker)
+{
+    return psc_sleeper_progress(&worker->wait.control);
+}

@@ -1,0 +1,324 @@
+/* Waiting: spin for a while, then sleep on a set of descriptors.
+ *
+ * At most one thread polls; it has the poller's role. The others sleep on the
+ * wake generation (a futex word) until their request is done or the role is
+ * free, and one inherits it. The lock is held for one progress pass at a time,
+ * never while sleeping. The rule by which no wake-up is lost stands in
+ * sleep.h: the poller is a sleeper that looks at its requests after it has
+ * armed; those that follow it have looked at the generation that they sleep
+ * on. */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "pscompy/transport/kit/clock.h"
+#include "../worker.h"
+
+/* A signal that arrives just before the sleep does not interrupt it. So the
+ * sleep ends after a slice, as if interrupted, and the caller looks for
+ * signals: this bounds how long a Ctrl-C can stay unnoticed. */
+#define WAIT_SLICE_NS 500000000
+
+typedef struct wait_goal {
+    psc_request_t *const *requests;
+    size_t n, first; /* requests before `first` are done (mode ALL) */
+    psc_wait_mode_t mode;
+    unsigned wakes; /* the worker's, when the wait began */
+    int64_t deadline;
+} wait_goal_t;
+
+static bool wait_reached(wait_goal_t *goal)
+{
+    if (goal->mode == PSC_WAIT_ANY) {
+        for (size_t i = 0; i < goal->n; i++) {
+            if (psc_request_state(goal->requests[i]) != PSC_REQUEST_ACTIVE)
+                return true;
+        }
+        return false;
+    }
+    while (goal->first < goal->n &&
+           psc_request_state(goal->requests[goal->first]) != PSC_REQUEST_ACTIVE)
+        goal->first++;
+    return goal->first == goal->n;
+}
+
+static bool wait_attention(psc_worker_t *worker)
+{
+    return atomic_load_explicit(&worker->n_completions, memory_order_relaxed) ||
+           atomic_load_explicit(&worker->n_messages, memory_order_relaxed);
+}
+
+/* PSC_OK when there is a reason to return, PSC_INPROGRESS to go on. */
+static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
+                              psc_status_t *result_p)
+{
+    if (wait_reached(goal))
+        *result_p = PSC_OK;
+    else if (wait_attention(worker))
+        *result_p = PSC_INPROGRESS;
+    else if (atomic_load(&worker->wait.wakes) != goal->wakes)
+        *result_p = PSC_ERR_INTERRUPTED;
+    else
+        return PSC_INPROGRESS;
+    return PSC_OK;
+}
+
+static unsigned wait_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
+{
+    unsigned n;
+
+    psc_lock_acquire(&worker->lock);
+    n = psc_worker_pass(worker, ifaces);
+    psc_worker_leave(worker);
+    return n;
+}
+
+/* Poll until spinning does not pay any more. */
+static psc_status_t wait_spin(psc_worker_t *worker, wait_goal_t *goal,
+                              psc_status_t *result_p)
+{
+    psc_spin_t spin;
+
+    psc_spin_begin(worker, &spin, goal->deadline);
+    do {
+        do {
+            if (wait_look(worker, goal, result_p) == PSC_OK)
+                return PSC_OK;
+        } while (wait_pass(worker, PSC_PASS_DUE) > 0);
+    } while (psc_spin_on(worker, &spin));
+    return PSC_INPROGRESS;
+}
+
+static int wait_milliseconds(int64_t deadline)
+{
+    int64_t left = deadline == INT64_MAX ? WAIT_SLICE_NS
+                                         : deadline - psc_clock_now();
+
+    if (left <= 0)
+        return 0;
+    if (left > WAIT_SLICE_NS)
+        left = WAIT_SLICE_NS;
+    return (int)((left + 999999) / 1000000);
+}
+
+/* An interface that cannot be armed has something to do, also one that has no
+ * lanes. */
+static psc_status_t wait_arm(psc_worker_t *worker)
+{
+    psc_sleeper_t *self = &worker->wait.poller;
+    psc_status_t status;
+
+    psc_lock_acquire(&worker->lock);
+    psc_sleeper_look(self); /* it will, once it has armed */
+    status = psc_sleeper_try(self, PSC_WAKE_SPENT | PSC_WAKE_NEWS);
+    if (status != PSC_OK)
+        psc_worker_pass(worker, PSC_PASS_ALL);
+    psc_worker_leave(worker);
+    return status;
+}
+
+static void wait_count_late(psc_worker_t *worker)
+{
+    worker->counters.value[PSC_COUNTER_late_wakeups]++;
+}
+
+/* Only its time slice has ended the sleep, so there should be nothing. */
+static void wait_look_late(psc_worker_t *worker, wait_goal_t *goal)
+{
+    bool found = psc_worker_pass(worker, PSC_PASS_ALL) > 0;
+
+    if (psc_clock_now() < goal->deadline && (found || wait_reached(goal)))
+        wait_count_late(worker);
+}
+
+/* Sleep until a descriptor is ready, and poll those whose it was. False: a
+ * signal, or its time, has ended the sleep. */
+static bool wait_doze(psc_worker_t *worker, wait_goal_t *goal)
+{
+    struct epoll_event events[PSC_IFACES_MAX + 1];
+    psc_sleeper_t *self = &worker->wait.poller;
+    psc_ifaces_t ready = {0};
+    int n = epoll_wait(self->set, events, PSC_IFACES_MAX + 1,
+                       wait_milliseconds(goal->deadline));
+
+    for (int i = 0; i < n; i++)
+        ready.bits |= events[i].data.u32;
+    psc_lock_acquire(&worker->lock);
+    psc_sleeper_disarm(self);
+    if (n == 0)
+        wait_look_late(worker, goal);
+    else if (ready.bits)
+        psc_worker_pass(worker, ready);
+    psc_worker_leave(worker);
+    return n > 0;
+}
+
+static void wait_stay_awake(psc_worker_t *worker)
+{
+    psc_lock_acquire(&worker->lock);
+    psc_sleeper_disarm(&worker->wait.poller);
+    psc_worker_leave(worker);
+}
+
+static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
+                               psc_status_t *result_p)
+{
+    if (wait_arm(worker) != PSC_OK)
+        return PSC_INPROGRESS;
+    if (wait_look(worker, goal, result_p) == PSC_OK) {
+        wait_stay_awake(worker);
+        return PSC_OK;
+    }
+    if (wait_doze(worker, goal))
+        return PSC_INPROGRESS;
+    *result_p = PSC_ERR_INTERRUPTED;
+    return PSC_OK;
+}
+
+/* The poller's part: until there is a reason to return. */
+static psc_status_t wait_poll(psc_worker_t *worker, wait_goal_t *goal)
+{
+    psc_status_t result = PSC_OK;
+
+    for (;;) {
+        if (wait_spin(worker, goal, &result) == PSC_OK)
+            return result;
+        if (psc_clock_now() >= goal->deadline)
+            return PSC_ERR_TIMEOUT;
+        if (wait_sleep(worker, goal, &result) == PSC_OK &&
+            psc_clock_now() < goal->deadline)
+            return result;
+        if (atomic_load(&worker->forked))
+            return PSC_ERR_FORKED;
+    }
+}
+
+/* ---- the poller's role ---- */
+
+static bool wait_take_role(psc_worker_t *worker)
+{
+    if (atomic_exchange(&worker->wait.polling, 1) != 0)
+        return false;
+    if (atomic_load(&worker->wait.wanted) & PSC_WAKE_TAKEN) {
+        psc_lock_acquire(&worker->lock);
+        psc_wake(worker, PSC_WAKE_TAKEN);
+        psc_worker_leave(worker);
+    }
+    return true;
+}
+
+static void wait_give_role(psc_worker_t *worker)
+{
+    atomic_store(&worker->wait.polling, 0);
+    if (atomic_load(&worker->wait.wanted) == 0)
+        return;
+    psc_lock_acquire(&worker->lock);
+    psc_wake(worker, PSC_WAKE_FREE);
+    psc_settle(worker);
+    psc_worker_leave(worker);
+}
+
+static psc_status_t wait_with_role(psc_worker_t *worker, wait_goal_t *goal)
+{
+    psc_status_t result = wait_poll(worker, goal);
+
+    wait_give_role(worker);
+    return result;
+}
+
+/* ---- without the role ---- */
+
+/* The poller takes and gives the lock all the time: rather try again soon than
+ * make it wake us. */
+#define WAIT_TRIES 100
+
+static void wait_lock(psc_worker_t *worker)
+{
+    for (int i = 0; i < WAIT_TRIES; i++) {
+        if (psc_lock_try(&worker->lock))
+            return;
+        psc_clock_pause();
+    }
+    psc_lock_acquire(&worker->lock);
+}
+
+/* False: something has changed since this generation was seen. */
+static bool wait_arm_follower(psc_worker_t *worker, uint32_t seen)
+{
+    const uint32_t wants = PSC_WAKE_NEWS | PSC_WAKE_FREE;
+    bool armed;
+
+    wait_lock(worker);
+    armed = atomic_load(&worker->wait.generation) == seen;
+    if (armed) {
+        worker->wait.followers = wants;
+        atomic_fetch_or(&worker->wait.wanted, wants);
+    }
+    psc_worker_leave(worker);
+    return armed;
+}
+
+static void wait_follow_late(psc_worker_t *worker, wait_goal_t *goal)
+{
+    if (psc_clock_now() >= goal->deadline || !wait_reached(goal))
+        return;
+    psc_lock_acquire(&worker->lock);
+    wait_count_late(worker);
+    psc_worker_leave(worker);
+}
+
+/* Another thread polls: sleep until the generation changes. */
+static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
+                                uint32_t seen)
+{
+    int ms = wait_milliseconds(goal->deadline);
+    struct timespec slice = {ms / 1000, ms % 1000 * 1000000L};
+
+    if (ms == 0)
+        return PSC_ERR_TIMEOUT;
+    if (!wait_arm_follower(worker, seen) ||
+        !atomic_load(&worker->wait.polling) ||
+        psc_futex_wait(&worker->wait.generation, seen, &slice))
+        return PSC_INPROGRESS;
+    wait_follow_late(worker, goal);
+    return PSC_ERR_INTERRUPTED;
+}
+
+psc_status_t psc_wait_requests(psc_worker_t *worker,
+                               psc_request_t *const *requests, size_t n,
+                               psc_wait_mode_t mode, int64_t timeout_ns)
+{
+    wait_goal_t goal = {.requests = requests, .n = n, .mode = mode,
+                        .wakes = atomic_load(&worker->wait.wakes),
+                        .deadline = psc_clock_deadline(timeout_ns)};
+    psc_status_t status = PSC_INPROGRESS, result = PSC_OK;
+
+    if (atomic_load(&worker->forked))
+        return PSC_ERR_FORKED;
+    while (status == PSC_INPROGRESS) {
+        uint32_t seen = atomic_load(&worker->wait.generation);
+
+        if (wait_look(worker, &goal, &result) == PSC_OK)
+            return result;
+        if (wait_take_role(worker))
+            return wait_with_role(worker, &goal);
+        status = wait_follow(worker, &goal, seen);
+    }
+    return status;
+}
+
+bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns)
+{
+    wait_goal_t goal = {.requests = &request, .n = 1, .mode = PSC_WAIT_ALL,
+                        .wakes = atomic_load(&worker->wait.wakes),
+                        .deadline = psc_clock_deadline(ns)};
+    psc_status_t ignored;
+
+    if (atomic_load(&worker->forked) || worker->config.spin_ns == 0)
+        return false;
+    if (wait_take_role(worker)) {
+        wait_spin(worker, &goal, &ignored);
+        wait_give_role(worker);
+    }
+    return psc_request_state(request) != PSC_REQUEST_ACTIVE;
+}

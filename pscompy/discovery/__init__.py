@@ -1,0 +1,1 @@
+"""Which transports there are, in the order in which they are tried."""

@@ -1,0 +1,72 @@
+"""What a plug-in may declare: checked when it is registered, said in words."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeGuard
+
+from pscompy.config.config import Parser, Var
+from pscompy.plugin import PythonTransport, Transport
+
+_TRANSPORT_NAME = re.compile(r"[a-z][a-z0-9]{0,14}")
+_VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+def flaw(declared: object, name: str) -> str | None:
+    """What is wrong with a declaration under the name `name`, or None."""
+    if not isinstance(declared, Transport):
+        return f"pscompy_transport returned {type(declared).__name__} instead of a Transport"
+    if declared.name != name:
+        return f"it is installed as {name!r} and declares the transport {declared.name!r}"
+    return _flaw_of_transport(declared) or _flaw_of_variables(declared.variables)
+
+
+def _flaw_of_transport(transport: Transport) -> str | None:
+    if not _TRANSPORT_NAME.fullmatch(transport.name):
+        return f"the name {transport.name!r} is not 1 to 15 lower-case letters and digits"
+    if not _is_count(transport.priority):
+        return f"its priority is {transport.priority!r}; it must be a whole number, at least 0"
+    if transport.python is None and not callable(transport.ops):
+        return "its `ops` is no function (it must return the address of a psc_transport_ops_t)"
+    if transport.python is not None and not _is_python_transport(transport.python):
+        return "its `python` is no subclass of pscompy.plugin.PythonTransport"
+    if not callable(transport.unavailable):
+        return "its `unavailable` is no function (it must return a reason or None)"
+    return None
+
+
+def _flaw_of_variables(variables: object) -> str | None:
+    if not isinstance(variables, tuple):
+        return f"its variables are a {type(variables).__name__} instead of a tuple of Var"
+    seen: set[str] = set()
+    for var in variables:
+        if not isinstance(var, Var):
+            return f"its variables hold {var!r}, which is not a Var"
+        if problem := _flaw_of_variable(var):
+            return f"its variable {var.name!r} {problem}"
+        if var.name in seen:
+            return f"its variable {var.name!r} is declared twice"
+        seen.add(var.name)
+    return None
+
+
+def _flaw_of_variable(var: Var) -> str | None:
+    if not _VARIABLE_NAME.fullmatch(var.name):
+        return "is not named in capitals, digits and underscores"
+    if not isinstance(var.parser, Parser):
+        return "has no Parser of pscompy.plugin"
+    if not var.doc.strip():
+        return "has no documentation"
+    try:
+        var.parser(var.default)
+    except ValueError:
+        return f"has the default {var.default!r}; it must be {var.parser.allowed}"
+    return None
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_python_transport(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, PythonTransport)

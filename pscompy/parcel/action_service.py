@@ -1,0 +1,391 @@
+"""The actions of one session: what peers ask for is run here, what they answer is handed out.
+
+A call is an object in a context of its own, its answer one in another context. The tag of both is
+the call's number, so that a call whose arguments cannot be put together is answered all the same,
+and the core finds the future that an answer is for. Every call is answered once, also one that was
+cancelled. A thread moves messages on while the program computes; what follows from a message runs
+in whichever thread notices it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from pscompy.api.request import Request
+from pscompy.binding import _binding
+from pscompy.config.config import AUTO
+from pscompy.config.logs import Log
+from pscompy.errors import (
+    Cancelled,
+    ParcelError,
+    ProtocolError,
+    PscomError,
+    Timeout,
+    Unsupported,
+    describe,
+)
+from pscompy.parcel.action import (
+    Registered,
+    Running,
+    action,
+    current_action,
+    find,
+    name_of,
+    registered,
+    run_as,
+)
+from pscompy.parcel.future import Future
+from pscompy.parcel.objects import Objects, head_of, receive, when_all_ended
+from pscompy.parcel.remote_errors import put_together, take_apart
+from pscompy.parcel.thread_pool import Threads, processors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+NUMBERS = 0x3FFFFFFF  # a tag has one bit more: whether it cancels
+BACKLOG = 64  # calls beyond those that run
+
+logger = Log("pscompy.parcel")
+
+
+class Links:
+    """A peer's calls and answers."""
+
+    __slots__ = ("answers", "calls", "numbers", "source")
+
+    def __init__(self, source: object, calls: Objects, answers: Objects) -> None:
+        self.source = source
+        self.calls = calls
+        self.answers = answers
+        self.numbers = itertools.count()
+
+
+class Options:
+    """What `with_options` says of calls."""
+
+    __slots__ = ("on_sent", "timeout")
+
+    def __init__(
+        self, timeout: float | None = None, on_sent: Callable[[], object] | None = None
+    ) -> None:
+        self.timeout = timeout
+        self.on_sent = on_sent
+
+
+class Call(Running):
+    """An action that a peer has asked for."""
+
+    def __init__(self, links: Links, number: int) -> None:
+        super().__init__("?", links.source)
+        self.resolve: Callable[[object], Registered]
+        self.links = links
+        self.number = number
+
+
+class Service:
+    """`anybody` receives from all peers in the context of calls; `links` gives those of the
+    source that a Status names, None: there is no such peer any more."""
+
+    def __init__(
+        self,
+        worker: _binding.Worker,
+        anybody: _binding.World,
+        links: Callable[[Any], Links | None],
+        config: Mapping[str, Any],
+        name: str,
+    ) -> None:
+        self._worker = worker
+        self._anybody = anybody
+        self._links = links
+        self._any_function = config["PARCEL_ACTIONS"] == "any"
+        self._name = f"pscompy actions {name}"
+        most = config["PARCEL_THREADS"]
+        self._threads = Threads(processors() if most == AUTO else most, self._name)
+        self._most_calls = self._threads.most + BACKLOG
+        self._lock = threading.Lock()
+        self._begun = False
+        self._listening = False
+        self._calls: dict[tuple[int, int], Call] = {}  # asked for here
+        self._asked: set[Future] = set()  # by us, not answered yet
+        self._deadlines: list[tuple[float, int, Future]] = []
+        self._order = itertools.count()
+
+    @property
+    def threads(self) -> int:
+        """How many actions run at once."""
+        return self._threads.most
+
+    def start(self) -> None:
+        """Take calls in from now on."""
+        if self._begun:
+            return
+        with self._lock:
+            if self._begun:
+                return
+            self._begun = True
+            self._alarm = self._worker.event()
+        threading.Thread(target=self._move_on, name=self._name, daemon=True).start()
+        self._listen()
+
+    # ---- what we ask for ----
+
+    def submit(
+        self,
+        links: Links,
+        function: Callable[..., object],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: Options,
+    ) -> Future:
+        """Have a function called there. Raises what pickling the arguments raises."""
+        self.start()
+        known = registered(function)
+        packed = links.calls.take_apart((known.name if known else function, args, kwargs))
+        number = next(links.numbers) & NUMBERS
+        future = Future(partial(self._withdraw, links, number))
+        answer = receive(
+            self._worker,
+            links.answers.heads,
+            links.answers.heads.irecv(None, number),
+            lambda _: links.answers,
+        )
+        self._asked.add(future)
+        future.add_done_callback(self._asked.discard)
+        answer._on_done(partial(self._answered, links, future))
+        try:
+            sent = links.calls.begin(packed, number << 1)
+        except PscomError:
+            answer.cancel()
+            raise
+        if options.on_sent is not None:
+            sent._on_done(partial(_tell, options.on_sent))
+        if options.timeout is not None:
+            self._set_alarm(time.monotonic() + options.timeout, future)
+        return future
+
+    def wait_for_answers(self, timeout: float | None = None) -> None:
+        """Until all that was asked for has ended."""
+        import concurrent.futures
+
+        if concurrent.futures.wait(self._asked.copy(), timeout).not_done:
+            raise Timeout("not all actions have ended")
+
+    def _answered(self, links: Links, future: Future, answer: Request) -> None:
+        try:
+            good, value = answer.result()
+        except BaseException as error:
+            future.finish(None, error)
+            return
+        if good:
+            future.finish(value, None)
+        else:
+            future.finish(None, put_together(value, links.answers))
+
+    def _withdraw(self, links: Links, number: int, future: Future) -> None:
+        try:
+            links.calls.heads.isend(b"", number << 1 | 1)
+        except PscomError as error:
+            logger.debug("cannot cancel an action: %s", error)
+
+    # ---- time ----
+
+    def _set_alarm(self, deadline: float, future: Future) -> None:
+        with self._lock:
+            heapq.heappush(self._deadlines, (deadline, next(self._order), future))
+            sooner = self._deadlines[0][2] is future
+            alarm = self._alarm
+        if sooner:
+            alarm._complete(None)
+
+    def _move_on(self) -> None:
+        """The thread: messages move while it waits."""
+        try:
+            while True:
+                try:
+                    self._alarm.wait(self._until_next())
+                    self._alarm = self._worker.event()
+                except Timeout:
+                    pass
+                self._expire()
+        except PscomError as error:
+            logger.debug("%s ends: %s", self._name, error)
+        finally:
+            self._threads.end()
+
+    def _until_next(self) -> float | None:
+        with self._lock:
+            while self._deadlines and self._deadlines[0][2].done():
+                heapq.heappop(self._deadlines)
+            if not self._deadlines:
+                return None
+            return max(0.0, self._deadlines[0][0] - time.monotonic())
+
+    def _expire(self) -> None:
+        late = []
+        with self._lock:
+            while self._deadlines and self._deadlines[0][0] <= time.monotonic():
+                late.append(heapq.heappop(self._deadlines)[2])
+        for future in late:
+            if future.finish(None, Timeout("the action has not ended in its time")):
+                future.withdraw()
+
+    # ---- what we are asked for ----
+
+    def _listen(self) -> None:
+        """Take the next call as soon as it comes, unless there are too many already: those stay
+        where they come from. One thread at a time, and never within itself."""
+        while True:
+            with self._lock:
+                if self._listening or len(self._calls) >= self._most_calls:
+                    return
+                self._listening = True
+            try:
+                head = self._anybody.irecv(None)
+            except PscomError as error:
+                logger.debug("%s hears nothing more: %s", self._name, error)
+                return
+            if not head._finished:
+                head._on_done(self._came)
+                return
+            self._take(head)
+            self._listening = False
+
+    def _came(self, head: Request) -> None:
+        self._take(head)
+        self._listening = False
+        self._listen()
+
+    def _take(self, head: Request) -> None:
+        try:
+            data = head.result()
+        except PscomError as error:
+            logger.debug("%s: %s", self._name, error)
+            return
+        assert head.status is not None
+        links = self._links(head.status.source)
+        if links is None:
+            return
+        number, cancels = head.status.tag >> 1, head.status.tag & 1
+        if cancels:
+            self._cancel(links, number)
+        else:
+            self._fetch(Call(links, number), data)
+
+    def _cancel(self, links: Links, number: int) -> None:
+        call = self._calls.get((id(links), number))
+        if call is not None:
+            call._cancelled.set()
+
+    def _fetch(self, call: Call, data: bytearray) -> None:
+        """Have the long buffers of a call, then go on with it."""
+        self._calls[id(call.links), call.number] = call
+        objects = call.links.calls
+        try:
+            head = head_of(data)
+            chunks = objects.fetch(head) if head else []
+        except PscomError as error:
+            self._fail(call, error)
+            return
+
+        def arrived() -> None:
+            try:
+                self._begin(call, objects.load(data, head, [it.result() for it in chunks]))
+            except BaseException as error:
+                self._fail(call, error)
+
+        if chunks:
+            when_all_ended(chunks, arrived)
+        else:
+            arrived()
+
+    def _begin(self, call: Call, asked: object) -> None:
+        if not (isinstance(asked, tuple) and len(asked) == 3 and isinstance(asked[1], tuple)):
+            raise ProtocolError("this is no call of an action")
+        target, args, kwargs = asked
+        found = self.resolve(target)
+        call.name = found.name
+        call.resolve = self.resolve
+        work = partial(self._run, call, partial(found.function, *args, **kwargs))
+        if found.inline:
+            work()
+        else:
+            self._threads.put(work)
+
+    def resolve(self, target: object) -> Registered:
+        """The action that a peer means. `Unsupported`: it may not be called."""
+        if isinstance(target, str):
+            found = find(target)
+            if found is None:
+                raise Unsupported(f"no action {target!r} is registered here")
+            return found
+        if not callable(target):
+            raise ProtocolError("what is to be called is no function")
+        found = registered(target)
+        if found is None and not self._any_function:
+            raise Unsupported(
+                f"{target!r} is no action here: register it with @pscompy.action, or set"
+                " PSP_PARCEL_ACTIONS=any"
+            )
+        return found or Registered(target, _named(target), False)
+
+    # ---- running and answering ----
+
+    def _run(self, call: Call, function: Callable[[], object]) -> None:
+        """In a thread, or inline; what comes of it is the answer."""
+        try:
+            if call.cancelled:
+                raise Cancelled("the action was cancelled before it began")
+            value = run_as(call, function)
+        except BaseException as error:
+            self._fail(call, error)
+        else:
+            self._answer(call, True, value)
+
+    def _fail(self, call: Call, error: BaseException) -> None:
+        self._answer(call, False, take_apart(error, call.links.answers))
+
+    def _answer(self, call: Call, good: bool, value: object) -> None:
+        self._calls.pop((id(call.links), call.number), None)
+        answers = call.links.answers
+        try:
+            packed = answers.take_apart((good, value))
+        except Exception as error:
+            made = ParcelError(f"the result of {call.name} cannot be sent: {describe(error)}")
+            packed = answers.take_apart((False, take_apart(made, answers)))
+        try:
+            answers.begin(packed, call.number)
+        except PscomError as error:
+            logger.debug("nobody hears the answer of %s: %s", call.name, error)
+        self._listen()
+
+
+def _tell(on_sent: Callable[[], object], _: Request) -> None:
+    on_sent()
+
+
+def _named(function: Callable[..., object]) -> str:
+    try:
+        return name_of(function)
+    except AttributeError:
+        return type(function).__name__
+
+
+@action(name="pscompy:map")
+def call_many(target: object, items: list[tuple[Any, ...]]) -> list[Any]:
+    """What a chunk of `Executor.map` calls; cancelling it takes effect between two of them."""
+    call = current_action()
+    assert isinstance(call, Call)
+    function = call.resolve(target).function
+    results = []
+    for args in items:
+        if call.cancelled:
+            raise Cancelled("the action was cancelled")
+        results.append(function(*args))
+    return results

@@ -1,0 +1,50 @@
+"""What `with_options` returns: calls of actions that have something in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pscompy.parcel.action_service import Links, Options, Service
+    from pscompy.parcel.future import Future
+
+
+class Caller:
+    """Calls actions of one peer."""
+
+    __slots__ = ("_links", "_options", "_service")
+
+    def __init__(self, service: Service, links: Links, options: Options) -> None:
+        self._service = service
+        self._links = links
+        self._options = options
+
+    def submit(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Future:
+        """See `Connection.submit`."""
+        return self._service.submit(self._links, function, args, kwargs, self._options)
+
+    def call(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
+        """See `Connection.call`."""
+        return self.submit(function, *args, **kwargs).result()
+
+
+class RankCaller:
+    """Calls actions of the ranks of a World; `callers` gives the Caller of one."""
+
+    __slots__ = ("_callers",)
+
+    def __init__(self, callers: Callable[[int], Caller]) -> None:
+        self._callers = callers
+
+    def submit(
+        self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any
+    ) -> Future:
+        """See `World.submit`."""
+        return self._callers(rank).submit(function, *args, **kwargs)
+
+    def call(self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
+        """See `World.call`."""
+        return self._callers(rank).call(function, *args, **kwargs)

@@ -1,0 +1,107 @@
+/* How endpoints come up: each side's queue pairs are told the other's place,
+ * and then the token is proved (transport/kit/token_proof.h).
+ *
+ * The acceptor says nothing before it was spoken to. So if nobody acknowledges
+ * the hello, because the acceptor is late, the connector may begin anew with
+ * fresh queues, as long as it likes: no message can be lost by that. */
+#include <errno.h>
+#include <string.h>
+
+#include "ib.h"
+#include "pscompy/transport/kit/clock.h"
+
+void ib_meet_arrived(ib_ep_t *ep, uint8_t kind, const uint8_t *body,
+                     size_t len)
+{
+    psc_meet_reply_t reply;
+    bool said;
+
+    if (!psc_party_take(&ep->party, kind, body, len, &reply))
+        return;
+    said = reply.kind == PSC_MEET_NOTHING ||
+           ib_control_send(ep, (uint8_t)reply.kind, reply.body, reply.len) ==
+               PSC_OK;
+    psc_party_judge(&ep->party, &reply, said);
+}
+
+/* ---- connecting ---- */
+
+static bool ib_meet_queues(ib_ep_t *ep)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+    const ib_path_t *path = &iface->settings.path;
+
+    if (ib_queue_connect(&ep->messages, &iface->device, &ep->peer.messages,
+                         path) &&
+        ib_queue_connect(&ep->bulk, &iface->device, &ep->peer.bulk, path))
+        return true;
+    psc_party_fail(&ep->party, PSC_ERR_CONNECT,
+                   "the peer's place is refused: %s", strerror(errno));
+    return false;
+}
+
+static void ib_meet_knock(ib_ep_t *ep)
+{
+    if (ib_meet_queues(ep))
+        ib_control_send(ep, PSC_MEET_HELLO, ep->party.meet.nonces[0],
+                        PSC_MEET_NONCE_SIZE);
+}
+
+void ib_meet_again(ib_ep_t *ep)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    if (ib_queue_reset(&ep->messages, &iface->device) &&
+        ib_queue_reset(&ep->bulk, &iface->device))
+        ib_meet_knock(ep);
+    else
+        psc_party_fail(&ep->party, PSC_ERR_TRANSPORT,
+                       "resetting the queues: %s", strerror(errno));
+}
+
+/* Its own peer: there is nobody to prove anything to. */
+static psc_status_t ib_meet_self(ib_ep_t *ep)
+{
+    if (ep->peer.messages.qpn != ep->messages.qp->qp_num)
+        return PSC_ERR_INVALID;
+    if (!ib_meet_queues(ep))
+        return PSC_INPROGRESS;
+    psc_party_enter(&ep->party, PSC_PARTY_UP);
+    return PSC_OK;
+}
+
+static const char *ib_address_flaw(const ib_ep_t *ep)
+{
+    const ib_iface_t *iface = ib_ep_iface(ep);
+
+    if (ep->peer.ethernet != ib_device_ethernet(&iface->device))
+        return "one side is on Ethernet, the other on InfiniBand";
+    if (ep->peer.buffer_size != iface->settings.buffer_size)
+        return "PSP_IB_BUFFER_SIZE differs between the two sides";
+    return NULL;
+}
+
+psc_status_t ib_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
+{
+    ib_ep_t *ep = ib_ep(self);
+    const ib_iface_t *iface = ib_ep_iface(ep);
+    const char *flaw;
+
+    if (ep->party.state != PSC_PARTY_NEW ||
+        !ib_address_unpack(params->address, params->address_len, &ep->peer))
+        return PSC_ERR_INVALID;
+    ep->party.role = params->role;
+    if (ep->party.role == PSC_ROLE_SELF)
+        return ib_meet_self(ep);
+    if (!psc_party_meet(&ep->party, ep->peer.messages.qpn, params->token,
+                        psc_clock_deadline(iface->settings.connect_ns)))
+        return PSC_ERR_TRANSPORT;
+    flaw = ib_address_flaw(ep);
+    if (flaw)
+        psc_party_fail(&ep->party, PSC_ERR_CONNECT, "%s", flaw);
+    else if (ep->party.role == PSC_ROLE_CONNECTOR)
+        ib_meet_knock(ep);
+    else
+        ib_meet_queues(ep);
+    return PSC_INPROGRESS;
+}

@@ -1,0 +1,250 @@
+/* Registration, and put and get by RDMA write and read. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+
+#define IB_RKEY_MAGIC 0x6b726269u /* "ibrk" */
+
+struct psc_rkey {
+    uint64_t address, len;
+    uint32_t rkey;
+};
+
+/* What travels. */
+typedef struct ib_packed_rkey {
+    uint32_t magic, rkey;
+    uint64_t address, len;
+} ib_packed_rkey_t;
+
+/* ---- put and get ---- */
+
+static bool ib_rkey_covers(const psc_rkey_t *rkey, uint64_t offset, size_t len)
+{
+    return offset <= rkey->len && len <= rkey->len - offset;
+}
+
+static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
+                                 const psc_rkey_t *rkey, uint64_t offset,
+                                 psc_comp_t *comp)
+{
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    if (!psc_party_works(&ep->party))
+        return psc_party_refuse(&ep->party);
+    if (ib_queue_room(&ep->bulk) <= IB_RESERVE || !ib_mend_usable(ep))
+        return ib_ep_starve(ep);
+    post->n_pieces = 1;
+    post->signal = true;
+    post->address = rkey->address + offset;
+    post->rkey = rkey->rkey;
+    post->job = (ib_job_t){.comp = comp, .buffer = IB_NO_BUFFER};
+    if (ib_queue_post(&ep->bulk, post)) {
+        iface->n_starving++; /* until it is done */
+        return PSC_INPROGRESS;
+    }
+    if (errno == ENOMEM)
+        return ib_ep_starve(ep);
+    psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "posting a put or get: %s",
+               strerror(errno));
+    return PSC_ERR_TRANSPORT;
+}
+
+static psc_status_t ib_bulk_move(psc_ep_t *self, enum ibv_wr_opcode opcode,
+                                 const void *buffer, size_t len,
+                                 const psc_mem_t *mem, const psc_rkey_t *rkey,
+                                 uint64_t offset, psc_comp_t *comp)
+{
+    ib_ep_t *ep = ib_ep(self);
+    ib_post_t post = {
+        .opcode = opcode,
+        .pieces = {{.addr = (uintptr_t)buffer, .length = (uint32_t)len}},
+    };
+
+    if (!mem || !ib_rkey_covers(rkey, offset, len) ||
+        len > ib_ep_iface(ep)->device.port_attr.max_msg_sz)
+        return PSC_ERR_INVALID;
+    if (len == 0)
+        return PSC_OK;
+    post.pieces[0].lkey = mem->hold->mr->lkey;
+    return ib_bulk_post(ep, &post, rkey, offset, comp);
+}
+
+psc_status_t ib_put(psc_ep_t *self, const void *buffer, size_t len,
+                    psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                    psc_comp_t *comp)
+{
+    return ib_bulk_move(self, IBV_WR_RDMA_WRITE, buffer, len, mem, rkey,
+                        offset, comp);
+}
+
+psc_status_t ib_get(psc_ep_t *self, void *buffer, size_t len, psc_mem_t *mem,
+                    psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp)
+{
+    return ib_bulk_move(self, IBV_WR_RDMA_READ, buffer, len, mem, rkey, offset,
+                        comp);
+}
+
+/* ---- registration ---- */
+
+static void ib_mem_use(psc_mem_t *mem, ib_hold_t *hold)
+{
+    mem->hold = hold;
+    psc_list_push_front(&hold->users, &mem->user);
+}
+
+static void ib_mem_leave(psc_mem_t *mem)
+{
+    psc_list_remove(&mem->user);
+    ib_cache_settle(mem->hold);
+}
+
+void ib_hold_told(ib_hold_t *hold, bool good)
+{
+    ib_window_told(hold, good);
+    ib_cache_settle(hold);
+}
+
+/* What one peer will use, for one message, may be known already; what all may
+ * use is registered by itself. */
+static ib_hold_t *ib_mem_hold(ib_cache_t *cache, psc_mem_t *mem, void *base)
+{
+    ib_hold_t *hold = mem->ep ? ib_cache_get(cache, base, mem->len) : NULL;
+
+    if (hold)
+        return hold;
+    mem->own = true;
+    return ib_cache_register(cache, base, mem->len, mem->ep == NULL);
+}
+
+static psc_status_t ib_mem_refused(ib_iface_t *iface, const psc_mem_t *mem)
+{
+    int error = errno;
+
+    if (mem->ep && !iface->settings.fallbacks)
+        psc_party_fail(&mem->ep->party, PSC_ERR_TRANSPORT,
+                       "%" PRIu64 " bytes cannot be registered: %s "
+                       "(PSP_IB_RNDV_FALLBACKS=0)", mem->len, strerror(error));
+    return error == EFAULT ? PSC_ERR_INVALID : PSC_ERR_NO_RESOURCE;
+}
+
+psc_status_t ib_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
+                             size_t len, psc_mem_t **mem_p)
+{
+    psc_mem_t *mem = calloc(1, sizeof(*mem));
+    ib_hold_t *hold;
+    psc_status_t status;
+
+    if (!mem)
+        return PSC_ERR_NO_MEMORY;
+    mem->ep = ep ? ib_ep(ep) : NULL;
+    mem->address = (uintptr_t)base;
+    mem->len = len;
+    hold = ib_mem_hold(&ib_iface(self)->cache, mem, base);
+    if (!hold) {
+        status = ib_mem_refused(ib_iface(self), mem);
+        free(mem);
+        return status;
+    }
+    ib_mem_use(mem, hold);
+    *mem_p = mem;
+    return PSC_OK;
+}
+
+void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
+{
+    if (mem->exposed)
+        ib_window_close(mem->hold, &mem->ep->messages);
+    ib_mem_leave(mem);
+    if (!mem->ep)
+        ib_cache_give_up(&ib_iface(self)->cache, mem->hold);
+    free(mem);
+}
+
+/* A registration that all peers may use is also that of messages from there:
+ * its key is good until these have ended. */
+static bool ib_mem_alone(const psc_mem_t *mem)
+{
+    return mem->user.next == mem->user.prev && mem->hold->bindings == 0;
+}
+
+psc_status_t ib_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
+{
+    (void)self;
+    if (mem->exposed)
+        ib_window_revoke(mem->hold);
+    mem->exposed = false;
+    if (mem->ep ? !mem->own && mem->hold->spoilt : !ib_mem_alone(mem))
+        return PSC_INPROGRESS;
+    return PSC_OK;
+}
+
+/* ---- keys ---- */
+
+/* Where there is no window, peers get a registration of its own. */
+static bool ib_mem_expose(ib_iface_t *iface, psc_mem_t *mem)
+{
+    ib_hold_t *hold;
+
+    if (mem->exposed || mem->own)
+        return true;
+    mem->exposed = ib_window_open(&iface->cache, mem->hold, &mem->ep->messages,
+                                  mem->address, mem->len);
+    if (mem->exposed)
+        return true;
+    hold = ib_cache_register(&iface->cache, (void *)(uintptr_t)mem->address,
+                             mem->len, false);
+    if (!hold)
+        return false;
+    ib_mem_leave(mem);
+    ib_mem_use(mem, hold);
+    mem->own = true;
+    return true;
+}
+
+psc_status_t ib_rkey_pack(psc_iface_t *self, psc_mem_t *mem, uint8_t *packed,
+                          size_t *len_p)
+{
+    ib_packed_rkey_t key = {
+        .magic = IB_RKEY_MAGIC,
+        .address = mem->address,
+        .len = mem->len,
+    };
+
+    if (*len_p < sizeof(key))
+        return PSC_ERR_INVALID;
+    if (!ib_mem_expose(ib_iface(self), mem))
+        return PSC_ERR_NO_RESOURCE;
+    key.rkey = mem->exposed ? mem->hold->window->rkey : mem->hold->mr->rkey;
+    memcpy(packed, &key, sizeof(key));
+    *len_p = sizeof(key);
+    return PSC_OK;
+}
+
+psc_status_t ib_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
+                            psc_rkey_t **rkey_p)
+{
+    ib_packed_rkey_t key;
+    psc_rkey_t *rkey;
+
+    (void)ep;
+    if (len != sizeof(key))
+        return PSC_ERR_PROTOCOL;
+    memcpy(&key, packed, sizeof(key));
+    if (key.magic != IB_RKEY_MAGIC || key.len > UINT64_MAX - key.address)
+        return PSC_ERR_PROTOCOL;
+    rkey = malloc(sizeof(*rkey));
+    if (!rkey)
+        return PSC_ERR_NO_MEMORY;
+    *rkey = (psc_rkey_t){key.address, key.len, key.rkey};
+    *rkey_p = rkey;
+    return PSC_OK;
+}
+
+void ib_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
+{
+    (void)ep;
+    free(rkey);
+}

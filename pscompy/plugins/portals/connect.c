@@ -1,0 +1,72 @@
+/* How endpoints come up: each side's channel is told the other's place, and
+ * then the token is proved (transport/kit/token_proof.h). The hello may come before the
+ * acceptor knows of its peer; the channel keeps it. */
+#include "portals.h"
+#include "pscompy/transport/kit/clock.h"
+
+void portals_meet_arrived(portals_ep_t *ep, uint8_t kind, const uint8_t *body,
+                          size_t len)
+{
+    psc_meet_reply_t reply;
+    bool said;
+
+    if (!psc_party_take(&ep->party, kind, body, len, &reply))
+        return;
+    said = reply.kind == PSC_MEET_NOTHING ||
+           portals_control_send(ep, (uint8_t)reply.kind, reply.body,
+                                reply.len) == PSC_OK;
+    psc_party_judge(&ep->party, &reply, said);
+}
+
+/* ---- connecting ---- */
+
+static void portals_meet_open(portals_ep_t *ep)
+{
+    ep->window = ep->peer.window;
+    ep->driver->channel_connect(ep->channel, &ep->peer.place);
+}
+
+/* Its own peer: there is nobody to prove anything to. */
+static psc_status_t portals_meet_self(portals_ep_t *ep)
+{
+    if (ep->peer.place.bits != ep->party.id)
+        return PSC_ERR_INVALID;
+    portals_meet_open(ep);
+    psc_party_enter(&ep->party, PSC_PARTY_UP);
+    return PSC_OK;
+}
+
+static psc_status_t portals_meet_begin(portals_ep_t *ep,
+                                       const psc_connect_params_t *params)
+{
+    portals_iface_t *iface = portals_ep_iface(ep);
+
+    if (!psc_party_meet(&ep->party, ep->peer.place.bits, params->token,
+                        psc_clock_deadline(iface->settings.connect_ns)))
+        return PSC_ERR_TRANSPORT;
+    if (ep->peer.buffer_size != iface->settings.driver.buffer_size) {
+        psc_party_fail(&ep->party, PSC_ERR_CONNECT,
+                       "PSP_PORTALS_BUFFER_SIZE differs between the two "
+                       "sides");
+        return PSC_INPROGRESS;
+    }
+    portals_meet_open(ep);
+    if (ep->party.role == PSC_ROLE_CONNECTOR)
+        portals_control_send(ep, PSC_MEET_HELLO, ep->party.meet.nonces[0],
+                             PSC_MEET_NONCE_SIZE);
+    return PSC_INPROGRESS;
+}
+
+psc_status_t portals_ep_connect(psc_ep_t *self,
+                                const psc_connect_params_t *params)
+{
+    portals_ep_t *ep = portals_ep(self);
+
+    if (ep->party.state != PSC_PARTY_NEW ||
+        !portals_address_unpack(params->address, params->address_len,
+                                &ep->peer))
+        return PSC_ERR_INVALID;
+    ep->party.role = params->role;
+    return ep->party.role == PSC_ROLE_SELF ? portals_meet_self(ep)
+                                     : portals_meet_begin(ep, params);
+}

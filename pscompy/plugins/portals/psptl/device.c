@@ -1,0 +1,330 @@
+/* The interface: opening it, what it can, closing it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "driver.h"
+#include "pscompy/transport/kit/clock.h"
+
+#define DEVICE_SETTLE_NS 50000000ll /* that closing waits for entries */
+#define DEVICE_EQ_RESERVE 8u /* entries of a queue that are never promised */
+
+/* Unlikely to be guessed, and never given away twice: a bijection of a
+ * counter that began anywhere (splitmix64, Steele, Lea and Flood). */
+uint64_t psptl_device_bits(psptl_device_t *device)
+{
+    uint64_t z = device->bits += 0x9e3779b97f4a7c15ull;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+
+/* ---- opening ---- */
+
+static const char *device_flaw(const psptl_device_t *device)
+{
+    const psptl_settings_t *settings = &device->settings;
+    const ptl_ni_limits_t *limits = &device->limits;
+    uint32_t ring = settings->recvq + PSPTL_EXTRA_BUFFERS;
+
+    if (limits->max_msg_size < settings->buffer_size)
+        return "PSP_PORTALS_BUFFER_SIZE is more than the interface's longest "
+               "message";
+    if ((uint32_t)limits->max_entries <= ring ||
+        (uint32_t)limits->max_list_size <= ring)
+        return "PSP_PORTALS_RECVQ_SIZE is more than the interface's entries";
+    if (settings->eq_size < ring + DEVICE_EQ_RESERVE ||
+        settings->eq_size < settings->sendq + DEVICE_EQ_RESERVE)
+        return "PSP_PORTALS_EQ_SIZE is less than the rings of one connection";
+    return NULL;
+}
+
+static bool device_entry_open(psptl_device_t *device, psptl_entry_t *entry,
+                              unsigned options, char *reason, size_t room)
+{
+    int status = device->ni->PtlEQAlloc(
+        device->handle, device->settings.eq_size, &entry->eq);
+
+    if (status != PTL_OK) {
+        snprintf(reason, room,
+                 "no event queue of %u entries (error %d; "
+                 "PSP_PORTALS_EQ_SIZE; fewer sessions in this process would "
+                 "help, too)",
+                 device->settings.eq_size, status);
+        return false;
+    }
+    status = device->ni->PtlPTAlloc(device->handle, options, entry->eq,
+                                    PTL_PT_ANY, &entry->pt);
+    if (status != PTL_OK) {
+        snprintf(reason, room,
+                 "no portal table entry is free (error %d): fewer sessions in "
+                 "this process would help",
+                 status);
+        device->ni->PtlEQFree(entry->eq);
+        return false;
+    }
+    entry->open = true;
+    return true;
+}
+
+static bool device_bind(psptl_device_t *device, char *reason, size_t room)
+{
+    ptl_md_t md = {
+        .start = 0,
+        .length = PTL_SIZE_MAX,
+        .options = PTL_MD_EVENT_SEND_DISABLE,
+        .eq_handle = device->bulk.eq,
+        .ct_handle = PTL_CT_NONE,
+    };
+    int status = device->ni->PtlMDBind(device->handle, &md, &device->md);
+
+    if (status != PTL_OK)
+        snprintf(reason, room, "no memory descriptor (error %d)", status);
+    device->bound = status == PTL_OK;
+    return device->bound;
+}
+
+/* A number, where it is one. */
+static ptl_interface_t device_number(const char *text)
+{
+    char *end;
+    unsigned long number = strtoul(text, &end, 10);
+
+    return *text && !*end ? (ptl_interface_t)number : PTL_IFACE_DEFAULT;
+}
+
+/* As much as may ever be used; the interface answers with what it has. */
+static const ptl_ni_limits_t device_desired = {
+    .max_entries = 1 << 18,
+    .max_unexpected_headers = 1 << 16,
+    .max_mds = 64,
+    .max_cts = 64,
+    .max_eqs = 64,
+    .max_pt_index = 63,
+    .max_iovecs = 16,
+    .max_list_size = 1 << 18,
+    .max_triggered_ops = 64,
+    .max_msg_size = PTL_SIZE_MAX,
+    .max_atomic_size = 8,
+    .max_fetch_atomic_size = 8,
+    .max_waw_ordered_size = 8,
+    .max_war_ordered_size = 8,
+    .max_volatile_size = 64,
+};
+
+static bool device_ni_open(psptl_device_t *device, char *reason, size_t room)
+{
+    int status;
+
+    device->ni = psptl_provider_ready(&device->settings, reason, room);
+    if (!device->ni)
+        return false;
+    device->inited = true;
+    status = device->ni->PtlNIInit(device_number(device->settings.interface),
+                                   PTL_NI_MATCHING | PTL_NI_PHYSICAL,
+                                   PTL_PID_ANY, &device_desired,
+                                   &device->limits, &device->handle);
+    if (status != PTL_OK) {
+        snprintf(reason, room,
+                 "no interface (error %d; PSP_PORTALS_INTERFACE, "
+                 "PSP_PORTALS_PROVIDER)",
+                 status);
+        return false;
+    }
+    device->opened = true;
+    status = device->ni->PtlGetPhysId(device->handle, &device->self);
+    if (status != PTL_OK)
+        snprintf(reason, room, "the interface does not tell its id (error %d)",
+                 status);
+    return status == PTL_OK;
+}
+
+static bool device_start(psptl_device_t *device, char *reason, size_t room)
+{
+    const char *flaw;
+
+    if (!device_ni_open(device, reason, room))
+        return false;
+    flaw = device_flaw(device);
+    if (flaw) {
+        snprintf(reason, room, "%s", flaw);
+        return false;
+    }
+    if (device->settings.fragment > device->limits.max_msg_size)
+        device->settings.fragment = device->limits.max_msg_size;
+    device->flying_max = device->settings.eq_size - DEVICE_EQ_RESERVE;
+    snprintf(reason, room, "out of memory");
+    return getrandom(&device->bits, sizeof(device->bits), 0) ==
+               sizeof(device->bits) &&
+           psptl_bulk_open(device) &&
+           device_entry_open(device, &device->eager, PTL_PT_FLOWCTRL, reason,
+                             room) &&
+           device_entry_open(device, &device->bulk, 0, reason, room) &&
+           (!device->settings.matching ||
+            device_entry_open(device, &device->tag, PTL_PT_FLOWCTRL, reason,
+                              room)) &&
+           device_bind(device, reason, room);
+}
+
+static void device_lists(psptl_device_t *device)
+{
+    psc_list_init(&device->channels);
+    psc_list_init(&device->zombies);
+    psc_list_init(&device->waiting);
+    psc_list_init(&device->pending);
+    psc_list_init(&device->bulks);
+    psc_list_init(&device->ended_bulks);
+    psc_list_init(&device->spare_bulks);
+    psc_list_init(&device->spare_fragments);
+    psc_list_init(&device->late_fragments);
+    psc_list_init(&device->lost_tags);
+    psc_list_init(&device->spare_tags);
+    psc_list_init(&device->unsettled);
+    psc_list_init(&device->busy_regions);
+}
+
+psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
+                                  const psptl_owner_t *owner, char *reason,
+                                  size_t room)
+{
+    psptl_device_t *device = calloc(1, sizeof(*device));
+
+    if (!device) {
+        snprintf(reason, room, "out of memory");
+        return NULL;
+    }
+    device->settings = *settings;
+    device->owner = owner;
+    device_lists(device);
+    if (device_start(device, reason, room)) {
+        device->settings.interface = ""; /* it was the caller's */
+        return device;
+    }
+    psptl_device_close(device);
+    return NULL;
+}
+
+/* ---- closing ---- */
+
+/* False: something is still in its lists, or on its way there. */
+static bool device_entry_close(psptl_device_t *device, psptl_entry_t *entry)
+{
+    bool empty;
+
+    if (!entry->open)
+        return true;
+    empty = device->ni->PtlPTFree(device->handle, entry->pt) == PTL_OK;
+    device->ni->PtlEQFree(entry->eq);
+    entry->open = false;
+    return empty;
+}
+
+/* True: the interface has given back all that it had. */
+static bool device_release(psptl_device_t *device)
+{
+    bool all = !device->bound || device->ni->PtlMDRelease(device->md) == PTL_OK;
+
+    all &= device_entry_close(device, &device->eager);
+    all &= device_entry_close(device, &device->bulk);
+    return device_entry_close(device, &device->tag) && all;
+}
+
+/* What is coming in this moment ends; what does not in this time is a peer's
+ * that has stopped, or died. */
+static void device_settle(psptl_device_t *device)
+{
+    int64_t deadline = psc_clock_deadline(DEVICE_SETTLE_NS);
+
+    while (psptl_channel_held(device) > 0 && psc_clock_now() < deadline)
+        psptl_device_poll(device);
+}
+
+/* Does somebody else in this process have it, too? Then it goes on writing. */
+static bool device_shared(const psptl_device_t *device)
+{
+    ptl_process_t id;
+
+    return device->opened &&
+           device->ni->PtlGetPhysId(device->handle, &id) == PTL_OK;
+}
+
+/* Memory that the interface may still touch is left to it. */
+static unsigned device_free_zombies(psptl_device_t *device, bool touched)
+{
+    unsigned left = 0;
+
+    psc_list_for_each(zombie, &device->zombies, psptl_channel_t, link) {
+        if (touched && !zombie->withdrawn_at)
+            left++;
+        else
+            psptl_channel_free(zombie);
+    }
+    return left;
+}
+
+/* The interface goes first: then nobody writes to the rings any more. */
+unsigned psptl_device_close(psptl_device_t *device)
+{
+    unsigned left;
+    bool touched;
+
+    psc_list_for_each(channel, &device->channels, psptl_channel_t, link)
+        psptl_channel_destroy(channel);
+    device_settle(device);
+    touched = !device_release(device);
+    if (device->opened)
+        device->ni->PtlNIFini(device->handle);
+    touched = touched && device_shared(device);
+    if (device->inited && device->ni->PtlFini)
+        device->ni->PtlFini();
+    left = device_free_zombies(device, touched);
+    psptl_region_free_closed(device);
+    psptl_bulk_close(device);
+    psptl_tag_close(device);
+    psptl_backlog_close(&device->backlog);
+    free(device);
+    return left;
+}
+
+/* ---- waiting ---- */
+
+unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS])
+{
+    if (!device->ni->eq_fd ||
+        device->ni->eq_fd(device->eager.eq, &fds[0]) != PTL_OK ||
+        device->ni->eq_fd(device->bulk.eq, &fds[1]) != PTL_OK)
+        return 0;
+    if (!device->tag.open)
+        return 2;
+    return device->ni->eq_fd(device->tag.eq, &fds[2]) == PTL_OK ? 3 : 0;
+}
+
+bool psptl_device_arm(psptl_device_t *device)
+{
+    return psptl_backlog_empty(device) && psc_list_empty(&device->pending) &&
+           psc_list_empty(&device->ended_bulks) &&
+           psc_list_empty(&device->lost_tags) && !device->tag.disabled &&
+           device->ni->eq_arm(device->eager.eq) == PTL_EQ_EMPTY &&
+           device->ni->eq_arm(device->bulk.eq) == PTL_EQ_EMPTY &&
+           (!device->tag.open ||
+            device->ni->eq_arm(device->tag.eq) == PTL_EQ_EMPTY);
+}
+
+const uint64_t *psptl_device_counters(const psptl_device_t *device)
+{
+    return device->counters;
+}
+
+void psptl_channel_counters(const psptl_channel_t *channel,
+                            uint64_t values[PSPTL_N_COUNTERS])
+{
+    static const psptl_counter_t shared[] = {PSPTL_COUNTER_enables,
+                                             PSPTL_COUNTER_tag_enables,
+                                             PSPTL_COUNTER_foster_polls};
+
+    memcpy(values, channel->counters, sizeof(channel->counters));
+    for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
+        values[shared[i]] = channel->device->counters[shared[i]];
+}

@@ -1,0 +1,233 @@
+/* What has happened, and who gets to know. */
+#include <stdio.h>
+
+#include "driver.h"
+#include "pscompy/transport/kit/clock.h"
+
+#define EVENT_GLANCE_NS 10000000ll /* between looks at what makes no event */
+
+const char *psptl_fault_name(ptl_ni_fail_t fault)
+{
+    switch (fault) {
+    case PTL_NI_OK:
+        return "cut short";
+    case PTL_NI_UNDELIVERABLE:
+        return "undeliverable";
+    case PTL_NI_PT_DISABLED:
+        return "portal table entry disabled";
+    case PTL_NI_DROPPED:
+        return "dropped by the target";
+    case PTL_NI_PERM_VIOLATION:
+        return "not permitted";
+    case PTL_NI_OP_VIOLATION:
+        return "operation not allowed";
+    case PTL_NI_SEGV:
+        return "memory that cannot be reached";
+    default:
+        return "failed";
+    }
+}
+
+static void event_fail_all(psptl_device_t *device, const char *reason)
+{
+    device->lossy = true;
+    psc_list_for_each(channel, &device->channels, psptl_channel_t, link)
+        psptl_channel_fail(channel, PSPTL_BROKEN, "%s", reason);
+}
+
+/* A put or get of ours has ended. */
+static void event_answer(const ptl_event_t *event)
+{
+    psptl_op_t *op = event->user_ptr;
+
+    switch (op->kind) {
+    case PSPTL_SEND:
+        psptl_send_event(psc_container_of(op, psptl_send_t, op), event);
+        break;
+    case PSPTL_FRAGMENT:
+        psptl_bulk_event(psc_container_of(op, psptl_fragment_t, op), event);
+        break;
+    case PSPTL_PING:
+        psptl_ping_event(psc_container_of(op, psptl_channel_t, ping), event);
+        break;
+    default:
+        break;
+    }
+}
+
+static void event_unknown(psptl_device_t *device, const ptl_event_t *event)
+{
+    char reason[PSPTL_REASON_MAX];
+
+    snprintf(reason, sizeof(reason),
+             "the interface reports an event %d that nothing here asks for "
+             "(PSP_PORTALS_PROVIDER)",
+             (int)event->type);
+    event_fail_all(device, reason);
+}
+
+static void event_handle(psptl_device_t *device, psptl_entry_t *entry,
+                         const ptl_event_t *event)
+{
+    psptl_op_t *op = event->user_ptr;
+
+    switch (event->type) {
+    case PTL_EVENT_PUT_OVERFLOW:
+    case PTL_EVENT_SEARCH:
+        psptl_tag_event(event);
+        break;
+    case PTL_EVENT_PUT:
+        if (entry == &device->tag)
+            psptl_tag_event(event);
+        else if (op && op->kind == PSPTL_BUFFER)
+            psptl_arrive_event(psc_container_of(op, psptl_buffer_t, op), event);
+        break;
+    case PTL_EVENT_ACK:
+    case PTL_EVENT_REPLY:
+        event_answer(event);
+        break;
+    case PTL_EVENT_SEND: /* nothing else follows if it did not leave */
+        if (event->ni_fail_type != PTL_NI_OK)
+            event_answer(event);
+        break;
+    case PTL_EVENT_PT_DISABLED:
+        entry->disabled = true;
+        break;
+    case PTL_EVENT_LINK:
+    case PTL_EVENT_AUTO_UNLINK:
+    case PTL_EVENT_AUTO_FREE:
+        break;
+    default:
+        event_unknown(device, event);
+    }
+}
+
+static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
+{
+    if (device->ni->PtlPTEnable(device->handle, entry->pt) != PTL_OK)
+        return;
+    entry->disabled = false;
+    psptl_device_count(device, PSPTL_COUNTER_enables);
+}
+
+/* What came before an entry's end has been taken: it may go on. What was
+ * refused comes again, and must not find that later ones took its receives. */
+static void event_drained(psptl_device_t *device)
+{
+    if (device->eager.disabled)
+        event_enable(device, &device->eager);
+    if (!device->tag.disabled || !psptl_hold_all(device))
+        return;
+    event_enable(device, &device->tag);
+    if (device->tag.disabled)
+        return;
+    psptl_device_count(device, PSPTL_COUNTER_tag_enables);
+    psptl_hold_ask(device);
+}
+
+/* Answers first: there are never more of them than operations under way. One
+ * call for all queues, since an interface in software makes a system call
+ * for each that finds nothing. */
+static int event_poll(psptl_device_t *device, psptl_entry_t **entry_p,
+                      ptl_event_t *event)
+{
+    psptl_entry_t *entries[] = {&device->bulk, &device->eager, &device->tag};
+    ptl_handle_eq_t queues[] = {device->bulk.eq, device->eager.eq,
+                                device->tag.eq};
+    unsigned which = 0;
+    int status = device->ni->PtlEQPoll(queues, device->tag.open ? 3 : 2, 0,
+                                       event, &which);
+
+    *entry_p = entries[which];
+    return status;
+}
+
+static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
+                      ptl_event_t *event)
+{
+    psptl_late_t late;
+
+    if (psptl_backlog_empty(device))
+        return event_poll(device, entry_p, event);
+    late = psptl_backlog_take(device);
+    *entry_p = late.entry;
+    *event = late.event;
+    return late.status;
+}
+
+/* What the owner got it is to look at before anything else is asked of the
+ * interface, which may cost a system call. */
+static unsigned event_take(psptl_device_t *device)
+{
+    uint64_t delivered = device->n_delivered;
+    unsigned n = 0;
+
+    for (; n < PSPTL_BATCH && device->n_delivered == delivered &&
+           psc_list_empty(&device->ended_bulks);
+         n++) {
+        ptl_event_t event;
+        psptl_entry_t *entry;
+        int status = event_next(device, &entry, &event);
+
+        if (status != PTL_OK && status != PTL_EQ_DROPPED) {
+            event_drained(device);
+            break;
+        }
+        event_handle(device, entry, &event);
+        if (status == PTL_EQ_DROPPED)
+            event_fail_all(device, "the event queue was full and events are "
+                                   "lost (PSP_PORTALS_EQ_SIZE)");
+    }
+    return n;
+}
+
+/* For an interface that moves when it is looked at. */
+static unsigned event_foster(psptl_device_t *device)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < device->settings.foster; i++) {
+        n += event_take(device);
+        psptl_device_count(device, PSPTL_COUNTER_foster_polls);
+    }
+    return n;
+}
+
+unsigned psptl_device_poll(psptl_device_t *device)
+{
+    unsigned n = event_take(device);
+
+    if (device->n_bulks > 0)
+        n += event_foster(device);
+    if (!psc_list_empty(&device->pending))
+        psptl_arrive_pending(device);
+    if (!psc_list_empty(&device->ended_bulks))
+        n += psptl_bulk_tell(device);
+    if (!psc_list_empty(&device->lost_tags))
+        n += psptl_tag_tell(device);
+    if (!psc_list_empty(&device->unsettled))
+        psptl_hold_settle(device);
+    if (!psc_list_empty(&device->waiting))
+        psptl_send_again(device);
+    if (device->n_bulks > 0)
+        psptl_bulk_go_on(device);
+    if (!psc_list_empty(&device->zombies))
+        psptl_channel_reap(device);
+    if (!psc_list_empty(&device->busy_regions))
+        psptl_region_reap(device);
+    return n;
+}
+
+/* A peer's put into a region ends without an event. */
+int64_t psptl_device_deadline(const psptl_device_t *device)
+{
+    int64_t due = psc_list_empty(&device->busy_regions)
+                      ? INT64_MAX
+                      : psc_clock_deadline(EVENT_GLANCE_NS);
+
+    psc_list_for_each(channel, &device->waiting, psptl_channel_t, waiting)
+        due = channel->retry_at < due ? channel->retry_at : due;
+    psc_list_for_each(late, &device->late_fragments, psptl_fragment_t, link)
+        due = late->retry_at < due ? late->retry_at : due;
+    return due;
+}

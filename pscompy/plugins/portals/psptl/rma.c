@@ -1,0 +1,357 @@
+/* Puts and gets of regions. One order is one descriptor, which issues its
+ * fragments as there is room, each to its explicit offset, and ends when all
+ * of them have. A fragment that meets no entry may have come before its entry
+ * was linked, so it is tried again as a message is. */
+#include <stdlib.h>
+
+#include "driver.h"
+#include "pscompy/transport/kit/clock.h"
+
+/* ---- what is kept ---- */
+
+bool psptl_bulk_open(psptl_device_t *device)
+{
+    device->fragments = calloc(PSPTL_FRAGMENTS, sizeof(*device->fragments));
+    if (!device->fragments)
+        return false;
+    for (unsigned i = 0; i < PSPTL_FRAGMENTS; i++) {
+        device->fragments[i].op.kind = PSPTL_FRAGMENT;
+        psc_list_push(&device->spare_fragments, &device->fragments[i].link);
+    }
+    return true;
+}
+
+static void bulk_free_all(psc_list_t *list)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(list)))
+        free(psc_container_of(link, psptl_bulk_t, link));
+}
+
+void psptl_bulk_close(psptl_device_t *device)
+{
+    bulk_free_all(&device->bulks);
+    bulk_free_all(&device->ended_bulks);
+    bulk_free_all(&device->spare_bulks);
+    free(device->fragments);
+}
+
+static psptl_bulk_t *bulk_take(psptl_device_t *device)
+{
+    psc_link_t *link = psc_list_pop(&device->spare_bulks);
+
+    return link ? psc_container_of(link, psptl_bulk_t, link)
+                : malloc(sizeof(psptl_bulk_t));
+}
+
+static psptl_bulk_t *bulk_make(psptl_channel_t *channel,
+                               const psptl_order_t *order)
+{
+    psptl_bulk_t *bulk = bulk_take(channel->device);
+
+    if (!bulk)
+        return NULL;
+    *bulk = (psptl_bulk_t){.order = *order, .channel = channel};
+    psc_list_init(&bulk->link);
+    channel->n_bulks++;
+    channel->device->n_bulks++;
+    return bulk;
+}
+
+static void bulk_give(psptl_bulk_t *bulk)
+{
+    bulk->channel->n_bulks--;
+    bulk->channel->device->n_bulks--;
+    psc_list_push(&bulk->channel->device->spare_bulks, &bulk->link);
+}
+
+/* ---- issuing ---- */
+
+static int bulk_issue_tagged(const psptl_fragment_t *fragment)
+{
+    const psptl_bulk_t *bulk = fragment->bulk;
+    const psptl_channel_t *channel = bulk->channel;
+    const psptl_device_t *device = channel->device;
+    const psptl_order_t *order = &bulk->order;
+
+    return device->ni->PtlPut(
+        device->md, (ptl_size_t)(uintptr_t)order->local, order->len,
+        PTL_ACK_REQ, channel->peer_id, channel->peer.tag,
+        order->bits | psptl_source_bits(channel->peer.source), 0,
+        (void *)(uintptr_t)&fragment->op,
+        psptl_header_data(order->word, order->number));
+}
+
+static int bulk_issue(const psptl_fragment_t *fragment)
+{
+    const psptl_bulk_t *bulk = fragment->bulk;
+    psptl_device_t *device = bulk->channel->device;
+    const psptl_order_t *order = &bulk->order;
+    ptl_process_t target = bulk->channel->peer_id;
+    ptl_pt_index_t pt = bulk->channel->peer.bulk;
+    ptl_size_t local = (ptl_size_t)(uintptr_t)(order->local + fragment->at);
+    void *op = (void *)(uintptr_t)&fragment->op;
+
+    if (bulk->tagged)
+        return bulk_issue_tagged(fragment);
+    if (order->get)
+        return device->ni->PtlGet(device->md, local, fragment->len, target, pt,
+                                  order->bits, order->offset + fragment->at,
+                                  op);
+    return device->ni->PtlPut(device->md, local, fragment->len, PTL_ACK_REQ,
+                              target, pt, order->bits,
+                              order->offset + fragment->at, op, 0);
+}
+
+/* False: the interface takes no more now. */
+static bool bulk_fly(psptl_fragment_t *fragment)
+{
+    psptl_bulk_t *bulk = fragment->bulk;
+    psptl_device_t *device = bulk->channel->device;
+    int status;
+
+    if (device->flying >= device->flying_max) {
+        psptl_count(bulk->channel, PSPTL_COUNTER_event_room);
+        return false;
+    }
+    status = bulk_issue(fragment);
+    if (status != PTL_OK) {
+        psptl_put_failed(bulk->channel, status);
+        return false;
+    }
+    device->flying++;
+    bulk->channel->n_flying++;
+    psptl_count(bulk->channel, PSPTL_COUNTER_fragments);
+    return true;
+}
+
+static size_t bulk_cut(const psptl_bulk_t *bulk)
+{
+    size_t left = bulk->order.len - bulk->issued;
+    size_t most = bulk->channel->device->settings.fragment;
+
+    return left < most ? left : most;
+}
+
+/* False: there is no room for another fragment. */
+static bool bulk_next(psptl_bulk_t *bulk)
+{
+    psptl_device_t *device = bulk->channel->device;
+    psc_link_t *link = psc_list_pop(&device->spare_fragments);
+    psptl_fragment_t *fragment;
+
+    if (!link)
+        return false;
+    fragment = psc_container_of(link, psptl_fragment_t, link);
+    fragment->bulk = bulk;
+    fragment->at = bulk->issued;
+    fragment->len = bulk_cut(bulk);
+    fragment->attempts = 0;
+    if (!bulk_fly(fragment)) {
+        psc_list_push(&device->spare_fragments, &fragment->link);
+        return false;
+    }
+    bulk->flying++;
+    bulk->issued += fragment->len;
+    return true;
+}
+
+/* The owner is told from the next poll: this may be anybody's call. */
+static void bulk_end(psptl_bulk_t *bulk)
+{
+    psc_list_remove(&bulk->link);
+    psc_list_push(&bulk->channel->device->ended_bulks, &bulk->link);
+}
+
+unsigned psptl_bulk_tell(psptl_device_t *device)
+{
+    psc_link_t *link;
+    unsigned n = 0;
+
+    while ((link = psc_list_pop(&device->ended_bulks))) {
+        psptl_bulk_t *bulk = psc_container_of(link, psptl_bulk_t, link);
+        const psptl_channel_t *channel = bulk->channel;
+
+        n++;
+        if (channel->owner)
+            device->owner->done(bulk->order.cookie, bulk->verdict);
+        bulk_give(bulk);
+    }
+    return n;
+}
+
+static void bulk_late(psptl_device_t *device)
+{
+    int64_t now = psc_list_empty(&device->late_fragments) ? 0
+                                                          : psc_clock_now();
+
+    psc_list_for_each(late, &device->late_fragments, psptl_fragment_t, link) {
+        if (late->retry_at > now)
+            continue;
+        if (!bulk_fly(late))
+            return;
+        psc_list_remove(&late->link);
+        psptl_count(late->bulk->channel, PSPTL_COUNTER_fragment_resends);
+    }
+}
+
+void psptl_bulk_go_on(psptl_device_t *device)
+{
+    bulk_late(device);
+    while (!psc_list_empty(&device->bulks)) {
+        psptl_bulk_t *bulk =
+            psc_container_of(device->bulks.next, psptl_bulk_t, link);
+
+        if (!bulk_next(bulk))
+            return;
+        if (bulk->issued == bulk->order.len)
+            psc_list_remove(&bulk->link);
+    }
+}
+
+bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order)
+{
+    psptl_device_t *device = channel->device;
+    psptl_bulk_t *bulk = bulk_make(channel, order);
+
+    if (!bulk)
+        return false;
+    psc_list_push(&device->bulks, &bulk->link);
+    psptl_bulk_go_on(device);
+    return true;
+}
+
+/* In the order of the messages: at once and in one piece, or not. */
+psptl_verdict_t psptl_bulk_tagged(psptl_channel_t *channel,
+                                  psptl_order_t *order)
+{
+    psptl_device_t *device = channel->device;
+    psptl_bulk_t *bulk;
+
+    if (order->len > device->settings.fragment || !device->ni->tells_true)
+        return PSPTL_UNCLAIMED;
+    order->number = channel->next;
+    bulk = channel->n_waiting > 0 ? NULL : bulk_make(channel, order);
+    if (!bulk)
+        return PSPTL_REFUSED;
+    bulk->tagged = true;
+    if (!bulk_next(bulk)) {
+        bulk_give(bulk);
+        return PSPTL_REFUSED;
+    }
+    channel->next++;
+    psptl_count(channel, PSPTL_COUNTER_tag_puts);
+    psptl_count(channel, PSPTL_COUNTER_tag_direct);
+    return PSPTL_OK;
+}
+
+/* ---- what became of it ---- */
+
+static psptl_verdict_t bulk_verdict(ptl_ni_fail_t fault)
+{
+    return fault == PTL_NI_UNDELIVERABLE ? PSPTL_LOST : PSPTL_REFUSED;
+}
+
+static bool bulk_transient(ptl_ni_fail_t fault)
+{
+    return fault == PTL_NI_DROPPED || fault == PTL_NI_UNDELIVERABLE ||
+           fault == PTL_NI_PT_DISABLED;
+}
+
+/* True: it will be tried again. */
+static bool bulk_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
+{
+    psptl_channel_t *channel = fragment->bulk->channel;
+    psptl_device_t *device = channel->device;
+
+    if (channel->failed || !bulk_transient(fault) ||
+        fragment->attempts >= device->settings.retries)
+        return false;
+    fragment->retry_at = psc_clock_now() + psptl_backoff(fragment->attempts++);
+    psc_list_push(&device->late_fragments, &fragment->link);
+    return true;
+}
+
+static void bulk_fragment_end(psptl_fragment_t *fragment,
+                              psptl_verdict_t verdict)
+{
+    psptl_bulk_t *bulk = fragment->bulk;
+
+    psc_list_push(&bulk->channel->device->spare_fragments, &fragment->link);
+    bulk->flying--;
+    if (verdict != PSPTL_OK) {
+        bulk->verdict = verdict;
+        bulk->issued = bulk->order.len; /* the rest is left */
+        psc_list_remove(&bulk->link);
+    }
+    if (bulk->flying == 0 && bulk->issued == bulk->order.len)
+        bulk_end(bulk);
+}
+
+/* Until it has come: those behind it wait for its number. */
+static bool bulk_tagged_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
+{
+    psptl_channel_t *channel = fragment->bulk->channel;
+
+    if (channel->failed ||
+        !psptl_send_bear(channel, fault, &fragment->attempts))
+        return false;
+    fragment->retry_at = psc_clock_now() + psptl_backoff(fragment->attempts);
+    psc_list_push(&channel->device->late_fragments, &fragment->link);
+    return true;
+}
+
+/* A receive that is too short for it has it, too. */
+static void bulk_tagged_event(psptl_fragment_t *fragment,
+                              const ptl_event_t *event)
+{
+    if (event->ni_fail_type == PTL_NI_OK)
+        bulk_fragment_end(fragment, event->ptl_list == PTL_OVERFLOW_LIST
+                                        ? PSPTL_UNCLAIMED
+                                        : PSPTL_OK);
+    else if (!bulk_tagged_again(fragment, event->ni_fail_type))
+        bulk_fragment_end(fragment, PSPTL_LOST);
+}
+
+void psptl_bulk_event(psptl_fragment_t *fragment, const ptl_event_t *event)
+{
+    psptl_channel_t *channel = fragment->bulk->channel;
+    ptl_ni_fail_t fault = event->ni_fail_type;
+
+    channel->device->flying--;
+    channel->n_flying--;
+    if (fragment->bulk->tagged)
+        bulk_tagged_event(fragment, event);
+    else if (fault == PTL_NI_OK && event->mlength == fragment->len)
+        bulk_fragment_end(fragment, PSPTL_OK);
+    else if (!bulk_again(fragment, fault))
+        bulk_fragment_end(fragment, bulk_verdict(fault));
+}
+
+/* ---- giving up ---- */
+
+static void bulk_give_up(psptl_bulk_t *bulk)
+{
+    bulk->verdict = PSPTL_LOST;
+    bulk->issued = bulk->order.len;
+    psc_list_remove(&bulk->link);
+    if (bulk->flying == 0)
+        bulk_end(bulk);
+}
+
+void psptl_bulk_abort(psptl_channel_t *channel)
+{
+    psptl_device_t *device = channel->device;
+
+    psc_list_for_each(late, &device->late_fragments, psptl_fragment_t, link) {
+        if (late->bulk->channel == channel) {
+            psc_list_remove(&late->link);
+            bulk_fragment_end(late, PSPTL_LOST);
+        }
+    }
+    psc_list_for_each(bulk, &device->bulks, psptl_bulk_t, link) {
+        if (bulk->channel == channel)
+            bulk_give_up(bulk);
+    }
+}

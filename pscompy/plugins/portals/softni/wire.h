@@ -1,0 +1,88 @@
+/* What the software NI writes on its wire: UDP datagrams, little-endian. Each
+ * begins with a head; the body depends on the kind.
+ *
+ *   HELLO  psni_hello_t: two NIs come to trust each other (meet.c)
+ *   DATA   `answers` ACKs of earlier puts (psni_message_t each), and one
+ *          message or a piece of it: psni_message_t and its first bytes, or
+ *          psni_more_t and further ones; either part may be missing
+ *   ACK    nothing: the head acknowledges
+ *
+ * DATA frames from one NI to another are numbered and taken in that order. */
+#ifndef PSNI_WIRE_H
+#define PSNI_WIRE_H
+
+#include <stdint.h>
+
+#include "pscompy/transport/kit/siphash.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "what travels is copied from memory");
+
+#define PSNI_MAGIC 0x314e5350u /* "PSN1" */
+#define PSNI_ANSWERS 8u        /* in one frame */
+#define PSNI_FRAME_MAX 65507u  /* the most that UDP carries */
+
+typedef enum psni_frame_kind {
+    PSNI_FRAME_HELLO = 1,
+    PSNI_FRAME_DATA,
+    PSNI_FRAME_ACK
+} psni_frame_kind_t;
+
+enum { PSNI_FLAG_ACK_NOW = 1 };
+
+typedef struct psni_head {
+    uint32_t magic;
+    uint8_t kind, flags;
+    uint16_t answers;
+    uint64_t token; /* the receiver's, so nobody else can know it */
+    uint32_t seq;   /* of this frame (DATA) */
+    uint32_t ack;   /* the next one expected from the receiver */
+    uint64_t sack;  /* bit i: frame ack + 1 + i has come already */
+} psni_head_t;
+
+typedef enum psni_verb {
+    PSNI_PUT = 1,
+    PSNI_GET,
+    PSNI_REPLY, /* to a get, with the data */
+    PSNI_ACK,   /* of a put: how it ended */
+    PSNI_MORE   /* psni_more_t: of the message before */
+} psni_verb_t;
+
+enum { /* flags of an ACK */
+    PSNI_SILENT = 1,    /* it makes no event */
+    PSNI_UNEXPECTED = 2 /* the put went to the overflow list */
+};
+
+typedef struct psni_message {
+    uint8_t verb, ack_req, fail, flags;
+    uint32_t pt_index;
+    uint64_t length; /* of the whole message; in an ACK: what was taken */
+    uint64_t match_bits;
+    uint64_t remote_offset;
+    uint64_t hdr_data;
+    uint64_t id; /* the initiator's name for the operation */
+} psni_message_t;
+
+typedef struct psni_more {
+    uint8_t verb;
+    uint8_t zero[7];
+    uint64_t offset; /* in the message */
+} psni_more_t;
+
+typedef struct psni_hello {
+    uint8_t own; /* signed with the sender's cookie, not the receiver's */
+    uint8_t up;  /* the sender has heard its token: no answer is needed */
+    uint8_t zero[2];
+    uint32_t uid;
+    uint64_t token; /* the sender's */
+    uint64_t echo;  /* the receiver's, or 0: not known yet */
+    uint64_t window; /* bytes that the sender's socket can hold */
+    uint8_t proof[PSC_SIPHASH_SIZE];
+} psni_hello_t;
+
+_Static_assert(sizeof(psni_head_t) == 32, "a format");
+_Static_assert(sizeof(psni_message_t) == 48, "a format");
+_Static_assert(sizeof(psni_more_t) == 16, "a format");
+_Static_assert(sizeof(psni_hello_t) == 48, "a format");
+
+#endif

@@ -1,0 +1,280 @@
+/* The door: a Unix socket with a random name in a folder that only this user
+ * can enter. (A socket in the abstract name space could be reached by
+ * everybody.) Folder and socket go when the interface closes; what a killed
+ * process left is swept away by the next one that opens. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pscompy/transport/kit/clock.h"
+#include "shm.h"
+
+#define SHM_FOLDER "pscompy-"
+#define SHM_DOOR "door" /* the name inside the folder starts with it */
+#define SHM_BACKLOG 4096
+#define SHM_SWEEP_AGE_S 60
+#define SHM_ACCEPT_MAX 16 /* callers let in per pass */
+
+static bool shm_folder_stat(const char *path, uid_t uid, struct stat *status)
+{
+    return lstat(path, status) == 0 && S_ISDIR(status->st_mode) &&
+           status->st_uid == uid && (status->st_mode & 077) == 0;
+}
+
+static bool shm_folder_private(const char *path, uid_t uid)
+{
+    struct stat status;
+
+    return shm_folder_stat(path, uid, &status);
+}
+
+/* ---- what killed processes left ---- */
+
+/* A socket that refuses callers has no process behind it any more; a living
+ * one gets its name only once it listens. */
+static bool shm_door_deserted(const struct sockaddr_un *address)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool refused;
+
+    if (fd < 0)
+        return false;
+    refused = connect(fd, (const struct sockaddr *)address,
+                      sizeof *address) != 0 &&
+              errno == ECONNREFUSED;
+    close(fd);
+    return refused;
+}
+
+/* Young folders are left alone: hundreds of processes that start together
+ * need not call at each other's doors. */
+static bool shm_folder_old(const char *path, uid_t uid)
+{
+    struct stat status;
+
+    return shm_folder_stat(path, uid, &status) &&
+           time(NULL) - status.st_mtime > SHM_SWEEP_AGE_S;
+}
+
+static void shm_folder_sweep(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    struct dirent *entry;
+
+    if (entries == NULL)
+        return;
+    while ((entry = readdir(entries)) != NULL) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        size_t room = sizeof address.sun_path;
+
+        if (strncmp(entry->d_name, SHM_DOOR, strlen(SHM_DOOR)) == 0 &&
+            (size_t)snprintf(address.sun_path, room, "%s/%s", folder,
+                             entry->d_name) < room &&
+            shm_door_deserted(&address) && unlink(address.sun_path) == 0)
+            rmdir(folder);
+    }
+    closedir(entries);
+}
+
+static void shm_door_sweep(const char *base, uid_t uid)
+{
+    DIR *entries = opendir(base);
+    struct dirent *entry;
+    char folder[PATH_MAX];
+
+    if (entries == NULL)
+        return;
+    while ((entry = readdir(entries)) != NULL) {
+        if (strncmp(entry->d_name, SHM_FOLDER, strlen(SHM_FOLDER)) == 0 &&
+            (size_t)snprintf(folder, sizeof folder, "%s/%s", base,
+                             entry->d_name) < sizeof folder &&
+            shm_folder_old(folder, uid))
+            shm_folder_sweep(folder);
+    }
+    closedir(entries);
+}
+
+/* ---- opening ---- */
+
+/* The user's run-time folder, else the folder for temporary files. */
+static void shm_door_base(shm_iface_t *iface, const char *base, char *found,
+                          size_t room)
+{
+    if (base[0] != '\0') {
+        snprintf(found, room, "%s", base);
+        return;
+    }
+    snprintf(found, room, "/run/user/%u", (unsigned)iface->uid);
+    if (!shm_folder_private(found, iface->uid) || access(found, W_OK) != 0)
+        snprintf(found, room, "%s", P_tmpdir);
+}
+
+/* Makes the folder and the names in it: one to bind to, one to tell. */
+static psc_status_t shm_door_name(shm_iface_t *iface, const char *base,
+                                  char *temporary, char *reason)
+{
+    shm_door_t *door = &iface->door;
+    size_t room = sizeof door->folder;
+    uint64_t number;
+
+    if (base[0] != '/' || (size_t)snprintf(door->folder, room, "%s/" SHM_FOLDER
+                                           "XXXXXX", base) >= room) {
+        snprintf(reason, PSC_REASON_MAX,
+                 "the folder %.100s is not an absolute path or too long for a "
+                 "socket; set PSP_SHM_DIR to another one", base);
+        door->folder[0] = '\0';
+        return PSC_ERR_INVALID;
+    }
+    if (shm_random(&number, sizeof number) != PSC_OK ||
+        mkdtemp(door->folder) == NULL) {
+        snprintf(reason, PSC_REASON_MAX,
+                 "no folder can be made in %.100s (%s); set PSP_SHM_DIR to "
+                 "another one", base, strerror(errno));
+        door->folder[0] = '\0';
+        return PSC_ERR_TRANSPORT;
+    }
+    snprintf(temporary, sizeof door->path, "%s/new", door->folder);
+    snprintf(door->path, sizeof door->path, "%s/" SHM_DOOR "%016llx",
+             door->folder, (unsigned long long)number);
+    return PSC_OK;
+}
+
+/* The socket gets the name that others know only when it listens. */
+static int shm_door_listen(const shm_door_t *door, const char *temporary)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    strcpy(address.sun_path, temporary);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        listen(fd, SHM_BACKLOG) == 0 && rename(temporary, door->path) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* ---- callers ---- */
+
+/* The oldest caller that has not named an endpoint makes room for a new one:
+ * whoever is meant does so at once. False: there is none. */
+static bool shm_door_push_out(shm_iface_t *iface)
+{
+    psc_list_for_each(link, &iface->links, shm_link_t, listed) {
+        if (link->stage == SHM_STAGE_ANONYMOUS) {
+            shm_link_close(link);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void shm_door_pause(shm_iface_t *iface)
+{
+    if (iface->door.paused)
+        return;
+    iface->door.paused = true;
+    shm_source_unwatch(iface, &iface->door.listener);
+    shm_sleep_tick(iface, +1);
+}
+
+/* Called by every tick: try to let callers in again. */
+void shm_door_resume(shm_iface_t *iface)
+{
+    if (!iface->door.paused)
+        return;
+    iface->door.paused = false;
+    shm_sleep_tick(iface, -1);
+    if (shm_source_watch(iface, &iface->door.listener) != PSC_OK)
+        shm_door_pause(iface);
+}
+
+static void shm_door_admit(shm_iface_t *iface, int fd)
+{
+    shm_link_t *link = shm_link_create(iface, fd, false);
+    char reason[PSC_REASON_MAX];
+
+    if (link == NULL)
+        return;
+    if (shm_link_identify(link, reason) != PSC_OK) {
+        psc_iface_log(&iface->super, 2, "a caller was turned away: %s",
+                      reason);
+        shm_link_close(link);
+        return;
+    }
+    link->since = psc_clock_now();
+    shm_link_enter(link, SHM_STAGE_ANONYMOUS);
+}
+
+static void shm_door_failed(shm_iface_t *iface, int error)
+{
+    if (error == EAGAIN || error == EINTR || error == ECONNABORTED)
+        return;
+    if (!shm_link_exhausted(error) || !shm_door_push_out(iface))
+        shm_door_pause(iface); /* not at every pass again */
+}
+
+static void shm_door_ready(shm_source_t *self, uint32_t events)
+{
+    shm_iface_t *iface = psc_container_of(self, shm_iface_t, door.listener);
+
+    (void)events;
+    for (int i = 0; i < SHM_ACCEPT_MAX; i++) {
+        int fd = accept4(self->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd < 0) {
+            shm_door_failed(iface, errno);
+            return;
+        }
+        if (iface->n_anonymous >= SHM_ANONYMOUS_MAX)
+            shm_door_push_out(iface);
+        shm_door_admit(iface, fd);
+    }
+}
+
+psc_status_t shm_door_open(shm_iface_t *iface, const char *base, char *reason)
+{
+    shm_door_t *door = &iface->door;
+    char found[PATH_MAX], temporary[sizeof door->path];
+    psc_status_t status;
+
+    shm_door_base(iface, base, found, sizeof found);
+    shm_door_sweep(found, iface->uid);
+    status = shm_door_name(iface, found, temporary, reason);
+    if (status != PSC_OK)
+        return status;
+    door->listener.ready = shm_door_ready;
+    if (shm_folder_private(door->folder, iface->uid))
+        door->listener.fd = shm_door_listen(door, temporary);
+    if (door->listener.fd >= 0 &&
+        shm_source_watch(iface, &door->listener) == PSC_OK)
+        return PSC_OK;
+    snprintf(reason, PSC_REASON_MAX,
+             "no private socket can be made in %.100s (%s); set PSP_SHM_DIR "
+             "to another folder", found, strerror(errno));
+    unlink(temporary);
+    return PSC_ERR_TRANSPORT;
+}
+
+void shm_door_close(shm_iface_t *iface)
+{
+    shm_door_t *door = &iface->door;
+
+    if (door->paused)
+        shm_sleep_tick(iface, -1);
+    door->paused = false;
+    shm_source_close(iface, &door->listener);
+    if (door->folder[0] == '\0')
+        return;
+    unlink(door->path);
+    rmdir(door->folder);
+    door->folder[0] = '\0';
+}

@@ -1,0 +1,268 @@
+/* The endpoints of an interface whose two ends meet by messages (meet.h): how
+ * each of them stands, the one door between those states, failures, which are
+ * noted where they are found and told from progress, and the clock by which
+ * all are looked at. Nothing here sends or waits. Header only. */
+#ifndef PSCOMPY_PARTS_PARTY_H
+#define PSCOMPY_PARTS_PARTY_H
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/log.h"
+#include "pscompy/transport/kit/token_proof.h"
+#include "pscompy/transport/transport.h"
+
+#define PSC_PARTY_TICK_CONNECTING 250000000ll
+
+#define PSC_PARTY_STATES(X)                                                    \
+    X(NEW)     /* created */                                                   \
+    X(MEETING) /* who are you? The stages are in meet */                       \
+    X(UP)                                                                      \
+    X(FAILED)  /* and told so */                                               \
+    X(CLOSED)
+
+typedef enum psc_party_state {
+#define PSC_PARTY_ENUM(state) PSC_PARTY_##state,
+    PSC_PARTY_STATES(PSC_PARTY_ENUM)
+#undef PSC_PARTY_ENUM
+        PSC_N_PARTY_STATES
+} psc_party_state_t;
+
+/* All endpoints of an interface. */
+typedef struct psc_parties {
+    psc_list_t failing; /* whose failures are to be told from progress */
+    uint32_t n, n_connecting, n_closed;
+    int clock;          /* a timer's descriptor; -1: none */
+    int64_t tick_ns;    /* its period; 0: off */
+    int64_t keepalive_ns;
+} psc_parties_t;
+
+/* The first member of such a transport's endpoint. */
+typedef struct psc_party {
+    psc_ep_t super;
+    psc_parties_t *all;
+    psc_link_t failing; /* in those of all, until it is told */
+    psc_party_state_t state;
+    psc_role_t role;
+    uint64_t id;        /* within the interface; a proof is bound to it */
+    bool heard;         /* of the peer, since the last tick */
+    bool goodbye;       /* the peer's: nothing more comes */
+    int64_t deadline;   /* of meeting */
+    psc_meet_t meet;
+    psc_status_t status; /* why it failed */
+    char reason[PSC_REASON_MAX];
+} psc_party_t;
+
+/* ---- the clock ---- */
+
+static inline bool psc_parties_open(psc_parties_t *all, int64_t keepalive_ns)
+{
+    all->keepalive_ns = keepalive_ns;
+    all->clock = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    return all->clock >= 0;
+}
+
+static inline void psc_parties_close(psc_parties_t *all)
+{
+    if (all->clock >= 0)
+        close(all->clock);
+}
+
+/* How many there are, or how they stand, has changed. */
+static inline void psc_parties_pace(psc_parties_t *all)
+{
+    int64_t ns = all->n == 0 ? 0 : all->keepalive_ns;
+    struct itimerspec time;
+
+    if (all->n_connecting > 0 && (ns <= 0 || ns > PSC_PARTY_TICK_CONNECTING))
+        ns = PSC_PARTY_TICK_CONNECTING;
+    if (ns == all->tick_ns || ns == INT64_MAX)
+        return;
+    all->tick_ns = ns;
+    time.it_value.tv_sec = time.it_interval.tv_sec = ns / 1000000000;
+    time.it_value.tv_nsec = time.it_interval.tv_nsec = ns % 1000000000;
+    timerfd_settime(all->clock, 0, &time, NULL);
+}
+
+/* Is it time to look at each of them? */
+static inline bool psc_parties_ticked(const psc_parties_t *all)
+{
+    uint64_t rings;
+
+    return read(all->clock, &rings, sizeof(rings)) == sizeof(rings);
+}
+
+/* ---- coming and going ---- */
+
+/* Before the first endpoint, and before the clock is opened. */
+static inline void psc_parties_init(psc_parties_t *all)
+{
+    *all = (psc_parties_t){.clock = -1};
+    psc_list_init(&all->failing);
+}
+
+static inline void psc_party_join(psc_party_t *party, psc_parties_t *all,
+                                  uint64_t id)
+{
+    party->all = all;
+    party->id = id;
+    psc_list_init(&party->failing);
+    all->n++;
+}
+
+/* The one door between states. */
+static inline void psc_party_enter(psc_party_t *party, psc_party_state_t state)
+{
+    static const char *const names[PSC_N_PARTY_STATES] = {
+#define PSC_PARTY_NAME(state) #state,
+        PSC_PARTY_STATES(PSC_PARTY_NAME)
+#undef PSC_PARTY_NAME
+    };
+    psc_parties_t *all = party->all;
+
+    psc_iface_log(party->super.iface, 4, "endpoint %llx: %s -> %s",
+                  (unsigned long long)party->id, names[party->state],
+                  names[state]);
+    all->n_connecting += (unsigned)(state == PSC_PARTY_MEETING) -
+                         (unsigned)(party->state == PSC_PARTY_MEETING);
+    all->n_closed += (unsigned)(state == PSC_PARTY_CLOSED) -
+                     (unsigned)(party->state == PSC_PARTY_CLOSED);
+    party->state = state;
+    psc_parties_pace(all);
+}
+
+/* A failure that was not told yet is not told any more. */
+static inline void psc_party_close(psc_party_t *party)
+{
+    psc_list_remove(&party->failing);
+    if (party->status >= 0)
+        party->status = PSC_ERR_CLOSED;
+    psc_party_enter(party, PSC_PARTY_CLOSED);
+}
+
+/* Nobody will ask for it any more. */
+static inline void psc_party_leave(psc_party_t *party)
+{
+    psc_party_close(party);
+    explicit_bzero(&party->meet, sizeof(party->meet));
+    party->all->n--;
+    party->all->n_closed--;
+    psc_parties_pace(party->all);
+}
+
+/* ---- failing ---- */
+
+static inline bool psc_party_fails(const psc_party_t *party)
+{
+    return psc_link_listed(&party->failing);
+}
+
+/* Up, and nothing else is to be told of it. */
+static inline bool psc_party_works(const psc_party_t *party)
+{
+    return party->state == PSC_PARTY_UP && !psc_party_fails(party);
+}
+
+/* Note the failure, unless there is one; it is told from progress. */
+__attribute__((format(printf, 3, 4))) static inline void
+psc_party_fail(psc_party_t *party, psc_status_t status, const char *format,
+               ...)
+{
+    const char *name = party->super.iface->ops->name;
+    va_list args;
+    int n;
+
+    if (psc_party_fails(party) || party->state >= PSC_PARTY_FAILED)
+        return;
+    n = snprintf(party->reason, sizeof(party->reason) / 2, "%s: ", name);
+    va_start(args, format);
+    vsnprintf(party->reason + n, sizeof(party->reason) - (size_t)n, format,
+              args);
+    va_end(args);
+    party->status = status;
+    psc_list_push(&party->all->failing, &party->failing);
+}
+
+/* From progress: tell the failures that are noted. Returns how many. An
+ * upcall may end any endpoint. */
+static inline unsigned psc_parties_report(psc_parties_t *all)
+{
+    psc_link_t *link;
+    unsigned n = 0;
+
+    while ((link = psc_list_pop(&all->failing))) {
+        psc_party_t *party = psc_container_of(link, psc_party_t, failing);
+
+        psc_party_enter(party, PSC_PARTY_FAILED);
+        party->super.iface->up->ep_failed(&party->super, party->status,
+                                          party->reason);
+        n++;
+    }
+    return n;
+}
+
+/* What an endpoint answers that does not work. A failure is told from
+ * progress first, with its reason: whoever asks before waits for that. */
+static inline psc_status_t psc_party_refuse(const psc_party_t *party)
+{
+    if (psc_party_fails(party))
+        return PSC_ERR_NO_RESOURCE;
+    return party->status < 0 ? party->status : PSC_ERR_INVALID;
+}
+
+/* ---- meeting ---- */
+
+/* False: there are no random bytes. */
+static inline bool psc_party_meet(psc_party_t *party, uint64_t peer_id,
+                                  const uint8_t token[PSC_TOKEN_SIZE],
+                                  int64_t deadline)
+{
+    if (!psc_meet_begin(&party->meet, party->role, token, party->id, peer_id))
+        return false;
+    party->deadline = deadline;
+    psc_party_enter(party, PSC_PARTY_MEETING);
+    return true;
+}
+
+/* `said`: was the reply sent, where there is one? */
+static inline void psc_party_judge(psc_party_t *party,
+                                   const psc_meet_reply_t *reply, bool said)
+{
+    if (reply->verdict == PSC_MEET_REFUSED) {
+        psc_party_fail(party, PSC_ERR_CONNECT, "%s", reply->why);
+    } else if (reply->verdict == PSC_MEET_ASTRAY) {
+        psc_party_fail(party, PSC_ERR_PROTOCOL, "a message out of turn");
+    } else if (!said) {
+        psc_party_fail(party, PSC_ERR_CONNECT, "no room for a reply");
+    } else if (reply->verdict == PSC_MEET_MET) {
+        psc_party_enter(party, PSC_PARTY_UP);
+        party->super.iface->up->ep_up(&party->super);
+    }
+}
+
+/* A message of meeting has come. True: the reply is to be sent, if it has a
+ * kind, and judged. */
+static inline bool psc_party_take(psc_party_t *party, unsigned kind,
+                                  const uint8_t *body, size_t len,
+                                  psc_meet_reply_t *reply)
+{
+    if (psc_party_fails(party) || party->state >= PSC_PARTY_FAILED)
+        return false;
+    psc_meet_take(&party->meet, kind, body, len, reply);
+    return true;
+}
+
+/* Whoever was told our address may still hear from us; who is lost, or never
+ * proved anything, does not. */
+static inline bool psc_party_greeted(const psc_party_t *party)
+{
+    if (party->state == PSC_PARTY_FAILED)
+        return party->status != PSC_ERR_CONNECT;
+    return party->state == PSC_PARTY_UP ||
+           party->meet.stage == PSC_MEET_PROVING;
+}
+
+#endif

@@ -1,0 +1,33 @@
+/* The pieces of a message: how long they are together, and all of them in one
+ * place. Header only. */
+#ifndef PSCOMPY_PARTS_IOV_H
+#define PSCOMPY_PARTS_IOV_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "pscompy/transport/transport.h"
+
+static inline uint64_t psc_iov_total(const psc_iov_t *iov, size_t n_iov)
+{
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < n_iov; i++)
+        total += iov[i].len;
+    return total;
+}
+
+/* One behind the other. Returns where they end. */
+static inline uint8_t *psc_iov_gather(uint8_t *to, const psc_iov_t *iov,
+                                      size_t n_iov)
+{
+    for (size_t i = 0; i < n_iov; i++) {
+        if (iov[i].len > 0)
+            memcpy(to, iov[i].base, iov[i].len);
+        to += iov[i].len;
+    }
+    return to;
+}
+
+#endif

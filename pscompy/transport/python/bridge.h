@@ -1,0 +1,120 @@
+/* What the files of the bridge share.
+ *
+ *   transport.c  the operations table; opening, polling, waking, ending
+ *   ep.c         endpoints, and sending on them
+ *   pump.c       what the pump calls (pump.h)
+ *   build.py     the extension; __init__.py and its neighbours: the pump
+ *
+ * A bridge is an interface of the contract whose fabric is a thread that runs
+ * Python. Two queues lie between them: commands go to the pump, news go to
+ * `progress`. Items are allocated one by one; both queues are bounded per
+ * endpoint, so a peer that does not listen holds up nobody else.
+ *
+ * Two locks: the worker's, with which the core makes its calls, and the
+ * bridge's, which covers everything that both sides touch. No upcall is made
+ * with the bridge's lock held. */
+#ifndef PSCOMPY_BRIDGE_BRIDGE_H
+#define PSCOMPY_BRIDGE_BRIDGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/lock.h"
+#include "pscompy/transport/transport.h"
+#include "pump.h"
+
+#define BRIDGE_BUCKETS 64u
+#define BRIDGE_NEWS_MAX 32   /* told by one progress */
+#define BRIDGE_NUMBER_SIZE 8u /* an endpoint's number begins its address */
+#define BRIDGE_IOV_MAX 16u
+
+/* A frame: this head, the header, the payload. */
+typedef struct bridge_head {
+    uint8_t id;
+    uint8_t header_len;
+    uint8_t reserved[6]; /* zero; the header is aligned to 8 */
+} bridge_head_t;
+
+/* A command to the pump, or news from it. */
+typedef struct bridge_item {
+    psc_link_t link;
+    int kind; /* bridge_kind_t or bridge_news_t */
+    uint64_t ep;
+    uint64_t peer;
+    int number; /* role of CONNECT, status of FAILED */
+    uint8_t token[PSC_TOKEN_SIZE];
+    size_t len;
+    _Alignas(8) uint8_t data[];
+} bridge_item_t;
+
+typedef enum bridge_news {
+    BRIDGE_UP,
+    BRIDGE_FAILED, /* data: the reason */
+    BRIDGE_ARRIVED /* data: a frame */
+} bridge_news_t;
+
+typedef struct bridge_ep {
+    psc_ep_t super;
+    psc_link_t link; /* in the bridge's table */
+    uint64_t number; /* random: a stranger does not guess it */
+    bool closed;     /* ep_close was called */
+    bool up;         /* there may be frames that the pump still has to send */
+    bool stopped;    /* the pump has let go of it */
+    psc_status_t failed;  /* what the pump said, PSC_OK before */
+    bool starved;    /* a send found no room */
+    bool held_up;    /* a delivery found no room */
+    uint32_t sending;    /* frames between am_bcopy and frame_done */
+    uint32_t arrived;    /* frames between deliver and progress */
+} bridge_ep_t;
+
+struct bridge {
+    psc_iface_t super;
+    psc_transport_ops_t ops;
+    char name[16];
+    bridge_attr_t attr;
+    uint8_t address[PSC_ADDRESS_MAX];
+    size_t address_len;
+    atomic_uint references;
+    psc_lock_t lock;
+    psc_list_t eps[BRIDGE_BUCKETS];
+    psc_list_t commands, news;
+    bridge_item_t *taken; /* the command that the pump works on */
+    int pump_fd, event_fd;
+    atomic_bool busy;     /* progress has something to do */
+    bool armed;           /* a sleeper wants event_fd */
+    bool signalled;       /* event_fd was written */
+    bool ended;           /* END follows the last command */
+};
+
+/* ---- transport.c ---- */
+
+extern const psc_transport_ops_t bridge_template;
+/* NULL: out of memory. data may be NULL: it is filled in later. */
+bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
+                                  size_t len);
+/* With the lock held: hand an item over and wake the other side. */
+void bridge_command_push(bridge_t *bridge, bridge_item_t *item);
+void bridge_news_push(bridge_t *bridge, bridge_item_t *item);
+/* With the lock held: have progress called. */
+void bridge_wake(bridge_t *bridge);
+/* With the lock held, without an item. */
+void bridge_signal(int fd);
+
+/* ---- ep.c ---- */
+
+/* With the lock held; NULL: gone. */
+bridge_ep_t *bridge_ep_find(bridge_t *bridge, uint64_t number);
+psc_status_t bridge_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
+psc_status_t bridge_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
+psc_status_t bridge_ep_connect(psc_ep_t *ep,
+                               const psc_connect_params_t *params);
+void bridge_ep_close(psc_ep_t *ep);
+psc_status_t bridge_ep_stop(psc_ep_t *ep);
+void bridge_ep_fini(psc_ep_t *ep);
+psc_status_t bridge_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                             uint8_t header_len, const psc_iov_t *iov,
+                             size_t n_iov);
+void bridge_desc_release(psc_iface_t *iface, psc_desc_t *desc);
+
+#endif

@@ -1,0 +1,93 @@
+"""The descriptors that a pump waits for, and for what it waits at each."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pscompy.transport.python.channel import Channel
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+@dataclass(eq=False)
+class Watch:
+    """A descriptor, who reads it, and the link that it serves if it serves one only."""
+
+    fileobj: Any
+    read: Callable[[], object]
+    channel: Channel | None
+    events: int = 0
+
+
+class Watches:
+    """A selector that knows what links need."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._watches: dict[Any, Watch] = {}
+        self._serving: dict[Channel, Watch] = {}
+
+    def add_command_fd(self, fd: int) -> None:
+        """The bridge's own descriptor, which `wait` reports as None."""
+        self._selector.register(fd, READ)
+
+    def add(self, fileobj: Any, read: Callable[[], object], channel: Channel | None) -> None:
+        """Watch a descriptor from now on; one that is watched already has a new reader."""
+        self.remove(fileobj)
+        watch = self._watches[fileobj] = Watch(fileobj, read, channel)
+        if channel is None:
+            self._wait_for(watch, READ)
+        else:
+            self._serving[channel] = watch
+            self.update(channel)
+
+    def remove(self, fileobj: Any) -> None:
+        """Watch it no longer; nothing happens if it was not watched."""
+        watch = self._watches.pop(fileobj, None)
+        if watch is None:
+            return
+        self._wait_for(watch, 0)
+        if watch.channel is not None:
+            self._serving.pop(watch.channel, None)
+
+    def of(self, channel: Channel) -> Watch | None:
+        """The one that serves this link."""
+        return self._serving.get(channel)
+
+    def update(self, channel: Channel) -> None:
+        """Wait for what the link needs now: not for reading while the receiver is behind."""
+        watch = self._serving.get(channel)
+        if watch is not None:
+            self._wait_for(watch, (not channel.backlog and READ) | (channel.blocked and WRITE))
+        elif channel.blocked:
+            raise RuntimeError("send took less than everything and no descriptor is watched")
+
+    def wait(self) -> Iterator[tuple[Watch | None, int]]:
+        """Sleep until something is ready; then each that is, unless it was removed meanwhile."""
+        for key, events in self._selector.select():
+            watch: Watch | None = key.data
+            if watch is None or self._watches.get(watch.fileobj) is watch:
+                yield watch, events
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._watches.clear()
+        self._serving.clear()
+        self._selector.close()
+
+    def clear(self) -> None:
+        """Watch nothing but the command descriptor."""
+        for fileobj in list(self._watches):
+            self.remove(fileobj)
+
+    def _wait_for(self, watch: Watch, events: int) -> None:
+        if events and watch.events:
+            self._selector.modify(watch.fileobj, events, watch)
+        elif events:
+            self._selector.register(watch.fileobj, events, watch)
+        elif watch.events:
+            self._selector.unregister(watch.fileobj)
+        watch.events = events

@@ -1,0 +1,1 @@
+"""Jobs and ranks: World, collective operations, bootstrap."""

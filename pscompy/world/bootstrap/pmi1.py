@@ -1,0 +1,219 @@
+"""The rank's side of PMI-1: a descriptor or a port of the launcher.
+
+Several threads may call at once. A barrier may take long, and other threads
+go on asking meanwhile: whoever waits for a reply and finds nobody reading
+reads for all, and hands the reading on when its own reply is there.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from pscompy.errors import ConnectError, PeerLost, ProtocolError, Timeout
+from pscompy.world.bootstrap import long_values
+from pscompy.world.bootstrap.pmi1_wire import (
+    LINE_MAX,
+    SUBVERSION,
+    VERSION,
+    LineBuffer,
+    WireError,
+    pack,
+    parse,
+)
+
+_REPLY_TIMEOUT = 60.0  # seconds for anything but a barrier
+
+Reply = tuple[str, dict[str, str]]
+
+
+class Pmi1:
+    """See `Bootstrap`. One rank's connection to a PMI-1 server."""
+
+    def __init__(self, descriptor: int, rank: int, size: int) -> None:
+        """Speak over `descriptor`, which stays open for whoever comes next."""
+        self._start(socket.socket(fileno=os.dup(descriptor)), rank, size)
+
+    @classmethod
+    def connect(cls, host: str, port: int, pmi_id: int) -> Pmi1:
+        """Reach the server by TCP; it tells rank and size."""
+        try:
+            link = socket.create_connection((host, port), timeout=_REPLY_TIMEOUT)
+        except OSError as error:
+            raise ConnectError(f"PMI_PORT={host}:{port}: {error}", peer="launcher") from error
+        link.settimeout(None)
+        self = cls.__new__(cls)
+        self._start(link, -1, 0, pmi_id)
+        return self
+
+    def _start(self, link: socket.socket, rank: int, size: int, pmi_id: int | None = None) -> None:
+        self.rank = rank
+        self.size = size
+        self._link = link
+        self._lines = LineBuffer()
+        self._state = threading.Condition()
+        self._turn = threading.Lock()  # one question at a time, barriers aside
+        self._reading = False
+        self._asked = 0  # questions that get a reply, barriers aside
+        self._answered = 0
+        self._reply: Reply = ("", {})
+        self._barrier_reply: Reply | None = None
+        self._in_barrier = False
+        if pmi_id is not None:
+            fields = self._ask("initack", "initack", pmiid=pmi_id)
+            self.rank, self.size = int(fields["rank"]), int(fields["size"])
+        self._ask("init", "response_to_init", pmi_version=VERSION, pmi_subversion=SUBVERSION)
+        limits = self._ask("get_maxes", "maxes")
+        self.job_id = self._ask("get_my_kvsname", "my_kvsname")["kvsname"]
+        self._keylen_max = int(limits["keylen_max"]) - 1
+        frame = len(pack("put", kvsname=self.job_id, key="k", value="v")) + self._keylen_max
+        self._vallen_max = min(int(limits["vallen_max"]) - 1, LINE_MAX - frame)
+
+    def put(self, key: str, value: str) -> None:
+        for name, text in long_values.split(key, value, self._vallen_max):
+            self._check_name(name)
+            self._ask("put", "put_result", kvsname=self.job_id, key=name, value=text)
+
+    def get(self, key: str, rank: int) -> str:
+        """Here a key says enough."""
+        return long_values.join(key, self._get)
+
+    def barrier(self, timeout: float | None = None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._state:
+            if not self._in_barrier:
+                self._in_barrier = True
+                self._send(pack("barrier_in"))
+        self._await(lambda: self._barrier_reply is not None, deadline)
+        with self._state:
+            reply, self._barrier_reply = self._barrier_reply, None
+            self._in_barrier = False
+        fields = reply[1] if reply else {}
+        if fields.get("rc", "0") != "0":
+            reason = fields.get("msg", "the launcher gave no reason").replace("_", " ")
+            raise PeerLost(f"barrier of all ranks: {reason}")
+
+    def finalize(self) -> None:
+        if _mpi_takes_leave():
+            return
+        self._ask("finalize", "finalize_ack")
+        self._link.close()
+
+    def abort(self, code: int) -> None:
+        with self._turn:
+            self._send(pack("abort", exitcode=code))
+
+    def _check_name(self, name: str) -> None:
+        if len(name) > self._keylen_max:
+            raise ValueError(f"PMI key {name} is longer than {self._keylen_max}")
+
+    def _get(self, name: str) -> str:
+        self._check_name(name)
+        with self._turn:
+            command, fields = self._exchange(pack("get", kvsname=self.job_id, key=name))
+        if command != "get_result":
+            raise ProtocolError(f"the launcher answered get with {command}", peer="launcher")
+        if fields.get("rc", "0") != "0" or fields.get("found", "TRUE") == "FALSE":
+            raise KeyError(name)
+        return fields.get("value", "")
+
+    def _ask(self, command: str, expected: str, **fields: object) -> dict[str, str]:
+        """Exchange a question for its answer, which must be a success."""
+        with self._turn:
+            answer, result = self._exchange(pack(command, **fields))
+        if answer != expected or result.get("rc", "0") != "0":
+            reason = result.get("msg", "no reason given")
+            raise ProtocolError(
+                f"the launcher answered {command} with {answer}: {reason}", peer="launcher"
+            )
+        return result
+
+    def _exchange(self, line: bytes) -> Reply:
+        """Needs the turn. Replies to questions given up before are skipped."""
+        with self._state:
+            self._send(line)
+            self._asked += 1
+        self._await(lambda: self._answered == self._asked, time.monotonic() + _REPLY_TIMEOUT)
+        return self._reply
+
+    def _send(self, line: bytes) -> None:
+        try:
+            self._link.sendall(line)
+        except OSError as error:
+            raise _launcher_gone() from error
+
+    def _await(self, ready: Callable[[], bool], deadline: float | None) -> None:
+        """Return once `ready`; Timeout after the deadline."""
+        while not self._become_reader(ready, deadline):
+            try:
+                lines = self._read_lines(deadline)
+                with self._state:
+                    for line in lines:
+                        self._dispatch(line)
+            finally:
+                with self._state:
+                    self._reading = False
+                    self._state.notify_all()
+            if ready():
+                return
+
+    def _become_reader(self, ready: Callable[[], bool], deadline: float | None) -> bool:
+        """True: `ready`. False: the caller has to read now."""
+        with self._state:
+            if not self._state.wait_for(lambda: ready() or not self._reading, _left(deadline)):
+                raise _timeout()
+            if ready():
+                return True
+            self._reading = True
+            return False
+
+    def _read_lines(self, deadline: float | None) -> list[bytes]:
+        poll = select.poll()
+        poll.register(self._link, select.POLLIN)
+        left = _left(deadline)
+        if not poll.poll(None if left is None else left * 1000):
+            raise _timeout()
+        try:
+            data = self._link.recv(65536)
+        except OSError as error:
+            raise _launcher_gone() from error
+        if not data:
+            raise _launcher_gone()
+        try:
+            return self._lines.feed(data)
+        except WireError as error:
+            raise ProtocolError(f"the launcher sent {error}", peer="launcher") from error
+
+    def _dispatch(self, line: bytes) -> None:
+        try:
+            command, fields = parse(line)
+        except WireError as error:
+            raise ProtocolError(f"the launcher sent {error}", peer="launcher") from error
+        if command == "barrier_out":
+            self._barrier_reply = command, fields
+        elif command != "set":  # older servers repeat rank and size this way
+            self._reply = command, fields
+            self._answered += 1
+
+
+def _mpi_takes_leave() -> bool:
+    """Whether MPI, in this process too, ends later and still needs the launcher."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized()
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _timeout() -> Timeout:
+    return Timeout("the launcher has not answered in time", peer="launcher")
+
+
+def _launcher_gone() -> PeerLost:
+    return PeerLost("the launcher is gone", peer="launcher")
