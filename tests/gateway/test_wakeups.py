@@ -1,5 +1,5 @@
 """Nobody sleeps beside his message: threads that wait and event loops that await, many at once, in
-one process, over what the machine has and through a gateway.
+one process, over what the machine has and through a gateway; threads of C through a gateway, too.
 
 PSCOMPY_TEST_WAITS=1000000 widens it. A wait that only its time slice ends although its request has
 is counted (`late_wakeups`); an event loop that is not woken hangs.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from namespaces import ROOT, TIMEOUT, finished
@@ -102,6 +103,32 @@ with pscompy.World(config=config) as world:
 """
 
 
+IN_C = """\
+import ctypes, os, pscompy
+from pscompy import capi
+
+lib = ctypes.CDLL(os.environ["WAITS_LIBRARY"])  # its calls run without the GIL
+with pscompy.World(config={"SPIN_US": 1}) as world:
+    world.barrier()
+    waits, peer = int(os.environ["WAITS"]), world[1 - world.rank]
+    session = getattr(world, "session", world)
+    addresses = capi.table(), capi.worker(session), capi.connection(peer)
+    lib.waits_run(*map(ctypes.c_void_p, addresses), world.rank == 0, ctypes.c_long(waits))
+    world.barrier()
+    print(world.rank, waits, world.stats["late_wakeups"], flush=True)
+"""
+
+
+@pytest.fixture
+def library(tmp_path):
+    made = tmp_path / "waits.so"
+    source = Path(__file__).with_name("waits.c")
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    command = ["gcc", *flags, f"-I{ROOT}", "-o", made, source, "-lpthread"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return made
+
+
 def check(out: str, ranks: int) -> None:
     assert sorted(out.splitlines()) == [f"{rank} {WAITS} 0" for rank in range(ranks)]
 
@@ -127,3 +154,11 @@ def test_nor_behind_a_gateway(machine, script):
     first = machine.ranks(1, 1, program, WAITS=str(WAITS))
     out = finished(first, LONG)[0] + finished(second, LONG)[0]
     check(out, 2)
+
+
+def test_nor_does_a_thread_of_c_behind_a_gateway(machine, script, library):
+    machine.start_gateway(1)
+    program, widened = script(IN_C), {"WAITS": str(WAITS), "WAITS_LIBRARY": str(library)}
+    second = machine.ranks(2, 1, program, **widened)
+    first = machine.ranks(1, 1, program, **widened)
+    check(finished(first, LONG)[0] + finished(second, LONG)[0], 2)

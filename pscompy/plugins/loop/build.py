@@ -4,7 +4,7 @@ from pathlib import Path
 
 import cffi
 
-FOLDER = "pscompy.plugins.loop"
+FOLDER = "pscompy/plugins/loop"
 
 ffibuilder = cffi.FFI()
 ffibuilder.cdef("uintptr_t loop_transport(void);")
