@@ -142,7 +142,7 @@ static const psc_transport_ops_t gateway_ops = {
     .arm = gateway_arm,
 };
 
-uintptr_t gateway_transport(void)
+uintptr_t pscompy_gateway_transport(void)
 {
     return (uintptr_t)&gateway_ops;
 }

@@ -251,7 +251,7 @@ typedef struct gw_agent_counters {
     uint64_t sent_packets, sent_bytes, resent, duplicates, unsettled;
 } gw_agent_counters_t;
 
-uintptr_t gateway_transport(void);
+uintptr_t pscompy_gateway_transport(void);
 /* api: address of the psc_api_t; worker: of a session's worker. */
 gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
                             uint32_t module);
