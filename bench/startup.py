@@ -6,10 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 
 def main(folder: str, library: str) -> None:

@@ -11,9 +11,9 @@ Names are loaded at their first use, so that importing pscompy costs nothing.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` takes 4 ms
-    from typing import Any, Final
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 __version__ = "0.1.0"
 
@@ -94,14 +94,10 @@ if TYPE_CHECKING:
 
 def get_include() -> str:
     """The folder to give a C compiler, for `#include <pscompy/transport/transport.h>`."""
-    import os.path
-
-    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    return str(Path(__file__).absolute().parent.parent)
 
 
 def __getattr__(name: str) -> Any:
-    import importlib
-
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

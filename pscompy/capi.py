@@ -12,14 +12,12 @@ and uses `listen` and `begin_open` of this module, which make none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pscompy.api.connection import Connection
 from pscompy.api.listener import Socket
 from pscompy.api.session import Session
 from pscompy.core import lib
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def table() -> int:

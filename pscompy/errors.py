@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from concurrent.futures import CancelledError
-    from typing import Any
-
+from concurrent.futures import CancelledError
+from typing import Any
 
 __all__ = [
     "PscomError",
@@ -181,22 +177,8 @@ class Timeout(PscomError, TimeoutError):
         return type(self), self.args, {**self.__dict__, "request": None}
 
 
-if TYPE_CHECKING:
-
-    class Cancelled(PscomError, CancelledError):
-        """The request was cancelled."""
-
-
-def __getattr__(name: str) -> type[PscomError]:
-    """`Cancelled`, made when it is needed: its base in concurrent.futures takes longer to import
-    than all that a program without it needs."""
-    if name != "Cancelled":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from concurrent.futures import CancelledError
-
-    namespace = {"__doc__": "The request was cancelled.", "__module__": __name__}
-    made = type(name, (PscomError, CancelledError), namespace)
-    return globals().setdefault(name, made)  # type: ignore[no-any-return]
+class Cancelled(PscomError, CancelledError):
+    """The request was cancelled."""
 
 
 class ParcelError(PscomError):
@@ -212,9 +194,8 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-# status -> exception and text; the numbers and texts are those of status.h. None: Cancelled, which
-# is made when it is needed.
-_STATUS: dict[int, tuple[type[PscomError] | None, str]] = {
+# status -> exception and text; the numbers and texts are those of status.h.
+_STATUS: dict[int, tuple[type[PscomError], str]] = {
     -1: (TransportError, "no resource now, try again later"),
     -2: (PscomError, "invalid argument"),
     -3: (Unsupported, "not supported"),
@@ -225,7 +206,7 @@ _STATUS: dict[int, tuple[type[PscomError] | None, str]] = {
     -8: (Closed, "closed"),
     -9: (Truncated, "the message is longer than the buffer"),
     -10: (Timeout, "timed out"),
-    -11: (None, "cancelled"),
+    -11: (Cancelled, "cancelled"),
     -12: (ProtocolError, "the peer broke the protocol"),
     -13: (PscomError, "interrupted by a signal"),
     -14: (Closed, "inherited through fork; open a new session in this process"),
@@ -241,7 +222,6 @@ def from_status(status: int, what: str, **kwargs: Any) -> PscomError:
     class (`peer`, `nbytes`, `candidates`, `request`).
     """
     kind, text = _STATUS.get(status, (PscomError, f"unknown status {status}"))
-    kind = kind or __getattr__("Cancelled")
     if kind is OutOfBounds and kwargs:
         text = "{nbytes} bytes at offset {offset} exceed the peer's region of {size} bytes"
         text = text.format_map(kwargs)

@@ -20,9 +20,14 @@ in Python subclasses PythonTransport, and is declared with its class:
 from __future__ import annotations
 
 import importlib
+import json
 import math
+import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
+from typing import Protocol, TypeVar
 
 from pscompy.config.config import (
     AUTO,
@@ -40,18 +45,9 @@ from pscompy.config.config import (
     size,
     text,
 )
-from pscompy.config.logs import Log
-from pscompy.config.values import Value
 from pscompy.transport.python.base import Link, PythonTransport
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from typing import Protocol, TypeVar
-
-    Hook = TypeVar("Hook", bound=Callable[[], object])
-else:
-    Protocol = object
+Hook = TypeVar("Hook", bound=Callable[[], object])
 
 
 __all__ = [
@@ -60,7 +56,6 @@ __all__ = [
     "Dialed",
     "INF",
     "Link",
-    "Log",
     "Native",
     "Parser",
     "PythonTransport",
@@ -146,7 +141,8 @@ class Relay(Protocol):
         """Reach a place, and call `done`. Returns what gives the attempt up."""
 
 
-class Carrier(Value):
+@dataclass(frozen=True, slots=True)
+class Carrier:
     """A transport that a worker can open: the address of its table of
     operations, and the settings for its `open`. `close` follows when the worker
     is gone, or did not open it. Where only this transport reaches a peer, its
@@ -161,7 +157,8 @@ class Carrier(Value):
     stuck: Callable[[], str] | None = None
 
 
-class Transport(Value):
+@dataclass(frozen=True, slots=True)
+class Transport:
     """A transport as its plug-in declares it.
 
     `priority` orders it among the others (built in: loop 100, shm 90,
@@ -241,9 +238,6 @@ class Native:
 
     def _why_not_built(self) -> str:
         """What the build recorded beside the package, or a general remedy."""
-        import json
-        from pathlib import Path
-
         package = importlib.import_module(self._package)
         record = Path(package.__path__[0]).parent / "not_built.json"
         try:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pscompy import Connection, PscomError, Session
-from pscompy.plugin import Log
 
 FRAME_MAX = 64 << 10  # bytes
 DEPTH_MAX = 4  # lists and objects within each other
@@ -24,7 +24,7 @@ GATEWAY_MODULE = 65535  # what gateways say theirs is: no process is in it
 
 PAUSE = 0.2  # seconds before a gateway that is gone is tried again
 
-logger = Log("pscompy.gateway")
+logger = logging.getLogger("pscompy.gateway")
 
 Frame = dict[str, Any]
 

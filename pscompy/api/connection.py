@@ -9,16 +9,14 @@ import copy
 import weakref
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy.api.request import Request, Status
 from pscompy.binding import _binding
 from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, SupportsIndex
-
     from pscompy.control.explain import Explanation
     from pscompy.control.manager import Control
     from pscompy.control.peer import Record

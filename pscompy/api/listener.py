@@ -7,14 +7,12 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pscompy.api.request import Request
 from pscompy.errors import Closed, Timeout
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
     from pscompy.api.connection import Connection
     from pscompy.api.session import Session
 

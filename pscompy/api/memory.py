@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from pscompy.binding._binding import Worker
 from pscompy.core import check, ffi, lib
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, NoReturn, TypeVar
+K = TypeVar("K", bound="_Known")
 
-    K = TypeVar("K", bound="_Known")
 
 __all__ = ["MemoryRegion", "Pin"]
 

@@ -7,11 +7,11 @@ the core.
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import TYPE_CHECKING
 
 from pscompy.binding import _binding
 from pscompy.core import lib
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pscompy.api.connection import Connection
 

@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
 from pscompy.api.connection import Connection
 from pscompy.api.listener import Socket
@@ -23,16 +24,14 @@ from pscompy.core import lib
 from pscompy.discovery import registry
 from pscompy.errors import Closed, PscomError, Timeout
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, SupportsIndex, TypeVar
-
     from numpy.typing import DTypeLike, NDArray
 
     from pscompy.binding._binding import Sleeper
     from pscompy.parcel.action_service import Links, Service
 
-    S = TypeVar("S", bound="Session")
+S = TypeVar("S", bound="Session")
+
 
 __all__ = ["MemoryRegion", "Pin", "Session"]
 
@@ -74,12 +73,12 @@ class Session:
         self._regions: set[MemoryRegion | Pin] = set()
         self._config, found = registry.load(config)
         self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
-        log = logs.configure(self._config)
+        log_level = logs.configure(self._config)
         with descriptors.typed():
             self._engine = Engine(self._config)
         try:
             with descriptors.typed():
-                self._open_parts(found, log.level)
+                self._open_parts(found, log_level)
         except BaseException:
             self._engine.destroy()
             raise

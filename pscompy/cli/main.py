@@ -13,11 +13,11 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pscompy import __version__
 from pscompy.errors import ConfigError, PscomError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib import metadata
 

@@ -11,9 +11,12 @@ pscompy reads the environment; the launcher's variables come through
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from pscompy.config.parsers import (
     AUTO,
@@ -31,17 +34,7 @@ from pscompy.config.parsers import (
     size,
     text,
 )
-from pscompy.config.values import Value
 from pscompy.errors import ConfigError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Values = Mapping[str, Any]
-else:
-    Values = Mapping
-
 
 __all__ = [
     "AUTO",
@@ -81,7 +74,8 @@ class TransportWarning(UserWarning):
     """A transport that runs everywhere cannot be used here: slower ones take its place."""
 
 
-class Var(Value):
+@dataclass(frozen=True, slots=True)
+class Var:
     """One variable. `parent` and `aliases` are full names without PSP_.
 
     While the variable is not set its parent's setting holds, if there is one,
@@ -100,7 +94,8 @@ class Var(Value):
     selects: bool = False
 
 
-class Setting(Value):
+@dataclass(frozen=True, slots=True)
+class Setting:
     """A value as a transport in C gets it; see psc_setting_t."""
 
     name: str
@@ -108,7 +103,8 @@ class Setting(Value):
     number: int
 
 
-class Row(Value):
+@dataclass(frozen=True, slots=True)
+class Row:
     """A variable as `pscompy info` shows it; secrets are hidden."""
 
     section: str
@@ -123,7 +119,8 @@ class Row(Value):
         return self.origin != "default"
 
 
-class _Entry(Value):
+@dataclass(frozen=True, slots=True)
+class _Entry:
     """A resolved variable: its text, where that came from, and its value."""
 
     section: str
@@ -150,7 +147,7 @@ def tell_children(name: str, value: str) -> None:
     os.environ[name] = value
 
 
-class Config(Values):
+class Config(Mapping[str, Any]):
     """All variables with their values: `config["SPIN_US"]`.
 
     Keys are full names without PSP_. Immutable; load another one to change it.
@@ -241,16 +238,12 @@ class Config(Values):
         """`template` with $NAME, ${NAME} (unset: empty), $$ (process id) and a
         leading ~ replaced, as a shell would."""
 
-        if "$" not in template:
-            return os.path.expanduser(template)  # noqa: PTH111
-        import re  # not before: few values hold one
-
         def replace(match: re.Match[str]) -> str:
             name = match["braced"] or match["plain"]
             return self._environ.get(name, "") if name else str(os.getpid())
 
         pattern = r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>[A-Za-z_]\w*))"
-        return os.path.expanduser(re.sub(pattern, replace, template))  # noqa: PTH111
+        return os.path.expanduser(re.sub(pattern, replace, template))  # noqa: PTH111 (any text)
 
 
 class _Resolver:

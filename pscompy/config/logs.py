@@ -1,152 +1,86 @@
 """The log: PSP_DEBUG, PSP_DEBUG_OUT and PSP_DEBUG_TIMING, through `logging`.
 
-Everything goes to the logger "pscompy" and those below it. A program that has set up `logging`
-gets the lines by its own handlers; otherwise, or where PSP_DEBUG_OUT or PSP_DEBUG_TIMING asks for
-it, they are written by a handler of ours (`handlers`). What a switch such as PSP_DEBUG_STATS asked
-for is logged with `notice` and passes every level.
-
-`logging` itself, 3 ms, is loaded when the first line is due. Until then nobody can have set it up,
-so that PSP_DEBUG alone decides which line that is. Loading takes a descriptor: in a process that
-has none left, the line goes to stderr as it is.
+All lines go to the logger "pscompy" and to the loggers below it. If the program has set up
+`logging`, its own handlers get them; otherwise, or if PSP_DEBUG_OUT or PSP_DEBUG_TIMING is set,
+`configure` installs a handler that writes them. A line that a switch such as PSP_DEBUG_STATS asks
+for is logged by `notice`, whose level is above all others.
 """
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
-import sys
 import threading
+import time
 from collections.abc import Callable
-from functools import partial
+from datetime import datetime
 
 from pscompy.config.config import Config
-from pscompy.config.values import Value
+from pscompy.errors import ConfigError
 
-# The levels of `logging`, and ours between and beyond them.
-CRITICAL, ERROR, WARNING, INFO, DEBUG = 50, 40, 30, 20, 10
-VERBOSE = 7
-TRACE = 5
-NOTICE = 60
+# Levels between and above those of `logging`.
+VERBOSE, TRACE, NOTICE = 7, 5, 60
+logging.addLevelName(VERBOSE, "VERBOSE")
+logging.addLevelName(TRACE, "TRACE")
 
 # By PSP_DEBUG; higher values mean the last one.
-LEVELS = (CRITICAL, ERROR, WARNING, INFO, DEBUG, VERBOSE, TRACE)
+LEVELS = (
+    logging.CRITICAL,
+    logging.ERROR,
+    logging.WARNING,
+    logging.INFO,
+    logging.DEBUG,
+    VERBOSE,
+    TRACE,
+)
 
-_ASK = ("DEBUG_OUT", "DEBUG_TIMING", "DEBUG_VERSION", "DEBUG_PARAM")  # for a handler, or a line
+logger = logging.getLogger("pscompy")
 
-
-class Target(Value):
-    """Where the core's own lines go; see psc_worker_log_to."""
-
-    fd: int
-    level: int
-
-
-class _Waiting:
-    """A configuration of the log that takes effect when `logging` is there, and lines that were
-    said before there was any: while the first session reads its own."""
-
-    def __init__(self) -> None:
-        self.config: Config | None = None
-        self.level = NOTICE
-        self.lines: list[Callable[[], None]] | None = []
-        self.lock = threading.Lock()
-
-    def put(self, config: Config) -> None:
-        """Where sessions differ, the last one that says something holds."""
-        if self.config is None or config.origin("DEBUG") != "default":
-            self.config = config
-            self.level = LEVELS[_level(config)]
-
-    def settle(self) -> None:
-        with self.lock:
-            config, self.config = self.config, None
-            if config is not None:
-                _apply(config)
-
-    def say_lines(self) -> None:
-        lines, self.lines = self.lines, None
-        for line in lines or ():
-            line()
+_lock = threading.Lock()
+_handler: logging.Handler | None = None  # the handler that `configure` has installed
 
 
-_waiting = _Waiting()
+class _Formatter(logging.Formatter):
+    """A line: the time as PSP_DEBUG_TIMING says, process, level, message."""
+
+    def __init__(self, timing: str) -> None:
+        super().__init__()
+        self._stamp = _STAMPS[timing]
+        self._before = time.time()
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = self._stamp(record.created, self._before)
+        self._before = record.created
+        level = f"{record.levelname.lower()}: " if record.levelno < NOTICE else ""
+        line = f"{stamp}pscompy[{record.process}] {level}{record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class Log:
-    """What `logging.getLogger(name)` would be."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def debug(self, message: str, *args: object) -> None:
-        self.log(DEBUG, message, *args)
-
-    def info(self, message: str, *args: object) -> None:
-        self.log(INFO, message, *args)
-
-    def warning(self, message: str, *args: object) -> None:
-        self.log(WARNING, message, *args)
-
-    def error(self, message: str, *args: object, error: BaseException | None = None) -> None:
-        """`error`: its traceback follows the line."""
-        self.log(ERROR, message, *args, error=error)
-
-    def exception(self, message: str, *args: object) -> None:
-        """As `error`, of the exception that is being handled."""
-        self.log(ERROR, message, *args, error=sys.exc_info()[1])
-
-    def log(
-        self, level: int, message: str, *args: object, error: BaseException | None = None
-    ) -> None:
-        if _waiting.lines is not None:
-            _waiting.lines.append(partial(self.log, level, message, *args, error=error))
-            return
-        if "logging" not in sys.modules and level < _waiting.level:
-            return
-        try:
-            _load()
-        except (OSError, ImportError):  # no descriptor is left
-            _say_plainly(self._name, message, args, error)
-            return
-        import logging
-
-        logging.getLogger(self._name).log(level, message, *args, exc_info=error, stacklevel=3)
+_STAMPS: dict[str, Callable[[float, float], str]] = {
+    "off": lambda now, before: "",
+    "us": lambda now, before: f"{now * 1e6:.0f} ",
+    "date": lambda now, before: f"{datetime.fromtimestamp(now):%Y-%m-%d %H:%M:%S.%f} ",
+    "wall": lambda now, before: f"{datetime.fromtimestamp(now):%H:%M:%S.%f} ",
+    "delta": lambda now, before: f"{(now - before) * 1e6:+.0f}us ",
+}
 
 
-logger = Log("pscompy")
+def configure(config: Config) -> int:
+    """Set the log up, and log what PSP_DEBUG_VERSION and PSP_DEBUG_PARAM ask for.
 
-
-def _load() -> None:
-    """Load `logging`, and set it up as the first session has said."""
-    import logging  # noqa: F401
-
-    _waiting.settle()
-
-
-def _say_plainly(
-    name: str, message: str, args: tuple[object, ...], error: BaseException | None
-) -> None:
-    cause = "" if error is None else f" ({type(error).__name__}: {error})"
-    with contextlib.suppress(OSError):
-        os.write(2, f"{name}: {message % args}{cause}\n".encode())
-
-
-def configure(config: Config) -> Target:
-    """Set the log up as the configuration says, and log what PSP_DEBUG_VERSION
-    and PSP_DEBUG_PARAM ask for. The log is one for the process: where sessions
-    differ the last one that says something holds.
+    The log is one for the process: if the configurations of two sessions differ, the later one
+    that sets a variable wins. Returns PSP_DEBUG, at most the index of the last level.
 
     ConfigError: PSP_DEBUG_OUT cannot be written.
     """
-    level = _level(config)
-    if "logging" in sys.modules or any(config.origin(name) != "default" for name in _ASK):
-        _waiting.settle()
-        descriptor = _apply(config)
-    else:
-        _waiting.put(config)
-        descriptor = 2
-    _waiting.say_lines()
-    return Target(descriptor, level)
+    level = min(int(config["DEBUG"]), len(LEVELS) - 1)
+    with _lock:
+        if config.origin("DEBUG") != "default" or logger.level == logging.NOTSET:
+            logger.setLevel(LEVELS[level])
+        if _wants_handler(config):
+            _install(config)
+    _report(config)
+    return level
 
 
 def notice(message: str, *args: object) -> None:
@@ -154,12 +88,44 @@ def notice(message: str, *args: object) -> None:
     logger.log(NOTICE, message, *args)
 
 
-def _level(config: Config) -> int:
-    wanted: int = config["DEBUG"]
-    return min(wanted, len(LEVELS) - 1)
+def _wants_handler(config: Config) -> bool:
+    asked = any(config.origin(name) != "default" for name in ("DEBUG_OUT", "DEBUG_TIMING"))
+    return asked or not logger.hasHandlers()
 
 
-def _apply(config: Config) -> int:
-    from pscompy.config import handlers
+def _install(config: Config) -> None:
+    """Replace our handler; the program's own handlers get no more lines."""
+    global _handler
+    made = _make_handler(config.expand(config["DEBUG_OUT"]))
+    made.setFormatter(_Formatter(config["DEBUG_TIMING"]))
+    if _handler is not None:
+        logger.removeHandler(_handler)
+        _handler.close()
+    _handler = made
+    logger.addHandler(made)
+    logger.propagate = False
 
-    return handlers.configure(config, LEVELS[_level(config)])
+
+def _make_handler(target: str) -> logging.Handler:
+    """Lines go to the file `target`, or to descriptor 2, which stays when sys.stderr goes."""
+    if not target:
+        return logging.StreamHandler(os.fdopen(2, "w", buffering=1, closefd=False))
+    try:
+        return logging.FileHandler(target)
+    except OSError as error:
+        raise ConfigError(
+            f"PSP_DEBUG_OUT: {target!r} must be a file that can be written: {error.strerror}",
+            name="PSP_DEBUG_OUT",
+            value=target,
+            allowed="a file that can be written",
+        ) from error
+
+
+def _report(config: Config) -> None:
+    if config["DEBUG_VERSION"]:
+        from pscompy import __version__
+
+        notice("version %s", __version__)
+    for row in config.rows():
+        if config["DEBUG_PARAM"] > (0 if row.changed else 1):
+            notice("%s=%s (%s)", row.name, row.value, row.origin)

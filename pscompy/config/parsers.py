@@ -8,13 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-
-from pscompy.config.values import Value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
+from dataclasses import dataclass
+from typing import Any
 
 AUTO = -1  # the value of "auto"
 INF = 2**63 - 1  # the value of "inf"
@@ -26,7 +21,8 @@ _TRUE = {"1", "yes", "on", "true", "y"}
 _FALSE = {"0", "no", "off", "false", "n"}
 
 
-class Parser(Value):
+@dataclass(frozen=True, slots=True)
+class Parser:
     """Turns a variable's text into its value."""
 
     parse: Callable[[str], Any]

@@ -15,14 +15,12 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
+from urllib.parse import quote, unquote
 
-from pscompy.config.values import Value
 from pscompy.errors import ConfigError, ConnectError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ipaddress import IPv4Address, IPv6Address
-
 
 SCHEME = "psp://"
 PLACES_MAX = 16
@@ -31,7 +29,7 @@ ADVERTISED_MAX = 12  # of one host; relays have places, too
 _SIOCGIFCONF, _SIOCGIFFLAGS, _IFF_UP = 0x8912, 0x8913, 1
 _IFREQ = 40  # bytes of a struct ifreq: a name, and an address behind it
 _IFREQS_MAX = 256
-_IF_INET6 = "/proc/net/if_inet6"
+_IF_INET6 = Path("/proc/net/if_inet6")
 _LINK_SCOPE = 0x20
 PORT_MAX = 65535
 _NOT_IN_HOST = frozenset("[]:/")
@@ -39,7 +37,8 @@ _SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))  # to be removed
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 
-class Place(Value):
+@dataclass(frozen=True, slots=True)
+class Place:
     """A host (a name, or a numeric address without brackets) and a port."""
 
     host: str
@@ -49,7 +48,8 @@ class Place(Value):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Detour(Value):
+@dataclass(frozen=True, slots=True)
+class Detour:
     """A place that a transport's relay leads to; what it reads is the relay's affair."""
 
     relay: str
@@ -59,7 +59,8 @@ class Detour(Value):
         return f"{self.relay}!{self.place}"
 
 
-class Address(Value):
+@dataclass(frozen=True, slots=True)
+class Address:
     """Where a socket listens; `name` is the session's, empty if not known."""
 
     places: tuple[Place, ...]
@@ -81,7 +82,7 @@ class Address(Value):
             raise _no_address(text)
         direct = tuple(_place(piece, text) for piece in pieces if "!" not in piece)
         detours = (Detour(*piece.split("!", 1)) for piece in pieces if "!" in piece)
-        return cls(direct, _unquoted(name), tuple(detours))
+        return cls(direct, unquote(name), tuple(detours))
 
 
 def _place(piece: str, text: str) -> Place:
@@ -105,19 +106,7 @@ def _is_numeric(text: str) -> bool:
 
 
 def _quoted(name: str) -> str:
-    if name.isascii() and name.isalnum():  # as the names of ranks are
-        return name
-    from urllib.parse import quote  # not before: 2 ms
-
     return quote(name, safe="")
-
-
-def _unquoted(name: str) -> str:
-    if "%" not in name:
-        return name
-    from urllib.parse import unquote
-
-    return unquote(name)
 
 
 def _no_address(text: str) -> ConnectError:
@@ -127,7 +116,8 @@ def _no_address(text: str) -> ConnectError:
 # ---- this host ----------------------------------------------------------------------------------
 
 
-class Interface(Value):
+@dataclass(frozen=True, slots=True)
+class Interface:
     """One address of one network interface."""
 
     name: str
@@ -136,9 +126,7 @@ class Interface(Value):
 
 def interfaces() -> list[Interface]:
     """The addresses of this host that others may reach, link-local ones left out."""
-    import ipaddress  # not before: only PSP_NETWORK, and transports, need it
-
-    return [Interface(name, ipaddress.ip_address(address)) for name, address in _addresses()]
+    return [Interface(name, ip_address(address)) for name, address in _addresses()]
 
 
 def _addresses(v6: bool = True) -> Iterator[tuple[str, bytes]]:
@@ -164,7 +152,7 @@ def _addresses_v4() -> Iterator[tuple[str, bytes]]:
 
 
 def _addresses_v6() -> Iterator[tuple[str, bytes]]:
-    with contextlib.suppress(OSError), open(_IF_INET6) as lines:  # noqa: PTH123
+    with contextlib.suppress(OSError), _IF_INET6.open() as lines:
         for line in lines:
             digits, _, _, scope, _, name = line.split()
             if int(scope, 16) != _LINK_SCOPE:
@@ -198,10 +186,8 @@ def advertised(network: str, v6: bool = True) -> list[str]:
 def _matches(own: Interface, word: str) -> bool:
     if own.name == word:
         return True
-    import ipaddress
-
     with contextlib.suppress(ValueError):
-        return own.address in ipaddress.ip_network(word, strict=False)
+        return own.address in ip_network(word, strict=False)
     return False
 
 

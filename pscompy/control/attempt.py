@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pscompy.control.dialer import Backoff, Detoured, Dialer, Target, Targets
 from pscompy.control.event_loop import Timer
 from pscompy.control.handshake.frames import Kind
 from pscompy.errors import PscomError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pscompy.control.negotiation import Negotiation
 

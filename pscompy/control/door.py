@@ -12,22 +12,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from pscompy.config.logs import Log
 from pscompy.control import descriptors
 from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.handshake.handshake import full_greeting
 from pscompy.control.precon import Link, LinkOptions
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-logger = Log("pscompy.control")
+logger = logging.getLogger(__name__)
 
 PLACES_MAX = 1024  # of callers that have not proved the key, of one door
 PLACES_SHARE = 4  # they take no more than one of so many of the process's descriptors

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import logging
 import os
 import selectors
 import signal
@@ -17,16 +18,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
-from pscompy.config.logs import DEBUG, ERROR, Log
 from pscompy.control.descriptors import Spare
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-
-logger = Log("pscompy.control")
+logger = logging.getLogger(__name__)
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
@@ -203,5 +199,5 @@ class ControlThread:
         known = kind in self._failures
         if len(self._failures) < FAILURES_MAX:
             self._failures.add(kind)
-        level = DEBUG if known else ERROR
-        logger.log(level, "a call-back of the control thread failed", error=error)
+        level = logging.DEBUG if known else logging.ERROR
+        logger.log(level, "a call-back of the control thread failed", exc_info=error)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from pscompy.config.config import INF
-from pscompy.config.values import Value
 from pscompy.control.selection import CAP_MAP, Estimates, Option, Params, cost_table, ordered
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 WHOLE = 1 << 40  # pieces of this size are no pieces
 
 
-class Explanation(Value, hidden=("estimates",)):
+@dataclass(frozen=True, slots=True)
+class Explanation:
     """What `connection.explain()` returns: `str` for people, `as_dict` for programs.
 
     `candidates` are all transports that were considered, in order; `reasons` says why each one
@@ -26,10 +23,10 @@ class Explanation(Value, hidden=("estimates",)):
     candidates: tuple[str, ...] = ()
     choice: str = ""
     lanes: int = 0
-    reasons: Mapping[str, str] = {}
+    reasons: Mapping[str, str] = field(default_factory=dict)
     params: Params | None = None
     matching: str | None = ""  # why not in the fabric, if that is known; None: there
-    estimates: Estimates | None = None
+    estimates: Estimates | None = field(default=None, repr=False)
     peer: str = ""
     note: str = ""
 

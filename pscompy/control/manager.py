@@ -7,16 +7,17 @@ going down.
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
 from pscompy.config import logs
 from pscompy.config.config import AUTO, Config
-from pscompy.config.logs import Log
 from pscompy.control import descriptors, selection
 from pscompy.control.addresses import Address, Detour, Place, advertised, listening_socket
 from pscompy.control.door import Door
@@ -32,11 +33,7 @@ from pscompy.control.precon import Link, LinkOptions
 from pscompy.control.worker import ConnState, Engine, Lane
 from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-logger = Log("pscompy.control")
+logger = logging.getLogger(__name__)
 
 PUMP_MAX = 16  # passes before descriptors are looked at again
 STOP_SECONDS = 5.0  # for the thread to end

@@ -6,10 +6,11 @@ is taken, crossed or tried again is for its `Host` (see ondemand.py) to say.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any, Protocol
 
-from pscompy.config.logs import Log
 from pscompy.control.handshake.events import (
     Answered,
     Ended,
@@ -30,14 +31,7 @@ from pscompy.control.precon import Link
 from pscompy.control.worker import Engine, Lane
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Protocol
-else:
-    Protocol = object
-
-
-logger = Log("pscompy.control")
+logger = logging.getLogger(__name__)
 
 
 class Door(Protocol):

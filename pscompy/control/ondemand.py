@@ -8,12 +8,13 @@ used if that one does not. All of it runs on the control thread.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from pscompy.config.logs import Log
-from pscompy.config.values import Value
 from pscompy.control import descriptors, selection
 from pscompy.control.addresses import Address, Place
 from pscompy.control.attempt import Attempt, Refusal
@@ -35,17 +36,11 @@ from pscompy.control.precon import Link, LinkOptions
 from pscompy.control.worker import Engine, Lane
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Protocol
-else:
-    Protocol = object
+logger = logging.getLogger(__name__)
 
 
-logger = Log("pscompy.control")
-
-
-class Policy(Value):
+@dataclass(frozen=True, slots=True)
+class Policy:
     """What the configuration says about connecting."""
 
     retries: int

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from pscompy.control.explain import Explanation
 from pscompy.control.handshake.frames import Identity
 from pscompy.control.handshake.states import PHASE, Phase, PhaseEvent, step
 from pscompy.errors import PscomError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from pscompy.control.attempt import Attempt
     from pscompy.control.negotiation import Negotiation
 

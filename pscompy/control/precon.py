@@ -12,21 +12,15 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 from pscompy.config.config import Config
-from pscompy.config.values import Value
 from pscompy.control.addresses import Place
 from pscompy.control.event_loop import READ, WRITE, ControlThread, Timer
 from pscompy.control.handshake.events import Ended, HandshakeEvent
 from pscompy.control.handshake.handshake import Handshake
 from pscompy.errors import PscomError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
-else:
-    Protocol = object
-
 
 LINGER_SECONDS = 2.0  # for the last bytes of a link to leave
 CHUNK = 64 * 1024
@@ -36,7 +30,8 @@ OUTAGES = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOW
 KEEPALIVE_MAX = 32767  # seconds, of the kernel
 
 
-class LinkOptions(Value):
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
     """PSP_PRECON_TCP_*, and PSP_GUARD_TIMEOUT."""
 
     sndbuf: int

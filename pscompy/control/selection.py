@@ -7,11 +7,11 @@ cost model turns a transport's estimates into thresholds; a setting of the user 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 
 from pscompy.config.config import AUTO, INF
-from pscompy.config.values import Value
 from pscompy.control.handshake.frames import LANES_MAX, Identity, Offer
 
 # Capabilities, as in transport.h.
@@ -33,7 +33,8 @@ FRAG_MAX = 1 << 20  # bytes of one FRAG: what a small message may have to wait f
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 
 
-class Estimates(Value):
+@dataclass(frozen=True, slots=True)
+class Estimates:
     """What an interface can do; the fields of psc_iface_attr_t."""
 
     caps: int
@@ -49,15 +50,16 @@ class Estimates(Value):
     reg_ns: float
 
 
-class Option(Value, hidden=("estimates",)):
+@dataclass(frozen=True, slots=True)
+class Option:
     """A transport as this process has it; `reason` says why it has it not."""
 
     name: str
     user_priority: int = 1
     priority: int = 0
     reason: str | None = None
-    rails: Mapping[int, int] = {}  # of the fabric -> its interface
-    estimates: Estimates | None = None
+    rails: Mapping[int, int] = field(default_factory=dict)  # of the fabric -> its interface
+    estimates: Estimates | None = field(default=None, repr=False)
     across: bool = False  # memory may be shared with other modules: PSP_MSA_SHM
 
     @property
@@ -153,7 +155,8 @@ def _common(offer: Offer, indices: Iterable[int], option: Option) -> list[int]:
 # ---- how messages travel ------------------------------------------------------------------------
 
 
-class Wishes(Value):
+@dataclass(frozen=True, slots=True)
+class Wishes:
     """What the user set: AUTO where the cost model decides."""
 
     rendezvous: int = AUTO  # shortest rendezvous message; INF: never
@@ -163,7 +166,8 @@ class Wishes(Value):
 NO_WISHES = Wishes()
 
 
-class Params(Value):
+@dataclass(frozen=True, slots=True)
+class Params:
     """The fields of psc_proto_params_t, and which rendezvous they amount to."""
 
     eager_max: int

@@ -7,28 +7,23 @@ thread; none waits for the network.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any, Protocol
 
 from pscompy.config.config import Config, Setting, TransportWarning, warn
-from pscompy.config.logs import LEVELS, Log
-from pscompy.config.values import Value
+from pscompy.config.logs import LEVELS
 from pscompy.control.handshake.frames import ADDRESS_MAX, LANES_MAX
 from pscompy.control.selection import SCHEMES, Estimates, Option, Params
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError, from_status
 from pscompy.plugin import Carrier, Relay
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Protocol
-else:
-    Protocol = object
-
-
-logger = Log("pscompy.core")
+logger = logging.getLogger(__name__)
 
 EVENTS_MAX = 64
 REASON_MAX = 256
@@ -107,7 +102,8 @@ def _ignore() -> None:
     pass
 
 
-class ControlEvents(Value):
+@dataclass(frozen=True, slots=True)
+class ControlEvents:
     """Ids of the lanes and connections whose state has changed."""
 
     lanes: list[int]
@@ -169,23 +165,23 @@ class Engine:
         )
         reason = found.unavailable()
         if reason is not None:
-            return option.but(reason=reason)
+            return replace(option, reason=reason)
         try:
             settings = config.settings(found.name.upper())
             carrier = declared.carry_within(settings, config["CANDIDATE_TIMEOUT"])
         except Exception as error:  # a plug-in's fault is a reason too
-            return option.but(reason=f"{error}" or type(error).__name__)
+            return replace(option, reason=f"{error}" or type(error).__name__)
         self._carriers[found.name] = carrier
         try:
             first = self._open_path(carrier, 0)
         except PscomError as error:
             logger.info("%s cannot be used: %s", found.name, error)
-            return option.but(reason=str(error))
+            return replace(option, reason=str(error))
         if carrier.relay is not None:
             self.relays[found.name] = carrier.relay
         rails = self._open_more(carrier, first)
         across = config["MSA_SHM"]
-        return option.but(rails=rails, estimates=self._query(first), across=across)
+        return replace(option, rails=rails, estimates=self._query(first), across=across)
 
     def _open_path(self, carrier: Carrier, path: int) -> int:
         """The index of its interface; `PscomError`: the reason."""
@@ -443,7 +439,8 @@ class Engine:
                 lib.psc_conn_destroy(handle)
 
 
-class _Settings(Value):
+@dataclass(frozen=True, slots=True)
+class _Settings:
     """An array of psc_setting_t, with the strings that it points to."""
 
     array: Any

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 
-from pscompy.config.values import Value
 from pscompy.discovery import shadows
 
 GROUP = "pscompy"
@@ -28,7 +28,8 @@ class Unbelievable(Exception):
     """Why a table is not used."""
 
 
-class Entry(Value):
+@dataclass(frozen=True, slots=True)
+class Entry:
     """A module that declares the transport `name`.
 
     `places` are the files or folders where `distribution` has put the module's top package; none

@@ -9,29 +9,26 @@ working. A transport that PSP_<NAME>=0 excludes is not imported at all.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 
 from pscompy.config.config import Config, Var, full_name, priority
-from pscompy.config.logs import Log
-from pscompy.config.values import Value
 from pscompy.config.variables import APART, KNOWN, VARIABLES
 from pscompy.discovery import installed, shadows
 from pscompy.errors import ConfigError, describe
 from pscompy.plugin import Transport
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
+logger = logging.getLogger(__name__)
 
 
-logger = Log("pscompy.discovery.registry")
-
-
-class Found(Value):
+@dataclass(frozen=True, slots=True)
+class Found:
     """A transport that was found, usable or not.
 
     `source` is the module or file that it comes from, `user_priority` is
@@ -63,7 +60,8 @@ class Found(Value):
             return f"asked whether it is available it raised {describe(error)}"
 
 
-class _Candidate(Value):
+@dataclass(frozen=True, slots=True)
+class _Candidate:
     """Something that should declare a transport; `declare` imports it, or raises."""
 
     name: str
@@ -205,8 +203,6 @@ def _declare_entry(entry: installed.Entry) -> Transport:
 def _in_folders(folders: str) -> Iterator[_Candidate]:
     """Modules and packages in PSP_PLUGINDIR whose names begin with a letter."""
     for folder in filter(None, folders.split(os.pathsep)):
-        from pathlib import Path
-
         if not Path(folder).is_dir():
             raise ConfigError(
                 f"PSP_PLUGINDIR: {folder!r} must be a folder",
@@ -259,7 +255,7 @@ def _register(candidates: list[_Candidate], priorities: Config) -> list[Found]:
         user_priority = priorities[candidate.name.upper()]
         place = Found(candidate.name, candidate.source, user_priority)
         if winner != candidate.source:
-            found.append(place.but(problem=f"the name is taken by {winner}"))
+            found.append(replace(place, problem=f"the name is taken by {winner}"))
         else:
             found.append(_admit(candidate, place))
     return found
@@ -268,14 +264,14 @@ def _register(candidates: list[_Candidate], priorities: Config) -> list[Found]:
 def _admit(candidate: _Candidate, place: Found) -> Found:
     """Import a candidate and let it declare its transport."""
     if place.user_priority == 0:
-        return place.but(problem=f"excluded by PSP_{place.name.upper()}=0")
+        return replace(place, problem=f"excluded by PSP_{place.name.upper()}=0")
     try:
         transport = candidate.declare()
     except Exception as refusal:  # one broken plug-in must not keep the others from working
-        return place.but(problem=str(refusal) or repr(refusal))
+        return replace(place, problem=str(refusal) or repr(refusal))
     if transport.priority == 0:
-        return place.but(transport=transport, problem="excluded by its own priority 0")
-    return place.but(transport=transport)
+        return replace(place, transport=transport, problem="excluded by its own priority 0")
+    return replace(place, transport=transport)
 
 
 def _rouse(place: Found, config: Config) -> Found:
@@ -287,4 +283,4 @@ def _rouse(place: Found, config: Config) -> Found:
     if config.origin(section) != "default" or transport.asked(values):
         return place
     reason = f"available, not enabled (PSP_{section}=1 enables it)"
-    return place.but(problem=reason, dormant=True)
+    return replace(place, problem=reason, dormant=True)

@@ -8,14 +8,16 @@ is compared with where its distribution installed it; the stranger is never run.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os.path
 from collections.abc import Collection
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib import metadata
-    from importlib.machinery import ModuleSpec
-    from pathlib import Path
 
 
 def stranger(module: str, distribution: str, places: Collection[str]) -> str | None:
@@ -59,16 +61,12 @@ def origin(module: str, distribution: metadata.Distribution | None) -> tuple[str
     if (project := _editable_project(distribution)) is not None:
         names = (top, f"{top}.py", f"src/{top}", f"src/{top}.py")
         paths |= {str(project / name) for name in names}
-    existing = {os.path.realpath(path) for path in paths if os.path.exists(path)}  # noqa: PTH110
+    existing = {str(Path(path).resolve()) for path in paths if Path(path).exists()}
     return distribution.name, tuple(sorted(existing))
 
 
 def _editable_project(distribution: metadata.Distribution) -> Path | None:
     """The folder that `pip install -e` was given, if it was."""
-    import json
-    from pathlib import Path
-    from urllib.parse import unquote, urlsplit
-
     record = json.loads(distribution.read_text("direct_url.json") or "{}")
     if not record.get("dir_info", {}).get("editable"):
         return None

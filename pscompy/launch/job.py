@@ -12,9 +12,13 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
-from pscompy.config.values import Value
+from pscompy.config import logs
+from pscompy.config.config import Config
+from pscompy.config.variables import VARIABLES
+from pscompy.errors import ConfigError
 from pscompy.launch.environment import job_environment
 from pscompy.launch.event_loop import Loop
 from pscompy.launch.nursery import Nursery
@@ -30,7 +34,8 @@ _INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second of these kills
 _SAME = 0.2  # seconds in which a repeated signal is the same one once more
 
 
-class Plan(Value):
+@dataclass(frozen=True, slots=True)
+class Plan:
     """What to run: `argv` on `size` ranks, `environ` beside the launcher's own.
 
     `folder` is where a Python program lies, whose modules come before all others; None: it is
@@ -41,7 +46,7 @@ class Plan(Value):
     size: int
     folder: str | None = None
     label: bool = False
-    environ: Mapping[str, str] = {}
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 class Job:
@@ -235,12 +240,7 @@ def _signal_name(number: int) -> str:
 
 
 def _log(line: str) -> None:
-    """Of interest to those who ask for it by PSP_DEBUG=3. Seldom, hence what is imported here."""
-    from pscompy.config import logs
-    from pscompy.config.config import Config
-    from pscompy.config.variables import VARIABLES
-    from pscompy.errors import ConfigError
-
+    """Of interest to those who ask for it by PSP_DEBUG=3."""
     try:
         logs.configure(Config.load({"": VARIABLES}, known=None))
     except ConfigError:

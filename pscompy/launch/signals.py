@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
+from typing import Any
 
 FORWARDED = frozenset(
     {

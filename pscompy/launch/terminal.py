@@ -9,15 +9,10 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from typing import Protocol
 
 from pscompy.launch.event_loop import WRITE, Loop
 from pscompy.launch.streams import Sink, Stream, Typed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
-else:
-    Protocol = object
 
 
 class Source(Protocol):

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, TypeVar, overload
-
-    F = TypeVar("F", bound=Callable[..., Any])
-else:  # `typing` takes 4 ms
-
-    def overload(function):
-        return function
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Registered:
@@ -36,12 +29,10 @@ def action(function: F, /) -> F: ...
 
 
 @overload
-def action(  # noqa: F811
-    *, name: str = "", inline: bool = False
-) -> Callable[[F], F]: ...
+def action(*, name: str = "", inline: bool = False) -> Callable[[F], F]: ...
 
 
-def action(  # noqa: F811
+def action(
     function: Callable[..., Any] | None = None, /, *, name: str = "", inline: bool = False
 ) -> Any:
     """Let peers call a function: a decorator, with or without arguments.

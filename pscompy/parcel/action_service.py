@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from pscompy.api.request import Request
 from pscompy.binding import _binding
 from pscompy.config.config import AUTO
-from pscompy.config.logs import Log
 from pscompy.errors import (
     Cancelled,
     ParcelError,
@@ -44,15 +45,10 @@ from pscompy.parcel.objects import Objects, head_of, receive, when_all_ended
 from pscompy.parcel.remote_errors import put_together, take_apart
 from pscompy.parcel.thread_pool import Threads, processors
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
 NUMBERS = 0x3FFFFFFF  # a tag has one bit more: whether it cancels
 BACKLOG = 64  # calls beyond those that run
 
-logger = Log("pscompy.parcel")
+logger = logging.getLogger(__name__)
 
 
 class Links:

@@ -14,17 +14,15 @@ An object without chunks is its pickle, which begins with a byte that no head be
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from pickle import PickleBuffer
+from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import ParcelError, ProtocolError, describe
 from pscompy.parcel import array_codec
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pickle import PickleBuffer
-    from typing import Any
-
     from typing_extensions import Buffer
 
     from pscompy.parcel.pickling import Serialiser

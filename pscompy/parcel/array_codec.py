@@ -11,13 +11,11 @@ import struct
 from functools import lru_cache
 from math import prod
 from pickle import PickleBuffer
+from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import ProtocolError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 

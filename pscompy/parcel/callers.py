@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from pscompy.parcel.action_service import Links, Options, Service
     from pscompy.parcel.future import Future
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from pscompy.config.logs import Log
 from pscompy.errors import Closed, PeerLost, PscomError
 from pscompy.parcel.action import registered
 from pscompy.parcel.action_service import call_many
 from pscompy.parcel.future import Future
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from pscompy.world.world import World
 
-logger = Log("pscompy.parcel")
+logger = logging.getLogger(__name__)
 
 
 class _Task:

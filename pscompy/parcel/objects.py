@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pickle import PickleBuffer
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pscompy.api.request import Request, wait_all
 from pscompy.binding import _binding
@@ -22,10 +23,7 @@ from pscompy.errors import PscomError, Timeout
 from pscompy.parcel import archive
 from pscompy.parcel.pickling import Pickle, Pickling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
     from typing_extensions import Buffer
 
     from pscompy.api.request import Status

@@ -11,34 +11,33 @@ import importlib
 import io
 import pickle
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copyreg import dispatch_table
 from pickle import PickleBuffer
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pscompy.errors import ConfigError, Unsupported, describe
 from pscompy.parcel import array_codec
 from pscompy.parcel.restricted import Reader
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any, Protocol
-
     from typing_extensions import Buffer
 
-    class Serialiser(Protocol):
-        """What `PSP_PARCEL_SERIALISER=module:name` names.
 
-        `name` has up to 8 ASCII letters and is compared by the receiver. `dumps` calls `leave` for
-        each buffer that it may leave out, and does so unless that returns something true; `loads`
-        gets those left out, in order.
-        """
+class Serialiser(Protocol):
+    """What `PSP_PARCEL_SERIALISER=module:name` names.
 
-        @property
-        def name(self) -> str: ...
+    `name` has up to 8 ASCII letters and is compared by the receiver. `dumps` calls `leave` for
+    each buffer that it may leave out, and does so unless that returns something true; `loads`
+    gets those left out, in order.
+    """
 
-        def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any], /) -> bytes: ...
+    @property
+    def name(self) -> str: ...
 
-        def loads(self, data: Buffer, chunks: Sequence[Buffer], /) -> Any: ...
+    def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any], /) -> bytes: ...
+
+    def loads(self, data: Buffer, chunks: Sequence[Buffer], /) -> Any: ...
 
 
 PROTOCOL = 5

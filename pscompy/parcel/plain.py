@@ -13,14 +13,10 @@ import collections
 import datetime
 import importlib
 import re
+from collections.abc import Callable
 from functools import lru_cache, reduce
 from pickle import UnpicklingError
-from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from typing import Any, NamedTuple
 
 _DEPTH_MAX = 1000  # of tuples in tuples: pickle writes no deeper ones
 _DIGITS_MAX = 4300  # of a number as text, as Python has it

@@ -12,15 +12,12 @@ from __future__ import annotations
 import re
 from math import prod
 from pickle import UnpicklingError
+from typing import Any
 
 import numpy as np
 
 from pscompy.parcel import array_codec
 from pscompy.parcel.plain import Budget, Maker, buffer, check, is_shape
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _KIND = re.compile(r"([biufcSUVmMO])(\d{1,9})")
 _UNITS = frozenset((*"YMWDhms", "ms", "us", "ns", "ps", "fs", "as"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import traceback
+from typing import TYPE_CHECKING
 
 from pscompy.errors import ParcelError, ProtocolError, RemoteError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pscompy.parcel.objects import Objects
 

@@ -18,15 +18,13 @@ import collections
 import pickle
 import struct
 import sys
+from collections.abc import Callable, Sequence
 from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any
 
 from pscompy.parcel import plain
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from typing_extensions import Buffer
 
 _DOUBLE = struct.Struct(">d")

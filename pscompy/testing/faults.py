@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ def wrapped(name: str, plugindir: str) -> Transport:
     return _Wrapped(name, inner.priority, variables, lambda: 0, inner.unavailable, inner=inner)
 
 
+@dataclass(frozen=True, slots=True)
 class _Wrapped(Transport):
     """Carries what is inside it, behind a table of its own."""
 

@@ -12,15 +12,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pscompy.api.connection import Connection
 from pscompy.api.request import Request
 from pscompy.binding import _binding
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from pscompy.world.world import World
 
 

@@ -9,28 +9,26 @@ have one of their own, and so has every duplicate.
 from __future__ import annotations
 
 import itertools
+import logging
 import operator
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy.api.connection import Connection
 from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
 from pscompy.api.session import Session
 from pscompy.binding import _binding
-from pscompy.config.logs import Log
 from pscompy.core import lib
 from pscompy.errors import ConnectError, PeerLost, Timeout, Unsupported
 from pscompy.world.bootstrap import Bootstrap, attach
 from pscompy.world.bootstrap.join import join_up
 from pscompy.world.collectives import Barrier, Ranks, highest, spread
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, SupportsIndex
-
     from pscompy.control.handshake.frames import Identity
     from pscompy.control.peer import Record
     from pscompy.parcel.action_service import Service
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["World"]
 
-logger = Log("pscompy.world.world")
+logger = logging.getLogger(__name__)
 
 _generations = itertools.count()  # a process may open one World after another
 

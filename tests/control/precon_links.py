@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from pscompy.control.handshake.events import Answered, HandshakeEvent, Introduced, Offered, Welcomed
 from pscompy.control.handshake.frames import Candidate, Choice, Identity, Kind, Offer
@@ -15,7 +16,7 @@ OTHER_KEY = Key(b"o" * 32, "another test")
 
 def identity(name: str, **changes: object) -> Identity:
     plain = Identity(os.urandom(16), name, "boot-1", "node-1", 1000, 4711)
-    return plain.but(**changes)
+    return replace(plain, **changes)
 
 
 class Pair:

@@ -13,8 +13,10 @@ REPORT = """
 import json, sys
 from pscompy.discovery import registry
 from pscompy.config import logs
-config, found = registry.load()
-logs.configure(config)
+from pscompy.config.config import Config
+from pscompy.config.variables import VARIABLES
+logs.configure(Config.load({"": VARIABLES}, known=None))
+_, found = registry.load()
 looked = "importlib.metadata" in sys.modules
 print(json.dumps([{it.name: it.unavailable() for it in found}, looked]))
 """

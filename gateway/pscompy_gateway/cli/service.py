@@ -20,7 +20,7 @@ def start(arguments: Sequence[str], pid_file: Path, log: Path | None) -> str:
     """Run a gateway with these arguments; returns its first line once it serves."""
     if (pid := running(pid_file)) is not None:
         raise PscomError(f"{pid_file}: process {pid} is running")
-    with open(log or os.devnull, "ab") as errors:  # noqa: PTH123 (null is no Path)
+    with Path(log or os.devnull).open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "pscompy_gateway", "run", *arguments],
             stdin=subprocess.DEVNULL,

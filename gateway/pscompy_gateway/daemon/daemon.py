@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
 import os
 import socket
 import threading
@@ -16,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pscompy import Connection, ConnectionState, PscomError, Session, Socket, capi
-from pscompy.plugin import Log, installed
+from pscompy.plugin import installed
 from pscompy_gateway import native
 from pscompy_gateway.daemon.directory import Member, Switchboard
 from pscompy_gateway.join import pieces
 from pscompy_gateway.trunk import GATEWAY_MODULE, BadFrame, Frame, Trunk, keep, node_number, session
 
-logger = Log("pscompy.gateway")
+logger = logging.getLogger("pscompy.gateway")
 
 SWEEP = 0.1  # seconds between looks at data connections
 LOAD_STEP = 256 << 10  # bytes by which a load has to change before others hear of it

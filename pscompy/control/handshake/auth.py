@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import dataclass, field
 
-from pscompy.config.values import Value
 from pscompy.control.handshake.frames import MAC_SIZE
 from pscompy.control.handshake.states import RemoteProtocolError
 
@@ -38,12 +38,13 @@ def expand(key: bytes, label: bytes, *parts: bytes) -> bytes:
     return hmac.digest(key, info + b"\x01", "sha256")
 
 
-class Secrets(Value, hidden=("dialer", "listener", "tokens")):
+@dataclass(frozen=True, slots=True)
+class Secrets:
     """What both sides derive from the key and the two greetings."""
 
-    dialer: bytes  # seals what the dialer sends
-    listener: bytes
-    tokens: bytes
+    dialer: bytes = field(repr=False)  # seals what the dialer sends
+    listener: bytes = field(repr=False)
+    tokens: bytes = field(repr=False)
     transcript: bytes
 
     @classmethod

@@ -6,14 +6,11 @@ Numbers are little-endian; texts are UTF-8 and, like bytes, preceded by their le
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from pscompy.control.handshake.states import RemoteProtocolError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 
 class Reader:

@@ -11,17 +11,14 @@ its bounds are checked: a frame that is too short, too long or absurd is a `Remo
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import ClassVar, TypeVar
 
-from pscompy.config.values import Value
 from pscompy.control.handshake.codec import Reader, Writer
 from pscompy.control.handshake.states import RemoteProtocolError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import ClassVar, TypeVar
-
-    Code = TypeVar("Code", bound=IntEnum)
+Code = TypeVar("Code", bound=IntEnum)
 
 
 MAGIC = b"\x93pscompy"
@@ -50,7 +47,8 @@ FLAG_FULL = 1  # of a listener: no descriptor is left for this link, which ends 
 WRONG_PROOF = bytes(MAC_SIZE)
 
 
-class Hello(Value):
+@dataclass(frozen=True, slots=True)
+class Hello:
     """The greeting: all that is read of a peer that has not proved anything."""
 
     nonce: bytes
@@ -107,7 +105,8 @@ class RefuseCode(IntEnum):
     FULL = 6  # no descriptor is left for one more connection
 
 
-class Identity(Value):
+@dataclass(frozen=True, slots=True)
+class Identity:
     """Who is at the other end, as it says itself (after it has proved the key)."""
 
     uid: bytes  # of the session, 16 random bytes
@@ -151,7 +150,8 @@ def _unpack_reason(source: Reader) -> tuple[str, str]:
     return source.text(TRANSPORT_NAME_MAX), source.text(REASON_MAX)
 
 
-class Intro(Value):
+@dataclass(frozen=True, slots=True)
+class Intro:
     TYPE: ClassVar[FrameType] = FrameType.INTRO
     kind: Kind
     identity: Identity
@@ -165,7 +165,8 @@ class Intro(Value):
         return cls(_enum(Kind, source.number(1)), Identity.unpack(source))
 
 
-class Welcome(Value):
+@dataclass(frozen=True, slots=True)
+class Welcome:
     TYPE: ClassVar[FrameType] = FrameType.WELCOME
     identity: Identity
     crossed: bool = False
@@ -180,12 +181,13 @@ class Welcome(Value):
         return cls(Identity.unpack(source), crossed)
 
 
-class Candidate(Value, hidden=("address",)):
+@dataclass(frozen=True, slots=True)
+class Candidate:
     """A transport that the connector could use, with a fresh lane's address."""
 
     transport: str
     priority: int  # the user's: PSP_<TRANSPORT>
-    address: bytes
+    address: bytes = field(repr=False)
     worker: int = 0
     lane: int = 0
 
@@ -203,7 +205,8 @@ class Candidate(Value, hidden=("address",)):
         return cls(transport, priority, source.data(ADDRESS_MAX), worker, lane)
 
 
-class Offer(Value):
+@dataclass(frozen=True, slots=True)
+class Offer:
     """The connector's candidates in its order, and why it offers no others."""
 
     TYPE: ClassVar[FrameType] = FrameType.OFFER
@@ -222,11 +225,12 @@ class Offer(Value):
         return cls(candidates, source.list(REASONS_MAX, _unpack_reason))
 
 
-class Choice(Value, hidden=("address",)):
+@dataclass(frozen=True, slots=True)
+class Choice:
     """One lane of the answer: which candidate, and the acceptor's address for it."""
 
     candidate: int
-    address: bytes
+    address: bytes = field(repr=False)
 
     def pack(self, to: Writer) -> None:
         to.number(self.candidate, 2)
@@ -237,7 +241,8 @@ class Choice(Value, hidden=("address",)):
         return cls(source.number(2), source.data(ADDRESS_MAX))
 
 
-class Answer(Value):
+@dataclass(frozen=True, slots=True)
+class Answer:
     """The acceptor's choice; no lanes: none is left. `fallen` names the reasons so far."""
 
     TYPE: ClassVar[FrameType] = FrameType.ANSWER
@@ -268,7 +273,8 @@ class Said(IntEnum):
     LATE = 4  # not up, or not up on both sides, within the time that this side gives a candidate
 
 
-class LaneReport(Value):
+@dataclass(frozen=True, slots=True)
+class LaneReport:
     TYPE: ClassVar[FrameType] = FrameType.REPORT
     attempt: int
     said: Said
@@ -286,7 +292,8 @@ class LaneReport(Value):
         return cls(attempt, said, source.text(REASON_MAX))
 
 
-class Closing(Value):
+@dataclass(frozen=True, slots=True)
+class Closing:
     """The in-band close is on its way: drive progress until it has been seen."""
 
     TYPE: ClassVar[FrameType] = FrameType.CLOSING
@@ -299,7 +306,8 @@ class Closing(Value):
         return cls()
 
 
-class Bye(Value):
+@dataclass(frozen=True, slots=True)
+class Bye:
     """The end of the link is meant; nobody died."""
 
     TYPE: ClassVar[FrameType] = FrameType.BYE
@@ -312,7 +320,8 @@ class Bye(Value):
         return cls()
 
 
-class Refuse(Value):
+@dataclass(frozen=True, slots=True)
+class Refuse:
     TYPE: ClassVar[FrameType] = FrameType.REFUSE
     code: RefuseCode
     reason: str

@@ -26,6 +26,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
+from typing import NoReturn
 
 from pscompy.control.handshake import frames
 from pscompy.control.handshake.auth import Seal, Secrets
@@ -54,10 +55,6 @@ from pscompy.control.handshake.states import (
     step,
 )
 from pscompy.errors import AuthError, VersionMismatch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 NO_DESCRIPTOR = (
     "it has no descriptor left for one more connection (RLIMIT_NOFILE there, which `ulimit -n`"

@@ -19,15 +19,11 @@ import math
 import os
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from pscompy.config.config import Config, warn
-from pscompy.config.values import Value
 from pscompy.errors import AuthError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 FILE_MAX = 4096  # longest key file, bytes
 
@@ -43,10 +39,11 @@ SCRYPT_MEMORY = 64 << 20
 SALT = b"pscompy key"
 
 
-class Key(Value, hidden=("secret",)):
+@dataclass(frozen=True, slots=True)
+class Key:
     """A key, stretched if it had to be, and where it came from."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     origin: str
 
     @property
@@ -65,7 +62,7 @@ def find_key(config: Config) -> Key:
     if config["KEY"]:
         return _from_text(config["KEY"], "PSP_KEY")
     if config["KEY_FILE"]:
-        path = _path(config.expand(config["KEY_FILE"]))
+        path = Path(config.expand(config["KEY_FILE"]))
         return _from_text(_read(path), f"PSP_KEY_FILE={path}")
     path = user_key_file(config)
     return _from_text(_read_or_make(path), f"the user's key file {path}")
@@ -73,13 +70,7 @@ def find_key(config: Config) -> Key:
 
 def user_key_file(config: Config) -> Path:
     folder = config.expand("$XDG_CONFIG_HOME") or config.expand("~/.config")
-    return _path(folder) / "pscompy" / "key"
-
-
-def _path(name: str) -> Path:
-    from pathlib import Path  # not before: 2 ms, and a job's ranks have a key without a file
-
-    return Path(name)
+    return Path(folder) / "pscompy" / "key"
 
 
 def _from_text(text: str, origin: str) -> Key:

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
+from typing import TypeVar
 
 from pscompy.errors import ProtocolError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    S = TypeVar("S", bound=Enum)
-    E = TypeVar("E", bound=Enum)
+S = TypeVar("S", bound=Enum)
+E = TypeVar("E", bound=Enum)
 
 
 class LocalProtocolError(Exception):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from pscompy.plugin import Parser, Var, flag, integer, seconds, size
 
 
@@ -31,18 +33,11 @@ def _stands_in_name(letter: str) -> bool:
     return letter.isascii() and (letter.isalnum() or letter in "_.-")
 
 
-# Not at the top: every process that opens a session loads this module, and few give addresses.
-
-
 def _check_address(item: str) -> None:
-    import ipaddress
-
     ipaddress.ip_address(item)
 
 
 def _check_network(item: str) -> None:
-    import ipaddress
-
     ipaddress.ip_network(item, strict=False)
 
 

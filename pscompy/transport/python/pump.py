@@ -8,6 +8,7 @@ calls blocks, this thread alone is held up.
 from __future__ import annotations
 
 import importlib
+import logging
 import math
 import sys
 import threading
@@ -17,13 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pscompy.plugin import Log
 from pscompy.transport.python.base import Link, PythonTransport
 from pscompy.transport.python.channel import Channel, Stage
 from pscompy.transport.python.proof import Accepting, Connecting, read_hello
 from pscompy.transport.python.watches import READ, WRITE, Watch, Watches
 
-logger = Log("pscompy.plugin")
+logger = logging.getLogger(__name__)
 
 CALLERS_MAX = 64  # callers that have not proved anything
 JOIN_SECONDS = 2.0
@@ -202,7 +202,7 @@ class Pump:
     def _break(self, error: Exception) -> None:
         """The transport as a whole has failed: so do all its links, now and later."""
         self._broken = f"the transport {self._name} has failed: {_describe(error)}"
-        logger.error("%s", self._broken, error=error)
+        logger.error("%s", self._broken, exc_info=error)
         for number in list(self._expected):
             self._fail(number, self._lib.PSC_ERR_CONNECT, self._broken)
         for channel in [*self._channels.values(), *self._callers]:

@@ -14,19 +14,13 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping
+from typing import Protocol
 
 from pscompy.config.config import launcher_environment
 from pscompy.errors import ConfigError, PscomError
 from pscompy.world.bootstrap.join import join_up
 from pscompy.world.bootstrap.pmi1 import Pmi1
 from pscompy.world.bootstrap.single import Single
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
-else:
-    Protocol = object
-
 
 __all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect", "launched"]
 

@@ -6,20 +6,16 @@ This is all that a job by itself loads of it; see `joined`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pscompy.config.config import Config
-from pscompy.config.values import Value
 from pscompy.config.variables import VARIABLES
 from pscompy.errors import ConfigError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
-
     from pscompy.config.config import Var
     from pscompy.world.bootstrap import Bootstrap
-else:
-    Protocol = object
 
 
 GROUP = "pscompy.meetings"
@@ -36,7 +32,8 @@ class Meeting(Protocol):
     def close(self) -> None: ...
 
 
-class Join(Value):
+@dataclass(frozen=True, slots=True)
+class Join:
     """What PSP_JOIN asks for: `modules` of them under this name, and which one this is."""
 
     name: str

@@ -12,13 +12,11 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import ConfigError, ConnectError, NameInUse, PeerLost, PscomError, Timeout
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from pscompy.world.bootstrap import Bootstrap
     from pscompy.world.bootstrap.join import Join, Meeting
 

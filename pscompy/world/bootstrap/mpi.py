@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from pscompy.errors import ConfigError, Timeout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 _PAUSE = 0.0005  # seconds between looks at a barrier
 
