@@ -180,6 +180,12 @@ RULES = (
         ("pscompy/control/worker.py", "    from pscompy.api.session import Session"),
     ),
     Rule(
+        "nobody writes into the control plane from outside",
+        tuple(f"pscompy/{it}/**/*.py" for it in ("api", "binding", "cli", "parcel", "world")),
+        r"\b_(control|engine|record)\.[\w.]+(\[.*\])?\s*=[^=]",
+        ("pscompy/world/world.py", "        self._control.services[context] = self._own_service"),
+    ),
+    Rule(
         "the public API knows no service",
         ("pscompy/api/*.py",),
         SERVICES,

@@ -87,7 +87,7 @@ class Connection(_binding.Connection):
         """
         if not self._worker.address:
             return {}
-        return self._control.engine.connection_counters(self._record.handle)
+        return self._control.counters(self._record)
 
     def explain(self) -> Explanation:
         """Why it uses what it uses: candidates, choice, reasons, thresholds, variables."""
@@ -193,7 +193,7 @@ class Connection(_binding.Connection):
         from pscompy.parcel.action_service import Options
         from pscompy.parcel.callers import Caller
 
-        service = self._control.services[self._context]()
+        service = self._control.service(self._context)
         return Caller(service, self._action_links(), Options(timeout, on_sent))
 
     def _action_links(self) -> Links:
@@ -234,7 +234,7 @@ class Connection(_binding.Connection):
         sized = (lib.PSC_ERR_TRUNCATED, lib.PSC_ERR_NO_MEMORY)
         details = {"nbytes": nbytes} if status in sized else {}
         broken = status in (lib.PSC_ERR_PEER_LOST, lib.PSC_ERR_TRANSPORT)
-        reason = self._control.engine.connection_reason(self._record.handle) if broken else ""
+        reason = self._control.end_reason(self._record) if broken else ""
         what = f"{self!r}: {reason}" if reason else repr(self)
         made = from_status(status, what, peer=self.peer, **details)
         known = None if reason else self._record.error

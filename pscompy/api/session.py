@@ -94,7 +94,7 @@ class Session:
         self._engine.read_log()
         self._hot = _binding.Worker(self._engine.address)
         self._control = Control(self._config, self._engine, self._identity, self._adopt, self._hot)
-        self._control.services[lib.PSC_CONTEXT_PLAIN] = self._service
+        self._control.set_service(lib.PSC_CONTEXT_PLAIN, self._service)
 
     # ---- who and what ----
 

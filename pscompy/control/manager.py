@@ -95,6 +95,29 @@ class Control(OnDemand):
 
     # ---- any thread ----
 
+    def set_peers(self, find: Callable[[Identity], Record | None]) -> None:
+        """Let `find` return the record of a World's peer, or None if it is no peer. It is called
+        on the control thread, for each peer that introduces itself as one of this job."""
+        self.find_peer = find
+
+    def set_service(self, context: int, make: Callable[[], Any]) -> None:
+        """Register the service that runs the actions of a context; `make` returns it, on the
+        first use."""
+        self.services[context] = make
+
+    def service(self, context: int) -> Any:
+        """Return the service that runs the actions of this context."""
+        return self.services[context]()
+
+    def counters(self, record: Record) -> dict[str, int]:
+        """Return the counters of a connection and of its transports; all are zero once the session
+        is closed."""
+        return self.engine.connection_counters(record.handle)
+
+    def end_reason(self, record: Record) -> str:
+        """Return the reason that the transport gave for the end of a connection, or ""."""
+        return self.engine.connection_reason(record.handle)
+
     def begin_open(self, record: Record, connection: object) -> None:
         """Connect in the background; the core queues what is sent meanwhile. The connection is
         held as long as it is in use. Never raises for reasons of the network: those end what was

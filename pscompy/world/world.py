@@ -111,7 +111,7 @@ class World(_binding.World, Session):
         self._object_peers: dict[int, Connection] = {}
         self._objects_from_any: AnyObjects | None = None
         self._own_actions: Service | None = None
-        self._control.services[context] = self._own_service
+        self._control.set_service(context, self._own_service)
         self._bind(self._hot, self.size, context)
         if self._renumbered is not None:
             self._hot.renumber(context, self._renumbered)
@@ -121,7 +121,7 @@ class World(_binding.World, Session):
         """Let the other ranks find this one, and wait until they can be found."""
         if self.size == 1:
             return
-        self._control.find_peer = self._find_peer
+        self._control.set_peers(self._find_peer)
         told = f"{self.module}:{self.listen().address}"
         self._bootstrap.put(self._key_of(self.rank), told)
         self._bootstrap.barrier()

@@ -18,7 +18,7 @@ class Peer(Session):
         self.peers: list[Connection] = [
             self._add_connection(rank=r, name=f"{r:04}") for r in range(size)
         ]
-        self._control.find_peer = lambda there: self.peers[there.rank]._record
+        self._control.set_peers(lambda there: self.peers[there.rank]._record)
         self.socket = self.listen("127.0.0.1")
 
 

@@ -99,8 +99,7 @@ def test_refused_attempts_are_repeated_until_somebody_listens() -> None:
 
 
 def test_a_session_that_is_no_peer_is_refused() -> None:
-    with world(2) as ranks, Peer(1, 2) as stranger:
-        stranger._control.here = stranger._identity  # same name, another session
+    with world(2) as ranks, Peer(1, 2) as stranger:  # of the same name
         stranger.peers[0]._record.address = ranks[0].socket.address
         ranks[1].peers[0].open(60)
         with pytest.raises(ConnectError, match="in use"):

@@ -29,7 +29,7 @@ class Rank(pscompy.Session):
         self.rank = rank
         self._open(f"{job}-{rank:04}", {}, rank=rank, job=job)
         self.other = self._add_connection(rank=1 - rank, name=f"{job}-{1 - rank:04}")
-        self._control.find_peer = lambda there: self.other._record
+        self._control.set_peers(lambda there: self.other._record)
         self.socket = self.listen()
 
     def meet(self, address: str) -> pscompy.Connection:
