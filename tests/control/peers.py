@@ -8,6 +8,13 @@ from contextlib import contextmanager
 
 from pscompy import Connection, Session
 
+TRANSPORTS = ["shm", "tcp"]
+
+
+def only(transport: str) -> dict[str, int]:
+    """The configuration of a session that uses this transport alone."""
+    return {name.upper(): 0 for name in TRANSPORTS if name != transport}
+
 
 class Peer(Session):
     """One rank; `peers[r]` is its connection with rank r, itself included."""
