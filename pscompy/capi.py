@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pscompy.api.connection import Connection
 from pscompy.api.listener import Socket
 from pscompy.api.session import Session
+from pscompy.control.worker import Engine
 from pscompy.core import lib
 
 
@@ -32,8 +33,7 @@ def worker(session: Session) -> int:
 
 def connection(of: Connection) -> int:
     """Its psc_conn_t, as long as the Connection is there and its session open."""
-    engine = of._control.engine
-    return engine.address_of(of._record.handle)
+    return Engine.address_of(of._record.handle)
 
 
 def listen(

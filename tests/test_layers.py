@@ -68,6 +68,38 @@ ALL_C = ("pscompy/**/*.[ch]",)
 ALL_PYTHON = ("pscompy/**/*.py",)
 GENERATED = ("**/_core.c", "**/_native.c")
 
+# The control plane, from the bottom to the top: a module imports only what stands below it.
+CONTROL = (
+    ("descriptors", "addresses", "core_log", "handshake"),
+    ("event_loop", "selection", "name_table"),
+    ("precon", "explain", "lane"),
+    ("dialer", "admission", "transports"),
+    ("worker",),
+    ("progress",),
+    ("candidates",),
+    ("negotiation",),
+    ("attempt",),
+    ("peer",),
+    ("links", "connections", "listening"),
+    ("dialing", "loopback"),
+    ("ondemand",),
+    ("manager",),
+)
+
+
+def control_rules() -> Iterator[Rule]:
+    for floor, modules in enumerate(CONTROL[:-1]):
+        for module in modules:
+            above = [it for other in CONTROL[floor:] for it in other if it != module]
+            file = "handshake/frames.py" if module == "handshake" else f"{module}.py"
+            yield Rule(
+                f"{module} of the control plane imports what stands below it",
+                (f"pscompy/control/{module}.py", f"pscompy/control/{module}/*.py"),
+                imports(*(f"pscompy.control.{it}" for it in above)),
+                (f"pscompy/control/{file}", f"from pscompy.control.{above[-1]} import anything"),
+            )
+
+
 RULES = (
     Rule(
         "no transport's name in the core",
@@ -80,7 +112,7 @@ RULES = (
         "no transport's name in the control plane or the public API",
         ("pscompy/control/**/*.py", "pscompy/api/*.py", "pscompy/*.py"),
         rf"[\"']({TRANSPORT})[\"'](?!.*(\"\"\"|#))",
-        ("pscompy/control/lanes.py", 'if option.name == "tcp":'),
+        ("pscompy/control/candidates.py", 'if option.name == "tcp":'),
         but=("pscompy/plugin.py", "pscompy/control/peer.py", "pscompy/api/connection.py"),
     ),
     Rule(
@@ -185,6 +217,7 @@ RULES = (
         r"\b_(control|engine|record)\.[\w.]+(\[.*\])?\s*=[^=]",
         ("pscompy/world/world.py", "        self._control.services[context] = self._own_service"),
     ),
+    *control_rules(),
     Rule(
         "the public API knows no service",
         ("pscompy/api/*.py",),
@@ -269,6 +302,11 @@ def test_rule_finds_a_planted_leak(rule: Rule, tmp_path: Path) -> None:
     text = (ROOT / name).read_text()
     copy.write_text(f"{text}{line}\n")
     assert list(scan(tmp_path, rule)) == [Leak(name, len(text.splitlines()) + 1, line)]
+
+
+def test_every_module_of_the_control_plane_has_its_place() -> None:
+    paths = {path.stem for path in (ROOT / "pscompy/control").iterdir() if path.name[0] != "_"}
+    assert paths == {module for floor in CONTROL for module in floor}
 
 
 # ---- the papers tell of everything ---------------------------------------------

@@ -1,45 +1,44 @@
-"""Our own tries to reach a peer: what is under way, and what was found so far."""
+"""This process's own attempts to reach one peer: what is in progress, and what was tried."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pscompy.control.dialer import Backoff, Detoured, Dialer, Target, Targets
 from pscompy.control.event_loop import Timer
 from pscompy.control.handshake.frames import Kind
+from pscompy.control.negotiation import Negotiation
 from pscompy.errors import PscomError
 
-if TYPE_CHECKING:
-    from pscompy.control.negotiation import Negotiation
-
 Refusal = tuple[PscomError, bool]
-"""Why nothing came of a link, and whether another attempt may help."""
+"""Why a link failed, and whether another attempt may succeed."""
 
 
 class Attempt:
-    """Our own tries to reach a peer, from the first use to up or given up.
+    """All attempts to reach a peer, from the connection's first use until it is up or has failed.
 
-    In a round all places of the address are tried. Each one that connects is a rival until the
-    first of them says something: that is the link, unless somebody else turns out to be there;
-    then the round goes on with the places that are left.
+    A round tries all places of the peer's address. Each link that connects is a rival until the
+    peer answers on one of them: that one is used. If another process answers there, the round
+    goes on with the places that are left.
     """
 
     def __init__(self, kind: Kind, backoff: Backoff) -> None:
         self.kind = kind
         self.backoff = backoff
-        self.stalled = 0
+        self.stalled = 0  # rounds in which a place did not answer at all
         self.dialer: Dialer | Detoured | None = None
-        self.timer: Timer | None = None
-        self.rivals: dict[Negotiation, Target | None] = {}  # connected, and silent so far
-        self.rest: Targets = []  # of this round
+        self.timer: Timer | None = None  # of the next round
+        self.rivals: dict[Negotiation[Any], Target | None] = {}  # connected, without an answer yet
+        self.rest: Targets = []  # places of this round that were not tried
         self.refused: Refusal | None = None  # the first of this round
 
     @property
-    def under_way(self) -> bool:
+    def dialing(self) -> bool:
+        """Whether a link is being made, not just awaited until the next round."""
         return self.dialer is not None or bool(self.rivals)
 
-    def settle(self, winner: Negotiation | None = None) -> None:
-        """Nobody else is tried for now."""
+    def settle(self, winner: Negotiation[Any] | None = None) -> None:
+        """End the round: keep the winner's link, and break off all others."""
         rest = self.dialer.cancel() if self.dialer is not None else []
         self.dialer = None
         rivals, self.rivals = self.rivals, {}
@@ -50,6 +49,7 @@ class Attempt:
         self.rest = rest
 
     def cancel(self) -> None:
+        """End the round, and begin no other."""
         self.settle()
         if self.timer is not None:
             self.timer.cancel()

@@ -1,16 +1,18 @@
-"""What happens on one precon link, from its greeting to its end as a guard.
+"""A negotiation: the course of one precon link, from its greeting to its end as a guard.
 
-A negotiation owns its link and its lanes. It decides nothing about other links: whether a link
-is taken, crossed or tried again is for its `Host` (see ondemand.py) to say.
+A negotiation owns its link and its lanes. It decides nothing about other links: its `Owner`
+decides whether a link is used, parked or tried again.
 """
 
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+import socket
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
+from pscompy.control.candidates import Answering, LaneFactory, Offering
+from pscompy.control.event_loop import ControlThread
 from pscompy.control.handshake.events import (
     Answered,
     Ended,
@@ -24,163 +26,146 @@ from pscompy.control.handshake.events import (
     Welcomed,
 )
 from pscompy.control.handshake.frames import Identity, RefuseCode
+from pscompy.control.handshake.handshake import Handshake
 from pscompy.control.handshake.states import LinkState
-from pscompy.control.lanes import Answering, Offering
-from pscompy.control.peer import Record
+from pscompy.control.lane import Lane
 from pscompy.control.precon import Link
-from pscompy.control.worker import Engine, Lane
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
 
 logger = logging.getLogger(__name__)
 
-
-class Door(Protocol):
-    def proved(self, link: Link) -> None:
-        """The link has proved the key."""
+R = TypeVar("R")
+"""The owner's record of a peer, which a negotiation carries and never looks into."""
 
 
-class Listener(Protocol):
-    """Where links come in."""
+class Owner(Protocol[R]):
+    """All that a negotiation needs of its owner: decisions. Called on the control thread."""
 
-    @property
-    def door(self) -> Door | None: ...
-    @property
-    def deliver(self) -> Callable[[Record], object]:
-        """Gets every connection that has come up."""
+    def introduced(self, negotiation: Negotiation[R], event: Introduced) -> None:
+        """A peer has dialed and proved the key: call `welcome`, `cross` or `refuse`."""
 
+    def welcomed(self, negotiation: Negotiation[R], event: Welcomed) -> None:
+        """The listener agrees: call `proceed`, unless the link is crossed, or `refuse`."""
 
-class Host(ABC):
-    """Who decides. Called on the control thread."""
+    def resumed(self, negotiation: Negotiation[R]) -> None:
+        """The peer uses this process's parked call after all."""
 
-    here: Identity
-    engine: Engine
-    patience: float  # seconds that a candidate has to come up
+    def established(self, negotiation: Negotiation[R]) -> None:
+        """The lanes are up on both sides: install what `take_lanes` returns."""
 
-    @abstractmethod
-    def introduced(self, negotiation: Negotiation, event: Introduced) -> None:
-        """A peer has come in: `welcome`, `cross` or `refuse`."""
+    def failed(self, negotiation: Negotiation[R], error: PscomError, again: bool) -> None:
+        """The link has ended without lanes. `again`: another attempt may succeed."""
 
-    @abstractmethod
-    def welcomed(self, negotiation: Negotiation, event: Welcomed) -> None:
-        """We are let in: `accepted_by_host`, or `refuse`."""
+    def peer_closing(self, negotiation: Negotiation[R]) -> None:
+        """The peer's last message is in flight on the lanes."""
 
-    @abstractmethod
-    def resumed(self, negotiation: Negotiation) -> None:
-        """The peer uses our parked call after all."""
-
-    @abstractmethod
-    def busy(self, negotiation: Negotiation, busy: bool) -> None:
-        """Lanes are coming up (or not any more): progress must be driven."""
-
-    @abstractmethod
-    def established(self, negotiation: Negotiation) -> None:
-        """Both sides' lanes are up: `lanes.take` and install them."""
-
-    @abstractmethod
-    def failed(self, negotiation: Negotiation, error: PscomError, again: bool) -> None:
-        """Nothing comes of it; `again`: another attempt may help."""
-
-    @abstractmethod
-    def peer_closing(self, negotiation: Negotiation) -> None:
-        """The in-band close is on its way."""
-
-    @abstractmethod
-    def guard_ended(self, negotiation: Negotiation, bye: bool) -> None:
-        """The link of an established connection has ended."""
+    def guard_ended(self, negotiation: Negotiation[R], bye: bool) -> None:
+        """The link of an established connection has ended; `bye`: the peer ended it on purpose."""
 
 
-class Negotiation:
-    """One link and its lanes; `record` is None until it is known whose they are."""
+class Negotiation(Generic[R]):
+    """One link and its lanes; `record` is None while the peer is not known."""
 
-    def __init__(self, host: Host, record: Record | None = None) -> None:
+    def __init__(
+        self,
+        owner: Owner[R],
+        factory: LaneFactory,
+        thread: ControlThread,
+        sock: socket.socket,
+        machine: Handshake,
+        record: R | None = None,
+    ) -> None:
         self.record = record
-        self.listener: Listener | None = None  # where it came in, if it did
-        self.claimed: Identity | None = None  # whose name this link holds
         self.peer: Identity | None = None
         self.lanes: Offering | Answering | None = None
         self.crossed = False
         self.established = False
-        self.link: Link
-        self._host = host
-        self._over = False
+        self._owner = owner
+        self._factory = factory
+        self._ended = False  # the owner is notified of nothing more
+        self.link = Link(thread, sock, machine, self)
 
     @property
     def peer_label(self) -> str:
+        """The peer as errors and log lines name it."""
         return str(self.peer) if self.peer else self.link.peer_address
 
     @property
     def reasons(self) -> dict[str, str]:
+        """The reason for every rejected candidate."""
         return dict(self.lanes.reasons) if self.lanes else {}
 
-    # ---- what the host decides ----
+    # ---- calls of the owner ----
 
     def welcome(self) -> None:
+        """Agree to the link of a peer that was introduced."""
         self.link.machine.welcome()
         self._begin_lanes()
         self.link.flush()
 
     def cross(self) -> None:
+        """Park the link of a peer that this process is already connecting to."""
         self.crossed = True
         self.link.machine.cross()
         self.link.flush()
 
     def proceed(self) -> None:
-        """The dialer goes on after the welcome, or the one who parked a call uses it."""
+        """Negotiate lanes: after the welcome, or on a call that was parked."""
         self._begin_lanes()
         self.link.flush()
 
     def refuse(self, code: RefuseCode, reason: str) -> None:
-        """End the link and say why; the host is not told."""
-        if self.link.machine.authenticated and not self._over:
+        """End the link and send the reason; the owner is not notified."""
+        if self.link.machine.authenticated and not self._ended:
             self.link.machine.refuse(code, reason)
         self.leave()
 
     def leave(self) -> None:
-        """End the link without more words than a bye; the host is not told."""
-        self._over = True
+        """End the link with a bye; the owner is not notified."""
+        self._ended = True
         self._undo()
         self.link.machine.bye()
         self.link.close()
 
     def break_off(self) -> None:
         """End the link as if this process had died: the peer's side fails too."""
-        self._over = True
+        self._ended = True
         self._undo()
         self.link.drop()
 
     def dissolve(self) -> None:
-        """The link is closed and nothing more happens: refer to nobody."""
+        """Drop all references, after the link is closed and its last event was delivered."""
         self.record = self.lanes = None
         self.link.disown()
 
     def take_lanes(self) -> list[Lane]:
-        self._host.busy(self, False)
+        """Return the lanes that came up; they are the caller's."""
         return self.lanes.take() if self.lanes else []
 
-    def nudge(self) -> None:
-        """Tell the peer that the in-band close is on its way."""
+    def announce_close(self) -> None:
+        """Let the peer know that this side's last message is in flight on the lanes."""
         if self.link.machine.state is LinkState.GUARD:
             self.link.machine.closing()
             self.link.flush()
 
-    # ---- what the link tells ----
+    # ---- events of the link ----
 
     def on_link_event(self, link: Link, event: HandshakeEvent) -> None:
-        if self._over:
+        if self._ended:
             return
         try:
             _HANDLERS[type(event)](self, event)
-        except Exception as error:  # the others go on; the peer shall not wait for us
+        except Exception as error:  # other links go on, and the peer must not wait for this one
             logger.exception("the link with %s is broken off", self.peer_label)
             self.break_off()
-            self._host.failed(self, ConnectError(f"{self.peer_label}: {error!r}"), again=False)
+            self._owner.failed(self, ConnectError(f"{self.peer_label}: {error!r}"), again=False)
 
     def on_link_error(self, link: Link, error: PscomError) -> None:
         error.peer = error.peer or self.peer_label
         logger.warning("%s: %s", self.peer_label, error)
         if self.established:
-            self._over = True
-            self._host.guard_ended(self, bye=False)
+            self._ended = True
+            self._owner.guard_ended(self, bye=False)
             return
         if isinstance(error, ProtocolError):
             error = ConnectError(f"{self.peer_label}: {error}", peer=error.peer)
@@ -189,28 +174,26 @@ class Negotiation:
     def _begin_lanes(self) -> None:
         assert self.peer is not None
         kind = Offering if self.link.machine.connector else Answering
-        host = self._host
-        self.lanes = kind(host.engine, self.link, host.here, self.peer, host.patience)
-        self._host.busy(self, True)
+        self.lanes = kind(self._factory, self.link, self.peer)
         if isinstance(self.lanes, Offering):
             self.lanes.offer()
 
     def _on_introduced(self, event: Introduced) -> None:
         self.peer = event.identity
-        self._host.introduced(self, event)
+        self._owner.introduced(self, event)
 
     def _on_welcomed(self, event: Welcomed) -> None:
         self.peer = event.identity
         self.crossed = event.crossed
-        self._host.welcomed(self, event)
+        self._owner.welcomed(self, event)
 
     def _on_offered(self, event: Offered) -> None:
         if self.lanes is None:
             if self.crossed:
-                self._host.resumed(self)
+                self._owner.resumed(self)
             self._begin_lanes()
         assert isinstance(self.lanes, Answering)
-        self.lanes.offered_by_peer(event.offer)
+        self.lanes.on_offer(event.offer)
         self._fail_if_none_left()
 
     def _on_answered(self, event: Answered) -> None:
@@ -226,8 +209,9 @@ class Negotiation:
             self._fail_if_none_left()
 
     def _fail_if_none_left(self) -> None:
-        """Both sides know why; on the acceptor's side nobody waits for an exception."""
-        if self._over or self.link.machine.state is not LinkState.CLOSED:
+        """Fail with all reasons if the link was closed for want of candidates. The acceptor logs
+        them too, because no call of its program may raise the error."""
+        if self._ended or self.link.machine.state is not LinkState.CLOSED:
             return
         listed = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
         error = ConnectError(
@@ -241,10 +225,10 @@ class Negotiation:
 
     def _on_established(self, event: Established) -> None:
         self.established = True
-        self._host.established(self)
+        self._owner.established(self)
 
     def _on_peer_closing(self, event: PeerClosing) -> None:
-        self._host.peer_closing(self)
+        self._owner.peer_closing(self)
 
     def _on_refused(self, event: Refused) -> None:
         peer = self.peer.name if self.peer else None
@@ -254,8 +238,8 @@ class Negotiation:
 
     def _on_ended(self, event: Ended) -> None:
         if self.established:
-            self._over = True
-            self._host.guard_ended(self, event.bye)
+            self._ended = True
+            self._owner.guard_ended(self, event.bye)
             return
         waited = event.state.name.lower()
         outage = self.link.outage
@@ -266,18 +250,17 @@ class Negotiation:
         )
 
     def _fail(self, error: PscomError, again: bool) -> None:
-        self._over = True
+        self._ended = True
         self._undo()
         self.link.close()
-        self._host.failed(self, error, again)
+        self._owner.failed(self, error, again)
 
     def _undo(self) -> None:
         if self.lanes is not None:
             self.lanes.undo()
-        self._host.busy(self, False)
 
 
-_HANDLERS: dict[type[HandshakeEvent], Callable[[Negotiation, Any], None]] = {
+_HANDLERS: dict[type[HandshakeEvent], Callable[[Negotiation[Any], Any], None]] = {
     Introduced: Negotiation._on_introduced,
     Welcomed: Negotiation._on_welcomed,
     Offered: Negotiation._on_offered,

@@ -1,28 +1,28 @@
-"""What the control plane knows of one connection: a small record until its first use."""
+"""The control plane's record of one connection; nothing else is kept until its first use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pscompy.control.attempt import Attempt
 from pscompy.control.explain import Explanation
 from pscompy.control.handshake.frames import Identity
 from pscompy.control.handshake.states import PHASE, Phase, PhaseEvent, step
+from pscompy.control.negotiation import Negotiation
 from pscompy.errors import PscomError
-
-if TYPE_CHECKING:
-    from pscompy.control.attempt import Attempt
-    from pscompy.control.negotiation import Negotiation
-
 
 NOT_CONNECTED = Explanation()
 
+OnSettled = Callable[["PscomError | None"], object]
+"""Called once a connection is up, with None, or has failed, with the reason."""
+
 
 class Record:
-    """One connection's way from lazy to closed.
+    """The state of one connection from lazy to closed.
 
-    Everything but `id`, `handle`, `address`, `rank` and `name` is written by the control thread
-    alone; other threads may read it.
+    The control thread alone writes it, except `id`, `handle`, `address`, `rank` and `name`; other
+    threads may read it.
     """
 
     __slots__ = (
@@ -41,32 +41,33 @@ class Record:
     ) -> None:
         self.id = id
         self.handle = handle  # psc_conn_t *
-        self.address = address  # the peer's socket; None: not known (yet)
+        self.address = address  # of the peer's socket; None if it is not known yet
         self.rank = rank
-        self.name = name  # of a World's peer, known beforehand; empty: a plain connection
-        self.resolve = resolve  # gives the address
+        self.name = name  # of a peer in a World, known beforehand; "" for other connections
+        self.resolve = resolve  # returns the address at the first use
         self.phase = Phase.LAZY
         self.peer: Identity | None = None
-        self.transport = ""  # "shm", "tcp", joined by "+"; empty while lazy
-        self.error: PscomError | None = None  # why it ended, or could not be made
+        self.transport = ""  # "shm", "tcp"; "" while lazy
+        self.error: PscomError | None = None  # why it ended or failed to connect
         self.report = NOT_CONNECTED
-        # Told once, on the control thread, when the connection is up (None) or has failed.
-        self.waiting: tuple[Callable[[PscomError | None], object], ...] = ()
-        self.link: Negotiation | None = None  # the one that counts
-        self.parked: Negotiation | None = None  # the peer's call, crossed
+        self.waiting: tuple[OnSettled, ...] = ()
+        self.link: Negotiation[Record] | None = None  # the one in use
+        self.parked: Negotiation[Record] | None = None  # the peer's crossed call
         self.attempt: Attempt | None = None
 
     def step(self, event: PhaseEvent) -> None:
+        """Change the phase as the table PHASE says."""
         self.phase = step(PHASE, self.phase, event)
 
     @property
     def label(self) -> str:
-        """The peer as messages name it."""
+        """The peer as errors and log lines name it."""
         if self.peer is not None:
             return str(self.peer)
         return self.name or self.address or "a peer"
 
-    def tell(self, error: PscomError | None) -> None:
+    def settle(self, error: PscomError | None) -> None:
+        """Notify all that wait for the connection: it is up (None), or has failed."""
         waiting, self.waiting = self.waiting, ()
-        for told in waiting:
-            told(error)
+        for on_settled in waiting:
+            on_settled(error)

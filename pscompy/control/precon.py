@@ -119,7 +119,7 @@ class Link:
         self._writing = False
         self._leaving = False
         self.outage = ""  # why there is no way to the peer (any more), if that ended the link
-        self.on_heard: Callable[[], object] | None = None  # called once, at the first bytes
+        self.on_answer: Callable[[], object] | None = None  # called once, at the first bytes
         self.on_close: list[Callable[[Link], object]] = []
         thread.register(sock.fileno(), READ, self._on_ready)
         self.flush()
@@ -170,7 +170,7 @@ class Link:
     def disown(self) -> None:
         """It is closed, and the owner has been told all."""
         self.owner = _NOBODY
-        self.on_heard = None
+        self.on_answer = None
         self.on_close.clear()
 
     def forget(self) -> None:
@@ -206,7 +206,7 @@ class Link:
             if not data:
                 self.drop()
             return
-        told, self.on_heard = self.on_heard, None
+        told, self.on_answer = self.on_answer, None
         if told is not None and data:
             told()
         self._feed(data)

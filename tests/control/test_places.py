@@ -107,4 +107,4 @@ def test_a_link_that_is_not_heard_first_is_let_go(session: Make) -> None:
     free.set()
     sent.wait(60)
     assert bytes(listening.accept(60).recv(timeout=60)) == b"hello"
-    expect_soon(lambda: len(caller._control._negotiations) == 1)
+    expect_soon(lambda: len(caller._control._on_demand._links) == 1)

@@ -19,7 +19,7 @@ from precon_links import KEY, identity
 
 import pscompy
 from pscompy import AuthError, ConnectError, NameInUse, Session, Timeout, VersionMismatch
-from pscompy.control import door
+from pscompy.control import admission
 from pscompy.control.addresses import Address
 from pscompy.control.handshake.frames import Kind
 from pscompy.control.handshake.handshake import Handshake, Side, frames
@@ -188,11 +188,11 @@ def test_strangers_scans_and_half_open_links_do_not_keep_others_out(
     session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor need the others wait until the strangers' time is over, which is never here."""
-    monkeypatch.setattr(door, "UNPROVED_SECONDS", 10_000.0)
-    monkeypatch.setattr(door, "PLACES_MAX", 64)
+    monkeypatch.setattr(admission, "UNPROVED_SECONDS", 10_000.0)
+    monkeypatch.setattr(admission, "PLACES_MAX", 64)
     server = session("server")
     listening = server.listen()
-    half_open = [raw(listening.address) for _ in range(door.PLACES_MAX + 30)]
+    half_open = [raw(listening.address) for _ in range(admission.PLACES_MAX + 30)]
     for number, words in enumerate((b"GET / HTTP/1.1\r\n\r\n", b"\x93pscompy", os.urandom(64))):
         with raw(listening.address) as link:
             link.sendall(words)

@@ -52,7 +52,9 @@ all_frames = st.one_of(
     st.builds(Intro, kind=st.sampled_from(Kind), identity=identities),
     st.builds(Welcome, identity=identities, crossed=st.booleans()),
     st.builds(Offer, candidates=st.lists(candidates, max_size=4).map(tuple), absent=reasons),
-    st.builds(Answer, attempt=u32, lanes=st.lists(choices, max_size=4).map(tuple), fallen=reasons),
+    st.builds(
+        Answer, attempt=u32, lanes=st.lists(choices, max_size=4).map(tuple), rejected=reasons
+    ),
     st.builds(LaneReport, attempt=u32, said=st.sampled_from(Said), reason=names),
     st.builds(Closing),
     st.builds(Bye),

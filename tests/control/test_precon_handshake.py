@@ -222,7 +222,7 @@ def test_no_candidate_left_ends_the_link_and_tells_why() -> None:
     pair.run()
     (answered,) = pair.take(pair.connector)
     assert isinstance(answered, Answered)
-    assert answered.answer.fallen == (("shm", "switched off by PSP_SHM=0"),)
+    assert answered.answer.rejected == (("shm", "switched off by PSP_SHM=0"),)
     assert pair.connector.state is pair.acceptor.state is LinkState.CLOSED
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from pscompy.api.request import Status  # noqa: F401 (importing it ties the binding to the core)
 from pscompy.binding import _binding
 from pscompy.control import selection
-from pscompy.control.lanes import ROLE_ACCEPTOR, ROLE_CONNECTOR, ROLE_SELF
-from pscompy.control.worker import Engine, Lane
+from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, ROLE_SELF, Lane
+from pscompy.control.worker import Engine
 from pscompy.core import ffi, lib
 from pscompy.discovery import registry
 from pscompy.errors import from_status

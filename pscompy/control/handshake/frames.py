@@ -248,14 +248,14 @@ class Answer:
     TYPE: ClassVar[FrameType] = FrameType.ANSWER
     attempt: int
     lanes: tuple[Choice, ...]
-    fallen: tuple[tuple[str, str], ...] = ()
+    rejected: tuple[tuple[str, str], ...] = ()
 
     def pack(self, to: Writer) -> None:
         to.number(self.attempt, 4)
         to.count(len(self.lanes), LANES_MAX)
         for lane in self.lanes:
             lane.pack(to)
-        _pack_reasons(to, self.fallen)
+        _pack_reasons(to, self.rejected)
 
     @classmethod
     def unpack(cls, source: Reader) -> Answer:

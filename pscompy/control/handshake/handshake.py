@@ -156,14 +156,14 @@ class Handshake:
     def answer(
         self,
         lanes: tuple[frames.Choice, ...],
-        fallen: tuple[tuple[str, str], ...] = (),
+        rejected: tuple[tuple[str, str], ...] = (),
     ) -> None:
         """Choose lanes of the offer, or none, which ends the link."""
         if self.connector:
             raise LocalProtocolError("only the acceptor answers")
         self._step(LinkEvent.ANSWER if lanes else LinkEvent.NO_ANSWER)
         self._begin_trial(self.attempt + 1)
-        self._send(frames.Answer(self.attempt, lanes, fallen))
+        self._send(frames.Answer(self.attempt, lanes, rejected))
 
     def lane_up(self) -> list[HandshakeEvent]:
         """All lanes of this attempt are up here; nothing to say if it has fallen by then."""

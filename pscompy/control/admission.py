@@ -1,11 +1,11 @@
-"""The door of a listening socket: who may stand there without having proved the key.
+"""Admission to a listening socket: how many callers may wait there that have not proved the key.
 
 Anybody can connect. A caller costs a place and a descriptor until it has proved the key, and is
-dropped when its time is over. Where all places are taken, or descriptors get few, the newest caller
-is let in and the oldest one goes, of the source that holds most places: one that knows the key
-proves it within milliseconds, so it is not the oldest, and a source that calls without end pushes
-out its own. Only where descriptors are few without any such caller is a peer turned away, by a
-greeting that says so.
+dropped if it takes too long. If all places are taken, or descriptors get few, the newest caller is
+admitted and the oldest one is dropped, of the source that holds most places: a peer that has the
+key proves it within milliseconds, so it is not the oldest, and a source that floods the socket
+drops its own callers. Only if descriptors are few without any such caller is a peer turned away,
+with a greeting that says so.
 """
 
 from __future__ import annotations
@@ -26,27 +26,30 @@ from pscompy.control.precon import Link, LinkOptions
 
 logger = logging.getLogger(__name__)
 
-PLACES_MAX = 1024  # of callers that have not proved the key, of one door
-PLACES_SHARE = 4  # they take no more than one of so many of the process's descriptors
+PLACES_MAX = 1024  # for callers of one socket that have not proved the key
+PLACES_SHARE = 4  # these callers take at most 1/4 of the process's descriptors
 UNPROVED_SECONDS = 10.0  # for a caller to prove the key
-FREE_MAX = 16  # descriptors that callers leave to the connections that come up, and to the program
-FREE_SHARE = 8  # or fewer: one of so many
-ACCEPT_MAX = 32  # callers taken in before those inside are served
-PAUSE = 0.25  # seconds without accepting, where even a spare descriptor does not help
-COMPLAIN_SECONDS = 10.0  # between two lines of the log that say the same
-
-
-def to_leave() -> int:
-    return max(descriptors.CONNECTION, min(FREE_MAX, descriptors.limit() // FREE_SHARE))
-
+FREE_MAX = 16  # descriptors left free for connections that come up, and for the program
+FREE_SHARE = 8  # at most 1/8 of the process's descriptors is left free
+ACCEPT_MAX = 32  # callers accepted before links that are open are served again
+PAUSE = 0.25  # seconds without accepting, if even the spare descriptor does not help
+REPORT_SECONDS = 10.0  # between two log lines of the same text
 
 Source = bytes
-RELAYED = b""  # all callers that relays bring, who cannot be told apart
+RELAYED = b""  # the source of all callers that come through relays
+
 _NO_MEMORY = (errno.ENOBUFS, errno.ENOMEM)
+_MAPPED = bytes(10) + b"\xff\xff"  # begins an IPv6 address that stands for an IPv4 address
 
 
 def places() -> int:
+    """How many callers of one socket may wait that have not proved the key."""
     return max(1, min(PLACES_MAX, descriptors.limit() // PLACES_SHARE))
+
+
+def to_leave() -> int:
+    """How many descriptors callers must leave free."""
+    return max(descriptors.CONNECTION, min(FREE_MAX, descriptors.limit() // FREE_SHARE))
 
 
 def source_of(address: Any) -> Source:
@@ -58,11 +61,8 @@ def source_of(address: Any) -> Source:
     return packed[12:] if packed.startswith(_MAPPED) else packed[:8]
 
 
-_MAPPED = bytes(10) + b"\xff\xff"
-
-
-class Crowd:
-    """Callers that have not proved the key, by source, the oldest first."""
+class Callers:
+    """Links of callers that have not proved the key, by source, the oldest first."""
 
     def __init__(self) -> None:
         self._sources: dict[Source, dict[Link, None]] = {}
@@ -73,6 +73,9 @@ class Crowd:
 
     def __contains__(self, link: Link) -> bool:
         return link in self._of
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(list(self._of))
 
     def add(self, link: Link, source: Source) -> None:
         self._of[link] = source
@@ -86,17 +89,14 @@ class Crowd:
         if not self._sources[source]:
             del self._sources[source]
 
-    def first_to_go(self) -> Link:
-        """The oldest of the source that holds most places."""
-        crowded = max(self._sources.values(), key=len)
-        return next(iter(crowded))
-
-    def __iter__(self) -> Iterator[Link]:
-        return iter(list(self._of))
+    def first_to_drop(self) -> Link:
+        """The oldest link of the source that holds most places."""
+        largest = max(self._sources.values(), key=len)
+        return next(iter(largest))
 
 
-class Door:
-    """A listening socket. What comes in gets a machine and must prove the key soon."""
+class Admission:
+    """Accepts callers of a listening socket, each of which must prove the key soon."""
 
     def __init__(
         self,
@@ -108,47 +108,48 @@ class Door:
         self._thread = thread
         self._socket: socket.socket | None = listening
         self._new_link = new_link
-        self._crowd = Crowd()
+        self._callers = Callers()
         self._timers: dict[Link, Timer] = {}
         self._places = places()
         self._leave = to_leave()
-        self._plenty = False  # descriptors, for the callers that are being taken in
+        self._plenty = False  # of descriptors, for the callers that are being accepted
         self._paused = False
-        self._complained = -COMPLAIN_SECONDS
-        options.apply(listening)  # and so to what it accepts
+        self._reported = -REPORT_SECONDS  # when the log last had that peers are turned away
+        options.apply(listening)  # accepted sockets inherit them
         thread.register(listening.fileno(), READ, self._on_ready)
 
     def close(self) -> None:
+        """Accept no more callers, and drop those that have not proved the key."""
         sock, self._socket = self._socket, None
         if sock is not None:
             if not self._paused:
                 self._thread.unregister(sock.fileno())
             sock.close()
-        for link in self._crowd:
+        for link in self._callers:
             link.drop()
 
     def forget(self) -> None:
-        """After a fork, in the child."""
+        """In the child after a fork: close the descriptor; the parent goes on to listen."""
         if self._socket is not None:
             os.close(self._socket.detach())
             self._socket = None
 
-    def proved(self, link: Link) -> None:
-        """The link has proved the key (or is gone): it does not count any more."""
-        self._crowd.discard(link)
+    def authenticated(self, link: Link) -> None:
+        """The caller has proved the key, or its link is closed: its place is free."""
+        self._callers.discard(link)
         timer = self._timers.pop(link, None)
         if timer is not None:
             timer.cancel()
 
     def admit(self, sock: socket.socket) -> None:
-        """Take a connected socket in that has not come through the listening one: a relay's."""
+        """Take a connected socket that comes from a relay instead of the listening socket."""
         self._enter(sock, RELAYED)
 
     # ---- accepting ----
 
     def _on_ready(self, _events: int) -> None:
-        """Take some in, then those inside are served. Whether descriptors are left is asked for
-        all of them at once."""
+        """Accept some callers, before open links are served again. The number of free descriptors
+        is looked up once for all of them."""
         self._plenty = descriptors.left(self._leave + ACCEPT_MAX)
         for _ in range(ACCEPT_MAX):
             if self._socket is None or not self._accept(self._socket):
@@ -156,14 +157,14 @@ class Door:
         self._plenty = False
 
     def _accept(self, listening: socket.socket) -> bool:
-        """Take one caller in; False: nobody is there, or nobody can be taken in now."""
+        """Accept one caller. Returns False if there is none, or none can be accepted now."""
         try:
             sock, address = listening.accept()
         except BlockingIOError:
             return False
         except OSError as error:
             return self._on_accept_error(listening, error)
-        sock.setblocking(False)  # its options are those of the listening one
+        sock.setblocking(False)  # all other options are inherited
         self._enter(sock, source_of(address))
         return True
 
@@ -171,19 +172,19 @@ class Door:
         if self._socket is None:
             sock.close()
             return
-        while len(self._crowd) >= self._places:
-            self._push_out()
-        while self._crowd and not self._enough_left():
-            self._push_out()
-        if self._crowd or self._enough_left():
-            self._let_in(sock, source)
+        while len(self._callers) >= self._places:
+            self._drop_one()
+        while self._callers and not self._enough_left():
+            self._drop_one()
+        if self._callers or self._enough_left():
+            self._add(sock, source)
         else:
             self._turn_away(sock)
 
     def _enough_left(self) -> bool:
         return self._plenty or descriptors.left(self._leave)
 
-    def _let_in(self, sock: socket.socket, source: Source) -> None:
+    def _add(self, sock: socket.socket, source: Source) -> None:
         try:
             link = self._new_link(sock)
         except BaseException:
@@ -191,28 +192,28 @@ class Door:
             raise
         if link.closed:
             return
-        link.on_close.append(self.proved)
-        self._crowd.add(link, source)
+        link.on_close.append(self.authenticated)
+        self._callers.add(link, source)
         self._timers[link] = self._thread.later(UNPROVED_SECONDS, self._expire, link)
 
-    # ---- too many, or too few descriptors ----
+    # ---- too many callers, or too few descriptors ----
 
-    def _push_out(self) -> None:
-        link = self._crowd.first_to_go()
-        logger.debug("%s makes room for a newer caller", link.peer_address)
-        self.proved(link)
+    def _drop_one(self) -> None:
+        link = self._callers.first_to_drop()
+        logger.debug("%s is dropped for a newer caller", link.peer_address)
+        self.authenticated(link)
         link.drop()
 
     def _expire(self, link: Link) -> None:
-        if link in self._crowd:
+        if link in self._callers:
             logger.info("%s has not proved the key in time", link.peer_address)
-            self.proved(link)
+            self.authenticated(link)
             link.drop()
 
     def _turn_away(self, sock: socket.socket) -> None:
-        """Say why, and hang up. What the caller has said is read first: an unread word would make
-        the hanging up a reset, which may overtake the greeting."""
-        self._complain()
+        """Send a greeting that says why, and close. Data that has arrived is read first: closing
+        a socket with unread data sends a reset, which may overtake the greeting."""
+        self._report()
         with contextlib.suppress(OSError):
             sock.setblocking(False)
             sock.send(full_greeting())
@@ -221,28 +222,29 @@ class Door:
         sock.close()
 
     def _on_accept_error(self, listening: socket.socket, error: OSError) -> bool:
-        """Without any descriptor a caller is pushed out, or one is turned away on the spare one."""
+        """If no descriptor is left, drop a caller, or turn this one away on the spare descriptor.
+        Returns whether to accept the next one."""
         if not descriptors.exhausted(error):
             if error.errno in _NO_MEMORY:
-                logger.error("cannot take a connection in: %s", error.strerror)
+                logger.error("cannot accept a connection: %s", error.strerror)
                 self._pause()
             return False
-        if self._crowd:
-            self._push_out()
+        if self._callers:
+            self._drop_one()
             return True
-        self._complain()
+        self._report()
         with self._thread.spare.lent():
             try:
                 sock, _ = listening.accept()
             except OSError:
-                self._pause()  # somebody else was faster
+                self._pause()  # another thread has taken the descriptor
                 return False
             self._turn_away(sock)
         return True
 
-    def _complain(self) -> None:
-        if time.monotonic() - self._complained >= COMPLAIN_SECONDS:
-            self._complained = time.monotonic()
+    def _report(self) -> None:
+        if time.monotonic() - self._reported >= REPORT_SECONDS:
+            self._reported = time.monotonic()
             logger.error("peers are turned away: %s", descriptors.remedy())
 
     def _pause(self) -> None:

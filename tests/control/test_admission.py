@@ -16,9 +16,9 @@ import pytest
 
 import pscompy
 from pscompy import Session
-from pscompy.control import door
+from pscompy.control import admission
 from pscompy.control.addresses import Address
-from pscompy.control.door import source_of
+from pscompy.control.admission import source_of
 from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.handshake import frames
 from pscompy.control.handshake.frames import Hello
@@ -32,8 +32,8 @@ GREETING = Hello(b"n" * frames.NONCE_SIZE).pack()
 @pytest.fixture
 def listening(session: Make, monkeypatch: pytest.MonkeyPatch) -> pscompy.Socket:
     """With few places, whose time is never over."""
-    monkeypatch.setattr(door, "PLACES_MAX", PLACES)
-    monkeypatch.setattr(door, "UNPROVED_SECONDS", 10_000.0)
+    monkeypatch.setattr(admission, "PLACES_MAX", PLACES)
+    monkeypatch.setattr(admission, "UNPROVED_SECONDS", 10_000.0)
     return session("server").listen("127.0.0.1")
 
 
@@ -93,7 +93,7 @@ def test_a_source_that_calls_without_end_pushes_out_its_own(
 
 
 def test_one_byte_at_a_time_gains_no_time(session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "UNPROVED_SECONDS", 0.5)
+    monkeypatch.setattr(admission, "UNPROVED_SECONDS", 0.5)
     listening = session("server").listen("127.0.0.1")
     with knock(listening) as slow:
 
@@ -113,7 +113,7 @@ def test_a_link_that_comes_in_has_the_options_of_those_that_go_out(session: Make
     settings = {"PRECON_TCP_NODELAY": 1, "PRECON_TCP_SO_RCVBUF": 50_000}
     server, client = session("server", **settings), session("client", **settings)
     client.connect(server.listen("127.0.0.1").address).open(60)
-    ends = [next(iter(own._control._negotiations)).link._sock for own in (server, client)]
+    ends = [next(iter(own._control._on_demand._links)).link._sock for own in (server, client)]
     assert None not in ends
     names = ("SO_KEEPALIVE", "SO_SNDBUF", "SO_RCVBUF")
     options = [(sockets.SOL_SOCKET, getattr(sockets, name)) for name in names]

@@ -1,0 +1,293 @@
+"""The connections of a session that have been used: their phases, their lanes, and their ends.
+
+A record's phase changes in one place, `Connections.step`. How a link to the peer comes about is
+for ondemand.py to decide; here are the steps that follow: the link is taken, lanes are installed,
+the connection ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from pscompy.config import logs
+from pscompy.config.config import AUTO, Config
+from pscompy.control import selection
+from pscompy.control.candidates import LaneFactory
+from pscompy.control.event_loop import ControlThread
+from pscompy.control.explain import explain
+from pscompy.control.handshake.frames import RefuseCode
+from pscompy.control.handshake.states import Phase, PhaseEvent
+from pscompy.control.lane import Lane
+from pscompy.control.negotiation import Negotiation
+from pscompy.control.peer import OnSettled, Record
+from pscompy.control.worker import ConnState, Engine
+from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 0.5  # to receive what a dead peer sent, if its lane has an end (PSC_CAP_EOF)
+DRAIN_PAUSE = 0.01  # seconds between two looks
+
+
+class Holder(Protocol):
+    """Keeps the program's connection objects alive while they are in use: `_binding.Worker`."""
+
+    def hold(self, connection: Any, /) -> None:
+        """Keep the connection from its first use on."""
+
+    def release(self, id: int, /) -> None:
+        """The connection is not in use any more, unless it is used again."""
+
+
+class Connections:
+    """The records of all connections that were used, by id, as long as they live.
+
+    `adopt` makes and holds the record of a connection that a peer has begun. All methods but
+    `register` and `close` are for the control thread.
+    """
+
+    def __init__(
+        self,
+        thread: ControlThread,
+        factory: LaneFactory,
+        config: Config,
+        holder: Holder,
+        adopt: Callable[[], Record],
+    ) -> None:
+        self.closing = False  # the session is; set by any thread
+        self.all_ended = threading.Event()  # set once none is left of a session that is closing
+        self._thread = thread
+        self._engine = factory.engine
+        self._here = factory.here
+        self._progress = factory.progress
+        self._config = config
+        self._holder = holder
+        self._adopt = adopt
+        self._records: WeakValueDictionary[int, Record] = WeakValueDictionary()
+        self._in_use: set[Record] = set()  # neither lazy nor closed
+
+    # ---- any thread ----
+
+    def register(self, record: Record) -> None:
+        """Note the record of a connection that is used."""
+        self._records[record.id] = record
+
+    def close(self, record: Record) -> None:
+        """Close the connection, also if it was only declared."""
+        self.register(record)
+        self._engine.close_connection(record.handle)
+
+    # ---- from lazy to up ----
+
+    def step(self, record: Record, event: PhaseEvent) -> None:
+        """Change a record's phase; no other function does.
+
+        The holder releases the connection before the core knows that it is lazy again, because
+        its next use has it held anew.
+        """
+        self.register(record)
+        record.step(event)
+        if record.phase in (Phase.LAZY, Phase.CLOSED):
+            self._in_use.discard(record)
+            self._holder.release(record.id)
+        else:
+            self._in_use.add(record)
+        self._check_ended()
+
+    def hold(self, connection: object) -> None:
+        """Keep the program's connection object while the connection is in use."""
+        self._holder.hold(connection)
+
+    def adopt(self) -> Record:
+        """Make the record of a connection that a peer has begun."""
+        record = self._adopt()
+        self.step(record, PhaseEvent.TAKE)
+        return record
+
+    def take(self, record: Record, negotiation: Negotiation[Record]) -> None:
+        """Use this link from now on, and end this process's own attempts."""
+        if record.attempt is not None:
+            record.attempt.cancel()
+        own, record.link = record.link, negotiation
+        if own is not None and own is not negotiation:
+            own.leave()
+        self.step(record, PhaseEvent.TAKE)
+        self._engine.begin_connecting(record.handle)
+
+    def cancel_attempts(self, record: Record) -> None:
+        """End this process's own attempts, and leave all links to the peer."""
+        if record.attempt is not None:
+            record.attempt.cancel()
+            record.attempt = None
+        record.link = None
+        if record.parked is not None:
+            record.parked.leave()
+            record.parked = None
+
+    def give_up(self, record: Record, error: PscomError) -> None:
+        """Connecting has failed: fail what was queued. The next use tries again."""
+        self.cancel_attempts(record)
+        candidates = error.candidates if isinstance(error, ConnectError) else {}
+        record.report = explain(
+            self._engine.options, (), candidates, peer=record.label, note=str(error)
+        )
+        record.error = error
+        self.step(record, PhaseEvent.GAVE_UP)
+        logger.info("no connection to %s: %s", record.label, error)
+        self._engine.fail(record.handle, Engine.ERR_CONNECT)
+        record.settle(error)
+
+    def established(self, record: Record, negotiation: Negotiation[Record]) -> None:
+        """Both sides' lanes are up: messages travel from now on, and the link is the guard."""
+        assert negotiation.peer is not None
+        assert negotiation.lanes is not None
+        record.link = None
+        self.cancel_attempts(record)
+        record.link = negotiation
+        record.peer = negotiation.peer
+        offered = negotiation.lanes.offered
+        self.install(record, negotiation.take_lanes(), offered, negotiation.reasons)
+
+    def install(
+        self, record: Record, lanes: list[Lane], offered: tuple[str, ...], reasons: dict[str, str]
+    ) -> None:
+        """Let these lanes carry the messages, and notify all that wait for the connection."""
+        option = lanes[0].option
+        assert option.estimates is not None
+        params = selection.parameters(option.estimates, self._wishes(option), len(lanes))
+        record.transport = option.name
+        record.report = explain(
+            self._engine.options,
+            offered,
+            reasons,
+            choice=record.transport,
+            lanes=len(lanes),
+            params=params,
+            matching=lanes[0].matching(),
+            estimates=option.estimates,
+            peer=record.label,
+        )
+        self._engine.begin_connecting(record.handle)
+        self.step(record, PhaseEvent.ESTABLISHED)
+        try:
+            self._engine.install(record.handle, lanes, params)
+        except PscomError:  # the program has closed it; the core's event ends the record
+            for lane in lanes:
+                lane.destroy()
+        if self._config["DEBUG_CONTYPE"]:
+            logs.notice("connected to %s over %s", record.label, record.transport)
+        record.settle(None)
+
+    def _wishes(self, option: selection.Option) -> selection.Wishes:
+        threshold = f"{option.name.upper()}_RENDEZVOUS"
+        name = threshold if threshold in self._config else "RENDEZVOUS"
+        wanted = self._config[name]
+        return selection.Wishes(AUTO if wanted is None else wanted, self._config["RNDV_SCHEME"])
+
+    def when_settled(self, record: Record, on_settled: OnSettled) -> None:
+        """Call `on_settled` once the connection, whose connecting has begun, is up or failed."""
+        if record.phase is Phase.UP:
+            on_settled(None)
+        elif record.phase is Phase.CLOSED:
+            on_settled(record.error or Closed(f"the connection to {record.label} is closed"))
+        elif record.phase is Phase.LAZY:
+            on_settled(record.error or ConnectError(f"no connection to {record.label}"))
+        else:
+            record.waiting += (on_settled,)
+
+    # ---- the end of a connection ----
+
+    def on_core_event(self, conn_id: int) -> None:
+        """The core has changed the connection's state."""
+        record = self._records.get(conn_id)
+        if record is None:
+            return
+        state = self._engine.connection_state(record.handle)
+        if state == ConnState.CLOSING:
+            self._progress.need(record, True)
+            if record.link is not None:
+                record.link.announce_close()
+        elif state in (ConnState.CLOSED, ConnState.FAILED):
+            self._end(record, lost=state == ConnState.FAILED)
+
+    def peer_closing(self, record: Record | None) -> None:
+        """The peer's close message is in flight. Drive progress, so that it is received even if
+        the program makes no further call."""
+        if record is not None and record.phase is Phase.UP:
+            self._progress.need(record, True)
+
+    def guard_ended(self, record: Record | None, bye: bool, outage: str) -> None:
+        """The link that guards an established connection has ended: the peer is lost."""
+        if record is None or record.phase is not Phase.UP:
+            return
+        if not bye and not self._config["GUARD"]:
+            return
+        record.error = PeerLost(_lost(record.label, outage), peer=record.label)
+        self._drain(record, time.monotonic() + DRAIN_SECONDS)
+
+    def _drain(self, record: Record, until: float) -> None:
+        """Deliver what the peer sent before it ended, then fail the connection."""
+        if record.phase is not Phase.UP:
+            return
+        if not self._engine.peer_ended(record.handle, last=time.monotonic() >= until):
+            self._thread.later(DRAIN_PAUSE, self._drain, record, until)
+
+    def _end(self, record: Record, lost: bool) -> None:
+        """The connection has ended: leave its link, and release it."""
+        if record.phase is Phase.CLOSED:
+            return
+        was_up, link = record.phase is Phase.UP, record.link
+        if lost and record.error is None:
+            record.error = PeerLost(f"the connection to {record.label} is lost", peer=record.label)
+        self.cancel_attempts(record)
+        self._leave(link, was_up, lost)
+        self._progress.need(record, False)
+        self.step(record, PhaseEvent.ENDED)
+        record.settle(record.error or Closed(f"the connection to {record.label} is closed"))
+
+    def _leave(self, link: Negotiation[Record] | None, was_up: bool, lost: bool) -> None:
+        if link is None:
+            return
+        if lost:
+            link.break_off()
+        elif was_up:
+            link.leave()
+        else:
+            link.refuse(RefuseCode.CLOSED, f"{self._here.name} has closed this connection")
+
+    # ---- the end of the session ----
+
+    def close_all(self) -> None:
+        """Close all connections; `all_ended` is set once they have ended."""
+        for ref in self._records.valuerefs():
+            record = ref()
+            if record is not None:
+                self._engine.close_connection(record.handle)
+        self._check_ended()
+
+    def abort_all(self) -> None:
+        """Fail all connections that are still in use."""
+        for record in list(self._in_use):
+            self._engine.fail(record.handle, Engine.ERR_CLOSED)
+
+    def forget(self) -> None:
+        """In the child after a fork: close the descriptors of attempts that the parent goes on
+        with."""
+        for record in self._in_use:
+            if record.attempt is not None and record.attempt.dialer is not None:
+                record.attempt.dialer.forget()
+
+    def _check_ended(self) -> None:
+        if self.closing and not self._in_use:
+            self.all_ended.set()
+
+
+def _lost(label: str, outage: str) -> str:
+    if not outage:
+        return f"{label} has ended"
+    return f"{label} does not answer, or the network to it is down: {outage} (PSP_GUARD_TIMEOUT)"

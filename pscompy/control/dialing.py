@@ -1,0 +1,184 @@
+"""This process's own attempts to reach peers: rounds over the places of an address, with pauses."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pscompy.control import descriptors
+from pscompy.control.addresses import Address, Place
+from pscompy.control.attempt import Attempt, Refusal
+from pscompy.control.connections import Connections
+from pscompy.control.dialer import Backoff, Detoured, Dialer, Ended, Reached, Target, Targets
+from pscompy.control.event_loop import ControlThread
+from pscompy.control.handshake.frames import Kind
+from pscompy.control.handshake.states import Phase, PhaseEvent
+from pscompy.control.negotiation import Negotiation
+from pscompy.control.peer import Record
+from pscompy.control.precon import LinkOptions
+from pscompy.control.worker import Engine
+from pscompy.errors import ConnectError, PscomError
+
+logger = logging.getLogger(__name__)
+
+NewLink = Callable[[Record, Kind, socket.socket], Negotiation[Record]]
+"""Begins the dialer's side of a negotiation on a connected socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How this process dials, by its configuration."""
+
+    retries: int
+    link: LinkOptions
+
+
+class Dialing:
+    """Runs the attempts of all records. On the control thread."""
+
+    def __init__(
+        self,
+        thread: ControlThread,
+        engine: Engine,
+        connections: Connections,
+        policy: Policy,
+        new_link: NewLink,
+    ) -> None:
+        self._thread = thread
+        self._engine = engine
+        self._connections = connections
+        self._policy = policy
+        self._new_link = new_link
+
+    def begin(self, record: Record, kind: Kind) -> None:
+        """Make a first attempt."""
+        record.attempt = Attempt(kind, Backoff(self._policy.retries))
+        self._dial(record)
+
+    # ---- links that fail ----
+
+    def begin_again(self, record: Record, kind: Kind, error: PscomError) -> None:
+        """The peer's link broke while the program waits: make attempts of this process's own."""
+        record.attempt = Attempt(kind, Backoff(self._policy.retries))
+        self.next_attempt(record, error, again=True)
+
+    def rival_failed(
+        self, record: Record, attempt: Attempt, negotiation: Negotiation[Record], why: Refusal
+    ) -> None:
+        """A link ended before the peer answered on it."""
+        del attempt.rivals[negotiation]
+        attempt.refused = attempt.refused or why
+        if attempt.dialer is not None:
+            attempt.dialer.hurry()
+        elif not attempt.rivals:
+            self.next_attempt(record, *attempt.refused)
+
+    def try_the_rest(self, record: Record, attempt: Attempt, why: Refusal) -> None:
+        """Another process answered: the peer may be at one of the places that are left."""
+        record.link = None
+        attempt.refused = attempt.refused or why
+        rest, attempt.rest = attempt.rest, []
+        self._dial_places(record, attempt, rest)
+
+    def next_attempt(self, record: Record, error: PscomError, again: bool) -> None:
+        """The link in use has failed: use the peer's parked call, try again, or give up."""
+        record.link = None
+        if record.parked is not None:
+            self._use_parked(record, record.parked)
+            return
+        attempt = record.attempt
+        delay = attempt.backoff.next() if attempt is not None and again else None
+        if attempt is None or delay is None or self._connections.closing:
+            self._connections.give_up(record, error)
+            return
+        if record.phase is Phase.NEGOTIATING:
+            calling = attempt.kind is Kind.CALL
+            self._connections.step(record, PhaseEvent.CALL if calling else PhaseEvent.DIAL)
+        logger.debug("%s; next attempt in %.0f ms", error, delay * 1000)
+        attempt.timer = self._thread.later(delay, self._dial, record)
+
+    def _use_parked(self, record: Record, parked: Negotiation[Record]) -> None:
+        record.parked = None
+        self._connections.take(record, parked)
+        parked.proceed()
+
+    # ---- one round ----
+
+    def _dial(self, record: Record) -> None:
+        attempt = record.attempt
+        if attempt is None or self._connections.closing:
+            return
+        attempt.timer = None
+        try:
+            address = Address.parse(record.address or "")
+        except PscomError as error:
+            failure = ConnectError(f"{record.label}: {error}", peer=record.name)
+            self._connections.give_up(record, failure)
+            return
+        attempt.rest, attempt.refused = [], None
+        for detour in address.detours:
+            relay = self._engine.relays.get(detour.relay)
+            if relay is not None and relay.leads(detour.place):
+                callbacks = self._callbacks(record, attempt)
+                attempt.dialer = Detoured(self._thread, relay, detour.place, *callbacks)
+                return
+        self._dial_places(record, attempt, address.places)
+
+    def _dial_places(
+        self, record: Record, attempt: Attempt, places: tuple[Place, ...] | Targets
+    ) -> None:
+        callbacks = self._callbacks(record, attempt)
+        attempt.dialer = Dialer(self._thread, places, self._policy.link, *callbacks)
+
+    def _callbacks(self, record: Record, attempt: Attempt) -> tuple[Reached, Ended]:
+        def reached(sock: socket.socket, target: Target | None) -> None:
+            self._on_reached(record, attempt, sock, target)
+
+        def ended(reason: str) -> None:
+            self._on_ended(record, attempt, reason)
+
+        return reached, ended
+
+    def _on_reached(
+        self, record: Record, attempt: Attempt, sock: socket.socket, target: Target | None
+    ) -> None:
+        if attempt.dialer is not None and attempt.dialer.over:
+            attempt.dialer = None
+        negotiation = self._new_link(record, attempt.kind, sock)
+        attempt.rivals[negotiation] = target
+        negotiation.link.on_answer = lambda: self._on_answer(record, attempt, negotiation)
+
+    def _on_answer(
+        self, record: Record, attempt: Attempt, negotiation: Negotiation[Record]
+    ) -> None:
+        """The first link on which the peer answers is used."""
+        if negotiation in attempt.rivals:
+            attempt.settle(negotiation)
+            record.link = negotiation
+
+    def _on_ended(self, record: Record, attempt: Attempt, reason: str) -> None:
+        """No place is left in this round."""
+        dialer, attempt.dialer = attempt.dialer, None
+        assert dialer is not None
+        attempt.stalled += dialer.stalled
+        if attempt.rivals:
+            return
+        error: PscomError = cannot_reach(record, reason.removeprefix(f"{record.label}: "))
+        again = (
+            not (dialer.final or dialer.exhausted)
+            and attempt.stalled < self._policy.link.stalled_max
+        )
+        if attempt.refused is not None:
+            error, again = attempt.refused[0], again or attempt.refused[1]
+        self.next_attempt(record, error, again)
+
+
+def cannot_reach(record: Record, reason: str) -> ConnectError:
+    return ConnectError(f"{record.label} cannot be reached: {reason}", peer=record.label)
+
+
+def no_descriptor(record: Record) -> ConnectError:
+    """This process has no descriptor left for the connection."""
+    return cannot_reach(record, descriptors.remedy())

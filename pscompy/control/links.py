@@ -1,0 +1,72 @@
+"""The precon links of a session: which are open, whose names they claim, and what they will need.
+
+A session's name belongs to it as long as one of its links lasts. Links whose lanes are coming up
+will take descriptors, so that many of them at once must leave enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pscompy.control import descriptors
+from pscompy.control.event_loop import ControlThread
+from pscompy.control.handshake.frames import Identity
+from pscompy.control.name_table import Names
+from pscompy.control.negotiation import Negotiation
+from pscompy.control.peer import Record
+
+
+class Links:
+    """All negotiations whose link is open."""
+
+    def __init__(self, thread: ControlThread, here: Identity) -> None:
+        self._thread = thread
+        self._names = Names(here)
+        self._open: dict[Negotiation[Record], Identity | None] = {}  # the name that each claims
+        self._coming_up: set[Negotiation[Record]] = set()  # their lanes take descriptors yet
+
+    def __iter__(self) -> Iterator[Negotiation[Record]]:
+        return iter(list(self._open))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, negotiation: Negotiation[Record]) -> None:
+        """Keep the negotiation until its link is closed."""
+        self._open[negotiation] = None
+        negotiation.link.on_close.append(lambda link: self._remove(negotiation))
+
+    def claim(self, negotiation: Negotiation[Record], there: Identity) -> str | None:
+        """Reserve the peer's name for it as long as the link lasts. Returns the conflict if
+        another session has that name."""
+        conflict = self._names.conflict(there)
+        if conflict is None:
+            self._names.add(there)
+            self._open[negotiation] = there
+        return conflict
+
+    def has_room_for(self, negotiation: Negotiation[Record]) -> bool:
+        """Return whether descriptors are left for its lanes, and for all that are coming up."""
+        self._coming_up.add(negotiation)
+        return descriptors.left(descriptors.CONNECTION * len(self._coming_up))
+
+    def lanes_are_up(self, negotiation: Negotiation[Record]) -> None:
+        """Its lanes have the descriptors that they need."""
+        self._coming_up.discard(negotiation)
+
+    def break_off_all(self) -> None:
+        for negotiation in self:
+            if not negotiation.link.closed:
+                negotiation.break_off()
+
+    def forget(self) -> None:
+        """In the child after a fork: close the descriptors; the parent's links go on."""
+        for negotiation in self:
+            negotiation.link.forget()
+
+    def _remove(self, negotiation: Negotiation[Record]) -> None:
+        claimed = self._open.pop(negotiation, None)
+        self._coming_up.discard(negotiation)
+        if claimed is not None:
+            self._names.remove(claimed)
+        self._thread.call(negotiation.dissolve)  # after its last event was delivered

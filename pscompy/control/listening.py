@@ -1,0 +1,127 @@
+"""The listening sockets of a session, and the places at relays where it can be reached too."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from functools import partial
+
+from pscompy.control import descriptors
+from pscompy.control.addresses import Address, Detour, Place, advertised, listening_socket
+from pscompy.control.admission import Admission
+from pscompy.control.event_loop import ControlThread
+from pscompy.control.peer import Record
+from pscompy.control.precon import Link, LinkOptions
+from pscompy.errors import ConnectError, PscomError
+from pscompy.plugin import Relay
+
+Deliver = Callable[[Record], object]
+"""Gets every connection that has come up through a listener."""
+
+
+class Listener:
+    """A listening socket. `address` is what peers connect to."""
+
+    def __init__(self, deliver: Deliver, sock: socket.socket) -> None:
+        self.address = ""
+        self.detours: tuple[Detour, ...] = ()
+        self.deliver = deliver
+        self.socket = sock
+        self.admission: Admission | None = None  # once the control thread has it
+
+    def authenticated(self, link: Link) -> None:
+        """The peer of a link that was accepted here has proved the key."""
+        if self.admission is not None:
+            self.admission.authenticated(link)
+
+
+Accept = Callable[[Listener, socket.socket], Link]
+"""Begins a link on an accepted socket."""
+
+
+class Listening:
+    """All listeners of a session. `open` and `close` may be called from any thread."""
+
+    def __init__(
+        self,
+        thread: ControlThread,
+        relays: dict[str, Relay],
+        options: LinkOptions,
+        network: str,
+        accept: Accept,
+    ) -> None:
+        self._thread = thread
+        self._relays = relays
+        self._options = options
+        self._network = network  # PSP_NETWORK
+        self._accept = accept
+        self._listeners: list[Listener] = []
+        self._closing = False
+
+    def open(self, name: str, host: str | None, port: int, deliver: Deliver) -> Listener:
+        """Listen, in a session of this name. `ConnectError`: the address cannot be bound."""
+        try:
+            sock = listening_socket(host, port)
+        except (OSError, UnicodeError, OverflowError) as error:
+            reason = descriptors.why(error) if isinstance(error, OSError) else error
+            raise ConnectError(f"cannot listen at {host or '*'}:{port}: {reason}") from error
+        try:
+            hosts = self._hosts(sock)
+        except PscomError:
+            sock.close()
+            raise
+        places = tuple(Place(where, sock.getsockname()[1]) for where in hosts)
+        listener = Listener(deliver, sock)
+        listener.detours = tuple(
+            Detour(relay, it.listen(partial(self._thread.call, self._on_detour, listener)))
+            for relay, it in self._relays.items()
+        )
+        listener.address = str(Address(places, name, listener.detours))
+        self._thread.call(self._begin, listener)
+        return listener
+
+    def close(self, listener: Listener) -> None:
+        """Accept no more connections; those that are up stay."""
+        self._thread.call(self._end, listener)
+
+    def close_all(self) -> None:
+        """On the control thread: close all listeners, and those that are opened later."""
+        self._closing = True
+        for listener in list(self._listeners):
+            self._end(listener)
+
+    def forget(self) -> None:
+        """In the child after a fork: close the descriptors; the parent goes on to listen."""
+        for listener in self._listeners:
+            if listener.admission is not None:
+                listener.admission.forget()
+
+    def _hosts(self, sock: socket.socket) -> list[str]:
+        bound = str(sock.getsockname()[0])
+        if bound not in ("::", "0.0.0.0"):
+            return [bound]
+        return advertised(self._network, v6=bound == "::")
+
+    def _begin(self, listener: Listener) -> None:
+        if self._closing:
+            listener.socket.close()
+            return
+        self._listeners.append(listener)
+        listener.admission = Admission(
+            self._thread, listener.socket, self._options, partial(self._accept, listener)
+        )
+
+    def _on_detour(self, listener: Listener, sock: socket.socket) -> None:
+        """A relay has a caller for this listener."""
+        if listener.admission is None:
+            sock.close()
+        else:
+            listener.admission.admit(sock)
+
+    def _end(self, listener: Listener) -> None:
+        for detour in listener.detours:
+            self._relays[detour.relay].stop(detour.place)
+        if listener.admission is not None:
+            listener.admission.close()
+        if listener in self._listeners:
+            self._listeners.remove(listener)

@@ -1,0 +1,84 @@
+"""Progress that the control thread makes: while lanes come up or go down, or data is held back.
+
+A program that calls pscompy drives its transports itself. The control thread does it only for
+reasons that a program may not see: a lane that connects, a connection that closes, a transport
+that holds data because a peer has no room for it while the program computes.
+"""
+
+from __future__ import annotations
+
+from pscompy.control.event_loop import READ, ControlThread, Timer
+from pscompy.control.worker import Engine
+
+PASSES_MAX = 16  # of progress before the thread looks at its other descriptors again
+STUCK_PAUSE = 1.0  # seconds between looks at transports that may be stuck
+HOLDING_PAUSE = 0.01  # seconds without progress after which this thread moves what is held
+
+_RETIRING = "retiring"
+_HOLDING = "holding"
+
+
+class Progress:
+    """Drives the transports of one worker as long as there is a reason to.
+
+    All methods are for the control thread.
+    """
+
+    def __init__(self, thread: ControlThread, engine: Engine) -> None:
+        self._thread = thread
+        self._engine = engine
+        self._reasons: set[object] = set()
+        self._passes = 0  # of progress that this thread has made
+        self._others_passes: int | None = None  # at the last look, while something is held
+        self._holding_timer: Timer | None = None
+
+    def start(self) -> None:
+        """Begin to look for transports that are stuck."""
+        self._thread.set_pump(self._pump)
+        self._thread.call(self._look_for_stuck)
+
+    def need(self, reason: object, needed: bool) -> None:
+        """Drive the transports while `reason`, or any other, needs it."""
+        before = bool(self._reasons)
+        (self._reasons.add if needed else self._reasons.discard)(reason)
+        if bool(self._reasons) == before:
+            return
+        if needed:
+            self._thread.register(self._engine.fabric_fd, READ, lambda _: None)
+        else:
+            self._thread.unregister(self._engine.fabric_fd)
+
+    def look_after_the_rest(self) -> None:
+        """Retire lanes that have ended, and send what a transport holds, although the program may
+        not call pscompy for long."""
+        self.need(_RETIRING, self._engine.retiring)
+        if self._holding_timer is None:
+            self._look_after_holding()
+
+    def _pump(self) -> bool:
+        """Return True if the thread may sleep."""
+        if not self._reasons:
+            return True
+        for _ in range(PASSES_MAX):
+            self._passes += 1
+            self._engine.progress()
+            if self._engine.arm_fabric():
+                self.look_after_the_rest()
+                return True
+        return False
+
+    def _look_after_holding(self) -> None:
+        """A program that calls pscompy moves what is held itself. If it has made no progress for
+        HOLDING_PAUSE, this thread makes progress until the program calls again."""
+        passes = self._engine.holding()
+        others = None if passes is None else (passes - self._passes) % (1 << 32)
+        left_alone = others is not None and others == self._others_passes
+        self._others_passes = others
+        self._holding_timer = None
+        self.need(_HOLDING, left_alone)
+        if others is not None and not left_alone:
+            self._holding_timer = self._thread.later(HOLDING_PAUSE, self._look_after_holding)
+
+    def _look_for_stuck(self) -> None:
+        if self._engine.look_for_stuck():
+            self._thread.later(STUCK_PAUSE, self._look_for_stuck)

@@ -1,0 +1,165 @@
+"""The transports of a worker: opened once, each with the interface of every rail that works."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from pscompy.config.config import Config, Setting, TransportWarning, warn
+from pscompy.control.handshake.frames import LANES_MAX
+from pscompy.control.lane import REASON_MAX, text
+from pscompy.control.selection import Estimates, Option
+from pscompy.core import ffi, lib
+from pscompy.errors import PscomError, from_status
+from pscompy.plugin import Carrier, Relay
+
+logger = logging.getLogger(__name__)
+
+
+class Transport(Protocol):
+    """A transport that the registry found; see `pscompy.discovery.registry.Found`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def user_priority(self) -> int: ...
+    @property
+    def dormant(self) -> bool: ...
+    @property
+    def transport(self) -> Any: ...
+    def unavailable(self) -> str | None: ...
+
+
+class Transports:
+    """`options` says for each transport what it can do, or why it cannot be used; `relays` are
+    those of the open transports, by name."""
+
+    def __init__(self, worker: Any) -> None:
+        self.options: list[Option] = []
+        self.relays: dict[str, Relay] = {}
+        self._worker = worker
+        self._carriers: dict[str, Carrier] = {}
+
+    def open(self, transports: Iterable[Transport], config: Config) -> None:
+        """Open every transport that can be opened. A failure becomes the reason in its option. Of
+        several transports with one name the first is opened."""
+        first: dict[str, Transport] = {}
+        for found in transports:
+            first.setdefault(found.name, found)
+        self.options = [self._open(found, config) for found in first.values()]
+        for found, option in zip(first.values(), self.options, strict=True):
+            if option.reason and found.user_priority and not found.dormant:
+                _warn_of_missing(found, option.reason, config.asked(found.name.upper()))
+
+    def close(self) -> None:
+        """Close all transports, after the worker was destroyed."""
+        for carrier in self._carriers.values():
+            carrier.close()
+
+    def stuck(self, option: Option) -> str:
+        """Return the call in which the transport blocks, if it reports one, or ""."""
+        stuck = self._carriers[option.name].stuck
+        return stuck() if stuck is not None else ""
+
+    def look_for_stuck(self) -> bool:
+        """Have transports that are stuck log that. Returns False if no transport ever would."""
+        reports = [it.stuck() for it in self._carriers.values() if it.stuck is not None]
+        return bool(reports)
+
+    def _open(self, found: Transport, config: Config) -> Option:
+        declared = found.transport
+        priority = 0 if declared is None else declared.priority
+        option = Option(found.name, found.user_priority, priority)
+        reason = found.unavailable()
+        if reason is not None:
+            return replace(option, reason=reason)
+        try:
+            settings = config.settings(found.name.upper())
+            carrier = declared.carry_within(settings, config["CANDIDATE_TIMEOUT"])
+        except Exception as error:  # a defect of a plug-in is a reason too
+            return replace(option, reason=f"{error}" or type(error).__name__)
+        self._carriers[found.name] = carrier
+        try:
+            first = self._open_path(carrier, 0)
+        except PscomError as error:
+            logger.info("%s cannot be used: %s", found.name, error)
+            return replace(option, reason=str(error))
+        if carrier.relay is not None:
+            self.relays[found.name] = carrier.relay
+        rails = self._open_more_paths(carrier, first)
+        across = config["MSA_SHM"]
+        return replace(option, rails=rails, estimates=self._estimates(first), across=across)
+
+    def _open_path(self, carrier: Carrier, path: int) -> int:
+        """Return the index of the path's interface. `PscomError` has the reason if it fails."""
+        settings = _settings(carrier.settings)
+        room = ffi.new("char[]", REASON_MAX)
+        iface = lib.psc_worker_open(
+            self._worker, carrier.ops, path, settings.array, settings.count, room
+        )
+        if iface < 0:
+            raise PscomError(text(room) or str(from_status(iface, "open")))
+        return int(iface)
+
+    def _open_more_paths(self, carrier: Carrier, first: int) -> dict[int, int]:
+        """Open the transport's other paths too; returns the interface of each rail."""
+        rails = {self._attr(first).rail: first}
+        for path in range(1, min(self._attr(first).paths, LANES_MAX)):
+            try:
+                iface = self._open_path(carrier, path)
+            except PscomError as error:
+                logger.warning("path %d cannot be used: %s", path, error)
+            else:
+                rails[self._attr(iface).rail] = iface
+        return rails
+
+    def _attr(self, iface: int) -> Any:
+        attr = ffi.new("psc_iface_attr_t *")
+        lib.psc_worker_query(self._worker, iface, attr)
+        return attr
+
+    def _estimates(self, iface: int) -> Estimates:
+        attr = self._attr(iface)
+        return Estimates(
+            caps=attr.caps,
+            max_bcopy=attr.max_bcopy,
+            max_zcopy=attr.max_zcopy,
+            min_zcopy=attr.min_zcopy,
+            max_put=attr.max_put,
+            max_get=attr.max_get,
+            latency_ns=attr.latency_ns,
+            overhead_ns=attr.overhead_ns,
+            bandwidth=max(attr.bandwidth, 1.0),
+            copy_bandwidth=max(attr.copy_bandwidth, 1.0),
+            reg_ns=attr.reg_ns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """An array of psc_setting_t, with the strings that it points to."""
+
+    array: Any
+    count: int
+    strings: list[Any]
+
+
+def _settings(settings: list[Setting]) -> _Settings:
+    array = ffi.new("psc_setting_t[]", len(settings))
+    strings = []
+    for slot, setting in zip(array, settings, strict=True):
+        name, value = (ffi.new("char[]", word.encode()) for word in (setting.name, setting.text))
+        slot.name, slot.text, slot.number = name, value, setting.number
+        strings += [name, value]
+    return _Settings(array, len(settings), strings)
+
+
+def _warn_of_missing(found: Transport, reason: str, asked: Sequence[str]) -> None:
+    """Warn if the user asked for this transport, or if it should run everywhere."""
+    if asked:
+        warn(f"{found.name} is asked for by {', '.join(asked)}, and cannot be used: {reason}")
+    elif found.transport is not None and found.transport.everywhere:
+        without = f"PSP_{found.name.upper()}=0 does without it"
+        warn(f"{found.name} cannot be used: {reason} ({without})", TransportWarning)
