@@ -1,0 +1,132 @@
+"""The bytes of one side of a precon link: greeting and proof, then sealed frames. No I/O.
+
+A channel cuts what arrives into pieces, checks their seals, and seals what is sent. It does not
+know which piece may come when: that is for the `Handshake`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn
+
+from pscompy.control.handshake import frames
+from pscompy.control.handshake.auth import Seal, Secrets
+from pscompy.control.handshake.frames import Frame, Hello
+from pscompy.control.handshake.keys import Key
+from pscompy.control.handshake.states import RemoteProtocolError
+from pscompy.errors import AuthError, VersionMismatch
+
+
+class Channel:
+    """One side's input and output. `dialer` says which side it is."""
+
+    def __init__(self, dialer: bool, key: Key, versions: tuple[int, int]) -> None:
+        self.hello = Hello(os.urandom(frames.NONCE_SIZE), *versions)
+        self._dialer = dialer
+        self._key = key
+        self._in = bytearray()
+        self._out = bytearray()
+        self._secrets: Secrets  # these three once the peer's greeting is known
+        self._seal: Seal
+        self._check: Seal
+
+    # ---- output ----
+
+    def output(self) -> bytes:
+        """Return the bytes to send now; each is returned once."""
+        data = bytes(self._out)
+        self._out.clear()
+        return data
+
+    def send_hello(self) -> None:
+        self._out += self.hello.pack()
+
+    def send_proof(self) -> None:
+        """Prove that this side has the key."""
+        self._out += self._seal.proof()
+
+    def send(self, frame: Frame) -> None:
+        self.send_content(frames.encode(frame))
+
+    def send_content(self, content: bytes) -> None:
+        """Seal the header and body of a frame."""
+        self._out += content + self._seal.next(content)
+
+    # ---- input ----
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes that have arrived."""
+        self._in += data
+
+    def take_hello(self) -> Hello | None:
+        """Return the peer's greeting once it is complete."""
+        frames.check_magic(self._in)
+        data = self._take(frames.HELLO_SIZE)
+        return None if data is None else Hello.unpack(data)
+
+    def take_proof(self) -> bytes | None:
+        """Return the peer's proof once it is complete."""
+        return self._take(frames.MAC_SIZE)
+
+    def take_frame(self) -> Frame | None:
+        """Return the next frame once it is complete and its seal was checked."""
+        if len(self._in) < frames.HEADER_SIZE:
+            return None
+        size = frames.HEADER_SIZE + frames.body_size(self._in[: frames.HEADER_SIZE])
+        sealed = self._take(size + frames.MAC_SIZE)
+        if sealed is None:
+            return None
+        self._check.check(sealed[:size], sealed[size:])
+        return frames.decode(sealed[:size])
+
+    def _take(self, size: int) -> bytes | None:
+        if len(self._in) < size:
+            return None
+        piece = bytes(self._in[:size])
+        del self._in[:size]
+        return piece
+
+    # ---- keys ----
+
+    def compare(self, theirs: Hello) -> None:
+        """Raise if the two greetings do not go together."""
+        ours = self.hello
+        if max(ours.version_min, theirs.version_min) > min(ours.version_max, theirs.version_max):
+            raise VersionMismatch(
+                f"this side speaks versions {ours.version_min}...{ours.version_max} of the precon "
+                f"protocol, the peer {theirs.version_min}...{theirs.version_max}"
+            )
+        if theirs.nonce == ours.nonce:
+            raise AuthError("the peer only mirrors what this side sends")
+
+    def derive(self, theirs: Hello) -> None:
+        """Derive the secrets of this link from the key and both greetings."""
+        greetings = (self.hello.pack(), theirs.pack())
+        dialers, listeners = greetings if self._dialer else reversed(greetings)
+        self._secrets = Secrets.derive(self._key.secret, dialers, listeners)
+        keys = (self._secrets.dialer, self._secrets.listener)
+        self._seal = Seal(keys[not self._dialer], self._secrets.transcript)
+        self._check = Seal(keys[self._dialer], self._secrets.transcript)
+
+    def check_proof(self, proof: bytes) -> None:
+        """Raise `AuthError` if the peer does not hold the same key."""
+        try:
+            self._check.check(b"proof", proof)
+        except RemoteProtocolError:
+            self._reject(proof)
+
+    def _reject(self, proof: bytes) -> NoReturn:
+        """A listener tells the dialer that its proof is wrong. A listener that sends another wrong
+        proof has not shown that it could check this side's."""
+        if not self._dialer:
+            self._out += frames.WRONG_PROOF
+        elif proof != frames.WRONG_PROOF:
+            raise AuthError("the peer does not prove that it holds the key") from None
+        raise AuthError(
+            f"the peer holds another key; this side's comes from {self._key.origin} "
+            "(PSP_KEY or PSP_KEY_FILE sets one)"
+        ) from None
+
+    def lane_token(self, attempt: int, lane: int) -> bytes:
+        """Return the one-time token of a lane."""
+        return self._secrets.lane_token(attempt, lane)
