@@ -1,4 +1,4 @@
-"""Frames: what is packed comes back; what is absurd is a typed error, never a crash."""
+"""Frames: packed frames come back; malformed ones are a typed error, never a crash."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def test_any_bytes_are_a_frame_or_a_typed_error(kind: int, body: bytes) -> None:
 @pytest.mark.parametrize(
     "header", [b"\xff" * 8, b"\x01\x00\x01\x00\x01\0\0\0", b"\0\0\0\0\x01\1\0\0"]
 )
-def test_absurd_headers_are_refused_before_their_body_comes(header: bytes) -> None:
-    with pytest.raises(RemoteProtocolError, match="absurd"):
+def test_malformed_headers_are_refused_before_their_body_arrives(header: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="malformed"):
         frames.body_size(header)
 
 
@@ -132,8 +132,8 @@ def test_a_greeting_comes_back(nonce: bytes, one: int, two: int, flags: int) -> 
     assert Hello.unpack(hello.pack()) == hello
 
 
-def test_an_empty_version_range_is_absurd() -> None:
-    with pytest.raises(RemoteProtocolError, match="absurd"):
+def test_an_empty_version_range_is_malformed() -> None:
+    with pytest.raises(RemoteProtocolError, match="malformed"):
         Hello.unpack(Hello(b"n" * 32, 3, 2).pack())
 
 

@@ -1,17 +1,17 @@
 """Proof of the key, seals on frames, and one-time tokens for lanes. No I/O.
 
-Both greetings carry a fresh nonce, and nothing of the key: what tells whether both sides hold the
-same one is the dialer's proof, which depends on both nonces. Who does not hold the key, be it a
-stranger or somebody who listens, can try keys against a proof; each try at a key that a human may
-have chosen costs a scrypt (keys.py), and a random one cannot be found. A listener proves nothing
-to a dialer that has not proved the key itself.
+Both greetings carry a fresh nonce, and nothing of the key. The dialer's proof, which depends on
+both nonces, shows whether both sides hold the same key. An attacker who dials, or who reads the
+wire, can test keys against a proof: each test of a key that a human may have chosen costs a scrypt
+(keys.py), and a random key cannot be found. A listener proves nothing to a dialer that has not
+proved the key itself.
 
-HKDF-SHA256 over the key and both greetings gives one secret
-per direction, so nothing of one link, or of one direction, can be played into another. Every
-frame is sealed with HMAC-SHA256 over the seal of the frame before it in that direction (the first
-one: over the transcript of the greetings and proofs), its number and its content: nobody in
-between can change, remove or reorder anything, a candidate for instance. This is authentication;
-the content can be read by whoever can read the wire.
+HKDF-SHA256 over the key and both greetings gives one secret per direction, so that no bytes of one
+link, or of one direction, can be replayed in another. Every frame is sealed with HMAC-SHA256 over
+the seal of the frame before it in that direction (the first frame: over the transcript of the
+greetings), its number and its content: an attacker on the path cannot change, remove or reorder
+frames, for instance to strip a candidate. This is authentication without encryption: an attacker
+who reads the wire can read the content.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def expand(key: bytes, label: bytes, *parts: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What both sides derive from the key and the two greetings."""
+    """The secrets that both sides derive from the key and the two greetings."""
 
     dialer: bytes = field(repr=False)  # seals what the dialer sends
     listener: bytes = field(repr=False)
@@ -59,13 +59,13 @@ class Secrets:
         )
 
     def lane_token(self, attempt: int, lane: int) -> bytes:
-        """The secret that opens one lane of one attempt, the same on both sides."""
+        """Return the token of one lane of one attempt, the same on both sides."""
         numbers = attempt.to_bytes(4, "little") + lane.to_bytes(4, "little")
         return expand(self.tokens, b"pscompy lane", numbers)
 
 
 class Seal:
-    """The seals of one direction of one link, in order; the sender makes, the receiver checks."""
+    """The seals of one direction of one link: the sender makes them, the receiver checks them."""
 
     def __init__(self, key: bytes, transcript: bytes) -> None:
         self._key = key
@@ -73,14 +73,16 @@ class Seal:
         self._last = transcript
 
     def proof(self) -> bytes:
-        """The first of the direction: proves the key, seals the greetings."""
+        """Return the first seal of the direction, which proves the key and seals the greetings."""
         return self.next(b"proof")
 
     def next(self, content: bytes) -> bytes:
+        """Return the seal of the next frame."""
         self._last = mac(self._key, self._last, self._number.to_bytes(8, "little"), content)
         self._number += 1
         return self._last
 
     def check(self, content: bytes, received: bytes) -> None:
+        """Raise `RemoteProtocolError` if this is not the seal of the next frame."""
         if len(received) != MAC_SIZE or not hmac.compare_digest(self.next(content), received):
             raise RemoteProtocolError("a frame was changed on its way (wrong authentication code)")

@@ -1,4 +1,4 @@
-"""Fields of bounded length: what a body is put together from, and taken apart into.
+"""Fields of bounded length, of which the body of a frame is made.
 
 Numbers are little-endian; texts are UTF-8 and, like bytes, preceded by their length in 2 bytes.
 """
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Takes a body apart; every take is checked against what is left."""
+    """Reads the fields of a body; each is checked against the bytes that are left."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -54,7 +54,7 @@ class Reader:
 
 
 class Writer:
-    """Puts a body together; what is too long is cut (text) or refused (the rest)."""
+    """Writes the fields of a body. A text that is too long is cut, any other field is an error."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What a `Handshake` tells its owner: each event is something that the peer did."""
+"""Events of a `Handshake` for its owner: each is something that the peer did."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pscompy.control.handshake.states import LinkState
 
 @dataclass(frozen=True, slots=True)
 class Introduced:
-    """To the listener: call `welcome`, `cross` or `refuse`."""
+    """A dialer has proved the key. The listener calls `welcome`, `cross` or `refuse`."""
 
     kind: Kind
     identity: Identity
@@ -19,7 +19,7 @@ class Introduced:
 
 @dataclass(frozen=True, slots=True)
 class Welcomed:
-    """To the dialer. Unless crossed, the connector calls `offer` now."""
+    """The listener agrees. Unless crossed, the connector calls `offer` now."""
 
     identity: Identity
     crossed: bool
@@ -27,42 +27,43 @@ class Welcomed:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """To the acceptor: call `answer`."""
+    """The connector has offered. The acceptor calls `answer`."""
 
     offer: frames.Offer
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """To the connector. With lanes: connect them, then `lane_up` or `lane_failed`."""
+    """The acceptor has answered. The connector connects the lanes, if there are any, and calls
+    `lane_up` or `lane_failed`."""
 
     answer: frames.Answer
 
 
 @dataclass(frozen=True, slots=True)
 class TrialFailed:
-    """To both: undo the lanes of this attempt; the acceptor answers anew."""
+    """The attempt failed on both sides: both destroy its lanes, and the acceptor answers again."""
 
     attempt: int
     reason: str
-    here: bool  # whose lane failed first, as far as this side knows
+    here: bool  # whether a lane of this side failed first, as far as this side knows
 
 
 @dataclass(frozen=True, slots=True)
 class Established:
-    """To both: the lanes of this attempt carry messages from now on."""
+    """The lanes of this attempt carry messages from now on, on both sides."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class PeerClosing:
-    """The in-band close of the peer is on its way."""
+    """The peer's last message is in flight on the lanes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The peer ended the link and says why."""
+    """The peer ended the link and sent a reason."""
 
     code: RefuseCode
     reason: str
@@ -70,10 +71,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The link is over: in order (`bye`), or the peer or the way to it broke down."""
+    """The link has ended: with a `bye`, or because the peer or the network to it failed."""
 
     bye: bool
-    state: LinkState  # what was waited for
+    state: LinkState  # in which the link ended
 
 
 HandshakeEvent = (

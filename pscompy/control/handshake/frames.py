@@ -1,10 +1,11 @@
 """The bytes of a precon link: a fixed-size greeting and proof, then bounded, sealed frames.
 
-All numbers are little-endian. Nothing here does I/O, and nothing that arrives is believed before
-its bounds are checked: a frame that is too short, too long or absurd is a `RemoteProtocolError`.
+All numbers are little-endian. This module does no I/O, and checks the bounds of every field that
+arrives before it is used: a frame that is too short, too long or malformed is a
+`RemoteProtocolError`.
 
     greeting  magic 8, lowest version 2, highest version 2, flags 4, nonce 32, zero 16
-    proof     authentication code 32; of the listener, all zero: the dialer's was wrong
+    proof     authentication code 32; all zero from a listener: the dialer's proof was wrong
     frame     length of the body 4, type 1, zero 3, body, authentication code 32
 """
 
@@ -43,13 +44,13 @@ _HEADER = struct.Struct("<IB3s")
 HELLO_SIZE = _HELLO.size
 HEADER_SIZE = _HEADER.size
 
-FLAG_FULL = 1  # of a listener: no descriptor is left for this link, which ends here
+FLAG_FULL = 1  # the listener has no descriptor left for this link, and ends it
 WRONG_PROOF = bytes(MAC_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The greeting: all that is read of a peer that has not proved anything."""
+    """The greeting: the only fields that are read before the peer has proved the key."""
 
     nonce: bytes
     version_min: int = VERSION_MIN
@@ -65,12 +66,12 @@ class Hello:
         if magic != MAGIC:
             raise RemoteProtocolError("the peer does not speak pscompy's precon protocol")
         if lowest > highest:
-            raise RemoteProtocolError(f"absurd version range {lowest}...{highest}")
+            raise RemoteProtocolError(f"malformed version range {lowest}...{highest}")
         return cls(nonce, lowest, highest, flags)
 
 
 def check_magic(data: bytes | bytearray) -> None:
-    """Raise as soon as the first bytes cannot become a greeting any more."""
+    """Raise as soon as the first bytes cannot be those of a greeting."""
     if not MAGIC.startswith(data[: len(MAGIC)]):
         raise RemoteProtocolError("the peer does not speak pscompy's precon protocol")
 
@@ -87,15 +88,15 @@ class FrameType(IntEnum):
 
 
 class Kind(IntEnum):
-    """Why a link was dialed."""
+    """The purpose for which a link was dialed."""
 
     PLAIN = 1  # a new connection to a listening socket
-    PEER = 2  # one of a World; the dialer, whose name is lower, is the connector
-    CALL = 3  # one of a World; the dialer asks the listener to be the connector
+    PEER = 2  # a connection of a World; the dialer has the lower name, and is the connector
+    CALL = 3  # a connection of a World; the dialer asks the listener to be the connector
 
 
 class RefuseCode(IntEnum):
-    """Why a link is ended by the side that says so."""
+    """The reason for which one side ends a link."""
 
     NAME_IN_USE = 1
     NOT_HERE = 2  # no such peer or socket here
@@ -107,11 +108,11 @@ class RefuseCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who is at the other end, as it says itself (after it has proved the key)."""
+    """The identity of a session, as it states it itself after it has proved the key."""
 
     uid: bytes  # of the session, 16 random bytes
     name: str
-    host: str  # boot id: the same for processes that share a running kernel
+    host: str  # boot id; processes that share a running kernel have the same
     hostname: str
     user: int
     pid: int
@@ -183,7 +184,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A transport that the connector could use, with a fresh lane's address."""
+    """A transport that the connector can use, with the address of a new lane."""
 
     transport: str
     priority: int  # the user's: PSP_<TRANSPORT>
@@ -207,7 +208,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The connector's candidates in its order, and why it offers no others."""
+    """The connector's candidates in its order, and the reasons for the transports it lacks."""
 
     TYPE: ClassVar[FrameType] = FrameType.OFFER
     candidates: tuple[Candidate, ...]
@@ -227,7 +228,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One lane of the answer: which candidate, and the acceptor's address for it."""
+    """One lane of the answer: the index of a candidate, and the address of the acceptor's lane."""
 
     candidate: int
     address: bytes = field(repr=False)
@@ -243,7 +244,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The acceptor's choice; no lanes: none is left. `fallen` names the reasons so far."""
+    """The acceptor's choice; without lanes no candidate is left. `rejected` has the reasons for
+    candidates that were rejected since the last answer."""
 
     TYPE: ClassVar[FrameType] = FrameType.ANSWER
     attempt: int
@@ -265,12 +267,12 @@ class Answer:
 
 
 class Said(IntEnum):
-    """What a report says: see `states.Report`."""
+    """The content of a report; see `states.Report`."""
 
     UP = 1
     GO = 2
     FAILED = 3
-    LATE = 4  # not up, or not up on both sides, within the time that this side gives a candidate
+    LATE = 4  # the candidate's time has passed on this side
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +296,7 @@ class LaneReport:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The in-band close is on its way: drive progress until it has been seen."""
+    """The last message is in flight on the lanes: the peer drives progress until it arrives."""
 
     TYPE: ClassVar[FrameType] = FrameType.CLOSING
 
@@ -308,7 +310,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class Bye:
-    """The end of the link is meant; nobody died."""
+    """The link is ended on purpose."""
 
     TYPE: ClassVar[FrameType] = FrameType.BYE
 
@@ -350,7 +352,7 @@ def _enum(kind: type[Code], value: int) -> Code:
 
 
 def encode(frame: Frame) -> bytes:
-    """Header and body, to be sealed."""
+    """Return header and body, which are sealed together."""
     writer = Writer()
     frame.pack(writer)
     body = writer.bytes()
@@ -360,15 +362,15 @@ def encode(frame: Frame) -> bytes:
 
 
 def body_size(header: bytes | bytearray) -> int:
-    """Length of the body that follows this header, within bounds."""
+    """Return the length of the body that follows this header, whose bounds are checked."""
     size, _type, zero = _HEADER.unpack(header)
     if size > BODY_MAX or zero != b"\0\0\0":
-        raise RemoteProtocolError(f"absurd frame header (body of {size} bytes)")
+        raise RemoteProtocolError(f"malformed frame header (body of {size} bytes)")
     return int(size)
 
 
 def decode(data: bytes) -> Frame:
-    """The frame of header and body, whose seal was checked."""
+    """Return the frame of this header and body, whose seal was checked."""
     _size, kind, _zero = _HEADER.unpack(data[:HEADER_SIZE])
     if kind not in _FRAMES:
         raise RemoteProtocolError(f"unknown frame type {kind}")

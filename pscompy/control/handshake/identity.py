@@ -1,4 +1,4 @@
-"""Who this process is, as it tells its peers."""
+"""The identity that a session sends to its peers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _numbers = itertools.count()
 def make_identity(
     name: str | None = None, rank: int = -1, job: str = "", module: int = 0
 ) -> Identity:
-    """The identity of a new session; without a name it gets one that nobody else has."""
+    """Return the identity of a new session; without a name it gets a unique one."""
     uid = os.urandom(UID_SIZE)
     hostname = socket.gethostname()
     if name is None:
@@ -36,6 +36,7 @@ def make_identity(
 
 
 def check_name(name: str) -> None:
+    """Raise if a session cannot have this name: `TypeError` or `ConfigError`."""
     if not isinstance(name, str):
         raise TypeError(f"a session's name is a str, not {type(name).__name__}")
     if not name or len(name.encode("utf-8", "replace")) > NAME_MAX or not name.isprintable():
@@ -43,7 +44,7 @@ def check_name(name: str) -> None:
 
 
 def _boot_id() -> str:
-    """The same for all processes under one running kernel, empty if it does not tell."""
+    """Return the id that all processes under one running kernel share, or ""."""
     try:
         descriptor = os.open(_BOOT_ID, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

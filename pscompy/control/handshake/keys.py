@@ -1,12 +1,12 @@
-"""Where the key comes from that all processes of a job share.
+"""The key that all processes of a job share, and where it comes from.
 
 In this order: PSP_KEY (a launcher sets one per job), PSP_KEY_FILE, else the user's own key file
-(`pscompy/key` in $XDG_CONFIG_HOME or ~/.config), which is made at first use. A file that others
-could read or write is refused. The key itself never appears in a message.
+(`pscompy/key` in $XDG_CONFIG_HOME or ~/.config), which is made at first use. A file that other
+users could read or write is refused. The key itself never appears in a message.
 
-Whoever has seen a handshake, or let a process dial it, can try keys in peace. So a text is
-stretched by scrypt, unless it is marked as made of random bits (`make_key`), of which there are too
-many to try. This happens once per process and key, whatever side of a link the process is on.
+An attacker who has recorded a handshake, or was dialed by a process, can test keys offline.
+Therefore a text is stretched by scrypt, unless it is marked as random bits (`make_key`), of which
+there are too many to test. This happens once per process and key, on both sides of a link.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from pscompy.errors import AuthError
 FILE_MAX = 4096  # longest key file, bytes
 
 
-RANDOM = "random:"  # begins a key that is random; hexadecimal digits follow
+RANDOM = "random:"  # begins a random key; hexadecimal digits follow
 RANDOM_BYTES = 32
-SAFE_BITS = 128  # beyond what anybody can try
+SAFE_BITS = 128  # of a random key: too many keys to test
 
 # OWASP's recommendation for passwords: 32 MiB, a third of a second.
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 1 << 15, 8, 3
 SCRYPT_MEMORY = 64 << 20
-# The same everywhere, because both sides know nothing of each other before they have the key.
+# The same everywhere, because the two sides share no other value before they have the key.
 SALT = b"pscompy key"
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, stretched if it had to be, and where it came from."""
+    """A key, stretched if it is not random, and where it came from."""
 
     secret: bytes = field(repr=False)
     origin: str
 
     @property
     def for_memory(self) -> bytes:
-        """The key that authenticates remote keys of memory; reveals nothing of the secret."""
+        """The key that authenticates remote keys of memory; it does not reveal the secret."""
         return hmac.digest(self.secret, b"pscompy remote keys", "sha256")[:16]
 
 
 def make_key() -> str:
-    """A new key as PSP_KEY and key files have it: random, and marked so."""
+    """Return a new random key, in the form of PSP_KEY and key files."""
     return RANDOM + os.urandom(RANDOM_BYTES).hex()
 
 
 def find_key(config: Config) -> Key:
-    """The key of this process; `AuthError` names the file that is not as it should be."""
+    """Return the key of this process. `AuthError`: a key file cannot be used, for this reason."""
     if config["KEY"]:
         return _from_text(config["KEY"], "PSP_KEY")
     if config["KEY_FILE"]:
@@ -80,8 +80,8 @@ def _from_text(text: str, origin: str) -> Key:
     bits = _bits(stripped)
     if bits < SAFE_BITS:
         warn(
-            f"the key from {origin} has {bits} bits at most, which can be guessed by whoever sees"
-            f" a connection being made; {RANDOM}$(openssl rand -hex 32) is a better one"
+            f"the key from {origin} has {bits} bits at most, which an attacker who records a"
+            f" handshake can guess; {RANDOM}$(openssl rand -hex 32) is a better one"
         )
     return Key(_secret(stripped), origin)
 
@@ -107,15 +107,15 @@ def _secret(text: str) -> bytes:
 
 
 def _random_bits(text: str) -> int:
-    """Of a key that is marked as random: how many bits it has; else 0."""
+    """Return how many bits a key has that is marked as random, or 0 for any other key."""
     digits = text.removeprefix(RANDOM)
     marked = digits != text and set(digits) <= _HEX
     return 4 * len(digits) if marked else 0
 
 
 def _bits(text: str) -> int:
-    """How many bits the key has if it was made at random, and it has fewer if it was not: of
-    characters of these kinds, or of words from a list of 7776."""
+    """Return how many bits the key has at most: as random characters of these kinds, or as random
+    words from a list of 7776."""
     if random := _random_bits(text):
         return random
     words = text.replace("-", " ").replace("_", " ").split()
@@ -169,7 +169,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _check(path: Path, status: os.stat_result) -> None:
-    """Only its owner, who is us or root, may read or write it."""
+    """Raise unless only the owner, who is this user or root, may read or write the file."""
     if not stat.S_ISREG(status.st_mode):
         raise AuthError(f"the key file {path} is not a regular file")
     if status.st_uid not in (os.geteuid(), 0):
@@ -182,7 +182,7 @@ def _check(path: Path, status: os.stat_result) -> None:
 
 
 def _make(path: Path) -> None:
-    """Make the key file in one step: whoever comes second finds the first one's."""
+    """Make the key file in one step: of several processes that try, the first one's file stays."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(8).hex()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

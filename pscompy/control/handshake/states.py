@@ -1,9 +1,9 @@
-"""The transition tables of the control plane, as data, and the one `step` through them.
+"""The transition tables of the control plane as data, and `step`, which looks up all of them.
 
-Everything that decides which transition is legal lives here; nothing here knows which side of a
-link it is on, does I/O, or holds a lock. An event that the table does not know is an error of
-whoever caused it: raised as `LocalProtocolError`, and translated into `RemoteProtocolError` at
-the single place where bytes of the peer come in (`Handshake.receive`).
+These tables alone decide which transitions are legal; they do not depend on the side of a link, do
+no I/O, and hold no lock. An event without a transition raises `LocalProtocolError`;
+`Handshake.receive`, the only place where bytes of the peer arrive, turns it into
+`RemoteProtocolError`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ E = TypeVar("E", bound=Enum)
 
 
 class LocalProtocolError(Exception):
-    """This process asked for something that the state does not allow: a bug of ours."""
+    """This process did something that the state does not allow: a defect of pscompy."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -27,22 +27,22 @@ class RemoteProtocolError(ProtocolError):
 
 
 class LinkState(Enum):
-    """What a precon link waits for next."""
+    """The frame or event that a precon link awaits next."""
 
-    HELLO = auto()  # fixed-size greeting of the peer
-    PROOF = auto()  # that the peer knows the key
-    INTRO = auto()  # what the dialer wants, and who it is
-    WELCOME = auto()  # who the listener is, and whether it agrees
-    PARKED = auto()  # crossed: kept as a way back until the other link has come up
+    HELLO = auto()  # the peer's greeting, of fixed size
+    PROOF = auto()  # the peer's proof that it has the key
+    INTRO = auto()  # the dialer's identity, and the kind of the link
+    WELCOME = auto()  # the listener's identity, if it agrees
+    PARKED = auto()  # a crossed call, kept in case the other link fails
     OFFER = auto()  # the connector's candidates
-    ANSWER = auto()  # the acceptor's choice, or that there is none
-    TRIAL = auto()  # both sides' lanes to come up
-    GUARD = auto()  # nothing: its end tells that the peer died
+    ANSWER = auto()  # the acceptor's choice of lanes, or none
+    TRIAL = auto()  # the reports of both sides on their lanes
+    GUARD = auto()  # nothing; if the link breaks, the peer has died
     CLOSED = auto()
 
 
 class LinkEvent(Enum):
-    """What has happened on a link, sent or received alike."""
+    """An event on a link, the same whether a frame was sent or received."""
 
     HELLO = auto()
     PROOF = auto()
@@ -53,7 +53,7 @@ class LinkEvent(Enum):
     ANSWER = auto()
     NO_ANSWER = auto()  # no candidate is left
     REPORT = auto()
-    TRIAL_FAILED = auto()  # on both sides; the next candidate
+    TRIAL_FAILED = auto()  # on both sides; the next candidate follows
     ESTABLISHED = auto()
     CLOSING = auto()
     END = auto()  # bye, refusal, end of file, error
@@ -84,16 +84,16 @@ LINK: Mapping[LinkState, Mapping[LinkEvent, LinkState]] = {
 
 
 class Report(Enum):
-    """What one side has said about the lanes of the attempt at hand."""
+    """The last report of one side on the lanes of the current attempt."""
 
     NOTHING = auto()
     UP = auto()
-    GO = auto()  # it knows that both are up, and takes nothing back any more
+    GO = auto()  # both sides are up; this report is never taken back
     FAILED = auto()
 
 
-# Each side walks this table by itself. A failure is always answered by a failure, so both sides
-# know when an attempt is over; after GO the only failure is such an answer.
+# The reports of each side follow this table. A failure is always answered by a failure, so that
+# both sides know when an attempt has ended; after GO the only failure is such an answer.
 REPORT: Mapping[Report, Mapping[Report, Report]] = {
     Report.NOTHING: {Report.UP: Report.UP, Report.FAILED: Report.FAILED},
     Report.UP: {Report.GO: Report.GO, Report.FAILED: Report.FAILED},
@@ -103,12 +103,12 @@ REPORT: Mapping[Report, Mapping[Report, Report]] = {
 
 
 class Phase(Enum):
-    """How far a peer's record has come on its way to a connection."""
+    """The phase of a connection's record, from lazy to closed."""
 
-    LAZY = auto()  # nobody has used it yet
-    DIALING = auto()  # our own link is on its way, with us as the connector
-    CALLING = auto()  # our own link asks the peer to be the connector
-    NEGOTIATING = auto()  # one link was chosen, lanes are being made
+    LAZY = auto()  # not used yet
+    DIALING = auto()  # this side makes a link, and is the connector
+    CALLING = auto()  # this side makes a link, and asks the peer to be the connector
+    NEGOTIATING = auto()  # one link is in use, lanes are coming up
     UP = auto()
     CLOSED = auto()
 
@@ -116,10 +116,10 @@ class Phase(Enum):
 class PhaseEvent(Enum):
     DIAL = auto()
     CALL = auto()
-    TAKE = auto()  # a link was chosen
+    TAKE = auto()  # a link is used
     ESTABLISHED = auto()
-    GAVE_UP = auto()  # nothing worked; the next use tries again
-    ENDED = auto()  # closed in order, or the peer was lost
+    GAVE_UP = auto()  # connecting failed; the next use tries again
+    ENDED = auto()  # closed, or the peer was lost
 
 
 PHASE: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
@@ -153,29 +153,29 @@ PHASE: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
 
 
 class Verdict(Enum):
-    """What to do with a link of a peer that arrives."""
+    """How to treat a link on which a peer was introduced."""
 
     TAKE = auto()  # negotiate on it
-    CROSS = auto()  # we are connecting already: park it
-    LATER = auto()  # an older link of that peer has not ended yet: let it try again
+    CROSS = auto()  # this side is connecting already: park it
+    LATER = auto()  # an older link of that peer has not ended yet: the peer tries again
     GONE = auto()  # this connection was closed here
 
 
-# A caller asks us, the side with the lower name, to be the connector.
+# For a CALL: this side has the lower name, and is asked to be the connector.
 ON_CALL: Mapping[Phase, Verdict] = {
     Phase.LAZY: Verdict.TAKE,
     Phase.DIALING: Verdict.CROSS,
-    Phase.CALLING: Verdict.LATER,  # cannot be: the lower side never calls
+    Phase.CALLING: Verdict.LATER,  # impossible: the lower side never calls
     Phase.NEGOTIATING: Verdict.CROSS,
     Phase.UP: Verdict.LATER,
     Phase.CLOSED: Verdict.GONE,
 }
 
-# The side with the lower name connects to us.
+# For a link of the side with the lower name, which is the connector.
 ON_CONNECT: Mapping[Phase, Verdict] = {
     Phase.LAZY: Verdict.TAKE,
-    Phase.DIALING: Verdict.LATER,  # cannot be: the higher side never dials
-    Phase.CALLING: Verdict.TAKE,  # ours will be crossed
+    Phase.DIALING: Verdict.LATER,  # impossible: the higher side calls
+    Phase.CALLING: Verdict.TAKE,  # this side's call will be crossed
     Phase.NEGOTIATING: Verdict.LATER,
     Phase.UP: Verdict.LATER,
     Phase.CLOSED: Verdict.GONE,
@@ -183,7 +183,7 @@ ON_CONNECT: Mapping[Phase, Verdict] = {
 
 
 def step(table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:
-    """The state after `event`; `LocalProtocolError` where the table has none."""
+    """Return the state after `event`. `LocalProtocolError`: the table has no such transition."""
     after = table[state].get(event)
     if after is None:
         raise LocalProtocolError(f"{event.name} is not possible in state {state.name}")
