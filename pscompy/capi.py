@@ -1,4 +1,4 @@
-"""Addresses, for code in C that uses this process's sessions through `psc_api_t`.
+"""Addresses of handles, for code in C that uses this process's sessions through `psc_api_t`.
 
     from pscompy import capi
 
@@ -6,8 +6,8 @@
 
 C takes them as `const psc_api_t *`, `psc_worker_t *` and `psc_conn_t *` of `pscompy/core/api.h`,
 and compares `api->abi` with `PSC_API_ABI` before anything else. A worker has one queue of
-completions: where C takes them with `completion_poll`, Python makes no requests in that session,
-and uses `listen` and `begin_open` of this module, which make none.
+completions: if C takes them with `completion_poll`, Python must make no requests in that session.
+`listen` and `begin_open` of this module make none.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from pscompy.core import lib
 
 
 def table() -> int:
-    """The psc_api_t, which lives as long as the process."""
+    """Return the address of the psc_api_t, which is valid as long as the process lives."""
     return int(lib.psc_api_address())
 
 
 def worker(session: Session) -> int:
-    """Its psc_worker_t, until the session is closed."""
+    """Return the address of the session's psc_worker_t, which is valid until it is closed."""
     return session._hot.address
 
 
 def connection(of: Connection) -> int:
-    """Its psc_conn_t, as long as the Connection is there and its session open."""
+    """Return the address of the psc_conn_t, which is valid as long as the Connection exists and its
+    session is open."""
     return Engine.address_of(of._record.handle)
 
 
 def listen(
     session: Session, host: str | None, port: int, on_connection: Callable[[Connection], object]
 ) -> Socket:
-    """`session.listen`, with a Socket that has nothing to accept: `on_connection` gets each
-    connection that comes up, on a thread of the session that has more to do."""
+    """Listen like `session.listen`, but pass each connection that comes up to `on_connection`
+    instead of `accept`. It is called on the control thread, and must return soon."""
     return session._listen(host, port, on_connection)
 
 
 def begin_open(connection: Connection) -> None:
-    """Have it connect in the background; no request is made. `connection.state` leaves CONNECTING
-    when it has, or has not, and `connection.explain()` says why."""
+    """Connect in the background, without a request. `connection.state` leaves CONNECTING when the
+    connection is up or has failed, and `connection.explain()` has the reason."""
     connection._begin_open()

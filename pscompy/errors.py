@@ -1,8 +1,8 @@
-"""The exceptions of pscompy and what each status of the C core becomes.
+"""The exceptions of pscompy, and the exception for each status of the C core.
 
-Every exception is a `PscomError`, pickles, and carries `peer`: the name of the
-process that it is about, or None. Where Python has a built-in exception of the
-same meaning, the class is that too, so that `except TimeoutError` works.
+Every exception is a `PscomError`, can be pickled, and has `peer`: the name of the
+process that it is about, or None. If Python has a built-in exception of the
+same meaning, the class derives from it too, so that `except TimeoutError` works.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class PscomError(Exception):
 
 
 class ConfigError(PscomError, ValueError):
-    """A setting has a value that it cannot have.
+    """A setting has a value that is not allowed.
 
-    `name` is the variable (with PSP_), `value` what was given (None where it
-    is a secret), `allowed` what would have been right.
+    `name` is the variable (with PSP_), `value` the value (None if it is a
+    secret), `allowed` a description of the allowed values.
     """
 
     def __init__(
@@ -100,15 +100,15 @@ class ProtocolError(PscomError):
 
 
 class PeerLost(PscomError, ConnectionResetError):
-    """The peer's process, or the way to it, is gone."""
+    """The peer's process has ended, or the network to it has failed."""
 
 
 class Closed(PscomError):
-    """The session or connection was closed, here or by the peer."""
+    """The session or connection was closed, by this process or by the peer."""
 
 
 class OutOfDescriptors(PscomError, OSError):
-    """This process may have no more descriptors; the text says how to raise the limit."""
+    """This process can open no more descriptors; the text says how to raise the limit."""
 
     def __init__(self, message: str = "", *, peer: str | None = None) -> None:
         super().__init__(message, peer=peer)
@@ -120,7 +120,7 @@ class TransportError(PscomError):
 
 
 class Unsupported(PscomError):
-    """The transport or this build cannot do what was asked."""
+    """The transport, or this build, does not support the operation."""
 
 
 class Truncated(PscomError):
@@ -152,7 +152,7 @@ class OutOfBounds(PscomError, IndexError):
 class NoMemory(PscomError, MemoryError):
     """There is no memory for a message of `nbytes` bytes, here or at the peer it was sent to.
 
-    One that is to be received stays where it is: receive it into memory that you have.
+    A message that could not be received stays in the queue: receive it into a buffer of your own.
     """
 
     def __init__(self, message: str = "", *, peer: str | None = None, nbytes: int = 0) -> None:
@@ -161,10 +161,10 @@ class NoMemory(PscomError, MemoryError):
 
 
 class Timeout(PscomError, TimeoutError):
-    """The time given has passed.
+    """The timeout has passed.
 
-    `request` is the operation that is still in flight, or None when nothing
-    is; it stays in the process (it is not pickled).
+    `request` is the operation that is still in flight, or None; it is not
+    pickled.
     """
 
     def __init__(
@@ -182,15 +182,16 @@ class Cancelled(PscomError, CancelledError):
 
 
 class ParcelError(PscomError):
-    """An object that arrived cannot be put together, or may not be; `__cause__` says why."""
+    """An object that arrived cannot be reconstructed, or is not allowed; `__cause__` says why."""
 
 
 class RemoteError(PscomError):
-    """An action ended with an exception that cannot be had here; the text is its traceback."""
+    """An action ended with an exception that cannot be reconstructed locally; the text is its
+    traceback."""
 
 
 def describe(error: BaseException) -> str:
-    """An exception of anybody in one line: its kind, and what it says."""
+    """Return any exception in one line: its type and its text."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -216,9 +217,9 @@ _STATUS: dict[int, tuple[type[PscomError], str]] = {
 
 
 def from_status(status: int, what: str, **kwargs: Any) -> PscomError:
-    """The exception for a negative status of the core.
+    """Return the exception for a negative status of the core.
 
-    `what` says which operation failed; `kwargs` are those of the exception's
+    `what` is the operation that failed; `kwargs` are those of the exception's
     class (`peer`, `nbytes`, `candidates`, `request`).
     """
     kind, text = _STATUS.get(status, (PscomError, f"unknown status {status}"))

@@ -1,4 +1,4 @@
-"""Socket addresses as strings, and which of this host's addresses to advertise.
+"""Addresses of sockets as strings, and the addresses of this host to advertise.
 
 A socket's address reads psp://HOST:PORT[,HOST:PORT...][,RELAY!PLACE...]/NAME, without spaces:
 every place where the session listens, best first, its places at relays, and the session's name,
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """A place that a transport's relay leads to; what it reads is the relay's affair."""
+    """A place that a transport's relay leads to; only the relay interprets its text."""
 
     relay: str
     place: str
@@ -61,7 +61,7 @@ class Detour:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a socket listens; `name` is the session's, empty if not known."""
+    """All places where a socket listens; `name` is the session's, "" if it is not known."""
 
     places: tuple[Place, ...]
     name: str = ""
@@ -73,7 +73,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """`ConnectError` where the text is no address."""
+        """Parse an address. `ConnectError`: the text is none."""
         if not isinstance(text, str):
             raise TypeError(f"an address is a str, not {type(text).__name__}")
         places, _, name = text.strip().removeprefix(SCHEME).partition("/")
@@ -95,12 +95,12 @@ def _place(piece: str, text: str) -> Place:
 
 
 def _is_host(text: str) -> bool:
-    """A name or an IPv4 address; which names there are is for the resolver to say."""
+    """Whether the text may be a name or an IPv4 address; the resolver knows which names exist."""
     return text.split() == [text] and _NOT_IN_HOST.isdisjoint(text)
 
 
 def _is_numeric(text: str) -> bool:
-    """Made of what IPv6 addresses are made of, their scopes included."""
+    """Whether the text has only characters of an IPv6 address with its scope."""
     rest = text.translate(_SIGNS_OF_IPV6)
     return bool(text) and (not rest or rest.isalnum())
 
@@ -125,19 +125,19 @@ class Interface:
 
 
 def interfaces() -> list[Interface]:
-    """The addresses of this host that others may reach, link-local ones left out."""
+    """Return the addresses of this host's interfaces, without link-local ones."""
     return [Interface(name, ip_address(address)) for name, address in _addresses()]
 
 
 def _addresses(v6: bool = True) -> Iterator[tuple[str, bytes]]:
-    """The addresses of interfaces, with the interfaces' names."""
+    """The name of each interface with each of its addresses."""
     yield from _addresses_v4()
     if v6:
         yield from _addresses_v6()
 
 
 def _addresses_v4() -> Iterator[tuple[str, bytes]]:
-    """Every address of each interface that is up, with its name: SIOCGIFCONF."""
+    """The IPv4 addresses of interfaces that are up, by SIOCGIFCONF."""
     room = array.array("B", bytes(_IFREQ * _IFREQS_MAX))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         asked = struct.pack("iP", len(room), room.buffer_info()[0])
@@ -162,10 +162,10 @@ def _addresses_v6() -> Iterator[tuple[str, bytes]]:
 def advertised(network: str, v6: bool = True) -> list[str]:
     """The addresses to advertise for a socket on all interfaces, best first.
 
-    `network` is PSP_NETWORK: networks, addresses or interfaces, in order of preference; empty:
-    the address that packets to the world would leave from, then all others, for only who calls
-    can tell which of them lead here; with no other, loopback. `v6`: the socket takes IPv6, too.
-    `ConfigError`: none of this host's addresses matches.
+    `network` is PSP_NETWORK: networks, addresses or interfaces, in order of preference. If it is
+    empty: the source address of packets to the internet, then all others, because only the caller
+    can find out which of them it reaches; loopback if there is no other. `v6`: the socket accepts
+    IPv6 too. `ConfigError`: none of this host's addresses matches.
     """
     wanted = network.replace(",", " ").split()
     if not wanted:
@@ -192,7 +192,7 @@ def _matches(own: Interface, word: str) -> bool:
 
 
 def _reachable(v6: bool) -> list[str]:
-    """All but the loopback's, the one first that packets to the world would leave from."""
+    """All addresses but the loopback's; the source address of packets to the internet is first."""
     mine = [
         socket.inet_ntop(socket.AF_INET6 if len(address) == 16 else socket.AF_INET, address)
         for _, address in _addresses(v6)
@@ -203,7 +203,7 @@ def _reachable(v6: bool) -> list[str]:
 
 
 def _primary() -> Iterator[str]:
-    """Asks the routing table; sends nothing."""
+    """The source addresses of packets to the internet, by the routing table; nothing is sent."""
     for target, family in _SOMEWHERE:
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((target, 9))
@@ -211,7 +211,7 @@ def _primary() -> Iterator[str]:
 
 
 def listening_socket(host: str | None, port: int) -> socket.socket:
-    """A non-blocking listening socket; `host` None: all addresses, IPv4 and IPv6.
+    """Return a non-blocking listening socket; `host` None: at all addresses, IPv4 and IPv6.
 
     OSError: it cannot be bound. OverflowError: there is no such port.
     """

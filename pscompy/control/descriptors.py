@@ -1,4 +1,4 @@
-"""Descriptors: how many this process has left, and what to say where none is."""
+"""Descriptors: how many this process has left, and the error if none is left."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 
 from pscompy.errors import OutOfDescriptors
 
-SESSION = 24  # free ones without which no session is opened: it takes about 20
-CONNECTION = 3  # of one connection, at most: its precon link, and two of its lane
+SESSION = 24  # free descriptors that a session needs; it takes about 20
+CONNECTION = 3  # that one connection takes at most: a precon link, and two of a lane
 
 
 def limit() -> int:
-    """How many this process may have: RLIMIT_NOFILE."""
-    told = os.sysconf("SC_OPEN_MAX")
-    return told if told >= 0 else sys.maxsize
+    """Return how many descriptors this process may have: RLIMIT_NOFILE."""
+    count = os.sysconf("SC_OPEN_MAX")
+    return count if count >= 0 else sys.maxsize
 
 
 def left(count: int) -> bool:
-    """Whether `count` more can be had now; they are made, and closed again."""
+    """Return whether `count` more can be opened now, by opening and closing them."""
     made = []
     try:
         for _ in range(count):
@@ -35,11 +35,12 @@ def left(count: int) -> bool:
 
 
 def exhausted(error: OSError) -> bool:
-    """Whether this error says that there is no descriptor left."""
+    """Return whether this error means that no descriptor is left."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def remedy() -> str:
+    """Return the text of the error if no descriptor is left."""
     return (
         f"no descriptor is left: this process may have {limit()} (RLIMIT_NOFILE, which"
         " `ulimit -n` raises)"
@@ -47,12 +48,12 @@ def remedy() -> str:
 
 
 def why(error: OSError) -> str:
-    """The text of the error for people, with the remedy where there is one."""
+    """Return the error's text, which is `remedy` if no descriptor is left."""
     return remedy() if exhausted(error) else error.strerror or str(error)
 
 
 def require_session() -> None:
-    """`OutOfDescriptors`: too few are left for a session."""
+    """Raise `OutOfDescriptors` if too few are left for a session."""
     if not left(SESSION):
         raise OutOfDescriptors(
             f"a session needs {SESSION} free descriptors, and this process may have {limit()} in"
@@ -62,7 +63,7 @@ def require_session() -> None:
 
 @contextlib.contextmanager
 def typed() -> Iterator[None]:
-    """An error that says that no descriptor is left becomes `OutOfDescriptors`."""
+    """Turn an error of the system that means that no descriptor is left into `OutOfDescriptors`."""
     try:
         yield
     except OSError as error:
@@ -72,19 +73,20 @@ def typed() -> Iterator[None]:
 
 
 class Spare:
-    """One descriptor that is kept for the time when no other is left."""
+    """One descriptor in reserve, for the moment when no other is left."""
 
     def __init__(self) -> None:
         self._kept = os.eventfd(0, os.EFD_CLOEXEC)
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Inside, one descriptor can be had, unless another thread takes it first."""
+        """Free the descriptor inside `with`, for a call that needs one; another thread may be
+        faster."""
         self.close()
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # then the next one who needs it has none
+            with contextlib.suppress(OSError):  # the reserve stays empty
                 self._kept = os.eventfd(0, os.EFD_CLOEXEC)
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Reaching a peer's address: its places side by side, as happy eyeballs do (RFC 8305).
+"""Dialing a peer's address: all its places side by side, as happy eyeballs do (RFC 8305).
 
-An address names every place that the listener knows of itself, and some of them may lead nowhere
-from here, or to somebody else: a bridge, for example, has the same address on many hosts. So the
-next place is tried when one has failed, and also when it has not answered for a moment. A place
-counts as found when the peer is heard from there, which is for the caller to say: see `cancel`.
+An address names every place at which the listener may be reached. Some may lead nowhere from this
+host, or to another process: a bridge, for example, has the same address on many hosts. So the next
+place is tried when one has failed, and also when it has not connected for a moment. The caller
+decides which place is the right one, namely where the peer answers, and then calls `cancel`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,23 @@ from pscompy.control.event_loop import WRITE, ControlThread, Timer
 from pscompy.control.precon import LinkOptions
 from pscompy.plugin import Relay
 
-ATTEMPT_DELAY = 0.25  # seconds for one place to connect before the next one is tried too
+ATTEMPT_DELAY = 0.25  # seconds for a place to connect before the next one is tried too
 
 Target = tuple[int, tuple[str, int]]
 Targets = list[Target]
 Reached = Callable[[socket.socket, "Target | None"], object]
-"""Gets each socket that is connected, with its place."""
+"""Gets each connected socket, with its place."""
 Ended = Callable[[str], object]
-"""Gets the reasons when no place is left to try; sockets that were handed out may still do."""
+"""Gets the reasons when no place is left to try; a socket that has connected may still succeed."""
 
 
 class Dialer:
-    """One attempt to reach an address. It goes on to further places until it is cancelled, at
-    leisure once one has connected."""
+    """One attempt to reach an address. It goes on to further places until it is cancelled, more
+    slowly once one has connected.
+
+    `over`: no place is being tried, or left. `stalled`: a place did not answer at all.
+    `exhausted`: this process has no descriptor left, so that another attempt would fail too.
+    `final`: the peer is known to be gone."""
 
     def __init__(
         self,
@@ -53,26 +57,26 @@ class Dialer:
         self._reasons: list[str] = []
         self._cancelled = False
         self._targets: Targets = []
-        self.over = False  # nothing is under way, or left
-        self.stalled = False  # nobody answered at all at one of the places
+        self.over = False
+        self.stalled = False
         self.final = False
-        self.exhausted = False  # no descriptor is left here: another attempt would be in vain
+        self.exhausted = False
         _resolve(thread, places, self._on_resolved)
 
     def cancel(self) -> Targets:
-        """Try no more; returns the places that have neither failed nor connected."""
+        """End the attempt; returns the places that have neither failed nor connected."""
         self._cancelled = True
         self._stop_waiting()
-        rest = [self._let_go(sock, close=True) for sock in list(self._pending)]
+        rest = [self._release(sock, close=True) for sock in list(self._pending)]
         return rest + self._targets
 
     def hurry(self) -> None:
-        """Nothing came of a socket that was handed out: try the next place now."""
+        """A connected socket was of no use: try the next place now."""
         if self._targets:
             self._next()
 
     def forget(self) -> None:
-        """After a fork, in the child."""
+        """In the child after a fork: close the descriptors."""
         for sock in self._pending:
             os.close(sock.detach())
         self._pending.clear()
@@ -82,7 +86,7 @@ class Dialer:
         self._next()
 
     def _next(self) -> None:
-        """Try the next place; the one after it follows soon."""
+        """Try the next place, and the one after it a moment later."""
         self._stop_waiting()
         if self._cancelled:
             return
@@ -94,7 +98,8 @@ class Dialer:
             self._give_up()
 
     def _give_up(self) -> None:
-        """No place is left. A resolver gives many names to the want of descriptors."""
+        """No place is left. A resolver reports a want of descriptors by various errors, so it is
+        checked here."""
         self.over = True
         self.exhausted = not descriptors.left(1)
         self._ended(descriptors.remedy() if self.exhausted else "; ".join(self._reasons))
@@ -105,7 +110,7 @@ class Dialer:
             self._timer = None
 
     def _connect(self, target: Target) -> bool:
-        """Begin; False: it has failed."""
+        """Begin to connect. Returns False if that has failed at once."""
         family, where = target
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)
@@ -128,7 +133,7 @@ class Dialer:
 
     def _on_ready(self, sock: socket.socket) -> None:
         error = _connect_error(sock)
-        target = self._let_go(sock, close=error is not None)
+        target = self._release(sock, close=error is not None)
         if error is not None:
             self._note(target, error)
             self._next()
@@ -142,14 +147,14 @@ class Dialer:
 
     def _on_stall(self, sock: socket.socket) -> None:
         self.stalled = True
-        target = self._let_go(sock, close=True)
+        target = self._release(sock, close=True)
         self._note(target, TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
         self._next()
 
     def _note(self, target: Target, error: OSError) -> None:
         self._reasons.append(f"{Place(*target[1])}: {descriptors.why(error)}")
 
-    def _let_go(self, sock: socket.socket, close: bool) -> Target:
+    def _release(self, sock: socket.socket, close: bool) -> Target:
         target, timer = self._pending.pop(sock)
         timer.cancel()
         self._thread.unregister(sock.fileno())
@@ -159,7 +164,7 @@ class Dialer:
 
 
 class Detoured:
-    """The same, through the relay of a transport."""
+    """An attempt like `Dialer`, through the relay of a transport."""
 
     stalled = exhausted = False
 
@@ -176,22 +181,22 @@ class Detoured:
         self._ended = ended
         self._cancelled = False
         self.over = False
-        self.final = False  # the relay knows that the peer is gone
-        self._give_up = relay.dial(place, self._tell)
+        self.final = False
+        self._cancel = relay.dial(place, self._on_outcome)
 
     def cancel(self) -> Targets:
         self._cancelled = True
-        self._give_up()
+        self._cancel()
         return []
 
     def hurry(self) -> None:
-        """There is one place only."""
+        """A relay has one place only."""
 
     def forget(self) -> None:
-        """After a fork, in the child: nothing is ours yet."""
+        """In the child after a fork: there is no descriptor yet."""
 
-    def _tell(self, sock: socket.socket | None, reason: str, final: bool = False) -> None:
-        """On any thread."""
+    def _on_outcome(self, sock: socket.socket | None, reason: str, final: bool = False) -> None:
+        """Called on any thread."""
         self._thread.call(self._on_dialed, sock, reason, final)
 
     def _on_dialed(self, sock: socket.socket | None, reason: str, final: bool) -> None:
@@ -206,8 +211,8 @@ class Detoured:
 
 
 def _connect_error(sock: socket.socket) -> OSError | None:
-    """Why the socket is not connected. TCP may connect one with itself where nobody listens at an
-    ephemeral port; and one that was reset in this very moment has no peer."""
+    """Return why the socket is not connected, or None. If no process listens at an ephemeral port,
+    TCP may connect a socket with itself; a socket that was reset meanwhile has no peer."""
     number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     try:
         if not number and sock.getsockname() == sock.getpeername():
@@ -222,7 +227,7 @@ def _resolve(
     places: tuple[Place, ...] | Targets,
     done: Callable[[Targets, list[str]], object],
 ) -> None:
-    """Numeric places at once; names on a thread of their own, since resolving may block long."""
+    """Resolve numeric places at once, and names on another thread, because that may block."""
     if isinstance(places, list):
         thread.call(done, list(places), [])
         return
@@ -253,7 +258,7 @@ def _look_up(places: tuple[Place, ...], flags: int) -> tuple[Targets, list[str]]
 
 
 def _jitter() -> float:
-    """At least 0, below 1; without `random`, which is slow to load."""
+    """At least 0, below 1."""
     return os.urandom(1)[0] / 256
 
 
@@ -266,7 +271,7 @@ class Backoff:
         self._delays = itertools.chain((0.01 * 2.0**n for n in range(7)), itertools.repeat(1.0))
 
     def next(self) -> float | None:
-        """Seconds; None: no attempt is left."""
+        """Return the seconds to wait, or None if no attempt is left."""
         if self._left <= 0:
             return None
         self._left -= 1

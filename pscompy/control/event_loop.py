@@ -1,8 +1,8 @@
 """The control thread: one selector, one queue of commands, timers.
 
-Commands come from any thread and are woken by a descriptor; everything else runs on the thread
-itself. Signals are blocked in it, so that Ctrl-C lands in the main thread. What a call-back
-raises is logged, once, and ends nothing but that call-back.
+Any thread may queue commands, which wake the control thread by a descriptor; everything else runs
+on the control thread. Signals are blocked in it, so that Ctrl-C interrupts the main thread. An
+exception ends only the call-back that raised it, and is logged once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
 TIMERS_MIN = 64
-FAILURES_MAX = 256  # kinds of failures that are told apart
+FAILURES_MAX = 256  # kinds of failures that are distinguished
 FAILURE_PAUSE = 0.05  # seconds after a failure of the loop itself
 
 Callback = Callable[..., object]
 
 
 class Timer:
-    """A call that is due later, and may be cancelled."""
+    """A later call, which may be cancelled."""
 
     def __init__(self, due: float, function: Callback, args: tuple[Any, ...]) -> None:
         self.due = due
@@ -44,7 +44,7 @@ class Timer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """It may stay in the queue until it is due; what it would have called does not."""
+        """Drop the call. The timer itself may stay in the queue until it is due."""
         self.cancelled = True
         self.function, self.args = _nothing, ()
 
@@ -60,13 +60,13 @@ class ControlThread:
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.spare = Spare()
-        self._failures: set[str] = set()  # what has been logged
+        self._failures: set[str] = set()  # kinds that were logged
         self._commands: deque[tuple[Callback, tuple[Any, ...]]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
-        self._timers_max = TIMERS_MIN  # then those that were cancelled are looked for
+        self._timers_max = TIMERS_MIN  # more than that: remove cancelled ones
         self._stopping = False
-        self._idle = True  # what the pump has said last
+        self._idle = True  # the last result of the pump
         self._pump: Callable[[], bool] | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.register(self._wake, READ, self._on_wake)
@@ -74,7 +74,7 @@ class ControlThread:
     # ---- any thread ----
 
     def start(self) -> None:
-        """The new thread inherits the mask: no signal is ever delivered to it."""
+        """Start the thread with all signals blocked, by the mask that it inherits."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._thread.start()
@@ -82,27 +82,27 @@ class ControlThread:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def call(self, function: Callback, *args: Any) -> None:
-        """Have the thread call this soon, in order of the calls."""
+        """Queue a call; queued calls run in their order."""
         self._commands.append((function, args))
         os.eventfd_write(self._wake, 1)
 
     def stop(self, timeout: float) -> bool:
-        """End the thread after the commands given so far; False: it is stuck."""
+        """End the thread after the calls queued so far. Returns False if it is stuck in a call."""
         self.call(self._stop)
         self._thread.join(timeout)
         if self._thread.is_alive():
             return False
-        self._let_go()
+        self._close()
         return True
 
     def abandon(self) -> None:
-        """After a fork, in the child, where the thread does not exist: let go of descriptors.
+        """In the child after a fork, where the thread does not exist: close the descriptors.
 
-        Nothing is unregistered: that would reach into the parent's selector.
+        None is unregistered, because that would change the parent's selector.
         """
-        self._let_go()
+        self._close()
 
-    def _let_go(self) -> None:
+    def _close(self) -> None:
         self._selector.close()
         os.close(self._wake)
         self.spare.close()
@@ -126,13 +126,14 @@ class ControlThread:
         return timer
 
     def _forget_cancelled(self) -> None:
-        """Most are cancelled long before they are due."""
+        """Remove cancelled timers from the queue: most are cancelled long before they are due."""
         self._timers = [entry for entry in self._timers if not entry[2].cancelled]
         heapq.heapify(self._timers)
         self._timers_max = max(TIMERS_MIN, 2 * len(self._timers))
 
     def set_pump(self, pump: Callable[[], bool] | None) -> None:
-        """Called before every wait; False: there is more to do, only look at the descriptors."""
+        """Call `pump` before every wait. If it returns False the thread only looks at its
+        descriptors, without waiting, because there is more to do."""
         self._pump = pump
 
     def _stop(self) -> None:
@@ -145,7 +146,7 @@ class ControlThread:
 
     def _turn(self) -> None:
         for key, events in self._selector.select(self._timeout()):
-            # A call-back before may have unregistered this descriptor, or reused its number.
+            # An earlier call-back may have unregistered this descriptor, or reused its number.
             if self._selector.get_map().get(key.fd) is key:
                 self._guarded(key.data, events)
         self._run_timers()
@@ -160,7 +161,7 @@ class ControlThread:
         return max(0.0, self._timers[0][0] - time.monotonic())
 
     def _pumped(self) -> bool:
-        """Whether the thread may sleep."""
+        """Run the pump. Returns whether the thread may sleep."""
         self._idle = True
         if self._pump is None or self._guarded(self._pump_once, self._pump):
             return self._idle
@@ -184,7 +185,7 @@ class ControlThread:
             self._guarded(function, *args)
 
     def _guarded(self, function: Callback, *args: Any) -> bool:
-        """Where every call-back is called. False: it failed, and the log says how."""
+        """Call a call-back. Returns False if it failed, which is logged."""
         try:
             function(*args)
         except BaseException as error:
@@ -194,7 +195,8 @@ class ControlThread:
         return True
 
     def _log_failure(self, function: Callback, error: BaseException) -> None:
-        """The first failure of its kind aloud; an event that stays would fill the log."""
+        """Log the first failure of its kind as an error, and later ones for debugging only: an
+        event that persists would fill the log."""
         kind = f"{getattr(function, '__qualname__', function)} {type(error).__name__}"
         known = kind in self._failures
         if len(self._failures) < FAILURES_MAX:

@@ -1,4 +1,4 @@
-"""Why a connection uses what it uses: candidates, choice, reasons, thresholds, variables."""
+"""The explanation of a connection: candidates, choice, reasons, thresholds, variables."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from pscompy.config.config import INF
 from pscompy.control.selection import CAP_MAP, Estimates, Option, Params, cost_table, ordered
 
-WHOLE = 1 << 40  # pieces of this size are no pieces
+WHOLE = 1 << 40  # a fragment of this length holds any message
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What `connection.explain()` returns: `str` for people, `as_dict` for programs.
+    """The result of `connection.explain()`: `str` for people, `as_dict` for programs.
 
     `candidates` are all transports that were considered, in order; `reasons` says why each one
-    that is not used fell, and on which side.
+    that is not used was rejected, and on which side.
     """
 
     candidates: tuple[str, ...] = ()
@@ -25,14 +25,14 @@ class Explanation:
     lanes: int = 0
     reasons: Mapping[str, str] = field(default_factory=dict)
     params: Params | None = None
-    matching: str | None = ""  # why not in the fabric, if that is known; None: there
+    matching: str | None = ""  # why software matches, if known; None: the fabric does
     estimates: Estimates | None = field(default=None, repr=False)
     peer: str = ""
     note: str = ""
 
     @property
     def eager_max(self) -> int | None:
-        """The longest message that is sent eagerly; None: not connected yet."""
+        """The longest message that is sent eagerly; None before it is connected."""
         return self.params.eager_max if self.params else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -55,11 +55,11 @@ class Explanation:
 
     @property
     def lends(self) -> bool:
-        """Whether what is lent is read where it is; else it is copied."""
+        """Whether the peer reads a lent buffer in place; otherwise it is copied."""
         return self.estimates is not None and bool(self.estimates.caps & CAP_MAP)
 
     def variables(self) -> dict[str, str]:
-        """Which variable would change what."""
+        """The variables that would change the choice, each with its effect."""
         changes = {
             f"PSP_{name.upper()}": f"priority of {name}, 0: never" for name in self.candidates
         }
@@ -69,7 +69,7 @@ class Explanation:
         return changes
 
     def table(self) -> list[tuple[int, str, float]]:
-        """(bytes, protocol, estimated ns) by the cost model; empty without a connection."""
+        """(bytes, protocol, estimated ns) by the cost model; empty before it is connected."""
         if self.params is None or self.estimates is None:
             return []
         return cost_table(self.estimates, self.params)
@@ -114,7 +114,7 @@ def explain(
     reasons: dict[str, str],
     **known: Any,
 ) -> Explanation:
-    """Candidates in order: those that were offered, then the others that this side knows."""
+    """Explain a connection whose candidates are those offered, then all others of this side."""
     others = [option.name for option in ordered(options) if option.name not in offered]
     rest = [name for name in reasons if name not in offered and name not in others]
     return Explanation((*offered, *others, *rest), reasons=dict(reasons), **known)

@@ -1,4 +1,4 @@
-"""Who is connected under which name: names are unique within a job."""
+"""The names of connected sessions, which are unique within a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pscompy.control.handshake.frames import Identity
 
 
 class Names:
-    """The sessions that this one has connections with, and itself."""
+    """The names of this session and of all that have a link with it."""
 
     def __init__(self, here: Identity) -> None:
         self._here = here
@@ -16,7 +16,7 @@ class Names:
         self._uses: Counter[bytes] = Counter({here.uid: 1})
 
     def conflict(self, there: Identity) -> str | None:
-        """What is wrong if another session has this name already."""
+        """Return the conflict if another session has this name already, or None."""
         owner = self._owners.get((there.job, there.name))
         if owner is None or owner == there.uid:
             return None

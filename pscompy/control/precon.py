@@ -1,7 +1,7 @@
 """Precon links over TCP: non-blocking sockets that carry a `Handshake`.
 
-A `Link` moves bytes and hands the machine's events to its owner; it decides nothing. The `Door`
-(door.py) takes links in, the `Dialer` (dialer.py) makes them.
+A `Link` moves bytes and delivers the handshake's events to its owner; it decides nothing.
+admission.py accepts links, dialer.py makes them.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from pscompy.control.handshake.events import Ended, HandshakeEvent
 from pscompy.control.handshake.handshake import Handshake
 from pscompy.errors import PscomError
 
-LINGER_SECONDS = 2.0  # for the last bytes of a link to leave
+LINGER_SECONDS = 2.0  # for the last bytes of a link to be sent
 CHUNK = 64 * 1024
 
-# Ways in which the kernel tells that the other host, or the way to it, does not answer.
+# Errors of the kernel that mean that the peer's host, or the network to it, does not answer.
 OUTAGES = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
-KEEPALIVE_MAX = 32767  # seconds, of the kernel
+KEEPALIVE_MAX = 32767  # seconds that the kernel accepts
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """PSP_PRECON_TCP_*, and PSP_GUARD_TIMEOUT."""
+    """Options of a link's socket: PSP_PRECON_TCP_* and PSP_GUARD_TIMEOUT."""
 
     sndbuf: int
     rcvbuf: int
     nodelay: bool
     stall_seconds: float
     stalled_max: int
-    silence_seconds: float  # of a link before its peer counts as lost
+    silence_seconds: float  # after which the peer of a link is lost
 
     @classmethod
     def of(cls, config: Config) -> LinkOptions:
@@ -53,6 +53,7 @@ class LinkOptions:
         )
 
     def apply(self, sock: socket.socket) -> None:
+        """Make the socket non-blocking, and set these options."""
         sock.setblocking(False)
         for level, name, value in (
             (socket.SOL_SOCKET, socket.SO_SNDBUF, self.sndbuf),
@@ -63,8 +64,8 @@ class LinkOptions:
             sock.setsockopt(level, name, value)
 
     def _keepalive(self) -> Iterator[tuple[int, int, int]]:
-        """The kernel asks an idle peer after a third of the time, then every sixth of it; the link
-        ends at the first question after the whole."""
+        """Options by which the kernel probes an idle peer after a third of the time, then every
+        sixth of it. The link ends at the first probe after the whole time."""
         if not math.isfinite(self.silence_seconds):
             return
         idle, interval = (
@@ -78,16 +79,16 @@ class LinkOptions:
 
 
 class LinkOwner(Protocol):
-    """Who is told what happens on a link; called on the control thread."""
+    """Receives the events of a link, on the control thread."""
 
     def on_link_event(self, link: Link, event: HandshakeEvent) -> None: ...
 
     def on_link_error(self, link: Link, error: PscomError) -> None:
-        """The peer broke the rules, or may not talk to us. The link is closed already."""
+        """The peer broke the protocol, or has another key. The link is closed already."""
 
 
 class _Nobody:
-    """The owner of a link that is over."""
+    """The owner of a link that has ended."""
 
     def on_link_event(self, link: Link, event: HandshakeEvent) -> None:
         pass
@@ -118,8 +119,8 @@ class Link:
         self._out = bytearray()
         self._writing = False
         self._leaving = False
-        self.outage = ""  # why there is no way to the peer (any more), if that ended the link
-        self.on_answer: Callable[[], object] | None = None  # called once, at the first bytes
+        self.outage = ""  # the error of the network, if that ended the link
+        self.on_answer: Callable[[], object] | None = None  # called once, when bytes arrive
         self.on_close: list[Callable[[Link], object]] = []
         thread.register(sock.fileno(), READ, self._on_ready)
         self.flush()
@@ -129,7 +130,7 @@ class Link:
         return self._sock is None or self._leaving
 
     def flush(self) -> None:
-        """Send what the machine has to say; the rest follows when the socket takes it."""
+        """Send the handshake's output; the rest follows when the socket is writable."""
         self._out += self.machine.output()
         if self._sock is None:
             return
@@ -139,13 +140,13 @@ class Link:
         except BlockingIOError:
             pass
         except OSError:
-            self._out.clear()  # reading tells the end
+            self._out.clear()  # the next read returns the error
         self._watch_writing(bool(self._out))
         if self._leaving and not self._out:
             self.drop()
 
     def close(self) -> None:
-        """Let the last bytes leave, for a bounded time, then close; no event comes any more."""
+        """Send the last bytes for LINGER_SECONDS at most, then close. No event follows."""
         if self._leaving or self._sock is None:
             return
         self._leaving = True
@@ -160,21 +161,21 @@ class Link:
             return
         self._thread.unregister(sock.fileno())
         sock.close()
-        for told in self.on_close:
-            told(self)
+        for on_close in self.on_close:
+            on_close(self)
 
     def later(self, seconds: float, function: Callable[[], object]) -> Timer:
-        """Have the thread that serves this link call something then."""
+        """Call `function` later, on the control thread."""
         return self._thread.later(seconds, function)
 
     def disown(self) -> None:
-        """It is closed, and the owner has been told all."""
+        """Drop all references to the owner, which has received its last event."""
         self.owner = _NOBODY
         self.on_answer = None
         self.on_close.clear()
 
     def forget(self) -> None:
-        """After a fork, in the child: let go of the descriptor; the parent's stays as it is."""
+        """In the child after a fork: close the descriptor; the parent's link goes on."""
         if self._sock is not None:
             os.close(self._sock.detach())
             self._sock = None
@@ -206,9 +207,9 @@ class Link:
             if not data:
                 self.drop()
             return
-        told, self.on_answer = self.on_answer, None
-        if told is not None and data:
-            told()
+        on_answer, self.on_answer = self.on_answer, None
+        if on_answer is not None and data:
+            on_answer()
         self._feed(data)
 
     def _feed(self, data: bytes) -> None:
@@ -221,7 +222,7 @@ class Link:
         self.deliver(events)
 
     def deliver(self, events: list[HandshakeEvent]) -> None:
-        """Send what the machine has to say, and tell the owner what has happened."""
+        """Send the handshake's output, and deliver these events to the owner."""
         self.flush()
         for event in events:
             if isinstance(event, Ended):
@@ -233,6 +234,6 @@ class Link:
 def _peer_address(sock: socket.socket) -> str:
     try:
         host, port = sock.getpeername()[:2]
-    except (OSError, ValueError):  # gone already, or a relay's
+    except (OSError, ValueError):  # closed already, or not a TCP socket but a relay's
         return "?"
     return str(Place(str(host).removeprefix("::ffff:"), int(port)))

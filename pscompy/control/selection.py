@@ -1,7 +1,8 @@
-"""Which transports a connection may use, in which order, and how its messages travel. Pure.
+"""Which transports a connection may use, in which order, and by which protocols. Pure functions.
 
-Order is by (PSP_<TRANSPORT>, built-in priority), highest first; 0 on either side excludes. The
-cost model turns a transport's estimates into thresholds; a setting of the user comes before it.
+Order is by (PSP_<TRANSPORT>, built-in priority), highest first; a transport with 0 on either side
+is excluded. The cost model computes thresholds from a transport's estimates, unless the user has
+set them.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
 HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 EAGER_LIMIT = (128 << 10) - 160  # PSC_EAGER_LIMIT of proto/credit.h
 THRESHOLD_MAX = 1 << 30  # the cost model looks for thresholds up to here
-FRAG_MAX = 1 << 20  # bytes of one FRAG: what a small message may have to wait for on a stream
+FRAG_MAX = 1 << 20  # bytes of one FRAG, for which a small message may have to wait on a stream
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What an interface can do; the fields of psc_iface_attr_t."""
+    """The capabilities, limits and estimates of an interface; the fields of psc_iface_attr_t."""
 
     caps: int
     max_bcopy: int
@@ -52,13 +53,13 @@ class Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A transport as this process has it; `reason` says why it has it not."""
+    """A transport in this process; `reason` says why it cannot be used."""
 
     name: str
     user_priority: int = 1
     priority: int = 0
     reason: str | None = None
-    rails: Mapping[int, int] = field(default_factory=dict)  # of the fabric -> its interface
+    rails: Mapping[int, int] = field(default_factory=dict)  # index of the rail -> its interface
     estimates: Estimates | None = field(default=None, repr=False)
     across: bool = False  # memory may be shared with other modules: PSP_MSA_SHM
 
@@ -73,7 +74,7 @@ def ordered(options: Iterable[Option]) -> list[Option]:
 
 
 def why_not(option: Option, here: Identity, there: Identity) -> str | None:
-    """Why this transport cannot reach that peer, as far as can be told without trying."""
+    """Return why this transport cannot reach that peer, as far as that is known without trying."""
     if option.reason is not None:
         return option.reason
     if option.user_priority == 0:
@@ -90,7 +91,7 @@ def why_not(option: Option, here: Identity, there: Identity) -> str | None:
 
 
 def why_not_self(option: Option) -> str | None:
-    """Why this transport cannot connect the session with itself."""
+    """Return why this transport cannot connect the session with itself, or None."""
     if option.reason is not None or option.estimates is None:
         return option.reason or "was not opened"
     if not option.estimates.caps & CAP_SELF:
@@ -111,7 +112,7 @@ def _why_not_node(here: Identity, there: Identity, across: bool) -> str | None:
 def candidates(
     options: Iterable[Option], here: Identity, there: Identity
 ) -> tuple[list[Option], dict[str, str]]:
-    """What the connector offers, in order, and why the others are left out."""
+    """Return the connector's candidates in order, and the reasons for all other transports."""
     usable: list[Option] = []
     absent: dict[str, str] = {}
     for option in ordered(options):
@@ -126,9 +127,9 @@ def candidates(
 def choices(
     offer: Offer, options: Iterable[Option], here: Identity, there: Identity
 ) -> Iterator[tuple[list[int], Option | None, str]]:
-    """What the acceptor may do with each transport, in the connector's order: the indices of its
-    candidates, the option to take, or None and the reason. Several candidates are several rails:
-    those that this side has too go together, as lanes of one connection."""
+    """Yield the acceptor's choices in the connector's order: the indices of one transport's
+    candidates with the option, or with None and the reason. Several candidates of a transport are
+    its rails; those that both sides have become lanes of one connection."""
     mine = {option.name: option for option in options}
     numbered = enumerate(offer.candidates)
     for transport, rails in groupby(numbered, lambda it: it[1].transport):
@@ -147,17 +148,17 @@ def choices(
 
 
 def _common(offer: Offer, indices: Iterable[int], option: Option) -> list[int]:
-    """One candidate for each rail that both sides have."""
+    """Return one candidate for each rail that both sides have."""
     by_rail = {offer.candidates[index].lane: index for index in indices}
     return [index for rail, index in by_rail.items() if rail in option.rails][:LANES_MAX]
 
 
-# ---- how messages travel ------------------------------------------------------------------------
+# ---- protocols and thresholds -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user set: AUTO where the cost model decides."""
+    """The user's settings; with AUTO the cost model decides."""
 
     rendezvous: int = AUTO  # shortest rendezvous message; INF: never
     scheme: str = "auto"
@@ -168,7 +169,7 @@ NO_WISHES = Wishes()
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """The fields of psc_proto_params_t, and which rendezvous they amount to."""
+    """The fields of psc_proto_params_t, and the rendezvous that follows from them."""
 
     eager_max: int
     zcopy_min: int
@@ -178,7 +179,7 @@ class Params:
 
 
 def eager_ns(estimates: Estimates, nbytes: int) -> float:
-    """One copy into the ring, one out of it, overlapped by neither."""
+    """One copy into the ring and one out of it, not overlapped."""
     copies = 2 * nbytes / estimates.copy_bandwidth * 1e9
     return estimates.latency_ns + 2 * estimates.overhead_ns + copies
 
@@ -198,7 +199,7 @@ def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
 
 
 def parameters(estimates: Estimates, wishes: Wishes = NO_WISHES, lanes: int = 1) -> Params:
-    """How the messages of a connection over so many of such lanes travel."""
+    """Return the parameters of a connection over this number of equal lanes."""
     rendezvous = _scheme(estimates, wishes.scheme)
     fragment = _fragment(estimates, rendezvous)
     return Params(
@@ -218,7 +219,7 @@ def _scheme(estimates: Estimates, wish: str) -> str:
 
 
 def _eager_max(estimates: Estimates, wish: int, scheme: str) -> int:
-    """The longest message that is not worth, or not allowed, a rendezvous."""
+    """Return the longest message for which a rendezvous costs more, or is not allowed."""
     room = estimates.max_bcopy - HEADER_MAX
     if estimates.caps & CAP_AM_ZCOPY:
         room = max(room, estimates.max_zcopy)
@@ -246,7 +247,7 @@ def _zcopy_min(estimates: Estimates) -> int:
 
 
 def _crossover(better: Callable[[int], bool]) -> int:
-    """The smallest size from which on `better` holds; both costs are linear in the size."""
+    """Return the smallest size from which on `better` holds; both costs are linear in the size."""
     if better(0):
         return 0
     if not better(THRESHOLD_MAX):
@@ -259,8 +260,8 @@ def _crossover(better: Callable[[int], bool]) -> int:
 
 
 def _fragment(estimates: Estimates, scheme: str) -> int:
-    """As long as the transport takes: fewer pieces, fewer completions. But other messages of
-    the connection stand behind a piece on the same stream, so none is endless."""
+    """Return the length of a fragment: as long as the transport allows, for few completions, but
+    bounded on a stream, where other messages wait behind it."""
     if scheme == "am":
         room = estimates.max_bcopy - HEADER_MAX
         return max(room, min(estimates.max_zcopy, FRAG_MAX) if estimates.caps & CAP_AM_ZCOPY else 0)
@@ -268,7 +269,7 @@ def _fragment(estimates: Estimates, scheme: str) -> int:
 
 
 def cost_table(estimates: Estimates, params: Params) -> list[tuple[int, str, float]]:
-    """(bytes, protocol, estimated ns) at powers of four and at the thresholds, for people."""
+    """Return (bytes, protocol, estimated ns) at powers of four and at the thresholds."""
     sizes = {4**power for power in range(1, 14)} | {params.eager_max, params.eager_max + 1}
     return [(nbytes, *_cost(estimates, params, nbytes)) for nbytes in sorted(sizes)]
 
