@@ -24,7 +24,7 @@ from pscompy.errors import ConfigError, ConnectError
 
 SCHEME = "psp://"
 PLACES_MAX = 16
-ADVERTISED_MAX = 12  # of one host; relays have places, too
+ADVERTISED_MAX = 12  # addresses of one host; the other places are for relays
 
 _SIOCGIFCONF, _SIOCGIFFLAGS, _IFF_UP = 0x8912, 0x8913, 1
 _IFREQ = 40  # bytes of a struct ifreq: a name, and an address behind it

@@ -53,7 +53,7 @@ def to_leave() -> int:
 
 
 def source_of(address: Any) -> Source:
-    """Where a caller comes from: an IPv4 address, or the 64 bits that name an IPv6 network."""
+    """Return the source of a caller: an IPv4 address, or the 64 bits that name an IPv6 network."""
     host = str(address[0]).partition("%")[0]
     if ":" not in host:
         return socket.inet_pton(socket.AF_INET, host)
@@ -112,7 +112,7 @@ class Admission:
         self._timers: dict[Link, Timer] = {}
         self._places = places()
         self._leave = to_leave()
-        self._plenty = False  # of descriptors, for the callers that are being accepted
+        self._plenty = False  # whether descriptors are plentiful for the callers being accepted
         self._paused = False
         self._reported = -REPORT_SECONDS  # when the log last had that peers are turned away
         options.apply(listening)  # accepted sockets inherit them

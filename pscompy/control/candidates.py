@@ -52,7 +52,7 @@ class Candidates:
         self._seconds = factory.candidate_seconds
         self._link = link
         self._there = there
-        self._lanes: list[Lane] = []  # one for each rail of one transport
+        self._lanes: list[Lane] = []  # lanes of the current attempt, one for each rail
         self._reported_up = False
         self._ticks = 0
         self._timer: Timer | None = None

@@ -21,7 +21,7 @@ class CoreLog:
         """Have the worker write its lines of up to this level into a new pipe."""
         self.fd, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._open = True
-        self._rest = b""  # of a line that is not complete
+        self._rest = b""  # the beginning of an incomplete line
         lib.psc_worker_log_to(worker, self._write_end, level)
 
     def read(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pscompy.errors import OutOfDescriptors
 
 SESSION = 24  # free descriptors that a session needs; it takes about 20
-CONNECTION = 3  # that one connection takes at most: a precon link, and two of a lane
+CONNECTION = 3  # descriptors that a connection takes at most: one for its link, two for a lane
 
 
 def limit() -> int:

@@ -60,7 +60,7 @@ class OnDemand:
         self._connections = connections
         self._links = Links(thread, factory.here)
         self._dialing = Dialing(thread, factory.engine, connections, policy, self._dialed)
-        self._listeners: dict[Negotiation[Record], Listener] = {}  # of links that were accepted
+        self._listeners: dict[Negotiation[Record], Listener] = {}  # by accepted link
 
     # ---- calls of the control plane ----
 

@@ -41,9 +41,9 @@ class Record:
     ) -> None:
         self.id = id
         self.handle = handle  # psc_conn_t *
-        self.address = address  # of the peer's socket; None if it is not known yet
+        self.address = address  # address of the peer's socket; None if it is not known yet
         self.rank = rank
-        self.name = name  # of a peer in a World, known beforehand; "" for other connections
+        self.name = name  # name of a World's peer, known beforehand; "" for other connections
         self.resolve = resolve  # returns the address at the first use
         self.phase = Phase.LAZY
         self.peer: Identity | None = None

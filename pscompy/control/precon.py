@@ -10,7 +10,6 @@ import errno
 import math
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -112,7 +111,6 @@ class Link:
     ) -> None:
         self.machine = machine
         self.owner: LinkOwner = owner
-        self.since = time.monotonic()
         self.peer_address = _peer_address(sock)
         self._thread = thread
         self._sock: socket.socket | None = sock

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.worker import Engine
 
-PASSES_MAX = 16  # of progress before the thread looks at its other descriptors again
+PASSES_MAX = 16  # passes of progress before the thread looks at its other descriptors again
 STUCK_PAUSE = 1.0  # seconds between looks at transports that may be stuck
-HOLDING_PAUSE = 0.01  # seconds without progress after which this thread moves what is held
+HOLDING_PAUSE = 0.01  # seconds without progress after which this thread sends the held data
 
 _RETIRING = "retiring"
 _HOLDING = "holding"
@@ -28,8 +28,10 @@ class Progress:
         self._thread = thread
         self._engine = engine
         self._reasons: set[object] = set()
-        self._passes = 0  # of progress that this thread has made
-        self._others_passes: int | None = None  # at the last look, while something is held
+        self._passes = 0  # passes of progress that this thread has made
+        self._others_passes: int | None = (
+            None  # passes of other threads at the last look, while data is held
+        )
         self._holding_timer: Timer | None = None
 
     def start(self) -> None:
@@ -49,8 +51,8 @@ class Progress:
             self._thread.unregister(self._engine.fabric_fd)
 
     def look_after_the_rest(self) -> None:
-        """Retire lanes that have ended, and send what a transport holds, although the program may
-        not call pscompy for long."""
+        """Retire lanes that have ended, and send the data that a transport holds, although the
+        program may not call pscompy for long."""
         self.need(_RETIRING, self._engine.retiring)
         if self._holding_timer is None:
             self._look_after_holding()
@@ -68,7 +70,7 @@ class Progress:
         return False
 
     def _look_after_holding(self) -> None:
-        """A program that calls pscompy moves what is held itself. If it has made no progress for
+        """A program that calls pscompy sends the held data itself. If it has made no progress for
         HOLDING_PAUSE, this thread makes progress until the program calls again."""
         passes = self._engine.holding()
         others = None if passes is None else (passes - self._passes) % (1 << 32)

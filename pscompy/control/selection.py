@@ -1,4 +1,4 @@
-"""Which transports a connection may use, in which order, and by which protocols. Pure functions.
+"""Selection of a connection's transports, and of the protocols over them. Pure functions.
 
 Order is by (PSP_<TRANSPORT>, built-in priority), highest first; a transport with 0 on either side
 is excluded. The cost model computes thresholds from a transport's estimates, unless the user has

@@ -26,8 +26,8 @@ from pscompy.plugin import Relay
 
 logger = logging.getLogger(__name__)
 
-EVENTS_MAX = 64  # that one call takes from the core
-_FABRIC_COUNTERS_MAX = 256  # of all lanes of a connection
+EVENTS_MAX = 64  # events that one call takes from the core
+_FABRIC_COUNTERS_MAX = 256  # counters of all lanes of a connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Engine:
     ERR_CLOSED: int = lib.PSC_ERR_CLOSED
 
     def __init__(self, config: Config) -> None:
-        self.lanes: dict[int, Lane] = {}  # those that no connection owns, by id
+        self.lanes: dict[int, Lane] = {}  # lanes that no connection owns, by id
         self._ids = itertools.count(1)
         self._worker = _create_worker(config)
         self.address = self.address_of(self._worker)

@@ -51,7 +51,7 @@ class Pair:
         return taken
 
     def report(self, side: Handshake, reason: str | None = None) -> None:
-        """What the owner does when its lane has come up (or failed, with a reason)."""
+        """Report that a side's lanes are up, or have failed with a reason."""
         self.events[side] += side.lane_up() if reason is None else side.lane_failed(reason)
 
     def introduce(self) -> None:

@@ -152,7 +152,7 @@ def test_a_connection_with_oneself_needs_no_link() -> None:
 
 def test_without_any_transport_it_fails_at_once_with_all_reasons() -> None:
     with world(2, SHM=0, TCP=0) as ranks:
-        ranks[0].peers[1]._record.address = "192.0.2.1:1"  # nobody needs to be asked
+        ranks[0].peers[1]._record.address = "192.0.2.1:1"  # is not dialed
         with pytest.raises(ConnectError) as caught:
             ranks[0].peers[1].open(60)
         assert ranks[0].peers[1]._record.attempt is None

@@ -19,7 +19,8 @@ Make = Callable[..., Session]
 
 @pytest.fixture
 def places(session: Make) -> Iterator[Callable[[str], Place]]:
-    """Makes a place that leads to: nobody, somebody mute or curt, or another session."""
+    """Makes a place that leads to no process, to one that is silent or hangs up, or to another
+    session."""
     opened: list[sockets.socket] = []
 
     def make(what: str) -> Place:
@@ -43,7 +44,7 @@ def places(session: Make) -> Iterator[Callable[[str], Place]]:
 
 
 def hang_up(server: sockets.socket) -> None:
-    """On everybody, at once."""
+    """Close every connection at once."""
     with suppress(OSError):
         while True:
             server.accept()[0].close()
@@ -91,7 +92,7 @@ def test_where_it_is_nowhere_the_error_says_why(
 
 
 def test_a_link_that_is_not_heard_first_is_let_go(session: Make) -> None:
-    """Both places lead to the peer, which comes to itself when both are connected."""
+    """Both places lead to the peer, which answers only after both are connected."""
     peer = session("peer")
     listening = peer.listen()
     port = Address.parse(listening.address).places[0].port

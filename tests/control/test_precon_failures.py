@@ -67,7 +67,7 @@ def raw_server(talk: Callable[[sockets.socket], object]) -> Iterator[str]:
         thread.join(60)
 
 
-# ---- who may talk -------------------------------------------------------------------------------
+# ---- keys, names, versions ----------------------------------------------------------------------
 
 
 def test_another_key_is_an_auth_error_that_names_the_variable(session: Make) -> None:
@@ -264,7 +264,7 @@ def test_the_next_candidate_is_tried_where_one_does_not_come_up(
     folders = [tempfile.mkdtemp() for _ in range(2)]  # pytest's are too long for a Unix socket
     server, client = (session(SHM_DIR=folder) for folder in folders)
     listening = server.listen()
-    for folder in folders:  # nobody can meet there any more
+    for folder in folders:  # shm cannot connect without its folder
         shutil.rmtree(folder)
     connection = client.connect(listening.address)
     connection.send(b"over what is left", timeout=60)

@@ -288,7 +288,7 @@ def test_the_end_is_told_in_every_state(state: LinkState) -> None:
     assert machine.receive(b"") == [Ended(False, state)]
 
 
-# ---- who may talk -------------------------------------------------------------------------------
+# ---- keys and versions --------------------------------------------------------------------------
 
 
 def test_another_key_is_told_on_both_sides() -> None:
@@ -316,8 +316,8 @@ def test_a_mirror_proves_nothing() -> None:
 
 
 def test_a_greeting_says_nothing_of_the_key() -> None:
-    """Before a dialer has proved the key a listener says the same whatever its key is, but for
-    what is random; so does a dialer to one who may be no listener."""
+    """Before a dialer has proved the key a listener sends the same bytes whatever its key is, but
+    for random ones. So does a dialer to a process that may be no listener."""
     said = {KEY: b"", OTHER_KEY: b""}
     for key in said:
         pair = Pair(key=key, peer_key=key)
@@ -387,7 +387,7 @@ def test_a_candidate_cannot_be_stripped() -> None:
     sealed = pair.connector.output()
     assert len(sealed) == sealed_size(Offer(both))
     stripped = frames.encode(Offer(both[1:])) + sealed[-frames.MAC_SIZE :]
-    with pytest.raises(RemoteProtocolError, match="changed on its way"):
+    with pytest.raises(RemoteProtocolError, match="altered in transit"):
         pair.acceptor.receive(stripped)
 
 

@@ -1,4 +1,4 @@
-"""Where the key comes from, and who may see it."""
+"""The sources of the key, and where it is shown."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_random_key_costs_no_time(tmp_path: Path, stretched: list[bytes]) -> N
     assert user_key_file(config(tmp_path)).read_text().startswith(keys.RANDOM)
 
 
-# 64 digits may be somebody's password, hashed.
+# 64 digits may be the hash of a password.
 @pytest.mark.parametrize("text", ["c3" * 32, "random:ABCDEF" * 9, "a phrase of words " * 12])
 def test_what_may_have_been_thought_up_is_stretched_once(
     tmp_path: Path, stretched: list[bytes], text: str

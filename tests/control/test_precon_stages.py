@@ -23,8 +23,8 @@ Make = Callable[..., Session]
 
 STEPS = range(9)
 
-# A peer without lanes reaches neither the guard nor, outside a World, a parked link; who dies
-# there is a real process in test_session_processes.py, and a real peer in test_ondemand.py.
+# A peer without lanes reaches neither the guard nor, outside a World, a parked link. A real process
+# dies there in test_session_processes.py, and a real peer in test_ondemand.py.
 ELSEWHERE = {LinkState.PARKED, LinkState.GUARD, LinkState.CLOSED}
 
 

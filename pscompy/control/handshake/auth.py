@@ -85,4 +85,4 @@ class Seal:
     def check(self, content: bytes, received: bytes) -> None:
         """Raise `RemoteProtocolError` if this is not the seal of the next frame."""
         if len(received) != MAC_SIZE or not hmac.compare_digest(self.next(content), received):
-            raise RemoteProtocolError("a frame was changed on its way (wrong authentication code)")
+            raise RemoteProtocolError("a frame was altered in transit (wrong authentication code)")

@@ -32,7 +32,7 @@ UID_SIZE = 16
 
 BODY_MAX = 64 * 1024
 CANDIDATES_MAX = 32
-LANES_MAX = 4  # of a connection: PSC_LANES_MAX of core/wire.h
+LANES_MAX = 4  # lanes of a connection: PSC_LANES_MAX of core/wire.h
 REASONS_MAX = 64
 ADDRESS_MAX = 1024
 TRANSPORT_NAME_MAX = 15
@@ -110,7 +110,7 @@ class RefuseCode(IntEnum):
 class Identity:
     """The identity of a session, as it states it itself after it has proved the key."""
 
-    uid: bytes  # of the session, 16 random bytes
+    uid: bytes  # the session's id, 16 random bytes
     name: str
     host: str  # boot id; processes that share a running kernel have the same
     hostname: str

@@ -30,7 +30,7 @@ FILE_MAX = 4096  # longest key file, bytes
 
 RANDOM = "random:"  # begins a random key; hexadecimal digits follow
 RANDOM_BYTES = 32
-SAFE_BITS = 128  # of a random key: too many keys to test
+SAFE_BITS = 128  # bits of a random key that cannot be guessed
 
 # OWASP's recommendation for passwords: 32 MiB, a third of a second.
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 1 << 15, 8, 3

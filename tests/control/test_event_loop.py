@@ -1,0 +1,109 @@
+"""The control thread: no failure of a call-back ends it, and each kind is logged once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pscompy.control.event_loop import READ, ControlThread
+from tests.waiting import expect_soon
+
+
+@pytest.fixture
+def thread() -> Iterator[ControlThread]:
+    made = ControlThread("a test")
+    made.start()
+    yield made
+    assert made.stop(60)
+
+
+@pytest.fixture
+def _failures_are_wanted(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Those that a test has brought about are no defect."""
+    yield
+    for when in ("setup", "call"):
+        caplog.get_records(when).clear()
+
+
+def works(thread: ControlThread) -> bool:
+    done = threading.Event()
+    thread.call(done.set)
+    return done.wait(60)
+
+
+@pytest.mark.usefixtures("_failures_are_wanted")
+@pytest.mark.parametrize("kind", [OSError, ValueError, MemoryError, SystemExit, KeyboardInterrupt])
+def test_nothing_that_a_call_back_raises_ends_the_thread(
+    thread: ControlThread, kind: type[BaseException]
+) -> None:
+    def fails(*_: object) -> None:
+        raise kind("on purpose")
+
+    thread.call(fails)
+    thread.call(thread.later, 0, fails)
+    assert works(thread)
+    reading, writing = os.pipe()
+    thread.call(thread.register, reading, READ, fails)
+    os.write(writing, b"x")
+    assert works(thread)
+    thread.call(thread.unregister, reading)
+    assert works(thread)
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.mark.usefixtures("_failures_are_wanted")
+def test_a_pump_that_fails_keeps_nothing_from_being_looked_at(thread: ControlThread) -> None:
+    failed = threading.Event()
+
+    def fails() -> bool:
+        failed.set()
+        raise OSError("on purpose")
+
+    thread.call(thread.set_pump, fails)
+    assert failed.wait(60)
+    assert works(thread)
+
+
+@pytest.mark.usefixtures("_failures_are_wanted")
+def test_an_event_that_stays_is_told_once(
+    thread: ControlThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    times = []
+
+    def fails(*_: object) -> None:
+        times.append(None)
+        raise OSError("on purpose")
+
+    reading, writing = os.pipe()
+    os.write(writing, b"x")
+    with caplog.at_level(logging.ERROR, "pscompy"):
+        thread.call(thread.register, reading, READ, fails)
+        expect_soon(lambda: len(times) > 10)
+        thread.call(thread.unregister, reading)
+        assert works(thread)
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_line_of_the_log_needs_no_descriptor() -> None:
+    program = (
+        "import logging, resource, pscompy\n"
+        "session = pscompy.Session(config={'KEY': 'random:' + 'a1' * 32})\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "log = logging.getLogger('pscompy.test')\n"
+        "try: raise ValueError('a cause')\n"
+        "except ValueError: log.exception('%d things', 3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    first, *_, last = done.stderr.splitlines()
+    assert done.returncode == 0
+    assert first.endswith("error: 3 things")
+    assert last == "ValueError: a cause"
