@@ -14,7 +14,7 @@ STAGES.remove(LinkState.CLOSED.name)  # the end of every link
 STAGES.remove(LinkState.PARKED.name)  # of links between the ranks of a world only
 
 DIE_AT = """
-from pscompy.control.handshake.handshake import handshake
+from pscompy.control.handshake import handshake
 step = handshake.step
 
 def die_at_stage(table, state, event):
