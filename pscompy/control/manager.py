@@ -22,7 +22,7 @@ from pscompy.control.handshake.frames import Identity
 from pscompy.control.handshake.keys import Key, find_key
 from pscompy.control.handshake.states import Phase
 from pscompy.control.listening import Deliver, Listener, Listening
-from pscompy.control.ondemand import FindPeer, OnDemand
+from pscompy.control.ondemand import FindPeer, OnDemand, no_peer
 from pscompy.control.peer import OnSettled, Record
 from pscompy.control.precon import LinkOptions
 from pscompy.control.progress import Progress
@@ -36,7 +36,7 @@ STOP_SECONDS = 5.0  # for the thread to end
 
 class Control:
     """One per session. `adopt` makes the record of a connection that a peer has begun, and holds
-    it; `holder` holds all connections that are in use."""
+    it; `holder` holds all connections that are in use; `find_peer` is as for `set_peers`."""
 
     def __init__(
         self,
@@ -45,10 +45,11 @@ class Control:
         here: Identity,
         adopt: Callable[[], Record],
         holder: Holder,
+        find_peer: FindPeer = no_peer,
     ) -> None:
         self.config = config
-        self._engine = engine
-        self._here = here
+        self.engine = engine
+        self.here = here
         self._services: dict[int, Callable[[], Any]] = {}  # by context
         self._lock = threading.Lock()
         self._key: Key | None = None  # found at the first use
@@ -60,6 +61,7 @@ class Control:
         self._connections = Connections(self._thread, factory, config, holder, adopt)
         policy = Policy(config["RETRY"], options)
         self._on_demand = OnDemand(self._thread, factory, self._connections, policy)
+        self._on_demand.find_peer = find_peer
         self._listening = Listening(
             self._thread, engine.relays, options, config["NETWORK"], self._on_demand.accept
         )
@@ -83,11 +85,11 @@ class Control:
     def counters(self, record: Record) -> dict[str, int]:
         """Return the counters of a connection and of its transports; all are zero once the session
         is closed."""
-        return self._engine.connection_counters(record.handle)
+        return self.engine.connection_counters(record.handle)
 
     def end_reason(self, record: Record) -> str:
         """Return the reason that the transport gave for the end of a connection, or ""."""
-        return self._engine.connection_reason(record.handle)
+        return self.engine.connection_reason(record.handle)
 
     # ---- connections ----
 
@@ -102,7 +104,7 @@ class Control:
                 record.address = record.resolve()
             except PscomError as error:
                 logger.warning("the address of %s is not known: %s", record.label, error)
-        self._engine.begin_connecting(record.handle)
+        self.engine.begin_connecting(record.handle)
         self._thread.call(self._begin, record, connection)
 
     def open(self, record: Record, connection: object, on_settled: OnSettled) -> None:
@@ -121,7 +123,7 @@ class Control:
         `ConnectError`: the address cannot be bound. `AuthError`: there is no usable key.
         """
         self._start()
-        return self._listening.open(self._here.name, host, port, deliver)
+        return self._listening.open(self.here.name, host, port, deliver)
 
     def stop_listening(self, listener: Listener) -> None:
         """Accept no more connections; those that are up stay."""
@@ -166,7 +168,7 @@ class Control:
     def _find_key(self) -> Key:
         if self._key is None:
             self._key = find_key(self.config)
-            self._engine.set_secret(self._key.for_memory)
+            self.engine.set_secret(self._key.for_memory)
         return self._key
 
     def _start(self) -> None:
@@ -179,10 +181,10 @@ class Control:
             self._on_demand.key = self._find_key()
             self._started = True
             self._progress.start()
-            self._thread.register(self._engine.control_fd, READ, self._on_core_events)
-            log = self._engine.log_fd
+            self._thread.register(self.engine.control_fd, READ, self._on_core_events)
+            log = self.engine.log_fd
             if log is not None:
-                self._thread.register(log, READ, lambda _: self._engine.read_log())
+                self._thread.register(log, READ, lambda _: self.engine.read_log())
             self._thread.start()
 
     # ---- on the control thread ----
@@ -193,9 +195,9 @@ class Control:
             self._on_demand.begin(record)
 
     def _on_core_events(self, _events: int) -> None:
-        changed = self._engine.control_events()
+        changed = self.engine.control_events()
         for lane_id in changed.lanes:
-            lane = self._engine.lanes.get(lane_id)
+            lane = self.engine.lanes.get(lane_id)
             if lane is not None:
                 lane.on_change()
         for conn_id in changed.connections:

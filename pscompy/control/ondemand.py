@@ -37,6 +37,11 @@ FindPeer = Callable[[Identity], "Record | None"]
 """Returns the record of a World's peer, or None if it is no peer."""
 
 
+def no_peer(identity: Identity) -> Record | None:
+    """A session that is in no World has no peer."""
+    return None
+
+
 class OnDemand:
     """The owner of all negotiations (`negotiation.Owner`).
 
@@ -51,7 +56,7 @@ class OnDemand:
         connections: Connections,
         policy: Policy,
     ) -> None:
-        self.find_peer: FindPeer = lambda identity: None
+        self.find_peer: FindPeer = no_peer
         self.key: Key  # set before the thread starts
         self._thread = thread
         self._factory = factory
