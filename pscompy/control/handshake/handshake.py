@@ -135,7 +135,7 @@ class Handshake:
     def refuse(self, code: RefuseCode, reason: str) -> None:
         """End the link and send the reason."""
         if not self.authenticated:
-            raise LocalProtocolError("nothing is said to a peer that has not proved the key")
+            raise LocalProtocolError("nothing is sent to a peer that has not proved the key")
         self._channel.send(frames.Refuse(code, reason))
         self.state = LinkState.CLOSED
 
@@ -230,7 +230,7 @@ class Handshake:
 
     def _introduce(self) -> None:
         if self.kind is None:
-            raise LocalProtocolError("a dialer says what it wants")
+            raise LocalProtocolError("a dialer must give the kind of its link")
         self._channel.send(frames.Intro(self.kind, self._identity))
 
     def _on_proof(self, proof: bytes) -> Iterator[HandshakeEvent]:
