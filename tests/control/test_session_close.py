@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,13 @@ from peers import TRANSPORTS, only
 from processes import Child
 
 from pscompy import Closed, ConnectionState, Session
-from tests.waiting import asleep
+from pscompy.control.attempt import Attempt
+from pscompy.control.candidates import Candidates
+from pscompy.control.handshake.handshake import Handshake
+from pscompy.control.negotiation import Negotiation
+from pscompy.control.peer import Record
+from pscompy.control.precon import Link
+from tests.waiting import asleep, expect_soon
 
 Make = Callable[..., Session]
 
@@ -111,6 +118,33 @@ def test_sessions_leave_no_descriptors_and_no_threads(session: Make) -> None:
     gc.collect()
     assert set(os.listdir("/proc/self/fd")) <= descriptors
     assert set(threading.enumerate()) <= threads
+
+
+def test_ended_connections_leave_no_garbage(session: Make) -> None:
+    """No cycle of references keeps their parts until the garbage collector runs."""
+    kinds = (Handshake, Negotiation, Candidates, Link, Attempt, Record)
+
+    def count() -> Counter[str]:
+        return Counter(type(it).__name__ for it in gc.get_objects() if isinstance(it, kinds))
+
+    server, client = session(), session()
+    socket = server.listen("127.0.0.1")
+    gc.collect()
+    before = count()
+    gc.disable()
+    try:
+        for _ in range(3):
+            connection = client.connect(socket.address)
+            connection.send(b"x", timeout=60)
+            accepted = socket.accept(60)
+            assert bytes(accepted.recv(timeout=60)) == b"x"
+            connection.close()
+            with pytest.raises(Closed):
+                accepted.recv(timeout=60)
+        del connection, accepted
+        expect_soon(lambda: count() == before)
+    finally:
+        gc.enable()
 
 
 def test_lazy_connections_cost_no_thread_and_no_peer(session: Make) -> None:
