@@ -2,10 +2,10 @@
 
 A variable is declared once, as a `Var` in a table; tables belong to sections.
 The core's section is "", a transport's is its name in capitals, and the full
-name of a variable is PSP_<SECTION>_<NAME>. `Config.load` resolves all tables
-against the overrides of a program and the environment. Nothing else of
-pscompy reads the environment; the launcher's variables come through
-`launcher_environment`.
+name of a variable is PSP_<SECTION>_<NAME>. A `Config` collects the tables and
+reads each variable once, from the overrides of a program or the environment.
+Nothing else of pscompy reads the environment; the launcher's variables come
+through `launcher_environment`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,10 +121,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A resolved variable: its text, where that came from, and its value."""
+    """A variable that was read: its text, where that came from, and its value."""
 
-    section: str
-    var: Var
     text: str
     origin: str
     value: Any
@@ -132,7 +130,7 @@ class _Entry:
 
 def full_name(section: str, name: str) -> str:
     """The name without PSP_: ("SHM", "DIRECT") -> "SHM_DIRECT"."""
-    return "_".join(part for part in (section, name) if part)
+    return f"{section}_{name}" if section and name else section or name
 
 
 def launcher_environment() -> Mapping[str, str]:
@@ -150,47 +148,84 @@ def tell_children(name: str, value: str) -> None:
 class Config(Mapping[str, Any]):
     """All variables with their values: `config["SPIN_US"]`.
 
-    Keys are full names without PSP_. Immutable; load another one to change it.
+    Keys are full names without PSP_. Each variable is read and validated once: when somebody asks
+    for its value, or by `check`, after which nothing changes any more.
     """
 
-    def __init__(self, entries: Mapping[str, _Entry], environ: Mapping[str, str]) -> None:
-        self._entries = entries
-        self._environ = environ
+    def __init__(
+        self,
+        tables: Mapping[str, Iterable[Var]],
+        overrides: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """Declare the variables of `tables` (section -> variables).
+
+        `overrides` (keys with or without PSP_) come before `environ` (default: the process's
+        environment), a variable's own setting before its parent's, and an empty text counts as not
+        set.
+        """
+        self._environ = dict(os.environ if environ is None else environ)
+        self._sources = {
+            "config": _normalise(overrides or {}),
+            "environment": {
+                name.removeprefix(PREFIX): value
+                for name, value in self._environ.items()
+                if name.startswith(PREFIX)
+            },
+        }
+        self._declared: dict[str, tuple[str, Var]] = {}
+        self._entries: dict[str, _Entry] = {}
+        for section, variables in tables.items():
+            self.declare(section, variables)
 
     @classmethod
     def load(
         cls,
-        tables: Mapping[str, tuple[Var, ...]],
+        tables: Mapping[str, Iterable[Var]],
         overrides: Mapping[str, object] | None = None,
         environ: Mapping[str, str] | None = None,
         *,
         known: Collection[str] | None = (),
         withheld: Callable[[], Collection[str]] = frozenset,
     ) -> Config:
-        """Resolve `tables` (section -> variables).
+        """A configuration of `tables` alone, checked; takes what `Config` and `check` take."""
+        config = cls(tables, overrides, environ)
+        config.check(known, withheld)
+        return config
 
-        `overrides` (keys with or without PSP_) come before `environ` (default:
-        the process's environment), a variable's own setting before its
-        parent's, and an empty text counts as not set. `known` are names that
-        need no declaration, "DAPL_" with all names below it; None accepts every
-        name. `withheld` gives further names, and is asked only if there are
-        others than all these. ConfigError: a bad value, or an override that
-        nobody declares. ConfigWarning: undeclared PSP_ variables.
+    def declare(self, section: str, variables: Iterable[Var]) -> None:
+        """Add a section's variables, whose names are not declared yet."""
+        for var in variables:
+            self._declared[full_name(section, var.name)] = (section, var)
+
+    def check(
+        self,
+        known: Collection[str] | None = (),
+        withheld: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        """Look for names that nobody declares, and read and validate all variables.
+
+        `known` are names that need no declaration, "DAPL_" with all names below it; None accepts
+        every name. `withheld` returns further names, and is called only if there are others than
+        all these. Raises `ConfigError` for a bad value, and for an override that nobody declares;
+        warns (`ConfigWarning`) of undeclared PSP_ variables.
         """
-        environ = os.environ if environ is None else environ
-        resolver = _Resolver(tables, _normalise(overrides or {}), environ)
         if known is not None:
-            resolver.check_names(known, withheld)
-        return cls(resolver.entries(), dict(environ))
+            self._check_names(known, withheld)
+        for name in self._declared:
+            self._entry(name)
 
     def __getitem__(self, name: str) -> Any:
-        return self._entries[name].value
+        return self._entry(name).value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._declared
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self._declared)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._declared)
 
     def __repr__(self) -> str:
         changed = ", ".join(f"{row.name}={row.value}" for row in self.rows() if row.changed)
@@ -199,40 +234,37 @@ class Config(Mapping[str, Any]):
     def origin(self, name: str) -> str:
         """Where the value comes from: "default", "config", "environment", or one
         of these with the alias or parent that was set: "config PSP_RENDEZVOUS"."""
-        return self._entries[name].origin
+        return self._entry(name).origin
 
     def rows(self) -> list[Row]:
         """All variables in order of declaration, for people to read."""
-        return [
-            Row(
-                entry.section,
-                PREFIX + name,
-                entry.var.default,
-                "(hidden)" if entry.var.secret and entry.text else entry.text,
-                entry.origin,
-                entry.var.doc,
-            )
-            for name, entry in self._entries.items()
-        ]
+        return [self._row(name, section, var) for name, (section, var) in self._declared.items()]
+
+    def _row(self, name: str, section: str, var: Var) -> Row:
+        entry = self._entry(name)
+        shown = "(hidden)" if var.secret and entry.text else entry.text
+        return Row(section, PREFIX + name, var.default, shown, entry.origin, var.doc)
 
     def settings(self, section: str) -> list[Setting]:
         """The section's variables as its transport gets them."""
         return [
-            Setting(entry.var.name, entry.text, as_number(entry.value))
-            for entry in self._entries.values()
-            if entry.section == section and entry.var.name
+            Setting(var.name, entry.text, as_number(entry.value))
+            for var, entry in self._section(section)
+            if var.name
         ]
 
     def asked(self, section: str) -> list[str]:
-        """The variables that ask for this section by name: its own variable and those that select,
-        as they were set: ["PSP_IB_HCA=nix0 (environment)"]."""
+        """The variables that ask for this section by name, as they were set: its own variable and
+        those that select: ["PSP_IB_HCA=nix0 (environment)"]."""
         return [
-            f"{PREFIX}{name}={entry.text} ({entry.origin})"
-            for name, entry in self._entries.items()
-            if entry.section == section
-            and (entry.var.selects or not entry.var.name)
-            and entry.origin != "default"
+            f"{PREFIX}{full_name(section, var.name)}={entry.text} ({entry.origin})"
+            for var, entry in self._section(section)
+            if (var.selects or not var.name) and entry.origin != "default"
         ]
+
+    def _section(self, wanted: str) -> list[tuple[Var, _Entry]]:
+        declared = self._declared.items()
+        return [(var, self._entry(name)) for name, (section, var) in declared if section == wanted]
 
     def expand(self, template: str) -> str:
         """`template` with $NAME, ${NAME} (unset: empty), $$ (process id) and a
@@ -245,38 +277,37 @@ class Config(Mapping[str, Any]):
         pattern = r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>[A-Za-z_]\w*))"
         return os.path.expanduser(re.sub(pattern, replace, template))  # noqa: PTH111 (any text)
 
+    # ---- reading ----
 
-class _Resolver:
-    """Looks every declared variable up in the overrides and the environment."""
+    def _entry(self, name: str) -> _Entry:
+        if name not in self._entries:
+            self._entries[name] = self._read(name, self._declared[name][1])
+        return self._entries[name]
 
-    def __init__(
-        self,
-        tables: Mapping[str, tuple[Var, ...]],
-        overrides: Mapping[str, str],
-        environ: Mapping[str, str],
-    ) -> None:
-        self._declared = {
-            full_name(section, var.name): (section, var)
-            for section, variables in tables.items()
-            for var in variables
-        }
-        self._sources = {
-            "config": overrides,
-            "environment": {
-                name.removeprefix(PREFIX): value
-                for name, value in environ.items()
-                if name.startswith(PREFIX)
-            },
-        }
+    def _read(self, name: str, var: Var) -> _Entry:
+        given, origin = self._lookup(name) or (var.default, "default")
+        try:
+            return _Entry(given, origin, var.parser(given))
+        except ValueError:
+            raise _bad_value(name, var, given, origin) from None
 
-    def entries(self) -> dict[str, _Entry]:
-        return {
-            name: self._resolve(name, section, var)
-            for name, (section, var) in self._declared.items()
-        }
+    def _lookup(self, name: str) -> tuple[str, str] | None:
+        """The text that is set for a name, and its origin; None if nothing is."""
+        _, var = self._declared.get(name, ("", None))
+        for spelling in (name, *(var.aliases if var else ())):
+            for source, given in self._sources.items():
+                if value := given.get(spelling):
+                    return value, source if spelling == name else f"{source} {PREFIX}{spelling}"
+        if var is None or var.parent is None:
+            return None
+        inherited = self._lookup(var.parent)
+        if inherited is None or " " in inherited[1]:
+            return inherited
+        return inherited[0], f"{inherited[1]} {PREFIX}{var.parent}"
 
-    def check_names(self, known: Collection[str], withheld: Callable[[], Collection[str]]) -> None:
-        """Complain about names that no table declares."""
+    # ---- names that nobody declares ----
+
+    def _check_names(self, known: Collection[str], withheld: Callable[[], Collection[str]]) -> None:
         aliases = {alias for _, var in self._declared.values() for alias in var.aliases}
         names = {*self._declared, *aliases}
         unknown = self._unknown(names, known)
@@ -294,28 +325,6 @@ class _Resolver:
             source: [name for name in given if name not in names and not _covered(name, known)]
             for source, given in self._sources.items()
         }
-
-    def _resolve(self, name: str, section: str, var: Var) -> _Entry:
-        given, origin = self._lookup(name) or (var.default, "default")
-        try:
-            value = var.parser(given)
-        except ValueError:
-            raise _bad_value(name, var, given, origin) from None
-        return _Entry(section, var, given, origin, value)
-
-    def _lookup(self, name: str) -> tuple[str, str] | None:
-        """The text that holds for a name, and its origin; None: not set."""
-        _, var = self._declared.get(name, ("", None))
-        for spelling in (name, *(var.aliases if var else ())):
-            for source, given in self._sources.items():
-                if value := given.get(spelling):
-                    return value, source if spelling == name else f"{source} {PREFIX}{spelling}"
-        if var is None or var.parent is None:
-            return None
-        inherited = self._lookup(var.parent)
-        if inherited is None or " " in inherited[1]:
-            return inherited
-        return inherited[0], f"{inherited[1]} {PREFIX}{var.parent}"
 
 
 def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import pytest
 from pscompy.config.config import (
     Config,
     ConfigWarning,
+    Parser,
     Setting,
     Var,
     choice,
@@ -140,6 +141,29 @@ def test_withheld_names_are_asked_for_only_if_there_is_need():
     Config.load(TABLES, None, {"PSP_IB_PORT": "7"}, withheld=lambda: ["IB_PORT"])
     with pytest.warns(ConfigWarning, match=r"PSP_IB_PROT \(did you mean PSP_IB_PORT\?\)"):
         Config.load(TABLES, None, {"PSP_IB_PROT": "7"}, withheld=lambda: ["IB_PORT"])
+
+
+def test_each_variable_is_read_once_and_not_before_it_is_asked_for():
+    read = []
+    noted = Parser(lambda given: read.append(given) or given, "anything")
+    variables = [Var(name, name.lower(), noted, "Doc.") for name in ("A", "B", "C")]
+    config = Config({"": variables[:2]}, {}, {"PSP_B": "7"})
+    assert read == []
+    assert config["B"] == "7"
+    config.declare("X", variables[2:])
+    assert list(config) == ["A", "B", "X_C"]
+    config.check()
+    config.check()
+    assert sorted(read) == ["7", "a", "c"]
+    assert (config["A"], config["B"], config["X_C"]) == ("a", "7", "c")
+    assert sorted(read) == ["7", "a", "c"]
+
+
+def test_a_bad_value_that_nobody_asks_for_is_found_by_check():
+    config = Config(TABLES, {}, {"PSP_SHM_LINGER": "soon"})
+    assert config["SPIN_US"] == 50
+    with pytest.raises(ConfigError, match="PSP_SHM_LINGER: 'soon'"):
+        config.check()
 
 
 def test_what_asks_for_a_section_by_name():
