@@ -27,7 +27,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, TypeVar
+from typing import Protocol
+
+import pluggy
 
 from pscompy.config.config import (
     AUTO,
@@ -46,9 +48,6 @@ from pscompy.config.config import (
     text,
 )
 from pscompy.transport.python.base import Link, PythonTransport
-
-Hook = TypeVar("Hook", bound=Callable[[], object])
-
 
 __all__ = [
     "AUTO",
@@ -78,15 +77,8 @@ __all__ = [
 ]
 
 PROJECT = "pscompy"
-
-
-def hookimpl(function: Hook) -> Hook:
-    """Mark the function that implements the hook of its name.
-
-    It does what pluggy's own marker does, which takes loading pluggy.
-    """
-    setattr(function, f"{PROJECT}_impl", {})
-    return function
+hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks the function that implements the hook of its name."""
 
 
 def installed() -> list[str]:

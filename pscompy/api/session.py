@@ -26,6 +26,7 @@ from pscompy.errors import Closed, PscomError, Timeout
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
+    from pluggy import PluginManager
 
     from pscompy.binding._binding import Sleeper
     from pscompy.parcel.action_service import Links, Service
@@ -72,6 +73,7 @@ class Session:
         self._sockets: set[Socket] = set()
         self._regions: set[MemoryRegion | Pin] = set()
         self._config, found = registry.load(config)
+        self._plugins = found.plugins
         self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
         log_level = logs.configure(self._config)
         with descriptors.typed():
@@ -107,6 +109,11 @@ class Session:
     def config(self) -> Mapping[str, Any]:
         """All variables with their values, by name without PSP_."""
         return self._config
+
+    @property
+    def plugins(self) -> PluginManager:
+        """The manager of pluggy with the plug-ins of all transports, by the transports' names."""
+        return self._plugins
 
     @property
     def stats(self) -> dict[str, int]:

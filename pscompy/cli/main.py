@@ -100,12 +100,9 @@ def _load_own(module: str) -> Command:
 
 
 def _load(entry: metadata.EntryPoint) -> Command:
-    from pscompy.discovery import shadows
+    from pscompy.discovery.sources import load_entry  # not before: our own commands need no plug-in
 
-    if hidden := shadows.stranger(entry.module, *shadows.origin(entry.module, entry.dist)):
-        raise PscomError(hidden)
-    module = importlib.import_module(entry.module)
-    function: Command = getattr(module, entry.attr)
+    function: Command = load_entry(entry)
     return function
 
 

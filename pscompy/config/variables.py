@@ -12,7 +12,6 @@ GENERAL = (
     Var("KEY", "", text, "Key shared by all processes of the job.", secret=True),
     Var("KEY_FILE", "", text, "File that holds the key; empty: the user's own."),
     Var("NETWORK", "", text, "Networks, addresses or interfaces to use, in order of preference."),
-    Var("INSTALLED", "", text, "What a launcher has found installed, for its ranks."),
     Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
     Var("GUARD", "1", flag, "Keep the precon link open to notice that a peer died."),
     Var("GUARD_TIMEOUT", "30", seconds, "Silence on that link after which a peer is lost."),

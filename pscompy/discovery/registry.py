@@ -1,40 +1,39 @@
-"""Finds the transports: PSP_PLUGINDIR, entry points of the group "pscompy",
-built-in packages; validates what they declare; puts them in order.
+"""Registers the plug-ins, validates what they declare, and puts their transports in order.
 
-A transport that cannot be loaded or declares nonsense is a `Found` with a
-`problem`, not an exception: one broken plug-in must not keep the others from
-working. A transport that PSP_<NAME>=0 excludes is not imported at all.
+All plug-ins, ours too, are registered with one manager of pluggy. A plug-in that does not load or
+whose declaration is invalid is a `Found` with a `problem`, not an exception: one broken plug-in
+must not keep the others from working. A plug-in that PSP_<NAME>=0 excludes is not imported.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from types import ModuleType
+from typing import overload
+
+import pluggy
 
 from pscompy.config.config import Config, Var, full_name, priority
 from pscompy.config.variables import APART, KNOWN, VARIABLES
-from pscompy.discovery import installed, shadows
-from pscompy.errors import ConfigError, describe
+from pscompy.discovery.hooks import Refused, new_manager, register
+from pscompy.discovery.sources import Source, find
+from pscompy.errors import describe
 from pscompy.plugin import Transport
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("pscompy.discovery.registry")
+
+_CORE = {var.name for var in VARIABLES}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """A transport that was found, usable or not.
 
-    `source` is the module or file that it comes from, `user_priority` is
-    PSP_<NAME>. `transport` is None where the plug-in was not imported or
-    declared none; `problem` then says why. A `dormant` one has no other
-    problem than that nobody asked for it.
+    `source` is the module or file that it comes from, `user_priority` is PSP_<NAME>. `transport` is
+    None if the plug-in was not imported or declared none; `problem` then says why. A `dormant`
+    transport has no other problem than that nobody asked for it.
     """
 
     name: str
@@ -60,222 +59,108 @@ class Found:
             return f"asked whether it is available it raised {describe(error)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """Something that should declare a transport; `declare` imports it, or raises."""
+class Transports(Sequence[Found]):
+    """The transports in the order in which they are tried, those with a problem last. `plugins` is
+    the manager that their plug-ins are registered with, by the transports' names."""
 
-    name: str
-    source: str
-    declare: Callable[[], Transport]
-    own: bool = False  # it is a part of pscompy
+    def __init__(self, found: Sequence[Found], plugins: pluggy.PluginManager) -> None:
+        self._found = sorted(found, key=lambda it: it.order, reverse=True)
+        self.plugins = plugins
+
+    @overload
+    def __getitem__(self, index: int) -> Found: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Found]: ...
+    def __getitem__(self, index: int | slice) -> Found | Sequence[Found]:
+        return self._found[index]
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def load(
     overrides: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
-) -> tuple[Config, list[Found]]:
-    """The configuration with the tables of all transports, and the transports
-    in the order in which they are tried, those with a problem last.
+) -> tuple[Config, Transports]:
+    """The configuration with the variables of all transports, and the transports.
 
-    Takes what `Config.load` takes. ConfigError: a bad value, an override that
-    nobody declares, or a PSP_PLUGINDIR that is no folder.
+    Takes what `Config` takes. Raises `ConfigError` for a bad value, for an override that nobody
+    declares, and if PSP_PLUGINDIR is no folder.
     """
-    basic = Config.load({"": VARIABLES}, overrides, environ, known=None)
-    candidates = list(_candidates(basic))
-    tables: dict[str, tuple[Var, ...]] = {
-        candidate.name.upper(): (_own_variable(candidate.name),) for candidate in candidates
-    }
-    priorities = Config.load(tables, overrides, environ, known=None)
-    found = _register(candidates, priorities)
-    for it in found:
-        if it.transport is not None:
-            tables[it.name.upper()] += it.transport.variables
-    read = {it.name for it in found if it.transport is not None}
-    not_read = [candidate for candidate in candidates if candidate.name not in read]
-    config = Config.load(
-        {"": VARIABLES, **tables},
-        overrides,
-        environ,
-        known=(*KNOWN, *_families(candidates, not_read)),
-        withheld=partial(_withheld, not_read),
-    )
-    found = [_rouse(it, config) for it in found]
-    return config, sorted(found, key=lambda it: it.order, reverse=True)
-
-
-# ---- names of variables that are not read -------------------------------------
-
-
-def _families(candidates: list[_Candidate], not_read: list[_Candidate]) -> Iterator[str]:
-    """Where every name is right, because nobody looks at the declarations."""
-    yield from (f"{it.name.upper()}_" for it in not_read if not it.own)
-    there = {it.name.upper() for it in candidates}
-    for section, families in APART.items():
-        if section not in there:
-            yield from families
-
-
-def _withheld(not_read: list[_Candidate]) -> set[str]:
-    """The declarations of pscompy's own transports that are excluded."""
-    return {
-        name
-        for candidate in not_read
-        if candidate.own
-        for var in _variables(candidate)
-        for name in (full_name(candidate.name.upper(), var.name), *var.aliases)
-    }
-
-
-def _variables(candidate: _Candidate) -> tuple[Var, ...]:
-    try:
-        return candidate.declare().variables
-    except Exception as refusal:  # it was excluded, so this is nobody's business
-        logger.debug("the variables of %s: %s", candidate.name, refusal)
-        return ()
-
-
-# ---- finding ----------------------------------------------------------------
-
-
-def _candidates(basic: Config) -> Iterator[_Candidate]:
-    """In the order of who wins where two have the same name."""
-    yield from _in_folders(basic.expand(basic["PLUGINDIR"]))
-    yield from _installed(basic["INSTALLED"])
-    yield from _built_in()
-
-
-def _built_in() -> Iterator[_Candidate]:
-    """They are tested, as all that is ours: neither pluggy nor a check of what they declare is
-    needed."""
-    package = importlib.import_module("pscompy.plugins")
-    with os.scandir(package.__path__[0]) as folders:
-        packages = [it for it in folders if os.path.isfile(f"{it.path}/__init__.py")]  # noqa: PTH113
-    for name in sorted(it.name for it in packages):
-        if name != "bridge":  # it carries transports, and is none
-            source = f"{package.__name__}.{name}"
-            yield _Candidate(name, source, partial(_declare_own, source), own=True)
-
-
-def preload() -> None:
-    """Load all that the built-in transports need, in a process that others are forked from; each
-    of these looks at all of them, also at those that are only for who asks for them."""
-    for candidate in _built_in():
-        candidate.declare().unavailable()
-
-
-def _declare_own(module: str) -> Transport:
-    declared: Transport = importlib.import_module(module).pscompy_transport()
-    return declared
-
-
-def _installed(table: str) -> Iterator[_Candidate]:
-    for entry in _entries(table):
-        own = entry.distribution == installed.PROJECT and not _hidden(entry)
-        yield _Candidate(entry.name, entry.module, partial(_declare_entry, entry), own)
-
-
-def _entries(table: str) -> list[installed.Entry]:
-    if table:
-        try:
-            return installed.unpack(table)
-        except installed.Unbelievable as reason:
-            logger.debug("PSP_INSTALLED is not used: %s", reason)
-    return installed.scan()
-
-
-def _hidden(entry: installed.Entry) -> str | None:
-    return shadows.stranger(entry.module, entry.distribution, entry.places)
-
-
-def _declare_entry(entry: installed.Entry) -> Transport:
-    hidden = _hidden(entry)
-    if entry.distribution == installed.PROJECT and not hidden:
-        return _declare_own(entry.module)
-    from pscompy.discovery import pluggy_hooks
-
-    def load() -> ModuleType:
-        if hidden:
-            raise pluggy_hooks.Refused(hidden)
-        return importlib.import_module(entry.module)
-
-    return pluggy_hooks.declaration(entry.name, entry.module, load)
-
-
-def _in_folders(folders: str) -> Iterator[_Candidate]:
-    """Modules and packages in PSP_PLUGINDIR whose names begin with a letter."""
-    for folder in filter(None, folders.split(os.pathsep)):
-        if not Path(folder).is_dir():
-            raise ConfigError(
-                f"PSP_PLUGINDIR: {folder!r} must be a folder",
-                name="PSP_PLUGINDIR",
-                value=folder,
-                allowed="a folder",
-            )
-        for path in sorted(Path(folder).iterdir()):
-            file = path / "__init__.py" if path.is_dir() else path
-            if path.name[0].isalpha() and file.suffix == ".py" and file.is_file():
-                yield _Candidate(path.stem, str(path), partial(_declare_file, path, file))
-
-
-def _declare_file(path: Path, file: Path) -> Transport:
-    from pscompy.discovery import pluggy_hooks
-
-    return pluggy_hooks.declaration(path.stem, str(path), partial(_load_file, path.stem, file))
-
-
-def _load_file(name: str, file: Path) -> ModuleType:
-    """Import a file under a name that collides with nothing on sys.path."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    qualified = f"pscompy_plugindir_{name}"
-    spec = spec_from_file_location(qualified, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} cannot be imported")
-    module = module_from_spec(spec)
-    sys.modules[qualified] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[qualified]
-        raise
-    return module
+    config = Config({"": VARIABLES}, overrides, environ)
+    sources = list(find(config.expand(config["PLUGINDIR"])))
+    registrar = _Registrar(config)
+    for source in sources:
+        registrar.admit(source)
+    names = {it.name for it in registrar.found if it.transport is not None}
+    not_read = [source for source in sources if source.name not in names]
+    config.check((*KNOWN, *_families(sources, not_read)), partial(_withheld, not_read))
+    return config, Transports([_rouse(it, config) for it in registrar.found], registrar.plugins)
 
 
 # ---- registering ------------------------------------------------------------
 
 
-def _own_variable(name: str) -> Var:
+class _Registrar:
+    """Registers plug-ins one after the other, and has `config` declare their variables."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.plugins = new_manager()
+        self.found: list[Found] = []
+
+    def admit(self, source: Source) -> None:
+        """Import a plug-in and register it, unless it is excluded or its name is taken."""
+        self.found.append(self._admitted(source))
+
+    def _admitted(self, source: Source) -> Found:
+        section = source.name.upper()
+        if section in _CORE:
+            return Found(source.name, source.place, 0, problem=f"PSP_{section} is another variable")
+        if section not in self.config:
+            self.config.declare(section, (_priority_variable(source.name),))
+        place = Found(source.name, source.place, self.config[section])
+        if place.user_priority == 0:
+            self.plugins.set_blocked(source.name)
+            return replace(place, problem=f"excluded by PSP_{section}=0")
+        if self.plugins.has_plugin(source.name):
+            winner = next(it for it in self.found if it.name == source.name and it.transport)
+            return replace(place, problem=f"the name is taken by {winner.source}")
+        return self._registered(source, place)
+
+    def _registered(self, source: Source, place: Found) -> Found:
+        try:
+            transport = self._register(source)
+        except Refused as refusal:
+            return replace(place, problem=f"{source.place}: {refusal}")
+        except (Exception, SystemExit) as error:  # its module may be a program
+            return replace(place, problem=f"{source.place} raised {describe(error)}")
+        problem = None if transport.priority else "excluded by its own priority 0"
+        return replace(place, transport=transport, problem=problem)
+
+    def _register(self, source: Source) -> Transport:
+        """Raises `Refused`, or what the plug-in raises. It is not registered then."""
+        try:
+            transport = register(self.plugins, source.name, source.load())
+            self._declare(source.name.upper(), transport.variables)
+        except BaseException:
+            if self.plugins.has_plugin(source.name):
+                self.plugins.unregister(name=source.name)
+            raise
+        return transport
+
+    def _declare(self, section: str, variables: tuple[Var, ...]) -> None:
+        for var in variables:
+            if full_name(section, var.name) in self.config:
+                raise Refused(f"its variable {var.name!r} is the name of another one")
+        self.config.declare(section, variables)
+
+
+def _priority_variable(name: str) -> Var:
     return Var("", "1", priority, f"Priority of {name}; the highest is tried first, 0 excludes it.")
 
 
-def _register(candidates: list[_Candidate], priorities: Config) -> list[Found]:
-    sources: dict[str, str] = {}
-    found = []
-    for candidate in candidates:
-        winner = sources.setdefault(candidate.name, candidate.source)
-        user_priority = priorities[candidate.name.upper()]
-        place = Found(candidate.name, candidate.source, user_priority)
-        if winner != candidate.source:
-            found.append(replace(place, problem=f"the name is taken by {winner}"))
-        else:
-            found.append(_admit(candidate, place))
-    return found
-
-
-def _admit(candidate: _Candidate, place: Found) -> Found:
-    """Import a candidate and let it declare its transport."""
-    if place.user_priority == 0:
-        return replace(place, problem=f"excluded by PSP_{place.name.upper()}=0")
-    try:
-        transport = candidate.declare()
-    except Exception as refusal:  # one broken plug-in must not keep the others from working
-        return replace(place, problem=str(refusal) or repr(refusal))
-    if transport.priority == 0:
-        return replace(place, transport=transport, problem="excluded by its own priority 0")
-    return replace(place, transport=transport)
-
-
 def _rouse(place: Found, config: Config) -> Found:
-    """Leave a transport dormant that is for those who ask for it, and nobody does."""
+    """Leave a transport dormant if it is only for those who ask for it, and nobody does."""
     transport, section = place.transport, place.name.upper()
     if place.problem or transport is None or transport.asked is None:
         return place
@@ -284,3 +169,43 @@ def _rouse(place: Found, config: Config) -> Found:
         return place
     reason = f"available, not enabled (PSP_{section}=1 enables it)"
     return replace(place, problem=reason, dormant=True)
+
+
+def preload() -> None:
+    """Load all that our own transports need, in a process that ranks are forked from."""
+    for source in find(""):
+        if source.own:
+            source.load().pscompy_transport().unavailable()
+
+
+# ---- names of variables whose declarations are not read ---------------------
+
+
+def _families(sources: Sequence[Source], not_read: Sequence[Source]) -> Iterator[str]:
+    """The beginnings of names that all count as declared: those of other people's plug-ins that
+    are not imported, and of ours that are not installed."""
+    yield from (f"{source.name.upper()}_" for source in not_read if not source.own)
+    there = {source.name.upper() for source in sources}
+    for section, families in APART.items():
+        if section not in there:
+            yield from families
+
+
+def _withheld(not_read: Sequence[Source]) -> set[str]:
+    """The names of the variables of our own plug-ins that are excluded."""
+    return {
+        name
+        for source in not_read
+        if source.own
+        for var in _variables(source)
+        for name in (full_name(source.name.upper(), var.name), *var.aliases)
+    }
+
+
+def _variables(source: Source) -> tuple[Var, ...]:
+    try:
+        declared: Transport = source.load().pscompy_transport()
+    except Exception as error:  # nobody uses this transport
+        logger.debug("the variables of %s: %s", source.name, describe(error))
+        return ()
+    return declared.variables

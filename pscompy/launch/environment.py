@@ -9,22 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from pscompy.discovery import installed
-
 # What another launcher said to this process would mislead the ranks.
 _FOREIGN = ("PMI_", "PMI2_", "PMIX_", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
 
 
 def job_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """What all ranks share; makes the job's key unless one is given, and looks once for what each
-    rank would look for."""
+    """What all ranks share; makes the job's key unless one is given."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)}
     environ = {**inherited, **extra}
     if not environ.get("PSP_KEY") and not environ.get("PSP_KEY_FILE"):
         from pscompy.control.handshake.keys import make_key
 
         environ["PSP_KEY"] = make_key()
-    environ["PSP_INSTALLED"] = installed.pack()
     return environ
 
 

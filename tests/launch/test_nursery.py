@@ -152,7 +152,7 @@ def test_what_a_rank_starts_knows_nothing_of_it(run, script):
         "subprocess.run([sys.executable, '-c', code], check=True)\n"
     )
     done = run("-n", 2, path)
-    assert done.stdout == "['PSP_INSTALLED', 'PSP_KEY'] False\n" * 2
+    assert done.stdout == "['PSP_KEY'] False\n" * 2
 
 
 def test_ranks_that_have_another_pscompy_start_by_themselves(run, script, tmp_path):

@@ -1,11 +1,15 @@
 """The registry: what it finds, in which order, and what it says of the rest."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
+import pscompy.plugins
 from pscompy.config.config import ConfigWarning, Var, count
 from pscompy.discovery import registry
+from pscompy.discovery.sources import OWN
 from pscompy.discovery.validation import flaw
 from pscompy.errors import ConfigError
 from pscompy.plugin import Native, PythonTransport, Transport
@@ -19,10 +23,68 @@ assert "unwanted" not in sys.modules
 """
 
 
+UNAVAILABLE = """
+from pscompy.plugin import Transport, hookimpl
+
+@hookimpl
+def pscompy_transport():
+    return Transport("alpha", 5, (), int, lambda: "no such device")
+"""
+PROBLEMS = """
+import json
+from pscompy.discovery import registry
+problems = {}
+for it in registry.load()[1]:
+    problems.setdefault(it.name, []).append(it.problem)
+print(json.dumps(problems))
+"""
+
+
+def problems(site, **environ):
+    """For each name the problems of all plug-ins that have it, in their order."""
+    ended = site.run("-W", "error", "-c", PROBLEMS, **environ)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def plugin(name):
+    from tests.package.conftest import PLUGIN
+
+    return PLUGIN.format(name=name, priority=3000)
+
+
 def report(site, **environ):
     ended = site.run("-W", "error", "-c", REPORT, **environ)
     assert ended.returncode == 0, ended.stderr
     return dict(json.loads(ended.stdout))
+
+
+def test_our_own_transports_are_plugins_as_all_others():
+    _, found = registry.load(environ={"PSP_TCP": "0"})
+    plugins = dict(found.plugins.list_name_plugin())
+    for module in OWN:
+        name = module.rpartition(".")[2]
+        assert plugins[name] is (None if name == "tcp" else sys.modules[module])
+    assert found.plugins.is_blocked("tcp")
+
+
+def test_every_plugin_of_ours_is_registered():
+    folders = Path(pscompy.plugins.__path__[0]).glob("*/__init__.py")
+    assert sorted(OWN) == sorted(f"pscompy.plugins.{it.parent.name}" for it in folders)
+
+
+def test_a_session_has_the_manager_of_its_plugins(site):
+    program = """
+import sys
+import pscompy
+with pscompy.Session(config={"TCP": 0}) as session:
+    assert "pluggy" in sys.modules
+    print(*(name for name, plugin in session.plugins.list_name_plugin() if plugin))
+"""
+    site.transport("alpha", code=UNAVAILABLE)
+    ended = site.run("-W", "error", "-c", program)
+    assert {*ended.stdout.split()} >= {"alpha", "ib", "loop", "portals", "shm"}, ended.stderr
+    assert "tcp" not in ended.stdout.split()
 
 
 def test_an_installed_transport_is_found_with_its_variables(site):
@@ -122,6 +184,59 @@ def test_a_broken_plugin_says_what_is_wrong_and_stops_nobody(site, code, reason)
     assert answers["beta"] is None
 
 
+def test_a_plugin_that_ends_its_process_ends_nobody(site):
+    """A program that is found in place of a plug-in, for example."""
+    site.transport("alpha", code="import sys\nsys.exit('usage: alpha FILE')")
+    site.transport("beta")
+    answers = report(site)
+    assert answers["alpha"] == "alpha_fabric raised SystemExit: usage: alpha FILE"
+    assert answers["beta"] is None
+
+
+def test_a_broken_plugin_leaves_its_name_to_the_next(site):
+    site.install("broken", {"broken.py": "1 / 0"}, "[pscompy]\nshm = broken\n")
+    reasons = problems(site)["shm"]
+    assert sorted(map(str, reasons)) == [
+        "None",
+        "broken raised ZeroDivisionError: division by zero",
+    ]
+
+
+def test_two_of_one_name(site):
+    site.transport("alpha")
+    site.install("twin", {"twin.py": plugin("alpha")}, "[pscompy]\nalpha = twin\n")
+    working, other = problems(site)["alpha"]
+    assert working is None
+    assert other in ("the name is taken by alpha_fabric", "the name is taken by twin")
+
+
+def test_one_plugin_of_two_names(site):
+    both = "[pscompy]\nalpha = twin\nbeta = twin\n"
+    site.install("twin", {"twin.py": plugin("alpha")}, both)
+    assert problems(site)["alpha"] == [None]
+    assert problems(site)["beta"] == ["twin: it is registered as 'alpha' already"]
+
+
+def test_a_transport_is_not_named_as_a_variable_of_pscompy(site):
+    """PSP_DEBUG would be its priority."""
+    site.transport("debug")
+    assert report(site, DEBUG="4")["debug"] == "PSP_DEBUG is another variable"
+
+
+def test_a_variable_of_a_transport_has_a_name_of_its_own(site):
+    """PSP_PRECON_TCP_NODELAY is pscompy's."""
+    code = """
+from pscompy.plugin import Transport, Var, count, hookimpl
+
+@hookimpl
+def pscompy_transport():
+    return Transport("precon", 5, (Var("TCP_NODELAY", "0", count, "Doc."),), lambda: 0)
+"""
+    site.transport("precon", code=code)
+    reason = "precon_fabric: its variable 'TCP_NODELAY' is the name of another one"
+    assert report(site)["precon"] == reason
+
+
 def test_a_plugin_that_cannot_tell_its_availability(site):
     code = """
 from pscompy.plugin import Transport, hookimpl
@@ -169,12 +284,6 @@ def test_a_name_is_short_and_lower_case():
 
 
 # ---- PSP_PLUGINDIR ----------------------------------------------------------
-
-
-def plugin(name):
-    from tests.package.conftest import PLUGIN
-
-    return PLUGIN.format(name=name, priority=3000)
 
 
 def test_files_and_packages_of_plugindir(site):

@@ -1,8 +1,10 @@
-"""A stranger on the user's path is named and never run."""
+"""A stranger on the user's path that hides a plug-in is named."""
 
 import json
 import subprocess
 import sys
+
+import pytest
 
 STRANGER = "raise SystemExit('the stranger was run')"
 REPORT = """
@@ -34,7 +36,7 @@ def test_a_package_beside_the_script(site):
     site.transport("alpha")
     (site.folder / "alpha_fabric").mkdir()
     (site.folder / "alpha_fabric" / "__init__.py").write_text(STRANGER)
-    assert f"hidden by {site.folder}/alpha_fabric:" in problem_of(site, "alpha")
+    assert f"hidden by {site.folder}/alpha_fabric/__init__.py:" in problem_of(site, "alpha")
 
 
 def test_without_a_stranger_there_is_no_problem(site):
@@ -53,24 +55,35 @@ def test_a_single_module_is_compared_too(site):
 
 
 def editable(site):
-    """An editable installation: the files are elsewhere, in the project."""
+    """An editable installation: its files are elsewhere, in the project, and it lists none."""
     project = site.folder / "project"
     site.transport("alpha")
-    (project / "examples").mkdir(parents=True)
+    site.transport("beta")
+    project.mkdir()
     (site.packages / "alpha_fabric").rename(project / "alpha_fabric")
     info = site.packages / "fabric_alpha-1.0.dist-info"
     (info / "RECORD").write_text("__editable__.alpha.pth,,\n")
-    (info / "direct_url.json").write_text(
-        json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}})
-    )
     return project
 
 
 def test_an_editable_installation(site):
-    project = editable(site)
-    assert problem_of(site, "alpha", cwd=project) is None
-    (project / "examples" / "alpha_fabric.py").write_text(STRANGER)
-    assert "examples/alpha_fabric.py" in problem_of(site, "alpha", cwd=project / "examples")
+    assert problem_of(site, "alpha", cwd=editable(site)) is None
+
+
+@pytest.mark.parametrize(
+    ("stranger", "reason"),
+    [
+        ("", "{file} declares no transport: it needs a function pscompy_transport marked"),
+        (STRANGER, "alpha_fabric raised SystemExit: the stranger was run"),
+    ],
+)
+def test_a_stranger_before_an_editable_installation(site, stranger, reason):
+    """Nothing says where the plug-in's own file is, so the stranger is imported, and named."""
+    editable(site)
+    (site.folder / "alpha_fabric.py").write_text(stranger)
+    problem = problem_of(site, "alpha")
+    assert reason.format(file=f"{site.folder}/alpha_fabric.py") in problem
+    assert problem_of(site, "beta") is None
 
 
 def test_a_command_is_looked_at_too(site):
