@@ -23,7 +23,7 @@ from pscompy.transport.python.channel import Channel, Stage
 from pscompy.transport.python.proof import Accepting, Connecting, read_hello
 from pscompy.transport.python.watches import READ, WRITE, Watch, Watches
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("pscompy.plugin")  # the room that plug-ins know
 
 CALLERS_MAX = 64  # callers that have not proved anything
 JOIN_SECONDS = 2.0
