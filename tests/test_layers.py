@@ -239,6 +239,25 @@ RULES = (
         ("pscompy/config/config.py", "from pscompy.discovery.registry import load"),
     ),
     Rule(
+        "the contract's room and the face of plug-ins stand on configuration and errors",
+        ("pscompy/plugin.py", "pscompy/transport/**/*.py"),
+        r"^\s*(from|import)\s+pscompy(?!\.(config|errors|plugin|transport)\b)",
+        ("pscompy/plugin.py", "    from pscompy.discovery.registry import load"),
+    ),
+    Rule(
+        "discovery stands on the contract's room, configuration and errors",
+        ("pscompy/discovery/*.py",),
+        r"^\s*(from|import)\s+pscompy(?!\.(config|discovery|errors|transport)\b)",
+        ("pscompy/discovery/registry.py", "from pscompy.plugin import Transport"),
+    ),
+    Rule(
+        "the face of plug-ins is for plug-ins",
+        ALL_PYTHON,
+        imports("pscompy.plugin"),
+        ("pscompy/control/worker.py", "from pscompy.plugin import Carrier"),
+        but=("pscompy/plugins/**/*.py", "pscompy/testing/*.py", "pscompy/plugin.py"),
+    ),
+    Rule(
         "the model of endpoints stands on nothing",
         ("pscompy/endpoints/*.py",),
         r"^\s*(from|import)\s+pscompy(?!\.endpoints\b)",
@@ -248,7 +267,8 @@ RULES = (
         "the gateway imports what is public",
         ("gateway/**/*.py",),
         r"^\s*(from|import)\s+pscompy(?!_gateway)"
-        r"(?!\.(plugin|capi|errors|world\.bootstrap\.join)\b|\.config(\.parsers| import parsers)"
+        r"(?!\.(plugin|capi|errors|discovery\.registry|world\.bootstrap\.join)\b"
+        r"|\.config(\.parsers| import parsers)"
         r"|\s+import\s+(?!_)|$)",
         (
             "gateway/pscompy_gateway/transport/agent.py",

@@ -8,7 +8,7 @@ from typing import Any
 from pscompy.cli.sizes import spelt
 from pscompy.config.config import Config
 from pscompy.discovery.registry import Found
-from pscompy.plugin import Carrier
+from pscompy.transport.declaration import Carrier
 
 # Bit of psc_iface_attr_t.caps -> word; the numbers are those of transport.h.
 CAPABILITIES = {

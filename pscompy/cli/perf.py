@@ -112,7 +112,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _only(transport: str, parser: ArgumentParser) -> dict[str, int]:
     """Variables that leave this transport alone."""
-    names = [found.name for found in registry.load()[1]]
+    names = registry.transport_names()
     if transport not in names:
         parser.error(f"no transport {transport!r} (there are {', '.join(names)})")
     return {name.upper(): int(name == transport) for name in names}

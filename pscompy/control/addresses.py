@@ -8,29 +8,20 @@ accepted too.
 
 from __future__ import annotations
 
-import array
 import contextlib
-import fcntl
 import socket
-import struct
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from pathlib import Path
+from ipaddress import ip_network
 from urllib.parse import quote, unquote
 
 from pscompy.errors import ConfigError, ConnectError
+from pscompy.transport.interfaces import Interface, addresses, interfaces
 
 SCHEME = "psp://"
 PLACES_MAX = 16
 ADVERTISED_MAX = 12  # addresses of one host; the other places are for relays
 
-_SIOCGIFCONF, _SIOCGIFFLAGS, _IFF_UP = 0x8912, 0x8913, 1
-_IFREQ = 40  # bytes of a struct ifreq: a name, and an address behind it
-_IFREQS_MAX = 256
-_IF_INET6 = Path("/proc/net/if_inet6")
-_LINK_SCOPE = 0x20
 PORT_MAX = 65535
 _NOT_IN_HOST = frozenset("[]:/")
 _SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))  # to be removed
@@ -116,49 +107,6 @@ def _no_address(text: str) -> ConnectError:
 # ---- this host ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """One address of one network interface."""
-
-    name: str
-    address: IPv4Address | IPv6Address
-
-
-def interfaces() -> list[Interface]:
-    """Return the addresses of this host's interfaces, without link-local ones."""
-    return [Interface(name, ip_address(address)) for name, address in _addresses()]
-
-
-def _addresses(v6: bool = True) -> Iterator[tuple[str, bytes]]:
-    """The name of each interface with each of its addresses."""
-    yield from _addresses_v4()
-    if v6:
-        yield from _addresses_v6()
-
-
-def _addresses_v4() -> Iterator[tuple[str, bytes]]:
-    """The IPv4 addresses of interfaces that are up, by SIOCGIFCONF."""
-    room = array.array("B", bytes(_IFREQ * _IFREQS_MAX))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        asked = struct.pack("iP", len(room), room.buffer_info()[0])
-        used = struct.unpack("iP", fcntl.ioctl(probe.fileno(), _SIOCGIFCONF, asked))[0]
-        for at in range(0, used, _IFREQ):
-            name = bytes(room[at : at + 16]).partition(b"\0")[0]
-            request = struct.pack(f"{_IFREQ}s", name)
-            flags = fcntl.ioctl(probe.fileno(), _SIOCGIFFLAGS, request)[16:18]
-            if int.from_bytes(flags, sys.byteorder) & _IFF_UP:
-                label = name.decode(errors="replace").partition(":")[0]
-                yield label, bytes(room[at + 20 : at + 24])
-
-
-def _addresses_v6() -> Iterator[tuple[str, bytes]]:
-    with contextlib.suppress(OSError), _IF_INET6.open() as lines:
-        for line in lines:
-            digits, _, _, scope, _, name = line.split()
-            if int(scope, 16) != _LINK_SCOPE:
-                yield name, bytes.fromhex(digits)
-
-
 def advertised(network: str, v6: bool = True) -> list[str]:
     """The addresses to advertise for a socket on all interfaces, best first.
 
@@ -170,7 +118,7 @@ def advertised(network: str, v6: bool = True) -> list[str]:
     wanted = network.replace(",", " ").split()
     if not wanted:
         return _reachable(v6)[:ADVERTISED_MAX]
-    mine = [own for own in interfaces() if v6 or own.address.version == 4]
+    mine = interfaces(v6)
     chosen = [str(own.address) for word in wanted for own in mine if _matches(own, word)]
     if not chosen:
         have = ", ".join(f"{own.name} {own.address}" for own in mine) or "none"
@@ -193,11 +141,7 @@ def _matches(own: Interface, word: str) -> bool:
 
 def _reachable(v6: bool) -> list[str]:
     """All addresses but the loopback's; the source address of packets to the internet is first."""
-    mine = [
-        socket.inet_ntop(socket.AF_INET6 if len(address) == 16 else socket.AF_INET, address)
-        for _, address in _addresses(v6)
-    ]
-    outside = [address for address in mine if address != "::1" and not address.startswith("127.")]
+    outside = addresses(v6)
     first = [address for address in _primary() if address in outside]
     return list(dict.fromkeys(first + outside)) or ["127.0.0.1"]
 

@@ -19,7 +19,7 @@ from pscompy.control import descriptors
 from pscompy.control.addresses import Place
 from pscompy.control.event_loop import WRITE, ControlThread, Timer
 from pscompy.control.precon import LinkOptions
-from pscompy.plugin import Relay
+from pscompy.transport.declaration import Relay
 
 ATTEMPT_DELAY = 0.25  # seconds for a place to connect before the next one is tried too
 

@@ -13,7 +13,7 @@ from pscompy.control.event_loop import ControlThread
 from pscompy.control.peer import Record
 from pscompy.control.precon import Link, LinkOptions
 from pscompy.errors import ConnectError, PscomError
-from pscompy.plugin import Relay
+from pscompy.transport.declaration import Relay
 
 Deliver = Callable[[Record], object]
 """Gets every connection that has come up through a listener."""

@@ -13,7 +13,7 @@ from pscompy.control.lane import REASON_MAX, text
 from pscompy.control.selection import Estimates, Option
 from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
-from pscompy.plugin import Carrier, Relay
+from pscompy.transport.declaration import Carrier, Relay
 
 logger = logging.getLogger(__name__)
 

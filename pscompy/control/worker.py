@@ -22,7 +22,7 @@ from pscompy.control.selection import SCHEMES, Option, Params
 from pscompy.control.transports import Transport, Transports
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError
-from pscompy.plugin import Relay
+from pscompy.transport.declaration import Relay
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import pluggy
 
 from pscompy.discovery.validation import flaw
 from pscompy.errors import PscomError
-from pscompy.plugin import PROJECT, Transport
+from pscompy.transport.declaration import PROJECT, Transport
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 

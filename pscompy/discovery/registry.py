@@ -20,7 +20,7 @@ from pscompy.config.variables import APART, KNOWN, VARIABLES
 from pscompy.discovery.hooks import Refused, new_manager, register
 from pscompy.discovery.sources import Source, find
 from pscompy.errors import describe
-from pscompy.plugin import Transport
+from pscompy.transport.declaration import Transport
 
 logger = logging.getLogger("pscompy.discovery.registry")
 
@@ -95,6 +95,11 @@ def load(
     not_read = [source for source in sources if source.name not in names]
     config.check((*KNOWN, *_families(sources, not_read)), partial(_withheld, not_read))
     return config, Transports([_rouse(it, config) for it in registrar.found], registrar.plugins)
+
+
+def transport_names() -> list[str]:
+    """The names of all transports, whether they can be used or not."""
+    return [found.name for found in load()[1]]
 
 
 # ---- registering ------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 from pscompy.discovery.hooks import Refused
 from pscompy.errors import ConfigError
-from pscompy.plugin import PROJECT
+from pscompy.transport.declaration import PROJECT
 
 OWN = (
     "pscompy.plugins.ib",

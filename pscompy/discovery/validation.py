@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TypeGuard
 
-from pscompy.config.config import Parser, Var
-from pscompy.plugin import PythonTransport, Transport
+from pscompy.config.config import Var
+from pscompy.config.parsers import Parser
+from pscompy.transport.declaration import Transport
+from pscompy.transport.python.base import PythonTransport
 
 _TRANSPORT_NAME = re.compile(r"[a-z][a-z0-9]{0,14}")
 _VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]*")

@@ -44,6 +44,12 @@ def test_a_world_of_a_job_loads_none_of_what_is_slow(site):
         assert slow & {*loaded.split()} == set()
 
 
+def test_what_a_plugin_imports_stands_below_sessions_and_discovery():
+    after = loaded_after("import pscompy.plugin")
+    rooms = {name.split(".")[1] for name in after if name.startswith("pscompy.")}
+    assert rooms == {"config", "errors", "plugin", "transport"}
+
+
 def test_errors_are_had_without_the_rest():
     after = loaded_after("import pscompy; pscompy.PeerLost")
     assert {name for name in after if name.startswith("pscompy")} == {"pscompy", "pscompy.errors"}

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pscompy import Connection, ConnectionState, PscomError, Session, Socket, capi
-from pscompy.plugin import installed
+from pscompy.discovery.registry import transport_names
 from pscompy_gateway import native
 from pscompy_gateway.daemon.directory import Member, Switchboard
 from pscompy_gateway.join import pieces
@@ -60,7 +60,7 @@ class Fabric(NamedTuple):
     @property
     def settings(self) -> dict[str, object]:
         """What its sessions are opened with: these transports alone, on this network."""
-        named = {name.upper(): int(name in self.transports) for name in installed()}
+        named = {name.upper(): int(name in self.transports) for name in transport_names()}
         here = {"NETWORK": self.host, "MSA_MODULE_ID": GATEWAY_MODULE}
         return {**named, **here, **{k.removeprefix("PSP_"): v for k, v in self.own.items()}}
 

@@ -1,0 +1,114 @@
+"""What a plug-in declares: its transport, and what it hands to a worker."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pscompy.config.config import Setting, Var
+from pscompy.transport.python.base import PythonTransport
+
+PROJECT = "pscompy"  # the name of the hook's markers, and of the group of entry points
+
+
+def _available() -> str | None:
+    return None
+
+
+def _nothing() -> None:
+    pass
+
+
+class Dialed(Protocol):
+    """The receiver of the outcome of an attempt to reach a place."""
+
+    def __call__(self, sock: socket.socket | None, reason: str, final: bool = False) -> object:
+        """`sock` is the connected socket, or None if the attempt failed for `reason`. If `final`,
+        the peer has gone, and a further attempt is of no use."""
+
+
+class Relay(Protocol):
+    """A way for the handshake to peers that no address of this host leads to.
+
+    The sockets that a relay hands over are connected, non-blocking streams; their receiver closes
+    them. A relay may call `accept` and `done` on any thread.
+    """
+
+    def listen(self, accept: Callable[[socket.socket], object]) -> str:
+        """Begin to pass callers to `accept`. Returns the place where this process can be reached
+        through the relay: letters, digits, and signs but `/`, `,` and `!`. May wait a moment for
+        the relay to know this process."""
+
+    def stop(self, place: str) -> None:
+        """Accept no more callers at this place."""
+
+    def leads(self, place: str) -> bool:
+        """Returns True if that place should be reached through the relay and not directly."""
+
+    def dial(self, place: str, done: Dialed) -> Callable[[], object]:
+        """Reach a place, then call `done`. Returns a function that abandons the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """A transport that a worker can open.
+
+    `ops` is the address of its psc_transport_ops_t, `settings` are for its `open`. `close` is
+    called when the worker has ended, or could not open the transport. `relay` carries the handshake
+    too, for peers that only this transport reaches. `stuck` returns what keeps the transport from
+    serving anybody, or an empty text; it is called now and then, on any thread, and logs the
+    reason.
+    """
+
+    ops: int
+    settings: list[Setting]
+    close: Callable[[], None] = _nothing
+    relay: Relay | None = None
+    stuck: Callable[[], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """A transport as its plug-in declares it.
+
+    `priority` orders it among the others (built in: loop 100, shm 90, portals 40, ib 30,
+    gateway 10, tcp 2; 0: never). `variables` are those of PSP_<NAME>_*. A transport in C gives
+    `ops`, which returns the address of a psc_transport_ops_t that lives as long as the process; a
+    transport in Python gives `python`, its subclass of PythonTransport. Neither is used if
+    `unavailable` returns a reason. A transport with `asked` is used only if PSP_<NAME> is set, or
+    if `asked` returns True for the values of `variables`. A transport that runs `everywhere` needs
+    no device and no library; a program is warned if it cannot be used.
+    """
+
+    name: str
+    priority: int
+    variables: tuple[Var, ...] = ()
+    ops: Callable[[], int] | None = None
+    unavailable: Callable[[], str | None] = _available
+    python: type[PythonTransport] | None = None
+    asked: Callable[[Mapping[str, object]], bool] | None = None
+    everywhere: bool = False
+
+    def carry(self, settings: Sequence[Setting]) -> Carrier:
+        """Make it ready for one worker. Any exception of a transport in Python passes through: it
+        is the reason why the transport cannot be used."""
+        if self.python is not None:
+            return self.carry_within(settings, math.inf)
+        assert self.ops is not None  # the validation has checked it
+        return Carrier(self.ops(), list(settings))
+
+    def carry_within(self, settings: Sequence[Setting], seconds: float) -> Carrier:
+        """As `carry`; raises `TimeoutError` if the `open` of a transport in Python takes longer
+        than `seconds`."""
+        if self.python is None:
+            return self.carry(settings)
+        from pscompy.transport.python.pump import Pump  # loads its extension
+
+        parsers = {var.name: var.parser for var in self.variables}
+        values = {setting.name: parsers[setting.name](setting.text) for setting in settings}
+        pump = Pump(self.name, self.python(), values, seconds)
+        bridge = [Setting("bridge", "", pump.handle)]
+        return Carrier(pump.ops, bridge, pump.close, stuck=pump.stuck)

@@ -1,0 +1,52 @@
+"""The compiled half of a plug-in, and the reason why it cannot be used."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+
+
+class Native:
+    """The compiled half of a plug-in: the module `_native` in its package, which exports
+    `uintptr_t <transport>_transport(void)`.
+
+    It is loaded at first use, so that declaring a transport costs nothing, and a fabric's library
+    that does not load is a reason, not an exception.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._name = package.rpartition(".")[2]
+
+    def ops(self) -> int:
+        """The address of the transport's psc_transport_ops_t."""
+        function = getattr(self.load().lib, f"{self._name}_transport")
+        return int(function())
+
+    def unavailable(self) -> str | None:
+        """Why the module cannot be used, or None."""
+        try:
+            self.load()
+        except ModuleNotFoundError as error:
+            if error.name != f"{self._package}._native":
+                return f"built, but it needs the missing module {error.name}"
+            return f"not built: {self._why_not_built()}"
+        except ImportError as error:
+            return f"built, but does not load: {error}"
+        return None
+
+    def load(self) -> ModuleType:
+        """The module. Raises `ImportError` for the reasons that `unavailable` returns."""
+        return importlib.import_module(f"{self._package}._native")
+
+    def _why_not_built(self) -> str:
+        """The reason that the build recorded beside the package, or a general remedy."""
+        package = importlib.import_module(self._package)
+        record = Path(package.__path__[0]).parent / "not_built.json"
+        try:
+            reasons = json.loads(record.read_text())
+        except FileNotFoundError:
+            reasons = {}
+        return str(reasons.get(self._name, "its extension is missing (pip install -e .)"))
