@@ -16,21 +16,20 @@ native = Native(__name__)
 
 
 class Unused(Exception):
-    """Why the transport is not used."""
+    """The reason why the transport is not used."""
 
 
 class GatewayTransport(Transport):
     """A table of operations with an agent of its own for every session."""
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
-        """Start an agent. `Unused`, where no gateway is named."""
+        """Start an agent. Raises `Unused` if no gateway is named."""
         if not any(setting.name == "SERVER" and setting.text for setting in settings):
             raise Unused("PSP_GW_SERVER names no gateway")
         if reason := native.unavailable():
             raise Unused(reason)
-        from pscompy_gateway.transport.agent import (
-            carry,  # not before: who names no gateway needs none of it
-        )
+        # Not imported before: most processes have no gateway.
+        from pscompy_gateway.transport.agent import carry
 
         return carry(settings)
 

@@ -1,4 +1,4 @@
-"""What a transport can do on this machine: opened once in a bare worker."""
+"""Finds what a transport can do on this machine: opens it once, in a worker of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Probe:
         self._config = config
         self._worker: Any = None
         self._unusable: str | None = None
-        self._carriers: list[Carrier] = []  # closed when the worker is gone
+        self._carriers: list[Carrier] = []  # closed after the worker was destroyed
 
     def __enter__(self) -> Probe:
         try:
@@ -67,7 +67,7 @@ class Probe:
             carrier.close()
 
     def open(self, found: Found) -> tuple[str | None, dict[str, Any] | None]:
-        """Why the transport does not open, or what it can do."""
+        """Returns the reason why the transport does not open, or its capabilities."""
         if self._unusable:
             return self._unusable, None
         assert found.transport is not None
@@ -91,7 +91,7 @@ class Probe:
         return None, {"said": self._logged(), **_as_document(attr)}
 
     def _logged(self) -> list[str]:
-        """What transports have told the log since the last time; a line is a level and a text."""
+        """The lines that transports have logged since the last call, without their levels."""
         try:
             text = os.read(self._pipe[0], 1 << 16).decode(errors="replace")
         except BlockingIOError:
@@ -106,7 +106,7 @@ def _as_document(attr: Any) -> dict[str, Any]:
 
 
 def describe(capabilities: dict[str, Any]) -> list[str]:
-    """The same as lines for people."""
+    """The capabilities as lines of text."""
     sizes = {name: capabilities[name] for name in _SIZES if capabilities[name]}
     estimates = (
         f"latency {capabilities['latency_ns'] / 1e3:.2f} us",

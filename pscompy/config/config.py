@@ -66,8 +66,8 @@ PREFIX = "PSP_"
 
 
 class ConfigWarning(UserWarning):
-    """A PSP_ variable is set that nobody knows, probably misspelt, to a value
-    that is unwise, or to something that is not there."""
+    """A PSP_ variable is unknown, probably misspelt; or its value is unwise, or names something
+    that does not exist."""
 
 
 class TransportWarning(UserWarning):
@@ -78,10 +78,10 @@ class TransportWarning(UserWarning):
 class Var:
     """One variable. `parent` and `aliases` are full names without PSP_.
 
-    While the variable is not set its parent's setting holds, if there is one,
-    and only then the default. The name "" stands for the section itself: with
-    it the transport shm declares PSP_SHM. One that `selects` names a device,
-    an address and the like: who sets it is warned where there is no such thing.
+    A variable that is not set has the value of its parent if that one is set, else its default.
+    The name "" stands for the section itself: with it the transport shm declares PSP_SHM. A
+    variable that `selects` names a device, an address or the like; the user is warned if that
+    cannot be used.
     """
 
     name: str
@@ -134,14 +134,14 @@ def full_name(section: str, name: str) -> str:
 
 
 def launcher_environment() -> Mapping[str, str]:
-    """What a launcher told this process: PMI_*, PMIX_*, SLURM_*, and where its library is; and
-    PSCOMPY_*, what we told it."""
+    """The variables that a launcher sets, PMI_*, PMIX_*, SLURM_* and the folder of Open MPI's
+    library; and PSCOMPY_*, which pscompy sets (`tell_children`)."""
     names = ("PMI_", "PMIX_", "SLURM_", "OPAL_PREFIX", "PSCOMPY_")
     return {name: value for name, value in os.environ.items() if name.startswith(names)}
 
 
 def tell_children(name: str, value: str) -> None:
-    """Set one of the PSCOMPY_* that processes started from here find in `launcher_environment`."""
+    """Set a variable PSCOMPY_*, which child processes find in their `launcher_environment`."""
     os.environ[name] = value
 
 
@@ -352,12 +352,12 @@ def _suggest(name: str, names: Collection[str]) -> str:
 
 
 def warn(message: str, kind: type[Warning] = ConfigWarning) -> None:
-    """A warning of the line of the program that has called pscompy."""
+    """Warn, and name the line of the program that called pscompy."""
     warnings.warn(message, kind, stacklevel=_own_frames())
 
 
 def _own_frames() -> int:
-    """The `stacklevel` of who called into pscompy, for a warning of our caller's."""
+    """The `stacklevel` of the first caller outside pscompy, for `warn`."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("pscompy"):
         frame, level = frame.f_back, level + 1

@@ -7,6 +7,7 @@ the sentence "must be ...".
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ INF = 2**63 - 1  # the value of "inf"
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*([A-Za-z]*)")
 _TRUE = {"1", "yes", "on", "true", "y"}
 _FALSE = {"0", "no", "off", "false", "n"}
 
@@ -89,13 +90,11 @@ def _parse_size(given: str) -> int:
 
 
 def _split_unit(given: str) -> tuple[str, str]:
-    """Digits, with one point at most, and the lower-case word behind them, by hand: a regular
-    expression takes longer to compile than all variables to parse."""
-    number = given.rstrip(_LETTERS)
-    digits = number.rstrip()
-    if not (digits.isascii() and digits.replace(".", "", 1).isdecimal()):
+    """A number with at most one point, and the lower-case word that follows."""
+    found = _NUMBER.fullmatch(given)
+    if found is None:
         raise ValueError(given)
-    return digits, given[len(number) :].lower()
+    return found[1], found[2].lower()
 
 
 def _parse_digits(given: str) -> int:
@@ -120,7 +119,7 @@ def _parse_seconds(given: str) -> float:
 
 
 def _parse_names(given: str) -> tuple[str, ...]:
-    """A part may have dots, and each name has a module and something of it."""
+    """Names such as module:Class; the part behind the colon may have dots."""
     names = tuple(name.strip() for name in given.split(",") if name.strip())
     for name in names:
         module, colon, part = name.partition(":")

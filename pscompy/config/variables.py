@@ -23,8 +23,8 @@ GENERAL = (
 
 MODULES = (
     Var("MSA_MODULE_ID", "0", integer(0, 65535), "Number of the module that this process is in."),
-    Var("JOIN", "", text, "NAME:MODULES, the world that this job is a module of; empty: alone."),
-    Var("JOIN_TIMEOUT", "60", seconds, "How long the other modules are waited for."),
+    Var("JOIN", "", text, "NAME:MODULES, the world that this job is one module of; empty: none."),
+    Var("JOIN_TIMEOUT", "60", seconds, "How long to wait for the other modules."),
     Var("MSA_AWARENESS", "1", flag, "Barriers and broadcasts cross between modules once."),
     Var("MSA_SHM", "0", flag, "Processes of different modules may share memory."),
 )
@@ -43,10 +43,10 @@ PROTOCOL = (
 PARCEL = (
     Var("PARCEL_ZERO_COPY", "4k", size(1), "Shortest buffer of an object that is not copied."),
     Var("PARCEL_SERIALISER", "pickle", text, "pickle, cloudpickle, or module:name of one."),
-    Var("PARCEL_UNPICKLE", "any", choice("any", "restricted"), "What arriving objects may name."),
+    Var("PARCEL_UNPICKLE", "any", choice("any", "restricted"), "Names that objects may load."),
     Var("PARCEL_ACTIONS", "registered", choice("registered", "any"), "What peers may call."),
     Var("PARCEL_THREADS", "auto", integer(1, 4096, auto=True), "Most actions that run at once."),
-    Var("PARCEL_ALLOW", "", names, "What they may name if restricted, besides plain types."),
+    Var("PARCEL_ALLOW", "", names, "Names that restricted objects may load, besides plain types."),
 )
 
 DEBUG = (
@@ -78,14 +78,14 @@ PRECON = (
         "PRECON_TCP_CONNECT_STALLED_MAX",
         "6",
         count,
-        "Such attempts without any answer before the peer counts as unreachable.",
+        "Attempts without any answer after which the peer counts as unreachable.",
     ),
 )
 
 VARIABLES = GENERAL + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 
-# Names that are right though nothing here declares them: the build's own, and ParaStation's that
-# have no effect in pscompy. One that ends in _ stands for all names below it, too.
+# Names that are not misspelt although nobody declares them: the build's own, and ParaStation's
+# that have no effect in pscompy. A name that ends in _ stands for all names that begin so.
 KNOWN = (
     "BUILD_PLUGINS",
     *("OPENIB", "OPENIB_GLOBAL_SENDQ", "OPENIB_EVENT_CNT", "OPENIB_IGNORE_WRONG_OPCODES"),
@@ -99,6 +99,6 @@ KNOWN = (
     *("PRECON_TYPE", "PRECON_RRCOMM_"),
 )
 
-# Section -> the beginnings of its names, where its transport comes with pscompy in a package of its
-# own, which a source folder that was not installed does not find.
+# Section -> the beginnings of its variables' names, for a transport of pscompy's that is a package
+# of its own: it is not found if pscompy runs from a source folder that was not installed.
 APART = {"GATEWAY": ("GATEWAY_", "GW_")}

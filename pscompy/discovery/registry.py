@@ -8,10 +8,9 @@ must not keep the others from working. A plug-in that PSP_<NAME>=0 excludes is n
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import overload
 
 import pluggy
 
@@ -59,23 +58,13 @@ class Found:
             return f"asked whether it is available it raised {describe(error)}"
 
 
-class Transports(Sequence[Found]):
+class Transports(list[Found]):
     """The transports in the order in which they are tried, those with a problem last. `plugins` is
     the manager that their plug-ins are registered with, by the transports' names."""
 
-    def __init__(self, found: Sequence[Found], plugins: pluggy.PluginManager) -> None:
-        self._found = sorted(found, key=lambda it: it.order, reverse=True)
+    def __init__(self, found: Iterable[Found], plugins: pluggy.PluginManager) -> None:
+        super().__init__(sorted(found, key=lambda it: it.order, reverse=True))
         self.plugins = plugins
-
-    @overload
-    def __getitem__(self, index: int) -> Found: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Found]: ...
-    def __getitem__(self, index: int | slice) -> Found | Sequence[Found]:
-        return self._found[index]
-
-    def __len__(self) -> int:
-        return len(self._found)
 
 
 def load(
@@ -94,7 +83,7 @@ def load(
     names = {it.name for it in registrar.found if it.transport is not None}
     not_read = [source for source in sources if source.name not in names]
     config.check((*KNOWN, *_families(sources, not_read)), partial(_withheld, not_read))
-    return config, Transports([_rouse(it, config) for it in registrar.found], registrar.plugins)
+    return config, Transports((_rouse(it, config) for it in registrar.found), registrar.plugins)
 
 
 def transport_names() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a plug-in may declare: checked when it is registered, said in words."""
+"""Validates what a plug-in declares; each flaw is named in words."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The variables PSP_IB_*. ParaStation's PSP_OPENIB_* are their aliases; docs/ib.md tells of those
-that have no effect here."""
+"""The variables PSP_IB_*. ParaStation's PSP_OPENIB_* are their aliases; docs/ib.md lists those of
+ParaStation's that have no effect here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VARIABLES = (
         "PORT",
         "0",
         integer(0, 255),
-        "Port of a device that comes without one; 0: its first active one.",
+        "Port of a device that PSP_IB_HCA names without one; 0: its first active port.",
         aliases=("OPENIB_PORT",),
         selects=True,
     ),
@@ -38,7 +38,7 @@ VARIABLES = (
         "PATH_MTU",
         "auto",
         choice("auto", "256", "512", "1024", "2048", "4096", "1", "2", "3", "4", "5"),
-        "Bytes of one packet, or 1 (256) to 5 (4096); auto: what both ports have in common.",
+        "Bytes of one packet, or 1 (256) to 5 (4096); auto: the largest that both ports have.",
         aliases=("OPENIB_PATH_MTU",),
         selects=True,
     ),
@@ -65,8 +65,8 @@ VARIABLES = (
         "BUFFER_BYTES",
         "64M",
         size(1 << 20),
-        "Bytes that the receive buffers have, the send buffers, and the rings; long buffers are"
-        " fewer, but at least 16 of the first and 4 of the second.",
+        "Bytes for the receive buffers, for the send buffers, and for the rings; of long buffers"
+        " there are fewer, but at least 16 to receive and 4 to send.",
     ),
     Var(
         "EAGER",
@@ -80,8 +80,8 @@ VARIABLES = (
         "RECVQ_SIZE",
         "32",
         integer(4, 4096),
-        "Messages that a peer may send before it hears that they were taken; rounded up to a"
-        " power of two, and fewer where SRQ_SIZE has no room for them.",
+        "Messages that a peer may send before its credits return; rounded up to a power of two,"
+        " and fewer if PSP_IB_SRQ_SIZE has no room for them.",
         aliases=("OPENIB_RECVQ_SIZE",),
     ),
     Var(
@@ -94,7 +94,7 @@ VARIABLES = (
         "SENDQ_SIZE",
         "64",
         integer(16, 1 << 12),
-        "Send requests that one connection may have under way; rounded up to a power of two.",
+        "Send requests that one connection may have in flight; rounded up to a power of two.",
         aliases=("OPENIB_SENDQ_SIZE",),
     ),
     Var("SEND_BUFFERS", "64", integer(4, 1 << 15), "Send buffers, shared by all connections."),
@@ -109,7 +109,7 @@ VARIABLES = (
         "PENDING_TOKENS",
         "20",
         integer(1, 4096),
-        "Messages taken before the peer is told so by a message of its own.",
+        "Messages received before their credits return in a message of their own.",
         aliases=("OPENIB_PENDING_TOKENS",),
     ),
     Var(
@@ -119,12 +119,18 @@ VARIABLES = (
         "Registrations that are kept for the next message; 0: none.",
         aliases=("OPENIB_MCACHE_SIZE",),
     ),
-    Var("MCACHE_BYTES", "256M", size(), "Bytes that they may have together."),
+    Var(
+        "MCACHE_BYTES",
+        "256M",
+        size(),
+        "Bytes that these registrations may have together.",
+    ),
     Var(
         "RNDV_FALLBACKS",
         "1",
         flag,
-        "Memory that cannot be registered travels in messages; 0: the connection fails.",
+        "1: payload whose memory cannot be registered is sent in messages; 0: the connection"
+        " fails.",
         aliases=("OPENIB_RNDV_FALLBACKS",),
     ),
     Var(

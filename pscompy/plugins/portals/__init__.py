@@ -1,5 +1,5 @@
 """portals: Portals 4, by a library of the machine or by the software NI of this package. The
-former is used wherever it is, the latter only where somebody asks for it."""
+library is used wherever there is one, the software NI only if somebody asks for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ native = Native(__name__)
 
 
 def asked(values: Mapping[str, object]) -> bool:
-    """Whether the variables ask for it, or the machine does, by a library that it has."""
+    """Whether to use portals: a variable names the provider, or the machine has a library."""
     return values["PROVIDER"] != "auto" or has_library()
 
 

@@ -27,8 +27,8 @@ VARIABLES = (
         "PROVIDER",
         "auto",
         choice("auto", "system", "software"),
-        "Whose Portals 4: a library of this machine, or the software NI of pscompy; auto: the"
-        " library, where the build and this machine have one, else the software NI, if"
+        "Implementation of Portals 4: a library of this machine, or the software NI of pscompy;"
+        " auto: the library if the build and this machine have one, else the software NI if"
         " PSP_PORTALS is set.",
         selects=True,
     ),
@@ -57,16 +57,16 @@ VARIABLES = (
         "RECVQ_SIZE",
         "16",
         integer(4, 4096),
-        "Messages that a peer may send before it hears that they were taken; the receive ring"
-        " of a connection has six buffers more.",
+        "Messages that a peer may send before its credits return; the receive ring of a"
+        " connection has six buffers more.",
     ),
     Var(
         "OVERFLOW_SIZE",
         "0",
         integer(0, 4096),
-        "Buffers of a connection for messages that the interface matches and that come before"
-        " their receive; 0: as many as PSP_PORTALS_RECVQ_SIZE. With fewer the interface closes"
-        " its table entry when there is none left.",
+        "Buffers of a connection for messages that the interface matches and that arrive before"
+        " their receive is posted; 0: as many as PSP_PORTALS_RECVQ_SIZE. The interface disables"
+        " its table entry when none is left.",
     ),
     Var("EQ_SIZE", "64k", size(64, 1 << 24), "Entries of each event queue."),
     Var(
@@ -77,7 +77,7 @@ VARIABLES = (
         " peer is lost.",
     ),
     Var("CONNECT_TIMEOUT", "10", seconds, "How long a peer may take to answer."),
-    Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is there."),
+    Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is alive."),
     Var(
         "RNDV_FRAGMENT_SIZE",
         "inf",
@@ -88,20 +88,20 @@ VARIABLES = (
         "MAX_RNDV_REQS",
         "4096",
         integer(1, 1 << 20),
-        "Rendezvous that one connection has open for its peer; more go by active messages.",
+        "Rendezvous that one connection has open for its peer; further ones use active messages.",
     ),
     Var(
         "FOSTER_PROGRESS",
         "0",
         integer(0, 1 << 16),
-        "Further looks at the events while a rendezvous is under way, for an interface in"
-        " software that moves when it is looked at.",
+        "Further polls of the event queues while a rendezvous is in flight, for an interface in"
+        " software that makes progress only if it is polled.",
     ),
     Var(
         "MATCHING",
         "1",
         flag,
-        "Let the interface match messages to receives, where it can; 0: pscompy does it.",
+        "1: the interface matches messages to receives if it can; 0: pscompy does.",
     ),
     Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
     *MISCHIEF,

@@ -16,8 +16,8 @@ VARIABLES = (
         "auto",
         choice("auto", "0", "1"),
         "Copy large messages straight between the buffers of two processes"
-        " (cross-memory attach): auto where a trial shows that it works, 0 never,"
-        " 1 do not connect without.",
+        " (cross-memory attach): auto: if a trial shows that it works; 0: never;"
+        " 1: a connection without it fails.",
     ),
     Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
     Var(

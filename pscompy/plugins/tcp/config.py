@@ -18,7 +18,7 @@ def _parse_addresses(given: str) -> str:
 
 
 def _parse_networks(given: str) -> str:
-    """A name may be an interface's or a host's; which, the C side finds out."""
+    """A name is an interface's or a host's; the C side finds out which."""
     for item in _items(given):
         if "/" in item:
             _check_network(item)
@@ -78,11 +78,11 @@ VARIABLES = (
         "Port to listen on, or a range of which the first free one is taken.",
         selects=True,
     ),
-    Var("BACKLOG", "262144", integer(1, 2**31 - 1), "Callers that the kernel keeps waiting."),
+    Var("BACKLOG", "262144", integer(1, 2**31 - 1), "Most connections waiting to be accepted."),
     Var("SO_SNDBUF", "0", size(0, 2**30), "Socket send buffer in bytes; 0: the kernel decides."),
     Var("SO_RCVBUF", "0", size(0, 2**30), "Socket receive buffer in bytes; 0: the kernel decides."),
     Var("NODELAY", "1", flag, "Send small messages at once (TCP_NODELAY)."),
-    Var("ACCEPT_TIMEOUT", "5", seconds, "How long a caller may take to say whom it wants."),
+    Var("ACCEPT_TIMEOUT", "5", seconds, "How long a caller may take to send its greeting."),
     Var("CONNECT_TIMEOUT", "5", seconds, "How long one address of a peer may take to answer."),
     Var(
         "BUFFER_SIZE",

@@ -46,7 +46,7 @@ class Join:
     def wanted(cls, overrides: Mapping[str, object] | None, join: str | None = None) -> Join | None:
         """None: this job is alone. ConfigError: PSP_JOIN is not NAME:MODULES."""
         given = dict(overrides or {})
-        config = Config.load({"": VARIABLES}, given, known=None)
+        config = Config({"": VARIABLES}, given)
         text = config["JOIN"] if join is None else join
         if not text:
             return None
