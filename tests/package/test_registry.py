@@ -210,6 +210,30 @@ def test_two_of_one_name(site):
     assert other in ("the name is taken by alpha_fabric", "the name is taken by twin")
 
 
+def test_broken_hidden_and_duplicate_plugins_are_named_and_sessions_work(site):
+    site.transport("alpha", code=UNAVAILABLE)
+    site.install("twin", {"twin.py": UNAVAILABLE}, "[pscompy]\nalpha = twin\n")
+    site.transport("beta", code="1 / 0")
+    site.transport("gamma")
+    (site.folder / "gamma_fabric.py").write_text("raise SystemExit('the stranger was run')")
+    ended = site.run("-m", "pscompy", "info", "--json")
+    assert ended.returncode == 0, ended.stderr
+    rows = json.loads(ended.stdout)["transports"]
+    reasons = [(row["name"], row["reason"]) for row in rows]
+    taken = [reason for name, reason in reasons if name == "alpha" and reason != "no such device"]
+    assert taken in (["the name is taken by alpha_fabric"], ["the name is taken by twin"])
+    assert ("beta", "beta_fabric raised ZeroDivisionError: division by zero") in reasons
+    assert f"is hidden by {site.folder}/gamma_fabric.py" in dict(reasons)["gamma"]
+    program = """
+import pscompy
+with pscompy.World() as world:
+    world.isend(b"to myself", dest=0)
+    print(world.recv().decode())
+"""
+    ended = site.run("-W", "error", "-c", program)
+    assert ended.stdout == "to myself\n", ended.stderr
+
+
 def test_one_plugin_of_two_names(site):
     both = "[pscompy]\nalpha = twin\nbeta = twin\n"
     site.install("twin", {"twin.py": plugin("alpha")}, both)
