@@ -18,12 +18,11 @@ from pscompy.config.config import Config, Var, full_name, priority
 from pscompy.config.variables import APART, KNOWN, VARIABLES
 from pscompy.discovery.hooks import Refused, new_manager, register
 from pscompy.discovery.sources import Source, find
+from pscompy.discovery.validation import flaw_of_name
 from pscompy.errors import describe
 from pscompy.transport.declaration import Transport
 
 logger = logging.getLogger("pscompy.discovery.registry")
-
-_CORE = {var.name for var in VARIABLES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,8 @@ class _Registrar:
 
     def _admitted(self, source: Source) -> Found:
         section = source.name.upper()
-        if section in _CORE:
-            return Found(source.name, source.place, 0, problem=f"PSP_{section} is another variable")
+        if problem := flaw_of_name(source.name):
+            return Found(source.name, source.place, 0, problem=problem)
         if section not in self.config:
             self.config.declare(section, (_priority_variable(source.name),))
         place = Found(source.name, source.place, self.config[section])
@@ -159,8 +158,11 @@ def _rouse(place: Found, config: Config) -> Found:
     if place.problem or transport is None or transport.asked is None:
         return place
     values = {var.name: config[full_name(section, var.name)] for var in transport.variables}
-    if config.origin(section) != "default" or transport.asked(values):
-        return place
+    try:
+        if config.origin(section) != "default" or transport.asked(values):
+            return place
+    except Exception as error:  # a plug-in's fault stays the plug-in's
+        return replace(place, problem=f"asked whether it is enabled it raised {describe(error)}")
     reason = f"available, not enabled (PSP_{section}=1 enables it)"
     return replace(place, problem=reason, dormant=True)
 

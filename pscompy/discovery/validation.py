@@ -7,10 +7,12 @@ from typing import TypeGuard
 
 from pscompy.config.config import Var
 from pscompy.config.parsers import Parser
+from pscompy.config.variables import VARIABLES
 from pscompy.transport.declaration import Transport
 from pscompy.transport.python.base import PythonTransport
 
 _TRANSPORT_NAME = re.compile(r"[a-z][a-z0-9]{0,14}")
+_CORE = {var.name for var in VARIABLES}
 _VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -20,12 +22,21 @@ def flaw(declared: object, name: str) -> str | None:
         return f"pscompy_transport returned {type(declared).__name__} instead of a Transport"
     if declared.name != name:
         return f"it is installed as {name!r} and declares the transport {declared.name!r}"
-    return _flaw_of_transport(declared) or _flaw_of_variables(declared.variables)
+    return (
+        flaw_of_name(name) or _flaw_of_transport(declared) or _flaw_of_variables(declared.variables)
+    )
+
+
+def flaw_of_name(name: str) -> str | None:
+    """Why a transport cannot have this name, or None."""
+    if not _TRANSPORT_NAME.fullmatch(name):
+        return f"the name {name!r} is not 1 to 15 lower-case letters and digits"
+    if name.upper() in _CORE:
+        return f"PSP_{name.upper()} is another variable"
+    return None
 
 
 def _flaw_of_transport(transport: Transport) -> str | None:
-    if not _TRANSPORT_NAME.fullmatch(transport.name):
-        return f"the name {transport.name!r} is not 1 to 15 lower-case letters and digits"
     if not _is_count(transport.priority):
         return f"its priority is {transport.priority!r}; it must be a whole number, at least 0"
     if transport.python is None and not callable(transport.ops):

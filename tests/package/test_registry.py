@@ -247,6 +247,23 @@ def test_a_transport_is_not_named_as_a_variable_of_pscompy(site):
     assert report(site, DEBUG="4")["debug"] == "PSP_DEBUG is another variable"
 
 
+def test_a_name_that_no_transport_can_have_takes_no_variable(site):
+    """PSP_IB_PORT would be the priority of this one."""
+    (site.folder / "ib_port.py").write_text("raise SystemExit")
+    found = problems(site, PLUGINDIR=str(site.folder), IB_PORT="1")
+    assert found["ib_port"] == ["the name 'ib_port' is not 1 to 15 lower-case letters and digits"]
+    assert found["ib"] == [None]
+
+
+def test_a_plugin_that_cannot_tell_whether_it_is_enabled(site):
+    code = UNAVAILABLE.replace("int,", "int, asked=lambda values: values['NIC'],").replace(
+        'lambda: "no such device"', "unavailable=lambda: None"
+    )
+    site.transport("alpha", code=code)
+    reason = "asked whether it is enabled it raised KeyError: 'NIC'"
+    assert report(site)["alpha"] == reason
+
+
 def test_a_variable_of_a_transport_has_a_name_of_its_own(site):
     """PSP_PRECON_TCP_NODELAY is pscompy's."""
     code = """
