@@ -126,6 +126,7 @@ def _report(config: Config) -> None:
         from pscompy import __version__
 
         notice("version %s", __version__)
-    for row in config.rows():
-        if config["DEBUG_PARAM"] > (0 if row.changed else 1):
+    wanted = config["DEBUG_PARAM"]
+    for row in config.rows() if wanted else ():
+        if row.changed or wanted > 1:
             notice("%s=%s (%s)", row.name, row.value, row.origin)
