@@ -152,7 +152,7 @@ RULES = (
         "the binding includes what the core gives away",
         ("pscompy/binding/*.[ch]",),
         r"#\s*include\s.*core/(?!api\.h|control\.h)",
-        ("pscompy/binding/world.c", '#include "../core/conn.h"'),
+        ("pscompy/binding/communicator.c", '#include "../core/conn.h"'),
     ),
     Rule(
         "the binding calls the core through psc_api_t only",

@@ -32,7 +32,7 @@ typedef struct hot_op hot_op_t;
 
 typedef struct hot_state {
     const psc_api_t *api; /* NULL before bind */
-    PyTypeObject *worker_type, *connection_type, *world_type;
+    PyTypeObject *worker_type, *connection_type, *communicator_type;
     PyTypeObject *request_type, *persistent_type, *message_type;
     PyTypeObject *memory_type, *room_type, *sleeper_type;
     struct hot_lease *leases;   /* arrays that are lent */
@@ -457,7 +457,7 @@ PyObject *hot_request_revoke(hot_request_t *self, PyObject *unused);
 /* A receive that has ended gives its message back: then it was cancelled. */
 void hot_request_return(hot_request_t *self);
 
-/* ---- connection.c, world.c, message.c ---- */
+/* ---- connection.c, communicator.c, message.c ---- */
 
 struct hot_connection {
     PyObject_HEAD
@@ -472,7 +472,8 @@ struct hot_connection {
     struct hot_connection *heads; /* where they are matched */
 };
 
-extern PyType_Spec hot_connection_spec, hot_world_spec, hot_message_spec;
+extern PyType_Spec hot_connection_spec, hot_communicator_spec;
+extern PyType_Spec hot_message_spec;
 /* Fill in that the call goes to this connection; -1: it is not bound. */
 int hot_connection_address(hot_connection_t *self, hot_call_t *call);
 /* The core's connection, on its way up if it was lazy; NULL with an error. */

@@ -134,8 +134,8 @@ static int module_exec(PyObject *module)
                         &state->worker_type) < 0 ||
         module_add_type(module, &hot_connection_spec, NULL,
                         &state->connection_type) < 0 ||
-        module_add_type(module, &hot_world_spec, NULL,
-                        &state->world_type) < 0 ||
+        module_add_type(module, &hot_communicator_spec, NULL,
+                        &state->communicator_type) < 0 ||
         module_add_type(module, &hot_request_spec, NULL,
                         &state->request_type) < 0 ||
         module_add_type(module, &hot_persistent_spec, state->request_type,
@@ -164,7 +164,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 
     Py_VISIT(state->worker_type);
     Py_VISIT(state->connection_type);
-    Py_VISIT(state->world_type);
+    Py_VISIT(state->communicator_type);
     Py_VISIT(state->request_type);
     Py_VISIT(state->persistent_type);
     Py_VISIT(state->message_type);
@@ -190,7 +190,7 @@ static int module_clear(PyObject *module)
 
     Py_CLEAR(state->worker_type);
     Py_CLEAR(state->connection_type);
-    Py_CLEAR(state->world_type);
+    Py_CLEAR(state->communicator_type);
     Py_CLEAR(state->request_type);
     Py_CLEAR(state->persistent_type);
     Py_CLEAR(state->message_type);

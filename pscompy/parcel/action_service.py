@@ -92,7 +92,7 @@ class Service:
     def __init__(
         self,
         worker: _binding.Worker,
-        anybody: _binding.World,
+        anybody: _binding.Communicator,
         links: Callable[[Any], Links | None],
         config: Mapping[str, Any],
         name: str,

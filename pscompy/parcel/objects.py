@@ -345,14 +345,14 @@ def _head_came(receiving: weakref.ref[Receiving], head: Request) -> None:
 # ---- from anybody -------------------------------------------------------------
 
 
-def anybody(worker: _binding.Worker, size: int, context: int) -> _binding.World:
+def anybody(worker: _binding.Worker, size: int, context: int) -> _binding.Communicator:
     """Whoever has something to say in this context; a World of `size` ranks, 0: connections."""
-    made = _binding.World()
+    made = _binding.Communicator()
     made._bind(worker, size, context)
     return made
 
 
-class AnyObjects(_binding.World):
+class AnyObjects(_binding.Communicator):
     """Objects from whichever rank of a World; `of` gives those of one rank."""
 
     def __init__(

@@ -26,7 +26,7 @@ _TAGS = 2  # of one operation: up, and down
 _OPERATIONS = 1 << 30  # then their numbers begin again
 
 
-class Ranks(_binding.World):
+class Ranks(_binding.Communicator):
     """The ranks of a World in the context of its collective operations."""
 
     def __init__(self, world: World, context: int) -> None:

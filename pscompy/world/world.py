@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import operator
 import os
 import sys
 import threading
@@ -59,7 +58,7 @@ class _Contexts:
         return number
 
 
-class World(_binding.World, Session):
+class World(_binding.Communicator, Session):
     """All ranks of the job that a launcher started; without one, rank 0 of 1.
 
     Opening it is collective: it returns when all ranks are there. `config` is
@@ -174,14 +173,12 @@ class World(_binding.World, Session):
 
     def __getitem__(self, rank: SupportsIndex) -> Connection:
         """The connection to a rank. IndexError: it is not in 0 ... size - 1."""
-        number = operator.index(rank)
-        if not 0 <= number < self.size:
-            raise IndexError(f"no rank {number}: this world has ranks 0 to {self.size - 1}")
-        return self._peer(number)
+        peer: Connection = self.connection(rank)
+        return peer
 
     def __iter__(self) -> Iterator[Connection]:
         """The connections to all ranks, this one's own among them."""
-        return (self._peer(rank) for rank in range(self.size))
+        return (self[rank] for rank in range(self.size))
 
     def _peer(self, rank: int) -> Connection:
         """The same connection for whoever asks first: a user, or a peer's link."""

@@ -25,7 +25,8 @@ CONNECTION = {
     "get": "(buf, rkey, offset=0)",
     "am_send": "(id, header, payload)",
 }
-WORLD = {
+COMMUNICATOR = {
+    "connection": "(rank, /)",
     "send": "(buf, dest, tag=0, timeout=None)",
     "recv": f"(buf=None, source={ANY}, tag=-1, timeout=None)",
     "recv_view": f"(source={ANY}, tag=-1, timeout=None)",
@@ -55,7 +56,7 @@ def without_self(function: object) -> str:
     ("owner", "name", "text"),
     [
         *((_binding.Connection, name, text) for name, text in CONNECTION.items()),
-        *((_binding.World, name, text) for name, text in WORLD.items()),
+        *((_binding.Communicator, name, text) for name, text in COMMUNICATOR.items()),
         *((_binding.Request, name, text) for name, text in REQUEST.items()),
     ],
 )
@@ -107,4 +108,4 @@ def test_types_that_are_not_made_by_hand() -> None:
     with pytest.raises(TypeError, match="belongs to no session"):
         _binding.Connection().send(b"")
     with pytest.raises(TypeError, match="was not opened"):
-        _binding.World().recv()
+        _binding.Communicator().recv()

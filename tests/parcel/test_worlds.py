@@ -72,6 +72,6 @@ def test_ranks_that_are_not_there(tmp_path):
                 print(error)
     """
     assert run(1, program, tmp_path) == [
-        "no rank -1: this world has ranks 0 to 0",
-        "no rank 1: this world has ranks 0 to 0",
+        "no rank -1: the ranks are 0 to 0",
+        "no rank 1: the ranks are 0 to 0",
     ]

@@ -67,7 +67,7 @@ class Rank:
         self.engine.install(handle, [lane], params)
 
 
-class World(_binding.World):
+class World(_binding.Communicator):
     """Rank 0's view within one context."""
 
     def __init__(self, rank: Rank, handles: list[Any], context: int) -> None:

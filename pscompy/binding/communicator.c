@@ -1,18 +1,21 @@
-/* The base type World: the messages of connection.c with peers named by rank.
- * What is Python's is in world.py. */
+/* The base type Communicator: the messages of connection.c with peers named by
+ * rank. The part in Python is pscompy/world/communicator.py. */
 #include "binding.h"
 
-typedef struct hot_world {
+typedef struct hot_communicator {
     PyObject_HEAD
-    hot_worker_t *worker;     /* NULL: not bound */
+    hot_worker_t *worker;     /* NULL if not bound */
     uint32_t context;
     Py_ssize_t size;
-    hot_connection_t **peers; /* by rank; NULL: not used yet */
-} hot_world_t;
+    hot_connection_t **peers; /* by rank; NULL if not used yet */
+} hot_communicator_t;
 
 /* ---- ranks ---- */
 
-static hot_connection_t *world_make_peer(hot_world_t *self, Py_ssize_t rank)
+/* Ask Python for the connection to a rank, once: if another thread has had it
+ * made meanwhile, theirs is kept. */
+static hot_connection_t *comm_make_peer(hot_communicator_t *self,
+                                        Py_ssize_t rank)
 {
     PyObject *peer = PyObject_CallMethod((PyObject *)self, "_peer", "n", rank);
     hot_connection_t *connection = (hot_connection_t *)peer;
@@ -25,13 +28,16 @@ static hot_connection_t *world_make_peer(hot_world_t *self, Py_ssize_t rank)
         Py_DECREF(peer);
         return NULL;
     }
-    Py_XSETREF(self->peers[rank], connection);
-    return connection;
+    if (self->peers[rank])
+        Py_DECREF(peer);
+    else
+        self->peers[rank] = connection;
+    return self->peers[rank];
 }
 
-/* *peer_p: NULL for any source. */
-static int world_find_peer(hot_world_t *self, PyObject *object,
-                           hot_connection_t **peer_p)
+/* Sets *peer_p to NULL if any source is meant. */
+static int comm_find_peer(hot_communicator_t *self, PyObject *object,
+                          hot_connection_t **peer_p)
 {
     long long rank;
     int overflow;
@@ -46,24 +52,25 @@ static int world_find_peer(hot_world_t *self, PyObject *object,
         return 0;
     if (HOT_UNLIKELY(overflow || rank < 0 || rank >= self->size)) {
         PyErr_Format(PyExc_IndexError,
-                     "no rank %R: this world has ranks 0 to %zd", object,
+                     "no rank %R: the ranks are 0 to %zd", object,
                      self->size - 1);
         return -1;
     }
     *peer_p = self->peers[rank];
     if (HOT_UNLIKELY(!*peer_p))
-        *peer_p = world_make_peer(self, (Py_ssize_t)rank);
+        *peer_p = comm_make_peer(self, (Py_ssize_t)rank);
     return *peer_p ? 0 : -1;
 }
 
-/* Fill in that the call goes to this rank, or comes from anybody. */
-static int world_address(hot_world_t *self, PyObject *rank, hot_call_t *call)
+/* Makes the rank the peer of the call; without a rank it receives from any. */
+static int comm_address(hot_communicator_t *self, PyObject *rank,
+                        hot_call_t *call)
 {
     if (HOT_UNLIKELY(!self->worker)) {
-        PyErr_SetString(PyExc_TypeError, "this World was not opened");
+        PyErr_SetString(PyExc_TypeError, "this Communicator was not opened");
         return -1;
     }
-    if (world_find_peer(self, rank, &call->connection) < 0)
+    if (comm_find_peer(self, rank, &call->connection) < 0)
         return -1;
     if (HOT_UNLIKELY(call->kind == HOT_SEND && !call->connection)) {
         PyErr_SetString(PyExc_IndexError, "a message goes to one rank");
@@ -76,67 +83,78 @@ static int world_address(hot_world_t *self, PyObject *rank, hot_call_t *call)
     return 0;
 }
 
+static PyObject *comm_connection(hot_communicator_t *self, PyObject *rank)
+{
+    hot_call_t call = {.kind = HOT_SEND};
+
+    if (comm_address(self, rank, &call) < 0)
+        return NULL;
+    Py_INCREF(call.connection);
+    return (PyObject *)call.connection;
+}
+
 /* ---- messages ---- */
 
-static PyObject *world_run(hot_world_t *self, const hot_verb_t *verb,
-                           hot_runner_t run, PyObject *const *args,
-                           Py_ssize_t n_args, PyObject *kwnames)
+static PyObject *comm_run(hot_communicator_t *self, const hot_verb_t *verb,
+                          hot_runner_t run, PyObject *const *args,
+                          Py_ssize_t n_args, PyObject *kwnames)
 {
     hot_call_t call;
     PyObject *rank;
 
     if (hot_verb_parse(verb, args, n_args, kwnames, &call, &rank) < 0 ||
-        world_address(self, rank, &call) < 0)
+        comm_address(self, rank, &call) < 0)
         return NULL;
     return run(&call);
 }
 
-#define WORLD_VERB(name, run, ...)                                             \
-    static PyObject *world_##name(hot_world_t *self, PyObject *const *args,    \
-                                  Py_ssize_t n_args, PyObject *kwnames)        \
+#define COMM_VERB(name, run, ...)                                              \
+    static PyObject *comm_##name(hot_communicator_t *self,                     \
+                                 PyObject *const *args, Py_ssize_t n_args,     \
+                                 PyObject *kwnames)                            \
     {                                                                          \
         static const hot_verb_t verb = __VA_ARGS__;                            \
                                                                                \
-        return world_run(self, &verb, run, args, n_args, kwnames);             \
+        return comm_run(self, &verb, run, args, n_args, kwnames);              \
     }
 
-WORLD_VERB(send, hot_call_run,
-           {{"send", 2, 4, {"buf", "dest", "tag", "timeout"}},
-            "bptd", HOT_SEND, false})
-WORLD_VERB(isend, hot_call_run,
-           {{"isend", 2, 4, {"buf", "dest", "tag", "lend"}},
-            "bptl", HOT_SEND, true})
-WORLD_VERB(recv, hot_call_run,
-           {{"recv", 0, 4, {"buf", "source", "tag", "timeout"}},
-            "bptd", HOT_RECV_INTO, false})
-WORLD_VERB(irecv, hot_call_run,
-           {{"irecv", 0, 3, {"buf", "source", "tag"}},
-            "bpt", HOT_RECV_INTO, true})
-WORLD_VERB(send_init, hot_call_init,
-           {{"send_init", 2, 3, {"buf", "dest", "tag"}},
-            "bpt", HOT_SEND, true})
-WORLD_VERB(recv_init, hot_call_init,
-           {{"recv_init", 1, 3, {"buf", "source", "tag"}},
-            "bpt", HOT_RECV_INTO, true})
-WORLD_VERB(recv_status, hot_call_run,
-           {{"recv_status", 0, 3, {"source", "tag", "timeout"}},
-            "ptd", HOT_RECV_STATUS, false})
-WORLD_VERB(recv_view, hot_call_run,
-           {{"recv_view", 0, 3, {"source", "tag", "timeout"}},
-            "ptd", HOT_RECV_VIEW, false})
-WORLD_VERB(probe, hot_call_run,
-           {{"probe", 0, 3, {"source", "tag", "timeout"}},
-            "ptd", HOT_PROBE, false})
-WORLD_VERB(iprobe, hot_call_iprobe,
-           {{"iprobe", 0, 2, {"source", "tag"}}, "pt", HOT_PROBE, false})
-WORLD_VERB(mprobe, hot_call_run,
-           {{"mprobe", 0, 3, {"source", "tag", "timeout"}},
-            "ptd", HOT_MATCH, false})
-WORLD_VERB(improbe, hot_call_improbe,
-           {{"improbe", 0, 2, {"source", "tag"}}, "pt", HOT_MATCH, false})
+COMM_VERB(send, hot_call_run,
+          {{"send", 2, 4, {"buf", "dest", "tag", "timeout"}},
+           "bptd", HOT_SEND, false})
+COMM_VERB(isend, hot_call_run,
+          {{"isend", 2, 4, {"buf", "dest", "tag", "lend"}},
+           "bptl", HOT_SEND, true})
+COMM_VERB(recv, hot_call_run,
+          {{"recv", 0, 4, {"buf", "source", "tag", "timeout"}},
+           "bptd", HOT_RECV_INTO, false})
+COMM_VERB(irecv, hot_call_run,
+          {{"irecv", 0, 3, {"buf", "source", "tag"}},
+           "bpt", HOT_RECV_INTO, true})
+COMM_VERB(send_init, hot_call_init,
+          {{"send_init", 2, 3, {"buf", "dest", "tag"}},
+           "bpt", HOT_SEND, true})
+COMM_VERB(recv_init, hot_call_init,
+          {{"recv_init", 1, 3, {"buf", "source", "tag"}},
+           "bpt", HOT_RECV_INTO, true})
+COMM_VERB(recv_status, hot_call_run,
+          {{"recv_status", 0, 3, {"source", "tag", "timeout"}},
+           "ptd", HOT_RECV_STATUS, false})
+COMM_VERB(recv_view, hot_call_run,
+          {{"recv_view", 0, 3, {"source", "tag", "timeout"}},
+           "ptd", HOT_RECV_VIEW, false})
+COMM_VERB(probe, hot_call_run,
+          {{"probe", 0, 3, {"source", "tag", "timeout"}},
+           "ptd", HOT_PROBE, false})
+COMM_VERB(iprobe, hot_call_iprobe,
+          {{"iprobe", 0, 2, {"source", "tag"}}, "pt", HOT_PROBE, false})
+COMM_VERB(mprobe, hot_call_run,
+          {{"mprobe", 0, 3, {"source", "tag", "timeout"}},
+           "ptd", HOT_MATCH, false})
+COMM_VERB(improbe, hot_call_improbe,
+          {{"improbe", 0, 2, {"source", "tag"}}, "pt", HOT_MATCH, false})
 
-static PyObject *world_sendrecv(hot_world_t *self, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *kwnames)
+static PyObject *comm_sendrecv(hot_communicator_t *self, PyObject *const *args,
+                               Py_ssize_t n_args, PyObject *kwnames)
 {
     static const hot_signature_t signature = {
         "sendrecv", 2, 7,
@@ -153,15 +171,15 @@ static PyObject *world_sendrecv(hot_world_t *self, PyObject *const *args,
     if (hot_arg_tag(given[4], false, &send.tag) < 0 ||
         hot_arg_tag(given[5], true, &recv.tag) < 0 ||
         hot_arg_deadline(given[6], &send.deadline) < 0 ||
-        world_address(self, given[1], &send) < 0 ||
-        world_address(self, given[3], &recv) < 0)
+        comm_address(self, given[1], &send) < 0 ||
+        comm_address(self, given[3], &recv) < 0)
         return NULL;
     return hot_call_sendrecv(&send, &recv);
 }
 
 /* ---- binding ---- */
 
-static void world_forget_peers(hot_world_t *self)
+static void comm_forget_peers(hot_communicator_t *self)
 {
     hot_connection_t **peers = self->peers;
     Py_ssize_t size = self->size;
@@ -173,9 +191,9 @@ static void world_forget_peers(hot_world_t *self)
     PyMem_Free(peers);
 }
 
-static PyObject *world_bind(hot_world_t *self, PyTypeObject *type,
-                            PyObject *const *args, Py_ssize_t n_args,
-                            PyObject *kwnames)
+static PyObject *comm_bind(hot_communicator_t *self, PyTypeObject *type,
+                           PyObject *const *args, Py_ssize_t n_args,
+                           PyObject *kwnames)
 {
     static const hot_signature_t signature = {
         "_bind", 3, 3, {"worker", "size", "context"}};
@@ -191,7 +209,7 @@ static PyObject *world_bind(hot_world_t *self, PyTypeObject *type,
         PyErr_SetString(PyExc_TypeError, "_bind() needs a Worker");
         return NULL;
     }
-    world_forget_peers(self);
+    comm_forget_peers(self);
     self->peers = PyMem_Calloc(size ? size : 1, sizeof *self->peers);
     if (!self->peers)
         return PyErr_NoMemory();
@@ -202,19 +220,20 @@ static PyObject *world_bind(hot_world_t *self, PyTypeObject *type,
     Py_RETURN_NONE;
 }
 
-static PyObject *world_exception(hot_world_t *self, PyObject *const *args,
-                                 Py_ssize_t n_args)
+static PyObject *comm_exception(hot_communicator_t *self, PyObject *const *args,
+                                Py_ssize_t n_args)
 {
     hot_call_t call = {.kind = HOT_PROBE};
 
-    if (world_address(self, NULL, &call) < 0)
+    if (comm_address(self, NULL, &call) < 0)
         return NULL;
     return hot_default_exception(self->worker->state, args, n_args);
 }
 
 /* ---- the type ---- */
 
-static int world_traverse(hot_world_t *self, visitproc visit, void *arg)
+static int comm_traverse(hot_communicator_t *self, visitproc visit,
+                         void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->worker);
@@ -223,90 +242,94 @@ static int world_traverse(hot_world_t *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int world_clear(hot_world_t *self)
+static int comm_clear(hot_communicator_t *self)
 {
-    world_forget_peers(self);
+    comm_forget_peers(self);
     Py_CLEAR(self->worker);
     return 0;
 }
 
-static void world_dealloc(hot_world_t *self)
+static void comm_dealloc(hot_communicator_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
     PyObject_GC_UnTrack(self);
-    world_clear(self);
+    comm_clear(self);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
 #define ANY "-0x80000000"
 
-static PyMethodDef world_methods[] = {
-    {"send", HOT_FUNCTION(world_send), HOT_FAST,
+static PyMethodDef comm_methods[] = {
+    {"connection", HOT_FUNCTION(comm_connection), METH_O,
+     "connection($self, rank, /)\n--\n\n"
+     "The connection to a rank, this one's own included; it connects at its\n"
+     "first use. IndexError if there is no such rank."},
+    {"send", HOT_FUNCTION(comm_send), HOT_FAST,
      "send($self, buf, dest, tag=0, timeout=None)\n--\n\n"
      "Send one message to rank dest; see Connection.send."},
-    {"isend", HOT_FUNCTION(world_isend), HOT_FAST,
+    {"isend", HOT_FUNCTION(comm_isend), HOT_FAST,
      "isend($self, buf, dest, tag=0, lend=False)\n--\n\n"
      "Like send, but returns a Request at once; see Connection.isend."},
-    {"recv", HOT_FUNCTION(world_recv), HOT_FAST,
+    {"recv", HOT_FUNCTION(comm_recv), HOT_FAST,
      "recv($self, buf=None, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive one message from rank source, or from any; see\n"
      "Connection.recv."},
-    {"irecv", HOT_FUNCTION(world_irecv), HOT_FAST,
+    {"irecv", HOT_FUNCTION(comm_irecv), HOT_FAST,
      "irecv($self, buf=None, source=" ANY ", tag=-1)\n--\n\n"
      "Like recv, but returns a Request at once."},
-    {"send_init", HOT_FUNCTION(world_send_init), HOT_FAST,
+    {"send_init", HOT_FUNCTION(comm_send_init), HOT_FAST,
      "send_init($self, buf, dest, tag=0)\n--\n\n"
      "A PersistentRequest: its start() sends buf as isend would, as it is\n"
      "then, any number of times."},
-    {"recv_init", HOT_FUNCTION(world_recv_init), HOT_FAST,
+    {"recv_init", HOT_FUNCTION(comm_recv_init), HOT_FAST,
      "recv_init($self, buf, source=" ANY ", tag=-1)\n--\n\n"
      "A PersistentRequest: its start() receives into buf as irecv would, any\n"
      "number of times."},
-    {"recv_status", HOT_FUNCTION(world_recv_status), HOT_FAST,
+    {"recv_status", HOT_FUNCTION(comm_recv_status), HOT_FAST,
      "recv_status($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive into new memory: (bytearray, Status)."},
-    {"recv_view", HOT_FUNCTION(world_recv_view), HOT_FAST,
+    {"recv_view", HOT_FUNCTION(comm_recv_view), HOT_FAST,
      "recv_view($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive one message as a read-only array of bytes; see\n"
      "Connection.recv_view."},
-    {"sendrecv", HOT_FUNCTION(world_sendrecv), HOT_FAST,
+    {"sendrecv", HOT_FUNCTION(comm_sendrecv), HOT_FAST,
      "sendrecv($self, sendbuf, dest, recvbuf=None, source=" ANY ", sendtag=0,"
      " recvtag=-1, timeout=None)\n--\n\n"
      "Send and receive at the same time; gives what recv gives."},
-    {"probe", HOT_FUNCTION(world_probe), HOT_FAST,
+    {"probe", HOT_FUNCTION(comm_probe), HOT_FAST,
      "probe($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Wait for a message and give its Status; it stays where it is."},
-    {"iprobe", HOT_FUNCTION(world_iprobe), HOT_FAST,
+    {"iprobe", HOT_FUNCTION(comm_iprobe), HOT_FAST,
      "iprobe($self, source=" ANY ", tag=-1)\n--\n\n"
      "The Status of the message that recv would get, or None."},
-    {"mprobe", HOT_FUNCTION(world_mprobe), HOT_FAST,
+    {"mprobe", HOT_FUNCTION(comm_mprobe), HOT_FAST,
      "mprobe($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Wait for a message and take it: a Message, which nobody else gets."},
-    {"improbe", HOT_FUNCTION(world_improbe), HOT_FAST,
+    {"improbe", HOT_FUNCTION(comm_improbe), HOT_FAST,
      "improbe($self, source=" ANY ", tag=-1)\n--\n\n"
      "Like mprobe if there is a message; else None."},
-    {"_bind", HOT_FUNCTION(world_bind), METH_METHOD | HOT_FAST,
+    {"_bind", HOT_FUNCTION(comm_bind), METH_METHOD | HOT_FAST,
      "_bind($self, worker, size, context)\n--\n\n"
      "Tie it to a worker; _peer(rank) is asked for each rank's Connection."},
-    {"_exception", HOT_FUNCTION(world_exception), METH_FASTCALL,
+    {"_exception", HOT_FUNCTION(comm_exception), METH_FASTCALL,
      "_exception($self, status, nbytes, /)\n--\n\n"
      "The exception for a status of the core, when no peer is involved."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot world_slots[] = {
-    {Py_tp_doc, "Messages with the ranks of a world."},
-    {Py_tp_dealloc, world_dealloc},
-    {Py_tp_traverse, world_traverse},
-    {Py_tp_clear, world_clear},
-    {Py_tp_methods, world_methods},
+static PyType_Slot comm_slots[] = {
+    {Py_tp_doc, "Messages with the ranks of a communicator."},
+    {Py_tp_dealloc, comm_dealloc},
+    {Py_tp_traverse, comm_traverse},
+    {Py_tp_clear, comm_clear},
+    {Py_tp_methods, comm_methods},
     {0, NULL}};
 
-PyType_Spec hot_world_spec = {
-    .name = "pscompy.binding._binding.World",
-    .basicsize = sizeof(hot_world_t),
+PyType_Spec hot_communicator_spec = {
+    .name = "pscompy.binding._binding.Communicator",
+    .basicsize = sizeof(hot_communicator_t),
     .flags =
         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .slots = world_slots,
+    .slots = comm_slots,
 };
