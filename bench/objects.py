@@ -20,7 +20,7 @@ from pscompy.cli.contender import End
 from pscompy.cli.measure import Calls, Job
 
 if TYPE_CHECKING:
-    from pscompy import Connection, World
+    from pscompy import Communicator, Connection
 
 SMALL = {"step": 7, "time": 2.5, "name": "text", "parts": [1, 2, 3]}
 
@@ -37,11 +37,11 @@ def calls(send: Callable[[], Any], recv: Callable[[], Any]) -> Calls:
 # ---- pscompy ------------------------------------------------------------------------------------
 
 
-def plain(world: World, peer: Connection, job: Job) -> Calls:
+def plain(comm: Communicator, peer: Connection, job: Job) -> Calls:
     return calls(partial(peer.send_obj, made(job)), peer.recv_obj)
 
 
-def in_band(world: World, peer: Connection, job: Job) -> Calls:
+def in_band(comm: Communicator, peer: Connection, job: Job) -> Calls:
     """All of it in one pickle: what the other ways are to be compared with."""
     obj = made(job)
     return calls(
@@ -50,18 +50,18 @@ def in_band(world: World, peer: Connection, job: Job) -> Calls:
     )
 
 
-def registered(world: World, peer: Connection, job: Job) -> Calls:
+def registered(comm: Communicator, peer: Connection, job: Job) -> Calls:
     """From memory that the transports know."""
-    return calls(partial(peer.send_obj, _in_pool(world, job)), peer.recv_obj)
+    return calls(partial(peer.send_obj, _in_pool(comm, job)), peer.recv_obj)
 
 
-def lent(world: World, peer: Connection, job: Job) -> Calls:
+def lent(comm: Communicator, peer: Connection, job: Job) -> Calls:
     """Each array is a new block of the pool, lent and forgotten."""
-    return calls(lambda: peer.isend_obj(_in_pool(world, job), lend=True), peer.recv_obj)
+    return calls(lambda: peer.isend_obj(_in_pool(comm, job), lend=True), peer.recv_obj)
 
 
-def _in_pool(world: World, job: Job) -> Any:
-    return SMALL if job.size <= 8 else world.empty(job.size // 8)
+def _in_pool(comm: Communicator, job: Job) -> Any:
+    return SMALL if job.size <= 8 else comm.empty(job.size // 8)
 
 
 # ---- others -------------------------------------------------------------------------------------

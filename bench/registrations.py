@@ -20,7 +20,7 @@ from typing import Any
 from bench import objects, peers
 from bench.threads import exchanged
 from bench.verbs import output
-from pscompy import World
+from pscompy import Communicator, World
 from pscompy.cli import plot
 from pscompy.cli.sizes import spelt
 from pscompy.errors import Unsupported
@@ -40,23 +40,23 @@ Found = dict[str, Any]  # way -> {"rates": bytes -> MB/s, "registrations": of a 
 def rank(threads: int, turns: int) -> None:
     """Rank 0 prints what was found, as JSON."""
     with World() as world:
-        worlds = [world, *(world.dup() for _ in range(threads - 1))]
+        comms: list[Communicator] = [world, *(world.dup() for _ in range(threads - 1))]
         found: Found = {way: {"rates": dict.fromkeys(SIZES, 0.0), "count": 0} for way in WAYS}
         for _ in range(turns):
             for size in SIZES:
                 for way in WAYS:
-                    turn(worlds, way, size, found[way])
+                    turn(comms, way, size, found[way])
     for way in found.values():
         way["registrations"] = way.pop("count") / turns / threads / sum(map(round_trips, SIZES))
     if world.rank == 0:
         os.write(1, json.dumps(found).encode())
 
 
-def turn(worlds: list[World], way: str, size: int, found: Found) -> None:
-    count, connection = round_trips(size), worlds[0][1 - worlds[0].rank]
+def turn(comms: list[Communicator], way: str, size: int, found: Found) -> None:
+    count, connection = round_trips(size), comms[0][1 - comms[0].rank]
     before = connection.stats["registrations"]
-    seconds = exchanged(worlds, WAYS[way], size, count)
-    rate = 2 * count * len(worlds) * size / seconds / 1e6
+    seconds = exchanged(comms, WAYS[way], size, count)
+    rate = 2 * count * len(comms) * size / seconds / 1e6
     found["rates"][size] = max(rate, found["rates"][size])
     found["count"] += connection.stats["registrations"] - before
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench import objects
-from pscompy import World
+from pscompy import Communicator, World
 from pscompy.cli.measure import LATENCY, Calls, Job
 
 _WAYS: dict[str, Callable[..., Calls]] = {
@@ -21,21 +21,23 @@ _WAYS: dict[str, Callable[..., Calls]] = {
 }
 
 
-def _exchange(world: Any, calls: Calls, count: int) -> None:
-    order = (calls.send, calls.recv) if world.rank == 0 else (calls.recv, calls.send)
+def _exchange(comm: Any, calls: Calls, count: int) -> None:
+    order = (calls.send, calls.recv) if comm.rank == 0 else (calls.recv, calls.send)
     for _ in range(count):
         for call in order:
             call()
 
 
-def exchanged(worlds: list[World], make: Callable[..., Calls], size: int, count: int) -> float:
-    """Seconds that all threads took, each in a World of its own."""
+def exchanged(
+    comms: list[Communicator], make: Callable[..., Calls], size: int, count: int
+) -> float:
+    """Seconds that all threads took, each with a communicator of its own."""
     jobs = [
-        (world, make(world, world[1 - world.rank], Job(LATENCY, size, count, 1)), count)
-        for world in worlds
+        (comm, make(comm, comm[1 - comm.rank], Job(LATENCY, size, count, 1)), count)
+        for comm in comms
     ]
     threads = [threading.Thread(target=_exchange, args=job) for job in jobs]
-    worlds[0].barrier()
+    comms[0].barrier()
     start = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -48,13 +50,13 @@ def main(way: str, threads: str, seconds: str, sizes: str) -> None:
     make = _WAYS[way]
     figures = {}
     with World() as world:
-        worlds = [world, *(world.dup() for _ in range(int(threads) - 1))]
+        comms: list[Communicator] = [world, *(world.dup() for _ in range(int(threads) - 1))]
         for size in map(int, sizes.split(",")):
-            once = exchanged(worlds, make, size, 3) / 3
+            once = exchanged(comms, make, size, 3) / 3
             world.send_obj(once, 1 - world.rank)
             count = max(3, int(float(seconds) / max(once, world.recv_obj())))
-            taken = exchanged(worlds, make, size, count)
-            figures[size] = 2 * count * len(worlds) * size / taken / 1e6
+            taken = exchanged(comms, make, size, count)
+            figures[size] = 2 * count * len(comms) * size / taken / 1e6
     if world.rank == 0:
         json.dump(figures, sys.stdout)
 

@@ -22,6 +22,7 @@ ANY_SOURCE: Final = -0x80000000  # no rank that a calculation gives by mistake
 
 _MODULES = {
     "api.session": ("Session", "MemoryRegion"),
+    "world.communicator": ("Communicator",),
     "world.world": ("World",),
     "api.listener": ("Socket",),
     "api.connection": ("Connection", "ConnectionState"),
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from pscompy.parcel.action import current_action as current_action
     from pscompy.parcel.executor import Executor as Executor
     from pscompy.parcel.future import Future as Future
+    from pscompy.world.communicator import Communicator as Communicator
     from pscompy.world.world import World as World
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
+from pscompy.api.context import Context
 from pscompy.api.request import Request, Status
 from pscompy.binding import _binding
 from pscompy.core import ffi, lib
@@ -18,7 +19,6 @@ from pscompy.errors import PscomError, from_status
 
 if TYPE_CHECKING:
     from pscompy.control.explain import Explanation
-    from pscompy.control.manager import Control
     from pscompy.control.peer import Record
     from pscompy.parcel.action_service import Links
     from pscompy.parcel.callers import Caller
@@ -49,20 +49,16 @@ class Connection(_binding.Connection):
     It connects at its first use, in the background. A context manager: leaving it closes.
     """
 
-    __slots__ = ("__weakref__", "_control", "_links", "_record")
+    __slots__ = ("__weakref__", "_context", "_links", "_record")
 
-    def __init__(
-        self,
-        worker: _binding.Worker,
-        control: Control,
-        record: Record,
-        context: int = lib.PSC_CONTEXT_PLAIN,
-    ) -> None:
-        self._control = control
+    def __init__(self, context: Context, record: Record, number: int | None = None) -> None:
+        """`number` keeps its messages apart from those of the context itself."""
+        self._context = context
         self._record = record
         self._links: Links | None = None  # once an action is called
         address = int(ffi.cast("uintptr_t", record.handle))
-        self._bind(worker, address, context, record.handle)
+        number = context.number if number is None else number
+        self._bind(context.worker, address, number, record.handle)
 
     @property
     def state(self) -> ConnectionState:
@@ -87,7 +83,7 @@ class Connection(_binding.Connection):
         """
         if not self._worker.address:
             return {}
-        return self._control.counters(self._record)
+        return self._context.control.counters(self._record)
 
     def explain(self) -> Explanation:
         """Why it uses what it uses: candidates, choice, reasons, thresholds, variables."""
@@ -114,13 +110,13 @@ class Connection(_binding.Connection):
             else:
                 request._fail(copy.copy(error))
 
-        self._control.open(self._record, self, told)
+        self._context.control.open(self._record, self, told)
         return request
 
     def close(self) -> None:
         """Close in order: nothing more can be sent, what was sent still goes. Returns at once."""
         if self.state not in _OVER:
-            self._control.close_connection(self._record)
+            self._context.control.close_connection(self._record)
 
     # ---- objects ----
 
@@ -158,14 +154,14 @@ class Connection(_binding.Connection):
         return Objects(
             self._beside(context),
             self._beside(lib.PSC_CONTEXT_CHUNKS),
-            Pickling(self._control.config),
+            Pickling(self._context.control.config),
             lambda: record.report.eager_max,
             kind,
         )
 
-    def _beside(self, context: int) -> Connection:
+    def _beside(self, offset: int) -> Connection:
         """The same connection, for messages that are kept apart from its own."""
-        return _Beside(self, self._context + context)
+        return _Beside(self, self._context.number + offset)
 
     def _as_mine(self, status: Status) -> Status:
         """A message of another context has come from this connection too."""
@@ -193,8 +189,8 @@ class Connection(_binding.Connection):
         from pscompy.parcel.action_service import Options
         from pscompy.parcel.callers import Caller
 
-        service = self._control.service(self._context)
-        return Caller(service, self._action_links(), Options(timeout, on_sent))
+        options = Options(timeout, on_sent)
+        return Caller(self._context.service(), self._action_links(), options)
 
     def _action_links(self) -> Links:
         if self._links is None:
@@ -225,7 +221,7 @@ class Connection(_binding.Connection):
         )
 
     def _begin_open(self) -> None:
-        self._control.begin_open(self._record, self)
+        self._context.control.begin_open(self._record, self)
 
     def _exception(self, status: int, nbytes: int) -> BaseException:
         """The exception for a status of the core, with what the control plane knows about it."""
@@ -234,7 +230,7 @@ class Connection(_binding.Connection):
         sized = (lib.PSC_ERR_TRUNCATED, lib.PSC_ERR_NO_MEMORY)
         details = {"nbytes": nbytes} if status in sized else {}
         broken = status in (lib.PSC_ERR_PEER_LOST, lib.PSC_ERR_TRANSPORT)
-        reason = self._control.end_reason(self._record) if broken else ""
+        reason = self._context.control.end_reason(self._record) if broken else ""
         what = f"{self!r}: {reason}" if reason else repr(self)
         made = from_status(status, what, peer=self.peer, **details)
         known = None if reason else self._record.error
@@ -246,9 +242,9 @@ class _Beside(Connection):
 
     __slots__ = ("_original",)
 
-    def __init__(self, original: Connection, context: int) -> None:
-        super().__init__(original._worker, original._control, original._record, context)
+    def __init__(self, original: Connection, number: int) -> None:
+        super().__init__(original._context, original._record, number)
         self._original = weakref.ref(original)
 
     def _begin_open(self) -> None:
-        self._control.begin_open(self._record, self._original() or self)
+        self._context.control.begin_open(self._record, self._original() or self)

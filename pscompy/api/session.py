@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
 from pscompy.api.connection import Connection
+from pscompy.api.context import Context
 from pscompy.api.listener import Socket
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import Request
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from pluggy import PluginManager
 
     from pscompy.binding._binding import Sleeper
-    from pscompy.parcel.action_service import Links, Service
+    from pscompy.control.handshake.frames import Identity
+    from pscompy.parcel.action_service import Links
 
 S = TypeVar("S", bound="Session")
 
@@ -41,6 +43,15 @@ __all__ = ["MemoryRegion", "Pin", "Session"]
 # A dropped one lives as its connections do.
 _open_sessions: dict[Session, None] = {}
 _inherited = "inherited through fork: open a new Session in the child"
+
+
+def _no_peer(_: Identity) -> None:
+    """A session outside a job knows no ranks."""
+
+
+def _links_to(source: Connection | None) -> Links | None:
+    """The calls and answers of a plain connection, None if it is gone."""
+    return None if source is None else source._action_links()
 
 
 class Session:
@@ -57,14 +68,30 @@ class Session:
     def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:
         self._open(name, config)
 
+    @classmethod
+    def _of_job(
+        cls: type[S],
+        name: str,
+        config: Mapping[str, object] | None,
+        rank: int,
+        job: str,
+        find_peer: Callable[[Identity], Record | None],
+    ) -> S:
+        """The session of one rank of a job; see `_open`."""
+        made = cls.__new__(cls)
+        made._open(name, config, rank, job, find_peer)
+        return made
+
     def _open(
         self,
         name: str | None,
         config: Mapping[str, object] | None,
         rank: int = -1,
         job: str = "",
+        find_peer: Callable[[Identity], Record | None] = _no_peer,
     ) -> None:
-        """What `__init__` does; a World says who it is in its job."""
+        """Open everything. A World names its rank and its job, and finds the records of the other
+        ranks; `find_peer` is called on the control thread."""
         descriptors.require_session()
         self._lock = threading.Lock()
         self._forked = False
@@ -80,23 +107,29 @@ class Session:
             self._engine = Engine(self._config)
         try:
             with descriptors.typed():
-                self._open_parts(found, log_level)
+                self._open_parts(found, log_level, find_peer)
         except BaseException:
             self._engine.destroy()
             raise
-        self._actions: Service | None = None
         self._sleeper: Sleeper | None = None
         _open_sessions[self] = None
 
-    def _open_parts(self, found: Sequence[registry.Found], log_level: int) -> None:
+    def _open_parts(
+        self,
+        found: Sequence[registry.Found],
+        log_level: int,
+        find_peer: Callable[[Identity], Record | None],
+    ) -> None:
         self._engine.open_log(log_level)
         self._engine.open(found, self._config)
         if self._config["PROGRESS_THREAD"]:
             self._engine.start_thread()
         self._engine.read_log()
         self._hot = _binding.Worker(self._engine.address)
-        self._control = Control(self._config, self._engine, self._identity, self._adopt, self._hot)
-        self._control.set_service(lib.PSC_CONTEXT_PLAIN, self._service)
+        self._control = Control(
+            self._config, self._engine, self._identity, self._adopt, self._hot, find_peer
+        )
+        self._plain = self._context(lib.PSC_CONTEXT_PLAIN, 0, _links_to)
 
     # ---- who and what ----
 
@@ -158,29 +191,32 @@ class Session:
         is only an address that cannot be parsed: `ConnectError`."""
         self._check()
         Address.parse(address)
-        return self._add_connection(address=address)
+        return Connection(self._plain, self._new_record(address))
 
-    def _add_connection(
+    def _new_record(
         self,
-        *,
         address: str | None = None,
         rank: int = -1,
         name: str = "",
         resolve: Callable[[], str] | None = None,
-        context: int = lib.PSC_CONTEXT_PLAIN,
-    ) -> Connection:
-        """A lazy connection. For a World's peer `rank` and `name` are known, `resolve` gives the
-        address at its first use, and `context` separates its traffic."""
+    ) -> Record:
+        """The record of a lazy connection. For another rank of a job `rank` and `name` are known,
+        and `resolve` returns its address at the first use."""
         self._check()
-        conn_id, handle = self._engine.create_connection(rank)
-        record = Record(conn_id, handle, address, rank, name, resolve)
-        return Connection(self._hot, self._control, record, context)
+        return Record(*self._engine.create_connection(rank), address, rank, name, resolve)
 
     def _adopt(self) -> Record:
-        """On the control thread: a peer has begun a connection, perhaps while we are closing."""
+        """The record of a connection that a peer has begun, perhaps while the session closes.
+        Called on the control thread."""
         record = Record(*self._engine.create_connection(-1))
-        self._hot.hold(Connection(self._hot, self._control, record))
+        self._hot.hold(Connection(self._plain, record))
         return record
+
+    def _context(
+        self, number: int, size: int, find_links: Callable[[Any], Links | None]
+    ) -> Context:
+        """A context of this session; see `Context`."""
+        return Context(self._hot, self._control, number, size, find_links)
 
     def _event(self, kind: type[Request] = Request) -> Request:
         """A request that is completed by hand."""
@@ -248,29 +284,11 @@ class Session:
         A session that has called an action itself runs those of others from then on anyway.
         """
         self._check()
-        self._service().start()
+        self._plain.service().start()
         try:
             self._event().wait(timeout)
         except Timeout:
             return
-
-    def _service(self) -> Service:
-        """What runs the actions of connections outside a World."""
-        with self._lock:
-            if self._actions is None:
-                self._actions = self._make_service(
-                    lib.PSC_CONTEXT_PLAIN, 0, lambda source: source and source._action_links()
-                )
-        return self._actions
-
-    def _make_service(
-        self, context: int, size: int, links: Callable[[Any], Links | None]
-    ) -> Service:
-        from pscompy.parcel.action_service import Service
-        from pscompy.parcel.objects import anybody
-
-        calls = anybody(self._hot, size, context + lib.PSC_CONTEXT_ACTIONS)
-        return Service(self._hot, calls, links, self._config, self.name)
 
     # ---- other event loops ----
 

@@ -309,17 +309,9 @@ static PyObject *connection_get_state(hot_connection_t *self, void *closure)
                                  : PSC_CONN_CLOSED);
 }
 
-static PyObject *connection_get_context(hot_connection_t *self, void *closure)
-{
-    (void)closure;
-    return PyLong_FromUnsignedLong(self->context);
-}
-
 static PyGetSetDef connection_getset[] = {
     {"_objects", (getter)connection_get_objects, NULL,
      "What _set_objects was given, None before.", NULL},
-    {"_context", (getter)connection_get_context, NULL,
-     "What separates its messages from others.", NULL},
     {"_worker", (getter)connection_get_worker, NULL, NULL, NULL},
     {"_state", (getter)connection_get_state, NULL,
      "psc_conn_state_t; CLOSED once the core's connection is gone.", NULL},

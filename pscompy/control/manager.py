@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from pscompy.config.config import Config
 from pscompy.control.candidates import LaneFactory
@@ -36,7 +35,8 @@ STOP_SECONDS = 5.0  # for the thread to end
 
 class Control:
     """One per session. `adopt` makes the record of a connection that a peer has begun, and holds
-    it; `holder` holds all connections that are in use; `find_peer` is as for `set_peers`."""
+    it; `holder` holds all connections that are in use. `find_peer` returns the record of a rank of
+    the job, None if there is no such rank; it is called on the control thread."""
 
     def __init__(
         self,
@@ -50,7 +50,6 @@ class Control:
         self.config = config
         self.engine = engine
         self.here = here
-        self._services: dict[int, Callable[[], Any]] = {}  # by context
         self._lock = threading.Lock()
         self._key: Key | None = None  # found at the first use
         self._started = False
@@ -66,21 +65,7 @@ class Control:
             self._thread, engine.relays, options, config["NETWORK"], self._on_demand.accept
         )
 
-    # ---- peers, actions, figures ----
-
-    def set_peers(self, find: FindPeer) -> None:
-        """Let `find` return the record of a World's peer, or None if it is no peer. It is called
-        on the control thread, for each peer that introduces itself as one of this job."""
-        self._on_demand.find_peer = find
-
-    def set_service(self, context: int, make: Callable[[], Any]) -> None:
-        """Register the service that runs the actions of a context; `make` returns it, on the
-        first use."""
-        self._services[context] = make
-
-    def service(self, context: int) -> Any:
-        """Return the service that runs the actions of this context."""
-        return self._services[context]()
+    # ---- figures ----
 
     def counters(self, record: Record) -> dict[str, int]:
         """Return the counters of a connection and of its transports; all are zero once the session

@@ -30,7 +30,7 @@ class Caller:
 
 
 class RankCaller:
-    """Calls actions of the ranks of a World; `callers` gives the Caller of one."""
+    """Calls actions of the ranks of a communicator; `callers` gives the Caller of one."""
 
     __slots__ = ("_callers",)
 
@@ -40,9 +40,9 @@ class RankCaller:
     def submit(
         self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any
     ) -> Future:
-        """See `World.submit`."""
+        """See `Communicator.submit`."""
         return self._callers(rank).submit(function, *args, **kwargs)
 
     def call(self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
-        """See `World.call`."""
+        """See `Communicator.call`."""
         return self._callers(rank).call(function, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Executor: the interface of concurrent.futures over the ranks of a World."""
+"""Executor: the interface of concurrent.futures over the ranks of a communicator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pscompy.parcel.action_service import call_many
 from pscompy.parcel.future import Future
 
 if TYPE_CHECKING:
-    from pscompy.world.world import World
+    from pscompy.world.communicator import Communicator
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class _Task:
 
 
 class Executor(concurrent.futures.Executor):
-    """Runs actions on the other ranks of a World, or on rank 0 itself where it is alone.
+    """Runs actions on the other ranks of a communicator, or on rank 0 itself where it is alone.
 
     All ranks make it together. On rank 0 it is an executor as those of concurrent.futures are; the
     other ranks serve within the constructor until rank 0 has shut it down:
@@ -47,20 +47,20 @@ class Executor(concurrent.futures.Executor):
     one call more than it can run at once; the others wait on rank 0.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
         self._lock = threading.RLock()
         self._waiting: deque[_Task] = deque()
         self._open: set[_Task] = set()  # waiting or sent
         self._ending = threading.Thread(target=self._end, name="pscompy shutdown", daemon=True)
         self._ended = False
-        self._load = dict.fromkeys(range(1, world.size) or (0,), 0)
-        service = world._own_service()
+        self._load = dict.fromkeys(range(1, comm.size) or (0,), 0)
+        service = comm._context.service()
         service.start()
         self._most = service.threads + 1
-        if world.rank:
+        if comm.rank:
             self._ended = True
-            world.serve()
+            comm.serve()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """As of concurrent.futures; `RuntimeError` after shutdown."""
@@ -68,7 +68,7 @@ class Executor(concurrent.futures.Executor):
         with self._lock:
             if self._ended:
                 raise RuntimeError("cannot submit anything after shutdown")
-            call = partial(self._world.submit, **kwargs)
+            call = partial(self._comm.submit, **kwargs)
             task = _Task(lambda rank: call(rank, function, *args), future)
             self._waiting.append(task)
             self._open.add(task)
@@ -103,7 +103,7 @@ class Executor(concurrent.futures.Executor):
             task.future.cancel()
         if first:
             self._ending.start()
-        if wait and not self._world.rank:
+        if wait and not self._comm.rank:
             self._ending.join()
 
     def _wait(self) -> None:
@@ -115,7 +115,7 @@ class Executor(concurrent.futures.Executor):
         """A thread of its own, because whoever calls shutdown need not wait for it."""
         self._wait()
         try:
-            self._world.serve()
+            self._comm.serve()
         except PscomError as error:  # the World ends, and with it the other ranks' serving
             logger.debug("the executor's ranks do not come together: %s", error)
 
@@ -182,7 +182,7 @@ class Executor(concurrent.futures.Executor):
                 one.cancel()
 
     def __enter__(self) -> Executor | None:  # type: ignore[override]
-        return None if self._world.rank else self
+        return None if self._comm.rank else self
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()

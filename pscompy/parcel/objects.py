@@ -346,14 +346,14 @@ def _head_came(receiving: weakref.ref[Receiving], head: Request) -> None:
 
 
 def anybody(worker: _binding.Worker, size: int, context: int) -> _binding.Communicator:
-    """Whoever has something to say in this context; a World of `size` ranks, 0: connections."""
+    """Receives from all peers in this context: `size` ranks, or connections if it is 0."""
     made = _binding.Communicator()
     made._bind(worker, size, context)
     return made
 
 
 class AnyObjects(_binding.Communicator):
-    """Objects from whichever rank of a World; `of` gives those of one rank."""
+    """Objects from whichever rank of a communicator; `of` gives those of one rank."""
 
     def __init__(
         self, worker: _binding.Worker, size: int, context: int, of: Callable[[int], Objects]

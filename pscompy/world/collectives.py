@@ -1,10 +1,10 @@
-"""What all ranks of a World do together, as messages of its collective context.
+"""Collective operations of a communicator, as messages in a context of their own.
 
-All of it goes up and down one binomial tree, mostly with rank 0 at its root, so that n - 1
+The messages go up and down one binomial tree, as a rule with rank 0 at its root, so that n - 1
 connections serve n ranks, and no rank has more than log2(n) of them. Where the ranks are in several
-modules of the machine, it is a tree of the modules' first ranks, with one of each module's ranks
-below each, so that only one connection leads into a module. No thread is needed: the callbacks of
-one stage's requests begin the next stage.
+modules of the machine, the first ranks of the modules form a tree, and each of them is the root of
+a tree of its module's ranks, so that only one connection leads into a module. No thread is needed:
+the callbacks of one stage's requests begin the next stage.
 """
 
 from __future__ import annotations
@@ -12,52 +12,43 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pscompy.api.connection import Connection
 from pscompy.api.request import Request
-from pscompy.binding import _binding
+from pscompy.world.job import Job
+from pscompy.world.ranks import Ranks
 
-if TYPE_CHECKING:
-    from pscompy.world.world import World
-
-
-_TAGS = 2  # of one operation: up, and down
-_OPERATIONS = 1 << 30  # then their numbers begin again
+_TAGS = 2  # tags of one operation: up the tree, and down
+_OPERATIONS = 1 << 30  # numbers of operations, before they begin again
 
 
-class Ranks(_binding.Communicator):
-    """The ranks of a World in the context of its collective operations."""
+class Collectives(Ranks):
+    """The ranks of a communicator in the context of its collective operations."""
 
-    def __init__(self, world: World, context: int) -> None:
-        self._world = world
-        self._context = context
+    def __init__(self, job: Job, members: Sequence[int], number: int) -> None:
+        super().__init__(job, members, number)
         self._operations = itertools.count()
-        self.rank, self.size = world.rank, world.size
         self._trees: dict[int, Branch] = {}
-        self._bind(world._hot, world.size, context)
 
     def tree(self, root: int = 0) -> Branch:
-        """This rank's place in the tree with that root."""
+        """This rank's place in the tree that has its root at rank `root`."""
         if root not in self._trees:
-            self._trees[root] = tree(self.rank, self.size, root, self._world._modules_apart)
+            modules = self._job.modules_apart(self._members)
+            self._trees[root] = tree(self.rank, self.size, root, modules)
         return self._trees[root]
 
     def first_tag(self) -> int:
-        """Of the next operation; the same on all ranks, which begin them in the same order."""
+        """The first tag of the next operation; the same on all ranks, because all begin their
+        operations in the same order."""
         return next(self._operations) % _OPERATIONS * _TAGS
-
-    def _peer(self, rank: int) -> Connection:
-        base = self._world[rank]
-        return Connection(base._worker, base._control, base._record, self._context)
 
 
 Branch = tuple[int | None, list[int]]
-"""The parent of a rank (None: it is the root), and its children, farthest first."""
+"""The parent of a rank, None for the root, and its children, the farthest first."""
 
 
 def tree(rank: int, size: int, root: int = 0, modules: Sequence[int] | None = None) -> Branch:
-    """A rank's place; `modules` of all ranks, None: they do not matter."""
+    """A rank's place in the tree; `modules` are those of all ranks, None if they do not matter."""
     if modules is None:
         parent, children = _binomial((rank - root) % size, size)
         return _shifted(parent, root, size), [(child + root) % size for child in children]
@@ -74,7 +65,7 @@ def tree(rank: int, size: int, root: int = 0, modules: Sequence[int] | None = No
 
 
 def _among(rank: int, ranks: list[int]) -> Branch:
-    """Its place in the tree of these ranks, the first of them at the root."""
+    """A rank's place in the tree of these ranks, the first of them at the root."""
     parent, children = _binomial(ranks.index(rank), len(ranks))
     return None if parent is None else ranks[parent], [ranks[child] for child in children]
 
@@ -94,21 +85,21 @@ def _binomial(number: int, size: int) -> Branch:
 
 
 class Barrier:
-    """Every rank tells its parent once its children have told it; then the news of all having
-    come goes down again."""
+    """Every rank sends to its parent once all its children have sent to it. The root then knows
+    that all ranks have begun, and releases them down the tree."""
 
-    def __init__(self, ranks: Ranks, request: Request) -> None:
-        """`request` is completed when all ranks are known to have begun."""
+    def __init__(self, ranks: Collectives, request: Request) -> None:
+        """Completes `request` when this rank is released."""
         self._ranks = ranks
         self._request = request
         self._up = ranks.first_tag()
         self._parent, self._children = ranks.tree()
-        self._stages = iter((self._hear_children, self._ask_parent, self._tell_children))
-        self._left = 0  # requests of this stage
+        self._stages = iter((self._await_children, self._ask_parent, self._release_children))
+        self._left = 0  # requests of this stage that have not ended
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Begin the first stage, or the next one that has anything to do."""
+        """Begin the first stage, or the next one that has requests."""
         for stage in self._stages:
             requests = stage()
             if requests:
@@ -118,7 +109,7 @@ class Barrier:
                 return
         self._request._complete(None)
 
-    def _hear_children(self) -> list[Request]:
+    def _await_children(self) -> list[Request]:
         return [self._ranks.irecv(bytearray(), child, self._up) for child in self._children]
 
     def _ask_parent(self) -> list[Request]:
@@ -127,7 +118,7 @@ class Barrier:
         answer = self._ranks.irecv(bytearray(), self._parent, self._up + 1)
         return [answer, self._ranks.isend(b"", self._parent, self._up)]
 
-    def _tell_children(self) -> list[Request]:
+    def _release_children(self) -> list[Request]:
         return [self._ranks.isend(b"", child, self._up + 1) for child in self._children]
 
     def _ended(self, request: Request) -> None:
@@ -142,8 +133,8 @@ class Barrier:
             self._request._fail(error)
 
 
-def spread(ranks: Ranks, buf: Any, root: int) -> None:
-    """What `buf` holds on the root, into `buf` of every rank."""
+def broadcast(ranks: Collectives, buf: Any, root: int) -> None:
+    """Copy the contents of the root's `buf` into `buf` of every rank."""
     tag = ranks.first_tag()
     parent, children = ranks.tree(root)
     if parent is not None:
@@ -152,8 +143,8 @@ def spread(ranks: Ranks, buf: Any, root: int) -> None:
         request.wait()
 
 
-def highest(ranks: Ranks, number: int) -> int:
-    """The highest of the numbers that the ranks give, on every rank."""
+def maximum(ranks: Collectives, number: int) -> int:
+    """The highest of the ranks' numbers, on every rank."""
     tag = ranks.first_tag()
     parent, children = ranks.tree()
     for child in children:

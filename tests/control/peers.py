@@ -21,11 +21,16 @@ class Peer(Session):
 
     def __init__(self, rank: int, size: int, **config: object) -> None:
         self.rank = rank
-        self._open(f"{rank:04}", config, rank=rank, job="a job of the tests")
-        self.peers: list[Connection] = [
-            self._add_connection(rank=r, name=f"{r:04}") for r in range(size)
+        self._open(
+            f"{rank:04}",
+            config,
+            rank=rank,
+            job="a job of the tests",
+            find_peer=lambda there: self.peers[there.rank]._record,
+        )
+        self.peers = [
+            Connection(self._plain, self._new_record(rank=r, name=f"{r:04}")) for r in range(size)
         ]
-        self._control.set_peers(lambda there: self.peers[there.rank]._record)
         self.socket = self.listen("127.0.0.1")
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 from peers import Peer, world
 
-from pscompy import AuthError, ConnectError, ConnectionState
+from pscompy import AuthError, ConnectError, Connection, ConnectionState
 from pscompy.control.handshake.frames import Kind
 from pscompy.control.handshake.states import Phase
 from tests.names import ANOTHER_KEY
@@ -109,7 +109,7 @@ def test_a_session_that_is_no_peer_is_refused() -> None:
 def test_a_job_keeps_to_itself() -> None:
     with world(2) as ranks, Peer.__new__(Peer) as other:
         other._open("0009", {}, rank=9, job="another job")
-        other.peers = [other._add_connection(rank=0, name="0000")]
+        other.peers = [Connection(other._plain, other._new_record(rank=0, name="0000"))]
         other.peers[0]._record.address = ranks[0].socket.address
         with pytest.raises(ConnectError, match="no peer"):
             other.peers[0].open(60)

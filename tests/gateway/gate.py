@@ -21,7 +21,7 @@ def wait(world: pscompy.World, *paths: str) -> None:
     for path in paths:
         pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         while not select.select([pipe], [], [], 0.01)[0]:
-            world.progress()  # it makes itself known at gateways that have come up
+            world.session.progress()  # it makes itself known at gateways that have come up
         os.read(pipe, 1)
 
 

@@ -27,9 +27,10 @@ class Rank(pscompy.Session):
 
     def __init__(self, rank: int, job: str) -> None:
         self.rank = rank
-        self._open(f"{job}-{rank:04}", {}, rank=rank, job=job)
-        self.other = self._add_connection(rank=1 - rank, name=f"{job}-{1 - rank:04}")
-        self._control.set_peers(lambda there: self.other._record)
+        name, other = f"{job}-{rank:04}", f"{job}-{1 - rank:04}"
+        self._open(name, {}, rank=rank, job=job, find_peer=lambda there: self.other._record)
+        record = self._new_record(rank=1 - rank, name=other)
+        self.other = pscompy.Connection(self._plain, record)
         self.socket = self.listen()
 
     def meet(self, address: str) -> pscompy.Connection:

@@ -49,8 +49,8 @@ me.finalize()
 
 RING = """\
 import pscompy
-with pscompy.World() as world, world.dup() as second:
-    for it in (world, second):
+with pscompy.World() as world:
+    for it in (world, world.dup()):
         request = it.irecv(source=(it.rank - 1) % it.size)
         it.send(b"%d" % it.rank, dest=(it.rank + 1) % it.size)
         print(it.rank, it.size, request.wait().decode(), flush=True)

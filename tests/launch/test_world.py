@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import pickle
 import signal
 import sys
 
@@ -108,10 +110,13 @@ def test_ranks_with_different_keys_do_not_connect(run, script):
 def test_the_interface_of_a_world(run, script):
     text = (
         "with pscompy.World() as world:\n"
-        "    assert isinstance(world, pscompy.Session)\n"
+        "    assert isinstance(world, pscompy.Communicator)\n"
+        "    assert not isinstance(world, pscompy.Session)\n"
         "    assert len(world) == world.size == 3\n"
         "    assert list(world) == [world[i] for i in range(3)]\n"
-        "    assert world.name == str(world.rank) and f'rank {world.rank} of 3' in repr(world)\n"
+        "    assert world[1] is world.connection(1)\n"
+        "    assert world.session.name == str(world.rank)\n"
+        "    assert f'rank {world.rank} of 3' in repr(world)\n"
         "    for rank in (-1, 3, 10**30):\n"
         "        for use in (world.__getitem__, lambda r: world.send(b'', r),\n"
         "                    lambda r: world.irecv(source=r)):\n"
@@ -125,7 +130,7 @@ def test_the_interface_of_a_world(run, script):
 
 
 def test_names_sort_as_ranks_do(run, script):
-    text = "with pscompy.World() as world: print(world.name, world.rank)\n"
+    text = "with pscompy.World() as world: print(world.session.name, world.rank)\n"
     assert run_code(run, 12, script, text) == [f"{rank:02} {rank}" for rank in range(12)]
 
 
@@ -148,10 +153,58 @@ def test_no_launcher_means_a_world_of_one(run):
         world.send(b"to myself", dest=0)
         assert bytes(world.recv(source=0)) == b"to myself"
         world.barrier()
-        with world.dup() as other:
-            other.send(b"apart", dest=0)
-            assert world.iprobe() is None
-            assert bytes(other.recv()) == b"apart"
+        other = world.dup()
+        other.send(b"apart", dest=0)
+        assert world.iprobe() is None
+        assert bytes(other.recv()) == b"apart"
+
+
+def test_a_duplicate_outlives_the_name_of_its_world():
+    """It keeps the session, which stays open until it is closed, or the process ends."""
+    world = pscompy.World()
+    other = world.dup()
+    session = world.session
+    del world
+    gc.collect()
+    other.send(b"to myself", dest=0)
+    assert other.recv(source=0) == b"to myself"
+    assert other.session is session
+    session.close()
+    with pytest.raises(pscompy.Closed):
+        other.send(b"", dest=0)
+    with pytest.raises(pscompy.Closed):
+        other.dup()
+
+
+def test_a_world_closes_its_session():
+    with pscompy.World(config={"SPIN_US": 7}) as world:
+        session = world.session
+        assert session.config["SPIN_US"] == 7
+        assert world.stats == session.stats
+    with pytest.raises(pscompy.Closed):
+        session.listen()
+    world.close()  # again
+
+
+def test_the_memory_of_a_communicator_is_its_sessions():
+    with pscompy.World() as world:
+        other = world.dup()
+        array = other.empty(4096, "u1")
+        block = other.allocate(1 << 16)
+        other.isend(array, dest=0, lend=True)
+        assert other.recv_view(source=0).nbytes == array.nbytes
+        assert block.nbytes == 1 << 16
+        with other.register(bytearray(8)) as region:
+            assert region.rkey
+        with other.pin(bytearray(8)) as pin:
+            assert pin.nbytes == 8
+
+
+def test_a_communicator_stays_in_its_process():
+    with pscompy.World() as world:
+        for each in (world, world.dup()):
+            with pytest.raises(TypeError, match="stays in its process"):
+                pickle.dumps(each)
 
 
 def test_all_ranks_send_to_all_at_once(run, script):
@@ -257,8 +310,9 @@ def test_duplicates_keep_their_messages_apart(run, script):
         "        assert (bytes(data), status.source) == (bytes([i]), before), (i, data)\n"
         "        w[before].irecv().cancel()\n"
         "    pscompy.wait_all(requests)\n"
-        "    assert isinstance(worlds[3], pscompy.World) and len(worlds[3]) == world.size\n"
-        "    print(sorted({w._context for w in worlds}), world.stats['connections_up'] <= 4)\n"
+        "    assert type(worlds[3]) is pscompy.Communicator and len(worlds[3]) == world.size\n"
+        "    contexts = sorted({w._context.number for w in worlds})\n"
+        "    print(contexts, world.stats['connections_up'] <= 4)\n"
     )
     lines = run_code(run, 5, script, text)
     assert len(set(lines)) == 1

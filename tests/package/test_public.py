@@ -36,11 +36,20 @@ CONNECTION = {
     "irecv_obj": "(tag=-1)",
     "probe_obj": "(tag=-1, timeout=None)",
 }
-WORLD = {
-    "__init__": "(config=None)",
+COMMUNICATOR = {
     "barrier": "(timeout=None)",
     "ibarrier": "()",
     "dup": "()",
+    "split_by_module": "()",
+    "broadcast": "(buf, root=0)",
+    "submit": "(rank, function, /, *args, **kwargs)",
+    "call": "(rank, function, /, *args, **kwargs)",
+    "with_options": "(*, timeout=None, on_sent=None)",
+    "serve": "(timeout=None)",
+    "empty": "(shape, dtype=<class 'float'>)",
+    "allocate": "(nbytes)",
+    "pin": "(buf)",
+    "register": "(buf)",
     "send_obj": "(obj, dest, tag=0, timeout=None, lend=False)",
     "isend_obj": "(obj, dest, tag=0, lend=False)",
     "recv_obj": f"(source={pscompy.ANY_SOURCE}, tag=-1, timeout=None)",
@@ -48,17 +57,18 @@ WORLD = {
     "probe_obj": f"(source={pscompy.ANY_SOURCE}, tag=-1, timeout=None)",
     "__len__": "()",
     "__iter__": "()",
-    "close": "()",
 }
+WORLD = {"__init__": "(config=None)", "close": "()", "abort": "(code=1)"}
 PROPERTIES = {
     pscompy.Session: ("stats",),
     pscompy.Socket: ("address",),
     pscompy.Connection: ("state", "transport", "stats"),
-    pscompy.World: ("rank", "size", "stats"),
+    pscompy.Communicator: ("rank", "size", "module", "modules", "session", "stats"),
 }
 SPECIAL = {
     pscompy.Session: "__enter__ __exit__ __aenter__ __aexit__",
-    pscompy.World: "__enter__ __exit__ __aenter__ __aexit__ __getitem__",
+    pscompy.World: "__enter__ __exit__ __aenter__ __aexit__",
+    pscompy.Communicator: "__getitem__ connection",
     pscompy.Socket: "__enter__ __exit__ __aenter__ __aexit__ __iter__ __aiter__",
     pscompy.Connection: "__enter__ __exit__",
     pscompy.Request: "__await__",
@@ -101,6 +111,7 @@ def plain(function: object) -> str:
             (pscompy.Session, SESSION),
             (pscompy.Socket, SOCKET),
             (pscompy.Connection, CONNECTION),
+            (pscompy.Communicator, COMMUNICATOR),
             (pscompy.World, WORLD),
         )
         for name, text in methods.items()
@@ -126,8 +137,13 @@ def test_special_methods(owner, name):
     assert callable(getattr(owner, name))
 
 
-def test_a_world_is_a_session():
-    assert issubclass(pscompy.World, pscompy.Session)
+def test_a_world_is_a_communicator_that_has_a_session():
+    assert issubclass(pscompy.World, pscompy.Communicator)
+    assert not issubclass(pscompy.World, pscompy.Session)
+    for name in ("listen", "connect", "fileno", "progress"):
+        assert not hasattr(pscompy.World, name)
+    for name in ("close", "abort", "__enter__"):
+        assert not hasattr(pscompy.Communicator, name)
 
 
 def test_states():
@@ -163,7 +179,8 @@ def test_what_errors_carry():
 
 def test_the_public_names():
     assert set(pscompy.__all__) >= {
-        *("ANY_SOURCE", "ANY_TAG", "Connection", "ConnectionState", "MemoryRegion", "PscomError"),
+        *("ANY_SOURCE", "ANY_TAG", "Communicator", "Connection", "ConnectionState"),
+        *("MemoryRegion", "PscomError"),
         *("PersistentRequest", "Request", "Session", "Socket", "Status", "World", "get_include"),
         *("wait_all", "wait_any", *ERRORS),
     }

@@ -174,7 +174,7 @@ def test_from_several_threads(transport, open_session):
 def owner(thing):
     """The session whose connection this is."""
     kept = isinstance(thing, pscompy.Connection)
-    return thing._control._connections._adopt.__self__ if kept else None
+    return thing._context.control._connections._adopt.__self__ if kept else None
 
 
 # ---- what has ended ----

@@ -1,0 +1,57 @@
+"""Context: traffic of a session that no receive of another context matches.
+
+A session has a context for its plain connections, a communicator one for its ranks. The
+connections of a context share what stands here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pscompy.binding import _binding
+from pscompy.control.manager import Control
+from pscompy.core import lib
+
+if TYPE_CHECKING:
+    from pscompy.parcel.action_service import Links, Service
+
+
+class Context:
+    """A context number of a session, with the service that runs the actions of its peers."""
+
+    __slots__ = ("_find_links", "_lock", "_service", "_size", "control", "number", "worker")
+
+    def __init__(
+        self,
+        worker: _binding.Worker,
+        control: Control,
+        number: int,
+        size: int,
+        find_links: Callable[[Any], Links | None],
+    ) -> None:
+        """`size` is the number of ranks, 0 without ranks. `find_links` returns the links to the
+        source that a Status names, or None if that peer is gone."""
+        self.worker = worker
+        self.control = control
+        self.number = number
+        self._size = size
+        self._find_links = find_links
+        self._lock = threading.Lock()
+        self._service: Service | None = None
+
+    def service(self) -> Service:
+        """The service of this context, made at its first use."""
+        with self._lock:
+            if self._service is None:
+                self._service = self._make_service()
+            return self._service
+
+    def _make_service(self) -> Service:
+        from pscompy.parcel.action_service import Service
+        from pscompy.parcel.objects import anybody
+
+        calls = anybody(self.worker, self._size, self.number + lib.PSC_CONTEXT_ACTIONS)
+        config, name = self.control.config, self.control.here.name
+        return Service(self.worker, calls, self._find_links, config, name)

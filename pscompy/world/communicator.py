@@ -1,0 +1,236 @@
+"""Communicator: ranks that exchange messages, objects and actions, apart from all others.
+
+A communicator is a group of ranks and a context: no receive of one communicator matches a message
+of another. All communicators of a job use the same connections, each of which is established at
+its first use.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+
+from pscompy.api.connection import Connection
+from pscompy.api.memory import MemoryRegion, Pin
+from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
+from pscompy.api.session import Session
+from pscompy.core import lib
+from pscompy.world.collectives import Barrier, Collectives, broadcast, maximum
+from pscompy.world.job import Job
+from pscompy.world.ranks import Ranks
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from pscompy.parcel.callers import RankCaller
+    from pscompy.parcel.future import Future
+    from pscompy.parcel.objects import AnyObjects
+
+__all__ = ["Communicator"]
+
+
+class Communicator(Ranks):
+    """Some ranks of a job. Made by `World`, and by `dup` and `split_by_module` of another one.
+
+    `comm[i]` is the Connection to rank i; sending takes a rank as `dest`, receiving and probing
+    take one as `source`. A communicator needs no closing: its connections are closed with its
+    session.
+    """
+
+    def __init__(self, job: Job, members: Sequence[int], number: int) -> None:
+        super().__init__(job, members, number)
+        self._collectives = Collectives(job, members, number + 1)
+        self._objects_from_any: AnyObjects | None = None
+
+    # ---- ranks ----
+
+    @property
+    def session(self) -> Session:
+        """The session that all communicators of the job share: addresses, variables, event
+        loops."""
+        return self._job.session
+
+    @property
+    def module(self) -> int:
+        """The number of the machine's module that this process is in: PSP_MSA_MODULE_ID."""
+        return self._job.module
+
+    @property
+    def modules(self) -> tuple[int, ...]:
+        """The module of every rank."""
+        modules = self._job.modules
+        return tuple(modules[member] for member in self._members)
+
+    if TYPE_CHECKING:
+
+        def connection(self, rank: SupportsIndex, /) -> Connection: ...
+
+    def __getitem__(self, rank: SupportsIndex) -> Connection:
+        """The connection to a rank. IndexError if it is not in 0 ... size - 1."""
+        return self.connection(rank)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Connection]:
+        """The connections to all ranks, this one's own included."""
+        return (self.connection(rank) for rank in range(self.size))
+
+    def dup(self) -> Communicator:
+        """The same ranks with a context of their own: what a library should use inside. Collective:
+        all ranks call it in the same order."""
+        return Communicator(self._job, self._members, self._agree_on_contexts())
+
+    def split_by_module(self) -> Communicator:
+        """The ranks of this one's module, in the same order. Collective."""
+        number = self._agree_on_contexts()
+        together = zip(self._members, self.modules, strict=True)
+        here = [member for member, module in together if module == self.module]
+        return Communicator(self._job, here, number)
+
+    def _agree_on_contexts(self) -> int:
+        """The first of two context numbers, the same on all ranks, that none of them uses."""
+        self.session._check()
+        return self._job.take_contexts(maximum(self._collectives, self._job.next_context))
+
+    # ---- objects ----
+
+    def send_obj(
+        self,
+        obj: object,
+        dest: int,
+        tag: int = 0,
+        timeout: float | None = None,
+        lend: bool = False,
+    ) -> None:
+        """Send any object that can be pickled to rank dest; see Connection.send_obj."""
+        self.connection(dest).send_obj(obj, tag, timeout, lend)
+
+    def isend_obj(self, obj: object, dest: int, tag: int = 0, lend: bool = False) -> Request:
+        """Like send_obj, but returns a Request at once; see Connection.isend_obj."""
+        return self.connection(dest).isend_obj(obj, tag, lend)
+
+    def recv_obj(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, timeout: float | None = None
+    ) -> Any:
+        """Receive one object from rank source, or from any; see Connection.recv_obj."""
+        if source == ANY_SOURCE:
+            return self._any_objects().take(tag, timeout)
+        return self.connection(source).recv_obj(tag, timeout)
+
+    def irecv_obj(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
+        """Like recv_obj, but returns a Request at once, whose result is the object and whose
+        status names the source."""
+        if source == ANY_SOURCE:
+            return self._any_objects().itake(tag)
+        return self.connection(source).irecv_obj(tag)
+
+    def probe_obj(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, timeout: float | None = None
+    ) -> Status:
+        """Wait for an object and return its Status; see Connection.probe_obj."""
+        if source == ANY_SOURCE:
+            return self._any_objects().probe(ANY_SOURCE, tag, timeout)
+        return self.connection(source).probe_obj(tag, timeout)
+
+    def _any_objects(self) -> AnyObjects:
+        if self._objects_from_any is None:
+            from pscompy.parcel.objects import AnyObjects
+
+            self._objects_from_any = AnyObjects(
+                self.session._hot,
+                self.size,
+                self._context.number + lib.PSC_CONTEXT_OBJECTS,
+                lambda rank: self.connection(rank)._own_objects(),
+            )
+        return self._objects_from_any
+
+    # ---- actions ----
+
+    def submit(
+        self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any
+    ) -> Future:
+        """Have a rank call an action; see Connection.submit."""
+        return self.connection(rank).submit(function, *args, **kwargs)
+
+    def call(self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
+        """submit, and wait for the result."""
+        return self.connection(rank).call(function, *args, **kwargs)
+
+    def with_options(
+        self, *, timeout: float | None = None, on_sent: Callable[[], object] | None = None
+    ) -> RankCaller:
+        """`submit` and `call` of this communicator with options; see Connection.with_options."""
+        from pscompy.parcel.callers import RankCaller
+
+        return RankCaller(
+            lambda rank: self.connection(rank).with_options(timeout=timeout, on_sent=on_sent)
+        )
+
+    def serve(self, timeout: float | None = None) -> None:
+        """Run the actions that other ranks call, until all ranks are here and all calls of all
+        ranks have been answered.
+
+        A rank that has called an action itself runs those of others from then on anyway. After a
+        `Timeout` (seconds) it goes on running them.
+        """
+        service = self._context.service()
+        service.start()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        service.wait_for_answers(timeout)
+        self.barrier(None if deadline is None else max(0.0, deadline - time.monotonic()))
+
+    # ---- all ranks together; the algorithms are in collectives.py ----
+
+    def barrier(self, timeout: float | None = None) -> None:
+        """Wait until all ranks are here.
+
+        After a `Timeout` (seconds) the barrier is still in flight: the exception's `request`.
+        """
+        self.ibarrier().wait(timeout)
+
+    def ibarrier(self) -> Request:
+        """A barrier to be waited for, or awaited. All ranks begin theirs in the same order."""
+        request = self.session._event()
+        Barrier(self._collectives, request).start()
+        return request
+
+    def broadcast(self, buf: Any, root: int = 0) -> None:
+        """Copy the contents of the buffer of rank `root` into the buffers of all ranks. Collective.
+
+        Buffers are as for `send` and `recv`, and equally long on all ranks.
+        """
+        self.session._check()
+        broadcast(self._collectives, buf, root)
+
+    # ---- memory and counters: calls of the session that every program needs ----
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters by name; see Session.stats."""
+        return self.session.stats
+
+    def empty(
+        self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float
+    ) -> NDArray[Any]:
+        """A numpy array in memory that every transport knows; see Session.empty."""
+        return self.session.empty(shape, dtype)
+
+    def allocate(self, nbytes: int) -> memoryview:
+        """A block of memory that every transport knows; see Session.allocate."""
+        return self.session.allocate(nbytes)
+
+    def pin(self, buf: Any) -> Pin:
+        """Let the transports know memory that the program has already; see Session.pin."""
+        return self.session.pin(buf)
+
+    def register(self, buf: Any) -> MemoryRegion:
+        """Let peers put into this buffer, or get from it; see Session.register."""
+        return self.session.register(buf)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} rank {self.rank} of {self.size}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} stays in its process")

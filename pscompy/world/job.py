@@ -1,0 +1,124 @@
+"""Job: the processes that a launcher started together, and the session that reaches them.
+
+A World and all communicators that come of it share one Job. The record of another rank is made
+when somebody asks for it; its address is asked from the launcher when it is connected to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pscompy.api.session import Session
+from pscompy.core import lib
+from pscompy.errors import ConnectError, Unsupported
+from pscompy.world.bootstrap import Bootstrap
+
+if TYPE_CHECKING:
+    from pscompy.control.handshake.frames import Identity
+    from pscompy.control.peer import Record
+
+_generations = itertools.count()  # a process may open one World after another
+
+
+class Job:
+    """The ranks that a bootstrap knows. Opens the session of this rank."""
+
+    def __init__(self, bootstrap: Bootstrap, config: Mapping[str, object] | None) -> None:
+        self.bootstrap = bootstrap
+        self.rank = bootstrap.rank
+        self.size = bootstrap.size
+        self.next_context: int = lib.PSC_CONTEXT_USER
+        self._generation = next(_generations)
+        self._lock = threading.Lock()
+        self._records: list[Record | None] = [None] * self.size
+        self._modules: tuple[int, ...] | None = None  # of all ranks, once somebody asked
+        name, job = self._name_of(self.rank), f"{bootstrap.job_id}.{self._generation}"
+        self.session = Session._of_job(name, config, self.rank, job, self._find_peer)
+
+    def publish(self) -> None:
+        """Let the other ranks find this one, and wait until all can be found."""
+        if self.size == 1:
+            return
+        place = f"{self.module}:{self.session.listen().address}"
+        self.bootstrap.put(self._key_of(self.rank), place)
+        self.bootstrap.barrier()
+
+    def take_contexts(self, number: int) -> int:
+        """Take this context number and the one behind it; `number` is at least `next_context`.
+        `Unsupported` if no numbers are left, on all ranks."""
+        if number + 1 >= lib.PSC_CONTEXT_END:
+            raise Unsupported("there are no context numbers left for another communicator")
+        self.next_context = number + 2
+        return number
+
+    # ---- ranks ----
+
+    def record(self, rank: int) -> Record:
+        """The record of the connection to a rank; the same for the program and for the control
+        plane, to which that rank's link comes in."""
+        with self._lock:
+            record = self._records[rank]
+            if record is None:
+                resolve = (lambda: self._address_of(rank)) if self.size > 1 else None
+                name = self._name_of(rank)
+                record = self.session._new_record(rank=rank, name=name, resolve=resolve)
+                self._records[rank] = record
+            return record
+
+    def _find_peer(self, identity: Identity) -> Record | None:
+        """The record of the rank whose link comes in. Called on the control thread."""
+        return self.record(identity.rank) if 0 <= identity.rank < self.size else None
+
+    def _name_of(self, rank: int) -> str:
+        """The session's name of a rank. Names sort as ranks do: the lower name connects."""
+        width = len(str(self.size - 1))
+        return f"{rank:0{width}}"
+
+    def _key_of(self, rank: int) -> str:
+        return f"pscompy.{self._generation}.{rank}"
+
+    def _address_of(self, rank: int) -> str:
+        return self._place_of(rank).partition(":")[2]
+
+    def _place_of(self, rank: int) -> str:
+        """What a rank has published: the number of its module, a colon, its address."""
+        try:
+            return self.bootstrap.get(self._key_of(rank), rank)
+        except KeyError:
+            raise ConnectError(
+                f"rank {rank} has published no address at the launcher", peer=self._name_of(rank)
+            ) from None
+
+    # ---- modules ----
+
+    @property
+    def module(self) -> int:
+        """The number of this process's module: PSP_MSA_MODULE_ID."""
+        number: int = self.session.config["MSA_MODULE_ID"]
+        return number
+
+    @property
+    def modules(self) -> tuple[int, ...]:
+        """The module of every rank."""
+        if self._modules is None:
+            joined = getattr(self.bootstrap, "modules", None)
+            self._modules = tuple(joined or map(self._module_of, range(self.size)))
+        return self._modules
+
+    def _module_of(self, rank: int) -> int:
+        return self.module if rank == self.rank else int(self._place_of(rank).partition(":")[0])
+
+    def modules_apart(self, members: Sequence[int]) -> list[int] | None:
+        """The modules of these ranks if collective operations must heed them, else None; the
+        same on all ranks.
+
+        Without PSP_MSA_MODULE_ID this rank assumes that there is only one module and does not
+        query the others.
+        """
+        if not self.module or not self.session.config["MSA_AWARENESS"]:
+            return None
+        modules = [self.modules[rank] for rank in members]
+        return modules if len(set(modules)) > 1 and all(modules) else None

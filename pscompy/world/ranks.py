@@ -1,0 +1,47 @@
+"""Ranks: messages between some ranks of a job, in a context of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pscompy.api.connection import Connection
+from pscompy.binding import _binding
+from pscompy.world.job import Job
+
+if TYPE_CHECKING:
+    from pscompy.parcel.action_service import Links
+
+
+class Ranks(_binding.Communicator):
+    """`members` are ranks of the job, this one among them; their order numbers them anew.
+    `number` is that of the context."""
+
+    def __init__(self, job: Job, members: Sequence[int], number: int) -> None:
+        session = job.session
+        self._job = job
+        self._members = members
+        self._rank = members.index(job.rank)
+        self._context = session._context(number, len(members), self._links_of)
+        self._bind(session._hot, len(members), number)
+        if members != range(job.size):
+            session._hot.renumber(number, members)
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+        return self._rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks; `len()` of it, too."""
+        return len(self._members)
+
+    def _peer(self, rank: int) -> Connection:
+        """Called once for each rank that is used."""
+        return Connection(self._context, self._job.record(self._members[rank]))
+
+    def _links_of(self, rank: int) -> Links:
+        """The calls and answers of the actions of a rank."""
+        peer: Connection = self.connection(rank)
+        return peer._action_links()
