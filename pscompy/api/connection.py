@@ -97,7 +97,7 @@ class Connection(_binding.Connection):
         """
         self.iopen().wait(timeout)
 
-    def iopen(self) -> Request:
+    def iopen(self) -> Request[None]:
         """Connect now; the request ends when the connection is up."""
         request = self._worker.event(None, self)
         if self.state is ConnectionState.UP:
@@ -120,13 +120,13 @@ class Connection(_binding.Connection):
 
     # ---- objects ----
 
-    def isend_obj(self, obj: object, tag: int = 0, lend: bool = False) -> Request:
+    def isend_obj(self, obj: object, tag: int = 0, lend: bool = False) -> Request[None]:
         """Like send_obj, but returns a Request at once. The object may be changed then, because
         long buffers that can be written to have been copied; with `lend` none has been, and it
         must stay as it is until the request has ended."""
         return self._own_objects().isend(obj, tag, lend)
 
-    def irecv_obj(self, tag: int = -1) -> Request:
+    def irecv_obj(self, tag: int = -1) -> Request[Any]:
         """Like recv_obj, but returns a Request at once, whose result is the object."""
         return self._own_objects().irecv(tag)
 

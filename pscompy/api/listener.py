@@ -6,7 +6,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pscompy.api.request import Request
@@ -14,10 +14,9 @@ from pscompy.errors import Closed, Timeout
 
 if TYPE_CHECKING:
     from pscompy.api.connection import Connection
-    from pscompy.api.session import Session
 
 
-class Accepting(Request):
+class Accepting(Request["Connection"]):
     """Ends with the next connection of a socket."""
 
     sock: Socket
@@ -35,8 +34,14 @@ class Socket:
     in which they did.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        new_request: Callable[[type[Accepting]], Accepting],
+        stop: Callable[[Socket], object],
+    ) -> None:
+        """The session makes its requests, and is told to stop listening when it is closed."""
+        self._new_request = new_request
+        self._stop = stop
         self._listener: Any = None  # set by the session once it listens
         self._lock = threading.Lock()
         self._count = itertools.count()
@@ -54,10 +59,9 @@ class Socket:
 
         `Timeout`: none came, and none is lost. `Closed`: the socket was closed.
         """
-        request = self.iaccept()
-        assert isinstance(request, Accepting)
+        request = self._accepting()
         try:
-            connection: Connection = request.wait(timeout)
+            connection = request.wait(timeout)
         except Timeout:
             if self._withdraw(request):
                 raise Timeout(f"no connection within {timeout} s") from None
@@ -67,10 +71,12 @@ class Socket:
             raise
         return connection
 
-    def iaccept(self) -> Request:
+    def iaccept(self) -> Request[Connection]:
         """A request for the next connection: wait for it, await it, or cancel it."""
-        request = self._session._event(Accepting)
-        assert isinstance(request, Accepting)
+        return self._accepting()
+
+    def _accepting(self) -> Accepting:
+        request = self._new_request(Accepting)
         request.sock = self
         with self._lock:
             self._waiting.append(request)
@@ -89,7 +95,7 @@ class Socket:
             waiting, ready = list(self._waiting), sorted(self._ready)
             self._waiting.clear()
             self._ready.clear()
-        self._session._stop_listening(self)
+        self._stop(self)
         for request in waiting:
             request._fail(self._closed_error())
         for _, connection in ready:

@@ -1,20 +1,15 @@
-"""Requests, what they give, and waiting for several of them.
+"""Requests, the Status of messages, and waiting for several requests.
 
-The types are those of `pscompy.binding._binding`; importing this module ties that extension to
+The types are those of `pscompy.binding._binding`; importing this module binds that extension to
 the core.
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from pscompy.binding import _binding
 from pscompy.core import lib
-
-if TYPE_CHECKING:
-    from pscompy.api.connection import Connection
-
 
 __all__ = [
     *("ANY_SOURCE", "ANY_TAG", "Message", "PersistentRequest", "Request", "Status"),
@@ -23,15 +18,15 @@ __all__ = [
 
 
 class Status(namedtuple("Status", ("source", "tag", "nbytes"))):
-    """What is known of a received (or probed) message.
+    """Source, tag and length of a message that was received, or probed.
 
-    `source` is a rank in a World, elsewhere the `Connection`; `nbytes` is the message's length,
-    also where the buffer was shorter.
+    `source` is a rank of a communicator, or the `Connection` outside of one, None if that is gone;
+    `nbytes` is the message's length, also if the buffer was shorter.
     """
 
     __slots__ = ()
 
-    source: int | Connection | None
+    source: int | _binding.Connection | None
     tag: int
     nbytes: int
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pscompy.parcel.action_service import Links
 
 S = TypeVar("S", bound="Session")
+R = TypeVar("R", bound=Request)
 
 
 __all__ = ["MemoryRegion", "Pin", "Session"]
@@ -178,7 +179,7 @@ class Session:
         """`on_connection` gets each connection that comes up, instead of `accept`, on the control
         thread."""
         self._check()
-        sock = Socket(self)
+        sock = Socket(self._event, self._stop_listening)
         deliver = on_connection or sock._deliver
         sock._listener = self._control.listen(
             host, port, lambda record: deliver(self._hot.connection(record.id))
@@ -218,8 +219,8 @@ class Session:
         """A context of this session; see `Context`."""
         return Context(self._hot, self._control, number, size, find_links)
 
-    def _event(self, kind: type[Request] = Request) -> Request:
-        """A request that is completed by hand."""
+    def _event(self, kind: type[R]) -> R:
+        """A request of this type that ends when `_complete` or `_fail` is called."""
         self._check()
         return self._hot.event(kind)
 
@@ -286,7 +287,7 @@ class Session:
         self._check()
         self._plain.service().start()
         try:
-            self._event().wait(timeout)
+            self._event(Request).wait(timeout)
         except Timeout:
             return
 

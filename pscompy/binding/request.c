@@ -259,6 +259,8 @@ static PyMethodDef request_methods[] = {
     {"_fail", HOT_FUNCTION(request_event_fail), METH_O,
      "_fail($self, error, /)\n--\n\n"
      "End an event with an exception. False: it has ended otherwise."},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS,
+     "Request[T]: a Request whose wait() returns a T, for type checkers."},
     {"__reduce_ex__", HOT_FUNCTION(request_refuse_pickle), METH_O, NULL},
     {NULL, NULL, 0, NULL}};
 

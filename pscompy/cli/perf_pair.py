@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pscompy import Connection, PscomError, Request, Session, wait_all
+from pscompy import Connection, PscomError, Session, wait_all
 from pscompy.cli.measure import HALVES, Calls, Job
 
 DATA, COMMAND = range(2)  # tags
@@ -117,7 +117,7 @@ def _send_checked(connection: Connection, size: int) -> int:
 def _receive_checked(connection: Connection, size: int) -> str:
     """What is wrong with the messages; empty: nothing."""
     buffers = [np.zeros(size, dtype=np.uint8) for _ in range(_in_flight(size))]
-    requests: list[Request] = [connection.irecv(buffer, DATA) for buffer in buffers]
+    requests = [connection.irecv(buffer, DATA) for buffer in buffers]
     lengths = [status.nbytes for status in wait_all(requests)]
     for number, (buffer, length) in enumerate(zip(buffers, lengths, strict=True)):
         wrong = np.flatnonzero(buffer != _content(size, number))

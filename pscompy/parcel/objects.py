@@ -94,7 +94,7 @@ class Objects:
         else:
             wait_or_cancel(self._sending(requests), timeout)
 
-    def isend(self, obj: object, tag: int, lend: bool) -> Request:
+    def isend(self, obj: object, tag: int, lend: bool) -> Request[None]:
         """See `Connection.isend_obj`."""
         packed = self.take_apart(obj)
         if not isinstance(packed, bytes) and not lend:
@@ -105,7 +105,7 @@ class Objects:
         """Raises what pickling it raises."""
         return archive.dump(obj, self._serialiser, self._zero_copy)
 
-    def begin(self, packed: bytes | Archive, tag: int, lend: bool = False) -> Request:
+    def begin(self, packed: bytes | Archive, tag: int, lend: bool = False) -> Request[None]:
         """Send what was taken apart; until the request has ended the object must stay as it is."""
         if isinstance(packed, bytes):
             return self.heads.isend(packed, tag)
@@ -115,7 +115,7 @@ class Objects:
         """All of it in one piece."""
         return self._serialiser.dumps(obj, lambda buffer: True)
 
-    def _post(self, packed: Archive, tag: int, lend: bool) -> list[Request]:
+    def _post(self, packed: Archive, tag: int, lend: bool) -> list[Request[None]]:
         """The head and what follows it, on their way in this order."""
         ident = next(self._idents) & TAGS
         room = 0 if lend else self._eager_max() or _EAGER
@@ -132,11 +132,10 @@ class Objects:
         copy[:] = PickleBuffer(chunk).raw()
         return copy
 
-    def _sending(self, requests: list[Request]) -> Request:
+    def _sending(self, requests: list[Request[None]]) -> Request[None]:
         if len(requests) == 1:
             return requests[0]
         made = self.heads._worker.event(Sending, self.heads)
-        assert isinstance(made, Sending)
         made.begin(requests)
         return made
 
@@ -161,7 +160,7 @@ class Objects:
         """See `Connection.irecv_obj`."""
         return receive(self.heads._worker, self.heads, self.heads.irecv(None, tag), lambda _: self)
 
-    def fetch(self, head: Head) -> list[Request]:
+    def fetch(self, head: Head) -> list[Request[Buffer]]:
         """Begin to receive the chunks that come by themselves."""
         return [self.chunks._irecv_memory(head.ident) for _ in head.outside]
 
@@ -199,7 +198,6 @@ def receive(
     """A request whose result is the object that begins with what `head` receives; `source` tells
     whose it is."""
     made = worker.event(Receiving, origin)
-    assert isinstance(made, Receiving)
     made.begin(head, source)
     return made
 
@@ -240,10 +238,10 @@ def when_all_ended(requests: Sequence[Request], then: Callable[[], object]) -> N
         request._on_done(one_ended)
 
 
-class Sending(Request):
+class Sending(Request[None]):
     """Ends when the head and all chunks have left."""
 
-    def begin(self, requests: list[Request]) -> None:
+    def begin(self, requests: list[Request[None]]) -> None:
         self._requests = requests
         left = [request for request in requests if not request._finished]
         if len(left) == 1:  # as a rule: the head has left
@@ -280,7 +278,7 @@ class Receiving(Request):
     def begin(self, head: Request, source: Callable[[Request], Objects]) -> None:
         self._head = head
         self._source = source
-        self._chunks: list[Request] = []
+        self._chunks: list[Request[Buffer]] = []
         self._unwanted = False
         self._lock = threading.RLock()  # between the arrival of the head and giving it back
         # A receive that the program has dropped is not kept by its own head.

@@ -88,7 +88,7 @@ class Barrier:
     """Every rank sends to its parent once all its children have sent to it. The root then knows
     that all ranks have begun, and releases them down the tree."""
 
-    def __init__(self, ranks: Collectives, request: Request) -> None:
+    def __init__(self, ranks: Collectives, request: Request[None]) -> None:
         """Completes `request` when this rank is released."""
         self._ranks = ranks
         self._request = request

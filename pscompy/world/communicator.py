@@ -107,7 +107,7 @@ class Communicator(Ranks):
         """Send any object that can be pickled to rank dest; see Connection.send_obj."""
         self.connection(dest).send_obj(obj, tag, timeout, lend)
 
-    def isend_obj(self, obj: object, dest: int, tag: int = 0, lend: bool = False) -> Request:
+    def isend_obj(self, obj: object, dest: int, tag: int = 0, lend: bool = False) -> Request[None]:
         """Like send_obj, but returns a Request at once; see Connection.isend_obj."""
         return self.connection(dest).isend_obj(obj, tag, lend)
 
@@ -119,7 +119,7 @@ class Communicator(Ranks):
             return self._any_objects().take(tag, timeout)
         return self.connection(source).recv_obj(tag, timeout)
 
-    def irecv_obj(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
+    def irecv_obj(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
         """Like recv_obj, but returns a Request at once, whose result is the object and whose
         status names the source."""
         if source == ANY_SOURCE:
@@ -190,9 +190,9 @@ class Communicator(Ranks):
         """
         self.ibarrier().wait(timeout)
 
-    def ibarrier(self) -> Request:
+    def ibarrier(self) -> Request[None]:
         """A barrier to be waited for, or awaited. All ranks begin theirs in the same order."""
-        request = self.session._event()
+        request = self.session._event(Request)
         Barrier(self._collectives, request).start()
         return request
 

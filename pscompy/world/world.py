@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
+from pscompy.api.request import Request
 from pscompy.errors import PeerLost, Timeout
 from pscompy.world.bootstrap import Bootstrap, attach
 from pscompy.world.bootstrap.join import join_up
@@ -83,7 +84,7 @@ class World(Communicator):
         Messages move on meanwhile, because other ranks may wait for those of this one.
         """
         timeout = self.session.config["FINALIZE_TIMEOUT"]
-        request = self.session._event()
+        request = self.session._event(Request)
 
         def arrive() -> None:
             try:
