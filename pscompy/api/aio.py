@@ -1,12 +1,12 @@
 """Awaiting requests in asyncio.
 
-An event loop that awaits something of a session has one `Reader` for it, which sleeps on a
-descriptor of its own (`Worker.sleeper`) together with everything else that the loop waits for. The
-descriptor must be armed before a sleep; it becomes readable when there is something, and when
-another thread has polled and so used up what was armed.
+An event loop that awaits requests of a session has one `Reader` for that session. The loop sleeps
+on the Reader's descriptor (`Worker.sleeper`) together with all its other descriptors. The
+descriptor must be armed before each sleep. It becomes readable when progress is possible, and when
+another thread has polled, because that disarms it.
 
-An await that is cancelled takes its request back, unless another await is left for it. A receive
-that has matched gives its message back: `Request._give_back`.
+An await that is cancelled withdraws its request, unless another await of the request is left. A
+receive that has matched gives its message back: `Request._give_back`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from typing import Any
 from pscompy.binding._binding import Request, Worker
 from pscompy.errors import Closed
 
-PASSES = 16  # before the loop's other callbacks get their turn
-SETTLE_SECONDS = 1.0  # for the rest of a message that goes back; then its peer has stalled
+PASSES = 16  # of progress, before the loop runs its other callbacks
+SETTLE_SECONDS = 1.0  # for the rest of a message that is given back, unless its peer stalls
 
 
 class Reader:
-    """One session in one event loop, for as long as something of it is awaited."""
+    """Makes progress of one session in one event loop while requests are awaited there."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
-        self._loop = weakref.ref(loop)  # the loop holds us
+        self._loop = weakref.ref(loop)  # weak: the loop keeps its Readers alive
         self._worker = worker
         self._sleeper = worker.sleeper()
         self._thread = threading.get_ident()
-        self._futures: set[asyncio.Future[None]] = set()  # of those who wait
-        self._callbacks: weakref.WeakSet[LoopCallback] = weakref.WeakSet()  # those that wait
-        self._registered = False  # and armed, or to be looked at by the loop soon
+        self._futures: set[asyncio.Future[None]] = set()  # of the awaits that are suspended
+        self._callbacks: weakref.WeakSet[LoopCallback] = weakref.WeakSet()  # not called yet
+        self._registered = False  # True: the loop watches the descriptor
 
     def until_done(
         self, request: Request, seconds: float | None = None
     ) -> Generator[Any, None, None]:
-        """Suspend until the request has ended, or so many seconds are over."""
+        """Suspend until the request is done, at most `seconds`."""
         loop = self._loop()
         assert loop is not None
         self._thread = threading.get_ident()
@@ -65,13 +65,13 @@ class Reader:
             request.remove_done_callback(wake)
 
     def add_callback(self, callback: LoopCallback) -> None:
-        """Move messages until it has been called, or is forgotten."""
+        """Make progress until the callback has been called, or is dropped."""
         self._thread = threading.get_ident()
         self._callbacks.add(callback)
         self._start_looking()
 
     def call(self, fn: Callable[[Request], object], request: Request) -> None:
-        """fn(request), in the loop; where that is closed, here."""
+        """Call fn(request) in the loop, or in this thread if the loop is closed."""
         loop = self._loop()
         if loop is None or loop.is_closed():
             fn(request)
@@ -88,7 +88,7 @@ class Reader:
             future.set_result(None)
 
     def _look(self) -> None:
-        """Poll until there is nothing left, then arm and let the loop sleep."""
+        """Poll until nothing is left to do, then arm the descriptor and let the loop sleep."""
         loop = self._loop()
         if loop is None or loop.is_closed():
             return
@@ -98,14 +98,14 @@ class Reader:
             loop.call_soon(self._look)
 
     def _poll(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """False: there was more to do than one turn allows."""
+        """Returns False if more is left to do than one turn allows."""
         try:
             for _ in range(PASSES):
                 self._sleeper.progress()
                 if self._sleeper.arm():
                     self._register(loop)
                     return True
-        except Closed:  # what was awaited ends with it
+        except Closed:  # it ends the requests that are awaited
             return True
         return False
 
@@ -115,7 +115,7 @@ class Reader:
             self._registered = True
 
     def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Nobody waits: leave the loop alone."""
+        """Stop watching the descriptor, because nothing is awaited."""
         if self._registered:
             loop.remove_reader(self._sleeper.fileno())
             self._registered = False
@@ -131,12 +131,12 @@ class Reader:
         else:
             try:
                 loop.call_soon_threadsafe(callback, *args)
-            except RuntimeError:  # closed in this moment: nobody waits any more
+            except RuntimeError:  # the loop was closed meanwhile, and with it the awaits
                 return
 
 
 class LoopCallback:
-    """The callback of a request, called in the thread that completes it: fn runs in the loop."""
+    """A callback that the completing thread calls, and that runs fn in the event loop."""
 
     def __init__(self, reader: Reader, fn: Callable[[Request], object]) -> None:
         self._reader = reader
@@ -152,8 +152,8 @@ class LoopCallback:
 
 
 def loop_callback(request: Request, fn: Callable[[Request], object]) -> Callable[[Request], object]:
-    """The callback that `add_done_callback` adds: where an event loop runs in this thread, one
-    that runs fn there, and messages move until then."""
+    """The callback that `add_done_callback` adds. If an event loop runs in this thread, it runs fn
+    in the loop, which makes progress until then; else it is fn itself."""
     loop = asyncio._get_running_loop()
     if loop is None:
         return fn
@@ -169,7 +169,7 @@ _readers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Worker, Read
 
 
 def reader(loop: asyncio.AbstractEventLoop, worker: Worker) -> Reader:
-    """The one of this session in this loop."""
+    """The Reader of this session in this loop."""
     try:
         return _readers[loop][worker]
     except KeyError:
@@ -178,7 +178,7 @@ def reader(loop: asyncio.AbstractEventLoop, worker: Worker) -> Reader:
 
 
 def await_request(request: Request) -> Generator[Any, None, Any]:
-    """What `await request` runs where the request has not ended."""
+    """`await request`, for a request that is not done."""
     watching = reader(asyncio.get_running_loop(), request._worker)
     request._awaits += 1
     try:
@@ -187,7 +187,7 @@ def await_request(request: Request) -> Generator[Any, None, Any]:
         request._awaits -= 1
         cancelled = isinstance(error, asyncio.CancelledError)
         if not request._awaits and request._give_back() and cancelled:
-            with suppress(asyncio.CancelledError):  # again: the request keeps its buffer
+            with suppress(asyncio.CancelledError):  # cancelled again: the request keeps its buffer
                 yield from watching.until_done(request, SETTLE_SECONDS)
         raise
     request._awaits -= 1

@@ -1,6 +1,7 @@
 """Connection: one peer, to send to and receive from.
 
-Messages are the extension's (`_binding.Connection`); here is what happens once per connection.
+The calls for messages are those of the extension (`_binding.Connection`); the calls here are made
+rarely.
 """
 
 from __future__ import annotations
@@ -30,70 +31,74 @@ __all__ = ["Connection", "ConnectionState"]
 
 
 class ConnectionState(Enum):
-    """How far a connection is."""
+    """The states of a connection."""
 
-    LAZY = lib.PSC_CONN_LAZY  # a record; the first use connects
-    CONNECTING = lib.PSC_CONN_CONNECTING  # what is sent queues up
+    LAZY = lib.PSC_CONN_LAZY  # the first use connects
+    CONNECTING = lib.PSC_CONN_CONNECTING  # messages that are sent are queued
     UP = lib.PSC_CONN_UP
-    CLOSING = lib.PSC_CONN_CLOSING  # close() was called; what is queued still goes
-    CLOSED = lib.PSC_CONN_CLOSED  # ended in order, by either side
+    CLOSING = lib.PSC_CONN_CLOSING  # close() was called; queued messages are still sent
+    CLOSED = lib.PSC_CONN_CLOSED  # closed by either side
     FAILED = lib.PSC_CONN_FAILED  # the peer was lost
 
 
-_OVER = (ConnectionState.CLOSED, ConnectionState.FAILED)
+_ENDED = (ConnectionState.CLOSED, ConnectionState.FAILED)
 
 
 class Connection(_binding.Connection):
-    """Messages with one peer. Made by `Session.connect`, `Socket.accept` and `World[rank]`.
+    """Messages with one peer. Made by `Session.connect`, `Socket.accept` and
+    `Communicator.connection`.
 
-    It connects at its first use, in the background. A context manager: leaving it closes.
+    It connects at its first use, in the background. A context manager: leaving it closes the
+    connection.
     """
 
     __slots__ = ("__weakref__", "_context", "_links", "_record")
 
     def __init__(self, context: Context, record: Record, number: int | None = None) -> None:
-        """`number` keeps its messages apart from those of the context itself."""
+        """`number` is that of the context unless its messages are to be matched apart."""
         self._context = context
         self._record = record
-        self._links: Links | None = None  # once an action is called
+        self._links: Links | None = None  # made when an action is called
         address = int(ffi.cast("uintptr_t", record.handle))
         number = context.number if number is None else number
         self._bind(context.worker, address, number, record.handle)
 
     @property
     def state(self) -> ConnectionState:
-        """How far it is."""
+        """The state of the connection."""
         return ConnectionState(self._state)
 
     @property
     def transport(self) -> str:
-        """What carries the messages: "shm", "tcp"; lanes joined by "+"; empty while lazy."""
+        """The transport of the messages, as "shm"; several are joined by "+"; empty while lazy."""
         return self._record.transport
 
     @property
     def peer(self) -> str:
-        """The peer's name, or its address while that is all that is known."""
+        """The peer's name, or its address until the name is known."""
         return self._record.label
 
     @property
     def stats(self) -> dict[str, int]:
         """Counters of this connection, by name; empty once the session is closed.
 
-        While it is up, also what its transport counts, by names that begin with the transport's.
+        While it is up, the counters of its transport are included; their names begin with the
+        transport's.
         """
         if not self._worker.address:
             return {}
         return self._context.control.counters(self._record)
 
     def explain(self) -> Explanation:
-        """Why it uses what it uses: candidates, choice, reasons, thresholds, variables."""
+        """Why this connection uses its transport: candidates, choice, reasons, thresholds, and the
+        variables that would change it."""
         return self._record.report
 
     def open(self, timeout: float | None = None) -> None:
-        """Connect now, and wait for that (seconds).
+        """Connect now, and wait until the connection is up, at most `timeout` seconds.
 
-        `ConnectError`: no transport works, with the reason of each. After a `Timeout` it goes on
-        connecting.
+        `ConnectError` if no transport works; it names the reason of each. After a `Timeout` it
+        goes on connecting.
         """
         self.iopen().wait(timeout)
 
@@ -104,26 +109,27 @@ class Connection(_binding.Connection):
             request._complete(None)
             return request
 
-        def told(error: PscomError | None) -> None:
+        def ended(error: PscomError | None) -> None:
             if error is None:
                 request._complete(None)
             else:
                 request._fail(copy.copy(error))
 
-        self._context.control.open(self._record, self, told)
+        self._context.control.open(self._record, self, ended)
         return request
 
     def close(self) -> None:
-        """Close in order: nothing more can be sent, what was sent still goes. Returns at once."""
-        if self.state not in _OVER:
+        """Close the connection: nothing more can be sent, and what was sent still arrives. Returns
+        at once."""
+        if self.state not in _ENDED:
             self._context.control.close_connection(self._record)
 
     # ---- objects ----
 
     def isend_obj(self, obj: object, tag: int = 0, lend: bool = False) -> Request[None]:
         """Like send_obj, but returns a Request at once. The object may be changed then, because
-        long buffers that can be written to have been copied; with `lend` none has been, and it
-        must stay as it is until the request has ended."""
+        its long writable buffers have been copied. With `lend` they are not copied, and the object
+        must not be changed until the request is done."""
         return self._own_objects().isend(obj, tag, lend)
 
     def irecv_obj(self, tag: int = -1) -> Request[Any]:
@@ -131,8 +137,8 @@ class Connection(_binding.Connection):
         return self._own_objects().irecv(tag)
 
     def probe_obj(self, tag: int = -1, timeout: float | None = None) -> Status:
-        """Wait for an object and give its Status; it stays where it is. `nbytes` is what comes of
-        it before the long buffers."""
+        """Wait for an object and return its Status, without receiving it. `nbytes` is its length
+        without its long buffers."""
         return self._as_mine(self._own_objects().heads.probe(tag, timeout))
 
     def _own_objects(self) -> Objects:
@@ -160,20 +166,20 @@ class Connection(_binding.Connection):
         )
 
     def _beside(self, offset: int) -> Connection:
-        """The same connection, for messages that are kept apart from its own."""
+        """The same connection for messages of another context."""
         return _Beside(self, self._context.number + offset)
 
     def _as_mine(self, status: Status) -> Status:
-        """A message of another context has come from this connection too."""
+        """The status of a message of `_beside` as one of this connection."""
         return status if isinstance(status.source, int) else status._replace(source=self)
 
     # ---- actions ----
 
     def submit(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Future:
-        """Have the peer call an action (see `pscompy.action`), with these arguments.
+        """Have the peer call an action (see `pscompy.action`) with these arguments.
 
-        They are sent as objects are, from where they are: long buffers must stay as they are until
-        `on_sent` of `with_options` is called, or the future has ended.
+        Arguments are sent as objects are. Long buffers are not copied first: they must not be
+        changed until `on_sent` of `with_options` is called, or the future is done.
         """
         return self.with_options().submit(function, *args, **kwargs)
 
@@ -184,8 +190,9 @@ class Connection(_binding.Connection):
     def with_options(
         self, *, timeout: float | None = None, on_sent: Callable[[], object] | None = None
     ) -> Caller:
-        """This connection's `submit` and `call`, whose futures end with `Timeout` after `timeout`
-        seconds, and which call `on_sent()` as soon as the arguments may be changed again."""
+        """`submit` and `call` of this connection with options: their futures fail with `Timeout`
+        after `timeout` seconds, and `on_sent()` is called as soon as the arguments may be
+        changed."""
         from pscompy.parcel.action_service import Options
         from pscompy.parcel.callers import Caller
 
@@ -224,7 +231,7 @@ class Connection(_binding.Connection):
         self._context.control.begin_open(self._record, self)
 
     def _exception(self, status: int, nbytes: int) -> BaseException:
-        """The exception for a status of the core, with what the control plane knows about it."""
+        """The exception for a status of the core, with the reason that the control plane knows."""
         if status == lib.PSC_ERR_NO_RESOURCE:  # connecting failed before the core had the operation
             status = lib.PSC_ERR_CONNECT
         sized = (lib.PSC_ERR_TRUNCATED, lib.PSC_ERR_NO_MEMORY)
@@ -238,7 +245,7 @@ class Connection(_binding.Connection):
 
 
 class _Beside(Connection):
-    """A connection in another context. Who is told what comes of it is the original."""
+    """A connection in another context. If it connects, the original is held while it is in use."""
 
     __slots__ = ("_original",)
 

@@ -1,4 +1,4 @@
-"""Socket: a local address where other processes can connect to."""
+"""Socket: a local address that other processes connect to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Accepting(Request["Connection"]):
     """Ends with the next connection of a socket."""
 
     sock: Socket
-    place: tuple[int, Connection] | None = None  # of the connection among those that came up
+    place: tuple[int, Connection] | None = None  # its connection, and when that came up
 
     def _give_back(self, anyway: bool = False) -> bool:
         self.sock._put_back(self)
@@ -28,10 +28,10 @@ class Accepting(Request["Connection"]):
 
 
 class Socket:
-    """What `Session.listen` returns.
+    """A listening address of a session, made by `Session.listen`.
 
-    Connections come up without anybody calling `accept`; `accept` hands them out in the order
-    in which they did.
+    Connections are established in the background; `accept` returns them in the order in which
+    they came up.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Socket:
         new_request: Callable[[type[Accepting]], Accepting],
         stop: Callable[[Socket], object],
     ) -> None:
-        """The session makes its requests, and is told to stop listening when it is closed."""
+        """`new_request` makes a request of the session; `stop` is called once, by `close`."""
         self._new_request = new_request
         self._stop = stop
         self._listener: Any = None  # set by the session once it listens
@@ -51,13 +51,14 @@ class Socket:
 
     @property
     def address(self) -> str:
-        """What another process gives to `connect`; has no spaces."""
+        """The address that other processes pass to `connect`. It contains no spaces."""
         return str(self._listener.address)
 
     def accept(self, timeout: float | None = None) -> Connection:
         """The next connection that is up; waits at most `timeout` seconds.
 
-        `Timeout`: none came, and none is lost. `Closed`: the socket was closed.
+        `Timeout` if there was none; a connection that comes up later is not lost. `Closed` if the
+        socket was closed.
         """
         request = self._accepting()
         try:
@@ -65,7 +66,7 @@ class Socket:
         except Timeout:
             if self._withdraw(request):
                 raise Timeout(f"no connection within {timeout} s") from None
-            connection = request.result()  # it came in the last moment
+            connection = request.result()  # it came up just before the request was withdrawn
         except BaseException:
             request._give_back()
             raise
@@ -87,7 +88,7 @@ class Socket:
         return request
 
     def close(self) -> None:
-        """Take no more connections in. Those that were accepted stay; others are closed."""
+        """Refuse further connections, and close those that nobody has accepted."""
         with self._lock:
             if self._closed:
                 return
@@ -102,7 +103,7 @@ class Socket:
             connection.close()
 
     def _deliver(self, connection: Connection) -> None:
-        """On the control thread: a connection has come up."""
+        """Hand out a connection that has come up. Called on the control thread."""
         self._keep((next(self._count), connection))
 
     def _keep(self, place: tuple[int, Connection]) -> None:
@@ -123,7 +124,8 @@ class Socket:
                 request.place = None
 
     def _put_back(self, request: Accepting) -> None:
-        """Nobody waits for it. A connection that nobody has got keeps its place."""
+        """Take back a request that nobody waits for any more. A connection that it was given, and
+        nobody has seen, keeps its place in the order."""
         with self._lock:
             if request in self._waiting:
                 self._waiting.remove(request)
@@ -149,7 +151,7 @@ class Socket:
                 return
 
     async def __aiter__(self) -> AsyncIterator[Connection]:
-        """Accept until the socket is closed. What came while nobody waited is not lost."""
+        """Accept until the socket is closed. A connection that comes up meanwhile is kept."""
         while True:
             try:
                 connection = await self.iaccept()

@@ -1,4 +1,4 @@
-"""Memory that transports know: that peers may write and read, and that is sent often."""
+"""Memory that is registered with the transports: for accesses of peers, or for many messages."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ K = TypeVar("K", bound="_Known")
 __all__ = ["MemoryRegion", "Pin"]
 
 PACKED_MAX = 1024  # longest remote key, bytes
-PAUSE = 0.0005  # seconds between two looks at a peer that is in the middle of a copy
+PAUSE = 0.0005  # seconds between checks whether a peer has finished its copy
 
 _kept: list[memoryview] = []  # memory that a peer may write to as long as this process lives
 
 
 class _Known:
-    """A buffer that the transports know until it is closed, or its session is, also if the program
-    drops it. A context manager: leaving it closes."""
+    """A buffer that is registered until it, or its session, is closed, also if the program drops
+    it. A context manager: leaving it closes it."""
 
     def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:
-        """`closed` is told once, when it has been closed."""
+        """Calls `closed(self)` once, when it is closed."""
         self._lock = threading.Lock()
         self._worker = worker
         self._closed = closed
@@ -38,17 +38,17 @@ class _Known:
         return self._view.nbytes
 
     def close(self) -> None:
-        """Give the buffer back. Idempotent.
+        """Return the buffer to the program. Idempotent.
 
-        Waits for a peer that is in the middle of a copy, until it has finished or its process has
-        ended; then nobody writes or reads the buffer any more.
+        If a peer is copying at the moment, waits until it has finished, or its process has ended.
+        Afterwards no peer writes to the buffer or reads it.
         """
-        while not self._taken_back():
+        while not self._deregistered():
             time.sleep(PAUSE)
         self._view.release()
         self._closed(self)
 
-    def _taken_back(self) -> bool:
+    def _deregistered(self) -> bool:
         with self._lock:
             if self._handle is not None and not self._deregister(self._handle):
                 return False
@@ -56,21 +56,21 @@ class _Known:
         return True
 
     def _forget(self) -> None:
-        """The core is about to end, and to forget it."""
+        """The core is about to be destroyed, and frees the handle itself."""
         with self._lock:
             self._handle = None
 
     def _keep(self) -> None:
-        """Instead of `close`, if a peer may write to it whatever we do."""
+        """Called instead of `close` if a peer may write to the buffer until this process ends."""
         _kept.append(self._view)
         self._closed(self)
 
     def _register(self) -> Any:
-        """What the core knows it by."""
+        """Register the buffer; returns the handle of the core."""
         raise NotImplementedError
 
     def _deregister(self, handle: Any) -> bool:
-        """False: somebody is in the middle of a copy, try again."""
+        """Returns False if a peer is copying at the moment; call again."""
         raise NotImplementedError
 
     @property
@@ -91,9 +91,9 @@ class _Known:
 class MemoryRegion(_Known):
     """A buffer that peers may write and read; see `Session.register`.
 
-    It lasts until it is closed or its session is, also if the program drops it: peers may hold
-    its key. Closing it refuses accesses from then on, also those that have begun. A context
-    manager.
+    It stays registered until it, or its session, is closed, also if the program drops it, because
+    peers may hold its key. Closing it refuses accesses from then on, also those that have begun.
+    A context manager.
     """
 
     def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:

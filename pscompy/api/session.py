@@ -1,13 +1,12 @@
-"""Session: everything that a process has open of pscompy, and where it begins."""
+"""Session: a configuration, its transports, and the connections that use them."""
 
 from __future__ import annotations
 
-import atexit
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
+from pscompy.api import process
 from pscompy.api.connection import Connection
 from pscompy.api.context import Context
 from pscompy.api.listener import Socket
@@ -23,7 +22,7 @@ from pscompy.control.peer import Record
 from pscompy.control.worker import Engine
 from pscompy.core import lib
 from pscompy.discovery import registry
-from pscompy.errors import Closed, PscomError, Timeout
+from pscompy.errors import Closed, Timeout
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -40,9 +39,6 @@ R = TypeVar("R", bound=Request)
 __all__ = ["MemoryRegion", "Pin", "Session"]
 
 
-# Closed at exit, the last one first: it may stand on others, as a transport's session does.
-# A dropped one lives as its connections do.
-_open_sessions: dict[Session, None] = {}
 _inherited = "inherited through fork: open a new Session in the child"
 
 
@@ -56,14 +52,15 @@ def _links_to(source: Connection | None) -> Links | None:
 
 
 class Session:
-    """A place among others: it listens, connects, and owns what comes of that.
+    """Listens, connects, and owns the sockets, connections and memory that come of it.
 
-    `name` is what peers see (unique among those that meet; None: one is made). `config` are
-    variables that come before the environment, with or without PSP_: {"SHM": 0}. Several sessions
-    may be open in one process. A context manager, also of asyncio: leaving it closes.
+    `name` is the name that peers see; sessions that connect to each other must have different
+    names, and None makes a unique one. `config` are variables that override the environment, with
+    or without PSP_: {"SHM": 0}. Several sessions may be open in one process. A context manager,
+    also of asyncio: leaving it closes the session.
 
-    `ConfigError`: a variable has a value that it cannot have. `OutOfDescriptors`: this process may
-    have too few descriptors.
+    `ConfigError` if a variable has an invalid value, `OutOfDescriptors` if the limit of this
+    process's descriptors is too low.
     """
 
     def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:
@@ -113,7 +110,7 @@ class Session:
             self._engine.destroy()
             raise
         self._sleeper: Sleeper | None = None
-        _open_sessions[self] = None
+        process.add(self)
 
     def _open_parts(
         self,
@@ -130,13 +127,13 @@ class Session:
         self._control = Control(
             self._config, self._engine, self._identity, self._adopt, self._hot, find_peer
         )
-        self._plain = self._context(lib.PSC_CONTEXT_PLAIN, 0, _links_to)
+        self._plain = Context(self._hot, self._control, lib.PSC_CONTEXT_PLAIN, 0, _links_to)
 
-    # ---- who and what ----
+    # ---- properties ----
 
     @property
     def name(self) -> str:
-        """What peers see of it."""
+        """The name that peers see."""
         return self._identity.name
 
     @property
@@ -151,22 +148,24 @@ class Session:
 
     @property
     def stats(self) -> dict[str, int]:
-        """Counters of the session, by name; `connections_up` counts those that came up,
-        `connections_made` those of them that this side has made."""
+        """Counters of the session, by name; `connections_up` counts the connections that came up,
+        `connections_made` those among them that this side has begun."""
         self._check()
         return self._engine.counters()
 
     @property
     def transports(self) -> dict[str, str]:
-        """Each transport, in order, with the reason why it cannot be used ("" if it can)."""
+        """The transports in order of preference, each with the reason why it cannot be used, an
+        empty string if it can."""
         return {option.name: option.reason or "" for option in self._engine.options}
 
     # ---- connections ----
 
     def listen(self, host: str | None = None, port: int = 0) -> Socket:
-        """Take connections in; `host` None: at all addresses, `port` 0: at a free one.
+        """Accept connections at this address; `host` None means all addresses, `port` 0 a free
+        port.
 
-        `ConnectError`: the address cannot be bound. `AuthError`: there is no usable key.
+        `ConnectError` if the address cannot be bound, `AuthError` if there is no usable key.
         """
         return self._listen(host, port)
 
@@ -176,8 +175,8 @@ class Session:
         port: int,
         on_connection: Callable[[Connection], object] | None = None,
     ) -> Socket:
-        """`on_connection` gets each connection that comes up, instead of `accept`, on the control
-        thread."""
+        """If `on_connection` is given, it is called with each connection that comes up, on the
+        control thread, and `accept` returns none."""
         self._check()
         sock = Socket(self._event, self._stop_listening)
         deliver = on_connection or sock._deliver
@@ -188,8 +187,11 @@ class Session:
         return sock
 
     def connect(self, address: str) -> Connection:
-        """A connection to a socket's address. It connects at its first use, so what raises here
-        is only an address that cannot be parsed: `ConnectError`."""
+        """A connection to a socket's address, established lazily by its first use.
+
+        `ConnectError` if the address cannot be parsed; all other failures are reported by the
+        first use.
+        """
         self._check()
         Address.parse(address)
         return Connection(self._plain, self._new_record(address))
@@ -213,12 +215,6 @@ class Session:
         self._hot.hold(Connection(self._plain, record))
         return record
 
-    def _context(
-        self, number: int, size: int, find_links: Callable[[Any], Links | None]
-    ) -> Context:
-        """A context of this session; see `Context`."""
-        return Context(self._hot, self._control, number, size, find_links)
-
     def _event(self, kind: type[R]) -> R:
         """A request of this type that ends when `_complete` or `_fail` is called."""
         self._check()
@@ -228,14 +224,14 @@ class Session:
 
     def on_message(self, id: int, handler: Callable[..., object] | None) -> None:
         """Call handler(connection, header, payload) for each `am_send(id, ...)` that arrives, in
-        whichever thread uses the session; None removes it."""
+        whichever thread makes progress; a handler of None removes the one before."""
         self._check()
         self._hot.on_message(id, handler)
 
     def register(self, buf: Any) -> MemoryRegion:
-        """Let peers put into, or get from, this buffer; `.rkey` are the bytes to send them.
+        """Let peers put into this buffer, or get from it. Send them the region's `rkey`.
 
-        The buffer is C-contiguous and writable (`BufferError`), and stays exported until the
+        `BufferError` unless the buffer is C-contiguous and writable. It stays exported until the
         region, or the session, is closed.
         """
         self._check()
@@ -247,11 +243,11 @@ class Session:
     # ---- memory ----
 
     def pin(self, buf: Any) -> Pin:
-        """Let the transports know memory that the program has already, so that messages from it
-        and into it need no registration of their own, as those of `empty` do not.
+        """Register memory of the program with all transports, so that messages from it and into it
+        need no registration of their own, as with memory of `empty`.
 
-        The buffer is C-contiguous and writable (`BufferError`), and stays exported until the
-        `Pin`, or the session, is closed; no message of it may be under way then.
+        `BufferError` unless the buffer is C-contiguous and writable. It stays exported until the
+        `Pin`, or the session, is closed; no message that uses it may be in flight then.
         """
         self._check()
         pin = Pin(self._hot, buf, self._regions.discard)
@@ -259,10 +255,10 @@ class Session:
         return pin
 
     def allocate(self, nbytes: int) -> memoryview:
-        """A block of the session's pool, of whole pages that every transport knows beforehand.
+        """A block of the session's pool: whole pages that are registered with every transport.
 
-        It goes back to the pool when nothing refers to it. A pool that has no room for it
-        (PSP_POOL_MAX) gives ordinary memory, and counts that in `stats`.
+        The block returns to the pool when nothing refers to it. If the pool is full
+        (PSP_POOL_MAX), it is ordinary memory instead, and `stats` counts it.
         """
         self._check()
         return memoryview(self._hot.allocate(nbytes))
@@ -279,10 +275,10 @@ class Session:
     # ---- actions ----
 
     def serve(self, timeout: float | None = None) -> None:
-        """Run the actions that peers ask for (see `pscompy.action`), for `timeout` seconds or until
+        """Run the actions that peers call (see `pscompy.action`), for `timeout` seconds, or until
         the session is closed, which raises `Closed`.
 
-        A session that has called an action itself runs those of others from then on anyway.
+        A session that has called an action itself runs those of its peers from then on anyway.
         """
         self._check()
         self._plain.service().start()
@@ -300,8 +296,11 @@ class Session:
         return self._own_sleeper().fileno()
 
     def arm(self) -> bool:
-        """True: sleep on `fileno()`. False: there is something already, or something has happened
-        since you looked: call `progress`, look at your requests, and arm again. For one thread."""
+        """Prepare `fileno()` for a sleep. Only one thread may call it.
+
+        Returns True if the caller may sleep. Returns False if something has happened since the
+        last call of `progress`: call `progress`, check your requests, and call `arm` again.
+        """
         sleeper = self._own_sleeper()
         return not self._hot.pending and sleeper.arm() and not self._hot.pending
 
@@ -313,17 +312,18 @@ class Session:
             return self._sleeper
 
     def progress(self) -> int:
-        """Move everything on once, without waiting; how many events there were."""
+        """Make progress once, without waiting; returns the number of events."""
         self._check()
         return self._hot.progress()
 
     # ---- the end ----
 
     def close(self) -> None:
-        """Close all connections in order, sockets, and everything else. Idempotent.
+        """Close all connections, sockets and everything else; what was sent still arrives.
+        Idempotent.
 
-        Waits PSP_SHUTDOWN_TIMEOUT seconds for peers that are silent. Calls that wait in other
-        threads end with `Closed`.
+        Waits up to PSP_SHUTDOWN_TIMEOUT seconds for peers that are silent. Calls that wait in
+        other threads raise `Closed`.
         """
         self._shut(self._config["SHUTDOWN_TIMEOUT"])
 
@@ -338,7 +338,7 @@ class Session:
         try:
             self._close_all(timeout)
         finally:
-            _open_sessions.pop(self, None)
+            process.remove(self)
             self._closed.set()
 
     def _close_all(self, timeout: float) -> None:
@@ -371,7 +371,8 @@ class Session:
             raise Closed("the session is closed")
 
     def _after_fork(self) -> None:
-        """In the child: nothing of it works any more, and nothing of the parent's is touched."""
+        """Called in the child: every use raises from now on, and nothing that the parent shares is
+        touched."""
         self._forked = True
         self._lock = threading.Lock()
         self._hot.forked()
@@ -406,21 +407,3 @@ class Session:
 
 def _figures(counters: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in counters.items() if value) or "nothing"
-
-
-def _close_at_exit() -> None:
-    for session in reversed(list(_open_sessions)):
-        try:
-            session.close()
-        except PscomError:
-            logs.logger.exception("%r did not close", session)
-
-
-def _after_fork_in_child() -> None:
-    for session in list(_open_sessions):
-        session._after_fork()
-    _open_sessions.clear()
-
-
-atexit.register(_close_at_exit)
-os.register_at_fork(after_in_child=_after_fork_in_child)

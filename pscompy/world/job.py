@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pscompy.api.session import Session
 from pscompy.core import lib
 from pscompy.errors import ConnectError, Unsupported
-from pscompy.world.bootstrap import Bootstrap
+from pscompy.world.bootstrap.launcher import Bootstrap
 
 if TYPE_CHECKING:
     from pscompy.control.handshake.frames import Identity

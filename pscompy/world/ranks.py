@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pscompy.api.connection import Connection
+from pscompy.api.context import Context
 from pscompy.binding import _binding
 from pscompy.world.job import Job
 
@@ -22,7 +23,9 @@ class Ranks(_binding.Communicator):
         self._job = job
         self._members = members
         self._rank = members.index(job.rank)
-        self._context = session._context(number, len(members), self._links_of)
+        self._context = Context(
+            session._hot, session._control, number, len(members), self._links_of
+        )
         self._bind(session._hot, len(members), number)
         if members != range(job.size):
             session._hot.renumber(number, members)

@@ -11,8 +11,8 @@ from typing import Any, NoReturn, TypeVar
 
 from pscompy.api.request import Request
 from pscompy.errors import PeerLost, Timeout
-from pscompy.world.bootstrap import Bootstrap, attach
-from pscompy.world.bootstrap.join import join_up
+from pscompy.world.bootstrap import attach, join_up
+from pscompy.world.bootstrap.launcher import Bootstrap
 from pscompy.world.communicator import Communicator
 from pscompy.world.job import Job
 

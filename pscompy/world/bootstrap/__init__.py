@@ -1,10 +1,8 @@
 """How a process learns its rank, and how ranks find each other's addresses.
 
-`detect` looks at what the launcher told this process and gives the matching
-`Bootstrap`: PMI-1 under `pscompy run`, MPICH's mpiexec and srun, PMIx under
-Open MPI's mpirun and srun, or the only rank of its own world where no launcher
-is. `attach` keeps one of them for the whole process, because a launcher takes
-the farewell of a rank only once.
+`detect` returns the `Bootstrap` for the launcher's variables: PMI-1 under `pscompy run`, MPICH's
+mpiexec and srun, PMIx under Open MPI's mpirun and srun, or rank 0 of 1 without a launcher. `attach`
+keeps one Bootstrap for the whole process, because a rank can sign off at its launcher only once.
 """
 
 from __future__ import annotations
@@ -14,67 +12,26 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping
-from typing import Protocol
 
 from pscompy.config.config import launcher_environment
 from pscompy.errors import ConfigError, PscomError
-from pscompy.world.bootstrap.join import join_up
+from pscompy.world.bootstrap.join import Join
+from pscompy.world.bootstrap.launcher import Bootstrap
 from pscompy.world.bootstrap.pmi1 import Pmi1
 from pscompy.world.bootstrap.single import Single
 
-__all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect", "launched"]
+__all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect", "join_up", "launched"]
 
 _REMEDY = "start it with `pscompy run`, mpiexec, or srun --mpi=pmi2 or --mpi=pmix"
 
-
-class Bootstrap(Protocol):
-    """The launcher, as one rank of a job sees it. Safe for several threads.
-
-    PeerLost: the launcher is gone. ProtocolError: it says what nobody can
-    understand.
-    """
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def job_id(self) -> str:
-        """A name that all ranks of this job share and no other job has."""
-
-    def put(self, key: str, value: str) -> None:
-        """Publish a value: ASCII without white space, of any length.
-
-        The other ranks can get it after the next `barrier`.
-        """
-
-    def get(self, key: str, rank: int) -> str:
-        """The value that this rank published; KeyError: it did not."""
-
-    def barrier(self, timeout: float | None = None) -> None:
-        """Wait until all ranks are here; `timeout` in seconds.
-
-        Timeout: not all came; calling again goes on with the same barrier.
-        PeerLost: it cannot complete because a rank has left.
-        """
-
-    def finalize(self) -> None:
-        """Tell the launcher that this rank ends in order; the last call."""
-
-    def abort(self, code: int) -> None:
-        """Ask the launcher to end all ranks; returns before they have."""
-
-
-_attached: tuple[int, Bootstrap] | None = None  # process id, and what it has
+_attached: tuple[int, Bootstrap] | None = None  # the process id, and its bootstrap
 
 
 def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
-    """The bootstrap of this process, always the same; takes leave at exit.
+    """The bootstrap of this process, always the same; it is finalised at exit.
 
-    ConfigError: as `detect`, or the process was forked from a rank. Where PSP_JOIN is set, what
-    `Joined` raises.
+    `ConfigError` as for `detect`, or if the process was forked from a rank. If PSP_JOIN is set,
+    raises the errors of `Joined`, too.
     """
     global _attached
     pid, known = _attached or (os.getpid(), None)
@@ -86,29 +43,45 @@ def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
             " a Session can be opened here"
         )
     bootstrap = join_up(detect(), config)
+    if _attached is None:  # behind the handler that closes sessions, which hence runs later
+        atexit.register(_finalize)
     _attached = os.getpid(), bootstrap
     return bootstrap
 
 
-@atexit.register
-def _take_leave() -> None:
+def join_up(
+    bootstrap: Bootstrap, config: Mapping[str, object] | None, join: str | None = None
+) -> Bootstrap:
+    """The bootstrap of the larger job if PSP_JOIN, or `join`, names one; else the given one.
+
+    Raises the errors of `Join.wanted` and `Joined`.
+    """
+    wanted = Join.wanted(config, join)
+    if wanted is None:
+        return bootstrap
+    from pscompy.world.bootstrap.joined_jobs import Joined
+
+    return Joined(bootstrap, wanted)
+
+
+def _finalize() -> None:
     pid, bootstrap = _attached or (0, None)
     if bootstrap is None or pid != os.getpid():
         return
-    with contextlib.suppress(PscomError):  # the launcher is gone, and so are we
+    with contextlib.suppress(PscomError):  # the launcher may be gone
         bootstrap.finalize()
 
 
 def launched() -> bool:
-    """Whether a launcher has started this process, for all that it has told."""
+    """Whether the variables of a launcher are in the environment."""
     environ = launcher_environment()
     return any(name in environ for name in ("PMI_FD", "PMI_PORT", "PMIX_NAMESPACE"))
 
 
 def detect(environ: Mapping[str, str] | None = None) -> Bootstrap:
-    """The bootstrap of this process; `environ`: the launcher's variables.
+    """A bootstrap for this process; `environ` are the launcher's variables.
 
-    ConfigError: there is a launcher, but none that pscompy can talk to.
+    `ConfigError` if there is a launcher that pscompy cannot talk to.
     """
     environ = launcher_environment() if environ is None else environ
     if "PMI_FD" in environ:
@@ -117,7 +90,7 @@ def detect(environ: Mapping[str, str] | None = None) -> Bootstrap:
         host, _, port = environ["PMI_PORT"].rpartition(":")
         return Pmi1.connect(host, _number(environ, "PMI_PORT", port), _number(environ, "PMI_ID"))
     if "PMIX_RANK" in environ and "PMIX_NAMESPACE" in environ:
-        from pscompy.world.bootstrap.pmix import Pmix  # only here: it parses declarations
+        from pscompy.world.bootstrap.pmix import Pmix  # late: it parses declarations of C
 
         return Pmix(environ)
     _refuse_strangers(environ)
@@ -141,7 +114,7 @@ def _from_descriptor(environ: Mapping[str, str]) -> Pmi1:
 
 
 def _refuse_strangers(environ: Mapping[str, str]) -> None:
-    """Running n separate worlds of one rank is never what was meant."""
+    """Raise ConfigError instead of running n separate Worlds of one rank each."""
     tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
     if "SLURM_STEP_ID" in environ and tasks != "1":
         raise ConfigError(f"this srun offers its {tasks} tasks no PMI: {_REMEDY}")

@@ -1,6 +1,6 @@
-"""Whether a job is to be a part of a larger one, and where the parts meet.
+"""PSP_JOIN: whether a job is a part of a larger one, and where its parts meet.
 
-This is all that a job by itself loads of it; see `joined`.
+A job that is not joined loads only this module; see `joined_jobs`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,29 @@ from pscompy.errors import ConfigError
 
 if TYPE_CHECKING:
     from pscompy.config.config import Var
-    from pscompy.world.bootstrap import Bootstrap
 
 
 GROUP = "pscompy.meetings"
 
 
 class Meeting(Protocol):
-    """Where the first ranks of the modules meet. What it raises is a `PscomError`."""
+    """The place where the first ranks of the modules meet. All its errors are `PscomError`s."""
 
     def exchange(self, number: int, text: str, timeout: float | None) -> Mapping[int, str]:
-        """Give `text` to all modules, and get theirs, by their numbers; `number` counts the
-        exchanges, the same on all sides. Timeout (seconds): not all came; calling again goes on.
-        NameInUse: there is another module of this number. PeerLost: one has left."""
+        """Send `text` to all modules; returns the texts of all modules by their numbers.
+
+        `number` counts the exchanges, the same on all sides. `Timeout` (seconds) if modules are
+        missing; the next call continues the exchange. `NameInUse` if another module has this
+        number, `PeerLost` if one has left.
+        """
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What PSP_JOIN asks for: `modules` of them under this name, and which one this is."""
+    """The request of PSP_JOIN: the name of the larger job, its number of modules, and the number
+    of this one."""
 
     name: str
     modules: int
@@ -44,7 +47,8 @@ class Join:
 
     @classmethod
     def wanted(cls, overrides: Mapping[str, object] | None, join: str | None = None) -> Join | None:
-        """None: this job is alone. ConfigError: PSP_JOIN is not NAME:MODULES."""
+        """Returns None if this job is not joined. `ConfigError` if PSP_JOIN is not
+        NAME:MODULES."""
         given = dict(overrides or {})
         config = Config({"": VARIABLES}, given)
         text = config["JOIN"] if join is None else join
@@ -60,13 +64,13 @@ class Join:
         )
 
     def configured(self, **sections: Sequence[Var]) -> Mapping[str, Any]:
-        """The variables of pscompy, and those of a plug-in's sections, as this job has them."""
+        """This job's values of pscompy's variables, and of a plug-in's sections."""
         tables = {"": VARIABLES, **{name: tuple(them) for name, them in sections.items()}}
         return Config.load(tables, self.overrides, known=None)
 
     def meeting(self) -> Meeting:
-        """ConfigError: nobody who could provide one is installed."""
-        from importlib.metadata import entry_points  # not before: only the joined need it
+        """`ConfigError` if no plug-in that provides a meeting is installed."""
+        from importlib.metadata import entry_points  # late: only joined jobs need it
 
         for entry in entry_points(group=GROUP):
             made: Meeting = entry.load()(self)
@@ -74,18 +78,3 @@ class Join:
         raise ConfigError(
             f"PSP_JOIN needs a plug-in of the group {GROUP}: none is installed", name="PSP_JOIN"
         )
-
-
-def join_up(
-    bootstrap: Bootstrap, config: Mapping[str, object] | None, join: str | None = None
-) -> Bootstrap:
-    """This job's part in a larger one, where PSP_JOIN (or `join`) asks for it; or just this job.
-
-    Raises what `Join.wanted` and `Joined` raise.
-    """
-    wanted = Join.wanted(config, join)
-    if wanted is None:
-        return bootstrap
-    from pscompy.world.bootstrap.joined_jobs import Joined
-
-    return Joined(bootstrap, wanted)

@@ -1,8 +1,9 @@
-"""One job out of several, each started by its own launcher: a module of the machine each.
+"""One job made of several, each of which is a module of the machine with its own launcher.
 
-The rank 0 of each module meets the others' at a *meeting*, which a plug-in provides (entry points
-of the group "pscompy.meetings"): a place that all modules can reach, though not each other. Ranks
-are dense: modules in the order of their numbers, inside a module the launcher's order.
+The ranks 0 of all modules exchange texts at a *meeting*, a place that all modules can reach even
+if they cannot reach each other. A plug-in provides it (entry points of the group
+"pscompy.meetings"). Ranks are dense: modules in the order of their numbers, and the launcher's
+order inside a module.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from pscompy.errors import ConfigError, ConnectError, NameInUse, PeerLost, PscomError, Timeout
 
 if TYPE_CHECKING:
-    from pscompy.world.bootstrap import Bootstrap
     from pscompy.world.bootstrap.join import Join, Meeting
+    from pscompy.world.bootstrap.launcher import Bootstrap
 
 
 class Joined:
-    """See `Bootstrap`: several of them as one."""
+    """See `Bootstrap`: several bootstraps as one."""
 
     def __init__(self, local: Bootstrap, join: Join) -> None:
         self._local = local
@@ -60,14 +61,14 @@ class Joined:
         self._local.finalize()
 
     def abort(self, code: int) -> None:
-        """The other modules notice that this one has left."""
+        """End this module; the others notice that it has left."""
         self._local.abort(code)
 
     # ---- exchanging ----
 
     def _exchange(self, mine: object, timeout: float | None) -> dict[int, list[Any]]:
-        """What each rank of each module gives, after a barrier of all. A Timeout leaves it as it
-        is: the next call goes on with it."""
+        """The values of all ranks, by module; `mine` is that of this rank. After a `Timeout` the
+        next call continues the exchange."""
         if not self._stages:
             self._begin(next(self._numbers), mine)
         while self._stages:
@@ -76,23 +77,23 @@ class Joined:
         return self._all
 
     def _begin(self, number: int, mine: object) -> None:
-        """The stages of one exchange, in the order that they are done in."""
+        """Set up the stages of one exchange."""
         key, local = f"pscompy.join.{number}", self._local
 
         def meet(timeout: float | None) -> None:
             if self._meeting is not None:
                 local.put(f"{key}.all", _pack(self._meet(self._meeting, number, key, timeout)))
 
-        def learn(_: float | None) -> None:
+        def fetch(_: float | None) -> None:
             self._all = _unpack_all(_unpack(local.get(f"{key}.all", 0)))
 
         local.put(f"{key}.{local.rank}", _pack(mine))
-        self._stages = [local.barrier, meet, lambda _: local.barrier(), learn]
+        self._stages = [local.barrier, meet, lambda _: local.barrier(), fetch]
 
     def _meet(
         self, meeting: Meeting, number: int, key: str, timeout: float | None
     ) -> dict[str, Any]:
-        """On the first rank: what all modules gave, or the error that all ranks get to know."""
+        """The texts of all modules, or the error for all ranks to raise. Called on rank 0."""
         ours = [_unpack(self._local.get(f"{key}.{rank}", rank)) for rank in range(self._local.size)]
         try:
             texts = meeting.exchange(number, json.dumps(ours), timeout)
@@ -104,13 +105,13 @@ class Joined:
 
 
 def _check_modules(sizes: dict[int, list[Any]]) -> None:
-    """ConfigError on all ranks: those of one launcher are a module, and say so."""
+    """Raise ConfigError on all ranks unless the ranks of one launcher name the same module."""
     for module, of_module in sizes.items():
-        for rank, told in enumerate(of_module):
-            if told["module"] != module:
+        for rank, given in enumerate(of_module):
+            if given["module"] != module:
                 raise ConfigError(
                     f"rank {rank} of the launcher of module {module} says PSP_MSA_MODULE_ID="
-                    f"{told['module']}: each module that is joined has a launcher of its own",
+                    f"{given['module']}: each module that is joined has a launcher of its own",
                     name="PSP_MSA_MODULE_ID",
                 )
 
@@ -120,14 +121,14 @@ _ERRORS: dict[str, type[PscomError]] = {
 }
 
 
-def _unpack_all(told: dict[str, Any]) -> dict[int, list[Any]]:
-    if "error" in told:
-        raise _ERRORS.get(told["error"], ConnectError)(told["text"])
-    return {int(module): json.loads(text) for module, text in told["modules"].items()}
+def _unpack_all(packed: dict[str, Any]) -> dict[int, list[Any]]:
+    if "error" in packed:
+        raise _ERRORS.get(packed["error"], ConnectError)(packed["text"])
+    return {int(module): json.loads(text) for module, text in packed["modules"].items()}
 
 
 def _pack(value: object) -> str:
-    """As a launcher's store takes it: no white space, no backslash."""
+    """The value as a text without white space and backslashes, for a launcher's store."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
 
 

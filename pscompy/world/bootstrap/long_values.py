@@ -1,5 +1,8 @@
-"""Long values in a launcher's store, whose own values are short: the first piece, under the key
-itself, begins with how many there are; the others follow under numbered keys."""
+"""Long values in a launcher's store, whose own values are short, as several pieces.
+
+The first piece, under the key itself, begins with the number of pieces; the others are under
+numbered keys.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from pscompy.errors import ProtocolError
 
-PREFIX_MAX = len("9999:")  # what stands before the first piece
+PREFIX_MAX = len("9999:")  # the longest prefix of the first piece
 
 
 def split(key: str, value: str, room: int) -> Iterator[tuple[str, str]]:
@@ -20,7 +23,7 @@ def split(key: str, value: str, room: int) -> Iterator[tuple[str, str]]:
 
 
 def join(key: str, get: Callable[[str], str]) -> str:
-    """The value that was published in pieces; `get` finds one of them."""
+    """The value that was published in pieces; `get` returns one piece."""
     count, _, value = get(key).partition(":")
     if not count.isdecimal():
         raise ProtocolError(f"the launcher's {key} is not one of pscompy's", peer="launcher")

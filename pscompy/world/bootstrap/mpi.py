@@ -1,7 +1,7 @@
-"""The bootstrap inside a program of mpi4py: ranks of a communicator, whatever started them.
+"""The bootstrap inside a program of mpi4py: the ranks of a communicator, under any launcher.
 
-A duplicate of the communicator carries what launchers' stores carry elsewhere, so nothing of it
-meets the program's own messages. MPI is never initialised or finalised here.
+Values are exchanged over a duplicate of the communicator, so that they never match the program's
+own messages. MPI is never initialised or finalised here.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from pscompy.errors import ConfigError, Timeout
 
-_PAUSE = 0.0005  # seconds between looks at a barrier
+_PAUSE = 0.0005  # seconds between tests of a barrier
 
 
 class Mpi:
-    """See `Bootstrap`. Collective over the communicator (None: COMM_WORLD)."""
+    """See `Bootstrap`. Collective over the communicator (None means COMM_WORLD)."""
 
     def __init__(self, comm: Any = None) -> None:
         from mpi4py import MPI
@@ -38,7 +38,7 @@ class Mpi:
         return self._values[key]
 
     def barrier(self, timeout: float | None = None) -> None:
-        """Once all are there, what they have put is exchanged."""
+        """Wait for all ranks, then exchange the values that they have put."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._waiting is None:
             self._waiting = self._comm.Ibarrier()
@@ -52,7 +52,7 @@ class Mpi:
         self._new = {}
 
     def finalize(self) -> None:
-        """Nothing: MPI ends by itself."""
+        """Nothing to do: the program finalises MPI."""
 
     def abort(self, code: int) -> None:
         self._comm.Abort(code)

@@ -1,8 +1,8 @@
 """The rank's side of PMI-1: a descriptor or a port of the launcher.
 
-Several threads may call at once. A barrier may take long, and other threads
-go on asking meanwhile: whoever waits for a reply and finds nobody reading
-reads for all, and hands the reading on when its own reply is there.
+Several threads may call at once, also during a barrier, which may take long. One of the threads
+that wait for replies reads for all of them; when its own reply has arrived, another waiting thread
+goes on reading.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from pscompy.errors import ConnectError, PeerLost, ProtocolError, Timeout
-from pscompy.world.bootstrap import long_values
+from pscompy.world.bootstrap.long_values import join, split
 from pscompy.world.bootstrap.pmi1_wire import (
     LINE_MAX,
     SUBVERSION,
@@ -36,12 +36,12 @@ class Pmi1:
     """See `Bootstrap`. One rank's connection to a PMI-1 server."""
 
     def __init__(self, descriptor: int, rank: int, size: int) -> None:
-        """Speak over `descriptor`, which stays open for whoever comes next."""
+        """Use a duplicate of `descriptor`, which stays open for a later bootstrap."""
         self._start(socket.socket(fileno=os.dup(descriptor)), rank, size)
 
     @classmethod
     def connect(cls, host: str, port: int, pmi_id: int) -> Pmi1:
-        """Reach the server by TCP; it tells rank and size."""
+        """Connect to the server by TCP and ask it for rank and size."""
         try:
             link = socket.create_connection((host, port), timeout=_REPLY_TIMEOUT)
         except OSError as error:
@@ -57,9 +57,9 @@ class Pmi1:
         self._link = link
         self._lines = LineBuffer()
         self._state = threading.Condition()
-        self._turn = threading.Lock()  # one question at a time, barriers aside
+        self._turn = threading.Lock()  # held for one question at a time; barriers do not take it
         self._reading = False
-        self._asked = 0  # questions that get a reply, barriers aside
+        self._asked = 0  # questions that were sent, without barriers
         self._answered = 0
         self._reply: Reply = ("", {})
         self._barrier_reply: Reply | None = None
@@ -75,13 +75,13 @@ class Pmi1:
         self._vallen_max = min(int(limits["vallen_max"]) - 1, LINE_MAX - frame)
 
     def put(self, key: str, value: str) -> None:
-        for name, text in long_values.split(key, value, self._vallen_max):
+        for name, text in split(key, value, self._vallen_max):
             self._check_name(name)
             self._ask("put", "put_result", kvsname=self.job_id, key=name, value=text)
 
     def get(self, key: str, rank: int) -> str:
-        """Here a key says enough."""
-        return long_values.join(key, self._get)
+        """`rank` is unused: PMI-1 looks a value up by its key alone."""
+        return join(key, self._get)
 
     def barrier(self, timeout: float | None = None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -99,7 +99,7 @@ class Pmi1:
             raise PeerLost(f"barrier of all ranks: {reason}")
 
     def finalize(self) -> None:
-        if _mpi_takes_leave():
+        if _mpi_finalizes():
             return
         self._ask("finalize", "finalize_ack")
         self._link.close()
@@ -123,7 +123,7 @@ class Pmi1:
         return fields.get("value", "")
 
     def _ask(self, command: str, expected: str, **fields: object) -> dict[str, str]:
-        """Exchange a question for its answer, which must be a success."""
+        """Send a question; returns its answer. ProtocolError unless it reports success."""
         with self._turn:
             answer, result = self._exchange(pack(command, **fields))
         if answer != expected or result.get("rc", "0") != "0":
@@ -134,7 +134,8 @@ class Pmi1:
         return result
 
     def _exchange(self, line: bytes) -> Reply:
-        """Needs the turn. Replies to questions given up before are skipped."""
+        """Send a line and wait for its reply, skipping those to questions that timed out. The
+        caller holds `_turn`."""
         with self._state:
             self._send(line)
             self._asked += 1
@@ -148,7 +149,7 @@ class Pmi1:
             raise _launcher_gone() from error
 
     def _await(self, ready: Callable[[], bool], deadline: float | None) -> None:
-        """Return once `ready`; Timeout after the deadline."""
+        """Return once `ready()` is true; Timeout after the deadline."""
         while not self._become_reader(ready, deadline):
             try:
                 lines = self._read_lines(deadline)
@@ -163,7 +164,7 @@ class Pmi1:
                 return
 
     def _become_reader(self, ready: Callable[[], bool], deadline: float | None) -> bool:
-        """True: `ready`. False: the caller has to read now."""
+        """Returns True once `ready()` is true, False if the caller must read."""
         with self._state:
             if not self._state.wait_for(lambda: ready() or not self._reading, _left(deadline)):
                 raise _timeout()
@@ -196,13 +197,13 @@ class Pmi1:
             raise ProtocolError(f"the launcher sent {error}", peer="launcher") from error
         if command == "barrier_out":
             self._barrier_reply = command, fields
-        elif command != "set":  # older servers repeat rank and size this way
+        elif command != "set":  # with `set` older servers repeat rank and size
             self._reply = command, fields
             self._answered += 1
 
 
-def _mpi_takes_leave() -> bool:
-    """Whether MPI, in this process too, ends later and still needs the launcher."""
+def _mpi_finalizes() -> bool:
+    """Whether MPI runs in this process, too, and will sign off at the launcher itself."""
     mpi = sys.modules.get("mpi4py.MPI")
     return mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized()
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 VERSION = 1
 SUBVERSION = 1
-LINE_MAX = 1024  # what every known implementation can take, newline included
-_BUFFER_MAX = 65536  # bytes without a newline that nobody sends in earnest
+LINE_MAX = 1024  # bytes that every known implementation accepts, newline included
+_BUFFER_MAX = 65536  # bytes without a newline; more are an error
 
 
 class WireError(ValueError):
-    """What arrived is no PMI-1."""
+    """The bytes are not PMI-1."""
 
 
 def pack(command: str, **fields: object) -> bytes:
     """One message as a line of bytes.
 
-    ValueError: a value is empty, or holds white space or a backslash.
+    ValueError if a value is empty, or contains white space or a backslash.
     """
     words = [f"cmd={command}"]
     for name, value in fields.items():
@@ -45,7 +45,7 @@ def parse(line: bytes) -> tuple[str, dict[str, str]]:
 
 
 class LineBuffer:
-    """Collects bytes as they arrive and hands out the whole lines."""
+    """Collects bytes and returns complete lines."""
 
     def __init__(self) -> None:
         self._partial = b""

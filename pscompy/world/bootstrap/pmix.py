@@ -1,8 +1,9 @@
 """The rank's side of PMIx, the launcher's interface of Open MPI's mpirun and of Slurm.
 
-Its wire is no standard, its library is: libpmix, which every such launcher brings. It is loaded
-by name when there is such a launcher, and nothing of it is compiled in. A value is fetched from
-its rank when it is asked for the first time, so starting costs one barrier however many ranks.
+The wire protocol is not standardised, but the library is: libpmix, which every such launcher
+brings. It is loaded by name under such a launcher, and nothing of it is compiled in. A value is
+fetched from its rank when it is first needed, so the start costs one barrier for any number of
+ranks.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from cffi import FFI
 
 from pscompy.config.config import tell_children
 from pscompy.errors import ConfigError, PeerLost, ProtocolError, Timeout
-from pscompy.world.bootstrap import long_values
+from pscompy.world.bootstrap.long_values import join, split
 
-_REPLY_TIMEOUT = 60  # seconds for what another rank has published
+_REPLY_TIMEOUT = 60  # seconds for a value of another rank
 _LIBRARY = "libpmix.so.2"
-_VALUE_MAX = 2048  # bytes; the library may hand on what is longer as it has compressed it
-_TAKEN = "PSCOMPY_PMIX_RANK"  # in the environment: namespace, rank, and which process it is
+_VALUE_MAX = 2048  # bytes; the library may return longer values in compressed form
+_TAKEN = "PSCOMPY_PMIX_RANK"  # in the environment: namespace, rank and process id of the rank
 
-# Of the PMIx standard (4.0, stable since 2.0): sizes of names, structures, numbers of constants.
-# A union that is larger than the library's is only ever read where a member was written.
+# From the PMIx standard (4.0, stable since 2.0): sizes of names, structures, numbers of constants.
+# The union is larger than the library's; only members that were written are read.
 _DECLARATIONS = """
 typedef struct { char nspace[256]; uint32_t rank; } pmix_proc_t;
 typedef struct {
@@ -48,12 +49,12 @@ void free(void *memory);
 """
 _GLOBAL = 3  # PMIX_GLOBAL: published for all ranks, on this node and on others
 _INT, _STRING, _UINT32 = 6, 3, 14  # PMIX_INT and so on
-_RANK_WILDCARD = 2**32 - 2  # asks for what belongs to the job
+_RANK_WILDCARD = 2**32 - 2  # names the job instead of a rank
 _MISSING = (-46, -24)  # PMIX_ERR_NOT_FOUND, PMIX_ERR_TIMEOUT
 
 
 class Pmix:
-    """See `Bootstrap`. ConfigError: there is no library, or no launcher behind it."""
+    """See `Bootstrap`. ConfigError if there is no library, or its launcher does not answer."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         _refuse_children(environ)
@@ -64,28 +65,28 @@ class Pmix:
             raise ConfigError(f"the launcher's PMIx server refuses: {self._text(status)}")
         self.rank: int = self._own.rank
         self.job_id: str = self._ffi.string(self._own.nspace).decode()
-        if self.job_id != environ["PMIX_NAMESPACE"]:  # alone, the library makes up a job
+        if self.job_id != environ["PMIX_NAMESPACE"]:  # without a launcher the library invents a job
             raise ConfigError("the launcher's PMIx server is gone: unset PMIX_RANK to run alone")
         self.size: int = self._get("pmix.job.size", _RANK_WILDCARD, _UINT32)
         tell_children(_TAKEN, _place(environ, os.getpid()))
         self._over = threading.Event()
-        self._under_way = False
+        self._in_barrier = False
         self._status = 0
         self._callback = self._ffi.callback("void(int, void *)", self._passed)
 
     def put(self, key: str, value: str) -> None:
-        for name, text in long_values.split(key, value, _VALUE_MAX):
+        for name, text in split(key, value, _VALUE_MAX):
             self._put(name, text)
 
     def get(self, key: str, rank: int) -> str:
-        return long_values.join(key, lambda name: str(self._get(name, rank, _STRING)))
+        return join(key, lambda name: str(self._get(name, rank, _STRING)))
 
     def barrier(self, timeout: float | None = None) -> None:
-        if not self._under_way:
+        if not self._in_barrier:
             self._begin_barrier()
         if not self._over.wait(timeout):
             raise Timeout("not all ranks came in time", peer="launcher")
-        self._under_way = False
+        self._in_barrier = False
         if self._status != 0:
             raise PeerLost(f"barrier of all ranks: {self._text(self._status)}")
 
@@ -103,10 +104,10 @@ class Pmix:
         self._over.clear()
         status = self._lib.PMIx_Fence_nb(null, 0, null, 0, self._callback, null)
         self._check(status, "barrier")
-        self._under_way = True
+        self._in_barrier = True
 
     def _passed(self, status: int, _: object) -> None:
-        """On a thread of the library."""
+        """Record the end of a barrier. Called on a thread of the library."""
         self._status = status
         self._over.set()
 
@@ -116,7 +117,7 @@ class Pmix:
         self._check(self._lib.PMIx_Put(_GLOBAL, key.encode(), value), f"put {key}")
 
     def _get(self, key: str, rank: int, kind: int) -> Any:
-        """KeyError: that rank has published no such value, or not in time."""
+        """KeyError if that rank has not published the value in time."""
         process = self._ffi.new("pmix_proc_t *", {"nspace": self._own.nspace, "rank": rank})
         limit = self._ffi.new("pmix_info_t *", {"key": b"pmix.timeout"})
         limit.value.type, limit.value.data.integer = _INT, _REPLY_TIMEOUT
@@ -128,7 +129,7 @@ class Pmix:
         return self._unwrap(found[0], key, kind)
 
     def _unwrap(self, value: Any, key: str, kind: int) -> Any:
-        """What the library has allocated is ours."""
+        """The value as a Python object; frees the memory that the library has allocated for it."""
         try:
             if value.type != kind:
                 raise ProtocolError(f"PMIx value {key} is of type {value.type}", peer="launcher")
@@ -153,7 +154,7 @@ def _place(environ: Mapping[str, str], pid: int) -> str:
 
 
 def _refuse_children(environ: Mapping[str, str]) -> None:
-    """A second process in a rank's place would wait for barriers that nobody else is in."""
+    """Raise ConfigError in a child of a rank: it would wait in barriers that nobody else enters."""
     place, _, pid = environ.get(_TAKEN, "").rpartition(" ")
     if pid not in ("", str(os.getpid())) and _place(environ, int(pid)) == f"{place} {pid}":
         raise ConfigError(
@@ -165,7 +166,7 @@ def _refuse_children(environ: Mapping[str, str]) -> None:
 
 
 def _load(environ: Mapping[str, str]) -> tuple[Any, Any]:
-    """The declarations and the library, the launcher's own before the machine's."""
+    """The declarations and the library: the launcher's own if there is one, else the machine's."""
     ffi = FFI()
     ffi.cdef(_DECLARATIONS)
     reasons = []
@@ -173,7 +174,9 @@ def _load(environ: Mapping[str, str]) -> tuple[Any, Any]:
         try:
             return ffi, ffi.dlopen(name)
         except OSError as error:
-            reasons.append(str(error).partition(".  ")[0])  # then cffi tells how it has looked
+            reasons.append(
+                str(error).partition(".  ")[0]
+            )  # behind it cffi lists the places that it has tried
     raise ConfigError(
         "this launcher speaks PMIx, and its library cannot be loaded (PMIX_PREFIX names the folder"
         f" above its lib): {'; '.join(reasons)}"

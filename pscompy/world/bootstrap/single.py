@@ -1,4 +1,4 @@
-"""The bootstrap where no launcher is: rank 0 of 1."""
+"""The bootstrap without a launcher: rank 0 of 1."""
 
 from __future__ import annotations
 

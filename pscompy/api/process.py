@@ -1,0 +1,50 @@
+"""The open sessions of this process: closed when it exits, abandoned in its forked children."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import TYPE_CHECKING
+
+from pscompy.config import logs
+from pscompy.errors import PscomError
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Closable(Protocol):
+        def close(self) -> None: ...
+        def _after_fork(self) -> None: ...
+
+
+# In the order in which they were opened. A session that the program drops stays open.
+_open: dict[Closable, None] = {}
+
+
+def add(session: Closable) -> None:
+    """Close this session at exit if it is still open."""
+    _open[session] = None
+
+
+def remove(session: Closable) -> None:
+    """Forget a session that was closed. Idempotent."""
+    _open.pop(session, None)
+
+
+def _close_all() -> None:
+    """Close the last one first: it may depend on others, as a transport's own session does."""
+    for session in reversed(list(_open)):
+        try:
+            session.close()
+        except PscomError:
+            logs.logger.exception("%r did not close", session)
+
+
+def _after_fork_in_child() -> None:
+    for session in list(_open):
+        session._after_fork()
+    _open.clear()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,44 @@
+"""Bootstrap: the interface to a launcher."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Bootstrap(Protocol):
+    """The launcher, as one rank of a job sees it. Safe for several threads.
+
+    `PeerLost` if the launcher is gone, `ProtocolError` if its answer is malformed.
+    """
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def job_id(self) -> str:
+        """A name that all ranks of this job share and no other job has."""
+
+    def put(self, key: str, value: str) -> None:
+        """Publish a value: ASCII without white space, of any length.
+
+        The other ranks can get it after the next `barrier`.
+        """
+
+    def get(self, key: str, rank: int) -> str:
+        """The value that this rank published; `KeyError` if it published none."""
+
+    def barrier(self, timeout: float | None = None) -> None:
+        """Wait until all ranks are here, at most `timeout` seconds.
+
+        `Timeout` if ranks are missing; the next call continues the same barrier. `PeerLost` if it
+        cannot complete because a rank has left.
+        """
+
+    def finalize(self) -> None:
+        """Tell the launcher that this rank ends normally; the last call."""
+
+    def abort(self, code: int) -> None:
+        """Ask the launcher to end all ranks; returns before they have ended."""
