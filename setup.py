@@ -5,7 +5,9 @@ Three kinds of extensions: the core, the plug-ins and the faults of the tests
 (hand-written).
 A plug-in's `build.py` may name the headers of its fabric, for example
 `HEADERS = ("infiniband/verbs.h",)`. A plug-in whose headers are missing is
-left out, and the reason is written to NOT_BUILT for `pscompy info`;
+left out, and the reason is written to NOT_BUILT for `pscompy info`. It may name
+a folder, LIBRARY, whose C files are a shared library of their own, which the
+plug-in opens at run time: `softni` becomes `softni/libsoftni.so`;
 PSP_BUILD_PLUGINS=shm,tcp makes the listed ones mandatory. What is attempted
 and does not compile fails the build.
 """
@@ -33,7 +35,13 @@ ABI_HEADERS = sorted(map(str, [*CORE.rglob("*.h"), *Path("pscompy/transport").rg
 
 
 class BuildWithHeaders(build_ext):
-    """Rebuilds an extension when a header changes that it may include."""
+    """Rebuilds an extension when a header changes that it may include; builds shared libraries."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """A shared library has no suffix of this Python's."""
+        if fullname.rpartition(".")[2].startswith("lib"):
+            return f"{Path(*fullname.split('.'))}.so"
+        return str(super().get_ext_filename(fullname))
 
     def build_extension(self, ext: Extension) -> None:
         folders = {Path(source).parent for source in ext.sources if not Path(source).is_absolute()}
@@ -90,6 +98,21 @@ def select_plugins() -> tuple[list[Path], dict[str, str]]:
     return [path for name, path in build_files.items() if name not in left_out], left_out
 
 
+def libraries(build_files: list[Path]) -> list[Extension]:
+    folders = [runpy.run_path(str(path)).get("LIBRARY") for path in build_files]
+    return [
+        Extension(
+            ".".join([*folder.parts, f"lib{folder.name}"]),
+            sources=sorted(map(str, folder.glob("*.c"))),
+            include_dirs=["."],
+            extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
+            extra_link_args=["-pthread", "-Wl,-Bsymbolic"],
+        )
+        for folder in folders
+        if folder
+    ]
+
+
 def record(left_out: dict[str, str]) -> None:
     text = json.dumps(left_out, indent=1, sort_keys=True) + "\n"
     if PLUGINS.is_dir() and not (NOT_BUILT.exists() and NOT_BUILT.read_text() == text):
@@ -110,7 +133,8 @@ setup(
                 *("-std=c11", "-flto=auto", "-fvisibility=hidden"),
                 *("-isystem", numpy.get_include()),
             ],
-        )
+        ),
+        *libraries(build_files),
     ],
     cmdclass={"build_ext": BuildWithHeaders, "editable_wheel": PlainEditable},
 )

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pscompy/plugins/portals/softni/software.h"
+#include "pscompy/plugins/portals/softni/api.h"
 
 enum { WINDOW = 64 };
 
@@ -134,7 +134,6 @@ static void tcp_trip(side_t *s)
 
 static void ni_open(side_t *s)
 {
-    const psptl_provider_t *ptl = &psni_provider;
     ptl_md_t md = {.options = PTL_MD_EVENT_SEND_DISABLE,
                    .ct_handle = PTL_CT_NONE};
     ptl_me_t me = {.length = s->size,
@@ -142,33 +141,33 @@ static void ni_open(side_t *s)
                    .uid = PTL_UID_ANY,
                    .options = PTL_ME_OP_PUT | PTL_ME_EVENT_LINK_DISABLE,
                    .match_id = {.phys = {PTL_NID_ANY, PTL_PID_ANY}}};
-    uint8_t cookie[PSPTL_COOKIE_BYTES];
+    uint8_t cookie[SOFTNI_COOKIE_BYTES];
     ptl_handle_me_t entry;
     ptl_process_t id;
 
-    must(ptl->PtlInit(), "PtlInit");
-    must(ptl->PtlNIInit(PTL_IFACE_DEFAULT, PTL_NI_MATCHING | PTL_NI_PHYSICAL,
+    must(PtlInit(), "PtlInit");
+    must(PtlNIInit(PTL_IFACE_DEFAULT, PTL_NI_MATCHING | PTL_NI_PHYSICAL,
                         PTL_PID_ANY, NULL, NULL, &s->ni),
          "PtlNIInit");
-    must(ptl->PtlEQAlloc(s->ni, 1024, &s->eq), "PtlEQAlloc");
-    must(ptl->PtlPTAlloc(s->ni, 0, s->eq, 0, &s->pt), "PtlPTAlloc");
+    must(PtlEQAlloc(s->ni, 1024, &s->eq), "PtlEQAlloc");
+    must(PtlPTAlloc(s->ni, 0, s->eq, 0, &s->pt), "PtlPTAlloc");
     md.start = s->out;
     md.length = s->size;
     md.eq_handle = s->eq;
-    must(ptl->PtlMDBind(s->ni, &md, &s->md), "PtlMDBind");
+    must(PtlMDBind(s->ni, &md, &s->md), "PtlMDBind");
     me.start = s->in;
-    must(ptl->PtlMEAppend(s->ni, s->pt, &me, PTL_PRIORITY_LIST, NULL, &entry),
+    must(PtlMEAppend(s->ni, s->pt, &me, PTL_PRIORITY_LIST, NULL, &entry),
          "PtlMEAppend");
-    must(ptl->PtlGetPhysId(s->ni, &id), "PtlGetPhysId");
+    must(PtlGetPhysId(s->ni, &id), "PtlGetPhysId");
     exchange(s, &id, &s->peer, sizeof id);
-    must(ptl->ni_cookie(s->ni, cookie), "ni_cookie");
+    must(softni_cookie(s->ni, cookie), "softni_cookie");
     exchange(s, cookie, cookie, sizeof cookie);
-    must(ptl->ni_admit(s->ni, s->peer, cookie), "ni_admit");
+    must(softni_admit(s->ni, s->peer, cookie), "softni_admit");
 }
 
 static void ni_put(side_t *s, size_t size)
 {
-    must(psni_provider.PtlPut(s->md, 0, size, PTL_NO_ACK_REQ, s->peer, s->pt, 0,
+    must(PtlPut(s->md, 0, size, PTL_NO_ACK_REQ, s->peer, s->pt, 0,
                               0, NULL, 0),
          "PtlPut");
 }
@@ -177,7 +176,7 @@ static void ni_wait(side_t *s)
 {
     ptl_event_t event;
 
-    while (psni_provider.PtlEQGet(s->eq, &event) == PTL_EQ_EMPTY)
+    while (PtlEQGet(s->eq, &event) == PTL_EQ_EMPTY)
         continue;
     if (event.type != PTL_EVENT_PUT || event.ni_fail_type != PTL_NI_OK)
         must(PTL_FAIL, "event");

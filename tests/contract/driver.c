@@ -119,6 +119,8 @@ int main(int argc, char **argv)
     ct_ops = (const psc_transport_ops_t *)TRANSPORT();
     ct_n_settings = driver_settings(argv + 2, argc - 2, settings);
     ct_settings = settings;
+    if (ct_own_prepare)
+        ct_own_prepare();
     driver_require(c);
     c->run();
     return 0;

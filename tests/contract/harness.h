@@ -193,5 +193,7 @@ extern const ct_case_t ct_connect_cases[], ct_message_cases[],
     ct_tag_cases[];
 /* A transport's own, from tests/contract/<transport>_*cases.c if there are. */
 extern const ct_case_t ct_own_cases[] __attribute__((weak));
+/* Called before a case, where a transport has settings that are not its own. */
+void ct_own_prepare(void) __attribute__((weak));
 
 #endif

@@ -72,7 +72,7 @@ void fragment_size_cuts_a_put(void)
     expect_fragments(30000);
     set_number("RNDV_FRAGMENT_SIZE", INT64_MAX);
     expect_fragments(REGION);
-    set_number("NI_MAX_MESSAGE", 16384); /* the interface's limit holds */
+    fault("max_message", 16384); /* the interface's limit holds */
     expect_fragments(16384);
 }
 
@@ -115,7 +115,7 @@ void fostering_looks_more_often(void)
 
 void dropped_fragments_are_sent_again(void)
 {
-    set_number("NI_FAIL_ACKS", MILLION / 20);
+    fault("fail_acks", MILLION / 20);
     set_number("RNDV_FRAGMENT_SIZE", 1024);
     bulk_up();
     for (int i = 0; i < 5; i++)

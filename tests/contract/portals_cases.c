@@ -2,6 +2,60 @@
  * and the order of messages that overtook each other. */
 #include "portals_cases.h"
 
+#include <ctype.h>
+#include <dlfcn.h>
+
+/* ---- the software NI ---- */
+
+const psptl_provider_t *real_ni;
+
+void ni_symbol(const char *name, void *function_p)
+{
+    char path[4096];
+    void *library, *found;
+
+    psptl_software_path(path, sizeof(path));
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    ct_check(library, "%s", dlerror());
+    found = dlsym(library, name);
+    ct_check(found, "%s", name);
+    memcpy(function_p, &found, sizeof(found));
+}
+
+void fault(const char *name, uint64_t value)
+{
+    __typeof__(softni_fault_set) *set;
+
+    ni_symbol("softni_fault_set", &set);
+    ct_check(set(name, value) == PTL_OK, "%s", name);
+}
+
+psptl_provider_t *ni_wrap(const ct_side_t *side)
+{
+    static psptl_provider_t wrapped;
+    psptl_device_t *device = portals_iface(side->iface)->device;
+
+    real_ni = device->ni;
+    wrapped = *real_ni;
+    device->ni = &wrapped;
+    return &wrapped;
+}
+
+/* Faults stand among the settings: FAULT_DROP=20000:2%. */
+void ct_own_prepare(void)
+{
+    for (uint32_t i = 0; i < ct_n_settings; i++) {
+        char name[64] = "";
+        const char *from = ct_settings[i].name;
+
+        if (strncmp(from, "FAULT_", 6) != 0)
+            continue;
+        for (size_t k = 0; from[6 + k] && k + 1 < sizeof(name); k++)
+            name[k] = (char)tolower(from[6 + k]);
+        fault(name, (uint64_t)ct_settings[i].number);
+    }
+}
+
 /* ---- tools ---- */
 
 void set_number(const char *name, int64_t number)
@@ -13,7 +67,7 @@ uint64_t counter(const ct_side_t *side, psptl_counter_t which)
 {
     const portals_iface_t *iface = portals_iface(side->iface);
 
-    return iface->driver->device_counters(iface->device)[which];
+    return psptl_device_counters(iface->device)[which];
 }
 
 /* Of both sides. */
@@ -95,14 +149,14 @@ static void bad_settings_are_named(void)
     ct_set("INTERFACE", 0, "203.0.113.7");
     ct_side_refused("PSP_PORTALS_INTERFACE");
     ct_set("INTERFACE", 0, "");
-    set_number("NI_MAX_MESSAGE", 4096);
+    fault("max_message", 4096);
     ct_side_refused("PSP_PORTALS_BUFFER_SIZE");
-    set_number("NI_MAX_MESSAGE", 0);
+    fault("max_message", 0);
     set_number("RECVQ_SIZE", 100);
     set_number("EQ_SIZE", 64);
     ct_side_refused("PSP_PORTALS_EQ_SIZE");
     set_number("EQ_SIZE", 1024);
-    if (psptl_system_driver.name)
+    if (psptl_has_library())
         return;
     ct_set("PROVIDER", 0, "system");
     ct_side_refused("PSP_PORTALS_PROVIDER");

@@ -8,6 +8,15 @@
 
 #define MILLION 1000000
 
+/* Finds a function of the software NI. */
+void ni_symbol(const char *name, void *function_p);
+/* Sets a fault of the software NI for the sides that are opened from now on. */
+void fault(const char *name, uint64_t value);
+/* Gives a side a provider of its own, whose functions a case may replace;
+ * real_ni is the one that it had. */
+psptl_provider_t *ni_wrap(const ct_side_t *side);
+extern const psptl_provider_t *real_ni;
+
 void set_number(const char *name, int64_t number);
 uint64_t counter(const ct_side_t *side, psptl_counter_t which);
 /* Of both sides. */

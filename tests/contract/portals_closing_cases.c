@@ -235,15 +235,15 @@ void ranks_open_and_close(void)
 
 void ranks_open_and_close_as_the_reference_library_does(void)
 {
-    set_number("NI_UNLINK_USED", 1);
+    fault("unlink_used", 1);
     three_ranks();
 }
 
 /* Even what it says of a message too late finds memory that is still there. */
 void ranks_open_and_close_with_late_events(void)
 {
-    set_number("NI_UNLINK_USED", 1);
-    set_number("NI_REORDER_EVENTS", MILLION / 20);
+    fault("unlink_used", 1);
+    fault("reorder_events", MILLION / 20);
     set_number("MATCHING", 0);
     three_ranks();
 }
@@ -252,6 +252,6 @@ void ranks_open_and_close_with_late_events(void)
 
 void a_cancel_does_not_believe_the_interface(void)
 {
-    set_number("NI_UNLINK_USED", 1);
+    fault("unlink_used", 1);
     a_cancel_is_too_late_once_it_has_matched();
 }

@@ -2,8 +2,6 @@
  * closes, or drops one, and nothing is lost or overtaken. */
 #include "portals_cases.h"
 
-#include "pscompy/plugins/portals/softni/software.h"
-
 /* ---- two streams ---- */
 
 #define STREAM 64 /* receives that stand at a time */
@@ -193,7 +191,7 @@ void an_entry_that_matches_closes_and_opens(void)
     ct_pair_t pair;
 
     stream_exact = true;
-    set_number("NI_DISABLE_TABLES", 25000);
+    fault("disable_tables", 25000);
     ct_pair_up(&pair);
     streams_run(&pair, PSPTL_COUNTER_tag_enables, 1000);
     ct_pair_down(&pair);
@@ -203,7 +201,7 @@ void messages_that_were_dropped_find_their_receives(void)
 {
     ct_pair_t pair;
 
-    set_number("NI_FAIL_ACKS", 10000);
+    fault("fail_acks", 10000);
     ct_pair_up(&pair);
     streams_run(&pair, PSPTL_COUNTER_tag_puts, 10000);
     ct_check(counted(&pair, PSPTL_COUNTER_resends) > 50, "resends");
@@ -214,11 +212,11 @@ void both_at_once_and_the_wire_too(void)
 {
     ct_pair_t pair;
 
-    set_number("NI_DISABLE_TABLES", 5000);
-    set_number("NI_FAIL_ACKS", 5000);
-    set_number("NI_DROP", 5000);
-    set_number("NI_DUPLICATE", 5000);
-    set_number("NI_REORDER", 5000);
+    fault("disable_tables", 5000);
+    fault("fail_acks", 5000);
+    fault("drop", 5000);
+    fault("duplicate", 5000);
+    fault("reorder", 5000);
     ct_pair_up(&pair);
     streams_run(&pair, PSPTL_COUNTER_tag_puts, 3000);
     ct_pair_down(&pair);
@@ -226,14 +224,13 @@ void both_at_once_and_the_wire_too(void)
 
 /* ---- one step at a time ---- */
 
-static psptl_provider_t other_ni;
 static ptl_handle_eq_t closed_queue;
 
 static int take_closed(const ptl_handle_eq_t *queues, unsigned n,
                        ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
     if (closed_queue == PTL_INVALID_HANDLE)
-        return psni_provider.PtlEQPoll(queues, n, timeout, event, which);
+        return real_ni->PtlEQPoll(queues, n, timeout, event, which);
     *event = (ptl_event_t){.type = PTL_EVENT_PT_DISABLED};
     for (*which = 0; queues[*which] != closed_queue;)
         ++*which;
@@ -245,14 +242,12 @@ static int take_closed(const ptl_handle_eq_t *queues, unsigned n,
 static void entry_close(ct_pair_t *pair)
 {
     psptl_device_t *device = portals_iface(pair->b->iface)->device;
+    __typeof__(PtlPTDisable) *disable;
 
-    other_ni = psni_provider;
-    other_ni.PtlEQPoll = take_closed;
+    ni_symbol("PtlPTDisable", &disable);
+    ni_wrap(pair->b)->PtlEQPoll = take_closed;
     closed_queue = device->tag.eq;
-    device->ni = &other_ni;
-    ct_check(psni_provider.PtlPTDisable(device->handle, device->tag.pt) ==
-                 PTL_OK,
-             "disable");
+    ct_check(disable(device->handle, device->tag.pt) == PTL_OK, "disable");
 }
 
 static void refuse(ct_pair_t *pair)
@@ -331,7 +326,7 @@ static int put_astray(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,
         n_astray--;
         pt = 60;
     }
-    return psni_provider.PtlPut(md, local, len, ack, target, pt, bits, remote,
+    return real_ni->PtlPut(md, local, len, ack, target, pt, bits, remote,
                                 user, data);
 }
 
@@ -344,9 +339,7 @@ void what_took_the_receive_of_a_late_one_gives_it_back(void)
     char bytes[100];
 
     ct_pair_up(&pair);
-    other_ni = psni_provider;
-    other_ni.PtlPut = put_astray;
-    portals_iface(pair.a->iface)->device->ni = &other_ni;
+    ni_wrap(pair.a)->PtlPut = put_astray;
     for (int i = 0; i < 3; i++)
         landed_post(&pair, &landed[i]);
     n_astray = 1;
@@ -394,9 +387,7 @@ void what_is_put_from_where_it_is_gives_its_receive_back(void)
     uint32_t number;
 
     ct_pair_up(&pair);
-    other_ni = psni_provider;
-    other_ni.PtlPut = put_astray;
-    portals_iface(pair.a->iface)->device->ni = &other_ni;
+    ni_wrap(pair.a)->PtlPut = put_astray;
     for (int i = 0; i < 3; i++) {
         given[i].recv = (psc_tag_recv_t){
             .source = pair.y.ep,
@@ -439,9 +430,7 @@ void a_late_one_whose_follower_was_cut_is_an_error(void)
     psc_iov_t one = {bytes, 10}, long_one = {bytes, 90};
 
     ct_pair_up(&pair);
-    other_ni = psni_provider;
-    other_ni.PtlPut = put_astray;
-    portals_iface(pair.a->iface)->device->ni = &other_ni;
+    ni_wrap(pair.a)->PtlPut = put_astray;
     landed_post_room(&pair, &landed[0], 20);
     landed_post(&pair, &landed[1]);
     n_astray = 1;

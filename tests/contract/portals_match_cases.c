@@ -2,8 +2,6 @@
  * moments that no user of the contract can choose. */
 #include "portals_cases.h"
 
-#include "pscompy/plugins/portals/softni/software.h"
-
 static void landed_done(psc_tag_recv_t *recv, psc_status_t status,
                         uint64_t bits, size_t len)
 {
@@ -83,13 +81,12 @@ void a_receive_finds_what_came_before_it(void)
 }
 
 /* A library that tells of things in another way. */
-static psptl_provider_t other;
 static void (*retell)(ptl_event_t *event);
 
 static int poll_other(const ptl_handle_eq_t *queues, unsigned n,
                       ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
-    int status = psni_provider.PtlEQPoll(queues, n, timeout, event, which);
+    int status = real_ni->PtlEQPoll(queues, n, timeout, event, which);
 
     if (status == PTL_OK)
         retell(event);
@@ -98,11 +95,9 @@ static int poll_other(const ptl_handle_eq_t *queues, unsigned n,
 
 static void other_up(ct_pair_t *pair, void (*how)(ptl_event_t *event))
 {
-    other = psni_provider;
-    other.PtlEQPoll = poll_other;
     retell = how;
     ct_pair_up(pair);
-    portals_iface(pair->b->iface)->device->ni = &other;
+    ni_wrap(pair->b)->PtlEQPoll = poll_other;
 }
 
 static void search_as_overflow(ptl_event_t *event)

@@ -1,19 +1,16 @@
 /* An interface that breaks its own rules, or does wrong on purpose. */
 #include "portals_cases.h"
 
-#include "pscompy/plugins/portals/softni/software.h"
-
 /* ---- an interface that breaks its own rules ---- */
 
 /* The software NI, with one function that does otherwise, once. */
-static psptl_provider_t wrapped;
 static __typeof__(PtlEQPoll) *take_event;
 static bool wrapped_done;
 
 static int take_dropped(const ptl_handle_eq_t *queues, unsigned n,
                         ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
-    int status = psni_provider.PtlEQPoll(queues, n, timeout, event, which);
+    int status = real_ni->PtlEQPoll(queues, n, timeout, event, which);
 
     wrapped_done = status == PTL_OK;
     return status == PTL_OK ? PTL_EQ_DROPPED : status;
@@ -22,7 +19,7 @@ static int take_dropped(const ptl_handle_eq_t *queues, unsigned n,
 static int take_unknown(const ptl_handle_eq_t *queues, unsigned n,
                         ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
-    int status = psni_provider.PtlEQPoll(queues, n, timeout, event, which);
+    int status = real_ni->PtlEQPoll(queues, n, timeout, event, which);
 
     wrapped_done = status == PTL_OK;
     event->type = 99;
@@ -32,7 +29,7 @@ static int take_unknown(const ptl_handle_eq_t *queues, unsigned n,
 static int take_once(const ptl_handle_eq_t *queues, unsigned n,
                         ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
-    return (wrapped_done ? psni_provider.PtlEQPoll : take_event)(
+    return (wrapped_done ? real_ni->PtlEQPoll : take_event)(
         queues, n, timeout, event, which);
 }
 
@@ -46,16 +43,20 @@ static int put_refused(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,
     return PTL_FAIL;
 }
 
-/* Both ends are up, and then the interface of x is `wrapped`. y has nobody to
- * tell it, but that nobody is there any more. */
-static void broken_end(const char *word)
+/* Both ends are up, and then the interface of x polls or puts in another way.
+ * y has nobody to tell it, but that nobody is there any more. */
+static void broken_end(__typeof__(PtlEQPoll) *poll, __typeof__(PtlPut) *put,
+                       const char *word)
 {
     ct_pair_t pair;
     ct_send_t send;
+    psptl_provider_t *wrapped;
 
     set_number("KEEPALIVE", 20000000);
     ct_pair_up(&pair);
-    portals_iface(pair.a->iface)->device->ni = &wrapped;
+    wrapped = ni_wrap(pair.a);
+    wrapped->PtlEQPoll = poll ? poll : wrapped->PtlEQPoll;
+    wrapped->PtlPut = put ? put : wrapped->PtlPut;
     ct_send_try(&pair.x, CT_BCOPY, 10, 1, &send);
     free(send.buffer);
     ct_send_try(&pair.y, CT_BCOPY, 10, 1, &send);
@@ -73,25 +74,19 @@ static void broken_end(const char *word)
 
 void lost_events_are_an_error(void)
 {
-    wrapped = psni_provider;
-    wrapped.PtlEQPoll = take_once;
     take_event = take_dropped;
-    broken_end("PSP_PORTALS_EQ_SIZE");
+    broken_end(take_once, NULL, "PSP_PORTALS_EQ_SIZE");
 }
 
 void unknown_events_are_an_error(void)
 {
-    wrapped = psni_provider;
-    wrapped.PtlEQPoll = take_once;
     take_event = take_unknown;
-    broken_end("an event 99");
+    broken_end(take_once, NULL, "an event 99");
 }
 
 void puts_that_are_refused_are_an_error(void)
 {
-    wrapped = psni_provider;
-    wrapped.PtlPut = put_refused;
-    broken_end("takes no put");
+    broken_end(NULL, put_refused, "takes no put");
 }
 
 /* ---- an interface that does wrong ---- */
@@ -100,8 +95,8 @@ void dropped_messages_are_sent_again(void)
 {
     ct_pair_t pair;
 
-    set_number("NI_FAIL_ACKS", MILLION / 100);
-    set_number("NI_REORDER_EVENTS", MILLION / 100);
+    fault("fail_acks", MILLION / 100);
+    fault("reorder_events", MILLION / 100);
     ct_pair_up(&pair);
     traffic(&pair, 10000);
     print_counters(&pair);
@@ -116,7 +111,7 @@ void disabled_tables_are_enabled_again(void)
 {
     ct_pair_t pair;
 
-    set_number("NI_DISABLE_TABLES", MILLION / 40);
+    fault("disable_tables", MILLION / 40);
     ct_pair_up(&pair);
     while (counted(&pair, PSPTL_COUNTER_enables) < 1000)
         traffic(&pair, pair.x.received + 1000);
@@ -129,9 +124,9 @@ void trouble_on_the_wire_is_mended_below(void)
 {
     ct_pair_t pair;
 
-    set_number("NI_DROP", MILLION / 100);
-    set_number("NI_DUPLICATE", MILLION / 100);
-    set_number("NI_REORDER", MILLION / 100);
+    fault("drop", MILLION / 100);
+    fault("duplicate", MILLION / 100);
+    fault("reorder", MILLION / 100);
     ct_pair_up(&pair);
     traffic(&pair, 1500);
     ct_check(counted(&pair, PSPTL_COUNTER_resends) == 0, "resends");
@@ -142,7 +137,7 @@ void attempts_are_limited(void)
 {
     ct_pair_t pair;
 
-    set_number("NI_FAIL_ACKS", MILLION);
+    fault("fail_acks", MILLION);
     set_number("RETRY_COUNT", 3);
     ct_pair_open(&pair);
     ct_pair_start(&pair);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import runpy
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,9 +35,9 @@ SQUEEZED = {
 # Settings under which the fabric itself does wrong; the same cases feel it.
 TROUBLED = {
     "portals": [
-        *(f"NI_{what}=20000:2%" for what in ("FAIL_ACKS", "DISABLE_TABLES", "DROP")),
+        *(f"FAULT_{what}=20000:2%" for what in ("FAIL_ACKS", "DISABLE_TABLES", "DROP")),
         "OVERFLOW_SIZE=2:2",
-        "NI_UNLINK_USED=1:1",
+        "FAULT_UNLINK_USED=1:1",
     ],
 }
 # Settings that make cases quicker.
@@ -69,12 +70,33 @@ TROUBLED_CASES = (
 )
 
 
+def library(name: str) -> Path | None:
+    """The folder of the shared library that the transport opens, if it has one."""
+    found: Path | None = runpy.run_path(str(PLUGINS / name / "build.py")).get("LIBRARY")
+    return found and ROOT / found
+
+
+def transport_sources(name: str) -> list[Path]:
+    folder, beside = PLUGINS / name, library(name)
+    found = (path for path in folder.rglob("*.c") if path.parent != beside)
+    return sorted(path for path in found if path.name != "_native.c")
+
+
+def compile_library(name: str, driver: Path, flags: list[str]) -> None:
+    """Where a transport looks for it: beside the driver that contains the transport."""
+    if (folder := library(name)) is None:
+        return
+    made = driver.parent / folder.name / f"lib{folder.name}.so"
+    made.parent.mkdir(exist_ok=True)
+    command = ["gcc", *flags, "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", f"-I{ROOT}"]
+    subprocess.run([*command, "-o", made, *sorted(folder.glob("*.c"))], check=True)
+
+
 def sources(name: str) -> list[Path]:
     """The harness, the transport's own cases, and the transport."""
     own = HERE.glob(f"{name}_*cases.c")
     common = [path for path in HERE.glob("*.c") if not path.name.endswith("_cases.c")]
-    transport = [path for path in (PLUGINS / name).rglob("*.c") if path.name != "_native.c"]
-    return sorted([*common, *transport, *own])
+    return sorted([*common, *transport_sources(name), *own])
 
 
 class Drivers:
@@ -90,7 +112,9 @@ class Drivers:
         return self._made[name]
 
     def _compile(self, name: str) -> Path:
-        driver = self._folder / f"driver_{name}"
+        driver = self._folder / name / f"driver_{name}"
+        driver.parent.mkdir()
+        compile_library(name, driver, [*FLAGS, *SANITIZE])
         command = ["gcc", *FLAGS, *SANITIZE, "-pthread", f"-I{ROOT}"]
         command += [f"-DTRANSPORT={name}_transport", "-o", str(driver)]
         subprocess.run([*command, *map(str, sources(name))], check=True)

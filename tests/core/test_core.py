@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_contract import NAMES, PLUGINS, ROOT, settings
+from tests.contract.test_contract import (
+    NAMES,
+    ROOT,
+    compile_library,
+    settings,
+    transport_sources,
+)
 
 HERE = Path(__file__).parent
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
@@ -30,12 +36,13 @@ SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
 
 def sources(name: str) -> list[str]:
     found = [*sorted(HERE.glob("*.c")), *sorted((ROOT / "pscompy/core").rglob("*.c"))]
-    found += sorted((PLUGINS / name).rglob("*.c"))
-    return [str(path) for path in found if path.name not in ("_core.c", "_native.c")]
+    found += transport_sources(name)
+    return [str(path) for path in found if path.name != "_core.c"]
 
 
 def compile_driver(name: str, sanitizer: str, folder: Path, *more: str) -> Path:
-    driver = folder / f"core_{name}_{sanitizer}"
+    driver = folder / f"{name}_{sanitizer}" / f"core_{name}"
+    driver.parent.mkdir()
     # A transport that reaches only its own process needs both ends in one worker.
     flags = [
         *FLAGS,
@@ -44,6 +51,7 @@ def compile_driver(name: str, sanitizer: str, folder: Path, *more: str) -> Path:
         *more,
         *(["-DONE_WORKER"] if name == "loop" else []),
     ]
+    compile_library(name, driver, flags)
     command = ["gcc", *flags, f"-I{ROOT}", f"-DTRANSPORT={name}_transport", "-pthread"]
     subprocess.run([*command, "-o", str(driver), *sources(name)], check=True)
     return driver

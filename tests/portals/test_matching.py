@@ -12,7 +12,7 @@ from pscompy.testing import remote_side
 from pscompy.testing.base import Base, Counted, Link
 from pscompy.testing.process import BOUND, Far
 from pscompy.testing.remote_side import payload
-from tests.portals.test_portals import ONLY, TROUBLE, check_exchange_on_both, two_connections
+from tests.portals.test_portals import ONLY, Faulty, check_exchange_on_both, two_connections
 
 KIB8 = 8 << 10
 
@@ -230,11 +230,11 @@ class TestMatching(Base):
         assert "matched: in the fabric" in str(link.c.explain())
 
 
-class TestMatchingInTrouble(Base):
+class TestMatchingInTrouble(Faulty):
     """What goes wrong below, or in other table entries, changes nothing."""
 
     transport = "portals"
-    config: ClassVar = {**ONLY, **TROUBLE}
+    config: ClassVar = ONLY
 
     def test_every_message_finds_its_receive(self, link: Link) -> None:
         counted = link.counted()
@@ -254,16 +254,13 @@ class TestMatchingInTrouble(Base):
             link.far.result()
 
 
-class TestMatchingWithAnEntryThatCloses(Base):
+class TestMatchingWithAnEntryThatCloses(Faulty):
     """And with messages that are dropped: what is sent again comes late. Every receive has room
     for every message, since what is cut for the wrong one is lost."""
 
     transport = "portals"
-    config: ClassVar = {
-        **ONLY,
-        "PORTALS_NI_DISABLE_TABLES": 25_000,
-        "PORTALS_NI_FAIL_ACKS": 5_000,
-    }
+    config: ClassVar = ONLY
+    faults: ClassVar = {"disable_tables": 25_000, "fail_acks": 5_000}
 
     def test_nothing_is_lost_or_overtaken(self, link: Link) -> None:
         counted = link.counted()

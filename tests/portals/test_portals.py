@@ -25,6 +25,7 @@ from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
 from pscompy.testing.remote_side import payload
 from tests.portals import far as portals_far
+from tests.portals.faults import faulty
 
 ROOT = Path(pscompy.get_include())
 ONLY = {"SHM": 0, "TCP": 0, "IB": 0, "PORTALS": 1, "PORTALS_PROVIDER": "software"}
@@ -116,7 +117,6 @@ def test_the_threshold_has_a_parent() -> None:
         ("EQ_SIZE", "63"),
         ("RNDV_FRAGMENT_SIZE", "1023"),
         ("MAX_RNDV_REQS", "0"),
-        ("NI_DROP", "1000001"),
     ],
 )
 def test_a_bad_value_is_named(name: str, value: str) -> None:
@@ -127,9 +127,9 @@ def test_a_bad_value_is_named(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ({"PORTALS_NI_MAX_MESSAGE": 4096}, "PSP_PORTALS_BUFFER_SIZE"),
         ({"PORTALS_RECVQ_SIZE": 100, "PORTALS_EQ_SIZE": 64}, "PSP_PORTALS_EQ_SIZE"),
         ({"PORTALS_INTERFACE": "203.0.113.7"}, "PSP_PORTALS_INTERFACE"),
+        ({"PORTALS_INTERFACE": "eth0"}, "PSP_PORTALS_INTERFACE=eth0 is neither"),
     ],
 )
 def test_an_interface_that_does_not_start_is_a_reason_and_the_next_is_taken(
@@ -199,19 +199,30 @@ class TestRendezvous(Base):
 
 
 TROUBLE = {
-    "PORTALS_NI_REORDER_EVENTS": 10_000,
-    "PORTALS_NI_DISABLE_TABLES": 10_000,
-    "PORTALS_NI_DROP": 10_000,
-    "PORTALS_NI_DUPLICATE": 10_000,
-    "PORTALS_NI_REORDER": 10_000,
+    "reorder_events": 10_000,
+    "disable_tables": 10_000,
+    "drop": 10_000,
+    "duplicate": 10_000,
+    "reorder": 10_000,
 }
 
 
-class TestMischief(Base):
+class Faulty(Base):
+    """The interfaces of both sides have `faults`."""
+
+    faults: ClassVar[Mapping[str, int]] = TROUBLE
+
+    @pytest.fixture(autouse=True)
+    def faulty(self, far: Far) -> Iterator[None]:
+        with faulty(self.faults, far):
+            yield
+
+
+class TestFaults(Faulty):
     """The software NI reorders events, closes table entries, and has a wire that loses frames."""
 
     transport = "portals"
-    config: ClassVar = {**ONLY, **TROUBLE}
+    config: ClassVar = ONLY
 
     def test_everything_arrives_once_and_in_order(self, far: Far) -> None:
         with self.joined(far) as link:
@@ -230,10 +241,11 @@ class TestMischief(Base):
         assert counts["portals_enables"] > 0, counts
 
 
-class TestMischiefWithoutMatching(TestMischief):
+class TestFaultsWithoutMatching(TestFaults):
     """It fails acknowledgements, too."""
 
-    config: ClassVar = {**ONLY, **TROUBLE, "PORTALS_MATCHING": 0, "PORTALS_NI_FAIL_ACKS": 10_000}
+    config: ClassVar = {**ONLY, "PORTALS_MATCHING": 0}
+    faults: ClassVar = {**TROUBLE, "fail_acks": 10_000}
 
     def happened(self, counts: Mapping[str, int]) -> None:
         super().happened(counts)

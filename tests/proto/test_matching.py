@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 )
 
 from pscompy import ANY_SOURCE, ANY_TAG, Truncated
+from tests.portals.faults import faulty
 from tests.proto.fabric import EAGER_MAX, RANKS, Fabric
 from tests.proto.model import ANY, Matcher, Posted, Sent
 
@@ -30,13 +31,9 @@ contexts = st.sampled_from(CONTEXTS)
 TRANSPORTS = ("loop", "shm", "tcp")
 MATCHING = ("loop", "shm", "portals")
 SETTINGS = {"PORTALS": 1, "PORTALS_PROVIDER": "software"}
-TROUBLE = {
-    "PORTALS_NI_DROP": 10_000,
-    "PORTALS_NI_DUPLICATE": 10_000,
-    "PORTALS_NI_REORDER": 10_000,
-    "PORTALS_NI_REORDER_EVENTS": 10_000,
-    "PORTALS_NI_DISABLE_TABLES": 10_000,
-}
+TROUBLE = dict.fromkeys(
+    ("drop", "duplicate", "reorder", "reorder_events", "disable_tables"), 10_000
+)
 sources = st.integers(0, RANKS - 1)
 tags = st.integers(0, 1)
 wanted_sources = st.sampled_from([ANY, 0, 1, 2, 2])  # the last may be matched in its interface
@@ -194,13 +191,15 @@ def check_status(status: Any, message: Sent | None) -> None:
 
 
 @pytest.fixture(
-    params=[(TRANSPORTS, {}), (MATCHING, SETTINGS), (MATCHING, {**SETTINGS, **TROUBLE})],
+    params=[(TRANSPORTS, {}, {}), (MATCHING, SETTINGS, {}), (MATCHING, SETTINGS, TROUBLE)],
     ids=["software", "fabric", "fabric in trouble"],
 )
 def fabric(request: pytest.FixtureRequest) -> Iterator[Fabric]:
-    Matching.fabric, Matching.clean = Fabric(CONTEXTS, *request.param), True
-    yield Matching.fabric
-    Matching.fabric.close()
+    transports, config, faults = request.param
+    with faulty(faults):
+        Matching.fabric, Matching.clean = Fabric(CONTEXTS, transports, config), True
+        yield Matching.fabric
+        Matching.fabric.close()
 
 
 def test_matching_follows_the_model(fabric: Fabric) -> None:

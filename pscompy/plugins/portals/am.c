@@ -28,7 +28,7 @@ static uint8_t *portals_begin(portals_ep_t *ep, portals_kind_t kind,
                               uint8_t id, const void *header,
                               uint8_t header_len)
 {
-    uint8_t *to = ep->driver->send_begin(ep->channel);
+    uint8_t *to = psptl_send_begin(ep->channel);
     portals_head_t head = {
         .kind = (uint8_t)kind,
         .id = id,
@@ -68,7 +68,7 @@ psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
         return PSC_ERR_NO_RESOURCE;
     psc_iov_gather(to, iov, n_iov);
     ep->sent++;
-    ep->driver->send_end(ep->channel, len);
+    psptl_send_end(ep->channel, len);
     return PSC_OK;
 }
 
@@ -80,7 +80,7 @@ psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
     if (!to)
         return PSC_ERR_NO_RESOURCE;
     portals_put_bytes(to, body, len);
-    ep->driver->send_end(ep->channel, PORTALS_HEAD_SIZE + len);
+    psptl_send_end(ep->channel, PORTALS_HEAD_SIZE + len);
     return PSC_OK;
 }
 

@@ -1,14 +1,16 @@
 """Describes the extension `pscompy.plugins.portals._native` to cffi.
 
-The software NI is always in it; the driver over the system's library where its header is found,
-and that library is opened at run time.
+The driver opens libraries of Portals 4 at run time: one of the machine, and the software NI, which
+is built beside it. Both are compiled with the machine's <portals4.h> if there is one, else with
+softni/portals4.h.
 """
 
 from pathlib import Path
 
 import cffi
 
-FOLDER = "pscompy/plugins/portals"
+FOLDER = Path("pscompy/plugins/portals")
+LIBRARY = FOLDER / "softni"  # setup.py builds libsoftni.so there
 
 ffibuilder = cffi.FFI()
 ffibuilder.cdef("uintptr_t portals_transport(void); int portals_has_library(void);")
@@ -19,7 +21,12 @@ ffibuilder.set_source(
     uintptr_t portals_transport(void);
     int portals_has_library(void);
     """,
-    sources=sorted(str(path) for path in Path(FOLDER).rglob("*.c") if path.name != "_native.c"),
+    sources=sorted(
+        str(path)
+        for folder in (FOLDER, FOLDER / "psptl")
+        for path in folder.glob("*.c")
+        if path.name != "_native.c"
+    ),
     include_dirs=["."],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
 )

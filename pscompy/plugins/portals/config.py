@@ -4,24 +4,6 @@ from __future__ import annotations
 
 from pscompy.plugin import Var, choice, flag, integer, seconds, size, text
 
-RATE = integer(0, 1_000_000)
-
-# What the software NI does wrong on purpose; for tests.
-MISCHIEF = (
-    Var("NI_FAIL_ACKS", "0", RATE, "Of a million puts, how many are dropped and told so."),
-    Var("NI_REORDER_EVENTS", "0", RATE, "Of a million events, how many come after the next one."),
-    Var("NI_DISABLE_TABLES", "0", RATE, "Of a million puts, how many disable a table entry."),
-    Var("NI_UNLINK_USED", "0", flag, "Unlinking an entry that was used up by a message says OK."),
-    Var("NI_DROP", "0", RATE, "Of a million packets, how many are lost on the wire."),
-    Var("NI_DUPLICATE", "0", RATE, "Of a million packets, how many come twice."),
-    Var("NI_REORDER", "0", RATE, "Of a million packets, how many come after the next one."),
-    Var("NI_DELAY", "0", RATE, "Of a million packets, how many are late."),
-    Var("NI_DELAY_US", "100", integer(0, 1_000_000), "How late, in microseconds."),
-    Var("NI_SEED", "1", integer(), "Where the dice for this begin."),
-    Var("NI_MAX_MESSAGE", "0", size(), "Longest message of the software NI; 0: what it likes."),
-    Var("NI_MAX_EVENTS", "0", size(), "Longest event queue of the software NI; 0: what it likes."),
-)
-
 VARIABLES = (
     Var(
         "PROVIDER",
@@ -104,5 +86,4 @@ VARIABLES = (
         "1: the interface matches messages to receives if it can; 0: pscompy does.",
     ),
     Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
-    *MISCHIEF,
 )

@@ -1,6 +1,6 @@
-/* How endpoints come up: each side's channel is told the other's place, and
- * then the token is proved (transport/kit/token_proof.h). The hello may come before the
- * acceptor knows of its peer; the channel keeps it. */
+/* How endpoints come up: each side names the other's place to its channel, and
+ * both prove the token (transport/kit/token_proof.h). A hello that arrives
+ * before the acceptor knows its peer is kept by the channel. */
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
 
@@ -23,7 +23,7 @@ void portals_meet_arrived(portals_ep_t *ep, uint8_t kind, const uint8_t *body,
 static void portals_meet_open(portals_ep_t *ep)
 {
     ep->window = ep->peer.window;
-    ep->driver->channel_connect(ep->channel, &ep->peer.place);
+    psptl_channel_connect(ep->channel, &ep->peer.place);
 }
 
 /* Its own peer: there is nobody to prove anything to. */

@@ -25,7 +25,7 @@ void portals_ep_tick(portals_ep_t *ep, int64_t now)
                        "(PSP_PORTALS_CONNECT_TIMEOUT)");
     } else if (connecting || party->state == PSC_PARTY_UP) {
         if (!party->heard && party->role != PSC_ROLE_SELF)
-            ep->driver->channel_ping(ep->channel);
+            psptl_channel_ping(ep->channel);
         party->heard = false;
     }
 }
@@ -42,16 +42,15 @@ psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     if (!ep)
         return PSC_ERR_NO_MEMORY;
     ep->party.super = (psc_ep_t){self, user};
-    ep->driver = iface->driver;
     psc_list_init(&ep->owing);
-    ep->channel = ep->driver->channel_create(iface->device, ep, reason,
+    ep->channel = psptl_channel_create(iface->device, ep, reason,
                                              sizeof(reason));
     if (!ep->channel) {
         psc_iface_log(self, 1, "%s", reason);
         free(ep);
         return PSC_ERR_NO_MEMORY;
     }
-    ep->driver->channel_place(ep->channel, &place);
+    psptl_channel_place(ep->channel, &place);
     psc_party_join(&ep->party, &iface->parties, place.bits);
     psc_list_push(&iface->eps, &ep->link);
     *ep_p = &ep->party.super;
@@ -73,7 +72,7 @@ psc_status_t portals_ep_address(psc_ep_t *self, uint8_t *address, size_t *len_p)
 
     if (*len_p < sizeof(own))
         return PSC_ERR_INVALID;
-    ep->driver->channel_place(ep->channel, &own.place);
+    psptl_channel_place(ep->channel, &own.place);
     memcpy(address, &own, sizeof(own));
     *len_p = sizeof(own);
     return PSC_OK;
@@ -99,7 +98,7 @@ void portals_ep_close(psc_ep_t *self)
     psc_list_remove(&ep->owing);
     ep->parting = psc_party_greeted(&ep->party) && !ep->cut &&
                   !ep->party.goodbye && ep->party.role != PSC_ROLE_SELF;
-    ep->driver->channel_part(ep->channel);
+    psptl_channel_part(ep->channel);
     psc_party_close(&ep->party);
     (void)portals_ep_stop(self);
 }
@@ -111,13 +110,13 @@ psc_status_t portals_ep_stop(psc_ep_t *self)
     portals_ep_t *ep = portals_ep(self);
 
     if (ep->party.goodbye || ep->cut) { /* nobody takes anything */
-        ep->driver->channel_abort(ep->channel);
+        psptl_channel_abort(ep->channel);
         ep->parting = false;
     }
     if (ep->parting && portals_control_send(ep, PORTALS_KIND_GOODBYE, NULL,
                                             0) == PSC_OK)
         ep->parting = false;
-    return ep->parting || !ep->driver->channel_idle(ep->channel)
+    return ep->parting || !psptl_channel_idle(ep->channel)
                ? PSC_INPROGRESS
                : PSC_OK;
 }
@@ -132,7 +131,7 @@ void portals_ep_fini(psc_ep_t *self)
     ep->dead = true;
     psc_list_remove(&ep->owing);
     psc_list_remove(&ep->link);
-    ep->driver->channel_destroy(ep->channel);
+    psptl_channel_destroy(ep->channel);
     psc_list_push(&iface->graveyard, &ep->link);
     if (!iface->in_progress)
         portals_iface_bury(iface);
@@ -152,7 +151,7 @@ uint32_t portals_ep_counters(const psc_ep_t *self, psc_counted_t *counters,
     uint64_t values[PSPTL_N_COUNTERS];
     uint32_t n = room < PSPTL_N_COUNTERS ? room : PSPTL_N_COUNTERS;
 
-    ep->driver->channel_counters(ep->channel, values);
+    psptl_channel_counters(ep->channel, values);
     for (uint32_t i = 0; i < n; i++)
         counters[i] = (psc_counted_t){names[i], values[i]};
     return n;

@@ -9,7 +9,7 @@
 psc_status_t portals_tag_ready(psc_ep_t *self, char *reason)
 {
     portals_ep_t *ep = portals_ep(self);
-    const char *flaw = ep->driver->tag_flaw(ep->channel);
+    const char *flaw = psptl_tag_flaw(ep->channel);
 
     if (!flaw)
         return PSC_OK;
@@ -32,15 +32,14 @@ psc_status_t portals_tag_post(psc_ep_t *self, psc_tag_recv_t *recv)
 
     if (!psc_party_works(&ep->party))
         return PSC_ERR_NO_RESOURCE;
-    recv->posted = ep->driver->tag_post(ep->channel, &receive);
+    recv->posted = psptl_tag_post(ep->channel, &receive);
     return recv->posted ? PSC_OK : PSC_ERR_NO_RESOURCE;
 }
 
 psc_status_t portals_tag_cancel(psc_ep_t *self, psc_tag_recv_t *recv)
 {
-    return portals_ep(self)->driver->tag_cancel(recv->posted)
-               ? PSC_OK
-               : PSC_ERR_INVALID;
+    (void)self;
+    return psptl_tag_cancel(recv->posted) ? PSC_OK : PSC_ERR_INVALID;
 }
 
 /* ---- sending ---- */
@@ -55,13 +54,13 @@ psc_status_t portals_tag_send(psc_ep_t *self, uint64_t bits,
 
     if (status != PSC_OK)
         return status;
-    to = ep->driver->send_begin(ep->channel);
+    to = psptl_send_begin(ep->channel);
     if (!to)
         return PSC_ERR_NO_RESOURCE;
     psc_iov_gather(to, iov, n_iov);
     ep->sent++;
     ep->told = ep->received;
-    ep->driver->tag_send(ep->channel, len, bits, ep->received);
+    psptl_tag_send(ep->channel, len, bits, ep->received);
     return PSC_OK;
 }
 
@@ -83,7 +82,7 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
 
     if (status != PSC_OK)
         return status;
-    verdict = ep->driver->tag_put(ep->channel, &order);
+    verdict = psptl_tag_put(ep->channel, &order);
     if (verdict != PSPTL_OK)
         return verdict == PSPTL_UNCLAIMED ? PSC_ERR_UNSUPPORTED
                                           : PSC_ERR_NO_RESOURCE;

@@ -52,7 +52,7 @@ static psc_status_t portals_move(psc_ep_t *self, psptl_order_t *order,
         return PSC_OK;
     order->bits = rkey->bits;
     order->offset = offset;
-    return ep->driver->bulk_start(ep->channel, order) ? PSC_INPROGRESS
+    return psptl_bulk_start(ep->channel, order) ? PSC_INPROGRESS
                                                       : PSC_ERR_NO_MEMORY;
 }
 
@@ -93,7 +93,7 @@ psc_status_t portals_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
     portals_iface_t *iface = portals_iface(self);
     psptl_channel_t *channel = ep ? portals_ep(ep)->channel : NULL;
     psptl_region_t *region =
-        iface->driver->region_open(iface->device, channel, base, len);
+        psptl_region_open(iface->device, channel, base, len);
 
     if (!region)
         return PSC_ERR_NO_RESOURCE;
@@ -105,7 +105,7 @@ psc_status_t portals_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 {
     portals_iface_t *iface = portals_iface(self);
 
-    if (iface->driver->region_revoke(iface->device, (psptl_region_t *)mem))
+    if (psptl_region_revoke(iface->device, (psptl_region_t *)mem))
         return PSC_OK;
     if (iface->armed) /* its owner may be asleep already */
         portals_sleep_until(iface);
@@ -117,7 +117,7 @@ void portals_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
     portals_iface_t *iface = portals_iface(self);
     psptl_region_t region = *(psptl_region_t *)mem;
 
-    if (!iface->driver->region_close(iface->device, (psptl_region_t *)mem))
+    if (!psptl_region_close(iface->device, (psptl_region_t *)mem))
         psc_iface_log(self, 1,
                       "a peer that has stopped amid a put or get may still "
                       "use %zu bytes at %p that were given back (match bits "

@@ -35,7 +35,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 /* ---- settings ---- */
 
 typedef struct portals_settings {
-    psptl_choice_t provider;
     psptl_settings_t driver;
     int64_t connect_ns, keepalive_ns;
 } portals_settings_t;
@@ -45,7 +44,6 @@ typedef struct portals_settings {
 typedef struct portals_iface {
     psc_iface_t super;
     portals_settings_t settings;
-    const psptl_driver_t *driver;
     psptl_device_t *device;
     psc_parties_t parties;
     psc_list_t eps;
@@ -75,7 +73,6 @@ typedef struct portals_ep {
     psc_party_t party;
     psc_link_t link;  /* in the interface's eps, or the graveyard */
     psc_link_t owing; /* in the interface's owing */
-    const psptl_driver_t *driver;
     psptl_channel_t *channel;
     uint32_t window;         /* messages that the peer lets us have sent */
     uint32_t sent, taken;    /* messages; what the peer said it has taken */

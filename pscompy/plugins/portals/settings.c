@@ -6,25 +6,6 @@
 #include "portals.h"
 #include "pscompy/transport/kit/settings.h"
 
-/* Rates are per million. */
-static psptl_mischief_t portals_mischief(const psc_open_params_t *params)
-{
-    return (psptl_mischief_t){
-        .fail_acks = psc_setting_count(params, "NI_FAIL_ACKS"),
-        .reorder_events = psc_setting_count(params, "NI_REORDER_EVENTS"),
-        .disable_tables = psc_setting_count(params, "NI_DISABLE_TABLES"),
-        .unlink_used = psc_setting_number(params, "NI_UNLINK_USED") != 0,
-        .drop = psc_setting_count(params, "NI_DROP"),
-        .duplicate = psc_setting_count(params, "NI_DUPLICATE"),
-        .reorder = psc_setting_count(params, "NI_REORDER"),
-        .delay = psc_setting_count(params, "NI_DELAY"),
-        .delay_us = psc_setting_count(params, "NI_DELAY_US"),
-        .seed = (uint64_t)psc_setting_number(params, "NI_SEED"),
-        .max_message = (uint64_t)psc_setting_number(params, "NI_MAX_MESSAGE"),
-        .max_events = (uint64_t)psc_setting_number(params, "NI_MAX_EVENTS"),
-    };
-}
-
 static psptl_choice_t portals_setting_provider(const psc_open_params_t *params)
 {
     const char *word = psc_setting_text(params, "PROVIDER");
@@ -41,8 +22,8 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
     psptl_settings_t *driver = &settings_p->driver;
 
     *settings_p = (portals_settings_t){
-        .provider = portals_setting_provider(params),
         .driver = {
+            .provider = portals_setting_provider(params),
             .interface = psc_setting_text(params, "INTERFACE"),
             .buffer_size = (size_t)psc_setting_number(params, "BUFFER_SIZE"),
             .sendq = psc_setting_count(params, "SENDQ_SIZE"),
@@ -54,7 +35,6 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
             .regions = psc_setting_count(params, "MAX_RNDV_REQS"),
             .matching = psc_setting_number(params, "MATCHING") != 0,
             .foster = psc_setting_count(params, "FOSTER_PROGRESS"),
-            .mischief = portals_mischief(params),
         },
         .connect_ns = psc_setting_number(params, "CONNECT_TIMEOUT"),
         .keepalive_ns = psc_setting_number(params, "KEEPALIVE"),

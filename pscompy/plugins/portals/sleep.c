@@ -27,7 +27,7 @@ psc_status_t portals_sleep_open(portals_iface_t *iface)
         !portals_sleep_watch(iface, iface->parties.clock) ||
         !portals_sleep_watch(iface, iface->alarm))
         return PSC_ERR_TRANSPORT;
-    iface->n_fds = iface->driver->device_fds(iface->device, fds);
+    iface->n_fds = psptl_device_fds(iface->device, fds);
     for (unsigned i = 0; i < iface->n_fds; i++) {
         if (!portals_sleep_watch(iface, fds[i]))
             return PSC_ERR_TRANSPORT;
@@ -60,7 +60,7 @@ static void portals_sleep_tick(portals_iface_t *iface)
 /* A library without descriptors is looked at now and then. */
 void portals_sleep_until(portals_iface_t *iface)
 {
-    int64_t due = iface->driver->device_deadline(iface->device);
+    int64_t due = psptl_device_deadline(iface->device);
     struct itimerspec time = {.it_value = {0, 0}};
 
     if (iface->n_fds == 0) {
@@ -102,7 +102,7 @@ psc_status_t portals_arm(psc_iface_t *self)
 
     iface->armed = true;
     if (!psc_list_empty(&iface->parties.failing) ||
-        (iface->n_fds > 0 && !iface->driver->device_arm(iface->device)))
+        (iface->n_fds > 0 && !psptl_device_arm(iface->device)))
         return PSC_ERR_NO_RESOURCE;
     portals_sleep_until(iface);
     return PSC_OK;

@@ -35,30 +35,6 @@ static const psptl_owner_t portals_owner = {
 
 /* ---- opening ---- */
 
-/* A machine that has a library is one for it: if that fails, the software NI is
- * no substitute that anybody asked for. */
-static const psptl_driver_t *portals_driver_choose(psptl_choice_t provider)
-{
-    if (provider == PSPTL_CHOICE_SYSTEM ||
-        (provider == PSPTL_CHOICE_AUTO && portals_has_library()))
-        return &psptl_system_driver;
-    return &psptl_software_driver;
-}
-
-static bool portals_device_open(portals_iface_t *iface, char *reason)
-{
-    const psptl_driver_t *driver =
-        portals_driver_choose(iface->settings.provider);
-
-    if (!driver->there(reason, PSC_REASON_MAX))
-        return false;
-    iface->driver = driver;
-    iface->device = driver->device_open(&iface->settings.driver,
-                                        &portals_owner, reason,
-                                        PSC_REASON_MAX);
-    return iface->device;
-}
-
 static psc_status_t portals_iface_start(portals_iface_t *iface,
                                         const psc_open_params_t *params)
 {
@@ -69,7 +45,10 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
     /* who does not listen to what is unexpected cannot have it matched */
     if (!params->up->tag_unexpected)
         iface->settings.driver.matching = false;
-    if (!portals_device_open(iface, params->reason))
+    iface->device =
+        psptl_device_open(&iface->settings.driver, &portals_owner,
+                          params->reason, PSC_REASON_MAX);
+    if (!iface->device)
         return PSC_ERR_TRANSPORT;
     iface->settings.driver.interface = ""; /* valid during open only */
     if (portals_sleep_open(iface) != PSC_OK) {
@@ -159,7 +138,7 @@ static void portals_count_log(portals_iface_t *iface)
         PSPTL_COUNTER_LIST(PORTALS_COUNTER_NAME)
 #undef PORTALS_COUNTER_NAME
     };
-    const uint64_t *counters = iface->driver->device_counters(iface->device);
+    const uint64_t *counters = psptl_device_counters(iface->device);
     char line[PSC_REASON_MAX] = "";
     int at = 0;
 
@@ -168,12 +147,13 @@ static void portals_count_log(portals_iface_t *iface)
             at += snprintf(line + at, sizeof(line) - (size_t)at, " %s %llu",
                            names[i], (unsigned long long)counters[i]);
     }
-    psc_iface_log(&iface->super, 3, "%s:%s", iface->driver->name, line);
+    psc_iface_log(&iface->super, 3, "%s:%s", psptl_device_name(iface->device),
+                  line);
 }
 
 static void portals_iface_leave(portals_iface_t *iface)
 {
-    unsigned left = iface->driver->device_close(iface->device);
+    unsigned left = psptl_device_close(iface->device);
 
     if (left > 0)
         psc_iface_log(&iface->super, 2,
@@ -209,7 +189,7 @@ static unsigned portals_progress(psc_iface_t *self)
     iface->handled = 0;
     if (iface->armed || ++iface->polls >= PORTALS_QUIET_POLLS)
         portals_sleep_look(iface);
-    iface->handled += iface->driver->device_poll(iface->device);
+    iface->handled += psptl_device_poll(iface->device);
     if (!psc_list_empty(&iface->owing))
         portals_credit_pay(iface);
     /* What has arrived is delivered before an end is told. */
@@ -268,7 +248,5 @@ uintptr_t portals_transport(void)
 /* and whether this machine has a library of Portals 4. */
 int portals_has_library(void)
 {
-    char reason[PSC_REASON_MAX];
-
-    return psptl_system_driver.there(reason, sizeof(reason));
+    return psptl_has_library();
 }

@@ -26,7 +26,7 @@ static void survive_target(side_t *side)
     kill_other(side);
     put(side, mine, 1 << 20, 1, 1, PTL_ACK_REQ);
     put(side, mine, 8, 1, 2, PTL_ACK_REQ);
-    same(ptl->PtlGet(side->md, (uintptr_t)mine, 8, side->peer, side->pt, 1, 0,
+    same(PtlGet(side->md, (uintptr_t)mine, 8, side->peer, side->pt, 1, 0,
                      NULL),
          PTL_OK);
     same(expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE).hdr_data, 1);
@@ -35,7 +35,7 @@ static void survive_target(side_t *side)
     same(counted(side).peers_lost, 1);
     put(side, mine, 8, 1, 3, PTL_ACK_REQ); /* and later ones too */
     same(expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE).hdr_data, 3);
-    same(ptl->PtlMDRelease(side->md), PTL_OK);
+    same(PtlMDRelease(side->md), PTL_OK);
 }
 
 void case_target_dies(void)
@@ -53,7 +53,7 @@ static void survive_initiator(side_t *side)
     append(side, &me, PTL_PRIORITY_LIST, NULL);
     meet(side);
     while (counted(side).bytes_copied == 0)
-        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+        same(PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
     kill_other(side);
     event = expect(side, PTL_EVENT_PUT, PTL_NI_UNDELIVERABLE);
     same(event.rlength, sizeof(mine));
@@ -79,12 +79,12 @@ void case_initiator_dies(void)
 
 static void call_nobody(side_t *side)
 {
-    uint8_t cookie[PSPTL_COOKIE_BYTES] = {0};
+    uint8_t cookie[SOFTNI_COOKIE_BYTES] = {0};
 
     meet(side);
     meet(side); /* the other one has closed */
     side->peer.phys.pid = (ptl_pid_t)told(side);
-    same(ptl->ni_admit(side->ni, side->peer, cookie), PTL_OK);
+    same(softni_admit(side->ni, side->peer, cookie), PTL_OK);
     put(side, mine, 1000, 1, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_SEND, PTL_NI_UNDELIVERABLE);
     expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE);
@@ -142,17 +142,17 @@ static void reborn_side(side_t *side)
     expect(side, PTL_EVENT_PUT, PTL_NI_OK);
     meet(side);
     close_side(side);
-    same(ptl->PtlInit(), PTL_OK);
-    same(ptl->PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, pid, NULL, NULL,
+    same(PtlInit(), PTL_OK);
+    same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, pid, NULL, NULL,
                         &side->ni),
          PTL_OK);
-    same(ptl->PtlNIInit(7, setup.ni_options, pid, NULL, NULL, &again),
+    same(PtlNIInit(7, setup.ni_options, pid, NULL, NULL, &again),
          PTL_PID_IN_USE);
-    same(ptl->PtlEQAlloc(side->ni, 100, &side->eq), PTL_OK);
-    same(ptl->PtlPTAlloc(side->ni, 0, side->eq, PTL_PT_ANY, &side->pt),
+    same(PtlEQAlloc(side->ni, 100, &side->eq), PTL_OK);
+    same(PtlPTAlloc(side->ni, 0, side->eq, PTL_PT_ANY, &side->pt),
          PTL_OK);
     md.eq_handle = side->eq;
-    same(ptl->PtlMDBind(side->ni, &md, &side->md), PTL_OK);
+    same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
     append(side, &me, PTL_PRIORITY_LIST, NULL);
     admit(side);
     put(side, mine, 8, 1, 0, PTL_ACK_REQ);

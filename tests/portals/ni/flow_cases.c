@@ -20,7 +20,7 @@ static void stream_put(stream_t *stream)
     unsigned i = stream->next++;
 
     stream->refused[i] = stream->acked[i] = false;
-    same(ptl->PtlPut(stream->side->md, (uintptr_t)mine + i % 1000, LENGTH,
+    same(PtlPut(stream->side->md, (uintptr_t)mine + i % 1000, LENGTH,
                      PTL_ACK_REQ, stream->side->peer, stream->side->pt, 0, 0,
                      (void *)(uintptr_t)i, i),
          PTL_OK);
@@ -108,7 +108,7 @@ static void stream_second(side_t *side)
             disabled++;
             meet_busily(side);
             stream_append(side, &appended, came + 40);
-            same(ptl->PtlPTEnable(side->ni, side->pt), PTL_OK);
+            same(PtlPTEnable(side->ni, side->pt), PTL_OK);
             meet(side);
             continue;
         }
@@ -134,9 +134,9 @@ static void shrink_queue(side_t *side)
 {
     ptl_pt_index_t before = side->pt;
 
-    same(ptl->PtlPTFree(side->ni, side->pt), PTL_OK);
-    same(ptl->PtlEQAlloc(side->ni, 16, &side->eq), PTL_OK);
-    same(ptl->PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, side->eq, before,
+    same(PtlPTFree(side->ni, side->pt), PTL_OK);
+    same(PtlEQAlloc(side->ni, 16, &side->eq), PTL_OK);
+    same(PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, side->eq, before,
                          &side->pt),
          PTL_OK);
 }
@@ -157,7 +157,7 @@ static void full_second(side_t *side)
         if (event.type == PTL_EVENT_PT_DISABLED) {
             disabled++;
             meet_busily(side);
-            same(ptl->PtlPTEnable(side->ni, side->pt), PTL_OK);
+            same(PtlPTEnable(side->ni, side->pt), PTL_OK);
             meet(side);
             continue;
         }
@@ -200,12 +200,12 @@ static void headers_second(side_t *side)
         disabled++;
         meet_busily(side);
         wild.options = PTL_ME_OP_PUT;
-        same(ptl->PtlMESearch(side->ni, side->pt, &wild, PTL_SEARCH_DELETE,
+        same(PtlMESearch(side->ni, side->pt, &wild, PTL_SEARCH_DELETE,
                               NULL),
              PTL_OK);
         for (unsigned i = 0; i < 10; i++)
             same(expect(side, PTL_EVENT_SEARCH, PTL_NI_OK).hdr_data, came++);
-        same(ptl->PtlPTEnable(side->ni, side->pt), PTL_OK);
+        same(PtlPTEnable(side->ni, side->pt), PTL_OK);
         meet(side);
     }
     same(told(side), 1);
@@ -216,7 +216,7 @@ void case_flow_control_headers(void)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.pt_options = PTL_PT_FLOWCTRL;
-    setup.settings.max_unexpected_headers = 10;
+    setup.settings.max_headers = 10;
     pair(stream_first, headers_second);
 }
 
@@ -245,7 +245,7 @@ static void acks_first(side_t *side)
     meet(side);
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned i = 0; i < REPLIES; i++)
-            same(ptl->PtlGet(side->md, (uintptr_t)theirs, 3000, side->peer,
+            same(PtlGet(side->md, (uintptr_t)theirs, 3000, side->peer,
                              side->pt, 1, 0, NULL),
                  PTL_OK);
         put(side, mine, LENGTH, 0, round, PTL_ACK_REQ);
@@ -301,18 +301,18 @@ static void overflows_second(side_t *side)
     meet(side);
     meet(side);
     for (unsigned i = 0; i < 8; i++) {
-        int rc = ptl->PtlEQGet(side->eq, &event);
+        int rc = PtlEQGet(side->eq, &event);
 
         same(rc, i == 0 ? PTL_EQ_DROPPED : PTL_OK);
         same(event.hdr_data, i);
     }
-    same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+    same(PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
 }
 
 void case_queue_overflows(void)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
-    setup.settings.max_eq_size = 8;
+    setup.settings.max_events = 8;
     pair(overflows_first, overflows_second);
 }
 

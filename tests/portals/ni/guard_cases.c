@@ -20,25 +20,25 @@ static void handles_side(side_t *side)
     ptl_md_t md = {.ct_handle = PTL_CT_NONE, .eq_handle = PTL_EQ_NONE};
 
     for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        same(ptl->PtlEQGet(wrong[i], &event), PTL_ARG_INVALID);
-        same(ptl->PtlEQFree(wrong[i]), PTL_ARG_INVALID);
-        same(ptl->PtlCTFree(wrong[i]), PTL_ARG_INVALID);
-        same(ptl->PtlMDRelease(wrong[i]), PTL_ARG_INVALID);
-        same(ptl->PtlMEUnlink(wrong[i]), PTL_ARG_INVALID);
+        same(PtlEQGet(wrong[i], &event), PTL_ARG_INVALID);
+        same(PtlEQFree(wrong[i]), PTL_ARG_INVALID);
+        same(PtlCTFree(wrong[i]), PTL_ARG_INVALID);
+        same(PtlMDRelease(wrong[i]), PTL_ARG_INVALID);
+        same(PtlMEUnlink(wrong[i]), PTL_ARG_INVALID);
     }
-    same(ptl->PtlNIHandle(side->eq, &ni), PTL_OK);
-    check(ptl->PtlHandleIsEqual(ni, side->ni));
-    same(ptl->PtlNIHandle(PTL_INVALID_HANDLE, &ni), PTL_ARG_INVALID);
-    same(ptl->PtlEQFree(side->eq), PTL_IN_USE);
-    same(ptl->PtlMDRelease(side->md), PTL_OK);
-    same(ptl->PtlMDRelease(old), PTL_ARG_INVALID);
-    same(ptl->PtlMDBind(side->ni, &md, &side->md), PTL_OK);
-    check(!ptl->PtlHandleIsEqual(old, side->md)); /* the same place */
-    same(ptl->PtlPTFree(side->ni, side->pt), PTL_OK);
-    same(ptl->PtlPTFree(side->ni, side->pt), PTL_ARG_INVALID);
-    same(ptl->PtlEQFree(side->eq), PTL_OK);
-    same(ptl->PtlEQGet(side->eq, &event), PTL_ARG_INVALID);
-    same(ptl->PtlEQAlloc(side->ni, 10, &eq), PTL_OK);
+    same(PtlNIHandle(side->eq, &ni), PTL_OK);
+    check(PtlHandleIsEqual(ni, side->ni));
+    same(PtlNIHandle(PTL_INVALID_HANDLE, &ni), PTL_ARG_INVALID);
+    same(PtlEQFree(side->eq), PTL_IN_USE);
+    same(PtlMDRelease(side->md), PTL_OK);
+    same(PtlMDRelease(old), PTL_ARG_INVALID);
+    same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
+    check(!PtlHandleIsEqual(old, side->md)); /* the same place */
+    same(PtlPTFree(side->ni, side->pt), PTL_OK);
+    same(PtlPTFree(side->ni, side->pt), PTL_ARG_INVALID);
+    same(PtlEQFree(side->eq), PTL_OK);
+    same(PtlEQGet(side->eq, &event), PTL_ARG_INVALID);
+    same(PtlEQAlloc(side->ni, 10, &eq), PTL_OK);
     check(eq != side->eq);
 }
 
@@ -58,41 +58,41 @@ static void arguments_side(side_t *side)
     ptl_handle_any_t handle;
     ptl_pt_index_t pt;
 
-    same(ptl->PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, PTL_EQ_NONE, PTL_PT_ANY,
+    same(PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, PTL_EQ_NONE, PTL_PT_ANY,
                          &pt),
          PTL_PT_EQ_NEEDED);
-    same(ptl->PtlPTAlloc(side->ni, 1u << 20, side->eq, PTL_PT_ANY, &pt),
+    same(PtlPTAlloc(side->ni, 1u << 20, side->eq, PTL_PT_ANY, &pt),
          PTL_ARG_INVALID);
-    same(ptl->PtlPTAlloc(side->ni, 0, side->eq, side->pt, &pt), PTL_PT_IN_USE);
-    same(ptl->PtlPTAlloc(side->ni, 0, side->eq, 100000, &pt), PTL_ARG_INVALID);
-    same(ptl->PtlMEAppend(side->ni, 200, &me, 0, NULL, &handle),
+    same(PtlPTAlloc(side->ni, 0, side->eq, side->pt, &pt), PTL_PT_IN_USE);
+    same(PtlPTAlloc(side->ni, 0, side->eq, 100000, &pt), PTL_ARG_INVALID);
+    same(PtlMEAppend(side->ni, 200, &me, 0, NULL, &handle),
          PTL_ARG_INVALID);
-    same(ptl->PtlMEAppend(side->ni, side->pt, &me, 2, NULL, &handle),
+    same(PtlMEAppend(side->ni, side->pt, &me, 2, NULL, &handle),
          PTL_ARG_INVALID);
     me.options |= 1u << 30;
-    same(ptl->PtlMEAppend(side->ni, side->pt, &me, 0, NULL, &handle),
+    same(PtlMEAppend(side->ni, side->pt, &me, 0, NULL, &handle),
          PTL_ARG_INVALID);
     me.options = PTL_ME_OP_PUT | PTL_IOVEC;
     me.length = 65; /* pieces */
-    same(ptl->PtlMEAppend(side->ni, side->pt, &me, 0, NULL, &handle),
+    same(PtlMEAppend(side->ni, side->pt, &me, 0, NULL, &handle),
          PTL_ARG_INVALID);
-    same(ptl->PtlMDBind(side->ni, &md, &handle), PTL_OK);
-    same(ptl->PtlPut(handle, 101, 0, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL,
+    same(PtlMDBind(side->ni, &md, &handle), PTL_OK);
+    same(PtlPut(handle, 101, 0, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL,
                      0),
          PTL_ARG_INVALID);
-    same(ptl->PtlPut(handle, 50, 51, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL,
+    same(PtlPut(handle, 50, 51, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL,
                      0),
          PTL_ARG_INVALID);
-    same(ptl->PtlPut(handle, 0, 8, 9, side->peer, 0, 0, 0, NULL, 0),
+    same(PtlPut(handle, 0, 8, 9, side->peer, 0, 0, 0, NULL, 0),
          PTL_ARG_INVALID);
-    same(ptl->PtlPut(handle, 0, 8, PTL_NO_ACK_REQ, nobody, 0, 0, 0, NULL, 0),
+    same(PtlPut(handle, 0, 8, PTL_NO_ACK_REQ, nobody, 0, 0, 0, NULL, 0),
          PTL_ARG_INVALID);
-    same(ptl->PtlMDRelease(handle), PTL_OK); /* no operation was left */
+    same(PtlMDRelease(handle), PTL_OK); /* no operation was left */
     md.options = 1u << 30;
-    same(ptl->PtlMDBind(side->ni, &md, &handle), PTL_ARG_INVALID);
+    same(PtlMDBind(side->ni, &md, &handle), PTL_ARG_INVALID);
     md.options = 0;
     md.eq_handle = side->ni;
-    same(ptl->PtlMDBind(side->ni, &md, &handle), PTL_ARG_INVALID);
+    same(PtlMDBind(side->ni, &md, &handle), PTL_ARG_INVALID);
     expect_nothing(side);
 }
 
@@ -119,30 +119,30 @@ static void limits_side(side_t *side)
                    .ct_handle = PTL_CT_NONE};
     ptl_handle_ni_t ni;
 
-    same(ptl->PtlNIInit(1, setup.ni_options, PTL_PID_ANY, &wanted, &got, &ni),
+    same(PtlNIInit(1, setup.ni_options, PTL_PID_ANY, &wanted, &got, &ni),
          PTL_OK);
     same(got.max_entries, 3);
     same(got.max_msg_size, 1000);
     check(got.max_unexpected_headers > 0);
-    same(ptl->PtlEQAlloc(ni, 8, &handle), PTL_OK);
-    same(ptl->PtlEQAlloc(ni, 8, &handle), PTL_NO_SPACE);
-    same(ptl->PtlCTAlloc(ni, &handle), PTL_OK);
-    same(ptl->PtlCTAlloc(ni, &handle), PTL_NO_SPACE);
+    same(PtlEQAlloc(ni, 8, &handle), PTL_OK);
+    same(PtlEQAlloc(ni, 8, &handle), PTL_NO_SPACE);
+    same(PtlCTAlloc(ni, &handle), PTL_OK);
+    same(PtlCTAlloc(ni, &handle), PTL_NO_SPACE);
     for (unsigned i = 0; i < 2; i++)
-        same(ptl->PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &pts[i]), PTL_OK);
-    same(ptl->PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &pts[0]), PTL_PT_FULL);
+        same(PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &pts[i]), PTL_OK);
+    same(PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &pts[0]), PTL_PT_FULL);
     for (unsigned i = 0; i < 2; i++)
-        same(ptl->PtlMEAppend(ni, pts[0], &me, 0, NULL, &handle), PTL_OK);
-    same(ptl->PtlMEAppend(ni, pts[0], &me, 0, NULL, &handle),
+        same(PtlMEAppend(ni, pts[0], &me, 0, NULL, &handle), PTL_OK);
+    same(PtlMEAppend(ni, pts[0], &me, 0, NULL, &handle),
          PTL_LIST_TOO_LONG);
-    same(ptl->PtlMEAppend(ni, pts[1], &me, 0, NULL, &handle), PTL_OK);
-    same(ptl->PtlMEAppend(ni, pts[1], &me, 0, NULL, &handle), PTL_NO_SPACE);
-    same(ptl->PtlMDBind(ni, &md, &handle), PTL_OK);
-    same(ptl->PtlPut(handle, 0, 1001, PTL_NO_ACK_REQ, side->me, 0, 0, 0, NULL,
+    same(PtlMEAppend(ni, pts[1], &me, 0, NULL, &handle), PTL_OK);
+    same(PtlMEAppend(ni, pts[1], &me, 0, NULL, &handle), PTL_NO_SPACE);
+    same(PtlMDBind(ni, &md, &handle), PTL_OK);
+    same(PtlPut(handle, 0, 1001, PTL_NO_ACK_REQ, side->me, 0, 0, 0, NULL,
                      0),
          PTL_ARG_INVALID);
-    same(ptl->PtlNIFini(ni), PTL_OK);
-    same(ptl->PtlNIFini(ni), PTL_ARG_INVALID);
+    same(PtlNIFini(ni), PTL_OK);
+    same(PtlNIFini(ni), PTL_ARG_INVALID);
 }
 
 void case_limits(void)
@@ -155,26 +155,26 @@ static void shared_side(side_t *side)
     ptl_handle_ni_t again, other;
     ptl_process_t id;
 
-    same(ptl->PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, PTL_PID_ANY, NULL,
+    same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, PTL_PID_ANY, NULL,
                         NULL, &again),
          PTL_OK);
     same(again, side->ni);
-    same(ptl->PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, 1, NULL, NULL,
+    same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, 1, NULL, NULL,
                         &other),
          PTL_ARG_INVALID);
-    same(ptl->PtlNIInit(2, setup.ni_options, PTL_PID_ANY, NULL, NULL, &other),
+    same(PtlNIInit(2, setup.ni_options, PTL_PID_ANY, NULL, NULL, &other),
          PTL_OK);
     check(other != side->ni);
-    same(ptl->PtlGetId(other, &id), PTL_OK);
+    same(PtlGetId(other, &id), PTL_OK);
     check(id.phys.pid != side->me.phys.pid);
-    same(ptl->PtlNIFini(other), PTL_OK);
-    same(ptl->PtlGetId(other, &id), PTL_ARG_INVALID);
-    same(ptl->PtlNIFini(again), PTL_OK);
-    same(ptl->PtlGetId(side->ni, &id), PTL_OK); /* the first user is left */
-    same(ptl->PtlNIInit(2, PTL_NI_MATCHING | PTL_NI_LOGICAL, PTL_PID_ANY, NULL,
+    same(PtlNIFini(other), PTL_OK);
+    same(PtlGetId(other, &id), PTL_ARG_INVALID);
+    same(PtlNIFini(again), PTL_OK);
+    same(PtlGetId(side->ni, &id), PTL_OK); /* the first user is left */
+    same(PtlNIInit(2, PTL_NI_MATCHING | PTL_NI_LOGICAL, PTL_PID_ANY, NULL,
                         NULL, &other),
          PTL_ARG_INVALID);
-    same(ptl->PtlNIInit(2, PTL_NI_PHYSICAL, PTL_PID_ANY, NULL, NULL, &other),
+    same(PtlNIInit(2, PTL_NI_PHYSICAL, PTL_PID_ANY, NULL, NULL, &other),
          PTL_ARG_INVALID);
 }
 
@@ -183,22 +183,26 @@ void case_shared_interface(void)
     pair(shared_side, shared_side);
 }
 
+/* 192.0.2.1 is for documentation. */
+#define NOBODYS_ADDRESS 0xc0000201u
+
 void case_settings(void)
 {
     psni_settings_t settings = {.drop = 1000001};
     ptl_handle_ni_t ni;
 
     same(psni_configure(&settings), PTL_ARG_INVALID);
-    settings = (psni_settings_t){.address = "localhost"};
-    same(psni_configure(&settings), PTL_ARG_INVALID);
-    same(ptl->PtlNIInit(0, setup.ni_options, PTL_PID_ANY, NULL, NULL, &ni),
+    same(softni_fault_set("drop", 1000001), PTL_ARG_INVALID);
+    same(softni_fault_set("drops", 1), PTL_ARG_INVALID);
+    same(softni_fault_set("drop", 1000000), PTL_OK);
+    same(softni_fault_set("drop", 0), PTL_OK);
+    same(PtlNIInit(0, setup.ni_options, PTL_PID_ANY, NULL, NULL, &ni),
          PTL_NO_INIT);
-    same(ptl->PtlInit(), PTL_OK);
-    settings.address = "192.0.2.1"; /* for documentation: nobody's */
-    same(psni_configure(&settings), PTL_OK);
-    same(ptl->PtlNIInit(0, setup.ni_options, PTL_PID_ANY, NULL, NULL, &ni),
+    same(PtlInit(), PTL_OK);
+    same(PtlNIInit(NOBODYS_ADDRESS, setup.ni_options, PTL_PID_ANY, NULL, NULL,
+                   &ni),
          PTL_FAIL);
-    ptl->PtlFini();
+    PtlFini();
 }
 
 /* ---- strangers ---- */
@@ -218,7 +222,7 @@ static void refuse_stranger(side_t *side)
 static void be_stranger(side_t *side)
 {
     meet(side);
-    same(ptl->PtlPut(side->md, 0, 0, PTL_ACK_REQ, side->peer, side->pt, 1, 0,
+    same(PtlPut(side->md, 0, 0, PTL_ACK_REQ, side->peer, side->pt, 1, 0,
                      NULL, 0),
          PTL_ARG_INVALID);
     meet(side);
@@ -238,9 +242,9 @@ static void refuse_liar(side_t *side)
 
 static void lie(side_t *side)
 {
-    uint8_t cookie[PSPTL_COOKIE_BYTES] = {1, 2, 3};
+    uint8_t cookie[SOFTNI_COOKIE_BYTES] = {1, 2, 3};
 
-    same(ptl->ni_admit(side->ni, side->peer, cookie), PTL_OK);
+    same(softni_admit(side->ni, side->peer, cookie), PTL_OK);
     meet(side);
     put(side, mine, 8, 1, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_SEND, PTL_NI_OK);
@@ -276,7 +280,7 @@ void case_common_key(void)
     setup.strangers = true;
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.has_key = true;
-    memcpy(setup.settings.key, "0123456789abcdef", PSPTL_COOKIE_BYTES);
+    memcpy(setup.settings.key, "0123456789abcdef", SOFTNI_COOKIE_BYTES);
     pair(keyed_first, keyed_second);
 }
 
@@ -381,9 +385,9 @@ static void greeted_side(side_t *side)
     ptl_event_t event;
 
     while (counted(side).frames_ignored == 0)
-        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+        same(PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
     while (counted(side).frames_ignored < counted(side).frames_received)
-        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+        same(PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
     meet(side);
     same(counted(side).frames_sent, 0);
 }
@@ -449,7 +453,7 @@ static void victim_side(side_t *side)
         if (i % 16 == 0)
             psni_target_abort(peer);
         psni_leave(ni);
-        while (ptl->PtlEQGet(side->eq, &event) != PTL_EQ_EMPTY)
+        while (PtlEQGet(side->eq, &event) != PTL_EQ_EMPTY)
             continue;
     }
     for (unsigned i = 0; i < 1000; i++)
@@ -470,7 +474,7 @@ static void accused_side(side_t *side)
     put(side, mine, 8, 0, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
     while (counted(side).frames_ignored == 0)
-        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+        same(PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
     meet(side);
     expect_nothing(side);
 }

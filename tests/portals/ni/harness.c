@@ -54,7 +54,7 @@ void meet_busily(const side_t *side)
 
     tell(side, 0x6d656574);
     while (recv(side->line, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
-        same(ptl->PtlEQGet(side->spare, &event), PTL_EQ_EMPTY);
+        same(PtlEQGet(side->spare, &event), PTL_EQ_EMPTY);
     same(told(side), 0x6d656574);
 }
 
@@ -65,38 +65,38 @@ void open_side(side_t *side)
     ptl_md_t md = {.length = PTL_SIZE_MAX, .ct_handle = PTL_CT_NONE};
 
     same(psni_configure(&setup.settings), PTL_OK);
-    same(ptl->PtlInit(), PTL_OK);
-    same(ptl->PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, PTL_PID_ANY, NULL,
+    same(PtlInit(), PTL_OK);
+    same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, PTL_PID_ANY, NULL,
                         &side->limits, &side->ni),
          PTL_OK);
-    same(ptl->PtlEQAlloc(side->ni, setup.eq_size, &side->eq), PTL_OK);
-    same(ptl->PtlEQAlloc(side->ni, 1, &side->spare), PTL_OK);
-    same(ptl->PtlPTAlloc(side->ni, setup.pt_options, side->eq, PTL_PT_ANY,
+    same(PtlEQAlloc(side->ni, setup.eq_size, &side->eq), PTL_OK);
+    same(PtlEQAlloc(side->ni, 1, &side->spare), PTL_OK);
+    same(PtlPTAlloc(side->ni, setup.pt_options, side->eq, PTL_PT_ANY,
                          &side->pt),
          PTL_OK);
     md.eq_handle = side->eq;
     md.options = setup.md_options;
-    same(ptl->PtlMDBind(side->ni, &md, &side->md), PTL_OK);
-    same(ptl->PtlGetPhysId(side->ni, &side->me), PTL_OK);
+    same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
+    same(PtlGetPhysId(side->ni, &side->me), PTL_OK);
 }
 
 void close_side(side_t *side)
 {
-    same(ptl->PtlNIFini(side->ni), PTL_OK);
-    ptl->PtlFini();
+    same(PtlNIFini(side->ni), PTL_OK);
+    PtlFini();
 }
 
 void admit(side_t *side)
 {
-    uint8_t cookie[PSPTL_COOKIE_BYTES];
+    uint8_t cookie[SOFTNI_COOKIE_BYTES];
 
-    same(ptl->ni_cookie(side->ni, cookie), PTL_OK);
+    same(softni_cookie(side->ni, cookie), PTL_OK);
     write_all(side->line, &side->me, sizeof(side->me));
     write_all(side->line, cookie, sizeof(cookie));
     read_all(side->line, &side->peer, sizeof(side->peer));
     read_all(side->line, cookie, sizeof(cookie));
     if (!setup.strangers)
-        same(ptl->ni_admit(side->ni, side->peer, cookie), PTL_OK);
+        same(softni_admit(side->ni, side->peer, cookie), PTL_OK);
 }
 
 static void run_side(side_t *side, void (*play)(side_t *))
@@ -145,7 +145,7 @@ ptl_event_t next_event(const side_t *side)
     ptl_event_t event;
     unsigned which;
 
-    same(ptl->PtlEQPoll(&side->eq, 1, PATIENCE_NS / 1000000, &event, &which),
+    same(PtlEQPoll(&side->eq, 1, PATIENCE_NS / 1000000, &event, &which),
          PTL_OK);
     return event;
 }
@@ -164,7 +164,7 @@ void expect_nothing(const side_t *side)
 {
     ptl_event_t event;
 
-    same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+    same(PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
 }
 
 /* ---- entries, puts, contents ---- */
@@ -187,7 +187,7 @@ ptl_handle_me_t append(const side_t *side, const ptl_me_t *me, ptl_list_t list,
 {
     ptl_handle_me_t handle;
 
-    same(ptl->PtlMEAppend(side->ni, side->pt, me, list, user_ptr, &handle),
+    same(PtlMEAppend(side->ni, side->pt, me, list, user_ptr, &handle),
          PTL_OK);
     return handle;
 }
@@ -195,7 +195,7 @@ ptl_handle_me_t append(const side_t *side, const ptl_me_t *me, ptl_list_t list,
 void put(const side_t *side, const void *start, size_t length, uint64_t bits,
          uint64_t data, ptl_ack_req_t ack)
 {
-    same(ptl->PtlPut(side->md, (ptl_size_t)(uintptr_t)start, length, ack,
+    same(PtlPut(side->md, (ptl_size_t)(uintptr_t)start, length, ack,
                      side->peer, side->pt, bits, 0, NULL, data),
          PTL_OK);
 }

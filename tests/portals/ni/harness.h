@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #include "pscompy/transport/kit/clock.h"
-#include "pscompy/plugins/portals/softni/software.h"
+#include "pscompy/plugins/portals/softni/settings.h"
 
 #define PATIENCE_NS 60000000000ll
 
@@ -27,9 +27,6 @@ void fail_at(const char *file, int line, const char *what, long long value)
         if (value_ != (long long)(wanted))                                     \
             fail_at(__FILE__, __LINE__, #value " is not " #wanted, value_);    \
     } while (0)
-
-/* The functions of the specification, through the table. */
-#define ptl (&psni_provider)
 
 typedef struct side {
     bool first; /* of the two */

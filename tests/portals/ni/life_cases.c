@@ -58,7 +58,7 @@ static void computing_first(side_t *side)
     meet(side);
     put(side, mine, 1 << 20, 1, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
-    same(ptl->PtlGet(side->md, (uintptr_t)theirs, 1 << 20, side->peer, side->pt,
+    same(PtlGet(side->md, (uintptr_t)theirs, 1 << 20, side->peer, side->pt,
                      1, 0, NULL),
          PTL_OK);
     expect(side, PTL_EVENT_REPLY, PTL_NI_OK);
@@ -91,11 +91,11 @@ static ptl_event_t sleep_for_event(const side_t *side)
     ptl_event_t event;
     int fd, rc;
 
-    same(ptl->eq_fd(side->eq, &fd), PTL_OK);
-    while ((rc = ptl->PtlEQGet(side->eq, &event)) == PTL_EQ_EMPTY) {
+    same(softni_eq_fd(side->eq, &fd), PTL_OK);
+    while ((rc = PtlEQGet(side->eq, &event)) == PTL_EQ_EMPTY) {
         struct pollfd pollfd = {.fd = fd, .events = POLLIN};
 
-        if (ptl->eq_arm(side->eq) != PTL_EQ_EMPTY)
+        if (softni_eq_arm(side->eq) != PTL_EQ_EMPTY)
             continue;
         check(poll(&pollfd, 1, (int)(PATIENCE_NS / 1000000)) == 1);
     }
@@ -111,7 +111,7 @@ static void stay_awake(const side_t *side)
     ptl_event_t event;
 
     for (unsigned i = 0; i < AWAKE; i++)
-        same(ptl->PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+        same(PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
 }
 
 static void sleeping_first(side_t *side)
@@ -171,7 +171,7 @@ static void frugal_side(side_t *side)
     next_event(side);
     meet(side);
     before = cpu_ns();
-    same(ptl->PtlEQPoll(&side->eq, 1, 1000, &event, &which), PTL_EQ_EMPTY);
+    same(PtlEQPoll(&side->eq, 1, 1000, &event, &which), PTL_EQ_EMPTY);
     check(cpu_ns() - before < 100000000);
     meet(side);
 }
@@ -191,13 +191,13 @@ static void timeouts_first(side_t *side)
     unsigned which = 7;
     int64_t before = psc_clock_now();
 
-    same(ptl->PtlEQAlloc(side->ni, 10, &eqs[0]), PTL_OK);
-    same(ptl->PtlEQPoll(eqs, 2, 30, &event, &which), PTL_EQ_EMPTY);
+    same(PtlEQAlloc(side->ni, 10, &eqs[0]), PTL_OK);
+    same(PtlEQPoll(eqs, 2, 30, &event, &which), PTL_EQ_EMPTY);
     check(psc_clock_now() - before >= 30000000);
-    same(ptl->PtlEQPoll(eqs, 2, 0, &event, &which), PTL_EQ_EMPTY);
+    same(PtlEQPoll(eqs, 2, 0, &event, &which), PTL_EQ_EMPTY);
     append(side, &me, PTL_PRIORITY_LIST, NULL);
     tell(side, 1);
-    same(ptl->PtlEQPoll(eqs, 2, PTL_TIME_FOREVER, &event, &which), PTL_OK);
+    same(PtlEQPoll(eqs, 2, PTL_TIME_FOREVER, &event, &which), PTL_OK);
     same(which, 1);
     same(event.type, PTL_EVENT_PUT);
 }
@@ -221,7 +221,7 @@ static void *increment(void *argument)
 {
     const ptl_handle_ct_t *ct = argument;
 
-    same(ptl->PtlCTInc(*ct, (ptl_ct_event_t){.success = 1}), PTL_OK);
+    same(PtlCTInc(*ct, (ptl_ct_event_t){.success = 1}), PTL_OK);
     return NULL;
 }
 
@@ -234,11 +234,11 @@ static void counter_side(side_t *side)
     unsigned which;
 
     for (unsigned i = 0; i < 2; i++)
-        same(ptl->PtlCTAlloc(side->ni, &cts[i]), PTL_OK);
-    same(ptl->PtlCTPoll(cts, tests, 2, 10, &value, &which),
+        same(PtlCTAlloc(side->ni, &cts[i]), PTL_OK);
+    same(PtlCTPoll(cts, tests, 2, 10, &value, &which),
          PTL_CT_NONE_REACHED);
     check(pthread_create(&thread, NULL, increment, &cts[1]) == 0);
-    same(ptl->PtlCTPoll(cts, tests, 2, PTL_TIME_FOREVER, &value, &which),
+    same(PtlCTPoll(cts, tests, 2, PTL_TIME_FOREVER, &value, &which),
          PTL_OK);
     same(which, 1);
     same(value.success, 1);
@@ -271,10 +271,10 @@ static void *work(void *argument)
     for (unsigned i = 0; i < PUTS; i++) {
         ptl_event_t event;
 
-        same(ptl->PtlPut(worker->md, (uintptr_t)from, 4096, PTL_ACK_REQ,
+        same(PtlPut(worker->md, (uintptr_t)from, 4096, PTL_ACK_REQ,
                          side->peer, side->pt, worker->number, 0, NULL, i),
              PTL_OK);
-        same(ptl->PtlEQWait(worker->eq, &event), PTL_OK);
+        same(PtlEQWait(worker->eq, &event), PTL_OK);
         same(event.type, PTL_EVENT_ACK);
         same(event.ni_fail_type, PTL_NI_OK);
     }
@@ -291,9 +291,9 @@ static void threads_first(side_t *side)
     meet(side);
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i] = (worker_t){.side = side, .number = i};
-        same(ptl->PtlEQAlloc(side->ni, 100, &workers[i].eq), PTL_OK);
+        same(PtlEQAlloc(side->ni, 100, &workers[i].eq), PTL_OK);
         md.eq_handle = workers[i].eq;
-        same(ptl->PtlMDBind(side->ni, &md, &workers[i].md), PTL_OK);
+        same(PtlMDBind(side->ni, &md, &workers[i].md), PTL_OK);
         check(pthread_create(&workers[i].thread, NULL, work, &workers[i]) ==
               0);
     }

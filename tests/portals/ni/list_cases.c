@@ -18,15 +18,15 @@ static void refused_first(side_t *side)
     expect(side, PTL_EVENT_ACK, PTL_NI_PERM_VIOLATION);
     put(side, mine, 100000, 3, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_ACK, PTL_NI_DROPPED);
-    same(ptl->PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 4, 0,
+    same(PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 4, 0,
                      NULL),
          PTL_OK);
     expect(side, PTL_EVENT_REPLY, PTL_NI_OP_VIOLATION);
-    same(ptl->PtlPut(side->md, (uintptr_t)mine, 8, PTL_ACK_REQ, side->peer,
+    same(PtlPut(side->md, (uintptr_t)mine, 8, PTL_ACK_REQ, side->peer,
                      side->pt + 1, 0, 0, NULL, 0),
          PTL_OK);
     expect(side, PTL_EVENT_ACK, PTL_NI_DROPPED);
-    same(ptl->PtlNIStatus(side->ni, PTL_SR_DROP_COUNT, &value), PTL_OK);
+    same(PtlNIStatus(side->ni, PTL_SR_DROP_COUNT, &value), PTL_OK);
     same(value, 0);
     meet(side);
 }
@@ -41,7 +41,7 @@ static void refused_second(side_t *side)
     append(side, &me, PTL_PRIORITY_LIST, NULL);
     me.match_bits = 2;
     me.options = PTL_ME_OP_PUT | PTL_ME_EVENT_LINK_DISABLE;
-    same(ptl->PtlGetUid(side->ni, &uid), PTL_OK);
+    same(PtlGetUid(side->ni, &uid), PTL_OK);
     same(uid, geteuid());
     me.uid = uid + 1;
     append(side, &me, PTL_PRIORITY_LIST, NULL);
@@ -51,12 +51,12 @@ static void refused_second(side_t *side)
     meet(side);
     meet(side);
     expect_nothing(side);
-    same(ptl->PtlNIStatus(side->ni, PTL_SR_DROP_COUNT, &value), PTL_OK);
+    same(PtlNIStatus(side->ni, PTL_SR_DROP_COUNT, &value), PTL_OK);
     same(value, 2);
-    same(ptl->PtlNIStatus(side->ni, PTL_SR_PERMISSION_VIOLATIONS, &value),
+    same(PtlNIStatus(side->ni, PTL_SR_PERMISSION_VIOLATIONS, &value),
          PTL_OK);
     same(value, 1);
-    same(ptl->PtlNIStatus(side->ni, PTL_SR_OPERATION_VIOLATIONS, &value),
+    same(PtlNIStatus(side->ni, PTL_SR_OPERATION_VIOLATIONS, &value),
          PTL_OK);
     same(value, 2);
 }
@@ -128,7 +128,7 @@ static void truncation_first(side_t *side)
     event = expect(side, PTL_EVENT_ACK, PTL_NI_OK);
     same(event.rlength, 200000);
     same(event.mlength, 70000);
-    same(ptl->PtlPut(side->md, (uintptr_t)mine, 100, PTL_ACK_REQ, side->peer,
+    same(PtlPut(side->md, (uintptr_t)mine, 100, PTL_ACK_REQ, side->peer,
                      side->pt, 2, 2000, NULL, 0),
          PTL_OK);
     same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).mlength, 0);
@@ -318,7 +318,7 @@ static void half_second(side_t *side)
     append(side, &over, PTL_OVERFLOW_LIST, (void *)1);
     meet(side);
     while (counted(side).bytes_copied == 0)
-        ptl->PtlEQGet(side->eq, &event);
+        PtlEQGet(side->eq, &event);
     me.options &= ~PTL_ME_EVENT_UNLINK_DISABLE;
     append(side, &me, PTL_PRIORITY_LIST, (void *)2);
     event = expect(side, PTL_EVENT_PUT, PTL_NI_OK);
@@ -360,7 +360,7 @@ static void search(side_t *side, uint64_t bits, unsigned options,
     ptl_me_t me = entry_for(NULL, 0, bits);
 
     me.options = PTL_ME_OP_PUT | options;
-    same(ptl->PtlMESearch(side->ni, side->pt, &me, operation, (void *)5),
+    same(PtlMESearch(side->ni, side->pt, &me, operation, (void *)5),
          PTL_OK);
 }
 
@@ -384,7 +384,7 @@ static void search_second(side_t *side)
         same(event.mlength, 102);
         same(event.initiator.phys.pid, side->peer.phys.pid);
     }
-    same(ptl->PtlMEUnlink(handle), PTL_IN_USE);
+    same(PtlMEUnlink(handle), PTL_IN_USE);
     search(side, 1, PTL_ME_USE_ONCE, PTL_SEARCH_DELETE);
     same(expect(side, PTL_EVENT_SEARCH, PTL_NI_OK).hdr_data, 2);
     search(side, 1, PTL_ME_USE_ONCE, PTL_SEARCH_ONLY);
@@ -396,9 +396,9 @@ static void search_second(side_t *side)
     expect(side, PTL_EVENT_SEARCH, PTL_NI_NO_MATCH);
     search(side, 1, 0, PTL_SEARCH_DELETE);
     expect(side, PTL_EVENT_SEARCH, PTL_NI_OK);
-    same(ptl->PtlMEUnlink(handle), PTL_OK);
-    same(ptl->PtlMEUnlink(handle), PTL_ARG_INVALID);
-    same(ptl->PtlPTFree(side->ni, side->pt), PTL_OK);
+    same(PtlMEUnlink(handle), PTL_OK);
+    same(PtlMEUnlink(handle), PTL_ARG_INVALID);
+    same(PtlPTFree(side->ni, side->pt), PTL_OK);
     meet(side);
     expect_nothing(side);
 }
@@ -429,25 +429,25 @@ static void unlink_second(side_t *side)
     int rc, unlinked = PTL_IN_USE;
 
     handle = append(side, &me, PTL_PRIORITY_LIST, NULL);
-    same(ptl->PtlPTFree(side->ni, side->pt), PTL_PT_IN_USE);
-    same(ptl->PtlMEUnlink(handle), PTL_OK);
-    same(ptl->PtlMEUnlink(handle), PTL_ARG_INVALID);
+    same(PtlPTFree(side->ni, side->pt), PTL_PT_IN_USE);
+    same(PtlMEUnlink(handle), PTL_OK);
+    same(PtlMEUnlink(handle), PTL_ARG_INVALID);
     me.match_bits = 2;
     me.options &= ~PTL_ME_USE_ONCE;
     handle = append(side, &me, PTL_PRIORITY_LIST, NULL);
     meet(side);
     do
-        rc = ptl->PtlEQGet(side->eq, &event);
+        rc = PtlEQGet(side->eq, &event);
     while (rc == PTL_EQ_EMPTY && counted(side).bytes_copied == 0);
     if (rc == PTL_EQ_EMPTY) {
         /* begun; and whole by now, if we were slow */
-        unlinked = ptl->PtlMEUnlink(handle);
+        unlinked = PtlMEUnlink(handle);
         event = next_event(side);
     }
     same(event.type, PTL_EVENT_PUT);
     same(event.ni_fail_type, PTL_NI_OK);
     if (unlinked == PTL_IN_USE)
-        unlinked = ptl->PtlMEUnlink(handle);
+        unlinked = PtlMEUnlink(handle);
     same(unlinked, PTL_OK);
     meet(side);
     expect_nothing(side);
@@ -484,8 +484,8 @@ static void used_second(side_t *side)
     kept = append(side, &me, PTL_OVERFLOW_LIST, NULL);
     meet(side);
     meet_busily(side);
-    same(ptl->PtlMEUnlink(gone), lies ? PTL_OK : PTL_ARG_INVALID);
-    same(ptl->PtlMEUnlink(kept), lies ? PTL_OK : PTL_IN_USE);
+    same(PtlMEUnlink(gone), lies ? PTL_OK : PTL_ARG_INVALID);
+    same(PtlMEUnlink(kept), lies ? PTL_OK : PTL_IN_USE);
     same(counted(side).used_unlinked, lies ? 2 : 0);
     expect(side, PTL_EVENT_PUT, PTL_NI_OK);
     expect(side, PTL_EVENT_PUT, PTL_NI_OK);
@@ -508,7 +508,7 @@ static void plain_first(side_t *side)
     ptl_me_t me = entry_for(mine, 8, 0);
     ptl_handle_me_t handle;
 
-    same(ptl->PtlMEAppend(side->ni, side->pt, &me, PTL_PRIORITY_LIST, NULL,
+    same(PtlMEAppend(side->ni, side->pt, &me, PTL_PRIORITY_LIST, NULL,
                           &handle),
          PTL_ARG_INVALID);
     meet(side);
@@ -531,11 +531,11 @@ static void plain_second(side_t *side)
     ptl_event_t event;
 
     for (unsigned i = 0; i < 3; i++)
-        same(ptl->PtlLEAppend(side->ni, side->pt, &le, PTL_PRIORITY_LIST,
+        same(PtlLEAppend(side->ni, side->pt, &le, PTL_PRIORITY_LIST,
                               (void *)(uintptr_t)i, &handle),
              PTL_OK);
     le.options = PTL_LE_OP_PUT;
-    same(ptl->PtlLEAppend(side->ni, side->pt, &le, PTL_OVERFLOW_LIST,
+    same(PtlLEAppend(side->ni, side->pt, &le, PTL_OVERFLOW_LIST,
                           (void *)9, &handle),
          PTL_OK);
     expect(side, PTL_EVENT_LINK, PTL_NI_OK);
@@ -549,14 +549,14 @@ static void plain_second(side_t *side)
     same((uintptr_t)expect(side, PTL_EVENT_PUT, PTL_NI_OK).user_ptr, 9);
     meet(side);
     le.options |= PTL_LE_USE_ONCE;
-    same(ptl->PtlLESearch(side->ni, side->pt, &le, PTL_SEARCH_DELETE, NULL),
+    same(PtlLESearch(side->ni, side->pt, &le, PTL_SEARCH_DELETE, NULL),
          PTL_OK);
     same(expect(side, PTL_EVENT_SEARCH, PTL_NI_OK).hdr_data, 3);
-    same(ptl->PtlLEUnlink(handle), PTL_IN_USE);
-    same(ptl->PtlLESearch(side->ni, side->pt, &le, PTL_SEARCH_DELETE, NULL),
+    same(PtlLEUnlink(handle), PTL_IN_USE);
+    same(PtlLESearch(side->ni, side->pt, &le, PTL_SEARCH_DELETE, NULL),
          PTL_OK);
     expect(side, PTL_EVENT_SEARCH, PTL_NI_OK);
-    same(ptl->PtlLEUnlink(handle), PTL_OK);
+    same(PtlLEUnlink(handle), PTL_OK);
     expect_nothing(side);
 }
 

@@ -25,7 +25,7 @@ static void lossy_first(side_t *side)
     for (unsigned i = 0; i < LOSSY; i++)
         same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).mlength, lossy_size(i));
     for (unsigned i = 0; i < 30; i++) {
-        same(ptl->PtlGet(side->md, (uintptr_t)theirs, 200000, side->peer,
+        same(PtlGet(side->md, (uintptr_t)theirs, 200000, side->peer,
                          side->pt, 2, 0, NULL),
              PTL_OK);
         expect(side, PTL_EVENT_REPLY, PTL_NI_OK);

@@ -17,7 +17,7 @@ static void sizes_first(side_t *side)
 
         fill(mine, sizes[i], i);
         meet(side);
-        same(ptl->PtlPut(side->md, (uintptr_t)mine, sizes[i], PTL_ACK_REQ,
+        same(PtlPut(side->md, (uintptr_t)mine, sizes[i], PTL_ACK_REQ,
                          side->peer, side->pt, i, 3, &mine[i], 17 + i),
              PTL_OK);
         event = expect(side, PTL_EVENT_SEND, PTL_NI_OK);
@@ -151,7 +151,7 @@ static void volatile_first(side_t *side)
         memset(mine, 0xee, length);
         expect(side, PTL_EVENT_SEND, PTL_NI_OK);
     }
-    same(ptl->PtlPut(side->md, (uintptr_t)mine,
+    same(PtlPut(side->md, (uintptr_t)mine,
                      side->limits.max_volatile_size + 1, PTL_NO_ACK_REQ,
                      side->peer, side->pt, 0, 0, NULL, 0),
          PTL_ARG_INVALID);
@@ -221,9 +221,9 @@ static void scattered_first(side_t *side)
     fill(mine, SCATTERED + 5 * PIECES, 3);
     cut(pieces, mine, SCATTERED);
     collect(pieces, sent);
-    same(ptl->PtlMDBind(side->ni, &md, &handle), PTL_OK);
+    same(PtlMDBind(side->ni, &md, &handle), PTL_OK);
     meet(side);
-    same(ptl->PtlPut(handle, 1000, SCATTERED - 1000, PTL_ACK_REQ, side->peer,
+    same(PtlPut(handle, 1000, SCATTERED - 1000, PTL_ACK_REQ, side->peer,
                      side->pt, 1, 77, NULL, 0),
          PTL_OK);
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
@@ -231,14 +231,14 @@ static void scattered_first(side_t *side)
     tell(side, sent[SCATTERED - 1]);
     /* Back into other memory, scattered there too. */
     memset(mine, 0, sizeof(mine));
-    same(ptl->PtlGet(handle, 1000, SCATTERED - 1000, side->peer, side->pt, 2,
+    same(PtlGet(handle, 1000, SCATTERED - 1000, side->peer, side->pt, 2,
                      77, NULL),
          PTL_OK);
     expect(side, PTL_EVENT_REPLY, PTL_NI_OK);
     collect(pieces, theirs);
     check(memcmp(theirs + 1000, sent + 1000, SCATTERED - 1000) == 0);
     same(theirs[999], 0);
-    same(ptl->PtlMDRelease(handle), PTL_OK);
+    same(PtlMDRelease(handle), PTL_OK);
     free(sent);
 }
 
@@ -275,8 +275,8 @@ static void disabled_first(side_t *side)
                    .eq_handle = side->eq,
                    .ct_handle = PTL_CT_NONE};
 
-    same(ptl->PtlMDRelease(side->md), PTL_OK);
-    same(ptl->PtlMDBind(side->ni, &md, &side->md), PTL_OK);
+    same(PtlMDRelease(side->md), PTL_OK);
+    same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
     meet(side);
     put(side, mine, 1000, 1, 0, PTL_ACK_REQ); /* an ACK that is not told of */
     put(side, mine, 1000, 2, 0, PTL_ACK_REQ); /* no event over there */
@@ -315,7 +315,7 @@ static ptl_handle_ct_t counter(const side_t *side)
 {
     ptl_handle_ct_t ct;
 
-    same(ptl->PtlCTAlloc(side->ni, &ct), PTL_OK);
+    same(PtlCTAlloc(side->ni, &ct), PTL_OK);
     return ct;
 }
 
@@ -329,31 +329,31 @@ static void counting_first(side_t *side)
     ptl_ct_event_t value;
     ptl_handle_md_t handle;
 
-    same(ptl->PtlMDBind(side->ni, &md, &handle), PTL_OK);
+    same(PtlMDBind(side->ni, &md, &handle), PTL_OK);
     md.options = PTL_MD_EVENT_CT_REPLY | PTL_MD_EVENT_CT_BYTES;
     md.ct_handle = bytes;
-    same(ptl->PtlMDBind(side->ni, &md, &side->md), PTL_OK);
+    same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
     meet(side);
     for (unsigned i = 0; i < 10; i++)
-        same(ptl->PtlPut(handle, (uintptr_t)mine, 100, PTL_CT_ACK_REQ,
+        same(PtlPut(handle, (uintptr_t)mine, 100, PTL_CT_ACK_REQ,
                          side->peer, side->pt, 1, 0, NULL, 0),
              PTL_OK);
-    same(ptl->PtlCTWait(acks, 10, &value), PTL_OK);
+    same(PtlCTWait(acks, 10, &value), PTL_OK);
     same(value.success, 10);
-    same(ptl->PtlPut(handle, 0, 0, PTL_OC_ACK_REQ, side->peer, side->pt, 99, 0,
+    same(PtlPut(handle, 0, 0, PTL_OC_ACK_REQ, side->peer, side->pt, 99, 0,
                      NULL, 0),
          PTL_OK);
-    same(ptl->PtlCTWait(acks, 11, &value), PTL_OK);
+    same(PtlCTWait(acks, 11, &value), PTL_OK);
     same(value.failure, 1);
-    same(ptl->PtlGet(side->md, (uintptr_t)mine, 300, side->peer, side->pt, 2,
+    same(PtlGet(side->md, (uintptr_t)mine, 300, side->peer, side->pt, 2,
                      0, NULL),
          PTL_OK);
-    same(ptl->PtlCTWait(bytes, 300, &value), PTL_OK);
+    same(PtlCTWait(bytes, 300, &value), PTL_OK);
     same(value.success, 300);
-    same(ptl->PtlCTFree(bytes), PTL_IN_USE);
-    same(ptl->PtlMDRelease(side->md), PTL_OK);
-    same(ptl->PtlCTFree(bytes), PTL_OK);
-    same(ptl->PtlCTGet(bytes, &value), PTL_ARG_INVALID);
+    same(PtlCTFree(bytes), PTL_IN_USE);
+    same(PtlMDRelease(side->md), PTL_OK);
+    same(PtlCTFree(bytes), PTL_OK);
+    same(PtlCTGet(bytes, &value), PTL_ARG_INVALID);
     meet(side);
     expect_nothing(side);
 }
@@ -374,12 +374,12 @@ static void counting_second(side_t *side)
                  PTL_ME_EVENT_COMM_DISABLE | PTL_ME_EVENT_LINK_DISABLE;
     append(side, &me, PTL_PRIORITY_LIST, NULL);
     meet(side);
-    same(ptl->PtlCTWait(ct, 1000, &value), PTL_OK);
-    same(ptl->PtlCTWait(ct, 1001, &value), PTL_OK); /* the get */
-    same(ptl->PtlCTSet(ct, (ptl_ct_event_t){.success = 5}), PTL_OK);
-    same(ptl->PtlCTInc(ct, (ptl_ct_event_t){.success = 2, .failure = 1}),
+    same(PtlCTWait(ct, 1000, &value), PTL_OK);
+    same(PtlCTWait(ct, 1001, &value), PTL_OK); /* the get */
+    same(PtlCTSet(ct, (ptl_ct_event_t){.success = 5}), PTL_OK);
+    same(PtlCTInc(ct, (ptl_ct_event_t){.success = 2, .failure = 1}),
          PTL_OK);
-    same(ptl->PtlCTGet(ct, &value), PTL_OK);
+    same(PtlCTGet(ct, &value), PTL_OK);
     same(value.success, 7);
     same(value.failure, 1);
     meet(side);
@@ -400,7 +400,7 @@ static void get_first(side_t *side)
 
         memset(mine, 0, sizes[i]);
         meet(side);
-        same(ptl->PtlGet(side->md, (uintptr_t)mine, sizes[i], side->peer,
+        same(PtlGet(side->md, (uintptr_t)mine, sizes[i], side->peer,
                          side->pt, i, 0, &mine[i]),
              PTL_OK);
         event = expect(side, PTL_EVENT_REPLY, PTL_NI_OK);
@@ -409,12 +409,12 @@ static void get_first(side_t *side)
         check(filled(mine, sizes[i], i));
     }
     meet(side);
-    same(ptl->PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 1000,
+    same(PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 1000,
                      60, NULL),
          PTL_OK);
     same(expect(side, PTL_EVENT_REPLY, PTL_NI_OK).mlength, 40);
     check(memcmp(mine, "tail", 4) == 0);
-    same(ptl->PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 1001,
+    same(PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 1001,
                      0, NULL),
          PTL_OK);
     same(expect(side, PTL_EVENT_REPLY, PTL_NI_DROPPED).mlength, 0);

@@ -142,8 +142,8 @@ void psptl_channel_place(const psptl_channel_t *channel, psptl_place_t *place_p)
         .source = channel->source,
         .bits = channel->bits,
     };
-    if (device->ni->ni_cookie)
-        device->ni->ni_cookie(device->handle, place_p->secret);
+    if (device->ni->softni_cookie)
+        device->ni->softni_cookie(device->handle, place_p->secret);
 }
 
 void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer)
@@ -155,9 +155,9 @@ void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer)
     channel->peer_id.phys.pid = peer->pid;
     channel->open = true;
     psc_list_push(&device->pending, &channel->pending);
-    if (device->ni->ni_admit &&
-        device->ni->ni_admit(device->handle, channel->peer_id, peer->secret) !=
-            PTL_OK)
+    if (device->ni->softni_admit &&
+        device->ni->softni_admit(device->handle, channel->peer_id,
+                                 peer->secret) != PTL_OK)
         psptl_channel_fail(channel, PSPTL_BROKEN,
                            "the interface does not admit this peer");
     if (!psptl_tag_connect(channel))

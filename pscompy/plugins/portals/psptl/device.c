@@ -1,4 +1,5 @@
 /* The interface: opening it, what it can, closing it. */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,13 +87,22 @@ static bool device_bind(psptl_device_t *device, char *reason, size_t room)
     return device->bound;
 }
 
-/* A number, where it is one. */
-static ptl_interface_t device_number(const char *text)
+/* Returns false if the text is neither empty, nor a number, nor an IPv4
+ * address. */
+static bool device_interface(const char *text, ptl_interface_t *interface_p)
 {
+    struct in_addr address;
     char *end;
-    unsigned long number = strtoul(text, &end, 10);
 
-    return *text && !*end ? (ptl_interface_t)number : PTL_IFACE_DEFAULT;
+    *interface_p = PTL_IFACE_DEFAULT;
+    if (!*text)
+        return true;
+    if (inet_pton(AF_INET, text, &address) == 1) {
+        *interface_p = (ptl_interface_t)ntohl(address.s_addr);
+        return true;
+    }
+    *interface_p = (ptl_interface_t)strtoul(text, &end, 10);
+    return !*end;
 }
 
 /* As much as may ever be used; the interface answers with what it has. */
@@ -116,13 +126,21 @@ static const ptl_ni_limits_t device_desired = {
 
 static bool device_ni_open(psptl_device_t *device, char *reason, size_t room)
 {
+    const psptl_settings_t *settings = &device->settings;
+    ptl_interface_t interface;
     int status;
 
-    device->ni = psptl_provider_ready(&device->settings, reason, room);
+    device->ni = psptl_provider_start(settings->provider, reason, room);
     if (!device->ni)
         return false;
-    device->inited = true;
-    status = device->ni->PtlNIInit(device_number(device->settings.interface),
+    if (!device_interface(settings->interface, &interface)) {
+        snprintf(reason, room,
+                 "PSP_PORTALS_INTERFACE=%s is neither a number nor an IPv4 "
+                 "address",
+                 settings->interface);
+        return false;
+    }
+    status = device->ni->PtlNIInit(interface,
                                    PTL_NI_MATCHING | PTL_NI_PHYSICAL,
                                    PTL_PID_ANY, &device_desired,
                                    &device->limits, &device->handle);
@@ -277,8 +295,6 @@ unsigned psptl_device_close(psptl_device_t *device)
     if (device->opened)
         device->ni->PtlNIFini(device->handle);
     touched = touched && device_shared(device);
-    if (device->inited && device->ni->PtlFini)
-        device->ni->PtlFini();
     left = device_free_zombies(device, touched);
     psptl_region_free_closed(device);
     psptl_bulk_close(device);
@@ -292,13 +308,13 @@ unsigned psptl_device_close(psptl_device_t *device)
 
 unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS])
 {
-    if (!device->ni->eq_fd ||
-        device->ni->eq_fd(device->eager.eq, &fds[0]) != PTL_OK ||
-        device->ni->eq_fd(device->bulk.eq, &fds[1]) != PTL_OK)
+    if (!device->ni->softni_eq_fd ||
+        device->ni->softni_eq_fd(device->eager.eq, &fds[0]) != PTL_OK ||
+        device->ni->softni_eq_fd(device->bulk.eq, &fds[1]) != PTL_OK)
         return 0;
     if (!device->tag.open)
         return 2;
-    return device->ni->eq_fd(device->tag.eq, &fds[2]) == PTL_OK ? 3 : 0;
+    return device->ni->softni_eq_fd(device->tag.eq, &fds[2]) == PTL_OK ? 3 : 0;
 }
 
 bool psptl_device_arm(psptl_device_t *device)
@@ -306,10 +322,15 @@ bool psptl_device_arm(psptl_device_t *device)
     return psptl_backlog_empty(device) && psc_list_empty(&device->pending) &&
            psc_list_empty(&device->ended_bulks) &&
            psc_list_empty(&device->lost_tags) && !device->tag.disabled &&
-           device->ni->eq_arm(device->eager.eq) == PTL_EQ_EMPTY &&
-           device->ni->eq_arm(device->bulk.eq) == PTL_EQ_EMPTY &&
+           device->ni->softni_eq_arm(device->eager.eq) == PTL_EQ_EMPTY &&
+           device->ni->softni_eq_arm(device->bulk.eq) == PTL_EQ_EMPTY &&
            (!device->tag.open ||
-            device->ni->eq_arm(device->tag.eq) == PTL_EQ_EMPTY);
+            device->ni->softni_eq_arm(device->tag.eq) == PTL_EQ_EMPTY);
+}
+
+const char *psptl_device_name(const psptl_device_t *device)
+{
+    return device->ni->name;
 }
 
 const uint64_t *psptl_device_counters(const psptl_device_t *device)

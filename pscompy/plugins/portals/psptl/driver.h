@@ -17,12 +17,8 @@
 #ifndef PSCOMPY_PORTALS_DRIVER_H
 #define PSCOMPY_PORTALS_DRIVER_H
 
-#ifdef PSPTL_SYSTEM
-#include "rename.h"
-#endif
-
-#include "../softni/provider.h"
 #include "pscompy/transport/kit/list.h"
+#include "provider.h"
 #include "psptl.h"
 #include "reorder.h"
 
@@ -153,7 +149,7 @@ struct psptl_device {
     ptl_process_t self;
     ptl_handle_md_t md; /* all memory; its events go to the bulk queue */
     psptl_entry_t eager, bulk, tag;
-    bool inited, opened, bound;
+    bool opened, bound;
     bool lossy; /* events were lost, or not understood */
     psptl_backlog_t backlog;
     uint64_t bits;      /* of which the next match bits are made */
@@ -184,22 +180,8 @@ static inline void psptl_device_count(psptl_device_t *device,
     device->counters[counter]++;
 }
 
-/* Has the library ready; NULL: reason says why. */
-const psptl_provider_t *psptl_provider_ready(const psptl_settings_t *settings,
-                                             char *reason, size_t room);
-psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
-                                  const psptl_owner_t *owner, char *reason,
-                                  size_t room);
-unsigned psptl_device_close(psptl_device_t *device);
-unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS]);
-bool psptl_device_arm(psptl_device_t *device);
-const uint64_t *psptl_device_counters(const psptl_device_t *device);
-void psptl_channel_counters(const psptl_channel_t *channel,
-                            uint64_t values[PSPTL_N_COUNTERS]);
 uint64_t psptl_device_bits(psptl_device_t *device);
 
-unsigned psptl_device_poll(psptl_device_t *device);
-int64_t psptl_device_deadline(const psptl_device_t *device);
 const char *psptl_fault_name(ptl_ni_fail_t fault);
 
 /* ---- entries that are taken back ---- */
@@ -335,16 +317,6 @@ static inline ptl_me_t psptl_me_once(const psptl_channel_t *channel,
     return me;
 }
 
-psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
-                                      char *reason, size_t room);
-void psptl_channel_place(const psptl_channel_t *channel,
-                         psptl_place_t *place_p);
-void psptl_channel_connect(psptl_channel_t *channel,
-                           const psptl_place_t *peer);
-bool psptl_channel_idle(const psptl_channel_t *channel);
-void psptl_channel_abort(psptl_channel_t *channel);
-void psptl_channel_part(psptl_channel_t *channel);
-void psptl_channel_destroy(psptl_channel_t *channel);
 void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
                         const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -357,8 +329,6 @@ void psptl_channel_free(psptl_channel_t *channel);
 
 /* ---- messages ---- */
 
-uint8_t *psptl_send_begin(psptl_channel_t *channel);
-void psptl_send_end(psptl_channel_t *channel, size_t len);
 void psptl_send_event(psptl_send_t *send, const ptl_event_t *event);
 /* A message did not arrive; drops: how often in vain, but for a disabled table
  * entry. False: that was the last time, and the channel fails. */
@@ -368,7 +338,6 @@ bool psptl_send_bear(psptl_channel_t *channel, ptl_ni_fail_t fault,
 void psptl_put_failed(psptl_channel_t *channel, int status);
 /* Put what is waiting, as far as it is due. */
 void psptl_send_again(psptl_device_t *device);
-void psptl_ping(psptl_channel_t *channel);
 void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event);
 /* Nanoseconds until the next attempt, after so many in vain. */
 int64_t psptl_backoff(unsigned attempts);
@@ -394,12 +363,6 @@ void psptl_tag_source(psptl_channel_t *channel);
 void psptl_tag_source_leave(psptl_channel_t *channel);
 /* Both sides are known: match, if both do. False: not enough entries. */
 bool psptl_tag_connect(psptl_channel_t *channel);
-const char *psptl_tag_flaw(const psptl_channel_t *channel);
-void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
-                    uint32_t word);
-psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
-                            const psptl_receive_t *receive);
-bool psptl_tag_cancel(psptl_tag_t *tag);
 void psptl_tag_event(const ptl_event_t *event);
 /* The turn of an operation of kind TAG or OVERFLOW has come. */
 void psptl_tag_deliver(psptl_op_t *op);
@@ -476,11 +439,6 @@ void psptl_hold_free(psptl_channel_t *channel);
 
 /* The channel goes, its regions stay. */
 void psptl_region_orphan(psptl_channel_t *channel);
-psptl_region_t *psptl_region_open(psptl_device_t *device,
-                                  psptl_channel_t *channel, void *base,
-                                  size_t len);
-bool psptl_region_revoke(psptl_device_t *device, psptl_region_t *region);
-bool psptl_region_close(psptl_device_t *device, psptl_region_t *region);
 /* Free those that were closed in use and are not any more. */
 void psptl_region_reap(psptl_device_t *device);
 /* Free all that were closed: the interface is, too. */
@@ -488,9 +446,6 @@ void psptl_region_free_closed(psptl_device_t *device);
 
 bool psptl_bulk_open(psptl_device_t *device);
 void psptl_bulk_close(psptl_device_t *device);
-bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order);
-psptl_verdict_t psptl_bulk_tagged(psptl_channel_t *channel,
-                                  psptl_order_t *order);
 void psptl_bulk_event(psptl_fragment_t *fragment, const ptl_event_t *event);
 /* Put and get what is waiting. */
 void psptl_bulk_go_on(psptl_device_t *device);

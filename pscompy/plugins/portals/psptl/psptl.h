@@ -1,7 +1,5 @@
-/* psptl: point-to-point channels over Portals 4, and nothing else. What a
- * message means, and who talks to whom, it does not know; what it is built on,
- * its users do not: types of Portals stand in driver.h alone, since they are
- * those of a library, and the driver exists once for each (system.c).
+/* psptl: point-to-point channels over Portals 4. The driver does not know what
+ * a message means, or who talks to whom. Its users see no types of Portals.
  *
  * An interface has portal table entries with an event queue each. To the
  * eager one go messages, into the receive ring of the channel that their match
@@ -44,18 +42,11 @@ typedef enum psptl_choice {
     PSPTL_CHOICE_SOFTWARE
 } psptl_choice_t;
 
-/* What the software interface does wrong on purpose; rates per million. */
-typedef struct psptl_mischief {
-    uint32_t fail_acks, reorder_events, disable_tables;
-    bool unlink_used;
-    uint32_t drop, duplicate, reorder, delay, delay_us;
-    uint64_t seed;
-    uint64_t max_message; /* 0: what it likes */
-    uint64_t max_events;  /* of one queue; 0: what it likes */
-} psptl_mischief_t;
-
 typedef struct psptl_settings {
-    const char *interface; /* number or address; "": the default one */
+    psptl_choice_t provider;
+    const char *interface; /* its number, or an IPv4 address, which is the
+                              number of an interface of the software NI; "":
+                              the default one */
     size_t buffer_size;
     uint32_t sendq, recvq; /* buffers of a channel's rings */
     uint32_t overflows; /* buffers for messages without receive */
@@ -65,7 +56,6 @@ typedef struct psptl_settings {
     uint32_t regions;  /* that one channel may have open */
     uint32_t foster;   /* further polls while bulk data is under way */
     bool matching;     /* in the interface */
-    psptl_mischief_t mischief;
 } psptl_settings_t;
 
 /* ---- what is counted ---- */
@@ -178,95 +168,107 @@ typedef struct psptl_order {
     bool get;
 } psptl_order_t;
 
-/* ---- one driver ---- */
+/* ---- devices ---- */
 
-typedef struct psptl_driver {
-    const char *name; /* of the library */
+/* Returns whether the build and this machine have a library of Portals 4. */
+bool psptl_has_library(void);
 
-    /* Whether the library is on this machine. */
-    bool (*there)(char *reason, size_t room);
-    /* NULL: reason says why, and nothing is left behind. */
-    psptl_device_t *(*device_open)(const psptl_settings_t *settings,
-                                   const psptl_owner_t *owner, char *reason,
-                                   size_t room);
-    /* Channels that are left are freed, but for those to whose memory the
-     * interface may still write; returns how many these are. */
-    unsigned (*device_close)(psptl_device_t *device);
-    /* Handle what has happened, put again what is due; the number of events. */
-    unsigned (*device_poll)(psptl_device_t *device);
-    /* Descriptors that become readable when something happens, provided that
-     * device_arm said so; returns how many, 0: there are none. */
-    unsigned (*device_fds)(psptl_device_t *device, int fds[PSPTL_FDS]);
-    /* False: something is there already. */
-    bool (*device_arm)(psptl_device_t *device);
-    /* When something is due again, INT64_MAX: never. */
-    int64_t (*device_deadline)(const psptl_device_t *device);
-    const uint64_t *(*device_counters)(const psptl_device_t *device);
-    /* Of what happens to an interface as a whole, those of the interface. */
-    void (*channel_counters)(const psptl_channel_t *channel,
-                             uint64_t values[PSPTL_N_COUNTERS]);
+/* Opens an interface. Returns NULL with the reason, and leaves nothing behind,
+ * if that fails. */
+psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
+                                  const psptl_owner_t *owner, char *reason,
+                                  size_t room);
+/* Closes the interface and frees all channels, except those to whose memory
+ * the interface may still write. Returns the number of these. */
+unsigned psptl_device_close(psptl_device_t *device);
+/* The provider's name: "system" or "software". */
+const char *psptl_device_name(const psptl_device_t *device);
+/* Handles events, and sends what is due. Returns the number of events. */
+unsigned psptl_device_poll(psptl_device_t *device);
+/* The descriptors of the event queues. They become readable when an event
+ * arrives after psptl_device_arm returned true. Returns their number; 0 if the
+ * library has none. */
+unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS]);
+/* Returns false if there is an event already. */
+bool psptl_device_arm(psptl_device_t *device);
+/* When psptl_device_poll has something to do even without an event; INT64_MAX
+ * if never. */
+int64_t psptl_device_deadline(const psptl_device_t *device);
+const uint64_t *psptl_device_counters(const psptl_device_t *device);
 
-    /* Its receive ring is posted. NULL: reason says why. */
-    psptl_channel_t *(*channel_create)(psptl_device_t *device, void *owner,
-                                       char *reason, size_t room);
-    void (*channel_place)(const psptl_channel_t *channel,
-                          psptl_place_t *place_p);
-    /* From now on messages come and go; those that came before follow with
-     * the next poll. */
-    void (*channel_connect)(psptl_channel_t *channel,
-                            const psptl_place_t *peer);
-    /* All that was sent has been acknowledged, or never will be. */
-    bool (*channel_idle)(const psptl_channel_t *channel);
-    /* Give up what is not under way. */
-    void (*channel_abort)(psptl_channel_t *channel);
-    /* The owner will send one more message, a goodbye, and asks nothing. */
-    void (*channel_part)(psptl_channel_t *channel);
-    /* The owner hears no more of it; its memory goes when nobody writes
-     * there any more. */
-    void (*channel_destroy)(psptl_channel_t *channel);
-    /* Ask the peer's interface whether it is there. */
-    void (*channel_ping)(psptl_channel_t *channel);
+/* ---- channels ---- */
 
-    /* The buffer for the next message, of the size that was set; NULL: the
-     * ring is full. It counts for nothing before send_end. */
-    uint8_t *(*send_begin)(psptl_channel_t *channel);
-    void (*send_end)(psptl_channel_t *channel, size_t len);
+/* Creates a channel, whose receive ring is posted at once. Returns NULL with
+ * the reason if memory or entries are short. */
+psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
+                                      char *reason, size_t room);
+/* The channel's own end, for its peer. */
+void psptl_channel_place(const psptl_channel_t *channel,
+                         psptl_place_t *place_p);
+/* Names the peer. Messages that arrived before are delivered by the next
+ * poll. */
+void psptl_channel_connect(psptl_channel_t *channel,
+                           const psptl_place_t *peer);
+/* Returns true if every message, put and get has been acknowledged or given
+ * up. */
+bool psptl_channel_idle(const psptl_channel_t *channel);
+/* Gives up every message, put and get that is not in flight. */
+void psptl_channel_abort(psptl_channel_t *channel);
+/* Announces that the owner sends at most one more message, a goodbye: the
+ * driver sends no fence after this. */
+void psptl_channel_part(psptl_channel_t *channel);
+/* Ends all calls to the owner. The memory is freed when the interface cannot
+ * write to it any more. */
+void psptl_channel_destroy(psptl_channel_t *channel);
+/* Asks the peer's interface whether it is alive. */
+void psptl_channel_ping(psptl_channel_t *channel);
+/* Counters of one channel; those of the interface as a whole are the same for
+ * all of its channels. */
+void psptl_channel_counters(const psptl_channel_t *channel,
+                            uint64_t values[PSPTL_N_COUNTERS]);
 
-    /* Why nothing is matched for this channel, once its peer is known; NULL:
-     * everything is. */
-    const char *(*tag_flaw)(const psptl_channel_t *channel);
-    /* The same as send_end for a message that is to be matched, in its order
-     * among the others. */
-    void (*tag_send)(psptl_channel_t *channel, size_t len, uint64_t bits,
-                     uint32_t word);
-    /* The same for one that is put from where it is, and longer; its bits have
-     * PSPTL_TAG_DIRECT. `done` tells UNCLAIMED if no receive was there.
-     * REFUSED: not now. UNCLAIMED: it is too long for one put. */
-    psptl_verdict_t (*tag_put)(psptl_channel_t *channel, psptl_order_t *order);
-    /* NULL: not now. Else the owner hears of it, or cancels it in time. */
-    psptl_tag_t *(*tag_post)(psptl_channel_t *channel,
-                             const psptl_receive_t *receive);
-    /* False: it has matched. */
-    bool (*tag_cancel)(psptl_tag_t *tag);
+/* ---- messages ---- */
 
-    /* channel: who may use it, NULL: everybody. NULL: the channel has too
-     * many, or the interface takes no more. */
-    psptl_region_t *(*region_open)(psptl_device_t *device,
-                                   psptl_channel_t *channel, void *base,
-                                   size_t len);
-    /* Nobody finds it any more. False: somebody uses it this moment, and goes
-     * on until the peer has ended or is lost; ask again after a poll, for which
-     * device_deadline sees to it. */
-    bool (*region_revoke)(psptl_device_t *device, psptl_region_t *region);
-    /* The same, and waits a little; the region is the driver's afterwards.
-     * False: somebody may still use the memory. */
-    bool (*region_close)(psptl_device_t *device, psptl_region_t *region);
-    /* False: no memory. */
-    bool (*bulk_start)(psptl_channel_t *channel, const psptl_order_t *order);
-} psptl_driver_t;
+/* Returns the buffer for the next message, or NULL if the send ring is full.
+ * The buffer stays free until psptl_send_end or psptl_tag_send. */
+uint8_t *psptl_send_begin(psptl_channel_t *channel);
+void psptl_send_end(psptl_channel_t *channel, size_t len);
 
-extern const psptl_driver_t psptl_software_driver;
-extern const psptl_driver_t psptl_system_driver; /* its name is NULL where the
-                                                    build found no library */
+/* Returns NULL if the interface matches messages of this channel, else the
+ * reason why it does not; valid once the peer is known. */
+const char *psptl_tag_flaw(const psptl_channel_t *channel);
+/* Sends the buffer of psptl_send_begin as a message that the peer's interface
+ * matches, in one order with the other messages. */
+void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
+                    uint32_t word);
+/* Sends a long message from where it is; its bits contain PSPTL_TAG_DIRECT.
+ * `done` reports UNCLAIMED if the peer had no receive for it. Returns REFUSED
+ * if it cannot be put now, UNCLAIMED if it is too long for one put. */
+psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order);
+/* Posts a receive. Returns NULL if the interface does not take it now; else
+ * `tagged` reports it, unless it is cancelled before. */
+psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
+                            const psptl_receive_t *receive);
+/* Returns false if the receive has matched. */
+bool psptl_tag_cancel(psptl_tag_t *tag);
+
+/* ---- regions ---- */
+
+/* Opens memory to the peer of the channel, or to everybody if it is NULL.
+ * Returns NULL if the channel has too many regions, or if the interface takes
+ * no more entries. */
+psptl_region_t *psptl_region_open(psptl_device_t *device,
+                                  psptl_channel_t *channel, void *base,
+                                  size_t len);
+/* Closes the memory to new puts and gets. Returns false if one is in progress,
+ * which lasts until the peer finishes or is lost: ask again after a poll;
+ * psptl_device_deadline provides for one. */
+bool psptl_region_revoke(psptl_device_t *device, psptl_region_t *region);
+/* Revokes the region, waiting a little if necessary; the driver frees it.
+ * Returns false if a peer may still use the memory. */
+bool psptl_region_close(psptl_device_t *device, psptl_region_t *region);
+/* Puts to or gets from a region of the peer. Returns false if memory is
+ * short. */
+bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order);
 
 #endif

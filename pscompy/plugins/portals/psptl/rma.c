@@ -223,13 +223,13 @@ bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order)
 }
 
 /* In the order of the messages: at once and in one piece, or not. */
-psptl_verdict_t psptl_bulk_tagged(psptl_channel_t *channel,
+psptl_verdict_t psptl_tag_put(psptl_channel_t *channel,
                                   psptl_order_t *order)
 {
     psptl_device_t *device = channel->device;
     psptl_bulk_t *bulk;
 
-    if (order->len > device->settings.fragment || !device->ni->tells_true)
+    if (order->len > device->settings.fragment || !device->ni->tells_list)
         return PSPTL_UNCLAIMED;
     order->number = channel->next;
     bulk = channel->n_waiting > 0 ? NULL : bulk_make(channel, order);

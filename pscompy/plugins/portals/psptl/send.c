@@ -131,7 +131,7 @@ static void send_back_off(psptl_channel_t *channel)
     if (now < channel->retry_at)
         return;
     if (channel->backoff >= SEND_BACKOFF_DOUBLINGS)
-        psptl_ping(channel);
+        psptl_channel_ping(channel);
     channel->retry_at = now + psptl_backoff(channel->backoff++);
 }
 
@@ -181,7 +181,7 @@ void psptl_send_event(psptl_send_t *send, const ptl_event_t *event)
 
 /* ---- asking ---- */
 
-void psptl_ping(psptl_channel_t *channel)
+void psptl_channel_ping(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
     const psptl_place_t *peer = &channel->peer;

@@ -1,7 +1,7 @@
 /* Counting events: how many operations, or bytes, have ended. */
 #include "nic.h"
 
-int psni_ct_alloc(ptl_handle_ni_t ni_handle, ptl_handle_ct_t *ct_handle)
+int PtlCTAlloc(ptl_handle_ni_t ni_handle, ptl_handle_ct_t *ct_handle)
 {
     psni_ni_t *ni;
     psni_ct_t *ct;
@@ -22,7 +22,7 @@ void psni_ct_close(psni_ct_t *ct)
     psni_pool_give(&ct->object.ni->pools[PSNI_KIND_CT], ct);
 }
 
-int psni_ct_free(ptl_handle_ct_t ct_handle)
+int PtlCTFree(ptl_handle_ct_t ct_handle)
 {
     psni_ct_t *ct;
     psni_ni_t *ni;
@@ -48,7 +48,7 @@ void psni_ct_count(psni_ct_t *ct, bool failed, uint64_t amount)
     psni_bell_ring(&ct->bell, ct->object.ni);
 }
 
-int psni_ct_get(ptl_handle_ct_t ct_handle, ptl_ct_event_t *event)
+int PtlCTGet(ptl_handle_ct_t ct_handle, ptl_ct_event_t *event)
 {
     psni_ct_t *ct;
     int rc = psni_enter(ct_handle, PSNI_KIND_CT, &ct);
@@ -61,7 +61,7 @@ int psni_ct_get(ptl_handle_ct_t ct_handle, ptl_ct_event_t *event)
     return PTL_OK;
 }
 
-int psni_ct_set(ptl_handle_ct_t ct_handle, ptl_ct_event_t new_ct)
+int PtlCTSet(ptl_handle_ct_t ct_handle, ptl_ct_event_t new_ct)
 {
     psni_ct_t *ct;
     int rc = psni_enter(ct_handle, PSNI_KIND_CT, &ct);
@@ -74,7 +74,7 @@ int psni_ct_set(ptl_handle_ct_t ct_handle, ptl_ct_event_t new_ct)
     return PTL_OK;
 }
 
-int psni_ct_inc(ptl_handle_ct_t ct_handle, ptl_ct_event_t increment)
+int PtlCTInc(ptl_handle_ct_t ct_handle, ptl_ct_event_t increment)
 {
     psni_ct_t *ct;
     int rc = psni_enter(ct_handle, PSNI_KIND_CT, &ct);
@@ -88,12 +88,12 @@ int psni_ct_inc(ptl_handle_ct_t ct_handle, ptl_ct_event_t increment)
     return PTL_OK;
 }
 
-int psni_ct_wait(ptl_handle_ct_t ct_handle, ptl_size_t test,
-                 ptl_ct_event_t *event)
+int PtlCTWait(ptl_handle_ct_t ct_handle, ptl_size_t test,
+              ptl_ct_event_t *event)
 {
     unsigned which;
 
-    return psni_ct_poll(&ct_handle, &test, 1, PTL_TIME_FOREVER, event, &which);
+    return PtlCTPoll(&ct_handle, &test, 1, PTL_TIME_FOREVER, event, &which);
 }
 
 /* A failure ends the wait as well as success does. */
@@ -144,9 +144,9 @@ static int psni_ct_await(psni_ct_t *const *cts, const ptl_size_t *tests,
     return PTL_OK;
 }
 
-int psni_ct_poll(const ptl_handle_ct_t *ct_handles, const ptl_size_t *tests,
-                 unsigned int size, ptl_time_t timeout, ptl_ct_event_t *event,
-                 unsigned int *which)
+int PtlCTPoll(const ptl_handle_ct_t *ct_handles, const ptl_size_t *tests,
+              unsigned int size, ptl_time_t timeout, ptl_ct_event_t *event,
+              unsigned int *which)
 {
     psni_ct_t *cts[PSNI_PIECES];
     int rc = PTL_ARG_INVALID;

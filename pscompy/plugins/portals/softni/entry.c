@@ -2,7 +2,14 @@
  * non-matching entry is one that matches everything. */
 #include "nic.h"
 
-#define LE_OPTIONS ((PTL_ME_EVENT_CT_BYTES << 1) - 1)
+#define LE_OPTIONS                                                             \
+    (PTL_IOVEC | PTL_ME_OP_PUT | PTL_ME_OP_GET | PTL_ME_USE_ONCE |             \
+     PTL_ME_ACK_DISABLE | PTL_ME_UNEXPECTED_HDR_DISABLE |                      \
+     PTL_ME_IS_ACCESSIBLE | PTL_ME_EVENT_LINK_DISABLE |                        \
+     PTL_ME_EVENT_COMM_DISABLE | PTL_ME_EVENT_FLOWCTRL_DISABLE |               \
+     PTL_ME_EVENT_SUCCESS_DISABLE | PTL_ME_EVENT_OVER_DISABLE |                \
+     PTL_ME_EVENT_UNLINK_DISABLE | PTL_ME_EVENT_CT_COMM |                      \
+     PTL_ME_EVENT_CT_OVERFLOW | PTL_ME_EVENT_CT_BYTES)
 #define ME_OPTIONS                                                             \
     (LE_OPTIONS | PTL_ME_MANAGE_LOCAL | PTL_ME_NO_TRUNCATE | PTL_ME_MAY_ALIGN)
 
@@ -125,12 +132,12 @@ static int psni_entry_remove(ptl_handle_any_t handle)
     return rc;
 }
 
-int psni_me_unlink(ptl_handle_me_t me_handle)
+int PtlMEUnlink(ptl_handle_me_t me_handle)
 {
     return psni_entry_remove(me_handle);
 }
 
-int psni_le_unlink(ptl_handle_le_t le_handle)
+int PtlLEUnlink(ptl_handle_le_t le_handle)
 {
     return psni_entry_remove(le_handle);
 }
@@ -231,17 +238,17 @@ out:
     return rc;
 }
 
-int psni_me_append(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
-                   const ptl_me_t *me, ptl_list_t ptl_list, void *user_ptr,
-                   ptl_handle_me_t *me_handle)
+int PtlMEAppend(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
+                const ptl_me_t *me, ptl_list_t ptl_list, void *user_ptr,
+                ptl_handle_me_t *me_handle)
 {
     return psni_entry_append(ni_handle, pt_index, me, PTL_NI_MATCHING,
                              ME_OPTIONS, ptl_list, user_ptr, me_handle);
 }
 
-int psni_le_append(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
-                   const ptl_le_t *le, ptl_list_t ptl_list, void *user_ptr,
-                   ptl_handle_le_t *le_handle)
+int PtlLEAppend(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
+                const ptl_le_t *le, ptl_list_t ptl_list, void *user_ptr,
+                ptl_handle_le_t *le_handle)
 {
     ptl_me_t me = psni_le_as_me(le);
 
@@ -308,17 +315,17 @@ static int psni_entry_search(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
     return rc;
 }
 
-int psni_me_search(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
-                   const ptl_me_t *me, ptl_search_op_t ptl_search_op,
-                   void *user_ptr)
+int PtlMESearch(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
+                const ptl_me_t *me, ptl_search_op_t ptl_search_op,
+                void *user_ptr)
 {
     return psni_entry_search(ni_handle, pt_index, me, PTL_NI_MATCHING,
                              ME_OPTIONS, ptl_search_op, user_ptr);
 }
 
-int psni_le_search(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
-                   const ptl_le_t *le, ptl_search_op_t ptl_search_op,
-                   void *user_ptr)
+int PtlLESearch(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
+                const ptl_le_t *le, ptl_search_op_t ptl_search_op,
+                void *user_ptr)
 {
     ptl_me_t me = psni_le_as_me(le);
 

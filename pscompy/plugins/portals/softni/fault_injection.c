@@ -1,11 +1,69 @@
-/* What tests break on purpose, below the NI's guarantee: datagrams are
- * dropped, sent twice, overtaken by the next one, or sent late. */
+/* Faults for tests: their names and ranges, and those of the wire, where
+ * datagrams are dropped, sent twice, overtaken by the next one, or sent late.
+ */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nic.h"
 
 #define NEXT_NS 1000000ll
+
+/* ---- settings by name ---- */
+
+static const struct {
+    const char *name;
+    size_t at, size;
+    uint64_t max;
+} faults[] = {
+#define FAULT(field, max)                                                      \
+    {#field, offsetof(psni_settings_t, field),                                 \
+     sizeof(((psni_settings_t *)0)->field), max}
+    FAULT(fail_acks, PSNI_MILLION),
+    FAULT(reorder_events, PSNI_MILLION),
+    FAULT(disable_tables, PSNI_MILLION),
+    FAULT(unlink_used, 1),
+    FAULT(drop, PSNI_MILLION),
+    FAULT(duplicate, PSNI_MILLION),
+    FAULT(reorder, PSNI_MILLION),
+    FAULT(delay, PSNI_MILLION),
+    FAULT(delay_us, PSNI_MILLION),
+    FAULT(seed, UINT64_MAX),
+    FAULT(max_message, UINT64_MAX),
+    FAULT(max_events, UINT64_MAX),
+#undef FAULT
+};
+
+#define N_FAULTS (sizeof(faults) / sizeof(faults[0]))
+
+/* The value's low bytes, as a little-endian machine has them first. */
+int psni_settings_set(psni_settings_t *settings, const char *name,
+                      uint64_t value)
+{
+    for (size_t i = 0; i < N_FAULTS; i++) {
+        if (strcmp(faults[i].name, name) != 0)
+            continue;
+        if (value > faults[i].max)
+            return PTL_ARG_INVALID;
+        memcpy((char *)settings + faults[i].at, &value, faults[i].size);
+        return PTL_OK;
+    }
+    return PTL_ARG_INVALID;
+}
+
+bool psni_settings_sound(const psni_settings_t *settings)
+{
+    for (size_t i = 0; i < N_FAULTS; i++) {
+        uint64_t value = 0;
+
+        memcpy(&value, (const char *)settings + faults[i].at, faults[i].size);
+        if (value > faults[i].max)
+            return false;
+    }
+    return true;
+}
+
+/* ---- the wire ---- */
 
 bool psni_dice(psni_ni_t *ni, unsigned per_million)
 {

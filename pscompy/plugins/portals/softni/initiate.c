@@ -36,8 +36,8 @@ static int psni_md_open(psni_ni_t *ni, psni_md_t *md, const ptl_md_t *user)
     return PTL_OK;
 }
 
-int psni_md_bind(ptl_handle_ni_t ni_handle, const ptl_md_t *md,
-                 ptl_handle_md_t *md_handle)
+int PtlMDBind(ptl_handle_ni_t ni_handle, const ptl_md_t *md,
+              ptl_handle_md_t *md_handle)
 {
     psni_ni_t *ni;
     psni_md_t *bound;
@@ -55,7 +55,7 @@ int psni_md_bind(ptl_handle_ni_t ni_handle, const ptl_md_t *md,
     return rc;
 }
 
-int psni_md_release(ptl_handle_md_t md_handle)
+int PtlMDRelease(ptl_handle_md_t md_handle)
 {
     psni_md_t *md;
     psni_ni_t *ni;
@@ -257,10 +257,10 @@ static int psni_put_copy(psni_op_t *op)
     return PTL_OK;
 }
 
-int psni_put(ptl_handle_md_t md_handle, ptl_size_t local_offset,
-             ptl_size_t length, ptl_ack_req_t ack_req, ptl_process_t target_id,
-             ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
-             ptl_size_t remote_offset, void *user_ptr, ptl_hdr_data_t hdr_data)
+int PtlPut(ptl_handle_md_t md_handle, ptl_size_t local_offset,
+           ptl_size_t length, ptl_ack_req_t ack_req, ptl_process_t target_id,
+           ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
+           ptl_size_t remote_offset, void *user_ptr, ptl_hdr_data_t hdr_data)
 {
     psni_md_t *md;
     psni_ni_t *ni;
@@ -270,12 +270,13 @@ int psni_put(ptl_handle_md_t md_handle, ptl_size_t local_offset,
     if (rc != PTL_OK)
         return rc;
     ni = md->object.ni;
-    rc = ack_req > PTL_OC_ACK_REQ
+    rc = ack_req != PTL_NO_ACK_REQ && ack_req != PTL_ACK_REQ &&
+                 ack_req != PTL_CT_ACK_REQ && ack_req != PTL_OC_ACK_REQ
              ? PTL_ARG_INVALID
              : psni_op_begin(md, PSNI_PUT, local_offset, length, target_id,
                              &op);
     if (rc == PTL_OK) {
-        op->message.ack_req = ack_req;
+        op->message.ack_req = (uint8_t)ack_req;
         op->message.pt_index = pt_index;
         op->message.match_bits = match_bits;
         op->message.remote_offset = remote_offset;
@@ -292,10 +293,10 @@ int psni_put(ptl_handle_md_t md_handle, ptl_size_t local_offset,
     return rc;
 }
 
-int psni_get(ptl_handle_md_t md_handle, ptl_size_t local_offset,
-             ptl_size_t length, ptl_process_t target_id,
-             ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
-             ptl_size_t remote_offset, void *user_ptr)
+int PtlGet(ptl_handle_md_t md_handle, ptl_size_t local_offset,
+           ptl_size_t length, ptl_process_t target_id,
+           ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
+           ptl_size_t remote_offset, void *user_ptr)
 {
     psni_md_t *md;
     psni_ni_t *ni;

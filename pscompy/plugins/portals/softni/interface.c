@@ -51,10 +51,10 @@ static void psni_interface_limit(psni_ni_t *ni, const ptl_ni_limits_t *desired)
     limits->max_iovecs = psni_cap(wanted.max_iovecs, most.max_iovecs);
     limits->max_list_size = psni_cap(wanted.max_list_size, most.max_list_size);
     limits->max_unexpected_headers = psni_cap(
-        settings->max_unexpected_headers,
+        (int)settings->max_headers,
         psni_cap(wanted.max_unexpected_headers, most.max_unexpected_headers));
     limits->max_msg_size =
-        psni_cap_size(settings->max_msg_size,
+        psni_cap_size(settings->max_message,
                       psni_cap_size(wanted.max_msg_size, most.max_msg_size));
     limits->max_volatile_size =
         psni_cap_size(wanted.max_volatile_size, limits->max_msg_size);
@@ -205,20 +205,26 @@ static int psni_interface_tell(ptl_handle_ni_t ni_handle, size_t offset,
     return PTL_OK;
 }
 
-int psni_get_uid(ptl_handle_ni_t ni_handle, ptl_uid_t *uid)
+int PtlGetUid(ptl_handle_ni_t ni_handle, ptl_uid_t *uid)
 {
     return psni_interface_tell(ni_handle, offsetof(psni_ni_t, uid), uid,
                                sizeof(*uid));
 }
 
-int psni_get_id(ptl_handle_ni_t ni_handle, ptl_process_t *id)
+int PtlGetPhysId(ptl_handle_ni_t ni_handle, ptl_process_t *id)
 {
     return psni_interface_tell(ni_handle, offsetof(psni_ni_t, id), id,
                                sizeof(*id));
 }
 
-int psni_ni_status(ptl_handle_ni_t ni_handle, ptl_sr_index_t status_register,
-                   ptl_sr_value_t *status)
+/* The NI has physical addressing only. */
+int PtlGetId(ptl_handle_ni_t ni_handle, ptl_process_t *id)
+{
+    return PtlGetPhysId(ni_handle, id);
+}
+
+int PtlNIStatus(ptl_handle_ni_t ni_handle, ptl_sr_index_t status_register,
+                ptl_sr_value_t *status)
 {
     psni_ni_t *ni;
     int rc = psni_enter(ni_handle, PSNI_KIND_NI, &ni);
@@ -233,11 +239,11 @@ int psni_ni_status(ptl_handle_ni_t ni_handle, ptl_sr_index_t status_register,
     return rc;
 }
 
-int psni_ni_cookie(ptl_handle_ni_t ni_handle,
-                   uint8_t cookie[PSPTL_COOKIE_BYTES])
+int softni_cookie(ptl_handle_ni_t ni_handle,
+                  uint8_t cookie[SOFTNI_COOKIE_BYTES])
 {
     return psni_interface_tell(ni_handle, offsetof(psni_ni_t, cookie), cookie,
-                               PSPTL_COOKIE_BYTES);
+                               SOFTNI_COOKIE_BYTES);
 }
 
 int psni_counters(ptl_handle_ni_t ni_handle, psni_counters_t *counters)

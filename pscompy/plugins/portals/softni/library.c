@@ -1,7 +1,6 @@
-/* The library of a process: its NIs, the settings of the next one, and the
- * table through which everything is reached. An NI is opened once per
- * interface and options; whoever opens the same again shares it. */
-#include <arpa/inet.h>
+/* The library of a process: its NIs, and the settings of the next one. An NI
+ * is opened once per interface and options; opening the same again shares it.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,6 @@ static struct {
     _Atomic(psni_ni_t *) nis[PSNI_NIS];
     uint32_t generations[PSNI_NIS];
     psni_settings_t settings;
-    char address[INET_ADDRSTRLEN];
 } library = {.settings.spin_us = 20};
 
 bool psni_library_ready(void)
@@ -26,37 +24,27 @@ psni_ni_t *psni_library_ni(uint32_t index)
     return atomic_load_explicit(&library.nis[index], memory_order_acquire);
 }
 
-static bool psni_settings_sound(const psni_settings_t *settings)
-{
-    const unsigned rates[] = {settings->fail_acks,     settings->reorder_events,
-                              settings->disable_tables, settings->drop,
-                              settings->duplicate,     settings->reorder,
-                              settings->delay};
-    struct in_addr address;
-
-    for (unsigned i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
-        if (rates[i] > PSNI_MILLION)
-            return false;
-    return settings->address == NULL ||
-           inet_pton(AF_INET, settings->address, &address) == 1;
-}
-
 int psni_configure(const psni_settings_t *settings)
 {
     if (!psni_settings_sound(settings))
         return PTL_ARG_INVALID;
     psc_lock_acquire(&library.lock);
     library.settings = *settings;
-    library.settings.address = NULL;
-    library.address[0] = '\0';
-    if (settings->address != NULL)
-        strncpy(library.address, settings->address,
-                sizeof(library.address) - 1);
     psc_lock_release(&library.lock);
     return PTL_OK;
 }
 
-static int psni_init(void)
+int softni_fault_set(const char *name, uint64_t value)
+{
+    int rc;
+
+    psc_lock_acquire(&library.lock);
+    rc = psni_settings_set(&library.settings, name, value);
+    psc_lock_release(&library.lock);
+    return rc;
+}
+
+int PtlInit(void)
 {
     atomic_fetch_add(&library.users, 1);
     return PTL_OK;
@@ -93,7 +81,6 @@ static psni_ni_t *psni_library_make(ptl_interface_t iface, unsigned options)
     ni->iface = iface;
     ni->options = options;
     ni->settings = library.settings;
-    memcpy(ni->address, library.address, sizeof(ni->address));
     return ni;
 }
 
@@ -132,9 +119,9 @@ static bool psni_options_sound(unsigned options)
            (matching == PTL_NI_MATCHING || matching == PTL_NI_NO_MATCHING);
 }
 
-int psni_ni_init(ptl_interface_t iface, unsigned int options, ptl_pid_t pid,
-                 const ptl_ni_limits_t *desired, ptl_ni_limits_t *actual,
-                 ptl_handle_ni_t *ni_handle)
+int PtlNIInit(ptl_interface_t iface, unsigned int options, ptl_pid_t pid,
+              const ptl_ni_limits_t *desired, ptl_ni_limits_t *actual,
+              ptl_handle_ni_t *ni_handle)
 {
     psni_ni_t *ni;
     int rc;
@@ -142,7 +129,7 @@ int psni_ni_init(ptl_interface_t iface, unsigned int options, ptl_pid_t pid,
     if (!psni_library_ready())
         return PTL_NO_INIT;
     if (!psni_options_sound(options) || ni_handle == NULL ||
-        (pid != PTL_PID_ANY && (pid == 0 || pid > PTL_PID_MAX)))
+        (pid != PTL_PID_ANY && (pid == 0 || pid > PSNI_PID_MAX)))
         return PTL_ARG_INVALID;
     psc_lock_acquire(&library.lock);
     rc = psni_library_open(iface, options, pid, desired, &ni);
@@ -165,7 +152,7 @@ static void psni_library_close(psni_ni_t *ni)
     free(ni);
 }
 
-int psni_ni_fini(ptl_handle_ni_t ni_handle)
+int PtlNIFini(ptl_handle_ni_t ni_handle)
 {
     psni_ni_t *ni;
     int rc;
@@ -181,7 +168,7 @@ int psni_ni_fini(ptl_handle_ni_t ni_handle)
     return rc;
 }
 
-static void psni_fini(void)
+void PtlFini(void)
 {
     psc_lock_acquire(&library.lock);
     if (psni_library_ready() && atomic_fetch_sub(&library.users, 1) == 1)
@@ -190,48 +177,3 @@ static void psni_fini(void)
                 psni_library_close(psni_library_ni(i));
     psc_lock_release(&library.lock);
 }
-
-const psptl_provider_t psni_provider = {
-    .name = "software",
-    .PtlInit = psni_init,
-    .PtlFini = psni_fini,
-    .PtlNIInit = psni_ni_init,
-    .PtlNIFini = psni_ni_fini,
-    .PtlNIStatus = psni_ni_status,
-    .PtlNIHandle = psni_ni_handle,
-    .PtlHandleIsEqual = psni_handle_is_equal,
-    .PtlGetUid = psni_get_uid,
-    .PtlGetId = psni_get_id,
-    .PtlGetPhysId = psni_get_id,
-    .PtlPTAlloc = psni_pt_alloc,
-    .PtlPTFree = psni_pt_free,
-    .PtlPTDisable = psni_pt_user_disable,
-    .PtlPTEnable = psni_pt_user_enable,
-    .PtlEQAlloc = psni_eq_alloc,
-    .PtlEQFree = psni_eq_free,
-    .PtlEQGet = psni_eq_get,
-    .PtlEQWait = psni_eq_wait,
-    .PtlEQPoll = psni_eq_poll,
-    .PtlCTAlloc = psni_ct_alloc,
-    .PtlCTFree = psni_ct_free,
-    .PtlCTGet = psni_ct_get,
-    .PtlCTWait = psni_ct_wait,
-    .PtlCTPoll = psni_ct_poll,
-    .PtlCTSet = psni_ct_set,
-    .PtlCTInc = psni_ct_inc,
-    .PtlMDBind = psni_md_bind,
-    .PtlMDRelease = psni_md_release,
-    .PtlLEAppend = psni_le_append,
-    .PtlLEUnlink = psni_le_unlink,
-    .PtlLESearch = psni_le_search,
-    .PtlMEAppend = psni_me_append,
-    .PtlMEUnlink = psni_me_unlink,
-    .PtlMESearch = psni_me_search,
-    .PtlPut = psni_put,
-    .PtlGet = psni_get,
-    .tells_true = true,
-    .eq_fd = psni_eq_fd,
-    .eq_arm = psni_eq_arm,
-    .ni_cookie = psni_ni_cookie,
-    .ni_admit = psni_ni_admit,
-};

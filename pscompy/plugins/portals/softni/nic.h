@@ -62,7 +62,7 @@ struct psni_peer {
     psni_stage_t stage;
     bool itself;   /* ours: what it receives needs no frame to say so */
     bool admitted; /* its cookie is known */
-    uint8_t cookie[PSPTL_COOKIE_BYTES];
+    uint8_t cookie[SOFTNI_COOKIE_BYTES];
     uint64_t token, its_token;     /* 0: not known */
     uint64_t next_token, its_next; /* offered to its successor; 0: none */
     ptl_uid_t uid;
@@ -161,6 +161,11 @@ typedef struct psni_held { /* a datagram that knobs hold back */
 } psni_held_t;
 
 bool psni_dice(psni_ni_t *ni, unsigned per_million);
+/* Sets the field that has this name. Returns PTL_ARG_INVALID if there is none,
+ * or if the value is out of its range. */
+int psni_settings_set(psni_settings_t *settings, const char *name,
+                      uint64_t value);
+bool psni_settings_sound(const psni_settings_t *settings);
 bool psni_knobs_used(const psni_settings_t *settings);
 /* Takes the place of sending; false: no room in the socket. */
 bool psni_knobs_send(psni_ni_t *ni, const struct sockaddr_in *to,
@@ -206,13 +211,12 @@ struct psni_ni {
     ptl_interface_t iface;
     unsigned options, users;
     psni_settings_t settings;
-    char address[INET_ADDRSTRLEN]; /* "": the default */
     ptl_ni_limits_t limits;
     psni_counters_t counters;
     ptl_sr_value_t registers[PTL_SR_OPERATION_VIOLATIONS + 1];
     ptl_process_t id;
     ptl_uid_t uid;
-    uint8_t cookie[PSPTL_COOKIE_BYTES];
+    uint8_t cookie[SOFTNI_COOKIE_BYTES];
     uint8_t secret[PSC_SIPHASH_KEY_SIZE];
     uint64_t dice;
 
@@ -253,47 +257,5 @@ bool psni_library_ready(void);
 int psni_interface_open(psni_ni_t *ni, ptl_pid_t pid,
                         const ptl_ni_limits_t *desired);
 void psni_interface_close(psni_ni_t *ni);
-
-/* The functions of the specification, as the table names them. */
-#define PSNI_DECLARE(ours, theirs) __typeof__(theirs) ours
-PSNI_DECLARE(psni_ni_init, PtlNIInit);
-PSNI_DECLARE(psni_ni_fini, PtlNIFini);
-PSNI_DECLARE(psni_ni_status, PtlNIStatus);
-PSNI_DECLARE(psni_ni_handle, PtlNIHandle);
-PSNI_DECLARE(psni_handle_is_equal, PtlHandleIsEqual);
-PSNI_DECLARE(psni_get_uid, PtlGetUid);
-PSNI_DECLARE(psni_get_id, PtlGetId);
-PSNI_DECLARE(psni_pt_alloc, PtlPTAlloc);
-PSNI_DECLARE(psni_pt_free, PtlPTFree);
-PSNI_DECLARE(psni_pt_user_disable, PtlPTDisable);
-PSNI_DECLARE(psni_pt_user_enable, PtlPTEnable);
-PSNI_DECLARE(psni_eq_alloc, PtlEQAlloc);
-PSNI_DECLARE(psni_eq_free, PtlEQFree);
-PSNI_DECLARE(psni_eq_get, PtlEQGet);
-PSNI_DECLARE(psni_eq_wait, PtlEQWait);
-PSNI_DECLARE(psni_eq_poll, PtlEQPoll);
-PSNI_DECLARE(psni_ct_alloc, PtlCTAlloc);
-PSNI_DECLARE(psni_ct_free, PtlCTFree);
-PSNI_DECLARE(psni_ct_get, PtlCTGet);
-PSNI_DECLARE(psni_ct_wait, PtlCTWait);
-PSNI_DECLARE(psni_ct_poll, PtlCTPoll);
-PSNI_DECLARE(psni_ct_set, PtlCTSet);
-PSNI_DECLARE(psni_ct_inc, PtlCTInc);
-PSNI_DECLARE(psni_md_bind, PtlMDBind);
-PSNI_DECLARE(psni_md_release, PtlMDRelease);
-PSNI_DECLARE(psni_le_append, PtlLEAppend);
-PSNI_DECLARE(psni_le_unlink, PtlLEUnlink);
-PSNI_DECLARE(psni_le_search, PtlLESearch);
-PSNI_DECLARE(psni_me_append, PtlMEAppend);
-PSNI_DECLARE(psni_me_unlink, PtlMEUnlink);
-PSNI_DECLARE(psni_me_search, PtlMESearch);
-PSNI_DECLARE(psni_put, PtlPut);
-PSNI_DECLARE(psni_get, PtlGet);
-int psni_eq_fd(ptl_handle_eq_t eq_handle, int *fd);
-int psni_eq_arm(ptl_handle_eq_t eq_handle);
-int psni_ni_cookie(ptl_handle_ni_t ni_handle,
-                   uint8_t cookie[PSPTL_COOKIE_BYTES]);
-int psni_ni_admit(ptl_handle_ni_t ni_handle, ptl_process_t peer,
-                  const uint8_t cookie[PSPTL_COOKIE_BYTES]);
 
 #endif

@@ -14,7 +14,7 @@
 #include "pscompy/transport/kit/clock.h"
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/kit/lock.h"
-#include "software.h"
+#include "settings.h"
 #include "wire.h"
 
 #define PSNI_NIS 8u        /* of one process */
@@ -24,6 +24,7 @@
 #define PSNI_INLINE 256u   /* bytes of a put that are copied at once */
 #define PSNI_VOLATILE 8192u
 #define PSNI_LEAST_WINDOW 16384u
+#define PSNI_PID_MAX 65535u /* a pid is a UDP port */
 #define PSNI_TABLES 256u
 #define PSNI_BUCKETS 256u
 #define PSNI_MILLION 1000000u
@@ -37,7 +38,7 @@ typedef struct psni_entry psni_entry_t;
 /* ---- pool.c: objects and handles ---- */
 
 typedef enum psni_kind {
-    PSNI_KIND_NI,
+    PSNI_KIND_NI = 1, /* no handle is 0: headers may mean "none" by that */
     PSNI_KIND_EQ,
     PSNI_KIND_CT,
     PSNI_KIND_MD,

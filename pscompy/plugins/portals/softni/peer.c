@@ -79,7 +79,7 @@ psni_peer_t *psni_peer_get(psni_ni_t *ni, ptl_process_t id)
 
     if (peer != NULL)
         return peer;
-    if (id.phys.pid == 0 || id.phys.pid > PTL_PID_MAX ||
+    if (id.phys.pid == 0 || id.phys.pid > PSNI_PID_MAX ||
         id.phys.nid == PTL_NID_ANY)
         return NULL;
     peer = psni_peer_make(ni, id);
@@ -95,8 +95,8 @@ psni_peer_t *psni_peer_get(psni_ni_t *ni, ptl_process_t id)
     return peer;
 }
 
-int psni_ni_admit(ptl_handle_ni_t ni_handle, ptl_process_t peer_id,
-                  const uint8_t cookie[PSPTL_COOKIE_BYTES])
+int softni_admit(ptl_handle_ni_t ni_handle, ptl_process_t peer_id,
+                 const uint8_t cookie[SOFTNI_COOKIE_BYTES])
 {
     psni_ni_t *ni;
     psni_peer_t *peer;

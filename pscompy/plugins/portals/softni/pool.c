@@ -96,6 +96,12 @@ psni_object_t *psni_pool_at(psni_pool_t *pool, uint32_t index)
     return object->live ? object : NULL;
 }
 
+/* A handle is an integer in one header, a pointer in another. */
+static uint32_t psni_handle_bits(ptl_handle_any_t handle)
+{
+    return (uint32_t)(uintptr_t)handle;
+}
+
 ptl_handle_any_t psni_handle(const psni_object_t *object)
 {
     uint32_t ni = object->kind == PSNI_KIND_NI ? object->index
@@ -105,7 +111,8 @@ ptl_handle_any_t psni_handle(const psni_object_t *object)
 
     handle = handle << NI_BITS | ni;
     handle = handle << GENERATION_BITS | (object->generation & GENERATION_MASK);
-    return handle << INDEX_BITS | index;
+    handle = handle << INDEX_BITS | index;
+    return (ptl_handle_any_t)(uintptr_t)handle;
 }
 
 static bool psni_handle_names(ptl_handle_any_t handle,
@@ -116,7 +123,7 @@ static bool psni_handle_names(ptl_handle_any_t handle,
 
 void *psni_find(psni_ni_t *ni, ptl_handle_any_t handle, psni_kind_t kind)
 {
-    uint32_t index = handle & ((1u << INDEX_BITS) - 1);
+    uint32_t index = psni_handle_bits(handle) & ((1u << INDEX_BITS) - 1);
     psni_object_t *object = psni_pool_at(&ni->pools[kind], index);
 
     return psni_handle_names(handle, object) ? object : NULL;
@@ -124,7 +131,7 @@ void *psni_find(psni_ni_t *ni, ptl_handle_any_t handle, psni_kind_t kind)
 
 psni_ni_t *psni_enter_ni(ptl_handle_any_t handle, psni_kind_t kind)
 {
-    uint32_t top = handle >> (INDEX_BITS + GENERATION_BITS);
+    uint32_t top = psni_handle_bits(handle) >> (INDEX_BITS + GENERATION_BITS);
     psni_ni_t *ni = NULL;
 
     if (top >> NI_BITS == kind)
@@ -161,18 +168,19 @@ void psni_leave(psni_ni_t *ni)
     psc_lock_release(&ni->lock);
 }
 
-int psni_handle_is_equal(ptl_handle_any_t handle1, ptl_handle_any_t handle2)
+int PtlHandleIsEqual(ptl_handle_any_t handle1, ptl_handle_any_t handle2)
 {
     return handle1 == handle2;
 }
 
-int psni_ni_handle(ptl_handle_any_t handle, ptl_handle_ni_t *ni_handle)
+int PtlNIHandle(ptl_handle_any_t handle, ptl_handle_ni_t *ni_handle)
 {
-    uint32_t kind = handle >> (INDEX_BITS + GENERATION_BITS + NI_BITS);
+    uint32_t kind = psni_handle_bits(handle) >>
+                    (INDEX_BITS + GENERATION_BITS + NI_BITS);
     psni_object_t *object;
     int rc;
 
-    if (kind >= PSNI_KIND_OP || ni_handle == NULL)
+    if (kind < PSNI_KIND_NI || kind >= PSNI_KIND_OP || ni_handle == NULL)
         return psni_library_ready() ? PTL_ARG_INVALID : PTL_NO_INIT;
     rc = psni_enter(handle, (psni_kind_t)kind, &object);
     if (rc != PTL_OK)

@@ -10,8 +10,8 @@
 /* Beyond what the user asked for: room to tell that tables were disabled. */
 #define SPARE 64u
 
-int psni_eq_alloc(ptl_handle_ni_t ni_handle, ptl_size_t count,
-                  ptl_handle_eq_t *eq_handle)
+int PtlEQAlloc(ptl_handle_ni_t ni_handle, ptl_size_t count,
+               ptl_handle_eq_t *eq_handle)
 {
     psni_ni_t *ni;
     psni_eq_t *eq;
@@ -23,8 +23,8 @@ int psni_eq_alloc(ptl_handle_ni_t ni_handle, ptl_size_t count,
     rc = PTL_NO_SPACE;
     if (eq == NULL)
         goto out;
-    if (ni->settings.max_eq_size > 0 && count > ni->settings.max_eq_size)
-        count = ni->settings.max_eq_size;
+    if (ni->settings.max_events > 0 && count > ni->settings.max_events)
+        count = ni->settings.max_events;
     eq->size = count == 0 ? 1 : count;
     eq->spare = SPARE;
     if (eq->size < SIZE_MAX / sizeof(ptl_event_t) - SPARE)
@@ -47,7 +47,7 @@ void psni_eq_close(psni_eq_t *eq)
     psni_pool_give(&eq->object.ni->pools[PSNI_KIND_EQ], eq);
 }
 
-int psni_eq_free(ptl_handle_eq_t eq_handle)
+int PtlEQFree(ptl_handle_eq_t eq_handle)
 {
     psni_eq_t *eq;
     psni_ni_t *ni;
@@ -108,7 +108,7 @@ static int psni_eq_look(psni_eq_t *eq, ptl_event_t *event)
     return rc;
 }
 
-int psni_eq_get(ptl_handle_eq_t eq_handle, ptl_event_t *event)
+int PtlEQGet(ptl_handle_eq_t eq_handle, ptl_event_t *event)
 {
     psni_eq_t *eq;
     int rc = psni_enter(eq_handle, PSNI_KIND_EQ, &eq);
@@ -120,11 +120,11 @@ int psni_eq_get(ptl_handle_eq_t eq_handle, ptl_event_t *event)
     return rc;
 }
 
-int psni_eq_wait(ptl_handle_eq_t eq_handle, ptl_event_t *event)
+int PtlEQWait(ptl_handle_eq_t eq_handle, ptl_event_t *event)
 {
     unsigned which;
 
-    return psni_eq_poll(&eq_handle, 1, PTL_TIME_FOREVER, event, &which);
+    return PtlEQPoll(&eq_handle, 1, PTL_TIME_FOREVER, event, &which);
 }
 
 /* All queues must be of one NI, whose lock is taken then. */
@@ -196,8 +196,8 @@ static int psni_eq_await(psni_eq_t **eqs, unsigned n, ptl_time_t timeout,
     return rc;
 }
 
-int psni_eq_poll(const ptl_handle_eq_t *eq_handles, unsigned int size,
-                 ptl_time_t timeout, ptl_event_t *event, unsigned int *which)
+int PtlEQPoll(const ptl_handle_eq_t *eq_handles, unsigned int size,
+              ptl_time_t timeout, ptl_event_t *event, unsigned int *which)
 {
     psni_eq_t *eqs[PSNI_PIECES];
     int rc = PTL_ARG_INVALID;
@@ -212,7 +212,7 @@ int psni_eq_poll(const ptl_handle_eq_t *eq_handles, unsigned int size,
     return rc;
 }
 
-int psni_eq_fd(ptl_handle_eq_t eq_handle, int *fd)
+int softni_eq_fd(ptl_handle_eq_t eq_handle, int *fd)
 {
     psni_eq_t *eq;
     int rc = psni_enter(eq_handle, PSNI_KIND_EQ, &eq);
@@ -228,7 +228,7 @@ int psni_eq_fd(ptl_handle_eq_t eq_handle, int *fd)
 
 /* While a long message comes in, sleeping between its frames would cost more
  * than they do. */
-int psni_eq_arm(ptl_handle_eq_t eq_handle)
+int softni_eq_arm(ptl_handle_eq_t eq_handle)
 {
     psni_eq_t *eq;
     psni_ni_t *ni;

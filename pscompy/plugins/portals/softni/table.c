@@ -1,6 +1,10 @@
 /* The portal table: where messages enter, and where flow control acts. */
 #include "nic.h"
 
+#ifndef PTL_PT_MATCH_UNORDERED /* not every header has it */
+#define PTL_PT_MATCH_UNORDERED 0u
+#endif
+
 #define KNOWN_OPTIONS                                                          \
     (PTL_PT_ONLY_USE_ONCE | PTL_PT_FLOWCTRL | PTL_PT_ONLY_TRUNCATE |           \
      PTL_PT_MATCH_UNORDERED)
@@ -17,11 +21,12 @@ static int psni_pt_choose(const psni_ni_t *ni, ptl_pt_index_t wanted,
                           ptl_pt_index_t *chosen)
 {
     ptl_pt_index_t last = (ptl_pt_index_t)ni->limits.max_pt_index;
-    ptl_pt_index_t index = wanted == PTL_PT_ANY ? 0 : wanted;
+    bool any = wanted == (ptl_pt_index_t)PTL_PT_ANY;
+    ptl_pt_index_t index = any ? 0 : wanted;
 
     if (index > last)
         return PTL_ARG_INVALID;
-    while (wanted == PTL_PT_ANY && index <= last && ni->tables[index].used)
+    while (any && index <= last && ni->tables[index].used)
         index++;
     if (index > last)
         return PTL_PT_FULL;
@@ -46,9 +51,9 @@ static void psni_pt_open(psni_pt_t *pt, uint32_t index, unsigned options,
         eq->users++;
 }
 
-int psni_pt_alloc(ptl_handle_ni_t ni_handle, unsigned int options,
-                  ptl_handle_eq_t eq_handle, ptl_pt_index_t pt_index_req,
-                  ptl_pt_index_t *pt_index)
+int PtlPTAlloc(ptl_handle_ni_t ni_handle, unsigned int options,
+               ptl_handle_eq_t eq_handle, ptl_pt_index_t pt_index_req,
+               ptl_pt_index_t *pt_index)
 {
     psni_ni_t *ni;
     psni_eq_t *eq = NULL;
@@ -88,7 +93,7 @@ void psni_pt_close(psni_ni_t *ni, psni_pt_t *pt)
     pt->used = false;
 }
 
-int psni_pt_free(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index)
+int PtlPTFree(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index)
 {
     psni_ni_t *ni;
     psni_pt_t *pt;
@@ -139,12 +144,12 @@ static int psni_pt_switch(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
     return rc;
 }
 
-int psni_pt_user_disable(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index)
+int PtlPTDisable(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index)
 {
     return psni_pt_switch(ni_handle, pt_index, false);
 }
 
-int psni_pt_user_enable(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index)
+int PtlPTEnable(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index)
 {
     return psni_pt_switch(ni_handle, pt_index, true);
 }

@@ -17,22 +17,30 @@ ptl_process_t psni_process(const struct sockaddr_in *address)
                                     ntohs(address->sin_port)}};
 }
 
+/* The number of an interface is its IPv4 address. Numbers of the network
+ * 0.0.0.0/8, which are no host's, and the default stand for the loopback. */
+static uint32_t psni_wire_host(ptl_interface_t iface)
+{
+    bool given = iface != PTL_IFACE_DEFAULT && (uint32_t)iface >> 24 != 0;
+
+    return given ? (uint32_t)iface : INADDR_LOOPBACK;
+}
+
+/* A header may name the port 65535 PTL_PID_ANY; the NI does not open there. */
 static int psni_wire_bind(psni_ni_t *ni, ptl_pid_t pid)
 {
-    const char *text = ni->address[0] == '\0' ? "127.0.0.1" : ni->address;
     struct sockaddr_in address = {
         .sin_family = AF_INET,
+        .sin_addr.s_addr = htonl(psni_wire_host(ni->iface)),
         .sin_port = htons(pid == PTL_PID_ANY ? 0 : (uint16_t)pid)};
     socklen_t size = sizeof(address);
 
-    if (inet_pton(AF_INET, text, &address.sin_addr) != 1)
-        return PTL_ARG_INVALID;
     if (bind(ni->socket, (struct sockaddr *)&address, size) != 0)
         return errno == EADDRINUSE ? PTL_PID_IN_USE : PTL_FAIL;
     if (getsockname(ni->socket, (struct sockaddr *)&address, &size) != 0)
         return PTL_FAIL;
     ni->id = psni_process(&address);
-    return PTL_OK;
+    return ni->id.phys.pid == PTL_PID_ANY ? PTL_FAIL : PTL_OK;
 }
 
 /* Some room is left to peers that have no part in the window. */

@@ -13,12 +13,18 @@
 
 #include <stdint.h>
 
+#include "api.h"
 #include "pscompy/transport/kit/siphash.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "what travels is copied from memory");
 
-#define PSNI_MAGIC 0x314e5350u /* "PSN1" */
+/* Messages carry codes of the portals4.h that the build used. NIs of builds
+ * with other codes ignore each other's frames. */
+#define PSNI_CODES                                                             \
+    ((uint32_t)PTL_ACK_REQ << 8 ^ (uint32_t)PTL_NI_DROPPED << 12 ^             \
+     (uint32_t)PTL_NI_PT_DISABLED << 16 ^ (uint32_t)PTL_NI_OP_VIOLATION << 20)
+#define PSNI_MAGIC (0x314e5350u ^ PSNI_CODES) /* "PSN1" */
 #define PSNI_ANSWERS 8u        /* in one frame */
 #define PSNI_FRAME_MAX 65507u  /* the most that UDP carries */
 

@@ -1,0 +1,137 @@
+/* Opens the libraries of Portals 4 and fills their tables. */
+#include "provider.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pscompy/transport/kit/lock.h"
+
+#define PROVIDER_PATH_MAX 4096u
+#define PROVIDER_INSTEAD "(PSP_PORTALS_PROVIDER=software does without)"
+
+static struct {
+    psc_lock_t lock;
+    psptl_provider_t system, software;
+} providers = {
+    .system = {.name = "system"},
+    .software = {.name = "software", .tells_list = true},
+};
+
+void psptl_software_path(char *path, size_t room)
+{
+    static const char name[] = "softni/libsoftni.so";
+    Dl_info own = {.dli_fname = ""};
+    const char *slash;
+
+    dladdr(&providers, &own);
+    slash = strrchr(own.dli_fname, '/');
+    snprintf(path, room, "%.*s%s",
+             slash ? (int)(slash + 1 - own.dli_fname) : 0, own.dli_fname,
+             name);
+}
+
+/* ---- opening ---- */
+
+/* Fills the table; memcpy, because ISO C has no cast from a data pointer to a
+ * function. Returns false if a function is missing; dlerror() names it. */
+static bool provider_resolve(psptl_provider_t *provider, void *library)
+{
+    bool all = true;
+
+#define PROVIDER_RESOLVE(function)                                             \
+    do {                                                                       \
+        void *found = dlsym(library, #function);                               \
+        memcpy(&provider->function, &found, sizeof(found));                    \
+    } while (0);
+#define PROVIDER_RESOLVE_ALL(function)                                         \
+    if (all) {                                                                 \
+        PROVIDER_RESOLVE(function)                                             \
+        all = provider->function;                                              \
+    }
+    PSPTL_EXTENSIONS(PROVIDER_RESOLVE)
+    PSPTL_FUNCTIONS(PROVIDER_RESOLVE_ALL)
+#undef PROVIDER_RESOLVE_ALL
+#undef PROVIDER_RESOLVE
+    return all;
+}
+
+static bool provider_open(psptl_provider_t *provider, const char *file,
+                          char *reason, size_t room)
+{
+    void *library = provider->library;
+
+    if (library)
+        return true;
+    library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!library || !provider_resolve(provider, library)) {
+        snprintf(reason, room, "%s", dlerror());
+        return false;
+    }
+    provider->library = library;
+    return true;
+}
+
+/* A library is used only if the build found its header: their types differ. */
+static bool provider_open_system(char *reason, size_t room)
+{
+    if (!SOFTNI_SYSTEM_HEADER) {
+        snprintf(reason, room,
+                 "the build found no library of Portals 4 " PROVIDER_INSTEAD);
+        return false;
+    }
+    if (provider_open(&providers.system, "libportals.so.4", reason, room))
+        return true;
+    snprintf(reason + strlen(reason), room - strlen(reason),
+             " " PROVIDER_INSTEAD);
+    return false;
+}
+
+static bool provider_open_software(char *reason, size_t room)
+{
+    char path[PROVIDER_PATH_MAX];
+
+    psptl_software_path(path, sizeof(path));
+    return provider_open(&providers.software, path, reason, room);
+}
+
+static psptl_provider_t *provider_choose(psptl_choice_t choice, char *reason,
+                                         size_t room)
+{
+    if (choice != PSPTL_CHOICE_SOFTWARE && provider_open_system(reason, room))
+        return &providers.system;
+    if (choice != PSPTL_CHOICE_SYSTEM && provider_open_software(reason, room))
+        return &providers.software;
+    return NULL;
+}
+
+static psptl_provider_t *provider_locked(psptl_choice_t choice, char *reason,
+                                         size_t room)
+{
+    psptl_provider_t *provider;
+
+    psc_lock_acquire(&providers.lock);
+    provider = provider_choose(choice, reason, room);
+    psc_lock_release(&providers.lock);
+    return provider;
+}
+
+bool psptl_has_library(void)
+{
+    char reason[PSPTL_REASON_MAX];
+
+    return provider_locked(PSPTL_CHOICE_SYSTEM, reason, sizeof(reason));
+}
+
+const psptl_provider_t *psptl_provider_start(psptl_choice_t choice,
+                                             char *reason, size_t room)
+{
+    psptl_provider_t *provider = provider_locked(choice, reason, room);
+
+    if (!provider || provider->PtlInit() == PTL_OK)
+        return provider;
+    snprintf(reason, room,
+             "the %s library does not start (PSP_PORTALS_PROVIDER)",
+             provider->name);
+    return NULL;
+}

@@ -1,0 +1,47 @@
+/* Providers of Portals 4: a library of this machine, and the software NI. Each
+ * is a shared library that is opened at run time, and a table of its
+ * functions, through which the driver calls them. */
+#ifndef PSCOMPY_PORTALS_PROVIDER_H
+#define PSCOMPY_PORTALS_PROVIDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "../softni/api.h"
+#include "psptl.h"
+
+/* The functions that a library must have. PtlFini is not among them: not
+ * every library starts a second time after it. */
+#define PSPTL_FUNCTIONS(X)                                                     \
+    X(PtlInit) X(PtlNIInit) X(PtlNIFini) X(PtlGetPhysId)                       \
+    X(PtlPTAlloc) X(PtlPTFree) X(PtlPTEnable)                                  \
+    X(PtlEQAlloc) X(PtlEQFree) X(PtlEQPoll) X(PtlMDBind) X(PtlMDRelease)       \
+    X(PtlMEAppend) X(PtlMEUnlink) X(PtlMESearch) X(PtlPut) X(PtlGet)
+
+/* Extensions of the software NI (softni/api.h). A library without them has
+ * NULL in the table. */
+#define PSPTL_EXTENSIONS(X)                                                    \
+    X(softni_eq_fd) X(softni_eq_arm) X(softni_cookie) X(softni_admit)
+
+typedef struct psptl_provider {
+    const char *name;
+    void *library; /* of dlopen; NULL: not opened yet */
+    bool tells_list; /* The ACK of a put names the list that took the message,
+                        and its length also if that was the overflow list. */
+#define PSPTL_MEMBER(function) __typeof__(function) *function;
+    PSPTL_FUNCTIONS(PSPTL_MEMBER)
+    PSPTL_EXTENSIONS(PSPTL_MEMBER)
+#undef PSPTL_MEMBER
+} psptl_provider_t;
+
+/* The provider of this choice, opened and started. AUTO is the library of the
+ * machine if there is one, also if it has no interface then, else the software
+ * NI. Returns NULL with the reason if it cannot be used. */
+const psptl_provider_t *psptl_provider_start(psptl_choice_t choice,
+                                             char *reason, size_t room);
+
+/* The file of the software NI: softni/libsoftni.so beside the file that this
+ * code was loaded from. */
+void psptl_software_path(char *path, size_t room);
+
+#endif

@@ -1,0 +1,40 @@
+"""Faults of the software NI, which a library of its own has by name (softni/fault_injection.c)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pscompy.plugins.portals
+from pscompy.testing.process import Far
+from pscompy.testing.remote_side import Here
+
+LIBRARY = Path(pscompy.plugins.portals.__file__).parent / "softni" / "libsoftni.so"
+
+
+def set_here(faults: Mapping[str, int]) -> None:
+    """Of the interfaces that this process opens from now on."""
+    library = ctypes.CDLL(str(LIBRARY))
+    for name, value in faults.items():
+        assert library.softni_fault_set(name.encode(), ctypes.c_uint64(value)) == 0, name
+
+
+def set_there(_: Here, faults: Mapping[str, int]) -> None:
+    set_here(faults)
+
+
+@contextmanager
+def faulty(faults: Mapping[str, int], far: Far | None = None) -> Iterator[None]:
+    """The interfaces that are opened meanwhile have these faults, also those of the far process."""
+    none = dict.fromkeys(faults, 0)
+    set_here(faults)
+    if far:
+        far(set_there, faults)
+    try:
+        yield
+    finally:
+        set_here(none)
+        if far and far.alive:
+            far(set_there, none)
