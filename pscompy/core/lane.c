@@ -190,7 +190,10 @@ static void lane_fini(psc_lane_t *lane)
 void psc_lane_progress_retiring(psc_worker_t *worker, bool force)
 {
     psc_list_for_each(lane, &worker->retiring, psc_lane_t, link) {
-        if (lane->slot->ops->ep_stop(lane->ep) != PSC_INPROGRESS || force)
+        psc_status_t written = psc_access_lane_end(lane);
+        psc_status_t sent = lane->slot->ops->ep_stop(lane->ep);
+
+        if ((written != PSC_INPROGRESS && sent != PSC_INPROGRESS) || force)
             lane_fini(lane);
     }
 }

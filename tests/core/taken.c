@@ -385,7 +385,8 @@ void case_fin_beside_a_landing(void)
 
 /* ---- peers that write by themselves ---- */
 
-/* A transport whose peer is always in the middle of a copy, until it is not. */
+/* A transport whose peer is in the middle of a copy as long as `writing`. Its
+ * endpoints stop at once. */
 static struct {
     psc_transport_ops_t ops;
     const psc_transport_ops_t *below;
@@ -400,11 +401,6 @@ static psc_status_t late_revoke(psc_iface_t *iface, psc_mem_t *mem)
 
     late.asked++;
     return late.writing ? PSC_INPROGRESS : status;
-}
-
-static psc_status_t late_stop(psc_ep_t *ep)
-{
-    return late.writing ? PSC_INPROGRESS : late.below->ep_stop(ep);
 }
 
 static psc_status_t late_put(psc_ep_t *ep, const void *buffer, size_t len,
@@ -431,7 +427,6 @@ static bool late_wrap(psc_conn_t *conn)
     late.ops = *slot->ops;
     late.ops.mem_revoke = late_revoke;
     late.ops.put = late_put;
-    late.ops.ep_stop = late_stop;
     slot->ops = &late.ops;
     late.writing = true;
     return true;
@@ -447,8 +442,8 @@ static psc_status_t wait_a_little(side_t *side, psc_request_t *request)
     return status;
 }
 
-/* The connection fails, and the receive keeps its buffer until the peer has
- * ended its copy. */
+/* The connection fails, its lane has nothing more to send, and the receive
+ * keeps its buffer until the peer has ended its copy. */
 void case_receive_with_a_late_writer(void)
 {
     waiting_t waiting;

@@ -86,17 +86,24 @@ void psc_landing_drop(psc_lane_t *lane)
 
 /* ---- keys ---- */
 
+static psc_status_t access_revoke_lane(const psc_req_t *req,
+                                       const psc_lane_t *lane)
+{
+    const psc_iface_slot_t *slot = lane->slot;
+    psc_mem_t *mem = req->bulk.mem[lane->index];
+
+    return mem && slot->ops->mem_revoke
+               ? slot->ops->mem_revoke(slot->iface, mem)
+               : PSC_OK;
+}
+
 /* Every lane is asked, so that all of them begin at once. */
 static psc_status_t access_revoke(psc_req_t *req)
 {
     psc_status_t status = PSC_OK;
 
     for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
-        const psc_iface_slot_t *slot = req->conn->lanes[i]->slot;
-
-        if (req->bulk.mem[i] && slot->ops->mem_revoke &&
-            slot->ops->mem_revoke(slot->iface, req->bulk.mem[i]) ==
-                PSC_INPROGRESS)
+        if (access_revoke_lane(req, req->conn->lanes[i]) == PSC_INPROGRESS)
             status = PSC_INPROGRESS;
     }
     return status;
@@ -120,6 +127,19 @@ void psc_access_progress(psc_worker_t *worker)
 {
     psc_list_for_each(req, &worker->revoking, psc_req_t, link)
         psc_access_settle(req);
+}
+
+psc_status_t psc_access_lane_end(const psc_lane_t *lane)
+{
+    psc_status_t status = PSC_OK;
+
+    if (!lane->conn)
+        return PSC_OK;
+    psc_list_for_each(req, &lane->conn->active, psc_req_t, conn_link) {
+        if (req->exposed && access_revoke_lane(req, lane) == PSC_INPROGRESS)
+            status = PSC_INPROGRESS;
+    }
+    return status;
 }
 
 void psc_access_lane_ended(psc_lane_t *lane)

@@ -48,6 +48,10 @@ void psc_access_settle(psc_req_t *req);
 void psc_access_progress(psc_worker_t *worker);
 /* Give back what this lane of its connection knows of its memory. */
 void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane);
+/* Revokes the keys that a lane which is being closed has given away. Returns
+ * INPROGRESS while a peer may be writing by one of them: the lane's endpoint
+ * must stay until then. */
+psc_status_t psc_access_lane_end(const psc_lane_t *lane);
 /* The lane's endpoint has stopped, so nothing reaches memory through it. */
 void psc_access_lane_ended(psc_lane_t *lane);
 /* How many failed requests a peer may still write to. */
