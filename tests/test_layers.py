@@ -329,6 +329,43 @@ def test_every_module_of_the_control_plane_has_its_place() -> None:
     assert paths == {module for floor in CONTROL for module in floor}
 
 
+# ---- floors inside a folder ----------------------------------------------------
+
+# From the top down. Every C file has a header that says what it offers, so who includes a header
+# calls it.
+FLOORS = {
+    "pscompy/plugins/portals/psptl": (
+        *("device", "event", "channel", "match", "deliver", "deferred", "source", "overflow"),
+        *("receive", "tag", "rma", "send", "region", "backlog", "failure"),
+        *("driver", "provider", "psptl", "fence", "reorder"),
+    ),
+}
+
+
+def upward(root: Path, folder: str) -> list[str]:
+    """The includes of a file of this folder that are not further down."""
+    floor = {name: place for place, name in enumerate(FLOORS[folder])}
+    found = []
+    for path in sorted((root / folder).glob("*.[ch]")):
+        for name in re.findall(r'^#include "(\w+)\.h"', path.read_text(), re.M):
+            if name != path.stem and floor[name] <= floor[path.stem]:
+                found.append(f"{path.name} -> {name}.h")
+    return found
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_floors(folder: str) -> None:
+    assert upward(ROOT, folder) == []
+
+
+def test_a_step_up_is_found(tmp_path: Path) -> None:
+    folder = "pscompy/plugins/portals/psptl"
+    shutil.copytree(ROOT / folder, tmp_path / folder)
+    low = tmp_path / folder / "backlog.c"
+    low.write_text(f'{low.read_text()}#include "channel.h"\n')
+    assert upward(tmp_path, folder) == ["backlog.c -> channel.h"]
+
+
 # ---- the papers tell of everything ---------------------------------------------
 
 

@@ -481,6 +481,11 @@ const ct_case_t ct_own_cases[] = {
      ranks_open_and_close_as_the_reference_library_does, 0, false},
     {"ranks_open_and_close_with_late_events",
      ranks_open_and_close_with_late_events, 0, false},
+    {"a_fence_is_asked_until_it_is_answered",
+     a_fence_is_asked_until_it_is_answered, 0, false},
+    {"a_channel_that_parts_sends_no_fence", a_channel_that_parts_sends_no_fence,
+     0, false},
+    {"fences_are_numbered_around", fences_are_numbered_around, 0, false},
     {"window_puts_numbers_in_order", window_puts_numbers_in_order, 0, false},
     {NULL, NULL, 0, false},
 };

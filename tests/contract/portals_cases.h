@@ -92,4 +92,10 @@ void ranks_open_and_close(void);
 void ranks_open_and_close_as_the_reference_library_does(void);
 void ranks_open_and_close_with_late_events(void);
 
+/* ---- portals_fence_cases.c ---- */
+
+void a_fence_is_asked_until_it_is_answered(void);
+void a_channel_that_parts_sends_no_fence(void);
+void fences_are_numbered_around(void);
+
 #endif

@@ -1,4 +1,4 @@
-/* Active messages: on their way out, coming in, and the credit between. */
+/* Active messages: sending, receiving, and the credits between. */
 #include <string.h>
 
 #include "portals.h"
@@ -22,8 +22,8 @@ static uint8_t *portals_put_bytes(uint8_t *to, const void *bytes, size_t len)
     return to + len;
 }
 
-/* The head tells how much of the peer's was taken. Returns where the payload
- * goes; NULL: no room. */
+/* Writes the head, with the count of messages taken from the peer. Returns the
+ * place of the payload, or NULL if the send ring is full. */
 static uint8_t *portals_begin(portals_ep_t *ep, portals_kind_t kind,
                               uint8_t id, const void *header,
                               uint8_t header_len)
@@ -93,7 +93,7 @@ static bool portals_credit_due(const portals_ep_t *ep)
     return ep->received - ep->told >= (window + 1) / 2;
 }
 
-/* What this side owes is paid with the next message, or here. */
+/* Credits travel with the next message, or in a message of their own. */
 void portals_credit_pay(portals_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->owing, portals_ep_t, owing) {
@@ -113,7 +113,7 @@ bool portals_credit_take(portals_ep_t *ep, uint32_t taken)
     return true;
 }
 
-/* ---- messages that come in ---- */
+/* ---- receiving ---- */
 
 void portals_count_arrival(portals_ep_t *ep)
 {
@@ -147,7 +147,8 @@ void portals_arrived(void *owner, const uint8_t *bytes, size_t len)
 
     ep->party.heard = true;
     if (len < PORTALS_HEAD_SIZE) {
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "no head");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
+                       "a message is shorter than its header");
         return;
     }
     memcpy(&head, bytes, sizeof(head));
@@ -155,7 +156,7 @@ void portals_arrived(void *owner, const uint8_t *bytes, size_t len)
     len -= PORTALS_HEAD_SIZE;
     if (head.header_len > PSC_AM_HEADER_MAX || head.header_len > len ||
         !portals_credit_take(ep, head.taken)) {
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a wrong head");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a malformed header");
         return;
     }
     if (head.kind == PORTALS_KIND_AM) {

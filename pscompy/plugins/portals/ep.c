@@ -1,4 +1,4 @@
-/* Endpoints: creating, addresses, closing. How they stand and fail is in
+/* Endpoints: creating, addresses, closing. Their states and failures are in
  * transport/kit/endpoint.h. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 /* ---- the clock ---- */
 
-/* A put of nothing: the peer's interface acknowledges it, if its process is
- * still there, whatever the process does. */
+/* The peer's interface acknowledges a ping while its process is alive, whatever
+ * the process does. */
 void portals_ep_tick(portals_ep_t *ep, int64_t now)
 {
     psc_party_t *party = &ep->party;
@@ -103,13 +103,12 @@ void portals_ep_close(psc_ep_t *self)
     (void)portals_ep_stop(self);
 }
 
-/* What was sent has arrived when its acknowledgements are there, and the
- * goodbye is behind it. */
+/* Stopped when every message, the goodbye last, has been acknowledged. */
 psc_status_t portals_ep_stop(psc_ep_t *self)
 {
     portals_ep_t *ep = portals_ep(self);
 
-    if (ep->party.goodbye || ep->cut) { /* nobody takes anything */
+    if (ep->party.goodbye || ep->cut) { /* nothing can be delivered */
         psptl_channel_abort(ep->channel);
         ep->parting = false;
     }
@@ -121,7 +120,7 @@ psc_status_t portals_ep_stop(psc_ep_t *self)
                : PSC_OK;
 }
 
-/* Inside progress somebody up the stack may still look at the endpoint. */
+/* Inside progress a caller further up may still use the endpoint. */
 void portals_ep_fini(psc_ep_t *self)
 {
     portals_ep_t *ep = portals_ep(self);

@@ -1,6 +1,6 @@
-/* Messages that the interface matches: receives posted, messages on their way
- * out, and those that have come. They count as active messages do; their word
- * is what the head of those tells, how many of the other side's were taken. */
+/* Messages that the interface matches: posting receives, sending, receiving.
+ * They take part in the window like active messages; their word is the count
+ * that active messages have in their head. */
 #include <stdio.h>
 
 #include "portals.h"
@@ -92,9 +92,9 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
     return PSC_INPROGRESS;
 }
 
-/* ---- arriving ---- */
+/* ---- receiving ---- */
 
-/* A receive that has matched is told, whatever the endpoint has become. */
+/* A receive that has matched is reported in every state of the endpoint. */
 static void portals_tag_told(psc_tag_recv_t *recv,
                              const psptl_tagged_t *message, psc_status_t status)
 {
@@ -124,7 +124,7 @@ void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
 
     ep->party.heard = true;
     if (status == PSC_OK && !portals_credit_take(ep, message->word)) {
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a wrong word");
+        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a malformed header");
         status = PSC_ERR_PROTOCOL;
     }
     if (status == PSC_OK)

@@ -1,5 +1,5 @@
-/* Registration, and put and get: a region's key is its match bits. What is
- * registered is a region of the driver. */
+/* Registration, put and get. A registration is a region of the driver, and its
+ * key contains the match bits of the region. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ struct psc_rkey {
     uint64_t bits, len;
 };
 
-/* What travels. */
+/* A key on the wire. */
 typedef struct portals_packed_rkey {
     uint32_t magic, reserved;
     uint64_t bits, len;

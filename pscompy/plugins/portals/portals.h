@@ -1,22 +1,23 @@
-/* What the files of this transport share: the interface, its endpoints, and
- * the bytes of a message.
+/* The interface and its endpoints, and the bytes of a message. The files of the
+ * transport share this header.
  *
- *   transport.c  the operations table; opening, polling, shutting down
- *   settings.c   the settings of PSP_PORTALS_*
- *   sleep.c      descriptors that wake us, the clock of the endpoints
+ *   transport.c  the operations table; opening, polling, closing
+ *   settings.c   PSP_PORTALS_*
+ *   sleep.c      descriptors to sleep on, and the clock of the endpoints
  *   ep.c         endpoints: creating, addresses, closing
- *   meet.c       the stages in which two endpoints come to trust each other
- *   am.c         messages on their way out, messages that come in, credits
+ *   connect.c    connecting, and the proof of the token
+ *   am.c         active messages, and credits
  *   match.c      messages that the interface matches
- *   mem.c        registration, put and get
- *   psptl.h      the driver: Portals 4, and nothing of the above
+ *   memory.c     registration, put and get
+ *   psptl/       the driver: channels over Portals 4
+ *   softni/      a library of Portals 4 in software
  *
  * An endpoint is a channel of the driver. A peer may have RECVQ_SIZE messages
- * under way before it hears that they were taken. Every message tells how many
- * were; where none goes back, a credit of its own does, which is outside the
- * window: so is the goodbye. Of credits at most two can wait to be read, since
- * each answers half a window. The ring has room for these three, for the
- * message that is being read, and for two of the driver's own. */
+ * in flight that this side has not reported as taken. Every message carries
+ * that count; if no message goes back, a credit message does. Credits and the
+ * goodbye are outside the window. At most two credits can be unread, because
+ * each answers half a window. So the receive ring has room for these three, for
+ * the message that is being read, and for two of the driver's own. */
 #ifndef PSCOMPY_PORTALS_PORTALS_H
 #define PSCOMPY_PORTALS_PORTALS_H
 
@@ -26,10 +27,10 @@
 #include "pscompy/transport/transport.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "what travels is copied from memory");
+               "the bytes on the wire are little-endian");
 
-#define PORTALS_QUIET_POLLS 4096u /* passes between two looks at the clock */
-#define PORTALS_GLANCE_NS 200000ll /* where there are no descriptors */
+#define PORTALS_QUIET_POLLS 4096u /* passes without a look at the clock */
+#define PORTALS_GLANCE_NS 200000ll /* between polls without descriptors */
 #define PORTALS_BULK_MAX ((size_t)1 << 30)
 
 /* ---- settings ---- */
@@ -48,19 +49,19 @@ typedef struct portals_iface {
     psc_parties_t parties;
     psc_list_t eps;
     psc_list_t graveyard;
-    psc_list_t owing;      /* endpoints that owe their peers a credit */
-    unsigned handled;      /* events of this progress */
+    psc_list_t owing;      /* endpoints that owe their peer a credit */
+    unsigned handled;      /* events of this pass */
     unsigned polls;
     bool in_progress;
     bool armed;
     int epoll, alarm;
-    unsigned n_fds;        /* of the event queues */
-    int64_t alarm_ns;      /* when the alarm rings; INT64_MAX: never */
+    unsigned n_fds;        /* event queues with descriptors; 0: none has one */
+    int64_t alarm_ns;      /* when the alarm expires; INT64_MAX: never */
 } portals_iface_t;
 
 /* ---- endpoints ---- */
 
-/* What ep_address gives away. */
+/* The address of an endpoint, as ep_address packs it. */
 typedef struct portals_address {
     uint32_t magic;
     uint16_t version;
@@ -74,27 +75,28 @@ typedef struct portals_ep {
     psc_link_t link;  /* in the interface's eps, or the graveyard */
     psc_link_t owing; /* in the interface's owing */
     psptl_channel_t *channel;
-    uint32_t window;         /* messages that the peer lets us have sent */
-    uint32_t sent, taken;    /* messages; what the peer said it has taken */
-    uint32_t received, told; /* messages; what the peer was told */
-    bool parting;   /* ours is still to be sent */
-    bool cut;       /* the channel works no more */
-    bool dead;      /* fini was called */
+    uint32_t window;         /* messages that may be in flight to the peer */
+    uint32_t sent, taken;    /* messages sent; of these, taken by the peer */
+    uint32_t received, told; /* messages received; of these, reported */
+    bool parting;   /* the goodbye is still to be sent */
+    bool cut;       /* the channel has failed */
+    bool dead;      /* ep_fini was called */
     portals_address_t peer;
 } portals_ep_t;
 
 /* ---- a message ---- */
 
 typedef enum portals_kind {
-    PORTALS_KIND_AM = PSC_N_MEET_KINDS, /* below: how two ends meet */
-    PORTALS_KIND_CREDIT,    /* nothing but the head */
-    PORTALS_KIND_GOODBYE    /* nothing follows */
+    PORTALS_KIND_AM = PSC_N_MEET_KINDS, /* lower kinds prove the token */
+    PORTALS_KIND_CREDIT,    /* has a header only */
+    PORTALS_KIND_GOODBYE    /* the last message */
 } portals_kind_t;
 
-/* Then header_len bytes of header, then the payload. */
+/* In front of the header of an active message (header_len bytes) and its
+ * payload. */
 typedef struct portals_head {
     uint8_t kind, id, header_len, reserved;
-    uint32_t taken; /* messages of the other side, since the start */
+    uint32_t taken; /* messages received from the other side */
 } portals_head_t;
 
 #define PORTALS_HEAD_SIZE sizeof(portals_head_t)
@@ -118,7 +120,7 @@ static inline portals_iface_t *portals_ep_iface(const portals_ep_t *ep)
 
 uintptr_t portals_transport(void);
 int portals_has_library(void);
-/* Free the endpoints that ended during progress. */
+/* Frees the endpoints that ended during progress. */
 void portals_iface_bury(portals_iface_t *iface);
 
 /* ---- settings.c ---- */
@@ -130,9 +132,9 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
 
 psc_status_t portals_sleep_open(portals_iface_t *iface);
 void portals_sleep_close(portals_iface_t *iface);
-/* From progress: take back what woke us, and see what the clock says. */
+/* Called by progress: resets the alarm and looks at the clock. */
 void portals_sleep_look(portals_iface_t *iface);
-/* Set the alarm to when something is to be sent again, or looked at. */
+/* Sets the alarm to the time of the next resend or look. */
 void portals_sleep_until(portals_iface_t *iface);
 int portals_event_fd(psc_iface_t *iface);
 psc_status_t portals_arm(psc_iface_t *iface);
@@ -146,13 +148,13 @@ psc_status_t portals_ep_stop(psc_ep_t *ep);
 void portals_ep_fini(psc_ep_t *ep);
 uint32_t portals_ep_counters(const psc_ep_t *ep, psc_counted_t *counters,
                              uint32_t room);
-/* False: this is no address. */
+/* Returns false if the bytes are no address. */
 bool portals_address_unpack(const uint8_t *bytes, size_t len,
                             portals_address_t *address_p);
-/* A look at the clock: who is late, who is to be asked whether it lives. */
+/* Fails an endpoint whose peer is late; pings a peer that is silent. */
 void portals_ep_tick(portals_ep_t *ep, int64_t now);
 
-/* ---- meet.c ---- */
+/* ---- connect.c ---- */
 
 psc_status_t portals_ep_connect(psc_ep_t *ep,
                                 const psc_connect_params_t *params);
@@ -167,15 +169,16 @@ psc_status_t portals_am_short(psc_ep_t *ep, uint8_t id, const void *header,
 psc_status_t portals_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                               uint8_t header_len, const psc_iov_t *iov,
                               size_t n_iov);
-/* A message of the transport's own. */
+/* Sends a message of the transport itself. */
 psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
                                   const void *body, size_t len);
 void portals_arrived(void *owner, const uint8_t *bytes, size_t len);
-/* May a message of this length leave? */
+/* Returns PSC_OK if a message of this length may be sent now. */
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len);
-/* A message that the peer counts has come. */
+/* Counts a message that takes part in the window. */
 void portals_count_arrival(portals_ep_t *ep);
-/* The peer says how many it has taken; false: that cannot be. */
+/* Notes how many messages the peer has taken. Returns false if that is more
+ * than were sent. */
 bool portals_credit_take(portals_ep_t *ep, uint32_t taken);
 void portals_credit_pay(portals_iface_t *iface);
 
@@ -191,7 +194,7 @@ psc_status_t portals_tag_send(psc_ep_t *ep, uint64_t bits,
 void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
                     psptl_verdict_t verdict);
 
-/* ---- mem.c ---- */
+/* ---- memory.c ---- */
 
 psc_status_t portals_put(psc_ep_t *ep, const void *buffer, size_t len,
                          psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,

@@ -1,5 +1,5 @@
-/* The settings of PSP_PORTALS_*, from the table that Python parsed into what
- * the interface keeps. Their ranges were checked there (config.py). */
+/* Reads PSP_PORTALS_* from the table of parsed settings. config.py has checked
+ * their ranges. */
 #include <stdio.h>
 #include <string.h>
 

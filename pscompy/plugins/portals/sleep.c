@@ -1,5 +1,6 @@
-/* Sleeping: one descriptor that holds those of the event queues, a ticker for
- * the endpoints, and an alarm for what is to be sent again or revoked. */
+/* Sleeping: one epoll descriptor, which contains the descriptors of the event
+ * queues, a ticker for the endpoints, and an alarm for resends and revocations.
+ */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -57,7 +58,7 @@ static void portals_sleep_tick(portals_iface_t *iface)
         portals_ep_tick(ep, now);
 }
 
-/* A library without descriptors is looked at now and then. */
+/* A library without descriptors is polled every PORTALS_GLANCE_NS. */
 void portals_sleep_until(portals_iface_t *iface)
 {
     int64_t due = psptl_device_deadline(iface->device);

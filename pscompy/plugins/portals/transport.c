@@ -1,5 +1,5 @@
-/* Portals 4: the operations table, and the life of an interface. What each
- * file is for stands in portals.h. */
+/* Portals 4: the operations table, and the life of an interface. portals.h has
+ * a list of the files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "portals.h"
 
-/* ---- what the driver tells ---- */
+/* ---- calls of the driver ---- */
 
 static void portals_room(void *owner)
 {
@@ -42,7 +42,7 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
 
     if (status != PSC_OK)
         return status;
-    /* who does not listen to what is unexpected cannot have it matched */
+    /* matching needs the upcall for messages without a receive */
     if (!params->up->tag_unexpected)
         iface->settings.driver.matching = false;
     iface->device =
@@ -122,13 +122,13 @@ void portals_iface_bury(portals_iface_t *iface)
 
 static void portals_close(psc_iface_t *self)
 {
-    (void)self; /* nobody can come who was not given an endpoint's address */
+    (void)self; /* only peers that have an address of an endpoint can connect */
 }
 
 static psc_status_t portals_stop(psc_iface_t *self)
 {
     (void)self;
-    return PSC_OK; /* each endpoint has seen to its own */
+    return PSC_OK; /* the endpoints have stopped before */
 }
 
 static void portals_count_log(portals_iface_t *iface)
@@ -192,7 +192,7 @@ static unsigned portals_progress(psc_iface_t *self)
     iface->handled += psptl_device_poll(iface->device);
     if (!psc_list_empty(&iface->owing))
         portals_credit_pay(iface);
-    /* What has arrived is delivered before an end is told. */
+    /* Messages are delivered before the end of their endpoint is reported. */
     if (!psc_list_empty(&iface->parties.failing))
         iface->handled += psc_parties_report(&iface->parties);
     iface->in_progress = false;
@@ -239,13 +239,14 @@ static const psc_transport_ops_t portals_ops = {
     .ep_counters = portals_ep_counters,
 };
 
-/* The two symbols that this library exports: the table's address, */
+/* The address of the operations table. This function and the next one are the
+ * exported symbols. */
 uintptr_t portals_transport(void)
 {
     return (uintptr_t)&portals_ops;
 }
 
-/* and whether this machine has a library of Portals 4. */
+/* Returns whether this machine has a library of Portals 4. */
 int portals_has_library(void)
 {
     return psptl_has_library();

@@ -1,19 +1,9 @@
-/* Entries that are taken back from the interface, and the backlog: events that
- * were taken from its queues before their turn.
- *
- * An entry that a message has used up leaves its list by itself, and there are
- * libraries whose PtlMEUnlink says PTL_OK of it although its event is still in
- * the queue; there are handles, too, that name another entry by then. So the
- * queue is emptied into the backlog before entries are unlinked and after
- * that. An entry is back if PtlMEUnlink said PTL_OK and no event of it is in
- * the backlog. Nothing is appended meanwhile: whoever empties the queue handles
- * no events. Once events were lost, an entry that the interface does not know
- * any more is back, too. */
+/* The backlog of events, and unlinking. */
+#include "backlog.h"
+
 #include <stdlib.h>
 
-#include "driver.h"
-
-#define BACKLOG_ROOM 64u /* of its first block */
+#define BACKLOG_ROOM 64u /* events in the first block */
 
 void psptl_backlog_close(psptl_backlog_t *backlog)
 {
@@ -35,7 +25,7 @@ static bool backlog_reserve(psptl_backlog_t *backlog)
     return true;
 }
 
-/* The operation of a message that came; NULL: the event tells of none. */
+/* The operation that received a message. Returns NULL for other events. */
 static psptl_op_t *backlog_op(const psptl_late_t *late)
 {
     return late->event.type == PTL_EVENT_PUT ||

@@ -1,16 +1,26 @@
 /* A channel: its rings, its life, and the bounded wait until the interface
- * has let go of its memory. */
-#include <stdarg.h>
+ * does not use its memory any more. */
+#include "channel.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "backlog.h"
+#include "deferred.h"
+#include "failure.h"
+#include "match.h"
+#include "overflow.h"
 #include "pscompy/transport/kit/clock.h"
+#include "receive.h"
+#include "region.h"
+#include "rma.h"
+#include "source.h"
+#include "tag.h"
 
-/* A zombie stays so long after all its entries are back: there is a library
- * that gives entries of the overflow list back while it still writes to them,
- * and tells of them afterwards. */
+/* How long a zombie stays after all its entries are back. One library returns
+ * entries of the overflow list while it still writes to them, and reports their
+ * events afterwards. */
 #define CHANNEL_LINGER_NS 100000000ll
 
 /* ---- rings ---- */
@@ -24,48 +34,51 @@ static void *channel_block(size_t n, size_t size)
 
 static bool channel_sends(psptl_channel_t *channel, size_t size)
 {
-    channel->sends = calloc(channel->n_sends, sizeof(*channel->sends));
-    channel->send_bytes = channel_block(channel->n_sends, size);
-    if (!channel->sends || !channel->send_bytes)
+    psptl_sending_t *sending = &channel->sending;
+
+    sending->ring = calloc(sending->n, sizeof(*sending->ring));
+    sending->bytes = channel_block(sending->n, size);
+    if (!sending->ring || !sending->bytes)
         return false;
-    for (uint32_t i = 0; i < channel->n_sends; i++)
-        channel->sends[i] = (psptl_send_t){
+    for (uint32_t i = 0; i < sending->n; i++)
+        sending->ring[i] = (psptl_send_t){
             .op = {.kind = PSPTL_SEND},
             .channel = channel,
-            .bytes = channel->send_bytes + i * size,
+            .bytes = sending->bytes + i * size,
         };
     return true;
 }
 
 static bool channel_buffers(psptl_channel_t *channel, size_t size)
 {
+    psptl_receiving_t *receiving = &channel->receiving;
     psptl_window_t *window = &channel->window;
 
-    window->size = psptl_power_of_two(channel->n_buffers);
+    window->size = psptl_power_of_two(receiving->n);
     window->held = calloc(window->size, sizeof(*window->held));
-    channel->buffers = calloc(channel->n_buffers, sizeof(*channel->buffers));
-    channel->buffer_bytes = channel_block(channel->n_buffers, size);
-    if (!window->held || !channel->buffers || !channel->buffer_bytes)
+    receiving->ring = calloc(receiving->n, sizeof(*receiving->ring));
+    receiving->bytes = channel_block(receiving->n, size);
+    if (!window->held || !receiving->ring || !receiving->bytes)
         return false;
-    for (uint32_t i = 0; i < channel->n_buffers; i++)
-        channel->buffers[i] = (psptl_buffer_t){
+    for (uint32_t i = 0; i < receiving->n; i++)
+        receiving->ring[i] = (psptl_buffer_t){
             .op = {.kind = PSPTL_BUFFER},
             .channel = channel,
-            .bytes = channel->buffer_bytes + i * size,
+            .bytes = receiving->bytes + i * size,
         };
     return true;
 }
 
 static bool channel_post(psptl_channel_t *channel)
 {
-    for (uint32_t i = 0; i < channel->n_buffers; i++) {
-        if (!psptl_buffer_post(&channel->buffers[i]))
+    for (uint32_t i = 0; i < channel->receiving.n; i++) {
+        if (!psptl_buffer_post(&channel->receiving.ring[i]))
             return false;
     }
     return true;
 }
 
-/* What a peer puts to in order to see that we are there: nothing. */
+/* The entry that pings of the peer are put to; it has no memory. */
 static bool channel_post_ping(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
@@ -80,7 +93,7 @@ static bool channel_post_ping(psptl_channel_t *channel)
 
     return device->ni->PtlMEAppend(device->handle, device->bulk.pt, &me,
                                    PTL_PRIORITY_LIST, NULL,
-                                   &channel->ping_me) == PTL_OK;
+                                   &channel->ping.me) == PTL_OK;
 }
 
 /* ---- creating ---- */
@@ -99,19 +112,18 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
     *channel = (psptl_channel_t){
         .device = device,
         .owner = owner,
-        .ping = {.kind = PSPTL_PING},
-        .search = {.kind = PSPTL_SEARCH},
-        .ping_me = PTL_INVALID_HANDLE,
         .bits = psptl_device_bits(device),
-        .n_sends = settings->sendq,
-        .n_buffers = settings->recvq + PSPTL_EXTRA_BUFFERS,
+        .sending = {.n = settings->sendq},
+        .receiving = {.n = settings->recvq + PSPTL_EXTRA_BUFFERS},
+        .matching = {.search = {.kind = PSPTL_SEARCH}},
+        .ping = {.op = {.kind = PSPTL_PING}, .me = PTL_INVALID_HANDLE},
     };
-    psc_list_init(&channel->waiting);
-    psc_list_init(&channel->pending);
+    psc_list_init(&channel->sending.waiting);
+    psc_list_init(&channel->receiving.pending);
     psc_list_init(&channel->regions);
-    psc_list_init(&channel->tags);
-    psc_list_init(&channel->unsettled);
-    psptl_tag_source(channel);
+    psc_list_init(&channel->matching.tags);
+    psc_list_init(&channel->fence.unsettled);
+    psptl_source_take(channel);
     psc_list_push(&device->channels, &channel->link);
     if (!channel_sends(channel, settings->buffer_size) ||
         !channel_buffers(channel, settings->buffer_size)) {
@@ -139,7 +151,7 @@ void psptl_channel_place(const psptl_channel_t *channel, psptl_place_t *place_p)
         .eager = device->eager.pt,
         .bulk = device->bulk.pt,
         .tag = device->tag.pt,
-        .source = channel->source,
+        .source = channel->matching.source,
         .bits = channel->bits,
     };
     if (device->ni->softni_cookie)
@@ -154,13 +166,13 @@ void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer)
     channel->peer_id.phys.nid = peer->nid;
     channel->peer_id.phys.pid = peer->pid;
     channel->open = true;
-    psc_list_push(&device->pending, &channel->pending);
+    psc_list_push(&device->pending, &channel->receiving.pending);
     if (device->ni->softni_admit &&
         device->ni->softni_admit(device->handle, channel->peer_id,
                                  peer->secret) != PTL_OK)
         psptl_channel_fail(channel, PSPTL_BROKEN,
                            "the interface does not admit this peer");
-    if (!psptl_tag_connect(channel))
+    if (!psptl_source_connect(channel))
         psptl_channel_fail(channel, PSPTL_BROKEN,
                            "no room for messages without receive "
                            "(PSP_PORTALS_RECVQ_SIZE, PSP_PORTALS_MATCHING)");
@@ -168,53 +180,37 @@ void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer)
 
 /* ---- ending ---- */
 
-void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
-                        const char *format, ...)
-{
-    char reason[PSPTL_REASON_MAX];
-    va_list args;
-
-    if (channel->failed)
-        return;
-    channel->failed = true;
-    va_start(args, format);
-    vsnprintf(reason, sizeof(reason), format, args);
-    va_end(args);
-    if (channel->owner)
-        channel->device->owner->failed(channel->owner, verdict, reason);
-}
-
 bool psptl_channel_idle(const psptl_channel_t *channel)
 {
-    return channel->n_flying == 0 && channel->n_waiting == 0 &&
-           channel->n_bulks == 0 && channel->n_tags == 0;
+    return channel->n_flying == 0 && channel->sending.n_waiting == 0 &&
+           channel->n_bulks == 0 && channel->matching.n_tags == 0;
 }
 
 void psptl_channel_abort(psptl_channel_t *channel)
 {
-    for (uint32_t i = 0; i < channel->n_sends; i++) {
-        if (channel->sends[i].state == PSPTL_SEND_WAITING)
-            channel->sends[i].state = PSPTL_SEND_FREE;
+    for (uint32_t i = 0; i < channel->sending.n; i++) {
+        if (channel->sending.ring[i].state == PSPTL_SEND_WAITING)
+            channel->sending.ring[i].state = PSPTL_SEND_FREE;
     }
-    channel->n_waiting = 0;
-    psc_list_remove(&channel->waiting);
+    channel->sending.n_waiting = 0;
+    psc_list_remove(&channel->sending.waiting);
     psptl_bulk_abort(channel);
-    psptl_tag_abort(channel);
+    psptl_match_abort(channel);
 }
 
 void psptl_channel_part(psptl_channel_t *channel)
 {
-    channel->parting = true;
-    psc_list_remove(&channel->unsettled);
+    psptl_fence_step(&channel->fence, PSPTL_FENCE_PART);
+    psc_list_remove(&channel->fence.unsettled);
 }
 
-/* No events tell of it, so PTL_OK and an error are the same. */
+/* The entry makes no events, so PTL_OK and an error mean the same. */
 static bool channel_ping_back(psptl_channel_t *channel)
 {
-    if (channel->ping_me != PTL_INVALID_HANDLE &&
-        channel->device->ni->PtlMEUnlink(channel->ping_me) == PTL_IN_USE)
+    if (channel->ping.me != PTL_INVALID_HANDLE &&
+        channel->device->ni->PtlMEUnlink(channel->ping.me) == PTL_IN_USE)
         return false;
-    channel->ping_me = PTL_INVALID_HANDLE;
+    channel->ping.me = PTL_INVALID_HANDLE;
     return true;
 }
 
@@ -224,7 +220,7 @@ static bool channel_fetch(psptl_device_t *device)
            psptl_backlog_fetch(device, &device->tag);
 }
 
-/* False: the interface has not given back all entries. */
+/* Returns true if the interface has given back all entries. */
 static bool channel_withdraw(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
@@ -232,25 +228,25 @@ static bool channel_withdraw(psptl_channel_t *channel)
 
     if (!channel_fetch(device))
         return false;
-    for (uint32_t i = 0; i < channel->n_buffers; i++)
-        psptl_buffer_unlink(&channel->buffers[i]);
+    for (uint32_t i = 0; i < channel->receiving.n; i++)
+        psptl_buffer_unlink(&channel->receiving.ring[i]);
     psptl_overflow_unlink(channel);
     psptl_tags_unlink(channel);
     if (!channel_fetch(device))
         return false;
-    for (uint32_t i = 0; i < channel->n_buffers; i++)
-        all &= psptl_buffer_back(&channel->buffers[i]);
+    for (uint32_t i = 0; i < channel->receiving.n; i++)
+        all &= psptl_buffer_back(&channel->receiving.ring[i]);
     all &= psptl_overflow_back(channel);
     return psptl_tags_back(channel) && all;
 }
 
-/* Once: all that the interface had of a zombie is back. */
+/* Notes when everything that the interface had of a zombie is back. */
 static void channel_settle(psptl_channel_t *channel)
 {
     if (channel_withdraw(channel) && channel->n_flying == 0 &&
-        channel->n_searching == 0) {
+        channel->matching.n_searching == 0) {
         channel->withdrawn_at = psc_clock_now();
-        psptl_tag_source_leave(channel);
+        psptl_source_leave(channel);
     }
 }
 
@@ -263,7 +259,7 @@ void psptl_channel_destroy(psptl_channel_t *channel)
     channel->owner = NULL;
     channel->open = false;
     channel->failed = true;
-    psc_list_remove(&channel->unsettled);
+    psc_list_remove(&channel->fence.unsettled);
     psc_list_remove(&channel->link);
     psc_list_push(&device->zombies, &channel->link);
     channel_settle(channel);
@@ -293,18 +289,18 @@ unsigned psptl_channel_held(const psptl_device_t *device)
 void psptl_channel_free(psptl_channel_t *channel)
 {
     if (!channel->withdrawn_at)
-        psptl_tag_source_leave(channel);
+        psptl_source_leave(channel);
     psc_list_remove(&channel->link);
-    psc_list_remove(&channel->waiting);
-    psc_list_remove(&channel->pending);
-    psc_list_remove(&channel->unsettled);
+    psc_list_remove(&channel->sending.waiting);
+    psc_list_remove(&channel->receiving.pending);
+    psc_list_remove(&channel->fence.unsettled);
     psptl_hold_free(channel);
     psptl_tag_free(channel);
     psptl_overflow_free(channel);
     free(channel->window.held);
-    free(channel->sends);
-    free(channel->buffers);
-    free(channel->send_bytes);
-    free(channel->buffer_bytes);
+    free(channel->sending.ring);
+    free(channel->receiving.ring);
+    free(channel->sending.bytes);
+    free(channel->receiving.bytes);
     free(channel);
 }

@@ -1,30 +1,21 @@
-/* Receives that are kept back from the interface, and get their messages here
- * meanwhile, when these are handed up in the order of their numbers.
- *
- * A receive is kept back while a message is on its way up that it might be
- * meant for. All receives are, when the interface has closed the table entry:
- * messages that it refused come again, behind later ones, which must not find
- * the receives of the earlier ones. A fence ends that: the peer answers it in
- * the same sequence of numbers. When the answer's turn has come, whatever was
- * sent before it has come; what was sent after it was sent after the entry had
- * been opened, so it has come in order, or the entry was closed once more and
- * the number of the fence is another.
- *
- * A message that was dropped while the entry was open comes too late: a later
- * one may have got its receive. Nobody was told of that, since it is not its
- * turn. So all that follow give their receives back, and the above begins. */
+/* Holding receives, fences, rewinds. */
+#include "deferred.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "backlog.h"
+#include "failure.h"
+#include "overflow.h"
+#include "send.h"
+#include "tag.h"
 
-#define HOLD_FENCES 0x7ffffffeu
-#define HOLD_ANSWER 1u /* the lowest bit of a word: this is one */
+#define HOLD_ANSWER 1u /* the lowest bit of a word: an answer, not a fence */
 
 static void hold_unsettled(psptl_channel_t *channel)
 {
-    if (!psc_link_listed(&channel->unsettled))
-        psc_list_push(&channel->device->unsettled, &channel->unsettled);
+    if (!psc_link_listed(&channel->fence.unsettled))
+        psc_list_push(&channel->device->unsettled, &channel->fence.unsettled);
 }
 
 void psptl_hold(psptl_tag_t *tag)
@@ -41,40 +32,40 @@ static bool hold_fits(const psptl_tag_t *tag, uint64_t bits)
 
 psptl_tag_t *psptl_hold_find(psptl_channel_t *channel, uint64_t bits)
 {
-    if (channel->n_held == 0)
+    if (channel->matching.n_held == 0)
         return NULL;
-    psc_list_for_each(tag, &channel->tags, psptl_tag_t, link) {
+    psc_list_for_each(tag, &channel->matching.tags, psptl_tag_t, link) {
         if (tag->state == PSPTL_TAG_HELD && hold_fits(tag, bits))
             return tag;
     }
     return NULL;
 }
 
-/* ---- taking receives back ---- */
+/* ---- withdrawing receives ---- */
 
 static uint32_t hold_linked(const psptl_channel_t *channel)
 {
     uint32_t n = 0;
 
-    psc_list_for_each(tag, &channel->tags, psptl_tag_t, link)
+    psc_list_for_each(tag, &channel->matching.tags, psptl_tag_t, link)
         n += tag->state == PSPTL_TAG_LINKED;
     return n;
 }
 
 static void hold_back(psptl_channel_t *channel)
 {
-    psc_list_for_each(tag, &channel->tags, psptl_tag_t, link) {
+    psc_list_for_each(tag, &channel->matching.tags, psptl_tag_t, link) {
         if (tag->state == PSPTL_TAG_LINKED && psptl_op_back(&tag->op))
             psptl_hold(tag);
     }
 }
 
-/* False: some have matched, of which the interface is yet to tell. */
+/* Returns false if some have matched and their events have not arrived. */
 static bool hold_suspend(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
 
-    channel->suspended = true;
+    psptl_fence_step(&channel->fence, PSPTL_FENCE_SUSPEND);
     if (hold_linked(channel) == 0)
         return true;
     if (!psptl_backlog_fetch(device, &device->tag))
@@ -91,27 +82,21 @@ bool psptl_hold_all(psptl_device_t *device)
     bool all = true;
 
     psc_list_for_each(channel, &device->channels, psptl_channel_t, link) {
-        if (channel->overflows)
+        if (channel->matching.overflows)
             all &= hold_suspend(channel);
     }
     return all;
 }
 
-/* What was asked before does not answer this. */
-static void hold_fence(psptl_channel_t *channel)
-{
-    channel->fence = channel->fence % HOLD_FENCES + 1;
-}
-
 void psptl_hold_ask(psptl_device_t *device)
 {
     psc_list_for_each(channel, &device->channels, psptl_channel_t, link)
-        hold_fence(channel);
+        psptl_fence_renew(&channel->fence);
 }
 
 /* ---- messages that leave their receives ---- */
 
-/* NULL: no memory, and the channel fails. */
+/* Returns NULL if memory is short; the channel fails then. */
 static psptl_buffer_t *hold_copy(psptl_channel_t *channel, const void *bytes,
                                  size_t len, const psptl_tagged_t *message)
 {
@@ -140,13 +125,13 @@ static psptl_buffer_t *hold_copy(psptl_channel_t *channel, const void *bytes,
 
 psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag)
 {
-    size_t come = tag->message.missed ? 0 : tag->message.len;
-    size_t len = come < tag->receive.len ? come : tag->receive.len;
+    size_t arrived = tag->message.missed ? 0 : tag->message.len;
+    size_t len = arrived < tag->receive.len ? arrived : tag->receive.len;
     psptl_buffer_t *buffer =
         hold_copy(tag->channel, tag->receive.base, len, &tag->message);
 
     if (buffer) {
-        tag->channel->n_between++;
+        tag->channel->matching.n_between++;
         psptl_hold(tag);
     }
     return buffer;
@@ -165,8 +150,8 @@ psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer)
 static void hold_rewind(psptl_channel_t *channel)
 {
     psptl_count(channel, PSPTL_COUNTER_tag_rewinds);
-    channel->rewound = true;
-    hold_fence(channel);
+    psptl_fence_step(&channel->fence, PSPTL_FENCE_REWIND);
+    psptl_fence_renew(&channel->fence);
     hold_suspend(channel);
     for (uint32_t i = 0; i < channel->window.size; i++) {
         psptl_op_t *op = channel->window.held[i];
@@ -180,7 +165,8 @@ static void hold_rewind(psptl_channel_t *channel)
     }
 }
 
-/* Has a later message got a receive that stands before this place? */
+/* Returns true if a later message consumed a matching receive that was posted
+ * before this place. */
 static bool hold_overtaken(const psptl_channel_t *channel, uint64_t bits,
                            uint64_t place)
 {
@@ -197,7 +183,7 @@ static bool hold_overtaken(const psptl_channel_t *channel, uint64_t bits,
     return false;
 }
 
-/* Have others that follow this one got its receive? */
+/* Returns true if a later message consumed the receive of this one. */
 static bool hold_late(const psptl_channel_t *channel, const psptl_op_t *op)
 {
     const psptl_tag_t *tag = psc_container_of(op, psptl_tag_t, op);
@@ -209,13 +195,12 @@ static bool hold_late(const psptl_channel_t *channel, const psptl_op_t *op)
            hold_overtaken(channel, buffer->message.bits, UINT64_MAX);
 }
 
-/* Those of which the interface is yet to tell have receives to give back,
- * too. */
+/* Receives whose events have not arrived are withdrawn, too. */
 bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op)
 {
-    if (!channel->rewound && hold_late(channel, op))
+    if (!psptl_fence_rewound(&channel->fence) && hold_late(channel, op))
         hold_rewind(channel);
-    return !channel->rewound || hold_suspend(channel);
+    return !psptl_fence_rewound(&channel->fence) || hold_suspend(channel);
 }
 
 void psptl_hold_free(psptl_channel_t *channel)
@@ -236,20 +221,20 @@ static bool hold_say(psptl_channel_t *channel, uint32_t word)
 {
     if (!psptl_send_begin(channel))
         return false;
-    channel->sends[channel->at].word = word;
+    channel->sending.ring[channel->sending.at].word = word;
     psptl_send_end(channel, 0);
     return true;
 }
 
-static void hold_answered(psptl_channel_t *channel, uint32_t fence)
+static void hold_answered(psptl_channel_t *channel, uint32_t number)
 {
-    if (!channel->asked)
-        return;
-    channel->asked = false;
-    if (fence != channel->fence || !channel->suspended)
-        return;
-    channel->suspended = channel->rewound = false;
-    psptl_count(channel, PSPTL_COUNTER_tag_fences);
+    psptl_fence_t *fence = &channel->fence;
+    bool open = psptl_fence_open(fence);
+
+    psptl_fence_step(fence, number == fence->number ? PSPTL_FENCE_ANSWERED
+                                                    : PSPTL_FENCE_STALE);
+    psptl_count_many(channel, PSPTL_COUNTER_tag_fences,
+                     !open && psptl_fence_open(fence));
 }
 
 void psptl_hold_told(psptl_channel_t *channel, uint32_t word)
@@ -257,17 +242,17 @@ void psptl_hold_told(psptl_channel_t *channel, uint32_t word)
     if (word & HOLD_ANSWER)
         hold_answered(channel, word >> 1);
     else
-        channel->answer = word >> 1;
-    if (!channel->parting)
+        channel->fence.answer = word >> 1;
+    if (!psptl_fence_parted(&channel->fence))
         hold_unsettled(channel);
 }
 
 /* ---- settling ---- */
 
-/* In their order; those that the interface has no room for stay. */
+/* In the order of their places, until the interface has no more room. */
 static void hold_give(psptl_channel_t *channel)
 {
-    psc_list_for_each(tag, &channel->tags, psptl_tag_t, link) {
+    psc_list_for_each(tag, &channel->matching.tags, psptl_tag_t, link) {
         if (tag->state == PSPTL_TAG_HELD && !psptl_tag_link(tag))
             return;
     }
@@ -276,33 +261,50 @@ static void hold_give(psptl_channel_t *channel)
 static void hold_try_again(psptl_channel_t *channel)
 {
     if (psptl_window_next(&channel->window) &&
-        !psc_link_listed(&channel->pending))
-        psc_list_push(&channel->device->pending, &channel->pending);
+        !psc_link_listed(&channel->receiving.pending))
+        psc_list_push(&channel->device->pending, &channel->receiving.pending);
 }
 
+static void hold_answer(psptl_channel_t *channel)
+{
+    psptl_fence_t *fence = &channel->fence;
+
+    if (fence->answer && hold_say(channel, fence->answer << 1 | HOLD_ANSWER))
+        fence->answer = 0;
+}
+
+static void hold_ask(psptl_channel_t *channel)
+{
+    psptl_fence_t *fence = &channel->fence;
+    bool needed = channel->matching.n_held > 0 || psptl_fence_rewound(fence);
+
+    if (psptl_fence_wanted(fence) && needed && !channel->device->tag.disabled &&
+        hold_say(channel, fence->number << 1))
+        psptl_fence_step(fence, PSPTL_FENCE_ASK);
+}
+
+/* Returns true if nothing is left to be done. */
 static bool hold_settled(psptl_channel_t *channel)
 {
-    if (channel->failed)
+    psptl_fence_t *fence = &channel->fence;
+
+    if (channel->failed || psptl_fence_parted(fence))
         return true;
-    if (channel->answer &&
-        hold_say(channel, channel->answer << 1 | HOLD_ANSWER))
-        channel->answer = 0;
-    if (channel->suspended && !channel->asked &&
-        (channel->n_held > 0 || channel->rewound) &&
-        !channel->device->tag.disabled)
-        channel->asked = hold_say(channel, channel->fence << 1);
-    if (!channel->suspended && channel->n_between == 0)
+    hold_answer(channel);
+    hold_ask(channel);
+    if (psptl_fence_open(fence) && channel->matching.n_between == 0)
         hold_give(channel);
-    if (channel->rewound)
+    if (psptl_fence_rewound(fence))
         hold_try_again(channel);
-    return channel->n_held == 0 && channel->answer == 0 &&
-           !channel->rewound;
+    return channel->matching.n_held == 0 && fence->answer == 0 &&
+           !psptl_fence_rewound(fence);
 }
 
 void psptl_hold_settle(psptl_device_t *device)
 {
-    psc_list_for_each(channel, &device->unsettled, psptl_channel_t, unsettled) {
+    psc_list_for_each(channel, &device->unsettled, psptl_channel_t,
+                      fence.unsettled) {
         if (hold_settled(channel))
-            psc_list_remove(&channel->unsettled);
+            psc_list_remove(&channel->fence.unsettled);
     }
 }

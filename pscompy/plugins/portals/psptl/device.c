@@ -1,26 +1,19 @@
-/* The interface: opening it, what it can, closing it. */
+/* Opening and closing an interface, its limits, and its descriptors. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "driver.h"
+#include "backlog.h"
+#include "channel.h"
 #include "pscompy/transport/kit/clock.h"
+#include "region.h"
+#include "rma.h"
+#include "tag.h"
 
 #define DEVICE_SETTLE_NS 50000000ll /* that closing waits for entries */
 #define DEVICE_EQ_RESERVE 8u /* entries of a queue that are never promised */
-
-/* Unlikely to be guessed, and never given away twice: a bijection of a
- * counter that began anywhere (splitmix64, Steele, Lea and Flood). */
-uint64_t psptl_device_bits(psptl_device_t *device)
-{
-    uint64_t z = device->bits += 0x9e3779b97f4a7c15ull;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-}
 
 /* ---- opening ---- */
 

@@ -1,32 +1,19 @@
-/* What has happened, and who gets to know. */
+/* One pass: events of the queues, and what is due. */
 #include <stdio.h>
 
-#include "driver.h"
+#include "backlog.h"
+#include "channel.h"
+#include "deferred.h"
+#include "deliver.h"
+#include "failure.h"
+#include "match.h"
 #include "pscompy/transport/kit/clock.h"
+#include "region.h"
+#include "rma.h"
+#include "send.h"
 
-#define EVENT_GLANCE_NS 10000000ll /* between looks at what makes no event */
-
-const char *psptl_fault_name(ptl_ni_fail_t fault)
-{
-    switch (fault) {
-    case PTL_NI_OK:
-        return "cut short";
-    case PTL_NI_UNDELIVERABLE:
-        return "undeliverable";
-    case PTL_NI_PT_DISABLED:
-        return "portal table entry disabled";
-    case PTL_NI_DROPPED:
-        return "dropped by the target";
-    case PTL_NI_PERM_VIOLATION:
-        return "not permitted";
-    case PTL_NI_OP_VIOLATION:
-        return "operation not allowed";
-    case PTL_NI_SEGV:
-        return "memory that cannot be reached";
-    default:
-        return "failed";
-    }
-}
+#define EVENT_BATCH 64u         /* events of one pass, at most */
+#define EVENT_GLANCE_NS 10000000ll /* between two looks at busy regions */
 
 static void event_fail_all(psptl_device_t *device, const char *reason)
 {
@@ -35,7 +22,7 @@ static void event_fail_all(psptl_device_t *device, const char *reason)
         psptl_channel_fail(channel, PSPTL_BROKEN, "%s", reason);
 }
 
-/* A put or get of ours has ended. */
+/* A put or get of this side has ended. */
 static void event_answer(const ptl_event_t *event)
 {
     psptl_op_t *op = event->user_ptr;
@@ -48,7 +35,7 @@ static void event_answer(const ptl_event_t *event)
         psptl_bulk_event(psc_container_of(op, psptl_fragment_t, op), event);
         break;
     case PSPTL_PING:
-        psptl_ping_event(psc_container_of(op, psptl_channel_t, ping), event);
+        psptl_ping_event(psc_container_of(op, psptl_channel_t, ping.op), event);
         break;
     default:
         break;
@@ -74,19 +61,19 @@ static void event_handle(psptl_device_t *device, psptl_entry_t *entry,
     switch (event->type) {
     case PTL_EVENT_PUT_OVERFLOW:
     case PTL_EVENT_SEARCH:
-        psptl_tag_event(event);
+        psptl_match_event(event);
         break;
     case PTL_EVENT_PUT:
         if (entry == &device->tag)
-            psptl_tag_event(event);
+            psptl_match_event(event);
         else if (op && op->kind == PSPTL_BUFFER)
-            psptl_arrive_event(psc_container_of(op, psptl_buffer_t, op), event);
+            psptl_buffer_event(psc_container_of(op, psptl_buffer_t, op), event);
         break;
     case PTL_EVENT_ACK:
     case PTL_EVENT_REPLY:
         event_answer(event);
         break;
-    case PTL_EVENT_SEND: /* nothing else follows if it did not leave */
+    case PTL_EVENT_SEND: /* no ACK or REPLY follows a failed one */
         if (event->ni_fail_type != PTL_NI_OK)
             event_answer(event);
         break;
@@ -110,8 +97,9 @@ static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
     psptl_device_count(device, PSPTL_COUNTER_enables);
 }
 
-/* What came before an entry's end has been taken: it may go on. What was
- * refused comes again, and must not find that later ones took its receives. */
+/* All events from before a table entry was disabled have been taken, so it may
+ * be enabled. Messages that were refused arrive again, and must not find that
+ * later ones consumed their receives. */
 static void event_drained(psptl_device_t *device)
 {
     if (device->eager.disabled)
@@ -125,9 +113,9 @@ static void event_drained(psptl_device_t *device)
     psptl_hold_ask(device);
 }
 
-/* Answers first: there are never more of them than operations under way. One
- * call for all queues, since an interface in software makes a system call
- * for each that finds nothing. */
+/* The bulk queue first: it never has more events than operations are in flight.
+ * One call for all queues, because an interface in software makes a system call
+ * for every poll that finds nothing. */
 static int event_poll(psptl_device_t *device, psptl_entry_t **entry_p,
                       ptl_event_t *event)
 {
@@ -155,14 +143,14 @@ static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
     return late.status;
 }
 
-/* What the owner got it is to look at before anything else is asked of the
- * interface, which may cost a system call. */
+/* Returns to the owner after the first message, before the interface is polled
+ * again, which may cost a system call. */
 static unsigned event_take(psptl_device_t *device)
 {
     uint64_t delivered = device->n_delivered;
     unsigned n = 0;
 
-    for (; n < PSPTL_BATCH && device->n_delivered == delivered &&
+    for (; n < EVENT_BATCH && device->n_delivered == delivered &&
            psc_list_empty(&device->ended_bulks);
          n++) {
         ptl_event_t event;
@@ -181,7 +169,7 @@ static unsigned event_take(psptl_device_t *device)
     return n;
 }
 
-/* For an interface that moves when it is looked at. */
+/* For an interface that makes progress only when it is polled. */
 static unsigned event_foster(psptl_device_t *device)
 {
     unsigned n = 0;
@@ -200,11 +188,11 @@ unsigned psptl_device_poll(psptl_device_t *device)
     if (device->n_bulks > 0)
         n += event_foster(device);
     if (!psc_list_empty(&device->pending))
-        psptl_arrive_pending(device);
+        psptl_deliver_pending(device);
     if (!psc_list_empty(&device->ended_bulks))
         n += psptl_bulk_tell(device);
     if (!psc_list_empty(&device->lost_tags))
-        n += psptl_tag_tell(device);
+        n += psptl_deliver_lost(device);
     if (!psc_list_empty(&device->unsettled))
         psptl_hold_settle(device);
     if (!psc_list_empty(&device->waiting))
@@ -218,15 +206,17 @@ unsigned psptl_device_poll(psptl_device_t *device)
     return n;
 }
 
-/* A peer's put into a region ends without an event. */
+/* The end of a peer's put into a region makes no event. */
 int64_t psptl_device_deadline(const psptl_device_t *device)
 {
     int64_t due = psc_list_empty(&device->busy_regions)
                       ? INT64_MAX
                       : psc_clock_deadline(EVENT_GLANCE_NS);
 
-    psc_list_for_each(channel, &device->waiting, psptl_channel_t, waiting)
-        due = channel->retry_at < due ? channel->retry_at : due;
+    psc_list_for_each(channel, &device->waiting, psptl_channel_t,
+                      sending.waiting)
+        due = channel->sending.retry_at < due ? channel->sending.retry_at
+                                              : due;
     psc_list_for_each(late, &device->late_fragments, psptl_fragment_t, link)
         due = late->retry_at < due ? late->retry_at : due;
     return due;

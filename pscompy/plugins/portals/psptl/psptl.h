@@ -1,14 +1,17 @@
 /* psptl: point-to-point channels over Portals 4. The driver does not know what
  * a message means, or who talks to whom. Its users see no types of Portals.
  *
- * An interface has portal table entries with an event queue each. To the
- * eager one go messages, into the receive ring of the channel that their match
- * bits name. To the bulk one go puts and gets, into the region that theirs
- * name, without an event at the target; its queue holds what this side gets to
- * hear of its own operations, whose number is bounded, so that a flood of
- * messages cannot crowd out an acknowledgement. To the tag one go messages that
- * the interface matches, to receives of the owner or, where none fits, to the
- * overflow buffers of their channel; see tag.c. */
+ * An interface has three portal table entries, each with an event queue.
+ *
+ *   eager  messages, put into the receive ring of the channel that their match
+ *          bits name
+ *   bulk   puts and gets of regions, named by their match bits, without events
+ *          at the target. The events in its queue belong to operations of this
+ *          side, whose number is bounded: no flood of messages can displace an
+ *          acknowledgement
+ *   tag    messages that the interface matches to posted receives, or to the
+ *          overflow buffers of their channel if there is no receive; see tag.h
+ */
 #ifndef PSCOMPY_PORTALS_PSPTL_H
 #define PSCOMPY_PORTALS_PSPTL_H
 
@@ -16,22 +19,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSPTL_EXTRA_BUFFERS 6u /* of a receive ring: for messages outside the
-                                  window of the owner; see portals.h. Two are
-                                  the driver's: a fence and an answer */
+#define PSPTL_EXTRA_BUFFERS 6u /* of a receive ring, for messages beyond the
+                                  owner's window (portals.h). Two of them are
+                                  for the driver's fence and answer */
 #define PSPTL_REASON_MAX 256u
 #define PSPTL_SECRET_SIZE 16u
-#define PSPTL_FDS 3u /* descriptors of an interface, at most */
+#define PSPTL_FDS 3u /* event queues of an interface, at most */
 
 typedef struct psptl_device psptl_device_t;
 typedef struct psptl_channel psptl_channel_t;
 
 typedef enum psptl_verdict {
     PSPTL_OK,
-    PSPTL_REFUSED,   /* the target has no such memory */
-    PSPTL_UNCLAIMED, /* the target has no receive for it */
-    PSPTL_LOST,      /* nothing arrives there */
-    PSPTL_BROKEN     /* the interface, or a peer, does what it must not */
+    PSPTL_REFUSED,   /* the target has no such region */
+    PSPTL_UNCLAIMED, /* the target has no receive for the message */
+    PSPTL_LOST,      /* the peer cannot be reached */
+    PSPTL_BROKEN     /* the interface or the peer breaks the rules */
 } psptl_verdict_t;
 
 /* ---- settings ---- */
@@ -49,48 +52,48 @@ typedef struct psptl_settings {
                               the default one */
     size_t buffer_size;
     uint32_t sendq, recvq; /* buffers of a channel's rings */
-    uint32_t overflows; /* buffers for messages without receive */
+    uint32_t overflows;    /* buffers for messages without a receive */
     uint32_t eq_size;
-    uint32_t retries;  /* of a message that was dropped */
-    size_t fragment;   /* most bytes of one put or get */
-    uint32_t regions;  /* that one channel may have open */
-    uint32_t foster;   /* further polls while bulk data is under way */
-    bool matching;     /* in the interface */
+    uint32_t retries; /* attempts for a message that was dropped */
+    size_t fragment;  /* most bytes of one put or get */
+    uint32_t regions; /* open regions of one channel, at most */
+    uint32_t foster;  /* extra polls while puts or gets are in flight */
+    bool matching;    /* the interface matches messages to receives */
 } psptl_settings_t;
 
-/* ---- what is counted ---- */
+/* ---- counters ---- */
 
 #define PSPTL_COUNTER_LIST(X)                                                  \
-    X(puts)            /* messages put, again or not */                        \
-    X(arrived)         /* messages delivered in order */                       \
-    X(dropped)         /* puts of messages that were refused or lost */        \
-    X(disabled)        /* puts that met a disabled table entry */              \
-    X(resends)         /* messages put again */                                \
-    X(enables)         /* times that ours was drained and enabled again */     \
-    X(tag_enables)     /* of these, that for messages to be matched */         \
-    X(early)           /* messages that overtook an earlier one */             \
-    X(duplicates)      /* messages that had come before */                     \
-    X(ring_full)       /* sends that found no free buffer */                   \
-    X(event_room)      /* puts and gets that waited for event room */          \
-    X(fragments)       /* puts and gets of regions */                          \
-    X(fragment_resends)                                                        \
-    X(regions)         /* opened for peers */                                  \
-    X(regions_refused) /* beyond what one channel may have open */             \
-    X(foster_polls)    /* further polls */                                     \
-    X(tag_puts)        /* messages put that the target matches */              \
-    X(tag_direct)      /* of these, those put from where they are */           \
-    X(tag_posts)       /* receives that the interface got to match */          \
-    X(tag_refused)     /* that it did not get: see n_between in tag.c */       \
-    X(tag_matched)     /* messages that landed in their receive */             \
-    X(tag_claimed)     /* that a receive found in an overflow buffer */        \
-    X(tag_overflows)   /* messages without receive, handed up */               \
-    X(tag_aside)       /* of these, that waited in memory of their own */      \
-    X(tag_held)        /* receives that were kept back from the interface */   \
-    X(tag_kept)        /* messages that one of these got */                    \
-    X(tag_copied)      /* bytes that were copied for receives */               \
-    X(tag_fences)      /* answers after which receives went back there */      \
-    X(tag_rewinds)     /* times that messages had to leave their receives */   \
-    X(pings)
+    X(puts)             /* puts of messages, including resends */              \
+    X(arrived)          /* messages delivered from the receive ring */         \
+    X(dropped)          /* puts of messages that were refused or lost */       \
+    X(disabled)         /* puts that met a disabled table entry */             \
+    X(resends)          /* messages put again */                               \
+    X(enables)          /* times that a table entry was enabled again */       \
+    X(tag_enables)      /* of these, the tag entry */                          \
+    X(early)            /* messages that overtook an earlier one */            \
+    X(duplicates)       /* messages that had arrived before */                 \
+    X(ring_full)        /* sends that found no free buffer */                  \
+    X(event_room)       /* puts and gets that waited for event room */         \
+    X(fragments)        /* puts and gets of regions */                         \
+    X(fragment_resends) /* of these, repeated ones */                          \
+    X(regions)          /* regions opened for peers */                         \
+    X(regions_refused)  /* regions beyond the limit of a channel */            \
+    X(foster_polls)     /* extra polls */                                      \
+    X(tag_puts)         /* messages put that the target matches */             \
+    X(tag_direct)       /* of these, put from the memory of the sender */      \
+    X(tag_posts)        /* receives posted */                                  \
+    X(tag_refused)      /* receives that the interface did not take */         \
+    X(tag_matched)      /* messages that landed in their receive */            \
+    X(tag_claimed)      /* messages that a receive found in a buffer */        \
+    X(tag_overflows)    /* messages delivered without a receive */             \
+    X(tag_aside)        /* messages that waited in a buffer of their own */    \
+    X(tag_held)         /* receives withheld from the interface */             \
+    X(tag_kept)         /* messages that a held receive got */                 \
+    X(tag_copied)       /* bytes copied for receives */                        \
+    X(tag_fences)       /* answers after which receives were linked */         \
+    X(tag_rewinds)      /* times that messages had to leave receives */        \
+    X(pings)            /* times that the peer was asked if it is alive */
 
 typedef enum psptl_counter {
 #define PSPTL_COUNTER_ENUM(name) PSPTL_COUNTER_##name,
@@ -99,42 +102,44 @@ typedef enum psptl_counter {
         PSPTL_N_COUNTERS
 } psptl_counter_t;
 
-/* ---- who owns the channels ---- */
+/* ---- the owner of the channels ---- */
 
-/* A message that was to be matched. */
+/* A message that the interface matches. */
 typedef struct psptl_tagged {
     uint64_t bits;
-    uint32_t word;        /* the sender's, which comes with each */
-    const uint8_t *bytes; /* where no receive got it */
-    size_t len;           /* of the message, whatever the receive's */
-    uint32_t number;      /* of its channel */
-    bool missed;          /* tag_put found no receive: no bytes are here */
+    uint32_t word;        /* the sender's word */
+    const uint8_t *bytes; /* of a message without a receive */
+    size_t len;           /* of the message; a receive may be shorter */
+    uint32_t number;      /* in the sequence of the channel */
+    bool missed;          /* a put of psptl_tag_put found no receive, so none of
+                             its bytes are here */
 } psptl_tagged_t;
 
-/* Called from device_poll; `failed` from any call. */
+/* Calls to the owner, from psptl_device_poll only, except `failed`. */
 typedef struct psptl_owner {
-    /* The next message of a channel; gone on return. */
+    /* The next message of a channel; its bytes are valid during the call. */
     void (*arrived)(void *owner, const uint8_t *bytes, size_t len);
-    /* The next message of a channel is one that was to be matched: cookie is
-     * the receive's that got it, or NULL: none did, and it is gone on return.
-     * Of a receive that has matched in vain the verdict tells. */
+    /* The next message of a channel is one that the interface matches. `cookie`
+     * belongs to the receive that has it; without a receive `cookie` is NULL,
+     * and the bytes are valid during the call. The verdict is not OK if the
+     * receive is lost. */
     void (*tagged)(void *owner, void *cookie, const psptl_tagged_t *message,
                    psptl_verdict_t verdict);
-    /* A buffer of its send ring is free again. */
+    /* A buffer of the send ring is free again. */
     void (*room)(void *owner);
-    /* Nothing goes any more; told once. */
+    /* The channel has failed. Called once, from any function. */
     void (*failed)(void *owner, psptl_verdict_t verdict, const char *reason);
     /* A put or get has ended; `cookie` is that of its order. */
     void (*done)(void *cookie, psptl_verdict_t verdict);
 } psptl_owner_t;
 
-/* Where a channel's end is. */
+/* The address of one end of a channel. */
 typedef struct psptl_place {
     uint32_t nid, pid;
     uint32_t eager, bulk, tag; /* portal table indices */
     uint32_t source;           /* in the match bits; 0: nothing is matched */
-    uint64_t bits;
-    uint8_t secret[PSPTL_SECRET_SIZE]; /* opens the interface to a peer */
+    uint64_t bits;             /* match bits of the receive ring */
+    uint8_t secret[PSPTL_SECRET_SIZE]; /* admits a peer to the interface */
 } psptl_place_t;
 
 /* Memory that a peer may put to and get from. */
@@ -144,27 +149,27 @@ typedef struct psptl_region {
     void *base;
 } psptl_region_t;
 
-/* Of the match bits: a message with this, if not empty, is one of tag_put.
+/* A match bit of messages that psptl_tag_put has put, unless they are empty.
  * Receives ignore it. */
 #define PSPTL_TAG_DIRECT 0x80000000ull
 
 /* A receive that the interface is to match. */
 typedef struct psptl_receive {
     void *cookie;
-    uint64_t match, ignore; /* the source's bits are the driver's */
+    uint64_t match, ignore; /* the driver adds the bits of the source */
     void *base;
     size_t len;
 } psptl_receive_t;
 
-typedef struct psptl_tag psptl_tag_t; /* one that was posted */
+typedef struct psptl_tag psptl_tag_t; /* a posted receive */
 
-/* A put or get of a region, or a put that is to be matched. */
+/* A put or get of a region, or a put of a message. */
 typedef struct psptl_order {
     void *cookie;
     uint8_t *local;
     size_t len;
-    uint64_t bits, offset; /* of the region, and in it */
-    uint32_t word, number; /* of what is to be matched; the latter is told */
+    uint64_t bits, offset; /* match bits of the region, offset in it */
+    uint32_t word, number; /* of a message; psptl_tag_put sets the number */
     bool get;
 } psptl_order_t;
 

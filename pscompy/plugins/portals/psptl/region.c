@@ -1,22 +1,33 @@
-/* Memory that a peer may put to and get from: a matching entry with bits of
- * its own, which answers to explicit offsets and makes no events here. */
+/* Opening, revoking and closing regions. */
+#include "region.h"
+
 #include <stdlib.h>
 
-#include "driver.h"
 #include "pscompy/transport/kit/clock.h"
 
-#define REGION_CLOSE_NS 50000000ll /* that closing waits for a peer */
+#define REGION_CLOSE_NS 50000000ll /* the longest wait of closing for a peer */
 
 typedef struct region {
     psptl_region_t super;
-    psptl_channel_t *channel; /* whose it is; NULL: everybody's, or nobody's
-                                 any more */
+    psptl_channel_t *channel; /* whose peer may use it; NULL: everybody may,
+                                 or the channel was destroyed */
     psc_link_t link;          /* channel's regions */
     psc_link_t busy;          /* device's busy regions */
     ptl_handle_me_t me;
     bool unlinked;            /* the interface has given the entry back */
-    bool closed;              /* it is freed when that has happened */
+    bool closed;              /* to be freed once it is unlinked */
 } region_t;
+
+/* A bijection of a counter that began at random (splitmix64, Steele, Lea and
+ * Flood). */
+uint64_t psptl_device_bits(psptl_device_t *device)
+{
+    uint64_t z = device->bits += 0x9e3779b97f4a7c15ull;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
 
 static bool region_append(psptl_device_t *device, region_t *region, void *base)
 {
@@ -86,9 +97,9 @@ psptl_region_t *psptl_region_open(psptl_device_t *device,
     return &region->super;
 }
 
-/* ---- taking it back ---- */
+/* ---- revoking ---- */
 
-/* In use means that something is being written, or read, this moment. */
+/* PTL_IN_USE means that a put or get of the region is in progress. */
 static bool region_unlink(psptl_device_t *device, region_t *region)
 {
     if (!region->unlinked)

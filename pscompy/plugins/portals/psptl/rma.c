@@ -1,20 +1,22 @@
-/* Puts and gets of regions. One order is one descriptor, which issues its
- * fragments as there is room, each to its explicit offset, and ends when all
- * of them have. A fragment that meets no entry may have come before its entry
- * was linked, so it is tried again as a message is. */
+/* Orders and their fragments. */
+#include "rma.h"
+
 #include <stdlib.h>
 
-#include "driver.h"
+#include "failure.h"
 #include "pscompy/transport/kit/clock.h"
+#include "send.h"
 
-/* ---- what is kept ---- */
+#define RMA_FRAGMENTS 256u /* in flight per interface, at most */
+
+/* ---- memory ---- */
 
 bool psptl_bulk_open(psptl_device_t *device)
 {
-    device->fragments = calloc(PSPTL_FRAGMENTS, sizeof(*device->fragments));
+    device->fragments = calloc(RMA_FRAGMENTS, sizeof(*device->fragments));
     if (!device->fragments)
         return false;
-    for (unsigned i = 0; i < PSPTL_FRAGMENTS; i++) {
+    for (unsigned i = 0; i < RMA_FRAGMENTS; i++) {
         device->fragments[i].op.kind = PSPTL_FRAGMENT;
         psc_list_push(&device->spare_fragments, &device->fragments[i].link);
     }
@@ -104,7 +106,7 @@ static int bulk_issue(const psptl_fragment_t *fragment)
                               order->offset + fragment->at, op, 0);
 }
 
-/* False: the interface takes no more now. */
+/* Returns false if the interface takes no more at present. */
 static bool bulk_fly(psptl_fragment_t *fragment)
 {
     psptl_bulk_t *bulk = fragment->bulk;
@@ -134,7 +136,7 @@ static size_t bulk_cut(const psptl_bulk_t *bulk)
     return left < most ? left : most;
 }
 
-/* False: there is no room for another fragment. */
+/* Returns false if there is no room for another fragment. */
 static bool bulk_next(psptl_bulk_t *bulk)
 {
     psptl_device_t *device = bulk->channel->device;
@@ -157,7 +159,7 @@ static bool bulk_next(psptl_bulk_t *bulk)
     return true;
 }
 
-/* The owner is told from the next poll: this may be anybody's call. */
+/* The next poll reports it; this may be inside a call of the owner. */
 static void bulk_end(psptl_bulk_t *bulk)
 {
     psc_list_remove(&bulk->link);
@@ -222,7 +224,8 @@ bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order)
     return true;
 }
 
-/* In the order of the messages: at once and in one piece, or not. */
+/* A message has its number from the moment it is put; so it leaves at once and
+ * in one piece, or not at all. */
 psptl_verdict_t psptl_tag_put(psptl_channel_t *channel,
                                   psptl_order_t *order)
 {
@@ -231,8 +234,8 @@ psptl_verdict_t psptl_tag_put(psptl_channel_t *channel,
 
     if (order->len > device->settings.fragment || !device->ni->tells_list)
         return PSPTL_UNCLAIMED;
-    order->number = channel->next;
-    bulk = channel->n_waiting > 0 ? NULL : bulk_make(channel, order);
+    order->number = channel->sending.next;
+    bulk = channel->sending.n_waiting > 0 ? NULL : bulk_make(channel, order);
     if (!bulk)
         return PSPTL_REFUSED;
     bulk->tagged = true;
@@ -240,13 +243,13 @@ psptl_verdict_t psptl_tag_put(psptl_channel_t *channel,
         bulk_give(bulk);
         return PSPTL_REFUSED;
     }
-    channel->next++;
+    channel->sending.next++;
     psptl_count(channel, PSPTL_COUNTER_tag_puts);
     psptl_count(channel, PSPTL_COUNTER_tag_direct);
     return PSPTL_OK;
 }
 
-/* ---- what became of it ---- */
+/* ---- events ---- */
 
 static psptl_verdict_t bulk_verdict(ptl_ni_fail_t fault)
 {
@@ -259,7 +262,7 @@ static bool bulk_transient(ptl_ni_fail_t fault)
            fault == PTL_NI_PT_DISABLED;
 }
 
-/* True: it will be tried again. */
+/* Returns true if the fragment will be tried again. */
 static bool bulk_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
 {
     psptl_channel_t *channel = fragment->bulk->channel;
@@ -282,14 +285,15 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
     bulk->flying--;
     if (verdict != PSPTL_OK) {
         bulk->verdict = verdict;
-        bulk->issued = bulk->order.len; /* the rest is left */
+        bulk->issued = bulk->order.len; /* the rest is not issued */
         psc_list_remove(&bulk->link);
     }
     if (bulk->flying == 0 && bulk->issued == bulk->order.len)
         bulk_end(bulk);
 }
 
-/* Until it has come: those behind it wait for its number. */
+/* A message is tried until it arrives, because later ones wait for its
+ * number. */
 static bool bulk_tagged_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
 {
     psptl_channel_t *channel = fragment->bulk->channel;
@@ -302,7 +306,7 @@ static bool bulk_tagged_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
     return true;
 }
 
-/* A receive that is too short for it has it, too. */
+/* A receive that is too short counts as found, too. */
 static void bulk_tagged_event(psptl_fragment_t *fragment,
                               const ptl_event_t *event)
 {

@@ -1,9 +1,7 @@
-/* Messages on their way out. Each stays in its buffer until it is known to
- * have arrived. One that did not is put again after a while; those behind it
- * wait too, so that they come in order. A disabled table entry at the target
- * is enabled by its owner, however long that takes, if the channel is still
- * there; for anything else there is a limit. */
-#include "driver.h"
+/* The send ring, resends and pings. */
+#include "send.h"
+
+#include "failure.h"
 #include "pscompy/transport/kit/clock.h"
 
 #define SEND_BACKOFF_NS 20000ll
@@ -23,21 +21,12 @@ static void send_wait(psptl_send_t *send)
     psptl_channel_t *channel = send->channel;
 
     send->state = PSPTL_SEND_WAITING;
-    channel->n_waiting++;
-    if (!psc_link_listed(&channel->waiting))
-        psc_list_push(&channel->device->waiting, &channel->waiting);
+    channel->sending.n_waiting++;
+    if (!psc_link_listed(&channel->sending.waiting))
+        psc_list_push(&channel->device->waiting, &channel->sending.waiting);
 }
 
-/* A full interface is no failure. */
-void psptl_put_failed(psptl_channel_t *channel, int status)
-{
-    if (status != PTL_NO_SPACE)
-        psptl_channel_fail(channel, PSPTL_BROKEN,
-                           "the interface takes no put or get (error %d)",
-                           status);
-}
-
-/* False: the interface takes no more now. */
+/* Returns false if the interface takes no more at present. */
 static bool send_put(psptl_send_t *send)
 {
     psptl_channel_t *channel = send->channel;
@@ -67,7 +56,7 @@ static bool send_put(psptl_send_t *send)
 
 uint8_t *psptl_send_begin(psptl_channel_t *channel)
 {
-    psptl_send_t *send = &channel->sends[channel->at];
+    psptl_send_t *send = &channel->sending.ring[channel->sending.at];
 
     if (send->state == PSPTL_SEND_FREE) {
         send->tagged = false;
@@ -80,59 +69,61 @@ uint8_t *psptl_send_begin(psptl_channel_t *channel)
 
 void psptl_send_end(psptl_channel_t *channel, size_t len)
 {
-    psptl_send_t *send = &channel->sends[channel->at];
+    psptl_send_t *send = &channel->sending.ring[channel->sending.at];
 
     send->len = (uint32_t)len;
-    send->number = channel->next++;
+    send->number = channel->sending.next++;
     send->again = false;
     send->drops = 0;
-    channel->at = (channel->at + 1) % channel->n_sends;
-    if (channel->n_waiting > 0 || !send_put(send))
+    channel->sending.at = (channel->sending.at + 1) % channel->sending.n;
+    if (channel->sending.n_waiting > 0 || !send_put(send))
         send_wait(send);
 }
 
 /* ---- putting again ---- */
 
-/* From the oldest to the newest. */
+/* In the order of their numbers. */
 static void send_channel_again(psptl_channel_t *channel)
 {
-    for (uint32_t i = 0; i < channel->n_sends && channel->n_waiting > 0; i++) {
-        psptl_send_t *send =
-            &channel->sends[(channel->at + i) % channel->n_sends];
+    psptl_sending_t *sending = &channel->sending;
+
+    for (uint32_t i = 0; i < sending->n && sending->n_waiting > 0; i++) {
+        psptl_send_t *send = &sending->ring[(sending->at + i) % sending->n];
 
         if (send->state != PSPTL_SEND_WAITING)
             continue;
         if (!send_put(send))
             return;
-        channel->n_waiting--;
+        channel->sending.n_waiting--;
         if (send->again)
             psptl_count(channel, PSPTL_COUNTER_resends);
     }
-    psc_list_remove(&channel->waiting);
+    psc_list_remove(&channel->sending.waiting);
 }
 
 void psptl_send_again(psptl_device_t *device)
 {
     int64_t now = psc_list_empty(&device->waiting) ? 0 : psc_clock_now();
 
-    psc_list_for_each(channel, &device->waiting, psptl_channel_t, waiting) {
-        if (channel->retry_at <= now)
+    psc_list_for_each(channel, &device->waiting, psptl_channel_t,
+                      sending.waiting) {
+        if (channel->sending.retry_at <= now)
             send_channel_again(channel);
     }
 }
 
-/* ---- what became of it ---- */
+/* ---- acknowledgements ---- */
 
-/* Once for all that were under way together. */
+/* Once for all messages that were in flight together. */
 static void send_back_off(psptl_channel_t *channel)
 {
     int64_t now = psc_clock_now();
 
-    if (now < channel->retry_at)
+    if (now < channel->sending.retry_at)
         return;
-    if (channel->backoff >= SEND_BACKOFF_DOUBLINGS)
+    if (channel->sending.backoff >= SEND_BACKOFF_DOUBLINGS)
         psptl_channel_ping(channel);
-    channel->retry_at = now + psptl_backoff(channel->backoff++);
+    channel->sending.retry_at = now + psptl_backoff(channel->sending.backoff++);
 }
 
 bool psptl_send_bear(psptl_channel_t *channel, ptl_ni_fail_t fault,
@@ -171,7 +162,7 @@ void psptl_send_event(psptl_send_t *send, const ptl_event_t *event)
     send->state = PSPTL_SEND_FREE;
     if (event->ni_fail_type == PTL_NI_OK &&
         (send->tagged || event->mlength == send->len)) {
-        channel->backoff = 0;
+        channel->sending.backoff = 0;
         if (channel->owner)
             channel->device->owner->room(channel->owner);
     } else if (!channel->failed) {
@@ -179,29 +170,29 @@ void psptl_send_event(psptl_send_t *send, const ptl_event_t *event)
     }
 }
 
-/* ---- asking ---- */
+/* ---- pings ---- */
 
 void psptl_channel_ping(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
     const psptl_place_t *peer = &channel->peer;
 
-    if (channel->pinging || device->flying >= device->flying_max)
+    if (channel->ping.flying || device->flying >= device->flying_max)
         return;
-    channel->pinging =
+    channel->ping.flying =
         device->ni->PtlPut(device->md, 0, 0, PTL_ACK_REQ, channel->peer_id,
-                           peer->bulk, peer->bits, 0, &channel->ping, 0) ==
+                           peer->bulk, peer->bits, 0, &channel->ping.op, 0) ==
         PTL_OK;
-    device->flying += channel->pinging;
-    channel->n_flying += channel->pinging;
+    device->flying += channel->ping.flying;
+    channel->n_flying += channel->ping.flying;
     psptl_count(channel, PSPTL_COUNTER_pings);
 }
 
-/* Its entry is gone: so is the channel, and what it said last may still be
- * waiting to be read; therefore twice. */
+/* The peer's entry is gone, so its channel is, too. Its last message may still
+ * wait to be read here; therefore the second ping decides. */
 static void ping_met_nobody(psptl_channel_t *channel)
 {
-    if (++channel->vain_pings > 1)
+    if (++channel->ping.failed > 1)
         psptl_channel_fail(channel, PSPTL_LOST,
                            "the peer has given up this connection");
 }
@@ -210,9 +201,9 @@ void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event)
 {
     channel->device->flying--;
     channel->n_flying--;
-    channel->pinging = false;
+    channel->ping.flying = false;
     if (event->ni_fail_type == PTL_NI_OK)
-        channel->vain_pings = 0;
+        channel->ping.failed = 0;
     else if (event->ni_fail_type == PTL_NI_UNDELIVERABLE)
         psptl_channel_fail(channel, PSPTL_LOST,
                            "the peer's interface does not answer");

@@ -1,0 +1,58 @@
+/* Receives that are withheld from the interface, and get their messages here
+ * when these are delivered in the order of their numbers.
+ *
+ * A receive is held while a message that it might match is on its way to the
+ * owner. All receives are held when flow control has disabled the table entry:
+ * the peer sends refused messages again, behind later ones, which must not
+ * match the receives of the earlier ones. A fence ends that: the peer answers
+ * it within the sequence of numbers. When the answer is delivered, every
+ * message that was sent before it has been delivered. A message that was sent
+ * after the answer was sent after the entry had been enabled; either it arrives
+ * in order, or the entry was disabled once more, and then the fence has another
+ * number.
+ *
+ * A message that was dropped while the entry was enabled arrives late: a later
+ * one may have consumed its receive. The owner does not know of that yet,
+ * because the later message waits for its turn. So all later messages return
+ * their receives (rewind), and receives are held as above. */
+#ifndef PSCOMPY_PORTALS_DEFERRED_H
+#define PSCOMPY_PORTALS_DEFERRED_H
+
+#include "driver.h"
+
+/* Returns true if a receive that is posted now may go to the interface. */
+static inline bool psptl_hold_nothing(const psptl_channel_t *channel)
+{
+    return channel->matching.n_between == 0 && channel->matching.n_held == 0 &&
+           psptl_fence_open(&channel->fence);
+}
+
+/* Holds a receive until a message is delivered to it, or until the interface
+ * may have it again. */
+void psptl_hold(psptl_tag_t *tag);
+/* The first held receive that matches these bits, or NULL. */
+psptl_tag_t *psptl_hold_find(psptl_channel_t *channel, uint64_t bits);
+/* Withdraws all receives, because the table entry is disabled. Returns false
+ * if some have matched and their events have not arrived. */
+bool psptl_hold_all(psptl_device_t *device);
+/* Requests a fence from every channel, because the entry is enabled again. */
+void psptl_hold_ask(psptl_device_t *device);
+/* `op` is next in the sequence, but later messages overtook it. If one of them
+ * consumed its receive, all consumed receives are returned, and their messages
+ * are matched again in order. Returns false while receives are still being
+ * withdrawn; the next poll tries again. */
+bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op);
+/* Moves a message from the memory of its receive into a buffer of its own, and
+ * holds the receive. Returns NULL if memory is short; the channel has failed
+ * then. */
+psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag);
+/* The same for a message in an overflow buffer, which is posted again. */
+psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer);
+/* Handles the word of a message that the peer's driver sent. */
+void psptl_hold_told(psptl_channel_t *channel, uint32_t word);
+/* Sends fences and answers that are due, and links held receives again. */
+void psptl_hold_settle(psptl_device_t *device);
+/* Frees the messages that wait in buffers of their own. */
+void psptl_hold_free(psptl_channel_t *channel);
+
+#endif

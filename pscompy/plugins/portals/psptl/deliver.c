@@ -1,0 +1,202 @@
+/* The window of a channel, and the calls to the owner. */
+#include "deliver.h"
+
+#include <stdlib.h>
+
+#include "deferred.h"
+#include "failure.h"
+#include "overflow.h"
+#include "receive.h"
+#include "tag.h"
+
+/* ---- messages of the receive ring ---- */
+
+static void deliver_again(psptl_buffer_t *buffer)
+{
+    psptl_channel_t *channel = buffer->channel;
+
+    if (!channel->owner || psptl_buffer_post(buffer))
+        return;
+    psptl_channel_fail(channel, PSPTL_BROKEN,
+                       "the interface takes no entry for a receive buffer "
+                       "(PSP_PORTALS_RECVQ_SIZE)");
+}
+
+static bool deliver_same(const ptl_process_t *a, const ptl_process_t *b)
+{
+    return a->phys.nid == b->phys.nid && a->phys.pid == b->phys.pid;
+}
+
+/* The entry of a buffer may have been open to everybody; see psptl_me_once. */
+static void deliver_buffer(psptl_channel_t *channel, psptl_buffer_t *buffer)
+{
+    if (!deliver_same(&buffer->initiator, &channel->peer_id)) {
+        deliver_again(buffer);
+        return;
+    }
+    if (buffer->word) {
+        psptl_hold_told(channel, buffer->word);
+    } else {
+        psptl_count(channel, PSPTL_COUNTER_arrived);
+        channel->device->owner->arrived(channel->owner, buffer->bytes,
+                                        buffer->len);
+    }
+    deliver_again(buffer);
+}
+
+/* ---- messages that the interface matches ---- */
+
+static void deliver_tag(psptl_tag_t *tag, psptl_verdict_t verdict)
+{
+    psptl_channel_t *channel = tag->channel;
+    psptl_device_t *device = channel->device;
+    psptl_tagged_t message = tag->message;
+    void *cookie = tag->receive.cookie;
+
+    psptl_tag_give(tag);
+    psptl_count_many(channel, PSPTL_COUNTER_tag_matched,
+                     verdict == PSPTL_OK);
+    if (channel->owner)
+        device->owner->tagged(channel->owner, cookie, &message, verdict);
+}
+
+/* The message is in a buffer, and its receive was held. */
+static void deliver_held(psptl_tag_t *tag, const psptl_buffer_t *buffer)
+{
+    size_t len = buffer->message.len < tag->receive.len ? buffer->message.len
+                                                        : tag->receive.len;
+
+    tag->message = buffer->message;
+    if (!tag->message.missed)
+        psptl_tag_copy(tag, buffer->bytes, len);
+    psptl_count(tag->channel, PSPTL_COUNTER_tag_kept);
+    deliver_tag(tag, PSPTL_OK);
+}
+
+static void deliver_unexpected(const psptl_buffer_t *buffer)
+{
+    psptl_channel_t *channel = buffer->channel;
+    psptl_device_t *device = channel->device;
+    psptl_tag_t *tag = psptl_hold_find(channel, buffer->message.bits);
+    size_t wanted = buffer->message.len;
+
+    if (tag && tag->receive.len < wanted)
+        wanted = tag->receive.len;
+    if (buffer->len < wanted && !buffer->message.missed) {
+        psptl_channel_fail(channel, PSPTL_BROKEN,
+                           "a message was dropped, and a later one cut "
+                           "meanwhile (PSP_PORTALS_MATCHING)");
+    } else if (tag) {
+        deliver_held(tag, buffer);
+    } else {
+        psptl_count(channel, PSPTL_COUNTER_tag_overflows);
+        device->owner->tagged(channel->owner, NULL, &buffer->message,
+                              PSPTL_OK);
+    }
+}
+
+static void deliver_overflow(psptl_buffer_t *buffer)
+{
+    buffer->channel->matching.n_between--;
+    deliver_unexpected(buffer);
+    if (buffer->aside)
+        free(buffer);
+    else
+        psptl_overflow_again(buffer);
+}
+
+/* ---- the order ---- */
+
+static void deliver_op(psptl_channel_t *channel, psptl_op_t *op)
+{
+    channel->device->n_delivered++;
+    if (op->kind == PSPTL_BUFFER)
+        deliver_buffer(channel, psc_container_of(op, psptl_buffer_t, op));
+    else if (op->kind == PSPTL_TAG)
+        deliver_tag(psc_container_of(op, psptl_tag_t, op), PSPTL_OK);
+    else
+        deliver_overflow(psc_container_of(op, psptl_buffer_t, op));
+}
+
+static void deliver_all(psptl_channel_t *channel)
+{
+    psptl_op_t *op;
+
+    while (channel->open && (op = psptl_window_next(&channel->window))) {
+        if ((channel->n_windowed > 1 || psptl_fence_rewound(&channel->fence)) &&
+            !psptl_hold_may_deliver(channel, op))
+            return;
+        op = psptl_window_take(&channel->window);
+        channel->n_windowed--;
+        deliver_op(channel, op);
+    }
+}
+
+void psptl_deliver_pending(psptl_device_t *device)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&device->pending)))
+        deliver_all(psc_container_of(link, psptl_channel_t, receiving.pending));
+}
+
+bool psptl_deliver_in_order(psptl_channel_t *channel, psptl_op_t *op,
+                           uint32_t number)
+{
+    switch (psptl_window_put(&channel->window, number, op)) {
+    case PSPTL_WINDOW_NEXT:
+        channel->n_windowed++;
+        deliver_all(channel);
+        return true;
+    case PSPTL_WINDOW_EARLY:
+        channel->n_windowed++;
+        psptl_count(channel, PSPTL_COUNTER_early);
+        return true;
+    case PSPTL_WINDOW_DUPLICATE:
+        psptl_count(channel, PSPTL_COUNTER_duplicates);
+        return false;
+    default:
+        psptl_channel_fail(channel, PSPTL_BROKEN,
+                           "a message with a number far ahead");
+        return false;
+    }
+}
+
+/* ---- events ---- */
+
+void psptl_buffer_event(psptl_buffer_t *buffer, const ptl_event_t *event)
+{
+    psptl_channel_t *channel = buffer->channel;
+
+    buffer->posted = false;
+    if (!channel->owner)
+        return;
+    if (event->ni_fail_type != PTL_NI_OK || event->mlength < event->rlength ||
+        event->mlength > channel->device->settings.buffer_size) {
+        deliver_again(buffer);
+        psptl_channel_fail(channel, PSPTL_BROKEN,
+                           "a message of %llu bytes for a buffer of %zu: %s",
+                           (unsigned long long)event->rlength,
+                           channel->device->settings.buffer_size,
+                           psptl_fault_name(event->ni_fail_type));
+        return;
+    }
+    buffer->len = event->mlength;
+    buffer->initiator = event->initiator;
+    buffer->word = (uint32_t)(event->hdr_data >> PSPTL_WORD_SHIFT);
+    if (!psptl_deliver_in_order(channel, &buffer->op,
+                               (uint32_t)event->hdr_data))
+        deliver_again(buffer);
+}
+
+unsigned psptl_deliver_lost(psptl_device_t *device)
+{
+    psc_link_t *link;
+    unsigned n = 0;
+
+    while ((link = psc_list_pop(&device->lost_tags))) {
+        deliver_tag(psc_container_of(link, psptl_tag_t, link), PSPTL_LOST);
+        n++;
+    }
+    return n;
+}

@@ -1,0 +1,82 @@
+/* The state of a channel whose receives may be withheld from the interface.
+ *
+ *   OPEN       receives go to the interface
+ *   SUSPENDED  receives are held here, because the interface has refused
+ *              messages that the peer sends again
+ *   ASKED      the same, and a fence is in flight to the peer
+ *   REWOUND    receives that match are withdrawn, too, and their messages
+ *              queued again, because an earlier message is still missing
+ *   RE_ASKED   the same, and a fence is in flight
+ *   PARTED...  the owner sends nothing but its goodbye, so no fence is sent
+ *
+ * Pure: no fabric, no allocation. */
+#ifndef PSCOMPY_PORTALS_FENCE_H
+#define PSCOMPY_PORTALS_FENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pscompy/transport/kit/list.h"
+
+typedef enum psptl_fence_state {
+    PSPTL_FENCE_OPEN,
+    PSPTL_FENCE_SUSPENDED,
+    PSPTL_FENCE_ASKED,
+    PSPTL_FENCE_REWOUND,
+    PSPTL_FENCE_RE_ASKED,
+    PSPTL_FENCE_PARTED,
+    PSPTL_FENCE_PARTED_SUSPENDED,
+    PSPTL_FENCE_PARTED_REWOUND,
+    PSPTL_N_FENCE_STATES
+} psptl_fence_state_t;
+
+typedef enum psptl_fence_event {
+    PSPTL_FENCE_SUSPEND,  /* the receives are withdrawn */
+    PSPTL_FENCE_REWIND,   /* a message has overtaken an earlier one */
+    PSPTL_FENCE_ASK,      /* a fence was sent */
+    PSPTL_FENCE_STALE,    /* the peer answered a fence that is out of date */
+    PSPTL_FENCE_ANSWERED, /* the peer answered the last fence */
+    PSPTL_FENCE_PART,     /* the owner is about to leave */
+    PSPTL_N_FENCE_EVENTS
+} psptl_fence_event_t;
+
+typedef struct psptl_fence {
+    psptl_fence_state_t state;
+    uint32_t number;      /* of the last fence; older ones are out of date */
+    uint32_t answer;      /* the peer's fence that is to be answered; 0: none */
+    psc_link_t unsettled; /* in the device's list, while there is work left */
+} psptl_fence_t;
+
+/* The one door between the states. An event that means nothing in a state
+ * leaves it unchanged. */
+void psptl_fence_step(psptl_fence_t *fence, psptl_fence_event_t event);
+
+/* Makes every fence before out of date. */
+void psptl_fence_renew(psptl_fence_t *fence);
+
+static inline bool psptl_fence_open(const psptl_fence_t *fence)
+{
+    return fence->state == PSPTL_FENCE_OPEN ||
+           fence->state == PSPTL_FENCE_PARTED;
+}
+
+static inline bool psptl_fence_rewound(const psptl_fence_t *fence)
+{
+    return fence->state == PSPTL_FENCE_REWOUND ||
+           fence->state == PSPTL_FENCE_RE_ASKED ||
+           fence->state == PSPTL_FENCE_PARTED_REWOUND;
+}
+
+static inline bool psptl_fence_parted(const psptl_fence_t *fence)
+{
+    return fence->state >= PSPTL_FENCE_PARTED;
+}
+
+/* Returns true if a fence is needed and none is in flight. */
+static inline bool psptl_fence_wanted(const psptl_fence_t *fence)
+{
+    return fence->state == PSPTL_FENCE_SUSPENDED ||
+           fence->state == PSPTL_FENCE_REWOUND;
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* Messages that the interface matches: their events.
+ *
+ * A message without a receive is searched out of the overflow list as soon as
+ * its event arrives, by its exact bits, and delivered in its turn. A receive
+ * that is posted before that finds the message in the list. From the search
+ * until it is delivered a message is in no list; while there is such a message,
+ * receives are held, because they might miss it. With fewer overflow buffers
+ * than messages in flight, a message must not keep one until its turn, because
+ * the message before it may need one: it waits in a buffer of its own. */
+#ifndef PSCOMPY_PORTALS_MATCH_H
+#define PSCOMPY_PORTALS_MATCH_H
+
+#include "driver.h"
+
+/* An event of the tag entry. */
+void psptl_match_event(const ptl_event_t *event);
+/* Every message that has matched, or will, is reported as lost. */
+void psptl_match_abort(psptl_channel_t *channel);
+
+#endif

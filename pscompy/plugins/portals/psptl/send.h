@@ -1,0 +1,22 @@
+/* Messages on their way out. Each stays in its buffer until it is acknowledged.
+ * A message that did not arrive is put again after a while, and so are those
+ * behind it, so that they arrive in order. A portal table entry that flow
+ * control has disabled is enabled by its owner, so attempts that meet one are
+ * not counted; for other faults PSP_PORTALS_RETRY_COUNT is the limit. */
+#ifndef PSCOMPY_PORTALS_SEND_H
+#define PSCOMPY_PORTALS_SEND_H
+
+#include "driver.h"
+
+void psptl_send_event(psptl_send_t *send, const ptl_event_t *event);
+/* Counts an attempt that failed in `drops`, except at a disabled entry.
+ * Returns false if that was the last one; then the channel has failed. */
+bool psptl_send_bear(psptl_channel_t *channel, ptl_ni_fail_t fault,
+                     uint32_t *drops);
+/* Puts the waiting messages that are due. */
+void psptl_send_again(psptl_device_t *device);
+/* Nanoseconds to wait after so many failed attempts. */
+int64_t psptl_backoff(unsigned attempts);
+void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event);
+
+#endif

@@ -1,0 +1,17 @@
+/* Which channels have their messages matched by the interface: those to which
+ * a number among the match bits could be given, a source. */
+#ifndef PSCOMPY_PORTALS_SOURCE_H
+#define PSCOMPY_PORTALS_SOURCE_H
+
+#include "driver.h"
+
+/* Gives a new channel a source, or the reason why it has none. */
+void psptl_source_take(psptl_channel_t *channel);
+/* The channel expects no more events. Nobody else gets its source until the
+ * channel is freed. */
+void psptl_source_leave(psptl_channel_t *channel);
+/* Called when the peer is known: the interface matches if both sides have a
+ * source. Returns false if memory or entries are short. */
+bool psptl_source_connect(psptl_channel_t *channel);
+
+#endif
