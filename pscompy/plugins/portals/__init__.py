@@ -1,5 +1,5 @@
-"""portals: Portals 4, by a library of the machine or by the software NI of this package. The
-library is used wherever there is one, the software NI only if somebody asks for it."""
+"""portals: Portals 4, over a library of the machine or over the software NI of this package. A
+library is used wherever there is one, the software NI only on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ native = Native(__name__)
 
 
 def asked(values: Mapping[str, object]) -> bool:
-    """Whether to use portals: a variable names the provider, or the machine has a library."""
+    """Whether a variable selects a provider, or the machine has a library."""
     return values["PROVIDER"] != "auto" or has_library()
 
 

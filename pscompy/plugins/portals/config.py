@@ -39,15 +39,15 @@ VARIABLES = (
         "RECVQ_SIZE",
         "16",
         integer(4, 4096),
-        "Messages that a peer may send before its credits return; the receive ring of a"
-        " connection has six buffers more.",
+        "Messages that a peer may have in flight before this side reports them as taken; the"
+        " receive ring of a connection has six buffers more.",
     ),
     Var(
         "OVERFLOW_SIZE",
         "0",
         integer(0, 4096),
         "Buffers of a connection for messages that the interface matches and that arrive before"
-        " their receive is posted; 0: as many as PSP_PORTALS_RECVQ_SIZE. The interface disables"
+        " their receive; 0: as many as PSP_PORTALS_RECVQ_SIZE. With fewer the interface closes"
         " its table entry when none is left.",
     ),
     Var("EQ_SIZE", "64k", size(64, 1 << 24), "Entries of each event queue."),
@@ -55,8 +55,8 @@ VARIABLES = (
         "RETRY_COUNT",
         "16",
         integer(0, 60),
-        "How often a message that was dropped is sent again, at growing intervals, before its"
-        " peer is lost.",
+        "How often a dropped message is sent again, at growing intervals, before its peer counts"
+        " as lost.",
     ),
     Var("CONNECT_TIMEOUT", "10", seconds, "How long a peer may take to answer."),
     Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is alive."),
@@ -70,20 +70,20 @@ VARIABLES = (
         "MAX_RNDV_REQS",
         "4096",
         integer(1, 1 << 20),
-        "Rendezvous that one connection has open for its peer; further ones use active messages.",
+        "Open rendezvous of one connection; further ones use active messages.",
     ),
     Var(
         "FOSTER_PROGRESS",
         "0",
         integer(0, 1 << 16),
-        "Further polls of the event queues while a rendezvous is in flight, for an interface in"
-        " software that makes progress only if it is polled.",
+        "Extra polls of the event queues while a rendezvous is in progress, for a library that"
+        " makes progress only when it is polled.",
     ),
     Var(
         "MATCHING",
         "1",
         flag,
-        "1: the interface matches messages to receives if it can; 0: pscompy does.",
+        "Let the interface match messages to receives, if it can; 0: pscompy matches them.",
     ),
     Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
 )

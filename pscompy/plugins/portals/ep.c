@@ -120,6 +120,14 @@ psc_status_t portals_ep_stop(psc_ep_t *self)
                : PSC_OK;
 }
 
+void portals_iface_bury(portals_iface_t *iface)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&iface->graveyard)))
+        free(psc_container_of(link, portals_ep_t, link));
+}
+
 /* Inside progress a caller further up may still use the endpoint. */
 void portals_ep_fini(psc_ep_t *self)
 {

@@ -6,7 +6,8 @@
  *   sleep.c      descriptors to sleep on, and the clock of the endpoints
  *   ep.c         endpoints: creating, addresses, closing
  *   connect.c    connecting, and the proof of the token
- *   am.c         active messages, and credits
+ *   send.c       active messages, and credits
+ *   receive.c    messages of the peer
  *   match.c      messages that the interface matches
  *   memory.c     registration, put and get
  *   psptl/       the driver: channels over Portals 4
@@ -120,8 +121,6 @@ static inline portals_iface_t *portals_ep_iface(const portals_ep_t *ep)
 
 uintptr_t portals_transport(void);
 int portals_has_library(void);
-/* Frees the endpoints that ended during progress. */
-void portals_iface_bury(portals_iface_t *iface);
 
 /* ---- settings.c ---- */
 
@@ -154,6 +153,9 @@ bool portals_address_unpack(const uint8_t *bytes, size_t len,
 /* Fails an endpoint whose peer is late; pings a peer that is silent. */
 void portals_ep_tick(portals_ep_t *ep, int64_t now);
 
+/* Frees the endpoints that ended during progress. */
+void portals_iface_bury(portals_iface_t *iface);
+
 /* ---- connect.c ---- */
 
 psc_status_t portals_ep_connect(psc_ep_t *ep,
@@ -161,7 +163,7 @@ psc_status_t portals_ep_connect(psc_ep_t *ep,
 void portals_meet_arrived(portals_ep_t *ep, uint8_t kind, const uint8_t *body,
                           size_t len);
 
-/* ---- am.c ---- */
+/* ---- send.c ---- */
 
 psc_status_t portals_am_short(psc_ep_t *ep, uint8_t id, const void *header,
                               uint8_t header_len, const void *payload,
@@ -172,7 +174,6 @@ psc_status_t portals_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
 /* Sends a message of the transport itself. */
 psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
                                   const void *body, size_t len);
-void portals_arrived(void *owner, const uint8_t *bytes, size_t len);
 /* Returns PSC_OK if a message of this length may be sent now. */
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len);
 /* Counts a message that takes part in the window. */
@@ -181,6 +182,10 @@ void portals_count_arrival(portals_ep_t *ep);
  * than were sent. */
 bool portals_credit_take(portals_ep_t *ep, uint32_t taken);
 void portals_credit_pay(portals_iface_t *iface);
+
+/* ---- receive.c ---- */
+
+void portals_arrived(void *owner, const uint8_t *bytes, size_t len);
 
 /* ---- match.c ---- */
 

@@ -112,14 +112,6 @@ static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
 /* ---- shutting down ---- */
 
-void portals_iface_bury(portals_iface_t *iface)
-{
-    psc_link_t *link;
-
-    while ((link = psc_list_pop(&iface->graveyard)))
-        free(psc_container_of(link, portals_ep_t, link));
-}
-
 static void portals_close(psc_iface_t *self)
 {
     (void)self; /* only peers that have an address of an endpoint can connect */

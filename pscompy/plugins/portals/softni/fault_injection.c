@@ -36,7 +36,8 @@ static const struct {
 
 #define N_FAULTS (sizeof(faults) / sizeof(faults[0]))
 
-/* The value's low bytes, as a little-endian machine has them first. */
+/* Copies the low bytes of the value, which a little-endian machine stores
+ * first. */
 int psni_settings_set(psni_settings_t *settings, const char *name,
                       uint64_t value)
 {
@@ -76,14 +77,14 @@ bool psni_dice(psni_ni_t *ni, unsigned per_million)
     return ni->dice % PSNI_MILLION < per_million;
 }
 
-bool psni_knobs_used(const psni_settings_t *settings)
+bool psni_faults_used(const psni_settings_t *settings)
 {
     return settings->drop + settings->duplicate + settings->reorder +
                settings->delay >
            0;
 }
 
-static bool psni_knobs_out(psni_ni_t *ni, const struct sockaddr_in *to,
+static bool psni_faults_out(psni_ni_t *ni, const struct sockaddr_in *to,
                            struct iovec *iov, int n_iov)
 {
     struct msghdr message = {.msg_name = (void *)to,
@@ -99,12 +100,12 @@ static void psni_held_out(psni_ni_t *ni, psni_held_t *held)
 {
     struct iovec iov = {.iov_base = held->bytes, .iov_len = held->length};
 
-    psni_knobs_out(ni, &held->to, &iov, 1);
+    psni_faults_out(ni, &held->to, &iov, 1);
     psc_list_remove(&held->link);
     free(held);
 }
 
-static void psni_knobs_hold(psni_ni_t *ni, const struct sockaddr_in *to,
+static void psni_faults_hold(psni_ni_t *ni, const struct sockaddr_in *to,
                             const psni_packet_t *packet, bool next,
                             int64_t until)
 {
@@ -115,7 +116,7 @@ static void psni_knobs_hold(psni_ni_t *ni, const struct sockaddr_in *to,
         length += packet->iov[i].iov_len;
     held = malloc(sizeof(*held) + length);
     if (held == NULL)
-        return; /* lost: the NI mends it */
+        return; /* as if it was lost */
     *held = (psni_held_t){
         .to = *to, .until = until, .next = next, .length = length};
     length = 0;
@@ -128,7 +129,7 @@ static void psni_knobs_hold(psni_ni_t *ni, const struct sockaddr_in *to,
     psni_timer(ni, until);
 }
 
-bool psni_knobs_send(psni_ni_t *ni, const struct sockaddr_in *to,
+bool psni_faults_send(psni_ni_t *ni, const struct sockaddr_in *to,
                      psni_packet_t *packet)
 {
     const psni_settings_t *settings = &ni->settings;
@@ -141,19 +142,19 @@ bool psni_knobs_send(psni_ni_t *ni, const struct sockaddr_in *to,
     }
     if (psni_dice(ni, settings->delay)) {
         ni->counters.delayed++;
-        psni_knobs_hold(ni, to, packet, false,
+        psni_faults_hold(ni, to, packet, false,
                         now + (int64_t)settings->delay_us * 1000);
         return true;
     }
     if (psni_dice(ni, settings->reorder)) {
         ni->counters.reordered++;
-        psni_knobs_hold(ni, to, packet, true, now + NEXT_NS);
+        psni_faults_hold(ni, to, packet, true, now + NEXT_NS);
         return true;
     }
-    sent = psni_knobs_out(ni, to, packet->iov, packet->n_iov);
+    sent = psni_faults_out(ni, to, packet->iov, packet->n_iov);
     if (sent && psni_dice(ni, settings->duplicate)) {
         ni->counters.duplicated++;
-        psni_knobs_out(ni, to, packet->iov, packet->n_iov);
+        psni_faults_out(ni, to, packet->iov, packet->n_iov);
     }
     psc_list_for_each(held, &ni->held, psni_held_t, link)
     {
@@ -163,7 +164,7 @@ bool psni_knobs_send(psni_ni_t *ni, const struct sockaddr_in *to,
     return sent;
 }
 
-void psni_knobs_tick(psni_ni_t *ni, int64_t now)
+void psni_faults_tick(psni_ni_t *ni, int64_t now)
 {
     psc_list_for_each(held, &ni->held, psni_held_t, link)
     {
@@ -174,7 +175,7 @@ void psni_knobs_tick(psni_ni_t *ni, int64_t now)
     }
 }
 
-void psni_knobs_close(psni_ni_t *ni)
+void psni_faults_close(psni_ni_t *ni)
 {
     psc_list_for_each(held, &ni->held, psni_held_t, link)
         psni_held_out(ni, held);

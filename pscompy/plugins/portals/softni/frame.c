@@ -1,12 +1,11 @@
-/* Frames in the making: what goes into the next one, and its bytes. A frame
- * holds none of them: what it carries is read again from its place when it is
- * resent. */
+/* Makes frames: the contents of the next one, and its bytes. A frame holds no
+ * payload; on a resend the payload is read from its place again. */
 #include <string.h>
 
 #include "nic.h"
 
-/* Of a datagram in its receiver's socket: kernels take the next power of two
- * up to 16 KiB, pages above. */
+/* Memory of a datagram in the socket of its receiver: kernels take the next
+ * power of two up to 16 KiB, and pages above. */
 #define OVERHEAD 1024u
 #define PAGED 16384u
 #define PAGE 4096u
@@ -34,7 +33,8 @@ psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind)
                          .sack = peer->came};
 }
 
-/* The user waits to hear that these bytes came, and no ACK will say so. */
+/* Returns true if the user waits for the end of this put, and no ACK reports
+ * it. */
 static bool psni_frame_urgent(const psni_frame_t *frame)
 {
     const psni_op_t *op = frame->op;
@@ -92,7 +92,7 @@ void psni_frame_pack(psni_peer_t *peer, uint32_t seq, psni_packet_t *packet)
         (struct iovec){.iov_base = packet->head, .iov_len = size};
 }
 
-/* How much of the operation's bytes goes into the next frame. */
+/* The bytes of an operation that the next frame takes. */
 static uint64_t psni_frame_share(const psni_peer_t *peer, const psni_op_t *op)
 {
     uint64_t left = op->length - op->sent;

@@ -1,84 +1,19 @@
-/* How two NIs come to trust each other. Either or both begin; each says HELLO
- * with a token of its own and an echo of the other's until it has heard its
- * own token back. Every later frame carries the token of its receiver, which
- * only the two know; so who cannot read the wire cannot say anything on it.
+/* The handshake of two NIs. Each sends HELLO, with a token of its own and an
+ * echo of the other's token, until it receives its own token back. Every later
+ * frame carries the token of its receiver, which only the two know, so only a
+ * host that can observe the traffic can inject frames.
  *
- * A HELLO is signed with a cookie: the receiver's, or the sender's if it was
- * not told the receiver's. Whoever cannot sign gets no answer.
+ * A HELLO is signed with the cookie of the receiver, or with that of the sender
+ * if it does not know the receiver's. A HELLO that is not signed properly gets
+ * no answer.
  *
- * A process that starts anew under an old address says HELLO with a token that
- * its peers do not know. They offer it a token that is new too, and only when
- * that comes back (not by an old HELLO that was late) what was under way to
- * the predecessor has failed. */
+ * A process that opens the address of an earlier one sends HELLO with a token
+ * that its peers do not know. They offer it a token that is new, too. Only when
+ * that is echoed (an old HELLO that was late cannot do so) the operations to
+ * the earlier process fail. */
 #include <string.h>
 
 #include "nic.h"
-
-typedef struct psni_identity {
-    uint32_t nid, pid;
-} psni_identity_t;
-
-uint64_t psni_secret(const psni_ni_t *ni, const void *bytes, size_t length)
-{
-    uint8_t hash[PSC_SIPHASH_SIZE];
-
-    psc_siphash(ni->secret, bytes, length, hash);
-    return psc_siphash_load(hash);
-}
-
-static uint64_t psni_meet_token(psni_ni_t *ni)
-{
-    ni->tokens++;
-    return psni_secret(ni, &ni->tokens, sizeof(ni->tokens));
-}
-
-static void psni_meet_sign(const uint8_t *cookie, ptl_process_t from,
-                           ptl_process_t to, const psni_hello_t *hello,
-                           uint8_t *proof)
-{
-    struct {
-        psni_identity_t from, to;
-        uint8_t said[offsetof(psni_hello_t, proof)];
-    } text = {.from = {from.phys.nid, from.phys.pid},
-              .to = {to.phys.nid, to.phys.pid}};
-
-    memcpy(text.said, hello, sizeof(text.said));
-    psc_siphash(cookie, &text, sizeof(text), proof);
-}
-
-static void psni_meet_send(psni_peer_t *peer, uint64_t token, uint64_t echo)
-{
-    psni_ni_t *ni = peer->ni;
-    psni_packet_t *packet = &ni->packets[0];
-    psni_head_t head = {.magic = PSNI_MAGIC, .kind = PSNI_FRAME_HELLO};
-    psni_hello_t hello = {.own = !peer->admitted,
-                          .up = peer->stage == PSNI_STAGE_UP,
-                          .uid = ni->uid,
-                          .token = token,
-                          .echo = echo,
-                          .window = ni->room};
-
-    hello.up = hello.up && token == peer->token;
-    psni_meet_sign(peer->admitted ? peer->cookie : ni->cookie, ni->id, peer->id,
-                   &hello, hello.proof);
-    memcpy(packet->head, &head, sizeof(head));
-    memcpy(packet->head + sizeof(head), &hello, sizeof(hello));
-    packet->iov[0] = (struct iovec){.iov_base = packet->head,
-                                    .iov_len = sizeof(head) + sizeof(hello)};
-    packet->n_iov = 1;
-    psni_wire_send(ni, &peer->address, packet, 1);
-}
-
-/* ---- saying it ---- */
-
-void psni_meet_begin(psni_peer_t *peer)
-{
-    peer->stage = PSNI_STAGE_OPENING;
-    peer->token = psni_meet_token(peer->ni);
-    peer->its_token = 0;
-    psni_meet_send(peer, peer->token, 0);
-    psni_peer_timer(peer, psc_clock_now() + psni_peer_patience(peer));
-}
 
 void psni_meet_again(psni_peer_t *peer, int64_t now)
 {
@@ -99,7 +34,7 @@ static void psni_meet_heard(psni_peer_t *peer, const psni_hello_t *hello)
                                                    : hello->window;
 }
 
-/* Another process has taken the place of the one that we knew. */
+/* Another process has opened the address of a peer that was up. */
 static void psni_meet_replace(psni_peer_t *peer, uint64_t its_token)
 {
     uint64_t token = peer->next_token;
@@ -139,7 +74,7 @@ static void psni_meet_hear(psni_peer_t *peer, const psni_hello_t *hello)
         psni_meet_send(peer, peer->token, peer->its_token);
 }
 
-/* A frame with a token that is not yet, or not any more, in use. */
+/* Handles a frame with a token that is not in use yet, or not any more. */
 bool psni_meet_proves(psni_peer_t *peer, uint64_t token)
 {
     if (peer->stage == PSNI_STAGE_OPENING && peer->its_token != 0 &&

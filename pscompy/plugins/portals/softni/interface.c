@@ -113,7 +113,7 @@ int psni_interface_open(psni_ni_t *ni, ptl_pid_t pid,
 
     ni->deadline = PSNI_NEVER;
     ni->uid = (ptl_uid_t)geteuid();
-    ni->knobs = psni_knobs_used(&ni->settings);
+    ni->faulty = psni_faults_used(&ni->settings);
     psc_list_init(&ni->busy);
     psc_list_init(&ni->held);
     psc_list_init(&ni->answering);
@@ -152,7 +152,7 @@ static void psni_interface_linger(psni_ni_t *ni)
         if (peer->owed_by != PSNI_NEVER)
             psni_send_ack(peer, 0);
     }
-    psni_knobs_close(ni);
+    psni_faults_close(ni);
 }
 
 static void psni_interface_close_queues(psni_ni_t *ni)
@@ -191,7 +191,7 @@ void psni_interface_close(psni_ni_t *ni)
 
 /* ---- what it tells ---- */
 
-/* One of its own values. */
+/* Copies a member of the NI, with its lock taken. */
 static int psni_interface_tell(ptl_handle_ni_t ni_handle, size_t offset,
                                void *value, size_t len)
 {

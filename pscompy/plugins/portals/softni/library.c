@@ -8,21 +8,9 @@
 
 static struct {
     psc_lock_t lock;
-    atomic_uint users;
-    _Atomic(psni_ni_t *) nis[PSNI_NIS];
     uint32_t generations[PSNI_NIS];
     psni_settings_t settings;
 } library = {.settings.spin_us = 20};
-
-bool psni_library_ready(void)
-{
-    return atomic_load_explicit(&library.users, memory_order_acquire) > 0;
-}
-
-psni_ni_t *psni_library_ni(uint32_t index)
-{
-    return atomic_load_explicit(&library.nis[index], memory_order_acquire);
-}
 
 int psni_configure(const psni_settings_t *settings)
 {
@@ -46,7 +34,7 @@ int softni_fault_set(const char *name, uint64_t value)
 
 int PtlInit(void)
 {
-    atomic_fetch_add(&library.users, 1);
+    psni_library_enter();
     return PTL_OK;
 }
 
@@ -105,8 +93,7 @@ static int psni_library_open(ptl_interface_t iface, unsigned options,
         free(ni);
         return rc;
     }
-    atomic_store_explicit(&library.nis[ni->object.index], ni,
-                          memory_order_release);
+    psni_library_place(ni->object.index, ni);
     *ni_p = ni;
     return PTL_OK;
 }
@@ -143,11 +130,10 @@ int PtlNIInit(ptl_interface_t iface, unsigned int options, ptl_pid_t pid,
     return rc;
 }
 
-/* The library's lock is taken, the NI's not. */
+/* Called with the library's lock, without the NI's. */
 static void psni_library_close(psni_ni_t *ni)
 {
-    atomic_store_explicit(&library.nis[ni->object.index], NULL,
-                          memory_order_release);
+    psni_library_place(ni->object.index, NULL);
     psni_interface_close(ni);
     free(ni);
 }
@@ -171,7 +157,7 @@ int PtlNIFini(ptl_handle_ni_t ni_handle)
 void PtlFini(void)
 {
     psc_lock_acquire(&library.lock);
-    if (psni_library_ready() && atomic_fetch_sub(&library.users, 1) == 1)
+    if (psni_library_leave())
         for (unsigned i = 0; i < PSNI_NIS; i++)
             if (psni_library_ni(i) != NULL)
                 psni_library_close(psni_library_ni(i));

@@ -38,7 +38,7 @@ static psc_list_t *psni_hash_bucket(const psni_hash_t *hash, uint64_t key)
                           (hash->size - 1)];
 }
 
-/* True: there are more buckets, and nothing is in them. */
+/* Returns true if the hash has more buckets now, all empty. */
 static bool psni_hash_grow(psni_hash_t *hash)
 {
     uint32_t size = hash->size * HASH_GROWTH;
@@ -60,7 +60,7 @@ static bool psni_hash_grow(psni_hash_t *hash)
 
 /* ---- entries ---- */
 
-/* The first class ignores everything: it takes what the others do not. */
+/* The first class takes the entries that no other class takes. */
 static psni_class_t *psni_class_init(psni_class_t *class,
                                      ptl_match_bits_t ignore)
 {
@@ -139,6 +139,19 @@ static bool psni_me_fits(const ptl_me_t *me, ptl_process_t initiator,
             me->match_id.phys.pid == initiator.phys.pid);
 }
 
+uint64_t psni_entry_offset(const psni_entry_t *entry,
+                           const psni_arrival_t *arrival)
+{
+    if ((entry->me.options & PTL_ME_MANAGE_LOCAL) != 0)
+        return entry->filled;
+    return arrival->remote_offset;
+}
+
+uint64_t psni_entry_room(const psni_entry_t *entry, uint64_t offset)
+{
+    return offset > entry->region.length ? 0 : entry->region.length - offset;
+}
+
 static bool psni_entry_fits(const psni_entry_t *entry,
                             const psni_arrival_t *arrival)
 {
@@ -149,7 +162,8 @@ static bool psni_entry_fits(const psni_entry_t *entry,
                arrival->rlength;
 }
 
-/* The first one that stands before `found`, if there is that. */
+/* The first matching entry with a place before that of `found`, else `found`.
+ */
 static psni_entry_t *psni_class_find(const psni_class_t *class,
                                      const psni_arrival_t *arrival,
                                      const psni_entry_t *found)
@@ -232,7 +246,7 @@ void psni_headers_remove(psni_headers_t *headers, psni_header_t *header)
     headers->hash.used--;
 }
 
-/* Bits that are ignored take no part from now on. */
+/* Removes ignored bits from the hash. */
 psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me)
 {
     psni_headers_t *headers = &pt->unexpected;

@@ -1,6 +1,6 @@
-/* Which entry takes a message, and what its owner is told. Messages that only
- * the overflow list takes leave a header, which a later entry of the priority
- * list or a search may claim. */
+/* Finds the entry that takes a message, and reports the message to its owner. A
+ * message that only the overflow list takes leaves a header, which a later
+ * entry of the priority list or a search may claim. */
 #include <stdlib.h>
 
 #include "nic.h"
@@ -8,19 +8,6 @@
 /* Of a message in the queue: what happened, and that the entry is used up. */
 #define PROMISED 2u
 #define LATE_NS 1000000
-
-uint64_t psni_entry_offset(const psni_entry_t *entry,
-                           const psni_arrival_t *arrival)
-{
-    if ((entry->me.options & PTL_ME_MANAGE_LOCAL) != 0)
-        return entry->filled;
-    return arrival->remote_offset;
-}
-
-uint64_t psni_entry_room(const psni_entry_t *entry, uint64_t offset)
-{
-    return offset > entry->region.length ? 0 : entry->region.length - offset;
-}
 
 static psni_entry_t *psni_match_find(const psni_pt_t *pt,
                                      const psni_arrival_t *arrival)
@@ -59,7 +46,7 @@ static ptl_ni_fail_t psni_match_table(psni_ni_t *ni, psni_pt_t *pt,
     return PTL_NI_OK;
 }
 
-/* Nothing takes it, or what it needs is used up. */
+/* No entry takes the message, or a resource is exhausted. */
 static ptl_ni_fail_t psni_match_exhausted(psni_ni_t *ni, psni_pt_t *pt,
                                           bool tell)
 {
@@ -192,7 +179,8 @@ ptl_event_t psni_arrival_event(const psni_arrival_t *arrival,
                          .ni_fail_type = arrival->fail};
 }
 
-/* Tests want events out of order: one is kept until the next has gone. */
+/* Posts an event. With the fault `reorder_events` one event is kept until the
+ * next was posted. */
 static void psni_match_post(psni_entry_t *entry, const ptl_event_t *event)
 {
     psni_ni_t *ni = entry->object.ni;

@@ -1,34 +1,39 @@
-/* What the files of the software NI share.
+/* An NI and its peers. The files of the software NI stand in layers, each of
+ * which calls the ones below only:
  *
- *   library.c   PtlInit, the NIs of the process, settings, the table
- *   interface.c one NI: opening, limits, closing
- *   pool.c      objects of an NI and the handles that name them
- *   queue.c     event queues;  counter.c  counting events
- *   bell.c      descriptors that wake sleepers
- *   table.c     the portal table
- *   entry.c     list entries: append, unlink, search
- *   match.c     who takes a message, and who is told; unexpected headers
- *   list.c      which of many entries, or messages
- *   target.c    messages that come in
- *   initiate.c  memory descriptors, put and get, how they end
- *   region.c    memory in one piece or in several
- *   peer.c      the other NIs, their lives and deaths
- *   meet.c      how two NIs come to trust each other
- *   frame.c     frames in the making
- *   send.c      frames on their way out: window, acknowledgements, resends
- *   arrive.c    frames that come in: order, acknowledgements
- *   wire.c      the socket;  knobs.c  what breaks it on purpose
- *   progress.c  one pass over the above;  thread.c  passes while nobody calls
+ *   library     PtlInit, opening NIs of the process, settings
+ *   interface   one NI: opening, limits, closing
+ *   thread      passes while no caller makes any
+ *   api_wait    event queues and counters: polling, waiting
+ *   progress    one pass: what is due, one datagram
+ *   receive     frames of peers: order, acknowledgements
+ *   handshake   how two NIs come to trust each other
+ *   api_move    memory descriptors, put and get
+ *   life        a peer is made known, comes up, is lost
+ *   target      messages of peers
+ *   send        frames to peers: window, acknowledgements, resends
+ *   frame       frames in the making
+ *   hello       frames of the handshake
+ *   wire        the socket
+ *   peer        peers by their address, and their times
+ *   operation   operations of this side, until their last event
+ *   api_entry, api_table   list entries, portal table
+ *   match       which entry takes a message, and the events of that
+ *   entry, table, list   what matching stands on
+ *   queue, counter       events
+ *   fault_injection      faults for tests
+ *   wakeup      descriptors that wake sleepers, timers
+ *   pool        objects of an NI, and the handles that name them
+ *   region      memory in one piece or in several
  *
- * One lock per NI, taken by every function of the interface for as long as it
- * runs, but not while it sleeps. What is said of a function below holds with
- * the lock taken. */
+ * One lock per NI, taken by every function of the specification while it runs,
+ * except while it sleeps. The functions below are called with the lock. */
 #ifndef PSNI_NIC_H
 #define PSNI_NIC_H
 
 #include "objects.h"
 
-/* ---- peer.c, meet.c, send.c, arrive.c ---- */
+/* ---- peer.c, life.c, hello.c, handshake.c, send.c, receive.c ---- */
 
 typedef enum psni_stage {
     PSNI_STAGE_IDLE, /* known, not connected */
@@ -43,12 +48,12 @@ typedef struct psni_frame {
     uint64_t offset; /* in the message */
     uint32_t length;
     bool first, last, resent;
-    bool came;       /* acknowledged out of order */
+    bool came;       /* acknowledged before earlier frames */
     int64_t sent_at; /* 0: there was no room in the socket */
 } psni_frame_t;
 
 typedef struct psni_stored {
-    uint8_t *bytes; /* NULL: has not come */
+    uint8_t *bytes; /* NULL: the frame has not arrived */
     size_t length;
     unsigned answers;
 } psni_stored_t;
@@ -60,7 +65,7 @@ struct psni_peer {
     ptl_process_t id;
     struct sockaddr_in address;
     psni_stage_t stage;
-    bool itself;   /* ours: what it receives needs no frame to say so */
+    bool itself;   /* this NI: no acknowledgements are needed */
     bool admitted; /* its cookie is known */
     uint8_t cookie[SOFTNI_COOKIE_BYTES];
     uint64_t token, its_token;     /* 0: not known */
@@ -74,7 +79,8 @@ struct psni_peer {
     unsigned n_answers;
     psni_frame_t frames[PSNI_WINDOW];
     uint32_t oldest, next_seq;
-    uint64_t cost, window, most; /* bytes under way; allowed; its offer */
+    uint64_t cost, window; /* bytes in flight; bytes allowed */
+    uint64_t most;         /* bytes that the peer offers */
     uint32_t frame_size;         /* of a frame, without its head */
     int64_t trip, spread; /* of a round trip, and of its variation */
     int64_t deadline;
@@ -93,46 +99,59 @@ struct psni_peer {
 };
 
 psni_peer_t *psni_peer_find(psni_ni_t *ni, ptl_process_t id);
-psni_peer_t *psni_peer_get(psni_ni_t *ni, ptl_process_t id); /* or make it */
-/* It is gone: every operation ends; a later one tries to meet it anew. */
+psni_peer_t *psni_peer_make(psni_ni_t *ni, ptl_process_t id);
+/* Finds a peer, or makes it. */
+psni_peer_t *psni_peer_get(psni_ni_t *ni, ptl_process_t id);
+/* Returns true if an answer of the peer is missing. */
+bool psni_peer_awaited(const psni_peer_t *peer);
+/* Ends every operation; a later one begins the handshake anew. */
 void psni_peer_lose(psni_peer_t *peer);
 void psni_peer_up(psni_peer_t *peer, uint64_t token, uint64_t its_token);
 void psni_peers_close(psni_ni_t *ni);
 void psni_peer_refused(psni_peer_t *peer);
-/* One more time without an answer; false: that was the last. */
+/* Counts an attempt without an answer. Returns false if that was the last. */
 bool psni_peer_bear(psni_peer_t *peer);
-int64_t psni_peer_patience(const psni_peer_t *peer); /* until a resend */
-/* Something is expected of it (or nothing more): look at it in time. */
+/* Nanoseconds until a resend. */
+int64_t psni_peer_patience(const psni_peer_t *peer);
+/* Sets the timer, depending on what is expected of the peer. */
 void psni_peer_expect(psni_peer_t *peer, int64_t now);
 void psni_peer_timer(psni_peer_t *peer, int64_t when);
 void psni_peers_tick(psni_ni_t *ni, int64_t now);
-bool psni_peers_quiet(psni_ni_t *ni); /* nothing is under way */
+bool psni_peers_quiet(psni_ni_t *ni); /* nothing is in flight */
 
-/* A keyed hash of the bytes, whose key nobody else has. */
+/* A hash of the bytes, with a key that only this NI has. */
 uint64_t psni_secret(const psni_ni_t *ni, const void *bytes, size_t length);
+uint64_t psni_meet_token(psni_ni_t *ni);
+void psni_meet_sign(const uint8_t *cookie, ptl_process_t from,
+                    ptl_process_t to, const psni_hello_t *hello,
+                    uint8_t *proof);
+void psni_meet_send(psni_peer_t *peer, uint64_t token, uint64_t echo);
 void psni_meet_begin(psni_peer_t *peer);
 void psni_meet_again(psni_peer_t *peer, int64_t now); /* the timer */
-/* Does a frame with this token prove that the peer has heard us? */
+/* Returns true if a frame with this token proves that the peer received the
+ * token. */
 bool psni_meet_proves(psni_peer_t *peer, uint64_t token);
 void psni_meet_take(psni_ni_t *ni, const struct sockaddr_in *from,
                     const uint8_t *body, size_t length);
 
-void psni_send_queue(psni_op_t *op); /* and what the window lets out */
+void psni_send_queue(psni_op_t *op); /* and sends what the window allows */
 void psni_send_pump(psni_peer_t *peer);
-/* ACKs wait a moment for a message that goes the same way; all leave now. */
+/* Queues an ACK, which waits a moment for a message to the same peer. */
 void psni_send_answer(psni_op_t *op);
+/* Sends all waiting ACKs. */
 void psni_send_answers(psni_ni_t *ni);
 void psni_send_ack(psni_peer_t *peer, uint8_t flags);
 void psni_send_again(psni_peer_t *peer, int64_t now); /* the timer */
-/* What the head of a frame says of ours. */
+/* Handles the acknowledgements in the head of a frame. */
 void psni_send_acknowledged(psni_peer_t *peer, const psni_head_t *head);
 void psni_send_reset(psni_peer_t *peer);
 
 void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
                  const uint8_t *bytes, size_t length);
+void psni_stored_drop(psni_peer_t *peer, psni_stored_t *stored);
 void psni_arrive_reset(psni_peer_t *peer);
 
-/* ---- wire.c, knobs.c ---- */
+/* ---- wire.c, fault_injection.c ---- */
 
 typedef struct psni_packet {
     struct iovec iov[1 + PSNI_PIECES];
@@ -143,19 +162,21 @@ typedef struct psni_packet {
 
 int psni_wire_open(psni_ni_t *ni, ptl_pid_t pid);
 void psni_wire_close(psni_ni_t *ni);
-/* How many went out; the rest found no room in the socket. */
+/* Returns how many were sent; the socket had no room for the others. */
 unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
                         psni_packet_t *packets, unsigned n);
-/* One datagram or one refusal is handled; false: there was none. */
+/* Handles one datagram or one refusal. Returns false if there was none. */
 bool psni_wire_poll(psni_ni_t *ni);
 ptl_process_t psni_process(const struct sockaddr_in *address);
-uint32_t psni_wire_mtu(const struct sockaddr_in *to); /* payload of UDP */
+/* Handles an error of the socket. Returns true if the call is to be repeated.
+ */
+bool psni_wire_again(psni_ni_t *ni, int error);
 
-typedef struct psni_held { /* a datagram that knobs hold back */
+typedef struct psni_held { /* a datagram that a fault delays */
     psc_link_t link;
     struct sockaddr_in to;
     int64_t until;
-    bool next; /* until the next datagram has gone */
+    bool next; /* until the next datagram was sent */
     size_t length;
     uint8_t bytes[];
 } psni_held_t;
@@ -166,12 +187,12 @@ bool psni_dice(psni_ni_t *ni, unsigned per_million);
 int psni_settings_set(psni_settings_t *settings, const char *name,
                       uint64_t value);
 bool psni_settings_sound(const psni_settings_t *settings);
-bool psni_knobs_used(const psni_settings_t *settings);
-/* Takes the place of sending; false: no room in the socket. */
-bool psni_knobs_send(psni_ni_t *ni, const struct sockaddr_in *to,
+bool psni_faults_used(const psni_settings_t *settings);
+/* Sends a packet, with faults. Returns false if the socket has no room. */
+bool psni_faults_send(psni_ni_t *ni, const struct sockaddr_in *to,
                      psni_packet_t *packet);
-void psni_knobs_tick(psni_ni_t *ni, int64_t now);
-void psni_knobs_close(psni_ni_t *ni);
+void psni_faults_tick(psni_ni_t *ni, int64_t now);
+void psni_faults_close(psni_ni_t *ni);
 
 /* ---- frame.c ---- */
 
@@ -179,13 +200,13 @@ uint64_t psni_frame_cost(uint64_t length); /* of the receiver's memory */
 psni_frame_t *psni_frame_at(psni_peer_t *peer, uint32_t seq);
 psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind);
 void psni_frame_pack(psni_peer_t *peer, uint32_t seq, psni_packet_t *packet);
-/* The next frame, if there is something to send (answers alone: if `flush`)
- * and the window has room for it. */
+/* Makes the next frame. Returns false if there is nothing to send, or if the
+ * window has no room. Answers alone make a frame if `flush`. */
 bool psni_frame_next(psni_peer_t *peer, int64_t now, bool flush);
 
-/* ---- progress.c, thread.c ---- */
+/* ---- progress.c, thread.c, wakeup.c ---- */
 
-bool psni_progress(psni_ni_t *ni); /* true: something happened */
+bool psni_progress(psni_ni_t *ni); /* true: a datagram was handled */
 bool psni_progress_pass(psni_ni_t *ni);
 void psni_timer(psni_ni_t *ni, int64_t when); /* wake up by then */
 
@@ -193,7 +214,7 @@ typedef struct psni_thread {
     pthread_t id;
     bool running;
     int epoll_fd, wake_fd;
-    bool watching;      /* the callers', not the socket */
+    bool watching;      /* callers poll the socket */
     uint64_t seen;      /* of ni->calls */
     int64_t sleeps_until;
     atomic_bool stop;
@@ -222,7 +243,7 @@ struct psni_ni {
 
     int socket;
     uint64_t room; /* bytes that the socket can hold */
-    bool knobs;
+    bool faulty; /* some fault of the wire is set */
     psni_packet_t packets[PSNI_BATCH];
     uint8_t datagram[PSNI_FRAME_MAX + 1];
     psc_list_t held; /* psni_held_t */
@@ -237,23 +258,32 @@ struct psni_ni {
     int64_t answers_by;
     unsigned idle; /* passes without a datagram since there are */
     psc_list_t busy;
-    int64_t deadline; /* no timer ends earlier */
-    ptl_event_t late_event; /* that a knob holds back */
+    int64_t deadline; /* the earliest timer */
+    ptl_event_t late_event; /* that a fault delays */
     psni_eq_t *late_eq;
     int64_t late_until;
 
     uint64_t calls; /* progress that callers made */
-    unsigned armed; /* bells */
+    unsigned armed; /* armed bells */
     psc_list_t listening;
     unsigned awake; /* passes of callers since a bell was armed */
-    unsigned flow;  /* datagrams that came to callers since then */
+    unsigned flow;  /* datagrams that callers received since then */
     psni_thread_t thread;
 };
 
-/* ---- library.c, interface.c ---- */
+/* ---- pool.c: the NIs of the process ---- */
 
-psni_ni_t *psni_library_ni(uint32_t index); /* NULL: none there */
+/* Returns NULL if there is no NI at this index. */
+psni_ni_t *psni_library_ni(uint32_t index);
+void psni_library_place(uint32_t index, psni_ni_t *ni);
+/* Returns true between PtlInit and PtlFini. */
 bool psni_library_ready(void);
+void psni_library_enter(void);
+/* Returns true if that was the last user. */
+bool psni_library_leave(void);
+
+/* ---- interface.c ---- */
+
 int psni_interface_open(psni_ni_t *ni, ptl_pid_t pid,
                         const ptl_ni_limits_t *desired);
 void psni_interface_close(psni_ni_t *ni);

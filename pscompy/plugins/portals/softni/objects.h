@@ -18,7 +18,7 @@
 #include "wire.h"
 
 #define PSNI_NIS 8u        /* of one process */
-#define PSNI_WINDOW 64u    /* frames under way to one peer */
+#define PSNI_WINDOW 64u    /* frames in flight to one peer */
 #define PSNI_BATCH 16u     /* datagrams handed to the kernel at a time */
 #define PSNI_PIECES 64u    /* of a scattered buffer */
 #define PSNI_INLINE 256u   /* bytes of a put that are copied at once */
@@ -68,19 +68,20 @@ typedef struct psni_pool {
 int psni_pool_open(psni_pool_t *pool, psni_ni_t *ni, psni_kind_t kind,
                    size_t size, uint32_t limit);
 void psni_pool_close(psni_pool_t *pool);
-/* Zeroed behind the object; NULL: the limit is reached, or no memory. */
+/* Zeroed behind its psni_object_t. Returns NULL if the limit is reached, or if
+ * memory is short. */
 void *psni_pool_take(psni_pool_t *pool);
 void psni_pool_give(psni_pool_t *pool, void *object);
 psni_object_t *psni_pool_at(psni_pool_t *pool, uint32_t index);
 
 ptl_handle_any_t psni_handle(const psni_object_t *object);
-/* The object that a handle names; PTL_NO_INIT, PTL_ARG_INVALID. Takes the
- * lock of its NI, which psni_leave gives back. */
+/* Finds the object that a handle names, and takes the lock of its NI, which
+ * psni_leave releases. Returns PTL_NO_INIT or PTL_ARG_INVALID without it. */
 int psni_enter(ptl_handle_any_t handle, psni_kind_t kind, void *object_p);
-/* The NI that a handle of this kind names, whatever became of its object; takes
- * the lock. NULL: there is none. */
+/* Finds the NI of a handle of this kind, even if its object has died, and takes
+ * the lock. Returns NULL if there is none. */
 psni_ni_t *psni_enter_ni(ptl_handle_any_t handle, psni_kind_t kind);
-/* Another object of an NI that was entered; NULL if it is none. */
+/* Another object of an NI whose lock is taken, or NULL if there is none. */
 void *psni_find(psni_ni_t *ni, ptl_handle_any_t handle, psni_kind_t kind);
 void psni_leave(psni_ni_t *ni);
 
@@ -93,7 +94,7 @@ typedef struct psni_region {
     uint64_t length; /* bytes */
 } psni_region_t;
 
-/* False: too many pieces, or a length that overflows. */
+/* Returns false if there are too many pieces, or if the length overflows. */
 bool psni_region_init(psni_region_t *region, void *start, uint64_t length,
                       bool scattered, int max_pieces);
 /* Fills `out`; the number of pieces, or -1 if `max` are too few. */
@@ -105,7 +106,7 @@ void psni_region_read(const psni_region_t *region, uint64_t offset,
                       void *bytes, uint64_t length);
 void *psni_region_at(const psni_region_t *region, uint64_t offset);
 
-/* ---- bell.c ---- */
+/* ---- wakeup.c ---- */
 
 typedef struct psni_bell {
     int epoll_fd, event_fd; /* the former holds the latter */
@@ -117,10 +118,10 @@ int psni_bell_open(psni_bell_t *bell);
 void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni);
 void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni);
 void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni); /* if armed */
-/* A caller made a pass. */
+/* Counts a pass of a caller; bells stop listening after many. */
 void psni_bells_rest(psni_ni_t *ni);
 
-/* ---- queue.c, counter.c ---- */
+/* ---- queue.c, counter.c, api_wait.c ---- */
 
 typedef struct psni_eq {
     psni_object_t object;
@@ -128,7 +129,7 @@ typedef struct psni_eq {
     uint64_t size;   /* as asked for; the ring has room for more */
     uint64_t spare;  /* how much: for tables that are disabled */
     uint64_t head, tail;
-    uint64_t promised; /* to messages that are coming in */
+    uint64_t promised; /* to messages that are arriving */
     uint32_t users;    /* tables and descriptors */
     bool dropped;
     psni_bell_t bell;
@@ -145,10 +146,13 @@ typedef struct psni_ct {
 
 void psni_eq_post(psni_eq_t *eq, const ptl_event_t *event);
 bool psni_eq_room(const psni_eq_t *eq, unsigned events);
+/* Takes the oldest event. Returns PTL_EQ_EMPTY, or PTL_EQ_DROPPED if events
+ * before it were lost. */
+int psni_eq_take(psni_eq_t *eq, ptl_event_t *event);
 void psni_eq_close(psni_eq_t *eq);
 void psni_ct_count(psni_ct_t *ct, bool failed, uint64_t amount);
 void psni_ct_close(psni_ct_t *ct);
-/* One pass or one sleep of a blocking call; false: the deadline is over. */
+/* How long a blocking call polls, and how long it waits. */
 typedef struct psni_patience {
     psni_ni_t *ni;
     int64_t spin_until, deadline;
@@ -163,7 +167,7 @@ bool psni_patience_over(const psni_patience_t *patience);
 
 /* ---- list.c ---- */
 
-#define PSNI_CLASSES 8u /* ways of ignoring bits that are told apart */
+#define PSNI_CLASSES 8u /* different ignore bits with a hash of their own */
 
 typedef struct psni_hash {
     psc_list_t *buckets; /* `size` of them, a power of two; at first: */
@@ -189,7 +193,7 @@ typedef struct psni_headers {
     psni_hash_t hash; /* by these bits */
 } psni_headers_t;
 
-/* ---- table.c, entry.c, match.c ---- */
+/* ---- table.c, api_table.c, entry.c, match.c ---- */
 
 typedef struct psni_pt {
     bool used, enabled;
@@ -214,7 +218,7 @@ struct psni_entry {
     psni_region_t region;
     uint64_t filled; /* with PTL_ME_MANAGE_LOCAL */
     uint32_t under_way, headers;
-    bool linked, told; /* told: that it is out of the list */
+    bool linked, told; /* told: its unlinking was reported */
 };
 
 /* Who took an unexpected message, or the entry that did for good. */
@@ -225,7 +229,7 @@ typedef struct psni_claim {
     psni_ct_t *ct;
 } psni_claim_t;
 
-/* A message as the target's events tell of it. */
+/* A message, as events of the target describe it. */
 typedef struct psni_arrival {
     psni_verb_t verb;
     ptl_process_t initiator;
@@ -260,13 +264,15 @@ void psni_headers_remove(psni_headers_t *headers, psni_header_t *header);
 psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me);
 
 psni_pt_t *psni_pt_find(psni_ni_t *ni, ptl_pt_index_t index);
-/* Flow control: messages are refused from now on. */
+/* Flow control: refuses messages from now on, with an event if `tell`. */
 void psni_pt_disable(psni_ni_t *ni, psni_pt_t *pt, bool tell);
 void psni_pt_close(psni_ni_t *ni, psni_pt_t *pt);
 
-/* The entry is out of its list; its last events follow once nothing is under
- * way, and then it is gone. */
+/* Removes the entry from its list. psni_entry_release frees it after its last
+ * event, once nothing is in flight into it. */
 void psni_entry_unlink(psni_entry_t *entry);
+void psni_entry_free(psni_entry_t *entry);
+void psni_entry_tell(const psni_entry_t *entry, ptl_event_kind_t type);
 void psni_entry_release(psni_entry_t *entry);
 void psni_entry_tell_unlink(psni_pt_t *pt, const psni_claim_t *claim);
 
@@ -275,11 +281,11 @@ void psni_entry_tell_unlink(psni_pt_t *pt, const psni_claim_t *claim);
  * reason stands in arrival->fail. */
 void psni_match(psni_ni_t *ni, uint32_t pt_index, psni_arrival_t *arrival,
                 psni_entry_t **entry_p, psni_header_t **header_p);
-/* The message has ended: events, counters, what becomes of the entry. */
+/* Ends a message: events, counters, and the end of the entry. */
 void psni_match_end(psni_entry_t *entry, psni_header_t *header,
                     const psni_arrival_t *arrival);
 void psni_match_post_late(psni_ni_t *ni);
-/* Where in the entry the message begins, and how much it takes there. */
+/* The offset of a message in the entry, and the room from there on. */
 uint64_t psni_entry_offset(const psni_entry_t *entry,
                            const psni_arrival_t *arrival);
 uint64_t psni_entry_room(const psni_entry_t *entry, uint64_t offset);
@@ -288,7 +294,7 @@ void psni_header_drop(psni_header_t *header);
 ptl_event_t psni_arrival_event(const psni_arrival_t *arrival,
                                ptl_event_kind_t type, uint32_t pt_index);
 
-/* ---- initiate.c: operations ---- */
+/* ---- operation.c ---- */
 
 typedef struct psni_md {
     psni_object_t object;
@@ -299,14 +305,14 @@ typedef struct psni_md {
     uint32_t ops;
 } psni_md_t;
 
-/* A message on its way out, until nothing more is expected of it. */
+/* An operation of this side, until its last event. */
 struct psni_op {
     psni_object_t object;
     psc_link_t all, queue; /* of the peer */
     psni_peer_t *peer;
     psni_message_t message;
     psni_region_t region;
-    uint64_t offset, length; /* in the region; what travels */
+    uint64_t offset, length; /* in the region; bytes on the wire */
     uint64_t sent;           /* bytes that went into frames */
     uint32_t frames;         /* not acknowledged yet */
     bool begun, done;        /* the first frame was made, the last one */
@@ -320,18 +326,21 @@ struct psni_op {
     uint8_t bytes[PSNI_INLINE];
 };
 
-/* NULL: too many of this kind are under way. */
+/* Returns NULL if too many operations of this kind are in flight. */
 psni_op_t *psni_op_make(psni_peer_t *peer, psni_kind_t kind, psni_verb_t verb);
+/* Frees an operation without an event. */
+void psni_op_drop(psni_op_t *op);
+void psni_op_tell_send(psni_op_t *op, ptl_ni_fail_t fail);
 /* All its frames were acknowledged. */
 void psni_op_sent(psni_op_t *op);
-/* The target told how the put ended, or sent all of the reply. */
+/* The target has acknowledged the put, or has sent all of the reply. */
 void psni_op_end(psni_op_t *op, const psni_message_t *told);
 void psni_op_fail(psni_op_t *op, ptl_ni_fail_t fail);
 psni_op_t *psni_op_find(psni_peer_t *peer, uint64_t id, psni_verb_t verb);
 
 /* ---- target.c ---- */
 
-/* A put or a reply that has not come in whole. */
+/* A put or a reply of which bytes are missing. */
 typedef struct psni_incoming {
     bool active;
     psni_message_t message;
@@ -342,7 +351,8 @@ typedef struct psni_incoming {
     uint64_t received;
 } psni_incoming_t;
 
-/* The next body in order. False: no room for it now, send it again. */
+/* Takes the next body in order. Returns false if there is no room for it; the
+ * peer sends it again. */
 bool psni_target_take(psni_peer_t *peer, unsigned answers, const uint8_t *body,
                       size_t length);
 void psni_target_abort(psni_peer_t *peer);

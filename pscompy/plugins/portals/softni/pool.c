@@ -14,6 +14,40 @@
 
 _Static_assert(PSNI_NIS == 1u << NI_BITS, "the handle has room for all");
 
+/* ---- the NIs of the process ---- */
+
+static struct {
+    atomic_uint users;
+    _Atomic(psni_ni_t *) nis[PSNI_NIS];
+} process;
+
+bool psni_library_ready(void)
+{
+    return atomic_load_explicit(&process.users, memory_order_acquire) > 0;
+}
+
+void psni_library_enter(void)
+{
+    atomic_fetch_add(&process.users, 1);
+}
+
+bool psni_library_leave(void)
+{
+    return psni_library_ready() && atomic_fetch_sub(&process.users, 1) == 1;
+}
+
+psni_ni_t *psni_library_ni(uint32_t index)
+{
+    return atomic_load_explicit(&process.nis[index], memory_order_acquire);
+}
+
+void psni_library_place(uint32_t index, psni_ni_t *ni)
+{
+    atomic_store_explicit(&process.nis[index], ni, memory_order_release);
+}
+
+/* ---- objects ---- */
+
 int psni_pool_open(psni_pool_t *pool, psni_ni_t *ni, psni_kind_t kind,
                    size_t size, uint32_t limit)
 {
@@ -96,7 +130,7 @@ psni_object_t *psni_pool_at(psni_pool_t *pool, uint32_t index)
     return object->live ? object : NULL;
 }
 
-/* A handle is an integer in one header, a pointer in another. */
+/* Handles are integers in one header, pointers in another. */
 static uint32_t psni_handle_bits(ptl_handle_any_t handle)
 {
     return (uint32_t)(uintptr_t)handle;

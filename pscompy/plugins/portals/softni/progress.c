@@ -1,15 +1,60 @@
-/* One pass: what is due, then one datagram. Whoever calls the interface makes
- * passes; the thread makes them while nobody does. */
+/* One pass: what is due, then one datagram. Every function of the specification
+ * that looks for events makes passes; the thread makes them while no caller
+ * does. */
 #include "nic.h"
 
 #define IDLE_PASSES 4u
 
-/* Each part tells anew when it wants to be looked at again. */
+/* ---- peers ---- */
+
+static void psni_peer_due(psni_peer_t *peer, int64_t now)
+{
+    if (peer->stage == PSNI_STAGE_IDLE) {
+        peer->deadline = PSNI_NEVER;
+    } else if (peer->stage != PSNI_STAGE_UP) {
+        psni_meet_again(peer, now);
+    } else if (peer->oldest == peer->next_seq && !psni_peer_awaited(peer)) {
+        peer->deadline = PSNI_NEVER;
+    } else if (!psni_peer_bear(peer)) {
+        psni_peer_lose(peer);
+    } else {
+        if (peer->oldest == peer->next_seq)
+            psni_send_ack(peer, PSNI_FLAG_ACK_NOW);
+        else
+            psni_send_again(peer, now);
+        psni_peer_expect(peer, now);
+    }
+}
+
+static void psni_peer_tick(psni_peer_t *peer, int64_t now)
+{
+    if (peer->owed_by <= now)
+        psni_send_ack(peer, 0);
+    if (peer->deadline <= now)
+        psni_peer_due(peer, now);
+    if (peer->deadline == PSNI_NEVER && peer->owed_by == PSNI_NEVER) {
+        psc_list_remove(&peer->busy);
+        return;
+    }
+    psni_timer(peer->ni, peer->deadline < peer->owed_by ? peer->deadline
+                                                        : peer->owed_by);
+}
+
+/* A tick may remove no other peer from the list. */
+void psni_peers_tick(psni_ni_t *ni, int64_t now)
+{
+    psc_list_for_each(peer, &ni->busy, psni_peer_t, busy)
+        psni_peer_tick(peer, now);
+}
+
+/* ---- passes ---- */
+
+/* Every part sets its timer again. */
 static void psni_progress_tick(psni_ni_t *ni, int64_t now)
 {
     ni->deadline = PSNI_NEVER;
     psni_peers_tick(ni, now);
-    psni_knobs_tick(ni, now);
+    psni_faults_tick(ni, now);
     if (!psc_list_empty(&ni->answering)) {
         if (ni->answers_by <= now)
             psni_send_answers(ni);
@@ -20,15 +65,6 @@ static void psni_progress_tick(psni_ni_t *ni, int64_t now)
         psni_match_post_late(ni);
     else if (ni->late_eq != NULL)
         psni_timer(ni, ni->late_until);
-}
-
-void psni_timer(psni_ni_t *ni, int64_t when)
-{
-    if (when >= ni->deadline)
-        return;
-    ni->deadline = when;
-    if (when < ni->thread.sleeps_until)
-        psni_thread_wake(ni);
 }
 
 bool psni_progress_pass(psni_ni_t *ni)
@@ -43,7 +79,7 @@ bool psni_progress_pass(psni_ni_t *ni)
     return psni_wire_poll(ni);
 }
 
-/* Whoever answers a message does so within a few passes; then the answers of
+/* A caller that answers a message does so within a few passes; then the ACKs of
  * the NI need no frame of their own. */
 bool psni_progress(psni_ni_t *ni)
 {

@@ -1,5 +1,5 @@
-/* Frames that come in: whose they are, which were missing, and when to say so.
- * Frames that overtook others are kept until those have come. */
+/* Receives frames: checks their sender, keeps frames that overtook others, and
+ * acknowledges. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,17 +28,8 @@ static bool psni_arrive_store(psni_peer_t *peer, const psni_head_t *head,
     return true;
 }
 
-static void psni_stored_drop(psni_peer_t *peer, psni_stored_t *stored)
-{
-    if (stored->bytes == NULL)
-        return;
-    peer->ni->stored -= stored->length;
-    free(stored->bytes);
-    stored->bytes = NULL;
-}
-
-/* The answer to a frame acknowledges it already, so it counts as taken while
- * it is. */
+/* A frame counts as taken while it is handled, because an answer to it
+ * acknowledges it already. */
 static bool psni_arrive_take(psni_peer_t *peer, unsigned answers,
                              const uint8_t *body, size_t length)
 {
@@ -66,7 +57,8 @@ static void psni_arrive_stored(psni_peer_t *peer)
     }
 }
 
-/* `now`: something is missing, or the sender asks. */
+/* Notes that an acknowledgement is due; `now` if a frame is missing, or if the
+ * sender asks. */
 static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
 {
     if (peer->itself) {
@@ -154,12 +146,23 @@ ignored:
     ni->counters.frames_ignored++;
 }
 
-void psni_arrive_reset(psni_peer_t *peer)
+bool psni_wire_poll(psni_ni_t *ni)
 {
-    for (unsigned i = 0; i < PSNI_WINDOW; i++)
-        psni_stored_drop(peer, &peer->stored[i]);
-    peer->expected = 0;
-    peer->came = 0;
-    peer->owed = 0;
-    psni_target_abort(peer);
+    struct sockaddr_in from;
+    struct iovec iov = {.iov_base = ni->datagram,
+                        .iov_len = sizeof(ni->datagram)};
+    struct msghdr message = {.msg_name = &from,
+                             .msg_namelen = sizeof(from),
+                             .msg_iov = &iov,
+                             .msg_iovlen = 1};
+    ssize_t n = recvmsg(ni->socket, &message, 0);
+
+    if (n < 0)
+        return psni_wire_again(ni, errno);
+    if (message.msg_namelen != sizeof(from) || from.sin_family != AF_INET) {
+        ni->counters.frames_ignored++;
+        return true;
+    }
+    psni_arrive(ni, &from, ni->datagram, (size_t)n);
+    return true;
 }

@@ -21,14 +21,15 @@ bool psni_region_init(psni_region_t *region, void *start, uint64_t length,
     return true;
 }
 
-/* A descriptor may span all memory from NULL on: its offsets are addresses. */
+/* The offsets of a descriptor that spans all memory from NULL on are addresses.
+ */
 static uint8_t *psni_region_address(const psni_region_t *region,
                                     uint64_t offset)
 {
     return (uint8_t *)((uintptr_t)region->start + (uintptr_t)offset);
 }
 
-/* The bytes from `offset` on that lie together, at most `length`. */
+/* The contiguous bytes from `offset` on, at most `length`. */
 static uint8_t *psni_region_piece(const psni_region_t *region, uint64_t offset,
                                   uint64_t *length)
 {

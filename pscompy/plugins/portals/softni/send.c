@@ -14,7 +14,7 @@
 
 /* ---- sending ---- */
 
-/* What finds no room in our own socket is sent again in a moment. */
+/* Packets for which the socket has no room are sent again in a moment. */
 static void psni_send_batch(psni_peer_t *peer, const uint32_t *seqs, unsigned n)
 {
     psni_ni_t *ni = peer->ni;
@@ -77,8 +77,8 @@ void psni_send_answer(psni_op_t *op)
         psc_list_push(&ni->answering, &peer->answering);
 }
 
-/* A peer whose window is full is not listed any more, and lets them out when
- * an acknowledgement makes room. */
+/* A peer whose window is full leaves the list; its ACKs are sent when an
+ * acknowledgement makes room. */
 void psni_send_answers(psni_ni_t *ni)
 {
     psc_link_t *link;
@@ -87,7 +87,8 @@ void psni_send_answers(psni_ni_t *ni)
         psni_send_out(psc_container_of(link, psni_peer_t, answering), true);
 }
 
-/* Answers go ahead of a long message: whoever waits for one can get ready. */
+/* Answers are sent before a long message, because the peer may wait for them.
+ */
 void psni_send_queue(psni_op_t *op)
 {
     psni_peer_t *peer = op->peer;
@@ -123,8 +124,8 @@ static void psni_send_shrink(psni_peer_t *peer)
         peer->window = PSNI_LEAST_WINDOW;
 }
 
-/* Of the frames before `end`, those that are missing and were not sent since
- * `before`; at most RESENDS. */
+/* Resends frames before `end` that are missing and were not sent since
+ * `before`, at most RESENDS. */
 static void psni_send_missing(psni_peer_t *peer, uint32_t end, int64_t before,
                               int64_t now)
 {
@@ -189,8 +190,8 @@ static void psni_frame_end(psni_peer_t *peer, int64_t now)
         psni_op_sent(op);
 }
 
-/* How many frames came although earlier ones did not; *end_p: behind the last
- * frame of which EVIDENCE later ones came. */
+/* Marks the frames that arrived although earlier ones did not. *end_p: behind
+ * the last frame after which EVIDENCE later ones arrived. */
 static void psni_send_mark(psni_peer_t *peer, uint64_t sack, uint32_t *end_p)
 {
     uint32_t under_way = peer->next_seq - peer->oldest;

@@ -1,5 +1,6 @@
-/* Messages that come in, frame after frame in their order. What a peer says is
- * checked here; what makes no sense is dropped and counted. */
+/* Handles messages of peers, frame after frame in their order. Everything that
+ * a peer sends is checked here; malformed messages are dropped and counted. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "nic.h"
@@ -34,7 +35,7 @@ static void psni_target_ack(psni_peer_t *peer, const psni_incoming_t *in,
         return;
     op = psni_op_make(peer, PSNI_KIND_ANSWER, PSNI_ACK);
     if (op == NULL)
-        return; /* no memory: the initiator waits until we are lost */
+        return; /* without memory the initiator waits until this NI is lost */
     op->message.id = in->message.id;
     op->message.fail = in->arrival.fail;
     op->message.flags = (uint8_t)((silent ? PSNI_SILENT : 0) |
@@ -127,7 +128,7 @@ static void psni_target_put(psni_peer_t *peer, const psni_message_t *message)
                &in->header);
 }
 
-/* A reply that nobody waits for, or that is too long, is thrown away. */
+/* Drops a reply that no operation waits for, or that is too long. */
 static void psni_target_reply(psni_peer_t *peer, const psni_message_t *message)
 {
     psni_op_t *op = psni_op_find(peer, message->id, PSNI_GET);
@@ -245,4 +246,23 @@ void psni_target_abort(psni_peer_t *peer)
         psni_match_end(in->entry, in->header, &in->arrival);
     }
     in->active = false;
+}
+
+void psni_stored_drop(psni_peer_t *peer, psni_stored_t *stored)
+{
+    if (stored->bytes == NULL)
+        return;
+    peer->ni->stored -= stored->length;
+    free(stored->bytes);
+    stored->bytes = NULL;
+}
+
+void psni_arrive_reset(psni_peer_t *peer)
+{
+    for (unsigned i = 0; i < PSNI_WINDOW; i++)
+        psni_stored_drop(peer, &peer->stored[i]);
+    peer->expected = 0;
+    peer->came = 0;
+    peer->owed = 0;
+    psni_target_abort(peer);
 }

@@ -1,11 +1,10 @@
-/* The thread that makes progress while nobody calls: a put lands, a get is
+/* The thread that makes progress while no caller does: a put lands, a get is
  * served and a lost frame is resent although the program computes.
  *
- * It sleeps on the socket. When it wakes and finds that callers poll by
- * themselves (or sleep on a bell, which the same datagram rings), it steps
- * back: it leaves the socket to them and only looks every TICK whether they
- * still do. So it costs nothing while the NI is idle, and a spinning caller
- * TICK's share of a processor. */
+ * It sleeps on the socket. When it wakes and finds that callers poll (or sleep
+ * on a bell, which the same datagram rings), it leaves the socket to them and
+ * looks every TICK whether they still poll. So it costs nothing while the NI is
+ * idle, and TICK's share of a processor beside a caller that spins. */
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -69,7 +68,7 @@ static int psni_thread_timeout(const psni_thread_t *thread)
     return left <= 0 ? 0 : (int)(left / 1000000 + 1);
 }
 
-/* sleeps_until is read outside the lock: nobody else writes it. */
+/* sleeps_until is read without the lock, because only this thread writes it. */
 static void *psni_thread_run(void *argument)
 {
     psni_ni_t *ni = argument;
@@ -97,14 +96,6 @@ static void *psni_thread_run(void *argument)
         psc_lock_release(&ni->lock);
     }
     return NULL;
-}
-
-void psni_thread_wake(psni_ni_t *ni)
-{
-    static const uint64_t one = 1;
-
-    if (ni->thread.running)
-        (void)!write(ni->thread.wake_fd, &one, sizeof(one));
 }
 
 static bool psni_thread_open(psni_ni_t *ni)

@@ -1,11 +1,12 @@
-/* A bell wakes who sleeps until a queue or a counter has news. Its descriptor
- * is readable when datagrams wait in the socket (the sleeper handles them
- * itself) or when somebody else made the news while the bell was armed.
+/* A bell wakes a caller that sleeps until a queue or a counter has an event.
+ * Its descriptor is readable when datagrams wait in the socket (the sleeper
+ * handles them itself), or when another thread posted the event while the bell
+ * was armed.
  *
  * Every datagram costs its sender a look at each bell that listens to the
- * socket, and at whatever holds that. So bells begin to listen when they are
- * armed and end when callers have been awake for some passes. Whoever sleeps
- * on while another one polls is rung by that one, or by the thread. */
+ * socket. So bells begin to listen when they are armed, and stop when callers
+ * have been awake for some passes. A caller that sleeps while another one polls
+ * is woken by the latter, or by the thread. */
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -61,7 +62,6 @@ void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
 
     if (bell->rung && read(bell->event_fd, &rings, sizeof(rings)) > 0)
         bell->rung = false;
-    psni_send_answers(ni);
     if (!bell->armed)
         ni->armed++;
     bell->armed = true;
@@ -71,7 +71,7 @@ void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
     if (psni_bell_watch(bell->epoll_fd, ni->socket))
         psc_list_push(&ni->listening, &bell->listening);
     else
-        psni_bell_ring(bell, ni); /* who cannot be woken must not sleep */
+        psni_bell_ring(bell, ni); /* nothing else would wake it */
 }
 
 void psni_bells_rest(psni_ni_t *ni)
@@ -96,4 +96,23 @@ void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni)
     bell->armed = false;
     ni->armed--;
     bell->rung = write(bell->event_fd, &one, sizeof(one)) == sizeof(one);
+}
+
+/* ---- the thread ---- */
+
+void psni_thread_wake(psni_ni_t *ni)
+{
+    static const uint64_t one = 1;
+
+    if (ni->thread.running)
+        (void)!write(ni->thread.wake_fd, &one, sizeof(one));
+}
+
+void psni_timer(psni_ni_t *ni, int64_t when)
+{
+    if (when >= ni->deadline)
+        return;
+    ni->deadline = when;
+    if (when < ni->thread.sleeps_until)
+        psni_thread_wake(ni);
 }

@@ -8,8 +8,6 @@
 #include "nic.h"
 
 #define SOCKET_BUFFER (4 << 20) /* asked for; the system may give less */
-#define SMALL_MTU 1500u
-#define HEADERS 28u /* of IPv4 and UDP */
 
 ptl_process_t psni_process(const struct sockaddr_in *address)
 {
@@ -43,7 +41,7 @@ static int psni_wire_bind(psni_ni_t *ni, ptl_pid_t pid)
     return ni->id.phys.pid == PTL_PID_ANY ? PTL_FAIL : PTL_OK;
 }
 
-/* Some room is left to peers that have no part in the window. */
+/* Leaves some room to peers that have no part in the window. */
 static void psni_wire_size(psni_ni_t *ni)
 {
     int wanted = SOCKET_BUFFER, got = 0;
@@ -79,24 +77,6 @@ void psni_wire_close(psni_ni_t *ni)
     ni->socket = -1;
 }
 
-uint32_t psni_wire_mtu(const struct sockaddr_in *to)
-{
-    int mtu = 0, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    socklen_t size = sizeof(mtu);
-
-    if (fd >= 0) {
-        if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) != 0 ||
-            getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &size) != 0)
-            mtu = 0;
-        close(fd);
-    }
-    if (mtu < (int)SMALL_MTU)
-        mtu = SMALL_MTU;
-    if ((uint32_t)mtu - HEADERS > PSNI_FRAME_MAX)
-        return PSNI_FRAME_MAX;
-    return (uint32_t)mtu - HEADERS;
-}
-
 /* ---- refusals ---- */
 
 static void psni_wire_refusal(psni_ni_t *ni, struct msghdr *message)
@@ -116,7 +96,7 @@ static void psni_wire_refusal(psni_ni_t *ni, struct msghdr *message)
     }
 }
 
-/* Reads what the network said of datagrams that were sent before. */
+/* Reads the errors of datagrams that were sent before. */
 static void psni_wire_refusals(psni_ni_t *ni)
 {
     uint8_t control[256];
@@ -136,9 +116,9 @@ static void psni_wire_refusals(psni_ni_t *ni)
 
 /* ---- datagrams ---- */
 
-/* An error of an earlier datagram is reported by a later call, which then did
- * nothing: it is tried again. */
-static bool psni_wire_again(psni_ni_t *ni, int error)
+/* A call may report the error of an earlier datagram and do nothing; then it is
+ * repeated. */
+bool psni_wire_again(psni_ni_t *ni, int error)
 {
     if (error == EINTR)
         return true;
@@ -149,14 +129,14 @@ static bool psni_wire_again(psni_ni_t *ni, int error)
            error == ENETUNREACH;
 }
 
-static unsigned psni_wire_send_knobs(psni_ni_t *ni,
+static unsigned psni_wire_send_faulty(psni_ni_t *ni,
                                      const struct sockaddr_in *to,
                                      psni_packet_t *packets, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
-        if (!psni_knobs_send(ni, to, &packets[i]) &&
+        if (!psni_faults_send(ni, to, &packets[i]) &&
             !(psni_wire_again(ni, errno) &&
-              psni_knobs_send(ni, to, &packets[i])))
+              psni_faults_send(ni, to, &packets[i])))
             return i;
     return n;
 }
@@ -168,8 +148,8 @@ unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
     unsigned sent = 0;
     bool patient = true;
 
-    if (ni->knobs)
-        return psni_wire_send_knobs(ni, to, packets, n);
+    if (ni->faulty)
+        return psni_wire_send_faulty(ni, to, packets, n);
     for (unsigned i = 0; i < n; i++)
         messages[i] = (struct mmsghdr){
             .msg_hdr = {.msg_name = (void *)to,
@@ -189,25 +169,4 @@ unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
     }
     ni->counters.frames_sent += sent;
     return sent;
-}
-
-bool psni_wire_poll(psni_ni_t *ni)
-{
-    struct sockaddr_in from;
-    struct iovec iov = {.iov_base = ni->datagram,
-                        .iov_len = sizeof(ni->datagram)};
-    struct msghdr message = {.msg_name = &from,
-                             .msg_namelen = sizeof(from),
-                             .msg_iov = &iov,
-                             .msg_iovlen = 1};
-    ssize_t n = recvmsg(ni->socket, &message, 0);
-
-    if (n < 0)
-        return psni_wire_again(ni, errno);
-    if (message.msg_namelen != sizeof(from) || from.sin_family != AF_INET) {
-        ni->counters.frames_ignored++;
-        return true;
-    }
-    psni_arrive(ni, &from, ni->datagram, (size_t)n);
-    return true;
 }

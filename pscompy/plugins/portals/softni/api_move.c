@@ -1,4 +1,4 @@
-/* Memory descriptors, and operations from their call to their last event. */
+/* Functions of the specification for memory descriptors, put and get. */
 #include <stdlib.h>
 
 #include "nic.h"
@@ -77,139 +77,9 @@ int PtlMDRelease(ptl_handle_md_t md_handle)
     return rc;
 }
 
-/* ---- operations ---- */
-
-psni_op_t *psni_op_make(psni_peer_t *peer, psni_kind_t kind, psni_verb_t verb)
-{
-    psni_op_t *op = psni_pool_take(&peer->ni->pools[kind]);
-
-    if (op == NULL)
-        return NULL;
-    op->peer = peer;
-    op->message.verb = (uint8_t)verb;
-    if (kind == PSNI_KIND_OP)
-        op->message.id =
-            (uint64_t)op->object.generation << 32 | op->object.index;
-    psc_list_push(&peer->ops, &op->all);
-    psc_list_init(&op->queue);
-    return op;
-}
-
-psni_op_t *psni_op_find(psni_peer_t *peer, uint64_t id, psni_verb_t verb)
-{
-    psni_pool_t *pool = &peer->ni->pools[PSNI_KIND_OP];
-    psni_op_t *op = (psni_op_t *)psni_pool_at(pool, (uint32_t)id);
-
-    if (op == NULL || op->message.id != id || op->peer != peer ||
-        op->message.verb != verb || !op->done || op->frames > 0)
-        return NULL;
-    return op;
-}
-
-static void psni_op_drop(psni_op_t *op)
-{
-    psc_list_remove(&op->all);
-    psc_list_remove(&op->queue);
-    if (op->md != NULL)
-        op->md->ops--;
-    free(op->copy);
-    psni_pool_give(&op->object.ni->pools[op->object.kind], op);
-}
-
-static void psni_op_tell(psni_op_t *op, ptl_event_kind_t type, unsigned when,
-                         bool full, const psni_message_t *told)
-{
-    psni_md_t *md = op->md;
-    bool failed = told->fail != PTL_NI_OK;
-    ptl_event_t event = {.type = type,
-                         .user_ptr = op->user_ptr,
-                         .rlength = op->message.length,
-                         .mlength = told->length,
-                         .remote_offset = told->remote_offset,
-                         .match_bits = op->message.match_bits,
-                         .hdr_data = op->message.hdr_data,
-                         .pt_index = op->message.pt_index,
-                         .initiator = op->object.ni->id,
-                         .ptl_list = (told->flags & PSNI_UNEXPECTED) != 0
-                                         ? PTL_OVERFLOW_LIST
-                                         : PTL_PRIORITY_LIST,
-                         .ni_fail_type = told->fail};
-
-    if (md->ct != NULL && (md->md.options & when) != 0)
-        psni_ct_count(
-            md->ct, failed,
-            (md->md.options & PTL_MD_EVENT_CT_BYTES) != 0 ? told->length : 1);
-    if (md->eq == NULL || !full ||
-        (!failed && (md->md.options & PTL_MD_EVENT_SUCCESS_DISABLE) != 0))
-        return;
-    psni_eq_post(md->eq, &event);
-}
-
-static void psni_op_tell_send(psni_op_t *op, ptl_ni_fail_t fail)
-{
-    psni_message_t told = {.fail = fail,
-                           .length = op->message.length,
-                           .remote_offset = op->message.remote_offset};
-
-    op->told = true;
-    psni_op_tell(op, PTL_EVENT_SEND, PTL_MD_EVENT_CT_SEND,
-                 (op->md->md.options & PTL_MD_EVENT_SEND_DISABLE) == 0, &told);
-}
-
-static void psni_op_answered(psni_op_t *op)
-{
-    if (op->entry != NULL)
-        psni_match_end(op->entry, op->header, &op->arrival);
-    psni_op_drop(op);
-}
-
-void psni_op_sent(psni_op_t *op)
-{
-    if (op->object.kind == PSNI_KIND_ANSWER) {
-        psni_op_answered(op);
-        return;
-    }
-    if (op->message.verb == PSNI_GET)
-        return;
-    if (!op->told)
-        psni_op_tell_send(op, PTL_NI_OK);
-    if (op->message.ack_req == PTL_NO_ACK_REQ)
-        psni_op_drop(op);
-}
-
-void psni_op_end(psni_op_t *op, const psni_message_t *told)
-{
-    if (op->message.verb == PSNI_GET)
-        psni_op_tell(op, PTL_EVENT_REPLY, PTL_MD_EVENT_CT_REPLY, true, told);
-    else if ((told->flags & PSNI_SILENT) == 0)
-        psni_op_tell(op, PTL_EVENT_ACK, PTL_MD_EVENT_CT_ACK,
-                     op->message.ack_req == PTL_ACK_REQ, told);
-    psni_op_drop(op);
-}
-
-void psni_op_fail(psni_op_t *op, ptl_ni_fail_t fail)
-{
-    psni_message_t told = {.fail = fail,
-                           .remote_offset = op->message.remote_offset};
-
-    if (op->object.kind == PSNI_KIND_ANSWER) {
-        op->arrival.fail = fail;
-        psni_op_answered(op);
-        return;
-    }
-    if (op->message.verb == PSNI_PUT && !op->told)
-        psni_op_tell_send(op, fail);
-    if (op->message.verb == PSNI_GET ||
-        op->message.ack_req != PTL_NO_ACK_REQ)
-        psni_op_end(op, &told);
-    else
-        psni_op_drop(op);
-}
-
 /* ---- put and get ---- */
 
-/* The descriptor is entered; PTL_OK leaves an operation that is yet to be
- * queued. */
+/* Makes an operation of a descriptor, to be queued by the caller. */
 static int psni_op_begin(psni_md_t *md, psni_verb_t verb, uint64_t offset,
                          uint64_t length, ptl_process_t target,
                          psni_op_t **op_p)
@@ -236,7 +106,7 @@ static int psni_op_begin(psni_md_t *md, psni_verb_t verb, uint64_t offset,
     return PTL_OK;
 }
 
-/* Short and volatile bytes are copied, so the buffer is the user's again. */
+/* Copies short and volatile bytes, so that the user may reuse the buffer. */
 static int psni_put_copy(psni_op_t *op)
 {
     uint8_t *copy = op->bytes;
