@@ -220,7 +220,7 @@ void case_flow_control_headers(void)
     pair(stream_first, headers_second);
 }
 
-/* ---- a knob disables the table under load ---- */
+/* ---- a fault disables the table under load ---- */
 
 static void forced_second(side_t *side)
 {
@@ -316,7 +316,7 @@ void case_queue_overflows(void)
     pair(overflows_first, overflows_second);
 }
 
-/* ---- knobs above the guarantee ---- */
+/* ---- faults that the user sees ---- */
 
 static void failing_first(side_t *side)
 {

@@ -3,7 +3,7 @@
 
 static uint8_t mine[2 << 20], theirs[2 << 20];
 
-/* ---- knobs below the guarantee change nothing but the counters ---- */
+/* ---- faults of the wire change nothing but the counters ---- */
 
 enum { LOSSY = 300 };
 

@@ -1,22 +1,25 @@
 /* The objects of the driver: operations, channels, the device. Each C file has
- * a header that says what it offers. The files stand in layers, each of which
- * calls the ones below only:
+ * a header that says what it offers, and calls the files below it only:
  *
- *   device      opening and closing an interface; what a user sees of it
- *   event       one pass over the event queues, and what is due
- *   channel     a channel's life, and its rings
- *   match       events of the messages that the interface matches
- *   deliver     messages handed to the owner in the order of their numbers
- *   hold        receives that are withheld from the interface
- *   overflow    buffers for messages without a receive
- *   receive     receives and buffers, and their entries in the interface
- *   rma         puts and gets of regions, in fragments
- *   send        messages on their way out, and pings
- *   region      memory that peers may put to and get from
- *   backlog     entries that are unlinked, and events before their turn
- *   failure     the end of a channel that cannot go on
- *   provider    the functions of a library
- *   fence, reorder.h   pure parts: states of a channel, order of numbers */
+ *   device     opening and closing an interface
+ *   event      one pass over the event queues, and what is due
+ *   channel    a channel's life, and its rings
+ *   match      events of the messages that the interface matches
+ *   deliver    messages handed to the owner in the order of their numbers
+ *   deferred   receives that are withheld from the interface
+ *   source     which channels have their messages matched
+ *   overflow   buffers for messages without a receive
+ *   receive    buffers of the receive ring
+ *   tag        posted receives
+ *   rma        puts and gets of regions, in fragments
+ *   send       messages on their way out, and pings
+ *   region     memory that peers may put to and get from
+ *   backlog    entries that are unlinked, and events before their turn
+ *   failure    the end of a channel that cannot go on
+ *   fence      the states of a channel (pure)
+ *   provider   the functions of a library
+ *
+ * psptl.h is what the driver offers to its user. */
 #ifndef PSCOMPY_PORTALS_DRIVER_H
 #define PSCOMPY_PORTALS_DRIVER_H
 

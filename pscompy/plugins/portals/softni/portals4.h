@@ -1,13 +1,9 @@
 /* The Portals 4 network programming interface, as far as the software NI of
- * this folder implements it: names, types, constants and signatures follow the
- * public specification (4.x), so that a caller compiles against this header or
- * against a system's <portals4.h>, whichever comes first (both have one guard).
+ * this folder implements it. Names, types, constants and signatures follow the
+ * public specification (4.x). The build uses this header only if the machine
+ * has no <portals4.h> (api.h); both have the same guard.
  *
- * Left out: atomics, triggered operations, bundles, logical addressing.
- *
- * The functions are declared here for their types. The software NI exports
- * none of these names: it is reached through the table in provider.h, so that
- * it never clashes with a system's library within one process. */
+ * Left out: atomics, triggered operations, bundles, logical addressing. */
 #ifndef PORTALS4_H
 #define PORTALS4_H
 
@@ -18,12 +14,12 @@
 enum {
     PTL_OK = 0,
     PTL_ARG_INVALID,
-    PTL_CT_NONE_REACHED, /* the timeout came before any counter did */
-    PTL_EQ_DROPPED,      /* an event was returned, and some before it lost */
+    PTL_CT_NONE_REACHED, /* the timeout expired before a counter was reached */
+    PTL_EQ_DROPPED,      /* an event was returned; events before it are lost */
     PTL_EQ_EMPTY,
     PTL_FAIL,
-    PTL_IGNORED, /* the request is legal, and not served by this NI */
-    PTL_IN_USE,  /* a message is under way into (or out of) the entry */
+    PTL_IGNORED, /* the request is legal, but this NI does not serve it */
+    PTL_IN_USE,  /* a message is in flight into or out of the entry */
     PTL_INTERRUPTED,
     PTL_LIST_TOO_LONG,
     PTL_NO_INIT,

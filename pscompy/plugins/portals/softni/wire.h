@@ -1,7 +1,7 @@
-/* What the software NI writes on its wire: UDP datagrams, little-endian. Each
- * begins with a head; the body depends on the kind.
+/* The wire format of the software NI: UDP datagrams, little-endian. Each begins
+ * with a head; the body depends on the kind.
  *
- *   HELLO  psni_hello_t: two NIs come to trust each other (meet.c)
+ *   HELLO  psni_hello_t: the handshake (handshake.c)
  *   DATA   `answers` ACKs of earlier puts (psni_message_t each), and one
  *          message or a piece of it: psni_message_t and its first bytes, or
  *          psni_more_t and further ones; either part may be missing
@@ -17,7 +17,7 @@
 #include "pscompy/transport/kit/siphash.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "what travels is copied from memory");
+               "structs are copied to the wire");
 
 /* Messages carry codes of the portals4.h that the build used. NIs of builds
  * with other codes ignore each other's frames. */
@@ -40,17 +40,17 @@ typedef struct psni_head {
     uint32_t magic;
     uint8_t kind, flags;
     uint16_t answers;
-    uint64_t token; /* the receiver's, so nobody else can know it */
+    uint64_t token; /* the receiver's, which nobody else knows */
     uint32_t seq;   /* of this frame (DATA) */
     uint32_t ack;   /* the next one expected from the receiver */
-    uint64_t sack;  /* bit i: frame ack + 1 + i has come already */
+    uint64_t sack;  /* bit i: frame ack + 1 + i has arrived */
 } psni_head_t;
 
 typedef enum psni_verb {
     PSNI_PUT = 1,
     PSNI_GET,
     PSNI_REPLY, /* to a get, with the data */
-    PSNI_ACK,   /* of a put: how it ended */
+    PSNI_ACK,   /* the end of a put */
     PSNI_MORE   /* psni_more_t: of the message before */
 } psni_verb_t;
 
@@ -62,7 +62,7 @@ enum { /* flags of an ACK */
 typedef struct psni_message {
     uint8_t verb, ack_req, fail, flags;
     uint32_t pt_index;
-    uint64_t length; /* of the whole message; in an ACK: what was taken */
+    uint64_t length; /* of the whole message; in an ACK: the bytes taken */
     uint64_t match_bits;
     uint64_t remote_offset;
     uint64_t hdr_data;
@@ -77,7 +77,7 @@ typedef struct psni_more {
 
 typedef struct psni_hello {
     uint8_t own; /* signed with the sender's cookie, not the receiver's */
-    uint8_t up;  /* the sender has heard its token: no answer is needed */
+    uint8_t up;  /* the sender has received its token: no answer is needed */
     uint8_t zero[2];
     uint32_t uid;
     uint64_t token; /* the sender's */
