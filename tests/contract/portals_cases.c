@@ -162,6 +162,30 @@ static void bad_settings_are_named(void)
     ct_side_refused("PSP_PORTALS_PROVIDER");
 }
 
+static uint32_t nid_of(const ct_side_t *side)
+{
+    return portals_iface(side->iface)->device->self.phys.nid;
+}
+
+/* Each session has the address that its variable names. */
+static void two_addresses_in_one_process(void)
+{
+    ct_side_t one, two, again;
+
+    ct_side_open(&one);
+    ct_set("INTERFACE", 0, "127.0.0.2");
+    ct_side_open(&two);
+    ct_side_open(&again);
+    ct_check(nid_of(&one) == 0x7f000001, "%x", nid_of(&one));
+    ct_check(nid_of(&two) == 0x7f000002, "%x", nid_of(&two));
+    ct_check(nid_of(&again) == 0x7f000002, "%x", nid_of(&again));
+    ct_side_close(&one);
+    ct_side_close(&two);
+    ct_side_close(&again);
+    ct_set("INTERFACE", 0, "lo");
+    ct_side_refused("PSP_PORTALS_INTERFACE=lo is neither");
+}
+
 #define SIDES 100
 
 /* Each has three entries of the portal table. */
@@ -410,6 +434,7 @@ static void window_puts_numbers_in_order(void)
 
 const ct_case_t ct_own_cases[] = {
     {"bad_settings_are_named", bad_settings_are_named, 0, false},
+    {"two_addresses_in_one_process", two_addresses_in_one_process, 0, false},
     {"more_interfaces_than_the_table_has_entries_for",
      more_interfaces_than_the_table_has_entries_for, 0, false},
     {"buffer_size_bounds_a_message", buffer_size_bounds_a_message, 0, false},

@@ -141,7 +141,7 @@ void psptl_deliver_pending(psptl_device_t *device)
 }
 
 bool psptl_deliver_in_order(psptl_channel_t *channel, psptl_op_t *op,
-                           uint32_t number)
+                            uint32_t number)
 {
     switch (psptl_window_put(&channel->window, number, op)) {
     case PSPTL_WINDOW_NEXT:

@@ -67,7 +67,7 @@ bool psptl_tag_cancel(psptl_tag_t *tag)
 
 /* Returns false if the number is wrong; the channel fails then. */
 static bool match_in_order(psptl_channel_t *channel, psptl_op_t *op,
-                      const ptl_event_t *event)
+                           const ptl_event_t *event)
 {
     if (psptl_deliver_in_order(channel, op, (uint32_t)event->hdr_data))
         return true;

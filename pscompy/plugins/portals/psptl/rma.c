@@ -227,7 +227,7 @@ bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order)
 /* A message has its number from the moment it is put; so it leaves at once and
  * in one piece, or not at all. */
 psptl_verdict_t psptl_tag_put(psptl_channel_t *channel,
-                                  psptl_order_t *order)
+                              psptl_order_t *order)
 {
     psptl_device_t *device = channel->device;
     psptl_bulk_t *bulk;

@@ -85,7 +85,7 @@ bool psni_faults_used(const psni_settings_t *settings)
 }
 
 static bool psni_faults_out(psni_ni_t *ni, const struct sockaddr_in *to,
-                           struct iovec *iov, int n_iov)
+                            struct iovec *iov, int n_iov)
 {
     struct msghdr message = {.msg_name = (void *)to,
                              .msg_namelen = sizeof(*to),
@@ -106,8 +106,8 @@ static void psni_held_out(psni_ni_t *ni, psni_held_t *held)
 }
 
 static void psni_faults_hold(psni_ni_t *ni, const struct sockaddr_in *to,
-                            const psni_packet_t *packet, bool next,
-                            int64_t until)
+                             const psni_packet_t *packet, bool next,
+                             int64_t until)
 {
     psni_held_t *held;
     size_t length = 0;
@@ -130,7 +130,7 @@ static void psni_faults_hold(psni_ni_t *ni, const struct sockaddr_in *to,
 }
 
 bool psni_faults_send(psni_ni_t *ni, const struct sockaddr_in *to,
-                     psni_packet_t *packet)
+                      psni_packet_t *packet)
 {
     const psni_settings_t *settings = &ni->settings;
     int64_t now = psc_clock_now();

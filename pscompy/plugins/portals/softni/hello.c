@@ -22,8 +22,8 @@ uint64_t psni_meet_token(psni_ni_t *ni)
 }
 
 void psni_meet_sign(const uint8_t *cookie, ptl_process_t from,
-                           ptl_process_t to, const psni_hello_t *hello,
-                           uint8_t *proof)
+                    ptl_process_t to, const psni_hello_t *hello,
+                    uint8_t *proof)
 {
     struct {
         psni_identity_t from, to;

@@ -190,7 +190,7 @@ bool psni_settings_sound(const psni_settings_t *settings);
 bool psni_faults_used(const psni_settings_t *settings);
 /* Sends a packet, with faults. Returns false if the socket has no room. */
 bool psni_faults_send(psni_ni_t *ni, const struct sockaddr_in *to,
-                     psni_packet_t *packet);
+                      psni_packet_t *packet);
 void psni_faults_tick(psni_ni_t *ni, int64_t now);
 void psni_faults_close(psni_ni_t *ni);
 

@@ -130,8 +130,8 @@ bool psni_wire_again(psni_ni_t *ni, int error)
 }
 
 static unsigned psni_wire_send_faulty(psni_ni_t *ni,
-                                     const struct sockaddr_in *to,
-                                     psni_packet_t *packets, unsigned n)
+                                      const struct sockaddr_in *to,
+                                      psni_packet_t *packets, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         if (!psni_faults_send(ni, to, &packets[i]) &&
