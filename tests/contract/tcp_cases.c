@@ -27,6 +27,14 @@ void tcp_target_of(ct_end_t *end, tcp_target_t *target_p)
     target_p->port = le16toh(port);
 }
 
+void tcp_await_call(ct_end_t *end, ct_end_t *caller)
+{
+    tcp_target_t from;
+
+    tcp_target_of(caller, &from);
+    ct_end_connect(end, PSC_ROLE_ACCEPTOR, ct_token, from.address, from.len);
+}
+
 static struct sockaddr_in tcp_loopback(uint16_t port)
 {
     return (struct sockaddr_in){

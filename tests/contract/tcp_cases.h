@@ -20,6 +20,8 @@ typedef struct tcp_target {
 /* tcp_cases.c */
 void tcp_set(const char *name, int64_t number, const char *text);
 void tcp_target_of(ct_end_t *end, tcp_target_t *target_p);
+/* Connects `end` as the acceptor of a call from `caller`. */
+void tcp_await_call(ct_end_t *end, ct_end_t *caller);
 int tcp_dial(uint16_t port);
 int tcp_dial_from(const char *source, uint16_t port);
 /* A listener on loopback; and an address that offers these ports there. */

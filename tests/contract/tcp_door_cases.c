@@ -23,8 +23,7 @@ static void connect_in_the_end(ct_pair_t *pair, const uint16_t *ports,
     for (int attempt = 0; attempt < 50; attempt++) {
         tcp_target_of(&pair->y, &target);
         target.len = tcp_address_with(target.id, ports, n, target.address);
-        ct_end_connect(&pair->y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
-                       target.len);
+        tcp_await_call(&pair->y, &pair->x);
         ct_end_connect(&pair->x, PSC_ROLE_CONNECTOR, ct_token, target.address,
                        target.len);
         ct_until(pair, (pair->x.up && pair->y.up) || pair->x.failed);
@@ -191,7 +190,7 @@ void wrong_proof_is_refused(void)
     fd = call(&target);
     ct_check(tcp_take(pair.b, fd, challenge, sizeof(challenge)), "hung up");
     /* its own proof thrown back at it */
-    tcp_put(fd, challenge + 8 + TCP_NONCE_SIZE, TCP_PROOF_SIZE);
+    tcp_put(fd, challenge + 8 + PSC_PROOF_NONCE_SIZE, PSC_PROOF_SIZE);
     ct_until(&pair, pair.y.failed);
     ct_check(!pair.y.up && pair.y.status == PSC_ERR_CONNECT, "%s",
              pair.y.reason);
@@ -438,8 +437,7 @@ void somebody_else_is_at_an_address(void)
     target.len = tcp_address_with(target.id, ports, 2, target.address);
     ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
                    target.len);
-    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
-                   target.len);
+    tcp_await_call(&pair.y, &pair.x);
     ct_until(&pair, (ct_pair_progress(&other), pair.x.up && pair.y.up));
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
     ct_pair_down(&other);

@@ -8,7 +8,8 @@ static int enter(ct_pair_t *pair)
 {
     tcp_target_t target;
     uint8_t hello[TCP_HELLO_SIZE], challenge[TCP_CHALLENGE_SIZE];
-    uint8_t proof[TCP_PROOF_SIZE];
+    psc_proof_reply_t reply;
+    psc_proof_t proof;
     int fd;
 
     ct_pair_open(pair);
@@ -18,14 +19,16 @@ static int enter(ct_pair_t *pair)
     fd = tcp_dial(target.port);
     tcp_wire_store64(hello, TCP_HELLO_MAGIC);
     tcp_wire_store64(hello + 8, target.id);
-    memset(hello + 16, 0x5a, TCP_NONCE_SIZE);
+    ct_check(psc_proof_begin(&proof, PSC_ROLE_CONNECTOR, ct_token, target.id,
+                             target.id),
+             "random bytes");
+    memcpy(hello + 16, psc_proof_hello(&proof), PSC_PROOF_NONCE_SIZE);
     tcp_put(fd, hello, sizeof(hello));
     ct_check(tcp_take(pair->b, fd, challenge, sizeof(challenge)), "hung up");
-    tcp_proof_make(ct_token, 'a', target.id, hello + 16, challenge + 8, proof);
-    ct_check(memcmp(proof, challenge + 8 + TCP_NONCE_SIZE, sizeof(proof)) == 0,
-             "the acceptor's proof");
-    tcp_proof_make(ct_token, 'c', target.id, hello + 16, challenge + 8, proof);
-    tcp_put(fd, proof, sizeof(proof));
+    psc_proof_receive(&proof, PSC_PROOF_CHALLENGE, challenge + 8,
+                      PSC_PROOF_CHALLENGE_SIZE, &reply);
+    ct_check(reply.verdict == PSC_PROOF_ACCEPTED, "%s", reply.why);
+    tcp_put(fd, reply.body, reply.len);
     ct_until(pair, pair->y.up || pair->y.failed);
     ct_check(pair->y.up, "%s", pair->y.reason);
     return fd;

@@ -13,12 +13,12 @@
 void ib_meet_arrived(ib_ep_t *ep, uint8_t kind, const uint8_t *body,
                      size_t len)
 {
-    psc_meet_reply_t reply;
+    psc_proof_reply_t reply;
     bool said;
 
     if (!psc_party_take(&ep->party, kind, body, len, &reply))
         return;
-    said = reply.kind == PSC_MEET_NOTHING ||
+    said = reply.kind == PSC_PROOF_NONE ||
            ib_control_send(ep, (uint8_t)reply.kind, reply.body, reply.len) ==
                PSC_OK;
     psc_party_judge(&ep->party, &reply, said);
@@ -43,8 +43,9 @@ static bool ib_meet_queues(ib_ep_t *ep)
 static void ib_meet_knock(ib_ep_t *ep)
 {
     if (ib_meet_queues(ep))
-        ib_control_send(ep, PSC_MEET_HELLO, ep->party.meet.nonces[0],
-                        PSC_MEET_NONCE_SIZE);
+        ib_control_send(ep, PSC_PROOF_HELLO,
+                        psc_proof_hello(&ep->party.proof),
+                        PSC_PROOF_NONCE_SIZE);
 }
 
 void ib_meet_again(ib_ep_t *ep)

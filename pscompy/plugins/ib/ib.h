@@ -142,7 +142,7 @@ struct ib_ep {
 /* ---- a message ---- */
 
 typedef enum ib_kind {
-    IB_KIND_AM = PSC_N_MEET_KINDS, /* below: how two ends meet */
+    IB_KIND_AM = PSC_N_PROOF_KINDS, /* below: the token proof */
     IB_KIND_CREDIT,    /* nothing but the head */
     IB_KIND_OFFER,     /* a ring for the peer's messages */
     IB_KIND_SWITCH,    /* the next message comes by the ring */

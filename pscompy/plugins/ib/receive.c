@@ -127,7 +127,7 @@ static void ib_complete_failed(ib_queue_t *queue, const struct ibv_wc *wc)
     if (queue == &ep->bulk) {
         ib_bulk_broke(ep, wc);
     } else if (ep->party.state == PSC_PARTY_MEETING &&
-               ep->party.meet.stage == PSC_MEET_KNOCKING &&
+               ep->party.proof.state == PSC_PROOF_AWAIT_CHALLENGE &&
                wc->status == IBV_WC_RETRY_EXC_ERR) {
         ib_meet_again(ep);
     } else {

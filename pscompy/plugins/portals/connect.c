@@ -7,12 +7,12 @@
 void portals_meet_arrived(portals_ep_t *ep, uint8_t kind, const uint8_t *body,
                           size_t len)
 {
-    psc_meet_reply_t reply;
+    psc_proof_reply_t reply;
     bool said;
 
     if (!psc_party_take(&ep->party, kind, body, len, &reply))
         return;
-    said = reply.kind == PSC_MEET_NOTHING ||
+    said = reply.kind == PSC_PROOF_NONE ||
            portals_control_send(ep, (uint8_t)reply.kind, reply.body,
                                 reply.len) == PSC_OK;
     psc_party_judge(&ep->party, &reply, said);
@@ -52,8 +52,9 @@ static psc_status_t portals_meet_begin(portals_ep_t *ep,
     }
     portals_meet_open(ep);
     if (ep->party.role == PSC_ROLE_CONNECTOR)
-        portals_control_send(ep, PSC_MEET_HELLO, ep->party.meet.nonces[0],
-                             PSC_MEET_NONCE_SIZE);
+        portals_control_send(ep, PSC_PROOF_HELLO,
+                             psc_proof_hello(&ep->party.proof),
+                             PSC_PROOF_NONCE_SIZE);
     return PSC_INPROGRESS;
 }
 

@@ -88,7 +88,7 @@ typedef struct portals_ep {
 /* ---- a message ---- */
 
 typedef enum portals_kind {
-    PORTALS_KIND_AM = PSC_N_MEET_KINDS, /* lower kinds prove the token */
+    PORTALS_KIND_AM = PSC_N_PROOF_KINDS, /* lower kinds prove the token */
     PORTALS_KIND_CREDIT,    /* has a header only */
     PORTALS_KIND_GOODBYE    /* the last message */
 } portals_kind_t;

@@ -14,7 +14,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "pscompy/transport/kit/clock.h"
@@ -64,7 +63,6 @@ static void tcp_ep_rise(tcp_ep_t *ep)
 {
     tcp_iface_t *iface = tcp_ep_iface(ep);
 
-    explicit_bzero(ep->token, sizeof(ep->token));
     if (ep->same_host)
         tcp_socket_tune_local(ep->rx.fd);
     ep->in.start = ep->in.end = 0;
@@ -72,17 +70,6 @@ static void tcp_ep_rise(tcp_ep_t *ep)
     iface->handled++;
     if (ep->stage == TCP_EP_UP)
         iface->super.up->ep_up(&ep->super);
-}
-
-static void tcp_ep_prove(const tcp_ep_t *ep, char role, uint64_t id,
-                         uint8_t proof_p[TCP_PROOF_SIZE])
-{
-    tcp_proof_make(ep->token, role, id, ep->nonce[0], ep->nonce[1], proof_p);
-}
-
-static bool tcp_nonce_make(uint8_t nonce_p[TCP_NONCE_SIZE])
-{
-    return getrandom(nonce_p, TCP_NONCE_SIZE, 0) == TCP_NONCE_SIZE;
 }
 
 /* ---- the connector ---- */
@@ -103,8 +90,10 @@ static bool tcp_dials_open(const tcp_ep_t *ep)
 
 void tcp_dials_close(tcp_ep_t *ep)
 {
-    for (unsigned i = 0; ep->dials && i < ep->n_candidates; i++)
+    for (unsigned i = 0; ep->dials && i < ep->n_candidates; i++) {
         tcp_source_close(tcp_ep_iface(ep), &ep->dials[i].source);
+        psc_proof_wipe(&ep->dials[i].proof);
+    }
 }
 
 static void tcp_dial_name(const tcp_dial_t *dial, char *name, size_t room)
@@ -124,6 +113,7 @@ static void tcp_dial_drop(tcp_dial_t *dial, const char *why)
     snprintf(ep->tried + used, sizeof(ep->tried) - used, "%s%s: %s",
              used > 0 ? "; " : "", name, why);
     tcp_source_close(tcp_ep_iface(ep), &dial->source);
+    psc_proof_wipe(&dial->proof);
 }
 
 static bool tcp_dial_begin(tcp_dial_t *dial)
@@ -187,15 +177,13 @@ static void tcp_dial_greet(tcp_dial_t *dial)
     socklen_t len = sizeof(error);
 
     getsockopt(dial->source.fd, SOL_SOCKET, SO_ERROR, &error, &len);
-    if (error == 0 && !tcp_nonce_make(dial->nonce))
-        error = errno;
     if (error != 0) {
         tcp_dial_fall(dial, strerror(error));
         return;
     }
     tcp_wire_store64(hello, TCP_HELLO_MAGIC);
     tcp_wire_store64(hello + 8, ep->peer_id);
-    memcpy(hello + 16, dial->nonce, TCP_NONCE_SIZE);
+    memcpy(hello + 16, psc_proof_hello(&dial->proof), PSC_PROOF_NONCE_SIZE);
     if (!tcp_greeting_send(dial->source.fd, hello, sizeof(hello)) ||
         tcp_source_watch(tcp_ep_iface(ep), &dial->source, EPOLLIN) != PSC_OK) {
         tcp_dial_fall(dial, strerror(errno));
@@ -223,8 +211,8 @@ static void tcp_dial_win(tcp_dial_t *dial)
 /* The acceptor proves itself and asks us to. */
 static void tcp_dial_challenged(tcp_dial_t *dial)
 {
-    tcp_ep_t *ep = dial->ep;
-    uint8_t *challenge = dial->challenge, proof[TCP_PROOF_SIZE];
+    uint8_t *challenge = dial->challenge;
+    psc_proof_reply_t reply;
     int got = tcp_greeting_read(dial->source.fd, challenge, &dial->have,
                                 TCP_CHALLENGE_SIZE);
 
@@ -235,15 +223,11 @@ static void tcp_dial_challenged(tcp_dial_t *dial)
                                     : "speaks another protocol");
         return;
     }
-    memcpy(ep->nonce[0], dial->nonce, TCP_NONCE_SIZE);
-    memcpy(ep->nonce[1], challenge + 8, TCP_NONCE_SIZE);
-    tcp_ep_prove(ep, 'a', ep->peer_id, proof);
-    if (!psc_siphash_equal(proof, challenge + 8 + TCP_NONCE_SIZE)) {
-        tcp_dial_fall(dial, "does not hold this connection's token");
-        return;
-    }
-    tcp_ep_prove(ep, 'c', ep->peer_id, proof);
-    if (tcp_greeting_send(dial->source.fd, proof, sizeof(proof)))
+    psc_proof_receive(&dial->proof, PSC_PROOF_CHALLENGE, challenge + 8,
+                      PSC_PROOF_CHALLENGE_SIZE, &reply);
+    if (reply.verdict != PSC_PROOF_ACCEPTED)
+        tcp_dial_fall(dial, reply.why);
+    else if (tcp_greeting_send(dial->source.fd, reply.body, reply.len))
         tcp_dial_win(dial);
     else
         tcp_dial_fall(dial, strerror(errno));
@@ -264,7 +248,7 @@ static void tcp_dial_ready(tcp_source_t *source, uint32_t events)
         tcp_ep_tell_failure(dial->ep);
 }
 
-static void tcp_connect_begin(tcp_ep_t *ep)
+static void tcp_connect_begin(tcp_ep_t *ep, const uint8_t *token)
 {
     ep->dials = calloc(ep->n_candidates + 1, sizeof(*ep->dials));
     if (!ep->dials) {
@@ -274,6 +258,13 @@ static void tcp_connect_begin(tcp_ep_t *ep)
     for (unsigned i = 0; i < ep->n_candidates; i++)
         ep->dials[i] = (tcp_dial_t){
             .source = {.ready = tcp_dial_ready, .fd = -1}, .ep = ep};
+    for (unsigned i = 0; i < ep->n_candidates; i++) {
+        if (!psc_proof_begin(&ep->dials[i].proof, ep->role, token, ep->id,
+                             ep->peer_id)) {
+            tcp_ep_break(ep, PSC_ERR_TRANSPORT, "no random bytes");
+            return;
+        }
+    }
     tcp_ep_enter(ep, TCP_EP_CONNECTING);
     tcp_connect_next(ep);
 }
@@ -283,20 +274,18 @@ static void tcp_connect_begin(tcp_ep_t *ep)
 static void tcp_ep_challenge(tcp_ep_t *ep)
 {
     uint8_t challenge[TCP_CHALLENGE_SIZE];
+    psc_proof_reply_t reply;
 
-    if (!tcp_nonce_make(ep->nonce[1])) {
-        tcp_ep_break(ep, PSC_ERR_TRANSPORT, "no random bytes");
-        return;
-    }
+    psc_proof_receive(&ep->proof, PSC_PROOF_HELLO, ep->caller_nonce,
+                      PSC_PROOF_NONCE_SIZE, &reply);
     tcp_wire_store64(challenge, TCP_CHALLENGE_MAGIC);
-    memcpy(challenge + 8, ep->nonce[1], TCP_NONCE_SIZE);
-    tcp_ep_prove(ep, 'a', ep->id, challenge + 8 + TCP_NONCE_SIZE);
+    memcpy(challenge + 8, reply.body, reply.len);
     if (!tcp_greeting_send(ep->rx.fd, challenge, sizeof(challenge))) {
         tcp_ep_break(ep, PSC_ERR_CONNECT, "%s hung up", ep->peer);
         return;
     }
     ep->in.end = 0;
-    tcp_ep_enter(ep, TCP_EP_AWAIT_PROOF);
+    tcp_ep_enter(ep, TCP_EP_AWAIT_ANSWER);
 }
 
 /* CALLED: before our challenge the caller has nothing to say. */
@@ -306,26 +295,28 @@ static void tcp_stage_lost(tcp_ep_t *ep)
     tcp_ep_enter(ep, TCP_EP_NEW);
 }
 
-/* AWAIT_PROOF: what comes after the proof stays in the socket. */
-static void tcp_stage_proved(tcp_ep_t *ep)
+/* AWAIT_ANSWER: bytes that follow the answer stay in the socket. */
+static void tcp_stage_answered(tcp_ep_t *ep)
 {
-    uint8_t proof[TCP_PROOF_SIZE];
+    psc_proof_reply_t reply;
     int got = tcp_greeting_read(ep->rx.fd, ep->in.buffer, &ep->in.end,
-                                TCP_PROOF_SIZE);
+                                PSC_PROOF_SIZE);
 
     if (got == 0)
         return;
-    tcp_ep_prove(ep, 'c', ep->id, proof);
-    if (got < 0)
+    if (got < 0) {
         tcp_ep_break(ep, PSC_ERR_CONNECT,
                      "%s hung up instead of proving that it holds this "
                      "connection's token",
                      ep->peer);
-    else if (!psc_siphash_equal(proof, ep->in.buffer))
-        tcp_ep_break(ep, PSC_ERR_CONNECT,
-                     "%s does not hold this connection's token", ep->peer);
-    else
+        return;
+    }
+    psc_proof_receive(&ep->proof, PSC_PROOF_ANSWER, ep->in.buffer,
+                      PSC_PROOF_SIZE, &reply);
+    if (reply.verdict == PSC_PROOF_ACCEPTED)
         tcp_ep_rise(ep);
+    else
+        tcp_ep_break(ep, PSC_ERR_CONNECT, "%s: %s", ep->peer, reply.why);
 }
 
 /* The endpoint that a hello names, if it still waits for a caller. */
@@ -348,7 +339,7 @@ void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello)
         return;
     }
     ep->rx.fd = fd;
-    memcpy(ep->nonce[0], hello + 16, TCP_NONCE_SIZE);
+    memcpy(ep->caller_nonce, hello + 16, PSC_PROOF_NONCE_SIZE);
     tcp_ep_name_peer(ep);
     if (ep->stage == TCP_EP_NEW)
         tcp_ep_enter(ep, TCP_EP_CALLED);
@@ -356,6 +347,17 @@ void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello)
         tcp_ep_challenge(ep);
     if (ep->stage == TCP_EP_FAILING)
         tcp_ep_tell_failure(ep);
+}
+
+/* A caller may have come before ep_connect. */
+static void tcp_accept_begin(tcp_ep_t *ep, const uint8_t *token)
+{
+    if (!psc_proof_begin(&ep->proof, ep->role, token, ep->id, ep->peer_id))
+        tcp_ep_break(ep, PSC_ERR_TRANSPORT, "no random bytes");
+    else if (ep->stage == TCP_EP_CALLED)
+        tcp_ep_challenge(ep);
+    else
+        tcp_ep_enter(ep, TCP_EP_AWAIT_CALL);
 }
 
 /* ---- stages ---- */
@@ -427,7 +429,6 @@ psc_status_t tcp_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     if (ep->stage != TCP_EP_NEW && !called)
         return PSC_ERR_INVALID;
     ep->role = params->role;
-    memcpy(ep->token, params->token, sizeof(ep->token));
     if (called && ep->role != PSC_ROLE_ACCEPTOR)
         tcp_stage_lost(ep);
     if (ep->role == PSC_ROLE_SELF)
@@ -435,11 +436,9 @@ psc_status_t tcp_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     if (tcp_address_unpack(ep, params->address, params->address_len) != PSC_OK)
         tcp_ep_break(ep, PSC_ERR_PROTOCOL, "the peer's address is damaged");
     else if (ep->role == PSC_ROLE_CONNECTOR)
-        tcp_connect_begin(ep);
-    else if (called)
-        tcp_ep_challenge(ep);
+        tcp_connect_begin(ep, params->token);
     else
-        tcp_ep_enter(ep, TCP_EP_AWAIT_CALL);
+        tcp_accept_begin(ep, params->token);
     return PSC_INPROGRESS;
 }
 

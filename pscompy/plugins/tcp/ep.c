@@ -56,7 +56,7 @@ void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage)
 static psc_status_t tcp_ep_try_watch(tcp_ep_t *ep)
 {
     static const uint32_t reads[TCP_N_STAGES] = {
-        [TCP_EP_CALLED] = EPOLLIN, [TCP_EP_AWAIT_PROOF] = EPOLLIN,
+        [TCP_EP_CALLED] = EPOLLIN, [TCP_EP_AWAIT_ANSWER] = EPOLLIN,
         [TCP_EP_UP] = EPOLLIN,     [TCP_EP_CLOSING] = EPOLLIN,
     };
     tcp_iface_t *iface = tcp_ep_iface(ep);
@@ -209,7 +209,7 @@ void tcp_ep_free(tcp_ep_t *ep)
     tcp_in_free(&ep->in);
     tcp_out_free(&ep->out);
     free(ep->dials);
-    explicit_bzero(ep->token, sizeof(ep->token));
+    psc_proof_wipe(&ep->proof);
     free(ep);
 }
 

@@ -125,7 +125,7 @@ struct tcp_iface {
     X(CALLED, lost)                  /* a caller came before ep_connect */     \
     X(CONNECTING, none)              /* connector: addresses are dialled */    \
     X(AWAIT_CALL, none)              /* acceptor: nobody called yet */         \
-    X(AWAIT_PROOF, proved)           /* acceptor: challenge is out */          \
+    X(AWAIT_ANSWER, answered)        /* acceptor: challenge is out */          \
     X(UP, received)                  /* frames */                              \
     X(FAILING, none)                 /* ep_failed follows from progress */     \
     X(FAILED, none)                                                            \
@@ -179,7 +179,7 @@ typedef struct tcp_dial {
     tcp_ep_t *ep;
     bool greeted; /* our hello is out */
     int64_t deadline; /* for the kernel to connect */
-    uint8_t nonce[TCP_NONCE_SIZE];
+    psc_proof_t proof;
     size_t have;
     uint8_t challenge[TCP_CHALLENGE_SIZE];
 } tcp_dial_t;
@@ -196,8 +196,8 @@ struct tcp_ep {
     tcp_in_t in;
     tcp_out_t out;
     /* connecting */
-    uint8_t token[PSC_TOKEN_SIZE];
-    uint8_t nonce[2][TCP_NONCE_SIZE]; /* connector's, acceptor's */
+    psc_proof_t proof; /* the acceptor's; a connector has one for each dial */
+    uint8_t caller_nonce[PSC_PROOF_NONCE_SIZE]; /* CALLED: from the hello */
     uint64_t peer_id;
     bool same_host;
     tcp_sockaddr_t candidates[TCP_ADDRESSES_MAX];

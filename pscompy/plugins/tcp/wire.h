@@ -4,12 +4,13 @@
  *           per address: family 1 (4 or 6), 0, port 2, the 4 or 16 bytes
  * Hello     magic 8, the acceptor's endpoint id 8, nonce 16     connector
  * Challenge magic 8, nonce 16, proof 16                         acceptor
- * Proof     proof 16                                            connector
+ * Answer    proof 16                                            connector
  * Frame     magic 4, kind 1, id 1, header length 1, 0, payload length 8,
  *           then header and payload
  *
- * A proof is a keyed hash over the role, the endpoint id and both nonces; the
- * key is the lane's one-time token, which never travels. */
+ * Hello, challenge and answer are the messages of the token proof
+ * (transport/kit/token_proof.h), told apart by their order. Instead of a
+ * refusal, the socket is closed. */
 #ifndef PSCOMPY_TCP_WIRE_H
 #define PSCOMPY_TCP_WIRE_H
 
@@ -17,19 +18,16 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "pscompy/transport/kit/siphash.h"
-#include "pscompy/transport/transport.h"
+#include "pscompy/transport/kit/token_proof.h"
 
 #define TCP_ADDRESS_VERSION 1u
 #define TCP_ADDRESS_HEAD 24u
 #define TCP_ADDRESSES_MAX 16u
 
-#define TCP_HELLO_MAGIC 0x31304f4c50435350ull     /* "PSCPLO01" */
-#define TCP_CHALLENGE_MAGIC 0x3130484350435350ull /* "PSCPCH01" */
-#define TCP_NONCE_SIZE 16u
-#define TCP_PROOF_SIZE PSC_SIPHASH_SIZE
-#define TCP_HELLO_SIZE 32u
-#define TCP_CHALLENGE_SIZE 40u
+#define TCP_HELLO_MAGIC 0x32304f4c50435350ull     /* "PSCPLO02" */
+#define TCP_CHALLENGE_MAGIC 0x3230484350435350ull /* "PSCPCH02" */
+#define TCP_HELLO_SIZE (16u + PSC_PROOF_NONCE_SIZE)
+#define TCP_CHALLENGE_SIZE (8u + PSC_PROOF_CHALLENGE_SIZE)
 
 #define TCP_FRAME_MAGIC 0x70637363u /* "cscp" */
 #define TCP_FRAME_SIZE 16u
@@ -84,24 +82,6 @@ static inline const char *tcp_frame_unpack(const uint8_t *p, uint64_t max_len,
     if (frame_p->len > max_len)
         return "a frame with an absurd length";
     return NULL;
-}
-
-/* The role is 'c' or 'a'. */
-static inline void tcp_proof_make(const uint8_t token[PSC_TOKEN_SIZE],
-                                  char role, uint64_t id,
-                                  const uint8_t connector[TCP_NONCE_SIZE],
-                                  const uint8_t acceptor[TCP_NONCE_SIZE],
-                                  uint8_t proof_p[TCP_PROOF_SIZE])
-{
-    uint8_t text[64] = {0};
-
-    text[0] = (uint8_t)role;
-    tcp_wire_store64(text + 8, id);
-    memcpy(text + 16, connector, TCP_NONCE_SIZE);
-    memcpy(text + 32, acceptor, TCP_NONCE_SIZE);
-    memcpy(text + 48, token + PSC_SIPHASH_KEY_SIZE,
-           PSC_TOKEN_SIZE - PSC_SIPHASH_KEY_SIZE);
-    psc_siphash(token, text, sizeof(text), proof_p);
 }
 
 #endif

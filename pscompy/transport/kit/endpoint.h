@@ -51,7 +51,7 @@ typedef struct psc_party {
     bool heard;         /* of the peer, since the last tick */
     bool goodbye;       /* the peer's: nothing more comes */
     int64_t deadline;   /* of meeting */
-    psc_meet_t meet;
+    psc_proof_t proof;
     psc_status_t status; /* why it failed */
     char reason[PSC_REASON_MAX];
 } psc_party_t;
@@ -147,7 +147,7 @@ static inline void psc_party_close(psc_party_t *party)
 static inline void psc_party_leave(psc_party_t *party)
 {
     psc_party_close(party);
-    explicit_bzero(&party->meet, sizeof(party->meet));
+    explicit_bzero(&party->proof, sizeof(party->proof));
     party->all->n--;
     party->all->n_closed--;
     psc_parties_pace(party->all);
@@ -220,7 +220,7 @@ static inline bool psc_party_meet(psc_party_t *party, uint64_t peer_id,
                                   const uint8_t token[PSC_TOKEN_SIZE],
                                   int64_t deadline)
 {
-    if (!psc_meet_begin(&party->meet, party->role, token, party->id, peer_id))
+    if (!psc_proof_begin(&party->proof, party->role, token, party->id, peer_id))
         return false;
     party->deadline = deadline;
     psc_party_enter(party, PSC_PARTY_MEETING);
@@ -229,15 +229,15 @@ static inline bool psc_party_meet(psc_party_t *party, uint64_t peer_id,
 
 /* `said`: was the reply sent, where there is one? */
 static inline void psc_party_judge(psc_party_t *party,
-                                   const psc_meet_reply_t *reply, bool said)
+                                   const psc_proof_reply_t *reply, bool said)
 {
-    if (reply->verdict == PSC_MEET_REFUSED) {
+    if (reply->verdict == PSC_PROOF_REFUSED) {
         psc_party_fail(party, PSC_ERR_CONNECT, "%s", reply->why);
-    } else if (reply->verdict == PSC_MEET_ASTRAY) {
+    } else if (reply->verdict == PSC_PROOF_OUT_OF_TURN) {
         psc_party_fail(party, PSC_ERR_PROTOCOL, "a message out of turn");
     } else if (!said) {
         psc_party_fail(party, PSC_ERR_CONNECT, "no room for a reply");
-    } else if (reply->verdict == PSC_MEET_MET) {
+    } else if (reply->verdict == PSC_PROOF_ACCEPTED) {
         psc_party_enter(party, PSC_PARTY_UP);
         party->super.iface->up->ep_up(&party->super);
     }
@@ -247,11 +247,11 @@ static inline void psc_party_judge(psc_party_t *party,
  * kind, and judged. */
 static inline bool psc_party_take(psc_party_t *party, unsigned kind,
                                   const uint8_t *body, size_t len,
-                                  psc_meet_reply_t *reply)
+                                  psc_proof_reply_t *reply)
 {
     if (psc_party_fails(party) || party->state >= PSC_PARTY_FAILED)
         return false;
-    psc_meet_take(&party->meet, kind, body, len, reply);
+    psc_proof_receive(&party->proof, kind, body, len, reply);
     return true;
 }
 
@@ -262,7 +262,7 @@ static inline bool psc_party_greeted(const psc_party_t *party)
     if (party->state == PSC_PARTY_FAILED)
         return party->status != PSC_ERR_CONNECT;
     return party->state == PSC_PARTY_UP ||
-           party->meet.stage == PSC_MEET_PROVING;
+           party->proof.state == PSC_PROOF_AWAIT_ANSWER;
 }
 
 #endif

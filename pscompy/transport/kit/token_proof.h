@@ -1,16 +1,23 @@
-/* Two ends of a lane prove to each other that they hold its token, over
- * whatever carries messages between them:
+/* Two ends of a lane prove to each other that they hold its one-time token,
+ * over whatever carries messages between them:
  *
  *   connector  HELLO(nonce) ->
  *              <- CHALLENGE(nonce, proof)   acceptor
- *              PROOF(proof) ->              connector is up, then acceptor
+ *              ANSWER(proof) ->             connector is done, then acceptor
  *
- * Either may refuse instead, and says why. Nothing here sends or waits: a
- * transport hands in what arrived, sends the reply, and acts on the verdict.
- * Header only. */
-#ifndef PSCOMPY_PARTS_MEET_H
-#define PSCOMPY_PARTS_MEET_H
+ * Either side may send a REFUSAL with its reason instead. The token never
+ * travels. A proof is SipHash, keyed with the token, over the side that makes
+ * it, both endpoints' ids and both nonces: it is good for one lane, one
+ * attempt and one direction.
+ *
+ * Pure: no function here sends or waits. A transport hands in the messages
+ * that arrive, sends the reply, and acts on the verdict. A transport whose
+ * stream tells messages apart by their order (tcp) needs no kinds on the wire
+ * and may hang up instead of sending a refusal. Header only. */
+#ifndef PSCOMPY_KIT_TOKEN_PROOF_H
+#define PSCOMPY_KIT_TOKEN_PROOF_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/random.h>
@@ -18,159 +25,167 @@
 #include "pscompy/transport/kit/siphash.h"
 #include "pscompy/transport/transport.h"
 
-#define PSC_MEET_NONCE_SIZE 16u
-#define PSC_MEET_BODY_MAX 64u
+#define PSC_PROOF_SIZE PSC_SIPHASH_SIZE
+#define PSC_PROOF_NONCE_SIZE 16u
+#define PSC_PROOF_CHALLENGE_SIZE (PSC_PROOF_NONCE_SIZE + PSC_PROOF_SIZE)
+#define PSC_PROOF_BODY_MAX 64u
 
-/* A transport numbers its own kinds from PSC_N_MEET_KINDS on. */
-typedef enum psc_meet_kind {
-    PSC_MEET_NOTHING,
-    PSC_MEET_HELLO,     /* connector: nonce */
-    PSC_MEET_CHALLENGE, /* acceptor: nonce, proof */
-    PSC_MEET_PROOF,     /* connector: proof */
-    PSC_MEET_REFUSAL,   /* no, because */
-    PSC_N_MEET_KINDS
-} psc_meet_kind_t;
+/* A transport numbers its own kinds from PSC_N_PROOF_KINDS on. */
+typedef enum psc_proof_kind {
+    PSC_PROOF_NONE,
+    PSC_PROOF_HELLO,     /* connector: nonce */
+    PSC_PROOF_CHALLENGE, /* acceptor: nonce, proof */
+    PSC_PROOF_ANSWER,    /* connector: proof */
+    PSC_PROOF_REFUSAL,   /* either: the reason, as text */
+    PSC_N_PROOF_KINDS
+} psc_proof_kind_t;
 
-typedef enum psc_meet_stage {
-    PSC_MEET_IDLE,
-    PSC_MEET_KNOCKING, /* connector: the hello is out */
-    PSC_MEET_AWAITING, /* acceptor: nobody called yet */
-    PSC_MEET_PROVING,  /* acceptor: the challenge is out */
-    PSC_MEET_OVER,     /* met, or refused */
-    PSC_N_MEET_STAGES
-} psc_meet_stage_t;
+typedef enum psc_proof_state {
+    PSC_PROOF_IDLE,
+    PSC_PROOF_AWAIT_CHALLENGE, /* connector */
+    PSC_PROOF_AWAIT_HELLO,     /* acceptor */
+    PSC_PROOF_AWAIT_ANSWER,    /* acceptor */
+    PSC_PROOF_DONE,            /* accepted or refused; the token is wiped */
+    PSC_N_PROOF_STATES
+} psc_proof_state_t;
 
-typedef enum psc_meet_verdict {
-    PSC_MEET_GOES_ON,
-    PSC_MEET_MET,     /* the peer holds the token */
-    PSC_MEET_REFUSED, /* by either side: reply.why */
-    PSC_MEET_ASTRAY   /* a message out of turn */
-} psc_meet_verdict_t;
+typedef enum psc_proof_verdict {
+    PSC_PROOF_CONTINUES,
+    PSC_PROOF_ACCEPTED,   /* the peer holds the token */
+    PSC_PROOF_REFUSED,    /* by either side; the reason is in reply.why */
+    PSC_PROOF_OUT_OF_TURN /* this kind has no meaning in this state */
+} psc_proof_verdict_t;
 
-typedef struct psc_meet {
-    psc_meet_stage_t stage;
-    uint64_t ids[2]; /* connector's, acceptor's: what a proof is bound to */
-    uint8_t nonces[2][PSC_MEET_NONCE_SIZE]; /* likewise */
-    uint8_t token[PSC_TOKEN_SIZE];          /* wiped when all is over */
-} psc_meet_t;
+typedef struct psc_proof {
+    psc_proof_state_t state;
+    uint64_t ids[2];                         /* connector's, acceptor's */
+    uint8_t nonces[2][PSC_PROOF_NONCE_SIZE]; /* connector's, acceptor's */
+    uint8_t token[PSC_TOKEN_SIZE];
+} psc_proof_t;
 
-typedef struct psc_meet_reply {
-    psc_meet_verdict_t verdict;
-    psc_meet_kind_t kind; /* to be sent with the body; or NOTHING */
+typedef struct psc_proof_reply {
+    psc_proof_verdict_t verdict;
+    psc_proof_kind_t kind; /* to be sent with the body, unless NONE */
     size_t len;
-    uint8_t body[PSC_MEET_BODY_MAX];
+    uint8_t body[PSC_PROOF_BODY_MAX];
     char why[PSC_REASON_MAX / 2];
-} psc_meet_reply_t;
-
-typedef struct psc_meet_challenge {
-    uint8_t nonce[PSC_MEET_NONCE_SIZE];
-    uint8_t proof[PSC_SIPHASH_SIZE];
-} psc_meet_challenge_t;
+} psc_proof_reply_t;
 
 /* ---- proofs ---- */
 
-/* Bound to both ends, to this meeting, and to who says it ('c' or 'a'). */
-static inline void psc_meet_prove(const psc_meet_t *meet, char who,
-                                  uint8_t proof_p[PSC_SIPHASH_SIZE])
+/* `side` is 'c' or 'a', the side whose proof this is. */
+static inline void psc_proof_make(const psc_proof_t *proof, char side,
+                                  uint8_t hash_p[PSC_PROOF_SIZE])
 {
-    uint8_t text[72] = {(uint8_t)who};
+    uint8_t text[72] = {(uint8_t)side};
+    uint64_t ids[2] = {htole64(proof->ids[0]), htole64(proof->ids[1])};
 
-    memcpy(text + 8, meet->ids, sizeof(meet->ids));
-    memcpy(text + 24, meet->nonces, sizeof(meet->nonces));
-    memcpy(text + 56, meet->token + PSC_SIPHASH_KEY_SIZE,
+    memcpy(text + 8, ids, sizeof(ids));
+    memcpy(text + 24, proof->nonces, sizeof(proof->nonces));
+    memcpy(text + 56, proof->token + PSC_SIPHASH_KEY_SIZE,
            PSC_TOKEN_SIZE - PSC_SIPHASH_KEY_SIZE);
-    psc_siphash(meet->token, text, sizeof(text), proof_p);
+    psc_siphash(proof->token, text, sizeof(text), hash_p);
+    explicit_bzero(text, sizeof(text));
 }
 
-static inline bool psc_meet_proves(const psc_meet_t *meet, char who,
-                                   const uint8_t *proof)
+/* Compares in constant time. */
+static inline bool psc_proof_check(const psc_proof_t *proof, char side,
+                                   const uint8_t *hash)
 {
-    uint8_t right[PSC_SIPHASH_SIZE];
+    uint8_t expected[PSC_PROOF_SIZE];
 
-    psc_meet_prove(meet, who, right);
-    return psc_siphash_equal(right, proof);
+    psc_proof_make(proof, side, expected);
+    return psc_siphash_equal(expected, hash);
 }
 
 /* ---- replies ---- */
 
-static inline void psc_meet_say(psc_meet_reply_t *reply, psc_meet_kind_t kind,
-                                const void *body, size_t len)
+static inline void psc_proof_reply_set(psc_proof_reply_t *reply,
+                                       psc_proof_kind_t kind,
+                                       const void *body, size_t len)
 {
     reply->kind = kind;
     reply->len = len;
     memcpy(reply->body, body, len);
 }
 
-static inline void psc_meet_end(psc_meet_t *meet, psc_meet_reply_t *reply,
-                                psc_meet_verdict_t verdict)
+static inline void psc_proof_wipe(psc_proof_t *proof)
 {
-    meet->stage = PSC_MEET_OVER;
-    explicit_bzero(meet->token, sizeof(meet->token));
+    proof->state = PSC_PROOF_DONE;
+    explicit_bzero(proof->token, sizeof(proof->token));
+}
+
+static inline void psc_proof_end(psc_proof_t *proof, psc_proof_reply_t *reply,
+                                 psc_proof_verdict_t verdict)
+{
+    psc_proof_wipe(proof);
     reply->verdict = verdict;
 }
 
-/* `why` is shorter than PSC_MEET_BODY_MAX. */
-static inline void psc_meet_refuse(psc_meet_t *meet, psc_meet_reply_t *reply,
-                                   const char *why)
+/* `why` is shorter than PSC_PROOF_BODY_MAX. */
+static inline void psc_proof_refuse(psc_proof_t *proof,
+                                    psc_proof_reply_t *reply, const char *why)
 {
-    psc_meet_say(reply, PSC_MEET_REFUSAL, why, strlen(why));
+    psc_proof_reply_set(reply, PSC_PROOF_REFUSAL, why, strlen(why));
     snprintf(reply->why, sizeof(reply->why), "%s", why);
-    psc_meet_end(meet, reply, PSC_MEET_REFUSED);
+    psc_proof_end(proof, reply, PSC_PROOF_REFUSED);
 }
 
-/* ---- stages ---- */
+/* ---- one function for each message that has its turn ---- */
 
-static inline void psc_meet_hello(psc_meet_t *meet, const uint8_t *body,
-                                  size_t len, psc_meet_reply_t *reply)
+static inline void psc_proof_on_hello(psc_proof_t *proof, const uint8_t *body,
+                                      size_t len, psc_proof_reply_t *reply)
 {
-    psc_meet_challenge_t challenge;
+    uint8_t challenge[PSC_PROOF_CHALLENGE_SIZE];
 
-    if (len != PSC_MEET_NONCE_SIZE) {
-        psc_meet_refuse(meet, reply, "a hello of a wrong length");
+    if (len != PSC_PROOF_NONCE_SIZE) {
+        psc_proof_refuse(proof, reply, "a hello of a wrong length");
         return;
     }
-    memcpy(meet->nonces[0], body, PSC_MEET_NONCE_SIZE);
-    memcpy(challenge.nonce, meet->nonces[1], PSC_MEET_NONCE_SIZE);
-    psc_meet_prove(meet, 'a', challenge.proof);
-    psc_meet_say(reply, PSC_MEET_CHALLENGE, &challenge, sizeof(challenge));
-    meet->stage = PSC_MEET_PROVING;
+    memcpy(proof->nonces[0], body, PSC_PROOF_NONCE_SIZE);
+    memcpy(challenge, proof->nonces[1], PSC_PROOF_NONCE_SIZE);
+    psc_proof_make(proof, 'a', challenge + PSC_PROOF_NONCE_SIZE);
+    psc_proof_reply_set(reply, PSC_PROOF_CHALLENGE, challenge,
+                        sizeof(challenge));
+    proof->state = PSC_PROOF_AWAIT_ANSWER;
 }
 
-static inline void psc_meet_challenged(psc_meet_t *meet, const uint8_t *body,
-                                       size_t len, psc_meet_reply_t *reply)
+static inline void psc_proof_on_challenge(psc_proof_t *proof,
+                                          const uint8_t *body, size_t len,
+                                          psc_proof_reply_t *reply)
 {
-    psc_meet_challenge_t challenge;
-    uint8_t proof[PSC_SIPHASH_SIZE];
+    uint8_t hash[PSC_PROOF_SIZE];
 
-    if (len != sizeof(challenge)) {
-        psc_meet_refuse(meet, reply, "a challenge of a wrong length");
+    if (len != PSC_PROOF_CHALLENGE_SIZE) {
+        psc_proof_refuse(proof, reply, "a challenge of a wrong length");
         return;
     }
-    memcpy(&challenge, body, sizeof(challenge));
-    memcpy(meet->nonces[1], challenge.nonce, PSC_MEET_NONCE_SIZE);
-    if (!psc_meet_proves(meet, 'a', challenge.proof)) {
-        psc_meet_refuse(meet, reply,
-                        "the acceptor does not hold the lane's token");
+    memcpy(proof->nonces[1], body, PSC_PROOF_NONCE_SIZE);
+    if (!psc_proof_check(proof, 'a', body + PSC_PROOF_NONCE_SIZE)) {
+        psc_proof_refuse(proof, reply,
+                         "the acceptor does not hold the lane's token");
         return;
     }
-    psc_meet_prove(meet, 'c', proof);
-    psc_meet_say(reply, PSC_MEET_PROOF, proof, sizeof(proof));
-    psc_meet_end(meet, reply, PSC_MEET_MET);
+    psc_proof_make(proof, 'c', hash);
+    psc_proof_reply_set(reply, PSC_PROOF_ANSWER, hash, sizeof(hash));
+    psc_proof_end(proof, reply, PSC_PROOF_ACCEPTED);
 }
 
-static inline void psc_meet_proved(psc_meet_t *meet, const uint8_t *body,
-                                   size_t len, psc_meet_reply_t *reply)
+static inline void psc_proof_on_answer(psc_proof_t *proof, const uint8_t *body,
+                                       size_t len, psc_proof_reply_t *reply)
 {
-    if (len != PSC_SIPHASH_SIZE || !psc_meet_proves(meet, 'c', body))
-        psc_meet_refuse(meet, reply,
-                        "the connector does not hold the lane's token");
+    if (len != PSC_PROOF_SIZE || !psc_proof_check(proof, 'c', body))
+        psc_proof_refuse(proof, reply,
+                         "the connector does not hold the lane's token");
     else
-        psc_meet_end(meet, reply, PSC_MEET_MET);
+        psc_proof_end(proof, reply, PSC_PROOF_ACCEPTED);
 }
 
-/* The peer's words go to logs and exceptions: only what can be printed. */
-static inline void psc_meet_refused(psc_meet_t *meet, const uint8_t *body,
-                                    size_t len, psc_meet_reply_t *reply)
+/* The peer's text goes to logs and exceptions: what cannot be printed is
+ * replaced. */
+static inline void psc_proof_on_refusal(psc_proof_t *proof,
+                                        const uint8_t *body, size_t len,
+                                        psc_proof_reply_t *reply)
 {
     int at = snprintf(reply->why, sizeof(reply->why), "the peer refuses: ");
     char *why = reply->why + at;
@@ -180,49 +195,58 @@ static inline void psc_meet_refused(psc_meet_t *meet, const uint8_t *body,
     for (size_t i = 0; i < n; i++)
         why[i] = body[i] >= ' ' && body[i] < 127 ? (char)body[i] : '?';
     why[n] = 0;
-    psc_meet_end(meet, reply, PSC_MEET_REFUSED);
+    psc_proof_end(proof, reply, PSC_PROOF_REFUSED);
 }
 
-/* ---- what a transport calls ---- */
+/* ---- the functions that a transport calls ---- */
 
-/* False: there are no random bytes. A connector sends nonces[0] as its HELLO;
- * it may do so again until somebody answers. */
-static inline bool psc_meet_begin(psc_meet_t *meet, psc_role_t role,
-                                  const uint8_t token[PSC_TOKEN_SIZE],
-                                  uint64_t own_id, uint64_t peer_id)
+/* Returns false if there are no random bytes. `own_id` and `peer_id` are the
+ * numbers of the two endpoints, as their addresses give them. A connector then
+ * sends psc_proof_hello() as its HELLO; it may do so again until the challenge
+ * arrives. */
+static inline bool psc_proof_begin(psc_proof_t *proof, psc_role_t role,
+                                   const uint8_t token[PSC_TOKEN_SIZE],
+                                   uint64_t own_id, uint64_t peer_id)
 {
     bool acceptor = role == PSC_ROLE_ACCEPTOR;
 
-    memcpy(meet->token, token, PSC_TOKEN_SIZE);
-    meet->ids[acceptor] = own_id;
-    meet->ids[!acceptor] = peer_id;
-    meet->stage = acceptor ? PSC_MEET_AWAITING : PSC_MEET_KNOCKING;
-    return getrandom(meet->nonces[acceptor], PSC_MEET_NONCE_SIZE, 0) ==
-           (ssize_t)PSC_MEET_NONCE_SIZE;
+    memcpy(proof->token, token, PSC_TOKEN_SIZE);
+    proof->ids[acceptor] = own_id;
+    proof->ids[!acceptor] = peer_id;
+    proof->state =
+        acceptor ? PSC_PROOF_AWAIT_HELLO : PSC_PROOF_AWAIT_CHALLENGE;
+    return getrandom(proof->nonces[acceptor], PSC_PROOF_NONCE_SIZE, 0) ==
+           (ssize_t)PSC_PROOF_NONCE_SIZE;
+}
+
+/* The body of the HELLO, PSC_PROOF_NONCE_SIZE bytes. */
+static inline const uint8_t *psc_proof_hello(const psc_proof_t *proof)
+{
+    return proof->nonces[0];
 }
 
 /* A message of one of the kinds above has arrived. */
-static inline void psc_meet_take(psc_meet_t *meet, unsigned kind,
-                                 const uint8_t *body, size_t len,
-                                 psc_meet_reply_t *reply)
+static inline void psc_proof_receive(psc_proof_t *proof, unsigned kind,
+                                     const uint8_t *body, size_t len,
+                                     psc_proof_reply_t *reply)
 {
-    typedef void (*step_t)(psc_meet_t *, const uint8_t *, size_t,
-                           psc_meet_reply_t *);
-    static const step_t steps[PSC_N_MEET_STAGES][PSC_N_MEET_KINDS] = {
-        [PSC_MEET_KNOCKING] = {[PSC_MEET_CHALLENGE] = psc_meet_challenged,
-                               [PSC_MEET_REFUSAL] = psc_meet_refused},
-        [PSC_MEET_AWAITING] = {[PSC_MEET_HELLO] = psc_meet_hello,
-                               [PSC_MEET_REFUSAL] = psc_meet_refused},
-        [PSC_MEET_PROVING] = {[PSC_MEET_PROOF] = psc_meet_proved,
-                              [PSC_MEET_REFUSAL] = psc_meet_refused},
+    typedef void (*step_t)(psc_proof_t *, const uint8_t *, size_t,
+                           psc_proof_reply_t *);
+    static const step_t steps[PSC_N_PROOF_STATES][PSC_N_PROOF_KINDS] = {
+        [PSC_PROOF_AWAIT_CHALLENGE] =
+            {[PSC_PROOF_CHALLENGE] = psc_proof_on_challenge,
+             [PSC_PROOF_REFUSAL] = psc_proof_on_refusal},
+        [PSC_PROOF_AWAIT_HELLO] = {[PSC_PROOF_HELLO] = psc_proof_on_hello,
+                                   [PSC_PROOF_REFUSAL] = psc_proof_on_refusal},
+        [PSC_PROOF_AWAIT_ANSWER] = {[PSC_PROOF_ANSWER] = psc_proof_on_answer,
+                                    [PSC_PROOF_REFUSAL] = psc_proof_on_refusal},
     };
-    step_t step =
-        kind < PSC_N_MEET_KINDS ? steps[meet->stage][kind] : NULL;
+    step_t step = kind < PSC_N_PROOF_KINDS ? steps[proof->state][kind] : NULL;
 
-    reply->verdict = step ? PSC_MEET_GOES_ON : PSC_MEET_ASTRAY;
-    reply->kind = PSC_MEET_NOTHING;
+    reply->verdict = step ? PSC_PROOF_CONTINUES : PSC_PROOF_OUT_OF_TURN;
+    reply->kind = PSC_PROOF_NONE;
     if (step)
-        step(meet, body, len, reply);
+        step(proof, body, len, reply);
 }
 
 #endif
