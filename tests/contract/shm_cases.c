@@ -245,6 +245,7 @@ const ct_case_t ct_own_cases[] = {
     {"absurd_geometry", absurd_geometry, 0, false},
     {"strangers_are_turned_away", strangers_are_turned_away, 0, false},
     {"impostor_is_refused", impostor_is_refused, 0, false},
+    {"unproved_offer_is_refused", unproved_offer_is_refused, 0, false},
     {"silent_callers_are_bounded", silent_callers_are_bounded, 0, false},
     {"other_user_is_turned_away", other_user_is_turned_away, 0, false},
     {"unreachable_is_told", unreachable_is_told, 0, false},

@@ -73,6 +73,7 @@ void only_sealed_rings_are_mapped(void);
 void absurd_geometry(void);
 void strangers_are_turned_away(void);
 void impostor_is_refused(void);
+void unproved_offer_is_refused(void);
 void silent_callers_are_bounded(void);
 void other_user_is_turned_away(void);
 void unreachable_is_told(void);

@@ -101,6 +101,61 @@ void impostor_is_refused(void)
     ct_pair_down(&pair);
 }
 
+/* An offer as the connector sends it, with two descriptors. */
+static void send_offer(int fd, const uint8_t *answer)
+{
+    shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
+                           .version = SHM_PACKET_VERSION,
+                           .kind = SHM_PACKET_OFFER};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+    struct iovec iov = {&packet, sizeof(packet)};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    struct cmsghdr *header = (struct cmsghdr *)(void *)control;
+    const int fds[2] = {fd, fd};
+
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(fds));
+    memcpy(CMSG_DATA(header), fds, sizeof(fds));
+    memcpy(packet.u.offer.answer, answer, PSC_PROOF_SIZE);
+    ct_check(sendmsg(fd, &message, 0) > 0, "sendmsg");
+}
+
+/* A caller that says all the right things, without the token: the acceptor's
+ * own proof, sent back to it, is no answer. */
+void unproved_offer_is_refused(void)
+{
+    ct_pair_t pair;
+    shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
+                           .version = SHM_PACKET_VERSION,
+                           .kind = SHM_PACKET_HELLO};
+    uint8_t address[PSC_ADDRESS_MAX];
+    size_t len = sizeof(address);
+    ssize_t n = -1;
+    int fd;
+
+    ct_pair_open(&pair);
+    ct_ops->ep_address(pair.x.ep, address, &len);
+    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address, len);
+    fd = call(pair.b);
+    packet.u.hello.target = end_ep(&pair.y)->id;
+    packet.u.hello.source = end_ep(&pair.x)->id;
+    memcpy(packet.u.hello.process, side_iface(pair.a)->process, SHM_ID_SIZE);
+    ct_check(send(fd, &packet, sizeof(packet), 0) > 0, "send");
+    ct_until(&pair, (n = recv(fd, &packet, sizeof(packet), MSG_DONTWAIT)) > 0);
+    ct_check(packet.kind == SHM_PACKET_CHALLENGE, "kind %u", packet.kind);
+    send_offer(fd, packet.u.challenge + PSC_PROOF_NONCE_SIZE);
+    ct_until(&pair, pair.y.failed);
+    ct_check(!pair.y.up && pair.y.status == PSC_ERR_CONNECT, "%d",
+             pair.y.status);
+    ct_check(strstr(pair.y.reason, "token"), "%s", pair.y.reason);
+    close(fd);
+    ct_pair_down(&pair);
+}
+
 static bool hung_up(int fd)
 {
     char byte;

@@ -326,14 +326,14 @@ static void proving_child(other_t *other)
 void stopped_proof(void)
 {
     static ct_pair_t pair;
-    shm_proof_t *proof;
+    shm_probe_t *probe;
     int64_t deadline;
     other_t other;
 
     if (other_fork(&other))
         proving_child(&other);
     other_begin(&other, &pair, PSC_ROLE_CONNECTOR);
-    proof = end_ep(&pair.x)->proof;
+    probe = end_ep(&pair.x)->probe;
     deadline = ct_deadline();
     while (!has_stopped(&other)) {
         ct_check(psc_clock_now() < deadline, "no trial");
@@ -343,7 +343,7 @@ void stopped_proof(void)
     ct_side_progress(pair.a);
     let_go(&other, CONTINUES);
     for (deadline = ct_deadline();
-         memcmp(proof->echo, proof->probe, SHM_ID_SIZE) != 0;) {
+         memcmp(probe->echo, probe->bytes, SHM_ID_SIZE) != 0;) {
         ct_check(psc_clock_now() < deadline, "no echo");
         usleep(1000);
     }

@@ -4,14 +4,14 @@
  *   connector                     acceptor
  *   HELLO      ids, nonce    ->
  *              <-   nonce, proof  CHALLENGE
- *   OFFER      proof, ring,  ->
+ *   OFFER      answer, ring, ->
  *              bell, probe
  *              <-        the same OFFER, then
  *              <-  read the probe VERDICT
  *   VERDICT    likewise      ->
  *
- * SO_PEERCRED has told the user before the first packet; a proof is a hash
- * keyed with the one-time token over all that was said. */
+ * SO_PEERCRED has told the user before the first packet. The token proof
+ * (transport/kit/token_proof.h) is in HELLO, CHALLENGE and the first OFFER. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +34,9 @@ const char *shm_stage_name(shm_stage_t stage)
 
 /* ---- rings and bells ---- */
 
-static psc_status_t shm_trial_send_offer(shm_link_t *link)
+/* `answer` is the connector's to the challenge, or NULL. */
+static psc_status_t shm_trial_send_offer(shm_link_t *link,
+                                         const uint8_t *answer)
 {
     shm_ep_t *ep = link->ep;
     shm_iface_t *iface = link->iface;
@@ -50,14 +52,16 @@ static psc_status_t shm_trial_send_offer(shm_link_t *link)
     }
     packet.u.offer = (shm_offer_t){
         .geometry = iface->geometry,
-        .probe = (uintptr_t)ep->proof->probe,
-        .echo = (uintptr_t)ep->proof->echo,
+        .probe = (uintptr_t)ep->probe->bytes,
+        .echo = (uintptr_t)ep->probe->echo,
         .cma = iface->cma != SHM_CMA_OFF,
         .expedited = iface->expedited,
         .guards = link->process.fd >= 0,
     };
-    memcpy(packet.u.offer.nonce, ep->proof->probe, SHM_ID_SIZE);
-    ep->proving = packet.u.offer.cma;
+    memcpy(packet.u.offer.nonce, ep->probe->bytes, SHM_ID_SIZE);
+    if (answer != NULL)
+        memcpy(packet.u.offer.answer, answer, PSC_PROOF_SIZE);
+    ep->probing = packet.u.offer.cma;
     status = shm_ring_map(&ep->tx.ring, &iface->geometry, fds[0]);
     if (status == PSC_OK)
         status = shm_link_send(link, &packet, fds, 2);
@@ -120,30 +124,30 @@ static void shm_trial_check(shm_link_t *link, psc_status_t status)
                     shm_stage_name(link->stage), psc_status_string(status));
 }
 
-/* ---- the proof ---- */
+/* ---- the probe of cross-memory attach ---- */
 
 /* A peer that was stopped between reading the probe and writing the echo writes
  * when it continues. So the memory of a trial that we gave up stays for ever. */
-static _Atomic(shm_proof_t *) shm_proofs_kept;
+static _Atomic(shm_probe_t *) shm_probes_kept;
 
-shm_proof_t *shm_proof_create(void)
+shm_probe_t *shm_probe_create(void)
 {
-    shm_proof_t *proof = calloc(1, sizeof *proof);
+    shm_probe_t *probe = calloc(1, sizeof *probe);
 
-    if (proof == NULL || shm_random(proof->probe, SHM_ID_SIZE) == PSC_OK)
-        return proof;
-    free(proof);
+    if (probe == NULL || shm_random(probe->bytes, SHM_ID_SIZE) == PSC_OK)
+        return probe;
+    free(probe);
     return NULL;
 }
 
-void shm_proof_drop(shm_proof_t *proof, bool proving)
+void shm_probe_drop(shm_probe_t *probe, bool probing)
 {
-    if (!proving) {
-        free(proof);
+    if (!probing) {
+        free(probe);
         return;
     }
-    proof->next = atomic_load(&shm_proofs_kept);
-    while (!atomic_compare_exchange_weak(&shm_proofs_kept, &proof->next, proof))
+    probe->next = atomic_load(&shm_probes_kept);
+    while (!atomic_compare_exchange_weak(&shm_probes_kept, &probe->next, probe))
         continue;
 }
 
@@ -178,23 +182,40 @@ void shm_trial_dial(shm_link_t *link)
     shm_trial_check(link, shm_link_send(link, &packet, NULL, 0));
 }
 
+/* Hands a message of the token proof to it. Returns false if the peer does
+ * not hold the token; the endpoint has failed then. */
+static bool shm_trial_prove(shm_link_t *link, psc_proof_kind_t kind,
+                            const uint8_t *body, size_t len,
+                            psc_proof_reply_t *reply)
+{
+    psc_proof_receive(&link->ep->proof, kind, body, len, reply);
+    if (reply->verdict == PSC_PROOF_CONTINUES ||
+        reply->verdict == PSC_PROOF_ACCEPTED)
+        return true;
+    shm_ep_fail(link->ep, PSC_ERR_CONNECT, "shm: %s",
+                reply->verdict == PSC_PROOF_REFUSED
+                    ? reply->why
+                    : "the token proof is out of turn");
+    return false;
+}
+
 void shm_trial_challenge(shm_link_t *link)
 {
     shm_ep_t *ep = link->ep;
     shm_packet_t packet = {.kind = SHM_PACKET_CHALLENGE};
-    psc_status_t status;
+    psc_proof_reply_t reply;
 
     if (link->hello.source != ep->peer.ep ||
         memcmp(link->hello.process, ep->peer.process, SHM_ID_SIZE) != 0) {
         shm_link_refuse(link, "shm: another endpoint is expected here");
         return;
     }
+    if (!shm_trial_prove(link, PSC_PROOF_HELLO, link->hello.nonce,
+                         PSC_PROOF_NONCE_SIZE, &reply))
+        return;
+    memcpy(packet.u.challenge, reply.body, PSC_PROOF_CHALLENGE_SIZE);
     shm_link_enter(link, SHM_STAGE_PROOF);
-    status = shm_random(packet.u.challenge, SHM_ID_SIZE);
-    if (status == PSC_OK)
-        status = shm_link_send(link, &packet, NULL, 0);
-    memcpy(link->challenge, packet.u.challenge, SHM_ID_SIZE);
-    shm_trial_check(link, status);
+    shm_trial_check(link, shm_link_send(link, &packet, NULL, 0));
 }
 
 static void shm_stage_anonymous(shm_link_t *link, const shm_packet_t *packet,
@@ -221,20 +242,27 @@ static void shm_stage_anonymous(shm_link_t *link, const shm_packet_t *packet,
 static void shm_stage_challenge(shm_link_t *link, const shm_packet_t *packet,
                                 int *fds)
 {
+    psc_proof_reply_t reply;
+
     (void)fds;
-    memcpy(link->challenge, packet->u.challenge, SHM_ID_SIZE);
+    if (!shm_trial_prove(link, PSC_PROOF_CHALLENGE, packet->u.challenge,
+                         PSC_PROOF_CHALLENGE_SIZE, &reply))
+        return;
     shm_link_enter(link, SHM_STAGE_OFFER);
-    shm_trial_check(link, shm_trial_send_offer(link));
+    shm_trial_check(link, shm_trial_send_offer(link, reply.body));
 }
 
 static void shm_stage_proof(shm_link_t *link, const shm_packet_t *packet,
                             int *fds)
 {
+    psc_proof_reply_t reply;
     psc_status_t status;
 
-    if (!shm_trial_take_offer(link, &packet->u.offer, fds))
+    if (!shm_trial_prove(link, PSC_PROOF_ANSWER, packet->u.offer.answer,
+                         PSC_PROOF_SIZE, &reply) ||
+        !shm_trial_take_offer(link, &packet->u.offer, fds))
         return;
-    status = shm_trial_send_offer(link);
+    status = shm_trial_send_offer(link, NULL);
     if (status == PSC_OK)
         status = shm_trial_send_verdict(link);
     shm_trial_check(link, status);
@@ -254,9 +282,9 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
 
     (void)fds;
     ep->cma = link->verdict && packet->u.verdict == 1;
-    ep->proving = false;
+    ep->probing = false;
     if (ep->cma &&
-        memcmp(ep->proof->echo, ep->proof->probe, SHM_ID_SIZE) != 0) {
+        memcmp(ep->probe->echo, ep->probe->bytes, SHM_ID_SIZE) != 0) {
         shm_ep_fail(ep, PSC_ERR_PROTOCOL,
                     "shm: the peer says that it wrote to our memory and has "
                     "not");
@@ -274,7 +302,6 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
                       "no cross-memory attach with process %ld: switched off "
                       "there, or forbidden (name spaces, "
                       "kernel.yama.ptrace_scope)", (long)link->pid);
-    explicit_bzero(ep->token, sizeof ep->token);
     shm_link_enter(link, SHM_STAGE_OPEN);
     if (shm_ep_enter(ep, SHM_EP_UP))
         ep->super.iface->up->ep_up(&ep->super);
@@ -345,7 +372,7 @@ static void shm_trial_fail(shm_link_t *link, psc_status_t status,
 static void shm_trial_ended(shm_link_t *link)
 {
     if (link->ep != NULL)
-        link->ep->proving = false;
+        link->ep->probing = false;
     shm_link_close(link);
 }
 
@@ -384,11 +411,6 @@ void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds)
              n_fds != row->n_fds || shm_stage_fns[link->stage] == NULL)
         shm_trial_fail(link, PSC_ERR_PROTOCOL,
                        "shm: a packet came that does not belong here");
-    else if (shm_packet_signed(packet->kind) &&
-             !shm_link_authentic(link, packet))
-        shm_trial_fail(link, PSC_ERR_CONNECT,
-                       "shm: the other side does not hold the one-time token "
-                       "of this connection");
     else
         shm_stage_fns[link->stage](link, packet, fds);
 }

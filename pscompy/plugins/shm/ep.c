@@ -61,7 +61,7 @@ void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
     va_end(args);
     memcpy(ep->reason, reason, sizeof reason);
     ep->status = status;
-    explicit_bzero(ep->token, sizeof ep->token);
+    psc_proof_wipe(&ep->proof);
     if (ep->link != NULL)
         shm_link_refuse(ep->link, ep->reason);
     shm_ep_note(ep);
@@ -129,13 +129,13 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
     ep->super = (psc_ep_t){super, user};
     ep->bell = -1;
     psc_list_init(&ep->shares);
-    ep->proof = shm_proof_create();
-    status = ep->proof == NULL ? PSC_ERR_NO_MEMORY
+    ep->probe = shm_probe_create();
+    status = ep->probe == NULL ? PSC_ERR_NO_MEMORY
                                : shm_random(&ep->id, sizeof ep->id);
     if (status == PSC_OK)
         status = shm_iface_add(iface, ep);
     if (status != PSC_OK) {
-        free(ep->proof);
+        free(ep->probe);
         free(ep);
         return status;
     }
@@ -247,10 +247,9 @@ static void shm_ep_dial(shm_ep_t *ep)
     link->hello.target = ep->peer.ep;
     link->hello.source = ep->id;
     memcpy(link->hello.process, iface->process, SHM_ID_SIZE);
-    if (shm_random(link->hello.nonce, SHM_ID_SIZE) != PSC_OK)
-        shm_ep_fail(ep, PSC_ERR_TRANSPORT, "shm: no random numbers");
-    else
-        shm_trial_dial(link);
+    memcpy(link->hello.nonce, psc_proof_hello(&ep->proof),
+           PSC_PROOF_NONCE_SIZE);
+    shm_trial_dial(link);
 }
 
 static bool shm_ep_reachable(shm_ep_t *ep)
@@ -277,7 +276,9 @@ psc_status_t shm_ep_connect(psc_ep_t *super, const psc_connect_params_t *params)
     if (ep->role == PSC_ROLE_SELF)
         return ep->peer.ep == ep->id ? shm_ep_connect_self(ep)
                                      : PSC_ERR_INVALID;
-    memcpy(ep->token, params->token, PSC_TOKEN_SIZE);
+    if (!psc_proof_begin(&ep->proof, ep->role, params->token, ep->id,
+                         ep->peer.ep))
+        return PSC_ERR_TRANSPORT;
     shm_ep_enter(ep, SHM_EP_CONNECTING);
     if (!shm_ep_reachable(ep))
         return PSC_INPROGRESS;
@@ -336,7 +337,7 @@ void shm_ep_free(shm_ep_t *ep)
     shm_ring_unmap(&ep->rx.ring);
     if (ep->bell >= 0)
         close(ep->bell);
-    explicit_bzero(ep->token, sizeof ep->token);
-    shm_proof_drop(ep->proof, ep->proving);
+    psc_proof_wipe(&ep->proof);
+    shm_probe_drop(ep->probe, ep->probing);
     free(ep);
 }

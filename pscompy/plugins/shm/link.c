@@ -1,6 +1,5 @@
-/* One Unix socket to one peer, until they are up: whole packets, descriptors beside them, and
- * the proof that whoever sent a packet holds the one-time token. What the
- * packets mean stands in trial.c. */
+/* One Unix socket to one peer, until both are up: whole packets, with
+ * descriptors beside them. connect.c has the meaning of the packets. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,44 +25,6 @@ const char *shm_link_why(int error)
 
 /* ---- sending ---- */
 
-/* Keyed with the token: who speaks, all that was said in the open, and the
- * packet. The token has two halves; one is the key, one is hashed first. */
-static void shm_link_mac(const shm_link_t *link, const shm_packet_t *packet,
-                         bool by_connector, uint8_t *mac)
-{
-    struct {
-        uint8_t token[PSC_TOKEN_SIZE - PSC_SIPHASH_KEY_SIZE];
-        uint64_t by_connector;
-        shm_hello_t hello;
-        uint8_t challenge[SHM_ID_SIZE];
-        shm_packet_t packet;
-    } said;
-
-    memset(&said, 0, sizeof said);
-    memcpy(said.token, link->ep->token + PSC_SIPHASH_KEY_SIZE,
-           sizeof said.token);
-    said.by_connector = by_connector;
-    said.hello = link->hello;
-    memcpy(said.challenge, link->challenge, SHM_ID_SIZE);
-    memcpy(&said.packet, packet, offsetof(shm_packet_t, mac));
-    psc_siphash(link->ep->token, &said, sizeof said, mac);
-    explicit_bzero(said.token, sizeof said.token);
-}
-
-bool shm_link_authentic(const shm_link_t *link, const shm_packet_t *packet)
-{
-    uint8_t mac[PSC_SIPHASH_SIZE];
-
-    shm_link_mac(link, packet, !link->connector, mac);
-    return psc_siphash_equal(mac, packet->mac) != 0;
-}
-
-bool shm_packet_signed(uint16_t kind)
-{
-    return kind == SHM_PACKET_CHALLENGE || kind == SHM_PACKET_OFFER ||
-           kind == SHM_PACKET_VERDICT;
-}
-
 psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
                            const int *fds, size_t n_fds)
 {
@@ -73,8 +34,6 @@ psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
 
     packet->magic = SHM_PACKET_MAGIC;
     packet->version = SHM_PACKET_VERSION;
-    if (shm_packet_signed(packet->kind))
-        shm_link_mac(link, packet, link->connector, packet->mac);
     if (n_fds > 0) {
         struct cmsghdr *header = (struct cmsghdr *)(void *)control;
 

@@ -23,7 +23,7 @@
 
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/kit/log.h"
-#include "pscompy/transport/kit/siphash.h"
+#include "pscompy/transport/kit/token_proof.h"
 #include "ring.h"
 
 #define SHM_ID_SIZE 16u           /* boot ids, process ids, nonces */
@@ -133,13 +133,13 @@ typedef struct shm_incoming {
     size_t filled;
 } shm_incoming_t;
 
-/* What a peer reads from our memory, and writes into it, to prove that
- * cross-memory attach works (trial.c). */
-typedef struct shm_proof {
-    uint8_t probe[SHM_ID_SIZE];
+/* The memory that a peer reads (`bytes`) and writes (`echo`) while the link
+ * comes up, to show that cross-memory attach works. */
+typedef struct shm_probe {
+    uint8_t bytes[SHM_ID_SIZE];
     uint8_t echo[SHM_ID_SIZE];
-    struct shm_proof *next;
-} shm_proof_t;
+    struct shm_probe *next;
+} shm_probe_t;
 
 /* A get of the peer's that we may help with. */
 typedef struct shm_help {
@@ -172,11 +172,11 @@ struct shm_ep {
     psc_role_t role;
     shm_link_t *link;
     shm_address_t peer;
-    uint8_t token[PSC_TOKEN_SIZE]; /* wiped when the trial is over */
+    psc_proof_t proof; /* of the token; begun by ep_connect */
     psc_status_t status; /* why it failed or is leaving */
     char reason[PSC_REASON_MAX];
-    shm_proof_t *proof;
-    bool proving; /* the peer may still write the echo */
+    shm_probe_t *probe;
+    bool probing; /* the peer may still write the echo */
 };
 
 /* ---- links ---- */
@@ -184,22 +184,23 @@ struct shm_ep {
 #define SHM_MAX_FDS 2u
 #define SHM_REFUSAL_MAX SHM_LETTER_SIZE
 #define SHM_PACKET_MAGIC 0x6d687370u /* "pshm" */
-#define SHM_PACKET_VERSION 3u
+#define SHM_PACKET_VERSION 4u
 
 typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
-    SHM_PACKET_HELLO,     /* I am this endpoint and want that one */
-    SHM_PACKET_CHALLENGE, /* I know the token; do you? */
-    SHM_PACKET_OFFER,     /* so do I; my ring and my bell, and my probe */
-    SHM_PACKET_VERDICT,   /* whether I could read your probe */
-    SHM_PACKET_GOODBYE,   /* I have closed, nothing more will come */
-    SHM_PACKET_REFUSAL    /* no, because */
+    SHM_PACKET_HELLO,     /* the connector's endpoint, the one it wants */
+    SHM_PACKET_CHALLENGE, /* the acceptor's half of the token proof */
+    SHM_PACKET_OFFER,     /* a ring, a bell and a probe; the connector's
+                             carries its answer to the challenge */
+    SHM_PACKET_VERDICT,   /* whether the peer's probe could be read */
+    SHM_PACKET_GOODBYE,   /* the sender has closed, nothing follows */
+    SHM_PACKET_REFUSAL    /* the sender refuses; text with the reason */
 } shm_packet_kind_t;
 
 typedef struct shm_hello {
     uint64_t target, source; /* endpoints */
     uint8_t process[SHM_ID_SIZE];
-    uint8_t nonce[SHM_ID_SIZE];
+    uint8_t nonce[PSC_PROOF_NONCE_SIZE];
 } shm_hello_t;
 
 typedef struct shm_offer {
@@ -210,10 +211,13 @@ typedef struct shm_offer {
     uint8_t expedited; /* this process is registered for membarrier */
     uint8_t guards;    /* it watches the peer's process, not the socket */
     uint8_t reserved[5];
+    uint8_t answer[PSC_PROOF_SIZE]; /* the connector's; else 0 */
 } shm_offer_t;
 
 /* All packets have one size. Both ends run on one machine, so fields are as
- * the machine has them. CHALLENGE, OFFER and VERDICT carry a mac. */
+ * the machine has them. Each end has proved the token before anything that
+ * follows its proof is used; the kernel lets nobody else write to the socket,
+ * so the packets that follow carry no proof. */
 typedef struct shm_packet {
     uint32_t magic;
     uint16_t version, kind;
@@ -221,11 +225,10 @@ typedef struct shm_packet {
         char refusal[SHM_REFUSAL_MAX]; /* first, because it is the longest:
                                           initialisers clear it all */
         shm_hello_t hello;
-        uint8_t challenge[SHM_ID_SIZE];
+        uint8_t challenge[PSC_PROOF_CHALLENGE_SIZE];
         shm_offer_t offer;
         uint8_t verdict; /* 1: cross-memory attach works */
     } u;
-    uint8_t mac[PSC_SIPHASH_SIZE];
 } shm_packet_t;
 
 /* Stage, the packet that it waits for, descriptors that come with it. */
@@ -265,7 +268,6 @@ struct shm_link {
     pid_t pid;
     int64_t since; /* anonymous: accepted when */
     shm_hello_t hello;
-    uint8_t challenge[SHM_ID_SIZE];
 };
 
 static inline shm_iface_t *shm_iface(psc_iface_t *iface)
@@ -331,8 +333,6 @@ void shm_link_enter(shm_link_t *link, shm_stage_t stage);
 psc_status_t shm_link_identify(shm_link_t *link, char *reason);
 psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
                            const int *fds, size_t n_fds);
-bool shm_packet_signed(uint16_t kind);
-bool shm_link_authentic(const shm_link_t *link, const shm_packet_t *packet);
 void shm_link_refuse(shm_link_t *link, const char *reason);
 /* Our last packet. Where the peer may be writing into our memory, the link
  * stays until the peer has ended it, or its process has ended. */
@@ -357,8 +357,8 @@ void shm_trial_challenge(shm_link_t *link);
 void shm_trial_dial(shm_link_t *link);
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
 void shm_trial_hangup(shm_link_t *link);
-shm_proof_t *shm_proof_create(void);
-void shm_proof_drop(shm_proof_t *proof, bool proving);
+shm_probe_t *shm_probe_create(void);
+void shm_probe_drop(shm_probe_t *probe, bool probing);
 
 /* ep.c */
 psc_status_t shm_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
