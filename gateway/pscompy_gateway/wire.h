@@ -24,7 +24,8 @@ typedef enum gw_kind {
     GW_REGISTER     /* to a gateway: from_node is at the end of this stream */
 } gw_kind_t;
 
-#define GW_PROOF 0x1u   /* data: the first of a stream, proves the token */
+#define GW_PROOF 0x1u   /* data: the token proof, first of a stream: the kind of
+                           message (1 byte), then its body */
 #define GW_FIRST 0x2u   /* data: begins with a gw_message */
 #define GW_BYE 0x4u     /* data: the last of a stream */
 #define GW_ACK_NOW 0x8u /* data: the sender waits for the acknowledgement */

@@ -14,6 +14,7 @@
 
 #include "pscompy/core/api.h"
 #include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/token_proof.h"
 #include "../wire.h"
 
 #define GW_PATHS_MAX 32u
@@ -68,7 +69,7 @@ typedef struct gw_packet {
 
 typedef enum gw_stage {
     GW_EP_NEW,     /* what arrives waits for ep_connect */
-    GW_EP_PROVING, /* our proof is under way, the peer's has not come */
+    GW_EP_PROVING, /* the token proof is in progress */
     GW_EP_UP,
     GW_EP_CLOSING, /* what was sent goes out */
     GW_EP_ENDED
@@ -78,12 +79,12 @@ struct gw_ep {
     psc_ep_t super;
     psc_link_t link, due_link; /* agent's eps; those that owe something */
     gw_stage_t stage;
-    bool connector, ack_now, owes, freed;
+    bool ack_now, owes, freed;
+    bool hello_due; /* connector: not sent yet, routes may still be told */
     uint64_t id;
     uint64_t peer_node, peer_ep;
     uint16_t peer_module;
-    uint8_t token[PSC_TOKEN_SIZE];
-    bool unproved; /* our proof has not left: routes may still be told */
+    psc_proof_t proof; /* of the token; begun by ep_connect */
     /* out */
     psc_list_t unacked; /* packets in order */
     psc_list_t ops;     /* not cut entirely, in order */
@@ -239,9 +240,11 @@ gw_ep_t *gw_ep_find(gw_agent_t *agent, uint64_t id);
 void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason);
 /* It has something to do before progress ends. */
 void gw_ep_due(gw_ep_t *ep);
-/* Send our proof, if it is due. */
-void gw_ep_prove(gw_ep_t *ep);
-bool gw_ep_proved(const gw_ep_t *ep, const uint8_t *proof);
+/* Send the connector's hello, if it is due. */
+void gw_ep_greet(gw_ep_t *ep);
+/* From progress: a message of the token proof has arrived. */
+void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
+                      size_t len);
 void gw_ep_free_dead(gw_agent_t *agent);
 
 /* ---- for Python ---- */

@@ -4,7 +4,6 @@
 #include <sys/random.h>
 
 #include "agent.h"
-#include "pscompy/transport/kit/siphash.h"
 
 #define SLOT_MASK (GW_ENDPOINTS_MAX - 1)
 #define LIMIT_INITIAL 4u /* numbers before the peer has told its limit */
@@ -61,24 +60,46 @@ static void table_remove(gw_agent_t *agent, gw_ep_t *ep)
 
 /* ---- the token ---- */
 
-/* Both ends' ids are fresh and random, so a proof is good for one lane, and one
- * direction. */
-static void ep_prove(const gw_ep_t *ep, bool ours, uint8_t *proof)
+/* One byte for the kind, then the body. */
+static void ep_send_proof(gw_ep_t *ep, psc_proof_kind_t kind,
+                          const uint8_t *body, size_t len)
 {
-    uint64_t data[5] = {ours ? ep->id : ep->peer_ep,
-                        ours ? ep->peer_ep : ep->id,
-                        (uint64_t)(ours == ep->connector)};
+    uint8_t data[1 + PSC_PROOF_BODY_MAX] = {(uint8_t)kind};
 
-    memcpy(data + 3, ep->token + 16, 16);
-    psc_siphash(ep->token, data, sizeof data, proof);
+    memcpy(data + 1, body, len);
+    if (gw_out_control(ep, GW_PROOF | GW_ACK_NOW, data, 1 + len) != PSC_OK)
+        gw_ep_fail(ep, PSC_ERR_NO_MEMORY, "no memory for the proof");
 }
 
-bool gw_ep_proved(const gw_ep_t *ep, const uint8_t *proof)
+void gw_ep_greet(gw_ep_t *ep)
 {
-    uint8_t expected[PSC_SIPHASH_SIZE];
+    if (!ep->hello_due)
+        return;
+    ep->hello_due = false;
+    ep_send_proof(ep, PSC_PROOF_HELLO, psc_proof_hello(&ep->proof),
+                  PSC_PROOF_NONCE_SIZE);
+}
 
-    ep_prove(ep, false, expected);
-    return psc_siphash_equal(expected, proof);
+void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
+                      size_t len)
+{
+    psc_proof_reply_t reply;
+
+    psc_proof_receive(&ep->proof, kind, body, len, &reply);
+    if (reply.kind != PSC_PROOF_NONE)
+        ep_send_proof(ep, reply.kind, reply.body, reply.len);
+    if (reply.verdict == PSC_PROOF_CONTINUES || ep->stage != GW_EP_PROVING)
+        return;
+    if (reply.verdict == PSC_PROOF_ACCEPTED) {
+        ep->stage = GW_EP_UP;
+        ep->super.iface->up->ep_up(&ep->super);
+        return;
+    }
+    ep->stage = GW_EP_CLOSING; /* the refusal is sent until acknowledged */
+    ep->super.iface->up->ep_failed(&ep->super, PSC_ERR_CONNECT,
+                                   reply.verdict == PSC_PROOF_REFUSED
+                                       ? reply.why
+                                       : "the token proof is out of turn");
 }
 
 /* ---- the contract ---- */
@@ -131,28 +152,16 @@ psc_status_t gw_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     if (params->address_len != sizeof address)
         return PSC_ERR_INVALID;
     memcpy(&address, params->address, sizeof address);
-    memcpy(ep->token, params->token, PSC_TOKEN_SIZE);
-    ep->connector = params->role == PSC_ROLE_CONNECTOR;
+    if (!psc_proof_begin(&ep->proof, params->role, params->token, ep->id,
+                         address.ep))
+        return PSC_ERR_TRANSPORT;
     ep->peer_node = address.node;
     ep->peer_ep = address.ep;
     ep->peer_module = address.module;
     ep->stage = GW_EP_PROVING;
-    ep->unproved = true;
-    gw_ep_due(ep); /* progress proves; the peer's proof may be here */
+    ep->hello_due = params->role == PSC_ROLE_CONNECTOR;
+    gw_ep_due(ep); /* progress sends the hello; the peer's may be here */
     return PSC_INPROGRESS;
-}
-
-void gw_ep_prove(gw_ep_t *ep)
-{
-    uint8_t proof[PSC_SIPHASH_SIZE];
-
-    if (!ep->unproved)
-        return;
-    ep->unproved = false;
-    ep_prove(ep, true, proof);
-    if (gw_out_control(ep, GW_PROOF | GW_ACK_NOW, proof, sizeof proof) !=
-        PSC_OK)
-        gw_ep_fail(ep, PSC_ERR_NO_MEMORY, "no memory for the proof");
 }
 
 void gw_ep_close(psc_ep_t *self)
@@ -210,6 +219,7 @@ void gw_ep_free_dead(gw_agent_t *agent)
     while ((link = psc_list_pop(&agent->graveyard))) {
         gw_ep_t *ep = psc_container_of(link, gw_ep_t, link);
 
+        psc_proof_wipe(&ep->proof);
         free(ep->early);
         free(ep);
     }

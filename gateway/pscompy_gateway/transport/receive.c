@@ -110,16 +110,15 @@ static bool in_more(gw_ep_t *ep, const uint8_t *data, size_t len)
     return true;
 }
 
-static void in_prove(gw_ep_t *ep, const gw_head_t *head,
-                     const psc_message_t *message)
+static void in_prove(gw_ep_t *ep, const psc_message_t *message)
 {
-    if (!(head->flags & GW_PROOF) || message->len != 16 ||
-        !gw_ep_proved(ep, message->payload)) {
-        gw_ep_fail(ep, PSC_ERR_CONNECT, "the peer does not know the token");
-        return;
-    }
-    ep->stage = GW_EP_UP;
-    ep->super.iface->up->ep_up(&ep->super);
+    const gw_head_t *head = message->header;
+    const uint8_t *data = message->payload;
+
+    if (head->flags & GW_PROOF && message->len > 0)
+        gw_ep_take_proof(ep, data[0], data + 1, message->len - 1);
+    else
+        gw_ep_take_proof(ep, PSC_PROOF_NONE, NULL, 0);
 }
 
 static void in_packet(gw_ep_t *ep, const psc_message_t *message)
@@ -130,7 +129,7 @@ static void in_packet(gw_ep_t *ep, const psc_message_t *message)
     if (head->flags & GW_ACK_NOW)
         ep->ack_now = true;
     if (ep->stage == GW_EP_PROVING)
-        in_prove(ep, head, message);
+        in_prove(ep, message);
     else if (ep->stage != GW_EP_UP)
         return; /* it is closing: nobody wants it */
     else if (head->flags & GW_BYE)
@@ -149,7 +148,7 @@ void gw_in_deliver(gw_ep_t *ep)
     psc_message_t *message;
 
     if (ep->stage == GW_EP_PROVING)
-        gw_ep_prove(ep);
+        gw_ep_greet(ep);
     while (ep->stage != GW_EP_NEW && !ep->freed &&
            (message = in_next(ep))) {
         ep->unanswered++;
