@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,35 +86,46 @@ def test_a_transport_that_takes_a_part_of_a_message_is_told(taken: int) -> None:
 
 
 def test_both_prove_the_token() -> None:
-    connecting = Connecting(TOKEN, 77)
+    connecting = Connecting(TOKEN, 5, 77)
     number, nonce = read_hello(connecting.hello)
     assert number == 77
-    accepting = Accepting(TOKEN, number, nonce)
-    accepting.proved(connecting.answered(accepting.answer))
+    accepting = Accepting(TOKEN, number, 5, nonce)
+    accepting.answered(connecting.challenged(accepting.challenge))
 
 
 def test_a_wrong_token_is_refused_on_both_sides() -> None:
-    connecting = Connecting(TOKEN, 77)
+    connecting = Connecting(TOKEN, 5, 77)
     number, nonce = read_hello(connecting.hello)
-    with pytest.raises(Refused):
-        connecting.answered(Accepting(OTHER, number, nonce).answer)
-    impostor = Connecting(OTHER, 77)
+    with pytest.raises(Refused, match="acceptor does not hold the lane's token"):
+        connecting.challenged(Accepting(OTHER, number, 5, nonce).challenge)
+    impostor = Connecting(OTHER, 5, 77)
     _, nonce = read_hello(impostor.hello)
-    proof = impostor.answered(Accepting(OTHER, 77, nonce).answer)
-    with pytest.raises(Refused):
-        Accepting(TOKEN, 77, nonce).proved(proof)
+    answer = impostor.challenged(Accepting(OTHER, 77, 5, nonce).challenge)
+    with pytest.raises(Refused, match="connector does not hold the lane's token"):
+        Accepting(TOKEN, 77, 5, nonce).answered(answer)
 
 
-def test_proofs_cannot_be_sent_back_or_used_again() -> None:
-    connecting = Connecting(TOKEN, 77)
-    number, nonce = read_hello(connecting.hello)
-    accepting, later = Accepting(TOKEN, number, nonce), Accepting(TOKEN, number, nonce)
-    proof = connecting.answered(accepting.answer)
-    for wrong in (accepting.answer[16:], proof[:-1], b""):
-        with pytest.raises(Refused):
-            accepting.proved(wrong)
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda right, back: back[16:], lambda right, back: right[:-1], lambda right, back: b""],
+)
+def test_answers_cannot_be_sent_back(wrong: Callable[[bytes, bytes], bytes]) -> None:
+    connecting = Connecting(TOKEN, 5, 77)
+    accepting = Accepting(TOKEN, 77, 5, read_hello(connecting.hello)[1])
+    answer = connecting.challenged(accepting.challenge)
     with pytest.raises(Refused):
-        later.proved(proof)
+        accepting.answered(wrong(answer, accepting.challenge))
+    with pytest.raises(Refused, match="out of turn"):
+        accepting.answered(answer)  # one attempt, also after a wrong one
+
+
+def test_answers_cannot_be_used_again() -> None:
+    connecting = Connecting(TOKEN, 5, 77)
+    _, nonce = read_hello(connecting.hello)
+    accepting, later = Accepting(TOKEN, 77, 5, nonce), Accepting(TOKEN, 77, 5, nonce)
+    answer = connecting.challenged(accepting.challenge)
+    with pytest.raises(Refused):
+        later.answered(answer)
 
 
 @given(st.binary(max_size=100))
@@ -120,6 +133,6 @@ def test_strangers_are_refused(data: bytes) -> None:
     with pytest.raises(Refused):
         read_hello(data)
     with pytest.raises(Refused):
-        Connecting(TOKEN, 1).answered(data)
+        Connecting(TOKEN, 5, 1).challenged(data)
     with pytest.raises(Refused):
-        Accepting(TOKEN, 1, bytes(16)).proved(data)
+        Accepting(TOKEN, 1, 5, bytes(16)).answered(data)

@@ -12,6 +12,10 @@ CONSTANTS = (
     "PSC_ERR_PEER_LOST",
     "PSC_ERR_TRANSPORT",
     "PSC_OK",
+    "PSC_PROOF_ANSWER",
+    "PSC_PROOF_CHALLENGE",
+    "PSC_PROOF_HELLO",
+    "PSC_PROOF_NONCE_SIZE",
     "PSC_ROLE_ACCEPTOR",
     "PSC_ROLE_CONNECTOR",
     "PSC_TOKEN_SIZE",
@@ -21,16 +25,16 @@ CONSTANTS = (
 def declarations() -> str:
     header = Path(FOLDER, "pump.h").read_text()
     text = "".join(re.findall(r"/\* CDEF BEGIN \*/(.*?)/\* CDEF END \*/", header, re.S))
-    return text.replace("typedef struct bridge bridge_t;", "typedef ... bridge_t;") + "".join(
-        f"static const int {name};\n" for name in CONSTANTS
-    )
+    for name in ("bridge", "bridge_proof"):
+        text = text.replace(f"typedef struct {name} {name}_t;", f"typedef ... {name}_t;")
+    return text + "".join(f"static const int {name};\n" for name in CONSTANTS)
 
 
 ffibuilder = FFI()
 ffibuilder.cdef(declarations())
 ffibuilder.set_source(
     "pscompy.transport.python._native",
-    f'#include "{FOLDER}/pump.h"\n#include "pscompy/transport/transport.h"\n',
+    f'#include "{FOLDER}/pump.h"\n#include "pscompy/transport/kit/token_proof.h"\n',
     sources=sorted(str(path) for path in Path(FOLDER).glob("*.c") if path.name != "_native.c"),
     include_dirs=["."],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],

@@ -1,71 +1,83 @@
 """Both ends of a link prove that they hold its one-time token, in three frames. No I/O.
 
-    connector -> acceptor   hello: whom I want, my nonce
-    acceptor -> connector   answer: my nonce, my proof
-    connector -> acceptor   proof
+    connector -> acceptor   hello: the endpoint it wants, a nonce
+    acceptor -> connector   challenge: a nonce, a proof
+    connector -> acceptor   answer: a proof
 
-A proof is an HMAC under the token over who proves it, the acceptor's number and both nonces.
+The proofs are those of transports in C (transport/kit/token_proof.h), made by the same code.
+Instead of a refusal, the link ends.
 """
 
 from __future__ import annotations
 
-import hmac
-import os
 import struct
 
-MAGIC = b"pscompy1"
-NONCE_SIZE = 16
-PROOF_SIZE = 32
-_HELLO = struct.Struct(f"<8sQ{NONCE_SIZE}s")
+from pscompy.transport.python.native import native
+
+MAGIC = b"pscompy2"
+_HELLO = struct.Struct("<8sQ16s")
 
 
 class Refused(OSError):
-    """The other end is not whom we want."""
-
-
-def _prove(token: bytes, role: bytes, number: int, nonces: bytes) -> bytes:
-    return hmac.digest(token, role + struct.pack("<Q", number) + nonces, "sha256")
+    """The other end is not the expected peer."""
 
 
 def read_hello(frame: bytes) -> tuple[int, bytes]:
     """The number of the endpoint that a caller wants, and its nonce."""
     if len(frame) != _HELLO.size:
-        raise Refused("a caller speaks something else")
+        raise Refused("a caller speaks another protocol")
     magic, number, nonce = _HELLO.unpack(frame)
     if magic != MAGIC:
-        raise Refused("a caller speaks something else")
+        raise Refused("a caller speaks another protocol")
     return number, nonce
 
 
+class Proof:
+    """One end's half of the proof; `own` and `peer` are the numbers of both endpoints."""
+
+    def __init__(self, role: int, token: bytes, own: int, peer: int) -> None:
+        module = native()
+        self._ffi, self._lib = module.ffi, module.lib
+        proof = self._lib.bridge_proof_create(role, token, own, peer)
+        if not proof:
+            raise MemoryError("no memory or no random bytes for a proof")
+        self._proof = self._ffi.gc(proof, self._lib.bridge_proof_destroy)
+
+    def nonce(self) -> bytes:
+        """The connector's, for its hello."""
+        hello = self._lib.bridge_proof_hello(self._proof)
+        return bytes(self._ffi.buffer(hello, self._lib.PSC_PROOF_NONCE_SIZE))
+
+    def receive(self, kind: int, body: bytes) -> bytes:
+        """The reply to a message, empty if none is due."""
+        length = self._lib.bridge_proof_receive(self._proof, kind, body, len(body))
+        if length < 0:
+            raise Refused(self._ffi.string(self._lib.bridge_proof_why(self._proof)).decode())
+        return bytes(self._ffi.buffer(self._lib.bridge_proof_reply(self._proof), length))
+
+
 class Connecting:
-    """The connector's end: say `hello`, then give it the answer."""
+    """The connector's end: send `hello`, then hand in the challenge."""
 
-    def __init__(self, token: bytes, number: int) -> None:
-        self._token = token
-        self._number = number
-        self._nonce = os.urandom(NONCE_SIZE)
-        self.hello = _HELLO.pack(MAGIC, number, self._nonce)
+    def __init__(self, token: bytes, own: int, peer: int) -> None:
+        self._lib = native().lib
+        self._proof = Proof(self._lib.PSC_ROLE_CONNECTOR, token, own, peer)
+        self.hello = _HELLO.pack(MAGIC, peer, self._proof.nonce())
 
-    def answered(self, frame: bytes) -> bytes:
-        """The proof to send; with it this end is done. Refused: not our peer."""
-        if len(frame) != NONCE_SIZE + PROOF_SIZE:
-            raise Refused("the peer speaks something else")
-        nonces = self._nonce + frame[:NONCE_SIZE]
-        expected = _prove(self._token, b"acceptor", self._number, nonces)
-        if not hmac.compare_digest(frame[NONCE_SIZE:], expected):
-            raise Refused("the peer does not know the token of this link")
-        return _prove(self._token, b"connector", self._number, nonces)
+    def challenged(self, frame: bytes) -> bytes:
+        """The answer to send; with it this end is done. `Refused` if the acceptor does not
+        hold the token."""
+        return self._proof.receive(self._lib.PSC_PROOF_CHALLENGE, frame)
 
 
 class Accepting:
-    """The acceptor's end: send the `answer`, then give it the proof."""
+    """The acceptor's end: send the `challenge`, then hand in the answer."""
 
-    def __init__(self, token: bytes, number: int, nonce: bytes) -> None:
-        nonces = nonce + os.urandom(NONCE_SIZE)
-        self.answer = nonces[NONCE_SIZE:] + _prove(token, b"acceptor", number, nonces)
-        self._expected = _prove(token, b"connector", number, nonces)
+    def __init__(self, token: bytes, own: int, peer: int, nonce: bytes) -> None:
+        self._lib = native().lib
+        self._proof = Proof(self._lib.PSC_ROLE_ACCEPTOR, token, own, peer)
+        self.challenge = self._proof.receive(self._lib.PSC_PROOF_HELLO, nonce)
 
-    def proved(self, frame: bytes) -> None:
-        """Refused: not our peer."""
-        if not hmac.compare_digest(frame, self._expected):
-            raise Refused("the peer does not know the token of this link")
+    def answered(self, frame: bytes) -> None:
+        """`Refused` if the connector does not hold the token."""
+        self._proof.receive(self._lib.PSC_PROOF_ANSWER, frame)

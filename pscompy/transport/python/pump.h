@@ -64,6 +64,23 @@ void bridge_ep_up(bridge_t *bridge, uint64_t ep);
 void bridge_ep_failed(bridge_t *bridge, uint64_t ep, int status,
                       const char *reason);
 void bridge_ep_closed(bridge_t *bridge, uint64_t ep);
+
+/* One end's half of the token proof (transport/kit/token_proof.h). */
+typedef struct bridge_proof bridge_proof_t;
+
+/* NULL: out of memory or of random bytes. */
+bridge_proof_t *bridge_proof_create(int role, const uint8_t *token,
+                                    uint64_t own, uint64_t peer);
+void bridge_proof_destroy(bridge_proof_t *proof);
+/* PSC_PROOF_NONCE_SIZE bytes. */
+const uint8_t *bridge_proof_hello(const bridge_proof_t *proof);
+/* A message has arrived. Returns the length of the reply that is to be sent,
+ * 0 if none is, or -1 if the proof is refused. */
+int bridge_proof_receive(bridge_proof_t *proof, int kind, const uint8_t *body,
+                         size_t len);
+const uint8_t *bridge_proof_reply(const bridge_proof_t *proof);
+/* The reason of a refusal. */
+const char *bridge_proof_why(const bridge_proof_t *proof);
 /* CDEF END */
 
 #endif

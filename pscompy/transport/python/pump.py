@@ -7,7 +7,6 @@ calls blocks, this thread alone is held up.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import math
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 
 from pscompy.transport.python.base import Link, PythonTransport
 from pscompy.transport.python.channel import Channel, Stage
+from pscompy.transport.python.native import native
 from pscompy.transport.python.proof import Accepting, Connecting, read_hello
 from pscompy.transport.python.watches import READ, WRITE, Watch, Watches
 
@@ -29,11 +29,6 @@ CALLERS_MAX = 64  # callers that have not proved anything
 JOIN_SECONDS = 2.0
 STUCK_SECONDS = 0.5  # a call that takes longer blocks
 OURS = __name__.rpartition(".")[0]  # this package, whose functions call the transport
-
-
-def native() -> Any:
-    """The compiled half."""
-    return importlib.import_module("pscompy.transport.python._native")
 
 
 class Pump:
@@ -53,7 +48,7 @@ class Pump:
         self._watches = Watches()
         self._channels: dict[int, Channel] = {}
         self._callers: OrderedDict[Channel, None] = OrderedDict()
-        self._expected: dict[int, bytes] = {}  # endpoints that accept: token
+        self._expected: dict[int, tuple[bytes, int]] = {}  # acceptors: token, the peer's number
         self._broken = ""  # why the transport runs no more
         self._command = self._ffi.new("bridge_command_t *")
         self._since: float | None = None  # when the round began that is not over
@@ -265,9 +260,9 @@ class Pump:
             self._fail(number, self._lib.PSC_ERR_CONNECT, self._broken)
         elif command.role == self._lib.PSC_ROLE_CONNECTOR:
             address = bytes(self._ffi.buffer(command.data, command.len))
-            self._call(number, Connecting(token, command.peer), address)
+            self._call(number, Connecting(token, number, command.peer), address)
         elif command.role == self._lib.PSC_ROLE_ACCEPTOR:
-            self._expect(number, token)
+            self._expect(number, token, command.peer)
         else:
             reason = f"{self._name} connects to other processes only"
             self._fail(number, self._lib.PSC_ERR_CONNECT, reason)
@@ -282,8 +277,8 @@ class Pump:
             channel.push(connecting.hello, counted=False)
         self._flush(channel)
 
-    def _expect(self, number: int, token: bytes) -> None:
-        self._expected[number] = token
+    def _expect(self, number: int, token: bytes, peer: int) -> None:
+        self._expected[number] = token, peer
         for channel in list(self._callers):
             if channel.stage is Stage.WAITING and channel.number == number:
                 self._answer(channel)
@@ -397,17 +392,18 @@ class Pump:
         assert number is not None
         del self._callers[channel]
         self._channels[number] = channel
-        channel.accepting = Accepting(self._expected.pop(number), number, channel.nonce)
+        token, peer = self._expected.pop(number)
+        channel.accepting = Accepting(token, number, peer, channel.nonce)
         channel.stage = Stage.PROVING
-        channel.push(channel.accepting.answer, counted=False)
+        channel.push(channel.accepting.challenge, counted=False)
         self._flush(channel)
 
     def _prove(self, channel: Channel, frame: bytes) -> None:
         if channel.connecting is not None:
-            channel.push(channel.connecting.answered(frame), counted=False)
+            channel.push(channel.connecting.challenged(frame), counted=False)
             self._flush(channel)
         elif channel.accepting is not None:
-            channel.accepting.proved(frame)
+            channel.accepting.answered(frame)
         if channel.stage is Stage.PROVING:
             channel.stage = Stage.UP
             self._lib.bridge_ep_up(self._bridge, channel.number)

@@ -1,0 +1,11 @@
+"""The compiled half of transports written in Python."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def native() -> Any:
+    """The module that cffi has made; it is loaded with the first such transport."""
+    return importlib.import_module("pscompy.transport.python._native")
