@@ -17,69 +17,46 @@ struct sockaddr_un name_address(const char *name)
 
 /* ---- the token ---- */
 
-static void ep_prove(const ep_t *ep, uint8_t role, uint8_t *proof)
+/* Hands a message of the token proof to it, and sends the reply. */
+static void ep_prove(ep_t *ep, psc_proof_kind_t kind, const uint8_t *body,
+                     size_t len)
 {
-    uint8_t data[16 + sizeof ep->nonces + 1];
+    psc_proof_reply_t reply;
 
-    memcpy(data, ep->token + 16, 16);
-    memcpy(data + 16, ep->nonces, sizeof ep->nonces);
-    data[sizeof data - 1] = role;
-    psc_siphash(ep->token, data, sizeof data, proof);
-}
-
-static bool ep_proved(const ep_t *ep, uint8_t role, const uint8_t *proof)
-{
-    uint8_t expected[MAC];
-
-    ep_prove(ep, role, expected);
-    return psc_siphash_equal(expected, proof);
+    psc_proof_receive(&ep->proof, kind, body, len, &reply);
+    if (reply.verdict == PSC_PROOF_REFUSED) {
+        ep_fail(ep, PSC_ERR_CONNECT, reply.why);
+        return;
+    }
+    if (reply.kind != PSC_PROOF_NONE)
+        ep_put(ep, reply.body, reply.len);
+    ep->stage = reply.verdict == PSC_PROOF_ACCEPTED ? UP : AWAIT_ANSWER;
+    ep_flush(ep);
+    if (ep->stage == UP)
+        stream_of(ep)->super.up->ep_up(&ep->super);
 }
 
 /* The acceptor answers once it was called and knows the token. */
 static void ep_answer(ep_t *ep)
 {
-    answer_t answer;
+    if (ep->stage == CALLED && ep->accepting)
+        ep_prove(ep, PSC_PROOF_HELLO, ep->caller_nonce, PSC_PROOF_NONCE_SIZE);
+}
 
-    if (ep->stage != CALLED || !ep->accepting)
-        return;
-    memcpy(answer.nonce, ep->nonces + 16, 16);
-    ep_prove(ep, 'a', answer.proof);
-    ep_put(ep, &answer, sizeof answer);
-    ep->stage = AWAIT_PROOF;
-    ep_flush(ep);
+size_t ep_take_challenge(ep_t *ep)
+{
+    if (ep->in_len < PSC_PROOF_CHALLENGE_SIZE)
+        return 0;
+    ep_prove(ep, PSC_PROOF_CHALLENGE, ep->in, PSC_PROOF_CHALLENGE_SIZE);
+    return PSC_PROOF_CHALLENGE_SIZE;
 }
 
 size_t ep_take_answer(ep_t *ep)
 {
-    const answer_t *answer = (const answer_t *)ep->in;
-    uint8_t proof[MAC];
-
-    if (ep->in_len < sizeof *answer)
+    if (ep->in_len < PSC_PROOF_SIZE)
         return 0;
-    memcpy(ep->nonces + 16, answer->nonce, 16);
-    if (!ep_proved(ep, 'a', answer->proof)) {
-        ep_fail(ep, PSC_ERR_CONNECT, "the peer does not know the token");
-        return 0;
-    }
-    ep_prove(ep, 'c', proof);
-    ep_put(ep, proof, MAC);
-    ep->stage = UP;
-    ep_flush(ep);
-    stream_of(ep)->super.up->ep_up(&ep->super);
-    return sizeof *answer;
-}
-
-size_t ep_take_proof(ep_t *ep)
-{
-    if (ep->in_len < MAC)
-        return 0;
-    if (!ep_proved(ep, 'c', ep->in)) {
-        ep_fail(ep, PSC_ERR_CONNECT, "the peer does not know the token");
-        return 0;
-    }
-    ep->stage = UP;
-    stream_of(ep)->super.up->ep_up(&ep->super);
-    return MAC;
+    ep_prove(ep, PSC_PROOF_ANSWER, ep->in, PSC_PROOF_SIZE);
+    return PSC_PROOF_SIZE;
 }
 
 /* ---- callers ---- */
@@ -107,7 +84,7 @@ static void caller_ready(source_t *source, uint32_t events)
         source_close(source);
         return;
     }
-    memcpy(ep->nonces, hello.nonce, 16);
+    memcpy(ep->caller_nonce, hello.nonce, sizeof hello.nonce);
     ep->stage = CALLED;
     ep->source.fd = source->fd;
     ep->source.events = EPOLLIN | EPOLLRDHUP; /* set, but for the caller */
@@ -140,8 +117,7 @@ psc_status_t stream_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p)
 
     if (!ep)
         return PSC_ERR_NO_MEMORY;
-    if (getrandom(&ep->id, sizeof ep->id, 0) != sizeof ep->id ||
-        getrandom(ep->nonces, sizeof ep->nonces, 0) != sizeof ep->nonces) {
+    if (getrandom(&ep->id, sizeof ep->id, 0) != sizeof ep->id) {
         free(ep);
         return PSC_ERR_TRANSPORT;
     }
@@ -173,14 +149,14 @@ static psc_status_t ep_call(ep_t *ep, const address_t *to)
 
     if (fd < 0)
         return PSC_ERR_TRANSPORT;
-    memcpy(hello.nonce, ep->nonces, 16);
+    memcpy(hello.nonce, psc_proof_hello(&ep->proof), sizeof hello.nonce);
     ep->source.fd = fd;
     if (to->name[0] != 0 ||
         connect(fd, (struct sockaddr *)&address, ADDRESS_LEN) < 0) {
         source_close(&ep->source);
         return PSC_ERR_CONNECT;
     }
-    ep->stage = AWAIT_ANSWER;
+    ep->stage = AWAIT_CHALLENGE;
     ep_put(ep, &hello, sizeof hello);
     ep_flush(ep);
     return PSC_INPROGRESS;
@@ -197,7 +173,9 @@ psc_status_t stream_ep_connect(psc_ep_t *self,
     if (params->address_len != sizeof address)
         return PSC_ERR_INVALID;
     memcpy(&address, params->address, sizeof address);
-    memcpy(ep->token, params->token, PSC_TOKEN_SIZE);
+    if (!psc_proof_begin(&ep->proof, params->role, params->token, ep->id,
+                         address.endpoint))
+        return PSC_ERR_TRANSPORT;
     if (params->role == PSC_ROLE_CONNECTOR)
         return ep_call(ep, &address);
     ep->accepting = true;

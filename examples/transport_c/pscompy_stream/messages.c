@@ -115,10 +115,10 @@ static void ep_take(ep_t *ep)
     size_t at = 0, n;
 
     do {
-        n = ep->stage == AWAIT_ANSWER  ? ep_take_answer(ep)
-            : ep->stage == AWAIT_PROOF ? ep_take_proof(ep)
-            : ep->stage == UP          ? ep_take_frame(ep, at)
-                                       : 0;
+        n = ep->stage == AWAIT_CHALLENGE ? ep_take_challenge(ep)
+            : ep->stage == AWAIT_ANSWER  ? ep_take_answer(ep)
+            : ep->stage == UP            ? ep_take_frame(ep, at)
+                                         : 0;
         at += n;
     } while (n > 0);
     if (ep->stage >= CLOSING)

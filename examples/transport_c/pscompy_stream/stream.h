@@ -13,7 +13,7 @@
 #define PSCOMPY_STREAM_H
 
 #include <pscompy/transport/kit/list.h>
-#include <pscompy/transport/kit/siphash.h>
+#include <pscompy/transport/kit/token_proof.h>
 #include <pscompy/transport/transport.h>
 #include <sys/epoll.h>
 #include <sys/un.h>
@@ -22,7 +22,6 @@
 #define ROOM (2 * (FRAME_MAX + 8))
 #define CALLERS_MAX 16u
 #define NAME_SIZE 24u /* of the listening socket: NUL, then random bytes */
-#define MAC PSC_SIPHASH_SIZE
 #define ADDRESS_LEN (offsetof(struct sockaddr_un, sun_path) + NAME_SIZE)
 
 /* ---- what travels ---- */
@@ -34,12 +33,8 @@ typedef struct address {
 
 typedef struct hello { /* connector: whom I want, my nonce */
     uint64_t magic, endpoint;
-    uint8_t nonce[16];
-} hello_t;
-
-typedef struct answer { /* acceptor: my nonce and proof; then the other's */
-    uint8_t nonce[16], proof[MAC];
-} answer_t;
+    uint8_t nonce[PSC_PROOF_NONCE_SIZE];
+} hello_t; /* then the acceptor's challenge, then the connector's answer */
 
 typedef struct frame { /* then the header and the payload */
     uint32_t len;
@@ -47,7 +42,7 @@ typedef struct frame { /* then the header and the payload */
     uint16_t reserved;
 } frame_t;
 
-#define MAGIC 0x316d61657274ull
+#define MAGIC 0x326d61657274ull
 
 /* ---- objects ---- */
 
@@ -75,8 +70,8 @@ struct stream {
 typedef enum stage {
     NEW,
     CALLED, /* somebody wants it, ep_connect did not come yet */
+    AWAIT_CHALLENGE,
     AWAIT_ANSWER,
-    AWAIT_PROOF,
     UP,
     CLOSING, /* what was sent goes out */
     ENDED
@@ -89,8 +84,8 @@ typedef struct ep {
     stage_t stage;
     bool accepting; /* ep_connect said whom */
     uint64_t id;
-    uint8_t token[PSC_TOKEN_SIZE];
-    uint8_t nonces[32]; /* connector's, acceptor's */
+    psc_proof_t proof; /* of the token; begun by ep_connect */
+    uint8_t caller_nonce[PSC_PROOF_NONCE_SIZE];
     uint8_t in[ROOM], out[ROOM];
     size_t in_len, out_len;
 } ep_t;
@@ -121,8 +116,8 @@ void stream_ep_fini(psc_ep_t *ep);
 struct sockaddr_un name_address(const char *name);
 void listener_ready(source_t *source, uint32_t events);
 /* Each takes what is complete; how much that was. 0: wait for more. */
+size_t ep_take_challenge(ep_t *ep);
 size_t ep_take_answer(ep_t *ep);
-size_t ep_take_proof(ep_t *ep);
 psc_status_t stream_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
 psc_status_t stream_ep_address(psc_ep_t *ep, uint8_t *bytes, size_t *len_p);
 psc_status_t stream_ep_connect(psc_ep_t *ep,
