@@ -92,6 +92,7 @@ psc_status_t ib_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
         !ib_address_unpack(params->address, params->address_len, &ep->peer))
         return PSC_ERR_INVALID;
     ep->party.role = params->role;
+    ep->credit.window = ep->peer.window;
     if (ep->party.role == PSC_ROLE_SELF)
         return ib_meet_self(ep);
     if (!psc_party_meet(&ep->party, ep->peer.messages.qpn, params->token,

@@ -95,6 +95,7 @@ psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
         return PSC_ERR_NO_MEMORY;
     }
     psc_party_join(&ep->party, &iface->parties, ep->messages.qp->qp_num);
+    ep->credit.step = iface->settings.pending;
     psc_list_push(&iface->eps, &ep->link);
     *ep_p = &ep->party.super;
     return PSC_OK;

@@ -25,6 +25,7 @@
 #include "cache.h"
 #include "driver.h"
 #include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/credit.h"
 #include "pscompy/transport/kit/endpoint.h"
 #include "pscompy/transport/transport.h"
 
@@ -124,8 +125,7 @@ struct ib_ep {
     psc_link_t mending; /* in the interface's mending */
     psc_link_t ringing; /* in the interface's ringing */
     ib_queue_t messages, bulk;
-    uint32_t sent, taken;   /* messages; what the peer said it has taken */
-    uint32_t received, told; /* messages; what the peer was told */
+    psc_credit_t credit;
     ib_way_t way;
     uint64_t slots; /* the peer's ring for us */
     uint32_t slots_rkey;

@@ -178,12 +178,12 @@ void ib_complete_poll(ib_iface_t *iface)
 
 /* ---- credits ---- */
 
-/* What this side owes is paid with the next message, or here. */
+/* Reports that no message has carried are sent here. */
 void ib_credit_pay(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->owing, ib_ep_t, owing) {
         bool due = ep->party.state == PSC_PARTY_UP &&
-                   ep->received - ep->told >= iface->settings.pending;
+                   psc_credit_due(&ep->credit);
 
         if (due && ib_control_send(ep, IB_KIND_CREDIT, NULL, 0) ==
                        PSC_ERR_NO_RESOURCE)
@@ -192,18 +192,16 @@ void ib_credit_pay(ib_iface_t *iface)
     }
 }
 
-/* Messages by the other way that were sent later may have been read sooner, so
- * less than is known is right, too, however much less: while a message waits in
- * the ring, credits for any number of ours may come by the queue. */
+/* A report that was overtaken is right, too, however old it is: while a
+ * message waits in the ring, any number of reports may arrive by the queue.
+ * Returns false if the report cannot be. */
 static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 {
-    if ((int32_t)(taken - ep->taken) <= 0)
-        return true;
-    if (taken - ep->taken > ep->sent - ep->taken)
-        return false;
-    ep->taken = taken;
-    ib_ep_feed(ep);
-    return true;
+    psc_credit_verdict_t verdict = psc_credit_confirm(&ep->credit, taken);
+
+    if (verdict == PSC_CREDIT_MORE)
+        ib_ep_feed(ep);
+    return verdict != PSC_CREDIT_IMPOSSIBLE;
 }
 
 /* ---- messages ---- */
@@ -214,11 +212,10 @@ static void ib_am_taken(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
 
-    ep->received++;
-    if (ep->received - ep->told >= iface->settings.pending &&
-        !psc_link_listed(&ep->owing))
+    ep->credit.received++;
+    if (psc_credit_due(&ep->credit) && !psc_link_listed(&ep->owing))
         psc_list_push(&iface->owing, &ep->owing);
-    if (ep->received >= iface->settings.busy && !ep->ring.base &&
+    if (ep->credit.received >= iface->settings.busy && !ep->ring.base &&
         ep->party.role != PSC_ROLE_SELF)
         ib_ring_offer(ep);
 }

@@ -106,7 +106,7 @@ void ib_ring_begun(ib_ep_t *ep)
 
 size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len)
 {
-    ib_tail_t tail = {.len = (uint32_t)len, .serial = ep->sent + 1};
+    ib_tail_t tail = {.len = (uint32_t)len, .serial = ep->credit.sent + 1};
     size_t even = ib_ring_even(len);
 
     memset(image + len, 0, even - len);
@@ -117,7 +117,7 @@ size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len)
 void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
 {
     size_t size = ib_ep_iface(ep)->settings.buffer_size;
-    uint32_t slot = ep->sent % ep->peer.window;
+    uint32_t slot = ep->credit.sent % ep->peer.window;
 
     post->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     post->address = ep->slots + (slot + 1) * size - post->pieces[0].length;
@@ -130,12 +130,13 @@ void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
 static const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
 {
     const ib_pool_t *ring = &ep->ring;
-    uint32_t slot = ep->received % ring->n;
+    uint32_t slot = ep->credit.received % ring->n;
     const uint8_t *end = ib_pool_at(ring, slot) + ring->size;
     const ib_tail_t *tail = (const void *)(end - sizeof(ib_tail_t));
     uint32_t len;
 
-    if (__atomic_load_n(&tail->serial, __ATOMIC_ACQUIRE) != ep->received + 1)
+    if (__atomic_load_n(&tail->serial, __ATOMIC_ACQUIRE) !=
+        ep->credit.received + 1)
         return NULL;
     len = __atomic_load_n(&tail->len, __ATOMIC_RELAXED);
     if (len > ring->size - sizeof(*tail)) {

@@ -30,7 +30,7 @@ static psc_status_t ib_am_may(ib_ep_t *ep)
 {
     if (__builtin_expect(!psc_party_works(&ep->party), 0))
         return psc_party_refuse(&ep->party);
-    if (ep->sent - ep->taken >= ep->peer.window ||
+    if (!psc_credit_available(&ep->credit) ||
         ib_queue_room(&ep->messages) <= IB_RESERVE)
         return ib_ep_starve(ep);
     return ep->way == IB_WAY_OFFERED ? ib_ring_switch(ep) : PSC_OK;
@@ -43,16 +43,15 @@ static struct ibv_sge ib_piece(const void *bytes, size_t len)
     return (struct ibv_sge){.addr = (uintptr_t)bytes, .length = (uint32_t)len};
 }
 
-/* The head tells how much of the peer's was taken. */
+/* Every head carries a report of credit. */
 static ib_head_t ib_head_make(ib_ep_t *ep, ib_kind_t kind, uint8_t id,
                               uint8_t header_len)
 {
-    ep->told = ep->received;
     return (ib_head_t){
         .kind = (uint8_t)kind,
         .id = id,
         .header_len = header_len,
-        .taken = ep->received,
+        .taken = psc_credit_report(&ep->credit),
     };
 }
 
@@ -124,7 +123,7 @@ static psc_status_t ib_image_post(ib_ep_t *ep, uint8_t *image, size_t len,
         ib_ring_aim(ep, &post);
     status = ib_ep_post(ep, &post);
     if (status == PSC_OK)
-        ep->sent++;
+        ep->credit.sent++;
     return status;
 }
 

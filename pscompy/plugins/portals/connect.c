@@ -22,7 +22,10 @@ void portals_meet_arrived(portals_ep_t *ep, uint8_t kind, const uint8_t *body,
 
 static void portals_meet_open(portals_ep_t *ep)
 {
-    ep->window = ep->peer.window;
+    uint32_t recvq = portals_ep_iface(ep)->settings.driver.recvq;
+
+    ep->credit.window = ep->peer.window;
+    ep->credit.step = (recvq + 1) / 2;
     psptl_channel_connect(ep->channel, &ep->peer.place);
 }
 

@@ -58,9 +58,8 @@ psc_status_t portals_tag_send(psc_ep_t *self, uint64_t bits,
     if (!to)
         return PSC_ERR_NO_RESOURCE;
     psc_iov_gather(to, iov, n_iov);
-    ep->sent++;
-    ep->told = ep->received;
-    psptl_tag_send(ep->channel, len, bits, ep->received);
+    ep->credit.sent++;
+    psptl_tag_send(ep->channel, len, bits, psc_credit_report(&ep->credit));
     return PSC_OK;
 }
 
@@ -76,7 +75,7 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
         .local = (uint8_t *)(uintptr_t)buffer,
         .len = len,
         .bits = bits,
-        .word = ep->received,
+        .word = ep->credit.received,
     };
     psptl_verdict_t verdict;
 
@@ -87,8 +86,8 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
         return verdict == PSPTL_UNCLAIMED ? PSC_ERR_UNSUPPORTED
                                           : PSC_ERR_NO_RESOURCE;
     *number_p = order.number;
-    ep->sent++;
-    ep->told = ep->received;
+    ep->credit.sent++;
+    (void)psc_credit_report(&ep->credit);
     return PSC_INPROGRESS;
 }
 

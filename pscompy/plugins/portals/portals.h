@@ -24,6 +24,7 @@
 
 #include "psptl/psptl.h"
 #include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/credit.h"
 #include "pscompy/transport/kit/endpoint.h"
 #include "pscompy/transport/transport.h"
 
@@ -76,9 +77,7 @@ typedef struct portals_ep {
     psc_link_t link;  /* in the interface's eps, or the graveyard */
     psc_link_t owing; /* in the interface's owing */
     psptl_channel_t *channel;
-    uint32_t window;         /* messages that may be in flight to the peer */
-    uint32_t sent, taken;    /* messages sent; of these, taken by the peer */
-    uint32_t received, told; /* messages received; of these, reported */
+    psc_credit_t credit;
     bool parting;   /* the goodbye is still to be sent */
     bool cut;       /* the channel has failed */
     bool dead;      /* ep_fini was called */

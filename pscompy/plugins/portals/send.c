@@ -10,7 +10,7 @@ psc_status_t portals_am_may(portals_ep_t *ep, size_t len)
         return PSC_ERR_INVALID;
     if (__builtin_expect(!psc_party_works(&ep->party), 0))
         return psc_party_refuse(&ep->party);
-    return ep->sent - ep->taken < ep->window ? PSC_OK : PSC_ERR_NO_RESOURCE;
+    return psc_credit_available(&ep->credit) ? PSC_OK : PSC_ERR_NO_RESOURCE;
 }
 
 /* ---- sending ---- */
@@ -33,12 +33,11 @@ static uint8_t *portals_begin(portals_ep_t *ep, portals_kind_t kind,
         .kind = (uint8_t)kind,
         .id = id,
         .header_len = header_len,
-        .taken = ep->received,
     };
 
     if (!to)
         return NULL;
-    ep->told = ep->received;
+    head.taken = psc_credit_report(&ep->credit);
     to = portals_put_bytes(to, &head, sizeof(head));
     return portals_put_bytes(to, header, header_len);
 }
@@ -67,7 +66,7 @@ psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     if (!to)
         return PSC_ERR_NO_RESOURCE;
     psc_iov_gather(to, iov, n_iov);
-    ep->sent++;
+    ep->credit.sent++;
     psptl_send_end(ep->channel, len);
     return PSC_OK;
 }
@@ -86,18 +85,11 @@ psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
 
 /* ---- credits ---- */
 
-static bool portals_credit_due(const portals_ep_t *ep)
-{
-    uint32_t window = portals_ep_iface(ep)->settings.driver.recvq;
-
-    return ep->received - ep->told >= (window + 1) / 2;
-}
-
 /* Credits travel with the next message, or in a message of their own. */
 void portals_credit_pay(portals_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->owing, portals_ep_t, owing) {
-        if (ep->party.state == PSC_PARTY_UP && portals_credit_due(ep) &&
+        if (ep->party.state == PSC_PARTY_UP && psc_credit_due(&ep->credit) &&
             portals_control_send(ep, PORTALS_KIND_CREDIT, NULL, 0) ==
                 PSC_ERR_NO_RESOURCE)
             continue;
@@ -107,15 +99,12 @@ void portals_credit_pay(portals_iface_t *iface)
 
 bool portals_credit_take(portals_ep_t *ep, uint32_t taken)
 {
-    if (taken - ep->taken > ep->sent - ep->taken)
-        return false;
-    ep->taken = taken;
-    return true;
+    return psc_credit_confirm(&ep->credit, taken) >= PSC_CREDIT_SAME;
 }
 
 void portals_count_arrival(portals_ep_t *ep)
 {
-    ep->received++;
-    if (portals_credit_due(ep) && !psc_link_listed(&ep->owing))
+    ep->credit.received++;
+    if (psc_credit_due(&ep->credit) && !psc_link_listed(&ep->owing))
         psc_list_push(&portals_ep_iface(ep)->owing, &ep->owing);
 }

@@ -1,0 +1,66 @@
+/* Credit of messages between two ends: neither has more messages in flight
+ * than the other has buffers for. Each message carries, beside its content,
+ * how many the sender has received so far; an end that has nothing to send
+ * reports by a message of its own once `step` of them are unreported.
+ *
+ * Counters begin at 0 on both ends and wrap around. Pure: no function here
+ * sends or waits. Header only. */
+#ifndef PSCOMPY_KIT_CREDIT_H
+#define PSCOMPY_KIT_CREDIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct psc_credit {
+    uint32_t window;             /* the peer's buffers */
+    uint32_t step;               /* at most half of our own buffers */
+    uint32_t sent, confirmed;    /* to the peer; received there, it reports */
+    uint32_t received, reported; /* from the peer; the number it was told */
+} psc_credit_t;
+
+typedef enum psc_credit_verdict {
+    PSC_CREDIT_IMPOSSIBLE, /* more than were sent */
+    PSC_CREDIT_EARLIER,    /* less than is known: the report was overtaken */
+    PSC_CREDIT_SAME,
+    PSC_CREDIT_MORE /* there may be credit again */
+} psc_credit_verdict_t;
+
+/* ---- sending ---- */
+
+static inline bool psc_credit_available(const psc_credit_t *credit)
+{
+    return credit->sent - credit->confirmed < credit->window;
+}
+
+/* The number to be written into a message that leaves now. */
+static inline uint32_t psc_credit_report(psc_credit_t *credit)
+{
+    credit->reported = credit->received;
+    return credit->received;
+}
+
+/* ---- receiving ---- */
+
+/* Is it time for a report of its own? */
+static inline bool psc_credit_due(const psc_credit_t *credit)
+{
+    return credit->received - credit->reported >= credit->step;
+}
+
+/* The number that a message of the peer carries. */
+static inline psc_credit_verdict_t psc_credit_confirm(psc_credit_t *credit,
+                                                      uint32_t number)
+{
+    uint32_t more = number - credit->confirmed;
+
+    if (more == 0)
+        return PSC_CREDIT_SAME;
+    if (more > UINT32_MAX / 2)
+        return PSC_CREDIT_EARLIER;
+    if (more > credit->sent - credit->confirmed)
+        return PSC_CREDIT_IMPOSSIBLE;
+    credit->confirmed = number;
+    return PSC_CREDIT_MORE;
+}
+
+#endif
