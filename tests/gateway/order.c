@@ -133,13 +133,15 @@ int main(int argc, char **argv)
     agent.super.up = &up;
     agent.api = &api;
     agent.tokens = (uint32_t)strtoul(argv[1], NULL, 0);
-    first = ep.expected = (uint32_t)strtoul(argv[2], NULL, 0);
+    first = ep.order.expected = (uint32_t)strtoul(argv[2], NULL, 0);
     count = (uint32_t)strtoul(argv[3], NULL, 0);
-    ep.early = calloc(agent.tokens, sizeof(psc_message_t *));
+    ep.order.limit = agent.tokens;
+    ep.order.size = psc_reorder_size(agent.tokens);
+    ep.order.held = calloc(ep.order.size, sizeof *ep.order.held);
     the_ep = &ep;
     send_shuffled(&agent, first, count);
     gw_in_forget(&ep);
-    free(ep.early);
+    free(ep.order.held);
     printf("%u of %u in order, %u wrong, %u lost\n", next_number, count,
            failures, live);
     return next_number != count || failures || live;

@@ -14,6 +14,7 @@
 
 #include "pscompy/core/api.h"
 #include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/reorder.h"
 #include "pscompy/transport/kit/token_proof.h"
 #include "../wire.h"
 
@@ -92,9 +93,8 @@ struct gw_ep {
     uint32_t n_ops, waiting;
     uint64_t kept; /* bytes of copies that are not acknowledged */
     /* in */
-    uint32_t expected, unanswered;
-    psc_message_t **early; /* a ring of as many as there are tokens */
-    uint32_t first;        /* place of `expected` in it */
+    psc_reorder_t order; /* packets until their turn, as many as tokens */
+    uint32_t unanswered;
     psc_dest_t dest;       /* of the message at hand */
     uint64_t begun, left;  /* bytes of it that came, and that are missing */
     bool taking;

@@ -111,9 +111,11 @@ psc_status_t gw_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p)
 
     if (!ep)
         return PSC_ERR_NO_MEMORY;
-    ep->early = calloc(agent->tokens, sizeof(psc_message_t *));
-    if (!ep->early || !table_add(agent, ep)) {
-        free(ep->early);
+    ep->order.limit = agent->tokens;
+    ep->order.size = psc_reorder_size(agent->tokens);
+    ep->order.held = calloc(ep->order.size, sizeof *ep->order.held);
+    if (!ep->order.held || !table_add(agent, ep)) {
+        free(ep->order.held);
         free(ep);
         return PSC_ERR_NO_MEMORY;
     }
@@ -220,7 +222,7 @@ void gw_ep_free_dead(gw_agent_t *agent)
         gw_ep_t *ep = psc_container_of(link, gw_ep_t, link);
 
         psc_proof_wipe(&ep->proof);
-        free(ep->early);
+        free(ep->order.held);
         free(ep);
     }
 }

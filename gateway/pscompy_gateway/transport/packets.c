@@ -143,8 +143,8 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
         return; /* as if it were lost */
     packet->head = gw_head_to_peer(ep, kind);
     packet->head.path = number;
-    packet->head.ack = ep->expected;
-    packet->head.limit = ep->expected + agent->tokens;
+    packet->head.ack = ep->order.expected;
+    packet->head.limit = ep->order.expected + agent->tokens;
     packet->head.mark = mark;
     gw_packet_send(packet, path);
     gw_packet_drop(packet);

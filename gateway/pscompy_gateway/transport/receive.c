@@ -5,26 +5,6 @@
 
 #include "agent.h"
 
-/* Of the packet that is `ahead` of the next one, less than there are tokens.
- * The places follow each other as the numbers do, also from the last number to
- * 0, which a place by the number itself would not. */
-static psc_message_t **in_slot(gw_ep_t *ep, uint32_t ahead)
-{
-    return &ep->early[(ep->first + ahead) % gw_agent_of(ep)->tokens];
-}
-
-static psc_message_t *in_next(gw_ep_t *ep)
-{
-    psc_message_t **slot = in_slot(ep, 0), *message = *slot;
-
-    if (!message)
-        return NULL;
-    *slot = NULL;
-    ep->first = (ep->first + 1) % gw_agent_of(ep)->tokens;
-    ep->expected++;
-    return message;
-}
-
 static void in_free(gw_agent_t *agent, psc_message_t *message)
 {
     agent->api->message_free(agent->worker, message);
@@ -150,7 +130,7 @@ void gw_in_deliver(gw_ep_t *ep)
     if (ep->stage == GW_EP_PROVING)
         gw_ep_greet(ep);
     while (ep->stage != GW_EP_NEW && !ep->freed &&
-           (message = in_next(ep))) {
+           (message = psc_reorder_take(&ep->order))) {
         ep->unanswered++;
         ep->owes = true;
         in_packet(ep, message);
@@ -160,30 +140,25 @@ void gw_in_deliver(gw_ep_t *ep)
 
 void gw_in_forget(gw_ep_t *ep)
 {
-    gw_agent_t *agent = gw_agent_of(ep);
+    psc_message_t *message;
 
-    for (uint32_t i = 0; i < agent->tokens; i++) {
-        if (ep->early[i])
-            in_free(agent, ep->early[i]);
-        ep->early[i] = NULL;
-    }
+    while ((message = psc_reorder_drop(&ep->order)))
+        in_free(gw_agent_of(ep), message);
 }
 
 /* ---- packets ---- */
 
-/* Keep a numbered packet until its turn; false: it is of no use. */
+/* Keeps a numbered packet until its turn. Returns false if it is a duplicate,
+ * or further ahead than the peer may send. */
 static bool in_keep(gw_ep_t *ep, psc_message_t *message)
 {
     const gw_head_t *head = message->header;
-    uint32_t ahead = head->seq - ep->expected;
 
-    if (ahead >= gw_agent_of(ep)->tokens || *in_slot(ep, ahead)) {
-        gw_agent_of(ep)->duplicates++;
-        ep->ack_now = ep->owes = true; /* ours got lost, perhaps */
-        return false;
-    }
-    *in_slot(ep, ahead) = message;
-    return true;
+    if (psc_reorder_put(&ep->order, head->seq, message) <= PSC_REORDER_EARLY)
+        return true;
+    gw_agent_of(ep)->duplicates++;
+    ep->ack_now = ep->owes = true; /* our acknowledgement may be lost */
+    return false;
 }
 
 /* The peer's packet has nobody here: its endpoint shall not wait. */
@@ -274,7 +249,7 @@ void gw_in_take(gw_agent_t *agent, psc_message_t *message)
         else if (head->kind == GW_PROBE && ep->stage != GW_EP_NEW)
             in_probed(ep, head);
         gw_ep_due(ep);
-        if (kept && *in_slot(ep, 0))
+        if (kept && psc_reorder_next(&ep->order))
             gw_in_deliver(ep);
     }
     if (!kept)

@@ -25,8 +25,8 @@ static void out_stamp(gw_ep_t *ep, gw_packet_t *packet, uint32_t path)
     gw_agent_t *agent = gw_agent_of(ep);
 
     packet->head.path = (uint8_t)path;
-    packet->head.ack = ep->expected;
-    packet->head.limit = ep->expected + agent->tokens;
+    packet->head.ack = ep->order.expected;
+    packet->head.limit = ep->order.expected + agent->tokens;
     packet->clock = ++ep->clock;
     packet->path = (uint8_t)path;
     ep->owes = ep->ack_now = false;

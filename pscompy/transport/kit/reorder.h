@@ -1,0 +1,139 @@
+/* Numbered items that may overtake each other, and come twice, put back into
+ * their order. Numbers wrap around after 2^32 - 1. Pure: no allocation, and
+ * nothing is said of what an item is. Header only.
+ *
+ * The number of the next item is `expected`. An item is held from its arrival
+ * until it is taken; items that are not to be held (a repeated one, one too far
+ * ahead) are reported by the verdict and stay with the caller. */
+#ifndef PSCOMPY_KIT_REORDER_H
+#define PSCOMPY_KIT_REORDER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct psc_reorder {
+    void **held;       /* `size` places, by number modulo `size` */
+    uint32_t size;     /* a power of two, so that places follow each other as
+                          numbers do, from the last number to 0, too */
+    uint32_t limit;    /* at most `size`: how many numbers may come now */
+    uint32_t expected; /* the next number */
+    uint32_t n_held;
+} psc_reorder_t;
+
+typedef enum psc_reorder_verdict {
+    PSC_REORDER_NEXT,      /* its turn has come */
+    PSC_REORDER_EARLY,     /* to be held until its turn */
+    PSC_REORDER_DUPLICATE, /* held already, or taken before */
+    PSC_REORDER_BEYOND     /* further ahead than the limit */
+} psc_reorder_verdict_t;
+
+/* The places that a limit needs. */
+static inline uint32_t psc_reorder_size(uint32_t limit)
+{
+    uint32_t size = 1;
+
+    while (size < limit)
+        size *= 2;
+    return size;
+}
+
+static inline void **psc_reorder_place(const psc_reorder_t *order,
+                                       uint32_t number)
+{
+    return &order->held[number & (order->size - 1)];
+}
+
+static inline psc_reorder_verdict_t
+psc_reorder_judge(const psc_reorder_t *order, uint32_t number)
+{
+    uint32_t ahead = number - order->expected;
+
+    if (ahead > UINT32_MAX / 2)
+        return PSC_REORDER_DUPLICATE;
+    if (ahead >= order->limit)
+        return PSC_REORDER_BEYOND;
+    if (*psc_reorder_place(order, number))
+        return PSC_REORDER_DUPLICATE;
+    return ahead == 0 ? PSC_REORDER_NEXT : PSC_REORDER_EARLY;
+}
+
+/* Holds the item if the verdict is NEXT or EARLY. */
+static inline psc_reorder_verdict_t
+psc_reorder_put(psc_reorder_t *order, uint32_t number, void *item)
+{
+    psc_reorder_verdict_t verdict = psc_reorder_judge(order, number);
+
+    if (verdict == PSC_REORDER_NEXT || verdict == PSC_REORDER_EARLY) {
+        *psc_reorder_place(order, number) = item;
+        order->n_held++;
+    }
+    return verdict;
+}
+
+/* Returns the next item, or NULL if it has not come. */
+static inline void *psc_reorder_next(const psc_reorder_t *order)
+{
+    return *psc_reorder_place(order, order->expected);
+}
+
+/* The same, and the item is not held any longer. */
+static inline void *psc_reorder_take(psc_reorder_t *order)
+{
+    void **place = psc_reorder_place(order, order->expected);
+    void *item = *place;
+
+    if (item) {
+        *place = NULL;
+        order->n_held--;
+        order->expected++;
+    }
+    return item;
+}
+
+/* The next item was NEXT, and is used without being held. */
+static inline void psc_reorder_pass(psc_reorder_t *order)
+{
+    order->expected++;
+}
+
+/* Undoes the last take, or (item NULL) the last pass. */
+static inline void psc_reorder_undo(psc_reorder_t *order, void *item)
+{
+    order->expected--;
+    if (item) {
+        *psc_reorder_place(order, order->expected) = item;
+        order->n_held++;
+    }
+}
+
+/* Bit i: the item `expected` + 1 + i is held. For acknowledgements. */
+static inline uint64_t psc_reorder_early(const psc_reorder_t *order)
+{
+    uint32_t left = order->n_held - (psc_reorder_next(order) != NULL);
+    uint64_t bits = 0;
+
+    for (uint32_t i = 0; left > 0 && i < 64; i++) {
+        if (*psc_reorder_place(order, order->expected + 1 + i)) {
+            bits |= (uint64_t)1 << i;
+            left--;
+        }
+    }
+    return bits;
+}
+
+/* Returns any item that is still held, or NULL; for whoever empties it. */
+static inline void *psc_reorder_drop(psc_reorder_t *order)
+{
+    for (uint32_t i = 0; order->n_held > 0 && i < order->size; i++) {
+        void *item = order->held[i];
+
+        if (item) {
+            order->held[i] = NULL;
+            order->n_held--;
+            return item;
+        }
+    }
+    return NULL;
+}
+
+#endif
