@@ -405,33 +405,6 @@ static void sixty_four_connections(void)
     ends_down(pairs, CONNECTIONS);
 }
 
-/* ---- the window ---- */
-
-static void window_puts_numbers_in_order(void)
-{
-    void *held[8] = {NULL};
-    psptl_window_t window = {.held = held, .size = 8, .expected = UINT32_MAX};
-    int items[8];
-
-    for (uint32_t k = 1; k < 8; k++) /* around the end of the numbers */
-        ct_check(psptl_window_put(&window, UINT32_MAX + k, &items[k]) ==
-                     PSPTL_WINDOW_EARLY,
-                 "%u is early", k);
-    ct_check(!psptl_window_take(&window), "nothing before the first");
-    ct_check(psptl_window_put(&window, 3, items) == PSPTL_WINDOW_DUPLICATE,
-             "an early one again");
-    ct_check(psptl_window_put(&window, 7, items) == PSPTL_WINDOW_BEYOND,
-             "more than there are places");
-    ct_check(psptl_window_put(&window, UINT32_MAX, &items[0]) ==
-                 PSPTL_WINDOW_NEXT,
-             "the first");
-    for (int k = 0; k < 8; k++)
-        ct_check(psptl_window_take(&window) == &items[k], "place %d", k);
-    ct_check(!psptl_window_take(&window) && window.expected == 7, "the end");
-    ct_check(psptl_window_put(&window, 6, items) == PSPTL_WINDOW_DUPLICATE,
-             "a late one");
-}
-
 const ct_case_t ct_own_cases[] = {
     {"bad_settings_are_named", bad_settings_are_named, 0, false},
     {"two_addresses_in_one_process", two_addresses_in_one_process, 0, false},
@@ -511,6 +484,5 @@ const ct_case_t ct_own_cases[] = {
     {"a_channel_that_parts_sends_no_fence", a_channel_that_parts_sends_no_fence,
      0, false},
     {"fences_are_numbered_around", fences_are_numbered_around, 0, false},
-    {"window_puts_numbers_in_order", window_puts_numbers_in_order, 0, false},
     {NULL, NULL, 0, false},
 };

@@ -52,9 +52,9 @@ static bool channel_sends(psptl_channel_t *channel, size_t size)
 static bool channel_buffers(psptl_channel_t *channel, size_t size)
 {
     psptl_receiving_t *receiving = &channel->receiving;
-    psptl_window_t *window = &channel->window;
+    psc_reorder_t *window = &channel->window;
 
-    window->size = psptl_power_of_two(receiving->n);
+    window->size = window->limit = psc_reorder_size(receiving->n);
     window->held = calloc(window->size, sizeof(*window->held));
     receiving->ring = calloc(receiving->n, sizeof(*receiving->ring));
     receiving->bytes = channel_block(receiving->n, size);

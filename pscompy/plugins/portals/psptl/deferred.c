@@ -260,7 +260,7 @@ static void hold_give(psptl_channel_t *channel)
 
 static void hold_try_again(psptl_channel_t *channel)
 {
-    if (psptl_window_next(&channel->window) &&
+    if (psc_reorder_next(&channel->window) &&
         !psc_link_listed(&channel->receiving.pending))
         psc_list_push(&channel->device->pending, &channel->receiving.pending);
 }

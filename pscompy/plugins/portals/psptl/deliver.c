@@ -122,12 +122,12 @@ static void deliver_all(psptl_channel_t *channel)
 {
     psptl_op_t *op;
 
-    while (channel->open && (op = psptl_window_next(&channel->window))) {
-        if ((channel->n_windowed > 1 || psptl_fence_rewound(&channel->fence)) &&
+    while (channel->open && (op = psc_reorder_next(&channel->window))) {
+        if ((channel->window.n_held > 1 ||
+             psptl_fence_rewound(&channel->fence)) &&
             !psptl_hold_may_deliver(channel, op))
             return;
-        op = psptl_window_take(&channel->window);
-        channel->n_windowed--;
+        op = psc_reorder_take(&channel->window);
         deliver_op(channel, op);
     }
 }
@@ -143,16 +143,14 @@ void psptl_deliver_pending(psptl_device_t *device)
 bool psptl_deliver_in_order(psptl_channel_t *channel, psptl_op_t *op,
                             uint32_t number)
 {
-    switch (psptl_window_put(&channel->window, number, op)) {
-    case PSPTL_WINDOW_NEXT:
-        channel->n_windowed++;
+    switch (psc_reorder_put(&channel->window, number, op)) {
+    case PSC_REORDER_NEXT:
         deliver_all(channel);
         return true;
-    case PSPTL_WINDOW_EARLY:
-        channel->n_windowed++;
+    case PSC_REORDER_EARLY:
         psptl_count(channel, PSPTL_COUNTER_early);
         return true;
-    case PSPTL_WINDOW_DUPLICATE:
+    case PSC_REORDER_DUPLICATE:
         psptl_count(channel, PSPTL_COUNTER_duplicates);
         return false;
     default:

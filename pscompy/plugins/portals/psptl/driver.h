@@ -26,8 +26,8 @@
 #include "fence.h"
 #include "provider.h"
 #include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/reorder.h"
 #include "psptl.h"
-#include "reorder.h"
 
 /* ---- operations ---- */
 
@@ -185,8 +185,7 @@ struct psptl_channel {
     bool failed;
     psptl_sending_t sending;
     psptl_receiving_t receiving;
-    psptl_window_t window; /* received messages, by their numbers */
-    uint32_t n_windowed;   /* messages in it */
+    psc_reorder_t window; /* received messages, by their numbers */
     psptl_matching_t matching;
     psptl_fence_t fence;
     psptl_pinging_t ping;

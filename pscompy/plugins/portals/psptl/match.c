@@ -241,7 +241,7 @@ void psptl_match_abort(psptl_channel_t *channel)
 
         if (op && op->kind == PSPTL_TAG) {
             channel->window.held[i] = NULL;
-            channel->n_windowed--;
+            channel->window.n_held--;
             psptl_tag_lose(psc_container_of(op, psptl_tag_t, op));
         }
     }

@@ -22,15 +22,15 @@ psni_frame_t *psni_frame_at(psni_peer_t *peer, uint32_t seq)
 
 psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind)
 {
-    peer->acked = peer->expected;
+    peer->acked = peer->order.expected;
     peer->owed = 0;
     peer->owed_cost = 0;
     peer->owed_by = PSNI_NEVER;
     return (psni_head_t){.magic = PSNI_MAGIC,
                          .kind = (uint8_t)kind,
                          .token = peer->its_token,
-                         .ack = peer->expected,
-                         .sack = peer->came};
+                         .ack = peer->order.expected,
+                         .sack = psc_reorder_early(&peer->order)};
 }
 
 /* Returns true if the user waits for the end of this put, and no ACK reports

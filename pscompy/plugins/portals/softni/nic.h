@@ -32,6 +32,7 @@
 #define PSNI_NIC_H
 
 #include "objects.h"
+#include "pscompy/transport/kit/reorder.h"
 
 /* ---- peer.c, life.c, hello.c, handshake.c, send.c, receive.c ---- */
 
@@ -52,10 +53,11 @@ typedef struct psni_frame {
     int64_t sent_at; /* 0: there was no room in the socket */
 } psni_frame_t;
 
+/* A frame that overtook others. */
 typedef struct psni_stored {
-    uint8_t *bytes; /* NULL: the frame has not arrived */
     size_t length;
     unsigned answers;
+    uint8_t bytes[];
 } psni_stored_t;
 
 struct psni_peer {
@@ -88,10 +90,9 @@ struct psni_peer {
     bool refused;
 
     /* In. */
-    uint32_t expected;
-    uint64_t came; /* bit i: expected + 1 + i is stored */
-    psni_stored_t stored[PSNI_WINDOW];
-    uint32_t acked; /* what `expected` was when we last told it */
+    psc_reorder_t order; /* of psni_stored_t */
+    void *held[PSNI_WINDOW]; /* its places */
+    uint32_t acked; /* order.expected, when last acknowledged */
     unsigned owed;  /* frames since */
     uint64_t owed_cost;
     int64_t owed_by;
@@ -148,7 +149,7 @@ void psni_send_reset(psni_peer_t *peer);
 
 void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
                  const uint8_t *bytes, size_t length);
-void psni_stored_drop(psni_peer_t *peer, psni_stored_t *stored);
+void psni_stored_free(psni_peer_t *peer, psni_stored_t *stored);
 void psni_arrive_reset(psni_peer_t *peer);
 
 /* ---- wire.c, fault_injection.c ---- */

@@ -81,6 +81,8 @@ psni_peer_t *psni_peer_make(psni_ni_t *ni, ptl_process_t id)
     peer->address.sin_family = AF_INET;
     peer->address.sin_addr.s_addr = htonl(id.phys.nid);
     peer->address.sin_port = htons((uint16_t)id.phys.pid);
+    peer->order = (psc_reorder_t){
+        .held = peer->held, .size = PSNI_WINDOW, .limit = PSNI_WINDOW};
     peer->frame_size = psni_peer_frame_size(peer);
     peer->deadline = peer->owed_by = PSNI_NEVER;
     if (ni->settings.has_key)

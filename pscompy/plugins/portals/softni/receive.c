@@ -9,52 +9,58 @@
 #define OWED_NS 1000000ll
 #define STORE_MAX (64u << 20) /* bytes of frames that overtook others */
 
+/* Returns false if the frame is of no use, or cannot be kept. */
 static bool psni_arrive_store(psni_peer_t *peer, const psni_head_t *head,
                               const uint8_t *body, size_t length)
 {
-    psni_stored_t *stored = &peer->stored[head->seq % PSNI_WINDOW];
     psni_ni_t *ni = peer->ni;
+    psni_stored_t *stored;
 
-    if (stored->bytes != NULL || ni->stored + length > STORE_MAX)
+    if (psc_reorder_judge(&peer->order, head->seq) != PSC_REORDER_EARLY ||
+        ni->stored + length > STORE_MAX)
         return false;
-    stored->bytes = malloc(length + 1);
-    if (stored->bytes == NULL)
+    stored = malloc(sizeof(*stored) + length);
+    if (stored == NULL)
         return false;
     memcpy(stored->bytes, body, length);
     stored->length = length;
     stored->answers = head->answers;
     ni->stored += length;
-    peer->came |= (uint64_t)1 << (head->seq - peer->expected - 1);
+    psc_reorder_put(&peer->order, head->seq, stored);
     return true;
 }
 
-/* A frame counts as taken while it is handled, because an answer to it
- * acknowledges it already. */
-static bool psni_arrive_take(psni_peer_t *peer, unsigned answers,
-                             const uint8_t *body, size_t length)
+/* Takes the stored frames whose turn has come. Returns false if the first of
+ * them cannot be taken now. A frame is acknowledged by its answers, so it
+ * counts as taken while it is handed on. */
+static bool psni_arrive_stored(psni_peer_t *peer)
 {
-    uint64_t came = peer->came;
+    psni_stored_t *stored;
 
-    peer->expected++;
-    peer->came >>= 1;
-    if (psni_target_take(peer, answers, body, length))
-        return true;
-    peer->expected--;
-    peer->came = came;
-    return false;
+    for (bool any = false; (stored = psc_reorder_take(&peer->order));
+         any = true) {
+        if (!psni_target_take(peer, stored->answers, stored->bytes,
+                              stored->length)) {
+            psc_reorder_undo(&peer->order, stored);
+            return any;
+        }
+        psni_stored_free(peer, stored);
+    }
+    return true;
 }
 
-static void psni_arrive_stored(psni_peer_t *peer)
+/* Takes the frame whose turn it is, or the stored copy of it, which could not
+ * be taken before. */
+static bool psni_arrive_next(psni_peer_t *peer, const psni_head_t *head,
+                             const uint8_t *body, size_t length)
 {
-    psni_stored_t *stored = &peer->stored[peer->expected % PSNI_WINDOW];
-
-    while (stored->bytes != NULL) {
-        if (!psni_arrive_take(peer, stored->answers, stored->bytes,
-                              stored->length))
-            return;
-        psni_stored_drop(peer, stored);
-        stored = &peer->stored[peer->expected % PSNI_WINDOW];
-    }
+    if (psc_reorder_next(&peer->order) != NULL)
+        return psni_arrive_stored(peer);
+    psc_reorder_pass(&peer->order);
+    if (psni_target_take(peer, head->answers, body, length))
+        return true;
+    psc_reorder_undo(&peer->order, NULL);
+    return false;
 }
 
 /* Notes that an acknowledgement is due; `now` if a frame is missing, or if the
@@ -62,12 +68,13 @@ static void psni_arrive_stored(psni_peer_t *peer)
 static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
 {
     if (peer->itself) {
-        psni_head_t head = {.ack = peer->expected, .sack = peer->came};
+        psni_head_t head = {.ack = peer->order.expected,
+                            .sack = psc_reorder_early(&peer->order)};
 
         psni_send_acknowledged(peer, &head);
         return;
     }
-    if (!now && peer->acked == peer->expected)
+    if (!now && peer->acked == peer->order.expected)
         return; /* an answer has said so */
     peer->owed++;
     peer->owed_cost += psni_frame_cost(length);
@@ -87,19 +94,14 @@ static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
 static void psni_arrive_data(psni_peer_t *peer, const psni_head_t *head,
                              const uint8_t *body, size_t length)
 {
-    uint32_t ahead = head->seq - peer->expected;
     bool now = (head->flags & PSNI_FLAG_ACK_NOW) != 0;
 
-    if (ahead == 0) {
-        if (!psni_arrive_take(peer, head->answers, body, length)) {
+    if (head->seq == peer->order.expected) {
+        if (!psni_arrive_next(peer, head, body, length)) {
             peer->ni->counters.frames_ignored++;
             return;
         }
-        psni_stored_drop(peer, &peer->stored[head->seq % PSNI_WINDOW]);
         psni_arrive_stored(peer);
-    } else if (ahead >= PSNI_WINDOW) {
-        peer->ni->counters.frames_ignored++;
-        now = true;
     } else {
         if (!psni_arrive_store(peer, head, body, length))
             peer->ni->counters.frames_ignored++;

@@ -248,21 +248,19 @@ void psni_target_abort(psni_peer_t *peer)
     in->active = false;
 }
 
-void psni_stored_drop(psni_peer_t *peer, psni_stored_t *stored)
+void psni_stored_free(psni_peer_t *peer, psni_stored_t *stored)
 {
-    if (stored->bytes == NULL)
-        return;
     peer->ni->stored -= stored->length;
-    free(stored->bytes);
-    stored->bytes = NULL;
+    free(stored);
 }
 
 void psni_arrive_reset(psni_peer_t *peer)
 {
-    for (unsigned i = 0; i < PSNI_WINDOW; i++)
-        psni_stored_drop(peer, &peer->stored[i]);
-    peer->expected = 0;
-    peer->came = 0;
+    psni_stored_t *stored;
+
+    while ((stored = psc_reorder_drop(&peer->order)) != NULL)
+        psni_stored_free(peer, stored);
+    peer->order.expected = 0;
     peer->owed = 0;
     psni_target_abort(peer);
 }
