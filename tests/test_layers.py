@@ -346,6 +346,10 @@ FLOORS = {
         *("api_entry", "api_table", "match", "entry", "table", "list", "counter", "queue"),
         *("fault_injection", "wakeup", "pool", "region"),
     ),
+    "pscompy/plugins/tcp": (
+        *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),
+        *("network", "address", "settings"),
+    ),
 }
 DEFINITION = re.compile(r"^(?!static\b)[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.M)
 

@@ -2,7 +2,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
-#include "tcp.h"
+#include "address.h"
 
 uint16_t tcp_address_port(const tcp_sockaddr_t *address)
 {

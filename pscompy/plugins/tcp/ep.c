@@ -1,100 +1,51 @@
-/* Endpoints: creating, the door between their stages, failing, closing. */
+/* Endpoints: creating, coming up, failing, closing. */
 #include <errno.h>
 #include <linux/sockios.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "pscompy/transport/kit/clock.h"
-#include "tcp.h"
+#include "address.h"
+#include "ep.h"
+#include "receive.h"
+#include "send.h"
+#include "settings.h"
+#include "sleep.h"
+#include "stage.h"
 
-static tcp_iface_t *tcp_ep_iface(const tcp_ep_t *ep)
+/* ---- coming up ---- */
+
+void tcp_ep_name_peer(tcp_ep_t *ep)
 {
-    return (tcp_iface_t *)ep->super.iface;
+    tcp_sockaddr_t address = {0};
+    socklen_t len = sizeof(address);
+
+    if (getpeername(ep->rx.fd, &address.any, &len) == 0)
+        tcp_address_print(&address, ep->peer, sizeof(ep->peer));
 }
 
-/* ---- stages ---- */
-
-const char *tcp_stage_name(tcp_stage_t stage)
-{
-    static const char *const names[TCP_N_STAGES] = {
-#define TCP_STAGE_NAME(name, handler) #name,
-        TCP_STAGE_LIST(TCP_STAGE_NAME)
-#undef TCP_STAGE_NAME
-    };
-
-    return names[stage];
-}
-
-static psc_list_t *tcp_ep_list(const tcp_ep_t *ep, tcp_stage_t stage)
-{
-    return stage < TCP_EP_UP || stage == TCP_EP_FAILING
-               ? &tcp_ep_iface(ep)->connecting
-               : &tcp_ep_iface(ep)->settled;
-}
-
-void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage)
+void tcp_ep_rise(tcp_ep_t *ep)
 {
     tcp_iface_t *iface = tcp_ep_iface(ep);
 
-    psc_iface_log(&iface->super, 4, "endpoint %016llx: %s -> %s",
-                  (unsigned long long)ep->id, tcp_stage_name(ep->stage),
-                  tcp_stage_name(stage));
-    if (tcp_ep_list(ep, stage) != tcp_ep_list(ep, ep->stage)) {
-        psc_list_remove(&ep->link);
-        psc_list_push(tcp_ep_list(ep, stage), &ep->link);
-    }
-    ep->stage = stage;
-    if (stage != TCP_EP_UP && iface->hot == ep)
-        tcp_hot_set(iface, NULL);
-    tcp_ep_watch(ep);
-}
-
-static psc_status_t tcp_ep_try_watch(tcp_ep_t *ep)
-{
-    static const uint32_t reads[TCP_N_STAGES] = {
-        [TCP_EP_CALLED] = EPOLLIN, [TCP_EP_AWAIT_ANSWER] = EPOLLIN,
-        [TCP_EP_UP] = EPOLLIN,     [TCP_EP_CLOSING] = EPOLLIN,
-    };
-    tcp_iface_t *iface = tcp_ep_iface(ep);
-    bool sends = ep->stage == TCP_EP_UP || ep->stage == TCP_EP_CLOSING;
-    uint32_t out = sends && !tcp_out_empty(&ep->out) ? EPOLLOUT : 0;
-    uint32_t in = reads[ep->stage];
-    psc_status_t status;
-
-    if (ep->aside)
-        in = out = 0;
-    if (ep->tx.fd < 0)
-        return tcp_source_watch(iface, &ep->rx, in | out);
-    status = tcp_source_watch(iface, &ep->tx, out);
-    if (status != PSC_OK)
-        return status;
-    return tcp_source_watch(iface, &ep->rx, in);
-}
-
-void tcp_ep_watch(tcp_ep_t *ep)
-{
-    if (tcp_ep_try_watch(ep) != PSC_OK)
-        tcp_ep_break(ep, PSC_ERR_TRANSPORT, "epoll: %s", strerror(errno));
+    if (ep->same_host)
+        tcp_socket_tune_local(ep->rx.fd);
+    ep->in.start = ep->in.end = 0;
+    tcp_ep_enter(ep, TCP_EP_UP);
+    iface->handled++;
+    if (ep->stage == TCP_EP_UP)
+        iface->super.up->ep_up(&ep->super);
 }
 
 /* ---- failing ---- */
 
-void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
+void tcp_dials_close(tcp_ep_t *ep)
 {
-    va_list args;
-
-    if (ep->stage >= TCP_EP_FAILING)
-        return;
-    va_start(args, format);
-    vsnprintf(ep->reason, sizeof(ep->reason), format, args);
-    va_end(args);
-    ep->status = status;
-    tcp_ep_enter(ep, TCP_EP_FAILING);
-    tcp_iface_wake_at(tcp_ep_iface(ep), 0);
+    for (unsigned i = 0; ep->dials && i < ep->n_candidates; i++) {
+        tcp_source_close(tcp_ep_iface(ep), &ep->dials[i].source);
+        psc_proof_wipe(&ep->dials[i].proof);
+    }
 }
 
 static void tcp_ep_hang_up(tcp_ep_t *ep)
@@ -105,7 +56,7 @@ static void tcp_ep_hang_up(tcp_ep_t *ep)
     tcp_out_finish(ep);
 }
 
-void tcp_ep_end(tcp_ep_t *ep)
+static void tcp_ep_end(tcp_ep_t *ep)
 {
     tcp_ep_enter(ep, TCP_EP_CLOSED);
     tcp_ep_hang_up(ep);
@@ -156,8 +107,8 @@ psc_status_t tcp_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     ep->super.iface = self;
     ep->super.user = user;
     ep->stage = TCP_EP_NEW;
-    ep->rx = (tcp_source_t){.ready = tcp_ep_ready, .fd = -1};
-    ep->tx = (tcp_source_t){.ready = tcp_ep_writable, .fd = -1};
+    ep->rx = (tcp_source_t){.ready = iface->rx_ready, .fd = -1};
+    ep->tx = (tcp_source_t){.ready = iface->tx_ready, .fd = -1};
     ep->deadline = TCP_NEVER;
     psc_list_push(&iface->connecting, &ep->link);
     *ep_p = &ep->super;
@@ -202,6 +153,16 @@ psc_status_t tcp_ep_stop(psc_ep_t *self)
         return PSC_INPROGRESS;
     tcp_ep_end(ep);
     return PSC_OK;
+}
+
+void tcp_ep_discard(tcp_ep_t *ep)
+{
+    ssize_t n = recv(ep->rx.fd, ep->in.buffer, TCP_READ_MAX, 0);
+
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+        return;
+    tcp_ep_end(ep);
+    tcp_out_cancel(ep, PSC_ERR_PEER_LOST);
 }
 
 void tcp_ep_free(tcp_ep_t *ep)

@@ -3,39 +3,19 @@
  * a bounded number of places for a limited time, and nothing beyond a fixed
  * number of bytes is read from it. */
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "pscompy/transport/kit/clock.h"
-#include "tcp.h"
+#include "address.h"
+#include "connect.h"
+#include "listen.h"
+#include "settings.h"
+#include "sleep.h"
 
 #define TCP_ACCEPT_RETRY_NS 100000000 /* after the descriptors ran out */
-
-void tcp_socket_tune(const tcp_settings_t *settings, int fd)
-{
-    const int nodelay = settings->nodelay;
-
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(nodelay));
-    if (settings->sndbuf > 0)
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &settings->sndbuf,
-                   sizeof(settings->sndbuf));
-    if (settings->rcvbuf > 0)
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &settings->rcvbuf,
-                   sizeof(settings->rcvbuf));
-}
-
-/* No network, no congestion. BBR, where it is the system's choice, would pace
- * the loopback by its estimates of bandwidth; Reno does nothing until a packet
- * is lost. */
-void tcp_socket_tune_local(int fd)
-{
-    static const char reno[] = "reno";
-
-    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1);
-}
 
 /* ---- callers ---- */
 

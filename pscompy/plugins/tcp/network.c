@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "tcp.h"
+#include "address.h"
+#include "network.h"
 
 #define TCP_SEPARATORS ", ;\t"
 #define TCP_ITEM_MAX 256

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "tcp.h"
+#include "receive.h"
+#include "stage.h"
 
 /* Who sends a long payload probably sends another: what is read before its
  * header is known is copied once more, so that is little then. Also what the
@@ -242,14 +243,4 @@ void tcp_stream_receive(tcp_ep_t *ep)
     if (ep->stage == TCP_EP_UP)
         tcp_hot_set(iface, ep);
     tcp_frames_take(ep);
-}
-
-void tcp_stream_discard(tcp_ep_t *ep)
-{
-    ssize_t n = recv(ep->rx.fd, ep->in.buffer, TCP_READ_MAX, 0);
-
-    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
-        return;
-    tcp_ep_end(ep);
-    tcp_out_cancel(ep, PSC_ERR_PEER_LOST);
 }

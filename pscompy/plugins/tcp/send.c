@@ -5,7 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "tcp.h"
+#include "send.h"
+#include "stage.h"
 
 #define TCP_PREFIX_MAX (TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
 #define TCP_FLUSH_TURNS 4 /* system calls for one endpoint in one progress */
@@ -25,12 +26,6 @@ psc_status_t tcp_out_init(tcp_out_t *out, size_t buffer_size)
 void tcp_out_free(tcp_out_t *out)
 {
     free(out->ring);
-}
-
-bool tcp_out_empty(const tcp_out_t *out)
-{
-    return out->finished ||
-           (out->head == out->tail && out->first_send == out->last_send);
 }
 
 static void tcp_out_copy(tcp_out_t *out, const void *bytes, size_t len)

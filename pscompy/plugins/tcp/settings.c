@@ -1,11 +1,13 @@
-/* The settings of PSP_TCP_*, from the table that Python parsed into what the
- * interface keeps. Their ranges were checked there (config.py). */
+/* The settings of PSP_TCP_*, from the table that Python parsed into the form
+ * that the interface keeps, and sockets tuned by them. Ranges were checked in
+ * Python (config.py). */
 #include <limits.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "pscompy/transport/kit/settings.h"
-#include "tcp.h"
+#include "settings.h"
 
 static int tcp_setting_int(const psc_open_params_t *params, const char *name)
 {
@@ -57,4 +59,29 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
     };
     return tcp_settings_ports(settings_p, psc_setting_text(params, "PORT"),
                               params->reason);
+}
+
+/* ---- sockets ---- */
+
+void tcp_socket_tune(const tcp_settings_t *settings, int fd)
+{
+    const int nodelay = settings->nodelay;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(nodelay));
+    if (settings->sndbuf > 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &settings->sndbuf,
+                   sizeof(settings->sndbuf));
+    if (settings->rcvbuf > 0)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &settings->rcvbuf,
+                   sizeof(settings->rcvbuf));
+}
+
+/* No network, no congestion. BBR, where it is the system's choice, would pace
+ * the loopback by its estimates of bandwidth; Reno does nothing until a packet
+ * is lost. */
+void tcp_socket_tune_local(int fd)
+{
+    static const char reno[] = "reno";
+
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1);
 }

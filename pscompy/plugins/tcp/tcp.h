@@ -1,17 +1,20 @@
-/* What the files of this transport share: the interface, its endpoints, and
- * the callers that have not yet said whom they want.
+/* The objects of this transport: the interface, its endpoints, and the callers
+ * that have not yet named an endpoint. Each C file has a header that says what
+ * it offers; from the top down:
  *
- *   transport.c  the operations table; opening, its alarm, shutting down
- *   poll.c       which sockets are looked at, when, and sleeping on them
- *   settings.c   the settings of PSP_TCP_*, as the interface keeps them
- *   address.c    socket addresses, and endpoint addresses as bytes
- *   network.c    which addresses of this host we use
- *   listen.c     the listener, and callers that name no endpoint yet
- *   connect.c    the stages in which an endpoint comes up
- *   ep.c         endpoints: creating, failing, closing
- *   send.c       frames on their way out
- *   stream.c     frames that come in
- *   wire.h       the bytes on the stream
+ *   transport   the operations table; opening, progress, the alarm
+ *   listen      the listener, and callers that name no endpoint yet
+ *   connect     the stages in which an endpoint comes up; the acceptor
+ *   dial        the connector: the peer's addresses, tried side by side
+ *   ep          endpoints: creating, failing, closing
+ *   receive     frames that arrive
+ *   send        frames on their way out
+ *   stage       the one door between stages; what is watched; the hot socket
+ *   sleep       descriptors in the epoll set, and the alarm
+ *   network     the addresses of this host that are used
+ *   address     socket addresses, and endpoint addresses as bytes
+ *   settings    the settings of PSP_TCP_*, and sockets tuned by them
+ *   wire        the bytes on the stream
  *
  * An endpoint has one socket; with PSC_ROLE_SELF it has both ends of a socket
  * pair. Everything is level triggered: what is left in a socket wakes again,
@@ -115,6 +118,9 @@ struct tcp_iface {
     unsigned turns;
     unsigned handled;      /* events of this progress */
     bool in_progress;
+    /* the handlers of endpoints' sockets, from connect.h */
+    void (*rx_ready)(tcp_source_t *source, uint32_t events);
+    void (*tx_ready)(tcp_source_t *source, uint32_t events);
 };
 
 /* ---- endpoints ---- */
@@ -160,6 +166,12 @@ typedef struct tcp_out {
     uint64_t first_send, last_send; /* likewise */
     bool finished; /* the peer takes no more */
 } tcp_out_t;
+
+static inline bool tcp_out_empty(const tcp_out_t *out)
+{
+    return out->finished ||
+           (out->head == out->tail && out->first_send == out->last_send);
+}
 
 typedef struct tcp_in {
     uint8_t *buffer; /* of TCP_READ_MAX bytes */
@@ -213,116 +225,9 @@ struct tcp_ep {
     char reason[PSC_REASON_MAX];
 };
 
-/* ---- transport.c ---- */
-
-uintptr_t tcp_transport(void);
-/* Have progress called, and deadlines looked at, at this time or before. */
-void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when);
-
-/* ---- poll.c ---- */
-
-psc_status_t tcp_source_watch(tcp_iface_t *iface, tcp_source_t *source,
-                              uint32_t events);
-void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source);
-/* This endpoint has received; or (NULL) the hot one is not to be asked. */
-void tcp_hot_set(tcp_iface_t *iface, tcp_ep_t *ep);
-unsigned tcp_progress(psc_iface_t *iface);
-int tcp_event_fd(psc_iface_t *iface);
-psc_status_t tcp_arm(psc_iface_t *iface);
-
-/* ---- settings.c ---- */
-
-psc_status_t tcp_settings_read(const psc_open_params_t *params,
-                               tcp_settings_t *settings_p);
-
-/* ---- address.c ---- */
-
-/* Fills addresses (ports 0) and host_id. */
-psc_status_t tcp_address_choose(tcp_iface_t *iface, char *reason);
-bool tcp_address_is_loopback(const tcp_sockaddr_t *address);
-uint16_t tcp_address_port(const tcp_sockaddr_t *address);
-void tcp_address_set_port(tcp_sockaddr_t *address, uint16_t port);
-socklen_t tcp_address_len(const tcp_sockaddr_t *address);
-void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room);
-psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes,
-                              size_t *len_p);
-/* Fills peer_id, same_host and candidates; refuses what is not exactly an address. */
-psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes,
-                                size_t len);
-
-/* ---- listen.c ---- */
-
-void tcp_socket_tune(const tcp_settings_t *settings, int fd);
-/* The peer is on this host. */
-void tcp_socket_tune_local(int fd);
-psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason);
-void tcp_listener_close(tcp_iface_t *iface); /* and drops its callers */
-/* Drops callers that are too slow. Returns when to look again. */
-int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now);
-
-/* ---- connect.c ---- */
-
-psc_status_t tcp_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
-/* From progress: a caller's hello is complete; fd changes hands. */
-void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello);
-/* From progress: goes on to the next address where one does not answer, and
- * tells failures. Returns when to look again. */
-int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now);
-void tcp_dials_close(tcp_ep_t *ep);
-/* The handlers of an endpoint's sockets. */
-void tcp_ep_ready(tcp_source_t *source, uint32_t events);
-void tcp_ep_writable(tcp_source_t *source, uint32_t events);
-
-/* ---- ep.c ---- */
-
-const char *tcp_stage_name(tcp_stage_t stage);
-/* The one door between stages. */
-void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage);
-psc_status_t tcp_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
-psc_status_t tcp_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
-void tcp_ep_close(psc_ep_t *ep);
-psc_status_t tcp_ep_stop(psc_ep_t *ep);
-void tcp_ep_fini(psc_ep_t *ep);
-void tcp_ep_free(tcp_ep_t *ep);
-/* Closed for good: no socket any more. */
-void tcp_ep_end(tcp_ep_t *ep);
-/* From anywhere: record why, ep_failed follows from progress. */
-void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* From progress: tell it now. */
-void tcp_ep_tell_failure(tcp_ep_t *ep);
-/* Watch what the stage and the out-queue need, or break. */
-void tcp_ep_watch(tcp_ep_t *ep);
-
-/* ---- send.c ---- */
-
-psc_status_t tcp_out_init(tcp_out_t *out, size_t buffer_size);
-void tcp_out_free(tcp_out_t *out);
-bool tcp_out_empty(const tcp_out_t *out);
-/* From progress: send what the socket takes, complete what is finished. */
-void tcp_out_flush(tcp_ep_t *ep);
-/* The last frame: nothing follows. */
-void tcp_out_goodbye(tcp_ep_t *ep);
-/* From progress: complete everything in flight with an error. */
-void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status);
-/* The socket is going: nothing leaves any more. */
-void tcp_out_finish(tcp_ep_t *ep);
-psc_status_t tcp_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                          uint8_t header_len, const psc_iov_t *iov,
-                          size_t n_iov);
-psc_status_t tcp_am_short(psc_ep_t *ep, uint8_t id, const void *header,
-                          uint8_t header_len, const void *payload, size_t len);
-psc_status_t tcp_am_zcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                          uint8_t header_len, const psc_iov_t *iov,
-                          size_t n_iov, psc_comp_t *comp);
-
-/* ---- stream.c ---- */
-
-psc_status_t tcp_in_init(tcp_in_t *in);
-void tcp_in_free(tcp_in_t *in);
-/* From progress: one read, and everything that it completed. */
-void tcp_stream_receive(tcp_ep_t *ep);
-/* After our close: read and forget. */
-void tcp_stream_discard(tcp_ep_t *ep);
+static inline tcp_iface_t *tcp_ep_iface(const tcp_ep_t *ep)
+{
+    return (tcp_iface_t *)ep->super.iface;
+}
 
 #endif

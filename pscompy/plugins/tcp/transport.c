@@ -1,29 +1,24 @@
-/* The operations table, and the interface's life: opening, its alarm, shutting
- * down. */
+/* The operations table, and the life of an interface: opening, progress, its
+ * alarm, shutting down. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "connect.h"
+#include "ep.h"
+#include "listen.h"
+#include "network.h"
 #include "pscompy/transport/kit/clock.h"
-#include "tcp.h"
+#include "send.h"
+#include "settings.h"
+#include "sleep.h"
+#include "stage.h"
+
+#define TCP_HOT_TURNS 8u /* one of so many passes looks at the others too */
 
 /* ---- the alarm ---- */
-
-void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when)
-{
-    struct itimerspec time = {
-        .it_value = {.tv_sec = when / 1000000000, .tv_nsec = when % 1000000000},
-    };
-
-    if (when >= iface->alarm_at)
-        return;
-    iface->alarm_at = when;
-    if (when <= 0)
-        time.it_value.tv_nsec = 1; /* the past: at once; 0 would mean never */
-    timerfd_settime(iface->alarm.fd, TFD_TIMER_ABSTIME, &time, NULL);
-}
 
 static void tcp_alarm_ready(tcp_source_t *source, uint32_t events)
 {
@@ -89,6 +84,8 @@ static tcp_iface_t *tcp_iface_create(const psc_open_params_t *params)
     iface->super.up = params->up;
     iface->super.user = params->user;
     iface->epoll_fd = iface->alarm.fd = iface->listener.fd = -1;
+    iface->rx_ready = tcp_ep_ready;
+    iface->tx_ready = tcp_ep_writable;
     psc_list_init(&iface->connecting);
     psc_list_init(&iface->settled);
     psc_list_init(&iface->graveyard);
@@ -141,6 +138,71 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
     };
 }
 
+/* ---- progress ---- */
+
+/* In the set, its room for more would have been told. */
+static void tcp_hot_serve(tcp_ep_t *ep)
+{
+    bool flush = ep->aside && !tcp_out_empty(&ep->out);
+
+    ep->rx.ready(&ep->rx, flush ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+static void tcp_iface_poll(tcp_iface_t *iface)
+{
+    struct epoll_event events[TCP_EVENTS_MAX];
+    int n = epoll_wait(iface->epoll_fd, events, TCP_EVENTS_MAX, 0);
+
+    for (int i = 0; i < n; i++) {
+        tcp_source_t *source = events[i].data.ptr;
+
+        if (source->fd >= 0) /* not closed by an earlier event */
+            source->ready(source, events[i].events);
+    }
+}
+
+static void tcp_iface_bury(tcp_iface_t *iface)
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&iface->graveyard)))
+        tcp_ep_free(psc_container_of(link, tcp_ep_t, link));
+}
+
+static bool tcp_iface_poll_due(tcp_iface_t *iface)
+{
+    const tcp_ep_t *hot = iface->hot;
+
+    if (!hot || ++iface->turns % TCP_HOT_TURNS == 0)
+        return true;
+    return !hot->aside && (iface->handled == 0 || !tcp_out_empty(&hot->out));
+}
+
+static unsigned tcp_progress(psc_iface_t *self)
+{
+    tcp_iface_t *iface = (tcp_iface_t *)self;
+
+    if (iface->in_progress)
+        return 0;
+    iface->in_progress = true;
+    iface->handled = 0;
+    if (iface->hot)
+        tcp_hot_serve(iface->hot);
+    if (tcp_iface_poll_due(iface))
+        tcp_iface_poll(iface);
+    iface->in_progress = false;
+    tcp_iface_bury(iface);
+    return iface->handled;
+}
+
+/* Whatever is to be done is then visible in the epoll set, and stays so until
+ * it is done. */
+static psc_status_t tcp_arm(psc_iface_t *self)
+{
+    tcp_hot_put_back((tcp_iface_t *)self);
+    return PSC_OK;
+}
+
 /* ---- shutting down ---- */
 
 static void tcp_close(psc_iface_t *self)
@@ -191,6 +253,9 @@ static const psc_transport_ops_t tcp_ops = {
     .event_fd = tcp_event_fd,
     .arm = tcp_arm,
 };
+
+/* The one symbol that this library exports: the table's address. */
+uintptr_t tcp_transport(void);
 
 uintptr_t tcp_transport(void)
 {

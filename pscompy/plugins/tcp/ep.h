@@ -1,0 +1,22 @@
+/* Endpoints: creating, coming up, failing, closing. */
+#ifndef PSCOMPY_TCP_EP_H
+#define PSCOMPY_TCP_EP_H
+
+#include "tcp.h"
+
+psc_status_t tcp_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
+psc_status_t tcp_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
+void tcp_ep_close(psc_ep_t *ep);
+psc_status_t tcp_ep_stop(psc_ep_t *ep);
+void tcp_ep_fini(psc_ep_t *ep);
+void tcp_ep_free(tcp_ep_t *ep);
+void tcp_dials_close(tcp_ep_t *ep);
+void tcp_ep_name_peer(tcp_ep_t *ep);
+/* From progress: the token is proved on the socket rx. */
+void tcp_ep_rise(tcp_ep_t *ep);
+/* From progress: ep_failed now. */
+void tcp_ep_tell_failure(tcp_ep_t *ep);
+/* After our close: read and forget. */
+void tcp_ep_discard(tcp_ep_t *ep);
+
+#endif

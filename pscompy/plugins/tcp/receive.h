@@ -1,0 +1,12 @@
+/* Frames that arrive. */
+#ifndef PSCOMPY_TCP_RECEIVE_H
+#define PSCOMPY_TCP_RECEIVE_H
+
+#include "tcp.h"
+
+psc_status_t tcp_in_init(tcp_in_t *in);
+void tcp_in_free(tcp_in_t *in);
+/* From progress: one read, and everything that it completed. */
+void tcp_stream_receive(tcp_ep_t *ep);
+
+#endif

@@ -1,0 +1,26 @@
+/* Frames on their way out. */
+#ifndef PSCOMPY_TCP_SEND_H
+#define PSCOMPY_TCP_SEND_H
+
+#include "tcp.h"
+
+psc_status_t tcp_out_init(tcp_out_t *out, size_t buffer_size);
+void tcp_out_free(tcp_out_t *out);
+/* From progress: send what the socket takes, complete what is finished. */
+void tcp_out_flush(tcp_ep_t *ep);
+/* The last frame: nothing follows. */
+void tcp_out_goodbye(tcp_ep_t *ep);
+/* From progress: complete everything in flight with an error. */
+void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status);
+/* The socket is going: nothing leaves any more. */
+void tcp_out_finish(tcp_ep_t *ep);
+psc_status_t tcp_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                          uint8_t header_len, const psc_iov_t *iov,
+                          size_t n_iov);
+psc_status_t tcp_am_short(psc_ep_t *ep, uint8_t id, const void *header,
+                          uint8_t header_len, const void *payload, size_t len);
+psc_status_t tcp_am_zcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                          uint8_t header_len, const psc_iov_t *iov,
+                          size_t n_iov, psc_comp_t *comp);
+
+#endif

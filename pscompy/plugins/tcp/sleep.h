@@ -1,0 +1,14 @@
+/* Descriptors in the epoll set, and the alarm. */
+#ifndef PSCOMPY_TCP_SLEEP_H
+#define PSCOMPY_TCP_SLEEP_H
+
+#include "tcp.h"
+
+psc_status_t tcp_source_watch(tcp_iface_t *iface, tcp_source_t *source,
+                              uint32_t events);
+void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source);
+/* Have progress called, and deadlines looked at, at this time or before. */
+void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when);
+int tcp_event_fd(psc_iface_t *iface);
+
+#endif

@@ -1,0 +1,121 @@
+/* The one door between the stages of an endpoint, what a stage watches, and
+ * the hot socket.
+ *
+ * The socket that delivered last is likely to deliver next. It is read
+ * without asking epoll first: one system call of two. While it goes on
+ * delivering it is not in the set at all, since every byte that arrives at a
+ * socket in a set wakes that set, and those in which the set is: the sender
+ * pays for it. Before anybody sleeps it is put back. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "sleep.h"
+#include "stage.h"
+
+#define TCP_HOT_STREAK 16u /* receives in a row before it leaves the set */
+
+/* ---- stages ---- */
+
+const char *tcp_stage_name(tcp_stage_t stage)
+{
+    static const char *const names[TCP_N_STAGES] = {
+#define TCP_STAGE_NAME(name, handler) #name,
+        TCP_STAGE_LIST(TCP_STAGE_NAME)
+#undef TCP_STAGE_NAME
+    };
+
+    return names[stage];
+}
+
+static psc_list_t *tcp_ep_list(const tcp_ep_t *ep, tcp_stage_t stage)
+{
+    return stage < TCP_EP_UP || stage == TCP_EP_FAILING
+               ? &tcp_ep_iface(ep)->connecting
+               : &tcp_ep_iface(ep)->settled;
+}
+
+void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage)
+{
+    tcp_iface_t *iface = tcp_ep_iface(ep);
+
+    psc_iface_log(&iface->super, 4, "endpoint %016llx: %s -> %s",
+                  (unsigned long long)ep->id, tcp_stage_name(ep->stage),
+                  tcp_stage_name(stage));
+    if (tcp_ep_list(ep, stage) != tcp_ep_list(ep, ep->stage)) {
+        psc_list_remove(&ep->link);
+        psc_list_push(tcp_ep_list(ep, stage), &ep->link);
+    }
+    ep->stage = stage;
+    if (stage != TCP_EP_UP && iface->hot == ep)
+        tcp_hot_set(iface, NULL);
+    tcp_ep_watch(ep);
+}
+
+static psc_status_t tcp_ep_try_watch(tcp_ep_t *ep)
+{
+    static const uint32_t reads[TCP_N_STAGES] = {
+        [TCP_EP_CALLED] = EPOLLIN, [TCP_EP_AWAIT_ANSWER] = EPOLLIN,
+        [TCP_EP_UP] = EPOLLIN,     [TCP_EP_CLOSING] = EPOLLIN,
+    };
+    tcp_iface_t *iface = tcp_ep_iface(ep);
+    bool sends = ep->stage == TCP_EP_UP || ep->stage == TCP_EP_CLOSING;
+    uint32_t out = sends && !tcp_out_empty(&ep->out) ? EPOLLOUT : 0;
+    uint32_t in = reads[ep->stage];
+    psc_status_t status;
+
+    if (ep->aside)
+        in = out = 0;
+    if (ep->tx.fd < 0)
+        return tcp_source_watch(iface, &ep->rx, in | out);
+    status = tcp_source_watch(iface, &ep->tx, out);
+    if (status != PSC_OK)
+        return status;
+    return tcp_source_watch(iface, &ep->rx, in);
+}
+
+void tcp_ep_watch(tcp_ep_t *ep)
+{
+    if (tcp_ep_try_watch(ep) != PSC_OK)
+        tcp_ep_break(ep, PSC_ERR_TRANSPORT, "epoll: %s", strerror(errno));
+}
+
+/* ---- failing ---- */
+
+void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
+{
+    va_list args;
+
+    if (ep->stage >= TCP_EP_FAILING)
+        return;
+    va_start(args, format);
+    vsnprintf(ep->reason, sizeof(ep->reason), format, args);
+    va_end(args);
+    ep->status = status;
+    tcp_ep_enter(ep, TCP_EP_FAILING);
+    tcp_iface_wake_at(tcp_ep_iface(ep), 0);
+}
+
+/* ---- the hot socket ---- */
+
+void tcp_hot_put_back(tcp_iface_t *iface)
+{
+    tcp_ep_t *ep = iface->hot;
+
+    iface->streak = 0;
+    if (!ep || !ep->aside)
+        return;
+    ep->aside = false;
+    tcp_ep_watch(ep);
+}
+
+void tcp_hot_set(tcp_iface_t *iface, tcp_ep_t *ep)
+{
+    if (iface->hot != ep) {
+        tcp_hot_put_back(iface);
+        iface->hot = ep;
+    } else if (++iface->streak == TCP_HOT_STREAK) {
+        ep->aside = true;
+        tcp_ep_watch(ep);
+    }
+}
