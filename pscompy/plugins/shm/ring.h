@@ -98,7 +98,7 @@ typedef struct shm_control {
     _Alignas(128) _Atomic uint64_t writing; /* producer: the seal of that
                                                registration of the consumer
                                                that it puts into this moment,
-                                               or 0 (mem.c) */
+                                               or 0 (memory.c) */
 } shm_control_t;
 
 typedef struct shm_geometry {

@@ -5,13 +5,14 @@
  *
  *   transport.c  the operations table; opening, polling, shutting down
  *   sleep.c      descriptors that wake us, and how peers are woken
- *   door.c       the private folder and the socket that peers connect to
+ *   listen.c     the private folder and the socket that peers connect to
  *   link.c       one Unix socket to one peer: packets with descriptors
  *   mail.c       the last words of two endpoints, without the socket
- *   trial.c      the stages in which two endpoints come to trust each other
+ *   connect.c    the stages in which two endpoints come to trust each other
  *   ep.c         endpoints: addresses, connecting, failing, closing
- *   am.c         messages through the rings
- *   mem.c        registration, and put and get by cross-memory attach
+ *   send.c       messages into the rings
+ *   receive.c    messages out of the rings
+ *   memory.c     registration, and put and get by cross-memory attach
  *   share.c      large gets, at which both processes copy
  *   map.c        a peer's segments as memory of ours
  *   ring.[ch]    the ring itself */
@@ -318,7 +319,7 @@ static inline void shm_ep_wake(shm_ep_t *ep)
         shm_bell_ring(ep->bell);
 }
 
-/* door.c */
+/* listen.c */
 psc_status_t shm_door_open(shm_iface_t *iface, const char *base, char *reason);
 void shm_door_close(shm_iface_t *iface);
 void shm_door_resume(shm_iface_t *iface);
@@ -350,7 +351,7 @@ bool shm_mail_waits(const shm_ep_t *ep);
 /* The peer has ended the link, and may have freed its memory. */
 bool shm_mail_says_end(const shm_link_t *link);
 
-/* trial.c */
+/* connect.c */
 const char *shm_stage_name(shm_stage_t stage);
 /* Acceptor, ep_connect was called: go on with a caller who waits. */
 void shm_trial_challenge(shm_link_t *link);
@@ -377,7 +378,7 @@ void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
 void shm_ep_leave(shm_ep_t *ep, psc_status_t status, const char *reason);
 void shm_ep_report(shm_ep_t *ep);
 
-/* am.c */
+/* send.c, receive.c */
 psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines);
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
 size_t shm_am_max(const shm_geometry_t *geometry);
@@ -388,7 +389,7 @@ psc_status_t shm_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, const psc_iov_t *iov,
                           size_t n_iov);
 
-/* mem.c */
+/* memory.c */
 struct psc_mem {
     _Atomic uint64_t seal; /* 0: deregistered, or revoked */
     uint64_t revoked; /* the seal that it had, or 0 */
