@@ -4,7 +4,7 @@
 #define PSCOMPY_TESTS_CONTRACT_SHM_CASES_H
 
 #include "harness.h"
-#include "pscompy/plugins/shm/shm.h"
+#include "pscompy/plugins/shm/memory.h"
 
 static inline shm_ep_t *end_ep(ct_end_t *end)
 {

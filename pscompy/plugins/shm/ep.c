@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "shm.h"
+#include "memory.h"
 
 #define SHM_ADDRESS_MAGIC 0x6d687361u /* "ashm" */
 

@@ -18,7 +18,7 @@
 
 #include "pscompy/transport/kit/mapping.h"
 #include "pscompy/transport/kit/page.h"
-#include "shm.h"
+#include "memory.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010

@@ -1,7 +1,7 @@
 /* Messages through the rings: delivering the records that have arrived. */
 #include <string.h>
 
-#include "shm.h"
+#include "memory.h"
 
 #define SHM_POLL_MAX 32u /* records of one endpoint in one pass */
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shm.h"
+#include "memory.h"
 
 /* A piece is a quarter of what is left, so that both end at a time; between
  * these bounds, and whole pages. */

@@ -9,6 +9,9 @@
  *   link.c       one Unix socket to one peer: packets with descriptors
  *   mail.c       the last words of two endpoints, without the socket
  *   connect.c    the stages in which two endpoints come to trust each other
+ *   offer.c      the rings, bells and probes that they offer each other
+ *   wire.h       the packets on a link
+ *   memory.h     what memory.c, share.c and map.c offer
  *   ep.c         endpoints: addresses, connecting, failing, closing
  *   send.c       messages into the rings
  *   receive.c    messages out of the rings
@@ -26,8 +29,8 @@
 #include "pscompy/transport/kit/log.h"
 #include "pscompy/transport/kit/token_proof.h"
 #include "ring.h"
+#include "wire.h"
 
-#define SHM_ID_SIZE 16u           /* boot ids, process ids, nonces */
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
 #define SHM_PUT_MAX (1u << 20)    /* one copy holds the worker's lock */
 #define SHM_GET_MAX (1u << 30)    /* one get is cut into many copies */
@@ -182,56 +185,6 @@ struct shm_ep {
 
 /* ---- links ---- */
 
-#define SHM_MAX_FDS 2u
-#define SHM_REFUSAL_MAX SHM_LETTER_SIZE
-#define SHM_PACKET_MAGIC 0x6d687370u /* "pshm" */
-#define SHM_PACKET_VERSION 4u
-
-typedef enum shm_packet_kind {
-    SHM_PACKET_NONE,
-    SHM_PACKET_HELLO,     /* the connector's endpoint, the one it wants */
-    SHM_PACKET_CHALLENGE, /* the acceptor's half of the token proof */
-    SHM_PACKET_OFFER,     /* a ring, a bell and a probe; the connector's
-                             carries its answer to the challenge */
-    SHM_PACKET_VERDICT,   /* whether the peer's probe could be read */
-    SHM_PACKET_GOODBYE,   /* the sender has closed, nothing follows */
-    SHM_PACKET_REFUSAL    /* the sender refuses; text with the reason */
-} shm_packet_kind_t;
-
-typedef struct shm_hello {
-    uint64_t target, source; /* endpoints */
-    uint8_t process[SHM_ID_SIZE];
-    uint8_t nonce[PSC_PROOF_NONCE_SIZE];
-} shm_hello_t;
-
-typedef struct shm_offer {
-    shm_geometry_t geometry;
-    uint64_t probe, echo; /* addresses in the offering process */
-    uint8_t nonce[SHM_ID_SIZE]; /* what stands at probe */
-    uint8_t cma;       /* may be tried */
-    uint8_t expedited; /* this process is registered for membarrier */
-    uint8_t guards;    /* it watches the peer's process, not the socket */
-    uint8_t reserved[5];
-    uint8_t answer[PSC_PROOF_SIZE]; /* the connector's; else 0 */
-} shm_offer_t;
-
-/* All packets have one size. Both ends run on one machine, so fields are as
- * the machine has them. Each end has proved the token before anything that
- * follows its proof is used; the kernel lets nobody else write to the socket,
- * so the packets that follow carry no proof. */
-typedef struct shm_packet {
-    uint32_t magic;
-    uint16_t version, kind;
-    union {
-        char refusal[SHM_REFUSAL_MAX]; /* first, because it is the longest:
-                                          initialisers clear it all */
-        shm_hello_t hello;
-        uint8_t challenge[PSC_PROOF_CHALLENGE_SIZE];
-        shm_offer_t offer;
-        uint8_t verdict; /* 1: cross-memory attach works */
-    } u;
-} shm_packet_t;
-
 /* Stage, the packet that it waits for, descriptors that come with it. */
 #define SHM_LINK_STAGES(X)                                                     \
     X(DIAL, NONE, 0)           /* connector: the peer's backlog is full */     \
@@ -351,6 +304,15 @@ bool shm_mail_waits(const shm_ep_t *ep);
 /* The peer has ended the link, and may have freed its memory. */
 bool shm_mail_says_end(const shm_link_t *link);
 
+/* offer.c */
+/* `answer` is the connector's to the challenge, or NULL. */
+psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer);
+/* Takes the bell out of fds; the ring's descriptor is not needed once it is
+ * mapped. Returns false if the endpoint has failed. */
+bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds);
+shm_probe_t *shm_probe_create(void);
+void shm_probe_drop(shm_probe_t *probe, bool probing);
+
 /* connect.c */
 const char *shm_stage_name(shm_stage_t stage);
 /* Acceptor, ep_connect was called: go on with a caller who waits. */
@@ -358,8 +320,6 @@ void shm_trial_challenge(shm_link_t *link);
 void shm_trial_dial(shm_link_t *link);
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
 void shm_trial_hangup(shm_link_t *link);
-shm_probe_t *shm_probe_create(void);
-void shm_probe_drop(shm_probe_t *probe, bool probing);
 
 /* ep.c */
 psc_status_t shm_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
@@ -388,77 +348,5 @@ psc_status_t shm_am_short(psc_ep_t *ep, uint8_t id, const void *header,
 psc_status_t shm_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, const psc_iov_t *iov,
                           size_t n_iov);
-
-/* memory.c */
-struct psc_mem {
-    _Atomic uint64_t seal; /* 0: deregistered, or revoked */
-    uint64_t revoked; /* the seal that it had, or 0 */
-    bool awaited;     /* a peer is writing into it: look again soon */
-    uint64_t address, len;
-    int fd; /* of a segment that peers may map, or -1 */
-    uint8_t id[SHM_ID_SIZE];
-    psc_mem_t *next_free, *next;
-};
-
-/* What travels. Both ends run on one machine, so the bytes are its own. */
-typedef struct shm_packed_rkey {
-    uint64_t address, len, seal, seal_address;
-    uint8_t process[SHM_ID_SIZE];
-    int64_t fd; /* from here on: only of what can be mapped */
-    uint8_t id[SHM_ID_SIZE];
-} shm_packed_rkey_t;
-
-struct psc_rkey {
-    uint64_t address, len, seal, seal_address;
-};
-
-/* Is the peer's process id still the peer's? */
-bool shm_cma_guarded(const shm_ep_t *ep);
-/* The registration whose seal stands at this address, NULL: none does. */
-const psc_mem_t *shm_mem_find(const shm_iface_t *iface, uint64_t seal_address,
-                              uint64_t seal);
-/* The peer's bytes, if the key is still good. */
-psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
-                          const psc_rkey_t *rkey, uint64_t offset);
-/* To an address that the peer has named. */
-psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,
-                           uint64_t address);
-bool shm_cma_available(void);
-/* The trial: read the peer's probe and write it to its echo. */
-bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer);
-psc_status_t shm_put(psc_ep_t *ep, const void *buffer, size_t len,
-                     psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
-                     psc_comp_t *comp);
-psc_status_t shm_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
-                     psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
-psc_status_t shm_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
-                              size_t len, psc_mem_t **mem_p);
-void shm_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
-psc_status_t shm_mem_revoke(psc_iface_t *iface, psc_mem_t *mem);
-void shm_mem_close(shm_iface_t *iface);
-psc_status_t shm_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
-                           size_t *len_p);
-psc_status_t shm_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
-                             psc_rkey_t **rkey_p);
-void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
-
-/* share.c */
-psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
-                             const psc_rkey_t *rkey, uint64_t offset,
-                             psc_comp_t *comp);
-/* The peer asks for help. False: that makes no sense. */
-bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
-/* Copy a piece of a get of ours, and one of the peer's. */
-unsigned shm_share_poll(shm_ep_t *ep);
-/* Forget the peer's gets; ours have ended, or never will. */
-void shm_share_drop(shm_ep_t *ep);
-void shm_share_close(shm_iface_t *iface);
-
-/* map.c */
-_Static_assert(SHM_ID_SIZE == PSC_SEGMENT_ID_SIZE, "one size of ids");
-psc_status_t shm_mem_share(psc_iface_t *iface, void *base, size_t len, int fd,
-                           psc_mem_t **mem_p);
-psc_status_t shm_rkey_map(psc_ep_t *ep, const uint8_t *packed, size_t len,
-                          psc_map_t **map_p);
 
 #endif

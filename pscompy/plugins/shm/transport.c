@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "pscompy/transport/kit/settings.h"
-#include "shm.h"
+#include "memory.h"
 
 #define SHM_BOOT_ID "/proc/sys/kernel/random/boot_id"
 

@@ -1,0 +1,109 @@
+/* The offers that two endpoints make each other while they come up: a ring to
+ * write to, a bell to ring, and a probe of cross-memory attach. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "memory.h"
+
+/* ---- rings and bells ---- */
+
+psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
+{
+    shm_ep_t *ep = link->ep;
+    shm_iface_t *iface = link->iface;
+    shm_packet_t packet = {.kind = SHM_PACKET_OFFER};
+    psc_status_t status;
+    int fds[2] = {-1, iface->bell.fd};
+
+    status = shm_ring_create(&iface->geometry, &fds[0]);
+    if (status != PSC_OK) {
+        shm_ep_fail(ep, status, "shm: no ring could be made: %s",
+                    shm_link_why(errno));
+        return status;
+    }
+    packet.u.offer = (shm_offer_t){
+        .geometry = iface->geometry,
+        .probe = (uintptr_t)ep->probe->bytes,
+        .echo = (uintptr_t)ep->probe->echo,
+        .cma = iface->cma != SHM_CMA_OFF,
+        .expedited = iface->expedited,
+        .guards = link->process.fd >= 0,
+    };
+    memcpy(packet.u.offer.nonce, ep->probe->bytes, SHM_ID_SIZE);
+    if (answer != NULL)
+        memcpy(packet.u.offer.answer, answer, PSC_PROOF_SIZE);
+    ep->probing = packet.u.offer.cma;
+    status = shm_ring_map(&ep->tx.ring, &iface->geometry, fds[0]);
+    if (status == PSC_OK)
+        status = shm_link_send(link, &packet, fds, 2);
+    close(fds[0]);
+    return status;
+}
+
+/* Only a real eventfd that does not block is ever written to. */
+static bool shm_bell_valid(int fd)
+{
+    char path[32], target[32];
+    int flags = fcntl(fd, F_GETFL);
+    ssize_t n;
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    n = readlink(path, target, sizeof target - 1);
+    if (flags < 0 || (flags & O_NONBLOCK) == 0 || n < 0)
+        return false;
+    target[n] = '\0';
+    return strcmp(target, "anon_inode:[eventfd]") == 0;
+}
+
+bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
+{
+    shm_ep_t *ep = link->ep;
+    psc_status_t status = PSC_ERR_PROTOCOL;
+
+    if (shm_geometry_valid(&offer->geometry) && shm_bell_valid(fds[1]))
+        status = shm_ring_map(&ep->rx.ring, &offer->geometry, fds[0]);
+    if (status != PSC_OK) {
+        shm_ep_fail(ep, status, "shm: the peer's ring cannot be used: %s",
+                    psc_status_string(status));
+        return false;
+    }
+    ep->bell = fds[1];
+    fds[1] = -1;
+    ep->pid = link->pid;
+    link->guarded = offer->guards != 0;
+    ep->fenced = !(link->iface->expedited && offer->expedited);
+    link->verdict = shm_cma_prove(ep, offer);
+    return true;
+}
+
+/* ---- the probe of cross-memory attach ---- */
+
+/* A peer that was stopped between reading the probe and writing the echo
+ * writes when it continues. So the memory of a trial that was given up is never
+ * freed. */
+static _Atomic(shm_probe_t *) shm_probes_kept;
+
+shm_probe_t *shm_probe_create(void)
+{
+    shm_probe_t *probe = calloc(1, sizeof *probe);
+
+    if (probe == NULL || shm_random(probe->bytes, SHM_ID_SIZE) == PSC_OK)
+        return probe;
+    free(probe);
+    return NULL;
+}
+
+void shm_probe_drop(shm_probe_t *probe, bool probing)
+{
+    if (!probing) {
+        free(probe);
+        return;
+    }
+    probe->next = atomic_load(&shm_probes_kept);
+    while (!atomic_compare_exchange_weak(&shm_probes_kept, &probe->next, probe))
+        continue;
+}
