@@ -1,6 +1,6 @@
 /* Monotonic time in nanoseconds, and the pause of a spinning processor. */
-#ifndef PSCOMPY_PARTS_CLOCK_H
-#define PSCOMPY_PARTS_CLOCK_H
+#ifndef PSCOMPY_KIT_CLOCK_H
+#define PSCOMPY_KIT_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>

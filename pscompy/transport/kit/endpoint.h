@@ -1,9 +1,9 @@
-/* The endpoints of an interface whose two ends meet by messages (meet.h): how
- * each of them stands, the one door between those states, failures, which are
- * noted where they are found and told from progress, and the clock by which
- * all are looked at. Nothing here sends or waits. Header only. */
-#ifndef PSCOMPY_PARTS_PARTY_H
-#define PSCOMPY_PARTS_PARTY_H
+/* The endpoints of an interface that prove the token by messages
+ * (token_proof.h): their states with one door, their failures, which are noted
+ * where they are found and reported from progress, and the timer by which all
+ * endpoints are looked at. No function here sends or waits. Header only. */
+#ifndef PSCOMPY_KIT_ENDPOINT_H
+#define PSCOMPY_KIT_ENDPOINT_H
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,9 +19,9 @@
 
 #define PSC_PARTY_STATES(X)                                                    \
     X(NEW)     /* created */                                                   \
-    X(MEETING) /* who are you? The stages are in meet */                       \
+    X(MEETING) /* the token proof is in progress */                            \
     X(UP)                                                                      \
-    X(FAILED)  /* and told so */                                               \
+    X(FAILED)  /* ep_failed was called */                                      \
     X(CLOSED)
 
 typedef enum psc_party_state {
@@ -33,7 +33,7 @@ typedef enum psc_party_state {
 
 /* All endpoints of an interface. */
 typedef struct psc_parties {
-    psc_list_t failing; /* whose failures are to be told from progress */
+    psc_list_t failing; /* endpoints with a failure that is not reported yet */
     uint32_t n, n_connecting, n_closed;
     int clock;          /* a timer's descriptor; -1: none */
     int64_t tick_ns;    /* its period; 0: off */
@@ -44,13 +44,13 @@ typedef struct psc_parties {
 typedef struct psc_party {
     psc_ep_t super;
     psc_parties_t *all;
-    psc_link_t failing; /* in those of all, until it is told */
+    psc_link_t failing; /* in all->failing, until ep_failed is called */
     psc_party_state_t state;
     psc_role_t role;
     uint64_t id;        /* within the interface; a proof is bound to it */
-    bool heard;         /* of the peer, since the last tick */
-    bool goodbye;       /* the peer's: nothing more comes */
-    int64_t deadline;   /* of meeting */
+    bool heard;         /* a message has arrived since the last tick */
+    bool goodbye;       /* the peer has sent its last message */
+    int64_t deadline;   /* of the token proof */
     psc_proof_t proof;
     psc_status_t status; /* why it failed */
     char reason[PSC_REASON_MAX];
@@ -71,7 +71,7 @@ static inline void psc_parties_close(psc_parties_t *all)
         close(all->clock);
 }
 
-/* How many there are, or how they stand, has changed. */
+/* The number of endpoints, or a state, has changed: set the timer anew. */
 static inline void psc_parties_pace(psc_parties_t *all)
 {
     int64_t ns = all->n == 0 ? 0 : all->keepalive_ns;
@@ -87,7 +87,7 @@ static inline void psc_parties_pace(psc_parties_t *all)
     timerfd_settime(all->clock, 0, &time, NULL);
 }
 
-/* Is it time to look at each of them? */
+/* Returns true if it is time to look at each endpoint. */
 static inline bool psc_parties_ticked(const psc_parties_t *all)
 {
     uint64_t rings;
@@ -95,7 +95,7 @@ static inline bool psc_parties_ticked(const psc_parties_t *all)
     return read(all->clock, &rings, sizeof(rings)) == sizeof(rings);
 }
 
-/* ---- coming and going ---- */
+/* ---- joining and leaving ---- */
 
 /* Before the first endpoint, and before the clock is opened. */
 static inline void psc_parties_init(psc_parties_t *all)
@@ -134,7 +134,7 @@ static inline void psc_party_enter(psc_party_t *party, psc_party_state_t state)
     psc_parties_pace(all);
 }
 
-/* A failure that was not told yet is not told any more. */
+/* A failure that is not reported yet is dropped. */
 static inline void psc_party_close(psc_party_t *party)
 {
     psc_list_remove(&party->failing);
@@ -143,7 +143,7 @@ static inline void psc_party_close(psc_party_t *party)
     psc_party_enter(party, PSC_PARTY_CLOSED);
 }
 
-/* Nobody will ask for it any more. */
+/* ep_fini: no call about this endpoint follows. */
 static inline void psc_party_leave(psc_party_t *party)
 {
     psc_party_close(party);
@@ -160,13 +160,13 @@ static inline bool psc_party_fails(const psc_party_t *party)
     return psc_link_listed(&party->failing);
 }
 
-/* Up, and nothing else is to be told of it. */
+/* Returns true if the endpoint is up and no failure is noted. */
 static inline bool psc_party_works(const psc_party_t *party)
 {
     return party->state == PSC_PARTY_UP && !psc_party_fails(party);
 }
 
-/* Note the failure, unless there is one; it is told from progress. */
+/* Notes a failure, unless one is noted; it is reported from progress. */
 __attribute__((format(printf, 3, 4))) static inline void
 psc_party_fail(psc_party_t *party, psc_status_t status, const char *format,
                ...)
@@ -186,8 +186,8 @@ psc_party_fail(psc_party_t *party, psc_status_t status, const char *format,
     psc_list_push(&party->all->failing, &party->failing);
 }
 
-/* From progress: tell the failures that are noted. Returns how many. An
- * upcall may end any endpoint. */
+/* From progress: reports the failures that are noted. Returns their number.
+ * An upcall may end any endpoint. */
 static inline unsigned psc_parties_report(psc_parties_t *all)
 {
     psc_link_t *link;
@@ -204,8 +204,8 @@ static inline unsigned psc_parties_report(psc_parties_t *all)
     return n;
 }
 
-/* What an endpoint answers that does not work. A failure is told from
- * progress first, with its reason: whoever asks before waits for that. */
+/* The status of a call on an endpoint that does not work. A failure is first
+ * reported from progress, with its reason; until then NO_RESOURCE. */
 static inline psc_status_t psc_party_refuse(const psc_party_t *party)
 {
     if (psc_party_fails(party))
@@ -213,9 +213,9 @@ static inline psc_status_t psc_party_refuse(const psc_party_t *party)
     return party->status < 0 ? party->status : PSC_ERR_INVALID;
 }
 
-/* ---- meeting ---- */
+/* ---- the token proof ---- */
 
-/* False: there are no random bytes. */
+/* Returns false if there are no random bytes. */
 static inline bool psc_party_meet(psc_party_t *party, uint64_t peer_id,
                                   const uint8_t token[PSC_TOKEN_SIZE],
                                   int64_t deadline)
@@ -227,7 +227,7 @@ static inline bool psc_party_meet(psc_party_t *party, uint64_t peer_id,
     return true;
 }
 
-/* `said`: was the reply sent, where there is one? */
+/* `said`: the reply was sent, or there was none. */
 static inline void psc_party_judge(psc_party_t *party,
                                    const psc_proof_reply_t *reply, bool said)
 {
@@ -243,8 +243,8 @@ static inline void psc_party_judge(psc_party_t *party,
     }
 }
 
-/* A message of meeting has come. True: the reply is to be sent, if it has a
- * kind, and judged. */
+/* A message of the token proof has arrived. Returns true if the reply is to be
+ * sent, unless its kind is NONE, and judged. */
 static inline bool psc_party_take(psc_party_t *party, unsigned kind,
                                   const uint8_t *body, size_t len,
                                   psc_proof_reply_t *reply)
@@ -255,8 +255,8 @@ static inline bool psc_party_take(psc_party_t *party, unsigned kind,
     return true;
 }
 
-/* Whoever was told our address may still hear from us; who is lost, or never
- * proved anything, does not. */
+/* Returns true if the peer is to receive a goodbye: it has our address and is
+ * neither lost nor unproved. */
 static inline bool psc_party_greeted(const psc_party_t *party)
 {
     if (party->state == PSC_PARTY_FAILED)

@@ -1,7 +1,7 @@
 /* The pieces of a message: how long they are together, and all of them in one
  * place. Header only. */
-#ifndef PSCOMPY_PARTS_IOV_H
-#define PSCOMPY_PARTS_IOV_H
+#ifndef PSCOMPY_KIT_IOV_H
+#define PSCOMPY_KIT_IOV_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* An intrusive doubly linked list: the links live inside what is listed, so
  * nothing is allocated and removal needs no search. */
-#ifndef PSCOMPY_PARTS_LIST_H
-#define PSCOMPY_PARTS_LIST_H
+#ifndef PSCOMPY_KIT_LIST_H
+#define PSCOMPY_KIT_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>

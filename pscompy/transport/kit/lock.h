@@ -1,7 +1,7 @@
 /* A lock of one word: one atomic to take and one to give back when nobody
  * competes, a futex when somebody does (0 free, 1 held, 2 held and awaited). */
-#ifndef PSCOMPY_PARTS_LOCK_H
-#define PSCOMPY_PARTS_LOCK_H
+#ifndef PSCOMPY_KIT_LOCK_H
+#define PSCOMPY_KIT_LOCK_H
 
 #include <errno.h>
 #include <linux/futex.h>

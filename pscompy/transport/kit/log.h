@@ -1,6 +1,6 @@
 /* A line of a transport's log, under the transport's name. Header only. */
-#ifndef PSCOMPY_PARTS_LOG_H
-#define PSCOMPY_PARTS_LOG_H
+#ifndef PSCOMPY_KIT_LOG_H
+#define PSCOMPY_KIT_LOG_H
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* A file mapped where its huge pages can be huge ones here too. */
-#ifndef PSCOMPY_PARTS_MAPPING_H
-#define PSCOMPY_PARTS_MAPPING_H
+#ifndef PSCOMPY_KIT_MAPPING_H
+#define PSCOMPY_KIT_MAPPING_H
 
 #include <stddef.h>
 #include <stdint.h>

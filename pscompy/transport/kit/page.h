@@ -1,7 +1,7 @@
 /* The size of a page, for everything that maps, unmaps or moves memory. The
  * tests compile with a larger one, which must do as well. */
-#ifndef PSCOMPY_PARTS_PAGE_H
-#define PSCOMPY_PARTS_PAGE_H
+#ifndef PSCOMPY_KIT_PAGE_H
+#define PSCOMPY_KIT_PAGE_H
 
 #include <stddef.h>
 #include <unistd.h>

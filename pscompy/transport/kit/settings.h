@@ -1,7 +1,7 @@
 /* A transport's settings by name, as its `open` gets them. One that is not
  * there is an empty text and 0. */
-#ifndef PSCOMPY_PARTS_SETTING_H
-#define PSCOMPY_PARTS_SETTING_H
+#ifndef PSCOMPY_KIT_SETTING_H
+#define PSCOMPY_KIT_SETTING_H
 
 #include <string.h>
 
