@@ -6,7 +6,7 @@
 
 /* ---- names ---- */
 
-static int args_find(const hot_signature_t *signature, PyObject *name)
+static int args_find(const psb_signature_t *signature, PyObject *name)
 {
     for (int i = 0; i < signature->n; i++) {
         if (PyUnicode_CompareWithASCIIString(name, signature->names[i]) == 0)
@@ -15,7 +15,7 @@ static int args_find(const hot_signature_t *signature, PyObject *name)
     return -1;
 }
 
-static int args_take_keywords(const hot_signature_t *signature,
+static int args_take_keywords(const psb_signature_t *signature,
                               PyObject *const *values, PyObject *kwnames,
                               PyObject **given)
 {
@@ -42,10 +42,10 @@ static int args_take_keywords(const hot_signature_t *signature,
     return 0;
 }
 
-int hot_args_parse(const hot_signature_t *signature, PyObject *const *args,
+int psb_args_parse(const psb_signature_t *signature, PyObject *const *args,
                    Py_ssize_t n_args, PyObject *kwnames, PyObject **given)
 {
-    if (HOT_UNLIKELY(n_args > signature->n)) {
+    if (PSB_UNLIKELY(n_args > signature->n)) {
         PyErr_Format(PyExc_TypeError,
                      "%s() takes at most %d arguments (%zd given)",
                      signature->function, signature->n, n_args);
@@ -57,7 +57,7 @@ int hot_args_parse(const hot_signature_t *signature, PyObject *const *args,
         args_take_keywords(signature, args + n_args, kwnames, given) < 0)
         return -1;
     for (int i = 0; i < signature->required; i++) {
-        if (HOT_UNLIKELY(!given[i])) {
+        if (PSB_UNLIKELY(!given[i])) {
             PyErr_Format(PyExc_TypeError,
                          "%s() missing required argument: '%s'",
                          signature->function, signature->names[i]);
@@ -69,7 +69,7 @@ int hot_args_parse(const hot_signature_t *signature, PyObject *const *args,
 
 /* ---- numbers ---- */
 
-int hot_arg_tag(PyObject *object, bool any, int32_t *tag_p)
+int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p)
 {
     long long tag;
     int overflow;
@@ -77,9 +77,9 @@ int hot_arg_tag(PyObject *object, bool any, int32_t *tag_p)
     if (!object)
         return 0;
     tag = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (HOT_UNLIKELY(tag == -1 && !overflow && PyErr_Occurred()))
+    if (PSB_UNLIKELY(tag == -1 && !overflow && PyErr_Occurred()))
         return -1;
-    if (HOT_UNLIKELY(overflow || tag > PSC_TAG_MAX ||
+    if (PSB_UNLIKELY(overflow || tag > PSC_TAG_MAX ||
                      tag < (any ? PSC_ANY_TAG : 0))) {
         PyErr_Format(PyExc_ValueError,
                      "a tag is a number from 0 to %d%s, not %R", PSC_TAG_MAX,
@@ -90,7 +90,7 @@ int hot_arg_tag(PyObject *object, bool any, int32_t *tag_p)
     return 0;
 }
 
-int hot_arg_u64(PyObject *object, const char *name, uint64_t max,
+int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
                 uint64_t *value_p)
 {
     PyObject *index;
@@ -118,7 +118,7 @@ int hot_arg_u64(PyObject *object, const char *name, uint64_t max,
 
 /* ---- time ---- */
 
-int64_t hot_now(void)
+int64_t psb_now(void)
 {
     struct timespec now;
 
@@ -126,7 +126,7 @@ int64_t hot_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-int hot_arg_deadline(PyObject *object, int64_t *deadline_p)
+int psb_arg_deadline(PyObject *object, int64_t *deadline_p)
 {
     double seconds;
     int64_t now;
@@ -146,7 +146,7 @@ int hot_arg_deadline(PyObject *object, int64_t *deadline_p)
                      "a timeout is None or at least 0 seconds, not %R", object);
         return -1;
     }
-    now = hot_now();
+    now = psb_now();
     if (seconds < (double)(PSC_FOREVER - now) / 1e9)
         *deadline_p = now + (int64_t)(seconds * 1e9);
     return 0;

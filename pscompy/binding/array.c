@@ -31,7 +31,7 @@ static bool array_learn(PyObject *object)
     return Py_IS_TYPE(object, array_type);
 }
 
-bool hot_array_get(Py_buffer *view, PyObject *object, bool writable)
+bool psb_array_get(Py_buffer *view, PyObject *object, bool writable)
 {
     PyArrayObject *array = (PyArrayObject *)object;
     int needed = NPY_ARRAY_C_CONTIGUOUS;
@@ -57,7 +57,7 @@ static PyObject *array_over(PyObject *memory, PyArray_Descr *descr, int n,
                             const npy_intp *shape, int flags)
 {
     Py_ssize_t nbytes;
-    void *base = hot_memory_base(memory, &nbytes);
+    void *base = psb_memory_base(memory, &nbytes);
     PyObject *array = PyArray_NewFromDescr(array_type, descr, n, shape, NULL,
                                            base, flags, NULL);
 
@@ -69,13 +69,13 @@ static PyObject *array_over(PyObject *memory, PyArray_Descr *descr, int n,
     return array;
 }
 
-PyObject *hot_array_view(PyObject *memory)
+PyObject *psb_array_view(PyObject *memory)
 {
     npy_intp nbytes;
 
     if (array_import() < 0)
         return NULL;
-    hot_memory_base(memory, &nbytes);
+    psb_memory_base(memory, &nbytes);
     return array_over(memory, PyArray_DescrFromType(NPY_UINT8), 1, &nbytes,
                       NPY_ARRAY_CARRAY_RO);
 }
@@ -108,14 +108,14 @@ static int array_bytes(const PyArray_Descr *descr, const PyArray_Dims *shape,
     return 0;
 }
 
-static PyObject *array_make(hot_worker_t *worker, PyArray_Descr *descr,
+static PyObject *array_make(psb_worker_t *worker, PyArray_Descr *descr,
                             const PyArray_Dims *shape)
 {
     PyObject *memory, *array;
     size_t nbytes;
 
     if (array_bytes(descr, shape, &nbytes) < 0 ||
-        !(memory = hot_memory_alloc(worker, nbytes)))
+        !(memory = psb_memory_alloc(worker, nbytes)))
         return NULL;
     Py_INCREF(descr);
     array = array_over(memory, descr, shape->len, shape->ptr,
@@ -124,7 +124,7 @@ static PyObject *array_make(hot_worker_t *worker, PyArray_Descr *descr,
     return array;
 }
 
-PyObject *hot_array_empty(hot_worker_t *worker, PyObject *shape,
+PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
                           PyObject *dtype)
 {
     PyArray_Dims dims = {NULL, 0};
@@ -143,7 +143,7 @@ PyObject *hot_array_empty(hot_worker_t *worker, PyObject *shape,
 
 /* ---- for lease.c ---- */
 
-bool hot_array_set_writable(PyObject *object, bool writable)
+bool psb_array_set_writable(PyObject *object, bool writable)
 {
     PyArrayObject *array = (PyArrayObject *)object;
     bool was;

@@ -16,13 +16,13 @@
 
 /* An iterator that ends with the request's result, at its first step, or at
  * the second if the loop gets its turn: a bare None asks asyncio for it. */
-typedef struct hot_ended {
+typedef struct psb_ended {
     PyObject_HEAD
-    hot_request_t *request;
+    psb_request_t *request;
     bool turn;
-} hot_ended_t;
+} psb_ended_t;
 
-static PySendResult ended_send(hot_ended_t *self, PyObject *unused,
+static PySendResult ended_send(psb_ended_t *self, PyObject *unused,
                                PyObject **result_p)
 {
     (void)unused;
@@ -32,12 +32,12 @@ static PySendResult ended_send(hot_ended_t *self, PyObject *unused,
         *result_p = Py_None;
         return PYGEN_NEXT;
     }
-    *result_p = hot_request_result(self->request);
+    *result_p = psb_request_result(self->request);
     return *result_p ? PYGEN_RETURN : PYGEN_ERROR;
 }
 
 /* For who steps through it by hand. */
-static PyObject *ended_next(hot_ended_t *self)
+static PyObject *ended_next(psb_ended_t *self)
 {
     PyObject *value, *stop = NULL;
     PySendResult step = ended_send(self, NULL, &value);
@@ -54,7 +54,7 @@ static PyObject *ended_next(hot_ended_t *self)
 }
 
 /* The await ends without the result: another one may take it. */
-static void ended_give_back(hot_ended_t *self)
+static void ended_give_back(psb_ended_t *self)
 {
     PyObject *request = (PyObject *)self->request, *later;
 
@@ -66,7 +66,7 @@ static void ended_give_back(hot_ended_t *self)
     Py_XDECREF(later);
 }
 
-static PyObject *ended_throw(hot_ended_t *self, PyObject *const *args,
+static PyObject *ended_throw(psb_ended_t *self, PyObject *const *args,
                              Py_ssize_t n_args)
 {
     if (n_args < 1 || n_args > 3) {
@@ -81,7 +81,7 @@ static PyObject *ended_throw(hot_ended_t *self, PyObject *const *args,
     return NULL;
 }
 
-static PyObject *ended_close(hot_ended_t *self, PyObject *unused)
+static PyObject *ended_close(psb_ended_t *self, PyObject *unused)
 {
     (void)unused;
     ended_give_back(self);
@@ -89,18 +89,18 @@ static PyObject *ended_close(hot_ended_t *self, PyObject *unused)
 }
 
 static PyMethodDef ended_methods[] = {
-    {"throw", HOT_FUNCTION(ended_throw), METH_FASTCALL, NULL},
-    {"close", HOT_FUNCTION(ended_close), METH_NOARGS, NULL},
+    {"throw", PSB_FUNCTION(ended_throw), METH_FASTCALL, NULL},
+    {"close", PSB_FUNCTION(ended_close), METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
-static int ended_traverse(hot_ended_t *self, visitproc visit, void *arg)
+static int ended_traverse(psb_ended_t *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->request);
     return 0;
 }
 
-static void ended_dealloc(hot_ended_t *self)
+static void ended_dealloc(psb_ended_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
@@ -119,18 +119,18 @@ static PyType_Slot ended_slots[] = {
     {Py_am_send, ended_send},
     {0, NULL}};
 
-PyType_Spec hot_ended_spec = {
+PyType_Spec psb_ended_spec = {
     .name = "pscompy.binding._binding.Ended",
-    .basicsize = sizeof(hot_ended_t),
+    .basicsize = sizeof(psb_ended_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
              Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = ended_slots,
 };
 
-static PyObject *await_nothing(hot_request_t *request, bool turn)
+static PyObject *await_nothing(psb_request_t *request, bool turn)
 {
     PyTypeObject *type = request->op.worker->state->ended_type;
-    hot_ended_t *self = (hot_ended_t *)type->tp_alloc(type, 0);
+    psb_ended_t *self = (psb_ended_t *)type->tp_alloc(type, 0);
 
     if (!self)
         return NULL;
@@ -142,10 +142,10 @@ static PyObject *await_nothing(hot_request_t *request, bool turn)
 
 /* ---- polling ---- */
 
-static void await_poll(hot_request_t *request)
+static void await_poll(psb_request_t *request)
 {
-    hot_worker_t *worker = request->op.worker;
-    hot_op_t *op = &request->op;
+    psb_worker_t *worker = request->op.worker;
+    psb_op_t *op = &request->op;
 
     op->waiters++;
     worker->n_inside++;
@@ -153,22 +153,22 @@ static void await_poll(hot_request_t *request)
     worker->api->linger(worker->core, op->core, AWAIT_LINGER_NS);
     Py_END_ALLOW_THREADS
     worker->n_inside--;
-    hot_worker_drain(worker);
+    psb_worker_drain(worker);
     op->waiters--;
     if (op->done)
-        hot_op_free_core(op);
+        psb_op_free_core(op);
 }
 
-static bool await_linger(hot_request_t *request)
+static bool await_linger(psb_request_t *request)
 {
-    hot_patience_t *patience = &request->op.worker->patience;
+    psb_patience_t *patience = &request->op.worker->patience;
 
     if (patience->skip > 0) {
         patience->skip--;
         return false;
     }
     await_poll(request);
-    if (hot_request_advance(request)) {
+    if (psb_request_advance(request)) {
         patience->vain = 0;
         return true;
     }
@@ -182,9 +182,9 @@ static bool await_linger(hot_request_t *request)
 /* ---- await ---- */
 
 /* Has the loop waited for too long? Then it gets its turn now. */
-static bool await_turn(hot_patience_t *patience)
+static bool await_turn(psb_patience_t *patience)
 {
-    int64_t now = hot_now();
+    int64_t now = psb_now();
     bool due = patience->turn && now - patience->turn > AWAIT_TURN_NS;
 
     if (due || !patience->turn)
@@ -192,26 +192,26 @@ static bool await_turn(hot_patience_t *patience)
     return due;
 }
 
-static PyObject *await_suspend(hot_request_t *self)
+static PyObject *await_suspend(psb_request_t *self)
 {
-    hot_worker_t *worker = self->op.worker;
-    PyObject *function = hot_import_once(&worker->state->await_request,
+    psb_worker_t *worker = self->op.worker;
+    PyObject *function = psb_import_once(&worker->state->await_request,
                                          "pscompy.api.aio", "await_request");
 
     worker->patience.turn = 0;
     return function ? PyObject_CallOneArg(function, (PyObject *)self) : NULL;
 }
 
-PyObject *hot_request_await(hot_request_t *self)
+PyObject *psb_request_await(psb_request_t *self)
 {
-    hot_worker_t *worker = self->op.worker;
+    psb_worker_t *worker = self->op.worker;
     bool turn = await_turn(&worker->patience);
 
-    if (hot_request_advance(self))
+    if (psb_request_advance(self))
         return await_nothing(self, turn);
-    if (hot_worker_enter(worker, self->op.origin) < 0)
+    if (psb_worker_enter(worker, self->op.origin) < 0)
         return NULL;
-    if (hot_request_advance(self) || (!turn && await_linger(self)))
+    if (psb_request_advance(self) || (!turn && await_linger(self)))
         return await_nothing(self, turn);
     return await_suspend(self);
 }

@@ -27,7 +27,7 @@ static void buffer_refuse_type(PyObject *object)
 /* Raise what is wrong with a buffer of the right kind, keeping the exporter's
  * words (raised) where they are all there is. */
 static void buffer_explain(PyObject *object, bool writable,
-                           hot_raised_t raised)
+                           psb_raised_t raised)
 {
     const char *type = Py_TYPE(object)->tp_name;
     Py_buffer any;
@@ -72,29 +72,29 @@ static bool buffer_has_objects(const char *format)
 
 static int buffer_get(Py_buffer *view, PyObject *object, bool writable)
 {
-    hot_raised_t raised;
+    psb_raised_t raised;
 
-    if (hot_array_get(view, object, writable))
+    if (psb_array_get(view, object, writable))
         return 0;
-    if (HOT_UNLIKELY(!PyObject_CheckBuffer(object))) {
+    if (PSB_UNLIKELY(!PyObject_CheckBuffer(object))) {
         buffer_refuse_type(object);
         return -1;
     }
-    if (HOT_UNLIKELY(PyObject_GetBuffer(object, view,
+    if (PSB_UNLIKELY(PyObject_GetBuffer(object, view,
                                         writable
                                             ? BUFFER_FLAGS | PyBUF_WRITABLE
                                             : BUFFER_FLAGS) < 0)) {
         if (!PyErr_ExceptionMatches(PyExc_ValueError) &&
             !PyErr_ExceptionMatches(PyExc_BufferError))
             return -1;
-        raised = hot_raised_take();
+        raised = psb_raised_take();
         buffer_explain(object, writable, raised);
         Py_XDECREF(raised.type);
         Py_XDECREF(raised.value);
         Py_XDECREF(raised.traceback);
         return -1;
     }
-    if (HOT_UNLIKELY(buffer_has_objects(view->format))) {
+    if (PSB_UNLIKELY(buffer_has_objects(view->format))) {
         PyErr_Format(PyExc_TypeError,
                      "this %.100s holds Python objects, which mean nothing to "
                      "another process: send_obj() sends them",
@@ -105,7 +105,7 @@ static int buffer_get(Py_buffer *view, PyObject *object, bool writable)
     return 0;
 }
 
-int hot_bytes_get(Py_buffer *view, PyObject *object, const char *what)
+int psb_bytes_get(Py_buffer *view, PyObject *object, const char *what)
 {
     if (PyObject_GetBuffer(object, view, PyBUF_SIMPLE) == 0)
         return 0;
@@ -118,19 +118,19 @@ int hot_bytes_get(Py_buffer *view, PyObject *object, const char *what)
 
 /* ---- a message ---- */
 
-static int buffers_allocate(hot_buffers_t *buffers, size_t n)
+static int buffers_allocate(psb_buffers_t *buffers, size_t n)
 {
     buffers->views = PyMem_Calloc(n ? n : 1, sizeof *buffers->views);
     buffers->pieces = PyMem_Calloc(n ? n : 1, sizeof *buffers->pieces);
     if (!buffers->views || !buffers->pieces) {
-        hot_buffers_release(buffers);
+        psb_buffers_release(buffers);
         PyErr_NoMemory();
         return -1;
     }
     return 0;
 }
 
-static int buffers_get_pieces(hot_buffers_t *buffers, PyObject *tuple,
+static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
                               bool writable)
 {
     size_t n = (size_t)PyTuple_GET_SIZE(tuple);
@@ -142,7 +142,7 @@ static int buffers_get_pieces(hot_buffers_t *buffers, PyObject *tuple,
         PyObject *item = PyTuple_GET_ITEM(tuple, (Py_ssize_t)i);
 
         if (buffer_get(view, item, writable) < 0) {
-            hot_buffers_release(buffers);
+            psb_buffers_release(buffers);
             return -1;
         }
         buffers->pieces[i] = (psc_iov_t){view->buf, (size_t)view->len};
@@ -153,7 +153,7 @@ static int buffers_get_pieces(hot_buffers_t *buffers, PyObject *tuple,
 }
 
 /* One piece lives in `view`, so that the common message allocates nothing. */
-static int buffers_get_one(hot_buffers_t *buffers, PyObject *object,
+static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
                            bool writable)
 {
     if (buffer_get(&buffers->view, object, writable) < 0)
@@ -166,7 +166,7 @@ static int buffers_get_one(hot_buffers_t *buffers, PyObject *object,
 }
 
 /* A copy of the list, because getting a buffer may run code that changes it. */
-static int buffers_get_list(hot_buffers_t *buffers, PyObject *list,
+static int buffers_get_list(psb_buffers_t *buffers, PyObject *list,
                             bool writable)
 {
     PyObject *tuple = PySequence_Tuple(list);
@@ -182,21 +182,21 @@ static int buffers_get_list(hot_buffers_t *buffers, PyObject *list,
     return result;
 }
 
-int hot_buffers_get(hot_buffers_t *buffers, PyObject *object, bool writable)
+int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, bool writable)
 {
-    hot_buffers_init(buffers);
-    if (HOT_UNLIKELY(PyList_CheckExact(object) || PyTuple_Check(object) ||
+    psb_buffers_init(buffers);
+    if (PSB_UNLIKELY(PyList_CheckExact(object) || PyTuple_Check(object) ||
                      PyList_Check(object)))
         return buffers_get_list(buffers, object, writable);
     return buffers_get_one(buffers, object, writable);
 }
 
-void hot_buffers_release(hot_buffers_t *buffers)
+void psb_buffers_release(psb_buffers_t *buffers)
 {
     size_t n = buffers->n;
 
-    if (HOT_UNLIKELY(buffers->lease != NULL))
-        hot_lease_end(buffers->lease);
+    if (PSB_UNLIKELY(buffers->lease != NULL))
+        psb_lease_end(buffers->lease);
     buffers->lease = NULL;
     buffers->n = 0;
     if (!buffers->views) {
@@ -212,7 +212,7 @@ void hot_buffers_release(hot_buffers_t *buffers)
     buffers->pieces = NULL;
 }
 
-int hot_buffers_traverse(hot_buffers_t *buffers, visitproc visit, void *arg)
+int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)
 {
     if (!buffers->views && buffers->n == 1)
         Py_VISIT(buffers->view.obj);

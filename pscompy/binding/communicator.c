@@ -2,23 +2,23 @@
  * rank. The part in Python is pscompy/world/communicator.py. */
 #include "binding.h"
 
-typedef struct hot_communicator {
+typedef struct psb_communicator {
     PyObject_HEAD
-    hot_worker_t *worker;     /* NULL if not bound */
+    psb_worker_t *worker;     /* NULL if not bound */
     uint32_t context;
     Py_ssize_t size;
-    hot_connection_t **peers; /* by rank; NULL if not used yet */
-} hot_communicator_t;
+    psb_connection_t **peers; /* by rank; NULL if not used yet */
+} psb_communicator_t;
 
 /* ---- ranks ---- */
 
 /* Ask Python for the connection to a rank, once: if another thread has had it
  * made meanwhile, theirs is kept. */
-static hot_connection_t *comm_make_peer(hot_communicator_t *self,
+static psb_connection_t *comm_make_peer(psb_communicator_t *self,
                                         Py_ssize_t rank)
 {
     PyObject *peer = PyObject_CallMethod((PyObject *)self, "_peer", "n", rank);
-    hot_connection_t *connection = (hot_connection_t *)peer;
+    psb_connection_t *connection = (psb_connection_t *)peer;
 
     if (!peer)
         return NULL;
@@ -36,8 +36,8 @@ static hot_connection_t *comm_make_peer(hot_communicator_t *self,
 }
 
 /* Sets *peer_p to NULL if any source is meant. */
-static int comm_find_peer(hot_communicator_t *self, PyObject *object,
-                          hot_connection_t **peer_p)
+static int comm_find_peer(psb_communicator_t *self, PyObject *object,
+                          psb_connection_t **peer_p)
 {
     long long rank;
     int overflow;
@@ -48,31 +48,31 @@ static int comm_find_peer(hot_communicator_t *self, PyObject *object,
     rank = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (rank == -1 && !overflow && PyErr_Occurred())
         return -1;
-    if (rank == HOT_ANY_SOURCE)
+    if (rank == PSB_ANY_SOURCE)
         return 0;
-    if (HOT_UNLIKELY(overflow || rank < 0 || rank >= self->size)) {
+    if (PSB_UNLIKELY(overflow || rank < 0 || rank >= self->size)) {
         PyErr_Format(PyExc_IndexError,
                      "no rank %R: the ranks are 0 to %zd", object,
                      self->size - 1);
         return -1;
     }
     *peer_p = self->peers[rank];
-    if (HOT_UNLIKELY(!*peer_p))
+    if (PSB_UNLIKELY(!*peer_p))
         *peer_p = comm_make_peer(self, (Py_ssize_t)rank);
     return *peer_p ? 0 : -1;
 }
 
 /* Makes the rank the peer of the call; without a rank it receives from any. */
-static int comm_address(hot_communicator_t *self, PyObject *rank,
-                        hot_call_t *call)
+static int comm_address(psb_communicator_t *self, PyObject *rank,
+                        psb_call_t *call)
 {
-    if (HOT_UNLIKELY(!self->worker)) {
+    if (PSB_UNLIKELY(!self->worker)) {
         PyErr_SetString(PyExc_TypeError, "this Communicator was not opened");
         return -1;
     }
     if (comm_find_peer(self, rank, &call->connection) < 0)
         return -1;
-    if (HOT_UNLIKELY(call->kind == HOT_SEND && !call->connection)) {
+    if (PSB_UNLIKELY(call->kind == PSB_SEND && !call->connection)) {
         PyErr_SetString(PyExc_IndexError, "a message goes to one rank");
         return -1;
     }
@@ -83,9 +83,9 @@ static int comm_address(hot_communicator_t *self, PyObject *rank,
     return 0;
 }
 
-static PyObject *comm_connection(hot_communicator_t *self, PyObject *rank)
+static PyObject *comm_connection(psb_communicator_t *self, PyObject *rank)
 {
-    hot_call_t call = {.kind = HOT_SEND};
+    psb_call_t call = {.kind = PSB_SEND};
 
     if (comm_address(self, rank, &call) < 0)
         return NULL;
@@ -95,93 +95,93 @@ static PyObject *comm_connection(hot_communicator_t *self, PyObject *rank)
 
 /* ---- messages ---- */
 
-static PyObject *comm_run(hot_communicator_t *self, const hot_verb_t *verb,
-                          hot_runner_t run, PyObject *const *args,
+static PyObject *comm_run(psb_communicator_t *self, const psb_verb_t *verb,
+                          psb_runner_t run, PyObject *const *args,
                           Py_ssize_t n_args, PyObject *kwnames)
 {
-    hot_call_t call;
+    psb_call_t call;
     PyObject *rank;
 
-    if (hot_verb_parse(verb, args, n_args, kwnames, &call, &rank) < 0 ||
+    if (psb_verb_parse(verb, args, n_args, kwnames, &call, &rank) < 0 ||
         comm_address(self, rank, &call) < 0)
         return NULL;
     return run(&call);
 }
 
 #define COMM_VERB(name, run, ...)                                              \
-    static PyObject *comm_##name(hot_communicator_t *self,                     \
+    static PyObject *comm_##name(psb_communicator_t *self,                     \
                                  PyObject *const *args, Py_ssize_t n_args,     \
                                  PyObject *kwnames)                            \
     {                                                                          \
-        static const hot_verb_t verb = __VA_ARGS__;                            \
+        static const psb_verb_t verb = __VA_ARGS__;                            \
                                                                                \
         return comm_run(self, &verb, run, args, n_args, kwnames);              \
     }
 
-COMM_VERB(send, hot_call_run,
+COMM_VERB(send, psb_call_run,
           {{"send", 2, 4, {"buf", "dest", "tag", "timeout"}},
-           "bptd", HOT_SEND, false})
-COMM_VERB(isend, hot_call_run,
+           "bptd", PSB_SEND, false})
+COMM_VERB(isend, psb_call_run,
           {{"isend", 2, 4, {"buf", "dest", "tag", "lend"}},
-           "bptl", HOT_SEND, true})
-COMM_VERB(recv, hot_call_run,
+           "bptl", PSB_SEND, true})
+COMM_VERB(recv, psb_call_run,
           {{"recv", 0, 4, {"buf", "source", "tag", "timeout"}},
-           "bptd", HOT_RECV_INTO, false})
-COMM_VERB(irecv, hot_call_run,
+           "bptd", PSB_RECV_INTO, false})
+COMM_VERB(irecv, psb_call_run,
           {{"irecv", 0, 3, {"buf", "source", "tag"}},
-           "bpt", HOT_RECV_INTO, true})
-COMM_VERB(send_init, hot_call_init,
+           "bpt", PSB_RECV_INTO, true})
+COMM_VERB(send_init, psb_call_init,
           {{"send_init", 2, 3, {"buf", "dest", "tag"}},
-           "bpt", HOT_SEND, true})
-COMM_VERB(recv_init, hot_call_init,
+           "bpt", PSB_SEND, true})
+COMM_VERB(recv_init, psb_call_init,
           {{"recv_init", 1, 3, {"buf", "source", "tag"}},
-           "bpt", HOT_RECV_INTO, true})
-COMM_VERB(recv_status, hot_call_run,
+           "bpt", PSB_RECV_INTO, true})
+COMM_VERB(recv_status, psb_call_run,
           {{"recv_status", 0, 3, {"source", "tag", "timeout"}},
-           "ptd", HOT_RECV_STATUS, false})
-COMM_VERB(recv_view, hot_call_run,
+           "ptd", PSB_RECV_STATUS, false})
+COMM_VERB(recv_view, psb_call_run,
           {{"recv_view", 0, 3, {"source", "tag", "timeout"}},
-           "ptd", HOT_RECV_VIEW, false})
-COMM_VERB(probe, hot_call_run,
+           "ptd", PSB_RECV_VIEW, false})
+COMM_VERB(probe, psb_call_run,
           {{"probe", 0, 3, {"source", "tag", "timeout"}},
-           "ptd", HOT_PROBE, false})
-COMM_VERB(iprobe, hot_call_iprobe,
-          {{"iprobe", 0, 2, {"source", "tag"}}, "pt", HOT_PROBE, false})
-COMM_VERB(mprobe, hot_call_run,
+           "ptd", PSB_PROBE, false})
+COMM_VERB(iprobe, psb_call_iprobe,
+          {{"iprobe", 0, 2, {"source", "tag"}}, "pt", PSB_PROBE, false})
+COMM_VERB(mprobe, psb_call_run,
           {{"mprobe", 0, 3, {"source", "tag", "timeout"}},
-           "ptd", HOT_MATCH, false})
-COMM_VERB(improbe, hot_call_improbe,
-          {{"improbe", 0, 2, {"source", "tag"}}, "pt", HOT_MATCH, false})
+           "ptd", PSB_MATCH, false})
+COMM_VERB(improbe, psb_call_improbe,
+          {{"improbe", 0, 2, {"source", "tag"}}, "pt", PSB_MATCH, false})
 
-static PyObject *comm_sendrecv(hot_communicator_t *self, PyObject *const *args,
+static PyObject *comm_sendrecv(psb_communicator_t *self, PyObject *const *args,
                                Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "sendrecv", 2, 7,
         {"sendbuf", "dest", "recvbuf", "source", "sendtag", "recvtag",
          "timeout"}};
-    hot_call_t send = {.kind = HOT_SEND, .deadline = PSC_FOREVER};
-    hot_call_t recv = {.tag = PSC_ANY_TAG};
+    psb_call_t send = {.kind = PSB_SEND, .deadline = PSC_FOREVER};
+    psb_call_t recv = {.tag = PSC_ANY_TAG};
     PyObject *given[7];
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
         return NULL;
     send.buf = given[0];
-    hot_verb_receive(&recv, given[2]);
-    if (hot_arg_tag(given[4], false, &send.tag) < 0 ||
-        hot_arg_tag(given[5], true, &recv.tag) < 0 ||
-        hot_arg_deadline(given[6], &send.deadline) < 0 ||
+    psb_verb_receive(&recv, given[2]);
+    if (psb_arg_tag(given[4], false, &send.tag) < 0 ||
+        psb_arg_tag(given[5], true, &recv.tag) < 0 ||
+        psb_arg_deadline(given[6], &send.deadline) < 0 ||
         comm_address(self, given[1], &send) < 0 ||
         comm_address(self, given[3], &recv) < 0)
         return NULL;
-    return hot_call_sendrecv(&send, &recv);
+    return psb_call_sendrecv(&send, &recv);
 }
 
 /* ---- binding ---- */
 
-static void comm_forget_peers(hot_communicator_t *self)
+static void comm_forget_peers(psb_communicator_t *self)
 {
-    hot_connection_t **peers = self->peers;
+    psb_connection_t **peers = self->peers;
     Py_ssize_t size = self->size;
 
     self->peers = NULL;
@@ -191,19 +191,19 @@ static void comm_forget_peers(hot_communicator_t *self)
     PyMem_Free(peers);
 }
 
-static PyObject *comm_bind(hot_communicator_t *self, PyTypeObject *type,
+static PyObject *comm_bind(psb_communicator_t *self, PyTypeObject *type,
                            PyObject *const *args, Py_ssize_t n_args,
                            PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "_bind", 3, 3, {"worker", "size", "context"}};
-    hot_state_t *state = PyType_GetModuleState(type);
+    psb_state_t *state = PyType_GetModuleState(type);
     uint64_t size = 0, context = 0;
     PyObject *given[3];
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        hot_arg_u64(given[1], "size", INT32_MAX, &size) < 0 ||
-        hot_arg_u64(given[2], "context", UINT16_MAX, &context) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_u64(given[1], "size", INT32_MAX, &size) < 0 ||
+        psb_arg_u64(given[2], "context", UINT16_MAX, &context) < 0)
         return NULL;
     if (!Py_IS_TYPE(given[0], state->worker_type)) {
         PyErr_SetString(PyExc_TypeError, "_bind() needs a Worker");
@@ -216,23 +216,23 @@ static PyObject *comm_bind(hot_communicator_t *self, PyTypeObject *type,
     self->size = (Py_ssize_t)size;
     self->context = (uint32_t)context;
     Py_INCREF(given[0]);
-    Py_XSETREF(self->worker, (hot_worker_t *)given[0]);
+    Py_XSETREF(self->worker, (psb_worker_t *)given[0]);
     Py_RETURN_NONE;
 }
 
-static PyObject *comm_exception(hot_communicator_t *self, PyObject *const *args,
+static PyObject *comm_exception(psb_communicator_t *self, PyObject *const *args,
                                 Py_ssize_t n_args)
 {
-    hot_call_t call = {.kind = HOT_PROBE};
+    psb_call_t call = {.kind = PSB_PROBE};
 
     if (comm_address(self, NULL, &call) < 0)
         return NULL;
-    return hot_default_exception(self->worker->state, args, n_args);
+    return psb_default_exception(self->worker->state, args, n_args);
 }
 
 /* ---- the type ---- */
 
-static int comm_traverse(hot_communicator_t *self, visitproc visit,
+static int comm_traverse(psb_communicator_t *self, visitproc visit,
                          void *arg)
 {
     Py_VISIT(Py_TYPE(self));
@@ -242,14 +242,14 @@ static int comm_traverse(hot_communicator_t *self, visitproc visit,
     return 0;
 }
 
-static int comm_clear(hot_communicator_t *self)
+static int comm_clear(psb_communicator_t *self)
 {
     comm_forget_peers(self);
     Py_CLEAR(self->worker);
     return 0;
 }
 
-static void comm_dealloc(hot_communicator_t *self)
+static void comm_dealloc(psb_communicator_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
@@ -262,58 +262,58 @@ static void comm_dealloc(hot_communicator_t *self)
 #define ANY "-0x80000000"
 
 static PyMethodDef comm_methods[] = {
-    {"connection", HOT_FUNCTION(comm_connection), METH_O,
+    {"connection", PSB_FUNCTION(comm_connection), METH_O,
      "connection($self, rank, /)\n--\n\n"
      "The connection to a rank, this one's own included; it connects at its\n"
      "first use. IndexError if there is no such rank."},
-    {"send", HOT_FUNCTION(comm_send), HOT_FAST,
+    {"send", PSB_FUNCTION(comm_send), PSB_FAST,
      "send($self, buf, dest, tag=0, timeout=None)\n--\n\n"
      "Send one message to rank dest; see Connection.send."},
-    {"isend", HOT_FUNCTION(comm_isend), HOT_FAST,
+    {"isend", PSB_FUNCTION(comm_isend), PSB_FAST,
      "isend($self, buf, dest, tag=0, lend=False)\n--\n\n"
      "Like send, but returns a Request at once; see Connection.isend."},
-    {"recv", HOT_FUNCTION(comm_recv), HOT_FAST,
+    {"recv", PSB_FUNCTION(comm_recv), PSB_FAST,
      "recv($self, buf=None, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive one message from rank source, or from any; see\n"
      "Connection.recv."},
-    {"irecv", HOT_FUNCTION(comm_irecv), HOT_FAST,
+    {"irecv", PSB_FUNCTION(comm_irecv), PSB_FAST,
      "irecv($self, buf=None, source=" ANY ", tag=-1)\n--\n\n"
      "Like recv, but returns a Request at once."},
-    {"send_init", HOT_FUNCTION(comm_send_init), HOT_FAST,
+    {"send_init", PSB_FUNCTION(comm_send_init), PSB_FAST,
      "send_init($self, buf, dest, tag=0)\n--\n\n"
      "A PersistentRequest: its start() sends buf as isend would, as it is\n"
      "then, any number of times."},
-    {"recv_init", HOT_FUNCTION(comm_recv_init), HOT_FAST,
+    {"recv_init", PSB_FUNCTION(comm_recv_init), PSB_FAST,
      "recv_init($self, buf, source=" ANY ", tag=-1)\n--\n\n"
      "A PersistentRequest: its start() receives into buf as irecv would, any\n"
      "number of times."},
-    {"recv_status", HOT_FUNCTION(comm_recv_status), HOT_FAST,
+    {"recv_status", PSB_FUNCTION(comm_recv_status), PSB_FAST,
      "recv_status($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive into new memory: (bytearray, Status)."},
-    {"recv_view", HOT_FUNCTION(comm_recv_view), HOT_FAST,
+    {"recv_view", PSB_FUNCTION(comm_recv_view), PSB_FAST,
      "recv_view($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive one message as a read-only array of bytes; see\n"
      "Connection.recv_view."},
-    {"sendrecv", HOT_FUNCTION(comm_sendrecv), HOT_FAST,
+    {"sendrecv", PSB_FUNCTION(comm_sendrecv), PSB_FAST,
      "sendrecv($self, sendbuf, dest, recvbuf=None, source=" ANY ", sendtag=0,"
      " recvtag=-1, timeout=None)\n--\n\n"
      "Send and receive at the same time; gives what recv gives."},
-    {"probe", HOT_FUNCTION(comm_probe), HOT_FAST,
+    {"probe", PSB_FUNCTION(comm_probe), PSB_FAST,
      "probe($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Wait for a message and give its Status; it stays where it is."},
-    {"iprobe", HOT_FUNCTION(comm_iprobe), HOT_FAST,
+    {"iprobe", PSB_FUNCTION(comm_iprobe), PSB_FAST,
      "iprobe($self, source=" ANY ", tag=-1)\n--\n\n"
      "The Status of the message that recv would get, or None."},
-    {"mprobe", HOT_FUNCTION(comm_mprobe), HOT_FAST,
+    {"mprobe", PSB_FUNCTION(comm_mprobe), PSB_FAST,
      "mprobe($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Wait for a message and take it: a Message, which nobody else gets."},
-    {"improbe", HOT_FUNCTION(comm_improbe), HOT_FAST,
+    {"improbe", PSB_FUNCTION(comm_improbe), PSB_FAST,
      "improbe($self, source=" ANY ", tag=-1)\n--\n\n"
      "Like mprobe if there is a message; else None."},
-    {"_bind", HOT_FUNCTION(comm_bind), METH_METHOD | HOT_FAST,
+    {"_bind", PSB_FUNCTION(comm_bind), METH_METHOD | PSB_FAST,
      "_bind($self, worker, size, context)\n--\n\n"
      "Tie it to a worker; _peer(rank) is asked for each rank's Connection."},
-    {"_exception", HOT_FUNCTION(comm_exception), METH_FASTCALL,
+    {"_exception", PSB_FUNCTION(comm_exception), METH_FASTCALL,
      "_exception($self, status, nbytes, /)\n--\n\n"
      "The exception for a status of the core, when no peer is involved."},
     {NULL, NULL, 0, NULL}};
@@ -326,9 +326,9 @@ static PyType_Slot comm_slots[] = {
     {Py_tp_methods, comm_methods},
     {0, NULL}};
 
-PyType_Spec hot_communicator_spec = {
+PyType_Spec psb_communicator_spec = {
     .name = "pscompy.binding._binding.Communicator",
-    .basicsize = sizeof(hot_communicator_t),
+    .basicsize = sizeof(psb_communicator_t),
     .flags =
         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = comm_slots,

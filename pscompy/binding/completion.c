@@ -9,19 +9,19 @@
 
 /* ---- entering ---- */
 
-int hot_worker_enter(hot_worker_t *self, PyObject *origin)
+int psb_worker_enter(psb_worker_t *self, PyObject *origin)
 {
-    if (HOT_UNLIKELY(self->status == PSC_OK && !self->n_draining &&
+    if (PSB_UNLIKELY(self->status == PSC_OK && !self->n_draining &&
                      (self->n_late || self->api->pending(self->core))))
-        hot_worker_drain(self);
-    if (HOT_UNLIKELY(self->status != PSC_OK)) {
-        hot_raise(self->state, origin, self->status, 0);
+        psb_worker_drain(self);
+    if (PSB_UNLIKELY(self->status != PSC_OK)) {
+        psb_raise(self->state, origin, self->status, 0);
         return -1;
     }
     return 0;
 }
 
-PyObject *hot_worker_source(hot_worker_t *self, uint64_t id, int rank)
+PyObject *psb_worker_source(psb_worker_t *self, uint64_t id, int rank)
 {
     PyObject *key, *connection;
 
@@ -39,7 +39,7 @@ PyObject *hot_worker_source(hot_worker_t *self, uint64_t id, int rank)
     return connection;
 }
 
-int hot_worker_let_go(hot_worker_t *self, hot_connection_t *connection)
+int psb_worker_let_go(psb_worker_t *self, psb_connection_t *connection)
 {
     PyObject *id;
     int failed;
@@ -54,16 +54,16 @@ int hot_worker_let_go(hot_worker_t *self, hot_connection_t *connection)
 
 /* ---- delivery ---- */
 
-static bool worker_deliver_request(hot_worker_t *self)
+static bool worker_deliver_request(psb_worker_t *self)
 {
     psc_request_t *core = self->api->completion_poll(self->core);
-    hot_request_t *request;
+    psb_request_t *request;
 
     if (!core)
         return false;
     request = core->owner;
     Py_INCREF(request);
-    hot_request_advance(request);
+    psb_request_advance(request);
     Py_DECREF(request);
     return true;
 }
@@ -80,7 +80,7 @@ static PyObject *worker_handler_args(PyObject *source,
                                       (Py_ssize_t)message->len));
 }
 
-static PyObject *worker_handler(hot_worker_t *self, uint32_t id)
+static PyObject *worker_handler(psb_worker_t *self, uint32_t id)
 {
     PyObject *key = PyLong_FromUnsignedLong(id), *handler;
 
@@ -93,28 +93,28 @@ static PyObject *worker_handler(hot_worker_t *self, uint32_t id)
 }
 
 /* Give the message back; it may have been the last of its connection. */
-static void worker_free_message(hot_worker_t *self, PyObject *source,
+static void worker_free_message(psb_worker_t *self, PyObject *source,
                                 psc_message_t *message)
 {
-    hot_raised_t raised = hot_raised_take();
+    psb_raised_t raised = psb_raised_take();
 
     self->api->message_free(self->core, message);
     if (source &&
         PyObject_TypeCheck(source, self->state->connection_type) &&
-        ((hot_connection_t *)source)->leaving &&
-        hot_worker_let_go(self, (hot_connection_t *)source) < 0)
+        ((psb_connection_t *)source)->leaving &&
+        psb_worker_let_go(self, (psb_connection_t *)source) < 0)
         PyErr_WriteUnraisable(source);
-    hot_raised_restore(raised);
+    psb_raised_restore(raised);
 }
 
-static bool worker_deliver_message(hot_worker_t *self)
+static bool worker_deliver_message(psb_worker_t *self)
 {
     psc_message_t *message = self->api->message_poll(self->core);
     PyObject *source, *handler, *args = NULL, *result = NULL;
 
     if (!message)
         return false;
-    source = hot_worker_source(self, self->api->conn_id(message->source),
+    source = psb_worker_source(self, self->api->conn_id(message->source),
                                self->api->conn_rank(message->source));
     handler = source ? worker_handler(self, message->id) : NULL;
     if (handler)
@@ -133,21 +133,21 @@ static bool worker_deliver_message(hot_worker_t *self)
 
 /* Requests that the core ends without notice: look. A call-back may change
  * the list, so each one found starts again. */
-static void worker_sweep_late(hot_worker_t *self)
+static void worker_sweep_late(psb_worker_t *self)
 {
-    hot_op_t *op = self->ops.next;
+    psb_op_t *op = self->ops.next;
 
     while (self->n_late && op != &self->ops) {
-        bool late = op->in_request && hot_request_of(op)->late;
+        bool late = op->in_request && psb_request_of(op)->late;
 
-        if (late && hot_request_advance(hot_request_of(op)))
+        if (late && psb_request_advance(psb_request_of(op)))
             op = self->ops.next;
         else
             op = op->next;
     }
 }
 
-void hot_worker_drain(hot_worker_t *self)
+void psb_worker_drain(psb_worker_t *self)
 {
     bool more = true;
 

@@ -4,9 +4,9 @@
 
 /* ---- exceptions that wait ---- */
 
-hot_raised_t hot_raised_take(void)
+psb_raised_t psb_raised_take(void)
 {
-    hot_raised_t raised = {NULL, NULL, NULL};
+    psb_raised_t raised = {NULL, NULL, NULL};
 
 #if PY_VERSION_HEX >= 0x030C0000
     raised.value = PyErr_GetRaisedException();
@@ -17,7 +17,7 @@ hot_raised_t hot_raised_take(void)
     return raised;
 }
 
-void hot_raised_restore(hot_raised_t raised)
+void psb_raised_restore(psb_raised_t raised)
 {
 #if PY_VERSION_HEX >= 0x030C0000
     PyErr_SetRaisedException(raised.value);
@@ -26,9 +26,9 @@ void hot_raised_restore(hot_raised_t raised)
 #endif
 }
 
-PyObject *hot_raised_instance(void)
+PyObject *psb_raised_instance(void)
 {
-    hot_raised_t raised = hot_raised_take();
+    psb_raised_t raised = psb_raised_take();
 
     Py_XDECREF(raised.type);
     Py_XDECREF(raised.traceback);
@@ -37,11 +37,11 @@ PyObject *hot_raised_instance(void)
 
 /* ---- statuses ---- */
 
-static PyObject *exception_from_status(hot_state_t *state, int status,
+static PyObject *exception_from_status(psb_state_t *state, int status,
                                        uint64_t nbytes)
 {
     PyObject *make =
-        hot_import_once(&state->from_status, "pscompy.errors", "from_status");
+        psb_import_once(&state->from_status, "pscompy.errors", "from_status");
     PyObject *args, *kwargs = NULL, *exception = NULL;
 
     if (!make)
@@ -56,7 +56,7 @@ static PyObject *exception_from_status(hot_state_t *state, int status,
     return exception;
 }
 
-PyObject *hot_exception(hot_state_t *state, PyObject *origin, int status,
+PyObject *psb_exception(psb_state_t *state, PyObject *origin, int status,
                         uint64_t nbytes)
 {
     PyObject *exception;
@@ -81,17 +81,17 @@ static PyObject *exception_raise(PyObject *exception)
     return NULL;
 }
 
-PyObject *hot_raise(hot_state_t *state, PyObject *origin, int status,
+PyObject *psb_raise(psb_state_t *state, PyObject *origin, int status,
                     uint64_t nbytes)
 {
-    return exception_raise(hot_exception(state, origin, status, nbytes));
+    return exception_raise(psb_exception(state, origin, status, nbytes));
 }
 
-PyObject *hot_raise_bounds(hot_state_t *state, PyObject *origin,
-                           const hot_bounds_t *bounds)
+PyObject *psb_raise_bounds(psb_state_t *state, PyObject *origin,
+                           const psb_bounds_t *bounds)
 {
     PyObject *make =
-        hot_import_once(&state->from_status, "pscompy.errors", "from_status");
+        psb_import_once(&state->from_status, "pscompy.errors", "from_status");
     PyObject *peer = PyObject_GetAttrString(origin, "peer");
     PyObject *args, *kwargs, *exception = NULL;
 
@@ -113,10 +113,10 @@ PyObject *hot_raise_bounds(hot_state_t *state, PyObject *origin,
     return exception_raise(exception);
 }
 
-PyObject *hot_raise_timeout(hot_state_t *state, PyObject *origin,
+PyObject *psb_raise_timeout(psb_state_t *state, PyObject *origin,
                             PyObject *request)
 {
-    PyObject *exception = hot_exception(state, origin, PSC_ERR_TIMEOUT, 0);
+    PyObject *exception = psb_exception(state, origin, PSC_ERR_TIMEOUT, 0);
 
     if (exception && request &&
         PyObject_SetAttrString(exception, "request", request) < 0)
@@ -124,7 +124,7 @@ PyObject *hot_raise_timeout(hot_state_t *state, PyObject *origin,
     return exception_raise(exception);
 }
 
-PyObject *hot_default_exception(hot_state_t *state, PyObject *const *args,
+PyObject *psb_default_exception(psb_state_t *state, PyObject *const *args,
                                 Py_ssize_t n_args)
 {
     uint64_t nbytes = 0;
@@ -137,7 +137,7 @@ PyObject *hot_default_exception(hot_state_t *state, PyObject *const *args,
     }
     status = PyLong_AsLong(args[0]);
     if ((status == -1 && PyErr_Occurred()) ||
-        hot_arg_u64(args[1], "nbytes", UINT64_MAX, &nbytes) < 0)
+        psb_arg_u64(args[1], "nbytes", UINT64_MAX, &nbytes) < 0)
         return NULL;
     return exception_from_status(state, (int)status, nbytes);
 }

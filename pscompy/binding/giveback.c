@@ -6,38 +6,38 @@
 /* ---- receives that have ended ---- */
 
 /* Where the message is. */
-static const psc_iov_t *giveback_memory(const hot_op_t *op, psc_iov_t *piece,
+static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
                                         size_t *n_p)
 {
     Py_ssize_t nbytes;
 
-    if (op->kind == HOT_RECV_INTO) {
+    if (op->kind == PSB_RECV_INTO) {
         *n_p = op->buffers.n;
-        return hot_buffers_iov(&op->buffers);
+        return psb_buffers_iov(&op->buffers);
     }
     *n_p = op->fresh ? 1 : 0;
     if (op->fresh && PyByteArray_Check(op->fresh)) {
         piece->base = PyByteArray_AS_STRING(op->fresh);
         piece->len = (size_t)PyByteArray_GET_SIZE(op->fresh);
     } else if (op->fresh) {
-        piece->base = hot_memory_base(op->fresh, &nbytes);
+        piece->base = psb_memory_base(op->fresh, &nbytes);
         piece->len = (size_t)nbytes;
     }
     return piece;
 }
 
 /* A truncated message comes back from the buffer that was too short for it. */
-static bool giveback_has_message(const hot_op_t *op)
+static bool giveback_has_message(const psb_op_t *op)
 {
-    return op->worker->status == PSC_OK && hot_op_receives(op) &&
+    return op->worker->status == PSC_OK && psb_op_receives(op) &&
            (op->result.status == PSC_OK ||
             (op->result.status == PSC_ERR_TRUNCATED &&
-             op->kind == HOT_RECV_INTO));
+             op->kind == PSB_RECV_INTO));
 }
 
-void hot_request_return(hot_request_t *self)
+void psb_request_return(psb_request_t *self)
 {
-    hot_op_t *op = &self->op;
+    psb_op_t *op = &self->op;
     const psc_iov_t *iov;
     psc_iov_t piece;
     size_t n;
@@ -52,28 +52,28 @@ void hot_request_return(hot_request_t *self)
 }
 
 /* The request's result is replaced by Cancelled. */
-static void giveback_forget(hot_request_t *self, PyObject *cancelled)
+static void giveback_forget(psb_request_t *self, PyObject *cancelled)
 {
     self->op.result.status = PSC_ERR_CANCELLED;
     Py_CLEAR(self->value);
     Py_CLEAR(self->status);
     Py_XSETREF(self->error, cancelled);
-    hot_request_told(self);
+    psb_request_told(self);
 }
 
-static PyObject *giveback_cancelled(hot_request_t *self)
+static PyObject *giveback_cancelled(psb_request_t *self)
 {
-    return hot_exception(self->op.worker->state, self->op.origin,
+    return psb_exception(self->op.worker->state, self->op.origin,
                          PSC_ERR_CANCELLED, 0);
 }
 
-static int giveback_ended(hot_request_t *self)
+static int giveback_ended(psb_request_t *self)
 {
     PyObject *cancelled = giveback_cancelled(self);
 
     if (!cancelled)
         return -1;
-    hot_request_return(self);
+    psb_request_return(self);
     if (self->op.result.status == PSC_ERR_CANCELLED)
         giveback_forget(self, cancelled);
     else
@@ -83,21 +83,21 @@ static int giveback_ended(hot_request_t *self)
 
 /* ---- methods ---- */
 
-PyObject *hot_request_give_back(hot_request_t *self, PyObject *const *args,
+PyObject *psb_request_give_back(psb_request_t *self, PyObject *const *args,
                                 Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "_give_back", 0, 1, {"anyway"}};
     PyObject *given[1];
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
         return NULL;
-    if (self->op.kind == HOT_EVENT)
+    if (self->op.kind == PSB_EVENT)
         Py_RETURN_FALSE;
-    if (!self->finished && hot_op_give_up(&self->op))
-        hot_request_advance(self);
+    if (!self->finished && psb_op_give_up(&self->op))
+        psb_request_advance(self);
     if (!self->finished) {
-        self->giving = hot_op_receives(&self->op);
+        self->giving = psb_op_receives(&self->op);
         return PyBool_FromLong(self->giving);
     }
     if ((!self->told || (given[0] && given[0] == Py_True)) &&
@@ -106,14 +106,14 @@ PyObject *hot_request_give_back(hot_request_t *self, PyObject *const *args,
     Py_RETURN_FALSE;
 }
 
-PyObject *hot_request_revoke(hot_request_t *self, PyObject *unused)
+PyObject *psb_request_revoke(psb_request_t *self, PyObject *unused)
 {
     PyObject *cancelled;
 
     (void)unused;
-    if (!hot_request_advance(self)) {
-        hot_request_complete(self, NULL, NULL, PSC_ERR_CANCELLED);
-        hot_request_advance(self);
+    if (!psb_request_advance(self)) {
+        psb_request_complete(self, NULL, NULL, PSC_ERR_CANCELLED);
+        psb_request_advance(self);
         Py_RETURN_TRUE;
     }
     if (self->told)

@@ -4,7 +4,7 @@
  * thread: giving back waits for nobody. */
 #include "binding.h"
 
-typedef struct hot_memory {
+typedef struct psb_memory {
     PyObject_HEAD
     const psc_api_t *api;
     psc_block_t *block; /* of these three at most one */
@@ -13,14 +13,14 @@ typedef struct hot_memory {
     void *base;
     Py_ssize_t nbytes;
     bool readonly;
-} hot_memory_t;
+} psb_memory_t;
 
 /* ---- making one ---- */
 
-static hot_memory_t *memory_new(hot_worker_t *worker, bool readonly)
+static psb_memory_t *memory_new(psb_worker_t *worker, bool readonly)
 {
     PyTypeObject *type = worker->state->memory_type;
-    hot_memory_t *self = (hot_memory_t *)type->tp_alloc(type, 0);
+    psb_memory_t *self = (psb_memory_t *)type->tp_alloc(type, 0);
 
     if (self) {
         self->api = worker->api;
@@ -29,13 +29,13 @@ static hot_memory_t *memory_new(hot_worker_t *worker, bool readonly)
     return self;
 }
 
-static bool memory_take_plain(hot_memory_t *self, size_t nbytes)
+static bool memory_take_plain(psb_memory_t *self, size_t nbytes)
 {
     self->plain = self->base = PyMem_RawMalloc(nbytes ? nbytes : 1);
     return self->plain;
 }
 
-static PyObject *memory_finish(hot_memory_t *self, psc_status_t status,
+static PyObject *memory_finish(psb_memory_t *self, psc_status_t status,
                                size_t nbytes)
 {
     if (status == PSC_OK) {
@@ -48,9 +48,9 @@ static PyObject *memory_finish(hot_memory_t *self, psc_status_t status,
     return (PyObject *)self;
 }
 
-PyObject *hot_memory_alloc(hot_worker_t *worker, size_t nbytes)
+PyObject *psb_memory_alloc(psb_worker_t *worker, size_t nbytes)
 {
-    hot_memory_t *self = memory_new(worker, false);
+    psb_memory_t *self = memory_new(worker, false);
     psc_status_t status;
 
     if (!self)
@@ -63,10 +63,10 @@ PyObject *hot_memory_alloc(hot_worker_t *worker, size_t nbytes)
     return memory_finish(self, status, nbytes);
 }
 
-PyObject *hot_memory_receive(hot_op_t *op, psc_iov_t *piece)
+PyObject *psb_memory_receive(psb_op_t *op, psc_iov_t *piece)
 {
-    hot_worker_t *worker = op->worker;
-    hot_memory_t *self = memory_new(worker, op->kind == HOT_RECV_VIEW);
+    psb_worker_t *worker = op->worker;
+    psb_memory_t *self = memory_new(worker, op->kind == PSB_RECV_VIEW);
     size_t nbytes = (size_t)op->core->result.nbytes;
     psc_status_t status;
 
@@ -80,9 +80,9 @@ PyObject *hot_memory_receive(hot_op_t *op, psc_iov_t *piece)
     return (PyObject *)self;
 }
 
-bool hot_memory_view(hot_op_t *op)
+bool psb_memory_view(psb_op_t *op)
 {
-    hot_memory_t *self = memory_new(op->worker, true);
+    psb_memory_t *self = memory_new(op->worker, true);
 
     if (!self) {
         PyErr_Clear();
@@ -98,9 +98,9 @@ bool hot_memory_view(hot_op_t *op)
     return true;
 }
 
-void *hot_memory_base(PyObject *object, Py_ssize_t *nbytes_p)
+void *psb_memory_base(PyObject *object, Py_ssize_t *nbytes_p)
 {
-    hot_memory_t *self = (hot_memory_t *)object;
+    psb_memory_t *self = (psb_memory_t *)object;
 
     *nbytes_p = self->nbytes;
     return self->base;
@@ -108,13 +108,13 @@ void *hot_memory_base(PyObject *object, Py_ssize_t *nbytes_p)
 
 /* ---- the type ---- */
 
-static int memory_getbuffer(hot_memory_t *self, Py_buffer *view, int flags)
+static int memory_getbuffer(psb_memory_t *self, Py_buffer *view, int flags)
 {
     return PyBuffer_FillInfo(view, (PyObject *)self, self->base, self->nbytes,
                              self->readonly, flags);
 }
 
-static void memory_dealloc(hot_memory_t *self)
+static void memory_dealloc(psb_memory_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
@@ -133,9 +133,9 @@ static PyType_Slot memory_slots[] = {
     {Py_bf_getbuffer, memory_getbuffer},
     {0, NULL}};
 
-PyType_Spec hot_memory_spec = {
+PyType_Spec psb_memory_spec = {
     .name = "pscompy.binding._binding.Memory",
-    .basicsize = sizeof(hot_memory_t),
+    .basicsize = sizeof(psb_memory_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = memory_slots,
 };

@@ -1,70 +1,70 @@
 /* The type Message: a message that a matched probe has taken off the queue. */
 #include "binding.h"
 
-typedef struct hot_message {
+typedef struct psb_message {
     PyObject_HEAD
-    hot_op_t op; /* its core request is MATCHED; NULL once received */
+    psb_op_t op; /* its core request is MATCHED; NULL once received */
     PyObject *status;
-} hot_message_t;
+} psb_message_t;
 
-PyObject *hot_message_new(hot_op_t *op)
+PyObject *psb_message_new(psb_op_t *op)
 {
     PyTypeObject *type = op->worker->state->message_type;
-    PyObject *status = hot_op_status(op);
-    hot_message_t *self;
+    PyObject *status = psb_op_status(op);
+    psb_message_t *self;
 
     if (!status)
         return NULL;
-    self = (hot_message_t *)type->tp_alloc(type, 0);
+    self = (psb_message_t *)type->tp_alloc(type, 0);
     if (!self) {
         Py_DECREF(status);
         return NULL;
     }
-    hot_op_unlink(op);
+    psb_op_unlink(op);
     self->op = *op;
     self->op.waiters = 0;
     self->op.in_request = false;
-    hot_buffers_init(&self->op.buffers);
+    psb_buffers_init(&self->op.buffers);
     self->status = status;
     op->core = NULL;
     Py_INCREF(self->op.worker);
     Py_XINCREF(self->op.origin);
-    hot_op_link(&self->op);
+    psb_op_link(&self->op);
     return (PyObject *)self;
 }
 
-static PyObject *message_recv(hot_message_t *self, PyObject *const *args,
+static PyObject *message_recv(psb_message_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {"recv", 0, 1, {"buf"}};
-    hot_worker_t *worker = self->op.worker;
+    static const psb_signature_t signature = {"recv", 0, 1, {"buf"}};
+    psb_worker_t *worker = self->op.worker;
     PyObject *given[1];
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
         return NULL;
     if (worker->status != PSC_OK)
-        return hot_raise(worker->state, self->op.origin, worker->status, 0);
+        return psb_raise(worker->state, self->op.origin, worker->status, 0);
     if (!self->op.core) {
         PyErr_SetString(PyExc_ValueError, "this message was received already");
         return NULL;
     }
-    return hot_call_recv_matched(&self->op, given[0]);
+    return psb_call_recv_matched(&self->op, given[0]);
 }
 
-static PyObject *message_repr(hot_message_t *self)
+static PyObject *message_repr(psb_message_t *self)
 {
     return PyUnicode_FromFormat("<Message: %R%s>", self->status,
                                 self->op.core ? "" : ", received");
 }
 
-static PyObject *message_get_status(hot_message_t *self, void *closure)
+static PyObject *message_get_status(psb_message_t *self, void *closure)
 {
     (void)closure;
     Py_INCREF(self->status);
     return self->status;
 }
 
-static int message_traverse(hot_message_t *self, visitproc visit, void *arg)
+static int message_traverse(psb_message_t *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->op.worker);
@@ -73,12 +73,12 @@ static int message_traverse(hot_message_t *self, visitproc visit, void *arg)
     return 0;
 }
 
-static void message_dealloc(hot_message_t *self)
+static void message_dealloc(psb_message_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
     PyObject_GC_UnTrack(self);
-    hot_op_clear(&self->op);
+    psb_op_clear(&self->op);
     Py_CLEAR(self->op.origin);
     Py_CLEAR(self->op.worker);
     Py_CLEAR(self->status);
@@ -87,7 +87,7 @@ static void message_dealloc(hot_message_t *self)
 }
 
 static PyMethodDef message_methods[] = {
-    {"recv", HOT_FUNCTION(message_recv), HOT_FAST,
+    {"recv", PSB_FUNCTION(message_recv), PSB_FAST,
      "recv($self, buf=None)\n--\n\n"
      "Receive it, once: into buf, giving its Status, or as a new bytearray."},
     {NULL, NULL, 0, NULL}};
@@ -106,9 +106,9 @@ static PyType_Slot message_slots[] = {
     {Py_tp_getset, message_getset},
     {0, NULL}};
 
-PyType_Spec hot_message_spec = {
+PyType_Spec psb_message_spec = {
     .name = "pscompy.Message",
-    .basicsize = sizeof(hot_message_t),
+    .basicsize = sizeof(psb_message_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
              Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = message_slots,

@@ -4,12 +4,12 @@
  * global, and the types' instances reach the state through their Worker. */
 #include "binding.h"
 
-static hot_state_t *module_state(PyObject *module)
+static psb_state_t *module_state(PyObject *module)
 {
     return PyModule_GetState(module);
 }
 
-PyObject *hot_import_once(PyObject **slot_p, const char *module,
+PyObject *psb_import_once(PyObject **slot_p, const char *module,
                           const char *name)
 {
     PyObject *imported;
@@ -54,7 +54,7 @@ static int module_check_abi(const psc_api_t *api)
 
 static PyObject *module_bind(PyObject *module, PyObject *args)
 {
-    hot_state_t *state = module_state(module);
+    psb_state_t *state = module_state(module);
     unsigned long long address;
     PyTypeObject *status_type;
     const psc_api_t *api;
@@ -79,19 +79,19 @@ static PyObject *module_bind(PyObject *module, PyObject *args)
 
 /* ---- waiting for several ---- */
 
-typedef PyObject *(*module_waiter_t)(hot_state_t *state, PyObject *requests,
+typedef PyObject *(*module_waiter_t)(psb_state_t *state, PyObject *requests,
                                      int64_t deadline);
 
 static PyObject *module_wait(PyObject *module, module_waiter_t wait,
-                             const hot_signature_t *signature,
+                             const psb_signature_t *signature,
                              PyObject *const *args, Py_ssize_t n_args,
                              PyObject *kwnames)
 {
     int64_t deadline = PSC_FOREVER;
     PyObject *given[2];
 
-    if (hot_args_parse(signature, args, n_args, kwnames, given) < 0 ||
-        hot_arg_deadline(given[1], &deadline) < 0)
+    if (psb_args_parse(signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_deadline(given[1], &deadline) < 0)
         return NULL;
     return wait(module_state(module), given[0], deadline);
 }
@@ -99,19 +99,19 @@ static PyObject *module_wait(PyObject *module, module_waiter_t wait,
 static PyObject *module_wait_all(PyObject *module, PyObject *const *args,
                                  Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "wait_all", 1, 2, {"requests", "timeout"}};
 
-    return module_wait(module, hot_wait_all, &signature, args, n_args, kwnames);
+    return module_wait(module, psb_wait_all, &signature, args, n_args, kwnames);
 }
 
 static PyObject *module_wait_any(PyObject *module, PyObject *const *args,
                                  Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "wait_any", 1, 2, {"requests", "timeout"}};
 
-    return module_wait(module, hot_wait_any, &signature, args, n_args, kwnames);
+    return module_wait(module, psb_wait_any, &signature, args, n_args, kwnames);
 }
 
 /* ---- the module ---- */
@@ -128,31 +128,31 @@ static int module_add_type(PyObject *module, PyType_Spec *spec,
 
 static int module_exec(PyObject *module)
 {
-    hot_state_t *state = module_state(module);
+    psb_state_t *state = module_state(module);
 
-    if (module_add_type(module, &hot_worker_spec, NULL,
+    if (module_add_type(module, &psb_worker_spec, NULL,
                         &state->worker_type) < 0 ||
-        module_add_type(module, &hot_connection_spec, NULL,
+        module_add_type(module, &psb_connection_spec, NULL,
                         &state->connection_type) < 0 ||
-        module_add_type(module, &hot_communicator_spec, NULL,
+        module_add_type(module, &psb_communicator_spec, NULL,
                         &state->communicator_type) < 0 ||
-        module_add_type(module, &hot_request_spec, NULL,
+        module_add_type(module, &psb_request_spec, NULL,
                         &state->request_type) < 0 ||
-        module_add_type(module, &hot_persistent_spec, state->request_type,
+        module_add_type(module, &psb_persistent_spec, state->request_type,
                         &state->persistent_type) < 0 ||
-        module_add_type(module, &hot_message_spec, NULL,
+        module_add_type(module, &psb_message_spec, NULL,
                         &state->message_type) < 0 ||
-        module_add_type(module, &hot_memory_spec, NULL,
+        module_add_type(module, &psb_memory_spec, NULL,
                         &state->memory_type) < 0 ||
-        module_add_type(module, &hot_room_spec, NULL,
+        module_add_type(module, &psb_room_spec, NULL,
                         &state->room_type) < 0 ||
-        module_add_type(module, &hot_sleeper_spec, NULL,
+        module_add_type(module, &psb_sleeper_spec, NULL,
                         &state->sleeper_type) < 0 ||
-        module_add_type(module, &hot_ended_spec, NULL,
+        module_add_type(module, &psb_ended_spec, NULL,
                         &state->ended_type) < 0)
         return -1;
     if (PyModule_AddIntConstant(module, "ANY_TAG", PSC_ANY_TAG) < 0 ||
-        PyModule_AddIntConstant(module, "ANY_SOURCE", HOT_ANY_SOURCE) < 0 ||
+        PyModule_AddIntConstant(module, "ANY_SOURCE", PSB_ANY_SOURCE) < 0 ||
         PyModule_AddIntConstant(module, "TAG_MAX", PSC_TAG_MAX) < 0)
         return -1;
     return 0;
@@ -160,7 +160,7 @@ static int module_exec(PyObject *module)
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg)
 {
-    hot_state_t *state = module_state(module);
+    psb_state_t *state = module_state(module);
 
     Py_VISIT(state->worker_type);
     Py_VISIT(state->connection_type);
@@ -186,7 +186,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 
 static int module_clear(PyObject *module)
 {
-    hot_state_t *state = module_state(module);
+    psb_state_t *state = module_state(module);
 
     Py_CLEAR(state->worker_type);
     Py_CLEAR(state->connection_type);
@@ -215,12 +215,12 @@ static PyMethodDef module_methods[] = {
      "bind($module, api_address, status_type, /)\n--\n\n"
      "Tie the extension to the core's psc_api_t, whose version is checked,\n"
      "and publish that as the capsule pscompy.core._api."},
-    {"wait_all", HOT_FUNCTION(module_wait_all), HOT_FAST,
+    {"wait_all", PSB_FUNCTION(module_wait_all), PSB_FAST,
      "wait_all($module, requests, timeout=None)\n--\n\n"
      "The results of all, as a list; an error is raised after all others have\n"
      "ended (the first, if there are several). After a Timeout (seconds) what\n"
      "has not ended is still in flight."},
-    {"wait_any", HOT_FUNCTION(module_wait_any), HOT_FAST,
+    {"wait_any", PSB_FUNCTION(module_wait_any), PSB_FAST,
      "wait_any($module, requests, timeout=None)\n--\n\n"
      "(index, result) of one that has ended, the first in the list if there\n"
      "are several."},
@@ -238,7 +238,7 @@ static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
     .m_name = "pscompy.binding._binding",
     .m_doc = "Messages: the operations on the hot path.",
-    .m_size = sizeof(hot_state_t),
+    .m_size = sizeof(psb_state_t),
     .m_methods = module_methods,
     .m_slots = module_slots,
     .m_traverse = module_traverse,

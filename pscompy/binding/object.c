@@ -2,7 +2,7 @@
  * Python code; every other goes on in pscompy/parcel/objects.py. */
 #include "binding.h"
 
-int hot_object_bind(hot_connection_t *self, PyObject *const *args,
+int psb_object_bind(psb_connection_t *self, PyObject *const *args,
                     Py_ssize_t n_args)
 {
     PyTypeObject *type = self->worker->state->connection_type;
@@ -16,20 +16,20 @@ int hot_object_bind(hot_connection_t *self, PyObject *const *args,
     Py_INCREF(args[0]);
     Py_INCREF(args[1]);
     Py_XSETREF(self->objects, args[0]);
-    Py_XSETREF(self->heads, (hot_connection_t *)args[1]);
+    Py_XSETREF(self->heads, (psb_connection_t *)args[1]);
     self->pickles = args[2] == Py_True;
     return 0;
 }
 
 /* Made at the first object. */
-static int object_open(hot_connection_t *self)
+static int object_open(psb_connection_t *self)
 {
-    hot_call_t call;
+    psb_call_t call;
     PyObject *made;
 
     if (self->objects)
         return 0;
-    if (hot_connection_address(self, &call) < 0)
+    if (psb_connection_address(self, &call) < 0)
         return -1;
     made = PyObject_CallMethod((PyObject *)self, "_open_objects", NULL);
     Py_XDECREF(made);
@@ -37,10 +37,10 @@ static int object_open(hot_connection_t *self)
 }
 
 /* A blocking call on the heads, but for its buffer. */
-static void object_call(hot_connection_t *self, hot_call_t *call)
+static void object_call(psb_connection_t *self, psb_call_t *call)
 {
-    *call = (hot_call_t){.deadline = PSC_FOREVER, .tag = PSC_ANY_TAG};
-    hot_connection_address(self->heads, call);
+    *call = (psb_call_t){.deadline = PSC_FOREVER, .tag = PSC_ANY_TAG};
+    psb_connection_address(self->heads, call);
 }
 
 /* ---- sending ---- */
@@ -57,7 +57,7 @@ static bool object_is_buffer(PyObject *object)
 
 /* append of an empty list. Making both for each object would take as long as
  * a short message. */
-static PyObject *object_leave_take(hot_state_t *state)
+static PyObject *object_leave_take(psb_state_t *state)
 {
     PyObject *leave = state->leave, *list;
 
@@ -70,7 +70,7 @@ static PyObject *object_leave_take(hot_state_t *state)
     return leave;
 }
 
-static void object_leave_give(hot_state_t *state, PyObject *leave)
+static void object_leave_give(psb_state_t *state, PyObject *leave)
 {
     if (!state->leave && Py_REFCNT(leave) == 1 &&
         PyList_GET_SIZE(PyCFunction_GET_SELF(leave)) == 0)
@@ -80,10 +80,10 @@ static void object_leave_give(hot_state_t *state, PyObject *leave)
 }
 
 /* Its pickle; leave() is called with what is left out of that. */
-static PyObject *object_pickle(hot_state_t *state, PyObject *object,
+static PyObject *object_pickle(psb_state_t *state, PyObject *object,
                                PyObject *leave)
 {
-    PyObject *dumps = hot_import_once(&state->dumps, "pickle", "dumps");
+    PyObject *dumps = psb_import_once(&state->dumps, "pickle", "dumps");
     PyObject *args[3] = {object, NULL, leave}, *data;
 
     if (!state->dumps_names)
@@ -96,23 +96,23 @@ static PyObject *object_pickle(hot_state_t *state, PyObject *object,
     return data;
 }
 
-static PyObject *object_send(hot_connection_t *self, PyObject *data,
+static PyObject *object_send(psb_connection_t *self, PyObject *data,
                              PyObject **given)
 {
-    hot_call_t call;
+    psb_call_t call;
 
     object_call(self, &call);
-    call.kind = HOT_SEND;
+    call.kind = PSB_SEND;
     call.tag = 0;
     call.buf = data;
-    if (hot_arg_tag(given[1], false, &call.tag) < 0 ||
-        hot_arg_deadline(given[2], &call.deadline) < 0)
+    if (psb_arg_tag(given[1], false, &call.tag) < 0 ||
+        psb_arg_deadline(given[2], &call.deadline) < 0)
         return NULL;
-    return hot_call_run(&call);
+    return psb_call_run(&call);
 }
 
 /* The way that knows arrays, which pickle alone takes long for. */
-static PyObject *object_send_slowly(hot_connection_t *self, PyObject **given)
+static PyObject *object_send_slowly(psb_connection_t *self, PyObject **given)
 {
     PyObject *apart = PyObject_CallMethod(self->objects, "send", "OOOO",
                                           given[0],
@@ -127,7 +127,7 @@ static PyObject *object_send_slowly(hot_connection_t *self, PyObject **given)
     Py_RETURN_NONE;
 }
 
-static PyObject *object_send_rest(hot_connection_t *self, PyObject *data,
+static PyObject *object_send_rest(psb_connection_t *self, PyObject *data,
                                   PyObject *left, PyObject **given)
 {
     return PyObject_CallMethod(self->objects, "send_rest", "OOOOO", data, left,
@@ -136,15 +136,15 @@ static PyObject *object_send_rest(hot_connection_t *self, PyObject *data,
                                given[3] ? given[3] : Py_False);
 }
 
-PyObject *hot_object_send(hot_connection_t *self, PyObject *const *args,
+PyObject *psb_object_send(psb_connection_t *self, PyObject *const *args,
                           Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "send_obj", 1, 4, {"obj", "tag", "timeout", "lend"}};
     PyObject *given[4], *leave, *left, *data, *result = NULL;
-    hot_state_t *state = self->worker ? self->worker->state : NULL;
+    psb_state_t *state = self->worker ? self->worker->state : NULL;
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         object_open(self) < 0)
         return NULL;
     if (!self->pickles || self->apart || object_is_buffer(given[0]))
@@ -175,16 +175,16 @@ static bool object_is_pickle(const char *bytes, Py_ssize_t nbytes)
     return nbytes > 0 && (unsigned char)*bytes == 0x80;
 }
 
-static PyObject *object_load(hot_connection_t *self, PyObject *data)
+static PyObject *object_load(psb_connection_t *self, PyObject *data)
 {
-    hot_state_t *state = self->worker->state;
-    PyObject *loads = hot_import_once(&state->loads, "pickle", "loads");
+    psb_state_t *state = self->worker->state;
+    PyObject *loads = psb_import_once(&state->loads, "pickle", "loads");
     PyObject *value = loads ? PyObject_CallOneArg(loads, data) : NULL;
     PyObject *error, *none;
 
     if (value)
         return value;
-    error = hot_raised_instance();
+    error = psb_raised_instance();
     none = PyObject_CallMethod(self->objects, "refuse", "O", error);
     Py_XDECREF(none);
     Py_DECREF(error);
@@ -192,10 +192,10 @@ static PyObject *object_load(hot_connection_t *self, PyObject *data)
 }
 
 /* A short one: others may keep what they are given, so they get a copy. */
-static PyObject *object_from_room(hot_connection_t *self, PyObject *room)
+static PyObject *object_from_room(psb_connection_t *self, PyObject *room)
 {
     Py_ssize_t nbytes;
-    const char *bytes = hot_room_bytes(room, &nbytes);
+    const char *bytes = psb_room_bytes(room, &nbytes);
     PyObject *data, *value;
 
     if (self->pickles && object_is_pickle(bytes, nbytes))
@@ -208,7 +208,7 @@ static PyObject *object_from_room(hot_connection_t *self, PyObject *room)
     return value;
 }
 
-static PyObject *object_from_bytes(hot_connection_t *self, PyObject *data)
+static PyObject *object_from_bytes(psb_connection_t *self, PyObject *data)
 {
     if (self->pickles && object_is_pickle(PyByteArray_AS_STRING(data),
                                           PyByteArray_GET_SIZE(data)))
@@ -216,36 +216,36 @@ static PyObject *object_from_bytes(hot_connection_t *self, PyObject *data)
     return PyObject_CallMethod(self->objects, "finish", "O", data);
 }
 
-static PyObject *object_receive(hot_connection_t *self, hot_call_t *call)
+static PyObject *object_receive(psb_connection_t *self, psb_call_t *call)
 {
-    PyObject *room = hot_room_take(self->worker), *data, *value = NULL;
+    PyObject *room = psb_room_take(self->worker), *data, *value = NULL;
 
     if (!room)
         return NULL;
-    call->kind = HOT_RECV_ROOM;
+    call->kind = PSB_RECV_ROOM;
     call->keep = room;
-    data = hot_call_run(call);
+    data = psb_call_run(call);
     if (data)
         value = data == room ? object_from_room(self, data)
                              : object_from_bytes(self, data);
     Py_XDECREF(data);
-    hot_room_give(self->worker, room);
+    psb_room_give(self->worker, room);
     return value;
 }
 
-PyObject *hot_object_recv(hot_connection_t *self, PyObject *const *args,
+PyObject *psb_object_recv(psb_connection_t *self, PyObject *const *args,
                           Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "recv_obj", 0, 2, {"tag", "timeout"}};
     PyObject *given[2];
-    hot_call_t call;
+    psb_call_t call;
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         object_open(self) < 0)
         return NULL;
     object_call(self, &call);
-    if (hot_arg_tag(given[0], true, &call.tag) < 0)
+    if (psb_arg_tag(given[0], true, &call.tag) < 0)
         return NULL;
     if (given[1] && given[1] != Py_None)
         return PyObject_CallMethod(self->objects, "recv", "iO", (int)call.tag,

@@ -4,9 +4,9 @@
 
 /* ---- the worker's list ---- */
 
-void hot_op_link(hot_op_t *op)
+void psb_op_link(psb_op_t *op)
 {
-    hot_op_t *head = &op->worker->ops;
+    psb_op_t *head = &op->worker->ops;
 
     if (op->prev)
         return;
@@ -16,7 +16,7 @@ void hot_op_link(hot_op_t *op)
     head->prev = op;
 }
 
-void hot_op_unlink(hot_op_t *op)
+void psb_op_unlink(psb_op_t *op)
 {
     if (!op->prev)
         return;
@@ -27,9 +27,9 @@ void hot_op_unlink(hot_op_t *op)
 
 /* ---- start ---- */
 
-int hot_op_init(hot_op_t *op, const hot_call_t *call)
+int psb_op_init(psb_op_t *op, const psb_call_t *call)
 {
-    bool writable = call->kind == HOT_RECV_INTO || call->kind == HOT_GET;
+    bool writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET;
 
     op->prev = op->next = NULL;
     op->worker = call->worker;
@@ -44,13 +44,13 @@ int hot_op_init(hot_op_t *op, const hot_call_t *call)
     op->waiters = 0;
     op->polls = 0;
     op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
-    hot_buffers_init(&op->buffers);
-    if (call->buf && hot_buffers_get(&op->buffers, call->buf, writable) < 0)
+    psb_buffers_init(&op->buffers);
+    if (call->buf && psb_buffers_get(&op->buffers, call->buf, writable) < 0)
         return -1;
-    if (HOT_UNLIKELY(call->lend) &&
-        hot_lease_begin(call->worker->state, call->buf, &op->buffers.lease) <
+    if (PSB_UNLIKELY(call->lend) &&
+        psb_lease_begin(call->worker->state, call->buf, &op->buffers.lease) <
             0) {
-        hot_buffers_release(&op->buffers);
+        psb_buffers_release(&op->buffers);
         return -1;
     }
     op->fresh = call->keep;
@@ -60,7 +60,7 @@ int hot_op_init(hot_op_t *op, const hot_call_t *call)
 
 /* ---- on its way ---- */
 
-void hot_op_free_core(hot_op_t *op)
+void psb_op_free_core(psb_op_t *op)
 {
     if (!op->core || op->waiters)
         return;
@@ -68,27 +68,27 @@ void hot_op_free_core(hot_op_t *op)
     op->core = NULL;
 }
 
-static void op_end(hot_op_t *op, psc_result_t result)
+static void op_end(psb_op_t *op, psc_result_t result)
 {
     op->result = result;
     op->done = true;
-    hot_op_unlink(op);
-    hot_op_free_core(op);
+    psb_op_unlink(op);
+    psb_op_free_core(op);
 }
 
-static void op_fail(hot_op_t *op, psc_status_t status)
+static void op_fail(psb_op_t *op, psc_status_t status)
 {
     op_end(op, (psc_result_t){.status = status, .rank = -1});
 }
 
 /* The memory for a message whose length is known now. */
-static int op_make_fresh(hot_op_t *op, psc_iov_t *piece)
+static int op_make_fresh(psb_op_t *op, psc_iov_t *piece)
 {
     uint64_t nbytes = op->core->result.nbytes;
 
     Py_CLEAR(op->fresh); /* a room that is too short */
-    if (op->kind == HOT_RECV_VIEW || op->kind == HOT_RECV_MEMORY) {
-        op->fresh = hot_memory_receive(op, piece);
+    if (op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY) {
+        op->fresh = psb_memory_receive(op, piece);
         if (op->fresh)
             return 0;
     } else if (nbytes <= PY_SSIZE_T_MAX) {
@@ -103,18 +103,18 @@ static int op_make_fresh(hot_op_t *op, psc_iov_t *piece)
     return 0;
 }
 
-static void op_supply(hot_op_t *op)
+static void op_supply(psb_op_t *op)
 {
-    const psc_iov_t *iov = hot_buffers_iov(&op->buffers);
+    const psc_iov_t *iov = psb_buffers_iov(&op->buffers);
     const psc_api_t *api = op->worker->api;
     size_t n_iov = op->buffers.n;
     psc_status_t status;
     psc_iov_t piece;
 
-    if ((op->kind == HOT_RECV_VIEW || op->kind == HOT_RECV_MEMORY) &&
-        hot_memory_view(op))
+    if ((op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY) &&
+        psb_memory_view(op))
         return;
-    if (op->kind != HOT_RECV_INTO) {
+    if (op->kind != PSB_RECV_INTO) {
         if (op_make_fresh(op, &piece) < 0) {
             psc_result_t refused = {.status = PSC_ERR_NO_MEMORY,
                                     .rank = -1,
@@ -128,13 +128,13 @@ static void op_supply(hot_op_t *op)
         n_iov = 1;
     }
     status = api->recv_supply(op->core, iov, n_iov);
-    if (HOT_UNLIKELY(psc_request_state(op->core) == PSC_REQUEST_MATCHED)) {
+    if (PSB_UNLIKELY(psc_request_state(op->core) == PSC_REQUEST_MATCHED)) {
         api->cancel(op->core);
         op_fail(op, status);
     }
 }
 
-bool hot_op_advance(hot_op_t *op)
+bool psb_op_advance(psb_op_t *op)
 {
     while (!op->done) {
         int state = psc_request_state(op->core);
@@ -143,7 +143,7 @@ bool hot_op_advance(hot_op_t *op)
             return false;
         if (state == PSC_REQUEST_DONE) {
             op_end(op, op->core->result);
-        } else if (op->kind == HOT_MATCH) {
+        } else if (op->kind == PSB_MATCH) {
             op->result = op->core->result;
             op->result.status = PSC_OK;
             op->done = true;
@@ -154,15 +154,15 @@ bool hot_op_advance(hot_op_t *op)
     return true;
 }
 
-void hot_op_abandon(hot_op_t *op, psc_status_t status)
+void psb_op_abandon(psb_op_t *op, psc_status_t status)
 {
     op->core = NULL;
     op_fail(op, status);
 }
 
-bool hot_op_withdraw(hot_op_t *op)
+bool psb_op_withdraw(psb_op_t *op)
 {
-    hot_raised_t raised = hot_raised_take();
+    psb_raised_t raised = psb_raised_take();
     bool gone = true;
 
     if (op->done)
@@ -170,39 +170,39 @@ bool hot_op_withdraw(hot_op_t *op)
     else if (op->worker->api->cancel(op->core) == PSC_OK)
         op_fail(op, PSC_ERR_CANCELLED);
     else
-        gone = hot_op_advance(op);
-    hot_raised_restore(raised);
+        gone = psb_op_advance(op);
+    psb_raised_restore(raised);
     return gone;
 }
 
-bool hot_op_receives(const hot_op_t *op)
+bool psb_op_receives(const psb_op_t *op)
 {
-    return op->kind == HOT_RECV_INTO || op->kind == HOT_RECV_NEW ||
-           op->kind == HOT_RECV_STATUS || op->kind == HOT_RECV_VIEW ||
-           op->kind == HOT_RECV_MEMORY;
+    return op->kind == PSB_RECV_INTO || op->kind == PSB_RECV_NEW ||
+           op->kind == PSB_RECV_STATUS || op->kind == PSB_RECV_VIEW ||
+           op->kind == PSB_RECV_MEMORY;
 }
 
-bool hot_op_give_up(hot_op_t *op)
+bool psb_op_give_up(psb_op_t *op)
 {
     const psc_api_t *api = op->worker->api;
 
     if (op->done)
         return true;
-    if ((hot_op_receives(op) ? api->recv_give_up(op->core)
+    if ((psb_op_receives(op) ? api->recv_give_up(op->core)
                              : api->cancel(op->core)) == PSC_OK)
         op_fail(op, PSC_ERR_CANCELLED);
-    return hot_op_advance(op);
+    return psb_op_advance(op);
 }
 
 /* ---- its end ---- */
 
-void hot_op_clear(hot_op_t *op)
+void psb_op_clear(psb_op_t *op)
 {
-    hot_op_unlink(op);
+    psb_op_unlink(op);
     if (op->core) { /* a matched message that nobody took goes back */
         op->worker->api->cancel(op->core);
-        hot_op_free_core(op);
+        psb_op_free_core(op);
     }
     Py_CLEAR(op->fresh);
-    hot_buffers_release(&op->buffers);
+    psb_buffers_release(&op->buffers);
 }

@@ -3,29 +3,29 @@
 
 /* ---- looking ---- */
 
-PyObject *hot_request_done(hot_request_t *self, PyObject *unused)
+PyObject *psb_request_done(psb_request_t *self, PyObject *unused)
 {
     (void)unused;
-    if (!hot_request_advance(self))
+    if (!psb_request_advance(self))
         Py_RETURN_FALSE;
-    hot_request_told(self);
+    psb_request_told(self);
     Py_RETURN_TRUE;
 }
 
 /* -1 with an exception. */
-static int request_was_cancelled(hot_request_t *self)
+static int request_was_cancelled(psb_request_t *self)
 {
-    hot_state_t *state = self->op.worker->state;
+    psb_state_t *state = self->op.worker->state;
     PyObject *type;
 
-    if (!hot_request_advance(self) || !self->error)
+    if (!psb_request_advance(self) || !self->error)
         return false;
-    type = hot_import_once(&state->cancelled_type, "pscompy.errors",
+    type = psb_import_once(&state->cancelled_type, "pscompy.errors",
                            "Cancelled");
     return type ? PyObject_IsInstance(self->error, type) : -1;
 }
 
-PyObject *hot_request_cancelled(hot_request_t *self, PyObject *unused)
+PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused)
 {
     int cancelled = request_was_cancelled(self);
 
@@ -34,7 +34,7 @@ PyObject *hot_request_cancelled(hot_request_t *self, PyObject *unused)
 }
 
 /* It has ended. */
-static PyObject *request_error(hot_request_t *self)
+static PyObject *request_error(psb_request_t *self)
 {
     int cancelled = request_was_cancelled(self);
     PyObject *error = self->error ? self->error : Py_None;
@@ -42,28 +42,28 @@ static PyObject *request_error(hot_request_t *self)
     if (cancelled < 0)
         return NULL;
     if (cancelled)
-        return hot_request_result(self);
-    hot_request_told(self);
+        return psb_request_result(self);
+    psb_request_told(self);
     Py_INCREF(error);
     return error;
 }
 
-PyObject *hot_request_exception(hot_request_t *self, PyObject *const *args,
+PyObject *psb_request_exception(psb_request_t *self, PyObject *const *args,
                                 Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "exception", 0, 1, {"timeout"}};
     int64_t deadline = PSC_FOREVER;
     PyObject *given[1];
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        hot_arg_deadline(given[0], &deadline) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_deadline(given[0], &deadline) < 0)
         return NULL;
-    switch (hot_request_wait(self, deadline)) {
-    case HOT_DONE:
+    switch (psb_request_wait(self, deadline)) {
+    case PSB_DONE:
         return request_error(self);
-    case HOT_TIMEOUT:
-        return hot_raise_timeout(self->op.worker->state, self->op.origin,
+    case PSB_TIMEOUT:
+        return psb_raise_timeout(self->op.worker->state, self->op.origin,
                                  (PyObject *)self);
     default:
         return NULL;
@@ -72,10 +72,10 @@ PyObject *hot_request_exception(hot_request_t *self, PyObject *const *args,
 
 /* ---- call-backs ---- */
 
-PyObject *hot_request_on_done(hot_request_t *self, PyObject *fn)
+PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
 {
-    if (hot_request_advance(self)) {
-        hot_request_call(self, fn);
+    if (psb_request_advance(self)) {
+        psb_request_call(self, fn);
         Py_RETURN_NONE;
     }
     if (!self->callbacks && !(self->callbacks = PyList_New(0)))
@@ -87,9 +87,9 @@ PyObject *hot_request_on_done(hot_request_t *self, PyObject *fn)
 
 /* In a thread with an event loop: what runs fn there; else fn. Without asyncio
  * there is none, and importing it takes long. */
-static PyObject *request_callback(hot_request_t *self, PyObject *fn)
+static PyObject *request_callback(psb_request_t *self, PyObject *fn)
 {
-    hot_state_t *state = self->op.worker->state;
+    psb_state_t *state = self->op.worker->state;
     PyObject *name = PyUnicode_InternFromString("asyncio");
     PyObject *asyncio = name ? PyImport_GetModule(name) : NULL;
     PyObject *wrap;
@@ -100,12 +100,12 @@ static PyObject *request_callback(hot_request_t *self, PyObject *fn)
         return PyErr_Occurred() ? NULL : fn;
     }
     Py_DECREF(asyncio);
-    wrap = hot_import_once(&state->loop_callback, "pscompy.api.aio",
+    wrap = psb_import_once(&state->loop_callback, "pscompy.api.aio",
                            "loop_callback");
     return wrap ? PyObject_CallFunctionObjArgs(wrap, self, fn, NULL) : NULL;
 }
 
-PyObject *hot_request_add_done_callback(hot_request_t *self, PyObject *fn)
+PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn)
 {
     PyObject *callback, *added;
 
@@ -113,17 +113,17 @@ PyObject *hot_request_add_done_callback(hot_request_t *self, PyObject *fn)
         PyErr_SetString(PyExc_TypeError, "the call-back must be callable");
         return NULL;
     }
-    if (hot_request_advance(self))
-        return hot_request_on_done(self, fn);
+    if (psb_request_advance(self))
+        return psb_request_on_done(self, fn);
     callback = request_callback(self, fn);
     if (!callback)
         return NULL;
-    added = hot_request_on_done(self, callback);
+    added = psb_request_on_done(self, callback);
     Py_DECREF(callback);
     return added;
 }
 
-PyObject *hot_request_remove_done_callback(hot_request_t *self, PyObject *fn)
+PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn)
 {
     Py_ssize_t removed = 0, i;
 

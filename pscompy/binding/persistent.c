@@ -3,19 +3,19 @@
  * peer and tag. */
 #include "binding.h"
 
-typedef struct hot_persistent {
-    hot_request_t request;
-    hot_call_t call;
+typedef struct psb_persistent {
+    psb_request_t request;
+    psb_call_t call;
     PyObject *connection; /* keeps call.connection, or NULL */
-} hot_persistent_t;
+} psb_persistent_t;
 
 /* ---- making one ---- */
 
-PyObject *hot_call_init(hot_call_t *call)
+PyObject *psb_call_init(psb_call_t *call)
 {
     PyTypeObject *type = call->worker->state->persistent_type;
-    hot_persistent_t *self;
-    hot_op_t op;
+    psb_persistent_t *self;
+    psb_op_t op;
 
     if (!call->buf) {
         PyErr_SetString(PyExc_TypeError,
@@ -23,38 +23,38 @@ PyObject *hot_call_init(hot_call_t *call)
                         "again by every start");
         return NULL;
     }
-    if (hot_op_init(&op, call) < 0)
+    if (psb_op_init(&op, call) < 0)
         return NULL;
-    self = (hot_persistent_t *)hot_request_idle(type, &op);
+    self = (psb_persistent_t *)psb_request_idle(type, &op);
     if (self) {
         self->call = *call;
         self->connection = (PyObject *)call->connection;
         Py_XINCREF(self->connection);
     }
-    hot_op_clear(&op);
+    psb_op_clear(&op);
     return (PyObject *)self;
 }
 
 /* ---- methods ---- */
 
-static PyObject *persistent_start(hot_persistent_t *self, PyObject *unused)
+static PyObject *persistent_start(psb_persistent_t *self, PyObject *unused)
 {
     (void)unused;
-    if (!hot_request_advance(&self->request)) {
+    if (!psb_request_advance(&self->request)) {
         PyErr_SetString(PyExc_RuntimeError,
                         "this request is in flight: wait for it before the "
                         "next start");
         return NULL;
     }
-    if (hot_call_enter(&self->call) < 0 ||
-        hot_request_restart(&self->request, &self->call) < 0)
+    if (psb_call_enter(&self->call) < 0 ||
+        psb_request_restart(&self->request, &self->call) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
 /* ---- the type ---- */
 
-static int persistent_traverse(hot_persistent_t *self, visitproc visit,
+static int persistent_traverse(psb_persistent_t *self, visitproc visit,
                                void *arg)
 {
     PyTypeObject *base = self->request.op.worker->state->request_type;
@@ -63,7 +63,7 @@ static int persistent_traverse(hot_persistent_t *self, visitproc visit,
     return base->tp_traverse((PyObject *)self, visit, arg);
 }
 
-static int persistent_clear(hot_persistent_t *self)
+static int persistent_clear(psb_persistent_t *self)
 {
     PyTypeObject *base = self->request.op.worker->state->request_type;
 
@@ -71,11 +71,11 @@ static int persistent_clear(hot_persistent_t *self)
     return base->tp_clear((PyObject *)self);
 }
 
-static void persistent_dealloc(hot_persistent_t *self)
+static void persistent_dealloc(psb_persistent_t *self)
 {
     PyTypeObject *base = self->request.op.worker->state->request_type;
 
-    if (hot_request_survives(&self->request))
+    if (psb_request_survives(&self->request))
         return;
     PyObject_GC_UnTrack(self);
     Py_CLEAR(self->connection);
@@ -83,7 +83,7 @@ static void persistent_dealloc(hot_persistent_t *self)
 }
 
 static PyMethodDef persistent_methods[] = {
-    {"start", HOT_FUNCTION(persistent_start), METH_NOARGS,
+    {"start", PSB_FUNCTION(persistent_start), METH_NOARGS,
      "start($self)\n--\n\n"
      "Begin the operation, again if it has ended; wait(), test() and the rest\n"
      "are of the latest start. RuntimeError while it is in flight."},
@@ -98,9 +98,9 @@ static PyType_Slot persistent_slots[] = {
     {Py_tp_methods, persistent_methods},
     {0, NULL}};
 
-PyType_Spec hot_persistent_spec = {
+PyType_Spec psb_persistent_spec = {
     .name = "pscompy.PersistentRequest",
-    .basicsize = sizeof(hot_persistent_t),
+    .basicsize = sizeof(psb_persistent_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
              Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = persistent_slots,

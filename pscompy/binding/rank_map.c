@@ -4,15 +4,15 @@
 
 #define BASE 0x3fffu /* of a World: contexts of its objects are above */
 
-struct hot_numbering {
-    hot_numbering_t *next;
+struct psb_numbering {
+    psb_numbering_t *next;
     uint32_t context;
     int n, ranks[]; /* by the first number; -1: it is not among them */
 };
 
-int hot_worker_rank(const hot_worker_t *self, uint16_t context, int rank)
+int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank)
 {
-    const hot_numbering_t *it = self->numberings;
+    const psb_numbering_t *it = self->numberings;
 
     while (it && it->context != (context & BASE))
         it = it->next;
@@ -29,7 +29,7 @@ static int *numbering_ranks(PyObject *sequence, Py_ssize_t n, int *highest_p)
     for (Py_ssize_t i = 0; i < n; i++) {
         uint64_t rank;
 
-        if (hot_arg_u64(PySequence_Fast_GET_ITEM(sequence, i), "rank",
+        if (psb_arg_u64(PySequence_Fast_GET_ITEM(sequence, i), "rank",
                         INT32_MAX - 1, &rank) < 0) {
             PyMem_Free(ranks);
             return NULL;
@@ -41,15 +41,15 @@ static int *numbering_ranks(PyObject *sequence, Py_ssize_t n, int *highest_p)
     return ranks;
 }
 
-static hot_numbering_t *numbering_create(uint32_t context, const int *ranks,
+static psb_numbering_t *numbering_create(uint32_t context, const int *ranks,
                                          Py_ssize_t n, int highest)
 {
     size_t count = (size_t)highest + 1;
-    hot_numbering_t *made =
+    psb_numbering_t *made =
         PyMem_Malloc(sizeof *made + count * sizeof *made->ranks);
 
     if (!made)
-        return (hot_numbering_t *)PyErr_NoMemory();
+        return (psb_numbering_t *)PyErr_NoMemory();
     made->context = context;
     made->n = (int)count;
     memset(made->ranks, -1, count * sizeof *made->ranks);
@@ -58,19 +58,19 @@ static hot_numbering_t *numbering_create(uint32_t context, const int *ranks,
     return made;
 }
 
-PyObject *hot_worker_renumber(hot_worker_t *self, PyObject *const *args,
+PyObject *psb_worker_renumber(psb_worker_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "renumber", 2, 2, {"context", "ranks"}};
-    hot_numbering_t *made = NULL;
+    psb_numbering_t *made = NULL;
     PyObject *given[2], *sequence;
     uint64_t context;
     int highest = -1, *ranks;
     Py_ssize_t n;
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        hot_arg_u64(given[0], "context", BASE, &context) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_u64(given[0], "context", BASE, &context) < 0)
         return NULL;
     sequence = PySequence_Fast(given[1], "renumber() needs a sequence");
     if (!sequence)
@@ -88,11 +88,11 @@ PyObject *hot_worker_renumber(hot_worker_t *self, PyObject *const *args,
     Py_RETURN_NONE;
 }
 
-void hot_worker_forget_numberings(hot_worker_t *self)
+void psb_worker_forget_numberings(psb_worker_t *self)
 {
-    hot_numbering_t *next;
+    psb_numbering_t *next;
 
-    for (hot_numbering_t *it = self->numberings; it; it = next) {
+    for (psb_numbering_t *it = self->numberings; it; it = next) {
         next = it->next;
         PyMem_Free(it);
     }

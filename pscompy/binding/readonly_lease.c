@@ -1,47 +1,47 @@
 /* Arrays that are lent are read-only until the last loan of them has ended. */
 #include "binding.h"
 
-struct hot_lease {
-    hot_lease_t *next, **prev; /* the state's leases */
+struct psb_lease {
+    psb_lease_t *next, **prev; /* the state's leases */
     PyObject *array;
     unsigned loans;
 };
 
 /* One that is lent already cannot be written to any more. */
-static hot_lease_t *lease_find(hot_state_t *state, PyObject *array)
+static psb_lease_t *lease_find(psb_state_t *state, PyObject *array)
 {
-    hot_lease_t *lease = state->leases;
+    psb_lease_t *lease = state->leases;
 
     while (lease && lease->array != array)
         lease = lease->next;
     return lease;
 }
 
-static hot_lease_t *lease_new(hot_state_t *state, PyObject *array)
+static psb_lease_t *lease_new(psb_state_t *state, PyObject *array)
 {
-    hot_lease_t *lease = PyMem_Malloc(sizeof *lease);
+    psb_lease_t *lease = PyMem_Malloc(sizeof *lease);
 
     if (!lease) {
         PyErr_NoMemory();
         return NULL;
     }
     Py_INCREF(array);
-    *lease = (hot_lease_t){state->leases, &state->leases, array, 0};
+    *lease = (psb_lease_t){state->leases, &state->leases, array, 0};
     if (lease->next)
         lease->next->prev = &lease->next;
     state->leases = lease;
     return lease;
 }
 
-int hot_lease_begin(hot_state_t *state, PyObject *object,
-                    hot_lease_t **lease_p)
+int psb_lease_begin(psb_state_t *state, PyObject *object,
+                    psb_lease_t **lease_p)
 {
-    hot_lease_t *lease;
+    psb_lease_t *lease;
 
-    if (hot_array_set_writable(object, false)) {
+    if (psb_array_set_writable(object, false)) {
         lease = lease_new(state, object);
         if (!lease) {
-            hot_array_set_writable(object, true);
+            psb_array_set_writable(object, true);
             return -1;
         }
     } else {
@@ -53,7 +53,7 @@ int hot_lease_begin(hot_state_t *state, PyObject *object,
     return 0;
 }
 
-void hot_lease_end(hot_lease_t *lease)
+void psb_lease_end(psb_lease_t *lease)
 {
     PyObject *array = lease->array;
 
@@ -62,7 +62,7 @@ void hot_lease_end(hot_lease_t *lease)
     *lease->prev = lease->next;
     if (lease->next)
         lease->next->prev = lease->prev;
-    hot_array_set_writable(array, true);
+    psb_array_set_writable(array, true);
     PyMem_Free(lease);
     Py_DECREF(array);
 }

@@ -4,23 +4,23 @@
 
 #define ROOM_BYTES 1024
 
-typedef struct hot_room {
+typedef struct psb_room {
     PyObject_HEAD
     Py_ssize_t nbytes; /* of the message in it */
     char bytes[ROOM_BYTES];
-} hot_room_t;
+} psb_room_t;
 
-PyObject *hot_room_take(hot_worker_t *worker)
+PyObject *psb_room_take(psb_worker_t *worker)
 {
     PyObject *room = worker->room;
 
     worker->room = NULL;
     return room ? room
-                : (PyObject *)PyObject_New(hot_room_t,
+                : (PyObject *)PyObject_New(psb_room_t,
                                            worker->state->room_type);
 }
 
-void hot_room_give(hot_worker_t *worker, PyObject *room)
+void psb_room_give(psb_worker_t *worker, PyObject *room)
 {
     if (!worker->room && Py_REFCNT(room) == 1)
         worker->room = room;
@@ -28,29 +28,29 @@ void hot_room_give(hot_worker_t *worker, PyObject *room)
         Py_DECREF(room);
 }
 
-psc_iov_t hot_room_piece(PyObject *room)
+psc_iov_t psb_room_piece(PyObject *room)
 {
-    return (psc_iov_t){((hot_room_t *)room)->bytes, ROOM_BYTES};
+    return (psc_iov_t){((psb_room_t *)room)->bytes, ROOM_BYTES};
 }
 
-void hot_room_fill(PyObject *room, uint64_t nbytes)
+void psb_room_fill(PyObject *room, uint64_t nbytes)
 {
-    ((hot_room_t *)room)->nbytes = (Py_ssize_t)nbytes;
+    ((psb_room_t *)room)->nbytes = (Py_ssize_t)nbytes;
 }
 
-const char *hot_room_bytes(PyObject *room, Py_ssize_t *nbytes_p)
+const char *psb_room_bytes(PyObject *room, Py_ssize_t *nbytes_p)
 {
-    *nbytes_p = ((hot_room_t *)room)->nbytes;
-    return ((hot_room_t *)room)->bytes;
+    *nbytes_p = ((psb_room_t *)room)->nbytes;
+    return ((psb_room_t *)room)->bytes;
 }
 
-static int room_getbuffer(hot_room_t *self, Py_buffer *view, int flags)
+static int room_getbuffer(psb_room_t *self, Py_buffer *view, int flags)
 {
     return PyBuffer_FillInfo(view, (PyObject *)self, self->bytes, self->nbytes,
                              true, flags);
 }
 
-static void room_dealloc(hot_room_t *self)
+static void room_dealloc(psb_room_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
@@ -64,9 +64,9 @@ static PyType_Slot room_slots[] = {
     {Py_bf_getbuffer, room_getbuffer},
     {0, NULL}};
 
-PyType_Spec hot_room_spec = {
+PyType_Spec psb_room_spec = {
     .name = "pscompy.binding._binding.Room",
-    .basicsize = sizeof(hot_room_t),
+    .basicsize = sizeof(psb_room_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = room_slots,
 };

@@ -5,52 +5,52 @@
 
 /* ---- methods ---- */
 
-static PyObject *request_wait_until(hot_request_t *self, int64_t deadline)
+static PyObject *request_wait_until(psb_request_t *self, int64_t deadline)
 {
-    switch (hot_request_wait(self, deadline)) {
-    case HOT_DONE:
-        return hot_request_result(self);
-    case HOT_TIMEOUT:
-        return hot_raise_timeout(self->op.worker->state, self->op.origin,
+    switch (psb_request_wait(self, deadline)) {
+    case PSB_DONE:
+        return psb_request_result(self);
+    case PSB_TIMEOUT:
+        return psb_raise_timeout(self->op.worker->state, self->op.origin,
                                  (PyObject *)self);
     default:
         return NULL;
     }
 }
 
-static PyObject *request_wait(hot_request_t *self, PyObject *const *args,
+static PyObject *request_wait(psb_request_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {"wait", 0, 1, {"timeout"}};
+    static const psb_signature_t signature = {"wait", 0, 1, {"timeout"}};
     int64_t deadline = PSC_FOREVER;
     PyObject *given[1];
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        hot_arg_deadline(given[0], &deadline) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_deadline(given[0], &deadline) < 0)
         return NULL;
     return request_wait_until(self, deadline);
 }
 
-static PyObject *request_result(hot_request_t *self, PyObject *unused)
+static PyObject *request_result(psb_request_t *self, PyObject *unused)
 {
     (void)unused;
     return request_wait_until(self, PSC_FOREVER);
 }
 
-static PyObject *request_test(hot_request_t *self, PyObject *unused)
+static PyObject *request_test(psb_request_t *self, PyObject *unused)
 {
-    hot_worker_t *worker = self->op.worker;
+    psb_worker_t *worker = self->op.worker;
 
-    if (hot_request_advance(self))
-        return hot_request_done(self, unused);
-    if (hot_worker_enter(worker, self->op.origin) < 0)
+    if (psb_request_advance(self))
+        return psb_request_done(self, unused);
+    if (psb_worker_enter(worker, self->op.origin) < 0)
         return NULL;
     worker->api->progress(worker->core, PSC_FLAG_TRY);
-    hot_worker_drain(worker);
-    return hot_request_done(self, unused);
+    psb_worker_drain(worker);
+    return psb_request_done(self, unused);
 }
 
-bool hot_request_complete(hot_request_t *self, PyObject *value,
+bool psb_request_complete(psb_request_t *self, PyObject *value,
                           PyObject *error, psc_status_t status)
 {
     if (self->op.done || self->value || self->error || self->cancelled)
@@ -64,21 +64,21 @@ bool hot_request_complete(hot_request_t *self, PyObject *value,
     return true;
 }
 
-static PyObject *request_cancel(hot_request_t *self, PyObject *unused)
+static PyObject *request_cancel(psb_request_t *self, PyObject *unused)
 {
     (void)unused;
-    if (!hot_request_advance(self)) {
-        if (self->op.kind == HOT_EVENT)
-            hot_request_complete(self, NULL, NULL, PSC_ERR_CANCELLED);
+    if (!psb_request_advance(self)) {
+        if (self->op.kind == PSB_EVENT)
+            psb_request_complete(self, NULL, NULL, PSC_ERR_CANCELLED);
         else
-            hot_request_withdraw(self);
-        hot_request_advance(self);
+            psb_request_withdraw(self);
+        psb_request_advance(self);
     }
     return PyBool_FromLong(self->finished &&
                            self->op.result.status == PSC_ERR_CANCELLED);
 }
 
-static PyObject *request_refuse_pickle(hot_request_t *self, PyObject *unused)
+static PyObject *request_refuse_pickle(psb_request_t *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
@@ -90,23 +90,23 @@ static PyObject *request_refuse_pickle(hot_request_t *self, PyObject *unused)
 
 /* ---- for the control plane ---- */
 
-static PyObject *request_event_complete(hot_request_t *self, PyObject *value)
+static PyObject *request_event_complete(psb_request_t *self, PyObject *value)
 {
-    return PyBool_FromLong(hot_request_complete(self, value, NULL, PSC_OK));
+    return PyBool_FromLong(psb_request_complete(self, value, NULL, PSC_OK));
 }
 
-static PyObject *request_event_fail(hot_request_t *self, PyObject *error)
+static PyObject *request_event_fail(psb_request_t *self, PyObject *error)
 {
     if (!PyExceptionInstance_Check(error)) {
         PyErr_SetString(PyExc_TypeError, "an exception instance is needed");
         return NULL;
     }
-    return PyBool_FromLong(hot_request_complete(self, NULL, error, PSC_OK));
+    return PyBool_FromLong(psb_request_complete(self, NULL, error, PSC_OK));
 }
 
 /* ---- the type ---- */
 
-static PyObject *request_get_status(hot_request_t *self, void *closure)
+static PyObject *request_get_status(psb_request_t *self, void *closure)
 {
     PyObject *status = self->status ? self->status : Py_None;
 
@@ -116,14 +116,14 @@ static PyObject *request_get_status(hot_request_t *self, void *closure)
 }
 
 /* asyncio asks whether it is a future of its own, before it makes a task. */
-static PyObject *request_get_blocking(hot_request_t *self, void *closure)
+static PyObject *request_get_blocking(psb_request_t *self, void *closure)
 {
     (void)closure;
     self->offered = true;
     Py_RETURN_NONE;
 }
 
-static PyObject *request_get_worker(hot_request_t *self, void *closure)
+static PyObject *request_get_worker(psb_request_t *self, void *closure)
 {
     (void)closure;
     Py_INCREF(self->op.worker);
@@ -131,35 +131,35 @@ static PyObject *request_get_worker(hot_request_t *self, void *closure)
 }
 
 /* Without a default: the compiler finds the kind that is missing here. */
-static const char *request_kind_name(hot_kind_t kind)
+static const char *request_kind_name(psb_kind_t kind)
 {
     switch (kind) {
-    case HOT_SEND:
+    case PSB_SEND:
         return "send";
-    case HOT_RECV_INTO:
-    case HOT_RECV_NEW:
-    case HOT_RECV_ROOM:
-    case HOT_RECV_STATUS:
-    case HOT_RECV_VIEW:
-    case HOT_RECV_MEMORY:
+    case PSB_RECV_INTO:
+    case PSB_RECV_NEW:
+    case PSB_RECV_ROOM:
+    case PSB_RECV_STATUS:
+    case PSB_RECV_VIEW:
+    case PSB_RECV_MEMORY:
         return "receive";
-    case HOT_PROBE:
-    case HOT_MATCH:
+    case PSB_PROBE:
+    case PSB_MATCH:
         return "probe";
-    case HOT_PUT:
+    case PSB_PUT:
         return "put";
-    case HOT_GET:
+    case PSB_GET:
         return "get";
-    case HOT_AM:
+    case PSB_AM:
         return "message";
-    case HOT_EVENT:
-    case HOT_KINDS:
+    case PSB_EVENT:
+    case PSB_KINDS:
         break;
     }
     return "event";
 }
 
-static PyObject *request_repr(hot_request_t *self)
+static PyObject *request_repr(psb_request_t *self)
 {
     const char *state = !self->finished ? "in flight"
                         : self->error   ? "failed"
@@ -169,7 +169,7 @@ static PyObject *request_repr(hot_request_t *self)
                                 request_kind_name(self->op.kind), state);
 }
 
-static int request_traverse(hot_request_t *self, visitproc visit, void *arg)
+static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->op.worker);
@@ -179,11 +179,11 @@ static int request_traverse(hot_request_t *self, visitproc visit, void *arg)
     Py_VISIT(self->error);
     Py_VISIT(self->status);
     Py_VISIT(self->callbacks);
-    return hot_buffers_traverse(&self->op.buffers, visit, arg);
+    return psb_buffers_traverse(&self->op.buffers, visit, arg);
 }
 
 /* The worker stays: it is needed to free what is left. */
-static int request_clear(hot_request_t *self)
+static int request_clear(psb_request_t *self)
 {
     Py_CLEAR(self->op.origin);
     Py_CLEAR(self->value);
@@ -193,14 +193,14 @@ static int request_clear(hot_request_t *self)
     return 0;
 }
 
-static void request_dealloc(hot_request_t *self)
+static void request_dealloc(psb_request_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
-    if (hot_request_survives(self))
+    if (psb_request_survives(self))
         return;
     PyObject_GC_UnTrack(self);
-    hot_op_clear(&self->op);
+    psb_op_clear(&self->op);
     request_clear(self);
     Py_CLEAR(self->op.worker);
     type->tp_free(self);
@@ -208,60 +208,60 @@ static void request_dealloc(hot_request_t *self)
 }
 
 static PyMethodDef request_methods[] = {
-    {"wait", HOT_FUNCTION(request_wait), HOT_FAST,
+    {"wait", PSB_FUNCTION(request_wait), PSB_FAST,
      "wait($self, timeout=None)\n--\n\n"
      "Block until it has ended; give what the blocking call would have\n"
      "returned, or raise what it would have raised. After a Timeout (seconds)\n"
      "it is still in flight. May be repeated."},
-    {"result", HOT_FUNCTION(request_result), METH_NOARGS,
+    {"result", PSB_FUNCTION(request_result), METH_NOARGS,
      "result($self)\n--\n\nThe same as wait()."},
-    {"test", HOT_FUNCTION(request_test), METH_NOARGS,
+    {"test", PSB_FUNCTION(request_test), METH_NOARGS,
      "test($self)\n--\n\n"
      "Whether it has ended, after moving all messages on once."},
-    {"cancel", HOT_FUNCTION(request_cancel), METH_NOARGS,
+    {"cancel", PSB_FUNCTION(request_cancel), METH_NOARGS,
      "cancel($self)\n--\n\n"
      "Take it back. False: too late, it has ended or is under way."},
-    {"done", HOT_FUNCTION(hot_request_done), METH_NOARGS,
+    {"done", PSB_FUNCTION(psb_request_done), METH_NOARGS,
      "done($self)\n--\n\n"
      "Whether it has ended, without moving any message."},
-    {"cancelled", HOT_FUNCTION(hot_request_cancelled), METH_NOARGS,
+    {"cancelled", PSB_FUNCTION(psb_request_cancelled), METH_NOARGS,
      "cancelled($self)\n--\n\n"
      "Whether it has ended because it was cancelled."},
-    {"exception", HOT_FUNCTION(hot_request_exception), HOT_FAST,
+    {"exception", PSB_FUNCTION(psb_request_exception), PSB_FAST,
      "exception($self, timeout=None)\n--\n\n"
      "Block until it has ended, as wait() does; give the exception that wait()\n"
      "would raise, or None. Cancelled is raised."},
-    {"add_done_callback", HOT_FUNCTION(hot_request_add_done_callback), METH_O,
+    {"add_done_callback", PSB_FUNCTION(psb_request_add_done_callback), METH_O,
      "add_done_callback($self, fn, /)\n--\n\n"
      "Call fn(request) once it has ended, at once if it has. Where an event\n"
      "loop runs in this thread, fn runs in the loop, which moves messages\n"
      "until then. Elsewhere it runs in whichever thread notices; its\n"
      "exceptions go to sys.unraisablehook."},
-    {"remove_done_callback", HOT_FUNCTION(hot_request_remove_done_callback),
+    {"remove_done_callback", PSB_FUNCTION(psb_request_remove_done_callback),
      METH_O,
      "remove_done_callback($self, fn, /)\n--\n\n"
      "Remove all of fn; how many there were."},
-    {"_on_done", HOT_FUNCTION(hot_request_on_done), METH_O,
+    {"_on_done", PSB_FUNCTION(psb_request_on_done), METH_O,
      "_on_done($self, fn, /)\n--\n\n"
      "add_done_callback for a function that any thread may call."},
-    {"_give_back", HOT_FUNCTION(hot_request_give_back), HOT_FAST,
+    {"_give_back", PSB_FUNCTION(psb_request_give_back), PSB_FAST,
      "_give_back($self, anyway=False)\n--\n\n"
      "Nobody waits for it any more: withdraw it. A receive that has matched\n"
      "gives its message back, unless somebody has its result; anyway: also\n"
      "then. True: the message is on its way, and goes back when it ends."},
-    {"_revoke", HOT_FUNCTION(hot_request_revoke), METH_NOARGS,
+    {"_revoke", PSB_FUNCTION(psb_request_revoke), METH_NOARGS,
      "_revoke($self)\n--\n\n"
      "End an event with Cancelled, also if it has ended and nobody knows. False:\n"
      "somebody does."},
-    {"_complete", HOT_FUNCTION(request_event_complete), METH_O,
+    {"_complete", PSB_FUNCTION(request_event_complete), METH_O,
      "_complete($self, value, /)\n--\n\n"
      "End an event with a value. False: it has ended otherwise."},
-    {"_fail", HOT_FUNCTION(request_event_fail), METH_O,
+    {"_fail", PSB_FUNCTION(request_event_fail), METH_O,
      "_fail($self, error, /)\n--\n\n"
      "End an event with an exception. False: it has ended otherwise."},
     {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS,
      "Request[T]: a Request whose wait() returns a T, for type checkers."},
-    {"__reduce_ex__", HOT_FUNCTION(request_refuse_pickle), METH_O, NULL},
+    {"__reduce_ex__", PSB_FUNCTION(request_refuse_pickle), METH_O, NULL},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef request_getset[] = {
@@ -273,26 +273,26 @@ static PyGetSetDef request_getset[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMemberDef request_members[] = {
-    {"_finished", T_BOOL, offsetof(hot_request_t, finished), READONLY, NULL},
-    {"_awaits", T_UINT, offsetof(hot_request_t, awaits), 0, NULL},
+    {"_finished", T_BOOL, offsetof(psb_request_t, finished), READONLY, NULL},
+    {"_awaits", T_UINT, offsetof(psb_request_t, awaits), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot request_slots[] = {
     {Py_tp_doc, "An operation in flight, or ended. Awaitable."},
     {Py_tp_dealloc, request_dealloc},
-    {Py_tp_finalize, hot_request_finalize},
+    {Py_tp_finalize, psb_request_finalize},
     {Py_tp_traverse, request_traverse},
     {Py_tp_clear, request_clear},
     {Py_tp_repr, request_repr},
-    {Py_am_await, hot_request_await},
+    {Py_am_await, psb_request_await},
     {Py_tp_methods, request_methods},
     {Py_tp_getset, request_getset},
     {Py_tp_members, request_members},
     {0, NULL}};
 
-PyType_Spec hot_request_spec = {
+PyType_Spec psb_request_spec = {
     .name = "pscompy.Request",
-    .basicsize = sizeof(hot_request_t),
+    .basicsize = sizeof(psb_request_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE |
              Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = request_slots,

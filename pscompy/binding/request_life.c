@@ -6,40 +6,40 @@
 /* ---- birth ---- */
 
 /* Moves *op into a new Request, which owns worker and origin from then on. */
-static hot_request_t *request_new(PyTypeObject *type, hot_op_t *op)
+static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
 {
-    hot_request_t *self = (hot_request_t *)type->tp_alloc(type, 0);
+    psb_request_t *self = (psb_request_t *)type->tp_alloc(type, 0);
 
     if (!self)
         return NULL;
-    hot_op_unlink(op);
+    psb_op_unlink(op);
     self->op = *op;
     self->op.in_request = true;
     op->core = NULL;
     op->fresh = NULL;
-    hot_buffers_init(&op->buffers);
+    psb_buffers_init(&op->buffers);
     Py_INCREF(self->op.worker);
     Py_XINCREF(self->op.origin);
     return self;
 }
 
-static void request_hold(hot_request_t *self)
+static void request_hold(psb_request_t *self)
 {
     self->held = true;
     Py_INCREF(self);
 }
 
 /* The finalizer of an object is called once. */
-static void request_fly(hot_request_t *self)
+static void request_fly(psb_request_t *self)
 {
     self->flying = true;
-    if (HOT_UNLIKELY(PyObject_GC_IsFinalized((PyObject *)self)))
+    if (PSB_UNLIKELY(PyObject_GC_IsFinalized((PyObject *)self)))
         request_hold(self);
-    hot_op_link(&self->op);
+    psb_op_link(&self->op);
 }
 
 /* The reference of the core's side goes; the caller has another. */
-static void request_land(hot_request_t *self)
+static void request_land(psb_request_t *self)
 {
     if (!self->flying)
         return;
@@ -47,7 +47,7 @@ static void request_land(hot_request_t *self)
     if (self->late)
         self->op.worker->n_late--;
     self->late = false;
-    if (HOT_UNLIKELY(self->held)) {
+    if (PSB_UNLIKELY(self->held)) {
         self->held = false;
         Py_DECREF(self);
     }
@@ -56,7 +56,7 @@ static void request_land(hot_request_t *self)
 /* A task that asyncio has made of a request, and that was cancelled before its
  * first turn, has not begun to await it: that ends here, as a cancelled await
  * does. A request whose end the program knows stays as it is. */
-static void request_forsake(hot_request_t *self)
+static void request_forsake(psb_request_t *self)
 {
     PyObject *later;
 
@@ -68,43 +68,43 @@ static void request_forsake(hot_request_t *self)
     Py_XDECREF(later);
 }
 
-void hot_request_finalize(PyObject *object)
+void psb_request_finalize(PyObject *object)
 {
-    hot_request_t *self = (hot_request_t *)object;
-    hot_raised_t raised = hot_raised_take();
+    psb_request_t *self = (psb_request_t *)object;
+    psb_raised_t raised = psb_raised_take();
 
-    if (HOT_UNLIKELY(self->offered))
+    if (PSB_UNLIKELY(self->offered))
         request_forsake(self);
     if (self->flying && !self->held)
         request_hold(self);
-    hot_raised_restore(raised);
+    psb_raised_restore(raised);
 }
 
 /* -1: nothing was started. */
-static int request_launch(hot_request_t *self, hot_call_t *call)
+static int request_launch(psb_request_t *self, psb_call_t *call)
 {
     request_fly(self);
-    if (hot_op_start(&self->op, call, PSC_FLAG_NOTIFY, self) < 0) {
+    if (psb_op_start(&self->op, call, PSC_FLAG_NOTIFY, self) < 0) {
         self->op.done = true;
         request_land(self);
         return -1;
     }
     if (self->op.done && self->op.result.status != PSC_OK &&
         self->op.result.status != PSC_ERR_TRUNCATED) {
-        hot_op_unlink(&self->op);
+        psb_op_unlink(&self->op);
         request_land(self);
-        hot_op_value(&self->op);
+        psb_op_value(&self->op);
         return -1;
     }
-    hot_request_advance(self);
+    psb_request_advance(self);
     return 0;
 }
 
-PyObject *hot_request_post(hot_call_t *call, hot_op_t *op)
+PyObject *psb_request_post(psb_call_t *call, psb_op_t *op)
 {
     PyTypeObject *type =
         call->type ? call->type : op->worker->state->request_type;
-    hot_request_t *self = request_new(type, op);
+    psb_request_t *self = request_new(type, op);
 
     if (self && request_launch(self, call) < 0)
         Py_CLEAR(self);
@@ -112,16 +112,16 @@ PyObject *hot_request_post(hot_call_t *call, hot_op_t *op)
 }
 
 /* It has ended, with nothing to say. */
-static void request_rest(hot_request_t *self)
+static void request_rest(psb_request_t *self)
 {
     Py_INCREF(Py_None);
     Py_XSETREF(self->value, Py_None);
     self->op.done = self->finished = self->told = true;
 }
 
-hot_request_t *hot_request_idle(PyTypeObject *type, hot_op_t *op)
+psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
 {
-    hot_request_t *self = request_new(type, op);
+    psb_request_t *self = request_new(type, op);
 
     if (self) {
         self->again = true;
@@ -130,7 +130,7 @@ hot_request_t *hot_request_idle(PyTypeObject *type, hot_op_t *op)
     return self;
 }
 
-int hot_request_restart(hot_request_t *self, hot_call_t *call)
+int psb_request_restart(psb_request_t *self, psb_call_t *call)
 {
     Py_CLEAR(self->value);
     Py_CLEAR(self->error);
@@ -143,10 +143,10 @@ int hot_request_restart(hot_request_t *self, hot_call_t *call)
     return -1;
 }
 
-void hot_request_adopt(hot_op_t *op)
+void psb_request_adopt(psb_op_t *op)
 {
-    hot_raised_t raised = hot_raised_take();
-    hot_request_t *self =
+    psb_raised_t raised = psb_raised_take();
+    psb_request_t *self =
         request_new(op->worker->state->request_type, op);
 
     if (self) {
@@ -156,17 +156,17 @@ void hot_request_adopt(hot_op_t *op)
         self->held = true; /* by our reference */
     } else { /* no memory: rather lose the buffers than let them go */
         PyErr_Clear();
-        hot_op_unlink(op);
+        psb_op_unlink(op);
         op->worker->api->request_free(op->core);
         op->core = NULL;
-        hot_buffers_init(&op->buffers);
+        psb_buffers_init(&op->buffers);
     }
-    hot_raised_restore(raised);
+    psb_raised_restore(raised);
 }
 
 /* ---- the end ---- */
 
-void hot_request_call(hot_request_t *self, PyObject *callback)
+void psb_request_call(psb_request_t *self, PyObject *callback)
 {
     PyObject *result = PyObject_CallOneArg(callback, (PyObject *)self);
 
@@ -175,13 +175,13 @@ void hot_request_call(hot_request_t *self, PyObject *callback)
     Py_XDECREF(result);
 }
 
-static void request_run_callbacks(hot_request_t *self)
+static void request_run_callbacks(psb_request_t *self)
 {
     PyObject *callbacks = self->callbacks;
 
     self->callbacks = NULL;
     for (Py_ssize_t i = 0; callbacks && i < PyList_GET_SIZE(callbacks); i++)
-        hot_request_call(self, PyList_GET_ITEM(callbacks, i));
+        psb_request_call(self, PyList_GET_ITEM(callbacks, i));
     Py_XDECREF(callbacks);
 }
 
@@ -191,27 +191,27 @@ typedef struct harvest {
 } harvest_t;
 
 /* May run Python code, and so another thread that harvests the same. */
-static harvest_t request_harvest(hot_request_t *self)
+static harvest_t request_harvest(psb_request_t *self)
 {
     psc_status_t status = self->op.result.status;
     harvest_t harvest = {NULL, NULL, NULL};
 
-    if (self->op.kind != HOT_EVENT)
-        harvest.value = hot_op_value(&self->op);
+    if (self->op.kind != PSB_EVENT)
+        harvest.value = psb_op_value(&self->op);
     else if (!self->value && !self->error)
-        hot_raise(self->op.worker->state, self->op.origin, status, 0);
+        psb_raise(self->op.worker->state, self->op.origin, status, 0);
     if (PyErr_Occurred())
-        harvest.error = hot_raised_instance();
-    if (hot_op_receives(&self->op) &&
+        harvest.error = psb_raised_instance();
+    if (psb_op_receives(&self->op) &&
         (status == PSC_OK || status == PSC_ERR_TRUNCATED))
-        harvest.status = hot_op_status(&self->op);
+        harvest.status = psb_op_status(&self->op);
     if (PyErr_Occurred())
         PyErr_WriteUnraisable((PyObject *)self);
     return harvest;
 }
 
 /* False: another thread was first. */
-static bool request_store(hot_request_t *self, harvest_t harvest)
+static bool request_store(psb_request_t *self, harvest_t harvest)
 {
     if (self->finished) {
         Py_XDECREF(harvest.value);
@@ -229,42 +229,42 @@ static bool request_store(hot_request_t *self, harvest_t harvest)
 }
 
 /* The message of a receive may have to go back from where it is. */
-static bool request_keeps_memory(const hot_request_t *self)
+static bool request_keeps_memory(const psb_request_t *self)
 {
-    return hot_op_receives(&self->op) && !self->told &&
+    return psb_op_receives(&self->op) && !self->told &&
            (self->op.result.status == PSC_OK ||
             self->op.result.status == PSC_ERR_TRUNCATED);
 }
 
-void hot_request_told(hot_request_t *self)
+void psb_request_told(psb_request_t *self)
 {
     self->told = true;
     if (self->finished && !self->again)
-        hot_buffers_release(&self->op.buffers);
+        psb_buffers_release(&self->op.buffers);
 }
 
-static void request_finish(hot_request_t *self)
+static void request_finish(psb_request_t *self)
 {
     if (self->giving)
-        hot_request_return(self);
+        psb_request_return(self);
     if (!request_store(self, request_harvest(self)))
         return;
-    hot_op_unlink(&self->op);
-    hot_op_free_core(&self->op);
+    psb_op_unlink(&self->op);
+    psb_op_free_core(&self->op);
     if (!request_keeps_memory(self)) {
         if (!self->again)
-            hot_buffers_release(&self->op.buffers);
+            psb_buffers_release(&self->op.buffers);
         Py_CLEAR(self->op.fresh);
     }
     request_run_callbacks(self);
     request_land(self);
 }
 
-bool hot_request_advance(hot_request_t *self)
+bool psb_request_advance(psb_request_t *self)
 {
     if (self->finished)
         return true;
-    if (!hot_op_advance(&self->op))
+    if (!psb_op_advance(&self->op))
         return false;
     Py_INCREF(self);
     request_finish(self);
@@ -272,38 +272,38 @@ bool hot_request_advance(hot_request_t *self)
     return true;
 }
 
-void hot_request_abandon(hot_request_t *self, psc_status_t status)
+void psb_request_abandon(psb_request_t *self, psc_status_t status)
 {
-    hot_op_abandon(&self->op, status);
-    hot_request_advance(self);
+    psb_op_abandon(&self->op, status);
+    psb_request_advance(self);
 }
 
-bool hot_request_withdraw(hot_request_t *self)
+bool psb_request_withdraw(psb_request_t *self)
 {
-    hot_raised_t raised = hot_raised_take();
-    bool gone = hot_op_withdraw(&self->op);
+    psb_raised_t raised = psb_raised_take();
+    bool gone = psb_op_withdraw(&self->op);
 
     if (gone)
-        hot_request_advance(self);
-    hot_raised_restore(raised);
+        psb_request_advance(self);
+    psb_raised_restore(raised);
     return gone;
 }
 
-hot_outcome_t hot_request_wait(hot_request_t *self, int64_t deadline)
+psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline)
 {
-    hot_outcome_t outcome = HOT_DONE;
+    psb_outcome_t outcome = PSB_DONE;
 
-    if (!hot_request_advance(self))
-        outcome = hot_op_wait(&self->op, deadline);
-    if (outcome == HOT_DONE)
-        hot_request_advance(self);
+    if (!psb_request_advance(self))
+        outcome = psb_op_wait(&self->op, deadline);
+    if (outcome == PSB_DONE)
+        psb_request_advance(self);
     return outcome;
 }
 
-PyObject *hot_request_result(hot_request_t *self)
+PyObject *psb_request_result(psb_request_t *self)
 {
     if (!self->told)
-        hot_request_told(self);
+        psb_request_told(self);
     if (self->value) {
         Py_INCREF(self->value);
         return self->value;

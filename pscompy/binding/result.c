@@ -3,18 +3,18 @@
 
 /* A connection that was asked for its message answers for itself, also when
  * it is not in use any more. */
-static PyObject *value_source(hot_op_t *op, const psc_result_t *result)
+static PyObject *value_source(psb_op_t *op, const psc_result_t *result)
 {
     PyTypeObject *type = op->worker->state->connection_type;
 
     if (result->rank >= 0 || !op->origin ||
         !PyObject_TypeCheck(op->origin, type))
-        return hot_worker_source(op->worker, result->source, result->rank);
+        return psb_worker_source(op->worker, result->source, result->rank);
     Py_INCREF(op->origin);
     return op->origin;
 }
 
-static PyObject *value_make_status(hot_op_t *op, const psc_result_t *result)
+static PyObject *value_make_status(psb_op_t *op, const psc_result_t *result)
 {
     PyTypeObject *type = op->worker->state->status_type;
     PyObject *source = value_source(op, result);
@@ -44,15 +44,15 @@ static bool value_like_last(const psc_result_t *last,
 
 /* In a World the last one is kept: messages that are alike share it. Outside
  * it would keep the connection that it names. */
-PyObject *hot_op_status(hot_op_t *op)
+PyObject *psb_op_status(psb_op_t *op)
 {
-    hot_worker_t *worker = op->worker;
+    psb_worker_t *worker = op->worker;
     psc_result_t result = op->result;
 
     if (result.rank < 0)
         return value_make_status(op, &result);
     if (worker->numberings)
-        result.rank = hot_worker_rank(worker, op->context, result.rank);
+        result.rank = psb_worker_rank(worker, op->context, result.rank);
     if (!worker->status_kept ||
         !value_like_last(&worker->status_result, &result)) {
         PyObject *status = value_make_status(op, &result);
@@ -66,7 +66,7 @@ PyObject *hot_op_status(hot_op_t *op)
     return worker->status_kept;
 }
 
-static PyObject *value_fresh(hot_op_t *op)
+static PyObject *value_fresh(psb_op_t *op)
 {
     if (!op->fresh) /* an empty message needs no buffer from us */
         op->fresh = PyByteArray_FromStringAndSize(NULL, 0);
@@ -75,16 +75,16 @@ static PyObject *value_fresh(hot_op_t *op)
 }
 
 /* Still the room: the message came into it. */
-static PyObject *value_room(hot_op_t *op)
+static PyObject *value_room(psb_op_t *op)
 {
     if (Py_TYPE(op->fresh) == op->worker->state->room_type)
-        hot_room_fill(op->fresh, op->result.nbytes);
+        psb_room_fill(op->fresh, op->result.nbytes);
     return value_fresh(op);
 }
 
-static PyObject *value_fresh_and_status(hot_op_t *op)
+static PyObject *value_fresh_and_status(psb_op_t *op)
 {
-    PyObject *status = hot_op_status(op);
+    PyObject *status = psb_op_status(op);
     PyObject *fresh = status ? value_fresh(op) : NULL;
     PyObject *pair = fresh ? PyTuple_Pack(2, fresh, status) : NULL;
 
@@ -93,26 +93,26 @@ static PyObject *value_fresh_and_status(hot_op_t *op)
     return pair;
 }
 
-PyObject *hot_op_value(hot_op_t *op)
+PyObject *psb_op_value(psb_op_t *op)
 {
-    if (HOT_UNLIKELY(op->result.status != PSC_OK))
-        return hot_raise(op->worker->state, op->origin, op->result.status,
+    if (PSB_UNLIKELY(op->result.status != PSC_OK))
+        return psb_raise(op->worker->state, op->origin, op->result.status,
                          op->result.nbytes);
     switch (op->kind) {
-    case HOT_RECV_INTO:
-    case HOT_PROBE:
-        return hot_op_status(op);
-    case HOT_RECV_NEW:
-    case HOT_RECV_MEMORY:
+    case PSB_RECV_INTO:
+    case PSB_PROBE:
+        return psb_op_status(op);
+    case PSB_RECV_NEW:
+    case PSB_RECV_MEMORY:
         return value_fresh(op);
-    case HOT_RECV_ROOM:
+    case PSB_RECV_ROOM:
         return value_room(op);
-    case HOT_RECV_VIEW:
-        return hot_array_view(op->fresh);
-    case HOT_RECV_STATUS:
+    case PSB_RECV_VIEW:
+        return psb_array_view(op->fresh);
+    case PSB_RECV_STATUS:
         return value_fresh_and_status(op);
-    case HOT_MATCH:
-        return hot_message_new(op);
+    case PSB_MATCH:
+        return psb_message_new(op);
     default:
         Py_RETURN_NONE;
     }

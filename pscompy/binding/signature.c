@@ -2,15 +2,15 @@
  * method says which argument plays which role. */
 #include "binding.h"
 
-void hot_verb_receive(hot_call_t *call, PyObject *buf)
+void psb_verb_receive(psb_call_t *call, PyObject *buf)
 {
     call->buf = buf == Py_None ? NULL : buf;
-    call->kind = call->buf ? HOT_RECV_INTO : HOT_RECV_NEW;
+    call->kind = call->buf ? PSB_RECV_INTO : PSB_RECV_NEW;
 }
 
-static bool verb_sends(const hot_verb_t *verb)
+static bool verb_sends(const psb_verb_t *verb)
 {
-    return verb->kind == HOT_SEND;
+    return verb->kind == PSB_SEND;
 }
 
 static int verb_take_flag(PyObject *object, bool *flag_p)
@@ -21,8 +21,8 @@ static int verb_take_flag(PyObject *object, bool *flag_p)
     return flag < 0 ? -1 : 0;
 }
 
-static int verb_take(const hot_verb_t *verb, char role, PyObject *object,
-                     hot_call_t *call, PyObject **peer_p)
+static int verb_take(const psb_verb_t *verb, char role, PyObject *object,
+                     psb_call_t *call, PyObject **peer_p)
 {
     switch (role) {
     case 'b':
@@ -34,15 +34,15 @@ static int verb_take(const hot_verb_t *verb, char role, PyObject *object,
     case 'l':
         return verb_take_flag(object, &call->lend);
     case 't':
-        return hot_arg_tag(object, !verb_sends(verb), &call->tag);
+        return psb_arg_tag(object, !verb_sends(verb), &call->tag);
     default:
-        return hot_arg_deadline(object, &call->deadline);
+        return psb_arg_deadline(object, &call->deadline);
     }
 }
 
 /* Field by field: for a structure of this size compilers emit a loop that
  * costs more than all the rest. What is missing the address fills in. */
-static void verb_begin(const hot_verb_t *verb, hot_call_t *call)
+static void verb_begin(const psb_verb_t *verb, psb_call_t *call)
 {
     call->kind = verb->kind;
     call->post = verb->post;
@@ -55,17 +55,17 @@ static void verb_begin(const hot_verb_t *verb, hot_call_t *call)
     call->keep = NULL;
 }
 
-int hot_verb_parse(const hot_verb_t *verb, PyObject *const *args,
-                   Py_ssize_t n_args, PyObject *kwnames, hot_call_t *call,
+int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
+                   Py_ssize_t n_args, PyObject *kwnames, psb_call_t *call,
                    PyObject **peer_p)
 {
-    PyObject *given[HOT_ARGS_MAX];
+    PyObject *given[PSB_ARGS_MAX];
 
     verb_begin(verb, call);
     *peer_p = NULL;
-    if (HOT_UNLIKELY(kwnames || n_args < verb->signature.required ||
+    if (PSB_UNLIKELY(kwnames || n_args < verb->signature.required ||
                      n_args > verb->signature.n)) {
-        if (hot_args_parse(&verb->signature, args, n_args, kwnames, given) < 0)
+        if (psb_args_parse(&verb->signature, args, n_args, kwnames, given) < 0)
             return -1;
         args = given;
         n_args = verb->signature.n;
@@ -74,7 +74,7 @@ int hot_verb_parse(const hot_verb_t *verb, PyObject *const *args,
         if (verb_take(verb, verb->roles[i], args[i], call, peer_p) < 0)
             return -1;
     }
-    if (call->kind == HOT_RECV_INTO && !call->buf)
-        call->kind = HOT_RECV_NEW;
+    if (call->kind == PSB_RECV_INTO && !call->buf)
+        call->kind = PSB_RECV_NEW;
     return 0;
 }

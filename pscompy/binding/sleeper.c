@@ -2,16 +2,16 @@
  * such as an event loop's; the rule that wakes it stands in core/api.h. */
 #include "binding.h"
 
-typedef struct hot_sleeper {
+typedef struct psb_sleeper {
     PyObject_HEAD
-    hot_worker_t *worker;
+    psb_worker_t *worker;
     psc_sleeper_t *core; /* as long as this object, whenever the worker ends */
-} hot_sleeper_t;
+} psb_sleeper_t;
 
-PyObject *hot_sleeper_create(hot_worker_t *worker)
+PyObject *psb_sleeper_create(psb_worker_t *worker)
 {
     PyTypeObject *type = worker->state->sleeper_type;
-    hot_sleeper_t *self = (hot_sleeper_t *)type->tp_alloc(type, 0);
+    psb_sleeper_t *self = (psb_sleeper_t *)type->tp_alloc(type, 0);
     psc_status_t status;
 
     if (!self)
@@ -28,13 +28,13 @@ PyObject *hot_sleeper_create(hot_worker_t *worker)
     Py_DECREF(self);
     if (status == PSC_ERR_NO_MEMORY)
         return PyErr_SetFromErrno(PyExc_OSError);
-    return hot_raise(worker->state, NULL, status, 0);
+    return psb_raise(worker->state, NULL, status, 0);
 }
 
-static void sleeper_dealloc(hot_sleeper_t *self)
+static void sleeper_dealloc(psb_sleeper_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    hot_worker_t *worker = self->worker;
+    psb_worker_t *worker = self->worker;
 
     PyObject_GC_UnTrack(self);
     if (self->core)
@@ -45,7 +45,7 @@ static void sleeper_dealloc(hot_sleeper_t *self)
     Py_DECREF(type);
 }
 
-static int sleeper_traverse(hot_sleeper_t *self, visitproc visit, void *arg)
+static int sleeper_traverse(psb_sleeper_t *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->worker);
@@ -54,21 +54,21 @@ static int sleeper_traverse(hot_sleeper_t *self, visitproc visit, void *arg)
 
 /* ---- methods ---- */
 
-static PyObject *sleeper_fileno(hot_sleeper_t *self, PyObject *unused)
+static PyObject *sleeper_fileno(psb_sleeper_t *self, PyObject *unused)
 {
     (void)unused;
     return PyLong_FromLong(
         self->worker->api->sleeper_descriptor(self->core));
 }
 
-static PyObject *sleeper_arm(hot_sleeper_t *self, PyObject *unused)
+static PyObject *sleeper_arm(psb_sleeper_t *self, PyObject *unused)
 {
-    hot_worker_t *worker = self->worker;
+    psb_worker_t *worker = self->worker;
     psc_status_t status;
 
     (void)unused;
     if (worker->status != PSC_OK)
-        return hot_raise(worker->state, NULL, worker->status, 0);
+        return psb_raise(worker->state, NULL, worker->status, 0);
     worker->n_inside++;
     Py_BEGIN_ALLOW_THREADS
     status = worker->api->sleeper_arm(self->core);
@@ -77,33 +77,33 @@ static PyObject *sleeper_arm(hot_sleeper_t *self, PyObject *unused)
     return PyBool_FromLong(status == PSC_OK);
 }
 
-static PyObject *sleeper_progress(hot_sleeper_t *self, PyObject *unused)
+static PyObject *sleeper_progress(psb_sleeper_t *self, PyObject *unused)
 {
-    hot_worker_t *worker = self->worker;
+    psb_worker_t *worker = self->worker;
     unsigned events;
 
     (void)unused;
-    if (hot_worker_enter(worker, NULL) < 0)
+    if (psb_worker_enter(worker, NULL) < 0)
         return NULL;
     worker->n_inside++;
     Py_BEGIN_ALLOW_THREADS
     events = worker->api->sleeper_progress(self->core);
     Py_END_ALLOW_THREADS
     worker->n_inside--;
-    hot_worker_drain(worker);
+    psb_worker_drain(worker);
     return PyLong_FromUnsignedLong(events);
 }
 
 static PyMethodDef sleeper_methods[] = {
-    {"fileno", HOT_FUNCTION(sleeper_fileno), METH_NOARGS,
+    {"fileno", PSB_FUNCTION(sleeper_fileno), METH_NOARGS,
      "fileno($self)\n--\n\n"
      "The descriptor to sleep on, once armed. It stays readable when the\n"
      "worker has ended."},
-    {"arm", HOT_FUNCTION(sleeper_arm), METH_NOARGS,
+    {"arm", PSB_FUNCTION(sleeper_arm), METH_NOARGS,
      "arm($self)\n--\n\n"
      "True: sleep on the descriptor. False: there is something already, or\n"
      "has been since the last progress(): call that, and look."},
-    {"progress", HOT_FUNCTION(sleeper_progress), METH_NOARGS,
+    {"progress", PSB_FUNCTION(sleeper_progress), METH_NOARGS,
      "progress($self)\n--\n\n"
      "As Worker.progress, for the thread that sleeps on this descriptor: it is\n"
      "not woken for this pass."},
@@ -116,9 +116,9 @@ static PyType_Slot sleeper_slots[] = {
     {Py_tp_methods, sleeper_methods},
     {0, NULL}};
 
-PyType_Spec hot_sleeper_spec = {
+PyType_Spec psb_sleeper_spec = {
     .name = "pscompy.binding._binding.Sleeper",
-    .basicsize = sizeof(hot_sleeper_t),
+    .basicsize = sizeof(psb_sleeper_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
              Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = sleeper_slots,

@@ -13,14 +13,14 @@ static int64_t wait_left(int64_t deadline)
 
     if (deadline == PSC_FOREVER)
         return PSC_FOREVER;
-    left = deadline - hot_now();
+    left = deadline - psb_now();
     return left > 0 ? left : 0;
 }
 
 /* One stretch of blocking, for a caller who has just looked at the requests
  * and keeps them alive. Signals are looked at first, so that a message that
  * has arrived is delivered before Ctrl-C is raised. */
-static hot_outcome_t wait_step(hot_worker_t *worker,
+static psb_outcome_t wait_step(psb_worker_t *worker,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t deadline)
 {
@@ -28,93 +28,93 @@ static hot_outcome_t wait_step(hot_worker_t *worker,
     psc_status_t status;
 
     if (PyErr_CheckSignals() < 0)
-        return HOT_RAISED;
+        return PSB_RAISED;
     if (worker->status != PSC_OK) {
-        hot_raise(worker->state, NULL, worker->status, 0);
-        return HOT_RAISED;
+        psb_raise(worker->state, NULL, worker->status, 0);
+        return PSB_RAISED;
     }
     worker->n_inside++;
     Py_BEGIN_ALLOW_THREADS
     status = worker->api->wait(worker->core, requests, n, mode, left);
     Py_END_ALLOW_THREADS
     worker->n_inside--;
-    hot_worker_drain(worker);
+    psb_worker_drain(worker);
     if (status == PSC_ERR_TIMEOUT && deadline != PSC_FOREVER &&
-        hot_now() >= deadline)
-        return HOT_TIMEOUT;
+        psb_now() >= deadline)
+        return PSB_TIMEOUT;
     if (status == PSC_OK || status == PSC_INPROGRESS ||
         status == PSC_ERR_TIMEOUT || status == PSC_ERR_INTERRUPTED)
-        return HOT_AGAIN;
-    hot_raise(worker->state, NULL, status, 0);
-    return HOT_RAISED;
+        return PSB_AGAIN;
+    psb_raise(worker->state, NULL, status, 0);
+    return PSB_RAISED;
 }
 
 /* ---- one operation ---- */
 
 /* The connection of a blocking send is being closed here, by another thread. */
-static bool op_left_behind(hot_op_t *op)
+static bool op_left_behind(psb_op_t *op)
 {
     if (!op->target ||
         op->worker->api->conn_state(op->target) != PSC_CONN_CLOSING)
         return false;
-    hot_raise(op->worker->state, op->origin, PSC_ERR_CLOSED, 0);
+    psb_raise(op->worker->state, op->origin, PSC_ERR_CLOSED, 0);
     return true;
 }
 
-static hot_outcome_t op_sleep(hot_op_t *op, int64_t deadline)
+static psb_outcome_t op_sleep(psb_op_t *op, int64_t deadline)
 {
-    hot_outcome_t outcome = HOT_AGAIN;
+    psb_outcome_t outcome = PSB_AGAIN;
 
-    hot_op_link(op);
+    psb_op_link(op);
     op->waiters++;
-    while (outcome == HOT_AGAIN && !hot_op_advance(op))
+    while (outcome == PSB_AGAIN && !psb_op_advance(op))
         outcome = op_left_behind(op)
-                      ? HOT_RAISED
+                      ? PSB_RAISED
                       : wait_step(op->worker, &op->core, 1, PSC_WAIT_ALL,
                                   deadline);
-    if (outcome == HOT_TIMEOUT)
-        hot_op_advance(op);
+    if (outcome == PSB_TIMEOUT)
+        psb_op_advance(op);
     op->waiters--;
-    if (op->kind != HOT_MATCH && op->done)
-        hot_op_free_core(op);
+    if (op->kind != PSB_MATCH && op->done)
+        psb_op_free_core(op);
     return outcome;
 }
 
-unsigned hot_op_polls(const hot_op_t *op)
+unsigned psb_op_polls(const psb_op_t *op)
 {
     return op->buffers.nbytes <= WAIT_SPIN_BYTES ? WAIT_SPIN_POLLS : 0;
 }
 
-hot_outcome_t hot_op_wait(hot_op_t *op, int64_t deadline)
+psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline)
 {
-    hot_worker_t *worker = op->worker;
-    hot_outcome_t outcome;
+    psb_worker_t *worker = op->worker;
+    psb_outcome_t outcome;
 
-    if (hot_op_advance(op))
-        return HOT_DONE;
+    if (psb_op_advance(op))
+        return PSB_DONE;
     if (!op->polls) { /* it has not polled when it started */
-        worker->api->spin(worker->core, op->core, hot_op_polls(op));
-        if (hot_op_advance(op))
-            return HOT_DONE;
+        worker->api->spin(worker->core, op->core, psb_op_polls(op));
+        if (psb_op_advance(op))
+            return PSB_DONE;
     }
     outcome = op_sleep(op, deadline);
-    if (outcome == HOT_RAISED)
-        return HOT_RAISED;
-    return op->done ? HOT_DONE : HOT_TIMEOUT;
+    if (outcome == PSB_RAISED)
+        return PSB_RAISED;
+    return op->done ? PSB_DONE : PSB_TIMEOUT;
 }
 
 /* ---- several requests ---- */
 
 /* The requests as a tuple, all of one session: waiting for one session does
  * not move another's messages, and alternating would have to poll. */
-static PyObject *wait_requests(hot_state_t *state, PyObject *iterable)
+static PyObject *wait_requests(psb_state_t *state, PyObject *iterable)
 {
     PyObject *tuple = PySequence_Tuple(iterable);
-    hot_worker_t *worker = NULL;
+    psb_worker_t *worker = NULL;
 
     for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++) {
         PyObject *item = PyTuple_GET_ITEM(tuple, i);
-        hot_request_t *request = (hot_request_t *)item;
+        psb_request_t *request = (psb_request_t *)item;
 
         if (!PyObject_TypeCheck(item, state->request_type)) {
             PyErr_Format(PyExc_TypeError,
@@ -134,22 +134,22 @@ static PyObject *wait_requests(hot_state_t *state, PyObject *iterable)
 }
 
 /* One after the other: whichever is waited for, all of them move. */
-static bool wait_until_all(hot_state_t *state, PyObject *tuple,
+static bool wait_until_all(psb_state_t *state, PyObject *tuple,
                            int64_t deadline)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
-        hot_request_t *request = (hot_request_t *)PyTuple_GET_ITEM(tuple, i);
-        hot_outcome_t outcome = hot_request_wait(request, deadline);
+        psb_request_t *request = (psb_request_t *)PyTuple_GET_ITEM(tuple, i);
+        psb_outcome_t outcome = psb_request_wait(request, deadline);
 
-        if (outcome == HOT_TIMEOUT)
-            hot_raise_timeout(state, NULL, NULL);
-        if (outcome != HOT_DONE)
+        if (outcome == PSB_TIMEOUT)
+            psb_raise_timeout(state, NULL, NULL);
+        if (outcome != PSB_DONE)
             return false;
     }
     return true;
 }
 
-PyObject *hot_wait_all(hot_state_t *state, PyObject *requests,
+PyObject *psb_wait_all(psb_state_t *state, PyObject *requests,
                        int64_t deadline)
 {
     PyObject *tuple = wait_requests(state, requests);
@@ -162,7 +162,7 @@ PyObject *hot_wait_all(hot_state_t *state, PyObject *requests,
         Py_CLEAR(results);
     for (Py_ssize_t i = 0; results && i < PyTuple_GET_SIZE(tuple); i++) {
         PyObject *item = PyTuple_GET_ITEM(tuple, i);
-        PyObject *value = hot_request_result((hot_request_t *)item);
+        PyObject *value = psb_request_result((psb_request_t *)item);
 
         if (value)
             PyList_SET_ITEM(results, i, value);
@@ -177,9 +177,9 @@ PyObject *hot_wait_all(hot_state_t *state, PyObject *requests,
 static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
-        hot_request_t *request = (hot_request_t *)PyTuple_GET_ITEM(tuple, i);
+        psb_request_t *request = (psb_request_t *)PyTuple_GET_ITEM(tuple, i);
 
-        if (hot_request_advance(request))
+        if (psb_request_advance(request))
             return i;
         requests[i] = request->op.core;
     }
@@ -190,22 +190,22 @@ static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
 static void wait_hold(PyObject *tuple, int change)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
-        hot_op_t *op = &((hot_request_t *)PyTuple_GET_ITEM(tuple, i))->op;
+        psb_op_t *op = &((psb_request_t *)PyTuple_GET_ITEM(tuple, i))->op;
 
         op->waiters += (unsigned)change;
         if (op->done)
-            hot_op_free_core(op);
+            psb_op_free_core(op);
     }
 }
 
-static Py_ssize_t wait_until_any(hot_state_t *state, PyObject *tuple,
+static Py_ssize_t wait_until_any(psb_state_t *state, PyObject *tuple,
                                  int64_t deadline)
 {
     size_t n = (size_t)PyTuple_GET_SIZE(tuple);
     psc_request_t **requests = PyMem_Calloc(n, sizeof *requests);
-    hot_worker_t *worker =
-        ((hot_request_t *)PyTuple_GET_ITEM(tuple, 0))->op.worker;
-    hot_outcome_t outcome = HOT_AGAIN;
+    psb_worker_t *worker =
+        ((psb_request_t *)PyTuple_GET_ITEM(tuple, 0))->op.worker;
+    psb_outcome_t outcome = PSB_AGAIN;
     Py_ssize_t done = -1;
 
     if (!requests) {
@@ -213,18 +213,18 @@ static Py_ssize_t wait_until_any(hot_state_t *state, PyObject *tuple,
         return -1;
     }
     wait_hold(tuple, 1);
-    while (outcome == HOT_AGAIN && (done = wait_find_done(tuple, requests)) < 0)
+    while (outcome == PSB_AGAIN && (done = wait_find_done(tuple, requests)) < 0)
         outcome = wait_step(worker, requests, n, PSC_WAIT_ANY, deadline);
-    if (outcome == HOT_TIMEOUT)
+    if (outcome == PSB_TIMEOUT)
         done = wait_find_done(tuple, requests);
     wait_hold(tuple, -1);
     PyMem_Free(requests);
-    if (done < 0 && outcome == HOT_TIMEOUT)
-        hot_raise_timeout(state, NULL, NULL);
+    if (done < 0 && outcome == PSB_TIMEOUT)
+        psb_raise_timeout(state, NULL, NULL);
     return done;
 }
 
-PyObject *hot_wait_any(hot_state_t *state, PyObject *requests,
+PyObject *psb_wait_any(psb_state_t *state, PyObject *requests,
                        int64_t deadline)
 {
     PyObject *tuple = wait_requests(state, requests);
@@ -240,7 +240,7 @@ PyObject *hot_wait_any(hot_state_t *state, PyObject *requests,
     if (index >= 0) {
         PyObject *item = PyTuple_GET_ITEM(tuple, index);
 
-        value = hot_request_result((hot_request_t *)item);
+        value = psb_request_result((psb_request_t *)item);
         if (value)
             pair = Py_BuildValue("(nN)", index, value);
     }

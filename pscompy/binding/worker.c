@@ -5,41 +5,41 @@
 
 /* ---- methods ---- */
 
-static PyObject *worker_progress(hot_worker_t *self, PyObject *unused)
+static PyObject *worker_progress(psb_worker_t *self, PyObject *unused)
 {
     unsigned events;
 
     (void)unused;
-    if (hot_worker_enter(self, NULL) < 0)
+    if (psb_worker_enter(self, NULL) < 0)
         return NULL;
     self->n_inside++;
     Py_BEGIN_ALLOW_THREADS
     events = self->api->progress(self->core, 0);
     Py_END_ALLOW_THREADS
     self->n_inside--;
-    hot_worker_drain(self);
+    psb_worker_drain(self);
     return PyLong_FromUnsignedLong(events);
 }
 
-static PyObject *worker_sleeper(hot_worker_t *self, PyObject *unused)
+static PyObject *worker_sleeper(psb_worker_t *self, PyObject *unused)
 {
     (void)unused;
-    if (hot_worker_enter(self, NULL) < 0)
+    if (psb_worker_enter(self, NULL) < 0)
         return NULL;
-    return hot_sleeper_create(self);
+    return psb_sleeper_create(self);
 }
 
-static PyObject *worker_drain(hot_worker_t *self, PyObject *unused)
+static PyObject *worker_drain(psb_worker_t *self, PyObject *unused)
 {
     (void)unused;
-    hot_worker_drain(self);
+    psb_worker_drain(self);
     Py_RETURN_NONE;
 }
 
-static PyObject *worker_on_message(hot_worker_t *self, PyObject *const *args,
+static PyObject *worker_on_message(psb_worker_t *self, PyObject *const *args,
                                    Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "on_message", 2, 2, {"id", "handler"}};
     PyObject *given[2], *key;
     psc_status_t status;
@@ -47,9 +47,9 @@ static PyObject *worker_on_message(hot_worker_t *self, PyObject *const *args,
     bool remove;
     int failed;
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        hot_arg_u64(given[0], "the id", PSC_TAG_MAX, &id) < 0 ||
-        hot_worker_enter(self, NULL) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_u64(given[0], "the id", PSC_TAG_MAX, &id) < 0 ||
+        psb_worker_enter(self, NULL) < 0)
         return NULL;
     remove = given[1] == Py_None;
     if (!remove && !PyCallable_Check(given[1])) {
@@ -70,21 +70,21 @@ static PyObject *worker_on_message(hot_worker_t *self, PyObject *const *args,
     status = self->api->am_handler(self->core, (uint32_t)id, NULL,
                                    remove ? NULL : self);
     if (status != PSC_OK)
-        return hot_raise(self->state, NULL, status, 0);
+        return psb_raise(self->state, NULL, status, 0);
     Py_RETURN_NONE;
 }
 
-static PyObject *worker_event(hot_worker_t *self, PyObject *const *args,
+static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "event", 0, 2, {"request_type", "origin"}};
-    hot_call_t call = {.kind = HOT_EVENT, .worker = self, .post = true};
+    psb_call_t call = {.kind = PSB_EVENT, .worker = self, .post = true};
     PyTypeObject *base = self->state->request_type;
     PyObject *given[2];
-    hot_op_t op;
+    psb_op_t op;
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
         return NULL;
     if (given[0] && given[0] != Py_None)
         call.type = (PyTypeObject *)given[0];
@@ -94,42 +94,42 @@ static PyObject *worker_event(hot_worker_t *self, PyObject *const *args,
         return NULL;
     }
     call.origin = given[1] == Py_None ? NULL : given[1];
-    if (hot_worker_enter(self, NULL) < 0)
+    if (psb_worker_enter(self, NULL) < 0)
         return NULL;
-    hot_op_init(&op, &call);
-    return hot_request_post(&call, &op);
+    psb_op_init(&op, &call);
+    return psb_request_post(&call, &op);
 }
 
 /* ---- the pool ---- */
 
-static PyObject *worker_allocate(hot_worker_t *self, PyObject *size)
+static PyObject *worker_allocate(psb_worker_t *self, PyObject *size)
 {
     uint64_t nbytes = 0;
 
-    if (hot_arg_u64(size, "the size", PY_SSIZE_T_MAX, &nbytes) < 0 ||
-        hot_worker_enter(self, NULL) < 0)
+    if (psb_arg_u64(size, "the size", PY_SSIZE_T_MAX, &nbytes) < 0 ||
+        psb_worker_enter(self, NULL) < 0)
         return NULL;
-    return hot_memory_alloc(self, (size_t)nbytes);
+    return psb_memory_alloc(self, (size_t)nbytes);
 }
 
-static PyObject *worker_empty(hot_worker_t *self, PyObject *const *args,
+static PyObject *worker_empty(psb_worker_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const hot_signature_t signature = {
+    static const psb_signature_t signature = {
         "empty", 2, 2, {"shape", "dtype"}};
     PyObject *given[2];
 
-    if (hot_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        hot_worker_enter(self, NULL) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_worker_enter(self, NULL) < 0)
         return NULL;
-    return hot_array_empty(self, given[0], given[1]);
+    return psb_array_empty(self, given[0], given[1]);
 }
 
 /* ---- connections in use ---- */
 
-static PyObject *worker_hold(hot_worker_t *self, PyObject *object)
+static PyObject *worker_hold(psb_worker_t *self, PyObject *object)
 {
-    hot_connection_t *connection = (hot_connection_t *)object;
+    psb_connection_t *connection = (psb_connection_t *)object;
     PyObject *id, *held;
 
     if (!PyObject_TypeCheck(object, self->state->connection_type) ||
@@ -146,19 +146,19 @@ static PyObject *worker_hold(hot_worker_t *self, PyObject *object)
     Py_DECREF(id);
     if (!held)
         return NULL;
-    ((hot_connection_t *)held)->leaving = false;
+    ((psb_connection_t *)held)->leaving = false;
     Py_RETURN_NONE;
 }
 
-static PyObject *worker_release(hot_worker_t *self, PyObject *id)
+static PyObject *worker_release(psb_worker_t *self, PyObject *id)
 {
     PyObject *held = PyDict_GetItemWithError(self->connections, id);
     int failed = 0;
 
     if (held && self->status == PSC_OK) {
         Py_INCREF(held);
-        ((hot_connection_t *)held)->leaving = true;
-        failed = hot_worker_let_go(self, (hot_connection_t *)held);
+        ((psb_connection_t *)held)->leaving = true;
+        failed = psb_worker_let_go(self, (psb_connection_t *)held);
         Py_DECREF(held);
     }
     if (failed || PyErr_Occurred())
@@ -166,7 +166,7 @@ static PyObject *worker_release(hot_worker_t *self, PyObject *id)
     Py_RETURN_NONE;
 }
 
-static PyObject *worker_connection(hot_worker_t *self, PyObject *id)
+static PyObject *worker_connection(psb_worker_t *self, PyObject *id)
 {
     PyObject *held = PyDict_GetItemWithError(self->connections, id);
 
@@ -181,31 +181,31 @@ static PyObject *worker_connection(hot_worker_t *self, PyObject *id)
 
 /* Operations that nobody will end any more. reached: a peer may still write
  * into their buffers, so these stay for ever. */
-static void worker_abandon_ops(hot_worker_t *self, bool reached)
+static void worker_abandon_ops(psb_worker_t *self, bool reached)
 {
     while (self->ops.next != &self->ops) {
-        hot_op_t *op = self->ops.next;
+        psb_op_t *op = self->ops.next;
 
         if (reached) {
-            hot_buffers_init(&op->buffers);
+            psb_buffers_init(&op->buffers);
             Py_XINCREF(op->fresh);
         }
         if (op->in_request)
-            hot_request_abandon(hot_request_of(op), self->status);
+            psb_request_abandon(psb_request_of(op), self->status);
         else
-            hot_op_abandon(op, self->status);
+            psb_op_abandon(op, self->status);
     }
 }
 
 /* Those that have ended, so that their results are not lost with the core. */
-static void worker_harvest_ops(hot_worker_t *self)
+static void worker_harvest_ops(psb_worker_t *self)
 {
-    hot_op_t *op = self->ops.next;
+    psb_op_t *op = self->ops.next;
 
     while (op != &self->ops) {
         bool ended = op->in_request
-                         ? hot_request_advance(hot_request_of(op))
-                         : hot_op_advance(op) && op->kind != HOT_MATCH;
+                         ? psb_request_advance(psb_request_of(op))
+                         : psb_op_advance(op) && op->kind != PSB_MATCH;
 
         op = ended ? self->ops.next : op->next;
     }
@@ -214,7 +214,7 @@ static void worker_harvest_ops(hot_worker_t *self)
 /* Threads inside the core look at the status when they are woken. One that
  * had looked just before, and has not begun to wait yet, is woken by the next
  * round. */
-static int worker_wait_for_leavers(hot_worker_t *self)
+static int worker_wait_for_leavers(psb_worker_t *self)
 {
     static const struct timespec pause = {.tv_nsec = 1000000};
 
@@ -229,7 +229,7 @@ static int worker_wait_for_leavers(hot_worker_t *self)
     return 0;
 }
 
-static PyObject *worker_close(hot_worker_t *self, PyObject *destroy)
+static PyObject *worker_close(psb_worker_t *self, PyObject *destroy)
 {
     PyObject *result;
     bool reached;
@@ -237,7 +237,7 @@ static PyObject *worker_close(hot_worker_t *self, PyObject *destroy)
     if (self->core == NULL)
         Py_RETURN_FALSE;
     if (self->status == PSC_OK)
-        hot_worker_drain(self);
+        psb_worker_drain(self);
     self->status = PSC_ERR_CLOSED;
     if (worker_wait_for_leavers(self) < 0)
         return NULL;
@@ -253,7 +253,7 @@ static PyObject *worker_close(hot_worker_t *self, PyObject *destroy)
     return result;
 }
 
-static PyObject *worker_forked(hot_worker_t *self, PyObject *unused)
+static PyObject *worker_forked(psb_worker_t *self, PyObject *unused)
 {
     (void)unused;
     self->status = PSC_ERR_FORKED;
@@ -269,9 +269,9 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
                             PyObject *kwargs)
 {
     static char *names[] = {"worker_address", NULL};
-    hot_state_t *state = PyType_GetModuleState(type);
+    psb_state_t *state = PyType_GetModuleState(type);
     unsigned long long address;
-    hot_worker_t *self;
+    psb_worker_t *self;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K:Worker", names, &address))
         return NULL;
@@ -280,7 +280,7 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
                                                      : "bind() comes first");
         return NULL;
     }
-    self = (hot_worker_t *)type->tp_alloc(type, 0);
+    self = (psb_worker_t *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->state = state;
@@ -294,20 +294,20 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
     return (PyObject *)self;
 }
 
-static PyObject *worker_get_pending(hot_worker_t *self, void *closure)
+static PyObject *worker_get_pending(psb_worker_t *self, void *closure)
 {
     (void)closure;
     return PyBool_FromLong(self->status == PSC_OK &&
                            (self->n_late || self->api->pending(self->core)));
 }
 
-static PyObject *worker_get_address(hot_worker_t *self, void *closure)
+static PyObject *worker_get_address(psb_worker_t *self, void *closure)
 {
     (void)closure;
     return PyLong_FromVoidPtr(self->core);
 }
 
-static int worker_traverse(hot_worker_t *self, visitproc visit, void *arg)
+static int worker_traverse(psb_worker_t *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->connections);
@@ -317,7 +317,7 @@ static int worker_traverse(hot_worker_t *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int worker_clear(hot_worker_t *self)
+static int worker_clear(psb_worker_t *self)
 {
     Py_CLEAR(self->connections);
     Py_CLEAR(self->handlers);
@@ -326,63 +326,63 @@ static int worker_clear(hot_worker_t *self)
     return 0;
 }
 
-static void worker_dealloc(hot_worker_t *self)
+static void worker_dealloc(psb_worker_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
     PyObject_GC_UnTrack(self);
     worker_clear(self);
-    hot_worker_forget_numberings(self);
+    psb_worker_forget_numberings(self);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
 static PyMethodDef worker_methods[] = {
-    {"progress", HOT_FUNCTION(worker_progress), METH_NOARGS,
+    {"progress", PSB_FUNCTION(worker_progress), METH_NOARGS,
      "progress($self)\n--\n\n"
      "Move all messages on once and deliver what has ended; how many events\n"
      "there were."},
-    {"sleeper", HOT_FUNCTION(worker_sleeper), METH_NOARGS,
+    {"sleeper", PSB_FUNCTION(worker_sleeper), METH_NOARGS,
      "sleeper($self)\n--\n\n"
      "A Sleeper: a descriptor for one thread that sleeps on it."},
-    {"drain", HOT_FUNCTION(worker_drain), METH_NOARGS,
+    {"drain", PSB_FUNCTION(worker_drain), METH_NOARGS,
      "drain($self)\n--\n\n"
      "Deliver what has ended: call-backs of requests, handlers of messages."},
-    {"on_message", HOT_FUNCTION(worker_on_message), HOT_FAST,
+    {"on_message", PSB_FUNCTION(worker_on_message), PSB_FAST,
      "on_message($self, id, handler)\n--\n\n"
      "Call handler(source, header, payload) for messages of am_send(id, ...);\n"
      "None removes it. It runs in whichever thread uses the session, and its\n"
      "exceptions go to sys.unraisablehook."},
-    {"allocate", HOT_FUNCTION(worker_allocate), METH_O,
+    {"allocate", PSB_FUNCTION(worker_allocate), METH_O,
      "allocate($self, nbytes, /)\n--\n\nA writable Memory of the pool."},
-    {"empty", HOT_FUNCTION(worker_empty), HOT_FAST,
+    {"empty", PSB_FUNCTION(worker_empty), PSB_FAST,
      "empty($self, shape, dtype)\n--\n\nAn array of the pool."},
-    {"event", HOT_FUNCTION(worker_event), HOT_FAST,
+    {"event", PSB_FUNCTION(worker_event), PSB_FAST,
      "event($self, request_type=None, origin=None)\n--\n\n"
      "A Request (or a type of it) that somebody ends with _complete(value) or\n"
      "_fail(error). origin._exception(status, 0) makes its Timeout and\n"
      "Cancelled."},
-    {"hold", HOT_FUNCTION(worker_hold), METH_O,
+    {"hold", PSB_FUNCTION(worker_hold), METH_O,
      "hold($self, connection, /)\n--\n\n"
      "The connection is in use: it lives until release, and handlers of its\n"
      "messages are given it as their source."},
-    {"release", HOT_FUNCTION(worker_release), METH_O,
+    {"release", PSB_FUNCTION(worker_release), METH_O,
      "release($self, id, /)\n--\n\n"
      "Nothing comes of the connection of this id any more: let go of it as\n"
      "soon as its messages have been delivered."},
-    {"connection", HOT_FUNCTION(worker_connection), METH_O,
+    {"connection", PSB_FUNCTION(worker_connection), METH_O,
      "connection($self, id, /)\n--\n\n"
      "The connection of this id that is in use, or None."},
-    {"renumber", HOT_FUNCTION(hot_worker_renumber), HOT_FAST,
+    {"renumber", PSB_FUNCTION(psb_worker_renumber), PSB_FAST,
      "renumber($self, context, ranks)\n--\n\n"
      "Status.source of messages of this context is the place in `ranks` of\n"
      "the rank that they come from."},
-    {"close", HOT_FUNCTION(worker_close), METH_O,
+    {"close", PSB_FUNCTION(worker_close), METH_O,
      "close($self, destroy, /)\n--\n\n"
      "End all use of the core's worker, call destroy(), and end what is still\n"
      "in flight with Closed; whoever waits is woken. Returns what destroy() does:\n"
      "True if a peer may still write to the buffers, which are kept then."},
-    {"forked", HOT_FUNCTION(worker_forked), METH_NOARGS,
+    {"forked", PSB_FUNCTION(worker_forked), METH_NOARGS,
      "forked($self)\n--\n\n"
      "After fork, in the child: every use raises, nothing is touched."},
     {NULL, NULL, 0, NULL}};
@@ -405,9 +405,9 @@ static PyType_Slot worker_slots[] = {
     {Py_tp_getset, worker_getset},
     {0, NULL}};
 
-PyType_Spec hot_worker_spec = {
+PyType_Spec psb_worker_spec = {
     .name = "pscompy.binding._binding.Worker",
-    .basicsize = sizeof(hot_worker_t),
+    .basicsize = sizeof(psb_worker_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = worker_slots,
 };
