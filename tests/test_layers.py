@@ -336,6 +336,13 @@ FLOORS = {
     "pscompy/plugins/portals": (
         *("transport", "settings", "receive", "connect", "match", "memory", "sleep", "ep", "send"),
     ),
+    "pscompy/binding": (
+        *("module", "connection_type", "communicator", "worker_type", "access", "object", "persistent"),
+        *("run", "request", "await", "cancel", "message", "outcome"),
+        *("sleeper", "waiting", "worker_end", "completion", "request_life"),
+        *("giveback", "result", "start", "op", "buffers", "readonly_lease", "array", "connection"),
+        *("call", "memory", "rank_map", "recv_buffer", "errors", "args", "worker", "state"),
+    ),
     "pscompy/plugins/portals/psptl": (
         *("device", "event", "channel", "match", "deliver", "deferred", "source", "overflow"),
         *("receive", "tag", "rma", "send", "region", "backlog", "failure", "fence", "provider"),

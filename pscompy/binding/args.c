@@ -1,6 +1,6 @@
 /* Arguments of the methods: METH_FASTCALL | METH_KEYWORDS taken apart without
  * allocation, and the few kinds of values that the methods know. */
-#include "binding.h"
+#include "args.h"
 
 #include <time.h>
 

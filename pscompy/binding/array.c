@@ -4,7 +4,9 @@
  * hands us an array has done so. And arrays over memory of the core. */
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 
-#include "binding.h"
+#include "array.h"
+
+#include "memory.h"
 
 #include <numpy/arrayobject.h>
 

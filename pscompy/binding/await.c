@@ -6,7 +6,11 @@
  * off for a while where it has not paid. And who awaits one message after the
  * other, each of which is there already, lets the loop have its turn at least
  * every AWAIT_TURN_NS. */
-#include "binding.h"
+#include "await.h"
+
+#include "args.h"
+#include "completion.h"
+#include "waiting.h"
 
 #define AWAIT_LINGER_NS 20000
 #define AWAIT_TURN_NS 500000

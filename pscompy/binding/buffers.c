@@ -1,6 +1,9 @@
 /* The memory of messages through the buffer protocol: what may be sent and
  * received into, and the errors that say what to do about what may not. */
-#include "binding.h"
+#include "buffers.h"
+
+#include "array.h"
+#include "errors.h"
 
 /* The format is asked for because object arrays must be refused: their memory
  * holds addresses. */

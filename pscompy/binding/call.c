@@ -1,202 +1,80 @@
-/* From what a method was asked to what it returns: the same for Connection
- * and World, which differ only in how they name the peer. */
-#include "binding.h"
+/* The arguments of the messages' methods, which are alike: a table entry per
+ * method says which argument plays which role. */
+#include "call.h"
 
-int psb_call_enter(psb_call_t *call)
+void psb_call_receive(psb_call_t *call, PyObject *buf)
 {
-    call->conn = NULL;
-    if (psb_worker_enter(call->worker, call->origin) < 0)
-        return -1;
-    if (!call->connection)
+    call->buf = buf == Py_None ? NULL : buf;
+    call->kind = call->buf ? PSB_RECV_INTO : PSB_RECV_NEW;
+}
+
+static bool verb_sends(const psb_verb_t *verb)
+{
+    return verb->kind == PSB_SEND;
+}
+
+static int verb_take_flag(PyObject *object, bool *flag_p)
+{
+    int flag = object ? PyObject_IsTrue(object) : 0;
+
+    *flag_p = flag > 0;
+    return flag < 0 ? -1 : 0;
+}
+
+static int verb_take(const psb_verb_t *verb, char role, PyObject *object,
+                     psb_call_t *call, PyObject **peer_p)
+{
+    switch (role) {
+    case 'b':
+        call->buf = verb_sends(verb) || object != Py_None ? object : NULL;
         return 0;
-    call->conn = psb_connection_enter(call->connection);
-    return call->conn ? 0 : -1;
-}
-
-/* ---- blocking ---- */
-
-/* On the stack. If a signal handler raises, or the time is over, what has not
- * begun is withdrawn, and the rest finishes as a Request. */
-static PyObject *call_wait(psb_op_t *op, int64_t deadline)
-{
-    psb_outcome_t outcome = op->done ? PSB_DONE : psb_op_wait(op, deadline);
-
-    if (outcome == PSB_DONE)
-        return psb_op_value(op);
-    if (!psb_op_withdraw(op))
-        psb_request_adopt(op);
-    else if (outcome == PSB_TIMEOUT && op->result.status != PSC_ERR_CANCELLED)
-        return psb_op_value(op); /* just in time */
-    if (outcome == PSB_TIMEOUT)
-        psb_raise_timeout(op->worker->state, op->origin, NULL);
-    return NULL;
-}
-
-static PyObject *call_block(psb_call_t *call, psb_op_t *op)
-{
-    return psb_op_start(op, call, 0, NULL) < 0 ? NULL
-                                               : call_wait(op, call->deadline);
-}
-
-/* The time is over, or a signal handler has raised: its exception stays. */
-static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome)
-{
-    bool gone = psb_request_withdraw(request);
-
-    if (outcome != PSB_TIMEOUT)
-        return NULL;
-    if (gone && request->op.result.status != PSC_ERR_CANCELLED)
-        return psb_request_result(request); /* just in time */
-    return psb_raise_timeout(request->op.worker->state, request->op.origin,
-                             gone ? NULL : (PyObject *)request);
-}
-
-static PyObject *call_finish(psb_request_t *request, int64_t deadline)
-{
-    psb_outcome_t outcome = psb_request_wait(request, deadline);
-
-    return outcome == PSB_DONE ? psb_request_result(request)
-                               : call_give_up(request, outcome);
-}
-
-/* As a Request, which Timeout.request may have to name. */
-static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
-{
-    PyObject *posted = psb_request_post(call, op), *value;
-
-    if (!posted)
-        return NULL;
-    value = call_finish((psb_request_t *)posted, call->deadline);
-    Py_DECREF(posted);
-    return value;
-}
-
-/* With a time limit, unless it only looks: that can always be withdrawn. */
-static bool call_may_be_late(const psb_call_t *call)
-{
-    return call->deadline != PSC_FOREVER && call->kind != PSB_PROBE &&
-           call->kind != PSB_MATCH;
-}
-
-PyObject *psb_call_run(psb_call_t *call)
-{
-    PyObject *value = NULL;
-    psb_op_t op;
-
-    if (psb_op_init(&op, call) < 0)
-        return NULL;
-    if (psb_call_enter(call) < 0)
-        value = NULL;
-    else if (call->post)
-        value = psb_request_post(call, &op);
-    else if (PSB_UNLIKELY(call_may_be_late(call)))
-        value = call_block_until(call, &op);
-    else
-        value = call_block(call, &op);
-    psb_op_clear(&op);
-    return value;
-}
-
-/* ---- both directions ---- */
-
-PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv)
-{
-    PyObject *posted, *sent, *value = NULL;
-
-    recv->post = true;
-    posted = psb_call_run(recv);
-    if (!posted)
-        return NULL;
-    sent = psb_call_run(send);
-    if (sent)
-        value = call_finish((psb_request_t *)posted, send->deadline);
-    else
-        psb_request_withdraw((psb_request_t *)posted);
-    Py_XDECREF(sent);
-    Py_DECREF(posted);
-    return value;
-}
-
-/* ---- looking ---- */
-
-static psc_status_t call_look(psb_call_t *call, psc_result_t *result_p)
-{
-    psc_recv_args_t args = {.source = call->conn,
-                            .context = call->context,
-                            .tag = call->tag};
-    psb_worker_t *worker = call->worker;
-    psc_status_t status;
-
-    args.flags = PSC_FLAG_TRY;
-    status = worker->api->iprobe(worker->core, &args, result_p);
-    if (PSB_UNLIKELY(status == PSC_ERR_NO_RESOURCE)) {
-        args.flags = 0;
-        worker->n_inside++;
-        Py_BEGIN_ALLOW_THREADS
-        status = worker->api->iprobe(worker->core, &args, result_p);
-        Py_END_ALLOW_THREADS
-        worker->n_inside--;
+    case 'p':
+        *peer_p = object;
+        return 0;
+    case 'l':
+        return verb_take_flag(object, &call->lend);
+    case 't':
+        return psb_arg_tag(object, !verb_sends(verb), &call->tag);
+    default:
+        return psb_arg_deadline(object, &call->deadline);
     }
-    return status;
 }
 
-PyObject *psb_call_iprobe(psb_call_t *call)
+/* Field by field: for a structure of this size compilers emit a loop that
+ * costs more than all the rest. What is missing the address fills in. */
+static void verb_begin(const psb_verb_t *verb, psb_call_t *call)
 {
-    psc_status_t status;
-    psb_op_t op;
-
-    call->kind = PSB_PROBE;
-    if (psb_op_init(&op, call) < 0 || psb_call_enter(call) < 0)
-        return NULL;
-    status = call_look(call, &op.result);
-    if (status == PSC_INPROGRESS)
-        Py_RETURN_NONE;
-    op.result.status = status;
-    return psb_op_value(&op);
+    call->kind = verb->kind;
+    call->post = verb->post;
+    call->lend = false;
+    call->type = NULL;
+    call->connection = NULL;
+    call->tag = verb_sends(verb) ? 0 : PSC_ANY_TAG;
+    call->buf = NULL;
+    call->deadline = PSC_FOREVER;
+    call->keep = NULL;
 }
 
-/* A receive without buffer that is taken back unless it matches at once. */
-PyObject *psb_call_improbe(psb_call_t *call)
+int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
+                   Py_ssize_t n_args, PyObject *kwnames, psb_call_t *call,
+                   PyObject **peer_p)
 {
-    PyObject *value;
-    psb_op_t op;
+    PyObject *given[PSB_ARGS_MAX];
 
-    call->kind = PSB_MATCH;
-    if (psb_op_init(&op, call) < 0 || psb_call_enter(call) < 0)
-        return NULL;
-    call->worker->api->progress(call->worker->core, PSC_FLAG_TRY);
-    if (psb_op_start(&op, call, 0, NULL) < 0)
-        return NULL;
-    if (!psb_op_advance(&op) && !psb_op_withdraw(&op)) {
-        value = call_wait(&op, PSC_FOREVER);
-    } else if (op.result.status == PSC_ERR_CANCELLED) {
-        value = Py_None;
-        Py_INCREF(value);
-    } else {
-        value = psb_op_value(&op);
+    verb_begin(verb, call);
+    *peer_p = NULL;
+    if (PSB_UNLIKELY(kwnames || n_args < verb->signature.required ||
+                     n_args > verb->signature.n)) {
+        if (psb_args_parse(&verb->signature, args, n_args, kwnames, given) < 0)
+            return -1;
+        args = given;
+        n_args = verb->signature.n;
     }
-    psb_op_clear(&op);
-    return value;
-}
-
-/* ---- matched ---- */
-
-PyObject *psb_call_recv_matched(psb_op_t *matched, PyObject *buf)
-{
-    psb_call_t call = {.worker = matched->worker,
-                       .origin = matched->origin,
-                       .context = matched->context,
-                       .deadline = PSC_FOREVER};
-    PyObject *value;
-    psb_op_t op;
-
-    psb_verb_receive(&call, buf);
-    if (psb_op_init(&op, &call) < 0)
-        return NULL;
-    op.core = matched->core;
-    psb_op_unlink(matched);
-    matched->core = NULL;
-    value = call_wait(&op, PSC_FOREVER);
-    psb_op_clear(&op);
-    return value;
+    for (Py_ssize_t i = 0; i < n_args; i++) {
+        if (verb_take(verb, verb->roles[i], args[i], call, peer_p) < 0)
+            return -1;
+    }
+    if (call->kind == PSB_RECV_INTO && !call->buf)
+        call->kind = PSB_RECV_NEW;
+    return 0;
 }

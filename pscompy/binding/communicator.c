@@ -1,6 +1,12 @@
 /* The base type Communicator: the messages of connection.c with peers named by
  * rank. The part in Python is pscompy/world/communicator.py. */
-#include "binding.h"
+#include "communicator.h"
+
+#include "args.h"
+#include "connection.h"
+#include "errors.h"
+#include "persistent.h"
+#include "run.h"
 
 typedef struct psb_communicator {
     PyObject_HEAD

@@ -1,7 +1,11 @@
 /* Delivery of everything that the core has finished: requests and their
  * call-backs, messages and their handlers. Always with the GIL, never with a
  * lock of the core, in whichever thread comes by. */
-#include "binding.h"
+#include "completion.h"
+
+#include "connection.h"
+#include "errors.h"
+#include "request_life.h"
 
 /* Deliveries of one drain; a caller who waits for a message of its own must
  * not be kept by an endless stream of others. */
@@ -19,37 +23,6 @@ int psb_worker_enter(psb_worker_t *self, PyObject *origin)
         return -1;
     }
     return 0;
-}
-
-PyObject *psb_worker_source(psb_worker_t *self, uint64_t id, int rank)
-{
-    PyObject *key, *connection;
-
-    if (rank >= 0)
-        return PyLong_FromLong(rank);
-    key = PyLong_FromUnsignedLongLong(id);
-    if (!key)
-        return NULL;
-    connection = PyDict_GetItemWithError(self->connections, key);
-    Py_DECREF(key);
-    if (!connection && PyErr_Occurred())
-        return NULL;
-    connection = connection ? connection : Py_None;
-    Py_INCREF(connection);
-    return connection;
-}
-
-int psb_worker_let_go(psb_worker_t *self, psb_connection_t *connection)
-{
-    PyObject *id;
-    int failed;
-
-    if (self->api->conn_messages(connection->core) > 0)
-        return 0;
-    id = PyLong_FromUnsignedLongLong(self->api->conn_id(connection->core));
-    failed = !id || PyDict_DelItem(self->connections, id) < 0;
-    Py_XDECREF(id);
-    return failed ? -1 : 0;
 }
 
 /* ---- delivery ---- */
@@ -135,15 +108,16 @@ static bool worker_deliver_message(psb_worker_t *self)
  * the list, so each one found starts again. */
 static void worker_sweep_late(psb_worker_t *self)
 {
-    psb_op_t *op = self->ops.next;
+    psc_link_t *link = self->ops.next;
 
-    while (self->n_late && op != &self->ops) {
+    while (self->n_late && link != &self->ops) {
+        psb_op_t *op = psb_op_of(link);
         bool late = op->in_request && psb_request_of(op)->late;
 
         if (late && psb_request_advance(psb_request_of(op)))
-            op = self->ops.next;
+            link = self->ops.next;
         else
-            op = op->next;
+            link = link->next;
     }
 }
 

@@ -1,8 +1,9 @@
-/* The base type Connection: messages with one peer. What is Python's (state,
- * explain, open, close) is in connection.py. */
-#include "binding.h"
+/* The connection that an operation goes to, and connections in use. */
+#include "connection.h"
 
-/* ---- the core's connection ---- */
+#include "errors.h"
+
+/* ---- the target of an operation ---- */
 
 int psb_connection_address(psb_connection_t *self, psb_call_t *call)
 {
@@ -36,403 +37,35 @@ psc_conn_t *psb_connection_enter(psb_connection_t *self)
     return self->core;
 }
 
-static PyObject *connection_bind(psb_connection_t *self, PyTypeObject *type,
-                                 PyObject *const *args, Py_ssize_t n_args,
-                                 PyObject *kwnames)
-{
-    static const psb_signature_t signature = {
-        "_bind", 3, 4, {"worker", "conn_address", "context", "keep"}};
-    psb_state_t *state = PyType_GetModuleState(type);
-    uint64_t address = 0, context = 0;
-    PyObject *given[4];
+/* ---- connections in use ---- */
 
-    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        psb_arg_u64(given[1], "conn_address", UINTPTR_MAX, &address) < 0 ||
-        psb_arg_u64(given[2], "context", UINT16_MAX, &context) < 0)
+PyObject *psb_worker_source(psb_worker_t *self, uint64_t id, int rank)
+{
+    PyObject *key, *connection;
+
+    if (rank >= 0)
+        return PyLong_FromLong(rank);
+    key = PyLong_FromUnsignedLongLong(id);
+    if (!key)
         return NULL;
-    if (!Py_IS_TYPE(given[0], state->worker_type)) {
-        PyErr_SetString(PyExc_TypeError, "_bind() needs a Worker");
+    connection = PyDict_GetItemWithError(self->connections, key);
+    Py_DECREF(key);
+    if (!connection && PyErr_Occurred())
         return NULL;
-    }
-    self->core = (psc_conn_t *)(uintptr_t)address;
-    self->context = (uint32_t)context;
-    Py_INCREF(given[0]);
-    Py_XSETREF(self->worker, (psb_worker_t *)given[0]);
-    Py_XINCREF(given[3]);
-    Py_XSETREF(self->keep, given[3]);
-    Py_RETURN_NONE;
+    connection = connection ? connection : Py_None;
+    Py_INCREF(connection);
+    return connection;
 }
 
-/* For connections that come up by themselves. */
-static PyObject *connection_begin_open(psb_connection_t *self, PyObject *unused)
+int psb_worker_let_go(psb_worker_t *self, psb_connection_t *connection)
 {
-    (void)self;
-    (void)unused;
-    Py_RETURN_NONE;
+    PyObject *id;
+    int failed;
+
+    if (self->api->conn_messages(connection->core) > 0)
+        return 0;
+    id = PyLong_FromUnsignedLongLong(self->api->conn_id(connection->core));
+    failed = !id || PyDict_DelItem(self->connections, id) < 0;
+    Py_XDECREF(id);
+    return failed ? -1 : 0;
 }
-
-static PyObject *connection_exception(psb_connection_t *self,
-                                      PyObject *const *args, Py_ssize_t n_args)
-{
-    psb_call_t call;
-
-    if (psb_connection_address(self, &call) < 0)
-        return NULL;
-    return psb_default_exception(self->worker->state, args, n_args);
-}
-
-/* ---- messages ---- */
-
-static PyObject *connection_run(psb_connection_t *self, const psb_verb_t *verb,
-                                psb_runner_t run, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *kwnames)
-{
-    PyObject *no_peer;
-    psb_call_t call;
-
-    if (psb_verb_parse(verb, args, n_args, kwnames, &call, &no_peer) < 0 ||
-        psb_connection_address(self, &call) < 0)
-        return NULL;
-    return run(&call);
-}
-
-#define CONNECTION_VERB(name, run, ...)                                        \
-    static PyObject *connection_##name(psb_connection_t *self,                 \
-                                       PyObject *const *args,                  \
-                                       Py_ssize_t n_args, PyObject *kwnames)   \
-    {                                                                          \
-        static const psb_verb_t verb = __VA_ARGS__;                            \
-                                                                               \
-        return connection_run(self, &verb, run, args, n_args, kwnames);        \
-    }
-
-CONNECTION_VERB(send, psb_call_run,
-                {{"send", 1, 3, {"buf", "tag", "timeout"}},
-                 "btd", PSB_SEND, false})
-CONNECTION_VERB(isend, psb_call_run,
-                {{"isend", 1, 3, {"buf", "tag", "lend"}},
-                 "btl", PSB_SEND, true})
-CONNECTION_VERB(recv, psb_call_run,
-                {{"recv", 0, 3, {"buf", "tag", "timeout"}},
-                 "btd", PSB_RECV_INTO, false})
-CONNECTION_VERB(irecv, psb_call_run,
-                {{"irecv", 0, 2, {"buf", "tag"}}, "bt", PSB_RECV_INTO, true})
-CONNECTION_VERB(send_init, psb_call_init,
-                {{"send_init", 1, 2, {"buf", "tag"}}, "bt", PSB_SEND, true})
-CONNECTION_VERB(recv_init, psb_call_init,
-                {{"recv_init", 1, 2, {"buf", "tag"}},
-                 "bt", PSB_RECV_INTO, true})
-CONNECTION_VERB(recv_status, psb_call_run,
-                {{"recv_status", 0, 2, {"tag", "timeout"}},
-                 "td", PSB_RECV_STATUS, false})
-CONNECTION_VERB(recv_view, psb_call_run,
-                {{"recv_view", 0, 2, {"tag", "timeout"}},
-                 "td", PSB_RECV_VIEW, false})
-CONNECTION_VERB(recv_memory, psb_call_run,
-                {{"_recv_memory", 0, 1, {"tag"}}, "t", PSB_RECV_MEMORY, false})
-CONNECTION_VERB(irecv_memory, psb_call_run,
-                {{"_irecv_memory", 0, 1, {"tag"}}, "t", PSB_RECV_MEMORY, true})
-CONNECTION_VERB(probe, psb_call_run,
-                {{"probe", 0, 2, {"tag", "timeout"}}, "td", PSB_PROBE, false})
-CONNECTION_VERB(iprobe, psb_call_iprobe,
-                {{"iprobe", 0, 1, {"tag"}}, "t", PSB_PROBE, false})
-CONNECTION_VERB(mprobe, psb_call_run,
-                {{"mprobe", 0, 2, {"tag", "timeout"}}, "td", PSB_MATCH, false})
-CONNECTION_VERB(improbe, psb_call_improbe,
-                {{"improbe", 0, 1, {"tag"}}, "t", PSB_MATCH, false})
-
-static PyObject *connection_sendrecv(psb_connection_t *self,
-                                     PyObject *const *args, Py_ssize_t n_args,
-                                     PyObject *kwnames)
-{
-    static const psb_signature_t signature = {
-        "sendrecv", 1, 5,
-        {"sendbuf", "recvbuf", "sendtag", "recvtag", "timeout"}};
-    psb_call_t send = {.kind = PSB_SEND, .deadline = PSC_FOREVER};
-    psb_call_t recv = {.tag = PSC_ANY_TAG};
-    PyObject *given[5];
-
-    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        psb_arg_tag(given[2], false, &send.tag) < 0 ||
-        psb_arg_tag(given[3], true, &recv.tag) < 0 ||
-        psb_arg_deadline(given[4], &send.deadline) < 0 ||
-        psb_connection_address(self, &send) < 0 ||
-        psb_connection_address(self, &recv) < 0)
-        return NULL;
-    send.buf = given[0];
-    psb_verb_receive(&recv, given[1]);
-    return psb_call_sendrecv(&send, &recv);
-}
-
-/* ---- remote memory and active messages ---- */
-
-/* Runs the call with the bytes of `object` as its blob. */
-static PyObject *connection_run_blob(psb_connection_t *self, psb_call_t *call,
-                                     PyObject *object, const char *what)
-{
-    PyObject *result;
-    Py_buffer blob;
-
-    call->deadline = PSC_FOREVER;
-    if (psb_connection_address(self, call) < 0 ||
-        psb_bytes_get(&blob, object, what) < 0)
-        return NULL;
-    call->blob = &blob;
-    result = psb_call_run(call);
-    PyBuffer_Release(&blob);
-    return result;
-}
-
-static PyObject *connection_access(psb_connection_t *self,
-                                   const psb_signature_t *signature,
-                                   psb_kind_t kind, PyObject *const *args,
-                                   Py_ssize_t n_args, PyObject *kwnames)
-{
-    psb_call_t call = {.kind = kind};
-    PyObject *given[3];
-
-    if (psb_args_parse(signature, args, n_args, kwnames, given) < 0 ||
-        psb_arg_u64(given[2], "the offset", UINT64_MAX, &call.offset) < 0)
-        return NULL;
-    call.buf = given[0];
-    return connection_run_blob(self, &call, given[1], "the rkey");
-}
-
-static PyObject *connection_put(psb_connection_t *self, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *kwnames)
-{
-    static const psb_signature_t signature = {
-        "put", 2, 3, {"buf", "rkey", "offset"}};
-
-    return connection_access(self, &signature, PSB_PUT, args, n_args, kwnames);
-}
-
-static PyObject *connection_get(psb_connection_t *self, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *kwnames)
-{
-    static const psb_signature_t signature = {
-        "get", 2, 3, {"buf", "rkey", "offset"}};
-
-    return connection_access(self, &signature, PSB_GET, args, n_args, kwnames);
-}
-
-static PyObject *connection_am_send(psb_connection_t *self,
-                                    PyObject *const *args, Py_ssize_t n_args,
-                                    PyObject *kwnames)
-{
-    static const psb_signature_t signature = {
-        "am_send", 3, 3, {"id", "header", "payload"}};
-    psb_call_t call = {.kind = PSB_AM};
-    PyObject *given[3], *result;
-    uint64_t id = 0;
-
-    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        psb_arg_u64(given[0], "the id", PSC_TAG_MAX, &id) < 0)
-        return NULL;
-    call.id = (uint32_t)id;
-    call.buf = given[2];
-    /* The message may go on after this call was interrupted. */
-    call.keep = PyBytes_Check(given[1]) ? Py_NewRef(given[1])
-                                        : PyMemoryView_FromObject(given[1]);
-    PyErr_Clear(); /* what has no buffer is refused below */
-    result = connection_run_blob(self, &call, given[1], "the header");
-    Py_XDECREF(call.keep);
-    return result;
-}
-
-/* ---- the type ---- */
-
-static int connection_traverse(psb_connection_t *self, visitproc visit,
-                               void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->worker);
-    Py_VISIT(self->keep);
-    Py_VISIT(self->objects);
-    Py_VISIT(self->heads);
-    return 0;
-}
-
-static int connection_clear(psb_connection_t *self)
-{
-    self->core = NULL;
-    Py_CLEAR(self->keep);
-    Py_CLEAR(self->objects);
-    Py_CLEAR(self->heads);
-    Py_CLEAR(self->worker);
-    return 0;
-}
-
-static void connection_dealloc(psb_connection_t *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-
-    PyObject_GC_UnTrack(self);
-    connection_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-static PyObject *connection_get_worker(psb_connection_t *self, void *closure)
-{
-    PyObject *worker = self->worker ? (PyObject *)self->worker : Py_None;
-
-    (void)closure;
-    Py_INCREF(worker);
-    return worker;
-}
-
-static PyObject *connection_set_objects(psb_connection_t *self,
-                                        PyObject *const *args,
-                                        Py_ssize_t n_args)
-{
-    if (psb_object_bind(self, args, n_args) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *connection_get_objects(psb_connection_t *self, void *closure)
-{
-    PyObject *objects = self->objects ? self->objects : Py_None;
-
-    (void)closure;
-    Py_INCREF(objects);
-    return objects;
-}
-
-static PyObject *connection_get_state(psb_connection_t *self, void *closure)
-{
-    bool alive = self->core && self->worker->core;
-
-    (void)closure;
-    return PyLong_FromLong(alive ? self->worker->api->conn_state(self->core)
-                                 : PSC_CONN_CLOSED);
-}
-
-static PyGetSetDef connection_getset[] = {
-    {"_objects", (getter)connection_get_objects, NULL,
-     "What _set_objects was given, None before.", NULL},
-    {"_worker", (getter)connection_get_worker, NULL, NULL, NULL},
-    {"_state", (getter)connection_get_state, NULL,
-     "psc_conn_state_t; CLOSED once the core's connection is gone.", NULL},
-    {NULL, NULL, NULL, NULL, NULL}};
-
-static PyMethodDef connection_methods[] = {
-    {"send", PSB_FUNCTION(connection_send), PSB_FAST,
-     "send($self, buf, tag=0, timeout=None)\n--\n\n"
-     "Send one message: a bytes-like object, or a list of them. Returns when\n"
-     "buf may be changed again. Timeout (seconds): nothing was sent, unless\n"
-     "its .request says that it is under way and still owns buf."},
-    {"isend", PSB_FUNCTION(connection_isend), PSB_FAST,
-     "isend($self, buf, tag=0, lend=False)\n--\n\n"
-     "Like send, but returns a Request at once; until it has ended buf must\n"
-     "not be changed. With lend the receiver reads buf where it is, if buf is\n"
-     "of the session's pool (empty, allocate) and the transport can do that:\n"
-     "the request ends when the last view there has gone, and an array is\n"
-     "read-only until then. Else it is sent like any other."},
-    {"recv", PSB_FUNCTION(connection_recv), PSB_FAST,
-     "recv($self, buf=None, tag=-1, timeout=None)\n--\n\n"
-     "Receive one message, into buf (a writable bytes-like object or a list\n"
-     "of them), giving its Status, or without buf as a new bytearray.\n"
-     "Truncated: it was longer than buf, and is gone. Timeout: nothing was\n"
-     "taken, unless its .request says that it is under way."},
-    {"irecv", PSB_FUNCTION(connection_irecv), PSB_FAST,
-     "irecv($self, buf=None, tag=-1)\n--\n\n"
-     "Like recv, but returns a Request at once; until it has ended buf\n"
-     "belongs to it."},
-    {"send_init", PSB_FUNCTION(connection_send_init), PSB_FAST,
-     "send_init($self, buf, tag=0)\n--\n\n"
-     "A PersistentRequest: its start() sends buf as isend would, as it is\n"
-     "then, any number of times."},
-    {"recv_init", PSB_FUNCTION(connection_recv_init), PSB_FAST,
-     "recv_init($self, buf, tag=-1)\n--\n\n"
-     "A PersistentRequest: its start() receives into buf as irecv would, any\n"
-     "number of times."},
-    {"recv_status", PSB_FUNCTION(connection_recv_status), PSB_FAST,
-     "recv_status($self, tag=-1, timeout=None)\n--\n\n"
-     "Receive into new memory: (bytearray, Status)."},
-    {"recv_view", PSB_FUNCTION(connection_recv_view), PSB_FAST,
-     "recv_view($self, tag=-1, timeout=None)\n--\n\n"
-     "Receive one message as a read-only numpy array of bytes: of the memory\n"
-     "of its sender, if that has lent it, else of a copy. The loan ends when\n"
-     "nothing refers to that memory any more; what the array shows does not\n"
-     "change, also when the peer or the session has gone."},
-    {"sendrecv", PSB_FUNCTION(connection_sendrecv), PSB_FAST,
-     "sendrecv($self, sendbuf, recvbuf=None, sendtag=0, recvtag=-1,"
-     " timeout=None)\n--\n\n"
-     "Send and receive at the same time; gives what recv gives."},
-    {"probe", PSB_FUNCTION(connection_probe), PSB_FAST,
-     "probe($self, tag=-1, timeout=None)\n--\n\n"
-     "Wait for a message and give its Status; it stays where it is."},
-    {"iprobe", PSB_FUNCTION(connection_iprobe), PSB_FAST,
-     "iprobe($self, tag=-1)\n--\n\n"
-     "The Status of the message that recv would get, or None."},
-    {"mprobe", PSB_FUNCTION(connection_mprobe), PSB_FAST,
-     "mprobe($self, tag=-1, timeout=None)\n--\n\n"
-     "Wait for a message and take it: a Message, which nobody else gets."},
-    {"improbe", PSB_FUNCTION(connection_improbe), PSB_FAST,
-     "improbe($self, tag=-1)\n--\n\n"
-     "Like mprobe if there is a message; else None."},
-    {"put", PSB_FUNCTION(connection_put), PSB_FAST,
-     "put($self, buf, rkey, offset=0)\n--\n\n"
-     "Write buf at `offset` (bytes) of the peer's memory region; returns when\n"
-     "it is visible there."},
-    {"get", PSB_FUNCTION(connection_get), PSB_FAST,
-     "get($self, buf, rkey, offset=0)\n--\n\n"
-     "Fill buf from `offset` (bytes) of the peer's memory region."},
-    {"am_send", PSB_FUNCTION(connection_am_send), PSB_FAST,
-     "am_send($self, id, header, payload)\n--\n\n"
-     "Have the peer's handler of this id (on_message) called with header (a\n"
-     "few bytes) and payload (any length)."},
-    {"_bind", PSB_FUNCTION(connection_bind), METH_METHOD | PSB_FAST,
-     "_bind($self, worker, conn_address, context, keep=None)\n--\n\n"
-     "Tie it to the core's connection at that address, which lives as long as\n"
-     "the object keep."},
-    {"send_obj", PSB_FUNCTION(psb_object_send), PSB_FAST,
-     "send_obj($self, obj, tag=0, timeout=None, lend=False)\n--\n\n"
-     "Send any object that can be pickled; only recv_obj and its like receive\n"
-     "it. Returns when it may be changed again: at once, or for long buffers\n"
-     "(PSP_PARCEL_ZERO_COPY), which are sent from where they are, when they\n"
-     "have left. With lend the receiver gets those of the session's pool as\n"
-     "they are, read-only, and it returns when the last reference to them\n"
-     "there has died. Raises what pickling the object raises. Timeout\n"
-     "(seconds): nothing was sent, unless its .request says that it is under\n"
-     "way."},
-    {"recv_obj", PSB_FUNCTION(psb_object_recv), PSB_FAST,
-     "recv_obj($self, tag=-1, timeout=None)\n--\n\n"
-     "Receive one object. Its long buffers are memory of the session's pool.\n"
-     "ParcelError: it cannot be put together here, and is gone.\n"
-     "ProtocolError: the peer has sent something else. Timeout (seconds):\n"
-     "nothing was taken, unless its .request says that it is under way."},
-    {"_set_objects", PSB_FUNCTION(connection_set_objects), METH_FASTCALL,
-     "_set_objects($self, objects, heads, pickles, /)\n--\n\n"
-     "What send_obj and recv_obj use, and whether plain pickle does."},
-    {"_recv_memory", PSB_FUNCTION(connection_recv_memory), PSB_FAST,
-     "_recv_memory($self, tag=-1)\n--\n\n"
-     "One message as bytes of the pool, or of its sender's."},
-    {"_irecv_memory", PSB_FUNCTION(connection_irecv_memory), PSB_FAST,
-     "_irecv_memory($self, tag=-1)\n--\n\n"
-     "A Request of one message as bytes of the pool, or of its sender's."},
-    {"_begin_open", PSB_FUNCTION(connection_begin_open), METH_NOARGS,
-     "_begin_open($self)\n--\n\nCalled on first use; must not block."},
-    {"_exception", PSB_FUNCTION(connection_exception), METH_FASTCALL,
-     "_exception($self, status, nbytes, /)\n--\n\n"
-     "The exception for a status of the core."},
-    {NULL, NULL, 0, NULL}};
-
-static PyType_Slot connection_slots[] = {
-    {Py_tp_doc, "Messages with one peer."},
-    {Py_tp_dealloc, connection_dealloc},
-    {Py_tp_traverse, connection_traverse},
-    {Py_tp_clear, connection_clear},
-    {Py_tp_methods, connection_methods},
-    {Py_tp_getset, connection_getset},
-    {0, NULL}};
-
-PyType_Spec psb_connection_spec = {
-    .name = "pscompy.binding._binding.Connection",
-    .basicsize = sizeof(psb_connection_t),
-    .flags =
-        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .slots = connection_slots,
-};

@@ -1,6 +1,8 @@
 /* From statuses to exceptions. The exceptions themselves, with peer and
  * reasons, are made in Python; this is what asks for them. */
-#include "binding.h"
+#include "errors.h"
+
+#include "args.h"
 
 /* ---- exceptions that wait ---- */
 

@@ -2,7 +2,7 @@
  * where their sender has them. One type exports both, and what takes a block's
  * place where the pool has none. It may outlive its worker and die in any
  * thread: giving back waits for nobody. */
-#include "binding.h"
+#include "memory.h"
 
 typedef struct psb_memory {
     PyObject_HEAD
@@ -63,39 +63,34 @@ PyObject *psb_memory_alloc(psb_worker_t *worker, size_t nbytes)
     return memory_finish(self, status, nbytes);
 }
 
-PyObject *psb_memory_receive(psb_op_t *op, psc_iov_t *piece)
+PyObject *psb_memory_receive(psb_worker_t *worker, size_t nbytes,
+                             bool readonly)
 {
-    psb_worker_t *worker = op->worker;
-    psb_memory_t *self = memory_new(worker, op->kind == PSB_RECV_VIEW);
-    size_t nbytes = (size_t)op->core->result.nbytes;
+    psb_memory_t *self = memory_new(worker, readonly);
     psc_status_t status;
 
     if (!self)
         return NULL;
     status = worker->api->block_alloc(worker->core, nbytes, PSC_FLAG_TRY,
                                       &self->block);
-    if (!memory_finish(self, status, nbytes))
-        return NULL;
-    *piece = (psc_iov_t){self->base, nbytes};
-    return (PyObject *)self;
+    return memory_finish(self, status, nbytes);
 }
 
-bool psb_memory_view(psb_op_t *op)
+PyObject *psb_memory_view(psb_worker_t *worker, psc_request_t *matched)
 {
-    psb_memory_t *self = memory_new(op->worker, true);
+    psb_memory_t *self = memory_new(worker, true);
 
     if (!self) {
         PyErr_Clear();
-        return false;
+        return NULL;
     }
-    if (self->api->recv_view(op->core, &self->view) != PSC_OK) {
+    if (self->api->recv_view(matched, &self->view) != PSC_OK) {
         Py_DECREF(self);
-        return false;
+        return NULL;
     }
     self->base = (void *)(uintptr_t)self->view->base;
     self->nbytes = (Py_ssize_t)self->view->nbytes;
-    op->fresh = (PyObject *)self;
-    return true;
+    return (PyObject *)self;
 }
 
 void *psb_memory_base(PyObject *object, Py_ssize_t *nbytes_p)

@@ -1,5 +1,10 @@
 /* The type Message: a message that a matched probe has taken off the queue. */
-#include "binding.h"
+#include "message.h"
+
+#include "args.h"
+#include "errors.h"
+#include "result.h"
+#include "waiting.h"
 
 typedef struct psb_message {
     PyObject_HEAD
@@ -22,6 +27,7 @@ PyObject *psb_message_new(psb_op_t *op)
     }
     psb_op_unlink(op);
     self->op = *op;
+    psc_list_init(&self->op.link);
     self->op.waiters = 0;
     self->op.in_request = false;
     psb_buffers_init(&self->op.buffers);
@@ -31,6 +37,27 @@ PyObject *psb_message_new(psb_op_t *op)
     Py_XINCREF(self->op.origin);
     psb_op_link(&self->op);
     return (PyObject *)self;
+}
+
+/* The receive of the matched message into buf, or into new memory. */
+static PyObject *message_receive(psb_op_t *matched, PyObject *buf)
+{
+    psb_call_t call = {.worker = matched->worker,
+                       .origin = matched->origin,
+                       .context = matched->context,
+                       .deadline = PSC_FOREVER};
+    PyObject *value;
+    psb_op_t op;
+
+    psb_call_receive(&call, buf);
+    if (psb_op_init(&op, &call) < 0)
+        return NULL;
+    op.core = matched->core;
+    psb_op_unlink(matched);
+    matched->core = NULL;
+    value = psb_op_block(&op, PSC_FOREVER) ? psb_op_value(&op) : NULL;
+    psb_op_clear(&op);
+    return value;
 }
 
 static PyObject *message_recv(psb_message_t *self, PyObject *const *args,
@@ -48,7 +75,7 @@ static PyObject *message_recv(psb_message_t *self, PyObject *const *args,
         PyErr_SetString(PyExc_ValueError, "this message was received already");
         return NULL;
     }
-    return psb_call_recv_matched(&self->op, given[0]);
+    return message_receive(&self->op, given[0]);
 }
 
 static PyObject *message_repr(psb_message_t *self)

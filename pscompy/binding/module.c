@@ -2,26 +2,22 @@
  *
  * Multi-phase initialisation with the state in the module: nothing here is
  * global, and the types' instances reach the state through their Worker. */
-#include "binding.h"
+#include "args.h"
+#include "await.h"
+#include "communicator.h"
+#include "connection_type.h"
+#include "memory.h"
+#include "message.h"
+#include "persistent.h"
+#include "recv_buffer.h"
+#include "request.h"
+#include "sleeper.h"
+#include "waiting.h"
+#include "worker_type.h"
 
 static psb_state_t *module_state(PyObject *module)
 {
     return PyModule_GetState(module);
-}
-
-PyObject *psb_import_once(PyObject **slot_p, const char *module,
-                          const char *name)
-{
-    PyObject *imported;
-
-    if (*slot_p)
-        return *slot_p;
-    imported = PyImport_ImportModule(module);
-    if (!imported)
-        return NULL;
-    Py_XSETREF(*slot_p, PyObject_GetAttrString(imported, name));
-    Py_DECREF(imported);
-    return *slot_p;
 }
 
 /* ---- bind ---- */

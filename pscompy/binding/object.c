@@ -1,6 +1,11 @@
 /* Objects whose pickle is all that there is of them, without a step through
  * Python code; every other goes on in pscompy/parcel/objects.py. */
-#include "binding.h"
+#include "object.h"
+
+#include "args.h"
+#include "errors.h"
+#include "recv_buffer.h"
+#include "run.h"
 
 int psb_object_bind(psb_connection_t *self, PyObject *const *args,
                     Py_ssize_t n_args)

@@ -1,28 +1,21 @@
 /* One operation from its start to its value, whether it lives on the stack of
  * a blocking call or inside a Request. */
-#include "binding.h"
+#include "op.h"
+
+#include "errors.h"
+#include "memory.h"
 
 /* ---- the worker's list ---- */
 
 void psb_op_link(psb_op_t *op)
 {
-    psb_op_t *head = &op->worker->ops;
-
-    if (op->prev)
-        return;
-    op->prev = head->prev;
-    op->next = head;
-    head->prev->next = op;
-    head->prev = op;
+    if (!psc_link_listed(&op->link))
+        psc_list_push(&op->worker->ops, &op->link);
 }
 
 void psb_op_unlink(psb_op_t *op)
 {
-    if (!op->prev)
-        return;
-    op->prev->next = op->next;
-    op->next->prev = op->prev;
-    op->prev = op->next = NULL;
+    psc_list_remove(&op->link);
 }
 
 /* ---- start ---- */
@@ -31,7 +24,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call)
 {
     bool writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET;
 
-    op->prev = op->next = NULL;
+    psc_list_init(&op->link);
     op->worker = call->worker;
     op->origin = call->origin;
     op->core = NULL;
@@ -88,9 +81,15 @@ static int op_make_fresh(psb_op_t *op, psc_iov_t *piece)
 
     Py_CLEAR(op->fresh); /* a room that is too short */
     if (op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY) {
-        op->fresh = psb_memory_receive(op, piece);
-        if (op->fresh)
+        op->fresh = psb_memory_receive(op->worker, (size_t)nbytes,
+                                       op->kind == PSB_RECV_VIEW);
+        if (op->fresh) {
+            Py_ssize_t length;
+
+            piece->base = psb_memory_base(op->fresh, &length);
+            piece->len = (size_t)length;
             return 0;
+        }
     } else if (nbytes <= PY_SSIZE_T_MAX) {
         op->fresh = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
     }
@@ -112,7 +111,7 @@ static void op_supply(psb_op_t *op)
     psc_iov_t piece;
 
     if ((op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY) &&
-        psb_memory_view(op))
+        (op->fresh = psb_memory_view(op->worker, op->core)))
         return;
     if (op->kind != PSB_RECV_INTO) {
         if (op_make_fresh(op, &piece) < 0) {

@@ -1,5 +1,9 @@
 /* How a Request reports its end, with the methods that futures have for it. */
-#include "binding.h"
+#include "outcome.h"
+
+#include "args.h"
+#include "errors.h"
+#include "waiting.h"
 
 /* ---- looking ---- */
 

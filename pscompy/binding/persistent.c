@@ -1,7 +1,10 @@
 /* The type PersistentRequest: one operation that is described once and started
  * many times. A start costs neither a new object nor the looking up of buffer,
  * peer and tag. */
-#include "binding.h"
+#include "persistent.h"
+
+#include "request_life.h"
+#include "run.h"
 
 typedef struct psb_persistent {
     psb_request_t request;

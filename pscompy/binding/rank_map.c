@@ -1,6 +1,8 @@
 /* Worlds of some of the ranks of another have numbers of their own for them.
  * The core knows a connection by its first one; Status says the new one. */
-#include "binding.h"
+#include "rank_map.h"
+
+#include "args.h"
 
 #define BASE 0x3fffu /* of a World: contexts of its objects are above */
 

@@ -1,5 +1,7 @@
 /* Arrays that are lent are read-only until the last loan of them has ended. */
-#include "binding.h"
+#include "readonly_lease.h"
+
+#include "array.h"
 
 struct psb_lease {
     psb_lease_t *next, **prev; /* the state's leases */

@@ -1,6 +1,6 @@
 /* The type Room: memory for a short message whose length is not known, which
  * the next one uses again. A message that does not fit gets its own. */
-#include "binding.h"
+#include "recv_buffer.h"
 
 #define ROOM_BYTES 1024
 

@@ -1,5 +1,13 @@
 /* The type Request: what a program sees of a posted operation. */
-#include "binding.h"
+#include "request.h"
+
+#include "args.h"
+#include "await.h"
+#include "cancel.h"
+#include "completion.h"
+#include "errors.h"
+#include "outcome.h"
+#include "waiting.h"
 
 #include <structmember.h>
 
@@ -48,34 +56,6 @@ static PyObject *request_test(psb_request_t *self, PyObject *unused)
     worker->api->progress(worker->core, PSC_FLAG_TRY);
     psb_worker_drain(worker);
     return psb_request_done(self, unused);
-}
-
-bool psb_request_complete(psb_request_t *self, PyObject *value,
-                          PyObject *error, psc_status_t status)
-{
-    if (self->op.done || self->value || self->error || self->cancelled)
-        return false;
-    Py_XINCREF(value);
-    Py_XINCREF(error);
-    self->value = value;
-    self->error = error;
-    self->cancelled = status == PSC_ERR_CANCELLED;
-    self->op.worker->api->event_complete(self->op.core, status);
-    return true;
-}
-
-static PyObject *request_cancel(psb_request_t *self, PyObject *unused)
-{
-    (void)unused;
-    if (!psb_request_advance(self)) {
-        if (self->op.kind == PSB_EVENT)
-            psb_request_complete(self, NULL, NULL, PSC_ERR_CANCELLED);
-        else
-            psb_request_withdraw(self);
-        psb_request_advance(self);
-    }
-    return PyBool_FromLong(self->finished &&
-                           self->op.result.status == PSC_ERR_CANCELLED);
 }
 
 static PyObject *request_refuse_pickle(psb_request_t *self, PyObject *unused)
@@ -218,7 +198,7 @@ static PyMethodDef request_methods[] = {
     {"test", PSB_FUNCTION(request_test), METH_NOARGS,
      "test($self)\n--\n\n"
      "Whether it has ended, after moving all messages on once."},
-    {"cancel", PSB_FUNCTION(request_cancel), METH_NOARGS,
+    {"cancel", PSB_FUNCTION(psb_request_cancel), METH_NOARGS,
      "cancel($self)\n--\n\n"
      "Take it back. False: too late, it has ended or is under way."},
     {"done", PSB_FUNCTION(psb_request_done), METH_NOARGS,

@@ -1,7 +1,12 @@
 /* Requests from birth to end. A request that the program drops while it is in
  * flight completes all the same, and its buffers live until then: its finalizer
  * holds it by a reference of the core's side. */
-#include "binding.h"
+#include "request_life.h"
+
+#include "errors.h"
+#include "giveback.h"
+#include "result.h"
+#include "start.h"
 
 /* ---- birth ---- */
 
@@ -14,6 +19,7 @@ static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
         return NULL;
     psb_op_unlink(op);
     self->op = *op;
+    psc_list_init(&self->op.link);
     self->op.in_request = true;
     op->core = NULL;
     op->fresh = NULL;
@@ -246,7 +252,7 @@ void psb_request_told(psb_request_t *self)
 static void request_finish(psb_request_t *self)
 {
     if (self->giving)
-        psb_request_return(self);
+        psb_op_return(&self->op);
     if (!request_store(self, request_harvest(self)))
         return;
     psb_op_unlink(&self->op);
@@ -278,6 +284,20 @@ void psb_request_abandon(psb_request_t *self, psc_status_t status)
     psb_request_advance(self);
 }
 
+bool psb_request_complete(psb_request_t *self, PyObject *value,
+                          PyObject *error, psc_status_t status)
+{
+    if (self->op.done || self->value || self->error || self->cancelled)
+        return false;
+    Py_XINCREF(value);
+    Py_XINCREF(error);
+    self->value = value;
+    self->error = error;
+    self->cancelled = status == PSC_ERR_CANCELLED;
+    self->op.worker->api->event_complete(self->op.core, status);
+    return true;
+}
+
 bool psb_request_withdraw(psb_request_t *self)
 {
     psb_raised_t raised = psb_raised_take();
@@ -287,17 +307,6 @@ bool psb_request_withdraw(psb_request_t *self)
         psb_request_advance(self);
     psb_raised_restore(raised);
     return gone;
-}
-
-psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline)
-{
-    psb_outcome_t outcome = PSB_DONE;
-
-    if (!psb_request_advance(self))
-        outcome = psb_op_wait(&self->op, deadline);
-    if (outcome == PSB_DONE)
-        psb_request_advance(self);
-    return outcome;
 }
 
 PyObject *psb_request_result(psb_request_t *self)

@@ -1,5 +1,11 @@
 /* What an operation that has ended gives to Python: Status, memory, errors. */
-#include "binding.h"
+#include "result.h"
+
+#include "array.h"
+#include "connection.h"
+#include "errors.h"
+#include "rank_map.h"
+#include "recv_buffer.h"
 
 /* A connection that was asked for its message answers for itself, also when
  * it is not in use any more. */
@@ -111,8 +117,6 @@ PyObject *psb_op_value(psb_op_t *op)
         return psb_array_view(op->fresh);
     case PSB_RECV_STATUS:
         return value_fresh_and_status(op);
-    case PSB_MATCH:
-        return psb_message_new(op);
     default:
         Py_RETURN_NONE;
     }

@@ -1,6 +1,9 @@
 /* The type Sleeper: a descriptor for a thread that sleeps outside the core,
  * such as an event loop's; the rule that wakes it stands in core/api.h. */
-#include "binding.h"
+#include "sleeper.h"
+
+#include "completion.h"
+#include "errors.h"
 
 typedef struct psb_sleeper {
     PyObject_HEAD

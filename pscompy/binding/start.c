@@ -1,8 +1,15 @@
 /* Handing an operation to the core: a function per kind. */
-#include "binding.h"
+#include "start.h"
+
+#include "errors.h"
+#include "recv_buffer.h"
+
+#define START_SPIN_POLLS 40u
+/* Longer messages take too long to copy with the GIL held. */
+#define START_SPIN_BYTES (16u << 10)
 
 typedef psc_status_t (*starter_t)(psb_op_t *op, const psb_call_t *call,
-                                     uint32_t flags, void *owner);
+                                  uint32_t flags, void *owner);
 
 static psc_send_args_t start_send_args(const psb_op_t *op,
                                        const psb_call_t *call, uint32_t flags,
@@ -37,6 +44,11 @@ static psc_status_t start_send(psb_op_t *op, const psb_call_t *call,
     if (PSB_UNLIKELY(call->lend))
         args.flags |= PSC_FLAG_LEND;
     return op->worker->api->send(call->conn, &args, &op->core);
+}
+
+unsigned psb_op_polls(const psb_op_t *op)
+{
+    return op->buffers.nbytes <= START_SPIN_BYTES ? START_SPIN_POLLS : 0;
 }
 
 static psc_status_t start_receive(psb_op_t *op, const psb_call_t *call,

@@ -2,10 +2,11 @@
  * exchange needs, then without it in the core's wait. That returns now and then
  * without anything done: then call-backs run, signals are looked at, and a
  * closed worker lets go. */
-#include "binding.h"
+#include "waiting.h"
 
-#define WAIT_SPIN_POLLS 40u
-#define WAIT_SPIN_BYTES (16u << 10) /* longer: copies too long for the GIL */
+#include "completion.h"
+#include "errors.h"
+#include "start.h"
 
 static int64_t wait_left(int64_t deadline)
 {
@@ -80,11 +81,6 @@ static psb_outcome_t op_sleep(psb_op_t *op, int64_t deadline)
     return outcome;
 }
 
-unsigned psb_op_polls(const psb_op_t *op)
-{
-    return op->buffers.nbytes <= WAIT_SPIN_BYTES ? WAIT_SPIN_POLLS : 0;
-}
-
 psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline)
 {
     psb_worker_t *worker = op->worker;
@@ -101,6 +97,34 @@ psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline)
     if (outcome == PSB_RAISED)
         return PSB_RAISED;
     return op->done ? PSB_DONE : PSB_TIMEOUT;
+}
+
+psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline)
+{
+    psb_outcome_t outcome = PSB_DONE;
+
+    if (!psb_request_advance(self))
+        outcome = psb_op_wait(&self->op, deadline);
+    if (outcome == PSB_DONE)
+        psb_request_advance(self);
+    return outcome;
+}
+
+/* A signal handler that raises, or the deadline, withdraws an op that has not
+ * begun. Any other op goes on as a Request. */
+bool psb_op_block(psb_op_t *op, int64_t deadline)
+{
+    psb_outcome_t outcome = op->done ? PSB_DONE : psb_op_wait(op, deadline);
+
+    if (outcome == PSB_DONE)
+        return true;
+    if (!psb_op_withdraw(op))
+        psb_request_adopt(op);
+    else if (outcome == PSB_TIMEOUT && op->result.status != PSC_ERR_CANCELLED)
+        return true; /* completed just in time */
+    if (outcome == PSB_TIMEOUT)
+        psb_raise_timeout(op->worker->state, op->origin, NULL);
+    return false;
 }
 
 /* ---- several requests ---- */

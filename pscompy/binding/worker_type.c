@@ -1,7 +1,16 @@
 /* The type Worker: one worker of the core as Python sees it, and its end. */
-#include "binding.h"
+#include "worker_type.h"
 
-#include <time.h>
+#include "args.h"
+#include "array.h"
+#include "completion.h"
+#include "connection.h"
+#include "errors.h"
+#include "memory.h"
+#include "rank_map.h"
+#include "request_life.h"
+#include "sleeper.h"
+#include "worker_end.h"
 
 /* ---- methods ---- */
 
@@ -177,92 +186,6 @@ static PyObject *worker_connection(psb_worker_t *self, PyObject *id)
     return held;
 }
 
-/* ---- the end ---- */
-
-/* Operations that nobody will end any more. reached: a peer may still write
- * into their buffers, so these stay for ever. */
-static void worker_abandon_ops(psb_worker_t *self, bool reached)
-{
-    while (self->ops.next != &self->ops) {
-        psb_op_t *op = self->ops.next;
-
-        if (reached) {
-            psb_buffers_init(&op->buffers);
-            Py_XINCREF(op->fresh);
-        }
-        if (op->in_request)
-            psb_request_abandon(psb_request_of(op), self->status);
-        else
-            psb_op_abandon(op, self->status);
-    }
-}
-
-/* Those that have ended, so that their results are not lost with the core. */
-static void worker_harvest_ops(psb_worker_t *self)
-{
-    psb_op_t *op = self->ops.next;
-
-    while (op != &self->ops) {
-        bool ended = op->in_request
-                         ? psb_request_advance(psb_request_of(op))
-                         : psb_op_advance(op) && op->kind != PSB_MATCH;
-
-        op = ended ? self->ops.next : op->next;
-    }
-}
-
-/* Threads inside the core look at the status when they are woken. One that
- * had looked just before, and has not begun to wait yet, is woken by the next
- * round. */
-static int worker_wait_for_leavers(psb_worker_t *self)
-{
-    static const struct timespec pause = {.tv_nsec = 1000000};
-
-    while (self->n_inside) {
-        self->api->wake(self->core);
-        Py_BEGIN_ALLOW_THREADS
-        nanosleep(&pause, NULL);
-        Py_END_ALLOW_THREADS
-        if (PyErr_CheckSignals() < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static PyObject *worker_close(psb_worker_t *self, PyObject *destroy)
-{
-    PyObject *result;
-    bool reached;
-
-    if (self->core == NULL)
-        Py_RETURN_FALSE;
-    if (self->status == PSC_OK)
-        psb_worker_drain(self);
-    self->status = PSC_ERR_CLOSED;
-    if (worker_wait_for_leavers(self) < 0)
-        return NULL;
-    if (self->core == NULL) /* another thread was faster */
-        Py_RETURN_FALSE;
-    worker_harvest_ops(self);
-    result = PyObject_CallNoArgs(destroy);
-    reached = !result || result == Py_True;
-    self->core = NULL;
-    worker_abandon_ops(self, reached);
-    PyDict_Clear(self->connections);
-    PyDict_Clear(self->handlers);
-    return result;
-}
-
-static PyObject *worker_forked(psb_worker_t *self, PyObject *unused)
-{
-    (void)unused;
-    self->status = PSC_ERR_FORKED;
-    self->n_inside = 0;
-    self->core = NULL;
-    worker_abandon_ops(self, false);
-    Py_RETURN_NONE;
-}
-
 /* ---- the type ---- */
 
 static PyObject *worker_new(PyTypeObject *type, PyObject *args,
@@ -286,7 +209,7 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
     self->state = state;
     self->api = state->api;
     self->core = (psc_worker_t *)(uintptr_t)address;
-    self->ops.prev = self->ops.next = &self->ops;
+    psc_list_init(&self->ops);
     self->connections = PyDict_New();
     self->handlers = PyDict_New();
     if (!self->connections || !self->handlers)
@@ -377,12 +300,12 @@ static PyMethodDef worker_methods[] = {
      "renumber($self, context, ranks)\n--\n\n"
      "Status.source of messages of this context is the place in `ranks` of\n"
      "the rank that they come from."},
-    {"close", PSB_FUNCTION(worker_close), METH_O,
+    {"close", PSB_FUNCTION(psb_worker_close), METH_O,
      "close($self, destroy, /)\n--\n\n"
      "End all use of the core's worker, call destroy(), and end what is still\n"
      "in flight with Closed; whoever waits is woken. Returns what destroy() does:\n"
      "True if a peer may still write to the buffers, which are kept then."},
-    {"forked", PSB_FUNCTION(worker_forked), METH_NOARGS,
+    {"forked", PSB_FUNCTION(psb_worker_forked), METH_NOARGS,
      "forked($self)\n--\n\n"
      "After fork, in the child: every use raises, nothing is touched."},
     {NULL, NULL, 0, NULL}};

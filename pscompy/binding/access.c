@@ -1,0 +1,81 @@
+/* Methods of Connection beside messages: the peer's memory regions and its
+ * handlers of active messages. */
+#include "access.h"
+
+#include "args.h"
+#include "buffers.h"
+#include "run.h"
+
+/* Runs the call with the bytes of `object` as its blob. */
+static PyObject *access_run(psb_connection_t *self, psb_call_t *call,
+                            PyObject *object, const char *what)
+{
+    PyObject *result;
+    Py_buffer blob;
+
+    call->deadline = PSC_FOREVER;
+    if (psb_connection_address(self, call) < 0 ||
+        psb_bytes_get(&blob, object, what) < 0)
+        return NULL;
+    call->blob = &blob;
+    result = psb_call_run(call);
+    PyBuffer_Release(&blob);
+    return result;
+}
+
+static PyObject *access_region(psb_connection_t *self,
+                               const psb_signature_t *signature,
+                               psb_kind_t kind, PyObject *const *args,
+                               Py_ssize_t n_args, PyObject *kwnames)
+{
+    psb_call_t call = {.kind = kind};
+    PyObject *given[3];
+
+    if (psb_args_parse(signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_u64(given[2], "the offset", UINT64_MAX, &call.offset) < 0)
+        return NULL;
+    call.buf = given[0];
+    return access_run(self, &call, given[1], "the rkey");
+}
+
+PyObject *psb_connection_put(psb_connection_t *self, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const psb_signature_t signature = {
+        "put", 2, 3, {"buf", "rkey", "offset"}};
+
+    return access_region(self, &signature, PSB_PUT, args, n_args, kwnames);
+}
+
+PyObject *psb_connection_get(psb_connection_t *self, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const psb_signature_t signature = {
+        "get", 2, 3, {"buf", "rkey", "offset"}};
+
+    return access_region(self, &signature, PSB_GET, args, n_args, kwnames);
+}
+
+PyObject *psb_connection_am_send(psb_connection_t *self,
+                                 PyObject *const *args, Py_ssize_t n_args,
+                                 PyObject *kwnames)
+{
+    static const psb_signature_t signature = {
+        "am_send", 3, 3, {"id", "header", "payload"}};
+    psb_call_t call = {.kind = PSB_AM};
+    PyObject *given[3], *result;
+    uint64_t id = 0;
+
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_u64(given[0], "the id", PSC_TAG_MAX, &id) < 0)
+        return NULL;
+    call.id = (uint32_t)id;
+    call.buf = given[2];
+    /* The message may go on after this call was interrupted. */
+    call.keep = PyBytes_Check(given[1]) ? Py_NewRef(given[1])
+                                        : PyMemoryView_FromObject(given[1]);
+    PyErr_Clear(); /* what has no buffer is refused below */
+    result = access_run(self, &call, given[1], "the header");
+    Py_XDECREF(call.keep);
+    return result;
+}

@@ -1,0 +1,14 @@
+/* Methods of Connection: put, get, am_send. */
+#ifndef PSCOMPY_BINDING_ACCESS_H
+#define PSCOMPY_BINDING_ACCESS_H
+
+#include "connection.h"
+
+PyObject *psb_connection_put(psb_connection_t *self, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_connection_get(psb_connection_t *self, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_connection_am_send(psb_connection_t *self, PyObject *const *args,
+                                 Py_ssize_t n_args, PyObject *kwnames);
+
+#endif

@@ -1,0 +1,67 @@
+/* A call: what the program asked a method to do, filled from the method's
+ * arguments, before an operation is made of it. */
+#ifndef PSCOMPY_BINDING_CALL_H
+#define PSCOMPY_BINDING_CALL_H
+
+#include "args.h"
+#include "worker.h"
+
+typedef enum psb_kind {
+    PSB_SEND,
+    PSB_RECV_INTO,   /* gives a Status */
+    PSB_RECV_NEW,    /* gives a bytearray */
+    PSB_RECV_ROOM,   /* gives its Room, or a bytearray for a long message */
+    PSB_RECV_STATUS, /* gives (bytearray, Status) */
+    PSB_RECV_VIEW,   /* gives a read-only array */
+    PSB_RECV_MEMORY, /* gives a Memory, writable unless the message was lent */
+    PSB_PROBE,       /* gives a Status */
+    PSB_MATCH,       /* gives a Message */
+    PSB_PUT,
+    PSB_GET,
+    PSB_AM,
+    PSB_EVENT, /* completed by hand, with any value */
+    PSB_KINDS
+} psb_kind_t;
+
+typedef struct psb_connection psb_connection_t;
+
+/* References are borrowed. */
+typedef struct psb_call {
+    psb_kind_t kind;
+    bool post;                    /* return a Request */
+    bool lend;                    /* send: lend the sender's pages */
+    PyTypeObject *type;           /* of that Request; NULL: Request itself */
+    psb_worker_t *worker;
+    PyObject *origin;             /* its _exception() makes the errors */
+    psb_connection_t *connection; /* NULL: a receive from any source */
+    psc_conn_t *conn;             /* the core's, set by psb_call_enter */
+    uint32_t context;
+    int32_t tag;
+    PyObject *buf;                /* NULL: none */
+    int64_t deadline;
+    uint32_t id;                  /* of an active message */
+    uint64_t offset;              /* of a put or a get */
+    const Py_buffer *blob;        /* active message: the header; put and get:
+                                     the remote key */
+    PyObject *keep;               /* active message: owner of the header's
+                                     memory; PSB_RECV_ROOM: the Room */
+} psb_call_t;
+
+/* A method of Connection or World. `roles` has a letter per argument: b buffer,
+ * p peer, t tag, d deadline, l lend. */
+typedef struct psb_verb {
+    psb_signature_t signature;
+    const char *roles;
+    psb_kind_t kind; /* PSB_RECV_INTO becomes RECV_NEW without a buffer */
+    bool post;
+} psb_verb_t;
+
+/* Fills `call` from the arguments, but for worker, origin and context.
+ * *peer_p: the argument of role p, or NULL. */
+int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
+                   Py_ssize_t n_args, PyObject *kwnames, psb_call_t *call,
+                   PyObject **peer_p);
+/* Makes it a receive into buf, or into new memory if buf is None or NULL. */
+void psb_call_receive(psb_call_t *call, PyObject *buf);
+
+#endif

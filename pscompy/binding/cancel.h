@@ -1,0 +1,12 @@
+/* Methods of Request that take it back. */
+#ifndef PSCOMPY_BINDING_CANCEL_H
+#define PSCOMPY_BINDING_CANCEL_H
+
+#include "request_life.h"
+
+PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused);
+PyObject *psb_request_give_back(psb_request_t *self, PyObject *const *args,
+                                Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_request_revoke(psb_request_t *self, PyObject *unused);
+
+#endif

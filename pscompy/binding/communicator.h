@@ -1,0 +1,12 @@
+/* The base type of pscompy.Communicator. */
+#ifndef PSCOMPY_BINDING_COMMUNICATOR_H
+#define PSCOMPY_BINDING_COMMUNICATOR_H
+
+#include "state.h"
+
+/* Cannot be the result of `rank - 1`, which must be an IndexError. */
+#define PSB_ANY_SOURCE INT32_MIN
+
+extern PyType_Spec psb_communicator_spec;
+
+#endif

@@ -1,0 +1,14 @@
+/* Delivers what the core has completed to Python. */
+#ifndef PSCOMPY_BINDING_COMPLETION_H
+#define PSCOMPY_BINDING_COMPLETION_H
+
+#include "worker.h"
+
+/* Delivers what has completed meanwhile. Returns 0 if the worker is open, else
+ * -1 with the exception of `origin` (or NULL). */
+int psb_worker_enter(psb_worker_t *self, PyObject *origin);
+/* Delivers completed requests to their call-backs, and active messages to
+ * their handlers. */
+void psb_worker_drain(psb_worker_t *self);
+
+#endif

@@ -1,0 +1,34 @@
+/* The Connection object: its fields, and what operations need of it. Its
+ * methods are in connection_type.c. */
+#ifndef PSCOMPY_BINDING_CONNECTION_H
+#define PSCOMPY_BINDING_CONNECTION_H
+
+#include "call.h"
+
+struct psb_connection {
+    PyObject_HEAD
+    psb_worker_t *worker; /* NULL: not bound */
+    psc_conn_t *core;
+    PyObject *keep;    /* the owner of `core`, or NULL */
+    uint32_t context;
+    bool leaving;      /* not in use any more: let go of it after its last
+                          message */
+    bool pickles;      /* objects need nothing but pickle */
+    bool apart;        /* the object sent last had buffers besides its pickle */
+    PyObject *objects; /* its pscompy.parcel Objects, NULL before the first */
+    struct psb_connection *heads; /* the connection that carries objects */
+};
+
+/* Directs the call to this connection. Returns -1 if it is not bound. */
+int psb_connection_address(psb_connection_t *self, psb_call_t *call);
+/* The core's connection; begins to open a lazy one. NULL with an error. */
+psc_conn_t *psb_connection_enter(psb_connection_t *self);
+
+/* The value of Status.source: a rank in a World, else the Connection, or None
+ * if that is not in use any more. */
+PyObject *psb_worker_source(psb_worker_t *worker, uint64_t id, int rank);
+/* Lets go of a connection that is not in use any more, unless one of its
+ * messages is still to be delivered. */
+int psb_worker_let_go(psb_worker_t *worker, psb_connection_t *connection);
+
+#endif

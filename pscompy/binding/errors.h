@@ -1,0 +1,38 @@
+/* Exceptions for statuses of the core, and exceptions set aside. */
+#ifndef PSCOMPY_BINDING_ERRORS_H
+#define PSCOMPY_BINDING_ERRORS_H
+
+#include "state.h"
+
+/* The exception for a status: origin._exception(status, nbytes), or
+ * pscompy.errors.from_status if origin is NULL. A new reference, or NULL. */
+PyObject *psb_exception(psb_state_t *state, PyObject *origin, int status,
+                        uint64_t nbytes);
+/* The default _exception(status, nbytes) of Connection and World. */
+PyObject *psb_default_exception(psb_state_t *state, PyObject *const *args,
+                                Py_ssize_t n_args);
+/* Raises psb_exception(); always returns NULL. */
+PyObject *psb_raise(psb_state_t *state, PyObject *origin, int status,
+                    uint64_t nbytes);
+
+/* The bytes that a put or a get asked for, and the size of the region. */
+typedef struct psb_bounds {
+    uint64_t offset, nbytes, size;
+} psb_bounds_t;
+PyObject *psb_raise_bounds(psb_state_t *state, PyObject *origin,
+                           const psb_bounds_t *bounds);
+/* Raises the Timeout of `origin`, whose .request is `request`: the Request
+ * still in flight, or NULL if there is none. */
+PyObject *psb_raise_timeout(psb_state_t *state, PyObject *origin,
+                            PyObject *request);
+
+/* An exception that was set aside, to be raised again later. */
+typedef struct psb_raised {
+    PyObject *type, *value, *traceback;
+} psb_raised_t;
+psb_raised_t psb_raised_take(void);
+void psb_raised_restore(psb_raised_t raised);
+/* The exception instance alone; clears the error indicator. */
+PyObject *psb_raised_instance(void);
+
+#endif

@@ -1,0 +1,55 @@
+/* One operation that the core may know, on the stack of a blocking call or
+ * inside a Request. */
+#ifndef PSCOMPY_BINDING_OP_H
+#define PSCOMPY_BINDING_OP_H
+
+#include "buffers.h"
+#include "call.h"
+
+typedef struct psb_op {
+    psc_link_t link;     /* in the worker's ops, see psb_op_link */
+    psb_worker_t *worker;
+    PyObject *origin;    /* its _exception() makes the errors, or NULL */
+    psc_request_t *core; /* NULL: none was needed, or it was freed */
+    PyObject *fresh;     /* the memory that a receive without buffer made, or
+                            its Room; the owner of an active message's header */
+    psc_conn_t *target;  /* The connection of a blocking send: if it is closed
+                            locally the send fails with Closed. NULL for all
+                            other operations. */
+    psb_kind_t kind;
+    bool done;
+    bool in_request;     /* part of a psb_request_t */
+    uint16_t context;
+    unsigned waiters;    /* threads that wait on `core` without the GIL */
+    unsigned polls;      /* polls that a blocking receive made when it
+                            started */
+    psc_result_t result; /* valid once done */
+    psb_buffers_t buffers;
+} psb_op_t;
+
+/* Fills `op` for the call and gets its buffers; references are borrowed. */
+int psb_op_init(psb_op_t *op, const psb_call_t *call);
+/* Returns true once the operation has completed; supplies memory to a receive
+ * without buffer that has matched. */
+bool psb_op_advance(psb_op_t *op);
+/* Completes an op without the core, which has forgotten it. */
+void psb_op_abandon(psb_op_t *op, psc_status_t status);
+/* Cancels an op that has not begun. Returns false if it is still in flight. */
+bool psb_op_withdraw(psb_op_t *op);
+/* The same for an op that nobody waits for any more: a receive also gives back
+ * a message that is still arriving. */
+bool psb_op_give_up(psb_op_t *op);
+/* True for a receive, which takes a message off the queue. */
+bool psb_op_receives(const psb_op_t *op);
+void psb_op_clear(psb_op_t *op);
+void psb_op_link(psb_op_t *op);
+void psb_op_unlink(psb_op_t *op);
+/* Frees the core's request, unless a thread waits on it. */
+void psb_op_free_core(psb_op_t *op);
+
+static inline psb_op_t *psb_op_of(psc_link_t *link)
+{
+    return psc_container_of(link, psb_op_t, link);
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* Methods of Request about its completion, as futures have them. */
+#ifndef PSCOMPY_BINDING_OUTCOME_H
+#define PSCOMPY_BINDING_OUTCOME_H
+
+#include "request_life.h"
+
+PyObject *psb_request_done(psb_request_t *self, PyObject *unused);
+PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused);
+PyObject *psb_request_exception(psb_request_t *self, PyObject *const *args,
+                                Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn);
+PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn);
+PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn);
+
+#endif

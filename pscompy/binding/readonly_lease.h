@@ -1,0 +1,15 @@
+/* Arrays that are read-only while they are lent. */
+#ifndef PSCOMPY_BINDING_READONLY_LEASE_H
+#define PSCOMPY_BINDING_READONLY_LEASE_H
+
+#include "state.h"
+
+typedef struct psb_lease psb_lease_t;
+/* Makes an array read-only until psb_lease_end. *lease_p becomes NULL for an
+ * object that is no array, or is read-only anyhow. Returns -1 with an
+ * exception. */
+int psb_lease_begin(psb_state_t *state, PyObject *object,
+                    psb_lease_t **lease_p);
+void psb_lease_end(psb_lease_t *lease);
+
+#endif

@@ -1,0 +1,183 @@
+/* From what a method was asked to what it returns: the same for Connection
+ * and World, which differ only in how they name the peer. */
+#include "run.h"
+
+#include "completion.h"
+#include "connection.h"
+#include "errors.h"
+#include "message.h"
+#include "result.h"
+#include "start.h"
+#include "waiting.h"
+
+int psb_call_enter(psb_call_t *call)
+{
+    call->conn = NULL;
+    if (psb_worker_enter(call->worker, call->origin) < 0)
+        return -1;
+    if (!call->connection)
+        return 0;
+    call->conn = psb_connection_enter(call->connection);
+    return call->conn ? 0 : -1;
+}
+
+/* ---- blocking ---- */
+
+static PyObject *call_value(psb_op_t *op)
+{
+    return op->kind == PSB_MATCH && op->result.status == PSC_OK
+               ? psb_message_new(op)
+               : psb_op_value(op);
+}
+
+static PyObject *call_wait(psb_op_t *op, int64_t deadline)
+{
+    return psb_op_block(op, deadline) ? call_value(op) : NULL;
+}
+
+static PyObject *call_block(psb_call_t *call, psb_op_t *op)
+{
+    return psb_op_start(op, call, 0, NULL) < 0 ? NULL
+                                               : call_wait(op, call->deadline);
+}
+
+/* The time is over, or a signal handler has raised: its exception stays. */
+static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome)
+{
+    bool gone = psb_request_withdraw(request);
+
+    if (outcome != PSB_TIMEOUT)
+        return NULL;
+    if (gone && request->op.result.status != PSC_ERR_CANCELLED)
+        return psb_request_result(request); /* just in time */
+    return psb_raise_timeout(request->op.worker->state, request->op.origin,
+                             gone ? NULL : (PyObject *)request);
+}
+
+static PyObject *call_finish(psb_request_t *request, int64_t deadline)
+{
+    psb_outcome_t outcome = psb_request_wait(request, deadline);
+
+    return outcome == PSB_DONE ? psb_request_result(request)
+                               : call_give_up(request, outcome);
+}
+
+/* As a Request, which Timeout.request may have to name. */
+static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
+{
+    PyObject *posted = psb_request_post(call, op), *value;
+
+    if (!posted)
+        return NULL;
+    value = call_finish((psb_request_t *)posted, call->deadline);
+    Py_DECREF(posted);
+    return value;
+}
+
+/* With a time limit, unless it only looks: that can always be withdrawn. */
+static bool call_may_be_late(const psb_call_t *call)
+{
+    return call->deadline != PSC_FOREVER && call->kind != PSB_PROBE &&
+           call->kind != PSB_MATCH;
+}
+
+PyObject *psb_call_run(psb_call_t *call)
+{
+    PyObject *value = NULL;
+    psb_op_t op;
+
+    if (psb_op_init(&op, call) < 0)
+        return NULL;
+    if (psb_call_enter(call) < 0)
+        value = NULL;
+    else if (call->post)
+        value = psb_request_post(call, &op);
+    else if (PSB_UNLIKELY(call_may_be_late(call)))
+        value = call_block_until(call, &op);
+    else
+        value = call_block(call, &op);
+    psb_op_clear(&op);
+    return value;
+}
+
+/* ---- both directions ---- */
+
+PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv)
+{
+    PyObject *posted, *sent, *value = NULL;
+
+    recv->post = true;
+    posted = psb_call_run(recv);
+    if (!posted)
+        return NULL;
+    sent = psb_call_run(send);
+    if (sent)
+        value = call_finish((psb_request_t *)posted, send->deadline);
+    else
+        psb_request_withdraw((psb_request_t *)posted);
+    Py_XDECREF(sent);
+    Py_DECREF(posted);
+    return value;
+}
+
+/* ---- looking ---- */
+
+static psc_status_t call_look(psb_call_t *call, psc_result_t *result_p)
+{
+    psc_recv_args_t args = {.source = call->conn,
+                            .context = call->context,
+                            .tag = call->tag};
+    psb_worker_t *worker = call->worker;
+    psc_status_t status;
+
+    args.flags = PSC_FLAG_TRY;
+    status = worker->api->iprobe(worker->core, &args, result_p);
+    if (PSB_UNLIKELY(status == PSC_ERR_NO_RESOURCE)) {
+        args.flags = 0;
+        worker->n_inside++;
+        Py_BEGIN_ALLOW_THREADS
+        status = worker->api->iprobe(worker->core, &args, result_p);
+        Py_END_ALLOW_THREADS
+        worker->n_inside--;
+    }
+    return status;
+}
+
+PyObject *psb_call_iprobe(psb_call_t *call)
+{
+    psc_status_t status;
+    psb_op_t op;
+
+    call->kind = PSB_PROBE;
+    if (psb_op_init(&op, call) < 0 || psb_call_enter(call) < 0)
+        return NULL;
+    status = call_look(call, &op.result);
+    if (status == PSC_INPROGRESS)
+        Py_RETURN_NONE;
+    op.result.status = status;
+    return psb_op_value(&op);
+}
+
+/* A receive without buffer that is taken back unless it matches at once. */
+PyObject *psb_call_improbe(psb_call_t *call)
+{
+    PyObject *value;
+    psb_op_t op;
+
+    call->kind = PSB_MATCH;
+    if (psb_op_init(&op, call) < 0 || psb_call_enter(call) < 0)
+        return NULL;
+    call->worker->api->progress(call->worker->core, PSC_FLAG_TRY);
+    if (psb_op_start(&op, call, 0, NULL) < 0)
+        return NULL;
+    if (!psb_op_advance(&op) && !psb_op_withdraw(&op)) {
+        value = call_wait(&op, PSC_FOREVER);
+    } else if (op.result.status == PSC_ERR_CANCELLED) {
+        value = Py_None;
+        Py_INCREF(value);
+    } else {
+        value = call_value(&op);
+    }
+    psb_op_clear(&op);
+    return value;
+}

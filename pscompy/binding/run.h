@@ -1,0 +1,18 @@
+/* Runs a call: from what a method was asked to do to what it returns. */
+#ifndef PSCOMPY_BINDING_RUN_H
+#define PSCOMPY_BINDING_RUN_H
+
+#include "call.h"
+
+typedef PyObject *(*psb_runner_t)(psb_call_t *call);
+
+/* Begins to open a lazy connection and delivers what has completed, before
+ * anything is handed to the core: both may run Python code. */
+int psb_call_enter(psb_call_t *call);
+PyObject *psb_call_run(psb_call_t *call);
+PyObject *psb_call_iprobe(psb_call_t *call);
+PyObject *psb_call_improbe(psb_call_t *call);
+/* The deadline of `send` is for both. */
+PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv);
+
+#endif

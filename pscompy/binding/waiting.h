@@ -1,0 +1,24 @@
+/* Blocks until operations complete. */
+#ifndef PSCOMPY_BINDING_WAITING_H
+#define PSCOMPY_BINDING_WAITING_H
+
+#include "request_life.h"
+
+typedef enum psb_outcome {
+    PSB_DONE,
+    PSB_AGAIN,   /* look at the requests again */
+    PSB_TIMEOUT, /* the deadline has passed; no exception is set */
+    PSB_RAISED   /* a signal handler raised, or the worker was closed */
+} psb_outcome_t;
+
+psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline);
+psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline);
+PyObject *psb_wait_all(psb_state_t *state, PyObject *requests,
+                       int64_t deadline);
+PyObject *psb_wait_any(psb_state_t *state, PyObject *requests,
+                       int64_t deadline);
+/* Blocks for an op on the stack. Returns true if op has completed; else an
+ * exception is set, and an op still in flight has become a Request. */
+bool psb_op_block(psb_op_t *op, int64_t deadline);
+
+#endif

@@ -1,0 +1,38 @@
+/* The Worker object: one worker of the core as Python sees it. */
+#ifndef PSCOMPY_BINDING_WORKER_H
+#define PSCOMPY_BINDING_WORKER_H
+
+#include "pscompy/transport/kit/list.h"
+#include "state.h"
+
+typedef struct psb_numbering psb_numbering_t;
+
+/* Whether an await polls before it suspends; see await.c. */
+typedef struct psb_patience {
+    int64_t turn;  /* when the current run of awaits without suspending began;
+                      0: there is none */
+    unsigned vain; /* how many awaits skip polling after one polled in vain */
+    unsigned skip; /* how many of these are left */
+} psb_patience_t;
+
+typedef struct psb_worker {
+    PyObject_HEAD
+    psb_state_t *state;
+    const psc_api_t *api;
+    psc_worker_t *core;
+    psc_status_t status;    /* PSC_OK; CLOSED or FORKED once it has ended */
+    psc_list_t ops;         /* psb_op_t that the core knows */
+    unsigned n_late;        /* requests that complete without notification */
+    unsigned n_inside;      /* threads in a call of the core without the GIL */
+    unsigned n_draining;    /* calls of psb_worker_drain, nested or not */
+    psb_patience_t patience;
+    PyObject *connections;  /* id -> Connection, for connections in use */
+    PyObject *handlers;     /* id -> handler of active messages */
+    PyObject *status_kept;  /* the Status made last in a World, or NULL */
+    psc_result_t status_result; /* the result that status_kept shows */
+    PyObject *room;         /* Room for the next short object; NULL while an
+                               operation uses it */
+    psb_numbering_t *numberings;
+} psb_worker_t;
+
+#endif

@@ -1,0 +1,92 @@
+/* The end of a Worker: close() in order, and forked() in a child process. */
+#include "worker_end.h"
+
+#include <time.h>
+
+#include "completion.h"
+#include "request_life.h"
+
+/* Operations that nobody will end any more. reached: a peer may still write
+ * into their buffers, so these stay for ever. */
+static void worker_abandon_ops(psb_worker_t *self, bool reached)
+{
+    while (!psc_list_empty(&self->ops)) {
+        psb_op_t *op = psb_op_of(self->ops.next);
+
+        if (reached) {
+            psb_buffers_init(&op->buffers);
+            Py_XINCREF(op->fresh);
+        }
+        if (op->in_request)
+            psb_request_abandon(psb_request_of(op), self->status);
+        else
+            psb_op_abandon(op, self->status);
+    }
+}
+
+/* Those that have ended, so that their results are not lost with the core. */
+static void worker_harvest_ops(psb_worker_t *self)
+{
+    psc_link_t *link = self->ops.next;
+
+    while (link != &self->ops) {
+        psb_op_t *op = psb_op_of(link);
+        bool ended = op->in_request
+                         ? psb_request_advance(psb_request_of(op))
+                         : psb_op_advance(op) && op->kind != PSB_MATCH;
+
+        link = ended ? self->ops.next : link->next;
+    }
+}
+
+/* Threads inside the core look at the status when they are woken. One that
+ * had looked just before, and has not begun to wait yet, is woken by the next
+ * round. */
+static int worker_wait_for_leavers(psb_worker_t *self)
+{
+    static const struct timespec pause = {.tv_nsec = 1000000};
+
+    while (self->n_inside) {
+        self->api->wake(self->core);
+        Py_BEGIN_ALLOW_THREADS
+        nanosleep(&pause, NULL);
+        Py_END_ALLOW_THREADS
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 0;
+}
+
+PyObject *psb_worker_close(psb_worker_t *self, PyObject *destroy)
+{
+    PyObject *result;
+    bool reached;
+
+    if (self->core == NULL)
+        Py_RETURN_FALSE;
+    if (self->status == PSC_OK)
+        psb_worker_drain(self);
+    self->status = PSC_ERR_CLOSED;
+    if (worker_wait_for_leavers(self) < 0)
+        return NULL;
+    if (self->core == NULL) /* another thread was faster */
+        Py_RETURN_FALSE;
+    worker_harvest_ops(self);
+    result = PyObject_CallNoArgs(destroy);
+    reached = !result || result == Py_True;
+    self->core = NULL;
+    worker_abandon_ops(self, reached);
+    PyDict_Clear(self->connections);
+    PyDict_Clear(self->handlers);
+    return result;
+}
+
+PyObject *psb_worker_forked(psb_worker_t *self, PyObject *unused)
+{
+    (void)unused;
+    self->status = PSC_ERR_FORKED;
+    self->n_inside = 0;
+    self->core = NULL;
+    worker_abandon_ops(self, false);
+    Py_RETURN_NONE;
+}
