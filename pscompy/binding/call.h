@@ -44,7 +44,7 @@ typedef struct psb_call {
     const Py_buffer *blob;        /* active message: the header; put and get:
                                      the remote key */
     PyObject *keep;               /* active message: owner of the header's
-                                     memory; PSB_RECV_ROOM: the Room */
+                                     memory */
 } psb_call_t;
 
 /* A method of Connection or World. `roles` has a letter per argument: b buffer,

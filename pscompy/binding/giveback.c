@@ -2,6 +2,7 @@
 #include "giveback.h"
 
 #include "memory.h"
+#include "recv_buffer.h"
 
 /* The memory that holds the message. */
 static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
@@ -13,8 +14,11 @@ static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
         *n_p = op->buffers.n;
         return psb_buffers_iov(&op->buffers);
     }
-    *n_p = op->fresh ? 1 : 0;
-    if (op->fresh && PyByteArray_Check(op->fresh)) {
+    *n_p = op->fresh || op->room ? 1 : 0;
+    if (psb_op_in_room(op)) {
+        *piece = psb_room_piece(op->room);
+        piece->len = (size_t)op->result.nbytes;
+    } else if (op->fresh && PyByteArray_Check(op->fresh)) {
         piece->base = PyByteArray_AS_STRING(op->fresh);
         piece->len = (size_t)PyByteArray_GET_SIZE(op->fresh);
     } else if (op->fresh) {

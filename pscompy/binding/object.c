@@ -223,18 +223,19 @@ static PyObject *object_from_bytes(psb_connection_t *self, PyObject *data)
 
 static PyObject *object_receive(psb_connection_t *self, psb_call_t *call)
 {
-    PyObject *room = psb_room_take(self->worker), *data, *value = NULL;
+    PyObject *data, *value;
 
-    if (!room)
-        return NULL;
     call->kind = PSB_RECV_ROOM;
-    call->keep = room;
     data = psb_call_run(call);
-    if (data)
-        value = data == room ? object_from_room(self, data)
-                             : object_from_bytes(self, data);
-    Py_XDECREF(data);
-    psb_room_give(self->worker, room);
+    if (!data)
+        return NULL;
+    if (PyByteArray_CheckExact(data)) {
+        value = object_from_bytes(self, data);
+        Py_DECREF(data);
+    } else {
+        value = object_from_room(self, data);
+        psb_room_give(self->worker, data);
+    }
     return value;
 }
 

@@ -4,6 +4,7 @@
 
 #include "errors.h"
 #include "memory.h"
+#include "recv_buffer.h"
 
 /* ---- the worker's list ---- */
 
@@ -29,6 +30,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call)
     op->origin = call->origin;
     op->core = NULL;
     op->fresh = NULL;
+    op->room = NULL;
     op->target = NULL;
     op->kind = call->kind;
     op->done = false;
@@ -48,6 +50,9 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call)
     }
     op->fresh = call->keep;
     Py_XINCREF(op->fresh);
+    if (call->kind == PSB_RECV_NEW || call->kind == PSB_RECV_ROOM ||
+        call->kind == PSB_RECV_STATUS)
+        op->room = psb_room_take(op->worker);
     return 0;
 }
 
@@ -79,7 +84,6 @@ static int op_make_fresh(psb_op_t *op, psc_iov_t *piece)
 {
     uint64_t nbytes = op->core->result.nbytes;
 
-    Py_CLEAR(op->fresh); /* a room that is too short */
     if (op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY) {
         op->fresh = psb_memory_receive(op->worker, (size_t)nbytes,
                                        op->kind == PSB_RECV_VIEW);
@@ -195,6 +199,14 @@ bool psb_op_give_up(psb_op_t *op)
 
 /* ---- its end ---- */
 
+void psb_op_drop_memory(psb_op_t *op)
+{
+    Py_CLEAR(op->fresh);
+    if (op->room)
+        psb_room_give(op->worker, op->room);
+    op->room = NULL;
+}
+
 void psb_op_clear(psb_op_t *op)
 {
     psb_op_unlink(op);
@@ -202,6 +214,6 @@ void psb_op_clear(psb_op_t *op)
         op->worker->api->cancel(op->core);
         psb_op_free_core(op);
     }
-    Py_CLEAR(op->fresh);
+    psb_op_drop_memory(op);
     psb_buffers_release(&op->buffers);
 }

@@ -11,8 +11,9 @@ typedef struct psb_op {
     psb_worker_t *worker;
     PyObject *origin;    /* its _exception() makes the errors, or NULL */
     psc_request_t *core; /* NULL: none was needed, or it was freed */
-    PyObject *fresh;     /* the memory that a receive without buffer made, or
-                            its Room; the owner of an active message's header */
+    PyObject *fresh;     /* memory that a receive without buffer made; the
+                            owner of an active message's header */
+    PyObject *room;      /* Room that a short message may arrive in, or NULL */
     psc_conn_t *target;  /* The connection of a blocking send: if it is closed
                             locally the send fails with Closed. NULL for all
                             other operations. */
@@ -41,6 +42,12 @@ bool psb_op_withdraw(psb_op_t *op);
 bool psb_op_give_up(psb_op_t *op);
 /* True for a receive, which takes a message off the queue. */
 bool psb_op_receives(const psb_op_t *op);
+/* True if the message that was received is in the op's Room. */
+static inline bool psb_op_in_room(const psb_op_t *op)
+{
+    return op->room && !op->fresh;
+}
+void psb_op_drop_memory(psb_op_t *op); /* fresh and room */
 void psb_op_clear(psb_op_t *op);
 void psb_op_link(psb_op_t *op);
 void psb_op_unlink(psb_op_t *op);

@@ -3,6 +3,9 @@
 #include "recv_buffer.h"
 
 #define ROOM_BYTES 1024
+/* Receives posted at a time that have a room: beyond it a program that posts
+ * very many would pay for memory that it may not need. */
+#define ROOMS_OUT_MAX 256u
 
 typedef struct psb_room {
     PyObject_HEAD
@@ -12,18 +15,26 @@ typedef struct psb_room {
 
 PyObject *psb_room_take(psb_worker_t *worker)
 {
-    PyObject *room = worker->room;
+    PyObject *room;
 
-    worker->room = NULL;
-    return room ? room
-                : (PyObject *)PyObject_New(psb_room_t,
-                                           worker->state->room_type);
+    if (worker->n_rooms_out >= ROOMS_OUT_MAX)
+        return NULL;
+    if (worker->n_rooms > 0)
+        room = worker->rooms[--worker->n_rooms];
+    else
+        room = (PyObject *)PyObject_New(psb_room_t, worker->state->room_type);
+    if (room)
+        worker->n_rooms_out++;
+    else
+        PyErr_Clear(); /* the message gets memory of its own */
+    return room;
 }
 
 void psb_room_give(psb_worker_t *worker, PyObject *room)
 {
-    if (!worker->room && Py_REFCNT(room) == 1)
-        worker->room = room;
+    worker->n_rooms_out--;
+    if (worker->n_rooms < PSB_ROOMS_KEPT && Py_REFCNT(room) == 1)
+        worker->rooms[worker->n_rooms++] = room;
     else
         Py_DECREF(room);
 }
@@ -59,7 +70,7 @@ static void room_dealloc(psb_room_t *self)
 }
 
 static PyType_Slot room_slots[] = {
-    {Py_tp_doc, "A short message, until its object is made of it."},
+    {Py_tp_doc, "A short message, until the program's object is made of it."},
     {Py_tp_dealloc, room_dealloc},
     {Py_bf_getbuffer, room_getbuffer},
     {0, NULL}};

@@ -1,16 +1,22 @@
-/* The type Room: memory for one short message, used again for the next. */
+/* The type Room: memory for one short message, used again for the next. A
+ * receive without buffer takes one, so that a short message arrives in it and
+ * completes the receive at once; the length of any other message has to be
+ * learned first. */
 #ifndef PSCOMPY_BINDING_RECV_BUFFER_H
 #define PSCOMPY_BINDING_RECV_BUFFER_H
 
 #include "worker.h"
 
 extern PyType_Spec psb_room_spec;
-PyObject *psb_room_take(psb_worker_t *worker); /* a new reference, or NULL */
+/* A new reference. Returns NULL, without an exception, if too many are in
+ * use. */
+PyObject *psb_room_take(psb_worker_t *worker);
 /* Takes over the reference. The room is used again unless somebody else has
  * a reference, too. */
 void psb_room_give(psb_worker_t *worker, PyObject *room);
 psc_iov_t psb_room_piece(PyObject *room);
 void psb_room_fill(PyObject *room, uint64_t nbytes);
+/* The bytes of the message that was put there by psb_room_fill. */
 const char *psb_room_bytes(PyObject *room, Py_ssize_t *nbytes_p);
 
 #endif

@@ -22,7 +22,7 @@ static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
     psc_list_init(&self->op.link);
     self->op.in_request = true;
     op->core = NULL;
-    op->fresh = NULL;
+    op->fresh = op->room = NULL;
     psb_buffers_init(&op->buffers);
     Py_INCREF(self->op.worker);
     Py_XINCREF(self->op.origin);
@@ -260,7 +260,7 @@ static void request_finish(psb_request_t *self)
     if (!request_keeps_memory(self)) {
         if (!self->again)
             psb_buffers_release(&self->op.buffers);
-        Py_CLEAR(self->op.fresh);
+        psb_op_drop_memory(&self->op);
     }
     request_run_callbacks(self);
     request_land(self);

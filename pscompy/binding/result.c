@@ -72,20 +72,32 @@ PyObject *psb_op_status(psb_op_t *op)
     return worker->status_kept;
 }
 
+/* The bytearray or Memory that holds the message. */
 static PyObject *value_fresh(psb_op_t *op)
 {
-    if (!op->fresh) /* an empty message needs no buffer from us */
-        op->fresh = PyByteArray_FromStringAndSize(NULL, 0);
-    Py_XINCREF(op->fresh);
-    return op->fresh;
+    const char *bytes = NULL;
+    Py_ssize_t nbytes = 0; /* an empty message needs no memory */
+
+    if (op->fresh)
+        return Py_NewRef(op->fresh);
+    if (op->room) {
+        psb_room_fill(op->room, op->result.nbytes);
+        bytes = psb_room_bytes(op->room, &nbytes);
+    }
+    op->fresh = PyByteArray_FromStringAndSize(bytes, nbytes);
+    return Py_XNewRef(op->fresh);
 }
 
-/* Still the room: the message came into it. */
+/* The caller gives the room back. */
 static PyObject *value_room(psb_op_t *op)
 {
-    if (Py_TYPE(op->fresh) == op->worker->state->room_type)
-        psb_room_fill(op->fresh, op->result.nbytes);
-    return value_fresh(op);
+    PyObject *room = op->room;
+
+    if (!psb_op_in_room(op))
+        return value_fresh(op);
+    psb_room_fill(room, op->result.nbytes);
+    op->room = NULL;
+    return room;
 }
 
 static PyObject *value_fresh_and_status(psb_op_t *op)

@@ -68,22 +68,20 @@ static psc_status_t start_recv(psb_op_t *op, const psb_call_t *call,
     return start_receive(op, call, &args);
 }
 
+/* A short message arrives in the room; the length of a longer one is learned
+ * first. */
 static psc_status_t start_recv_new(psb_op_t *op, const psb_call_t *call,
                                    uint32_t flags, void *owner)
 {
-    return start_recv(op, call, flags | PSC_FLAG_NO_BUFFER, owner);
-}
-
-/* A short message comes into the room. */
-static psc_status_t start_recv_room(psb_op_t *op, const psb_call_t *call,
-                                    uint32_t flags, void *owner)
-{
     psc_recv_args_t args =
         start_recv_args(op, call, flags | PSC_FLAG_NO_BUFFER, owner);
-    psc_iov_t piece = psb_room_piece(op->fresh);
+    psc_iov_t piece;
 
-    args.iov = &piece;
-    args.n_iov = 1;
+    if (op->room) {
+        piece = psb_room_piece(op->room);
+        args.iov = &piece;
+        args.n_iov = 1;
+    }
     return start_receive(op, call, &args);
 }
 
@@ -139,7 +137,7 @@ static const starter_t starters[PSB_KINDS] = {
     [PSB_SEND] = start_send,
     [PSB_RECV_INTO] = start_recv,
     [PSB_RECV_NEW] = start_recv_new,
-    [PSB_RECV_ROOM] = start_recv_room,
+    [PSB_RECV_ROOM] = start_recv_new,
     [PSB_RECV_STATUS] = start_recv_new,
     [PSB_RECV_VIEW] = start_recv_new,
     [PSB_RECV_MEMORY] = start_recv_new,

@@ -5,6 +5,8 @@
 #include "pscompy/transport/kit/list.h"
 #include "state.h"
 
+#define PSB_ROOMS_KEPT 16u
+
 typedef struct psb_numbering psb_numbering_t;
 
 /* Whether an await polls before it suspends; see await.c. */
@@ -30,8 +32,9 @@ typedef struct psb_worker {
     PyObject *handlers;     /* id -> handler of active messages */
     PyObject *status_kept;  /* the Status made last in a World, or NULL */
     psc_result_t status_result; /* the result that status_kept shows */
-    PyObject *room;         /* Room for the next short object; NULL while an
-                               operation uses it */
+    PyObject *rooms[PSB_ROOMS_KEPT]; /* free Rooms, see recv_buffer.h */
+    unsigned n_rooms;       /* how many are free */
+    unsigned n_rooms_out;   /* how many are in use */
     psb_numbering_t *numberings;
 } psb_worker_t;
 

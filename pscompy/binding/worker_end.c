@@ -16,6 +16,7 @@ static void worker_abandon_ops(psb_worker_t *self, bool reached)
         if (reached) {
             psb_buffers_init(&op->buffers);
             Py_XINCREF(op->fresh);
+            Py_XINCREF(op->room);
         }
         if (op->in_request)
             psb_request_abandon(psb_request_of(op), self->status);

@@ -236,7 +236,8 @@ static int worker_traverse(psb_worker_t *self, visitproc visit, void *arg)
     Py_VISIT(self->connections);
     Py_VISIT(self->handlers);
     Py_VISIT(self->status_kept);
-    Py_VISIT(self->room);
+    for (unsigned i = 0; i < self->n_rooms; i++)
+        Py_VISIT(self->rooms[i]);
     return 0;
 }
 
@@ -245,7 +246,8 @@ static int worker_clear(psb_worker_t *self)
     Py_CLEAR(self->connections);
     Py_CLEAR(self->handlers);
     Py_CLEAR(self->status_kept);
-    Py_CLEAR(self->room);
+    while (self->n_rooms > 0)
+        Py_DECREF(self->rooms[--self->n_rooms]);
     return 0;
 }
 

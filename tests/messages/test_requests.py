@@ -282,3 +282,26 @@ def test_events_of_a_type(loop_pair: Pair) -> None:
     assert event.result() is None
     with pytest.raises(TypeError):
         loop_pair.sides[0].worker.event(int)  # type: ignore[arg-type]
+
+
+def test_a_short_message_arrives_in_the_memory_of_a_receive_without_buffer(pair: Pair) -> None:
+    """It is notified once: nothing has to learn its length and to copy it afterwards."""
+    receives = [pair.right.irecv() for _ in range(3)]
+    before = pair.sides[-1].engine.counters()["unexpected_copied"]
+    sent = [bytes([number]) * 100 for number in range(3)]
+    for data in sent:
+        pair.left.send(data)
+    assert pair.wait(*receives) == sent
+    assert [request.status.nbytes for request in receives] == [100, 100, 100]
+    assert pair.sides[-1].engine.counters()["unexpected_copied"] == before
+
+
+def test_more_receives_without_buffer_than_share_the_memory_for_short_messages(
+    pair: Pair,
+) -> None:
+    receives = [pair.right.irecv(tag=number) for number in range(600)]
+    sent = [b"%d" % number + bytes(number % 7 * 300) for number in range(600)]
+    for number in reversed(range(600)):
+        pair.left.send(sent[number], number)
+        pair.progress()
+    assert pair.wait(*receives) == sent
