@@ -357,6 +357,7 @@ FLOORS = {
         *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),
         *("network", "address", "settings"),
     ),
+    "gateway/pscompy_gateway/daemon": ("lifetime", "forward", "routing", "accounting", "hub"),
 }
 DEFINITION = re.compile(r"^(?!static\b)[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.M)
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from cffi import FFI
 
 FOLDER = "gateway/pscompy_gateway"
-HEADERS = ("transport/agent.h", "daemon/hub.h")
+HEADERS = (
+    "transport/agent.h",
+    *(f"daemon/{name}.h" for name in ("accounting", "routing", "forward", "lifetime")),
+)
 CONSTANTS = tuple(f"GW_NOTE_{kind}" for kind in ("UP", "DOWN", "LOST", "ROUTE", "TICK"))
 
 

@@ -1,8 +1,8 @@
-/* Who talks to whom through this gateway, and how much it carries: what it
- * tells of itself. */
-#include <stdlib.h>
+/* Counts the streams between nodes that pass this gateway, and what it reports
+ * of itself. */
+#include "accounting.h"
 
-#include "hub.h"
+#include <stdlib.h>
 
 static psc_list_t *stream_bucket(gw_hub_t *hub, uint64_t from, uint64_t to)
 {
@@ -90,8 +90,8 @@ void hub_streams_destroy(gw_hub_t *hub)
 
 /* ---- the load ---- */
 
-/* What a receiver that has stopped is owed is in nobody's way, so no more
- * counts than has left since the last look. */
+/* Bytes queued for a stalled receiver delay nobody else, so count at most as
+ * many as were sent since the last sample. */
 static uint64_t load_of_peer(hub_peer_t *peer)
 {
     uint64_t left = atomic_load(&peer->left), held = atomic_load(&peer->held);
@@ -138,6 +138,49 @@ int gw_hub_streams(gw_hub_t *hub, gw_stream_counters_t *streams, int max)
                     .bytes = atomic_load(&stream->bytes)};
             n++;
         }
+    }
+    pthread_rwlock_unlock(&hub->tables);
+    return n;
+}
+
+/* ---- counters ---- */
+
+void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters)
+{
+    *counters = (gw_hub_counters_t){
+        .packets = atomic_load(&hub->packets),
+        .bytes = atomic_load(&hub->bytes),
+        .dropped = atomic_load(&hub->dropped),
+        .unreachable = atomic_load(&hub->unreachable),
+        .held = atomic_load(&hub->held),
+        .held_most = atomic_load(&hub->held_most),
+    };
+}
+
+static void count_peer(const hub_peer_t *peer, gw_peer_counters_t *to)
+{
+    *to = (gw_peer_counters_t){
+        .node = peer->node,
+        .module = peer->module,
+        .fabric = peer->fabric,
+        .held = atomic_load(&peer->held),
+        .dropped = atomic_load(&peer->dropped),
+        .in_packets = atomic_load(&peer->in_packets),
+        .in_bytes = atomic_load(&peer->in_bytes),
+        .out_packets = atomic_load(&peer->out_packets),
+        .out_bytes = atomic_load(&peer->out_bytes),
+    };
+}
+
+int gw_hub_peers(gw_hub_t *hub, gw_peer_counters_t *peers, int max)
+{
+    int n = 0;
+
+    pthread_rwlock_rdlock(&hub->tables);
+    psc_list_for_each(peer, &hub->peers, hub_peer_t, link) {
+        if (n < max)
+            count_peer(peer, &peers[n]);
+        n++;
     }
     pthread_rwlock_unlock(&hub->tables);
     return n;

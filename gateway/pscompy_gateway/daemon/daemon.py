@@ -332,7 +332,7 @@ class Daemon:
         self._lib.gw_hub_forget_ways(self._hub)
         for member, module in self._board.ways():
             self._lib.gw_hub_way(self._hub, member.node, module)
-            self._lib.gw_hub_told(self._hub, member.node, member.load)
+            self._lib.gw_hub_set_load(self._hub, member.node, member.load)
 
     # ---- what it tells ----
 

@@ -1,11 +1,14 @@
-/* What becomes of a packet: it leaves from where it was received, without a
- * copy; its memory goes when it has left. */
+/* Forwards packets without a copy: a packet is sent from the memory that it was
+ * received into, which is freed once it has left. */
+#include "forward.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub.h"
+#include "accounting.h"
+#include "routing.h"
 
-#define SERVE_NS 100000000 /* a wait at a time: then it looks for the end */
+#define SERVE_NS 100000000 /* longest wait before `stopping` is read again */
 
 static void forward_free(gw_hub_t *hub, psc_worker_t *origin,
                          psc_message_t *message)
@@ -48,7 +51,7 @@ static void forward_done(gw_hub_t *hub, hub_job_t *job)
     free(job);
 }
 
-/* With the peer's lock, so that its connection is there. */
+/* Holds the peer's lock, so that its connection is not freed meanwhile. */
 static psc_status_t forward_send(gw_hub_t *hub, hub_peer_t *peer,
                                  const psc_message_t *message, hub_job_t *job)
 {
@@ -90,11 +93,12 @@ static void forward_to(gw_hub_t *hub, hub_fabric_t *fabric, hub_peer_t *peer,
     atomic_fetch_add(&peer->out_packets, 1);
     atomic_fetch_add(&peer->out_bytes, message->len);
     status = forward_send(hub, peer, message, job);
-    if (status != PSC_INPROGRESS) /* it has left, or nobody is there */
+    if (status != PSC_INPROGRESS) /* it was sent, or the peer has ended */
         forward_done(hub, job);
 }
 
-/* Tell the sender that this is not the way; it keeps what it has sent. */
+/* Tells the sender that this gateway knows no way; it retransmits the packet
+ * through another. */
 static void forward_refuse(gw_hub_t *hub, hub_fabric_t *fabric,
                            psc_message_t *message)
 {
@@ -127,7 +131,7 @@ static void forward_count(gw_hub_t *hub, const psc_message_t *message)
 
 void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric, psc_message_t *message)
 {
-    gw_head_t *head = (gw_head_t *)message->header; /* its memory is ours */
+    gw_head_t *head = (gw_head_t *)message->header; /* we own its memory */
     hub_peer_t *peer;
 
     if (message->header_len != sizeof *head) {

@@ -1,8 +1,10 @@
-/* Who is where: connections, the nodes at their ends, and the gateways that
+/* Tables of connections, of the nodes at their ends, and of the gateways that
  * lead to other modules. */
+#include "routing.h"
+
 #include <stdlib.h>
 
-#include "hub.h"
+#include "accounting.h"
 
 static psc_list_t *table_nodes(gw_hub_t *hub, uint64_t node)
 {
@@ -50,7 +52,7 @@ static uint64_t table_load(const hub_peer_t *peer)
     return atomic_load(&peer->held) + atomic_load(&peer->load);
 }
 
-/* The gateway with the least on its way to it, and there. */
+/* The gateway with the least load, counting bytes in flight to it. */
 static hub_peer_t *table_module(gw_hub_t *hub, uint32_t module)
 {
     hub_peer_t *best = NULL;
@@ -104,7 +106,7 @@ static hub_peer_t *table_key(gw_hub_t *hub, uint64_t key)
 
 /* ---- changes ---- */
 
-/* The latest connection of a node counts: an older one is about to end. */
+/* The latest connection of a node is used: an older one is about to end. */
 static void table_register(gw_hub_t *hub, hub_peer_t *peer, uint64_t node,
                            uint32_t module)
 {
@@ -230,7 +232,7 @@ void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module)
     free(route);
 }
 
-void gw_hub_told(gw_hub_t *hub, uint64_t node, uint64_t bytes)
+void gw_hub_set_load(gw_hub_t *hub, uint64_t node, uint64_t bytes)
 {
     hub_peer_t *peer;
 
@@ -248,109 +250,9 @@ void gw_hub_forget_ways(gw_hub_t *hub)
     pthread_rwlock_unlock(&hub->tables);
 }
 
-/* ---- the hub ---- */
-
-gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share)
+void hub_tables_destroy(gw_hub_t *hub)
 {
-    gw_hub_t *hub = calloc(1, sizeof *hub);
-
-    if (!hub)
-        return NULL;
-    hub->api = (const psc_api_t *)api;
-    hub->bound = bound;
-    hub->share = share;
-    pthread_rwlock_init(&hub->tables, NULL);
-    psc_list_init(&hub->peers);
-    for (uint32_t i = 0; i < HUB_NODE_BUCKETS; i++) {
-        psc_list_init(&hub->nodes[i]);
-        psc_list_init(&hub->conns[i]);
-    }
-    for (uint32_t i = 0; i < HUB_MODULE_BUCKETS; i++)
-        psc_list_init(&hub->routes[i]);
-    for (uint32_t i = 0; i < HUB_STREAM_BUCKETS; i++)
-        psc_list_init(&hub->streams[i]);
-    return hub;
-}
-
-int gw_hub_fabric(gw_hub_t *hub, uintptr_t worker)
-{
-    uint32_t index = hub->n_fabrics;
-
-    if (index == HUB_FABRICS_MAX || hub->api->abi != PSC_API_ABI)
-        return PSC_ERR_INVALID;
-    hub->fabrics[index].worker = (psc_worker_t *)worker;
-    if (hub->api->am_handler((psc_worker_t *)worker, GW_AM_ID, NULL, hub) !=
-        PSC_OK)
-        return PSC_ERR_NO_MEMORY;
-    return (int)hub->n_fabrics++;
-}
-
-void gw_hub_stop(gw_hub_t *hub)
-{
-    atomic_store(&hub->stopping, true);
-    for (uint32_t i = 0; i < hub->n_fabrics; i++)
-        hub->api->wake(hub->fabrics[i].worker);
-}
-
-/* After every thread has left gw_hub_serve, while the workers are there. */
-void gw_hub_destroy(gw_hub_t *hub)
-{
-    psc_request_t *request;
-
-    for (uint32_t i = 0; i < hub->n_fabrics; i++) {
-        while ((request = hub->api->completion_poll(hub->fabrics[i].worker)))
-            hub_finished(hub, request);
-    }
-    for (uint32_t i = 0; i < HUB_MODULE_BUCKETS; i++) {
-        psc_list_for_each(route, &hub->routes[i], hub_route_t, link)
-            free(route);
-    }
+    table_forget_routes(hub, NULL);
     psc_list_for_each(peer, &hub->peers, hub_peer_t, link)
         hub_peer_drop(peer);
-    hub_streams_destroy(hub);
-    pthread_rwlock_destroy(&hub->tables);
-    free(hub);
-}
-
-/* ---- counters ---- */
-
-void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters)
-{
-    *counters = (gw_hub_counters_t){
-        .packets = atomic_load(&hub->packets),
-        .bytes = atomic_load(&hub->bytes),
-        .dropped = atomic_load(&hub->dropped),
-        .unreachable = atomic_load(&hub->unreachable),
-        .held = atomic_load(&hub->held),
-        .held_most = atomic_load(&hub->held_most),
-    };
-}
-
-static void count_peer(const hub_peer_t *peer, gw_peer_counters_t *to)
-{
-    *to = (gw_peer_counters_t){
-        .node = peer->node,
-        .module = peer->module,
-        .fabric = peer->fabric,
-        .held = atomic_load(&peer->held),
-        .dropped = atomic_load(&peer->dropped),
-        .in_packets = atomic_load(&peer->in_packets),
-        .in_bytes = atomic_load(&peer->in_bytes),
-        .out_packets = atomic_load(&peer->out_packets),
-        .out_bytes = atomic_load(&peer->out_bytes),
-    };
-}
-
-int gw_hub_peers(gw_hub_t *hub, gw_peer_counters_t *peers, int max)
-{
-    int n = 0;
-
-    pthread_rwlock_rdlock(&hub->tables);
-    psc_list_for_each(peer, &hub->peers, hub_peer_t, link) {
-        if (n < max)
-            count_peer(peer, &peers[n]);
-        n++;
-    }
-    pthread_rwlock_unlock(&hub->tables);
-    return n;
 }
