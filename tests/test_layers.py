@@ -357,6 +357,10 @@ FLOORS = {
         *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),
         *("network", "address", "settings"),
     ),
+    "gateway/pscompy_gateway/transport": (
+        *("transport", "notes", "ep_end", "probe", "receive", "ep"),
+        *("send", "packets", "paths", "note_queue", "agent"),
+    ),
     "gateway/pscompy_gateway/daemon": ("lifetime", "forward", "routing", "accounting", "hub"),
 }
 DEFINITION = re.compile(r"^(?!static\b)[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.M)

@@ -7,7 +7,8 @@ from cffi import FFI
 
 FOLDER = "gateway/pscompy_gateway"
 HEADERS = (
-    "transport/agent.h",
+    "transport/note_queue.h",
+    "transport/transport.h",
     *(f"daemon/{name}.h" for name in ("accounting", "routing", "forward", "lifetime")),
 )
 CONSTANTS = tuple(f"GW_NOTE_{kind}" for kind in ("UP", "DOWN", "LOST", "ROUTE", "TICK"))

@@ -19,7 +19,7 @@ static uint32_t next_number, failures, live;
 
 /* ---- what in.c calls ---- */
 
-void gw_out_heard(gw_ep_t *ep, uint32_t ack, uint32_t limit)
+void gw_out_acknowledged(gw_ep_t *ep, uint32_t ack, uint32_t limit)
 {
     (void)ep, (void)ack, (void)limit;
 }
@@ -35,7 +35,6 @@ void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason)
     fprintf(stderr, "%s\n", reason);
     failures++;
 }
-void gw_ep_due(gw_ep_t *ep) { (void)ep; }
 void gw_ep_greet(gw_ep_t *ep) { (void)ep; }
 void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
                       size_t len)

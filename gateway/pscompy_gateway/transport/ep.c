@@ -1,9 +1,11 @@
 /* Endpoints: addresses, connecting, ends. */
+#include "ep.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "agent.h"
+#include "send.h"
 
 #define SLOT_MASK (GW_ENDPOINTS_MAX - 1)
 #define LIMIT_INITIAL 4u /* numbers before the peer has told its limit */
@@ -35,7 +37,7 @@ static bool table_grow(gw_agent_t *agent)
     return true;
 }
 
-/* The rest of an id is random: nobody guesses it. */
+/* The upper bits of an id are random, so that it cannot be guessed. */
 static bool table_add(gw_agent_t *agent, gw_ep_t *ep)
 {
     uint32_t slot = 0;
@@ -52,8 +54,10 @@ static bool table_add(gw_agent_t *agent, gw_ep_t *ep)
     return true;
 }
 
-static void table_remove(gw_agent_t *agent, gw_ep_t *ep)
+void gw_ep_remove(gw_ep_t *ep)
 {
+    gw_agent_t *agent = gw_agent_of(ep);
+
     agent->table[ep->id & SLOT_MASK] = NULL;
     agent->n_eps--;
 }
@@ -120,10 +124,10 @@ psc_status_t gw_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p)
         return PSC_ERR_NO_MEMORY;
     }
     ep->super = (psc_ep_t){.iface = iface, .user = user};
-    ep->limit = LIMIT_INITIAL;
-    ep->home = GW_PATHS_MAX;
-    psc_list_init(&ep->unacked);
-    psc_list_init(&ep->ops);
+    ep->out.limit = LIMIT_INITIAL;
+    ep->way.home = GW_PATHS_MAX;
+    psc_list_init(&ep->out.unacked);
+    psc_list_init(&ep->out.ops);
     psc_list_init(&ep->due_link);
     psc_list_push(&agent->eps, &ep->link);
     *ep_p = &ep->super;
@@ -157,74 +161,11 @@ psc_status_t gw_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     if (!psc_proof_begin(&ep->proof, params->role, params->token, ep->id,
                          address.ep))
         return PSC_ERR_TRANSPORT;
-    ep->peer_node = address.node;
-    ep->peer_ep = address.ep;
-    ep->peer_module = address.module;
+    ep->peer = address;
     ep->stage = GW_EP_PROVING;
     ep->hello_due = params->role == PSC_ROLE_CONNECTOR;
     gw_ep_due(ep); /* progress sends the hello; the peer's may be here */
     return PSC_INPROGRESS;
-}
-
-void gw_ep_close(psc_ep_t *self)
-{
-    gw_ep_t *ep = (gw_ep_t *)self;
-
-    if (ep->stage == GW_EP_UP) {
-        ep->stage = GW_EP_CLOSING;
-        gw_out_control(ep, GW_BYE | GW_ACK_NOW, NULL, 0);
-    } else if (ep->stage < GW_EP_CLOSING) {
-        ep->stage = GW_EP_ENDED;
-        gw_out_abandon(ep);
-    }
-}
-
-psc_status_t gw_ep_stop(psc_ep_t *self)
-{
-    gw_ep_t *ep = (gw_ep_t *)self;
-
-    return psc_list_empty(&ep->unacked) && psc_list_empty(&ep->ops)
-               ? PSC_OK
-               : PSC_INPROGRESS;
-}
-
-/* Packets that are under way outlive it, without their endpoint's operation:
- * what is not acknowledged now is given up. */
-void gw_ep_fini(psc_ep_t *self)
-{
-    gw_ep_t *ep = (gw_ep_t *)self;
-    gw_agent_t *agent = gw_agent_of(ep);
-
-    psc_list_for_each(op, &ep->ops, gw_op_t, link)
-        op->comp = NULL;
-    gw_out_abandon(ep);
-    ep->waiting = 0;
-    gw_path_settle(ep);
-    gw_in_forget(ep);
-    psc_list_for_each(op, &ep->ops, gw_op_t, link)
-        psc_list_remove(&op->link);
-    gw_path_leave(ep);
-    table_remove(agent, ep);
-    psc_list_remove(&ep->due_link);
-    psc_list_remove(&ep->link);
-    ep->stage = GW_EP_ENDED;
-    ep->freed = true;
-    psc_list_push(&agent->graveyard, &ep->link);
-    if (!agent->in_progress) /* else somebody up the stack may look at it */
-        gw_ep_free_dead(agent);
-}
-
-void gw_ep_free_dead(gw_agent_t *agent)
-{
-    psc_link_t *link;
-
-    while ((link = psc_list_pop(&agent->graveyard))) {
-        gw_ep_t *ep = psc_container_of(link, gw_ep_t, link);
-
-        psc_proof_wipe(&ep->proof);
-        free(ep->order.held);
-        free(ep);
-    }
 }
 
 void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason)
@@ -240,10 +181,4 @@ void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason)
     if (before == GW_EP_PROVING && status == PSC_ERR_PEER_LOST)
         status = PSC_ERR_CONNECT;
     ep->super.iface->up->ep_failed(&ep->super, status, reason);
-}
-
-void gw_ep_due(gw_ep_t *ep)
-{
-    if (!ep->freed && !psc_link_listed(&ep->due_link))
-        psc_list_push(&gw_agent_of(ep)->due, &ep->due_link);
 }

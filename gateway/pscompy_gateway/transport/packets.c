@@ -1,8 +1,10 @@
-/* Packets: memory, sending, and what becomes of them. */
+/* Packets: their memory, sending them, and their completion. */
+#include "packets.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent.h"
+#include "note_queue.h"
 
 #define FREE_MAX 256u /* small packets that are kept for reuse */
 #define PIECES_MAX (GW_IOV_MAX + 2u)
@@ -44,12 +46,23 @@ static void packet_free(gw_packet_t *packet)
     psc_list_push_front(&agent->free_packets, &packet->link);
 }
 
+void gw_op_release(gw_op_t *op)
+{
+    psc_comp_t *comp = op->comp;
+    psc_status_t status = op->status;
+
+    psc_list_remove(&op->link);
+    free(op);
+    if (comp)
+        comp->func(comp, status);
+}
+
 void gw_packet_drop(gw_packet_t *packet)
 {
     gw_op_t *op = packet->op;
 
     if (--packet->refs > 0) {
-        if (!psc_link_listed(&packet->link)) /* it waits for a request alone */
+        if (!psc_link_listed(&packet->link)) /* only requests refer to it */
             psc_list_push(&packet->agent->leaving, &packet->link);
         return;
     }
@@ -58,7 +71,7 @@ void gw_packet_drop(gw_packet_t *packet)
         gw_op_release(op);
 }
 
-/* Nobody completes requests any more: their session has ended. */
+/* The session has ended, so requests complete no more. */
 void gw_packets_destroy(gw_agent_t *agent)
 {
     psc_list_for_each(packet, &agent->leaving, gw_packet_t, link) {
@@ -121,7 +134,7 @@ psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path)
         return PSC_ERR_NO_RESOURCE;
     status = agent->api->am_send(path->conn, GW_AM_ID, &packet->head,
                                  sizeof packet->head, &args, &request);
-    if (status < 0) { /* it is broken; the Python half tells more later */
+    if (status < 0) { /* broken; the Python half reports the path later */
         gw_agent_note(agent, GW_NOTE_DOWN, (uint32_t)(path - agent->paths), 0,
                       0, NULL);
         return PSC_ERR_NO_RESOURCE;
@@ -140,7 +153,7 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
     gw_packet_t *packet = gw_packet_create(agent, NULL, 0);
 
     if (!packet)
-        return; /* as if it were lost */
+        return; /* the same as if it were lost */
     packet->head = gw_head_to_peer(ep, kind);
     packet->head.path = number;
     packet->head.ack = ep->order.expected;
@@ -150,7 +163,6 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
     gw_packet_drop(packet);
 }
 
-/* Requests whose buffers are ours again. */
 void gw_packets_finished(gw_agent_t *agent)
 {
     psc_request_t *request;

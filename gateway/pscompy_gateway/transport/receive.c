@@ -1,9 +1,14 @@
-/* The incoming half: packets are put in order, told apart into messages and
- * handed upwards. What comes from the other side is checked before it is
- * believed; what is not for anybody here is answered so. */
+/* The receiving half of an endpoint: packets are put in order, and the messages
+ * in them are handed upwards. Every field is checked before it is used. A
+ * packet to an endpoint that does not exist is answered with GW_GONE. */
+#include "receive.h"
+
 #include <string.h>
 
-#include "agent.h"
+#include "ep.h"
+#include "packets.h"
+#include "paths.h"
+#include "send.h"
 
 static void in_free(gw_agent_t *agent, psc_message_t *message)
 {
@@ -14,12 +19,12 @@ static void in_free(gw_agent_t *agent, psc_message_t *message)
 
 static void in_write(gw_ep_t *ep, const uint8_t *data, size_t len)
 {
-    uint64_t skip = ep->begun;
+    uint64_t skip = ep->arriving.begun;
 
-    ep->begun += len;
-    ep->left -= len;
-    for (size_t i = 0; i < ep->dest.n_iov && len > 0; i++) {
-        const psc_iov_t *piece = &ep->dest.iov[i];
+    ep->arriving.begun += len;
+    ep->arriving.left -= len;
+    for (size_t i = 0; i < ep->arriving.dest.n_iov && len > 0; i++) {
+        const psc_iov_t *piece = &ep->arriving.dest.iov[i];
         size_t part;
 
         if (skip >= piece->len) {
@@ -36,9 +41,9 @@ static void in_write(gw_ep_t *ep, const uint8_t *data, size_t len)
 
 static void in_end(gw_ep_t *ep)
 {
-    ep->taking = false;
+    ep->arriving.active = false;
     if (ep->stage == GW_EP_UP)
-        ep->super.iface->up->am_end(&ep->super, ep->dest.cookie);
+        ep->super.iface->up->am_end(&ep->super, ep->arriving.dest.cookie);
 }
 
 static bool in_first(gw_ep_t *ep, const uint8_t *data, size_t len)
@@ -47,7 +52,7 @@ static bool in_first(gw_ep_t *ep, const uint8_t *data, size_t len)
     uint64_t header[PSC_AM_HEADER_MAX / 8];
     gw_message_t message;
 
-    if (ep->taking || len < sizeof message)
+    if (ep->arriving.active || len < sizeof message)
         return false;
     memcpy(&message, data, sizeof message);
     data += sizeof message;
@@ -69,12 +74,12 @@ static bool in_first(gw_ep_t *ep, const uint8_t *data, size_t len)
         up->am_recv(&ep->super, &am);
         return true;
     }
-    ep->dest = (psc_dest_t){0};
-    ep->begun = 0;
-    ep->left = message.len;
-    ep->taking = true;
+    ep->arriving.dest = (psc_dest_t){0};
+    ep->arriving.begun = 0;
+    ep->arriving.left = message.len;
+    ep->arriving.active = true;
     up->am_begin(&ep->super, message.id, header, message.header_len,
-                 message.len, &ep->dest);
+                 message.len, &ep->arriving.dest);
     if (ep->stage == GW_EP_UP)
         in_write(ep, data, len);
     return true;
@@ -82,10 +87,10 @@ static bool in_first(gw_ep_t *ep, const uint8_t *data, size_t len)
 
 static bool in_more(gw_ep_t *ep, const uint8_t *data, size_t len)
 {
-    if (!ep->taking || len > ep->left)
+    if (!ep->arriving.active || len > ep->arriving.left)
         return false;
     in_write(ep, data, len);
-    if (ep->left == 0)
+    if (ep->arriving.left == 0)
         in_end(ep);
     return true;
 }
@@ -107,11 +112,11 @@ static void in_packet(gw_ep_t *ep, const psc_message_t *message)
     bool good = true;
 
     if (head->flags & GW_ACK_NOW)
-        ep->ack_now = true;
+        ep->answer.now = true;
     if (ep->stage == GW_EP_PROVING)
         in_prove(ep, message);
     else if (ep->stage != GW_EP_UP)
-        return; /* it is closing: nobody wants it */
+        return; /* the endpoint is closing: drop it */
     else if (head->flags & GW_BYE)
         gw_ep_fail(ep, PSC_ERR_PEER_LOST, "the peer ended the connection");
     else if (head->flags & GW_FIRST)
@@ -131,8 +136,8 @@ void gw_in_deliver(gw_ep_t *ep)
         gw_ep_greet(ep);
     while (ep->stage != GW_EP_NEW && !ep->freed &&
            (message = psc_reorder_take(&ep->order))) {
-        ep->unanswered++;
-        ep->owes = true;
+        ep->answer.unanswered++;
+        ep->answer.owed = true;
         in_packet(ep, message);
         in_free(agent, message);
     }
@@ -157,11 +162,13 @@ static bool in_keep(gw_ep_t *ep, psc_message_t *message)
     if (psc_reorder_put(&ep->order, head->seq, message) <= PSC_REORDER_EARLY)
         return true;
     gw_agent_of(ep)->duplicates++;
-    ep->ack_now = ep->owes = true; /* our acknowledgement may be lost */
+    /* Our acknowledgement may be lost. */
+    ep->answer.now = ep->answer.owed = true;
     return false;
 }
 
-/* The peer's packet has nobody here: its endpoint shall not wait. */
+/* Answers a packet to an endpoint that does not exist, so that the peer does
+ * not wait for an acknowledgement. */
 static void in_gone(gw_agent_t *agent, const psc_message_t *message)
 {
     const gw_head_t *head = message->header;
@@ -189,19 +196,20 @@ static void in_unreachable(gw_ep_t *ep, const gw_head_t *head)
 {
     uint32_t path = head->path % GW_PATHS_MAX;
 
-    ep->unreachable |= 1u << path;
+    ep->way.unreachable |= 1u << path;
     gw_out_again(ep, 1u << path, false, 0);
 }
 
 static bool in_for(const gw_ep_t *ep, const gw_head_t *head)
 {
-    if (ep->stage == GW_EP_NEW) /* the peer is not known yet: keep it */
+    if (ep->stage == GW_EP_NEW) /* the peer is not known yet: keep the packet */
         return head->kind == GW_DATA;
-    return head->from_node == ep->peer_node &&
-           (head->kind == GW_UNREACHABLE || head->from_ep == ep->peer_ep);
+    return head->from_node == ep->peer.node &&
+           (head->kind == GW_UNREACHABLE || head->from_ep == ep->peer.ep);
 }
 
-/* What a packet says beside its content. False: it has none. */
+/* Handles everything in a packet but its payload. Returns true if the packet is
+ * numbered, which means that it has one. */
 static bool in_signal(gw_ep_t *ep, const gw_head_t *head)
 {
     if (head->kind == GW_UNREACHABLE) {
@@ -216,13 +224,13 @@ static bool in_signal(gw_ep_t *ep, const gw_head_t *head)
         return false;
     }
     if (ep->stage != GW_EP_NEW)
-        gw_out_heard(ep, head->ack, head->limit);
+        gw_out_acknowledged(ep, head->ack, head->limit);
     if (head->kind == GW_ACK && head->mark)
         gw_out_again(ep, 1u << head->path % GW_PATHS_MAX, true, head->mark);
     return head->kind == GW_DATA;
 }
 
-/* The answer to a probe names the way that it was sent on. */
+/* Answers a probe; the answer names the path that the probe was sent on. */
 static void in_probed(gw_ep_t *ep, const gw_head_t *head)
 {
     gw_path_t *path = gw_path_choose(ep, 0);
@@ -265,13 +273,13 @@ void gw_in_answer(gw_agent_t *agent)
         if (ep->stage == GW_EP_NEW || ep->freed)
             continue;
         gw_out_flush(ep);
-        if (!ep->ack_now && ep->unanswered < agent->pending)
+        if (!ep->answer.now && ep->answer.unanswered < agent->pending)
             continue;
         gw_path_t *path = gw_path_choose(ep, 0);
-        if (!path || !ep->owes)
+        if (!path || !ep->answer.owed)
             continue;
-        ep->owes = ep->ack_now = false;
-        ep->unanswered = 0;
+        ep->answer.owed = ep->answer.now = false;
+        ep->answer.unanswered = 0;
         gw_packet_signal(ep, path, GW_ACK,
                          (uint8_t)(path - agent->paths), 0);
     }

@@ -1,21 +1,22 @@
-/* The outgoing half of an endpoint: messages become numbered packets, which are
- * kept until the peer has acknowledged them, and sent again where they may be
+/* The sending half of an endpoint: messages become numbered packets, which are
+ * kept until the peer has acknowledged them, and sent again if they may be
  * lost. Short messages are copied, at most PSP_GW_WINDOW bytes of them; long
  * ones stay in the caller's buffers until the peer has them. */
+#include "send.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent.h"
+#include "packets.h"
+#include "paths.h"
 #include "pscompy/transport/kit/iov.h"
 
 #define OPS_MAX 16u
-#define PROBE_TICKS 2u /* without news before the peer is asked */
-#define STRANDED_TICKS 30u /* without a way before the peer counts as lost */
 
 static bool out_may_send(const gw_ep_t *ep)
 {
-    return (int32_t)(ep->limit - ep->next) > 0;
+    return (int32_t)(ep->out.limit - ep->out.next) > 0;
 }
 
 /* ---- sending ---- */
@@ -27,10 +28,10 @@ static void out_stamp(gw_ep_t *ep, gw_packet_t *packet, uint32_t path)
     packet->head.path = (uint8_t)path;
     packet->head.ack = ep->order.expected;
     packet->head.limit = ep->order.expected + agent->tokens;
-    packet->clock = ++ep->clock;
+    packet->clock = ++ep->out.clock;
     packet->path = (uint8_t)path;
-    ep->owes = ep->ack_now = false;
-    ep->unanswered = 0;
+    ep->answer.owed = ep->answer.now = false;
+    ep->answer.unanswered = 0;
 }
 
 static void out_hold(gw_ep_t *ep, gw_packet_t *packet)
@@ -38,7 +39,7 @@ static void out_hold(gw_ep_t *ep, gw_packet_t *packet)
     if (packet->waiting)
         return;
     packet->waiting = true;
-    ep->waiting++;
+    ep->out.n_waiting++;
 }
 
 static bool out_send(gw_ep_t *ep, gw_packet_t *packet)
@@ -54,7 +55,7 @@ static bool out_send(gw_ep_t *ep, gw_packet_t *packet)
     path->inflight += packet->len;
     if (packet->waiting) {
         packet->waiting = false;
-        ep->waiting--;
+        ep->out.n_waiting--;
     }
     return true;
 }
@@ -63,15 +64,15 @@ static void out_number(gw_ep_t *ep, gw_packet_t *packet, uint8_t flags)
 {
     gw_agent_t *agent = gw_agent_of(ep);
 
-    if ((int32_t)(ep->limit - ep->next) <= (int32_t)(agent->tokens / 4))
+    if ((int32_t)(ep->out.limit - ep->out.next) <= (int32_t)(agent->tokens / 4))
         flags |= GW_ACK_NOW;
     packet->head = gw_head_to_peer(ep, GW_DATA);
     packet->head.flags = flags;
-    packet->head.seq = ep->next++;
-    if (psc_list_empty(&ep->unacked))
+    packet->head.seq = ep->out.next++;
+    if (psc_list_empty(&ep->out.unacked))
         atomic_fetch_add(&agent->unsettled, 1);
-    psc_list_push(&ep->unacked, &packet->link);
-    if (ep->waiting > 0 || !out_send(ep, packet))
+    psc_list_push(&ep->out.unacked, &packet->link);
+    if (ep->out.n_waiting > 0 || !out_send(ep, packet))
         out_hold(ep, packet);
     gw_path_settle(ep);
 }
@@ -120,15 +121,15 @@ psc_status_t gw_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
         return PSC_ERR_CLOSED;
     if (len > agent->mtu)
         return PSC_ERR_INVALID;
-    if (ep->n_ops > 0 || !out_may_send(ep) ||
-        (ep->kept > 0 && ep->kept + len > agent->window))
+    if (ep->out.n_ops > 0 || !out_may_send(ep) ||
+        (ep->out.copied > 0 && ep->out.copied + len > agent->window))
         return PSC_ERR_NO_RESOURCE; /* an acknowledgement wakes */
     packet = gw_packet_create(agent, ep, len);
     if (!packet)
         return PSC_ERR_NO_MEMORY;
     out_copy(packet, &message, header, iov, n_iov);
-    ep->kept += len;
-    out_number(ep, packet, ep->kept > agent->window / 2
+    ep->out.copied += len;
+    out_number(ep, packet, ep->out.copied > agent->window / 2
                                ? GW_FIRST | GW_ACK_NOW : GW_FIRST);
     return PSC_OK;
 }
@@ -140,7 +141,8 @@ static uint64_t op_total(const gw_op_t *op)
     return sizeof op->message + op->message.header_len + op->message.len;
 }
 
-/* The next packet of a long message; its end asks for acknowledgement. */
+/* Makes the next packet of a long message. The last one asks for an
+ * acknowledgement. */
 static bool out_cut(gw_ep_t *ep, gw_op_t *op)
 {
     gw_agent_t *agent = gw_agent_of(ep);
@@ -157,8 +159,8 @@ static bool out_cut(gw_ep_t *ep, gw_op_t *op)
     op->packets++;
     if (op->cut == op_total(op)) {
         flags |= GW_ACK_NOW;
-        op->packets--; /* the one that stood for what is not cut */
-        ep->n_ops--;
+        op->packets--; /* the reference of the part that was not cut */
+        ep->out.n_ops--;
     }
     out_number(ep, packet, flags);
     return true;
@@ -166,9 +168,9 @@ static bool out_cut(gw_ep_t *ep, gw_op_t *op)
 
 static void out_cut_all(gw_ep_t *ep)
 {
-    psc_list_for_each(op, &ep->ops, gw_op_t, link) {
+    psc_list_for_each(op, &ep->out.ops, gw_op_t, link) {
         while (op->cut < op_total(op)) {
-            if (!out_may_send(ep) || ep->waiting > 0 || !out_cut(ep, op))
+            if (!out_may_send(ep) || ep->out.n_waiting > 0 || !out_cut(ep, op))
                 return;
         }
     }
@@ -185,7 +187,7 @@ psc_status_t gw_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
         return PSC_ERR_CLOSED;
     if (n_iov > GW_IOV_MAX)
         return PSC_ERR_INVALID;
-    if (ep->n_ops >= OPS_MAX)
+    if (ep->out.n_ops >= OPS_MAX)
         return PSC_ERR_NO_RESOURCE;
     op = calloc(1, sizeof *op);
     if (!op)
@@ -200,22 +202,10 @@ psc_status_t gw_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
         memcpy(op->iov, iov, n_iov * sizeof *iov);
     op->n_iov = n_iov;
     op->packets = 1;
-    ep->n_ops++;
-    psc_list_push(&ep->ops, &op->link);
+    ep->out.n_ops++;
+    psc_list_push(&ep->out.ops, &op->link);
     out_cut_all(ep);
     return PSC_INPROGRESS;
-}
-
-/* No packet refers to it any more: the buffers are the caller's again. */
-void gw_op_release(gw_op_t *op)
-{
-    psc_comp_t *comp = op->comp;
-    psc_status_t status = op->status;
-
-    psc_list_remove(&op->link);
-    free(op);
-    if (comp)
-        comp->func(comp, status);
 }
 
 /* ---- acknowledged, lost, given up ---- */
@@ -226,43 +216,44 @@ static void out_settle(gw_ep_t *ep, gw_packet_t *packet)
 
     psc_list_remove(&packet->link);
     if (packet->waiting)
-        ep->waiting--;
+        ep->out.n_waiting--;
     else
         path->inflight -= packet->len;
     if (!packet->op && packet->head.flags & GW_FIRST)
-        ep->kept -= packet->len;
+        ep->out.copied -= packet->len;
     gw_packet_drop(packet);
 }
 
-void gw_out_heard(gw_ep_t *ep, uint32_t ack, uint32_t limit)
+void gw_out_acknowledged(gw_ep_t *ep, uint32_t ack, uint32_t limit)
 {
-    bool before = !psc_list_empty(&ep->unacked);
+    bool before = !psc_list_empty(&ep->out.unacked);
 
-    if ((int32_t)(limit - ep->limit) > 0 &&
+    if ((int32_t)(limit - ep->out.limit) > 0 &&
         limit - ack <= GW_TOKENS_MAX)
-        ep->limit = limit;
-    if ((int32_t)(ack - ep->acked) > 0 && (int32_t)(ep->next - ack) >= 0) {
-        ep->acked = ack;
-        psc_list_for_each(packet, &ep->unacked, gw_packet_t, link) {
+        ep->out.limit = limit;
+    if ((int32_t)(ack - ep->out.acked) > 0 &&
+        (int32_t)(ep->out.next - ack) >= 0) {
+        ep->out.acked = ack;
+        psc_list_for_each(packet, &ep->out.unacked, gw_packet_t, link) {
             if ((int32_t)(packet->head.seq - ack) >= 0)
                 break;
             out_settle(ep, packet);
         }
     }
-    if (before && psc_list_empty(&ep->unacked))
+    if (before && psc_list_empty(&ep->out.unacked))
         atomic_fetch_sub(&gw_agent_of(ep)->unsettled, 1);
     gw_ep_due(ep);
 }
 
 void gw_out_flush(gw_ep_t *ep)
 {
-    if (ep->waiting > 0) {
-        psc_list_for_each(packet, &ep->unacked, gw_packet_t, link) {
+    if (ep->out.n_waiting > 0) {
+        psc_list_for_each(packet, &ep->out.unacked, gw_packet_t, link) {
             if (packet->waiting && !out_send(ep, packet))
                 break;
         }
     }
-    if (ep->n_ops > 0)
+    if (ep->out.n_ops > 0)
         out_cut_all(ep);
     gw_path_settle(ep);
 }
@@ -271,7 +262,7 @@ void gw_out_again(gw_ep_t *ep, uint32_t paths, bool some, uint32_t clock)
 {
     gw_agent_t *agent = gw_agent_of(ep);
 
-    psc_list_for_each(packet, &ep->unacked, gw_packet_t, link) {
+    psc_list_for_each(packet, &ep->out.unacked, gw_packet_t, link) {
         if (packet->waiting || !(paths >> packet->path & 1))
             continue;
         if (some && (packet->refs > 1 || (int32_t)(clock - packet->clock) < 0))
@@ -285,74 +276,22 @@ void gw_out_again(gw_ep_t *ep, uint32_t paths, bool some, uint32_t clock)
 
 void gw_out_abandon(gw_ep_t *ep)
 {
-    bool before = !psc_list_empty(&ep->unacked);
+    bool before = !psc_list_empty(&ep->out.unacked);
 
-    psc_list_for_each(op, &ep->ops, gw_op_t, link)
+    psc_list_for_each(op, &ep->out.ops, gw_op_t, link)
         op->status = PSC_ERR_PEER_LOST;
-    psc_list_for_each(packet, &ep->unacked, gw_packet_t, link)
+    psc_list_for_each(packet, &ep->out.unacked, gw_packet_t, link)
         out_settle(ep, packet);
-    ep->acked = ep->next;
+    ep->out.acked = ep->out.next;
     if (before)
         atomic_fetch_sub(&gw_agent_of(ep)->unsettled, 1);
-    psc_list_for_each(op, &ep->ops, gw_op_t, link) {
+    psc_list_for_each(op, &ep->out.ops, gw_op_t, link) {
         bool rest = op->cut < op_total(op);
 
         op->cut = op_total(op);
         if (rest && --op->packets == 0)
             gw_op_release(op);
     }
-    ep->n_ops = 0;
+    ep->out.n_ops = 0;
 }
 
-/* ---- time ---- */
-
-static void out_probe(gw_ep_t *ep)
-{
-    gw_agent_t *agent = gw_agent_of(ep);
-    uint32_t used = 0;
-
-    psc_list_for_each(packet, &ep->unacked, gw_packet_t, link) {
-        if (!packet->waiting)
-            used |= 1u << packet->path;
-    }
-    used &= gw_path_usable(ep);
-    for (uint32_t i = 0; used >> i; i++) {
-        if (used >> i & 1)
-            gw_packet_signal(ep, &agent->paths[i], GW_PROBE, (uint8_t)i,
-                             ++ep->clock);
-    }
-}
-
-static void out_stranded(gw_ep_t *ep)
-{
-    char reason[PSC_REASON_MAX], names[PSC_REASON_MAX - 64];
-
-    if (gw_path_usable(ep)) {
-        ep->stranded = 0;
-        return;
-    }
-    if (++ep->stranded < STRANDED_TICKS)
-        return;
-    gw_path_names(gw_agent_of(ep), names, sizeof names);
-    snprintf(reason, sizeof reason, "no gateway leads to it (tried %s)", names);
-    gw_ep_fail(ep, PSC_ERR_PEER_LOST, reason);
-}
-
-/* A tenth of a second has passed. What was lost in a gateway is found by asking
- * the peer, rarer and rarer: it may just not look. */
-void gw_out_tick(gw_ep_t *ep)
-{
-    if (ep->stage >= GW_EP_ENDED || ep->stage == GW_EP_NEW)
-        return;
-    out_stranded(ep);
-    if (ep->acked != ep->last_acked || psc_list_empty(&ep->unacked)) {
-        ep->last_acked = ep->acked;
-        ep->ticks = 0;
-        return;
-    }
-    ep->ticks++;
-    if (ep->ticks >= PROBE_TICKS && (ep->ticks & (ep->ticks - 1)) == 0)
-        out_probe(ep);
-    ep->unreachable = 0; /* by now it may lead there again */
-    gw_ep_due(ep);
-}

@@ -1,8 +1,16 @@
-/* The table of operations, and what concerns the agent as a whole. */
+/* The table of operations, and the agent from its creation to its end. */
+#include "transport.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent.h"
+#include "ep.h"
+#include "ep_end.h"
+#include "note_queue.h"
+#include "notes.h"
+#include "packets.h"
+#include "receive.h"
+#include "send.h"
 #include "pscompy/transport/kit/settings.h"
 
 /* The setting by which `open` learns its agent: the Python half adds it. */
@@ -65,7 +73,7 @@ static unsigned gateway_progress(psc_iface_t *iface)
 
     agent->in_progress = true;
     agent->handled = 0;
-    gw_path_notes(agent);
+    gw_notes_apply(agent);
     agent->handled += agent->api->sleeper_progress(agent->sleeper);
     gw_packets_finished(agent);
     while (n++ < MESSAGES_MAX &&
@@ -79,10 +87,10 @@ static unsigned gateway_progress(psc_iface_t *iface)
     return agent->handled;
 }
 
-/* That of a sleeper of the session below, and none of our own: sets in sets may
- * be nested five deep, and who sleeps has some above, the fabric below. A pass
- * of anybody over the session below makes it readable, so whoever sleeps on
- * the session above is woken. */
+/* The descriptor of a sleeper of the session below, and no epoll set of our
+ * own: sets may be nested five deep, and there are some above and below. A
+ * progress pass of any thread over the session below makes it readable, which
+ * wakes a thread that sleeps on the session above. */
 static int gateway_event_fd(psc_iface_t *iface)
 {
     gw_agent_t *agent = (gw_agent_t *)iface;
@@ -96,7 +104,7 @@ static psc_status_t gateway_arm(psc_iface_t *iface)
     psc_status_t status = agent->api->sleeper_arm(agent->sleeper);
 
     if (atomic_load(&agent->notes) || !psc_list_empty(&agent->due))
-        return PSC_ERR_NO_RESOURCE; /* a note that comes later wakes */
+        return PSC_ERR_NO_RESOURCE; /* later notes wake the sleeper */
     return status;
 }
 
@@ -178,13 +186,9 @@ gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
 
 void gw_agent_destroy(gw_agent_t *agent)
 {
-    gw_note_t *note = atomic_exchange(&agent->notes, NULL), *next;
     psc_link_t *link;
 
-    for (; note; note = next) {
-        next = note->next;
-        free(note);
-    }
+    gw_notes_destroy(agent);
     gw_packets_destroy(agent);
     if (agent->sleeper)
         agent->api->sleeper_release(NULL, agent->sleeper);

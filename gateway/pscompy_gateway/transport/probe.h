@@ -1,0 +1,9 @@
+/* Time passes for an endpoint. */
+#ifndef GATEWAY_PROBE_H
+#define GATEWAY_PROBE_H
+
+#include "agent.h"
+
+void gw_probe_tick(gw_ep_t *ep);
+
+#endif

@@ -1,0 +1,27 @@
+/* The sending half of an endpoint. */
+#ifndef GATEWAY_SEND_H
+#define GATEWAY_SEND_H
+
+#include "agent.h"
+
+psc_status_t gw_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                         uint8_t header_len, const psc_iov_t *iov,
+                         size_t n_iov);
+psc_status_t gw_am_zcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                         uint8_t header_len, const psc_iov_t *iov,
+                         size_t n_iov, psc_comp_t *comp);
+/* Sends a numbered packet without a message. */
+psc_status_t gw_out_control(gw_ep_t *ep, uint8_t flags, const void *data,
+                            size_t len);
+/* The peer has acknowledged numbers below `ack`, and those below `limit` may be
+ * sent. */
+void gw_out_acknowledged(gw_ep_t *ep, uint32_t ack, uint32_t limit);
+/* Sends packets that wait. */
+void gw_out_flush(gw_ep_t *ep);
+/* Sends everything again that was sent on these paths; if `some`, only what was
+ * sent before `clock`. */
+void gw_out_again(gw_ep_t *ep, uint32_t paths, bool some, uint32_t clock);
+/* Drops packets that are not acknowledged; their ops fail with PEER_LOST. */
+void gw_out_abandon(gw_ep_t *ep);
+
+#endif

@@ -1,0 +1,25 @@
+/* The transport's table of operations, and the agent for Python. */
+#ifndef GATEWAY_TRANSPORT_H
+#define GATEWAY_TRANSPORT_H
+
+#include "agent.h"
+
+/* CDEF BEGIN */
+
+typedef struct gw_agent_counters {
+    uint64_t sent_packets, sent_bytes, resent, duplicates, unsettled;
+} gw_agent_counters_t;
+
+uintptr_t pscompy_gateway_transport(void);
+/* api: address of the psc_api_t; worker: of a session's worker. */
+gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
+                            uint32_t module);
+/* Call it after the transport was closed. */
+void gw_agent_destroy(gw_agent_t *agent);
+uintptr_t gw_agent_handle(gw_agent_t *agent);
+/* True if a packet is not acknowledged. */
+int gw_agent_unsettled(gw_agent_t *agent);
+void gw_agent_count(gw_agent_t *agent, gw_agent_counters_t *counters);
+/* CDEF END */
+
+#endif
