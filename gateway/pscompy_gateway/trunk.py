@@ -1,8 +1,8 @@
-"""Trunks: connections between processes and gateways that carry what is rare: who is where, the
-handshakes between processes, and what a command asks.
+"""Trunks: connections between processes and gateways that carry what is rare: the directory of
+nodes, handshakes between processes, and commands. Shared by transport/, daemon/ and cli/.
 
 A frame is a JSON object with the field `kind`. Trunks are connections of ordinary sessions, so
-both ends have proved the key before anything is read, and the end of a process is told at once.
+both ends have proved the key before anything is read, and the end of a process is noticed at once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pscompy import Connection, PscomError, Session
 
 FRAME_MAX = 64 << 10  # bytes
 DEPTH_MAX = 4  # lists and objects within each other
-LOAD_MAX = 1 << 31  # bytes that a gateway's word on what it carries counts for, at most
-GATEWAY_MODULE = 65535  # what gateways say theirs is: no process is in it
+LOAD_MAX = 1 << 31  # bytes: a larger load that a gateway reports counts as this
+GATEWAY_MODULE = 65535  # the module of gateways; no process is in it
 
-PAUSE = 0.2  # seconds before a gateway that is gone is tried again
+PAUSE = 0.2  # seconds between attempts to reach a gateway
 
 logger = logging.getLogger("pscompy.gateway")
 
@@ -30,7 +30,7 @@ Frame = dict[str, Any]
 
 
 class BadFrame(PscomError):
-    """What came is no frame."""
+    """The other side sent something that is no frame."""
 
 
 def session(settings: Mapping[str, object]) -> Session:
@@ -39,7 +39,7 @@ def session(settings: Mapping[str, object]) -> Session:
 
 
 def parse(data: bytes | bytearray, whose: object) -> Frame:
-    """`BadFrame`: these bytes are no frame."""
+    """Parse a frame, or raise `BadFrame`."""
     try:
         frame = json.loads(data)
     except ValueError as error:
@@ -73,12 +73,12 @@ class Trunk:
         self._room = bytearray(FRAME_MAX)
 
     def send(self, frame: Frame) -> None:
-        """It leaves in the background; a trunk that has ended says so to who reads."""
+        """Send in the background. If the trunk has ended, `receive` raises."""
         with contextlib.suppress(PscomError):
             self.connection.isend(json.dumps(frame).encode())
 
     async def receive(self) -> Frame:
-        """The next frame. `PscomError`: the other side has ended, or talks nonsense."""
+        """The next frame. Raises `PscomError` if the trunk has ended or the frame is malformed."""
         status = await self.connection.irecv(self._room)
         return parse(self._room[: status.nbytes], self.connection.peer)
 
@@ -92,8 +92,8 @@ async def keep(
     attend: Callable[[Trunk], Awaitable[None]],
     ended: Callable[[str], object],
 ) -> None:
-    """Have a trunk to a gateway, again and again: `attend` uses it until it raises, `ended` gets
-    the reason."""
+    """Keep a trunk to a gateway: `attend` uses it until it raises, then `ended` gets the reason and
+    the next attempt begins."""
     logged = ""
     while True:
         connection = through.connect(address)
@@ -101,10 +101,10 @@ async def keep(
             await connection.iopen()
             await attend(Trunk(connection))
         except PscomError as error:
-            if logged != (logged := str(error)):  # one that is not there is tried often
+            if logged != (logged := str(error)):  # a gateway that is not there is tried often
                 logger.info("gateway %s: %s", address, error)
             ended(str(error))
-        except Exception as error:  # what it sent cannot be understood
+        except Exception as error:  # a malformed frame
             logger.warning("gateway %s sent nonsense: %.200r", address, error)
             ended(f"it sent nonsense: {error!r:.200}")
         finally:

@@ -1,7 +1,7 @@
-"""A stream of bytes each way between two processes, over frames that may be lost or come twice.
+"""A stream of bytes each way between two processes, over frames that may be lost or duplicated.
 
-The handshake runs in it, and the link that stays open afterwards: it survives gateways. No I/O
-here: what the local socket gave goes in, frames come out, and the reverse.
+It carries the handshake, and the link that stays open afterwards, which survives gateways. No I/O
+here: bytes of the local socket go in and frames come out, and the reverse. Used by transport/.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Tunnel:
         offset, ack, data = frame["offset"], frame["ack"], frame["data"]
         if not (_is_count(offset) and _is_count(ack) and isinstance(data, str)):
             raise ValueError("a frame of a tunnel needs offset, ack and data")
-        self._heard(ack, bool(frame.get("fin_ack")))
+        self._acknowledged(ack, bool(frame.get("fin_ack")))
         if frame.get("fin") and self._their_fin is None:
             self._their_fin = offset + len(data) // 2
         if offset > self._got:
@@ -72,7 +72,7 @@ class Tunnel:
         self._got += len(new)
         return new
 
-    def _heard(self, ack: int, fin_ack: bool) -> None:
+    def _acknowledged(self, ack: int, fin_ack: bool) -> None:
         if self._acked < ack <= self._acked + len(self._out):
             del self._out[: ack - self._acked]
             self._acked = ack

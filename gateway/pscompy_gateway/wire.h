@@ -1,11 +1,11 @@
-/* What travels between processes and gateways: active messages of one id, whose
- * header is a gw_head. Gateways read where it goes and nothing else; numbers,
- * acknowledgements and limits are between the two ends.
+/* The packets between processes and gateways: active messages of one id, whose
+ * header is a gw_head. Shared by transport/ and daemon/. Gateways read only the
+ * destination; numbers, acknowledgements and limits are between the two ends.
  *
- * A stream of numbered packets goes each way between two endpoints. They may
- * take different gateways, get lost with one, or come twice: the receiver puts
- * them in order and drops what it has, the sender keeps what is not
- * acknowledged. Little-endian, naturally aligned. */
+ * A stream of numbered packets goes each way between two endpoints. Packets may
+ * take different gateways, get lost with one, or be duplicated: the receiver
+ * puts them in order and drops duplicates, the sender keeps packets until they
+ * are acknowledged. Little-endian, naturally aligned. */
 #ifndef GATEWAY_WIRE_H
 #define GATEWAY_WIRE_H
 

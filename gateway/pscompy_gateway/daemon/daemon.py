@@ -1,6 +1,6 @@
-"""The gateway: a session per fabric, trunks, and who is where.
+"""The gateway: a session per fabric, trunks, and the directory of nodes.
 
-The event loop does what is rare; packets pass in C, on a thread per fabric, without the GIL.
+The event loop does what is rare; C forwards packets, on a thread per fabric, without the GIL.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pscompy_gateway.trunk import GATEWAY_MODULE, BadFrame, Frame, Trunk, keep, 
 
 logger = logging.getLogger("pscompy.gateway")
 
-SWEEP = 0.1  # seconds between looks at data connections
-LOAD_STEP = 256 << 10  # bytes by which a load has to change before others hear of it
+SWEEP = 0.1  # seconds between checks of data connections
+LOAD_STEP = 256 << 10  # bytes by which a load has to change before it is reported
 DRAIN_SECONDS = 5.0
 PORT = 4470
 
@@ -42,7 +42,7 @@ class Fabric(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Fabric:
-        """TRANSPORT[+TRANSPORT...]@HOST[:PORT][,VARIABLE=VALUE...]. `ValueError`: it is none."""
+        """Parse TRANSPORT[+TRANSPORT...]@HOST[:PORT][,VARIABLE=VALUE...], or raise `ValueError`."""
         place, *words = text.split(",")
         own = dict(word.split("=", 1) for word in words if "=" in word)
         names, at, where = place.partition("@")
@@ -79,7 +79,7 @@ class _Station:
 
 
 class Load(NamedTuple):
-    """What a gateway carries: bytes on their way through it, and between how many pairs."""
+    """What a gateway carries: bytes in flight through it, and the number of pairs of processes."""
 
     bytes: int
     streams: int
@@ -89,13 +89,13 @@ class Load(NamedTuple):
         return {"bytes": self.bytes, "streams": self.streams}
 
     def toward(self, now: Load) -> Load:
-        """Half way to what it is now: who hears of it should not follow every whim."""
+        """Half way to the current load, so that short peaks are smoothed."""
         return Load((self.bytes + now.bytes) // 2, now.streams)
 
-    def differs(self, told: Load) -> bool:
-        """Whether others have to hear of it, who were told another."""
-        nbytes, streams = max(LOAD_STEP, told.bytes // 4), max(1, told.streams // 4)
-        return abs(self.bytes - told.bytes) > nbytes or abs(self.streams - told.streams) > streams
+    def differs(self, old: Load) -> bool:
+        """Whether the load has to be reported, after `old` was."""
+        nbytes, streams = max(LOAD_STEP, old.bytes // 4), max(1, old.streams // 4)
+        return abs(self.bytes - old.bytes) > nbytes or abs(self.streams - old.streams) > streams
 
 
 class Daemon:
@@ -116,7 +116,7 @@ class Daemon:
         self._hub = self._lib.gw_hub_create(capi.table(), bound, share)
         self._stations = [_Station(i, fabric) for i, fabric in enumerate(fabrics)]
         self._burden = burden
-        self._load, self._told = Load(burden, 0), Load(-1, -1)
+        self._load, self._reported = Load(burden, 0), Load(-1, -1)
         self._board = Switchboard(
             self.name, node_number(), self._set_ways, lambda: self._load.fields()
         )
@@ -144,7 +144,7 @@ class Daemon:
             await self._close()
 
     async def _drain(self) -> None:
-        """Have the members take other ways, and let what is here leave."""
+        """Have the members use other gateways, and wait until all packets here have left."""
         for member in self._members:
             member.send({"kind": "leaving"})
         until = time.monotonic() + DRAIN_SECONDS
@@ -237,13 +237,13 @@ class Daemon:
             self._look()
 
     def _look(self) -> None:
-        """How much is there to carry? Tell everybody, where it has changed."""
+        """Sample the load, and report it to all members if it has changed."""
         found = self._ffi.new("gw_load_t *")
         self._lib.gw_hub_load(self._hub, found)
         now = Load(found.bytes + self._burden, found.streams)
         self._load = self._load.toward(now)
-        if self._load.differs(self._told):
-            self._told = self._load
+        if self._load.differs(self._reported):
+            self._reported = self._load
             self._board.announce_load()
 
     # ---- trunks ----
@@ -306,7 +306,7 @@ class Daemon:
         self._spawn(keep(station.trunks, address, attend, lambda _: None))
 
     def _station_for(self, address: str) -> _Station:
-        """The fabric that leads there."""
+        """The fabric whose network has this address."""
         host, _, port = address.rpartition(":")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, int(port)))
@@ -327,17 +327,17 @@ class Daemon:
         self._lib.gw_hub_greet(self._hub, key, node, self._board.node)
 
     def _set_ways(self) -> None:
-        """Have packets to other modules go to the neighbours that lead there. What a neighbour has
-        not registered yet is done at the next look."""
+        """Direct packets for other modules to the neighbours that lead there. A neighbour that has
+        not registered yet gets its turn at the next sweep."""
         self._lib.gw_hub_forget_ways(self._hub)
         for member, module in self._board.ways():
             self._lib.gw_hub_way(self._hub, member.node, module)
             self._lib.gw_hub_set_load(self._hub, member.node, member.load)
 
-    # ---- what it tells ----
+    # ---- status ----
 
     def status(self) -> dict[str, Any]:
-        """Counters, connections, and who is where."""
+        """Counters, connections, and the directory, for `pscompy gateway status`."""
         counters = self._ffi.new("gw_hub_counters_t *")
         self._lib.gw_hub_count(self._hub, counters)
         return {

@@ -1,4 +1,4 @@
-"""Who is where, as one gateway knows it, and which way a frame goes.
+"""The directory of nodes as one gateway knows it, and which way a frame goes.
 
 Processes and neighbouring gateways are members, each at the end of a trunk. Gateways tell each
 other which modules they lead to, and over how many of them; the shortest way is taken. Frames name
@@ -17,7 +17,7 @@ from pscompy_gateway.trunk import LOAD_MAX, Frame
 
 HOPS_MAX = 8  # gateways on one way
 MODULE_MAX = 65535
-NODES_MAX = 1 << 14  # nodes that are remembered though they are not here
+NODES_MAX = 1 << 14  # remembered nodes that are no members of this gateway
 # Frames that a process may send, about itself only; all others are for gateways.
 OF_PROCESSES = frozenset(("hello", "tunnel", "find", "join"))
 
@@ -37,12 +37,12 @@ class Member:
         self.module = -1
         self.name = ""
         self.reaches: dict[int, int] | None = None  # a gateway: modules, and how many hops away
-        self.load = 0  # a gateway: bytes that it carries, as it says
+        self.load = 0  # a gateway: the bytes in flight that it has reported
         self.since = time.time()
 
 
 class Switchboard:
-    """`changed` is called when ways to other modules have changed, `load` tells what is carried."""
+    """`changed` is called when ways to other modules have changed; `load` returns our load."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Switchboard:
     # ---- members ----
 
     def leave(self, member: Member) -> None:
-        """Its trunk has ended."""
+        """The trunk of a member has ended."""
         self._part(member)
         if not member.node or self.nodes.get(member.node) is not member:
             return
@@ -89,7 +89,7 @@ class Switchboard:
         self._announce()
 
     def take(self, member: Member, frame: Frame) -> None:
-        """A frame has come. Any exception: it is nonsense, or not for this member to say."""
+        """A frame has arrived. Raises any exception if it is malformed or not permitted."""
         kind = frame["kind"]
         handler = _HANDLERS[kind]
         if not member.node and kind not in ("hello", "join"):
@@ -99,11 +99,11 @@ class Switchboard:
         handler(self, member, frame)
 
     def hello(self) -> Frame:
-        """What a gateway says to another first."""
+        """The first frame on a trunk between gateways."""
         return {"kind": "hello", "node": self.node, "module": -1, "name": self.name, "modules": {}}
 
     def greet(self, member: Member, frame: Frame) -> None:
-        """The other side of a trunk has said who it is. `ValueError`: it is somebody else."""
+        """The other side of a trunk has sent its node. Raises `ValueError` if that is another's."""
         node, module = int(frame["node"]), int(frame["module"])
         member.name = str(frame.get("name", ""))
         member.reaches = {} if "modules" in frame else None
@@ -120,8 +120,8 @@ class Switchboard:
         self._announce()
         if member.reaches is not None:
             for gathering in self._gatherings.values():
-                for told in gathering.frames():
-                    member.send(told)
+                for known in gathering.frames():
+                    member.send(known)
 
     def _on_hello(self, member: Member, frame: Frame) -> None:
         what = {"data": member.data, "load": dict(self._load())}
@@ -143,16 +143,16 @@ class Switchboard:
         return [it for it in self.gateways if (it.reaches or {}).get(module) == best]
 
     def _announce(self) -> None:
-        """Tell the neighbours, each without what it has told us."""
+        """Send the neighbours our distances, each without those it reaches in fewer hops."""
         distances = self._distances()
         for member in self.gateways:
             known = member.reaches or {}
-            told = {
+            ours = {
                 str(module): hops
                 for module, hops in distances.items()
                 if known.get(module, HOPS_MAX) >= hops
             }
-            member.send({"kind": "modules", "modules": told})
+            member.send({"kind": "modules", "modules": ours})
         self._changed()
 
     def _on_modules(self, member: Member, frame: Frame) -> None:
@@ -164,7 +164,7 @@ class Switchboard:
             self._announce()
 
     def announce_load(self) -> None:
-        """Tell all what this gateway carries: they choose by it."""
+        """Report the load of this gateway to all members, which choose gateways by it."""
         for member in self.nodes.values():
             member.send({"kind": "load", **self._load()})
 
@@ -174,7 +174,7 @@ class Switchboard:
     # ---- frames that go through ----
 
     def _pass(self, frame: Frame) -> bool:
-        """One step on its way; False: there is none."""
+        """Send a frame one hop further. Returns False if no way is known."""
         to = self.nodes.get(frame["node"])
         ways = [to] if to else self._next(int(frame["module"]))
         frame["hops"] = int(frame.get("hops", 0)) + 1
@@ -184,13 +184,13 @@ class Switchboard:
         return True
 
     def _answer(self, kind: str, frame: Frame) -> None:
-        """To the process that a frame came from, about the node that it was for."""
+        """Answer the process that sent a frame, about the node that the frame was for."""
         back = {"module": frame["from_module"], "node": frame["from_node"]}
         left = frame["node"] in self._left
         self._pass({"kind": kind, "about": frame["node"], "left": left, **back})
 
     def _check_source(self, member: Member, frame: Frame) -> None:
-        """Whom a frame says that it is from is a process at this end of the trunk."""
+        """Raises `ValueError` if the source of a frame is not behind this trunk."""
         node = int(frame["from_node"])
         if member.reaches is None and (node, frame["from_module"]) != (member.node, member.module):
             raise ValueError("a process speaks for itself alone")
@@ -219,7 +219,7 @@ class Switchboard:
             self._announce()
 
     def _on_gone(self, member: Member, frame: Frame) -> None:
-        """A neighbour has seen a node go: one that was there, as far as is known here."""
+        """A neighbour reports that a node is gone; ignored if the node is elsewhere."""
         node = int(frame["about"])
         if node not in self.nodes and self._behind.get(node, member) is member:
             self._tell_gone(member, {"kind": "gone", "about": node, "hops": frame.get("hops", 0)})
@@ -232,7 +232,7 @@ class Switchboard:
         self._flood(frame, member)
 
     def _flood(self, frame: Frame, source: Member) -> None:
-        """To all neighbours but the one that it came from."""
+        """Send a frame to all neighbours but `source`, which sent it."""
         hops = int(frame.get("hops", 0)) + 1
         for member in self.gateways:
             if member is not source and hops <= HOPS_MAX:

@@ -1,7 +1,7 @@
 """A process's side of the gateways: an agent per session, with a thread of its own.
 
-It keeps a trunk and a data connection to every gateway, tells the transport in C which of them
-work, and is the relay that carries the handshakes of its session in tunnels.
+It keeps a trunk and a data connection to every gateway, reports to the transport in C which of
+them work, and is the relay that carries the handshakes of its session in tunnels.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from pscompy_gateway.transport.reachability import Reach
 from pscompy_gateway.transport.tunnels import Accept, Tunnels
 from pscompy_gateway.trunk import LOAD_MAX, Frame, Trunk, keep, node_number, session
 
-TICK = 0.1  # seconds between looks at what was not acknowledged
-STEADY = 1.0  # seconds without a gateway coming or going
-OPEN_SECONDS = 10.0  # for the data connection to come up
-WORDS = 2.0  # seconds that the transport has to say itself why a node is lost
-LOST = 5.0  # seconds for which a node that was lost is not asked for again
+TICK = 0.1  # seconds between checks for packets that are not acknowledged
+STEADY = 1.0  # seconds since a gateway last connected or disconnected
+OPEN_SECONDS = 10.0  # seconds for the data connection to come up
+UNREACHABLE_GRACE = 2.0  # seconds for the transport's own error before a node counts as lost
+LOST = 5.0  # seconds until a node that was lost is dialled again
 READY = 3.0  # seconds for a gateway to know of this process, before its address is given away
 
 
 def carry(settings: Sequence[Setting]) -> Carrier:
-    """What a session opens. `BadRoutes`: PSP_GW_SERVER cannot be understood."""
+    """Transport and relay for a session. Raises `BadRoutes` if PSP_GW_SERVER is malformed."""
     texts = {setting.name: setting.text for setting in settings}
     routes = servers.parse(texts["SERVER"])
     agent = Agent(routes, int(texts["MODULE"]), texts["KEY"], texts["KEY_FILE"])
@@ -41,12 +41,12 @@ def carry(settings: Sequence[Setting]) -> Carrier:
 
 
 class _Gateway:
-    """One that is named, whether it is there or not."""
+    """A gateway of PSP_GW_SERVER, connected or not."""
 
     def __init__(self, index: int, address: str) -> None:
         self.index = index
         self.address = address
-        self.trunk: Trunk | None = None  # while it is of use
+        self.trunk: Trunk | None = None  # None while it is not connected
         self.data: Connection | None = None
         self.reason = "no answer so far"
         self.tried = False  # there was an answer, or an error
@@ -68,16 +68,16 @@ class Agent:
         self._native = lib.gw_agent_create(capi.table(), worker, self.node, module)
         self.handle = int(lib.gw_agent_handle(self._native))
         self._gateways = [_Gateway(i, text) for i, text in enumerate(routes.gateways)]
-        self._kept: list[Connection] = []  # what C may still look at
+        self._kept: list[Connection] = []  # connections that the C code may still use
         self._doors: dict[int, Accept] = {}
         self._numbers = itertools.count(1)
         me = {"from_module": module, "from_node": self.node, "names": self._names}
         self._tunnels = Tunnels(me, self._doors, self._post)
         self._reach: dict[int, Reach] = {}
-        self._losing: set[int] = set()  # of which it was told
+        self._losing: set[int] = set()  # nodes that were reported to the transport as lost
         self._lost: dict[int, tuple[float, str]] = {}  # until when, and why
-        self._ready = threading.Event()  # a gateway knows us, or none is there
-        self._changed = time.monotonic()  # when a gateway came or went
+        self._ready = threading.Event()  # a gateway knows this process, or all failed
+        self._changed = time.monotonic()  # when a gateway last connected or disconnected
         self._closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="pscompy gateways", daemon=True)
@@ -94,8 +94,8 @@ class Agent:
     # ---- the relay: any thread ----
 
     def listen(self, accept: Accept) -> str:
-        """Gateways can tell of the end of a node that they have seen: so one has seen this node
-        when others learn its address."""
+        """A gateway reports the end of a node only if it has seen that node. So this call returns
+        when a gateway has seen this one, before others learn its address."""
         self._ready.wait(READY)
         number = next(self._numbers)
         self._doors[number] = accept
@@ -192,7 +192,7 @@ class Agent:
         self._tunnels.again()
 
     def _load(self, gateway: _Gateway, load: Frame) -> None:
-        """Have the transport know what a gateway carries."""
+        """Pass the load of a gateway on to the transport."""
         nbytes, streams = (min(int(load[name]), LOAD_MAX) for name in ("bytes", "streams"))
         self._lib.gw_agent_load(self._native, gateway.index, max(nbytes, 0), max(streams, 0))
 
@@ -216,7 +216,7 @@ class Agent:
             self._reach_of(int(frame["about"])).seen(gateway.index)
 
     def _on_missing(self, gateway: _Gateway, node: int, left: bool) -> None:
-        """A gateway does not know a node; `left`: any more. What do the others say?"""
+        """A gateway does not know a node, or (`left`) does not know it any more: ask the others."""
         if node not in self._tunnels.nodes:
             return
         reach = self._reach_of(node)
@@ -231,7 +231,7 @@ class Agent:
         return self._reach.setdefault(node, Reach()) if known else Reach()
 
     def _judge(self) -> None:
-        """Tell of nodes that are gone."""
+        """Report nodes that are gone."""
         now = time.monotonic()
         steady = now - self._changed > STEADY
         live = self._live()
@@ -240,7 +240,7 @@ class Agent:
                 self._lose(node, bool(live))
 
     def _lose(self, node: int, known: bool) -> None:
-        """`known`: gateways are there, and the node has left them."""
+        """`known`: gateways are connected, and the node has left them."""
         tried = ", ".join(f"{it.address}" for it in self._gateways)
         reason = "it has left all gateways" if known else f"no gateway leads to it (tried {tried})"
         self._note(self._lib.GW_NOTE_LOST, node=node, text=reason)
@@ -249,7 +249,7 @@ class Agent:
             now = time.monotonic()
             self._lost = {it: why for it, why in self._lost.items() if why[0] > now}
             self._lost[node] = now + LOST, reason
-        self._loop.call_later(WORDS, self._drop_all, node)
+        self._loop.call_later(UNREACHABLE_GRACE, self._drop_all, node)
 
     def _drop_all(self, node: int) -> None:
         self._tunnels.drop(node)
@@ -270,7 +270,7 @@ class Agent:
                 it.trunk.close()
 
     def _ask(self, gateway: _Gateway, node: int) -> None:
-        """Does it know this node?"""
+        """Ask a gateway whether it knows this node."""
         me = {"from_module": self.module, "from_node": self.node}
         module = self._tunnels.nodes.get(node, -1)
         self._tell(gateway, {"kind": "find", "module": module, "node": node, **me})
@@ -296,7 +296,7 @@ class Agent:
         done(None, f"no gateway is there ({reasons})")
 
     def _post(self, node: int, frames: list[Frame]) -> None:
-        """By one gateway, unless it does not lead there."""
+        """Send frames through one gateway, preferably one that leads to the node."""
         live = self._live()
         useful = live - self._reach_of(node).doubtful(live) or live
         if useful:
