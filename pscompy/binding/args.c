@@ -1,5 +1,5 @@
-/* Arguments of the methods: METH_FASTCALL | METH_KEYWORDS taken apart without
- * allocation, and the few kinds of values that the methods know. */
+/* Parses METH_FASTCALL | METH_KEYWORDS arguments without allocation, and the
+ * few kinds of values that the methods have. */
 #include "args.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
-/* numpy's arrays without the buffer protocol: their memory is asked for through
- * numpy's own interface, which costs a tenth (numpy builds a description of
- * shape and format for every Py_buffer). numpy is not imported for this: who
- * hands us an array has done so. And arrays over memory of the core. */
+/* numpy arrays as buffers without the buffer protocol: numpy's own interface
+ * costs a tenth of it, because numpy builds a description of shape and format
+ * for every Py_buffer. numpy is not imported for this: a program that has an
+ * array has imported it. And arrays over memory of the core. */
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 
 #include "array.h"
@@ -10,7 +10,7 @@
 
 #include <numpy/arrayobject.h>
 
-/* numpy's, and the same for the whole process, as its function table is. */
+/* numpy.ndarray: one for the whole process, as numpy's function table is. */
 static PyTypeObject *array_type;
 
 static int array_import(void)
@@ -21,13 +21,13 @@ static int array_import(void)
     return 0;
 }
 
-/* The first array of all tells where numpy's functions are. */
+/* The first array that is seen leads to numpy's functions. */
 static bool array_learn(PyObject *object)
 {
     if (array_type || strcmp(Py_TYPE(object)->tp_name, "numpy.ndarray") != 0)
         return false;
     if (array_import() < 0) {
-        PyErr_Clear(); /* the buffer protocol does as well */
+        PyErr_Clear(); /* the buffer protocol works, too */
         return false;
     }
     return Py_IS_TYPE(object, array_type);
@@ -82,7 +82,7 @@ PyObject *psb_array_view(PyObject *memory)
                       NPY_ARRAY_CARRAY_RO);
 }
 
-/* -1: such an array cannot be. */
+/* Returns -1 with an exception if such an array is not possible. */
 static int array_bytes(const PyArray_Descr *descr, const PyArray_Dims *shape,
                        size_t *nbytes_p)
 {
@@ -143,7 +143,7 @@ PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
     return array;
 }
 
-/* ---- for lease.c ---- */
+/* ---- for readonly_lease.c ---- */
 
 bool psb_array_set_writable(PyObject *object, bool writable)
 {

@@ -1,11 +1,11 @@
-/* Awaiting a request. An event loop takes longer to go to sleep and to wake up
- * than a near peer takes to answer. So a request that has ended, or ends within
- * a moment of polling, is not suspended for; for others see pscompy.api.aio.
+/* Awaits a request. An event loop takes longer to sleep and to wake up than a
+ * near peer takes to answer. So the await does not suspend if the request has
+ * completed, or completes within a moment of polling; for other requests see
+ * pscompy.api.aio.
  *
- * Polling keeps the loop's other tasks waiting. It is therefore short, and left
- * off for a while where it has not paid. And who awaits one message after the
- * other, each of which is there already, lets the loop have its turn at least
- * every AWAIT_TURN_NS. */
+ * Polling delays the loop's other tasks. It is therefore short, and skipped for
+ * a while after it was in vain. A task that awaits one completed request after
+ * the other yields to the loop at least every AWAIT_TURN_NS. */
 #include "await.h"
 
 #include "args.h"
@@ -14,9 +14,9 @@
 
 #define AWAIT_LINGER_NS 20000
 #define AWAIT_TURN_NS 500000
-#define AWAIT_SKIP_MAX 63u /* awaits without, after one that polled in vain */
+#define AWAIT_SKIP_MAX 63u /* most awaits in a row that skip polling */
 
-/* ---- what needs no suspending ---- */
+/* ---- completed requests ---- */
 
 /* An iterator that ends with the request's result, at its first step, or at
  * the second if the loop gets its turn: a bare None asks asyncio for it. */
@@ -40,7 +40,7 @@ static PySendResult ended_send(psb_ended_t *self, PyObject *unused,
     return *result_p ? PYGEN_RETURN : PYGEN_ERROR;
 }
 
-/* For who steps through it by hand. */
+/* For code that calls next() instead of await. */
 static PyObject *ended_next(psb_ended_t *self)
 {
     PyObject *value, *stop = NULL;
@@ -57,7 +57,7 @@ static PyObject *ended_next(psb_ended_t *self)
     return NULL;
 }
 
-/* The await ends without the result: another one may take it. */
+/* The await ends without the result, which another await may take. */
 static void ended_give_back(psb_ended_t *self)
 {
     PyObject *request = (PyObject *)self->request, *later;
@@ -185,7 +185,7 @@ static bool await_linger(psb_request_t *request)
 
 /* ---- await ---- */
 
-/* Has the loop waited for too long? Then it gets its turn now. */
+/* Returns true if the loop has waited for too long and gets its turn now. */
 static bool await_turn(psb_patience_t *patience)
 {
     int64_t now = psb_now();

@@ -1,5 +1,5 @@
-/* The memory of messages through the buffer protocol: what may be sent and
- * received into, and the errors that say what to do about what may not. */
+/* The memory of messages through the buffer protocol, and the errors that say
+ * what to do about an object that cannot be sent or received into. */
 #include "buffers.h"
 
 #include "array.h"
@@ -27,8 +27,8 @@ static void buffer_refuse_type(PyObject *object)
                      type);
 }
 
-/* Raise what is wrong with a buffer of the right kind, keeping the exporter's
- * words (raised) where they are all there is. */
+/* Raises an exception that explains why the buffer was refused. `raised` is the
+ * exporter's own exception. */
 static void buffer_explain(PyObject *object, bool writable,
                            psb_raised_t raised)
 {

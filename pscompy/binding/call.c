@@ -1,5 +1,5 @@
-/* The arguments of the messages' methods, which are alike: a table entry per
- * method says which argument plays which role. */
+/* Fills a call from a method's arguments. The methods for messages differ in
+ * the roles of their arguments only, which a table entry per method gives. */
 #include "call.h"
 
 void psb_call_receive(psb_call_t *call, PyObject *buf)
@@ -41,7 +41,8 @@ static int verb_take(const psb_verb_t *verb, char role, PyObject *object,
 }
 
 /* Field by field: for a structure of this size compilers emit a loop that
- * costs more than all the rest. What is missing the address fills in. */
+ * costs more than all the rest. Connection and World fill in the remaining
+ * fields. */
 static void verb_begin(const psb_verb_t *verb, psb_call_t *call)
 {
     call->kind = verb->kind;

@@ -1,4 +1,4 @@
-/* The base type Communicator: the messages of connection.c with peers named by
+/* The base type Communicator: the messages of connection_type.c with peers named by
  * rank. The part in Python is pscompy/world/communicator.py. */
 #include "communicator.h"
 
@@ -173,7 +173,7 @@ static PyObject *comm_sendrecv(psb_communicator_t *self, PyObject *const *args,
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
         return NULL;
     send.buf = given[0];
-    psb_verb_receive(&recv, given[2]);
+    psb_call_receive(&recv, given[2]);
     if (psb_arg_tag(given[4], false, &send.tag) < 0 ||
         psb_arg_tag(given[5], true, &recv.tag) < 0 ||
         psb_arg_deadline(given[6], &send.deadline) < 0 ||

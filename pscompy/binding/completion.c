@@ -1,14 +1,14 @@
-/* Delivery of everything that the core has finished: requests and their
- * call-backs, messages and their handlers. Always with the GIL, never with a
- * lock of the core, in whichever thread comes by. */
+/* Delivers what the core has completed: requests to their call-backs, active
+ * messages to their handlers. Any thread does it, with the GIL and without a
+ * lock of the core. */
 #include "completion.h"
 
 #include "connection.h"
 #include "errors.h"
 #include "request_life.h"
 
-/* Deliveries of one drain; a caller who waits for a message of its own must
- * not be kept by an endless stream of others. */
+/* Most deliveries of one drain, so that an endless stream of messages does not
+ * delay a caller that waits for one of its own. */
 #define WORKER_DRAIN_MAX 256
 
 /* ---- entering ---- */
@@ -41,7 +41,8 @@ static bool worker_deliver_request(psb_worker_t *self)
     return true;
 }
 
-/* handler(source, header, payload), with copies: the message is the core's. */
+/* handler(source, header, payload), with copies, because the core frees the
+ * message. */
 static PyObject *worker_handler_args(PyObject *source,
                                      const psc_message_t *message)
 {
@@ -65,7 +66,7 @@ static PyObject *worker_handler(psb_worker_t *self, uint32_t id)
     return handler;
 }
 
-/* Give the message back; it may have been the last of its connection. */
+/* Frees the message; it may have been the last of its connection. */
 static void worker_free_message(psb_worker_t *self, PyObject *source,
                                 psc_message_t *message)
 {
@@ -104,8 +105,8 @@ static bool worker_deliver_message(psb_worker_t *self)
     return true;
 }
 
-/* Requests that the core ends without notice: look. A call-back may change
- * the list, so each one found starts again. */
+/* Looks at requests that the core completes without notification. A call-back
+ * may change the list, so the search starts again after each one. */
 static void worker_sweep_late(psb_worker_t *self)
 {
     psc_link_t *link = self->ops.next;

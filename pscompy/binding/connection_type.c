@@ -1,5 +1,5 @@
-/* The base type Connection: messages with one peer. What is Python's (state,
- * explain, open, close) is in connection.py. */
+/* The base type Connection: messages with one peer. Its other methods (state,
+ * explain, open, close) are in connection.py. */
 #include "connection_type.h"
 
 #include "access.h"
@@ -38,7 +38,7 @@ static PyObject *connection_bind(psb_connection_t *self, PyTypeObject *type,
     Py_RETURN_NONE;
 }
 
-/* For connections that come up by themselves. */
+/* The default, for connections that open by themselves. */
 static PyObject *connection_begin_open(psb_connection_t *self, PyObject *unused)
 {
     (void)self;

@@ -1,10 +1,10 @@
-/* From statuses to exceptions. The exceptions themselves, with peer and
- * reasons, are made in Python; this is what asks for them. */
+/* From statuses of the core to exceptions, which are created in Python, with
+ * peer and reasons. */
 #include "errors.h"
 
 #include "args.h"
 
-/* ---- exceptions that wait ---- */
+/* ---- exceptions set aside ---- */
 
 psb_raised_t psb_raised_take(void)
 {

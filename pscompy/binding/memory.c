@@ -1,13 +1,12 @@
-/* Memory that the core lends: blocks of a worker's pool, and views of messages
- * where their sender has them. One type exports both, and what takes a block's
- * place where the pool has none. It may outlive its worker and die in any
- * thread: giving back waits for nobody. */
+/* Memory that the core lends: blocks of a worker's pool, views of messages in
+ * their sender's memory, and heap memory where the pool is exhausted. A Memory
+ * may outlive its worker and be freed in any thread, which never waits. */
 #include "memory.h"
 
 typedef struct psb_memory {
     PyObject_HEAD
     const psc_api_t *api;
-    psc_block_t *block; /* of these three at most one */
+    psc_block_t *block; /* at most one of these three is set */
     psc_view_t *view;
     void *plain;
     void *base;

@@ -8,7 +8,7 @@
 
 typedef struct psb_message {
     PyObject_HEAD
-    psb_op_t op; /* its core request is MATCHED; NULL once received */
+    psb_op_t op; /* op.core is MATCHED; NULL once received */
     PyObject *status;
 } psb_message_t;
 

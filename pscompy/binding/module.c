@@ -1,4 +1,4 @@
-/* pscompy.binding._binding: the module, its state, and how it finds the core.
+/* The module pscompy.binding._binding, its state, and how it finds the core.
  *
  * Multi-phase initialisation with the state in the module: nothing here is
  * global, and the types' instances reach the state through their Worker. */
@@ -233,7 +233,7 @@ static PyModuleDef_Slot module_slots[] = {
 static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
     .m_name = "pscompy.binding._binding",
-    .m_doc = "Messages: the operations on the hot path.",
+    .m_doc = "The operations for messages, as methods over psc_api_t.",
     .m_size = sizeof(psb_state_t),
     .m_methods = module_methods,
     .m_slots = module_slots,

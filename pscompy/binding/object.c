@@ -1,5 +1,5 @@
-/* Objects whose pickle is all that there is of them, without a step through
- * Python code; every other goes on in pscompy/parcel/objects.py. */
+/* Objects that consist of their pickle alone, without a step through Python
+ * code. All other objects take the way of pscompy/parcel/objects.py. */
 #include "object.h"
 
 #include "args.h"
@@ -26,7 +26,7 @@ int psb_object_bind(psb_connection_t *self, PyObject *const *args,
     return 0;
 }
 
-/* Made at the first object. */
+/* Creates the Objects of the connection before the first object. */
 static int object_open(psb_connection_t *self)
 {
     psb_call_t call;
@@ -41,7 +41,7 @@ static int object_open(psb_connection_t *self)
     return made && self->objects ? 0 : -1;
 }
 
-/* A blocking call on the heads, but for its buffer. */
+/* A blocking call on the connection `heads`, still without a buffer. */
 static void object_call(psb_connection_t *self, psb_call_t *call)
 {
     *call = (psb_call_t){.deadline = PSC_FOREVER, .tag = PSC_ANY_TAG};
@@ -50,7 +50,7 @@ static void object_call(psb_connection_t *self, psb_call_t *call)
 
 /* ---- sending ---- */
 
-/* Their memory is a buffer: pickle would copy it. */
+/* True for an object whose memory is a buffer, which pickle would copy. */
 static bool object_is_buffer(PyObject *object)
 {
     const char *type = Py_TYPE(object)->tp_name;
@@ -60,8 +60,8 @@ static bool object_is_buffer(PyObject *object)
            strcmp(type, "array.array") == 0;
 }
 
-/* append of an empty list. Making both for each object would take as long as
- * a short message. */
+/* The append() of an empty list, which is reused: creating both for each object
+ * would take as long as a short message. */
 static PyObject *object_leave_take(psb_state_t *state)
 {
     PyObject *leave = state->leave, *list;
@@ -84,7 +84,7 @@ static void object_leave_give(psb_state_t *state, PyObject *leave)
         Py_DECREF(leave);
 }
 
-/* Its pickle; leave() is called with what is left out of that. */
+/* Pickles an object; leave() is called with each buffer that is left out. */
 static PyObject *object_pickle(psb_state_t *state, PyObject *object,
                                PyObject *leave)
 {
@@ -116,7 +116,7 @@ static PyObject *object_send(psb_connection_t *self, PyObject *data,
     return psb_call_run(&call);
 }
 
-/* The way that knows arrays, which pickle alone takes long for. */
+/* Sends through pscompy.parcel, which is faster than pickle for arrays. */
 static PyObject *object_send_slowly(psb_connection_t *self, PyObject **given)
 {
     PyObject *apart = PyObject_CallMethod(self->objects, "send", "OOOO",
@@ -165,7 +165,7 @@ PyObject *psb_object_send(psb_connection_t *self, PyObject *const *args,
         self->apart = true;
         result = object_send_rest(self, data, left, given);
     } else if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyErr_Clear(); /* the slow way takes more, or says the same */
+        PyErr_Clear(); /* the slow way pickles more, or raises the same */
         result = object_send_slowly(self, given);
     }
     Py_XDECREF(data);
@@ -196,7 +196,7 @@ static PyObject *object_load(psb_connection_t *self, PyObject *data)
     return NULL;
 }
 
-/* A short one: others may keep what they are given, so they get a copy. */
+/* A short object. Other loaders may keep the bytes, so they get a copy. */
 static PyObject *object_from_room(psb_connection_t *self, PyObject *room)
 {
     Py_ssize_t nbytes;

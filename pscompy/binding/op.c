@@ -1,5 +1,5 @@
-/* One operation from its start to its value, whether it lives on the stack of
- * a blocking call or inside a Request. */
+/* One operation from its creation to its completion, on the stack of a blocking
+ * call or inside a Request. */
 #include "op.h"
 
 #include "errors.h"
@@ -56,7 +56,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call)
     return 0;
 }
 
-/* ---- on its way ---- */
+/* ---- in flight ---- */
 
 void psb_op_free_core(psb_op_t *op)
 {
@@ -79,7 +79,7 @@ static void op_fail(psb_op_t *op, psc_status_t status)
     op_end(op, (psc_result_t){.status = status, .rank = -1});
 }
 
-/* The memory for a message whose length is known now. */
+/* Makes the memory for a message whose length is known now. */
 static int op_make_fresh(psb_op_t *op, psc_iov_t *piece)
 {
     uint64_t nbytes = op->core->result.nbytes;
@@ -197,7 +197,7 @@ bool psb_op_give_up(psb_op_t *op)
     return psb_op_advance(op);
 }
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
 void psb_op_drop_memory(psb_op_t *op)
 {
@@ -210,7 +210,7 @@ void psb_op_drop_memory(psb_op_t *op)
 void psb_op_clear(psb_op_t *op)
 {
     psb_op_unlink(op);
-    if (op->core) { /* a matched message that nobody took goes back */
+    if (op->core) { /* a matched message that was not received goes back */
         op->worker->api->cancel(op->core);
         psb_op_free_core(op);
     }

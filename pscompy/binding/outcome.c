@@ -1,4 +1,4 @@
-/* How a Request reports its end, with the methods that futures have for it. */
+/* How a Request reports its completion, with the methods that futures have. */
 #include "outcome.h"
 
 #include "args.h"
@@ -16,7 +16,7 @@ PyObject *psb_request_done(psb_request_t *self, PyObject *unused)
     Py_RETURN_TRUE;
 }
 
-/* -1 with an exception. */
+/* Returns -1 with an exception. */
 static int request_was_cancelled(psb_request_t *self)
 {
     psb_state_t *state = self->op.worker->state;
@@ -37,7 +37,7 @@ PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused)
     return cancelled < 0 ? NULL : PyBool_FromLong(cancelled);
 }
 
-/* It has ended. */
+/* The error of a completed request, or None. */
 static PyObject *request_error(psb_request_t *self)
 {
     int cancelled = request_was_cancelled(self);
@@ -89,8 +89,9 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
     Py_RETURN_NONE;
 }
 
-/* In a thread with an event loop: what runs fn there; else fn. Without asyncio
- * there is none, and importing it takes long. */
+/* In a thread with an event loop: a call-back that runs fn in the loop; else
+ * fn. If asyncio is not imported there is no loop, and importing it takes
+ * long. */
 static PyObject *request_callback(psb_request_t *self, PyObject *fn)
 {
     psb_state_t *state = self->op.worker->state;

@@ -1,6 +1,6 @@
-/* The type PersistentRequest: one operation that is described once and started
- * many times. A start costs neither a new object nor the looking up of buffer,
- * peer and tag. */
+/* The type PersistentRequest: an operation that is described once and started
+ * many times. A start neither creates an object nor looks up buffer, peer and
+ * tag. */
 #include "persistent.h"
 
 #include "request_life.h"

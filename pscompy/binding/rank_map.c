@@ -1,15 +1,16 @@
-/* Worlds of some of the ranks of another have numbers of their own for them.
- * The core knows a connection by its first one; Status says the new one. */
+/* A World of some of the ranks of another numbers them anew. The core knows a
+ * connection by its first number; Status.source is the new one. */
 #include "rank_map.h"
 
 #include "args.h"
 
-#define BASE 0x3fffu /* of a World: contexts of its objects are above */
+#define BASE 0x3fffu /* the bits of a World's context; those of its objects
+                        have higher bits, too */
 
 struct psb_numbering {
     psb_numbering_t *next;
     uint32_t context;
-    int n, ranks[]; /* by the first number; -1: it is not among them */
+    int n, ranks[]; /* by the first number; -1: not in this World */
 };
 
 int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank)

@@ -9,7 +9,7 @@ struct psb_lease {
     unsigned loans;
 };
 
-/* One that is lent already cannot be written to any more. */
+/* The lease of an array that is lent already, or NULL. */
 static psb_lease_t *lease_find(psb_state_t *state, PyObject *array)
 {
     psb_lease_t *lease = state->leases;

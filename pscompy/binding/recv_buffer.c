@@ -1,5 +1,4 @@
-/* The type Room: memory for a short message whose length is not known, which
- * the next one uses again. A message that does not fit gets its own. */
+/* The type Room. A message that does not fit into one gets its own memory. */
 #include "recv_buffer.h"
 
 #define ROOM_BYTES 1024

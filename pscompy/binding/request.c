@@ -95,7 +95,7 @@ static PyObject *request_get_status(psb_request_t *self, void *closure)
     return status;
 }
 
-/* asyncio asks whether it is a future of its own, before it makes a task. */
+/* asyncio reads this before it makes a task of an awaitable. */
 static PyObject *request_get_blocking(psb_request_t *self, void *closure)
 {
     (void)closure;
@@ -110,7 +110,7 @@ static PyObject *request_get_worker(psb_request_t *self, void *closure)
     return (PyObject *)self->op.worker;
 }
 
-/* Without a default: the compiler finds the kind that is missing here. */
+/* Without a default, so that the compiler reports a kind that is missing. */
 static const char *request_kind_name(psb_kind_t kind)
 {
     switch (kind) {
@@ -163,7 +163,7 @@ static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
     return psb_buffers_traverse(&self->op.buffers, visit, arg);
 }
 
-/* The worker stays: it is needed to free what is left. */
+/* The worker stays, because dealloc needs it. */
 static int request_clear(psb_request_t *self)
 {
     Py_CLEAR(self->op.origin);
@@ -210,8 +210,8 @@ static PyMethodDef request_methods[] = {
      "Whether it has ended because it was cancelled."},
     {"exception", PSB_FUNCTION(psb_request_exception), PSB_FAST,
      "exception($self, timeout=None)\n--\n\n"
-     "Block until it has ended, as wait() does; give the exception that wait()\n"
-     "would raise, or None. Cancelled is raised."},
+     "Block until it has ended, as wait() does; return the exception that\n"
+     "wait() would raise, or None. Cancelled is raised."},
     {"add_done_callback", PSB_FUNCTION(psb_request_add_done_callback), METH_O,
      "add_done_callback($self, fn, /)\n--\n\n"
      "Call fn(request) once it has ended, at once if it has. Where an event\n"
@@ -232,8 +232,8 @@ static PyMethodDef request_methods[] = {
      "then. True: the message is on its way, and goes back when it ends."},
     {"_revoke", PSB_FUNCTION(psb_request_revoke), METH_NOARGS,
      "_revoke($self)\n--\n\n"
-     "End an event with Cancelled, also if it has ended and nobody knows. False:\n"
-     "somebody does."},
+     "End an event with Cancelled, also if it has ended and the program has\n"
+     "not seen that. False: the program has."},
     {"_complete", PSB_FUNCTION(request_event_complete), METH_O,
      "_complete($self, value, /)\n--\n\n"
      "End an event with a value. False: it has ended otherwise."},

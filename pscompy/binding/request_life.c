@@ -1,6 +1,6 @@
-/* Requests from birth to end. A request that the program drops while it is in
- * flight completes all the same, and its buffers live until then: its finalizer
- * holds it by a reference of the core's side. */
+/* Requests from start to completion. A request that the program drops while it
+ * is in flight completes all the same, and its buffers live until then: its
+ * finalizer adds a reference for the core. */
 #include "request_life.h"
 
 #include "errors.h"
@@ -8,7 +8,7 @@
 #include "result.h"
 #include "start.h"
 
-/* ---- birth ---- */
+/* ---- start ---- */
 
 /* Moves *op into a new Request, which owns worker and origin from then on. */
 static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
@@ -35,7 +35,8 @@ static void request_hold(psb_request_t *self)
     Py_INCREF(self);
 }
 
-/* The finalizer of an object is called once. */
+/* The finalizer of an object is called once, so a request that is started again
+ * holds itself. */
 static void request_fly(psb_request_t *self)
 {
     self->flying = true;
@@ -44,7 +45,7 @@ static void request_fly(psb_request_t *self)
     psb_op_link(&self->op);
 }
 
-/* The reference of the core's side goes; the caller has another. */
+/* Drops the reference for the core; the caller has another. */
 static void request_land(psb_request_t *self)
 {
     if (!self->flying)
@@ -59,9 +60,9 @@ static void request_land(psb_request_t *self)
     }
 }
 
-/* A task that asyncio has made of a request, and that was cancelled before its
- * first turn, has not begun to await it: that ends here, as a cancelled await
- * does. A request whose end the program knows stays as it is. */
+/* A task that asyncio made of a request, and that was cancelled before its
+ * first step, has not begun to await the request. The request is withdrawn
+ * here, as by a cancelled await, unless the program has seen its completion. */
 static void request_forsake(psb_request_t *self)
 {
     PyObject *later;
@@ -86,7 +87,7 @@ void psb_request_finalize(PyObject *object)
     psb_raised_restore(raised);
 }
 
-/* -1: nothing was started. */
+/* Returns -1 if nothing was started. */
 static int request_launch(psb_request_t *self, psb_call_t *call)
 {
     request_fly(self);
@@ -117,7 +118,7 @@ PyObject *psb_request_post(psb_call_t *call, psb_op_t *op)
     return (PyObject *)self;
 }
 
-/* It has ended, with nothing to say. */
+/* Makes it a completed request with the value None. */
 static void request_rest(psb_request_t *self)
 {
     Py_INCREF(Py_None);
@@ -159,8 +160,8 @@ void psb_request_adopt(psb_op_t *op)
         request_fly(self);
         self->late = true;
         self->op.worker->n_late++;
-        self->held = true; /* by our reference */
-    } else { /* no memory: rather lose the buffers than let them go */
+        self->held = true; /* by the reference from request_new */
+    } else { /* no memory: leak the buffers, which are still in use */
         PyErr_Clear();
         psb_op_unlink(op);
         op->worker->api->request_free(op->core);
@@ -170,7 +171,7 @@ void psb_request_adopt(psb_op_t *op)
     psb_raised_restore(raised);
 }
 
-/* ---- the end ---- */
+/* ---- completion ---- */
 
 void psb_request_call(psb_request_t *self, PyObject *callback)
 {
@@ -191,7 +192,7 @@ static void request_run_callbacks(psb_request_t *self)
     Py_XDECREF(callbacks);
 }
 
-/* What an operation gave. */
+/* The outcome of an operation. */
 typedef struct harvest {
     PyObject *value, *error, *status;
 } harvest_t;
@@ -216,7 +217,7 @@ static harvest_t request_harvest(psb_request_t *self)
     return harvest;
 }
 
-/* False: another thread was first. */
+/* Returns false if another thread was faster. */
 static bool request_store(psb_request_t *self, harvest_t harvest)
 {
     if (self->finished) {
@@ -234,7 +235,7 @@ static bool request_store(psb_request_t *self, harvest_t harvest)
     return true;
 }
 
-/* The message of a receive may have to go back from where it is. */
+/* True if the message of a receive may still have to go back to the queue. */
 static bool request_keeps_memory(const psb_request_t *self)
 {
     return psb_op_receives(&self->op) && !self->told &&
@@ -317,8 +318,8 @@ PyObject *psb_request_result(psb_request_t *self)
         Py_INCREF(self->value);
         return self->value;
     }
-    /* The same exception may be raised again; its old traceback is of no use
-     * to anybody and would grow. */
+    /* The same exception may be raised again; its old traceback is useless
+     * and would grow. */
     PyException_SetTraceback(self->error, Py_None);
     PyErr_SetObject((PyObject *)Py_TYPE(self->error), self->error);
     return NULL;

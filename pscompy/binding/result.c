@@ -1,4 +1,4 @@
-/* What an operation that has ended gives to Python: Status, memory, errors. */
+/* What a completed operation gives to Python: Status, memory, errors. */
 #include "result.h"
 
 #include "array.h"
@@ -7,8 +7,8 @@
 #include "rank_map.h"
 #include "recv_buffer.h"
 
-/* A connection that was asked for its message answers for itself, also when
- * it is not in use any more. */
+/* A receive from one connection gives that one, also when it is not in use any
+ * more. */
 static PyObject *value_source(psb_op_t *op, const psc_result_t *result)
 {
     PyTypeObject *type = op->worker->state->connection_type;
@@ -48,8 +48,8 @@ static bool value_like_last(const psc_result_t *last,
            last->nbytes == result->nbytes;
 }
 
-/* In a World the last one is kept: messages that are alike share it. Outside
- * it would keep the connection that it names. */
+/* In a World the last Status is kept, and equal messages share it. Outside a
+ * World it would keep the connection alive that it names. */
 PyObject *psb_op_status(psb_op_t *op)
 {
     psb_worker_t *worker = op->worker;

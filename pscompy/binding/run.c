@@ -1,5 +1,5 @@
-/* From what a method was asked to what it returns: the same for Connection
- * and World, which differ only in how they name the peer. */
+/* Runs calls of Connection and World, which differ only in how they name the
+ * peer. */
 #include "run.h"
 
 #include "completion.h"
@@ -41,7 +41,8 @@ static PyObject *call_block(psb_call_t *call, psb_op_t *op)
                                                : call_wait(op, call->deadline);
 }
 
-/* The time is over, or a signal handler has raised: its exception stays. */
+/* The deadline has passed, or a signal handler has raised, whose exception
+ * stays. */
 static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome)
 {
     bool gone = psb_request_withdraw(request);
@@ -62,7 +63,7 @@ static PyObject *call_finish(psb_request_t *request, int64_t deadline)
                                : call_give_up(request, outcome);
 }
 
-/* As a Request, which Timeout.request may have to name. */
+/* Runs it as a Request, which Timeout.request may have to name. */
 static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
 {
     PyObject *posted = psb_request_post(call, op), *value;
@@ -74,7 +75,8 @@ static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
     return value;
 }
 
-/* With a time limit, unless it only looks: that can always be withdrawn. */
+/* True for a call with a deadline, but for probes, which can always be
+ * withdrawn. */
 static bool call_may_be_late(const psb_call_t *call)
 {
     return call->deadline != PSC_FOREVER && call->kind != PSB_PROBE &&
@@ -158,7 +160,7 @@ PyObject *psb_call_iprobe(psb_call_t *call)
     return psb_op_value(&op);
 }
 
-/* A receive without buffer that is taken back unless it matches at once. */
+/* A receive without buffer that is withdrawn unless it matches at once. */
 PyObject *psb_call_improbe(psb_call_t *call)
 {
     PyObject *value;

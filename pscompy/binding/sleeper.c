@@ -1,5 +1,5 @@
-/* The type Sleeper: a descriptor for a thread that sleeps outside the core,
- * such as an event loop's; the rule that wakes it stands in core/api.h. */
+/* The type Sleeper: a descriptor for a thread that sleeps outside the core, for
+ * example in an event loop. core/api.h has the rule that wakes it. */
 #include "sleeper.h"
 
 #include "completion.h"
@@ -8,7 +8,7 @@
 typedef struct psb_sleeper {
     PyObject_HEAD
     psb_worker_t *worker;
-    psc_sleeper_t *core; /* as long as this object, whenever the worker ends */
+    psc_sleeper_t *core; /* lives as long as this object, not as the worker */
 } psb_sleeper_t;
 
 PyObject *psb_sleeper_create(psb_worker_t *worker)
@@ -108,8 +108,8 @@ static PyMethodDef sleeper_methods[] = {
      "has been since the last progress(): call that, and look."},
     {"progress", PSB_FUNCTION(sleeper_progress), METH_NOARGS,
      "progress($self)\n--\n\n"
-     "As Worker.progress, for the thread that sleeps on this descriptor: it is\n"
-     "not woken for this pass."},
+     "As Worker.progress, for the thread that sleeps on this descriptor: it\n"
+     "is not woken for this pass."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot sleeper_slots[] = {

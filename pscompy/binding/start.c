@@ -1,4 +1,4 @@
-/* Handing an operation to the core: a function per kind. */
+/* Hands an operation to the core, with a function per kind. */
 #include "start.h"
 
 #include "errors.h"
@@ -155,7 +155,7 @@ static bool start_goes_out(const psb_op_t *op)
            op->kind == PSB_GET;
 }
 
-/* A put or a get of more than the peer's region has. */
+/* Raises the error of a put or a get beyond the peer's region. */
 static int start_out_of_bounds(const psb_op_t *op, const psb_call_t *call)
 {
     const psc_iov_t *iov = psb_buffers_iov(&op->buffers);

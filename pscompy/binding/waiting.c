@@ -1,7 +1,7 @@
-/* Blocking: a bounded number of polls with the GIL, which is what a short
- * exchange needs, then without it in the core's wait. That returns now and then
- * without anything done: then call-backs run, signals are looked at, and a
- * closed worker lets go. */
+/* Blocks: a bounded number of polls with the GIL, which is enough for a short
+ * exchange, then the core's wait without it. That returns now and then although
+ * nothing has completed, so that call-backs run, signals are handled, and the
+ * end of the worker is noticed. */
 #include "waiting.h"
 
 #include "completion.h"
@@ -18,9 +18,9 @@ static int64_t wait_left(int64_t deadline)
     return left > 0 ? left : 0;
 }
 
-/* One stretch of blocking, for a caller who has just looked at the requests
- * and keeps them alive. Signals are looked at first, so that a message that
- * has arrived is delivered before Ctrl-C is raised. */
+/* Blocks once, for a caller that has just checked the requests and keeps them
+ * alive. Signals are handled first, so that a message that has arrived is
+ * delivered before Ctrl-C is raised. */
 static psb_outcome_t wait_step(psb_worker_t *worker,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t deadline)
@@ -52,7 +52,7 @@ static psb_outcome_t wait_step(psb_worker_t *worker,
 
 /* ---- one operation ---- */
 
-/* The connection of a blocking send is being closed here, by another thread. */
+/* Raises Closed if another thread closes the connection of a blocking send. */
 static bool op_left_behind(psb_op_t *op)
 {
     if (!op->target ||
@@ -88,7 +88,7 @@ psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline)
 
     if (psb_op_advance(op))
         return PSB_DONE;
-    if (!op->polls) { /* it has not polled when it started */
+    if (!op->polls) { /* psb_op_start has not polled */
         worker->api->spin(worker->core, op->core, psb_op_polls(op));
         if (psb_op_advance(op))
             return PSB_DONE;
@@ -129,8 +129,8 @@ bool psb_op_block(psb_op_t *op, int64_t deadline)
 
 /* ---- several requests ---- */
 
-/* The requests as a tuple, all of one session: waiting for one session does
- * not move another's messages, and alternating would have to poll. */
+/* The requests as a tuple. All must be of one session: waiting for one makes no
+ * progress of another, and alternating would have to poll. */
 static PyObject *wait_requests(psb_state_t *state, PyObject *iterable)
 {
     PyObject *tuple = PySequence_Tuple(iterable);
@@ -157,7 +157,7 @@ static PyObject *wait_requests(psb_state_t *state, PyObject *iterable)
     return tuple;
 }
 
-/* One after the other: whichever is waited for, all of them move. */
+/* Waits for one after the other; all of them make progress meanwhile. */
 static bool wait_until_all(psb_state_t *state, PyObject *tuple,
                            int64_t deadline)
 {
@@ -197,7 +197,8 @@ PyObject *psb_wait_all(psb_state_t *state, PyObject *requests,
     return results;
 }
 
-/* The first that has ended, or -1; requests: what the others wait for. */
+/* The first that has completed, or -1; `requests` gets the core's requests of
+ * the others. */
 static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
@@ -210,7 +211,7 @@ static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
     return -1;
 }
 
-/* Keeps the core's requests for as long as this thread waits on them. */
+/* Keeps the core's requests alive while this thread waits on them. */
 static void wait_hold(PyObject *tuple, int change)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {

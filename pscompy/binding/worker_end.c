@@ -6,8 +6,8 @@
 #include "completion.h"
 #include "request_life.h"
 
-/* Operations that nobody will end any more. reached: a peer may still write
- * into their buffers, so these stay for ever. */
+/* Completes operations that the core has forgotten. If `reached`, a peer may
+ * still write into their buffers, which are leaked therefore. */
 static void worker_abandon_ops(psb_worker_t *self, bool reached)
 {
     while (!psc_list_empty(&self->ops)) {
@@ -25,7 +25,8 @@ static void worker_abandon_ops(psb_worker_t *self, bool reached)
     }
 }
 
-/* Those that have ended, so that their results are not lost with the core. */
+/* Advances completed operations, so that their results are not lost with the
+ * core's worker. */
 static void worker_harvest_ops(psb_worker_t *self)
 {
     psc_link_t *link = self->ops.next;
@@ -40,9 +41,8 @@ static void worker_harvest_ops(psb_worker_t *self)
     }
 }
 
-/* Threads inside the core look at the status when they are woken. One that
- * had looked just before, and has not begun to wait yet, is woken by the next
- * round. */
+/* Threads inside the core read `status` when they are woken. A thread that read
+ * it just before, and has not begun to wait yet, is woken by the next round. */
 static int worker_wait_for_leavers(psb_worker_t *self)
 {
     static const struct timespec pause = {.tv_nsec = 1000000};

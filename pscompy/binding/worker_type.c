@@ -305,8 +305,9 @@ static PyMethodDef worker_methods[] = {
     {"close", PSB_FUNCTION(psb_worker_close), METH_O,
      "close($self, destroy, /)\n--\n\n"
      "End all use of the core's worker, call destroy(), and end what is still\n"
-     "in flight with Closed; whoever waits is woken. Returns what destroy() does:\n"
-     "True if a peer may still write to the buffers, which are kept then."},
+     "in flight with Closed; waiting threads are woken. Returns the result\n"
+     "of destroy(): True if a peer may still write to the buffers, which are\n"
+     "kept then."},
     {"forked", PSB_FUNCTION(psb_worker_forked), METH_NOARGS,
      "forked($self)\n--\n\n"
      "After fork, in the child: every use raises, nothing is touched."},
