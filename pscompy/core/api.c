@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "completion.h"
 #include "conn.h"
 #include "pscompy/transport/kit/clock.h"
 #include "memory/pool.h"
@@ -45,24 +46,33 @@ static psc_status_t api_send(psc_conn_t *conn, const psc_send_args_t *args,
     return status;
 }
 
-/* A message that comes at once leaves no request behind: one lock for all. */
+/* Polls under the lock that the call has taken: nobody else knows the request
+ * yet, and a message that arrives at once leaves none behind. */
 static psc_status_t api_recv_poll(psc_worker_t *worker, unsigned polls,
                                   psc_result_t *result_p,
                                   psc_request_t **request_p)
 {
     psc_request_t *request = *request_p;
+    psc_req_t *req = req_of(request);
+    bool unshared;
 
+    req->unshared = request->state == PSC_REQUEST_ACTIVE;
     while (request->state == PSC_REQUEST_ACTIVE && polls-- > 0 &&
            !psc_lock_wanted(&worker->lock)) {
         if (psc_worker_pass(worker, PSC_PASS_DUE) == 0)
             psc_clock_pause();
     }
     psc_settle(worker);
+    unshared = req->unshared;
+    req->unshared = false;
     if (request->state != PSC_REQUEST_DONE)
         return PSC_INPROGRESS;
     *result_p = request->result;
     *request_p = NULL;
-    psc_req_release(req_of(request));
+    if (unshared)
+        psc_req_recycle(req);
+    else
+        psc_req_release(req);
     return result_p->status;
 }
 
@@ -168,12 +178,16 @@ static psc_status_t api_recv_return(psc_worker_t *worker, uint32_t context,
     return status;
 }
 
-/* A receive that waits for a buffer would wait for ever: its message goes
- * back to the queue. */
+/* A request that is done needs no lock. A receive that waits for a buffer would
+ * wait for ever: its message goes back to the queue. */
 static void api_request_free(psc_request_t *request)
 {
     psc_worker_t *worker = req_of(request)->worker;
 
+    if (psc_request_state(request) == PSC_REQUEST_DONE) {
+        psc_req_free_done(req_of(request));
+        return;
+    }
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
     if (request->state == PSC_REQUEST_MATCHED)
@@ -256,21 +270,16 @@ static bool api_spin(psc_worker_t *worker, psc_request_t *request,
 
 static psc_request_t *api_completion_poll(psc_worker_t *worker)
 {
-    psc_link_t *link;
+    psc_req_t *req = NULL;
 
-    if (atomic_load(&worker->n_completions) == 0 ||
-        psc_worker_enter(worker, 0) != PSC_OK)
-        return NULL;
-    link = psc_list_pop(&worker->completions);
-    if (link)
-        atomic_fetch_sub(&worker->n_completions, 1);
-    psc_worker_leave(worker);
-    return link ? &psc_container_of(link, psc_req_t, done_link)->head : NULL;
+    if (!atomic_load_explicit(&worker->forked, memory_order_relaxed))
+        req = psc_completion_poll(worker);
+    return req ? &req->head : NULL;
 }
 
 static bool api_pending(psc_worker_t *worker)
 {
-    return atomic_load_explicit(&worker->n_completions, memory_order_relaxed) ||
+    return atomic_load_explicit(&worker->completions.n, memory_order_relaxed) ||
            atomic_load_explicit(&worker->n_messages, memory_order_relaxed);
 }
 

@@ -13,7 +13,7 @@
 
 #include "pscompy/transport/transport.h"
 
-#define PSC_API_ABI 7u
+#define PSC_API_ABI 8u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -159,8 +159,9 @@ typedef struct psc_api {
      * another thread wants the lock. */
     psc_status_t (*recv)(psc_worker_t *worker, const psc_recv_args_t *args,
                          psc_result_t *result_p, psc_request_t **request_p);
-    /* Give a MATCHED receive its buffer. PSC_OK: done (result in the
-     * request); PSC_INPROGRESS: state is ACTIVE again. */
+    /* Give a MATCHED receive its buffer. PSC_OK: the request is done (result
+     * in the request), and its end is not notified; PSC_INPROGRESS: its state is
+     * ACTIVE again, and its end will be notified as that of others. */
     psc_status_t (*recv_supply)(psc_request_t *request, const psc_iov_t *iov,
                                 size_t n_iov);
     /* Completes with the tag, length and source of a message that a receive
@@ -189,7 +190,8 @@ typedef struct psc_api {
     psc_status_t (*recv_return)(psc_worker_t *worker, uint32_t context,
                                 const psc_result_t *result,
                                 const psc_iov_t *iov, size_t n_iov);
-    /* Forget it; an unfinished one completes on its own and is then freed. */
+    /* Forget it; an unfinished one completes on its own and is then freed. One
+     * that is DONE is freed without the worker's lock. */
     void (*request_free)(psc_request_t *request);
     /* A request that somebody completes by hand. */
     psc_status_t (*event_create)(psc_worker_t *worker, uint32_t flags,
@@ -230,7 +232,8 @@ typedef struct psc_api {
      * something; call again afterwards). Spins, then sleeps. */
     psc_status_t (*wait)(psc_worker_t *worker, psc_request_t *const *requests,
                          size_t n, psc_wait_mode_t mode, int64_t timeout_ns);
-    /* Next request with PSC_FLAG_NOTIFY that is done or matched, or NULL. */
+    /* Next request with PSC_FLAG_NOTIFY that is done or matched, or NULL.
+     * Without the worker's lock; one thread at a time. */
     psc_request_t *(*completion_poll)(psc_worker_t *worker);
     /* Whoever is in `wait` returns PSC_ERR_INTERRUPTED at once; `descriptor`
      * is readable, if armed. */

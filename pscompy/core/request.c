@@ -1,10 +1,11 @@
-/* The request pool, ids, and the one way in which requests end. */
+/* The pool of requests, and their ids. completion.c ends them. */
 #include "request.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/access.h"
+#include "completion.h"
+#include "conn.h"
 
 static const char *const stage_names[PSC_STAGE_COUNT] = {
 #define PSC_STAGE_NAME(name) #name,
@@ -45,8 +46,16 @@ static psc_status_t req_pool_grow(psc_worker_t *worker)
     return PSC_OK;
 }
 
-/* A free request holds no memory's registration and no key: what ends it has
- * given them back. */
+/* Requests that their consumers have freed while these stood in the completion
+ * queue serve before the pool grows. */
+static psc_status_t req_pool_extend(psc_worker_t *worker)
+{
+    psc_req_reclaim_queued(worker);
+    return psc_list_empty(&worker->free_reqs) ? req_pool_grow(worker) : PSC_OK;
+}
+
+/* Invariant: a free request owns no registration and no remote key;
+ * psc_req_finish has released them. */
 static void req_bulk_reset(psc_bulk_t *bulk)
 {
     bulk->remote_id = 0;
@@ -59,7 +68,8 @@ psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
 {
     psc_req_t *req;
 
-    if (psc_list_empty(&worker->free_reqs) && req_pool_grow(worker) != PSC_OK)
+    psc_req_reclaim_freed(worker);
+    if (psc_list_empty(&worker->free_reqs) && req_pool_extend(worker) != PSC_OK)
         return NULL;
     req = psc_container_of(worker->free_reqs.next, psc_req_t, link);
     psc_list_remove(&req->link);
@@ -67,12 +77,13 @@ psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
     req_bulk_reset(&req->bulk);
     req->rma.offset = 0; /* a rendezvous moves its data from the start */
     psc_list_init(&req->conn_link);
-    psc_list_init(&req->done_link);
     req->kind = kind;
     req->stage = PSC_STAGE_IDLE;
     req->conn = req->source = NULL;
     req->in_use = true;
-    req->released = req->urgent = req->confirm = false;
+    atomic_store_explicit(&req->holds, PSC_HELD_BY_CORE | PSC_HELD_BY_CONSUMER,
+                          memory_order_relaxed);
+    req->unshared = req->urgent = req->confirm = false;
     req->exposed = false;
     req->payload = NULL;
     req->error = PSC_OK;
@@ -92,7 +103,7 @@ void psc_req_attach(psc_req_t *req, psc_conn_t *conn)
         psc_list_push(&conn->active, &req->conn_link);
 }
 
-static void req_recycle(psc_req_t *req)
+void psc_req_recycle(psc_req_t *req)
 {
     if (req->iov != req->iov_room)
         free(req->iov);
@@ -136,86 +147,6 @@ psc_req_t *psc_req_find(psc_worker_t *worker, uint64_t id)
     if (!req->in_use || req->generation != id >> 32)
         return NULL;
     return req;
-}
-
-/* ---- the end of a request ---- */
-
-void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
-{
-    psc_mem_t **mem = &req->bulk.mem[lane->index];
-    psc_rkey_t **key = &req->bulk.keys.key[lane->index];
-
-    if (*mem)
-        lane->slot->ops->mem_deregister(lane->ep->iface, *mem);
-    if (*key)
-        lane->slot->ops->rkey_release(lane->ep, *key);
-    *mem = NULL;
-    *key = NULL;
-}
-
-/* Give back what the lanes know of this request's memory. */
-static void req_bulk_release(psc_req_t *req)
-{
-    for (uint32_t i = 0; req->conn && i < req->conn->n_lanes; i++)
-        psc_req_forget_lane(req, req->conn->lanes[i]);
-}
-
-static void req_tell(psc_req_t *req, psc_request_state_t state)
-{
-    psc_worker_t *worker = req->worker;
-
-    __atomic_store_n(&req->head.state, state, __ATOMIC_RELEASE);
-    if (req->head.flags & PSC_FLAG_NOTIFY &&
-        !psc_link_listed(&req->done_link)) {
-        psc_list_push(&worker->completions, &req->done_link);
-        atomic_fetch_add(&worker->n_completions, 1);
-    }
-    psc_wake(worker, PSC_WAKE_NEWS);
-}
-
-void psc_req_finish(psc_req_t *req, psc_status_t status)
-{
-    req_bulk_release(req);
-    psc_list_remove(&req->conn_link);
-    psc_req_stage_set(req, PSC_STAGE_DONE);
-    if (req->head.result.status == PSC_OK || status != PSC_OK)
-        req->head.result.status = status;
-    if (req->on_done) {
-        req->on_done(req);
-        req->released |= req->on_done != NULL;
-    }
-    if (req->released)
-        req_recycle(req);
-    else
-        req_tell(req, PSC_REQUEST_DONE);
-}
-
-void psc_req_fail(psc_req_t *req, psc_status_t status)
-{
-    if (req->error == PSC_OK)
-        req->error = status;
-    psc_list_remove(&req->link);
-    psc_req_stage_set(req, PSC_STAGE_ENDING);
-    psc_access_settle(req);
-}
-
-void psc_req_matched(psc_req_t *req)
-{
-    req_tell(req, PSC_REQUEST_MATCHED);
-}
-
-void psc_req_release(psc_req_t *req)
-{
-    if (psc_link_listed(&req->done_link)) {
-        psc_list_remove(&req->done_link);
-        atomic_fetch_sub(&req->worker->n_completions, 1);
-    }
-    req->head.flags &= ~PSC_FLAG_NOTIFY;
-    req->head.owner = NULL;
-    if (req->head.state == PSC_REQUEST_DONE)
-        req_recycle(req);
-    else
-        req->released = true;
 }
 
 /* ---- pieces ---- */

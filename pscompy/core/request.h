@@ -3,6 +3,8 @@
 #ifndef PSCOMPY_CORE_REQUEST_H
 #define PSCOMPY_CORE_REQUEST_H
 
+#include <stdatomic.h>
+
 #include "api.h"
 #include "pscompy/transport/kit/iov.h"
 #include "pscompy/transport/kit/list.h"
@@ -78,7 +80,8 @@ struct psc_req {
     psc_conn_t *conn;   /* send: to; recv: from, once known */
     psc_link_t link;       /* match queue, or the connection's work queue */
     psc_link_t conn_link;  /* everything outstanding of the connection */
-    psc_link_t done_link;  /* completion queue */
+    psc_req_t *next;       /* completion queue, or freed requests */
+    atomic_uint holds;     /* PSC_HELD_BY_ bits; see completion.h */
     uint32_t index, generation;
     psc_req_kind_t kind;
     psc_stage_t stage;
@@ -86,7 +89,8 @@ struct psc_req {
     int32_t tag;
     uint16_t aux;
     bool in_use;
-    bool released;   /* the consumer let go; recycle when done */
+    bool unshared;   /* its consumer is inside the call that made it: nobody
+                        else knows it, so nobody is notified of its end */
     bool urgent;     /* in the urgent work queue rather than the ordered */
     bool confirm;    /* put by messages: the sender waits for a FIN at the
                         end, the receiver sends it */
@@ -129,16 +133,8 @@ psc_req_t *psc_req_find(psc_worker_t *worker, uint64_t id);
 /* The one door by which a stage changes. */
 void psc_req_stage_set(psc_req_t *req, psc_stage_t stage);
 const char *psc_req_stage_name(psc_stage_t stage);
-/* Ends a request: result.status is set, whoever waits is told. */
-void psc_req_finish(psc_req_t *req, psc_status_t status);
-/* Ends it with an error as soon as nothing reaches its memory any more: no
- * operation of a lane, and no peer that was given keys (access.h). Until then
- * it is not done, and its memory stays with it. */
-void psc_req_fail(psc_req_t *req, psc_status_t status);
-/* A receive without buffer has its message. */
-void psc_req_matched(psc_req_t *req);
-/* The consumer lets go. */
-void psc_req_release(psc_req_t *req);
+/* Put it back into the pool. */
+void psc_req_recycle(psc_req_t *req);
 void psc_req_pool_destroy(psc_worker_t *worker);
 
 /* Whether an eager message of this length goes into the memory that the receive

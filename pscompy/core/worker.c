@@ -60,7 +60,7 @@ static void worker_lists_init(psc_worker_t *worker)
         &worker->conns,       &worker->busy,     &worker->retiring,
         &worker->lane_events, &worker->probes,   &worker->free_reqs,
         &worker->conn_events, &worker->doomed,   &worker->revoking,
-        &worker->completions, &worker->messages, &worker->offers,
+        &worker->messages,    &worker->offers,
         &worker->regions};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

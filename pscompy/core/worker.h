@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "completion.h"
 #include "control.h"
 #include "counters.h"
 #include "pscompy/transport/kit/list.h"
@@ -61,11 +62,11 @@ struct psc_worker {
     psc_req_t **chunks;
     uint32_t n_chunks, n_reqs;
     psc_list_t free_reqs;
-    psc_list_t completions;
+    psc_completions_t completions;
     psc_list_t messages;
     psc_list_t offers;       /* active messages that are announced and wait
                                 until there is room for them; see proto/am.c */
-    atomic_uint n_completions, n_messages;
+    atomic_uint n_messages;
 
     psc_list_t contexts[PSC_CONTEXT_BUCKETS];
     psc_list_t probes;

@@ -1,6 +1,7 @@
 /* The core's cases over one transport: cases.c NAME SETTING... */
 #include <pthread.h>
 
+#include "completions.h"
 #include "driven.h"
 #include "ends.h"
 #include "fins.h"
@@ -170,6 +171,11 @@ static const struct {
     {"given_up_on_its_way", case_given_up_on_its_way},
     {"given_up_twice", case_given_up_twice},
     {"given_up_and_lost", case_given_up_and_lost},
+    {"notified_once", case_notified_once},
+    {"handed_over_without_the_lock", case_handed_over_without_the_lock},
+    {"freed_in_the_queue", case_freed_in_the_queue},
+    {"freed_while_in_flight", case_freed_while_in_flight},
+    {"completions_beside_the_poller", case_completions_beside_the_poller},
     {"flood", case_flood},
     {"many_rendezvous", case_many_rendezvous},
     {"active_messages", case_active_messages},

@@ -28,7 +28,7 @@ SANITIZERS = {
     "thread": ["-fsanitize=thread", "-Wno-tsan"],
 }
 THREADED = ["threads", "wake", "lending_threads", "driven", "driven_and_waited", "waits"]
-THREADED += ["waits_beside_a_passer_by"]
+THREADED += ["waits_beside_a_passer_by", "completions_beside_the_poller"]
 CASES = re.findall(r'^    {"(\w+)", case_', (HERE / "cases.c").read_text(), re.M)
 KEPT = ("views_outlive_all", "views_are_kept")
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}

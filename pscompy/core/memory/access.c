@@ -123,6 +123,15 @@ void psc_access_settle(psc_req_t *req)
     psc_req_finish(req, req->error);
 }
 
+void psc_req_fail(psc_req_t *req, psc_status_t status)
+{
+    if (req->error == PSC_OK)
+        req->error = status;
+    psc_list_remove(&req->link);
+    psc_req_stage_set(req, PSC_STAGE_ENDING);
+    psc_access_settle(req);
+}
+
 void psc_access_progress(psc_worker_t *worker)
 {
     psc_list_for_each(req, &worker->revoking, psc_req_t, link)

@@ -40,14 +40,16 @@ void psc_landing_drop(psc_lane_t *lane);
 
 /* ---- requests that have failed ---- */
 
+/* Ends a request with an error as soon as nothing reaches its memory any more:
+ * no operation of a lane, and no peer that was given keys. Until then it is not
+ * done, and its memory stays with it. */
+void psc_req_fail(psc_req_t *req, psc_status_t status);
 /* Finishes a request that psc_req_fail was called for, unless a lane has an
  * operation of it in flight, or a peer may be writing into its memory: then it
  * waits on the worker's list `revoking`. */
 void psc_access_settle(psc_req_t *req);
 /* Looks again at the requests that wait for peers. */
 void psc_access_progress(psc_worker_t *worker);
-/* Give back what this lane of its connection knows of its memory. */
-void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane);
 /* Revokes the keys that a lane which is being closed has given away. Returns
  * INPROGRESS while a peer may be writing by one of them: the lane's endpoint
  * must stay until then. */

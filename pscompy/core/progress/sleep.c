@@ -102,7 +102,7 @@ static bool sleeper_has_news(psc_sleeper_t *sleeper)
     uint32_t seen = sleeper->seen;
 
     psc_sleeper_look(sleeper);
-    return seen != sleeper->seen || atomic_load(&worker->n_completions) ||
+    return seen != sleeper->seen || atomic_load(&worker->completions.n) ||
            atomic_load(&worker->n_messages);
 }
 

@@ -44,7 +44,7 @@ static bool wait_reached(wait_goal_t *goal)
 
 static bool wait_attention(psc_worker_t *worker)
 {
-    return atomic_load_explicit(&worker->n_completions, memory_order_relaxed) ||
+    return atomic_load_explicit(&worker->completions.n, memory_order_relaxed) ||
            atomic_load_explicit(&worker->n_messages, memory_order_relaxed);
 }
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "../memory/access.h"
 #include "credit.h"
 #include "message.h"
 

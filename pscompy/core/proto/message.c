@@ -222,14 +222,15 @@ psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
         return status;
     req->unexp = NULL;
     req->head.flags &= ~PSC_FLAG_NO_BUFFER;
-    __atomic_store_n(&req->head.state, PSC_REQUEST_ACTIVE, __ATOMIC_RELEASE);
     if (unexp->rts || unexp->arriving) {
+        __atomic_store_n(&req->head.state, PSC_REQUEST_ACTIVE,
+                         __ATOMIC_RELEASE);
         message_recv_go_on(req, unexp);
         psc_conn_flush(req->conn);
         return req->stage == PSC_STAGE_DONE ? PSC_OK : PSC_INPROGRESS;
     }
     psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
-    psc_req_finish(req, req->head.result.status);
+    psc_req_finish_unnotified(req, req->head.result.status);
     return PSC_OK;
 }
 

@@ -4,6 +4,7 @@
  * look, their FINs leave as one message, at the end of the same turn. */
 #include <string.h>
 
+#include "../memory/access.h"
 #include "credit.h"
 #include "rndv.h"
 

@@ -1,5 +1,6 @@
 /* What the protocols do for the core when a connection or a worker begins and
  * ends, and its control messages. */
+#include "../memory/access.h"
 #include "../upward.h"
 
 #include "am.h"

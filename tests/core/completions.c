@@ -1,0 +1,195 @@
+/* The completion queue: each request that ends or matches is handed out once,
+ * in order, without the worker's lock. */
+#include "completions.h"
+
+#include <pthread.h>
+
+#include "harness.h"
+#include "pscompy/core/conn.h"
+
+static psc_request_t *post_notified(side_t *side, psc_iov_t *iov, size_t n_iov,
+                                    uint32_t flags)
+{
+    psc_recv_args_t args = {.source = side->conn,
+                            .context = CONTEXT,
+                            .tag = PSC_ANY_TAG,
+                            .iov = iov,
+                            .n_iov = n_iov,
+                            .flags = PSC_FLAG_NOTIFY | flags};
+    psc_request_t *request = NULL;
+    psc_result_t result;
+
+    check(api->recv(side->worker, &args, &result, &request) == PSC_INPROGRESS);
+    return request;
+}
+
+/* ---- once ---- */
+
+/* A receive without buffer: notified when it has matched, and at its end only
+ * if that comes later than the return of recv_supply. */
+static void notified_once(pair_t *pair, size_t len, bool whole)
+{
+    char *out = malloc(len), *in = malloc(len);
+    psc_iov_t iov = {in, len};
+    psc_request_t *recv = post_notified(&pair->b, NULL, 0, PSC_FLAG_NO_BUFFER);
+    psc_request_t *send;
+    psc_status_t status;
+
+    fill(out, len, 1);
+    send = post_send(&pair->a, out, len, 1);
+    until(pair, api->pending(pair->b.worker));
+    check(api->completion_poll(pair->b.worker) == recv);
+    check(psc_request_state(recv) == PSC_REQUEST_MATCHED);
+    settle(pair); /* an eager message has arrived whole */
+    status = api->recv_supply(recv, &iov, 1);
+    check(status == (whole ? PSC_OK : PSC_INPROGRESS));
+    until(pair, psc_request_state(recv) == PSC_REQUEST_DONE);
+    check(api->completion_poll(pair->b.worker) == (whole ? NULL : recv));
+    check(!api->pending(pair->b.worker));
+    check(!api->completion_poll(pair->b.worker));
+    check(finish(pair, recv).nbytes == len && filled(in, len, 1));
+    if (send)
+        check(finish(pair, send).status == PSC_OK);
+    free(out);
+    free(in);
+}
+
+void case_notified_once(void)
+{
+    pair_t pair;
+
+    pair_open(&pair);
+    notified_once(&pair, 8, true);
+    notified_once(&pair, 900, true);
+    notified_once(&pair, 300000, false);
+    pair_close(&pair);
+}
+
+/* ---- without the lock ---- */
+
+/* The case itself holds the lock: a call that wanted it would never return. */
+void case_handed_over_without_the_lock(void)
+{
+    enum { N = 3 };
+    psc_request_t *recv[N];
+    char in[N][8];
+    pair_t pair;
+
+    pair_open(&pair);
+    for (int i = 0; i < N; i++)
+        recv[i] = post_notified(&pair.b, &(psc_iov_t){in[i], 8}, 1, 0);
+    for (int i = 0; i < N; i++)
+        check(!post_send(&pair.a, "message", 8, i));
+    until(&pair, psc_request_state(recv[N - 1]) == PSC_REQUEST_DONE);
+    psc_lock_acquire(&pair.b.worker->lock);
+    for (int i = 0; i < N; i++) {
+        check(api->completion_poll(pair.b.worker) == recv[i]);
+        check(recv[i]->result.tag == i);
+        api->request_free(recv[i]);
+    }
+    check(!api->completion_poll(pair.b.worker));
+    psc_lock_release(&pair.b.worker->lock);
+    pair_close(&pair);
+}
+
+/* ---- freed ---- */
+
+/* Requests that are freed before they are polled do not come out any more, and
+ * serve again: the pool does not grow. */
+void case_freed_in_the_queue(void)
+{
+    char in[8];
+    psc_iov_t iov = {in, sizeof in};
+    psc_request_t *recv;
+    pair_t pair;
+
+    pair_open(&pair);
+    for (int i = 0; i < 1000; i++) {
+        recv = post_notified(&pair.b, &iov, 1, 0);
+        check(!post_send(&pair.a, "message", 8, 1));
+        until(&pair, psc_request_state(recv) == PSC_REQUEST_DONE);
+        check(api->pending(pair.b.worker));
+        api->request_free(recv);
+        check(!api->pending(pair.b.worker));
+        check(i % 300 != 0 || !api->completion_poll(pair.b.worker));
+    }
+    check(pair.b.worker->n_reqs <= PSC_REQ_CHUNK);
+    pair_close(&pair);
+}
+
+/* A receive that has matched, was handed its buffer before anybody polled, and
+ * is freed before its data is there: it ends by itself. */
+void case_freed_while_in_flight(void)
+{
+    enum { LENGTH = 300000 };
+    char *out = malloc(LENGTH), *in = malloc(LENGTH);
+    psc_iov_t iov = {in, LENGTH};
+    psc_request_t *recv, *send;
+    pair_t pair;
+
+    pair_open(&pair);
+    fill(out, LENGTH, 2);
+    for (int i = 0; i < 200; i++) {
+        recv = post_notified(&pair.b, NULL, 0, PSC_FLAG_NO_BUFFER);
+        send = post_send(&pair.a, out, LENGTH, 1);
+        until(&pair, psc_request_state(recv) == PSC_REQUEST_MATCHED);
+        check(api->recv_supply(recv, &iov, 1) == PSC_INPROGRESS);
+        api->request_free(recv);
+        check(i % 2 || !api->completion_poll(pair.b.worker));
+        check(finish(&pair, send).status == PSC_OK);
+    }
+    settle(&pair);
+    check(filled(in, LENGTH, 2));
+    check(!api->pending(pair.b.worker));
+    check(pair.b.worker->n_reqs <= 2 * PSC_REQ_CHUNK);
+    pair_close(&pair);
+    free(out);
+    free(in);
+}
+
+/* ---- two threads ---- */
+
+#define BESIDE_MESSAGES 300
+
+static atomic_bool beside_done;
+
+static void *beside_poll(void *arg)
+{
+    pair_t *pair = arg;
+
+    while (!atomic_load(&beside_done))
+        pair_progress(pair);
+    return NULL;
+}
+
+/* One thread moves the messages; the other takes every second request from the
+ * queue, and frees the others as soon as it sees that they are done. */
+void case_completions_beside_the_poller(void)
+{
+    pthread_t poller;
+    char in[8];
+    psc_iov_t iov = {in, sizeof in};
+    pair_t pair;
+
+    atomic_store(&beside_done, false);
+    pair_open(&pair);
+    check(pthread_create(&poller, NULL, beside_poll, &pair) == 0);
+    for (int i = 0; i < BESIDE_MESSAGES; i++) {
+        psc_request_t *recv = post_notified(&pair.b, &iov, 1, 0), *done = NULL;
+        psc_request_t *send = post_send(&pair.a, "message", 8, i);
+        int64_t end = psc_clock_now() + PATIENCE_NS;
+
+        if (send)
+            api->request_free(send);
+        while (i % 2 && psc_request_state(recv) != PSC_REQUEST_DONE)
+            check(psc_clock_now() < end);
+        while (i % 2 == 0 && !(done = api->completion_poll(pair.b.worker)))
+            check(psc_clock_now() < end);
+        check(i % 2 || (done == recv && done->result.tag == i));
+        api->request_free(recv);
+    }
+    atomic_store(&beside_done, true);
+    check(pthread_join(poller, NULL) == 0);
+    check(!api->pending(pair.b.worker));
+    pair_close(&pair);
+}
