@@ -160,8 +160,8 @@ typedef struct psc_api {
     psc_status_t (*recv)(psc_worker_t *worker, const psc_recv_args_t *args,
                          psc_result_t *result_p, psc_request_t **request_p);
     /* Give a MATCHED receive its buffer. PSC_OK: the request is done (result
-     * in the request), and its end is not notified; PSC_INPROGRESS: its state is
-     * ACTIVE again, and its end will be notified as that of others. */
+     * in the request), and its end is not notified; PSC_INPROGRESS: its state
+     * is ACTIVE again, and its end will be notified as that of others. */
     psc_status_t (*recv_supply)(psc_request_t *request, const psc_iov_t *iov,
                                 size_t n_iov);
     /* Completes with the tag, length and source of a message that a receive

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "completion.h"
-#include "conn.h"
+#include "types/conn.h"
 
 static const char *const stage_names[PSC_STAGE_COUNT] = {
 #define PSC_STAGE_NAME(name) #name,
@@ -46,11 +46,33 @@ static psc_status_t req_pool_grow(psc_worker_t *worker)
     return PSC_OK;
 }
 
+void psc_req_recycle(psc_req_t *req)
+{
+    if (req->iov != req->iov_room)
+        free(req->iov);
+    req->iov = req->iov_room;
+    req->in_use = false;
+    req->generation++;
+    psc_list_push_front(&req->worker->free_reqs, &req->link);
+}
+
+/* Requests that were freed without the lock. */
+static void req_reclaim(psc_worker_t *worker)
+{
+    psc_req_t *req = psc_completion_take_freed(worker), *next;
+
+    for (; req; req = next) {
+        next = req->next;
+        psc_req_recycle(req);
+    }
+}
+
 /* Requests that their consumers have freed while these stood in the completion
  * queue serve before the pool grows. */
 static psc_status_t req_pool_extend(psc_worker_t *worker)
 {
-    psc_req_reclaim_queued(worker);
+    psc_completion_sift(worker);
+    req_reclaim(worker);
     return psc_list_empty(&worker->free_reqs) ? req_pool_grow(worker) : PSC_OK;
 }
 
@@ -68,7 +90,7 @@ psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
 {
     psc_req_t *req;
 
-    psc_req_reclaim_freed(worker);
+    req_reclaim(worker);
     if (psc_list_empty(&worker->free_reqs) && req_pool_extend(worker) != PSC_OK)
         return NULL;
     req = psc_container_of(worker->free_reqs.next, psc_req_t, link);
@@ -83,7 +105,7 @@ psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
     req->in_use = true;
     atomic_store_explicit(&req->holds, PSC_HELD_BY_CORE | PSC_HELD_BY_CONSUMER,
                           memory_order_relaxed);
-    req->unshared = req->urgent = req->confirm = false;
+    req->inside = req->urgent = req->confirm = false;
     req->exposed = false;
     req->payload = NULL;
     req->error = PSC_OK;
@@ -101,16 +123,6 @@ void psc_req_attach(psc_req_t *req, psc_conn_t *conn)
     req->conn = conn;
     if (!psc_link_listed(&req->conn_link))
         psc_list_push(&conn->active, &req->conn_link);
-}
-
-void psc_req_recycle(psc_req_t *req)
-{
-    if (req->iov != req->iov_room)
-        free(req->iov);
-    req->iov = req->iov_room;
-    req->in_use = false;
-    req->generation++;
-    psc_list_push_front(&req->worker->free_reqs, &req->link);
 }
 
 void psc_req_pool_destroy(psc_worker_t *worker)
@@ -169,44 +181,4 @@ psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov,
     req->n_iov = n_iov;
     req->total = psc_iov_total(iov, n_iov);
     return PSC_OK;
-}
-
-size_t psc_iov_slice(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
-                     size_t *len_p, psc_iov_t *out, size_t room)
-{
-    size_t n = 0, left = *len_p, covered = 0;
-
-    for (size_t i = 0; i < n_iov && n < room && left > 0; i++) {
-        size_t take;
-
-        if (offset >= iov[i].len) {
-            offset -= iov[i].len;
-            continue;
-        }
-        take = iov[i].len - offset < left ? iov[i].len - offset : left;
-        out[n].base = (char *)iov[i].base + offset;
-        out[n++].len = take;
-        covered += take;
-        left -= take;
-        offset = 0;
-    }
-    *len_p = covered;
-    return n;
-}
-
-size_t psc_iov_write(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
-                     const void *from, size_t len)
-{
-    size_t done = 0;
-
-    while (done < len) {
-        psc_iov_t piece;
-        size_t take = len - done;
-
-        if (psc_iov_slice(iov, n_iov, offset + done, &take, &piece, 1) == 0)
-            break;
-        memcpy(piece.base, (const char *)from + done, take);
-        done += take;
-    }
-    return done;
 }

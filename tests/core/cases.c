@@ -8,6 +8,7 @@
 #include "giveback.h"
 #include "harness.h"
 #include "hostile.h"
+#include "interfaces.h"
 #include "lending.h"
 #include "lifetimes.h"
 #include "messages.h"
@@ -181,6 +182,9 @@ static const struct {
     {"active_messages", case_active_messages},
     {"posted_to_nobody", case_posted_to_nobody},
     {"posted_and_ended", case_posted_and_ended},
+    {"capability_without_its_call", case_capability_without_its_call},
+    {"transport_without_a_mandatory_call",
+     case_transport_without_a_mandatory_call},
     {"refused_interface_stops", case_refused_interface_stops},
     {"unpolled_messages", case_unpolled_messages},
     {"unpolled_and_ended", case_unpolled_and_ended},

@@ -42,7 +42,8 @@ static void notified_once(pair_t *pair, size_t len, bool whole)
     check(psc_request_state(recv) == PSC_REQUEST_MATCHED);
     settle(pair); /* an eager message has arrived whole */
     status = api->recv_supply(recv, &iov, 1);
-    check(status == (whole ? PSC_OK : PSC_INPROGRESS));
+    check(status == PSC_OK || (!whole && status == PSC_INPROGRESS));
+    whole = status == PSC_OK; /* a long one may end at once, too */
     until(pair, psc_request_state(recv) == PSC_REQUEST_DONE);
     check(api->completion_poll(pair->b.worker) == (whole ? NULL : recv));
     check(!api->pending(pair->b.worker));
@@ -133,7 +134,7 @@ void case_freed_while_in_flight(void)
         recv = post_notified(&pair.b, NULL, 0, PSC_FLAG_NO_BUFFER);
         send = post_send(&pair.a, out, LENGTH, 1);
         until(&pair, psc_request_state(recv) == PSC_REQUEST_MATCHED);
-        check(api->recv_supply(recv, &iov, 1) == PSC_INPROGRESS);
+        check(api->recv_supply(recv, &iov, 1) >= 0);
         api->request_free(recv);
         check(i % 2 || !api->completion_poll(pair.b.worker));
         check(finish(&pair, send).status == PSC_OK);

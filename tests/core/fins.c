@@ -6,6 +6,7 @@
 #include "harness.h"
 #include "hostile.h"
 #include "pscompy/core/conn.h"
+#include "pscompy/core/request.h"
 
 enum { MESSAGES = 40, LEN = 20000, TOGETHER = 16 };
 

@@ -7,6 +7,7 @@
 #include "lending.h"
 #include "pscompy/core/conn.h"
 #include "pscompy/core/memory/pool.h"
+#include "pscompy/core/request.h"
 
 enum { LEN = 300000, MANY = 40 };
 

@@ -4,7 +4,10 @@
 
 #include "harness.h"
 #include "hostile.h"
+#include "pscompy/core/conn_flush.h"
+#include "pscompy/core/lane_upcalls.h"
 #include "pscompy/core/memory/access.h"
+#include "pscompy/core/request.h"
 
 enum { PUT_LEN = 1 << 20, GET_LEN = 8 << 20, SMALL = 50000, MOMENTS = 10 };
 

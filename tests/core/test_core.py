@@ -29,7 +29,7 @@ SANITIZERS = {
 }
 THREADED = ["threads", "wake", "lending_threads", "driven", "driven_and_waited", "waits"]
 THREADED += ["waits_beside_a_passer_by", "completions_beside_the_poller"]
-CASES = re.findall(r'^    {"(\w+)", case_', (HERE / "cases.c").read_text(), re.M)
+CASES = re.findall(r'^    {"(\w+)",\s+case_', (HERE / "cases.c").read_text(), re.M)
 KEPT = ("views_outlive_all", "views_are_kept")
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
 

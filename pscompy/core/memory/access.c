@@ -2,6 +2,10 @@
 
 #include <stdlib.h>
 
+#include "../conn_queue.h"
+#include "../finish.h"
+#include "../request.h"
+
 /* ---- regions ---- */
 
 void psc_target_init(psc_target_t *target)

@@ -11,7 +11,7 @@
 #ifndef PSCOMPY_CORE_ACCESS_H
 #define PSCOMPY_CORE_ACCESS_H
 
-#include "../conn.h"
+#include "../types/conn.h"
 
 /* ---- memory that peers reach by messages: a region ---- */
 

@@ -4,39 +4,13 @@
 
 #include <stdlib.h>
 
+#include "../worker.h"
+#include "blocks.h"
+#include "segment.h"
+
 #define POOL_ROUND ((size_t)2 << 20) /* of what is too large for blocks */
 /* Below it a block's pages come one by one: a huge page would be too much. */
 #define POOL_WARM_MIN ((size_t)64 << 10)
-
-static psc_pool_block_t *pool_block_of(psc_link_t *link)
-{
-    return psc_container_of(link, psc_pool_block_t, link);
-}
-
-static size_t pool_order_len(unsigned order)
-{
-    return (size_t)psc_page_size() << order;
-}
-
-static unsigned pool_order(size_t nbytes)
-{
-    unsigned order = 0;
-
-    while (order < PSC_POOL_TOP && pool_order_len(order) < nbytes)
-        order++;
-    return order < PSC_POOL_TOP ? order : PSC_POOL_LARGE;
-}
-
-static psc_pool_block_t **pool_place(const psc_segment_t *segment,
-                                     size_t offset)
-{
-    return &segment->places[offset / psc_page_size()];
-}
-
-static size_t pool_offset(const psc_pool_block_t *block)
-{
-    return (size_t)((uint8_t *)block->head.base - block->segment->base);
-}
 
 /* ---- life ---- */
 
@@ -60,13 +34,6 @@ void psc_pool_hold(psc_pool_t *pool)
     atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
 }
 
-static void pool_block_forget(psc_pool_block_t *block)
-{
-    psc_list_remove(&block->link);
-    *pool_place(block->segment, pool_offset(block)) = NULL;
-    free(block);
-}
-
 /* Nothing of it is in use. */
 static void pool_segment_end(psc_pool_t *pool, psc_segment_t *segment)
 {
@@ -75,7 +42,7 @@ static void pool_segment_end(psc_pool_t *pool, psc_segment_t *segment)
 
     for (size_t i = 0; i < pages; i++) {
         if (segment->places[i])
-            pool_block_forget(segment->places[i]);
+            psc_pool_block_forget(segment->places[i]);
     }
     psc_list_remove(&segment->link);
     atomic_fetch_sub(&pool->n_segments, 1);
@@ -162,118 +129,7 @@ void psc_pool_unpin(psc_pool_t *pool, psc_block_t *head)
     psc_lock_release(&pool->lock);
 }
 
-/* ---- splitting and joining ---- */
-
-static psc_pool_block_t *pool_block_add(psc_pool_t *pool,
-                                        psc_segment_t *segment, size_t offset,
-                                        unsigned order, size_t len)
-{
-    psc_pool_block_t *block = calloc(1, sizeof *block);
-
-    if (!block)
-        return NULL;
-    block->head.base = segment->base + offset;
-    block->pool = pool;
-    block->segment = segment;
-    block->order = order;
-    block->len = len;
-    psc_list_push_front(&pool->free[order], &block->link);
-    *pool_place(segment, offset) = block;
-    return block;
-}
-
-/* Make a free block of this order out of a longer one. */
-static bool pool_split(psc_pool_t *pool, unsigned wanted)
-{
-    unsigned order = wanted + 1;
-    psc_pool_block_t *block;
-
-    while (order <= PSC_POOL_TOP && psc_list_empty(&pool->free[order]))
-        order++;
-    if (order > PSC_POOL_TOP)
-        return false;
-    block = pool_block_of(pool->free[order].next);
-    psc_list_remove(&block->link);
-    while (order > wanted) {
-        order--;
-        block->order = order;
-        block->len = pool_order_len(order);
-        if (!pool_block_add(pool, block->segment,
-                            pool_offset(block) + block->len, order,
-                            block->len))
-            break; /* the other half is lost until its segment goes */
-    }
-    psc_list_push_front(&pool->free[order], &block->link);
-    return order == wanted;
-}
-
-/* The other half of what it was split from, if that is free as a whole. */
-static psc_pool_block_t *pool_buddy(const psc_pool_block_t *block)
-{
-    size_t at = pool_offset(block) ^ block->len;
-    psc_pool_block_t *buddy;
-
-    if (block->order >= block->segment->top)
-        return NULL;
-    buddy = *pool_place(block->segment, at);
-    return buddy && !buddy->used && buddy->order == block->order ? buddy
-                                                                 : NULL;
-}
-
-static void pool_join(psc_pool_block_t *block, psc_pool_block_t *buddy)
-{
-    psc_pool_t *pool = block->pool;
-    psc_pool_block_t *left =
-        block->head.base < buddy->head.base ? block : buddy;
-
-    pool_block_forget(left == block ? buddy : block);
-    left->order++;
-    left->len *= 2;
-    psc_list_remove(&left->link);
-    psc_list_push_front(&pool->free[left->order], &left->link);
-}
-
-static void pool_join_all(psc_pool_t *pool)
-{
-    for (unsigned order = 0; order < PSC_POOL_TOP; order++) {
-        psc_link_t *link = pool->free[order].next;
-
-        while (link != &pool->free[order]) {
-            psc_pool_block_t *block = pool_block_of(link);
-            psc_pool_block_t *buddy = pool_buddy(block);
-
-            link = link->next;
-            if (buddy && link == &buddy->link)
-                link = link->next;
-            if (buddy)
-                pool_join(block, buddy);
-        }
-    }
-}
-
 /* ---- taking ---- */
-
-/* One that was made for a single array serves one that is not much shorter. */
-static psc_pool_block_t *pool_find_large(psc_pool_t *pool, size_t nbytes)
-{
-    psc_list_for_each(block, &pool->free[PSC_POOL_LARGE], psc_pool_block_t,
-                      link) {
-        if (block->len >= nbytes && block->len - nbytes <= block->len / 4)
-            return block;
-    }
-    return NULL;
-}
-
-static psc_pool_block_t *pool_find_free(psc_pool_t *pool, size_t nbytes)
-{
-    unsigned order = pool_order(nbytes);
-
-    if (order == PSC_POOL_LARGE)
-        return pool_find_large(pool, nbytes);
-    if (psc_list_empty(&pool->free[order]) && !pool_split(pool, order))
-        return NULL;
-    return pool_block_of(pool->free[order].next);
-}
 
 /* One that is there already, or NULL. */
 static psc_pool_block_t *pool_take(psc_pool_t *pool, size_t nbytes)
@@ -281,7 +137,7 @@ static psc_pool_block_t *pool_take(psc_pool_t *pool, size_t nbytes)
     psc_pool_block_t *block;
 
     psc_lock_acquire(&pool->lock);
-    block = pool_find_free(pool, nbytes);
+    block = psc_pool_find_free(pool, nbytes);
     if (block) {
         psc_list_remove(&block->link);
         block->used = true;
@@ -328,22 +184,22 @@ static unsigned pool_choose_top(psc_pool_t *pool, unsigned order)
     unsigned top = PSC_POOL_TOP;
 
     while (top > order &&
-           pool->bytes + pool_order_len(top) + psc_page_size() > pool->max)
+           pool->bytes + psc_pool_order_len(top) + psc_page_size() > pool->max)
         top--;
     return top;
 }
 
 static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
 {
-    unsigned order = pool_order(nbytes), top = PSC_POOL_LARGE;
+    unsigned order = psc_pool_order(nbytes), top = PSC_POOL_LARGE;
     size_t len = (nbytes + POOL_ROUND - 1) & ~(POOL_ROUND - 1);
     psc_segment_t *segment;
     psc_status_t status;
 
     if (order < PSC_POOL_LARGE) {
-        pool_make_room(pool, pool_order_len(order) + psc_page_size());
+        pool_make_room(pool, psc_pool_order_len(order) + psc_page_size());
         top = pool_choose_top(pool, order);
-        len = pool_order_len(top);
+        len = psc_pool_order_len(top);
     } else {
         pool_make_room(pool, len + psc_page_size());
     }
@@ -356,7 +212,7 @@ static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
     psc_list_push(&pool->segments, &segment->link);
     atomic_fetch_add(&pool->n_segments, 1);
     pool->bytes += segment->len;
-    return pool_block_add(pool, segment, 0, top, len) ? PSC_OK
+    return psc_pool_block_add(pool, segment, 0, top, len) ? PSC_OK
                                                       : PSC_ERR_NO_MEMORY;
 }
 
@@ -368,8 +224,8 @@ static psc_status_t pool_grow(psc_pool_t *pool, size_t nbytes)
     if (nbytes > pool->max)
         return PSC_ERR_NO_RESOURCE;
     psc_lock_acquire(&pool->lock);
-    pool_join_all(pool);
-    if (!pool_find_free(pool, nbytes))
+    psc_pool_join_all(pool);
+    if (!psc_pool_find_free(pool, nbytes))
         status = pool_add_segment(pool, nbytes);
     psc_lock_release(&pool->lock);
     return status;
@@ -403,28 +259,12 @@ psc_status_t psc_pool_alloc(psc_worker_t *worker, size_t nbytes,
             return status;
     }
     if (nbytes >= POOL_WARM_MIN)
-        psc_segment_warm(block->segment, pool_offset(block), nbytes);
+        psc_segment_warm(block->segment, psc_pool_offset(block), nbytes);
     *block_p = &block->head;
     return PSC_OK;
 }
 
 /* ---- finding ---- */
-
-/* The block that these bytes begin in: blocks are aligned to their length. */
-static const psc_pool_block_t *pool_block_at(const psc_segment_t *segment,
-                                             size_t offset)
-{
-    if (segment->top == PSC_POOL_LARGE)
-        return segment->places[0];
-    for (unsigned order = 0; order <= segment->top; order++) {
-        const psc_pool_block_t *block =
-            *pool_place(segment, offset & ~(pool_order_len(order) - 1));
-
-        if (block && block->order == order)
-            return block;
-    }
-    return NULL;
-}
 
 static psc_segment_t *pool_find_locked(psc_pool_t *pool, const uint8_t *base,
                                        size_t len, uint64_t *offset_p)
@@ -435,9 +275,9 @@ static psc_segment_t *pool_find_locked(psc_pool_t *pool, const uint8_t *base,
 
         if (base < segment->base || offset >= segment->len - psc_page_size())
             continue;
-        block = pool_block_at(segment, offset);
+        block = psc_pool_block_at(segment, offset);
         if (!block || !block->used ||
-            len > block->len - (offset - pool_offset(block)))
+            len > block->len - (offset - psc_pool_offset(block)))
             return NULL;
         *offset_p = offset;
         return segment;

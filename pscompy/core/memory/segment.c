@@ -1,5 +1,7 @@
 /* Segments of a pool: sealed memory files, mapped where huge pages fit, with an
  * identity in their last page. */
+#include "segment.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,7 +10,6 @@
 #include <unistd.h>
 
 #include "pscompy/transport/kit/mapping.h"
-#include "pool.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010

@@ -1,32 +1,13 @@
 /* Progress: one pass over the interfaces and the queued work. */
-#include "../memory/access.h"
+#include "progress.h"
+
 #include "../conn.h"
+#include "../conn_flush.h"
+#include "../lane.h"
+#include "../memory/access.h"
+#include "sleep.h"
 
 /* ---- passes ---- */
-
-/* An interface that costs a system call to poll is polled now and then while a
- * cheaper one has lanes too. */
-#define PROGRESS_CHEAP_NS 100
-#define PROGRESS_RARELY 16u
-
-void psc_worker_pace(psc_worker_t *worker)
-{
-    bool cheap = false;
-
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
-        cheap |= slot->lanes > 0 && slot->attr.poll_ns <= PROGRESS_CHEAP_NS;
-    }
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
-        slot->every = cheap && slot->attr.poll_ns > PROGRESS_CHEAP_NS
-                          ? PROGRESS_RARELY
-                          : 1;
-    }
-    psc_spin_pace(worker);
-}
 
 static bool progress_due(const psc_iface_slot_t *slot, uint32_t pass)
 {
@@ -73,12 +54,4 @@ unsigned psc_worker_progress_locked(psc_worker_t *worker, psc_ifaces_t ifaces)
 
     psc_settle(worker);
     return n;
-}
-
-void psc_worker_wake(psc_worker_t *worker)
-{
-    if (atomic_load(&worker->forked))
-        return;
-    atomic_fetch_add(&worker->wait.wakes, 1);
-    psc_worker_mail(worker);
 }

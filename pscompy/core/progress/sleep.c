@@ -7,10 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "../worker.h"
-
-/* Reasons that ring a sleeper which waits for more than the fabrics. */
-#define SLEEP_OUTSIDE (PSC_WAKE_SPENT | PSC_WAKE_NEWS)
+#include "../descriptor.h"
 
 /* ---- bells ---- */
 
@@ -20,7 +17,7 @@ static void sleeper_ring(psc_sleeper_t *sleeper)
     if (sleeper->rung)
         return;
     sleeper->rung = true;
-    psc_worker_signal(sleeper->bell);
+    psc_descriptor_signal(sleeper->bell);
 }
 
 static void wake_followers(psc_worker_t *worker, uint32_t reasons)
@@ -60,7 +57,7 @@ void psc_sleeper_disarm(psc_sleeper_t *sleeper)
     if (!sleeper->rung)
         return;
     sleeper->rung = false;
-    psc_worker_clear(sleeper->bell);
+    psc_descriptor_clear(sleeper->bell);
 }
 
 /* ---- arming ---- */
@@ -126,7 +123,23 @@ psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants)
 int psc_sleepers_watch(psc_worker_t *worker, int fd, uint32_t ifaces)
 {
     psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link) {
-        if (psc_worker_watch(sleeper->set, fd, EPOLLIN, ifaces) < 0)
+        if (psc_descriptor_watch(sleeper->set, fd, EPOLLIN, ifaces) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int sleeper_watch_ifaces(const psc_sleeper_t *sleeper)
+{
+    psc_worker_t *worker = sleeper->worker;
+
+    for (int i = 0; i < worker->n_ifaces; i++) {
+        const psc_iface_slot_t *slot = &worker->ifaces[i];
+
+        if (slot->attr.caps & PSC_CAP_EVENT &&
+            psc_descriptor_watch(sleeper->set,
+                                 slot->ops->event_fd(slot->iface), EPOLLIN,
+                                 1u << i) < 0)
             return -1;
     }
     return 0;
@@ -140,9 +153,9 @@ int psc_sleeper_open(psc_sleeper_t *sleeper, psc_worker_t *worker)
     sleeper->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     psc_sleeper_look(sleeper);
     if (sleeper->set < 0 || sleeper->bell < 0 ||
-        psc_worker_watch(sleeper->set, sleeper->bell, EPOLLIN, 0) < 0)
+        psc_descriptor_watch(sleeper->set, sleeper->bell, EPOLLIN, 0) < 0)
         return -1;
-    return psc_iface_watch_all(worker, sleeper->set);
+    return sleeper_watch_ifaces(sleeper);
 }
 
 void psc_sleeper_close(psc_sleeper_t *sleeper)
@@ -164,26 +177,35 @@ int psc_sleepers_open(psc_worker_t *worker)
     return poller < 0 || control < 0 ? -1 : 0;
 }
 
-static void sleeper_free(psc_sleeper_t *sleeper)
+void psc_sleeper_free(psc_sleeper_t *sleeper)
 {
     psc_sleeper_close(sleeper);
     free(sleeper);
+}
+
+bool psc_sleeper_drop(psc_sleeper_t *sleeper)
+{
+    if (atomic_exchange(&sleeper->life, PSC_SLEEPER_RELEASED) !=
+        PSC_SLEEPER_ENDED)
+        return false;
+    psc_sleeper_free(sleeper);
+    return true;
 }
 
 /* The worker or the sleeper's owner frees it, whichever ends last. */
 static void sleeper_end(psc_sleeper_t *sleeper)
 {
     psc_list_remove(&sleeper->link);
-    psc_worker_signal(sleeper->bell); /* for good */
+    psc_descriptor_signal(sleeper->bell); /* for good */
     if (atomic_exchange(&sleeper->life, PSC_SLEEPER_ENDED) ==
         PSC_SLEEPER_RELEASED)
-        sleeper_free(sleeper);
+        psc_sleeper_free(sleeper);
 }
 
 void psc_sleepers_close(psc_worker_t *worker)
 {
     if (worker->wait.outside)
-        psc_sleeper_release(NULL, worker->wait.outside);
+        psc_sleeper_drop(worker->wait.outside);
     psc_sleeper_close(&worker->wait.poller);
     psc_sleeper_close(&worker->wait.control);
     psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link)
@@ -192,128 +214,10 @@ void psc_sleepers_close(psc_worker_t *worker)
 
 /* ---- for event loops ---- */
 
-static psc_sleeper_t *sleeper_create(psc_worker_t *worker)
-{
-    psc_sleeper_t *sleeper = malloc(sizeof *sleeper);
-
-    if (sleeper && psc_sleeper_open(sleeper, worker) < 0) {
-        sleeper_free(sleeper);
-        return NULL;
-    }
-    return sleeper;
-}
-
-psc_status_t psc_sleeper_create(psc_worker_t *worker,
-                                psc_sleeper_t **sleeper_p)
-{
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    *sleeper_p = sleeper_create(worker);
-    psc_worker_leave(worker);
-    return *sleeper_p ? PSC_OK : PSC_ERR_NO_MEMORY;
-}
-
-void psc_sleeper_release(psc_worker_t *worker, psc_sleeper_t *sleeper)
-{
-    if (atomic_exchange(&sleeper->life, PSC_SLEEPER_RELEASED) ==
-        PSC_SLEEPER_ENDED)
-        sleeper_free(sleeper);
-    else if (worker)
-        psc_worker_mail(worker);
-}
-
 void psc_sleepers_bury(psc_worker_t *worker)
 {
     psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link) {
         if (atomic_load(&sleeper->life) == PSC_SLEEPER_RELEASED)
-            sleeper_free(sleeper);
+            psc_sleeper_free(sleeper);
     }
-}
-
-int psc_sleeper_descriptor(const psc_sleeper_t *sleeper)
-{
-    return sleeper->set;
-}
-
-static psc_status_t sleeper_arm(psc_sleeper_t *sleeper, uint32_t wants)
-{
-    psc_worker_t *worker = sleeper->worker;
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    status = psc_sleeper_try(sleeper, wants);
-    if (status != PSC_OK)
-        psc_settle(worker);
-    psc_worker_leave(worker);
-    return status;
-}
-
-psc_status_t psc_sleeper_arm(psc_sleeper_t *sleeper)
-{
-    return sleeper_arm(sleeper, SLEEP_OUTSIDE);
-}
-
-unsigned psc_sleeper_progress(psc_sleeper_t *sleeper)
-{
-    psc_worker_t *worker = sleeper->worker;
-    unsigned n;
-
-    if (psc_worker_enter(worker, 0) != PSC_OK)
-        return 0;
-    psc_sleeper_disarm(sleeper);
-    n = psc_worker_progress_locked(worker, PSC_PASS_ALL);
-    psc_sleeper_look(sleeper);
-    psc_worker_leave(worker);
-    return n;
-}
-
-/* ---- the one that every worker has ---- */
-
-static psc_sleeper_t *sleeper_outside(psc_worker_t *worker)
-{
-    psc_sleeper_t *sleeper;
-
-    if (psc_worker_enter(worker, 0) != PSC_OK)
-        return NULL;
-    if (!worker->wait.outside)
-        worker->wait.outside = sleeper_create(worker);
-    sleeper = worker->wait.outside;
-    psc_worker_leave(worker);
-    return sleeper;
-}
-
-int psc_worker_fd(psc_worker_t *worker)
-{
-    psc_sleeper_t *sleeper = sleeper_outside(worker);
-
-    return sleeper ? sleeper->set : -1;
-}
-
-psc_status_t psc_worker_arm(psc_worker_t *worker)
-{
-    psc_sleeper_t *sleeper = sleeper_outside(worker);
-
-    if (sleeper)
-        return psc_sleeper_arm(sleeper);
-    return atomic_load(&worker->forked) ? PSC_ERR_FORKED : PSC_ERR_NO_MEMORY;
-}
-
-/* ---- the control thread's ---- */
-
-int psc_worker_fabric_fd(psc_worker_t *worker)
-{
-    return worker->wait.control.set;
-}
-
-int psc_worker_arm_fabric(psc_worker_t *worker)
-{
-    return sleeper_arm(&worker->wait.control, PSC_WAKE_SPENT);
-}
-
-unsigned psc_worker_progress(psc_worker_t *worker)
-{
-    return psc_sleeper_progress(&worker->wait.control);
 }

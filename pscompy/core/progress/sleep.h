@@ -1,4 +1,4 @@
-/* Sleepers, and the one rule by which they are woken. Private to the core.
+/* Sleepers, and the one rule by which they are woken. 
  *
  * A sleeper is a set of descriptors, those of all fabrics and a bell of its
  * own, for a thread that has nothing to do until one of them is readable. It
@@ -21,53 +21,17 @@
 #ifndef PSCOMPY_CORE_SLEEP_H
 #define PSCOMPY_CORE_SLEEP_H
 
-#include <stdatomic.h>
-
-#include "../api.h"
-#include "pscompy/transport/kit/list.h"
-
-/* Why a bell is rung. */
-#define PSC_WAKE_SPENT 1u /* what was armed is used up, or does not suffice */
-#define PSC_WAKE_NEWS 2u  /* a request, the completions or the messages have
-                             changed, or psc_worker_wake was called */
-#define PSC_WAKE_FREE 4u  /* the poller's role is free */
-#define PSC_WAKE_TAKEN 8u /* somebody has taken it */
-#define PSC_WAKE_POLLED 16u /* somebody has polled */
-
-struct psc_sleeper {
-    psc_worker_t *worker;
-    psc_link_t link;   /* of all of this worker */
-    int set, bell;
-    uint32_t wants;    /* PSC_WAKE_ bits that ring the bell; 0: not armed */
-    uint32_t seen;     /* the generation at which its owner has looked */
-    bool rung;         /* the bell is readable */
-    atomic_int life;   /* psc_sleeper_life_t, of one that was created */
-};
-
-typedef enum psc_sleeper_life {
-    PSC_SLEEPER_USED,
-    PSC_SLEEPER_RELEASED,
-    PSC_SLEEPER_ENDED  /* its worker has ended */
-} psc_sleeper_life_t;
-
-/* The wake generation and those who sleep on it. */
-typedef struct psc_wait_state {
-    atomic_uint generation;
-    atomic_uint wanted;  /* what the armed sleepers want, all together */
-    atomic_uint polling; /* 1: somebody has the poller's role */
-    atomic_uint wakes;   /* calls of psc_worker_wake: all who wait return */
-    atomic_uint crowded; /* not 0: pollers share this processor; see spin.c */
-    uint32_t followers;  /* what threads that sleep on the generation want */
-    psc_list_t sleepers;
-    psc_sleeper_t poller, control;
-    psc_sleeper_t *outside; /* that of psc_worker_fd, once it is needed */
-} psc_wait_state_t;
+#include "../types/worker.h"
 
 /* ---- with the lock held ---- */
 
 /* Returns -1 with errno; psc_sleeper_close unlinks it in either case. */
 int psc_sleeper_open(psc_sleeper_t *sleeper, psc_worker_t *worker);
 void psc_sleeper_close(psc_sleeper_t *sleeper);
+void psc_sleeper_free(psc_sleeper_t *sleeper);
+/* Its owner releases it: whoever ends last, worker or owner, frees it. Returns
+ * true if it is freed; needs no lock. */
+bool psc_sleeper_drop(psc_sleeper_t *sleeper);
 /* The owner looks now, or will before it sleeps. */
 void psc_sleeper_look(psc_sleeper_t *sleeper);
 /* PSC_ERR_NO_RESOURCE: there is something. What others have armed may be used
@@ -87,5 +51,33 @@ void psc_sleepers_bury(psc_worker_t *worker);
  * errno; and the end of all. */
 int psc_sleepers_open(psc_worker_t *worker);
 void psc_sleepers_close(psc_worker_t *worker);
+
+/* With the lock held. */
+static inline void psc_generation_next(psc_worker_t *worker)
+{
+    atomic_uint *generation = &worker->wait.generation;
+    unsigned next = atomic_load_explicit(generation, memory_order_relaxed) + 1;
+
+    /* whoever reads the new one sees what has changed with it */
+    atomic_store_explicit(generation, next, memory_order_release);
+}
+
+/* With the lock held: wake the sleepers that want one of these reasons. */
+static inline void psc_wake(psc_worker_t *worker, uint32_t reasons)
+{
+    if (reasons & PSC_WAKE_NEWS)
+        psc_generation_next(worker);
+    if (atomic_load_explicit(&worker->wait.wanted, memory_order_relaxed) &
+        reasons)
+        psc_wake_sleepers(worker, reasons);
+}
+
+/* With the lock held, after passes: rule 3 of sleep.h. */
+static inline void psc_settle(psc_worker_t *worker)
+{
+    if (atomic_load_explicit(&worker->wait.wanted, memory_order_relaxed) &
+        (PSC_WAKE_SPENT | PSC_WAKE_POLLED))
+        psc_sleepers_settle(worker);
+}
 
 #endif

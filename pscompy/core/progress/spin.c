@@ -4,13 +4,12 @@
  * An offer that somebody takes says that it is so: then each pass offers, the
  * GIL's holder does not spin, and after a few turns of others it is cheaper
  * for all to sleep and be woken. */
+#include "spin.h"
+
 #include <sched.h>
 
 #include "pscompy/transport/kit/clock.h"
-#include "../worker.h"
 
-#define SPIN_LOOK_NS 2000.0 /* between two looks at the clock */
-#define SPIN_PASS_NS 30.0   /* of a pass, beside the interfaces */
 /* An offer that nobody takes is over sooner: in 1 us or so. */
 #define SPIN_ALONE_CYCLES 3000u
 
@@ -22,23 +21,6 @@
 #define SPIN_CROWDED 16u
 /* A sleep costs both sides about as much as so many turns of others. */
 #define SPIN_TURNS 8u
-
-void psc_spin_pace(psc_worker_t *worker)
-{
-    double ns = SPIN_PASS_NS, look = SPIN_LOOK_NS;
-
-    if (look > (double)worker->config.spin_ns)
-        look = (double)worker->config.spin_ns;
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
-        if (slot->lanes > 0)
-            ns += slot->attr.poll_ns / slot->every;
-    }
-    atomic_store_explicit(&worker->stride,
-                          ns < look ? (unsigned)(look / ns) : 1,
-                          memory_order_relaxed);
-}
 
 static unsigned spin_passes(psc_worker_t *worker)
 {

@@ -5,6 +5,8 @@
  * they still do; while one of them sleeps with the poller's role, and so is
  * woken by the fabric, it stands by until the role is free. Else it is a
  * sleeper (sleep.h), which is rung when somebody polls or takes the role. */
+#include "thread.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,8 +14,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "pscompy/transport/kit/clock.h"
+#include "../descriptor.h"
 #include "../worker.h"
+#include "pscompy/transport/kit/clock.h"
+#include "progress.h"
+#include "sleep.h"
 
 /* If nobody has polled for so long, the program does something else. */
 #define THREAD_PATIENCE_NS 200000
@@ -220,7 +225,7 @@ void psc_thread_stop(psc_worker_t *worker)
     atomic_store(&thread->stopping, true);
     psc_lock_acquire(&worker->lock);
     thread->sleeper.rung = true;
-    psc_worker_signal(thread->sleeper.bell);
+    psc_descriptor_signal(thread->sleeper.bell);
     psc_worker_leave(worker);
     pthread_join(thread->id, NULL);
     thread_free(worker, thread);

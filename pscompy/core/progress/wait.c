@@ -7,12 +7,17 @@
  * sleep.h: the poller is a sleeper that looks at its requests after it has
  * armed; those that follow it have looked at the generation that they sleep
  * on. */
+#include "wait.h"
+
 #include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "pscompy/transport/kit/clock.h"
 #include "../worker.h"
+#include "pscompy/transport/kit/clock.h"
+#include "progress.h"
+#include "sleep.h"
+#include "spin.h"
 
 /* A signal that arrives just before the sleep does not interrupt it. So the
  * sleep ends after a slice, as if interrupted, and the caller looks for

@@ -57,7 +57,7 @@ void psc_am_node_free(psc_worker_t *worker, am_node_t *node)
 }
 
 am_node_t *psc_am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
-                               size_t header_len, uint64_t len)
+                            size_t header_len, uint64_t len)
 {
     if (!node)
         return NULL;

@@ -3,7 +3,7 @@
 #ifndef PSCOMPY_PROTO_AM_NODE_H
 #define PSCOMPY_PROTO_AM_NODE_H
 
-#include "../conn.h"
+#include "../types/conn.h"
 
 /* A message in memory of its own: queued for Python, or on its way out. */
 typedef struct am_node {

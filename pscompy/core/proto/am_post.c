@@ -1,8 +1,12 @@
 /* Active messages from handlers and other threads: posted without the lock,
  * sent by whoever holds it. */
+#include "am_post.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "../finish.h"
+#include "../worker.h"
 #include "am.h"
 #include "am_node.h"
 #include "message.h"

@@ -1,5 +1,7 @@
 #include "credit.h"
 
+#include "../conn_queue.h"
+
 static uint32_t credit_window(const psc_conn_t *conn)
 {
     uint64_t window = conn->worker->window;

@@ -14,7 +14,7 @@
 #ifndef PSCOMPY_PROTO_CREDIT_H
 #define PSCOMPY_PROTO_CREDIT_H
 
-#include "../conn.h"
+#include "../types/conn.h"
 
 /* What both sides may send before they have heard of each other's window. */
 #define PSC_CREDIT_INITIAL (256u << 10)

@@ -2,8 +2,12 @@
 
 #include <string.h>
 
+#include "../finish.h"
+#include "../pieces.h"
+#include "../request.h"
 #include "am.h"
-#include "tag.h"
+#include "credit.h"
+#include "match.h"
 
 /* ---- sending ---- */
 
@@ -63,8 +67,6 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
     psc_counter_t how;
     psc_status_t status;
 
-    if (psc_tag_carries(conn, head->context))
-        return psc_tag_send(conn, head, iov, n_iov, len);
     wire.credit = psc_credit_stamp(conn);
     how = eager_issue(psc_conn_main_lane(conn), &wire, iov, n_iov, len, comp,
                       &status);

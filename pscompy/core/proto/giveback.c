@@ -2,8 +2,11 @@
 
 #include <string.h>
 
+#include "../finish.h"
 #include "../memory/access.h"
 #include "credit.h"
+#include "eager.h"
+#include "match.h"
 #include "message.h"
 
 /* ---- the copy ---- */

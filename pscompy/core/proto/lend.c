@@ -3,8 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../conn_flush.h"
+#include "../conn_queue.h"
+#include "../events.h"
+#include "../finish.h"
+#include "../lane.h"
+#include "../memory/blocks.h"
 #include "../memory/pool.h"
+#include "../memory/segment.h"
+#include "../request.h"
+#include "../worker.h"
 #include "credit.h"
+#include "match.h"
 #include "rndv.h"
 
 /* Segments of one peer that stay mapped though nothing of them is in use. */

@@ -2,8 +2,10 @@
 
 #include <stdlib.h>
 
-#include "eager.h"
-#include "tag.h"
+#include "../finish.h"
+#include "../request.h"
+#include "credit.h"
+#include "tag_post.h"
 
 /* ---- contexts and queues ---- */
 
@@ -85,6 +87,46 @@ static inline psc_req_t *match_first(psc_conn_t *conn,
     return req;
 }
 
+/* With one that was posted before this place. */
+static bool match_overlaps(const psc_list_t *posted, int32_t tag,
+                           uint64_t order)
+{
+    psc_list_for_each(req, posted, psc_req_t, link) {
+        if (req->order >= order)
+            return false;
+        if (tag == PSC_ANY_TAG || match_tag(req->tag, tag))
+            return true;
+    }
+    return false;
+}
+
+static bool match_first_of_all(const psc_match_queue_t *queue,
+                               const psc_req_t *req)
+{
+    return !match_overlaps(&queue->context->posted, req->tag, req->order);
+}
+
+/* A receive that waited here has gone: leave to the fabric those that it held
+ * back and that nobody else does. Not while messages that arrived before the
+ * lane was installed are still to be matched: the fabric does not know them. */
+static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
+{
+    if (!conn->tagged || conn->state != PSC_CONN_UP ||
+        !psc_list_empty(&psc_conn_main_lane(conn)->early))
+        return;
+    while (!psc_list_empty(&queue->posted)) {
+        psc_req_t *req =
+            psc_container_of(queue->posted.next, psc_req_t, link);
+
+        if (!psc_tag_may(req) || !match_first_of_all(queue, req) ||
+            !psc_tag_post(req))
+            return;
+        psc_list_remove(&req->link);
+        psc_req_stage_set(req, PSC_STAGE_TAGGED);
+        psc_list_push(&queue->tagged, &req->link);
+    }
+}
+
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
 {
     psc_match_queue_t *queue = match_queue(conn, id, false);
@@ -95,7 +137,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
     req->head.result.order = ++conn->worker->match_clock;
     psc_list_remove(&req->link);
     if (queue && !psc_list_empty(&queue->posted))
-        psc_tag_hand_over(conn, queue);
+        match_hand_over(conn, queue);
     return req;
 }
 
@@ -106,7 +148,7 @@ void psc_match_leave(psc_req_t *req)
 
     psc_list_remove(&req->link);
     if (queue && !psc_list_empty(&queue->posted))
-        psc_tag_hand_over(req->source, queue);
+        match_hand_over(req->source, queue);
 }
 
 psc_req_t *psc_match_return(const psc_unexp_t *unexp)
@@ -242,19 +284,6 @@ psc_status_t psc_match_post(psc_req_t *req)
     return PSC_OK;
 }
 
-/* With one that was posted before this place. */
-static bool match_overlaps(const psc_list_t *posted, int32_t tag,
-                           uint64_t order)
-{
-    psc_list_for_each(req, posted, psc_req_t, link) {
-        if (req->order >= order)
-            return false;
-        if (tag == PSC_ANY_TAG || match_tag(req->tag, tag))
-            return true;
-    }
-    return false;
-}
-
 psc_match_queue_t *psc_match_alone(const psc_req_t *req)
 {
     psc_match_queue_t *queue = match_queue(req->source, req->context, true);
@@ -263,12 +292,6 @@ psc_match_queue_t *psc_match_alone(const psc_req_t *req)
         match_overlaps(&queue->context->posted, req->tag, UINT64_MAX))
         return NULL;
     return queue;
-}
-
-bool psc_match_first_of_all(const psc_match_queue_t *queue,
-                            const psc_req_t *req)
-{
-    return !match_overlaps(&queue->context->posted, req->tag, req->order);
 }
 
 /* ---- unexpected messages ---- */

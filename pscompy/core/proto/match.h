@@ -12,7 +12,7 @@
 #ifndef PSCOMPY_PROTO_MATCH_H
 #define PSCOMPY_PROTO_MATCH_H
 
-#include "../conn.h"
+#include "../types/conn.h"
 
 typedef struct psc_context {
     uint32_t id;
@@ -81,9 +81,6 @@ void psc_match_leave(psc_req_t *req);
 /* The queue of a receive that no earlier one would share a message with: then
  * somebody else may match it. */
 psc_match_queue_t *psc_match_alone(const psc_req_t *req);
-/* The same for the first one of its queue: does nobody hold it back there? */
-bool psc_match_first_of_all(const psc_match_queue_t *queue,
-                            const psc_req_t *req);
 psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
                               uint64_t len, size_t room);
 /* A receive without buffer gets this message: it waits for psc_recv_supply. */

@@ -1,8 +1,19 @@
 #include "message.h"
 
+#include "../conn.h"
+#include "../conn_flush.h"
+#include "../conn_queue.h"
+#include "../finish.h"
+#include "../progress/sleep.h"
+#include "../request.h"
+#include "credit.h"
+#include "eager.h"
 #include "lend.h"
+#include "match.h"
 #include "rndv.h"
+#include "rndv_rts.h"
 #include "tag.h"
+#include "tag_send.h"
 
 /* ---- send ---- */
 
@@ -12,6 +23,17 @@ static void message_sent(psc_comp_t *comp, psc_status_t status)
 
     req->bulk.inflight = 0;
     psc_req_finish(req, req->error ? req->error : status);
+}
+
+/* By the fabric's own matching, where the connection has it. */
+static inline psc_status_t
+message_send_eager(psc_conn_t *conn, const psc_message_head_t *head,
+                   const psc_iov_t *iov, size_t n_iov, uint64_t len,
+                   psc_comp_t *comp)
+{
+    if (psc_tag_carries(conn, head->context))
+        return psc_tag_send(conn, head, iov, n_iov, len);
+    return psc_eager_send(conn, head, iov, n_iov, len, comp);
 }
 
 psc_status_t psc_message_send_progress(psc_req_t *req)
@@ -33,8 +55,8 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
         return status;
     }
     req->comp.func = message_sent;
-    status = psc_eager_send(conn, &head, req->iov, req->n_iov, req->total,
-                            &req->comp);
+    status = message_send_eager(conn, &head, req->iov, req->n_iov, req->total,
+                                &req->comp);
     if (status == PSC_ERR_UNSUPPORTED)
         return psc_rndv_send_rts(req);
     if (status == PSC_INPROGRESS) {
@@ -66,7 +88,7 @@ psc_status_t psc_message_send_now(psc_conn_t *conn,
         !psc_eager_fits(conn, len) || len >= conn->params.zcopy_min ||
         !psc_credit_has(conn, psc_credit_cost(len)))
         return PSC_ERR_NO_RESOURCE;
-    return psc_eager_send(conn, &head, args->iov, args->n_iov, len, NULL);
+    return message_send_eager(conn, &head, args->iov, args->n_iov, len, NULL);
 }
 
 psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
@@ -209,6 +231,22 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     return PSC_INPROGRESS;
 }
 
+/* The message is not all here: it moves on from now, and may even end. */
+static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
+{
+    psc_worker_t *worker = req->worker;
+
+    __atomic_store_n(&req->head.state, PSC_REQUEST_ACTIVE, __ATOMIC_RELEASE);
+    message_recv_go_on(req, unexp);
+    psc_conn_flush(req->conn);
+    req->inside = false;
+    if (req->head.state != PSC_REQUEST_DONE)
+        return PSC_INPROGRESS;
+    psc_req_returned(req);
+    psc_wake(worker, PSC_WAKE_NEWS); /* a thread may have found it ACTIVE */
+    return PSC_OK;
+}
+
 psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
                                 size_t n_iov)
 {
@@ -222,15 +260,14 @@ psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
         return status;
     req->unexp = NULL;
     req->head.flags &= ~PSC_FLAG_NO_BUFFER;
-    if (unexp->rts || unexp->arriving) {
-        __atomic_store_n(&req->head.state, PSC_REQUEST_ACTIVE,
-                         __ATOMIC_RELEASE);
-        message_recv_go_on(req, unexp);
-        psc_conn_flush(req->conn);
-        return req->stage == PSC_STAGE_DONE ? PSC_OK : PSC_INPROGRESS;
-    }
+    req->inside = true;
+    if (unexp->rts || unexp->arriving)
+        return message_supply_rest(req, unexp);
+    /* MATCHED becomes DONE at once: no thread that was woken for MATCHED finds
+     * the request ACTIVE */
     psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
-    psc_req_finish_unnotified(req, req->head.result.status);
+    psc_req_finish(req, req->head.result.status);
+    psc_req_returned(req);
     return PSC_OK;
 }
 

@@ -1,17 +1,27 @@
 /* The protocols' two tables: what an arriving active message does, and what
  * moves a request on from each stage. */
-#include "../memory/access.h"
-#include "../upward.h"
+#include "proto.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "../conn.h"
+#include "../memory/access.h"
 #include "am.h"
+#include "credit.h"
+#include "eager.h"
 #include "lend.h"
+#include "match.h"
 #include "message.h"
 #include "rma.h"
 #include "rndv.h"
+#include "rndv_am.h"
+#include "rndv_fin.h"
+#include "rndv_get.h"
+#include "rndv_put.h"
+#include "rndv_rts.h"
 #include "tag.h"
+#include "tag_send.h"
 
 /* ---- stages ---- */
 

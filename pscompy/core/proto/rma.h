@@ -8,17 +8,7 @@
 #ifndef PSCOMPY_PROTO_RMA_H
 #define PSCOMPY_PROTO_RMA_H
 
-#include "rndv.h"
-
-psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
-                               psc_region_t **region_p);
-/* Take the memory back. PSC_OK: nobody writes or reads it any more, and the
- * region is gone. PSC_INPROGRESS: new accesses are refused, but somebody is in
- * the middle of one; call again after progress. */
-psc_status_t psc_region_close(psc_region_t *region);
-psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
-                             size_t *len_p);
-psc_worker_t *psc_region_worker(const psc_region_t *region);
+#include "region.h"
 
 typedef struct psc_rma_args {
     const uint8_t *packed;
@@ -27,8 +17,6 @@ typedef struct psc_rma_args {
     bool is_put;
 } psc_rma_args_t;
 
-/* Bytes of the region, as its packed key says; 0: it is none. */
-uint64_t psc_region_size(const uint8_t *packed, size_t len);
 psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
                            const psc_rma_args_t *rma,
                            psc_request_t **request_p);
@@ -36,7 +24,5 @@ psc_status_t psc_rma_send_request(psc_req_t *req); /* stage RMA_REQUEST */
 psc_status_t psc_rma_direct(psc_req_t *req);       /* stage RMA_DIRECT */
 psc_status_t psc_rma_put_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_rma_get_arrived(psc_lane_t *lane, const psc_am_t *am);
-unsigned psc_rma_worker_revoke(psc_worker_t *worker);
-void psc_rma_worker_destroy(psc_worker_t *worker);
 
 #endif

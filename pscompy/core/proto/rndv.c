@@ -2,13 +2,20 @@
 
 #include <string.h>
 
+#include "../conn_queue.h"
+#include "../finish.h"
+#include "../lane.h"
 #include "../memory/access.h"
-#include "am.h"
+#include "../memory/pool.h"
+#include "../memory/segment.h"
+#include "../pieces.h"
+#include "../request.h"
 #include "credit.h"
+#include "match.h"
+#include "rndv_keys.h"
 #include "stripe.h"
-#include "tag.h"
 
-static bool rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
+bool psc_rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
 {
     return conn->params.scheme == PSC_RNDV_AUTO ||
            conn->params.scheme == scheme;
@@ -27,7 +34,7 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
     if (req->n_iov == 1)
         segment = psc_pool_find(req->worker->pool, req->iov->base, req->total,
                                 &wire->offset);
-    if (rndv_may(conn, PSC_RNDV_GET))
+    if (psc_rndv_may(conn, PSC_RNDV_GET))
         wire->n_keys = (uint16_t)psc_rndv_pack_keys(req, PSC_CAP_GET, segment,
                                                     keys, len_p);
     if (!(req->head.flags & PSC_FLAG_LEND) || !segment)
@@ -38,7 +45,7 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
         wire->flags |= PSC_RTS_LENT;
 }
 
-static psc_status_t rndv_announce(psc_req_t *req, uint16_t flags)
+psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
 {
     psc_conn_t *conn = req->conn;
     uint8_t keys[PSC_KEYS_MAX];
@@ -65,36 +72,6 @@ static psc_status_t rndv_announce(psc_req_t *req, uint16_t flags)
     return PSC_OK;
 }
 
-psc_status_t psc_rndv_send_rts(psc_req_t *req)
-{
-    psc_conn_t *conn = req->conn;
-    psc_status_t status = psc_tag_send_along(req);
-
-    if (status != PSC_ERR_UNSUPPORTED)
-        return status;
-    status = rndv_announce(req, 0);
-    if (status != PSC_OK)
-        return status;
-    psc_count(conn, PSC_COUNTER_sent_messages, 1);
-    psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
-    if (psc_tag_carries(conn, req->context)) {
-        psc_req_stage_set(req, PSC_STAGE_SEND_MARK);
-        return psc_tag_send_mark(req);
-    }
-    psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
-    return PSC_INPROGRESS;
-}
-
-psc_status_t psc_rndv_send_late(psc_req_t *req)
-{
-    psc_status_t status = rndv_announce(req, PSC_RTS_LATE);
-
-    if (status != PSC_OK)
-        return status;
-    psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
-    return PSC_INPROGRESS;
-}
-
 void psc_rndv_rts_answered(psc_conn_t *conn)
 {
     conn->rts_out--;
@@ -113,7 +90,8 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     req->bulk.remote_id = wire->recv_id;
     req->bulk.len = wire->len;
-    if (wire->n_keys && req->n_iov == 1 && rndv_may(lane->conn, PSC_RNDV_PUT))
+    if (wire->n_keys && req->n_iov == 1 &&
+        psc_rndv_may(lane->conn, PSC_RNDV_PUT))
         status = psc_rndv_unpack_keys(req, PSC_CAP_PUT, wire->n_keys,
                                       am->payload, am->len);
     if (status == PSC_ERR_PROTOCOL)
@@ -169,7 +147,7 @@ void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
     psc_req_stage_set(req, PSC_STAGE_SEND_RTR);
     req->rma.offset = offer->offset;
     if (offer->n_keys && req->bulk.len > 0 && req->n_iov == 1 &&
-        rndv_may(offer->conn, PSC_RNDV_GET)) {
+        psc_rndv_may(offer->conn, PSC_RNDV_GET)) {
         if (psc_rndv_unpack_keys(req, PSC_CAP_GET, offer->n_keys, offer->keys,
                                  offer->keys_len) == PSC_OK &&
             psc_rndv_register_local(req) == PSC_OK) {
@@ -228,7 +206,7 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
                            .len = req->bulk.len};
     psc_status_t status;
 
-    if (req->bulk.len > 0 && !req->confirm && rndv_may(conn, PSC_RNDV_PUT))
+    if (req->bulk.len > 0 && !req->confirm && psc_rndv_may(conn, PSC_RNDV_PUT))
         wire.n_keys =
             psc_rndv_pack_keys(req, PSC_CAP_PUT, NULL, keys, &keys_len);
     wire.credit = psc_credit_stamp(conn);
@@ -254,69 +232,6 @@ void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am)
     unexp->keys_len = (uint32_t)am->len;
     if (am->len)
         memcpy(unexp->room, am->payload, am->len);
-}
-
-static psc_status_t rndv_record(psc_conn_t *conn, const psc_am_t *am,
-                                psc_unexp_t **unexp_p)
-{
-    const psc_wire_rts_t *wire = am->header;
-    psc_unexp_t *unexp;
-
-    if (conn->rts_in >= PSC_RTS_LIMIT)
-        return PSC_ERR_PROTOCOL;
-    unexp = psc_unexp_create(conn, wire->context, (int32_t)wire->tag,
-                             wire->len, am->len);
-    if (!unexp)
-        return PSC_ERR_NO_MEMORY;
-    conn->rts_in++;
-    unexp->rts = true;
-    psc_rndv_fill(unexp, am);
-    *unexp_p = unexp;
-    return PSC_OK;
-}
-
-static psc_status_t rndv_keep(psc_lane_t *lane, psc_req_t *req,
-                              const psc_am_t *am)
-{
-    psc_unexp_t *unexp;
-    psc_status_t status = rndv_record(lane->conn, am, &unexp);
-
-    if (status != PSC_OK)
-        return status;
-    if (lane->conn->tagged)
-        psc_tag_announced(lane, unexp);
-    else if (req)
-        psc_req_no_buffer(req, unexp);
-    else
-        return psc_match_keep(unexp);
-    return PSC_OK;
-}
-
-psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
-{
-    const psc_wire_rts_t *wire = am->header;
-    psc_offer_t offer = {.conn = lane->conn,
-                         .tag = (int32_t)wire->tag,
-                         .send_id = wire->send_id,
-                         .len = wire->len,
-                         .offset = wire->offset,
-                         .n_keys = wire->n_keys,
-                         .keys = am->payload,
-                         .keys_len = am->len};
-    psc_req_t *req = NULL;
-
-    if (am->len > PSC_KEYS_MAX || offer.tag < 0)
-        return PSC_ERR_PROTOCOL;
-    if (wire->flags & PSC_RTS_LATE)
-        return psc_tag_late_arrived(lane, am);
-    if (wire->context == PSC_CONTEXT_AM)
-        return psc_am_announced(lane->conn, wire->aux, &offer);
-    if (!lane->conn->tagged)
-        req = psc_match_arrival(lane->conn, wire->context, offer.tag);
-    if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
-        return rndv_keep(lane, req, am);
-    psc_rndv_recv_start(req, &offer);
-    return PSC_OK;
 }
 
 /* ---- moving data by put or get ---- */

@@ -1,6 +1,11 @@
 /* FRAG: where no lane can put or get, the data travels as active messages
  * that carry their place, each straight into the user's buffer. */
+#include "rndv_am.h"
+
+#include "../finish.h"
 #include "../memory/access.h"
+#include "../pieces.h"
+#include "../request.h"
 #include "credit.h"
 #include "rndv.h"
 

@@ -2,9 +2,14 @@
  * read it. A small message that wakes somebody costs as much as some 100 KiB of
  * data: where the fabric has ended several puts or gets by the time that we
  * look, their FINs leave as one message, at the end of the same turn. */
+#include "rndv_fin.h"
+
 #include <string.h>
 
+#include "../finish.h"
+#include "../lane.h"
 #include "../memory/access.h"
+#include "../request.h"
 #include "credit.h"
 #include "rndv.h"
 
@@ -57,7 +62,7 @@ static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
 }
 
 /* A request ends when its FIN has left: then its owner may stay away. */
-bool psc_proto_send_fins(psc_conn_t *conn)
+bool psc_rndv_send_fins(psc_conn_t *conn)
 {
     uint64_t ids[FINS_MAX];
     bool moved = false;

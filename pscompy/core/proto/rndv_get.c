@@ -1,4 +1,7 @@
 /* RGET: the receiver reads from the sender's buffer, then says FIN. */
+#include "rndv_get.h"
+
+#include "../request.h"
 #include "rndv.h"
 
 static size_t get_limit(const psc_iface_attr_t *attr)

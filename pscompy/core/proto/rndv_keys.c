@@ -1,8 +1,12 @@
 /* The keys by which a peer gets or puts the data of a rendezvous, and the
  * registrations that they stand for. */
+#include "rndv_keys.h"
+
 #include <string.h>
 
-#include "rndv.h"
+#include "../memory/pool.h"
+#include "../memory/segment.h"
+#include "../types/conn.h"
 
 bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
 {

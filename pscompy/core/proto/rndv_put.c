@@ -1,5 +1,9 @@
 /* RPUT: the sender writes into the receiver's buffer, then says FIN. FIN
  * leaves only when every put on every lane is visible at the target. */
+#include "rndv_put.h"
+
+#include "../finish.h"
+#include "../request.h"
 #include "rndv.h"
 
 static size_t put_limit(const psc_iface_attr_t *attr)

@@ -23,30 +23,14 @@
 #ifndef PSCOMPY_PROTO_TAG_H
 #define PSCOMPY_PROTO_TAG_H
 
-#include "eager.h"
-
-/* Do messages of this context go with match bits? */
-static inline bool psc_tag_carries(const psc_conn_t *conn, uint32_t context)
-{
-    return __builtin_expect(conn->tagged, 0) && context != PSC_CONTEXT_AM;
-}
-
-/* ---- sending ---- */
-/* A message, whole; UNSUPPORTED: it is too long for that. */
-psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
-                          const psc_iov_t *iov, size_t n_iov, uint64_t len);
-psc_status_t psc_tag_send_mark(psc_req_t *req); /* stage SEND_MARK */
-/* The message with its mark; UNSUPPORTED: announce it. */
-psc_status_t psc_tag_send_along(psc_req_t *req);
+#include "match.h"
 
 /* ---- receiving ---- */
+/* Called by the fabric when it has matched a receive: conn->tag_done. */
+void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
+                  size_t len);
 /* Leave the receive to the fabric; false: it may not, or does not take it. */
 bool psc_tag_recv(psc_req_t *req);
-/* One that waited in match.c has gone: those that it held back, and that
- * nobody else does, are left to the fabric, too. */
-void psc_tag_hand_over(psc_conn_t *conn, psc_match_queue_t *queue);
-/* Take it back from the fabric; false: it has matched. */
-bool psc_tag_recall(psc_req_t *req);
 /* PSC_OK: it is taken back, and done; INVALID: it has matched. */
 psc_status_t psc_tag_recv_cancel(psc_req_t *req);
 /* Its connection ends: so does it, once the fabric lets go of it. */

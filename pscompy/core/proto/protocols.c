@@ -1,25 +1,31 @@
 /* What the protocols do for the core when a connection or a worker begins and
  * ends, and its control messages. */
+#include "protocols.h"
+
+#include "../finish.h"
+#include "../lane.h"
 #include "../memory/access.h"
 #include "../upward.h"
-
-#include "am.h"
+#include "am_offer.h"
+#include "am_post.h"
 #include "credit.h"
 #include "giveback.h"
 #include "lend.h"
 #include "match.h"
-#include "rma.h"
+#include "proto.h"
+#include "region.h"
+#include "rndv_fin.h"
 #include "tag.h"
 
 /* ---- a connection begins ---- */
 
-void psc_proto_conn_init(psc_conn_t *conn)
+static void conn_init(psc_conn_t *conn)
 {
     psc_credit_init(conn);
     psc_list_init(&conn->maps);
 }
 
-void psc_proto_conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
+static void conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
 {
     conn->params = *params;
     if (conn->params.eager_max > PSC_EAGER_LIMIT)
@@ -28,21 +34,17 @@ void psc_proto_conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
         conn->params.fragment = 4096;
 }
 
-void psc_proto_conn_lanes(psc_conn_t *conn)
+static void conn_lanes(psc_conn_t *conn)
 {
     char reason[PSC_REASON_MAX];
 
+    conn->tag_done = psc_tag_done;
     conn->tagged = psc_lane_tagged(psc_conn_main_lane(conn), reason);
-}
-
-void psc_proto_conn_up(psc_conn_t *conn)
-{
-    psc_credit_start(conn);
 }
 
 /* ---- control messages ---- */
 
-bool psc_proto_send_control(psc_conn_t *conn, psc_wire_id_t id)
+static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
 {
     bool due = conn->credit_due;
     uint32_t told = conn->credit_told;
@@ -81,7 +83,7 @@ static void ends_request(psc_req_t *req, psc_status_t status)
     psc_req_finish(req, status);
 }
 
-void psc_proto_receives_ended(psc_conn_t *conn, psc_status_t status)
+static void receives_ended(psc_conn_t *conn, psc_status_t status)
 {
     psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
         psc_list_for_each(req, &queue->posted, psc_req_t, link) {
@@ -99,7 +101,7 @@ void psc_proto_receives_ended(psc_conn_t *conn, psc_status_t status)
     }
 }
 
-void psc_proto_conn_ended(psc_conn_t *conn, psc_status_t status)
+static void conn_ended(psc_conn_t *conn, psc_status_t status)
 {
     conn->status = status;
     psc_am_conn_ended(conn); /* first: the end of another makes room for it */
@@ -110,15 +112,10 @@ void psc_proto_conn_ended(psc_conn_t *conn, psc_status_t status)
         ends_request(req, status);
     psc_lend_conn_ended(conn);
     psc_match_conn_failed(conn);
-    psc_proto_receives_ended(conn, status);
+    receives_ended(conn, status);
 }
 
-void psc_proto_conn_closing(psc_conn_t *conn)
-{
-    psc_lend_conn_closing(conn);
-}
-
-bool psc_proto_sends_pending(const psc_conn_t *conn)
+static bool sends_pending(const psc_conn_t *conn)
 {
     psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, conn_link) {
         if (req->kind == PSC_REQ_SEND && req->stage != PSC_STAGE_LENT)
@@ -127,32 +124,41 @@ bool psc_proto_sends_pending(const psc_conn_t *conn)
     return false;
 }
 
-void psc_proto_conn_destroy(psc_conn_t *conn)
+/* ---- a worker ---- */
+
+static void inbox_drain(psc_worker_t *worker)
 {
-    psc_match_conn_destroy(conn);
+    psc_am_inbox_drain(worker);
+    psc_lend_drain(worker);
 }
 
-/* ---- a worker ends ---- */
+const psc_upward_t psc_protocols = {
+    .arrived = psc_proto_arrived,
+    .begin = psc_proto_begin,
+    .end = psc_proto_end,
+    .advance = psc_proto_advance,
+    .send_control = send_control,
+    .send_fins = psc_rndv_send_fins,
+    .conn_init = conn_init,
+    .conn_params = conn_params,
+    .conn_lanes = conn_lanes,
+    .conn_up = psc_credit_start,
+    .conn_ended = conn_ended,
+    .receives_ended = receives_ended,
+    .conn_closing = psc_lend_conn_closing,
+    .sends_pending = sends_pending,
+    .conn_destroy = psc_match_conn_destroy,
+    .inbox_drain = inbox_drain,
+};
 
-unsigned psc_proto_regions_revoke(psc_worker_t *worker)
+void psc_protocols_stop(psc_worker_t *worker)
 {
-    return psc_rma_worker_revoke(worker);
-}
-
-void psc_proto_worker_stop(psc_worker_t *worker)
-{
-    psc_rma_worker_destroy(worker);
+    psc_regions_destroy(worker);
     psc_am_worker_destroy(worker);
     psc_lend_worker_destroy(worker);
 }
 
-void psc_proto_worker_destroy(psc_worker_t *worker)
+void psc_protocols_destroy(psc_worker_t *worker)
 {
     psc_match_worker_destroy(worker);
-}
-
-void psc_proto_inbox_drain(psc_worker_t *worker)
-{
-    psc_am_inbox_drain(worker);
-    psc_lend_drain(worker);
 }

@@ -1,17 +1,20 @@
 /* What the control thread reads of a worker: events of lanes and connections,
  * counters, and the lines for its log. */
+#include "events.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "conn.h"
+#include "descriptor.h"
+#include "worker.h"
 
 /* ---- events ---- */
 
 void psc_worker_control_signal(psc_worker_t *worker)
 {
-    psc_worker_signal(worker->control_fd);
+    psc_descriptor_signal(worker->control_fd);
 }
 
 int psc_worker_retiring(psc_worker_t *worker)

@@ -1,0 +1,109 @@
+/* psc_api_t: memory that peers reach, and memory that transports know; the same
+ * for control.h. */
+#include <time.h>
+
+#include "api_table.h"
+#include "memory/pool.h"
+#include "progress/progress.h"
+#include "proto/region.h"
+#include "proto/rma.h"
+#include "worker.h"
+
+int psc_memory_register(psc_worker_t *worker, void *base, size_t len,
+                        psc_region_t **region_p)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_region_create(worker, base, len, region_p);
+    psc_worker_leave(worker);
+    return status;
+}
+
+int psc_memory_deregister(psc_region_t *region)
+{
+    psc_worker_t *worker = psc_region_worker(region);
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_region_close(region);
+    if (status == PSC_INPROGRESS)
+        psc_worker_progress_locked(worker, PSC_PASS_ALL);
+    psc_worker_leave(worker);
+    return status;
+}
+
+#define API_CLOSE_PAUSE_NS 100000
+
+void psc_api_region_destroy(psc_region_t *region)
+{
+    static const struct timespec pause = {.tv_nsec = API_CLOSE_PAUSE_NS};
+
+    while (psc_memory_deregister(region) == PSC_INPROGRESS)
+        nanosleep(&pause, NULL);
+}
+
+int psc_memory_pack(psc_region_t *region, uint8_t *packed, size_t *len_p)
+{
+    psc_worker_t *worker = psc_region_worker(region);
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_region_pack(region, packed, len_p);
+    psc_worker_leave(worker);
+    return status;
+}
+
+int psc_memory_pin(psc_worker_t *worker, void *base, size_t len,
+                   psc_block_t **block_p)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_pool_pin(worker->pool, base, len, block_p);
+    psc_worker_leave(worker);
+    return status;
+}
+
+void psc_memory_unpin(psc_worker_t *worker, psc_block_t *block)
+{
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
+    psc_pool_unpin(worker->pool, block);
+    psc_worker_leave(worker);
+}
+
+static psc_status_t api_rma(psc_conn_t *conn, const psc_send_args_t *args,
+                            const psc_rma_args_t *rma,
+                            psc_request_t **request_p)
+{
+    psc_status_t status = psc_worker_enter(conn->worker, args->flags);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_rma_start(conn, args, rma, request_p);
+    psc_worker_leave(conn->worker);
+    return status;
+}
+
+psc_status_t psc_api_put(psc_conn_t *conn, const psc_send_args_t *args,
+                         const uint8_t *packed, size_t packed_len,
+                         uint64_t offset, psc_request_t **request_p)
+{
+    return api_rma(conn, args,
+                   &(psc_rma_args_t){packed, packed_len, offset, true},
+                   request_p);
+}
+
+psc_status_t psc_api_get(psc_conn_t *conn, const psc_send_args_t *args,
+                         const uint8_t *packed, size_t packed_len,
+                         uint64_t offset, psc_request_t **request_p)
+{
+    return api_rma(conn, args,
+                   &(psc_rma_args_t){packed, packed_len, offset, false},
+                   request_p);
+}

@@ -1,0 +1,249 @@
+/* psc_api_t: messages, requests, and active messages. */
+#include "pscompy/transport/kit/clock.h"
+#include "api_table.h"
+#include "finish.h"
+#include "progress/progress.h"
+#include "progress/sleep.h"
+#include "proto/am.h"
+#include "proto/am_offer.h"
+#include "proto/giveback.h"
+#include "proto/lend.h"
+#include "proto/message.h"
+#include "request.h"
+#include "worker.h"
+
+/* ---- messages ---- */
+
+static bool api_tag_valid(int32_t tag, bool wildcard)
+{
+    return tag >= 0 || (wildcard && tag == PSC_ANY_TAG);
+}
+
+psc_status_t psc_api_send(psc_conn_t *conn, const psc_send_args_t *args,
+                          psc_request_t **request_p)
+{
+    psc_status_t status;
+
+    if (!api_tag_valid(args->tag, false))
+        return PSC_ERR_INVALID;
+    status = psc_worker_enter(conn->worker, args->flags);
+    if (status != PSC_OK)
+        return status;
+    status = psc_message_send_now(conn, args, 0);
+    if (status != PSC_OK) {
+        /* who only sends has not looked for the credit that came back */
+        if (psc_message_starved(conn, args))
+            psc_worker_progress_locked(conn->worker, psc_conn_ifaces(conn));
+        status = psc_message_send(conn, args, 0, request_p);
+    }
+    psc_worker_leave(conn->worker);
+    return status;
+}
+
+/* Polls under the lock that the call has taken: nobody else knows the request
+ * yet, and a message that arrives at once leaves none behind. */
+static psc_status_t api_recv_poll(psc_worker_t *worker, unsigned polls,
+                                  psc_result_t *result_p,
+                                  psc_request_t **request_p)
+{
+    psc_request_t *request = *request_p;
+    psc_req_t *req = psc_req_of(request);
+    bool inside;
+
+    req->inside = request->state == PSC_REQUEST_ACTIVE;
+    while (request->state == PSC_REQUEST_ACTIVE && polls-- > 0 &&
+           !psc_lock_wanted(&worker->lock)) {
+        if (psc_worker_pass(worker, PSC_PASS_DUE) == 0)
+            psc_clock_pause();
+    }
+    psc_settle(worker);
+    inside = req->inside;
+    req->inside = false;
+    if (request->state != PSC_REQUEST_DONE)
+        return PSC_INPROGRESS;
+    *result_p = request->result;
+    *request_p = NULL;
+    if (inside)
+        psc_req_recycle(req);
+    else
+        psc_req_release(req);
+    return result_p->status;
+}
+
+psc_status_t psc_api_recv(psc_worker_t *worker, const psc_recv_args_t *args,
+                          psc_result_t *result_p, psc_request_t **request_p)
+{
+    psc_status_t status;
+
+    if (!api_tag_valid(args->tag, true))
+        return PSC_ERR_INVALID;
+    status = psc_worker_enter(worker, args->flags);
+    if (status != PSC_OK)
+        return status;
+    status = psc_message_recv(worker, args, result_p, request_p);
+    if (status == PSC_INPROGRESS && args->polls)
+        status = api_recv_poll(worker, args->polls, result_p, request_p);
+    psc_worker_leave(worker);
+    return status;
+}
+
+psc_status_t psc_api_recv_supply(psc_request_t *request,
+                                 const psc_iov_t *iov, size_t n_iov)
+{
+    psc_worker_t *worker = psc_req_of(request)->worker;
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_message_supply(psc_req_of(request), iov, n_iov);
+    psc_worker_leave(worker);
+    return status;
+}
+
+psc_status_t psc_api_recv_view(psc_request_t *request, psc_view_t **view_p)
+{
+    psc_worker_t *worker = psc_req_of(request)->worker;
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_lend_view(psc_req_of(request), view_p);
+    psc_worker_leave(worker);
+    return status;
+}
+
+psc_status_t psc_api_probe(psc_worker_t *worker, const psc_recv_args_t *args,
+                           psc_result_t *result_p,
+                           psc_request_t **request_p)
+{
+    psc_status_t status;
+
+    if (!api_tag_valid(args->tag, true))
+        return PSC_ERR_INVALID;
+    status = psc_worker_enter(worker, args->flags);
+    if (status != PSC_OK)
+        return status;
+    status = psc_message_probe(worker, args, result_p, request_p);
+    psc_worker_leave(worker);
+    return status;
+}
+
+psc_status_t psc_api_iprobe(psc_worker_t *worker,
+                            const psc_recv_args_t *args,
+                            psc_result_t *result_p)
+{
+    psc_status_t status;
+
+    if (!api_tag_valid(args->tag, true))
+        return PSC_ERR_INVALID;
+    status = psc_worker_enter(worker, args->flags);
+    if (status != PSC_OK)
+        return status;
+    psc_worker_progress_locked(worker, PSC_PASS_ALL);
+    status = psc_message_iprobe(worker, args, result_p);
+    psc_worker_leave(worker);
+    return status;
+}
+
+/* ---- giving back ---- */
+
+static psc_status_t api_take_back(psc_request_t *request,
+                                  psc_status_t (*take)(psc_req_t *req))
+{
+    psc_worker_t *worker = psc_req_of(request)->worker;
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = take(psc_req_of(request));
+    psc_worker_leave(worker);
+    return status;
+}
+
+psc_status_t psc_api_cancel(psc_request_t *request)
+{
+    return api_take_back(request, psc_message_cancel);
+}
+
+psc_status_t psc_api_recv_give_up(psc_request_t *request)
+{
+    return api_take_back(request, psc_giveback_request);
+}
+
+psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,
+                                 const psc_result_t *result,
+                                 const psc_iov_t *iov, size_t n_iov)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_giveback_message(worker, context, result, iov, n_iov);
+    psc_worker_leave(worker);
+    return status;
+}
+
+/* ---- active messages ---- */
+
+/* The header travels as the first piece of the payload. */
+#define API_AM_PIECES 16
+
+psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id,
+                             const void *header, size_t header_len,
+                             const psc_send_args_t *args,
+                             psc_request_t **request_p)
+{
+    psc_iov_t iov[API_AM_PIECES] = {{(void *)header, header_len}};
+    psc_send_args_t whole = *args;
+    psc_status_t status;
+
+    if (id > PSC_TAG_MAX || header_len > PSC_AM_USER_HEADER_MAX ||
+        args->n_iov >= API_AM_PIECES)
+        return PSC_ERR_INVALID;
+    for (size_t i = 0; i < args->n_iov; i++)
+        iov[i + 1] = args->iov[i];
+    whole.context = PSC_CONTEXT_AM;
+    whole.tag = (int32_t)id;
+    whole.iov = iov;
+    whole.n_iov = args->n_iov + 1;
+    status = psc_worker_enter(conn->worker, args->flags);
+    if (status != PSC_OK)
+        return status;
+    status = psc_message_send(conn, &whole, (uint16_t)header_len, request_p);
+    if (status >= 0)
+        psc_count(conn, PSC_COUNTER_am_sent, 1);
+    psc_worker_leave(conn->worker);
+    return status;
+}
+
+psc_status_t psc_api_am_handler(psc_worker_t *worker, uint32_t id,
+                                psc_am_handler_t handler, void *arg)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_am_set_handler(worker, id, handler, arg);
+    psc_worker_leave(worker);
+    return status;
+}
+
+psc_message_t *psc_api_message_poll(psc_worker_t *worker)
+{
+    psc_message_t *message;
+
+    if (atomic_load(&worker->n_messages) == 0 ||
+        psc_worker_enter(worker, 0) != PSC_OK)
+        return NULL;
+    message = psc_am_poll(worker);
+    psc_worker_leave(worker);
+    return message;
+}
+
+void psc_api_message_free(psc_worker_t *worker, psc_message_t *message)
+{
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
+    psc_am_message_free(message);
+    psc_worker_leave(worker);
+}

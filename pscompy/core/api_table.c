@@ -1,0 +1,216 @@
+/* psc_api_t: argument checks and the lock around the protocols' operations. */
+#include "api_table.h"
+
+#include <time.h>
+
+#include "pscompy/transport/kit/clock.h"
+#include "completion.h"
+#include "finish.h"
+#include "memory/pool.h"
+#include "progress/progress.h"
+#include "progress/sleep.h"
+#include "progress/sleeper.h"
+#include "progress/spin.h"
+#include "progress/wait.h"
+#include "proto/am_post.h"
+#include "proto/lend.h"
+#include "proto/message.h"
+#include "proto/region.h"
+#include "request.h"
+#include "worker.h"
+
+/* ---- requests ---- */
+
+/* A request that is done needs no lock. A receive that waits for a buffer would
+ * wait for ever: its message goes back to the queue. */
+static void api_request_free(psc_request_t *request)
+{
+    psc_worker_t *worker = psc_req_of(request)->worker;
+
+    if (psc_request_state(request) == PSC_REQUEST_DONE) {
+        psc_req_free_done(psc_req_of(request));
+        return;
+    }
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
+    if (request->state == PSC_REQUEST_MATCHED)
+        psc_message_cancel(psc_req_of(request));
+    psc_req_release(psc_req_of(request));
+    psc_worker_leave(worker);
+}
+
+static psc_status_t api_event_create(psc_worker_t *worker, uint32_t flags,
+                                     void *owner, psc_request_t **request_p)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+    psc_req_t *req;
+
+    if (status != PSC_OK)
+        return status;
+    req = psc_req_create(worker, PSC_REQ_EVENT);
+    if (req) {
+        req->head.flags = flags;
+        req->head.owner = owner;
+        *request_p = &req->head;
+    }
+    psc_worker_leave(worker);
+    return req ? PSC_OK : PSC_ERR_NO_MEMORY;
+}
+
+static void api_event_complete(psc_request_t *request, psc_status_t result)
+{
+    psc_worker_t *worker = psc_req_of(request)->worker;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
+    if (request->state != PSC_REQUEST_DONE)
+        psc_req_finish(psc_req_of(request), result);
+    psc_worker_leave(worker);
+}
+
+/* ---- progress and waiting ---- */
+
+static unsigned api_progress(psc_worker_t *worker, uint32_t flags)
+{
+    unsigned n;
+
+    if (psc_worker_enter(worker, flags) != PSC_OK)
+        return 0;
+    n = psc_worker_progress_locked(worker, PSC_PASS_ALL);
+    psc_worker_leave(worker);
+    return n;
+}
+
+/* Another thread that has the lock settles for us. */
+static void api_spin_settle(psc_worker_t *worker)
+{
+    const uint32_t reasons = PSC_WAKE_SPENT | PSC_WAKE_POLLED;
+
+    if (!(atomic_load(&worker->wait.wanted) & reasons))
+        return;
+    if (psc_worker_enter(worker, PSC_FLAG_TRY) != PSC_OK) {
+        psc_worker_mail(worker);
+        return;
+    }
+    psc_settle(worker);
+    psc_worker_leave(worker);
+}
+
+static bool api_spin(psc_worker_t *worker, psc_request_t *request,
+                     unsigned polls)
+{
+    polls = psc_spin_limit(worker, polls);
+    while (psc_request_state(request) == PSC_REQUEST_ACTIVE && polls-- > 0) {
+        if (psc_worker_enter(worker, PSC_FLAG_TRY) != PSC_OK)
+            break;
+        psc_worker_pass(worker, PSC_PASS_DUE);
+        psc_worker_leave(worker);
+        psc_clock_pause();
+    }
+    api_spin_settle(worker);
+    return psc_request_state(request) != PSC_REQUEST_ACTIVE;
+}
+
+static psc_request_t *api_completion_poll(psc_worker_t *worker)
+{
+    psc_req_t *req = NULL;
+
+    if (!atomic_load_explicit(&worker->forked, memory_order_relaxed))
+        req = psc_completion_poll(worker);
+    return req ? &req->head : NULL;
+}
+
+static bool api_pending(psc_worker_t *worker)
+{
+    return atomic_load_explicit(&worker->completions.n, memory_order_relaxed) ||
+           atomic_load_explicit(&worker->n_messages, memory_order_relaxed);
+}
+
+/* ---- connections ---- */
+
+static uint64_t api_conn_id(const psc_conn_t *conn)
+{
+    return conn->id;
+}
+
+static int api_conn_rank(const psc_conn_t *conn)
+{
+    return conn->rank;
+}
+
+static unsigned api_conn_messages(const psc_conn_t *conn)
+{
+    return atomic_load(&conn->messages);
+}
+
+static psc_worker_t *api_conn_worker(const psc_conn_t *conn)
+{
+    return conn->worker;
+}
+
+/* ---- lending ---- */
+
+static const psc_api_t api_table = {
+    .abi = PSC_API_ABI,
+    .size = sizeof(psc_api_t),
+    .send = psc_api_send,
+    .recv = psc_api_recv,
+    .recv_supply = psc_api_recv_supply,
+    .probe = psc_api_probe,
+    .iprobe = psc_api_iprobe,
+    .cancel = psc_api_cancel,
+    .recv_give_up = psc_api_recv_give_up,
+    .recv_return = psc_api_recv_return,
+    .request_free = api_request_free,
+    .event_create = api_event_create,
+    .event_complete = api_event_complete,
+    .progress = api_progress,
+    .spin = api_spin,
+    .linger = psc_wait_linger,
+    .arm = psc_worker_arm,
+    .wait = psc_wait_requests,
+    .completion_poll = api_completion_poll,
+    .wake = psc_worker_wake,
+    .pending = api_pending,
+    .am_send = psc_api_am_send,
+    .am_post = psc_am_post,
+    .am_handler = psc_api_am_handler,
+    .message_poll = psc_api_message_poll,
+    .message_free = psc_api_message_free,
+    .region_create = psc_memory_register,
+    .region_destroy = psc_api_region_destroy,
+    .region_pack = psc_memory_pack,
+    .put = psc_api_put,
+    .get = psc_api_get,
+    .conn_state = psc_conn_state,
+    .conn_id = api_conn_id,
+    .conn_rank = api_conn_rank,
+    .conn_messages = api_conn_messages,
+    .conn_worker = api_conn_worker,
+    .block_alloc = psc_pool_alloc,
+    .block_free = psc_pool_give,
+    .recv_view = psc_api_recv_view,
+    .view_free = psc_lend_return,
+    .descriptor = psc_worker_fd,
+    .region_size = psc_region_size,
+    .sleeper_create = psc_sleeper_create,
+    .sleeper_release = psc_sleeper_release,
+    .sleeper_descriptor = psc_sleeper_descriptor,
+    .sleeper_arm = psc_sleeper_arm,
+    .sleeper_progress = psc_sleeper_progress,
+};
+
+uintptr_t psc_api_address(void)
+{
+    return (uintptr_t)&api_table;
+}
+
+uint32_t psc_api_abi(void)
+{
+    return PSC_API_ABI;
+}
+
+uint32_t psc_transport_abi(void)
+{
+    return PSC_TRANSPORT_ABI;
+}

@@ -1,0 +1,29 @@
+#include "descriptor.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+void psc_descriptor_signal(int fd)
+{
+    uint64_t one = 1;
+
+    if (write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
+        abort(); /* an eventfd of ours fails only if it was closed */
+}
+
+void psc_descriptor_clear(int fd)
+{
+    uint64_t ignored;
+
+    if (read(fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
+        abort(); /* as above */
+}
+
+int psc_descriptor_watch(int set, int fd, uint32_t events, uint32_t ifaces)
+{
+    struct epoll_event event = {.events = events, .data.u32 = ifaces};
+
+    return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+}

@@ -1,0 +1,98 @@
+#include "finish.h"
+
+#include "completion.h"
+#include "progress/sleep.h"
+#include "request.h"
+
+/* ---- the consumer lets go ---- */
+
+void psc_req_release(psc_req_t *req)
+{
+    req->head.flags &= ~PSC_FLAG_NOTIFY;
+    req->head.owner = NULL;
+    if (psc_completion_let_go(req) == 0)
+        psc_req_recycle(req);
+}
+
+/* ---- the core lets go ---- */
+
+void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
+{
+    psc_mem_t **mem = &req->bulk.mem[lane->index];
+    psc_rkey_t **key = &req->bulk.keys.key[lane->index];
+
+    if (*mem)
+        lane->slot->ops->mem_deregister(lane->ep->iface, *mem);
+    if (*key)
+        lane->slot->ops->rkey_release(lane->ep, *key);
+    *mem = NULL;
+    *key = NULL;
+}
+
+/* Give back what the lanes know of this request's memory. */
+static void req_bulk_release(psc_req_t *req)
+{
+    for (uint32_t i = 0; req->conn && i < req->conn->n_lanes; i++)
+        psc_req_forget_lane(req, req->conn->lanes[i]);
+}
+
+static void req_end(psc_req_t *req, psc_status_t status)
+{
+    req_bulk_release(req);
+    psc_list_remove(&req->conn_link);
+    psc_req_stage_set(req, PSC_STAGE_DONE);
+    if (req->head.result.status == PSC_OK || status != PSC_OK)
+        req->head.result.status = status;
+}
+
+static void req_state_set(psc_req_t *req, psc_request_state_t state)
+{
+    __atomic_store_n(&req->head.state, state, __ATOMIC_RELEASE);
+}
+
+/* The core lets go; from the state's change on the consumer may free it. */
+static void req_drop(psc_req_t *req, bool notify)
+{
+    psc_worker_t *worker = req->worker;
+    unsigned holds;
+
+    req_state_set(req, PSC_REQUEST_DONE);
+    if (notify)
+        holds = psc_completion_add(req, PSC_HELD_BY_CORE);
+    else
+        holds = atomic_fetch_and(&req->holds, ~PSC_HELD_BY_CORE) &
+                ~PSC_HELD_BY_CORE;
+    if (holds == 0)
+        psc_req_recycle(req);
+    else
+        psc_wake(worker, PSC_WAKE_NEWS);
+}
+
+void psc_req_finish(psc_req_t *req, psc_status_t status)
+{
+    req_end(req, status);
+    if (req->on_done) {
+        req->on_done(req);
+        if (req->on_done)
+            psc_req_release(req);
+    }
+    if (req->inside)
+        req_state_set(req, PSC_REQUEST_DONE);
+    else
+        req_drop(req, req->head.flags & PSC_FLAG_NOTIFY);
+}
+
+void psc_req_returned(psc_req_t *req)
+{
+    req->inside = false;
+    atomic_fetch_and(&req->holds, ~PSC_HELD_BY_CORE);
+}
+
+void psc_req_matched(psc_req_t *req)
+{
+    req->inside = false; /* it is in the queue, or is about to be returned */
+    req_state_set(req, PSC_REQUEST_MATCHED);
+    if (req->head.flags & PSC_FLAG_NOTIFY)
+        psc_completion_add(req, 0);
+    psc_wake(req->worker, PSC_WAKE_NEWS);
+}

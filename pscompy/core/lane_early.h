@@ -1,0 +1,23 @@
+/* Messages that arrive before their lane is installed in a connection. */
+#ifndef PSCOMPY_CORE_LANE_EARLY_H
+#define PSCOMPY_CORE_LANE_EARLY_H
+
+#include "types/lane.h"
+
+/* More bytes than this before the first answer come from no peer of ours: it
+ * may send only what the initial credit allows, and control messages. */
+#define PSC_EARLY_MAX (1u << 20)
+
+typedef struct psc_early {
+    psc_link_t link;
+    psc_am_t am;
+    _Alignas(8) uint8_t data[];
+} psc_early_t;
+
+/* Keep a copy. Returns false if there are too many bytes, or no memory. */
+bool psc_early_keep(psc_lane_t *lane, const psc_am_t *am);
+/* The earliest message, which the caller frees; NULL if there is none. */
+psc_early_t *psc_early_pop(psc_lane_t *lane);
+void psc_early_drop(psc_lane_t *lane);
+
+#endif

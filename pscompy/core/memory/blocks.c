@@ -1,0 +1,172 @@
+#include "blocks.h"
+
+#include <stdlib.h>
+
+#include "segment.h"
+
+static psc_pool_block_t *pool_block_of(psc_link_t *link)
+{
+    return psc_container_of(link, psc_pool_block_t, link);
+}
+
+size_t psc_pool_order_len(unsigned order)
+{
+    return (size_t)psc_page_size() << order;
+}
+
+unsigned psc_pool_order(size_t nbytes)
+{
+    unsigned order = 0;
+
+    while (order < PSC_POOL_TOP && psc_pool_order_len(order) < nbytes)
+        order++;
+    return order < PSC_POOL_TOP ? order : PSC_POOL_LARGE;
+}
+
+static psc_pool_block_t **pool_place(const psc_segment_t *segment,
+                                     size_t offset)
+{
+    return &segment->places[offset / psc_page_size()];
+}
+
+size_t psc_pool_offset(const psc_pool_block_t *block)
+{
+    return (size_t)((uint8_t *)block->head.base - block->segment->base);
+}
+
+void psc_pool_block_forget(psc_pool_block_t *block)
+{
+    psc_list_remove(&block->link);
+    *pool_place(block->segment, psc_pool_offset(block)) = NULL;
+    free(block);
+}
+
+/* ---- splitting ---- */
+
+psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool,
+                                     psc_segment_t *segment, size_t offset,
+                                     unsigned order, size_t len)
+{
+    psc_pool_block_t *block = calloc(1, sizeof *block);
+
+    if (!block)
+        return NULL;
+    block->head.base = segment->base + offset;
+    block->pool = pool;
+    block->segment = segment;
+    block->order = order;
+    block->len = len;
+    psc_list_push_front(&pool->free[order], &block->link);
+    *pool_place(segment, offset) = block;
+    return block;
+}
+
+/* Make a free block of this order out of a longer one. */
+static bool pool_split(psc_pool_t *pool, unsigned wanted)
+{
+    unsigned order = wanted + 1;
+    psc_pool_block_t *block;
+
+    while (order <= PSC_POOL_TOP && psc_list_empty(&pool->free[order]))
+        order++;
+    if (order > PSC_POOL_TOP)
+        return false;
+    block = pool_block_of(pool->free[order].next);
+    psc_list_remove(&block->link);
+    while (order > wanted) {
+        order--;
+        block->order = order;
+        block->len = psc_pool_order_len(order);
+        if (!psc_pool_block_add(pool, block->segment,
+                                psc_pool_offset(block) + block->len, order,
+                                block->len))
+            break; /* the other half is lost until its segment goes */
+    }
+    psc_list_push_front(&pool->free[order], &block->link);
+    return order == wanted;
+}
+
+/* ---- joining ---- */
+
+/* The other half of what it was split from, if that is free as a whole. */
+static psc_pool_block_t *pool_buddy(const psc_pool_block_t *block)
+{
+    size_t at = psc_pool_offset(block) ^ block->len;
+    psc_pool_block_t *buddy;
+
+    if (block->order >= block->segment->top)
+        return NULL;
+    buddy = *pool_place(block->segment, at);
+    return buddy && !buddy->used && buddy->order == block->order ? buddy
+                                                                 : NULL;
+}
+
+static void pool_join(psc_pool_block_t *block, psc_pool_block_t *buddy)
+{
+    psc_pool_t *pool = block->pool;
+    psc_pool_block_t *left =
+        block->head.base < buddy->head.base ? block : buddy;
+
+    psc_pool_block_forget(left == block ? buddy : block);
+    left->order++;
+    left->len *= 2;
+    psc_list_remove(&left->link);
+    psc_list_push_front(&pool->free[left->order], &left->link);
+}
+
+void psc_pool_join_all(psc_pool_t *pool)
+{
+    for (unsigned order = 0; order < PSC_POOL_TOP; order++) {
+        psc_link_t *link = pool->free[order].next;
+
+        while (link != &pool->free[order]) {
+            psc_pool_block_t *block = pool_block_of(link);
+            psc_pool_block_t *buddy = pool_buddy(block);
+
+            link = link->next;
+            if (buddy && link == &buddy->link)
+                link = link->next;
+            if (buddy)
+                pool_join(block, buddy);
+        }
+    }
+}
+
+/* ---- finding ---- */
+
+/* One that was made for a single array serves one that is not much shorter. */
+static psc_pool_block_t *pool_find_large(psc_pool_t *pool, size_t nbytes)
+{
+    psc_list_for_each(block, &pool->free[PSC_POOL_LARGE], psc_pool_block_t,
+                      link) {
+        if (block->len >= nbytes && block->len - nbytes <= block->len / 4)
+            return block;
+    }
+    return NULL;
+}
+
+psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, size_t nbytes)
+{
+    unsigned order = psc_pool_order(nbytes);
+
+    if (order == PSC_POOL_LARGE)
+        return pool_find_large(pool, nbytes);
+    if (psc_list_empty(&pool->free[order]) && !pool_split(pool, order))
+        return NULL;
+    return pool_block_of(pool->free[order].next);
+}
+
+const psc_pool_block_t *psc_pool_block_at(const psc_segment_t *segment,
+                                          size_t offset)
+{
+    if (segment->top == PSC_POOL_LARGE)
+        return segment->places[0];
+    for (unsigned order = 0; order <= segment->top; order++) {
+        const psc_pool_block_t *block =
+            *pool_place(segment, offset & ~(psc_pool_order_len(order) - 1));
+
+        if (block && block->order == order)
+            return block;
+    }
+    return NULL;
+}

@@ -1,0 +1,16 @@
+/* Progress: one pass over the interfaces and the queued work. */
+#ifndef PSCOMPY_CORE_PROGRESS_H
+#define PSCOMPY_CORE_PROGRESS_H
+
+#include "../types/worker.h"
+
+#define PSC_PASS_DUE ((psc_ifaces_t){0}) /* with lanes, whose turn it is */
+#define PSC_PASS_ALL ((psc_ifaces_t){UINT32_MAX})
+
+/* With the lock held: poll these interfaces once. The sleepers lose what they
+ * have armed: psc_worker_progress_locked settles that; psc_worker_pass leaves
+ * it to its caller, who polls again, or arms, or calls psc_settle. */
+unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces);
+unsigned psc_worker_progress_locked(psc_worker_t *worker, psc_ifaces_t ifaces);
+
+#endif

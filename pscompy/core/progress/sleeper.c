@@ -1,0 +1,129 @@
+/* Sleepers for event loops and for the control thread: each function takes the
+ * lock. The rule by which they are woken stands in sleep.h. */
+#include "sleeper.h"
+
+#include <stdlib.h>
+
+#include "../worker.h"
+#include "progress.h"
+#include "sleep.h"
+
+/* Reasons that ring a sleeper which waits for more than the fabrics. */
+#define SLEEP_OUTSIDE (PSC_WAKE_SPENT | PSC_WAKE_NEWS)
+
+/* ---- for event loops ---- */
+
+static psc_sleeper_t *sleeper_create(psc_worker_t *worker)
+{
+    psc_sleeper_t *sleeper = malloc(sizeof *sleeper);
+
+    if (sleeper && psc_sleeper_open(sleeper, worker) < 0) {
+        psc_sleeper_free(sleeper);
+        return NULL;
+    }
+    return sleeper;
+}
+
+psc_status_t psc_sleeper_create(psc_worker_t *worker,
+                                psc_sleeper_t **sleeper_p)
+{
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    *sleeper_p = sleeper_create(worker);
+    psc_worker_leave(worker);
+    return *sleeper_p ? PSC_OK : PSC_ERR_NO_MEMORY;
+}
+
+void psc_sleeper_release(psc_worker_t *worker, psc_sleeper_t *sleeper)
+{
+    if (!psc_sleeper_drop(sleeper) && worker)
+        psc_worker_mail(worker);
+}
+
+int psc_sleeper_descriptor(const psc_sleeper_t *sleeper)
+{
+    return sleeper->set;
+}
+
+static psc_status_t sleeper_arm(psc_sleeper_t *sleeper, uint32_t wants)
+{
+    psc_worker_t *worker = sleeper->worker;
+    psc_status_t status = psc_worker_enter(worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_sleeper_try(sleeper, wants);
+    if (status != PSC_OK)
+        psc_settle(worker);
+    psc_worker_leave(worker);
+    return status;
+}
+
+psc_status_t psc_sleeper_arm(psc_sleeper_t *sleeper)
+{
+    return sleeper_arm(sleeper, SLEEP_OUTSIDE);
+}
+
+unsigned psc_sleeper_progress(psc_sleeper_t *sleeper)
+{
+    psc_worker_t *worker = sleeper->worker;
+    unsigned n;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return 0;
+    psc_sleeper_disarm(sleeper);
+    n = psc_worker_progress_locked(worker, PSC_PASS_ALL);
+    psc_sleeper_look(sleeper);
+    psc_worker_leave(worker);
+    return n;
+}
+
+/* ---- the one that every worker has ---- */
+
+static psc_sleeper_t *sleeper_outside(psc_worker_t *worker)
+{
+    psc_sleeper_t *sleeper;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return NULL;
+    if (!worker->wait.outside)
+        worker->wait.outside = sleeper_create(worker);
+    sleeper = worker->wait.outside;
+    psc_worker_leave(worker);
+    return sleeper;
+}
+
+int psc_worker_fd(psc_worker_t *worker)
+{
+    psc_sleeper_t *sleeper = sleeper_outside(worker);
+
+    return sleeper ? sleeper->set : -1;
+}
+
+psc_status_t psc_worker_arm(psc_worker_t *worker)
+{
+    psc_sleeper_t *sleeper = sleeper_outside(worker);
+
+    if (sleeper)
+        return psc_sleeper_arm(sleeper);
+    return atomic_load(&worker->forked) ? PSC_ERR_FORKED : PSC_ERR_NO_MEMORY;
+}
+
+/* ---- the control thread's ---- */
+
+int psc_worker_fabric_fd(psc_worker_t *worker)
+{
+    return worker->wait.control.set;
+}
+
+int psc_worker_arm_fabric(psc_worker_t *worker)
+{
+    return sleeper_arm(&worker->wait.control, PSC_WAKE_SPENT);
+}
+
+unsigned psc_worker_progress(psc_worker_t *worker)
+{
+    return psc_sleeper_progress(&worker->wait.control);
+}

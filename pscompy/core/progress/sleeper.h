@@ -1,0 +1,16 @@
+/* The sleepers' functions of psc_api_t; those of the control thread stand in
+ * control.h. Each takes the lock. */
+#ifndef PSCOMPY_CORE_SLEEPER_H
+#define PSCOMPY_CORE_SLEEPER_H
+
+#include "../types/worker.h"
+
+psc_status_t psc_sleeper_create(psc_worker_t *worker,
+                                psc_sleeper_t **sleeper_p);
+void psc_sleeper_release(psc_worker_t *worker, psc_sleeper_t *sleeper);
+int psc_sleeper_descriptor(const psc_sleeper_t *sleeper);
+psc_status_t psc_sleeper_arm(psc_sleeper_t *sleeper);
+unsigned psc_sleeper_progress(psc_sleeper_t *sleeper);
+psc_status_t psc_worker_arm(psc_worker_t *worker);
+
+#endif

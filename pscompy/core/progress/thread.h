@@ -1,0 +1,9 @@
+/* The progress thread's end; control.h has its start. */
+#ifndef PSCOMPY_CORE_THREAD_H
+#define PSCOMPY_CORE_THREAD_H
+
+#include "../types/worker.h"
+
+void psc_thread_stop(psc_worker_t *worker);
+
+#endif

@@ -1,0 +1,214 @@
+#include "am_offer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../conn_flush.h"
+#include "../conn_queue.h"
+#include "../events.h"
+#include "../request.h"
+#include "am.h"
+#include "am_node.h"
+#include "rndv.h"
+
+/* A message that was announced and waits until there is room for it. */
+typedef struct am_offer {
+    psc_link_t link;
+    psc_offer_t offer;
+    uint16_t header_len;
+    uint8_t keys[];
+} am_offer_t;
+
+static bool am_offers_start(psc_worker_t *worker);
+
+/* ---- fetching ---- */
+
+static void am_fetched(psc_req_t *req)
+{
+    psc_worker_t *worker = req->worker;
+    am_node_t *node = req->payload;
+
+    req->conn->rts_in--;
+    if (req->head.result.status != PSC_OK || !psc_am_hand_over(req->conn, node))
+        psc_am_node_drop(worker, node);
+    am_offers_start(worker);
+}
+
+static void am_refused(psc_req_t *req)
+{
+    req->conn->rts_in--;
+}
+
+/* There is no memory for it: its sender is told, the connection goes on. */
+static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
+{
+    char line[PSC_REASON_MAX];
+
+    snprintf(line, sizeof line,
+             "an active message of %" PRIu64 " bytes is refused: there is no "
+             "memory for it", offer->len);
+    psc_worker_log(req->worker, 1, line);
+    req->on_done = am_refused;
+    req->error = PSC_ERR_NO_MEMORY;
+    req->bulk.remote_id = offer->send_id;
+    psc_req_attach(req, offer->conn);
+    psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
+    psc_conn_queue(offer->conn, req, true);
+}
+
+static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
+{
+    psc_req_t *req = psc_req_create(offer->conn->worker, PSC_REQ_RECV);
+    am_node_t *node;
+
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    node = psc_am_node_create(offer->conn, (uint32_t)offer->tag, header_len,
+                              offer->len);
+    if (!node) {
+        am_refuse(req, offer);
+        return PSC_OK;
+    }
+    psc_req_set_iov(req, &(psc_iov_t){node->data, offer->len}, 1);
+    req->payload = node;
+    req->on_done = am_fetched;
+    psc_rndv_recv_start(req, offer);
+    return PSC_OK;
+}
+
+/* ---- waiting for room ---- */
+
+/* One alone may be longer than all of the bound. */
+static bool am_has_room(const psc_worker_t *worker, uint64_t len)
+{
+    uint64_t max = worker->config.unexpected_max;
+
+    return worker->unpolled == 0 ||
+           (worker->unexpected <= max && len <= max - worker->unexpected);
+}
+
+/* Fetch what has waited. True: something has begun. */
+static bool am_offers_start(psc_worker_t *worker)
+{
+    bool started = false;
+
+    while (!psc_list_empty(&worker->offers)) {
+        am_offer_t *waiting =
+            psc_container_of(worker->offers.next, am_offer_t, link);
+
+        if (!am_has_room(worker, waiting->offer.len))
+            break;
+        psc_list_remove(&waiting->link);
+        if (am_fetch(&waiting->offer, waiting->header_len) != PSC_OK) {
+            psc_list_push_front(&worker->offers, &waiting->link);
+            break;
+        }
+        free(waiting);
+        started = true;
+    }
+    return started;
+}
+
+static psc_status_t am_offer_keep(const psc_offer_t *offer, uint16_t header_len)
+{
+    am_offer_t *waiting = malloc(sizeof *waiting + offer->keys_len);
+
+    if (!waiting)
+        return PSC_ERR_NO_MEMORY;
+    waiting->offer = *offer;
+    waiting->offer.keys = waiting->keys;
+    waiting->header_len = header_len;
+    if (offer->keys_len)
+        memcpy(waiting->keys, offer->keys, offer->keys_len);
+    psc_list_push(&offer->conn->worker->offers, &waiting->link);
+    return PSC_OK;
+}
+
+psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
+                              const psc_offer_t *offer)
+{
+    psc_worker_t *worker = conn->worker;
+    psc_status_t status;
+
+    if (header_len > offer->len || conn->rts_in >= PSC_RTS_LIMIT)
+        return PSC_ERR_PROTOCOL;
+    if (psc_list_empty(&worker->offers) && am_has_room(worker, offer->len))
+        status = am_fetch(offer, header_len);
+    else
+        status = am_offer_keep(offer, header_len);
+    if (status == PSC_OK)
+        conn->rts_in++;
+    return status;
+}
+
+/* ---- polling ---- */
+
+/* Return the credit, and admit the announced messages, that were held
+ * back while this message took the room. */
+static void am_polled(psc_worker_t *worker, am_node_t *node)
+{
+    bool owed = node->owed > 0;
+
+    psc_am_node_release(worker, node);
+    if (!am_offers_start(worker) && !owed)
+        return;
+    psc_list_for_each(conn, &worker->busy, psc_conn_t, busy_link)
+        psc_conn_flush(conn);
+}
+
+psc_message_t *psc_am_poll(psc_worker_t *worker)
+{
+    psc_link_t *link = psc_list_pop(&worker->messages);
+    am_node_t *node;
+
+    if (!link)
+        return NULL;
+    atomic_fetch_sub(&worker->n_messages, 1);
+    node = psc_container_of(link, am_node_t, link);
+    am_polled(worker, node);
+    return &node->message;
+}
+
+void psc_am_message_free(psc_message_t *message)
+{
+    am_node_t *node = psc_container_of(message, am_node_t, message);
+
+    atomic_fetch_sub(&node->conn->messages, 1);
+    psc_am_node_free(node->conn->worker, node);
+}
+
+/* ---- ends ---- */
+
+static void am_offers_end(psc_worker_t *worker, const psc_conn_t *conn)
+{
+    psc_list_for_each(waiting, &worker->offers, am_offer_t, link) {
+        if (conn && waiting->offer.conn != conn)
+            continue;
+        waiting->offer.conn->rts_in--;
+        psc_list_remove(&waiting->link);
+        free(waiting);
+    }
+}
+
+void psc_am_conn_ended(psc_conn_t *conn)
+{
+    am_offers_end(conn->worker, conn);
+}
+
+void psc_am_worker_destroy(psc_worker_t *worker)
+{
+    am_node_t *node = atomic_exchange(&worker->inbox, NULL), *next;
+    psc_message_t *message;
+
+    am_offers_end(worker, NULL);
+    for (; node; node = next) {
+        next = node->next;
+        free(node);
+    }
+    while ((message = psc_am_poll(worker)))
+        psc_am_message_free(message);
+    psc_am_nodes_destroy(worker);
+    psc_am_handlers_destroy(worker);
+}

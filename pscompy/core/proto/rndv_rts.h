@@ -1,0 +1,12 @@
+/* RTS: the way that a rendezvous begins, on either side; see rndv.h. A message
+ * that a fabric matches may go without. */
+#ifndef PSCOMPY_PROTO_RNDV_RTS_H
+#define PSCOMPY_PROTO_RNDV_RTS_H
+
+#include "../types/conn.h"
+
+psc_status_t psc_rndv_send_rts(psc_req_t *req);  /* stage SEND */
+psc_status_t psc_rndv_send_late(psc_req_t *req); /* stage SEND_LATE */
+psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am);
+
+#endif

@@ -1,0 +1,128 @@
+#include "tag_send.h"
+
+#include "../conn_queue.h"
+#include "../finish.h"
+#include "../request.h"
+#include "eager.h"
+#include "rndv.h"
+#include "tag_post.h"
+
+#define TAG_ALONG_MAX (4u << 20) /* bytes that may go in vain */
+#define TAG_PAUSE_MAX 63u        /* messages */
+
+static uint64_t tag_mark(const psc_req_t *req)
+{
+    return psc_tag_bits(req->context, req->tag) | PSC_TAG_MARK;
+}
+
+static psc_status_t tag_issue(psc_conn_t *conn, uint64_t bits,
+                              const psc_iov_t *iov, size_t n_iov)
+{
+    psc_lane_t *lane = psc_conn_main_lane(conn);
+    psc_status_t status =
+        lane->slot->ops->tag_send(lane->ep, bits, iov, n_iov);
+
+    if (status == PSC_ERR_NO_RESOURCE)
+        psc_count(conn, PSC_COUNTER_back_pressure, 1);
+    return status;
+}
+
+psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
+                          const psc_iov_t *iov, size_t n_iov, uint64_t len)
+{
+    const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
+
+    psc_status_t status = PSC_ERR_UNSUPPORTED;
+
+    if (len <= attr->max_bcopy && n_iov <= attr->max_iov)
+        status = tag_issue(conn, psc_tag_bits(head->context, head->tag), iov,
+                           n_iov);
+    if (status == PSC_OK)
+        psc_eager_left(conn, PSC_COUNTER_eager_bcopy, len);
+    return status;
+}
+
+psc_status_t psc_tag_send_mark(psc_req_t *req)
+{
+    psc_status_t status = tag_issue(req->conn, tag_mark(req), NULL, 0);
+
+    if (status != PSC_OK)
+        return status;
+    if (req->conn->along_pause > 0)
+        req->conn->along_pause--;
+    psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
+    return PSC_INPROGRESS;
+}
+
+/* ---- sending along ---- */
+
+static bool tag_may_go_along(const psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    const psc_iface_slot_t *slot;
+
+    if (!psc_tag_carries(conn, req->context) || conn->along_pause > 0 ||
+        conn->params.scheme != PSC_RNDV_AUTO || req->n_iov != 1 ||
+        req->total > TAG_ALONG_MAX || psc_eager_fits(conn, req->total) ||
+        req->head.flags & PSC_FLAG_LEND)
+        return false;
+    slot = psc_conn_main_lane(conn)->slot;
+    return slot->ops->tag_put && req->total <= slot->attr.max_put;
+}
+
+static void tag_in_vain(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+
+    psc_count(conn, PSC_COUNTER_tag_in_vain, 1);
+    if (conn->along_missed < TAG_PAUSE_MAX)
+        conn->along_missed = 2 * conn->along_missed + 1;
+    conn->along_pause = conn->along_missed;
+    psc_req_stage_set(req, PSC_STAGE_SEND_LATE);
+    psc_conn_queue(conn, req, true);
+}
+
+static void tag_along_done(psc_comp_t *comp, psc_status_t status)
+{
+    psc_req_t *req = psc_container_of(comp, psc_req_t, comp);
+    psc_conn_t *conn = req->conn;
+    bool in_vain = status == PSC_ERR_UNSUPPORTED;
+
+    if ((status != PSC_OK && !in_vain) || psc_conn_ended(conn)) {
+        psc_rndv_comp(comp, in_vain ? PSC_OK : status);
+        return;
+    }
+    req->bulk.inflight--;
+    if (in_vain) {
+        tag_in_vain(req);
+        return;
+    }
+    psc_count(conn, PSC_COUNTER_tag_along, 1);
+    conn->along_missed = 0;
+    psc_req_finish(req, PSC_OK);
+}
+
+psc_status_t psc_tag_send_along(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    psc_lane_t *lane;
+    uint32_t number = 0;
+    psc_status_t status;
+
+    if (!tag_may_go_along(req))
+        return PSC_ERR_UNSUPPORTED;
+    lane = psc_conn_main_lane(conn);
+    req->comp.func = tag_along_done;
+    status = lane->slot->ops->tag_put(lane->ep, tag_mark(req), req->iov->base,
+                                      req->total, &number, &req->comp);
+    if (status == PSC_ERR_NO_RESOURCE)
+        psc_count(conn, PSC_COUNTER_back_pressure, 1);
+    if (status < 0)
+        return status;
+    req->aux = (uint16_t)number;
+    req->bulk.inflight = 1;
+    psc_count(conn, PSC_COUNTER_sent_messages, 1);
+    psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
+    psc_req_stage_set(req, PSC_STAGE_ALONG);
+    return PSC_INPROGRESS;
+}
