@@ -153,8 +153,11 @@ static void lane_begin_early(psc_lane_t *lane, uint8_t id, const void *header,
     *in = (psc_incoming_t){.id = id, .header_len = header_len, .len = len};
     memcpy(in->header, header, header_len);
     in->bounce = len <= PSC_EARLY_MAX ? malloc(len ? len : 1) : NULL;
+    if (!in->bounce)
+        return;
+    in->kind = PSC_INCOMING_BOUNCE;
     in->iov[0] = (psc_iov_t){in->bounce, len};
-    *dest_p = (psc_dest_t){.iov = in->iov, .n_iov = in->bounce ? 1 : 0};
+    *dest_p = (psc_dest_t){.iov = in->iov, .n_iov = 1};
 }
 
 static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
@@ -172,30 +175,36 @@ static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
     dest_p->cookie = lane->conn;
 }
 
+/* A payload that began before the installation; the lane may be installed now. */
+static psc_status_t lane_end_early(psc_lane_t *lane)
+{
+    psc_incoming_t *in = &lane->incoming;
+    psc_am_t am = {.id = in->id,
+                   .header_len = in->header_len,
+                   .header = in->header,
+                   .payload = in->bounce,
+                   .len = in->len};
+    psc_status_t status = PSC_OK;
+
+    if (in->kind != PSC_INCOMING_BOUNCE)
+        return PSC_OK;
+    in->kind = PSC_INCOMING_NONE;
+    if (lane->conn)
+        status = lane->worker->up->arrived(lane, &am);
+    else
+        lane_keep_early(lane, &am);
+    free((void *)am.payload);
+    return status;
+}
+
 static void lane_am_end(psc_ep_t *ep, void *cookie)
 {
     psc_lane_t *lane = lane_of(ep);
-    psc_incoming_t *in = &lane->incoming;
-    psc_status_t status = PSC_OK;
+    psc_status_t status;
 
     if (lane_deaf(lane))
         return;
-    if (cookie) {
-        status = lane->worker->up->end(lane);
-    } else {
-        psc_am_t am = {.id = in->id,
-                       .header_len = in->header_len,
-                       .header = in->header,
-                       .payload = in->bounce,
-                       .len = in->len};
-
-        if (in->bounce && lane->conn)
-            status = lane->worker->up->arrived(lane, &am);
-        else if (in->bounce)
-            lane_keep_early(lane, &am);
-        free(in->bounce);
-        in->bounce = NULL;
-    }
+    status = cookie ? lane->worker->up->end(lane) : lane_end_early(lane);
     if (status < 0)
         psc_lane_break(lane, status);
 }

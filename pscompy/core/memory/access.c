@@ -28,7 +28,7 @@ void psc_target_leave(psc_req_t *req)
 static void access_cut(psc_req_t *req)
 {
     for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
-        if (req->conn->lanes[i]->incoming.req == req)
+        if (psc_incoming_for(&req->conn->lanes[i]->incoming, req))
             psc_landing_cut(req->conn->lanes[i]);
     }
     req->n_iov = 0;
@@ -84,8 +84,10 @@ void psc_landing_cut(psc_lane_t *lane)
 void psc_landing_drop(psc_lane_t *lane)
 {
     psc_landing_cut(lane);
+    if (lane->incoming.kind != PSC_INCOMING_BOUNCE)
+        return;
     free(lane->incoming.bounce);
-    lane->incoming.bounce = NULL;
+    lane->incoming.kind = PSC_INCOMING_NONE;
 }
 
 /* ---- keys ---- */

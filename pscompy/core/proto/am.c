@@ -152,6 +152,7 @@ psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
     node = psc_am_node_create(lane->conn, id, header_len, len);
     if (!node)
         return PSC_ERR_NO_MEMORY;
+    in->kind = PSC_INCOMING_MESSAGE;
     in->message = &node->message;
     in->iov[0] = (psc_iov_t){node->data, len};
     dest->iov = in->iov;

@@ -202,48 +202,70 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
 
 /* ---- arriving header first ---- */
 
+static bool eager_lands(const psc_req_t *req, uint64_t len)
+{
+    return req && psc_req_has_room(req, len) && req->n_iov <= PSC_INCOMING_IOV;
+}
+
+/* Into the memory of its receive. */
+static void eager_begin_receive(psc_lane_t *lane, psc_req_t *req, int32_t tag,
+                                uint64_t len, psc_dest_t *dest)
+{
+    psc_incoming_t *in = &lane->incoming;
+    size_t part = len;
+
+    psc_req_stage_set(req, PSC_STAGE_CLAIMED);
+    psc_req_attach(req, lane->conn);
+    req->head.result.tag = tag;
+    in->kind = PSC_INCOMING_RECEIVE;
+    in->req = req;
+    dest->iov = in->iov;
+    dest->n_iov = psc_iov_slice(req->iov, req->n_iov, 0, &part, in->iov,
+                                PSC_INCOMING_IOV);
+}
+
+/* Into a record, which the receive gets when it is complete, if there is one. */
+static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
+                                       psc_unexp_t *unexp, psc_dest_t *dest)
+{
+    psc_incoming_t *in = &lane->incoming;
+
+    unexp->arriving = true;
+    in->kind = PSC_INCOMING_UNEXP;
+    in->unexp = unexp;
+    in->iov[0] = (psc_iov_t){unexp->room, unexp->len};
+    dest->iov = in->iov;
+    dest->n_iov = 1;
+    eager_copied_out(lane->conn, unexp->len);
+    if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
+        return eager_keep(unexp, req);
+    psc_match_claim(req, unexp);
+    unexp->kept = unexp->owed = psc_credit_cost(unexp->len);
+    lane->worker->unexpected += unexp->kept;
+    return PSC_OK;
+}
+
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest)
 {
     psc_conn_t *conn = lane->conn;
-    psc_incoming_t *in = &lane->incoming;
     int32_t tag = (int32_t)wire->tag;
-    size_t part = len;
+    psc_unexp_t *unexp;
+    psc_req_t *req;
 
     if (tag < 0 || !psc_credit_spend(conn, psc_credit_cost(len)))
         return PSC_ERR_PROTOCOL;
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
-    in->req = psc_match_arrival(conn, wire->context, tag);
-    if (in->req && psc_req_has_room(in->req, len) &&
-        in->req->n_iov <= PSC_INCOMING_IOV) {
-        psc_req_stage_set(in->req, PSC_STAGE_CLAIMED);
-        psc_req_attach(in->req, conn);
-        in->req->head.result.tag = tag;
-        dest->iov = in->iov;
-        dest->n_iov = psc_iov_slice(in->req->iov, in->req->n_iov, 0, &part,
-                                    in->iov, PSC_INCOMING_IOV);
+    req = psc_match_arrival(conn, wire->context, tag);
+    if (eager_lands(req, len)) {
+        eager_begin_receive(lane, req, tag, len, dest);
         return PSC_OK;
     }
-    in->unexp = psc_unexp_create(conn, wire->context, tag, len, len);
-    if (!in->unexp)
+    unexp = psc_unexp_create(conn, wire->context, tag, len, len);
+    if (!unexp)
         return PSC_ERR_NO_MEMORY;
-    in->unexp->arriving = true;
-    in->iov[0] = (psc_iov_t){in->unexp->room, len};
-    dest->iov = in->iov;
-    dest->n_iov = 1;
-    eager_copied_out(conn, len);
-    if (in->req && !(in->req->head.flags & PSC_FLAG_NO_BUFFER)) {
-        psc_match_claim(in->req, in->unexp);
-        in->unexp->kept = psc_credit_cost(len);
-        in->unexp->owed = psc_credit_cost(len);
-        conn->worker->unexpected += in->unexp->kept;
-        in->req = NULL;
-        return PSC_OK;
-    }
-    psc_req_t *req = in->req;
-    in->req = NULL;
-    return eager_keep(in->unexp, req);
+    return eager_begin_record(lane, req, unexp, dest);
 }
 
 void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len)
@@ -254,24 +276,20 @@ void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len)
     psc_req_finish(req, req->head.result.status);
 }
 
-void psc_eager_end(psc_lane_t *lane)
+void psc_eager_end_receive(psc_lane_t *lane)
 {
     psc_incoming_t *in = &lane->incoming;
-    psc_unexp_t *unexp = in->unexp;
-    psc_req_t *req;
 
-    if (in->message) {
-        psc_am_end(lane);
-        in->message = NULL;
-        return;
-    }
-    if (in->req) {
-        eager_count_copy(lane->conn, in->len, in->req->total);
-        psc_eager_landed(lane->conn, in->req, in->len);
-        return;
-    }
+    eager_count_copy(lane->conn, in->len, in->req->total);
+    psc_eager_landed(lane->conn, in->req, in->len);
+}
+
+void psc_eager_end_record(psc_lane_t *lane)
+{
+    psc_unexp_t *unexp = lane->incoming.unexp;
+    psc_req_t *req = unexp->req;
+
     unexp->arriving = false;
-    req = unexp->req;
     if (!req)
         return;
     psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);

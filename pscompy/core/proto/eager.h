@@ -27,7 +27,9 @@ void psc_eager_left(psc_conn_t *conn, psc_counter_t how, uint64_t len);
 psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest);
-void psc_eager_end(psc_lane_t *lane);
+/* The payload is complete: in the memory of its receive, or in a record. */
+void psc_eager_end_receive(psc_lane_t *lane);
+void psc_eager_end_record(psc_lane_t *lane);
 
 /* A message of this length is in the receive's buffer; its tag is known. */
 void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len);

@@ -141,7 +141,7 @@ static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
     case PSC_STAGE_CLAIMED:
         in = &psc_conn_main_lane(req->conn)->incoming;
         result_p->nbytes = in->len;
-        return in->req == req;
+        return psc_incoming_for(in, req);
     default:
         return false;
     }

@@ -138,6 +138,7 @@ static void proto_bounce(psc_lane_t *lane, const void *header, uint64_t len,
     in->bounce = malloc(len ? len : 1);
     if (!in->bounce)
         return;
+    in->kind = PSC_INCOMING_BOUNCE;
     in->iov[0] = (psc_iov_t){in->bounce, len};
     dest->iov = in->iov;
     dest->n_iov = 1;
@@ -153,10 +154,7 @@ void psc_proto_begin(psc_lane_t *lane, uint8_t id, const void *header,
     in->id = id;
     in->header_len = header_len;
     in->len = len;
-    in->req = NULL;
-    in->unexp = NULL;
-    in->message = NULL;
-    in->bounce = NULL;
+    in->kind = PSC_INCOMING_NONE;
     in->status = PSC_OK;
     if (!proto_check(id, header_len) || id >= PSC_WIRE_MATCHED) {
         in->status = PSC_ERR_PROTOCOL;
@@ -185,10 +183,11 @@ static psc_status_t proto_end_bounce(psc_lane_t *lane)
                    .header = in->header,
                    .payload = in->bounce,
                    .len = in->len};
-    psc_status_t status = psc_proto_arrived(lane, &am);
+    psc_status_t status;
 
-    free(in->bounce);
-    in->bounce = NULL;
+    in->kind = PSC_INCOMING_NONE;
+    status = psc_proto_arrived(lane, &am);
+    free((void *)am.payload);
     return status;
 }
 
@@ -198,17 +197,36 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
 
     if (in->status != PSC_OK)
         return in->status;
-    if (in->bounce)
-        return proto_end_bounce(lane);
-    if (in->id == PSC_WIRE_FRAG)
-        psc_rndv_frag_end(lane);
-    else if (in->req || in->unexp || in->message)
-        psc_eager_end(lane);
-    else
+    switch (in->kind) {
+    case PSC_INCOMING_NONE: /* there was no memory for it */
         return PSC_ERR_NO_MEMORY;
-    in->req = NULL;
-    in->unexp = NULL;
+    case PSC_INCOMING_FRAG:
+        psc_rndv_frag_end(lane);
+        break;
+    case PSC_INCOMING_RECEIVE:
+        psc_eager_end_receive(lane);
+        break;
+    case PSC_INCOMING_UNEXP:
+        psc_eager_end_record(lane);
+        break;
+    case PSC_INCOMING_MESSAGE:
+        psc_am_end(lane);
+        break;
+    case PSC_INCOMING_BOUNCE:
+        return proto_end_bounce(lane);
+    }
+    in->kind = PSC_INCOMING_NONE;
     return PSC_OK;
+}
+
+/* The record of a message that will not be complete. */
+static void proto_drop_record(psc_unexp_t *unexp)
+{
+    psc_list_for_each(req, &unexp->conn->active, psc_req_t, conn_link) {
+        if (req->unexp == unexp)
+            req->unexp = NULL;
+    }
+    psc_unexp_free(unexp);
 }
 
 void psc_proto_abort(psc_lane_t *lane)
@@ -216,19 +234,12 @@ void psc_proto_abort(psc_lane_t *lane)
     psc_incoming_t *in = &lane->incoming;
 
     psc_landing_drop(lane);
-    if (in->req && in->id == PSC_WIRE_FRAG)
+    if (in->kind == PSC_INCOMING_FRAG)
         in->req->bulk.inflight--;
-    if (in->unexp) {
-        psc_list_for_each(req, &in->unexp->conn->active, psc_req_t, conn_link) {
-            if (req->unexp == in->unexp)
-                req->unexp = NULL;
-        }
-        psc_unexp_free(in->unexp);
-    }
-    if (in->message)
+    else if (in->kind == PSC_INCOMING_UNEXP)
+        proto_drop_record(in->unexp);
+    else if (in->kind == PSC_INCOMING_MESSAGE)
         psc_am_abort(lane);
     psc_tag_abort(lane);
-    in->req = NULL;
-    in->unexp = NULL;
-    in->message = NULL;
+    in->kind = PSC_INCOMING_NONE;
 }

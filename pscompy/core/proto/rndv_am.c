@@ -155,6 +155,7 @@ psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
     if (covered != len && !frag_homeless(req))
         return PSC_ERR_UNSUPPORTED;
     dest->iov = in->iov;
+    in->kind = PSC_INCOMING_FRAG;
     in->req = req;
     req->bulk.inflight++;
     return PSC_OK;

@@ -6,19 +6,39 @@
 
 #define PSC_INCOMING_IOV 8
 
+typedef enum psc_incoming_kind {
+    PSC_INCOMING_NONE,    /* nothing, or a payload that is discarded */
+    PSC_INCOMING_FRAG,    /* a FRAG: into the memory of `req` */
+    PSC_INCOMING_RECEIVE, /* eager, with its receive: into the memory of `req` */
+    PSC_INCOMING_UNEXP,   /* eager, without a receive: into `unexp` */
+    PSC_INCOMING_MESSAGE, /* an active message: into `message` */
+    PSC_INCOMING_BOUNCE   /* anything else: into `bounce`, handled at the end */
+} psc_incoming_kind_t;
+
 /* The message whose payload is arriving on a lane (am_begin ... am_end). */
 typedef struct psc_incoming {
+    psc_incoming_kind_t kind;
     uint8_t id;
     uint8_t header_len;
-    psc_req_t *req;     /* FRAG, or eager with its receive: lands there */
-    psc_unexp_t *unexp; /* eager without a receive: lands here */
-    psc_message_t *message; /* an active message: it is that */
-    void *bounce;       /* anything else: lands here, handled at the end */
+    union { /* by kind */
+        psc_req_t *req;
+        psc_unexp_t *unexp;
+        psc_message_t *message;
+        void *bounce;
+    };
     uint64_t len;
-    psc_status_t status; /* it is not what it should be */
+    psc_status_t status; /* not PSC_OK: the peer may not send this */
     psc_iov_t iov[PSC_INCOMING_IOV];
     _Alignas(8) uint8_t header[PSC_AM_HEADER_MAX];
 } psc_incoming_t;
+
+static inline bool psc_incoming_for(const psc_incoming_t *in,
+                                    const psc_req_t *req)
+{
+    return (in->kind == PSC_INCOMING_FRAG ||
+            in->kind == PSC_INCOMING_RECEIVE) &&
+           in->req == req;
+}
 
 struct psc_lane {
     psc_worker_t *worker;
