@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -18,10 +17,9 @@ what to run, after the options:
   -c code [argument ...]       Python code
   -- command [argument ...]    any other command
 
-The ranks run under the Python that runs pscompy; where they outnumber the
-processors it is started once for all of them, behind -- never. Whole lines of their output
-are passed on; rank 0 gets the standard input. When one rank fails, all are
-ended and its exit code is returned, or 128 + n for signal n.
+A Python program runs under the Python that runs pscompy. Whole lines of output are passed
+on; rank 0 gets the standard input. When one rank fails, all are ended and its exit code
+is returned, or 128 + n for signal n.
 """
 
 
@@ -70,7 +68,7 @@ def main(arguments: list[str]) -> int:
     environ = dict(options.env)
     if options.module is not None:
         environ["PSP_MSA_MODULE_ID"] = str(options.module)
-    plan = Plan(command, options.np, _folder(program), options.label, environ)
+    plan = Plan(command, options.np, options.label, environ)
     open_standard_files()
     return Job(plan).run()
 
@@ -113,18 +111,6 @@ def _is_binary(path: str) -> bool:
             return file.read(4) == b"\x7fELF"
     except OSError:  # a folder; or Python will say what is wrong with it
         return False
-
-
-def _folder(program: list[str]) -> str | None:
-    """Where a Python program lies, whose modules come before all others; None: it is none, or
-    Python takes no PYTHONPATH."""
-    first = program[0]
-    if first == "--" or sys.flags.ignore_environment or sys.flags.no_site:
-        return None
-    if first in ("-m", "-c"):
-        return os.curdir
-    path = Path(first)
-    return first if path.is_dir() else str(path.resolve().parent)
 
 
 def _positive(text: str) -> int:

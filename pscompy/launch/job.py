@@ -15,16 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from pscompy.config import logs
-from pscompy.config.config import Config
-from pscompy.config.variables import VARIABLES
-from pscompy.errors import ConfigError
-from pscompy.launch.environment import job_environment
+from pscompy.launch.environment import job_environment, rank_variables
 from pscompy.launch.event_loop import Loop
-from pscompy.launch.nursery import Nursery
 from pscompy.launch.pmi import Abort, Replies, Server
 from pscompy.launch.process_group import Guard
-from pscompy.launch.rank import Program, Rank, Spawn
+from pscompy.launch.rank import Rank
 from pscompy.launch.signals import Signals
 from pscompy.launch.terminal import Terminal
 from pscompy.world.bootstrap.pmi1_wire import WireError
@@ -36,15 +31,11 @@ _SAME = 0.2  # seconds in which a repeated signal is the same one once more
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run: `argv` on `size` ranks, `environ` beside the launcher's own.
-
-    `folder` is where a Python program lies, whose modules come before all others; None: it is
-    another program.
-    """
+    """What to run: the command `argv` on `size` ranks, with `environ` added to the launcher's own
+    environment. `label`: each line of output begins with the number of its rank."""
 
     argv: list[str]
     size: int
-    folder: str | None = None
     label: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,7 +48,6 @@ class Job:
         self._pmi = Server(plan.size, f"pscompy-{os.getpid()}-{os.urandom(8).hex()}")
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
-        self._nursery: Nursery | None = None
         self._alive: dict[int, Rank] = {}
         self._orders: list[tuple[float, signal.Signals]] = []  # when, what
         self._interrupted_at: float | None = None
@@ -73,44 +63,26 @@ class Job:
                 self._terminal.balance()
                 self._loop.turn(self._time_left())
                 self._carry_out_orders()
-        if self._nursery is not None:
-            self._nursery.close()
         self._terminal.flush()
         self._loop.close()
         return self._code
 
     def _start_ranks(self) -> None:
         environ = job_environment(self._plan.environ)
-        spawn = self._nursery_spawn(environ) or Program(self._plan.argv, environ).spawn
         for number in range(self._plan.size):
             try:
-                self._start_rank(number, spawn)
+                self._start_rank(number, environ)
             except OSError as error:
                 code = 127 if isinstance(error, FileNotFoundError) else 126
                 self._fail(code, f"cannot start {self._plan.argv[0]}: {error.strerror}")
                 break
-        if self._nursery is not None:
-            self._nursery.no_more()
 
-    def _nursery_spawn(self, environ: Mapping[str, str]) -> Spawn | None:
-        """Where ranks outnumber processors: see `nursery`."""
-        plan = self._plan
-        if plan.folder is None or plan.size <= len(os.sched_getaffinity(0)):
-            return None
-        try:
-            self._nursery = Nursery(plan.argv, plan.folder, environ)
-        except OSError as error:
-            _log(f"each rank starts a Python of its own: {error.strerror}")
-            return None
-        self._terminal.attach(self._nursery, b"")
-        self._loop.watch(self._nursery.fileno(), self._on_nursery)
-        return self._nursery.spawn
-
-    def _start_rank(self, number: int, spawn: Spawn) -> None:
+    def _start_rank(self, number: int, environ: Mapping[str, str]) -> None:
         plan = self._plan
         stdin = self._terminal.stdin() if number == 0 else os.open(os.devnull, os.O_RDONLY)
         try:
-            rank = Rank.start(number, plan.size, self._guard.group, stdin, spawn)
+            variables = {**environ, **rank_variables(number, plan.size)}
+            rank = Rank.start(number, plan.argv, variables, self._guard.group, stdin)
         finally:
             os.close(stdin)
         self._alive[number] = rank
@@ -141,20 +113,7 @@ class Job:
         elif now - self._interrupted_at > _SAME:
             self._orders = [(now, signal.SIGKILL)]
 
-    def _on_nursery(self) -> None:
-        """It reaps the ranks that were born there."""
-        assert self._nursery is not None
-        for number, status in self._nursery.ends():
-            self._end(self._alive[number], os.waitstatus_to_exitcode(status))
-        if self._nursery.over:
-            self._loop.unwatch(self._nursery.fileno())
-            self._guard.signal(signal.SIGKILL)  # nobody would hear of their ends
-            for rank in list(self._alive.values()):
-                self._end(rank, -signal.SIGKILL)
-
     def _reap(self) -> None:
-        if self._nursery is not None:
-            return
         for rank in list(self._alive.values()):
             status = rank.poll()
             if status is not None:
@@ -237,12 +196,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-def _log(line: str) -> None:
-    """Of interest to those who ask for it by PSP_DEBUG=3."""
-    try:
-        logs.configure(Config.load({"": VARIABLES}, known=None))
-    except ConfigError:
-        return  # the ranks say so
-    logs.logger.info(line)

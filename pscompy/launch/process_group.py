@@ -13,7 +13,7 @@ import os
 import signal
 
 # Signals that are sent to the whole group but are not meant for the guard.
-BLOCKED = (
+_BLOCKED = (
     signal.SIGINT,
     signal.SIGTERM,
     signal.SIGHUP,
@@ -37,7 +37,7 @@ class Guard:
                 {},
                 file_actions=[(os.POSIX_SPAWN_DUP2, reader, 0)],
                 setpgroup=0,
-                setsigmask=BLOCKED,
+                setsigmask=_BLOCKED,
             )
         finally:
             os.close(reader)

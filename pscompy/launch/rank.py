@@ -5,20 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from pscompy.launch.environment import rank_variables
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 
-Files = tuple[int, int, int, int]
-"""The standard files of a rank, and its PMI socket; they stay the launcher's."""
-
-Spawn = Callable[[Mapping[str, str], int, Files], int]
-"""Starts a rank with these variables beside the job's (PMI_FD is added), in this process group,
-and gives its process id. OSError: the program cannot be run."""
-
-# What Python ignores, or the launcher.
-RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN)
+# Signals that Python or the launcher ignores, and that a rank does not.
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN)
 
 
 class Rank:
@@ -33,14 +25,26 @@ class Rank:
         self.pmi_lines = LineBuffer()
 
     @classmethod
-    def start(cls, number: int, size: int, group: int, stdin: int, spawn: Spawn) -> Rank:
-        """Start rank `number` of `size` in the process group `group`. OSError: see `Spawn`."""
+    def start(
+        cls, number: int, argv: list[str], environ: Mapping[str, str], group: int, stdin: int
+    ) -> Rank:
+        """Start the command of rank `number` in the process group `group`; PMI_FD is added to its
+        environment. OSError: the program cannot be run."""
         ours, theirs = socket.socketpair()
         stdout, stdout_end = os.pipe()
         stderr, stderr_end = os.pipe()
-        files = (stdin, stdout_end, stderr_end, theirs.fileno())
+        theirs.set_inheritable(True)
+        standard = (stdin, stdout_end, stderr_end)
         try:
-            pid = spawn(rank_variables(number, size), group, files)
+            pid = os.posix_spawnp(
+                argv[0],
+                argv,
+                {**environ, "PMI_FD": str(theirs.fileno())},
+                file_actions=[(os.POSIX_SPAWN_DUP2, file, n) for n, file in enumerate(standard)],
+                setpgroup=group,
+                setsigmask=(),
+                setsigdef=_RESET,
+            )
         except OSError:
             ours.close()
             os.close(stdout)
@@ -53,28 +57,6 @@ class Rank:
         return cls(number, pid, stdout, stderr, ours)
 
     def poll(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while the process runs."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
-
-
-class Program:
-    """Starts a command anew for each rank."""
-
-    def __init__(self, argv: list[str], environ: Mapping[str, str]) -> None:
-        self._argv = argv
-        self._environ = environ
-
-    def spawn(self, variables: Mapping[str, str], group: int, files: Files) -> int:
-        """See `Spawn`."""
-        *standard, pmi = files
-        os.set_inheritable(pmi, True)
-        return os.posix_spawnp(
-            self._argv[0],
-            self._argv,
-            {**self._environ, **variables, "PMI_FD": str(pmi)},
-            file_actions=[(os.POSIX_SPAWN_DUP2, file, n) for n, file in enumerate(standard)],
-            setpgroup=group,
-            setsigmask=(),
-            setsigdef=RESET,
-        )

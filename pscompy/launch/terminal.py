@@ -9,19 +9,10 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Protocol
 
 from pscompy.launch.event_loop import WRITE, Loop
+from pscompy.launch.rank import Rank
 from pscompy.launch.streams import Sink, Stream, Typed
-
-
-class Source(Protocol):
-    """Whose output it is: reading ends of pipes."""
-
-    @property
-    def stdout(self) -> int: ...
-    @property
-    def stderr(self) -> int: ...
 
 
 class Terminal:
@@ -42,12 +33,12 @@ class Terminal:
         self._loop.watch(0, self._on_typed)
         return reader
 
-    def attach(self, rank: Source, label: bytes) -> None:
+    def attach(self, rank: Rank, label: bytes) -> None:
         """Begin to forward a rank's output, with `label` before each line."""
         for fd, sink in zip((rank.stdout, rank.stderr), self._sinks, strict=True):
             self._streams[fd] = Stream(fd, sink, label)
 
-    def finish(self, rank: Source) -> None:
+    def finish(self, rank: Rank) -> None:
         """Pass on what a rank that has ended left in its pipes."""
         for fd in (rank.stdout, rank.stderr):
             if fd in self._streams:

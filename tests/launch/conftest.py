@@ -89,21 +89,6 @@ def run() -> Iterator[Launcher]:
     launcher.close()
 
 
-@pytest.fixture(params=["each alone", "nursery"])
-def both_ways(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Whether the ranks of Python programs start one by one, or are forked from one of them."""
-    if request.param == "each alone":
-        yield
-        return
-    monkeypatch.chdir(tmp_path)  # here is no module that would come before one of pscompy's
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})  # two ranks outnumber one processor
-    yield
-    os.sched_setaffinity(0, before)
-
-
 @pytest.fixture
 def mpiexec(run: Launcher) -> Launcher:
     """MPICH's launcher instead of ours."""

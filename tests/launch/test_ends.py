@@ -13,8 +13,6 @@ import pytest
 
 from tests.waiting import STAYS, expect_soon, waits_until
 
-pytestmark = pytest.mark.usefixtures("both_ways")
-
 # A signal may come while a rank is still inside print, which cannot be entered twice; a write can.
 RANK = (
     "import os, sys, time, signal; rank = int(os.environ['PMI_RANK'])\n"

@@ -11,8 +11,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("both_ways")
-
 RANK = "import os; rank = int(os.environ['PMI_RANK'])\n"
 
 
