@@ -7,7 +7,7 @@ import json
 import platform
 import textwrap
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pscompy import __version__, get_include
@@ -52,7 +52,7 @@ def _examine(config: Config, found: Iterable[registry.Found]) -> list[_Entry]:
     entries = []
     with Probe(config) as probe:
         for it in found:
-            awake = replace(it, problem=None) if it.dormant else it
+            awake = it._replace(problem=None) if it.dormant else it
             reason, capabilities = awake.unavailable() or it.problem, None
             if reason is None:
                 reason, capabilities = probe.open(it)
@@ -69,7 +69,7 @@ def _as_json(entries: list[_Entry], rows: list[Row]) -> str:
         "python": platform.python_version(),
         "include": get_include(),
         "transports": [_transport_document(entry) for entry in entries],
-        "variables": [asdict(row) for row in rows],
+        "variables": [row._asdict() for row in rows],
     }
     return json.dumps(document, indent=2)
 

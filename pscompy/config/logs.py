@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
 
 from pscompy.config.config import Config
 from pscompy.errors import ConfigError
@@ -59,10 +58,15 @@ class _Formatter(logging.Formatter):
 _STAMPS: dict[str, Callable[[float, float], str]] = {
     "off": lambda now, before: "",
     "us": lambda now, before: f"{now * 1e6:.0f} ",
-    "date": lambda now, before: f"{datetime.fromtimestamp(now):%Y-%m-%d %H:%M:%S.%f} ",
-    "wall": lambda now, before: f"{datetime.fromtimestamp(now):%H:%M:%S.%f} ",
+    "date": lambda now, before: _local("%Y-%m-%d %H:%M:%S", now),
+    "wall": lambda now, before: _local("%H:%M:%S", now),
     "delta": lambda now, before: f"{(now - before) * 1e6:+.0f}us ",
 }
+
+
+def _local(layout: str, now: float) -> str:
+    """The local time with microseconds."""
+    return f"{time.strftime(layout, time.localtime(now))}.{int(now % 1 * 1e6):06} "
 
 
 def configure(config: Config) -> int:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 AUTO = -1  # the value of "auto"
 INF = 2**63 - 1  # the value of "inf"
@@ -22,8 +21,7 @@ _TRUE = {"1", "yes", "on", "true", "y"}
 _FALSE = {"0", "no", "off", "false", "n"}
 
 
-@dataclass(frozen=True, slots=True)
-class Parser:
+class Parser(NamedTuple):
     """Turns a variable's text into its value."""
 
     parse: Callable[[str], Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pscompy.control import descriptors
 from pscompy.control.addresses import Address, Place
@@ -27,8 +27,7 @@ NewLink = Callable[[Record, Kind, socket.socket], Negotiation[Record]]
 """Begins the dialer's side of a negotiation on a connected socket."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(NamedTuple):
     """How this process dials, by its configuration."""
 
     retries: int

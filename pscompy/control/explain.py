@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from pscompy.config.config import INF
 from pscompy.control.selection import CAP_MAP, Estimates, Option, Params, cost_table, ordered
@@ -12,8 +12,7 @@ from pscompy.control.selection import CAP_MAP, Estimates, Option, Params, cost_t
 WHOLE = 1 << 40  # a fragment of this length holds any message
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """The result of `connection.explain()`: `str` for people, `as_dict` for programs.
 
     `candidates` are all transports that were considered, in order; `reasons` says why each one
@@ -23,10 +22,10 @@ class Explanation:
     candidates: tuple[str, ...] = ()
     choice: str = ""
     lanes: int = 0
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = MappingProxyType({})
     params: Params | None = None
     matching: str | None = ""  # why software matches, if known; None: the fabric does
-    estimates: Estimates | None = field(default=None, repr=False)
+    estimates: Estimates | None = None
     peer: str = ""
     note: str = ""
 

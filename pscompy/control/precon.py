@@ -11,8 +11,7 @@ import math
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pscompy.config.config import Config
 from pscompy.control.addresses import Place
@@ -29,8 +28,7 @@ OUTAGES = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOW
 KEEPALIVE_MAX = 32767  # seconds that the kernel accepts
 
 
-@dataclass(frozen=True, slots=True)
-class LinkOptions:
+class LinkOptions(NamedTuple):
     """Options of a link's socket: PSP_PRECON_TCP_* and PSP_GUARD_TIMEOUT."""
 
     sndbuf: int

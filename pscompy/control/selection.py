@@ -8,9 +8,10 @@ set them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from types import MappingProxyType
+from typing import NamedTuple
 
 from pscompy.config.config import AUTO, INF
 from pscompy.control.handshake.frames import LANES_MAX, Identity, Offer
@@ -34,8 +35,7 @@ FRAG_MAX = 1 << 20  # bytes of one FRAG, for which a small message may have to w
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(NamedTuple):
     """The capabilities, limits and estimates of an interface; the fields of psc_iface_attr_t."""
 
     caps: int
@@ -51,16 +51,15 @@ class Estimates:
     reg_ns: float
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """A transport in this process; `reason` says why it cannot be used."""
 
     name: str
     user_priority: int = 1
     priority: int = 0
     reason: str | None = None
-    rails: Mapping[int, int] = field(default_factory=dict)  # index of the rail -> its interface
-    estimates: Estimates | None = field(default=None, repr=False)
+    rails: Mapping[int, int] = MappingProxyType({})  # index of the rail -> its interface
+    estimates: Estimates | None = None
     across: bool = False  # memory may be shared with other modules: PSP_MSA_SHM
 
     @property
@@ -156,8 +155,7 @@ def _common(offer: Offer, indices: Iterable[int], option: Option) -> list[int]:
 # ---- protocols and thresholds -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(NamedTuple):
     """The user's settings; with AUTO the cost model decides."""
 
     rendezvous: int = AUTO  # shortest rendezvous message; INF: never
@@ -167,8 +165,7 @@ class Wishes:
 NO_WISHES = Wishes()
 
 
-@dataclass(frozen=True, slots=True)
-class Params:
+class Params(NamedTuple):
     """The fields of psc_proto_params_t, and the rendezvous that follows from them."""
 
     eager_max: int

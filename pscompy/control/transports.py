@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pscompy.config.config import Config, Setting, TransportWarning, warn
 from pscompy.control.handshake.frames import LANES_MAX
@@ -74,30 +73,30 @@ class Transports:
         option = Option(found.name, found.user_priority, priority)
         reason = found.unavailable()
         if reason is not None:
-            return replace(option, reason=reason)
+            return option._replace(reason=reason)
         try:
             settings = config.settings(found.name.upper())
             carrier = declared.carry_within(settings, config["CANDIDATE_TIMEOUT"])
         except Exception as error:  # a defect of a plug-in is a reason too
-            return replace(option, reason=f"{error}" or type(error).__name__)
+            return option._replace(reason=f"{error}" or type(error).__name__)
         self._carriers[found.name] = carrier
         try:
             first = self._open_path(carrier, 0)
         except PscomError as error:
             logger.info("%s cannot be used: %s", found.name, error)
-            return replace(option, reason=str(error))
+            return option._replace(reason=str(error))
         if carrier.relay is not None:
             self.relays[found.name] = carrier.relay
         rails = self._open_more_paths(carrier, first)
         across = config["MSA_SHM"]
-        return replace(option, rails=rails, estimates=self._estimates(first), across=across)
+        return option._replace(rails=rails, estimates=self._estimates(first), across=across)
 
     def _open_path(self, carrier: Carrier, path: int) -> int:
         """Return the index of the path's interface. `PscomError` has the reason if it fails."""
         settings = _settings(carrier.settings)
         room = ffi.new("char[]", REASON_MAX)
         iface = lib.psc_worker_open(
-            self._worker, carrier.ops, path, settings.array, settings.count, room
+            self._worker, carrier.ops, path, settings.array, settings.size, room
         )
         if iface < 0:
             raise PscomError(text(room) or str(from_status(iface, "open")))
@@ -137,12 +136,11 @@ class Transports:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(NamedTuple):
     """An array of psc_setting_t, with the strings that it points to."""
 
     array: Any
-    count: int
+    size: int
     strings: list[Any]
 
 

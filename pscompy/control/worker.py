@@ -11,9 +11,8 @@ import logging
 import os
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pscompy.config.config import Config
 from pscompy.control.core_log import CoreLog
@@ -30,8 +29,7 @@ EVENTS_MAX = 64  # events that one call takes from the core
 _FABRIC_COUNTERS_MAX = 256  # counters of all lanes of a connection
 
 
-@dataclass(frozen=True, slots=True)
-class ControlEvents:
+class ControlEvents(NamedTuple):
     """Ids of the lanes and connections whose state has changed."""
 
     lanes: list[int]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from pscompy.control.handshake.events import Answered, HandshakeEvent, Introduced, Offered, Welcomed
 from pscompy.control.handshake.frames import Candidate, Choice, Identity, Kind, Offer
@@ -16,7 +15,7 @@ OTHER_KEY = Key(b"o" * 32, "another test")
 
 def identity(name: str, **changes: object) -> Identity:
     plain = Identity(os.urandom(16), name, "boot-1", "node-1", 1000, 4711)
-    return replace(plain, **changes)
+    return plain._replace(**changes)
 
 
 class Pair:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,8 +25,8 @@ PLAIN = Estimates(
     copy_bandwidth=1e9,
     reg_ns=0,
 )
-NODE = replace(PLAIN, caps=selection.CAP_NODE | selection.CAP_GET, max_get=1 << 40, latency_ns=300)
-SELF = replace(PLAIN, caps=selection.CAP_SELF)
+NODE = PLAIN._replace(caps=selection.CAP_NODE | selection.CAP_GET, max_get=1 << 40, latency_ns=300)
+SELF = PLAIN._replace(caps=selection.CAP_SELF)
 
 HERE, THERE = identity("a"), identity("b")
 
@@ -171,7 +169,7 @@ def test_the_users_threshold_comes_first(made: Estimates, wish: int) -> None:
     ],
 )
 def test_schemes(caps: int, wish: str, scheme: str, rendezvous: str) -> None:
-    able = replace(PLAIN, caps=caps, max_put=1 << 20, max_get=1 << 21)
+    able = PLAIN._replace(caps=caps, max_put=1 << 20, max_get=1 << 21)
     params = parameters(able, Wishes(scheme=wish))
     assert (params.scheme, params.rendezvous) == (scheme, rendezvous)
     assert params.fragment == {"am": 8192 - 64, "put": 1 << 20, "get": 1 << 21}[rendezvous]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import ClassVar, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pscompy.control.handshake.codec import Reader, Writer
 from pscompy.control.handshake.states import RemoteProtocolError
@@ -48,8 +48,7 @@ FLAG_FULL = 1  # the listener has no descriptor left for this link, and ends it
 WRONG_PROOF = bytes(MAC_SIZE)
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(NamedTuple):
     """The greeting: the only fields that are read before the peer has proved the key."""
 
     nonce: bytes
@@ -106,8 +105,7 @@ class RefuseCode(IntEnum):
     FULL = 6  # no descriptor is left for one more connection
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """The identity of a session, as it states it itself after it has proved the key."""
 
     uid: bytes  # the session's id, 16 random bytes
@@ -151,9 +149,7 @@ def _unpack_reason(source: Reader) -> tuple[str, str]:
     return source.text(TRANSPORT_NAME_MAX), source.text(REASON_MAX)
 
 
-@dataclass(frozen=True, slots=True)
-class Intro:
-    TYPE: ClassVar[FrameType] = FrameType.INTRO
+class Intro(NamedTuple):
     kind: Kind
     identity: Identity
 
@@ -166,9 +162,7 @@ class Intro:
         return cls(_enum(Kind, source.number(1)), Identity.unpack(source))
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
-    TYPE: ClassVar[FrameType] = FrameType.WELCOME
+class Welcome(NamedTuple):
     identity: Identity
     crossed: bool = False
 
@@ -206,11 +200,9 @@ class Candidate:
         return cls(transport, priority, source.data(ADDRESS_MAX), worker, lane)
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """The connector's candidates in its order, and the reasons for the transports it lacks."""
 
-    TYPE: ClassVar[FrameType] = FrameType.OFFER
     candidates: tuple[Candidate, ...]
     absent: tuple[tuple[str, str], ...] = ()
 
@@ -242,12 +234,10 @@ class Choice:
         return cls(source.number(2), source.data(ADDRESS_MAX))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The acceptor's choice; without lanes no candidate is left. `rejected` has the reasons for
     candidates that were rejected since the last answer."""
 
-    TYPE: ClassVar[FrameType] = FrameType.ANSWER
     attempt: int
     lanes: tuple[Choice, ...]
     rejected: tuple[tuple[str, str], ...] = ()
@@ -275,9 +265,7 @@ class Said(IntEnum):
     LATE = 4  # the candidate's time has passed on this side
 
 
-@dataclass(frozen=True, slots=True)
-class LaneReport:
-    TYPE: ClassVar[FrameType] = FrameType.REPORT
+class LaneReport(NamedTuple):
     attempt: int
     said: Said
     reason: str = ""
@@ -298,8 +286,6 @@ class LaneReport:
 class Closing:
     """The last message is in flight on the lanes: the peer drives progress until it arrives."""
 
-    TYPE: ClassVar[FrameType] = FrameType.CLOSING
-
     def pack(self, to: Writer) -> None:
         pass
 
@@ -312,8 +298,6 @@ class Closing:
 class Bye:
     """The link is ended on purpose."""
 
-    TYPE: ClassVar[FrameType] = FrameType.BYE
-
     def pack(self, to: Writer) -> None:
         pass
 
@@ -322,9 +306,7 @@ class Bye:
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    TYPE: ClassVar[FrameType] = FrameType.REFUSE
+class Refuse(NamedTuple):
     code: RefuseCode
     reason: str
 
@@ -340,8 +322,16 @@ class Refuse:
 Frame = Intro | Welcome | Offer | Answer | LaneReport | Closing | Bye | Refuse
 
 _FRAMES: dict[int, type[Frame]] = {
-    frame.TYPE: frame for frame in (Intro, Welcome, Offer, Answer, LaneReport, Closing, Bye, Refuse)
+    FrameType.INTRO: Intro,
+    FrameType.WELCOME: Welcome,
+    FrameType.OFFER: Offer,
+    FrameType.ANSWER: Answer,
+    FrameType.REPORT: LaneReport,
+    FrameType.CLOSING: Closing,
+    FrameType.BYE: Bye,
+    FrameType.REFUSE: Refuse,
 }
+TYPES = {frame: number for number, frame in _FRAMES.items()}
 
 
 def _enum(kind: type[Code], value: int) -> Code:
@@ -358,7 +348,7 @@ def encode(frame: Frame) -> bytes:
     body = writer.bytes()
     if len(body) > BODY_MAX:
         raise ValueError(f"frame of {len(body)} bytes, at most {BODY_MAX} are allowed")
-    return _HEADER.pack(len(body), frame.TYPE, b"\0\0\0") + body
+    return _HEADER.pack(len(body), TYPES[type(frame)], b"\0\0\0") + body
 
 
 def body_size(header: bytes | bytearray) -> int:
