@@ -27,8 +27,16 @@ _ALL_NAMES = {OWN: "from pscompy import *"}
 
 
 def _start(start: Callable[[], peers.Start], library: str, seconds: float) -> Figures:
+    return _timed_start(start(), library)
+
+
+def _start_with_numpy(start: Callable[[], peers.Start], library: str, seconds: float) -> Figures:
+    return _timed_start(start(), library, "numpy")
+
+
+def _timed_start(start: peers.Start, *arguments: str) -> Figures:
     begun = time.perf_counter()
-    told = _run(start(), "startup.py", library)
+    told = _run(start, "startup.py", *arguments)
     past = max(rank["past_barrier"] for rank in told)
     return {
         "launch to past the first barrier": past - begun,
@@ -38,11 +46,18 @@ def _start(start: Callable[[], peers.Start], library: str, seconds: float) -> Fi
 
 def _startup() -> Group:
     cells = (
-        Cell("launch to past the first barrier", "s", 1.0),
+        Cell("launch to past the first barrier", "s"),
         Cell("PSS per rank", "MiB", 1.0, ("openmpi",)),
     )
     launches = _against_mpi(_start, _START_RANKS)
     return Group("startup", f"start of {_START_RANKS} ranks", cells, launches)
+
+
+def _startup_with_numpy() -> Group:
+    cells = (Cell("launch to past the first barrier", "s", 1.25), Cell("PSS per rank", "MiB"))
+    launches = _against_mpi(_start_with_numpy, _START_RANKS)
+    title = f"start of {_START_RANKS} ranks that import numpy"
+    return Group("startup-numpy", title, cells, launches)
 
 
 def _importing() -> Group:
@@ -121,4 +136,4 @@ def _run(start: peers.Start, program: str, *arguments: str) -> list[dict[str, fl
 
 
 def groups() -> tuple[Group, ...]:
-    return _startup(), _importing(), _crowd()
+    return _startup(), _startup_with_numpy(), _importing(), _crowd()

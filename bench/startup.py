@@ -1,4 +1,4 @@
-"""A rank that does nothing but start: FOLDER LIBRARY. It loads nothing else."""
+"""A rank that does nothing but start: FOLDER LIBRARY [numpy]. It loads nothing else."""
 # ruff: noqa: PTH118, PTH123
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable
 
 
-def main(folder: str, library: str) -> None:
+def main(folder: str, library: str, first: str = "") -> None:
+    if first == "numpy":
+        import numpy  # noqa: F401
     if library == "pscompy":
         import pscompy
 
