@@ -15,8 +15,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pscompy.config.parsers import (
     AUTO,
@@ -74,8 +73,7 @@ class TransportWarning(UserWarning):
     """A transport that runs everywhere cannot be used here: slower ones take its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Var:
+class Var(NamedTuple):
     """One variable. `parent` and `aliases` are full names without PSP_.
 
     A variable that is not set has the value of its parent if that one is set, else its default.
@@ -94,8 +92,7 @@ class Var:
     selects: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A value as a transport in C gets it; see psc_setting_t."""
 
     name: str
@@ -103,8 +100,7 @@ class Setting:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A variable as `pscompy info` shows it; secrets are hidden."""
 
     section: str
@@ -119,8 +115,7 @@ class Row:
         return self.origin != "default"
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A variable that was read: its text, where that came from, and its value."""
 
     text: str

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import ip_network
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from pscompy.errors import ConfigError, ConnectError
@@ -28,8 +28,7 @@ _SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))  # to be removed
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A host (a name, or a numeric address without brackets) and a port."""
 
     host: str
@@ -39,8 +38,7 @@ class Place:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Detour:
+class Detour(NamedTuple):
     """A place that a transport's relay leads to; only the relay interprets its text."""
 
     relay: str
@@ -50,8 +48,7 @@ class Detour:
         return f"{self.relay}!{self.place}"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """All places where a socket listens; `name` is the session's, "" if it is not known."""
 
     places: tuple[Place, ...]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import pluggy
 
@@ -25,8 +25,7 @@ from pscompy.transport.declaration import Transport
 logger = logging.getLogger("pscompy.discovery.registry")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A transport that was found, usable or not.
 
     `source` is the module or file that it comes from, `user_priority` is PSP_<NAME>. `transport` is
@@ -114,21 +113,21 @@ class _Registrar:
         place = Found(source.name, source.place, self.config[section])
         if place.user_priority == 0:
             self.plugins.set_blocked(source.name)
-            return replace(place, problem=f"excluded by PSP_{section}=0")
+            return place._replace(problem=f"excluded by PSP_{section}=0")
         if self.plugins.has_plugin(source.name):
             winner = next(it for it in self.found if it.name == source.name and it.transport)
-            return replace(place, problem=f"the name is taken by {winner.source}")
+            return place._replace(problem=f"the name is taken by {winner.source}")
         return self._registered(source, place)
 
     def _registered(self, source: Source, place: Found) -> Found:
         try:
             transport = self._register(source)
         except Refused as refusal:
-            return replace(place, problem=f"{source.place}: {refusal}")
+            return place._replace(problem=f"{source.place}: {refusal}")
         except (Exception, SystemExit) as error:  # its module may be a program
-            return replace(place, problem=f"{source.place} raised {describe(error)}")
+            return place._replace(problem=f"{source.place} raised {describe(error)}")
         problem = None if transport.priority else "excluded by its own priority 0"
-        return replace(place, transport=transport, problem=problem)
+        return place._replace(transport=transport, problem=problem)
 
     def _register(self, source: Source) -> Transport:
         """Raises `Refused`, or what the plug-in raises. It is not registered then."""
@@ -162,9 +161,9 @@ def _rouse(place: Found, config: Config) -> Found:
         if config.origin(section) != "default" or transport.asked(values):
             return place
     except Exception as error:  # a plug-in's fault stays the plug-in's
-        return replace(place, problem=f"asked whether it is enabled it raised {describe(error)}")
+        return place._replace(problem=f"asked whether it is enabled it raised {describe(error)}")
     reason = f"available, not enabled (PSP_{section}=1 enables it)"
-    return replace(place, problem=reason, dormant=True)
+    return place._replace(problem=reason, dormant=True)
 
 
 def preload() -> None:

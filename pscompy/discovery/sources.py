@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module, metadata
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pscompy.discovery.hooks import Refused
 from pscompy.errors import ConfigError
@@ -26,8 +25,7 @@ OWN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A plug-in that `load` imports: the name of its transport, and its module or file."""
 
     name: str

@@ -9,9 +9,9 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+from typing import NamedTuple
 
 _SIOCGIFCONF, _SIOCGIFFLAGS, _IFF_UP = 0x8912, 0x8913, 1
 _IFREQ = 40  # bytes of a struct ifreq: a name, and an address behind it
@@ -20,8 +20,7 @@ _IF_INET6 = Path("/proc/net/if_inet6")
 _LINK_SCOPE = 0x20
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(NamedTuple):
     """One address of one network interface."""
 
     name: str

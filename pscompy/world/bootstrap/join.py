@@ -6,8 +6,7 @@ A job that is not joined loads only this module; see `joined_jobs`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pscompy.config.config import Config
 from pscompy.config.variables import VARIABLES
@@ -34,8 +33,7 @@ class Meeting(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(NamedTuple):
     """The request of PSP_JOIN: the name of the larger job, its number of modules, and the number
     of this one."""
 
