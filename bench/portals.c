@@ -147,7 +147,7 @@ static void ni_open(side_t *s)
 
     must(PtlInit(), "PtlInit");
     must(PtlNIInit(PTL_IFACE_DEFAULT, PTL_NI_MATCHING | PTL_NI_PHYSICAL,
-                        PTL_PID_ANY, NULL, NULL, &s->ni),
+                   PTL_PID_ANY, NULL, NULL, &s->ni),
          "PtlNIInit");
     must(PtlEQAlloc(s->ni, 1024, &s->eq), "PtlEQAlloc");
     must(PtlPTAlloc(s->ni, 0, s->eq, 0, &s->pt), "PtlPTAlloc");
@@ -167,8 +167,7 @@ static void ni_open(side_t *s)
 
 static void ni_put(side_t *s, size_t size)
 {
-    must(PtlPut(s->md, 0, size, PTL_NO_ACK_REQ, s->peer, s->pt, 0,
-                              0, NULL, 0),
+    must(PtlPut(s->md, 0, size, PTL_NO_ACK_REQ, s->peer, s->pt, 0, 0, NULL, 0),
          "PtlPut");
 }
 

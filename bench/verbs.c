@@ -107,8 +107,11 @@ static void open_queue(side_t *me)
     struct ibv_qp_init_attr init = {
         .send_cq = me->cq,
         .recv_cq = me->cq,
-        .cap = {.max_send_wr = WINDOW, .max_send_sge = 1,
-                .max_recv_wr = 1, .max_recv_sge = 1, .max_inline_data = 256},
+        .cap = {.max_send_wr = WINDOW,
+                .max_send_sge = 1,
+                .max_recv_wr = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 256},
         .qp_type = IBV_QPT_RC,
     };
     struct ibv_qp_attr attr = {
@@ -133,8 +136,11 @@ static void connect_queue(side_t *me)
         .dest_qp_num = me->peer.qpn,
         .max_dest_rd_atomic = 1,
         .min_rnr_timer = 12,
-        .ah_attr = {.is_global = 1, .port_num = 1, .dlid = me->peer.lid,
-                    .grh = {.dgid = me->peer.gid, .hop_limit = 64,
+        .ah_attr = {.is_global = 1,
+                    .port_num = 1,
+                    .dlid = me->peer.lid,
+                    .grh = {.dgid = me->peer.gid,
+                            .hop_limit = 64,
                             .sgid_index = (uint8_t)me->gid_index}},
     };
 
@@ -200,12 +206,12 @@ static void post(side_t *me, size_t len, unsigned signal_each)
 {
     struct ibv_sge piece = {(uintptr_t)me->out, (uint32_t)len, me->mr->lkey};
     struct ibv_send_wr *bad, wr = {
-        .wr_id = ++me->posted,
-        .sg_list = &piece,
-        .num_sge = 1,
-        .opcode = IBV_WR_RDMA_WRITE,
-        .wr.rdma = {me->peer.address, me->peer.rkey},
-    };
+                                 .wr_id = ++me->posted,
+                                 .sg_list = &piece,
+                                 .num_sge = 1,
+                                 .opcode = IBV_WR_RDMA_WRITE,
+                                 .wr.rdma = {me->peer.address, me->peer.rkey},
+                             };
 
     if (len <= me->inline_max)
         wr.send_flags |= IBV_SEND_INLINE;

@@ -21,13 +21,14 @@ typedef enum gw_kind {
                        the same way and is not in that is lost */
     GW_GONE,        /* the endpoint is not there (any more) */
     GW_UNREACHABLE, /* from a gateway: it does not know the way to from_node */
-    GW_REGISTER     /* to a gateway: from_node is at the end of this stream */
+    GW_REGISTER /* to a gateway: from_node is at the end of this stream */
 } gw_kind_t;
 
-#define GW_PROOF 0x1u   /* data: the token proof, first of a stream: the kind of
-                           message (1 byte), then its body */
-#define GW_FIRST 0x2u   /* data: begins with a gw_message */
-#define GW_BYE 0x4u     /* data: the last of a stream */
+#define GW_PROOF                                                               \
+    0x1u /* data: the token proof, first of a stream: the kind of              \
+            message (1 byte), then its body */
+#define GW_FIRST 0x2u /* data: begins with a gw_message */
+#define GW_BYE 0x4u /* data: the last of a stream */
 #define GW_ACK_NOW 0x8u /* data: the sender waits for the acknowledgement */
 
 typedef struct gw_head {
@@ -35,10 +36,10 @@ typedef struct gw_head {
     uint16_t to_module, from_module;
     uint64_t to_node, from_node;
     uint64_t to_ep, from_ep;
-    uint32_t seq;   /* data: its number */
-    uint32_t ack;   /* the next number that is expected */
+    uint32_t seq; /* data: its number */
+    uint32_t ack; /* the next number that is expected */
     uint32_t limit; /* numbers below it may be sent */
-    uint32_t mark;  /* probe, and its answer: when it was sent */
+    uint32_t mark; /* probe, and its answer: when it was sent */
 } gw_head_t;
 
 _Static_assert(sizeof(gw_head_t) == 56, "no holes");

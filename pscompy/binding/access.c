@@ -56,9 +56,8 @@ PyObject *psb_connection_get(psb_connection_t *self, PyObject *const *args,
     return access_region(self, &signature, PSB_GET, args, n_args, kwnames);
 }
 
-PyObject *psb_connection_am_send(psb_connection_t *self,
-                                 PyObject *const *args, Py_ssize_t n_args,
-                                 PyObject *kwnames)
+PyObject *psb_connection_am_send(psb_connection_t *self, PyObject *const *args,
+                                 Py_ssize_t n_args, PyObject *kwnames)
 {
     static const psb_signature_t signature = {
         "am_send", 3, 3, {"id", "header", "payload"}};

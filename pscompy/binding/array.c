@@ -42,8 +42,7 @@ bool psb_array_get(Py_buffer *view, PyObject *object, bool writable)
         return false;
     if (writable)
         needed |= NPY_ARRAY_WRITEABLE;
-    if (!PyArray_CHKFLAGS(array, needed) ||
-        PyArray_TYPE(array) >= NPY_OBJECT)
+    if (!PyArray_CHKFLAGS(array, needed) || PyArray_TYPE(array) >= NPY_OBJECT)
         return false;
     view->buf = PyArray_DATA(array);
     view->len = PyArray_NBYTES(array);
@@ -120,8 +119,7 @@ static PyObject *array_make(psb_worker_t *worker, PyArray_Descr *descr,
         !(memory = psb_memory_alloc(worker, nbytes)))
         return NULL;
     Py_INCREF(descr);
-    array = array_over(memory, descr, shape->len, shape->ptr,
-                       NPY_ARRAY_CARRAY);
+    array = array_over(memory, descr, shape->len, shape->ptr, NPY_ARRAY_CARRAY);
     Py_DECREF(memory);
     return array;
 }

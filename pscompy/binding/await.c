@@ -21,8 +21,7 @@
 /* An iterator that ends with the request's result, at its first step, or at
  * the second if the loop gets its turn: a bare None asks asyncio for it. */
 typedef struct psb_ended {
-    PyObject_HEAD
-    psb_request_t *request;
+    PyObject_HEAD psb_request_t *request;
     bool turn;
 } psb_ended_t;
 
@@ -114,14 +113,13 @@ static void ended_dealloc(psb_ended_t *self)
     Py_DECREF(type);
 }
 
-static PyType_Slot ended_slots[] = {
-    {Py_tp_dealloc, ended_dealloc},
-    {Py_tp_traverse, ended_traverse},
-    {Py_tp_iter, PyObject_SelfIter},
-    {Py_tp_iternext, ended_next},
-    {Py_tp_methods, ended_methods},
-    {Py_am_send, ended_send},
-    {0, NULL}};
+static PyType_Slot ended_slots[] = {{Py_tp_dealloc, ended_dealloc},
+                                    {Py_tp_traverse, ended_traverse},
+                                    {Py_tp_iter, PyObject_SelfIter},
+                                    {Py_tp_iternext, ended_next},
+                                    {Py_tp_methods, ended_methods},
+                                    {Py_am_send, ended_send},
+                                    {0, NULL}};
 
 PyType_Spec psb_ended_spec = {
     .name = "pscompy.binding._binding.Ended",
@@ -153,10 +151,9 @@ static void await_poll(psb_request_t *request)
 
     op->waiters++;
     worker->n_inside++;
-    Py_BEGIN_ALLOW_THREADS
-    worker->api->linger(worker->core, op->core, AWAIT_LINGER_NS);
-    Py_END_ALLOW_THREADS
-    worker->n_inside--;
+    Py_BEGIN_ALLOW_THREADS worker->api->linger(worker->core, op->core,
+                                               AWAIT_LINGER_NS);
+    Py_END_ALLOW_THREADS worker->n_inside--;
     psb_worker_drain(worker);
     op->waiters--;
     if (op->done)

@@ -29,8 +29,7 @@ static void buffer_refuse_type(PyObject *object)
 
 /* Raises an exception that explains why the buffer was refused. `raised` is the
  * exporter's own exception. */
-static void buffer_explain(PyObject *object, bool writable,
-                           psb_raised_t raised)
+static void buffer_explain(PyObject *object, bool writable, psb_raised_t raised)
 {
     const char *type = Py_TYPE(object)->tp_name;
     Py_buffer any;
@@ -84,9 +83,8 @@ static int buffer_get(Py_buffer *view, PyObject *object, bool writable)
         return -1;
     }
     if (PSB_UNLIKELY(PyObject_GetBuffer(object, view,
-                                        writable
-                                            ? BUFFER_FLAGS | PyBUF_WRITABLE
-                                            : BUFFER_FLAGS) < 0)) {
+                                        writable ? BUFFER_FLAGS | PyBUF_WRITABLE
+                                                 : BUFFER_FLAGS) < 0)) {
         if (!PyErr_ExceptionMatches(PyExc_ValueError) &&
             !PyErr_ExceptionMatches(PyExc_BufferError))
             return -1;

@@ -14,8 +14,8 @@ typedef enum psb_kind {
     PSB_RECV_STATUS, /* gives (bytearray, Status) */
     PSB_RECV_VIEW,   /* gives a read-only array */
     PSB_RECV_MEMORY, /* gives a Memory, writable unless the message was lent */
-    PSB_PROBE,       /* gives a Status */
-    PSB_MATCH,       /* gives a Message */
+    PSB_PROBE, /* gives a Status */
+    PSB_MATCH, /* gives a Message */
     PSB_PUT,
     PSB_GET,
     PSB_AM,
@@ -28,23 +28,23 @@ typedef struct psb_connection psb_connection_t;
 /* References are borrowed. */
 typedef struct psb_call {
     psb_kind_t kind;
-    bool post;                    /* return a Request */
-    bool lend;                    /* send: lend the sender's pages */
-    PyTypeObject *type;           /* of that Request; NULL: Request itself */
+    bool post; /* return a Request */
+    bool lend; /* send: lend the sender's pages */
+    PyTypeObject *type; /* of that Request; NULL: Request itself */
     psb_worker_t *worker;
-    PyObject *origin;             /* its _exception() makes the errors */
+    PyObject *origin; /* its _exception() makes the errors */
     psb_connection_t *connection; /* NULL: a receive from any source */
-    psc_conn_t *conn;             /* the core's, set by psb_call_enter */
+    psc_conn_t *conn; /* the core's, set by psb_call_enter */
     uint32_t context;
     int32_t tag;
-    PyObject *buf;                /* NULL: none */
+    PyObject *buf; /* NULL: none */
     int64_t deadline;
-    uint32_t id;                  /* of an active message */
-    uint64_t offset;              /* of a put or a get */
-    const Py_buffer *blob;        /* active message: the header; put and get:
-                                     the remote key */
-    PyObject *keep;               /* active message: owner of the header's
-                                     memory */
+    uint32_t id; /* of an active message */
+    uint64_t offset; /* of a put or a get */
+    const Py_buffer *blob; /* active message: the header; put and get:
+                              the remote key */
+    PyObject *keep; /* active message: owner of the header's
+                       memory */
 } psb_call_t;
 
 /* A method of Connection or World. `roles` has a letter per argument: b buffer,

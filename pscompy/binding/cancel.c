@@ -57,8 +57,7 @@ static int cancel_ended(psb_request_t *self)
 PyObject *psb_request_give_back(psb_request_t *self, PyObject *const *args,
                                 Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const psb_signature_t signature = {
-        "_give_back", 0, 1, {"anyway"}};
+    static const psb_signature_t signature = {"_give_back", 0, 1, {"anyway"}};
     PyObject *given[1];
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)

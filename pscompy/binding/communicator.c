@@ -1,5 +1,5 @@
-/* The base type Communicator: the messages of connection_type.c with peers named by
- * rank. The part in Python is pscompy/world/communicator.py. */
+/* The base type Communicator: the messages of connection_type.c with peers
+ * named by rank. The part in Python is pscompy/world/communicator.py. */
 #include "communicator.h"
 
 #include "args.h"
@@ -9,8 +9,7 @@
 #include "run.h"
 
 typedef struct psb_communicator {
-    PyObject_HEAD
-    psb_worker_t *worker;     /* NULL if not bound */
+    PyObject_HEAD psb_worker_t *worker;     /* NULL if not bound */
     uint32_t context;
     Py_ssize_t size;
     psb_connection_t **peers; /* by rank; NULL if not used yet */
@@ -57,9 +56,8 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
     if (rank == PSB_ANY_SOURCE)
         return 0;
     if (PSB_UNLIKELY(overflow || rank < 0 || rank >= self->size)) {
-        PyErr_Format(PyExc_IndexError,
-                     "no rank %R: the ranks are 0 to %zd", object,
-                     self->size - 1);
+        PyErr_Format(PyExc_IndexError, "no rank %R: the ranks are 0 to %zd",
+                     object, self->size - 1);
         return -1;
     }
     *peer_p = self->peers[rank];
@@ -126,46 +124,55 @@ static PyObject *comm_run(psb_communicator_t *self, const psb_verb_t *verb,
 
 COMM_VERB(send, psb_call_run,
           {{"send", 2, 4, {"buf", "dest", "tag", "timeout"}},
-           "bptd", PSB_SEND, false})
-COMM_VERB(isend, psb_call_run,
-          {{"isend", 2, 4, {"buf", "dest", "tag", "lend"}},
-           "bptl", PSB_SEND, true})
+           "bptd",
+           PSB_SEND,
+           false})
+COMM_VERB(
+    isend, psb_call_run,
+    {{"isend", 2, 4, {"buf", "dest", "tag", "lend"}}, "bptl", PSB_SEND, true})
 COMM_VERB(recv, psb_call_run,
           {{"recv", 0, 4, {"buf", "source", "tag", "timeout"}},
-           "bptd", PSB_RECV_INTO, false})
-COMM_VERB(irecv, psb_call_run,
-          {{"irecv", 0, 3, {"buf", "source", "tag"}},
-           "bpt", PSB_RECV_INTO, true})
+           "bptd",
+           PSB_RECV_INTO,
+           false})
+COMM_VERB(
+    irecv, psb_call_run,
+    {{"irecv", 0, 3, {"buf", "source", "tag"}}, "bpt", PSB_RECV_INTO, true})
 COMM_VERB(send_init, psb_call_init,
-          {{"send_init", 2, 3, {"buf", "dest", "tag"}},
-           "bpt", PSB_SEND, true})
-COMM_VERB(recv_init, psb_call_init,
-          {{"recv_init", 1, 3, {"buf", "source", "tag"}},
-           "bpt", PSB_RECV_INTO, true})
+          {{"send_init", 2, 3, {"buf", "dest", "tag"}}, "bpt", PSB_SEND, true})
+COMM_VERB(
+    recv_init, psb_call_init,
+    {{"recv_init", 1, 3, {"buf", "source", "tag"}}, "bpt", PSB_RECV_INTO, true})
 COMM_VERB(recv_status, psb_call_run,
           {{"recv_status", 0, 3, {"source", "tag", "timeout"}},
-           "ptd", PSB_RECV_STATUS, false})
+           "ptd",
+           PSB_RECV_STATUS,
+           false})
 COMM_VERB(recv_view, psb_call_run,
           {{"recv_view", 0, 3, {"source", "tag", "timeout"}},
-           "ptd", PSB_RECV_VIEW, false})
-COMM_VERB(probe, psb_call_run,
-          {{"probe", 0, 3, {"source", "tag", "timeout"}},
-           "ptd", PSB_PROBE, false})
+           "ptd",
+           PSB_RECV_VIEW,
+           false})
+COMM_VERB(
+    probe, psb_call_run,
+    {{"probe", 0, 3, {"source", "tag", "timeout"}}, "ptd", PSB_PROBE, false})
 COMM_VERB(iprobe, psb_call_iprobe,
           {{"iprobe", 0, 2, {"source", "tag"}}, "pt", PSB_PROBE, false})
-COMM_VERB(mprobe, psb_call_run,
-          {{"mprobe", 0, 3, {"source", "tag", "timeout"}},
-           "ptd", PSB_MATCH, false})
+COMM_VERB(
+    mprobe, psb_call_run,
+    {{"mprobe", 0, 3, {"source", "tag", "timeout"}}, "ptd", PSB_MATCH, false})
 COMM_VERB(improbe, psb_call_improbe,
           {{"improbe", 0, 2, {"source", "tag"}}, "pt", PSB_MATCH, false})
 
 static PyObject *comm_sendrecv(psb_communicator_t *self, PyObject *const *args,
                                Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const psb_signature_t signature = {
-        "sendrecv", 2, 7,
-        {"sendbuf", "dest", "recvbuf", "source", "sendtag", "recvtag",
-         "timeout"}};
+    static const psb_signature_t signature = {"sendrecv",
+                                              2,
+                                              7,
+                                              {"sendbuf", "dest", "recvbuf",
+                                               "source", "sendtag", "recvtag",
+                                               "timeout"}};
     psb_call_t send = {.kind = PSB_SEND, .deadline = PSC_FOREVER};
     psb_call_t recv = {.tag = PSC_ANY_TAG};
     PyObject *given[7];
@@ -238,8 +245,7 @@ static PyObject *comm_exception(psb_communicator_t *self, PyObject *const *args,
 
 /* ---- the type ---- */
 
-static int comm_traverse(psb_communicator_t *self, visitproc visit,
-                         void *arg)
+static int comm_traverse(psb_communicator_t *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->worker);
@@ -335,7 +341,6 @@ static PyType_Slot comm_slots[] = {
 PyType_Spec psb_communicator_spec = {
     .name = "pscompy.binding._binding.Communicator",
     .basicsize = sizeof(psb_communicator_t),
-    .flags =
-        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = comm_slots,
 };

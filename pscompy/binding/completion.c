@@ -46,12 +46,11 @@ static bool worker_deliver_request(psb_worker_t *self)
 static PyObject *worker_handler_args(PyObject *source,
                                      const psc_message_t *message)
 {
-    return Py_BuildValue(
-        "(ONN)", source,
-        PyBytes_FromStringAndSize(message->header,
-                                  (Py_ssize_t)message->header_len),
-        PyByteArray_FromStringAndSize(message->payload,
-                                      (Py_ssize_t)message->len));
+    return Py_BuildValue("(ONN)", source,
+                         PyBytes_FromStringAndSize(
+                             message->header, (Py_ssize_t)message->header_len),
+                         PyByteArray_FromStringAndSize(
+                             message->payload, (Py_ssize_t)message->len));
 }
 
 static PyObject *worker_handler(psb_worker_t *self, uint32_t id)
@@ -73,8 +72,7 @@ static void worker_free_message(psb_worker_t *self, PyObject *source,
     psb_raised_t raised = psb_raised_take();
 
     self->api->message_free(self->core, message);
-    if (source &&
-        PyObject_TypeCheck(source, self->state->connection_type) &&
+    if (source && PyObject_TypeCheck(source, self->state->connection_type) &&
         ((psb_connection_t *)source)->leaving &&
         psb_worker_let_go(self, (psb_connection_t *)source) < 0)
         PyErr_WriteUnraisable(source);

@@ -6,15 +6,14 @@
 #include "call.h"
 
 struct psb_connection {
-    PyObject_HEAD
-    psb_worker_t *worker; /* NULL: not bound */
+    PyObject_HEAD psb_worker_t *worker; /* NULL: not bound */
     psc_conn_t *core;
     PyObject *keep;    /* the owner of `core`, or NULL */
     uint32_t context;
     bool leaving;      /* not in use any more: let go of it after its last
                           message */
     bool pickles;      /* objects need nothing but pickle */
-    bool apart;        /* the object sent last had buffers besides its pickle */
+    bool apart; /* the object sent last had buffers besides its pickle */
     PyObject *objects; /* its pscompy.parcel Objects, NULL before the first */
     struct psb_connection *heads; /* the connection that carries objects */
 };

@@ -81,28 +81,28 @@ static PyObject *connection_run(psb_connection_t *self, const psb_verb_t *verb,
         return connection_run(self, &verb, run, args, n_args, kwnames);        \
     }
 
-CONNECTION_VERB(send, psb_call_run,
-                {{"send", 1, 3, {"buf", "tag", "timeout"}},
-                 "btd", PSB_SEND, false})
-CONNECTION_VERB(isend, psb_call_run,
-                {{"isend", 1, 3, {"buf", "tag", "lend"}},
-                 "btl", PSB_SEND, true})
-CONNECTION_VERB(recv, psb_call_run,
-                {{"recv", 0, 3, {"buf", "tag", "timeout"}},
-                 "btd", PSB_RECV_INTO, false})
+CONNECTION_VERB(
+    send, psb_call_run,
+    {{"send", 1, 3, {"buf", "tag", "timeout"}}, "btd", PSB_SEND, false})
+CONNECTION_VERB(
+    isend, psb_call_run,
+    {{"isend", 1, 3, {"buf", "tag", "lend"}}, "btl", PSB_SEND, true})
+CONNECTION_VERB(
+    recv, psb_call_run,
+    {{"recv", 0, 3, {"buf", "tag", "timeout"}}, "btd", PSB_RECV_INTO, false})
 CONNECTION_VERB(irecv, psb_call_run,
                 {{"irecv", 0, 2, {"buf", "tag"}}, "bt", PSB_RECV_INTO, true})
 CONNECTION_VERB(send_init, psb_call_init,
                 {{"send_init", 1, 2, {"buf", "tag"}}, "bt", PSB_SEND, true})
-CONNECTION_VERB(recv_init, psb_call_init,
-                {{"recv_init", 1, 2, {"buf", "tag"}},
-                 "bt", PSB_RECV_INTO, true})
-CONNECTION_VERB(recv_status, psb_call_run,
-                {{"recv_status", 0, 2, {"tag", "timeout"}},
-                 "td", PSB_RECV_STATUS, false})
-CONNECTION_VERB(recv_view, psb_call_run,
-                {{"recv_view", 0, 2, {"tag", "timeout"}},
-                 "td", PSB_RECV_VIEW, false})
+CONNECTION_VERB(
+    recv_init, psb_call_init,
+    {{"recv_init", 1, 2, {"buf", "tag"}}, "bt", PSB_RECV_INTO, true})
+CONNECTION_VERB(
+    recv_status, psb_call_run,
+    {{"recv_status", 0, 2, {"tag", "timeout"}}, "td", PSB_RECV_STATUS, false})
+CONNECTION_VERB(
+    recv_view, psb_call_run,
+    {{"recv_view", 0, 2, {"tag", "timeout"}}, "td", PSB_RECV_VIEW, false})
 CONNECTION_VERB(recv_memory, psb_call_run,
                 {{"_recv_memory", 0, 1, {"tag"}}, "t", PSB_RECV_MEMORY, false})
 CONNECTION_VERB(irecv_memory, psb_call_run,
@@ -121,7 +121,9 @@ static PyObject *connection_sendrecv(psb_connection_t *self,
                                      PyObject *kwnames)
 {
     static const psb_signature_t signature = {
-        "sendrecv", 1, 5,
+        "sendrecv",
+        1,
+        5,
         {"sendbuf", "recvbuf", "sendtag", "recvtag", "timeout"}};
     psb_call_t send = {.kind = PSB_SEND, .deadline = PSC_FOREVER};
     psb_call_t recv = {.tag = PSC_ANY_TAG};
@@ -319,19 +321,17 @@ static PyMethodDef connection_methods[] = {
      "The exception for a status of the core."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot connection_slots[] = {
-    {Py_tp_doc, "Messages with one peer."},
-    {Py_tp_dealloc, connection_dealloc},
-    {Py_tp_traverse, connection_traverse},
-    {Py_tp_clear, connection_clear},
-    {Py_tp_methods, connection_methods},
-    {Py_tp_getset, connection_getset},
-    {0, NULL}};
+static PyType_Slot connection_slots[] = {{Py_tp_doc, "Messages with one peer."},
+                                         {Py_tp_dealloc, connection_dealloc},
+                                         {Py_tp_traverse, connection_traverse},
+                                         {Py_tp_clear, connection_clear},
+                                         {Py_tp_methods, connection_methods},
+                                         {Py_tp_getset, connection_getset},
+                                         {0, NULL}};
 
 PyType_Spec psb_connection_spec = {
     .name = "pscompy.binding._binding.Connection",
     .basicsize = sizeof(psb_connection_t),
-    .flags =
-        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = connection_slots,
 };

@@ -46,8 +46,8 @@ void psb_op_return(psb_op_t *op)
     if (!psb_op_has_message(op))
         return;
     iov = giveback_memory(op, &piece, &n);
-    if (op->worker->api->recv_return(op->worker->core, op->context,
-                                     &op->result, iov, n) != PSC_OK)
+    if (op->worker->api->recv_return(op->worker->core, op->context, &op->result,
+                                     iov, n) != PSC_OK)
         return;
     op->result.status = PSC_ERR_CANCELLED;
 }

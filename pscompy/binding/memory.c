@@ -4,8 +4,7 @@
 #include "memory.h"
 
 typedef struct psb_memory {
-    PyObject_HEAD
-    const psc_api_t *api;
+    PyObject_HEAD const psc_api_t *api;
     psc_block_t *block; /* at most one of these three is set */
     psc_view_t *view;
     void *plain;
@@ -55,15 +54,13 @@ PyObject *psb_memory_alloc(psb_worker_t *worker, size_t nbytes)
     if (!self)
         return NULL;
     worker->n_inside++;
-    Py_BEGIN_ALLOW_THREADS
-    status = worker->api->block_alloc(worker->core, nbytes, 0, &self->block);
-    Py_END_ALLOW_THREADS
-    worker->n_inside--;
+    Py_BEGIN_ALLOW_THREADS status =
+        worker->api->block_alloc(worker->core, nbytes, 0, &self->block);
+    Py_END_ALLOW_THREADS worker->n_inside--;
     return memory_finish(self, status, nbytes);
 }
 
-PyObject *psb_memory_receive(psb_worker_t *worker, size_t nbytes,
-                             bool readonly)
+PyObject *psb_memory_receive(psb_worker_t *worker, size_t nbytes, bool readonly)
 {
     psb_memory_t *self = memory_new(worker, readonly);
     psc_status_t status;

@@ -7,8 +7,7 @@
 #include "waiting.h"
 
 typedef struct psb_message {
-    PyObject_HEAD
-    psb_op_t op; /* op.core is MATCHED; NULL once received */
+    PyObject_HEAD psb_op_t op; /* op.core is MATCHED; NULL once received */
     PyObject *status;
 } psb_message_t;
 

@@ -26,9 +26,9 @@ static psb_state_t *module_state(PyObject *module)
 static int module_publish(const psc_api_t *api)
 {
     PyObject *core = PyImport_ImportModule("pscompy.core");
-    PyObject *capsule = core ? PyCapsule_New((void *)(uintptr_t)api,
-                                             PSC_API_CAPSULE, NULL)
-                             : NULL;
+    PyObject *capsule =
+        core ? PyCapsule_New((void *)(uintptr_t)api, PSC_API_CAPSULE, NULL)
+             : NULL;
     int result = capsule ? PyObject_SetAttrString(core, "_api", capsule) : -1;
 
     Py_XDECREF(capsule);
@@ -40,11 +40,12 @@ static int module_check_abi(const psc_api_t *api)
 {
     if (api->abi == PSC_API_ABI && api->size >= sizeof(psc_api_t))
         return 0;
-    PyErr_Format(PyExc_ImportError,
-                 "pscompy.binding._binding was built for version %u of psc_api_t (%zu "
-                 "bytes), the core has version %u (%u bytes); rebuild: "
-                 "pip install -e .",
-                 PSC_API_ABI, sizeof(psc_api_t), api->abi, api->size);
+    PyErr_Format(
+        PyExc_ImportError,
+        "pscompy.binding._binding was built for version %u of psc_api_t (%zu "
+        "bytes), the core has version %u (%u bytes); rebuild: "
+        "pip install -e .",
+        PSC_API_ABI, sizeof(psc_api_t), api->abi, api->size);
     return -1;
 }
 
@@ -126,26 +127,24 @@ static int module_exec(PyObject *module)
 {
     psb_state_t *state = module_state(module);
 
-    if (module_add_type(module, &psb_worker_spec, NULL,
-                        &state->worker_type) < 0 ||
+    if (module_add_type(module, &psb_worker_spec, NULL, &state->worker_type) <
+            0 ||
         module_add_type(module, &psb_connection_spec, NULL,
                         &state->connection_type) < 0 ||
         module_add_type(module, &psb_communicator_spec, NULL,
                         &state->communicator_type) < 0 ||
-        module_add_type(module, &psb_request_spec, NULL,
-                        &state->request_type) < 0 ||
+        module_add_type(module, &psb_request_spec, NULL, &state->request_type) <
+            0 ||
         module_add_type(module, &psb_persistent_spec, state->request_type,
                         &state->persistent_type) < 0 ||
-        module_add_type(module, &psb_message_spec, NULL,
-                        &state->message_type) < 0 ||
-        module_add_type(module, &psb_memory_spec, NULL,
-                        &state->memory_type) < 0 ||
-        module_add_type(module, &psb_room_spec, NULL,
-                        &state->room_type) < 0 ||
-        module_add_type(module, &psb_sleeper_spec, NULL,
-                        &state->sleeper_type) < 0 ||
-        module_add_type(module, &psb_ended_spec, NULL,
-                        &state->ended_type) < 0)
+        module_add_type(module, &psb_message_spec, NULL, &state->message_type) <
+            0 ||
+        module_add_type(module, &psb_memory_spec, NULL, &state->memory_type) <
+            0 ||
+        module_add_type(module, &psb_room_spec, NULL, &state->room_type) < 0 ||
+        module_add_type(module, &psb_sleeper_spec, NULL, &state->sleeper_type) <
+            0 ||
+        module_add_type(module, &psb_ended_spec, NULL, &state->ended_type) < 0)
         return -1;
     if (PyModule_AddIntConstant(module, "ANY_TAG", PSC_ANY_TAG) < 0 ||
         PyModule_AddIntConstant(module, "ANY_SOURCE", PSB_ANY_SOURCE) < 0 ||

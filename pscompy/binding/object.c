@@ -119,11 +119,9 @@ static PyObject *object_send(psb_connection_t *self, PyObject *data,
 /* Sends through pscompy.parcel, which is faster than pickle for arrays. */
 static PyObject *object_send_slowly(psb_connection_t *self, PyObject **given)
 {
-    PyObject *apart = PyObject_CallMethod(self->objects, "send", "OOOO",
-                                          given[0],
-                                          given[1] ? given[1] : Py_False,
-                                          given[2] ? given[2] : Py_None,
-                                          given[3] ? given[3] : Py_False);
+    PyObject *apart = PyObject_CallMethod(
+        self->objects, "send", "OOOO", given[0], given[1] ? given[1] : Py_False,
+        given[2] ? given[2] : Py_None, given[3] ? given[3] : Py_False);
 
     if (!apart)
         return NULL;

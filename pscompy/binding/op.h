@@ -13,17 +13,17 @@ typedef struct psb_op {
     psc_request_t *core; /* NULL: none was needed, or it was freed */
     PyObject *fresh;     /* memory that a receive without buffer made; the
                             owner of an active message's header */
-    PyObject *room;      /* Room that a short message may arrive in, or NULL */
-    psc_conn_t *target;  /* The connection of a blocking send: if it is closed
-                            locally the send fails with Closed. NULL for all
-                            other operations. */
+    PyObject *room; /* Room that a short message may arrive in, or NULL */
+    psc_conn_t *target; /* The connection of a blocking send: if it is closed
+                           locally the send fails with Closed. NULL for all
+                           other operations. */
     psb_kind_t kind;
     bool done;
-    bool in_request;     /* part of a psb_request_t */
+    bool in_request; /* part of a psb_request_t */
     uint16_t context;
-    unsigned waiters;    /* threads that wait on `core` without the GIL */
-    unsigned polls;      /* polls that a blocking receive made when it
-                            started */
+    unsigned waiters; /* threads that wait on `core` without the GIL */
+    unsigned polls; /* polls that a blocking receive made when it
+                       started */
     psc_result_t result; /* valid once done */
     psb_buffers_t buffers;
 } psb_op_t;

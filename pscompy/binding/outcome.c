@@ -24,8 +24,8 @@ static int request_was_cancelled(psb_request_t *self)
 
     if (!psb_request_advance(self) || !self->error)
         return false;
-    type = psb_import_once(&state->cancelled_type, "pscompy.errors",
-                           "Cancelled");
+    type =
+        psb_import_once(&state->cancelled_type, "pscompy.errors", "Cancelled");
     return type ? PyObject_IsInstance(self->error, type) : -1;
 }
 
@@ -55,8 +55,7 @@ static PyObject *request_error(psb_request_t *self)
 PyObject *psb_request_exception(psb_request_t *self, PyObject *const *args,
                                 Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const psb_signature_t signature = {
-        "exception", 0, 1, {"timeout"}};
+    static const psb_signature_t signature = {"exception", 0, 1, {"timeout"}};
     int64_t deadline = PSC_FOREVER;
     PyObject *given[1];
 

@@ -4,8 +4,9 @@
 
 #include "args.h"
 
-#define BASE 0x3fffu /* the bits of a World's context; those of its objects
-                        have higher bits, too */
+#define BASE                                                                   \
+    0x3fffu /* the bits of a World's context; those of its objects             \
+               have higher bits, too */
 
 struct psb_numbering {
     psb_numbering_t *next;

@@ -35,8 +35,7 @@ static psb_lease_t *lease_new(psb_state_t *state, PyObject *array)
     return lease;
 }
 
-int psb_lease_begin(psb_state_t *state, PyObject *object,
-                    psb_lease_t **lease_p)
+int psb_lease_begin(psb_state_t *state, PyObject *object, psb_lease_t **lease_p)
 {
     psb_lease_t *lease;
 

@@ -7,8 +7,7 @@
 #define ROOMS_OUT_MAX 256u
 
 typedef struct psb_room {
-    PyObject_HEAD
-    Py_ssize_t nbytes; /* of the message in it */
+    PyObject_HEAD Py_ssize_t nbytes; /* of the message in it */
     char bytes[ROOM_BYTES];
 } psb_room_t;
 

@@ -153,8 +153,7 @@ int psb_request_restart(psb_request_t *self, psb_call_t *call)
 void psb_request_adopt(psb_op_t *op)
 {
     psb_raised_t raised = psb_raised_take();
-    psb_request_t *self =
-        request_new(op->worker->state->request_type, op);
+    psb_request_t *self = request_new(op->worker->state->request_type, op);
 
     if (self) {
         request_fly(self);
@@ -285,8 +284,8 @@ void psb_request_abandon(psb_request_t *self, psc_status_t status)
     psb_request_advance(self);
 }
 
-bool psb_request_complete(psb_request_t *self, PyObject *value,
-                          PyObject *error, psc_status_t status)
+bool psb_request_complete(psb_request_t *self, PyObject *value, PyObject *error,
+                          psc_status_t status)
 {
     if (self->op.done || self->value || self->error || self->cancelled)
         return false;

@@ -5,18 +5,17 @@
 #include "op.h"
 
 typedef struct psb_request {
-    PyObject_HEAD
-    psb_op_t op;     /* owns its worker and origin */
+    PyObject_HEAD psb_op_t op;     /* owns its worker and origin */
     bool flying;     /* in flight: the object lives until the op completes, */
-    bool held;       /* by a reference of its own once the program dropped it */
-    bool offered;    /* asyncio may have made a task of it */
-    bool late;       /* in flight without notification */
-    bool finished;   /* value or error is set, for good */
-    bool cancelled;  /* an event that its consumer cancelled */
-    bool again;      /* persistent: keeps its buffers for the next start */
-    bool told;       /* The program has seen that it completed. Until then a
-                        receive can give its message back. */
-    bool giving;     /* a receive whose message is given back on completion */
+    bool held; /* by a reference of its own once the program dropped it */
+    bool offered; /* asyncio may have made a task of it */
+    bool late; /* in flight without notification */
+    bool finished; /* value or error is set, for good */
+    bool cancelled; /* an event that its consumer cancelled */
+    bool again; /* persistent: keeps its buffers for the next start */
+    bool told; /* The program has seen that it completed. Until then a
+                  receive can give its message back. */
+    bool giving; /* a receive whose message is given back on completion */
     unsigned awaits; /* awaits that are suspended for it */
     PyObject *value, *error, *status;
     PyObject *callbacks; /* a list, or NULL */
@@ -47,8 +46,8 @@ void psb_request_told(psb_request_t *self);
 /* What wait() returns or raises for a completed request. */
 PyObject *psb_request_result(psb_request_t *self);
 /* Completes an event. Returns false if it has completed already. */
-bool psb_request_complete(psb_request_t *self, PyObject *value,
-                          PyObject *error, psc_status_t status);
+bool psb_request_complete(psb_request_t *self, PyObject *value, PyObject *error,
+                          psc_status_t status);
 /* Cancels the request; an exception that is being raised stays. Returns false
  * if the operation is still in flight. */
 bool psb_request_withdraw(psb_request_t *self);

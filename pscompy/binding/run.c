@@ -126,9 +126,8 @@ PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv)
 
 static psc_status_t call_look(psb_call_t *call, psc_result_t *result_p)
 {
-    psc_recv_args_t args = {.source = call->conn,
-                            .context = call->context,
-                            .tag = call->tag};
+    psc_recv_args_t args = {
+        .source = call->conn, .context = call->context, .tag = call->tag};
     psb_worker_t *worker = call->worker;
     psc_status_t status;
 
@@ -137,10 +136,9 @@ static psc_status_t call_look(psb_call_t *call, psc_result_t *result_p)
     if (PSB_UNLIKELY(status == PSC_ERR_NO_RESOURCE)) {
         args.flags = 0;
         worker->n_inside++;
-        Py_BEGIN_ALLOW_THREADS
-        status = worker->api->iprobe(worker->core, &args, result_p);
-        Py_END_ALLOW_THREADS
-        worker->n_inside--;
+        Py_BEGIN_ALLOW_THREADS status =
+            worker->api->iprobe(worker->core, &args, result_p);
+        Py_END_ALLOW_THREADS worker->n_inside--;
     }
     return status;
 }

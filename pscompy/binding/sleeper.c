@@ -6,8 +6,7 @@
 #include "errors.h"
 
 typedef struct psb_sleeper {
-    PyObject_HEAD
-    psb_worker_t *worker;
+    PyObject_HEAD psb_worker_t *worker;
     psc_sleeper_t *core; /* lives as long as this object, not as the worker */
 } psb_sleeper_t;
 
@@ -22,10 +21,9 @@ PyObject *psb_sleeper_create(psb_worker_t *worker)
     Py_INCREF(worker);
     self->worker = worker;
     worker->n_inside++;
-    Py_BEGIN_ALLOW_THREADS
-    status = worker->api->sleeper_create(worker->core, &self->core);
-    Py_END_ALLOW_THREADS
-    worker->n_inside--;
+    Py_BEGIN_ALLOW_THREADS status =
+        worker->api->sleeper_create(worker->core, &self->core);
+    Py_END_ALLOW_THREADS worker->n_inside--;
     if (status == PSC_OK)
         return (PyObject *)self;
     Py_DECREF(self);
@@ -60,8 +58,7 @@ static int sleeper_traverse(psb_sleeper_t *self, visitproc visit, void *arg)
 static PyObject *sleeper_fileno(psb_sleeper_t *self, PyObject *unused)
 {
     (void)unused;
-    return PyLong_FromLong(
-        self->worker->api->sleeper_descriptor(self->core));
+    return PyLong_FromLong(self->worker->api->sleeper_descriptor(self->core));
 }
 
 static PyObject *sleeper_arm(psb_sleeper_t *self, PyObject *unused)
@@ -73,10 +70,8 @@ static PyObject *sleeper_arm(psb_sleeper_t *self, PyObject *unused)
     if (worker->status != PSC_OK)
         return psb_raise(worker->state, NULL, worker->status, 0);
     worker->n_inside++;
-    Py_BEGIN_ALLOW_THREADS
-    status = worker->api->sleeper_arm(self->core);
-    Py_END_ALLOW_THREADS
-    worker->n_inside--;
+    Py_BEGIN_ALLOW_THREADS status = worker->api->sleeper_arm(self->core);
+    Py_END_ALLOW_THREADS worker->n_inside--;
     return PyBool_FromLong(status == PSC_OK);
 }
 
@@ -89,10 +84,8 @@ static PyObject *sleeper_progress(psb_sleeper_t *self, PyObject *unused)
     if (psb_worker_enter(worker, NULL) < 0)
         return NULL;
     worker->n_inside++;
-    Py_BEGIN_ALLOW_THREADS
-    events = worker->api->sleeper_progress(self->core);
-    Py_END_ALLOW_THREADS
-    worker->n_inside--;
+    Py_BEGIN_ALLOW_THREADS events = worker->api->sleeper_progress(self->core);
+    Py_END_ALLOW_THREADS worker->n_inside--;
     psb_worker_drain(worker);
     return PyLong_FromUnsignedLong(events);
 }

@@ -159,10 +159,9 @@ static bool start_goes_out(const psb_op_t *op)
 static int start_out_of_bounds(const psb_op_t *op, const psb_call_t *call)
 {
     const psc_iov_t *iov = psb_buffers_iov(&op->buffers);
-    psb_bounds_t bounds = {
-        .offset = call->offset,
-        .size = op->worker->api->region_size(call->blob->buf,
-                                             (size_t)call->blob->len)};
+    psb_bounds_t bounds = {.offset = call->offset,
+                           .size = op->worker->api->region_size(
+                               call->blob->buf, (size_t)call->blob->len)};
 
     for (size_t i = 0; i < op->buffers.n; i++)
         bounds.nbytes += iov[i].len;
@@ -183,10 +182,8 @@ int psb_op_start(psb_op_t *op, psb_call_t *call, uint32_t flags, void *owner)
     status = start(op, call, flags | PSC_FLAG_TRY, owner);
     if (PSB_UNLIKELY(status == PSC_ERR_NO_RESOURCE)) {
         worker->n_inside++;
-        Py_BEGIN_ALLOW_THREADS
-        status = start(op, call, flags, owner);
-        Py_END_ALLOW_THREADS
-        worker->n_inside--;
+        Py_BEGIN_ALLOW_THREADS status = start(op, call, flags, owner);
+        Py_END_ALLOW_THREADS worker->n_inside--;
     }
     if (PSB_UNLIKELY(status == PSC_ERR_BOUNDS))
         return start_out_of_bounds(op, call);

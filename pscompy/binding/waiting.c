@@ -35,10 +35,9 @@ static psb_outcome_t wait_step(psb_worker_t *worker,
         return PSB_RAISED;
     }
     worker->n_inside++;
-    Py_BEGIN_ALLOW_THREADS
-    status = worker->api->wait(worker->core, requests, n, mode, left);
-    Py_END_ALLOW_THREADS
-    worker->n_inside--;
+    Py_BEGIN_ALLOW_THREADS status =
+        worker->api->wait(worker->core, requests, n, mode, left);
+    Py_END_ALLOW_THREADS worker->n_inside--;
     psb_worker_drain(worker);
     if (status == PSC_ERR_TIMEOUT && deadline != PSC_FOREVER &&
         psb_now() >= deadline)
@@ -69,10 +68,9 @@ static psb_outcome_t op_sleep(psb_op_t *op, int64_t deadline)
     psb_op_link(op);
     op->waiters++;
     while (outcome == PSB_AGAIN && !psb_op_advance(op))
-        outcome = op_left_behind(op)
-                      ? PSB_RAISED
-                      : wait_step(op->worker, &op->core, 1, PSC_WAIT_ALL,
-                                  deadline);
+        outcome = op_left_behind(op) ? PSB_RAISED
+                                     : wait_step(op->worker, &op->core, 1,
+                                                 PSC_WAIT_ALL, deadline);
     if (outcome == PSB_TIMEOUT)
         psb_op_advance(op);
     op->waiters--;
@@ -173,8 +171,7 @@ static bool wait_until_all(psb_state_t *state, PyObject *tuple,
     return true;
 }
 
-PyObject *psb_wait_all(psb_state_t *state, PyObject *requests,
-                       int64_t deadline)
+PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline)
 {
     PyObject *tuple = wait_requests(state, requests);
     PyObject *results;
@@ -249,8 +246,7 @@ static Py_ssize_t wait_until_any(psb_state_t *state, PyObject *tuple,
     return done;
 }
 
-PyObject *psb_wait_any(psb_state_t *state, PyObject *requests,
-                       int64_t deadline)
+PyObject *psb_wait_any(psb_state_t *state, PyObject *requests, int64_t deadline)
 {
     PyObject *tuple = wait_requests(state, requests);
     PyObject *value, *pair = NULL;

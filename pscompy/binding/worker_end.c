@@ -49,11 +49,8 @@ static int worker_wait_for_leavers(psb_worker_t *self)
 
     while (self->n_inside) {
         self->api->wake(self->core);
-        Py_BEGIN_ALLOW_THREADS
-        nanosleep(&pause, NULL);
-        Py_END_ALLOW_THREADS
-        if (PyErr_CheckSignals() < 0)
-            return -1;
+        Py_BEGIN_ALLOW_THREADS nanosleep(&pause, NULL);
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return -1;
     }
     return 0;
 }

@@ -22,10 +22,8 @@ static PyObject *worker_progress(psb_worker_t *self, PyObject *unused)
     if (psb_worker_enter(self, NULL) < 0)
         return NULL;
     self->n_inside++;
-    Py_BEGIN_ALLOW_THREADS
-    events = self->api->progress(self->core, 0);
-    Py_END_ALLOW_THREADS
-    self->n_inside--;
+    Py_BEGIN_ALLOW_THREADS events = self->api->progress(self->core, 0);
+    Py_END_ALLOW_THREADS self->n_inside--;
     psb_worker_drain(self);
     return PyLong_FromUnsignedLong(events);
 }
@@ -97,8 +95,8 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
         return NULL;
     if (given[0] && given[0] != Py_None)
         call.type = (PyTypeObject *)given[0];
-    if (call.type && (!PyType_Check(given[0]) ||
-                      !PyType_IsSubtype(call.type, base))) {
+    if (call.type &&
+        (!PyType_Check(given[0]) || !PyType_IsSubtype(call.type, base))) {
         PyErr_SetString(PyExc_TypeError, "event() takes a type of Request");
         return NULL;
     }
@@ -199,8 +197,8 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K:Worker", names, &address))
         return NULL;
     if (!state->api || !address) {
-        PyErr_SetString(PyExc_ValueError, state->api ? "a null worker"
-                                                     : "bind() comes first");
+        PyErr_SetString(PyExc_ValueError,
+                        state->api ? "a null worker" : "bind() comes first");
         return NULL;
     }
     self = (psb_worker_t *)type->tp_alloc(type, 0);

@@ -43,9 +43,9 @@ typedef enum psc_conn_state {
     PSC_CONN_LAZY,       /* a record; the first use connects */
     PSC_CONN_CONNECTING, /* sends queue up */
     PSC_CONN_UP,
-    PSC_CONN_CLOSING,    /* close was called here; what is queued still goes */
-    PSC_CONN_CLOSED,     /* ended in order, by either side */
-    PSC_CONN_FAILED      /* connecting failed, or the peer was lost */
+    PSC_CONN_CLOSING, /* close was called here; what is queued still goes */
+    PSC_CONN_CLOSED, /* ended in order, by either side */
+    PSC_CONN_FAILED /* connecting failed, or the peer was lost */
 } psc_conn_state_t;
 /* CDEF END */
 
@@ -63,9 +63,9 @@ typedef struct psc_result {
     uint64_t nbytes; /* the message's true length */
     uint64_t source; /* receives and probes: the connection's id, which says
                         who it was even when the connection is gone; else 0 */
-    int32_t rank;    /* the source's, -1 outside a World */
-    uint64_t order;  /* receives: the message's place among all that arrived,
-                        for recv_return */
+    int32_t rank; /* the source's, -1 outside a World */
+    uint64_t order; /* receives: the message's place among all that arrived,
+                       for recv_return */
 } psc_result_t;
 
 /* The public head of a request. Everything but `owner` is the core's to
@@ -82,14 +82,17 @@ static inline int psc_request_state(const psc_request_t *request)
     return __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
 }
 
-#define PSC_FLAG_TRY 0x1u       /* do not wait for the lock */
-#define PSC_FLAG_NOTIFY 0x2u    /* put it on the completion queue when done
-                                   or matched; see completion_poll */
-#define PSC_FLAG_NO_BUFFER 0x4u /* receive: learn the length first, unless
-                                   the message is eager and fits into iov */
+#define PSC_FLAG_TRY 0x1u /* do not wait for the lock */
+#define PSC_FLAG_NOTIFY                                                        \
+    0x2u /* put it on the completion queue when done                           \
+            or matched; see completion_poll */
+#define PSC_FLAG_NO_BUFFER                                                     \
+    0x4u /* receive: learn the length first, unless                            \
+            the message is eager and fits into iov */
 
-#define PSC_FLAG_LEND 0x8u /* send: hand out the pages themselves, if they are
-                              the pool's; done when no view of them is left */
+#define PSC_FLAG_LEND                                                          \
+    0x8u /* send: hand out the pages themselves, if they are                   \
+            the pool's; done when no view of them is left */
 
 /* Memory of a worker's pool. */
 typedef struct psc_block {
@@ -141,7 +144,7 @@ typedef void (*psc_am_handler_t)(void *arg, const psc_message_t *message);
 typedef enum psc_wait_mode { PSC_WAIT_ALL, PSC_WAIT_ANY } psc_wait_mode_t;
 
 typedef struct psc_api {
-    uint32_t abi;  /* PSC_API_ABI */
+    uint32_t abi; /* PSC_API_ABI */
     uint32_t size; /* sizeof(psc_api_t) */
 
     /* ---- messages ----
@@ -284,7 +287,7 @@ typedef struct psc_api {
     /* ---- connections ---- */
     int (*conn_state)(const psc_conn_t *conn); /* psc_conn_state_t */
     uint64_t (*conn_id)(const psc_conn_t *conn); /* given by its creator */
-    int (*conn_rank)(const psc_conn_t *conn);    /* -1 outside a World */
+    int (*conn_rank)(const psc_conn_t *conn); /* -1 outside a World */
     /* How many messages name it as their source: those for message_poll, until
      * message_free. */
     unsigned (*conn_messages)(const psc_conn_t *conn);

@@ -87,8 +87,8 @@ psc_status_t psc_api_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     return status;
 }
 
-psc_status_t psc_api_recv_supply(psc_request_t *request,
-                                 const psc_iov_t *iov, size_t n_iov)
+psc_status_t psc_api_recv_supply(psc_request_t *request, const psc_iov_t *iov,
+                                 size_t n_iov)
 {
     psc_worker_t *worker = psc_req_of(request)->worker;
     psc_status_t status = psc_worker_enter(worker, 0);
@@ -113,8 +113,7 @@ psc_status_t psc_api_recv_view(psc_request_t *request, psc_view_t **view_p)
 }
 
 psc_status_t psc_api_probe(psc_worker_t *worker, const psc_recv_args_t *args,
-                           psc_result_t *result_p,
-                           psc_request_t **request_p)
+                           psc_result_t *result_p, psc_request_t **request_p)
 {
     psc_status_t status;
 
@@ -128,8 +127,7 @@ psc_status_t psc_api_probe(psc_worker_t *worker, const psc_recv_args_t *args,
     return status;
 }
 
-psc_status_t psc_api_iprobe(psc_worker_t *worker,
-                            const psc_recv_args_t *args,
+psc_status_t psc_api_iprobe(psc_worker_t *worker, const psc_recv_args_t *args,
                             psc_result_t *result_p)
 {
     psc_status_t status;
@@ -188,9 +186,8 @@ psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,
 /* The header travels as the first piece of the payload. */
 #define API_AM_PIECES 16
 
-psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id,
-                             const void *header, size_t header_len,
-                             const psc_send_args_t *args,
+psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,
+                             size_t header_len, const psc_send_args_t *args,
                              psc_request_t **request_p)
 {
     psc_iov_t iov[API_AM_PIECES] = {{(void *)header, header_len}};

@@ -15,23 +15,20 @@ psc_status_t psc_api_send(psc_conn_t *conn, const psc_send_args_t *args,
                           psc_request_t **request_p);
 psc_status_t psc_api_recv(psc_worker_t *worker, const psc_recv_args_t *args,
                           psc_result_t *result_p, psc_request_t **request_p);
-psc_status_t psc_api_recv_supply(psc_request_t *request,
-                                 const psc_iov_t *iov, size_t n_iov);
+psc_status_t psc_api_recv_supply(psc_request_t *request, const psc_iov_t *iov,
+                                 size_t n_iov);
 psc_status_t psc_api_recv_view(psc_request_t *request, psc_view_t **view_p);
 psc_status_t psc_api_probe(psc_worker_t *worker, const psc_recv_args_t *args,
-                           psc_result_t *result_p,
-                           psc_request_t **request_p);
-psc_status_t psc_api_iprobe(psc_worker_t *worker,
-                            const psc_recv_args_t *args,
+                           psc_result_t *result_p, psc_request_t **request_p);
+psc_status_t psc_api_iprobe(psc_worker_t *worker, const psc_recv_args_t *args,
                             psc_result_t *result_p);
 psc_status_t psc_api_cancel(psc_request_t *request);
 psc_status_t psc_api_recv_give_up(psc_request_t *request);
 psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,
                                  const psc_result_t *result,
                                  const psc_iov_t *iov, size_t n_iov);
-psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id,
-                             const void *header, size_t header_len,
-                             const psc_send_args_t *args,
+psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,
+                             size_t header_len, const psc_send_args_t *args,
                              psc_request_t **request_p);
 psc_status_t psc_api_am_handler(psc_worker_t *worker, uint32_t id,
                                 psc_am_handler_t handler, void *arg);

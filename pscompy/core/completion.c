@@ -85,8 +85,8 @@ static psc_req_t *completion_reverse(psc_req_t *req)
 /* The queue lets go. False: the consumer has done so before. */
 static bool completion_take(psc_completions_t *queue, psc_req_t *req)
 {
-    unsigned others = atomic_fetch_and(&req->holds, ~PSC_HELD_BY_QUEUE) &
-                      ~PSC_HELD_BY_QUEUE;
+    unsigned others =
+        atomic_fetch_and(&req->holds, ~PSC_HELD_BY_QUEUE) & ~PSC_HELD_BY_QUEUE;
 
     if (others & PSC_HELD_BY_CONSUMER) {
         atomic_fetch_sub(&queue->n, 1);

@@ -25,7 +25,8 @@
 unsigned psc_completion_add(psc_req_t *req, unsigned drop);
 /* The consumer lets go. Returns who else holds the request. */
 unsigned psc_completion_let_go(psc_req_t *req);
-/* Requests that were freed without the lock, as a chain; NULL: there is none. */
+/* Requests that were freed without the lock, as a chain; NULL: there is none.
+ */
 psc_req_t *psc_completion_take_freed(psc_worker_t *worker);
 /* Makes a chain of those that were freed while they stood in the queue. */
 void psc_completion_sift(psc_worker_t *worker);

@@ -30,8 +30,8 @@ static void conn_share_window(psc_worker_t *worker, int change)
 /* The one door for a connection's state. */
 void psc_conn_state_set(psc_conn_t *conn, psc_conn_state_t state)
 {
-    conn_share_window(conn->worker, (state == PSC_CONN_UP) -
-                                        (conn->state == PSC_CONN_UP));
+    conn_share_window(conn->worker,
+                      (state == PSC_CONN_UP) - (conn->state == PSC_CONN_UP));
     __atomic_store_n(&conn->state, state, __ATOMIC_RELEASE);
     if (!conn->event) {
         conn->event = true;

@@ -105,8 +105,7 @@ void psc_conn_fail(psc_conn_t *conn, int status)
 /* The link and the lane are two ways: the news may overtake what was sent. */
 static bool conn_will_say(const psc_conn_t *conn)
 {
-    return conn->n_lanes > 0 &&
-           conn->lanes[0]->slot->attr.caps & PSC_CAP_EOF;
+    return conn->n_lanes > 0 && conn->lanes[0]->slot->attr.caps & PSC_CAP_EOF;
 }
 
 int psc_conn_peer_ended(psc_conn_t *conn, int last)

@@ -38,15 +38,15 @@ typedef struct psc_worker_config {
 
 /* How one connection's messages travel; chosen by the cost model. */
 typedef struct psc_proto_params {
-    uint64_t eager_max;         /* longest eager message; longer: rendezvous */
-    uint64_t zcopy_min;         /* shortest eager message sent without copy */
+    uint64_t eager_max; /* longest eager message; longer: rendezvous */
+    uint64_t zcopy_min; /* shortest eager message sent without copy */
     psc_rndv_scheme_t scheme;
-    uint64_t fragment;          /* longest FRAG, put or get */
+    uint64_t fragment; /* longest FRAG, put or get */
 } psc_proto_params_t;
 
 typedef enum psc_control_kind {
-    PSC_CONTROL_LANE,           /* lane `id` is up or failed: psc_lane_state */
-    PSC_CONTROL_CONN            /* connection `id` changed: psc_conn_state */
+    PSC_CONTROL_LANE, /* lane `id` is up or failed: psc_lane_state */
+    PSC_CONTROL_CONN /* connection `id` changed: psc_conn_state */
 } psc_control_kind_t;
 
 typedef struct psc_control_event {
@@ -67,7 +67,8 @@ unsigned psc_worker_destroy(psc_worker_t *worker);
  * all transports are open. It ends with the worker, and does not exist after
  * fork. */
 int psc_worker_thread_start(psc_worker_t *worker);
-/* After fork, in the child: every later call answers FORKED, touches nothing. */
+/* After fork, in the child: every later call answers FORKED, touches nothing.
+ */
 void psc_worker_forked(psc_worker_t *worker);
 /* ops: address of a psc_transport_ops_t that outlives the worker; path: 0, or
  * less than the attribute `paths` of path 0. Returns the interface's index, or
@@ -75,7 +76,8 @@ void psc_worker_forked(psc_worker_t *worker);
 int psc_worker_open(psc_worker_t *worker, uintptr_t ops, uint32_t path,
                     const psc_setting_t *settings, uint32_t n_settings,
                     char *reason);
-void psc_worker_query(psc_worker_t *worker, int iface, psc_iface_attr_t *attr_p);
+void psc_worker_query(psc_worker_t *worker, int iface,
+                      psc_iface_attr_t *attr_p);
 /* psc_api_t.descriptor. */
 int psc_worker_fd(psc_worker_t *worker);
 /* The control thread's sleeper, which drives the fabrics while lanes come and
@@ -109,7 +111,8 @@ void psc_conn_counters(psc_conn_t *conn, uint64_t *values);
 uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
                                   uint32_t room);
 /* What all processes of a job know and nobody else: packed regions carry a
- * hash under it, so that none is altered or made up. Before the first of them. */
+ * hash under it, so that none is altered or made up. Before the first of them.
+ */
 void psc_worker_secret(psc_worker_t *worker, const uint8_t *secret);
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level);
 
@@ -143,7 +146,8 @@ void psc_conn_fail(psc_conn_t *conn, int status);
 /* The precon link says that the peer's process ended: what has arrived is
  * delivered, then the connection fails with PEER_LOST. PSC_INPROGRESS: more may
  * be on its way, and the lane will say itself when it was all; ask again, with
- * `last` when patience is over (a child of the peer may keep its stream open). */
+ * `last` when patience is over (a child of the peer may keep its stream open).
+ */
 int psc_conn_peer_ended(psc_conn_t *conn, int last);
 /* Why its transport says that it broke; empty: it does not say so. text:
  * PSC_REASON_MAX bytes. */

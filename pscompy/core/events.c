@@ -127,8 +127,8 @@ void psc_conn_counters(psc_conn_t *conn, uint64_t *values)
 
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return;
-    counters = conn->counters == &conn->worker->nobodys ? &none
-                                                        : conn->counters;
+    counters =
+        conn->counters == &conn->worker->nobodys ? &none : conn->counters;
     memcpy(values, counters->value, sizeof counters->value);
     psc_worker_leave(conn->worker);
 }
@@ -144,8 +144,7 @@ uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
         const psc_lane_t *lane = conn->lanes[i];
 
         if (lane->ep && lane->slot->ops->ep_counters)
-            n += lane->slot->ops->ep_counters(lane->ep, counters + n,
-                                              room - n);
+            n += lane->slot->ops->ep_counters(lane->ep, counters + n, room - n);
     }
     psc_worker_leave(conn->worker);
     return n;

@@ -54,8 +54,7 @@ static void iface_close(psc_iface_slot_t *slot)
     slot->ops->fini(slot->iface);
 }
 
-static int iface_open(psc_worker_t *worker,
-                      const psc_transport_ops_t *ops,
+static int iface_open(psc_worker_t *worker, const psc_transport_ops_t *ops,
                       psc_open_params_t *params)
 {
     psc_iface_slot_t *slot = &worker->ifaces[worker->n_ifaces];
@@ -82,9 +81,9 @@ static int iface_open(psc_worker_t *worker,
     return worker->n_ifaces++;
 }
 
-int psc_worker_open(psc_worker_t *worker, uintptr_t ops_address,
-                    uint32_t path, const psc_setting_t *settings,
-                    uint32_t n_settings, char *reason)
+int psc_worker_open(psc_worker_t *worker, uintptr_t ops_address, uint32_t path,
+                    const psc_setting_t *settings, uint32_t n_settings,
+                    char *reason)
 {
     const psc_transport_ops_t *ops = (const psc_transport_ops_t *)ops_address;
     psc_open_params_t params = {.abi = PSC_TRANSPORT_ABI,

@@ -175,7 +175,8 @@ static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
     dest_p->cookie = lane->conn;
 }
 
-/* A payload that began before the installation; the lane may be installed now. */
+/* A payload that began before the installation; the lane may be installed now.
+ */
 static psc_status_t lane_end_early(psc_lane_t *lane)
 {
     psc_incoming_t *in = &lane->incoming;

@@ -26,11 +26,10 @@
 static void worker_lists_init(psc_worker_t *worker)
 {
     psc_list_t *const lists[] = {
-        &worker->conns,       &worker->busy,     &worker->retiring,
-        &worker->lane_events, &worker->probes,   &worker->free_reqs,
-        &worker->conn_events, &worker->doomed,   &worker->revoking,
-        &worker->messages,    &worker->offers,
-        &worker->regions};
+        &worker->conns,       &worker->busy,   &worker->retiring,
+        &worker->lane_events, &worker->probes, &worker->free_reqs,
+        &worker->conn_events, &worker->doomed, &worker->revoking,
+        &worker->messages,    &worker->offers, &worker->regions};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         psc_list_init(lists[i]);

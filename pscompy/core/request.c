@@ -163,8 +163,7 @@ psc_req_t *psc_req_find(psc_worker_t *worker, uint64_t id)
 
 /* ---- pieces ---- */
 
-psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov,
-                             size_t n_iov)
+psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov, size_t n_iov)
 {
     psc_iov_t *room = req->iov_room;
 

@@ -15,27 +15,27 @@
 
 /* id, header type */
 #define PSC_WIRE_LIST(X)                                                       \
-    X(EAGER, psc_wire_eager_t)     /* payload: the message */                 \
-    X(RTS, psc_wire_rts_t)         /* payload: packed keys for get */         \
-    X(RTR, psc_wire_rtr_t)         /* payload: packed keys for put */         \
-    X(FRAG, psc_wire_frag_t)       /* payload: bytes at offset */             \
-    X(FIN, psc_wire_fin_t)         /* payload: ids of more, 8 bytes each */   \
+    X(EAGER, psc_wire_eager_t)     /* payload: the message */                  \
+    X(RTS, psc_wire_rts_t)         /* payload: packed keys for get */          \
+    X(RTR, psc_wire_rtr_t)         /* payload: packed keys for put */          \
+    X(FRAG, psc_wire_frag_t)       /* payload: bytes at offset */              \
+    X(FIN, psc_wire_fin_t)         /* payload: ids of more, 8 bytes each */    \
     X(CREDIT, psc_wire_credit_t)                                               \
     X(CLOSE, psc_wire_credit_t)                                                \
     X(CLOSE_ACK, psc_wire_credit_t)                                            \
-    X(RMA_PUT, psc_wire_rma_t)     /* payload: packed keys for get */         \
+    X(RMA_PUT, psc_wire_rma_t)     /* payload: packed keys for get */          \
     X(RMA_GET, psc_wire_rma_t)                                                 \
     X(TAKEN, psc_wire_taken_t)                                                 \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place    \
                                       of an RTS; see tag.h */                  \
-    X(MISSED, psc_wire_eager_t)    /* the same; its RTS is yet to come */     \
+    X(MISSED, psc_wire_eager_t)    /* the same; its RTS is yet to come */      \
     X(WHOLE, psc_wire_eager_t)     /* the same; payload: the message */
 
 typedef enum psc_wire_id {
 #define PSC_WIRE_ENUM(name, type) PSC_WIRE_##name,
     PSC_WIRE_LIST(PSC_WIRE_ENUM)
 #undef PSC_WIRE_ENUM
-    PSC_WIRE_COUNT
+        PSC_WIRE_COUNT
 } psc_wire_id_t;
 
 /* From here on: what a fabric that matches tells, and no peer. */
@@ -71,7 +71,8 @@ typedef struct psc_wire_rts {
 } psc_wire_rts_t;
 
 #define PSC_RTS_LENT 0x1u /* it may be read where it is until the FIN */
-#define PSC_RTS_LATE 0x2u /* its mark is long there; aux: the number of that */
+/* The receiver has a placeholder of this message already; aux: its number. */
+#define PSC_RTS_LATE 0x2u
 
 typedef struct psc_wire_rtr {
     uint32_t credit;

@@ -93,8 +93,7 @@ static psc_status_t faults_am_short(psc_ep_t *ep, uint8_t id,
                                     const void *header, uint8_t header_len,
                                     const void *payload, size_t len)
 {
-    FAULTS_OPERATION(ep,
-                     am_short(inner, id, header, header_len, payload, len));
+    FAULTS_OPERATION(ep, am_short(inner, id, header, header_len, payload, len));
 }
 
 static psc_status_t faults_am_bcopy(psc_ep_t *ep, uint8_t id,
@@ -109,8 +108,8 @@ static psc_status_t faults_am_zcopy(psc_ep_t *ep, uint8_t id,
                                     const psc_iov_t *iov, size_t n_iov,
                                     psc_comp_t *comp)
 {
-    FAULTS_OPERATION(
-        ep, am_zcopy(inner, id, header, header_len, iov, n_iov, comp));
+    FAULTS_OPERATION(ep,
+                     am_zcopy(inner, id, header, header_len, iov, n_iov, comp));
 }
 
 static psc_status_t faults_put(psc_ep_t *ep, const void *buffer, size_t len,
@@ -175,8 +174,8 @@ static psc_status_t faults_rkey_pack(psc_iface_t *iface, psc_mem_t *mem,
 static psc_status_t faults_rkey_unpack(psc_ep_t *ep, const uint8_t *packed,
                                        size_t len, psc_rkey_t **rkey_p)
 {
-    return faults_of(ep->iface)
-        ->inner_ops->rkey_unpack(ep_of(ep)->inner, packed, len, rkey_p);
+    return faults_of(ep->iface)->inner_ops->rkey_unpack(ep_of(ep)->inner,
+                                                        packed, len, rkey_p);
 }
 
 static void faults_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
@@ -184,8 +183,8 @@ static void faults_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
     faults_of(ep->iface)->inner_ops->rkey_release(ep_of(ep)->inner, rkey);
 }
 
-static psc_status_t faults_mem_share(psc_iface_t *iface, void *base,
-                                     size_t len, int fd, psc_mem_t **mem_p)
+static psc_status_t faults_mem_share(psc_iface_t *iface, void *base, size_t len,
+                                     int fd, psc_mem_t **mem_p)
 {
     faults_t *faults = faults_of(iface);
 
@@ -199,8 +198,8 @@ static psc_status_t faults_mem_share(psc_iface_t *iface, void *base,
 static psc_status_t faults_rkey_map(psc_ep_t *ep, const uint8_t *packed,
                                     size_t len, psc_map_t **map_p)
 {
-    return faults_of(ep->iface)
-        ->inner_ops->rkey_map(ep_of(ep)->inner, packed, len, map_p);
+    return faults_of(ep->iface)->inner_ops->rkey_map(ep_of(ep)->inner, packed,
+                                                     len, map_p);
 }
 
 static void faults_desc_release(psc_iface_t *iface, psc_desc_t *desc)
@@ -311,15 +310,15 @@ static psc_status_t faults_ep_create(psc_iface_t *iface, void *user,
 static psc_status_t faults_ep_address(psc_ep_t *ep, uint8_t *address,
                                       size_t *len_p)
 {
-    return faults_of(ep->iface)
-        ->inner_ops->ep_address(ep_of(ep)->inner, address, len_p);
+    return faults_of(ep->iface)->inner_ops->ep_address(ep_of(ep)->inner,
+                                                       address, len_p);
 }
 
 static psc_status_t faults_ep_connect(psc_ep_t *ep,
                                       const psc_connect_params_t *params)
 {
-    return faults_of(ep->iface)
-        ->inner_ops->ep_connect(ep_of(ep)->inner, params);
+    return faults_of(ep->iface)->inner_ops->ep_connect(ep_of(ep)->inner,
+                                                       params);
 }
 
 static void faults_ep_close(psc_ep_t *self)

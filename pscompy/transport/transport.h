@@ -44,22 +44,28 @@
 #define PSC_CAP_AM_ZCOPY 0x0002ull   /* am_zcopy */
 #define PSC_CAP_PUT 0x0004ull        /* put, and memory registration */
 #define PSC_CAP_GET 0x0008ull        /* get, and memory registration */
-#define PSC_CAP_PUT_THEN_AM 0x0010ull /* an am after a put on one endpoint is
-                                         delivered after the put is visible */
-#define PSC_CAP_PUT_REMOTE 0x0020ull /* put completes when visible at target;
-                                        without it ep_flush is mandatory */
+#define PSC_CAP_PUT_THEN_AM                                                    \
+    0x0010ull /* an am after a put on one endpoint is                          \
+                 delivered after the put is visible */
+#define PSC_CAP_PUT_REMOTE                                                     \
+    0x0020ull /* put completes when visible at target;                         \
+                 without it ep_flush is mandatory */
 #define PSC_CAP_TAG 0x0040ull        /* matching in hardware */
 #define PSC_CAP_EVENT 0x0080ull      /* event_fd and arm */
 #define PSC_CAP_SELF 0x0100ull       /* reaches only its own process */
 #define PSC_CAP_NODE 0x0200ull       /* reaches only its own node */
-#define PSC_CAP_MEM_LOCAL 0x0400ull  /* put and get need the local buffer
-                                        registered too (their `mem`) */
-#define PSC_CAP_EOF 0x0800ull        /* a peer's end comes as ep_failed, after
-                                        all that it had sent */
-#define PSC_CAP_MAP 0x1000ull        /* mem_share and rkey_map: a peer's
-                                        segment as memory of ours */
-#define PSC_CAP_MODULES 0x2000ull    /* reaches only processes of other modules
-                                        of the machine */
+#define PSC_CAP_MEM_LOCAL                                                      \
+    0x0400ull  /* put and get need the local buffer                            \
+                  registered too (their `mem`) */
+#define PSC_CAP_EOF                                                            \
+    0x0800ull        /* a peer's end comes as ep_failed, after                 \
+                        all that it had sent */
+#define PSC_CAP_MAP                                                            \
+    0x1000ull        /* mem_share and rkey_map: a peer's                       \
+                        segment as memory of ours */
+#define PSC_CAP_MODULES                                                        \
+    0x2000ull    /* reaches only processes of other modules                    \
+                    of the machine */
 
 /* ---- shared structures ------------------------------------------------- */
 
@@ -165,34 +171,34 @@ typedef struct psc_iface_attr {
     size_t max_bcopy;      /* header + payload of am_bcopy; at least 1 KiB */
     size_t max_zcopy;      /* payload of one am_zcopy */
     size_t min_zcopy;      /* below it a copy is cheaper */
-    size_t max_iov;        /* pieces in one am_bcopy or am_zcopy; at least 8 */
-    size_t max_put;        /* bytes in one put */
-    size_t max_get;        /* bytes in one get */
-    size_t reg_align;      /* alignment that registration prefers */
-    double latency_ns;     /* one way, small message */
-    double overhead_ns;    /* processor time per operation */
-    double bandwidth;      /* bytes per second, put or zcopy */
+    size_t max_iov; /* pieces in one am_bcopy or am_zcopy; at least 8 */
+    size_t max_put; /* bytes in one put */
+    size_t max_get; /* bytes in one get */
+    size_t reg_align; /* alignment that registration prefers */
+    double latency_ns; /* one way, small message */
+    double overhead_ns; /* processor time per operation */
+    double bandwidth; /* bytes per second, put or zcopy */
     double copy_bandwidth; /* bytes per second, one bcopy through the ring */
-    double reg_ns;         /* cost of registering one region */
-    double poll_ns;        /* cost of one `progress` that finds nothing */
-    uint32_t max_eps;      /* 0: no limit */
-    uint32_t paths;        /* that can be opened, each as an interface of its
-                              own; they carry one connection together */
-    uint32_t rail;         /* of this path: lanes join equal rails only; below
-                              65536, and 0 where there is but one path */
+    double reg_ns; /* cost of registering one region */
+    double poll_ns; /* cost of one `progress` that finds nothing */
+    uint32_t max_eps; /* 0: no limit */
+    uint32_t paths; /* that can be opened, each as an interface of its
+                       own; they carry one connection together */
+    uint32_t rail; /* of this path: lanes join equal rails only; below
+                      65536, and 0 where there is but one path */
 } psc_iface_attr_t;
 /* CDEF END */
 
 typedef enum psc_role {
     PSC_ROLE_CONNECTOR, /* acts first where only one side may */
-    PSC_ROLE_ACCEPTOR,  /* waits for the connector's act */
-    PSC_ROLE_SELF       /* the endpoint is connected to its own address */
+    PSC_ROLE_ACCEPTOR, /* waits for the connector's act */
+    PSC_ROLE_SELF /* the endpoint is connected to its own address */
 } psc_role_t;
 
 typedef struct psc_connect_params {
     psc_role_t role;
-    const uint8_t *token;   /* PSC_TOKEN_SIZE bytes, the same on both sides;
-                               copied during the call; never logged */
+    const uint8_t *token; /* PSC_TOKEN_SIZE bytes, the same on both sides;
+                             copied during the call; never logged */
     const uint8_t *address; /* the peer's ep_address */
     size_t address_len;
 } psc_connect_params_t;
@@ -201,10 +207,10 @@ typedef struct psc_connect_params {
 typedef struct psc_am {
     uint8_t id;
     uint8_t header_len;
-    const void *header;  /* aligned to 8 */
+    const void *header; /* aligned to 8 */
     const void *payload; /* contiguous */
     size_t len;
-    psc_desc_t *desc;    /* NULL: gone on return; else see am_recv */
+    psc_desc_t *desc; /* NULL: gone on return; else see am_recv */
 } psc_am_t;
 
 /* Where the payload of a message goes whose header came first. Bytes beyond
@@ -215,7 +221,7 @@ typedef struct psc_am {
 typedef struct psc_dest {
     psc_iov_t *iov; /* the protocol's, valid until am_end */
     size_t n_iov;
-    void *cookie;   /* handed back in am_end */
+    void *cookie; /* handed back in am_end */
 } psc_dest_t;
 
 /* Match bits, from high to low: context 16, source 16, mark 1, tag 31. Which
@@ -231,10 +237,10 @@ typedef struct psc_dest {
 typedef struct psc_tag_recv {
     psc_ep_t *source;
     uint64_t match;
-    uint64_t ignore;   /* bits that need not match */
+    uint64_t ignore; /* bits that need not match */
     psc_iov_t buffer;
-    void *posted;      /* the transport's, from tag_post to done */
-    uint32_t number;   /* see done */
+    void *posted; /* the transport's, from tag_post to done */
+    uint32_t number; /* see done */
     /* Called from progress: the message is in the buffer. bits are its bits
      * with those of the source, len its true length, which may exceed the
      * buffer's. UNSUPPORTED: tag_put sent it before the receive was there, so
@@ -293,8 +299,8 @@ struct psc_upcalls {
 /* ---- what a transport implements --------------------------------------- */
 
 struct psc_transport_ops {
-    uint32_t abi;     /* PSC_TRANSPORT_ABI that the transport was built with */
-    uint32_t size;    /* sizeof(psc_transport_ops_t) */
+    uint32_t abi; /* PSC_TRANSPORT_ABI that the transport was built with */
+    uint32_t size; /* sizeof(psc_transport_ops_t) */
     const char *name; /* lower case, at most 15 bytes */
 
     /* ---- mandatory: the interface ---- */
@@ -336,7 +342,8 @@ struct psc_transport_ops {
      * the peer and demands it from the peer before it says up (parts/meet.h
      * does that over whatever carries messages). The core sends
      * nothing before both sides said up; what arrives earlier is kept. */
-    psc_status_t (*ep_connect)(psc_ep_t *ep, const psc_connect_params_t *params);
+    psc_status_t (*ep_connect)(psc_ep_t *ep,
+                               const psc_connect_params_t *params);
     void (*ep_close)(psc_ep_t *ep);
     psc_status_t (*ep_stop)(psc_ep_t *ep);
     void (*ep_fini)(psc_ep_t *ep);
@@ -395,8 +402,8 @@ struct psc_transport_ops {
     psc_status_t (*rkey_pack)(psc_iface_t *iface, psc_mem_t *mem,
                               uint8_t *packed, size_t *len_p);
     /* packed comes from the peer: checked before it is believed. */
-    psc_status_t (*rkey_unpack)(psc_ep_t *ep, const uint8_t *packed,
-                                size_t len, psc_rkey_t **rkey_p);
+    psc_status_t (*rkey_unpack)(psc_ep_t *ep, const uint8_t *packed, size_t len,
+                                psc_rkey_t **rkey_p);
     void (*rkey_release)(psc_ep_t *ep, psc_rkey_t *rkey);
 
     /* MAP: mem_register for a segment that has a descriptor, a memory file

@@ -2,7 +2,8 @@
  * the contract's tests, and runs under sanitizers that do not see Python.
  *
  * One thread per interface, one lock for the fabric. It does what the pump in
- * Python does: takes commands, delivers frames, keeps those that are refused. */
+ * Python does: takes commands, delivers frames, keeps those that are refused.
+ */
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -241,10 +242,8 @@ static int pump_of(const psc_iface_t *iface)
 static psc_status_t memory_open(const psc_open_params_t *params,
                                 psc_iface_t **iface_p)
 {
-    bridge_attr_t attr = {.latency_ns = 1e4,
-                          .bandwidth = 1e9,
-                          .max_frame = 8192,
-                          .queue = 4};
+    bridge_attr_t attr = {
+        .latency_ns = 1e4, .bandwidth = 1e9, .max_frame = 8192, .queue = 4};
     bridge_t *bridge = bridge_create("bridge", &attr, NULL, 0);
     psc_setting_t setting = {.name = "bridge", .text = ""};
     psc_open_params_t own = *params;

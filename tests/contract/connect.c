@@ -69,11 +69,10 @@ static void connect_before_acceptor(void)
     ct_check(!pair.x.failed && !pair.y.failed && !pair.y.up, "too early");
     len = sizeof(address);
     ct_ops->ep_address(pair.x.ep, address, &len);
-    ct_check(ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address,
-                            len) >= 0,
-             "ep_connect");
-    ct_until(&pair, (pair.x.up && pair.y.up) || pair.x.failed ||
-                        pair.y.failed);
+    ct_check(
+        ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address, len) >= 0,
+        "ep_connect");
+    ct_until(&pair, (pair.x.up && pair.y.up) || pair.x.failed || pair.y.failed);
     ct_check(pair.x.up && pair.y.up, "%s%s", pair.x.reason, pair.y.reason);
     ct_exchange(&pair, &pair.y, &pair.x, CT_BCOPY, 100, 3);
     ct_pair_down(&pair);
@@ -281,8 +280,8 @@ static void descriptors_are_given_back(void)
     int before = 0, after = 0;
 
     for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
-        before += fcntl(fd, F_GETFD) >= 0 ? fcntl(fd, F_SETFD, FD_CLOEXEC) == 0
-                                          : 0;
+        before +=
+            fcntl(fd, F_GETFD) >= 0 ? fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 : 0;
     ct_pair_up(&pair);
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
     for (int fd = 0; fd < DESCRIPTORS_MAX; fd++) {

@@ -19,9 +19,8 @@
 uintptr_t TRANSPORT(void);
 
 static const ct_case_t *const tables[] = {
-    ct_connect_cases, ct_message_cases, ct_memory_cases,
-    ct_event_cases,   ct_fault_cases,   ct_mapping_cases, ct_tag_cases,
-    ct_own_cases,
+    ct_connect_cases, ct_message_cases, ct_memory_cases, ct_event_cases,
+    ct_fault_cases,   ct_mapping_cases, ct_tag_cases,    ct_own_cases,
 };
 
 #define N_TABLES (sizeof(tables) / sizeof(tables[0]))

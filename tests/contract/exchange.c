@@ -2,10 +2,10 @@
  * descriptors. */
 #include "harness.h"
 
-static const size_t sizes[] = {0,    1,    2,     7,     8,     63,    64,
-                               255,  1000, 1024,  4095,  4096,  4097,  8192,
-                               16384, 32768, 65535, 65536, 65537, 1 << 20,
-                               (8 << 20) + 3};
+static const size_t sizes[] = {
+    0,     1,     2,     7,     8,     63,      64,
+    255,   1000,  1024,  4095,  4096,  4097,    8192,
+    16384, 32768, 65535, 65536, 65537, 1 << 20, (8 << 20) + 3};
 
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 #define FLOOD_BYTES (1ull << 28) /* more than anything may buffer */
@@ -51,9 +51,8 @@ static void too_long_is_refused(void)
     ct_send_t send;
 
     ct_pair_up(&pair);
-    ct_check(ct_send_try(&pair.x, CT_BCOPY,
-                         ct_longest(pair.a, CT_BCOPY) + 1, 1, &send) ==
-                 PSC_ERR_INVALID,
+    ct_check(ct_send_try(&pair.x, CT_BCOPY, ct_longest(pair.a, CT_BCOPY) + 1, 1,
+                         &send) == PSC_ERR_INVALID,
              "%s", psc_status_string(send.status));
     free(send.buffer);
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 1, 1);
@@ -221,8 +220,8 @@ static void landing_taken_back(void)
 
     ct_pair_up(&pair);
     kind = ct_side_can(pair.a, PSC_CAP_AM_ZCOPY) ? CT_ZCOPY : CT_BCOPY;
-    longest = ct_longest(pair.a, kind) < 4 << 20 ? ct_longest(pair.a, kind)
-                                                 : 4 << 20;
+    longest =
+        ct_longest(pair.a, kind) < 4 << 20 ? ct_longest(pair.a, kind) : 4 << 20;
     pair.y.landing = CT_TAKEN;
     for (unsigned i = 0; i < 10; i++) {
         ct_send_t early[EARLY], send;

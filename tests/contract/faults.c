@@ -200,8 +200,8 @@ static void killed_while_receiving(void)
     fault_start(&fault, FAULT_ASLEEP);
     ct_until(&fault.pair, end->up || end->failed);
     ct_check(end->up, "%s", end->reason);
-    while (n < 3 && ct_send_try(end, CT_ZCOPY, 64 << 20, 1, &sends[n]) ==
-                        PSC_INPROGRESS)
+    while (n < 3 &&
+           ct_send_try(end, CT_ZCOPY, 64 << 20, 1, &sends[n]) == PSC_INPROGRESS)
         n++;
     ct_check(n > 0, "nothing stays in flight");
     fault_kill(&fault);

@@ -419,8 +419,8 @@ void ct_pair_connect(ct_pair_t *pair)
 
 void ct_pair_await(ct_pair_t *pair)
 {
-    ct_until(pair, (pair->x.up || pair->x.failed) &&
-                       (pair->y.up || pair->y.failed));
+    ct_until(pair,
+             (pair->x.up || pair->x.failed) && (pair->y.up || pair->y.failed));
     ct_check(pair->x.up, "connector: %s", pair->x.reason);
     ct_check(pair->y.up, "acceptor: %s", pair->y.reason);
 }

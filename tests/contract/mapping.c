@@ -12,8 +12,7 @@
 
 #define PAGE 4096u
 #define LEN (80u * PAGE) /* the last page is the identity's */
-#define SEALS                                                                  \
-    (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
 
 typedef struct segment {
     int fd;
@@ -25,8 +24,7 @@ typedef struct segment {
 
 static void identify(segment_t *segment, unsigned id)
 {
-    psc_segment_identity_t *identity =
-        (void *)(segment->base + LEN - PAGE);
+    psc_segment_identity_t *identity = (void *)(segment->base + LEN - PAGE);
 
     memset(identity->id, (int)id, sizeof identity->id);
 }
@@ -40,8 +38,8 @@ static void segment_make(segment_t *segment, unsigned id)
 {
     segment->fd = memfd_create("segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     ct_check(segment->fd >= 0 && ftruncate(segment->fd, LEN) == 0, "memfd");
-    segment->base = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED,
-                         segment->fd, 0);
+    segment->base =
+        mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd, 0);
     ct_check(segment->base != MAP_FAILED, "mmap");
     identify(segment, id);
 }
@@ -173,8 +171,8 @@ static void keep_ends_the_sharing_of_these_bytes(void)
                  "keep %zu", i);
         memset(shared.segment.base, 100 + (int)i, LEN - PAGE);
         for (size_t n = 0; n < spans[i].len; n++)
-            ct_check(shared.map->base[at + n] == before, "span %zu byte %zu",
-                     i, n);
+            ct_check(shared.map->base[at + n] == before, "span %zu byte %zu", i,
+                     n);
         ct_check(shared.map->base[20 * PAGE] == 100 + i, "the rest is shared");
     }
     shared_down(&shared);
@@ -193,8 +191,8 @@ static void refuse(ct_pair_t *pair, const segment_t *segment, const char *what)
 
 static void unsealed_is_refused(void)
 {
-    static const int seals[] = {F_SEAL_SHRINK, F_SEAL_GROW,
-                                F_SEAL_FUTURE_WRITE, F_SEAL_SEAL};
+    static const int seals[] = {F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE,
+                                F_SEAL_SEAL};
     ct_pair_t pair;
     segment_t segment;
 
@@ -249,9 +247,14 @@ static void other_files_are_refused(void)
     segment_seal(&segment, SEALS);
     ct_check(pipe(ends) == 0, "pipe");
     close(closed);
-    const int fds[] = {short_file(), open("/dev/zero", O_RDWR),
-                       ends[0], closed, open("/proc/self/exe", O_RDONLY),
-                       open("/tmp", O_RDONLY), 1 << 20, INT32_MAX};
+    const int fds[] = {short_file(),
+                       open("/dev/zero", O_RDWR),
+                       ends[0],
+                       closed,
+                       open("/proc/self/exe", O_RDONLY),
+                       open("/tmp", O_RDONLY),
+                       1 << 20,
+                       INT32_MAX};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
         segment_share(&segment, pair.b, fds[i]);
         refuse(&pair, &segment, "what is no segment");

@@ -53,8 +53,7 @@ static bool rma_wait(ct_send_t *send, psc_status_t status)
     ct_check(status >= 0, "%s", psc_status_string(status));
     if (status == PSC_INPROGRESS) {
         ct_until(&rma.pair, send->done);
-        ct_check(send->status == PSC_OK, "%s",
-                 psc_status_string(send->status));
+        ct_check(send->status == PSC_OK, "%s", psc_status_string(send->status));
     }
     return true;
 }
@@ -65,9 +64,9 @@ static void rma_put(size_t at, size_t len)
 
     do {
         ct_send_make(&send);
-    } while (!rma_wait(&send, ct_ops->put(rma.pair.x.ep, rma.local + at, len,
-                                          rma.local_mem, rma.rkey, at,
-                                          &send.comp)));
+    } while (
+        !rma_wait(&send, ct_ops->put(rma.pair.x.ep, rma.local + at, len,
+                                     rma.local_mem, rma.rkey, at, &send.comp)));
     if (ct_side_can(rma.pair.a, PSC_CAP_PUT_REMOTE))
         return;
     do {
@@ -81,9 +80,9 @@ static void rma_get(size_t at, size_t len)
 
     do {
         ct_send_make(&send);
-    } while (!rma_wait(&send, ct_ops->get(rma.pair.x.ep, rma.local + at, len,
-                                          rma.local_mem, rma.rkey, at,
-                                          &send.comp)));
+    } while (
+        !rma_wait(&send, ct_ops->get(rma.pair.x.ep, rma.local + at, len,
+                                     rma.local_mem, rma.rkey, at, &send.comp)));
 }
 
 /* Nothing but the named bytes changes. */
@@ -93,15 +92,14 @@ static void rma_check(const unsigned char *region, const unsigned char *other,
     for (size_t i = 0; i < REGION; i++) {
         unsigned char right = i - at < len ? other[i] : 0;
 
-        ct_check(region[i] == right, "byte %zu of put/get %zu+%zu", i, at,
-                 len);
+        ct_check(region[i] == right, "byte %zu of put/get %zu+%zu", i, at, len);
     }
 }
 
 static const struct {
     size_t at, len;
-} spans[] = {{0, 1},       {1, 7},          {0, 4096},
-             {4095, 4098}, {REGION - 1, 1}, {0, REGION}, {77, 0}};
+} spans[] = {{0, 1},          {1, 7},      {0, 4096}, {4095, 4098},
+             {REGION - 1, 1}, {0, REGION}, {77, 0}};
 
 static void put_lands(void)
 {
@@ -176,8 +174,11 @@ static void put_outside_is_refused(void)
     const struct {
         uint64_t at;
         size_t len;
-    } outside[] = {{REGION, 1},     {1, REGION},        {REGION + 1, 0},
-                   {UINT64_MAX, 1}, {UINT64_MAX - 7, 16}};
+    } outside[] = {{REGION, 1},
+                   {1, REGION},
+                   {REGION + 1, 0},
+                   {UINT64_MAX, 1},
+                   {UINT64_MAX - 7, 16}};
     ct_send_t send;
 
     rma_up();
@@ -273,8 +274,7 @@ static void revoked_is_refused(void)
     mem = rma.target_mem;
     rma_put(0, 10);
     memset(rma.target, 7, 100);
-    ct_until(&rma.pair,
-             ct_ops->mem_revoke(rma.pair.b->iface, mem) == PSC_OK);
+    ct_until(&rma.pair, ct_ops->mem_revoke(rma.pair.b->iface, mem) == PSC_OK);
     rma_stale(false);
     ct_check(ct_ops->mem_revoke(rma.pair.b->iface, mem) == PSC_OK, "again");
     ct_ops->mem_deregister(rma.pair.b->iface, mem);
@@ -290,8 +290,8 @@ static void revoked_is_refused(void)
 const ct_case_t ct_memory_cases[] = {
     {"put_lands", put_lands, PSC_CAP_PUT, false},
     {"get_fetches", get_fetches, PSC_CAP_GET, false},
-    {"put_then_message", put_then_message,
-     PSC_CAP_PUT | PSC_CAP_PUT_THEN_AM, false},
+    {"put_then_message", put_then_message, PSC_CAP_PUT | PSC_CAP_PUT_THEN_AM,
+     false},
     {"put_outside_is_refused", put_outside_is_refused, PSC_CAP_PUT, false},
     {"damaged_rkey_is_refused", damaged_rkey_is_refused, PSC_CAP_PUT, false},
     {"deregistered_is_refused", deregistered_is_refused, PSC_CAP_PUT, false},

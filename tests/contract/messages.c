@@ -21,8 +21,7 @@ void ct_pattern_fill(void *buffer, size_t len, uint64_t seed)
     const unsigned char *table = pattern + seed % PERIOD;
 
     for (size_t at = 0; at < len; at += TABLE)
-        memcpy((char *)buffer + at, table,
-               len - at < TABLE ? len - at : TABLE);
+        memcpy((char *)buffer + at, table, len - at < TABLE ? len - at : TABLE);
 }
 
 bool ct_pattern_check(const void *buffer, size_t len, uint64_t seed)

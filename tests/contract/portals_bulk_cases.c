@@ -42,8 +42,8 @@ static void bulk_put(void)
 
     ct_pattern_fill(bulk.local, REGION, 5);
     ct_send_make(&send);
-    ct_check(ct_ops->put(bulk.pair.x.ep, bulk.local, REGION, NULL, bulk.rkey,
-                         0, &send.comp) == PSC_INPROGRESS,
+    ct_check(ct_ops->put(bulk.pair.x.ep, bulk.local, REGION, NULL, bulk.rkey, 0,
+                         &send.comp) == PSC_INPROGRESS,
              "put");
     ct_until(&bulk.pair, send.done);
     ct_check(send.status == PSC_OK, "%s", psc_status_string(send.status));
@@ -58,8 +58,7 @@ static void expect_fragments(uint64_t size)
     bulk_put();
     ct_check(counter(bulk.pair.a, PSPTL_COUNTER_fragments) == n,
              "%llu fragments, not %llu",
-             (unsigned long long)counter(bulk.pair.a,
-                                         PSPTL_COUNTER_fragments),
+             (unsigned long long)counter(bulk.pair.a, PSPTL_COUNTER_fragments),
              (unsigned long long)n);
     bulk_down();
 }
@@ -84,8 +83,8 @@ void rendezvous_requests_are_bounded(void)
     set_number("MAX_RNDV_REQS", 2);
     ct_pair_up(&pair);
     for (int i = 0; i < 3; i++)
-        ct_check(ct_ops->mem_register(pair.a->iface, pair.x.ep, bulk.target,
-                                      10, &mems[i]) ==
+        ct_check(ct_ops->mem_register(pair.a->iface, pair.x.ep, bulk.target, 10,
+                                      &mems[i]) ==
                      (i < 2 ? PSC_OK : PSC_ERR_NO_RESOURCE),
                  "registration %d", i);
     ct_check(counter(pair.a, PSPTL_COUNTER_regions_refused) == 1, "refused");

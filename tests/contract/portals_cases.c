@@ -374,10 +374,9 @@ static void two_between_the_same_processes(void)
                 &send);
         ct_send_finish(&one, &send);
     }
-    ct_until(&one, one.x.received == one.y.sent &&
-                       one.y.received == one.x.sent &&
-                       two.x.received == two.y.sent &&
-                       two.y.received == two.x.sent);
+    ct_until(&one,
+             one.x.received == one.y.sent && one.y.received == one.x.sent &&
+                 two.x.received == two.y.sent && two.y.received == two.x.sent);
     ct_check(two.x.received > 100 && one.y.received > 300, "both were used");
     ct_end_destroy(&two.x, one.b);
     ct_end_destroy(&two.y, one.a);

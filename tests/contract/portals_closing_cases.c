@@ -41,8 +41,8 @@ static void receives_post(link_t *link)
 {
     char reason[PSC_REASON_MAX];
 
-    link->matches = link->end.up && ct_ops->tag_ready(link->end.ep, reason) ==
-                                        PSC_OK;
+    link->matches =
+        link->end.up && ct_ops->tag_ready(link->end.ep, reason) == PSC_OK;
     link->receives = calloc(RECEIVES, sizeof(*link->receives));
     for (int i = 0; i < RECEIVES; i++) {
         landed_t *landed = &link->receives[i];
@@ -53,9 +53,8 @@ static void receives_post(link_t *link)
             .buffer = {landed->buffer, sizeof(landed->buffer)},
             .done = receive_done,
         };
-        landed->done =
-            !link->matches ||
-            ct_ops->tag_post(link->end.ep, &landed->recv) != PSC_OK;
+        landed->done = !link->matches ||
+                       ct_ops->tag_post(link->end.ep, &landed->recv) != PSC_OK;
     }
 }
 
@@ -71,8 +70,10 @@ static void receives_cancel(link_t *link)
             continue;
         while (!landed->done) {
             ct_side_progress(link->end.side);
-            ct_check(psc_clock_now() < deadline, "receive %d has matched, and "
-                     "is not done", i);
+            ct_check(psc_clock_now() < deadline,
+                     "receive %d has matched, and "
+                     "is not done",
+                     i);
         }
     }
     free(link->receives);
@@ -97,11 +98,11 @@ static void link_connect(link_t *link)
     ssize_t len = read(link->wire, address, sizeof(address));
 
     ct_check(len > 0, "read");
-    ct_check(ct_end_connect(&link->end,
-                            link->first ? PSC_ROLE_CONNECTOR
-                                        : PSC_ROLE_ACCEPTOR,
-                            ct_token, address, (size_t)len) >= 0,
-             "ep_connect");
+    ct_check(
+        ct_end_connect(&link->end,
+                       link->first ? PSC_ROLE_CONNECTOR : PSC_ROLE_ACCEPTOR,
+                       ct_token, address, (size_t)len) >= 0,
+        "ep_connect");
 }
 
 /* A message of either kind; nobody minds if the peer has closed. */

@@ -119,8 +119,7 @@ static void stream_post(stream_t *stream)
     place->recv = (psc_tag_recv_t){
         .source = stream->to->ep,
         .match = stream_bits(stream->posted),
-        .ignore = PSC_TAG_MARK |
-                  (stream->posted % 5 == 0 ? PSC_TAG_MASK : 0),
+        .ignore = PSC_TAG_MARK | (stream->posted % 5 == 0 ? PSC_TAG_MASK : 0),
         .buffer = {place->buffer, stream_exact ? stream_len(stream->posted)
                                                : sizeof(place->buffer)},
         .done = stream_done,
@@ -175,8 +174,8 @@ static void streams_run(ct_pair_t *pair, psptl_counter_t which, uint64_t least)
         for (int i = 0; i < STREAM; i++)
             ct_until(pair, !s->directs[i].flying);
         for (uint64_t n = s->sent; n < s->posted; n++)
-            ct_check(ct_ops->tag_cancel(
-                         s->to->ep, &s->places[n % STREAM].recv) == PSC_OK,
+            ct_check(ct_ops->tag_cancel(s->to->ep,
+                                        &s->places[n % STREAM].recv) == PSC_OK,
                      "receive %llu", (unsigned long long)n);
     }
     ct_check(pair->x.unexpected + pair->y.unexpected == 0, "unexpected");
@@ -326,8 +325,8 @@ static int put_astray(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,
         n_astray--;
         pt = 60;
     }
-    return real_ni->PtlPut(md, local, len, ack, target, pt, bits, remote,
-                                user, data);
+    return real_ni->PtlPut(md, local, len, ack, target, pt, bits, remote, user,
+                           data);
 }
 
 /* The first of four is dropped, and the others take the receives before it:
@@ -366,8 +365,8 @@ typedef struct given {
     size_t len;
 } given_t;
 
-static void given_done(psc_tag_recv_t *recv, psc_status_t status,
-                       uint64_t bits, size_t len)
+static void given_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
+                       size_t len)
 {
     given_t *given = (given_t *)(void *)recv;
 

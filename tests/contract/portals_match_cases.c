@@ -15,12 +15,11 @@ static void landed_done(psc_tag_recv_t *recv, psc_status_t status,
 
 void landed_post_room(ct_pair_t *pair, landed_t *landed, size_t room)
 {
-    *landed = (landed_t){
-        .recv = {
-            .source = pair->y.ep,
-            .buffer = {landed->buffer, room},
-            .done = landed_done,
-        }};
+    *landed = (landed_t){.recv = {
+                             .source = pair->y.ep,
+                             .buffer = {landed->buffer, room},
+                             .done = landed_done,
+                         }};
     ct_check(ct_ops->tag_post(pair->y.ep, &landed->recv) == PSC_OK, "post");
 }
 

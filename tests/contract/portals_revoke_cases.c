@@ -62,8 +62,8 @@ static void end_up(ct_side_t *side, ct_end_t *end, int link, psc_role_t role)
     ct_check(ct_ops->ep_address(end->ep, address, &len) == PSC_OK, "address");
     ct_check(write(link, address, len) == (ssize_t)len, "write");
     n = read(link, address, sizeof(address));
-    ct_check(n > 0 && ct_end_connect(end, role, ct_token, address,
-                                     (size_t)n) >= 0,
+    ct_check(n > 0 &&
+                 ct_end_connect(end, role, ct_token, address, (size_t)n) >= 0,
              "ep_connect");
     while (!end->up) {
         ct_side_progress(side);
@@ -123,8 +123,8 @@ static void owner_up(owner_t *owner)
     close(links[1]);
     owner->link = links[0];
     end_up(&owner->side, &owner->end, owner->link, PSC_ROLE_CONNECTOR);
-    ct_check(ct_ops->mem_register(owner->side.iface, owner->end.ep, target,
-                                  PUT, &owner->mem) == PSC_OK &&
+    ct_check(ct_ops->mem_register(owner->side.iface, owner->end.ep, target, PUT,
+                                  &owner->mem) == PSC_OK &&
                  ct_ops->rkey_pack(owner->side.iface, owner->mem, packed,
                                    &len) == PSC_OK,
              "mem_register");

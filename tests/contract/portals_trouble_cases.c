@@ -27,10 +27,10 @@ static int take_unknown(const ptl_handle_eq_t *queues, unsigned n,
 }
 
 static int take_once(const ptl_handle_eq_t *queues, unsigned n,
-                        ptl_time_t timeout, ptl_event_t *event, unsigned *which)
+                     ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
-    return (wrapped_done ? real_ni->PtlEQPoll : take_event)(
-        queues, n, timeout, event, which);
+    return (wrapped_done ? real_ni->PtlEQPoll : take_event)(queues, n, timeout,
+                                                            event, which);
 }
 
 static int put_refused(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,

@@ -92,8 +92,8 @@ static void run_case(const ct_case_t *table, const char *name)
 static void run_small(void)
 {
     static const char *const messages[] = {
-        "exchange_bcopy",      "exchange_short",    "back_pressure_bcopy",
-        "back_pressure_odd",   "kinds_keep_order",  "answer_inside_upcall",
+        "exchange_bcopy",    "exchange_short",   "back_pressure_bcopy",
+        "back_pressure_odd", "kinds_keep_order", "answer_inside_upcall",
     };
 
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)
@@ -137,10 +137,10 @@ void rings_of_unlike_sizes(void)
     ct_end_create(&pair.x, pair.a);
     ct_end_create(&pair.y, pair.b);
     ct_pair_connect(&pair);
-    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY,
-                ct_longest(pair.a, CT_BCOPY), 2);
-    ct_exchange(&pair, &pair.y, &pair.x, CT_BCOPY,
-                ct_longest(pair.b, CT_BCOPY), 2);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, ct_longest(pair.a, CT_BCOPY),
+                2);
+    ct_exchange(&pair, &pair.y, &pair.x, CT_BCOPY, ct_longest(pair.b, CT_BCOPY),
+                2);
     ct_check(pair.x.begun > 0 && pair.y.begun == 0, "how they came");
     ct_pair_down(&pair);
 }
@@ -260,23 +260,22 @@ const ct_case_t ct_own_cases[] = {
     {"share_waits_for_room", share_waits_for_room, PSC_CAP_GET, false},
     {"share_of_what_is_gone", share_of_what_is_gone, PSC_CAP_GET, false},
     {"share_into_what_is_gone", share_into_what_is_gone, PSC_CAP_GET, false},
-    {"share_ends_with_its_endpoint", share_ends_with_its_endpoint,
-     PSC_CAP_GET, false},
-    {"share_outlives_its_helper", share_outlives_its_helper,
-     PSC_CAP_GET, false},
+    {"share_ends_with_its_endpoint", share_ends_with_its_endpoint, PSC_CAP_GET,
+     false},
+    {"share_outlives_its_helper", share_outlives_its_helper, PSC_CAP_GET,
+     false},
     {"share_forged_asks", share_forged_asks, PSC_CAP_GET, false},
     {"share_lying_helper", share_lying_helper, PSC_CAP_GET, false},
     {"stopped_put_and_region", stopped_put_and_region, PSC_CAP_PUT, false},
-    {"stopped_put_and_other_region", stopped_put_and_other_region,
-     PSC_CAP_PUT, false},
+    {"stopped_put_and_other_region", stopped_put_and_other_region, PSC_CAP_PUT,
+     false},
     {"stopped_put_and_close", stopped_put_and_close, PSC_CAP_PUT, false},
     {"stopped_put_and_failure", stopped_put_and_failure, PSC_CAP_PUT, false},
-    {"stopped_put_wakes_its_owner", stopped_put_wakes_its_owner,
-     PSC_CAP_PUT, false},
-    {"stopped_helper_and_close", stopped_helper_and_close,
-     PSC_CAP_GET, false},
-    {"stopped_helper_and_failure", stopped_helper_and_failure,
-     PSC_CAP_GET, false},
+    {"stopped_put_wakes_its_owner", stopped_put_wakes_its_owner, PSC_CAP_PUT,
+     false},
+    {"stopped_helper_and_close", stopped_helper_and_close, PSC_CAP_GET, false},
+    {"stopped_helper_and_failure", stopped_helper_and_failure, PSC_CAP_GET,
+     false},
     {"stopped_proof", stopped_proof, PSC_CAP_PUT, false},
     {"other_pid_namespace", other_pid_namespace, 0, false},
     {"death_shows_despite_heirs", death_shows_despite_heirs, 0, false},

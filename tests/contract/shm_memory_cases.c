@@ -51,12 +51,12 @@ void cma_off_on_one_side(void)
              "capabilities");
     ct_pair_connect(&pair);
     remote_make(&pair.y, bytes, sizeof(bytes), &remote);
-    ct_check(ct_ops->rkey_unpack(pair.x.ep, remote.packed, remote.len,
-                                 &rkey) == PSC_ERR_UNSUPPORTED,
+    ct_check(ct_ops->rkey_unpack(pair.x.ep, remote.packed, remote.len, &rkey) ==
+                 PSC_ERR_UNSUPPORTED,
              "an rkey without cross-memory attach");
     ct_ops->mem_deregister(pair.b->iface, remote.mem);
-    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY,
-                ct_longest(pair.a, CT_BCOPY), 1);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, ct_longest(pair.a, CT_BCOPY),
+                1);
     ct_pair_down(&pair);
 }
 
@@ -93,18 +93,19 @@ void put_into_a_hole(void)
 
     ct_pair_up(&pair);
     remote_make(&pair.y, region, len, &remote);
-    ct_check(ct_ops->rkey_unpack(pair.x.ep, remote.packed, remote.len,
-                                 &rkey) == PSC_OK,
+    ct_check(ct_ops->rkey_unpack(pair.x.ep, remote.packed, remote.len, &rkey) ==
+                 PSC_OK,
              "rkey_unpack");
     munmap(region + len / 2, len / 2);
     ct_check(ct_ops->put(pair.x.ep, local, len, NULL, rkey, 0, &comp) ==
                  PSC_ERR_TRANSPORT,
              "put into a hole");
     ct_send_make(&send);
-    ct_check(get_ended(&pair, ct_ops->get(pair.x.ep, local, len, NULL, rkey, 0,
-                                          &send.comp),
-                       &send) == PSC_ERR_TRANSPORT,
-             "get from a hole");
+    ct_check(
+        get_ended(&pair,
+                  ct_ops->get(pair.x.ep, local, len, NULL, rkey, 0, &send.comp),
+                  &send) == PSC_ERR_TRANSPORT,
+        "get from a hole");
     ct_check(ct_ops->put(pair.x.ep, local, len / 2, NULL, rkey, 0, &comp) ==
                  PSC_OK,
              "put beside the hole");
@@ -158,14 +159,15 @@ void put_and_get_between_processes(void)
              "rkey_unpack");
     ct_pattern_fill(local, FAR_LEN, 3);
     for (size_t at = 0; at < FAR_LEN; at += SHM_PUT_MAX)
-        ct_check(ct_ops->put(pair.x.ep, local + at, SHM_PUT_MAX, NULL, rkey,
-                             at, &comp) == PSC_OK,
+        ct_check(ct_ops->put(pair.x.ep, local + at, SHM_PUT_MAX, NULL, rkey, at,
+                             &comp) == PSC_OK,
                  "put");
     ct_check(write(other.link, "x", 1) == 1, "link");
     ct_check(read(other.link, &byte, 1) == 1, "link");
     ct_send_make(&send);
-    ct_check(get_ended(&pair, ct_ops->get(pair.x.ep, local, FAR_LEN, NULL,
-                                          rkey, 0, &send.comp),
+    ct_check(get_ended(&pair,
+                       ct_ops->get(pair.x.ep, local, FAR_LEN, NULL, rkey, 0,
+                                   &send.comp),
                        &send) == PSC_OK,
              "get");
     ct_check(ct_pattern_check(local, FAR_LEN, 4), "what was got");

@@ -64,8 +64,7 @@ static void orphan_child(other_t *other)
         pause(); /* holds copies of all other descriptors */
         _exit(0);
     }
-    ct_check(send(other->link, &heir, sizeof(heir), 0) == sizeof(heir),
-             "heir");
+    ct_check(send(other->link, &heir, sizeof(heir), 0) == sizeof(heir), "heir");
     raise(SIGKILL);
 }
 
@@ -124,8 +123,9 @@ static bool stage_kill(psc_role_t role, shm_stage_t stage)
 
     if (other_fork(&other))
         stage_child(&other, role, stage);
-    other_begin(&other, &pair, role == PSC_ROLE_ACCEPTOR ? PSC_ROLE_CONNECTOR
-                                                         : PSC_ROLE_ACCEPTOR);
+    other_begin(&other, &pair,
+                role == PSC_ROLE_ACCEPTOR ? PSC_ROLE_CONNECTOR
+                                          : PSC_ROLE_ACCEPTOR);
     while (stage_turn(&other))
         ct_side_progress(pair.a);
     ct_until(&pair, pair.x.failed);
@@ -143,11 +143,11 @@ void killed_in_every_stage(void)
 {
     const unsigned expected[2] = {
         [PSC_ROLE_CONNECTOR] = 1u << SHM_STAGE_CHALLENGE |
-                               1u << SHM_STAGE_OFFER |
-                               1u << SHM_STAGE_VERDICT | 1u << SHM_STAGE_OPEN,
+                               1u << SHM_STAGE_OFFER | 1u << SHM_STAGE_VERDICT |
+                               1u << SHM_STAGE_OPEN,
         [PSC_ROLE_ACCEPTOR] = 1u << SHM_STAGE_ANONYMOUS |
-                              1u << SHM_STAGE_PROOF |
-                              1u << SHM_STAGE_VERDICT | 1u << SHM_STAGE_OPEN,
+                              1u << SHM_STAGE_PROOF | 1u << SHM_STAGE_VERDICT |
+                              1u << SHM_STAGE_OPEN,
     };
 
     for (psc_role_t role = PSC_ROLE_CONNECTOR; role <= PSC_ROLE_ACCEPTOR;

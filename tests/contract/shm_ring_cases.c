@@ -100,10 +100,9 @@ static uint64_t fuzz_right_word(dice_t *dice, shm_ep_t *ep)
     uint64_t total = len + 1 + dice_roll(dice) % 5000;
 
     if (ep->incoming.rest > 0)
-        return shm_word_pack(SHM_KIND_NEXT, 0, 0,
-                             len < ep->incoming.rest
-                                 ? len
-                                 : (uint32_t)ep->incoming.rest);
+        return shm_word_pack(
+            SHM_KIND_NEXT, 0, 0,
+            len < ep->incoming.rest ? len : (uint32_t)ep->incoming.rest);
     if (dice_roll(dice) % 2 == 0)
         return shm_word_pack(SHM_KIND_WHOLE, header_len, 0, header_len + len);
     memcpy((void *)(uintptr_t)shm_consumer_bytes(&ep->rx), &total,
@@ -316,8 +315,13 @@ void only_sealed_rings_are_mapped(void)
 void absurd_geometry(void)
 {
     const shm_geometry_t absurd[] = {
-        {0, 64},          {8192, 0},           {8192, 1}, {8191, 64},
-        {64, 64},         {1u << 31, 1u << 31}, {UINT32_MAX - 63, UINT32_MAX},
+        {0, 64},
+        {8192, 0},
+        {8192, 1},
+        {8191, 64},
+        {64, 64},
+        {1u << 31, 1u << 31},
+        {UINT32_MAX - 63, UINT32_MAX},
         {1u << 28, 2},
     };
 

@@ -87,8 +87,7 @@ void share_between_both(void)
             ct_pair_progress(&g.pair);
             helped = atomic_load(&slot_of(&g, 0)->helped);
         }
-        ct_check(g.get.status == PSC_OK, "%s",
-                 psc_status_string(g.get.status));
+        ct_check(g.get.status == PSC_OK, "%s", psc_status_string(g.get.status));
         ct_check(helped > 0 && helped < LEN, "%llu of %u bytes by the owner",
                  (unsigned long long)helped, LEN);
         ct_check(memcmp(g.local, g.region, LEN) == 0, "round %d", round);
@@ -124,8 +123,7 @@ void share_more_than_slots(void)
     for (unsigned i = 0; i < GETS; i++) {
         ct_send_make(&gets[i]);
         ct_check(ct_ops->get(g.pair.x.ep, g.local + i * part, part, NULL,
-                             g.rkey, i * part,
-                             &gets[i].comp) == PSC_INPROGRESS,
+                             g.rkey, i * part, &gets[i].comp) == PSC_INPROGRESS,
                  "get %u", i);
     }
     for (unsigned i = 0; i < GETS; i++) {

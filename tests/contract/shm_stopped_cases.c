@@ -26,8 +26,8 @@ ssize_t process_vm_writev(pid_t pid, const struct iovec *local,
         stop_before_writing = false;
         raise(SIGSTOP);
     }
-    return syscall(SYS_process_vm_writev, pid, local, n_local, remote,
-                   n_remote, flags);
+    return syscall(SYS_process_vm_writev, pid, local, n_local, remote, n_remote,
+                   flags);
 }
 
 static bool has_stopped(const other_t *other)
@@ -113,7 +113,8 @@ static void target_up(target_t *target)
     other_connect(&target->other, &target->pair);
     remote_make(&target->pair.x, target->region, PUT, &target->remote);
     ct_check(write(target->other.link, target->remote.packed,
-                   target->remote.len) > 0, "link");
+                   target->remote.len) > 0,
+             "link");
     await_stop(&target->other);
 }
 
@@ -280,8 +281,8 @@ static void stopped_helper(void (*end)(ct_end_t *end))
                                               (size_t)n, &rkey) == PSC_OK,
                  "rkey_unpack");
         ct_send_make(&get);
-        ct_check(ct_ops->get(pair.x.ep, local, LEN, NULL, rkey, 0,
-                             &get.comp) == PSC_INPROGRESS,
+        ct_check(ct_ops->get(pair.x.ep, local, LEN, NULL, rkey, 0, &get.comp) ==
+                     PSC_INPROGRESS,
                  "get");
         await_stop(&other);
         end(&pair.x);

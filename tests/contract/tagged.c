@@ -212,8 +212,7 @@ static void early_or_late_each_finds_its_place(void)
     for (uint64_t i = 0; i < posted; i++) {
         done += receives[i].done > 0;
         if (!receives[i].done)
-            ct_check(ct_ops->tag_cancel(pair.y.ep, &receives[i].recv) ==
-                         PSC_OK,
+            ct_check(ct_ops->tag_cancel(pair.y.ep, &receives[i].recv) == PSC_OK,
                      "receive %llu", (unsigned long long)i);
     }
     ct_check(done + pair.y.unexpected == 600, "each is somewhere");

@@ -210,9 +210,9 @@ static void expect_address(const char *name, const char *text, int family,
     ct_check(target.address[1] == 1, "%u addresses", target.address[1]);
     ct_check(target.address[TCP_ADDRESS_HEAD] == (v6 ? 6 : 4), "family");
     inet_pton(family, ip, bytes);
-    ct_check(memcmp(bytes, target.address + TCP_ADDRESS_HEAD + 4,
-                    v6 ? 16 : 4) == 0,
-             "not %s", ip);
+    ct_check(
+        memcmp(bytes, target.address + TCP_ADDRESS_HEAD + 4, v6 ? 16 : 4) == 0,
+        "not %s", ip);
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
     ct_pair_down(&pair);
     tcp_set(name, 0, "");
@@ -262,8 +262,8 @@ const ct_case_t ct_own_cases[] = {
     {"token_never_travels", token_never_travels, 0, false},
     {"next_address_is_tried", next_address_is_tried, 0, false},
     {"nobody_answers", nobody_answers, 0, false},
-    {"other_addresses_are_tried_beside_it",
-     other_addresses_are_tried_beside_it, 0, false},
+    {"other_addresses_are_tried_beside_it", other_addresses_are_tried_beside_it,
+     0, false},
     {"somebody_else_is_at_an_address", somebody_else_is_at_an_address, 0,
      false},
     {"descriptors_run_out", descriptors_run_out, 0, false},

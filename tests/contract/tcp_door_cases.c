@@ -483,8 +483,8 @@ void descriptors_run_out(void)
     tcp_target_of(&pair.y, &target);
     fd = call(&target);
     getrlimit(RLIMIT_NOFILE, &limit);
-    tight = (struct rlimit){.rlim_cur = (rlim_t)fd + 1,
-                            .rlim_max = limit.rlim_max};
+    tight =
+        (struct rlimit){.rlim_cur = (rlim_t)fd + 1, .rlim_max = limit.rlim_max};
     ct_check(setrlimit(RLIMIT_NOFILE, &tight) == 0, "setrlimit");
     tcp_progress_ms(pair.b, 50);
     ct_check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");

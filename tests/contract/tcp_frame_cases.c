@@ -141,8 +141,8 @@ void mutated_frames_do_no_harm(void)
 void dribbled_frames_arrive(void)
 {
     static uint8_t bytes[600000];
-    static const uint64_t lens[] = {0, 1, 100, 2047, 2048, 2049, 70000, 5,
-                                    200000, 0, 65536, 3};
+    static const uint64_t lens[] = {0,     1, 100,    2047, 2048,  2049,
+                                    70000, 5, 200000, 0,    65536, 3};
     ct_pair_t pair;
     size_t len = 0;
     unsigned dice = 3;
@@ -208,12 +208,12 @@ void unreadable_buffer_breaks(void)
     psc_status_t status;
 
     ct_pair_up(&pair);
-    iov.base = mmap(NULL, iov.len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                    0);
+    iov.base =
+        mmap(NULL, iov.len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ct_check(iov.base != MAP_FAILED, "mmap");
     ct_send_make(&send);
-    status = ct_ops->am_zcopy(pair.x.ep, CT_AM_ID, NULL, 0, &iov, 1,
-                              &send.comp);
+    status =
+        ct_ops->am_zcopy(pair.x.ep, CT_AM_ID, NULL, 0, &iov, 1, &send.comp);
     ct_until(&pair, pair.x.failed && pair.y.failed);
     ct_check(pair.x.status == PSC_ERR_INVALID, "%s", pair.x.reason);
     ct_check(status < 0 || send.done, "the send did not end");
@@ -229,10 +229,12 @@ void proof_hash_is_siphash(void)
         size_t len;
         uint8_t hash[PSC_SIPHASH_SIZE];
     } vectors[] = {
-        {0, {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72,
-             0x14, 0xc7, 0x55, 0x02, 0x93}},
-        {1, {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59,
-             0x11, 0x9b, 0x22, 0xfc, 0x45}},
+        {0,
+         {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72,
+          0x14, 0xc7, 0x55, 0x02, 0x93}},
+        {1,
+         {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59,
+          0x11, 0x9b, 0x22, 0xfc, 0x45}},
     };
     uint8_t bytes[16], hash[PSC_SIPHASH_SIZE];
 
@@ -240,7 +242,7 @@ void proof_hash_is_siphash(void)
         bytes[i] = i;
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
         psc_siphash(bytes, bytes, vectors[i].len, hash);
-        ct_check(memcmp(hash, vectors[i].hash, sizeof(hash)) == 0,
-                 "%zu bytes", vectors[i].len);
+        ct_check(memcmp(hash, vectors[i].hash, sizeof(hash)) == 0, "%zu bytes",
+                 vectors[i].len);
     }
 }

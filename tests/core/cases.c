@@ -40,8 +40,8 @@ static void case_flood(void)
     check(count(pair.b.worker, PSC_COUNTER_unexpected) < 3000);
     for (unsigned i = 0; i < MESSAGES; i++) {
         psc_result_t result;
-        psc_request_t *recv = post_recv(&pair.b, pair.b.conn, in, LENGTH,
-                                        PSC_ANY_TAG, &result);
+        psc_request_t *recv =
+            post_recv(&pair.b, pair.b.conn, in, LENGTH, PSC_ANY_TAG, &result);
 
         if (recv)
             result = finish(&pair, recv);
@@ -96,8 +96,8 @@ static void thread_wait(side_t *side, psc_request_t *request)
     psc_status_t status;
 
     do {
-        status = api->wait(side->worker, &request, 1, PSC_WAIT_ALL,
-                           PATIENCE_NS);
+        status =
+            api->wait(side->worker, &request, 1, PSC_WAIT_ALL, PATIENCE_NS);
     } while (status == PSC_ERR_INTERRUPTED || status == PSC_INPROGRESS);
     check(status == PSC_OK && request->result.status == PSC_OK);
     api->request_free(request);
@@ -250,9 +250,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(argv[1], cases[i].name) != 0)
             continue;
-        options = (options_t){.eager_max = 1000,
-                              .unexpected_max = 64 << 20,
-                              .rts_max = 1024};
+        options = (options_t){
+            .eager_max = 1000, .unexpected_max = 64 << 20, .rts_max = 1024};
         cases[i].func();
         return 0;
     }

@@ -68,8 +68,8 @@ static void wait_done(side_t *side, psc_request_t *request)
     psc_status_t status = PSC_OK;
 
     while (request && psc_request_state(request) != PSC_REQUEST_DONE) {
-        status = api->wait(side->worker, &request, 1, PSC_WAIT_ALL,
-                           PATIENCE_NS);
+        status =
+            api->wait(side->worker, &request, 1, PSC_WAIT_ALL, PATIENCE_NS);
         check(status == PSC_OK || status == PSC_ERR_INTERRUPTED);
     }
     if (request)

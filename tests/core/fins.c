@@ -69,18 +69,18 @@ static psc_status_t late_am_short(psc_ep_t *ep, uint8_t id, const void *header,
                                   uint8_t header_len, const void *payload,
                                   size_t len)
 {
-    return late.full ? PSC_ERR_NO_RESOURCE
-                     : late.below->am_short(ep, id, header, header_len,
-                                            payload, len);
+    return late.full
+               ? PSC_ERR_NO_RESOURCE
+               : late.below->am_short(ep, id, header, header_len, payload, len);
 }
 
 static psc_status_t late_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                                   uint8_t header_len, const psc_iov_t *iov,
                                   size_t n_iov)
 {
-    return late.full ? PSC_ERR_NO_RESOURCE
-                     : late.below->am_bcopy(ep, id, header, header_len, iov,
-                                            n_iov);
+    return late.full
+               ? PSC_ERR_NO_RESOURCE
+               : late.below->am_bcopy(ep, id, header, header_len, iov, n_iov);
 }
 
 static void late_wrap(psc_iface_slot_t *slot)

@@ -36,8 +36,8 @@ static void expect_next(pair_t *pair, size_t len, int32_t tag)
 {
     char *in = malloc(len + 1);
     psc_result_t result;
-    psc_request_t *recv = post_recv(&pair->b, pair->b.conn, in, len,
-                                    PSC_ANY_TAG, &result);
+    psc_request_t *recv =
+        post_recv(&pair->b, pair->b.conn, in, len, PSC_ANY_TAG, &result);
 
     if (recv)
         result = finish(pair, recv);
@@ -54,7 +54,8 @@ static void unexpected(pair_t *pair, uint64_t n)
 static void give_back(pair_t *pair, const psc_result_t *result, void *base,
                       size_t len)
 {
-    psc_iov_t iov[] = {{base, len / 3}, {(char *)base + len / 3, len - len / 3}};
+    psc_iov_t iov[] = {{base, len / 3},
+                       {(char *)base + len / 3, len - len / 3}};
 
     check(api->recv_return(pair->b.worker, CONTEXT, result, iov, 2) == PSC_OK);
     memset(base, 0xee, len);
@@ -202,7 +203,8 @@ static bool matched(const psc_request_t *request)
 
 /* As soon as it has matched, which is as soon as the announcement is here. It
  * may have ended by then; returns how it ends. */
-static psc_status_t give_up(pair_t *pair, psc_request_t *recv, void *in, size_t len)
+static psc_status_t give_up(pair_t *pair, psc_request_t *recv, void *in,
+                            size_t len)
 {
     psc_status_t status;
     psc_result_t result;

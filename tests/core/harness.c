@@ -24,15 +24,15 @@ void harness_setting(char *argument)
 
     check(colon && n_settings < 64);
     *equals = *colon = 0;
-    settings[n_settings++] = (psc_setting_t){argument, colon + 1,
-                                             strtoll(equals + 1, NULL, 10)};
+    settings[n_settings++] =
+        (psc_setting_t){argument, colon + 1, strtoll(equals + 1, NULL, 10)};
 }
 
 static void side_open(side_t *side, uint32_t index)
 {
     psc_worker_config_t config = {.index = index,
-                                  .spin_ns = options.spin_ns ? options.spin_ns
-                                                             : 50000,
+                                  .spin_ns =
+                                      options.spin_ns ? options.spin_ns : 50000,
                                   .unexpected_max = options.unexpected_max,
                                   .eager_window = 256 << 10,
                                   .rts_max = options.rts_max,
@@ -141,7 +141,8 @@ static void *side_close(void *arg)
     return NULL;
 }
 
-/* At the same time: who ends waits for the other's farewell, but not for long. */
+/* At the same time: who ends waits for the other's farewell, but not for long.
+ */
 void pair_close(pair_t *pair)
 {
     pthread_t other;

@@ -44,17 +44,16 @@ static uint64_t some_id(void)
 
 static uint64_t some_length(void)
 {
-    static const uint64_t lengths[] = {0,      1,       8,        1000,
-                                       LARGE,  1 << 30, 1ull << 31, UINT64_MAX,
-                                       LARGE - 1};
+    static const uint64_t lengths[] = {
+        0, 1, 8, 1000, LARGE, 1 << 30, 1ull << 31, UINT64_MAX, LARGE - 1};
 
     return lengths[dice(sizeof lengths / sizeof *lengths)];
 }
 
 static uint16_t some_context(void)
 {
-    static const uint16_t contexts[] = {CONTEXT, CONTEXT, CONTEXT, 2,
-                                        PSC_CONTEXT_AM, PSC_CONTEXT_RMA};
+    static const uint16_t contexts[] = {
+        CONTEXT, CONTEXT, CONTEXT, 2, PSC_CONTEXT_AM, PSC_CONTEXT_RMA};
 
     return contexts[dice(sizeof contexts / sizeof *contexts)];
 }
@@ -249,8 +248,11 @@ static void speak_sense(work_t *work, pair_t *pair, psc_conn_t *conn)
     psc_iov_t iov = {work->theirs, dice(2) ? dice(LARGE) : dice(500)};
     psc_send_args_t send = {
         .context = CONTEXT, .tag = (int32_t)dice(3), .iov = &iov, .n_iov = 1};
-    psc_recv_args_t recv = {.source = conn, .context = CONTEXT,
-                            .tag = (int32_t)dice(3), .iov = &iov, .n_iov = 1};
+    psc_recv_args_t recv = {.source = conn,
+                            .context = CONTEXT,
+                            .tag = (int32_t)dice(3),
+                            .iov = &iov,
+                            .n_iov = 1};
     psc_request_t *request = NULL;
     psc_result_t result;
 
@@ -331,7 +333,7 @@ void case_hostile_flood(void)
     psc_worker_log_to(pair.a.worker, -1, 0);
     for (int i = 0; i < 20000; i++) {
         hostile_speak(pair.b.conn, PSC_WIRE_EAGER, &wire, sizeof wire, payload,
-              sizeof payload);
+                      sizeof payload);
         pair_progress(&pair);
     }
     check(psc_conn_state(pair.a.conn) == PSC_CONN_FAILED);
@@ -353,8 +355,8 @@ void case_hostile_announcements(void)
     static const uint16_t contexts[] = {CONTEXT, PSC_CONTEXT_AM};
 
     for (int i = 0; i < 2; i++) {
-        psc_wire_rts_t wire = {.tag = 1, .context = contexts[i],
-                               .len = 1 << 20};
+        psc_wire_rts_t wire = {
+            .tag = 1, .context = contexts[i], .len = 1 << 20};
         unsigned unsaid = 0;
         pair_t pair;
 
@@ -389,8 +391,8 @@ static uint32_t put_in_vain(pair_t *pair, const char *bytes, size_t len)
     uint32_t number;
 
     psc_lock_acquire(&pair->b.worker->lock);
-    status = lane->slot->ops->tag_put(lane->ep, bits, bytes, len, &number,
-                                      &comp);
+    status =
+        lane->slot->ops->tag_put(lane->ep, bits, bytes, len, &number, &comp);
     psc_lock_release(&pair->b.worker->lock);
     check(status == PSC_INPROGRESS);
     until(pair, pair->a.conn->lanes[0]->promised);
@@ -404,8 +406,8 @@ void case_hostile_promises(void)
     static char out[50000], buffer[sizeof out];
 
     for (int i = 0; i < 4; i++) {
-        psc_wire_rts_t wire = {.context = CONTEXT, .flags = PSC_RTS_LATE,
-                               .len = sizeof out};
+        psc_wire_rts_t wire = {
+            .context = CONTEXT, .flags = PSC_RTS_LATE, .len = sizeof out};
         psc_request_t *recv = NULL;
         psc_result_t result;
         pair_t pair;
@@ -415,8 +417,8 @@ void case_hostile_promises(void)
         if (pair.a.conn->tagged) {
             wire.aux = (uint16_t)put_in_vain(&pair, out, sizeof out);
             if (i < 2)
-                recv = post_recv(&pair.a, pair.a.conn, buffer, sizeof buffer,
-                                 0, &result);
+                recv = post_recv(&pair.a, pair.a.conn, buffer, sizeof buffer, 0,
+                                 &result);
         }
         wire.aux += i % 2;
         wire.len += i % 2 == 0;
@@ -445,11 +447,10 @@ void case_frames_after_the_end(void)
     pair_open(&pair);
     pair_join(&pair, &here, &there);
     anybody = post_recv(&pair.a, NULL, buffer, sizeof buffer, 5, &result);
-    hostile_speak(pair.b.conn, PSC_WIRE_CLOSE, &farewell, sizeof farewell,
-                  NULL, 0);
+    hostile_speak(pair.b.conn, PSC_WIRE_CLOSE, &farewell, sizeof farewell, NULL,
+                  0);
     hostile_speak(pair.b.conn, PSC_WIRE_RTS, &rts, sizeof rts, NULL, 0);
-    hostile_speak(pair.b.conn, PSC_WIRE_EAGER, &eager, sizeof eager, "late",
-                  4);
+    hostile_speak(pair.b.conn, PSC_WIRE_EAGER, &eager, sizeof eager, "late", 4);
     until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_CLOSED);
     settle(&pair);
     fill(out, sizeof out, 8);

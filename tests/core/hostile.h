@@ -4,8 +4,8 @@
 
 #include "harness.h"
 
-/* Straight into the fabric, as the protocols of this side would. False: the lane
- * has no room for it. */
+/* Straight into the fabric, as the protocols of this side would. False: the
+ * lane has no room for it. */
 bool hostile_speak(psc_conn_t *conn, unsigned id, const void *header,
                    uint8_t header_len, const void *payload, size_t len);
 /* Neither end waits for the other's goodbye. */

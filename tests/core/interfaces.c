@@ -39,10 +39,10 @@ static const promise_t promises[] = {
 };
 
 static const promise_t mandatory[] = {
-    CALL(0, name),       CALL(0, open),       CALL(0, query),
-    CALL(0, progress),   CALL(0, close),      CALL(0, stop),
-    CALL(0, fini),       CALL(0, ep_create),  CALL(0, ep_address),
-    CALL(0, ep_connect), CALL(0, ep_close),   CALL(0, ep_stop),
+    CALL(0, name),       CALL(0, open),      CALL(0, query),
+    CALL(0, progress),   CALL(0, close),     CALL(0, stop),
+    CALL(0, fini),       CALL(0, ep_create), CALL(0, ep_address),
+    CALL(0, ep_connect), CALL(0, ep_close),  CALL(0, ep_stop),
     CALL(0, ep_fini),    CALL(0, am_bcopy),
 };
 

@@ -54,8 +54,7 @@ static psc_request_t *match(pair_t *pair, side_t *side, int32_t tag)
     psc_request_t *request = NULL;
     psc_result_t result;
 
-    check(api->recv(side->worker, &args, &result, &request) ==
-          PSC_INPROGRESS);
+    check(api->recv(side->worker, &args, &result, &request) == PSC_INPROGRESS);
     until(pair, psc_request_state(request) != PSC_REQUEST_ACTIVE);
     return request;
 }
@@ -374,8 +373,8 @@ static size_t key_of(side_t *side, const psc_block_t *block, uint8_t *key,
                      uint64_t *offset_p, size_t *segment_p)
 {
     psc_lane_t *lane = side->conn->lanes[0];
-    psc_segment_t *segment = psc_pool_find(side->worker->pool, block->base,
-                                           block->nbytes, offset_p);
+    psc_segment_t *segment =
+        psc_pool_find(side->worker->pool, block->base, block->nbytes, offset_p);
     psc_wire_key_t head = {.lane = 0};
     size_t len = PSC_RKEY_MAX;
 

@@ -160,8 +160,8 @@ static void *sleep_until_woken(void *arg)
     psc_status_t status;
 
     do {
-        status = api->wait(self->worker, &self->event, 1, PSC_WAIT_ALL,
-                           PSC_FOREVER);
+        status =
+            api->wait(self->worker, &self->event, 1, PSC_WAIT_ALL, PSC_FOREVER);
         if (status == PSC_ERR_INTERRUPTED)
             __atomic_fetch_add(&self->woken, 1, __ATOMIC_SEQ_CST);
     } while (status != PSC_OK);

@@ -22,8 +22,7 @@ static void exchange(pair_t *pair, size_t len, bool recv_first)
     send = post_send(&pair->a, out, len, 7);
     if (!recv_first) {
         settle(pair);
-        recv = post_recv(&pair->b, pair->b.conn, in, len, PSC_ANY_TAG,
-                         &result);
+        recv = post_recv(&pair->b, pair->b.conn, in, len, PSC_ANY_TAG, &result);
     }
     if (recv)
         result = finish(pair, recv);
@@ -37,9 +36,9 @@ static void exchange(pair_t *pair, size_t len, bool recv_first)
 
 static void sizes(psc_rndv_scheme_t scheme)
 {
-    static const size_t lengths[] = {0,    1,     8,     999,     1000,
-                                     1001, 8192,  16384, 65536,   1 << 20,
-                                     3 << 20, (5 << 20) + 3};
+    static const size_t lengths[] = {0,     1,       8,       999,
+                                     1000,  1001,    8192,    16384,
+                                     65536, 1 << 20, 3 << 20, (5 << 20) + 3};
     pair_t pair;
 
     options.scheme = scheme;
@@ -120,8 +119,7 @@ void case_pieces(void)
     fill(out, PIECES * EACH, 5);
     for (int i = 0; i < PIECES; i++) {
         from[i] = (psc_iov_t){out + i * EACH, EACH};
-        to[PIECES - 1 - i] = (psc_iov_t){
-            in + (PIECES - 1 - i) * EACH, EACH};
+        to[PIECES - 1 - i] = (psc_iov_t){in + (PIECES - 1 - i) * EACH, EACH};
     }
     psc_send_args_t send_args = {
         .context = CONTEXT, .tag = 1, .iov = from, .n_iov = PIECES};

@@ -91,8 +91,7 @@ static void sleep_beside(pair_t *pair, psc_sleeper_t *sleeper,
 {
     psc_result_t result;
     char in;
-    psc_request_t *recv = post_recv(&pair->b, pair->b.conn, &in, 1, 1,
-                                    &result);
+    psc_request_t *recv = post_recv(&pair->b, pair->b.conn, &in, 1, 1, &result);
     psc_request_t *send;
 
     arm(sleeper);
@@ -223,8 +222,8 @@ void case_starved_beside_another(void)
         }
         for (int i = 0; i < MESSAGES; i++) {
             psc_result_t result;
-            psc_request_t *recv = post_recv(&pair.b, pair.b.conn, in, LENGTH,
-                                            1, &result);
+            psc_request_t *recv =
+                post_recv(&pair.b, pair.b.conn, in, LENGTH, 1, &result);
 
             while (recv && psc_request_state(recv) != PSC_REQUEST_DONE)
                 api->progress(pair.b.worker, 0);
@@ -270,7 +269,8 @@ static void wait_outside(runner_t *me, psc_request_t *request)
         bool late = asleep && !readable(fd, 500);
 
         if ((api->sleeper_progress(me->sleeper) > 0 ||
-             psc_request_state(request) == PSC_REQUEST_DONE) && late)
+             psc_request_state(request) == PSC_REQUEST_DONE) &&
+            late)
             atomic_fetch_add(&late_outside, 1);
     }
 }
@@ -278,8 +278,8 @@ static void wait_outside(runner_t *me, psc_request_t *request)
 static void wait_inside(runner_t *me, psc_request_t *request)
 {
     while (psc_request_state(request) != PSC_REQUEST_DONE) {
-        psc_status_t status = api->wait(me->side.worker, &request, 1,
-                                        PSC_WAIT_ALL, PSC_FOREVER);
+        psc_status_t status =
+            api->wait(me->side.worker, &request, 1, PSC_WAIT_ALL, PSC_FOREVER);
 
         check(status == PSC_OK || status == PSC_ERR_INTERRUPTED);
     }
@@ -302,17 +302,17 @@ static void *runner_run(void *arg)
     uint64_t out, in;
 
     for (long i = 0; i < me->rounds; i++) {
-        psc_request_t *recv = post_recv(&me->side, me->side.conn, &in,
-                                        sizeof in, me->tag + !me->first,
-                                        &result);
+        psc_request_t *recv =
+            post_recv(&me->side, me->side.conn, &in, sizeof in,
+                      me->tag + !me->first, &result);
 
         if (!me->first)
             runner_wait(me, recv);
         out = (uint64_t)i;
         for (unsigned n = runner_random(me, 60); n > 0; n--)
             psc_clock_pause();
-        runner_wait(me, post_send(&me->side, &out, sizeof out,
-                                  me->tag + me->first));
+        runner_wait(
+            me, post_send(&me->side, &out, sizeof out, me->tag + me->first));
         if (me->first)
             runner_wait(me, recv);
         check(in == (uint64_t)i);
@@ -409,8 +409,8 @@ void case_waits(void)
         runner_start(&runners[i], runner_run);
     }
     for (int i = 0; i < 2; i++) {
-        meddlers[i] = (runner_t){.side = i ? pair.a : pair.b,
-                                 .seed = (unsigned)i};
+        meddlers[i] =
+            (runner_t){.side = i ? pair.a : pair.b, .seed = (unsigned)i};
         runner_start(&meddlers[i], runner_meddle);
     }
     runners_join(runners, 2 * STREAMS);
@@ -443,8 +443,8 @@ static void *answer_passer_by(void *arg)
 
     for (long i = 0; i < me->rounds; i++) {
         psc_result_t result;
-        psc_request_t *recv = post_recv(&me->side, me->side.conn, &byte, 1, 3,
-                                        &result);
+        psc_request_t *recv =
+            post_recv(&me->side, me->side.conn, &byte, 1, 3, &result);
 
         for (unsigned n = runner_random(me, 400); n > 0; n--)
             psc_clock_pause();

@@ -139,8 +139,8 @@ void case_region_outlives_no_peer(void)
             pair_progress(&remote.pair);
         psc_memory_deregister(remote.region);
         psc_conn_fail(remote.pair.a.conn, PSC_ERR_PEER_LOST);
-        until(&remote.pair, psc_conn_state(remote.pair.b.conn) ==
-                                PSC_CONN_FAILED);
+        until(&remote.pair,
+              psc_conn_state(remote.pair.b.conn) == PSC_CONN_FAILED);
         finish(&remote.pair, remote.request);
         settle(&remote.pair);
         check(psc_access_count(remote.pair.b.worker) == 0);
@@ -196,8 +196,8 @@ static void landing_end(landing_t *landing)
 static void hear(psc_lane_t *lane, psc_wire_id_t id, const void *header,
                  uint8_t header_len)
 {
-    psc_am_t am = {.id = (uint8_t)id, .header = header,
-                   .header_len = header_len};
+    psc_am_t am = {
+        .id = (uint8_t)id, .header = header, .header_len = header_len};
 
     psc_lock_acquire(&lane->worker->lock);
     psc_lane_upcalls.am_recv(lane->ep, &am);
@@ -240,8 +240,7 @@ static void waiting_answered(waiting_t *waiting)
 
     waiting->send = post_send(&b, waiting->out, SMALL, 1);
     check(waiting->send);
-    until(&waiting->pair,
-          req_of(waiting->recv)->stage == PSC_STAGE_AWAIT_DATA);
+    until(&waiting->pair, req_of(waiting->recv)->stage == PSC_STAGE_AWAIT_DATA);
 }
 
 static void waiting_close(waiting_t *waiting)
@@ -295,8 +294,8 @@ void case_landing_when_a_peer_closes(void)
         waiting_open(&waiting, PSC_RNDV_AM);
         landing = kind ? landing_begin(waiting.a->lanes[1], PSC_WIRE_EAGER,
                                        &eager, sizeof eager, 900)
-                       : landing_begin(waiting.a->lanes[1], PSC_WIRE_RTS,
-                                       &rts, sizeof rts, 200);
+                       : landing_begin(waiting.a->lanes[1], PSC_WIRE_RTS, &rts,
+                                       sizeof rts, 200);
         check(landing_write(&landing) == (kind ? 900 : 200));
         hear(waiting.a->lanes[0], PSC_WIRE_CLOSE, &farewell, sizeof farewell);
         check(psc_conn_state(waiting.a) == PSC_CONN_CLOSED);
@@ -318,8 +317,8 @@ void case_landing_in_a_closed_region(void)
     remote_open(&remote, api->put);
     remote_begin(&remote);
     until(&remote.pair, !psc_list_empty(&remote.pair.b.conn->active));
-    serving = psc_container_of(remote.pair.b.conn->active.next, psc_req_t,
-                               conn_link);
+    serving =
+        psc_container_of(remote.pair.b.conn->active.next, psc_req_t, conn_link);
     if (serving->stage == PSC_STAGE_SEND_RTR)
         psc_conn_flush(remote.pair.b.conn);
     check(serving->stage == PSC_STAGE_AWAIT_DATA);

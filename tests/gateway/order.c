@@ -27,15 +27,24 @@ void gw_out_again(gw_ep_t *ep, uint32_t paths, bool some, uint32_t clock)
 {
     (void)ep, (void)paths, (void)some, (void)clock;
 }
-void gw_out_flush(gw_ep_t *ep) { (void)ep; }
-void gw_out_abandon(gw_ep_t *ep) { (void)ep; }
+void gw_out_flush(gw_ep_t *ep)
+{
+    (void)ep;
+}
+void gw_out_abandon(gw_ep_t *ep)
+{
+    (void)ep;
+}
 void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason)
 {
     (void)ep, (void)status;
     fprintf(stderr, "%s\n", reason);
     failures++;
 }
-void gw_ep_greet(gw_ep_t *ep) { (void)ep; }
+void gw_ep_greet(gw_ep_t *ep)
+{
+    (void)ep;
+}
 void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
                       size_t len)
 {
@@ -56,7 +65,10 @@ gw_packet_t *gw_packet_create(gw_agent_t *agent, gw_ep_t *ep, size_t room)
     (void)agent, (void)ep, (void)room;
     return NULL;
 }
-void gw_packet_drop(gw_packet_t *packet) { (void)packet; }
+void gw_packet_drop(gw_packet_t *packet)
+{
+    (void)packet;
+}
 psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path)
 {
     (void)packet, (void)path;
@@ -97,12 +109,12 @@ static psc_message_t *packet_create(uint32_t seq, uint32_t number)
     packet->head = (gw_head_t){.kind = GW_DATA, .flags = GW_FIRST, .seq = seq};
     packet->content.len = sizeof number;
     packet->number = number;
-    packet->message = (psc_message_t){
-        .header = &packet->head,
-        .header_len = sizeof packet->head,
-        .payload = &packet->content,
-        .len = offsetof(packet_t, number) + sizeof number -
-               offsetof(packet_t, content)};
+    packet->message =
+        (psc_message_t){.header = &packet->head,
+                        .header_len = sizeof packet->head,
+                        .payload = &packet->content,
+                        .len = offsetof(packet_t, number) + sizeof number -
+                               offsetof(packet_t, content)};
     live++;
     return &packet->message;
 }

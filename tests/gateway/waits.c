@@ -31,8 +31,8 @@ static void finish(const stream_t *self, psc_request_t *request)
     psc_status_t status;
 
     do
-        status = self->api->wait(self->worker, &request, 1, PSC_WAIT_ALL,
-                                 INT64_MAX);
+        status =
+            self->api->wait(self->worker, &request, 1, PSC_WAIT_ALL, INT64_MAX);
     while (status == PSC_ERR_INTERRUPTED || status == PSC_INPROGRESS);
     check(status, "wait");
     check(request->result.status, "the request that was waited for");
@@ -42,10 +42,8 @@ static void finish(const stream_t *self, psc_request_t *request)
 static void send_number(const stream_t *self, long number)
 {
     psc_iov_t iov = {&number, sizeof number};
-    psc_send_args_t args = {.context = PSC_CONTEXT_USER,
-                            .tag = self->tag,
-                            .iov = &iov,
-                            .n_iov = 1};
+    psc_send_args_t args = {
+        .context = PSC_CONTEXT_USER, .tag = self->tag, .iov = &iov, .n_iov = 1};
     psc_request_t *request = NULL;
     psc_status_t status = self->api->send(self->conn, &args, &request);
 

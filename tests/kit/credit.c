@@ -105,15 +105,14 @@ static void false_reports_are_noticed(uint64_t *random)
 {
     uint32_t first = random_below(random, 1u << 31) * 2;
     uint32_t sent = random_below(random, 100);
-    psc_credit_t credit = {.window = 100,
-                           .sent = first + sent,
-                           .confirmed = first};
+    psc_credit_t credit = {
+        .window = 100, .sent = first + sent, .confirmed = first};
 
     CHECK(psc_credit_confirm(&credit, first + sent + 1 +
                                           random_below(random, 1u << 30)) ==
           PSC_CREDIT_IMPOSSIBLE);
-    CHECK(psc_credit_confirm(&credit, first - 1 -
-                                          random_below(random, 1u << 30)) ==
+    CHECK(psc_credit_confirm(&credit,
+                             first - 1 - random_below(random, 1u << 30)) ==
           PSC_CREDIT_EARLIER);
     CHECK(credit.confirmed == first);
     CHECK(psc_credit_confirm(&credit, first) == PSC_CREDIT_SAME);

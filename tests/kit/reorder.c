@@ -26,16 +26,14 @@ static void check_bits(const psc_reorder_t *order, const bool *put,
     uint64_t bits = psc_reorder_early(order);
 
     for (uint32_t i = 0; i < 64; i++)
-        CHECK((bits >> i & 1) ==
-              (taken + 1 + i < ITEMS && put[taken + 1 + i]));
+        CHECK((bits >> i & 1) == (taken + 1 + i < ITEMS && put[taken + 1 + i]));
 }
 
 static void any_order(uint64_t *random, uint32_t first, uint32_t limit)
 {
     bool put[ITEMS + 200] = {false};
-    psc_reorder_t order = {.size = psc_reorder_size(limit),
-                           .limit = limit,
-                           .expected = first};
+    psc_reorder_t order = {
+        .size = psc_reorder_size(limit), .limit = limit, .expected = first};
     uint32_t taken = 0;
 
     order.held = calloc(order.size, sizeof(*order.held));
@@ -103,7 +101,10 @@ int main(int argc, char **argv)
         uint32_t near_end = 0u - random_below(&random, ITEMS);
         uint32_t middle = (1u << 31) - random_below(&random, ITEMS);
 
-        any_order(&random, i % 3 == 0 ? near_end : i % 3 == 1 ? middle : 0,
+        any_order(&random,
+                  i % 3 == 0   ? near_end
+                  : i % 3 == 1 ? middle
+                               : 0,
                   1 + random_below(&random, i % 2 ? 8 : 100));
         emptied(&random);
     }

@@ -55,8 +55,7 @@ static void both_accept(void)
     begin(ends, token);
     hello = hello_of(&ends[CONNECTOR]);
     CHECK(receive(&ends[ACCEPTOR], &hello, &challenge) == PSC_PROOF_CONTINUES);
-    CHECK(receive(&ends[CONNECTOR], &challenge, &answer) ==
-          PSC_PROOF_ACCEPTED);
+    CHECK(receive(&ends[CONNECTOR], &challenge, &answer) == PSC_PROOF_ACCEPTED);
     CHECK(receive(&ends[ACCEPTOR], &answer, &hello) == PSC_PROOF_ACCEPTED);
 }
 
@@ -83,14 +82,13 @@ static void another_token_is_refused(void)
 static void a_reflection_is_refused(void)
 {
     psc_proof_t ends[2];
-    message_t hello, challenge, answer = {PSC_PROOF_ANSWER, PSC_PROOF_SIZE,
-                                          {0}};
+    message_t hello, challenge,
+        answer = {PSC_PROOF_ANSWER, PSC_PROOF_SIZE, {0}};
 
     begin(ends, token);
     hello = hello_of(&ends[CONNECTOR]);
     receive(&ends[ACCEPTOR], &hello, &challenge);
-    memcpy(answer.body, challenge.body + PSC_PROOF_NONCE_SIZE,
-           PSC_PROOF_SIZE);
+    memcpy(answer.body, challenge.body + PSC_PROOF_NONCE_SIZE, PSC_PROOF_SIZE);
     CHECK(receive(&ends[ACCEPTOR], &answer, &hello) == PSC_PROOF_REFUSED);
 }
 
@@ -120,8 +118,7 @@ static void another_endpoint_is_refused(void)
     ends[ACCEPTOR].ids[ACCEPTOR] = 10;
     hello = hello_of(&ends[CONNECTOR]);
     receive(&ends[ACCEPTOR], &hello, &challenge);
-    CHECK(receive(&ends[CONNECTOR], &challenge, &answer) ==
-          PSC_PROOF_REFUSED);
+    CHECK(receive(&ends[CONNECTOR], &challenge, &answer) == PSC_PROOF_REFUSED);
 }
 
 static message_t random_message(uint64_t *random, const message_t *seen,

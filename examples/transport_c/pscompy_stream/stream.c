@@ -30,8 +30,8 @@ static bool stream_listen(stream_t *stream)
     struct sockaddr_un address;
 
     stream->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    stream->listener = (source_t){
-        .ready = listener_ready, .stream = stream, .fd = fd};
+    stream->listener =
+        (source_t){.ready = listener_ready, .stream = stream, .fd = fd};
     if (fd < 0 || stream->epoll_fd < 0 ||
         getrandom(stream->name + 1, NAME_SIZE - 1, 0) != NAME_SIZE - 1)
         return false;

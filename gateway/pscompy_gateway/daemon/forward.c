@@ -84,10 +84,8 @@ static void forward_to(gw_hub_t *hub, hub_fabric_t *fabric, hub_peer_t *peer,
         hub_peer_drop(peer);
         return;
     }
-    *job = (hub_job_t){.message = message,
-                       .origin = fabric->worker,
-                       .peer = peer,
-                       .len = len};
+    *job = (hub_job_t){
+        .message = message, .origin = fabric->worker, .peer = peer, .len = len};
     atomic_fetch_add(&hub->packets, 1);
     atomic_fetch_add(&hub->bytes, message->len);
     atomic_fetch_add(&peer->out_packets, 1);
@@ -145,7 +143,8 @@ void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric, psc_message_t *message)
         return;
     }
     peer = head->hops < GW_HOPS_MAX
-               ? hub_find(hub, head->to_node, head->to_module) : NULL;
+               ? hub_find(hub, head->to_node, head->to_module)
+               : NULL;
     if (!peer) {
         forward_refuse(hub, fabric, message);
         return;

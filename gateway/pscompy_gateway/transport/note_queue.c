@@ -21,10 +21,8 @@ static int note_leave(gw_agent_t *agent, const gw_note_t *what)
 int gw_agent_note(gw_agent_t *agent, int kind, uint32_t path, uintptr_t conn,
                   uint64_t node, const char *name)
 {
-    gw_note_t note = {.kind = kind,
-                      .path = path,
-                      .conn = (psc_conn_t *)conn,
-                      .node = node};
+    gw_note_t note = {
+        .kind = kind, .path = path, .conn = (psc_conn_t *)conn, .node = node};
 
     snprintf(note.name, sizeof note.name, "%s", name ? name : "");
     return note_leave(agent, &note);
@@ -33,10 +31,8 @@ int gw_agent_note(gw_agent_t *agent, int kind, uint32_t path, uintptr_t conn,
 int gw_agent_load(gw_agent_t *agent, uint32_t path, uint64_t load,
                   uint32_t streams)
 {
-    gw_note_t note = {.kind = GW_NOTE_LOAD,
-                      .path = path,
-                      .load = load,
-                      .streams = streams};
+    gw_note_t note = {
+        .kind = GW_NOTE_LOAD, .path = path, .load = load, .streams = streams};
 
     return note_leave(agent, &note);
 }

@@ -69,8 +69,8 @@ static void note_load(gw_agent_t *agent, const gw_note_t *note)
 {
     gw_path_t *path = &agent->paths[note->path % GW_PATHS_MAX];
 
-    path->others = note->load > path->inflight ? note->load - path->inflight
-                                               : 0;
+    path->others =
+        note->load > path->inflight ? note->load - path->inflight : 0;
     path->streams = note->streams;
 }
 
@@ -82,9 +82,9 @@ static void note_tick(gw_agent_t *agent, const gw_note_t *note)
 }
 
 static void (*const note_handlers[])(gw_agent_t *, const gw_note_t *) = {
-    [GW_NOTE_UP] = note_up,       [GW_NOTE_DOWN] = note_down,
-    [GW_NOTE_LOST] = note_lost,   [GW_NOTE_ROUTE] = note_route,
-    [GW_NOTE_LOAD] = note_load,   [GW_NOTE_TICK] = note_tick,
+    [GW_NOTE_UP] = note_up,     [GW_NOTE_DOWN] = note_down,
+    [GW_NOTE_LOST] = note_lost, [GW_NOTE_ROUTE] = note_route,
+    [GW_NOTE_LOAD] = note_load, [GW_NOTE_TICK] = note_tick,
 };
 
 void gw_notes_apply(gw_agent_t *agent)

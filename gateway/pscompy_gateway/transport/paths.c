@@ -9,7 +9,8 @@
  * bytes more in flight than another that the packet would wait behind them. An
  * endpoint counts as so many bytes where homes are chosen. */
 #define HOME_EXTRA (256u << 10)
-#define STRIPE_MIN 4096u /* longer packets take the path with the least load */
+/* Longer packets take the path with the least load */
+#define STRIPE_MIN 4096u
 
 uint32_t gw_path_usable(const gw_ep_t *ep)
 {
@@ -136,8 +137,8 @@ void gw_path_names(const gw_agent_t *agent, char *text, size_t room)
         const char *name = agent->paths[i].name;
 
         if (name[0])
-            at += (size_t)snprintf(text + at, room - at, "%s%s",
-                                   at ? ", " : "", name);
+            at += (size_t)snprintf(text + at, room - at, "%s%s", at ? ", " : "",
+                                   name);
     }
 }
 
@@ -157,4 +158,3 @@ void gw_path_settle(gw_ep_t *ep)
     agent->holding = holding;
     agent->super.up->holding(&agent->super, holding);
 }
-

@@ -8,7 +8,7 @@
 #include "packets.h"
 #include "paths.h"
 
-#define PROBE_TICKS 2u     /* without acknowledgement before the first probe */
+#define PROBE_TICKS 2u /* without acknowledgement before the first probe */
 #define STRANDED_TICKS 30u /* without a way before the peer counts as lost */
 
 static void probe_send(gw_ep_t *ep)

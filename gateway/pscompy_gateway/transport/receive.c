@@ -280,7 +280,6 @@ void gw_in_answer(gw_agent_t *agent)
             continue;
         ep->answer.owed = ep->answer.now = false;
         ep->answer.unanswered = 0;
-        gw_packet_signal(ep, path, GW_ACK,
-                         (uint8_t)(path - agent->paths), 0);
+        gw_packet_signal(ep, path, GW_ACK, (uint8_t)(path - agent->paths), 0);
     }
 }

@@ -106,14 +106,12 @@ static void out_copy(gw_packet_t *packet, const gw_message_t *message,
 }
 
 psc_status_t gw_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
-                         uint8_t header_len, const psc_iov_t *iov,
-                         size_t n_iov)
+                         uint8_t header_len, const psc_iov_t *iov, size_t n_iov)
 {
     gw_ep_t *ep = (gw_ep_t *)self;
     gw_agent_t *agent = gw_agent_of(ep);
-    gw_message_t message = {.len = psc_iov_total(iov, n_iov),
-                            .id = id,
-                            .header_len = header_len};
+    gw_message_t message = {
+        .len = psc_iov_total(iov, n_iov), .id = id, .header_len = header_len};
     size_t len = sizeof message + header_len + message.len;
     gw_packet_t *packet;
 
@@ -129,8 +127,9 @@ psc_status_t gw_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
         return PSC_ERR_NO_MEMORY;
     out_copy(packet, &message, header, iov, n_iov);
     ep->out.copied += len;
-    out_number(ep, packet, ep->out.copied > agent->window / 2
-                               ? GW_FIRST | GW_ACK_NOW : GW_FIRST);
+    out_number(ep, packet,
+               ep->out.copied > agent->window / 2 ? GW_FIRST | GW_ACK_NOW
+                                                  : GW_FIRST);
     return PSC_OK;
 }
 
@@ -177,8 +176,8 @@ static void out_cut_all(gw_ep_t *ep)
 }
 
 psc_status_t gw_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
-                         uint8_t header_len, const psc_iov_t *iov,
-                         size_t n_iov, psc_comp_t *comp)
+                         uint8_t header_len, const psc_iov_t *iov, size_t n_iov,
+                         psc_comp_t *comp)
 {
     gw_ep_t *ep = (gw_ep_t *)self;
     gw_op_t *op;
@@ -193,9 +192,8 @@ psc_status_t gw_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
     if (!op)
         return PSC_ERR_NO_MEMORY;
     op->comp = comp;
-    op->message = (gw_message_t){.len = psc_iov_total(iov, n_iov),
-                                 .id = id,
-                                 .header_len = header_len};
+    op->message = (gw_message_t){
+        .len = psc_iov_total(iov, n_iov), .id = id, .header_len = header_len};
     if (header_len)
         memcpy(op->header, header, header_len);
     if (n_iov)
@@ -228,8 +226,7 @@ void gw_out_acknowledged(gw_ep_t *ep, uint32_t ack, uint32_t limit)
 {
     bool before = !psc_list_empty(&ep->out.unacked);
 
-    if ((int32_t)(limit - ep->out.limit) > 0 &&
-        limit - ack <= GW_TOKENS_MAX)
+    if ((int32_t)(limit - ep->out.limit) > 0 && limit - ack <= GW_TOKENS_MAX)
         ep->out.limit = limit;
     if ((int32_t)(ack - ep->out.acked) > 0 &&
         (int32_t)(ep->out.next - ack) >= 0) {
@@ -294,4 +291,3 @@ void gw_out_abandon(gw_ep_t *ep)
     }
     ep->out.n_ops = 0;
 }
-

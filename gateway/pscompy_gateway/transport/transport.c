@@ -50,8 +50,8 @@ static void gateway_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
     gw_agent_t *agent = (gw_agent_t *)iface;
 
     *attr_p = (psc_iface_attr_t){
-        .caps = PSC_CAP_AM_ZCOPY | PSC_CAP_EVENT | PSC_CAP_EOF |
-                PSC_CAP_MODULES,
+        .caps =
+            PSC_CAP_AM_ZCOPY | PSC_CAP_EVENT | PSC_CAP_EOF | PSC_CAP_MODULES,
         .max_bcopy = agent->mtu - sizeof(gw_message_t),
         .max_zcopy = ZCOPY_MAX,
         .min_zcopy = 4096,

@@ -43,9 +43,8 @@ void psc_pool_block_forget(psc_pool_block_t *block)
 
 /* ---- splitting ---- */
 
-psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool,
-                                     psc_segment_t *segment, size_t offset,
-                                     unsigned order, size_t len)
+psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool, psc_segment_t *segment,
+                                     size_t offset, unsigned order, size_t len)
 {
     psc_pool_block_t *block = calloc(1, sizeof *block);
 
@@ -97,8 +96,7 @@ static psc_pool_block_t *pool_buddy(const psc_pool_block_t *block)
     if (block->order >= block->segment->top)
         return NULL;
     buddy = *pool_place(block->segment, at);
-    return buddy && !buddy->used && buddy->order == block->order ? buddy
-                                                                 : NULL;
+    return buddy && !buddy->used && buddy->order == block->order ? buddy : NULL;
 }
 
 static void pool_join(psc_pool_block_t *block, psc_pool_block_t *buddy)

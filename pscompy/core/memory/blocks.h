@@ -1,6 +1,6 @@
 /* Blocks of the pool: powers of two that are split when a shorter one is
- * wanted, and joined again only when there is nothing else left to take. With the
- * pool's lock held. */
+ * wanted, and joined again only when there is nothing else left to take. With
+ * the pool's lock held. */
 #ifndef PSCOMPY_CORE_BLOCKS_H
 #define PSCOMPY_CORE_BLOCKS_H
 

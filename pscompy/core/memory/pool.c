@@ -213,7 +213,7 @@ static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
     atomic_fetch_add(&pool->n_segments, 1);
     pool->bytes += segment->len;
     return psc_pool_block_add(pool, segment, 0, top, len) ? PSC_OK
-                                                      : PSC_ERR_NO_MEMORY;
+                                                          : PSC_ERR_NO_MEMORY;
 }
 
 /* With the worker's lock held: afterwards there is such a block. */
@@ -245,8 +245,8 @@ static psc_status_t pool_grow_entering(psc_worker_t *worker, size_t nbytes,
     return status;
 }
 
-psc_status_t psc_pool_alloc(psc_worker_t *worker, size_t nbytes,
-                            uint32_t flags, psc_block_t **block_p)
+psc_status_t psc_pool_alloc(psc_worker_t *worker, size_t nbytes, uint32_t flags,
+                            psc_block_t **block_p)
 {
     psc_pool_block_t *block;
 

@@ -22,8 +22,8 @@ void psc_pool_drop(psc_pool_t *pool);
 
 /* ---- blocks ---- */
 /* These two are block_alloc and block_free of psc_api_t. */
-psc_status_t psc_pool_alloc(psc_worker_t *worker, size_t nbytes,
-                            uint32_t flags, psc_block_t **block_p);
+psc_status_t psc_pool_alloc(psc_worker_t *worker, size_t nbytes, uint32_t flags,
+                            psc_block_t **block_p);
 void psc_pool_give(psc_block_t *block);
 /* Memory of a user, which the pool's transports get to know until it is given
  * back: a segment of one block. With the worker's lock held. */

@@ -37,9 +37,8 @@ void psc_worker_pace(psc_worker_t *worker)
     for (int i = 0; i < worker->n_ifaces; i++) {
         psc_iface_slot_t *slot = &worker->ifaces[i];
 
-        slot->every = cheap && slot->attr.poll_ns > PACE_CHEAP_NS
-                          ? PACE_RARELY
-                          : 1;
+        slot->every =
+            cheap && slot->attr.poll_ns > PACE_CHEAP_NS ? PACE_RARELY : 1;
     }
     pace_stride(worker);
 }

@@ -137,9 +137,8 @@ static int sleeper_watch_ifaces(const psc_sleeper_t *sleeper)
         const psc_iface_slot_t *slot = &worker->ifaces[i];
 
         if (slot->attr.caps & PSC_CAP_EVENT &&
-            psc_descriptor_watch(sleeper->set,
-                                 slot->ops->event_fd(slot->iface), EPOLLIN,
-                                 1u << i) < 0)
+            psc_descriptor_watch(sleeper->set, slot->ops->event_fd(slot->iface),
+                                 EPOLLIN, 1u << i) < 0)
             return -1;
     }
     return 0;

@@ -1,4 +1,4 @@
-/* Sleepers, and the one rule by which they are woken. 
+/* Sleepers, and the one rule by which they are woken.
  *
  * A sleeper is a set of descriptors, those of all fabrics and a bell of its
  * own, for a thread that has nothing to do until one of them is readable. It

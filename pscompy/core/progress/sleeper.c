@@ -24,8 +24,7 @@ static psc_sleeper_t *sleeper_create(psc_worker_t *worker)
     return sleeper;
 }
 
-psc_status_t psc_sleeper_create(psc_worker_t *worker,
-                                psc_sleeper_t **sleeper_p)
+psc_status_t psc_sleeper_create(psc_worker_t *worker, psc_sleeper_t **sleeper_p)
 {
     psc_status_t status = psc_worker_enter(worker, 0);
 

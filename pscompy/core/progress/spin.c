@@ -31,8 +31,8 @@ static unsigned spin_passes(psc_worker_t *worker)
 
 unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes)
 {
-    unsigned limit = atomic_load_explicit(&worker->stride,
-                                          memory_order_relaxed);
+    unsigned limit =
+        atomic_load_explicit(&worker->stride, memory_order_relaxed);
 
     if (worker->config.spin_ns == 0 ||
         atomic_load_explicit(&worker->wait.crowded, memory_order_relaxed))
@@ -44,8 +44,8 @@ unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes)
 static bool spin_offer(psc_worker_t *worker, psc_spin_t *spin)
 {
     uint64_t before = psc_clock_cycles(), cycles;
-    unsigned crowded = atomic_load_explicit(&worker->wait.crowded,
-                                            memory_order_relaxed);
+    unsigned crowded =
+        atomic_load_explicit(&worker->wait.crowded, memory_order_relaxed);
     bool taken;
 
     sched_yield();
@@ -56,15 +56,13 @@ static bool spin_offer(psc_worker_t *worker, psc_spin_t *spin)
         crowded = SPIN_CROWDED;
     else if (crowded > 0)
         crowded--;
-    atomic_store_explicit(&worker->wait.crowded, crowded,
-                          memory_order_relaxed);
+    atomic_store_explicit(&worker->wait.crowded, crowded, memory_order_relaxed);
     return taken;
 }
 
 void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline)
 {
-    *spin = (psc_spin_t){.deadline = deadline,
-                         .passes = spin_passes(worker)};
+    *spin = (psc_spin_t){.deadline = deadline, .passes = spin_passes(worker)};
 }
 
 /* The first offers in a crowd are made unseen: by their end there mostly is

@@ -39,8 +39,7 @@ static bool thread_stopping(psc_worker_t *worker)
 /* Until the bell is rung; NULL: however long that takes. */
 static void thread_hear(psc_worker_t *worker, const struct timespec *patience)
 {
-    struct pollfd bell = {.fd = worker->thread->sleeper.bell,
-                          .events = POLLIN};
+    struct pollfd bell = {.fd = worker->thread->sleeper.bell, .events = POLLIN};
 
     ppoll(&bell, 1, patience, NULL);
 }
@@ -109,8 +108,7 @@ static psc_status_t thread_arm(psc_worker_t *worker)
 
     psc_lock_acquire(&worker->lock);
     status = psc_sleeper_try(&worker->thread->sleeper,
-                             PSC_WAKE_SPENT | PSC_WAKE_POLLED |
-                                 PSC_WAKE_TAKEN);
+                             PSC_WAKE_SPENT | PSC_WAKE_POLLED | PSC_WAKE_TAKEN);
     if (status != PSC_OK)
         psc_settle(worker);
     psc_worker_leave(worker);
@@ -147,8 +145,7 @@ static void thread_drive(psc_worker_t *worker)
     psc_ifaces_t ready;
 
     while (thread_doze(worker, &ready)) {
-        if (thread_poll(worker, ready) == 0 &&
-            ready.bits == PSC_PASS_ALL.bits)
+        if (thread_poll(worker, ready) == 0 && ready.bits == PSC_PASS_ALL.bits)
             return;
     }
 }

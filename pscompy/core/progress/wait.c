@@ -96,8 +96,8 @@ static psc_status_t wait_spin(psc_worker_t *worker, wait_goal_t *goal,
 
 static int wait_milliseconds(int64_t deadline)
 {
-    int64_t left = deadline == INT64_MAX ? WAIT_SLICE_NS
-                                         : deadline - psc_clock_now();
+    int64_t left =
+        deadline == INT64_MAX ? WAIT_SLICE_NS : deadline - psc_clock_now();
 
     if (left <= 0)
         return 0;
@@ -293,7 +293,9 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t timeout_ns)
 {
-    wait_goal_t goal = {.requests = requests, .n = n, .mode = mode,
+    wait_goal_t goal = {.requests = requests,
+                        .n = n,
+                        .mode = mode,
                         .wakes = atomic_load(&worker->wait.wakes),
                         .deadline = psc_clock_deadline(timeout_ns)};
     psc_status_t status = PSC_INPROGRESS, result = PSC_OK;
@@ -314,7 +316,9 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
 
 bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns)
 {
-    wait_goal_t goal = {.requests = &request, .n = 1, .mode = PSC_WAIT_ALL,
+    wait_goal_t goal = {.requests = &request,
+                        .n = 1,
+                        .mode = PSC_WAIT_ALL,
                         .wakes = atomic_load(&worker->wait.wakes),
                         .deadline = psc_clock_deadline(ns)};
     psc_status_t ignored;

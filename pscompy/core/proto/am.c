@@ -55,8 +55,8 @@ psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
 /* ---- arriving ---- */
 
 /* For one that arrives. With the worker's lock. */
-am_node_t *psc_am_node_create(psc_conn_t *conn, uint32_t id,
-                              size_t header_len, uint64_t len)
+am_node_t *psc_am_node_create(psc_conn_t *conn, uint32_t id, size_t header_len,
+                              uint64_t len)
 {
     psc_worker_t *worker = conn->worker;
     am_node_t *node = psc_am_node_fill(psc_am_node_reuse(worker, len), conn, id,

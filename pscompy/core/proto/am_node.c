@@ -23,8 +23,9 @@ am_node_t *psc_am_node_alloc(uint64_t len)
 
     if (len > SIZE_MAX - sizeof *node)
         return NULL;
-    node = malloc(sizeof *node + (class < PSC_AM_CLASSES
-                                      ? (size_t)AM_CLASS_MIN << class : len));
+    node =
+        malloc(sizeof *node +
+               (class < PSC_AM_CLASSES ? (size_t)AM_CLASS_MIN << class : len));
     if (node)
         node->size_class = (uint8_t)class;
     return node;

@@ -48,7 +48,8 @@ static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
 
     snprintf(line, sizeof line,
              "an active message of %" PRIu64 " bytes is refused: there is no "
-             "memory for it", offer->len);
+             "memory for it",
+             offer->len);
     psc_worker_log(req->worker, 1, line);
     req->on_done = am_refused;
     req->error = PSC_ERR_NO_MEMORY;

@@ -26,9 +26,8 @@ static psc_status_t am_node_send(am_node_t *node)
                             .iov = &iov,
                             .n_iov = 1};
     psc_request_t *request = NULL;
-    psc_status_t status =
-        psc_message_send(node->conn, &args,
-                         (uint16_t)node->message.header_len, &request);
+    psc_status_t status = psc_message_send(
+        node->conn, &args, (uint16_t)node->message.header_len, &request);
 
     if (status != PSC_INPROGRESS) {
         psc_am_node_free(node->conn->worker, node);

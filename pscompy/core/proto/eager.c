@@ -190,8 +190,8 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
         psc_req_finish(req, req->head.result.status);
         return PSC_OK;
     }
-    unexp = psc_unexp_create(conn, wire->context, tag, am->len,
-                             hold ? 0 : am->len);
+    unexp =
+        psc_unexp_create(conn, wire->context, tag, am->len, hold ? 0 : am->len);
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
     eager_hold_or_copy(unexp, lane, am, hold);
@@ -224,7 +224,8 @@ static void eager_begin_receive(psc_lane_t *lane, psc_req_t *req, int32_t tag,
                                 PSC_INCOMING_IOV);
 }
 
-/* Into a record, which the receive gets when it is complete, if there is one. */
+/* Into a record, which the receive gets when it is complete, if there is one.
+ */
 static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
                                        psc_unexp_t *unexp, psc_dest_t *dest)
 {

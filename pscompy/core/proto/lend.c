@@ -50,8 +50,8 @@ static bool lend_possible(psc_req_t *req)
     if (req->n_iov != 1 || req->total < PSC_LEND_MIN ||
         !(lane->slot->attr.caps & PSC_CAP_MAP))
         return false;
-    segment = psc_pool_find(req->worker->pool, req->iov->base, req->total,
-                            &offset);
+    segment =
+        psc_pool_find(req->worker->pool, req->iov->base, req->total, &offset);
     return segment && segment->fd >= 0 && psc_segment_mem(segment, lane->slot);
 }
 
@@ -70,8 +70,7 @@ psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am)
     psc_req_t *req = psc_req_find(lane->worker, wire->request_id);
 
     if (!req || req->conn != lane->conn || req->kind != PSC_REQ_SEND ||
-        req->stage != PSC_STAGE_AWAIT_RTR ||
-        !(req->head.flags & PSC_FLAG_LEND))
+        req->stage != PSC_STAGE_AWAIT_RTR || !(req->head.flags & PSC_FLAG_LEND))
         return PSC_ERR_PROTOCOL;
     psc_rndv_rts_answered(lane->conn);
     psc_req_stage_set(req, PSC_STAGE_LENT);
@@ -80,10 +79,9 @@ psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am)
 
 psc_status_t psc_lend_outcome(const psc_req_t *req, psc_status_t status)
 {
-    bool out = req->kind == PSC_REQ_SEND &&
-               req->head.flags & PSC_FLAG_LEND &&
-               (req->stage == PSC_STAGE_AWAIT_RTR ||
-                req->stage == PSC_STAGE_LENT);
+    bool out =
+        req->kind == PSC_REQ_SEND && req->head.flags & PSC_FLAG_LEND &&
+        (req->stage == PSC_STAGE_AWAIT_RTR || req->stage == PSC_STAGE_LENT);
 
     return out ? PSC_OK : status;
 }
@@ -255,9 +253,8 @@ psc_status_t psc_lend_send_taken(psc_req_t *req)
     psc_conn_t *conn = req->conn;
     psc_wire_taken_t wire = {.credit = psc_credit_stamp(conn),
                              .request_id = req->bulk.remote_id};
-    psc_status_t status = psc_lane_send(psc_conn_main_lane(conn),
-                                        PSC_WIRE_TAKEN, &wire, sizeof wire,
-                                        NULL, 0);
+    psc_status_t status = psc_lane_send(
+        psc_conn_main_lane(conn), PSC_WIRE_TAKEN, &wire, sizeof wire, NULL, 0);
 
     if (status != PSC_OK)
         return status;
@@ -277,8 +274,8 @@ static bool lend_give_back(psc_loan_t *loan)
     worker = pool->worker;
     if (worker) {
         loan->next = atomic_load(&worker->returned);
-        while (!atomic_compare_exchange_weak(&worker->returned, &loan->next,
-                                             loan))
+        while (
+            !atomic_compare_exchange_weak(&worker->returned, &loan->next, loan))
             ;
         psc_worker_mail(worker);
     }

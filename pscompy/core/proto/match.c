@@ -72,9 +72,8 @@ static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
     return a->order < b->order ? a : b;
 }
 
-static inline psc_req_t *match_first(psc_conn_t *conn,
-                                     psc_match_queue_t *queue, uint32_t id,
-                                     int32_t tag)
+static inline psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
+                                     uint32_t id, int32_t tag)
 {
     psc_context_t *context =
         queue ? queue->context : match_context(conn->worker, id, false);
@@ -115,8 +114,7 @@ static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
         !psc_list_empty(&psc_conn_main_lane(conn)->early))
         return;
     while (!psc_list_empty(&queue->posted)) {
-        psc_req_t *req =
-            psc_container_of(queue->posted.next, psc_req_t, link);
+        psc_req_t *req = psc_container_of(queue->posted.next, psc_req_t, link);
 
         if (!psc_tag_may(req) || !match_first_of_all(queue, req) ||
             !psc_tag_post(req))
@@ -170,8 +168,8 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp)
 static bool match_fits(const psc_unexp_t *unexp, uint32_t context,
                        const psc_conn_t *source, int32_t tag)
 {
-    return unexp->context == context &&
-           (!source || unexp->conn == source) && match_tag(tag, unexp->tag);
+    return unexp->context == context && (!source || unexp->conn == source) &&
+           match_tag(tag, unexp->tag);
 }
 
 static void match_answer_probes(psc_unexp_t *unexp)
@@ -266,13 +264,11 @@ psc_status_t psc_match_post(psc_req_t *req)
     psc_list_t *posted;
 
     if (req->source) {
-        psc_match_queue_t *queue =
-            match_queue(req->source, req->context, true);
+        psc_match_queue_t *queue = match_queue(req->source, req->context, true);
 
         posted = queue ? &queue->posted : NULL;
     } else {
-        psc_context_t *context =
-            match_context(req->worker, req->context, true);
+        psc_context_t *context = match_context(req->worker, req->context, true);
 
         posted = context ? &context->posted : NULL;
     }
@@ -306,8 +302,8 @@ psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
 
     if (!unexp)
         return NULL;
-    *unexp = (psc_unexp_t){
-        .conn = conn, .context = context, .tag = tag, .len = len};
+    *unexp =
+        (psc_unexp_t){.conn = conn, .context = context, .tag = tag, .len = len};
     psc_list_init(&unexp->link);
     psc_list_init(&unexp->any_link);
     unexp->data = unexp->room;

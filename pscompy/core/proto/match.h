@@ -68,8 +68,7 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 /* Keep a message that none wanted; probes that fit are answered. */
 psc_status_t psc_match_keep(psc_unexp_t *unexp);
 /* The message that a receive with these arguments would get. */
-psc_unexp_t *psc_match_find(psc_worker_t *worker,
-                            const psc_recv_args_t *args);
+psc_unexp_t *psc_match_find(psc_worker_t *worker, const psc_recv_args_t *args);
 /* Take it out of its lists. */
 void psc_match_take(psc_unexp_t *unexp);
 /* Put it back where it stood. */

@@ -26,10 +26,11 @@ static void message_sent(psc_comp_t *comp, psc_status_t status)
 }
 
 /* By the fabric's own matching, where the connection has it. */
-static inline psc_status_t
-message_send_eager(psc_conn_t *conn, const psc_message_head_t *head,
-                   const psc_iov_t *iov, size_t n_iov, uint64_t len,
-                   psc_comp_t *comp)
+static inline psc_status_t message_send_eager(psc_conn_t *conn,
+                                              const psc_message_head_t *head,
+                                              const psc_iov_t *iov,
+                                              size_t n_iov, uint64_t len,
+                                              psc_comp_t *comp)
 {
     if (psc_tag_carries(conn, head->context))
         return psc_tag_send(conn, head, iov, n_iov, len);
@@ -77,15 +78,15 @@ bool psc_message_starved(const psc_conn_t *conn, const psc_send_args_t *args)
            !psc_credit_has(conn, psc_credit_cost(len));
 }
 
-psc_status_t psc_message_send_now(psc_conn_t *conn,
-                                  const psc_send_args_t *args, uint16_t aux)
+psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
+                                  uint16_t aux)
 {
     psc_message_head_t head = {args->context, args->tag, aux};
     uint64_t len = psc_iov_total(args->iov, args->n_iov);
 
     if (conn->state != PSC_CONN_UP || args->flags & PSC_FLAG_LEND ||
-        !psc_list_empty(&conn->ordered) ||
-        !psc_eager_fits(conn, len) || len >= conn->params.zcopy_min ||
+        !psc_list_empty(&conn->ordered) || !psc_eager_fits(conn, len) ||
+        len >= conn->params.zcopy_min ||
         !psc_credit_has(conn, psc_credit_cost(len)))
         return PSC_ERR_NO_RESOURCE;
     return message_send_eager(conn, &head, args->iov, args->n_iov, len, NULL);
@@ -169,8 +170,7 @@ static void message_recv_go_on(psc_req_t *req, psc_unexp_t *unexp)
 }
 
 /* It is here, and so is the memory for it. */
-static bool message_whole(const psc_recv_args_t *args,
-                          const psc_unexp_t *unexp)
+static bool message_whole(const psc_recv_args_t *args, const psc_unexp_t *unexp)
 {
     if (unexp->rts || unexp->arriving)
         return false;
@@ -203,8 +203,7 @@ static psc_status_t message_recv_found(psc_worker_t *worker,
 }
 
 psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
-                              psc_result_t *result_p,
-                              psc_request_t **request_p)
+                              psc_result_t *result_p, psc_request_t **request_p)
 {
     psc_unexp_t *unexp = psc_match_find(worker, args);
     psc_status_t status;
@@ -284,9 +283,8 @@ psc_status_t psc_message_iprobe(psc_worker_t *worker,
         status = message_may_come(args);
         return status == PSC_OK ? PSC_INPROGRESS : status;
     }
-    *result_p = (psc_result_t){.status = PSC_OK,
-                               .tag = unexp->tag,
-                               .nbytes = unexp->len};
+    *result_p = (psc_result_t){
+        .status = PSC_OK, .tag = unexp->tag, .nbytes = unexp->len};
     psc_conn_sign(unexp->conn, result_p);
     return PSC_OK;
 }

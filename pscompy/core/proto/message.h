@@ -8,8 +8,8 @@
 /* aux: length of an active message's header, 0 for messages. */
 /* The way of most messages: nothing queued, credit there, small enough to be
  * copied. No request is made; NO_RESOURCE: it has to go the long way. */
-psc_status_t psc_message_send_now(psc_conn_t *conn,
-                                  const psc_send_args_t *args, uint16_t aux);
+psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
+                                  uint16_t aux);
 psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
                               uint16_t aux, psc_request_t **request_p);
 /* It would be eager, but for want of credit. */

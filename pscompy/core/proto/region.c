@@ -114,9 +114,8 @@ static psc_status_t region_pack_key(psc_region_t *region, int iface,
     psc_iface_slot_t *slot = &region->worker->ifaces[iface];
     psc_region_packed_key_t head = {.rail = (uint16_t)slot->attr.rail};
     size_t len = PSC_RKEY_MAX;
-    psc_status_t status =
-        slot->ops->rkey_pack(slot->iface, region->mem[iface],
-                             packed + sizeof head, &len);
+    psc_status_t status = slot->ops->rkey_pack(slot->iface, region->mem[iface],
+                                               packed + sizeof head, &len);
 
     if (status != PSC_OK)
         return status;
@@ -139,9 +138,9 @@ psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
                              size_t *len_p)
 {
     psc_region_packed_t head = {.magic = REGION_MAGIC,
-                         .id = region->id,
-                         .nonce = region->nonce,
-                         .len = region->len};
+                                .id = region->id,
+                                .nonce = region->nonce,
+                                .len = region->len};
     size_t at = sizeof head, len;
 
     for (int i = 0; i < region->worker->n_ifaces; i++) {
@@ -193,8 +192,7 @@ psc_region_t *psc_region_find(psc_worker_t *worker, const psc_wire_rma_t *wire)
 {
     psc_list_for_each(region, &worker->regions, psc_region_t, link) {
         if (region->id == wire->region && region->nonce == wire->nonce &&
-            !region->target.closed &&
-            wire->offset <= region->len &&
+            !region->target.closed && wire->offset <= region->len &&
             wire->len <= region->len - wire->offset)
             return region;
     }

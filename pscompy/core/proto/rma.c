@@ -79,8 +79,7 @@ static psc_status_t rma_choose(psc_req_t *req, const psc_rma_args_t *rma,
 }
 
 psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
-                           const psc_rma_args_t *rma,
-                           psc_request_t **request_p)
+                           const psc_rma_args_t *rma, psc_request_t **request_p)
 {
     psc_region_packed_t head;
     psc_req_t *req;
@@ -94,8 +93,8 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
                               rma->offset, args->iov->len, &head);
     if (status != PSC_OK || args->iov->len == 0)
         return status;
-    req = psc_req_create(conn->worker,
-                         rma->is_put ? PSC_REQ_SEND : PSC_REQ_RECV);
+    req =
+        psc_req_create(conn->worker, rma->is_put ? PSC_REQ_SEND : PSC_REQ_RECV);
     if (!req)
         return PSC_ERR_NO_MEMORY;
     psc_req_set_iov(req, args->iov, 1);

@@ -39,9 +39,8 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
                                                     keys, len_p);
     if (!(req->head.flags & PSC_FLAG_LEND) || !segment)
         return;
-    if (wire->n_keys > 0 ||
-        psc_rndv_pack_key(req, psc_conn_main_lane(conn), segment, keys,
-                          len_p) == PSC_OK)
+    if (wire->n_keys > 0 || psc_rndv_pack_key(req, psc_conn_main_lane(conn),
+                                              segment, keys, len_p) == PSC_OK)
         wire->flags |= PSC_RTS_LENT;
 }
 
@@ -256,8 +255,8 @@ static psc_status_t rndv_move_one(psc_req_t *req, psc_bulk_op_t op,
     psc_conn_t *conn = req->conn;
     uint64_t left = req->bulk.len - req->bulk.issued;
     size_t want = left < conn->params.fragment ? left : conn->params.fragment;
-    psc_lane_t *lane = psc_stripe_next(
-        conn, req->bulk.one_lane ? 1 : conn->n_lanes, want);
+    psc_lane_t *lane =
+        psc_stripe_next(conn, req->bulk.one_lane ? 1 : conn->n_lanes, want);
     size_t most = limit(&lane->slot->attr);
     psc_iov_t piece;
     psc_status_t status;

@@ -48,8 +48,8 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p,
         return ops->am_bcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
                              pieces, n);
     req->comp.func = psc_rndv_comp;
-    return ops->am_zcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire, pieces,
-                         n, &req->comp);
+    return ops->am_zcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire, pieces, n,
+                         &req->comp);
 }
 
 /* All on one lane: what the sender says later, that it closes or an active

@@ -23,9 +23,9 @@ static psc_status_t fin_send(psc_conn_t *conn, psc_status_t result,
     psc_wire_fin_t wire = {.credit = psc_credit_stamp(conn),
                            .status = result,
                            .request_id = ids[0]};
-    psc_status_t status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_FIN,
-                                        &wire, sizeof wire, ids + 1,
-                                        (n - 1) * sizeof *ids);
+    psc_status_t status =
+        psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_FIN, &wire,
+                      sizeof wire, ids + 1, (n - 1) * sizeof *ids);
 
     if (status == PSC_OK)
         psc_count(conn, PSC_COUNTER_rndv_fin, 1);
@@ -56,8 +56,7 @@ static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
     uint32_t n = 0;
 
     for (; link != &conn->fins && n < FINS_MAX; link = link->next)
-        ids[n++] =
-            psc_container_of(link, psc_req_t, link)->bulk.remote_id;
+        ids[n++] = psc_container_of(link, psc_req_t, link)->bulk.remote_id;
     return n;
 }
 
@@ -133,8 +132,7 @@ psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am)
     size_t more = am->len / sizeof(uint64_t);
     psc_status_t status;
 
-    if (wire->status > 0 || am->len % sizeof(uint64_t) != 0 ||
-        more >= FINS_MAX)
+    if (wire->status > 0 || am->len % sizeof(uint64_t) != 0 || more >= FINS_MAX)
         return PSC_ERR_PROTOCOL;
     status = fin_of_one(lane, wire->request_id, result);
     for (size_t i = 0; i < more && status == PSC_OK; i++) {

@@ -14,8 +14,7 @@ static psc_status_t get_piece(psc_req_t *req, psc_lane_t *lane, psc_iov_t piece)
     return lane->slot->ops->get(lane->ep, piece.base, piece.len,
                                 req->bulk.mem[lane->index],
                                 req->bulk.keys.key[lane->index],
-                                req->rma.offset + req->bulk.issued,
-                                &req->comp);
+                                req->rma.offset + req->bulk.issued, &req->comp);
 }
 
 psc_status_t psc_rndv_move_get(psc_req_t *req)

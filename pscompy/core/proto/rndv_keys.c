@@ -22,8 +22,8 @@ bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
 static psc_status_t rndv_register(psc_req_t *req, psc_lane_t *lane)
 {
     uint64_t offset;
-    psc_segment_t *segment = psc_pool_find(req->worker->pool, req->iov->base,
-                                           req->total, &offset);
+    psc_segment_t *segment =
+        psc_pool_find(req->worker->pool, req->iov->base, req->total, &offset);
 
     if (!segment)
         psc_count(req->conn, PSC_COUNTER_registrations, 1);
@@ -47,8 +47,8 @@ psc_status_t psc_rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
                                psc_segment_t *segment, uint8_t *packed,
                                size_t *len_p)
 {
-    psc_mem_t *mem = segment ? psc_segment_mem(segment, lane->slot)
-                             : rndv_mem(req, lane);
+    psc_mem_t *mem =
+        segment ? psc_segment_mem(segment, lane->slot) : rndv_mem(req, lane);
     psc_wire_key_t head = {.lane = lane->index};
     size_t len = PSC_RKEY_MAX;
     psc_status_t status = PSC_ERR_NO_RESOURCE;
@@ -89,8 +89,8 @@ uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
 }
 
 psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
-                                  uint32_t n_keys,
-                                  const uint8_t *packed, size_t len)
+                                  uint32_t n_keys, const uint8_t *packed,
+                                  size_t len)
 {
     psc_conn_t *conn = req->conn;
 

@@ -23,8 +23,8 @@ psc_status_t psc_rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
 /* Unpack the peer's keys, for lanes that do this, into the request;
  * UNSUPPORTED: use messages. */
 psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
-                                  uint32_t n_keys,
-                                  const uint8_t *packed, size_t len);
+                                  uint32_t n_keys, const uint8_t *packed,
+                                  size_t len);
 /* Register the local buffer where a lane needs that for its own operations. */
 psc_status_t psc_rndv_register_local(psc_req_t *req);
 

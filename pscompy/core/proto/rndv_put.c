@@ -16,8 +16,7 @@ static psc_status_t put_piece(psc_req_t *req, psc_lane_t *lane, psc_iov_t piece)
     return lane->slot->ops->put(lane->ep, piece.base, piece.len,
                                 req->bulk.mem[lane->index],
                                 req->bulk.keys.key[lane->index],
-                                req->rma.offset + req->bulk.issued,
-                                &req->comp);
+                                req->rma.offset + req->bulk.issued, &req->comp);
 }
 
 psc_status_t psc_rndv_move_put(psc_req_t *req)

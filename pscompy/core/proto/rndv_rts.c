@@ -50,8 +50,8 @@ static psc_status_t rndv_record(psc_conn_t *conn, const psc_am_t *am,
 
     if (conn->rts_in >= PSC_RTS_LIMIT)
         return PSC_ERR_PROTOCOL;
-    unexp = psc_unexp_create(conn, wire->context, (int32_t)wire->tag,
-                             wire->len, am->len);
+    unexp = psc_unexp_create(conn, wire->context, (int32_t)wire->tag, wire->len,
+                             am->len);
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
     conn->rts_in++;

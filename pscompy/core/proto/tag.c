@@ -194,8 +194,8 @@ static psc_status_t tag_matched(psc_req_t *req, uint64_t bits, uint64_t len,
     req->head.result.order = ++req->worker->match_clock;
     psc_count(conn, PSC_COUNTER_tag_matched, 1);
     if (missed)
-        return tag_goes_on(req, tag_promise(lane, context, tag, len,
-                                            req->tagged.number));
+        return tag_goes_on(
+            req, tag_promise(lane, context, tag, len, req->tagged.number));
     if (bits & PSC_TAG_MARK && len == 0)
         return tag_goes_on(req, tag_marked(lane, context, tag));
     if (bits & PSC_TAG_MARK) {

@@ -12,8 +12,8 @@ bool psc_tag_post(psc_req_t *req)
 
     req->tagged = (psc_tag_recv_t){
         .source = lane->ep,
-        .match = psc_tag_bits(req->context,
-                              req->tag == PSC_ANY_TAG ? 0 : req->tag),
+        .match =
+            psc_tag_bits(req->context, req->tag == PSC_ANY_TAG ? 0 : req->tag),
         .ignore = PSC_TAG_MARK | (req->tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0),
         .done = req->source->tag_done,
     };

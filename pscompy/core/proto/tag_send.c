@@ -19,8 +19,7 @@ static psc_status_t tag_issue(psc_conn_t *conn, uint64_t bits,
                               const psc_iov_t *iov, size_t n_iov)
 {
     psc_lane_t *lane = psc_conn_main_lane(conn);
-    psc_status_t status =
-        lane->slot->ops->tag_send(lane->ep, bits, iov, n_iov);
+    psc_status_t status = lane->slot->ops->tag_send(lane->ep, bits, iov, n_iov);
 
     if (status == PSC_ERR_NO_RESOURCE)
         psc_count(conn, PSC_COUNTER_back_pressure, 1);
@@ -35,8 +34,8 @@ psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
     psc_status_t status = PSC_ERR_UNSUPPORTED;
 
     if (len <= attr->max_bcopy && n_iov <= attr->max_iov)
-        status = tag_issue(conn, psc_tag_bits(head->context, head->tag), iov,
-                           n_iov);
+        status =
+            tag_issue(conn, psc_tag_bits(head->context, head->tag), iov, n_iov);
     if (status == PSC_OK)
         psc_eager_left(conn, PSC_COUNTER_eager_bcopy, len);
     return status;

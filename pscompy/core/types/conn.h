@@ -35,12 +35,12 @@ struct psc_conn {
     bool credit_due, close_due, close_ack_due;
     bool close_sent, close_received;
     bool event;           /* its owner has news to read */
-    bool tagged;          /* the fabric matches its messages; see proto/tag.h */
+    bool tagged; /* the fabric matches its messages; see proto/tag.h */
     /* Receives that the fabric has matched; psc_tag_recv_t says with what. */
     void (*tag_done)(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
                      size_t len);
     uint32_t along_missed; /* messages were sent with their marks in vain, so */
-    uint32_t along_pause;  /* many are to be announced first */
+    uint32_t along_pause; /* many are to be announced first */
     atomic_uint messages; /* queued or polled, whose source it is */
 
     psc_counters_t *counters; /* its own once it is up, else nobody's */

@@ -9,10 +9,11 @@
 typedef enum psc_incoming_kind {
     PSC_INCOMING_NONE,    /* nothing, or a payload that is discarded */
     PSC_INCOMING_FRAG,    /* a FRAG: into the memory of `req` */
-    PSC_INCOMING_RECEIVE, /* eager, with its receive: into the memory of `req` */
+    PSC_INCOMING_RECEIVE, /* eager, with its receive: into the memory of `req`
+                           */
     PSC_INCOMING_UNEXP,   /* eager, without a receive: into `unexp` */
     PSC_INCOMING_MESSAGE, /* an active message: into `message` */
-    PSC_INCOMING_BOUNCE   /* anything else: into `bounce`, handled at the end */
+    PSC_INCOMING_BOUNCE /* anything else: into `bounce`, handled at the end */
 } psc_incoming_kind_t;
 
 /* The message whose payload is arriving on a lane (am_begin ... am_end). */
@@ -46,20 +47,20 @@ struct psc_lane {
     psc_ep_t *ep;
     psc_conn_t *conn; /* NULL until installed */
     uint64_t id;
-    uint8_t index;    /* in its connection */
+    uint8_t index; /* in its connection */
     psc_lane_state_t state;
     psc_status_t status; /* why it is FAILED */
     psc_role_t role;
-    bool event;       /* its owner has news to read */
+    bool event; /* its owner has news to read */
     bool closing;
     bool held; /* one of its buffers keeps a message; never more, since what
                   waits for a receive must not starve what does not */
     double busy_until; /* striping: when its share is through, in ns */
-    psc_link_t link;       /* worker's retiring */
+    psc_link_t link; /* worker's retiring */
     psc_link_t event_link; /* worker's events */
-    psc_list_t early;      /* messages that came before it was installed */
+    psc_list_t early; /* messages that came before it was installed */
     size_t early_bytes;
-    psc_list_t announced;  /* RTSs whose mark has not come; see proto/tag.h */
+    psc_list_t announced; /* RTSs whose mark has not come; see proto/tag.h */
     struct psc_unexp *promised, **promised_end; /* marks whose RTS has not */
     psc_incoming_t incoming;
     char reason[PSC_REASON_MAX];

@@ -22,37 +22,37 @@ typedef enum psc_req_kind {
 
 /* Where a request stands. proto.c has the table: what moves each stage. */
 #define PSC_STAGE_LIST(X)                                                      \
-    X(IDLE)        /* not begun, or waiting for nothing of ours */            \
-    X(POSTED)      /* recv: in a match queue */                               \
-    X(TAGGED)      /* recv: the fabric matches it */                          \
-    X(CLAIMED)     /* recv: matched, its payload is still arriving */         \
-    X(SEND)        /* send: eager or RTS, as credits allow, in order */       \
-    X(SEND_FLIGHT) /* send: eager zcopy, fabric holds the buffer */           \
-    X(SEND_MARK)   /* send: RTS is out, its mark is not */                    \
-    X(ALONG)       /* send: the mark took the message along, without RTS */   \
-    X(SEND_LATE)   /* send: in vain; the RTS waits to leave */                \
-    X(AWAIT_RTR)   /* send: RTS is out */                                     \
-    X(PUT)         /* send: putting */                                        \
-    X(FRAG)        /* send: fragmenting */                                    \
-    X(FLUSH)       /* send: puts issued, not yet all visible */               \
-    X(SEND_FIN)    /* either: FIN waits to leave */                           \
-    X(SEND_RTR)    /* recv: RTR waits to leave */                             \
-    X(AWAIT_DATA)  /* recv: puts or FRAGs are under way */                    \
-    X(GET)         /* recv: getting */                                        \
-    X(LENT)        /* send: the peer reads it where it is */                  \
-    X(SEND_TAKEN)  /* loan: TAKEN waits to leave */                           \
-    X(HELD)        /* loan: its view is alive */                              \
-    X(RMA_REQUEST) /* origin: RMA_PUT or RMA_GET waits to leave */            \
-    X(RMA_DIRECT)  /* origin: the fabric does it */                           \
-    X(AWAIT_FIN)   /* origin of a put by messages: all sent */                \
-    X(ENDING)      /* either: it failed, and its memory is still reached */   \
+    X(IDLE)        /* not begun, or waiting for nothing of ours */             \
+    X(POSTED)      /* recv: in a match queue */                                \
+    X(TAGGED)      /* recv: the fabric matches it */                           \
+    X(CLAIMED)     /* recv: matched, its payload is still arriving */          \
+    X(SEND)        /* send: eager or RTS, as credits allow, in order */        \
+    X(SEND_FLIGHT) /* send: eager zcopy, fabric holds the buffer */            \
+    X(SEND_MARK)   /* send: RTS is out, its mark is not */                     \
+    X(ALONG)       /* send: the mark took the message along, without RTS */    \
+    X(SEND_LATE)   /* send: in vain; the RTS waits to leave */                 \
+    X(AWAIT_RTR)   /* send: RTS is out */                                      \
+    X(PUT)         /* send: putting */                                         \
+    X(FRAG)        /* send: fragmenting */                                     \
+    X(FLUSH)       /* send: puts issued, not yet all visible */                \
+    X(SEND_FIN)    /* either: FIN waits to leave */                            \
+    X(SEND_RTR)    /* recv: RTR waits to leave */                              \
+    X(AWAIT_DATA)  /* recv: puts or FRAGs are under way */                     \
+    X(GET)         /* recv: getting */                                         \
+    X(LENT)        /* send: the peer reads it where it is */                   \
+    X(SEND_TAKEN)  /* loan: TAKEN waits to leave */                            \
+    X(HELD)        /* loan: its view is alive */                               \
+    X(RMA_REQUEST) /* origin: RMA_PUT or RMA_GET waits to leave */             \
+    X(RMA_DIRECT)  /* origin: the fabric does it */                            \
+    X(AWAIT_FIN)   /* origin of a put by messages: all sent */                 \
+    X(ENDING)      /* either: it failed, and its memory is still reached */    \
     X(DONE)
 
 typedef enum psc_stage {
 #define PSC_STAGE_ENUM(name) PSC_STAGE_##name,
     PSC_STAGE_LIST(PSC_STAGE_ENUM)
 #undef PSC_STAGE_ENUM
-    PSC_STAGE_COUNT
+        PSC_STAGE_COUNT
 } psc_stage_t;
 
 /* The remote side's keys, one per lane, as they came. */
@@ -112,7 +112,7 @@ struct psc_req {
     struct {
         uint64_t region, nonce, offset;
     } rma;
-    void *payload;   /* internal: memory that on_done hands on */
+    void *payload; /* internal: memory that on_done hands on */
     psc_link_t access_link; /* internal: in the list of its region */
     psc_tag_recv_t tagged; /* stage TAGGED */
 };

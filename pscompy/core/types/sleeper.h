@@ -10,8 +10,9 @@
 
 /* Why a bell is rung. */
 #define PSC_WAKE_SPENT 1u /* what was armed is used up, or does not suffice */
-#define PSC_WAKE_NEWS 2u  /* a request, the completions or the messages have
-                             changed, or psc_worker_wake was called */
+#define PSC_WAKE_NEWS                                                          \
+    2u  /* a request, the completions or the messages have                     \
+           changed, or psc_worker_wake was called */
 #define PSC_WAKE_FREE 4u  /* the poller's role is free */
 #define PSC_WAKE_TAKEN 8u /* somebody has taken it */
 #define PSC_WAKE_POLLED 16u /* somebody has polled */

@@ -17,7 +17,8 @@
 #define PSC_CONTEXT_BUCKETS 16
 #define PSC_HANDLER_BUCKETS 16
 #define PSC_REQ_CHUNK 64u
-#define PSC_AM_CLASSES 8 /* sizes of active messages that are kept for reuse */
+/* Sizes of active messages that are kept for reuse */
+#define PSC_AM_CLASSES 8
 
 typedef struct psc_iface_slot {
     psc_worker_t *worker;

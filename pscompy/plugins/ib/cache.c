@@ -195,8 +195,8 @@ static ib_hold_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
     if (!hold)
         return NULL;
     hold->frames = calloc(pages / IB_PAGE, sizeof(*hold->frames));
-    if (!hold->frames || !ib_proof_take(cache->proof, hold->base, hold->len,
-                                        hold->frames)) {
+    if (!hold->frames ||
+        !ib_proof_take(cache->proof, hold->base, hold->len, hold->frames)) {
         ib_hold_free(hold);
         return NULL;
     }
@@ -238,10 +238,10 @@ ib_hold_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len)
 ib_hold_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
                              bool region)
 {
-    ib_hold_t *hold = ib_hold_make(cache, base, len,
-                                   IBV_ACCESS_LOCAL_WRITE |
-                                       IBV_ACCESS_REMOTE_WRITE |
-                                       IBV_ACCESS_REMOTE_READ);
+    ib_hold_t *hold =
+        ib_hold_make(cache, base, len,
+                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                         IBV_ACCESS_REMOTE_READ);
 
     if (!hold && errno == EFAULT)
         hold = ib_hold_make(cache, base, len, IBV_ACCESS_REMOTE_READ);

@@ -33,12 +33,12 @@ struct ib_hold {
 };
 
 typedef struct ib_cache {
-    psc_list_t holds;    /* longest unused first */
-    psc_list_t regions;  /* what somebody registered, and will deregister */
+    psc_list_t holds; /* longest unused first */
+    psc_list_t regions; /* what somebody registered, and will deregister */
     psc_list_t given_up; /* until nobody uses it */
     struct ibv_pd *pd;
-    bool windows;        /* the device has them */
-    int proof;           /* -1: nothing can be proved, nothing is kept */
+    bool windows; /* the device has them */
+    int proof; /* -1: nothing can be proved, nothing is kept */
     uint32_t n, n_max;
     uint64_t bytes, bytes_max;
     uint64_t registered, found, stale, not_kept; /* counts */

@@ -10,8 +10,7 @@
 #include "ib.h"
 #include "pscompy/transport/kit/clock.h"
 
-void ib_meet_arrived(ib_ep_t *ep, uint8_t kind, const uint8_t *body,
-                     size_t len)
+void ib_meet_arrived(ib_ep_t *ep, uint8_t kind, const uint8_t *body, size_t len)
 {
     psc_proof_reply_t reply;
     bool said;
@@ -43,8 +42,7 @@ static bool ib_meet_queues(ib_ep_t *ep)
 static void ib_meet_knock(ib_ep_t *ep)
 {
     if (ib_meet_queues(ep))
-        ib_control_send(ep, PSC_PROOF_HELLO,
-                        psc_proof_hello(&ep->party.proof),
+        ib_control_send(ep, PSC_PROOF_HELLO, psc_proof_hello(&ep->party.proof),
                         PSC_PROOF_NONCE_SIZE);
 }
 

@@ -118,8 +118,8 @@ bool ib_device_reserve(ib_device_t *device, unsigned comps)
 
 /* ---- memory ---- */
 
-bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size,
-                  unsigned n, int access)
+bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size, unsigned n,
+                  int access)
 {
     size_t mapped = psc_page_up(size * n);
     void *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
@@ -132,8 +132,8 @@ bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size,
     pool->mapped = mapped;
     madvise(base, mapped, MADV_DONTFORK);
     pool->free = calloc(n, sizeof(*pool->free));
-    pool->mr = ibv_reg_mr(device->pd, base, mapped,
-                          IBV_ACCESS_LOCAL_WRITE | access);
+    pool->mr =
+        ibv_reg_mr(device->pd, base, mapped, IBV_ACCESS_LOCAL_WRITE | access);
     if (!pool->free || !pool->mr) {
         ib_pool_close(pool);
         return false;

@@ -75,8 +75,8 @@ typedef struct ib_pool {
 } ib_pool_t;
 
 /* access: what peers may do with it, IBV_ACCESS_REMOTE_*; the pool is zero. */
-bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size,
-                  unsigned n, int access);
+bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size, unsigned n,
+                  int access);
 void ib_pool_close(ib_pool_t *pool);
 
 static inline uint8_t *ib_pool_at(const ib_pool_t *pool, uint32_t number)

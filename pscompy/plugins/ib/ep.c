@@ -131,8 +131,7 @@ bool ib_address_unpack(const uint8_t *bytes, size_t len,
         return false;
     memcpy(address_p, bytes, sizeof(*address_p));
     return address_p->magic == IB_ADDRESS_MAGIC &&
-           address_p->version == IB_ADDRESS_VERSION &&
-           address_p->window > 0 &&
+           address_p->version == IB_ADDRESS_VERSION && address_p->window > 0 &&
            (address_p->window & (address_p->window - 1)) == 0 &&
            address_p->messages.mtu >= IBV_MTU_256 &&
            address_p->messages.mtu <= IBV_MTU_4096 &&

@@ -32,8 +32,9 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "what travels is copied from memory");
 
-#define IB_RESERVE 4u   /* requests kept for what must not wait: credits,
-                           greetings, the goodbye, the marker of the end */
+#define IB_RESERVE                                                             \
+    4u   /* requests kept for what must not wait: credits,                     \
+            greetings, the goodbye, the marker of the end */
 #define IB_BUCKETS 256u
 #define IB_QUIET_POLLS 4096u /* passes between two looks at the clock */
 

@@ -48,7 +48,7 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
     if (errno == ENOMEM)
         return ib_ep_starve(ep);
     psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "posting a put or get: %s",
-               strerror(errno));
+                   strerror(errno));
     return PSC_ERR_TRANSPORT;
 }
 
@@ -76,8 +76,8 @@ psc_status_t ib_put(psc_ep_t *self, const void *buffer, size_t len,
                     psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
                     psc_comp_t *comp)
 {
-    return ib_bulk_move(self, IBV_WR_RDMA_WRITE, buffer, len, mem, rkey,
-                        offset, comp);
+    return ib_bulk_move(self, IBV_WR_RDMA_WRITE, buffer, len, mem, rkey, offset,
+                        comp);
 }
 
 psc_status_t ib_get(psc_ep_t *self, void *buffer, size_t len, psc_mem_t *mem,
@@ -126,7 +126,8 @@ static psc_status_t ib_mem_refused(ib_iface_t *iface, const psc_mem_t *mem)
     if (mem->ep && !iface->settings.fallbacks)
         psc_party_fail(&mem->ep->party, PSC_ERR_TRANSPORT,
                        "%" PRIu64 " bytes cannot be registered: %s "
-                       "(PSP_IB_RNDV_FALLBACKS=0)", mem->len, strerror(error));
+                       "(PSP_IB_RNDV_FALLBACKS=0)",
+                       mem->len, strerror(error));
     return error == EFAULT ? PSC_ERR_INVALID : PSC_ERR_NO_RESOURCE;
 }
 

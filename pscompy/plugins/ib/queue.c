@@ -54,8 +54,7 @@ bool ib_queue_open(ib_queue_t *queue, ib_device_t *device, uint32_t size,
     queue->posts = calloc(size, sizeof(*queue->posts));
     if (!queue->posts)
         return false;
-    if (getrandom(&queue->psn, sizeof(queue->psn), 0) !=
-            sizeof(queue->psn) ||
+    if (getrandom(&queue->psn, sizeof(queue->psn), 0) != sizeof(queue->psn) ||
         !ib_queue_make(queue, device) || !ib_queue_init(queue, device)) {
         ib_queue_close(queue);
         return false;
@@ -110,8 +109,8 @@ static bool ib_queue_to_receive(ib_queue_t *queue, const ib_device_t *device,
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
-        .path_mtu = peer->mtu < device->mtu ? (enum ibv_mtu)peer->mtu
-                                            : device->mtu,
+        .path_mtu =
+            peer->mtu < device->mtu ? (enum ibv_mtu)peer->mtu : device->mtu,
         .dest_qp_num = peer->qpn,
         .rq_psn = peer->psn,
         .max_dest_rd_atomic = ib_device_reads(device),
@@ -177,15 +176,16 @@ bool ib_queue_reset(ib_queue_t *queue, const ib_device_t *device)
 bool ib_queue_post(ib_queue_t *queue, const ib_post_t *post)
 {
     bool signal = post->signal || queue->silent >= IB_SILENT_MAX;
-    struct ibv_send_wr *bad, wr = {
-        .wr_id = queue->posted,
-        .sg_list = (struct ibv_sge *)post->pieces,
-        .num_sge = post->n_pieces,
-        .opcode = post->opcode,
-        .send_flags = (post->copy ? IBV_SEND_INLINE : 0u) |
-                      (signal ? IBV_SEND_SIGNALED : 0u),
-        .wr.rdma = {.remote_addr = post->address, .rkey = post->rkey},
-    };
+    struct ibv_send_wr *bad,
+        wr = {
+            .wr_id = queue->posted,
+            .sg_list = (struct ibv_sge *)post->pieces,
+            .num_sge = post->n_pieces,
+            .opcode = post->opcode,
+            .send_flags = (post->copy ? IBV_SEND_INLINE : 0u) |
+                          (signal ? IBV_SEND_SIGNALED : 0u),
+            .wr.rdma = {.remote_addr = post->address, .rkey = post->rkey},
+        };
     int error = ibv_post_send(queue->qp, &wr, &bad);
 
     if (error != 0) {

@@ -182,11 +182,11 @@ void ib_complete_poll(ib_iface_t *iface)
 void ib_credit_pay(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->owing, ib_ep_t, owing) {
-        bool due = ep->party.state == PSC_PARTY_UP &&
-                   psc_credit_due(&ep->credit);
+        bool due =
+            ep->party.state == PSC_PARTY_UP && psc_credit_due(&ep->credit);
 
-        if (due && ib_control_send(ep, IB_KIND_CREDIT, NULL, 0) ==
-                       PSC_ERR_NO_RESOURCE)
+        if (due &&
+            ib_control_send(ep, IB_KIND_CREDIT, NULL, 0) == PSC_ERR_NO_RESOURCE)
             continue;
         psc_list_remove(&ep->owing);
     }

@@ -66,7 +66,7 @@ static void ib_mend_anew(ib_ep_t *ep)
         ep->epoch = epoch;
     else
         psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "mending a queue: %s",
-                   strerror(errno));
+                       strerror(errno));
     ep->bulk.psn = own;
     if (ep->epoch == epoch)
         ib_control_send(ep, IB_KIND_MEND, &epoch, sizeof(epoch));

@@ -46,8 +46,10 @@ void ib_ring_offer(ib_ep_t *ep)
         return;
     if (!ib_pool_open(&ep->ring, &iface->device, settings->buffer_size,
                       settings->window, IBV_ACCESS_REMOTE_WRITE)) {
-        psc_iface_log(&iface->super, 2, "no ring for a peer: %s (ulimit -l; "
-                      "PSP_IB_RDMA_PEERS)", strerror(errno));
+        psc_iface_log(&iface->super, 2,
+                      "no ring for a peer: %s (ulimit -l; "
+                      "PSP_IB_RDMA_PEERS)",
+                      strerror(errno));
         iface->settings.rings = iface->n_rings; /* there is no more */
         return;
     }

@@ -44,8 +44,7 @@ static bool ib_port_choose(ib_device_t *device, const ib_choice_t *choice,
             return true;
     }
     return ib_refuse(reason, "%s: no active port (port %d is %s)", name,
-                     device->port,
-                     ibv_port_state_str(device->port_attr.state));
+                     device->port, ibv_port_state_str(device->port_attr.state));
 }
 
 /* ---- the GID ---- */
@@ -69,8 +68,8 @@ static bool ib_gid_best(ib_device_t *device, struct ibv_gid_entry *best_p)
     for (int i = 0; i < device->port_attr.gid_tbl_len; i++) {
         struct ibv_gid_entry entry;
 
-        if (ibv_query_gid_ex(device->context, device->port, (uint32_t)i,
-                             &entry, 0) != 0)
+        if (ibv_query_gid_ex(device->context, device->port, (uint32_t)i, &entry,
+                             0) != 0)
             continue;
         if (!ib_device_ethernet(device)) {
             *best_p = entry; /* the first is the port's own */
@@ -88,18 +87,20 @@ static bool ib_gid_choose(ib_device_t *device, const ib_choice_t *choice,
                           const ib_reason_t *reason)
 {
     struct ibv_gid_entry entry;
-    bool found = choice->gid_index < 0
-                     ? ib_gid_best(device, &entry)
-                     : ibv_query_gid_ex(device->context, device->port,
-                                        (uint32_t)choice->gid_index, &entry,
-                                        0) == 0;
+    bool found =
+        choice->gid_index < 0
+            ? ib_gid_best(device, &entry)
+            : ibv_query_gid_ex(device->context, device->port,
+                               (uint32_t)choice->gid_index, &entry, 0) == 0;
 
     if (!found && choice->gid_index >= 0)
         return ib_refuse(reason, "port %u has no GID %d (PSP_IB_GID_INDEX)",
                          device->port, choice->gid_index);
     if (!found)
-        return ib_refuse(reason, "port %u has no GID: give its network "
-                         "interface an address", device->port);
+        return ib_refuse(reason,
+                         "port %u has no GID: give its network "
+                         "interface an address",
+                         device->port);
     device->gid = entry.gid;
     device->gid_index = (uint8_t)entry.gid_index;
     return true;

@@ -62,7 +62,7 @@ static psc_status_t ib_ep_post(ib_ep_t *ep, const ib_post_t *post)
     if (errno == ENOMEM)
         return ib_ep_starve(ep);
     psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "posting a send: %s",
-               strerror(errno));
+                   strerror(errno));
     return PSC_ERR_TRANSPORT;
 }
 
@@ -146,8 +146,7 @@ psc_status_t ib_am_short(psc_ep_t *self, uint8_t id, const void *header,
 }
 
 psc_status_t ib_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
-                         uint8_t header_len, const psc_iov_t *iov,
-                         size_t n_iov)
+                         uint8_t header_len, const psc_iov_t *iov, size_t n_iov)
 {
     ib_ep_t *ep = ib_ep(self);
     ib_pool_t *pool = &ib_ep_iface(ep)->sends;

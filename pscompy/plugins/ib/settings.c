@@ -73,10 +73,10 @@ static void ib_settings_bound(ib_settings_t *settings, uint64_t bytes)
 {
     uint64_t most = bytes / settings->buffer_size;
 
-    settings->choice.recvs = ib_settings_at_most(settings->choice.recvs, most,
-                                                 IB_RECVS_LEAST);
-    settings->send_buffers = ib_settings_at_most(settings->send_buffers, most,
-                                                 IB_SENDS_LEAST);
+    settings->choice.recvs =
+        ib_settings_at_most(settings->choice.recvs, most, IB_RECVS_LEAST);
+    settings->send_buffers =
+        ib_settings_at_most(settings->send_buffers, most, IB_SENDS_LEAST);
     settings->ring_slots = most;
 }
 
@@ -128,7 +128,7 @@ psc_status_t ib_settings_read(const psc_open_params_t *params,
                  "a setting of PSP_IB_* is missing or too small");
         return PSC_ERR_INVALID;
     }
-    ib_settings_bound(settings_p, (uint64_t)psc_setting_number(
-                                      params, "BUFFER_BYTES"));
+    ib_settings_bound(settings_p,
+                      (uint64_t)psc_setting_number(params, "BUFFER_BYTES"));
     return PSC_OK;
 }

@@ -31,8 +31,7 @@ psc_status_t ib_sleep_open(ib_iface_t *iface)
     return iface->epoll >= 0 &&
                    psc_parties_open(&iface->parties,
                                     iface->settings.keepalive_ns) &&
-                   ib_sleep_watch(iface, iface->parties.clock,
-                                  IB_BELL_CLOCK) &&
+                   ib_sleep_watch(iface, iface->parties.clock, IB_BELL_CLOCK) &&
                    ib_sleep_watch(iface, iface->device.channel->fd,
                                   IB_BELL_COMPLETIONS) &&
                    ib_sleep_watch(iface, iface->device.context->async_fd,
@@ -122,8 +121,8 @@ int ib_event_fd(psc_iface_t *self)
 static psc_status_t ib_notice_want(ib_iface_t *iface, int which,
                                    ib_notice_t notice)
 {
-    struct ibv_cq *cq = which == IB_SENDING ? iface->device.send_cq
-                                            : iface->device.recv_cq;
+    struct ibv_cq *cq =
+        which == IB_SENDING ? iface->device.send_cq : iface->device.recv_cq;
 
     if (iface->notices[which] >= notice)
         return PSC_OK;
@@ -148,8 +147,7 @@ static bool ib_arm_missed(ib_iface_t *iface)
 psc_status_t ib_arm(psc_iface_t *self)
 {
     ib_iface_t *iface = ib_iface(self);
-    bool waiting = iface->n_starving > 0 ||
-                   iface->parties.n_connecting > 0 ||
+    bool waiting = iface->n_starving > 0 || iface->parties.n_connecting > 0 ||
                    iface->parties.n_closed > 0;
     ib_notice_t notice = waiting ? IB_NOTICE_ALL : IB_NOTICE_ERRORS;
 

@@ -30,8 +30,8 @@ static psc_status_t ib_iface_pools(ib_iface_t *iface, char *reason)
 
         for (uint32_t j = 0; j < some; j++)
             numbers[j] = i + j;
-        if (ib_device_post_recvs(&iface->device, &iface->recvs, numbers,
-                                 some) < some) {
+        if (ib_device_post_recvs(&iface->device, &iface->recvs, numbers, some) <
+            some) {
             snprintf(reason, PSC_REASON_MAX,
                      "the receive queue takes less than %u buffers", n);
             return PSC_ERR_TRANSPORT;
@@ -48,8 +48,7 @@ static void ib_iface_introduce(ib_iface_t *iface)
     ib_device_name(device, name, sizeof(name));
     psc_iface_log(&iface->super, 3,
                   "device %s, %d queue pairs, path MTU %u bytes, GID %u", name,
-                  device->attr.max_qp, 128u << device->mtu,
-                  device->gid_index);
+                  device->attr.max_qp, 128u << device->mtu, device->gid_index);
 }
 
 /* Devices that were asked for and are not available. */
@@ -62,11 +61,15 @@ static void ib_iface_note(ib_iface_t *iface, const psc_open_params_t *params)
         psc_iface_log(&iface->super, 1, "%s", params->reason);
     params->reason[0] = '\0';
     if (device->recvs < choice->recvs)
-        psc_iface_log(&iface->super, 2, "%u receive buffers, the device's most "
-                      "(PSP_IB_SRQ_SIZE)", device->recvs);
+        psc_iface_log(&iface->super, 2,
+                      "%u receive buffers, the device's most "
+                      "(PSP_IB_SRQ_SIZE)",
+                      device->recvs);
     if (device->comps < choice->comps)
-        psc_iface_log(&iface->super, 2, "%u completions, the device's most "
-                      "(PSP_IB_COMPQ_SIZE)", device->comps);
+        psc_iface_log(&iface->super, 2,
+                      "%u completions, the device's most "
+                      "(PSP_IB_COMPQ_SIZE)",
+                      device->comps);
 }
 
 static psc_status_t ib_iface_start(ib_iface_t *iface,
@@ -76,13 +79,13 @@ static psc_status_t ib_iface_start(ib_iface_t *iface,
 
     if (status != PSC_OK)
         return status;
-    if (!ib_device_open(&iface->device, &iface->settings.choice,
-                        params->reason, PSC_REASON_MAX))
+    if (!ib_device_open(&iface->device, &iface->settings.choice, params->reason,
+                        PSC_REASON_MAX))
         return PSC_ERR_TRANSPORT;
     ib_iface_note(iface, params);
     ib_settings_fit(&iface->settings, iface->device.recvs);
-    ib_cache_open(&iface->cache, &iface->device,
-                  iface->settings.cache_regions, iface->settings.cache_bytes);
+    ib_cache_open(&iface->cache, &iface->device, iface->settings.cache_regions,
+                  iface->settings.cache_bytes);
     if (ib_sleep_open(iface) != PSC_OK) {
         snprintf(params->reason, PSC_REASON_MAX,
                  "no descriptors to wait with: %s", strerror(errno));
@@ -149,8 +152,7 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
                 PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT | PSC_CAP_MEM_LOCAL,
         .max_short = 512,
-        .max_bcopy =
-            iface->settings.buffer_size - IB_HEAD_SIZE - IB_TAIL_ROOM,
+        .max_bcopy = iface->settings.buffer_size - IB_HEAD_SIZE - IB_TAIL_ROOM,
         .max_iov = 64,
         .max_put = iface->device.port_attr.max_msg_sz,
         .max_get = iface->device.port_attr.max_msg_sz,
@@ -194,13 +196,12 @@ static void ib_iface_sum_up(ib_iface_t *iface)
 
     if (!cache->pd)
         return;
-    psc_iface_log(&iface->super, 4,
-                  "%" PRIu64 " registrations, %" PRIu64 " found again, "
-                  "%" PRIu64 " no longer right, %" PRIu64 " not kept%s",
-                  cache->registered, cache->found, cache->stale,
-                  cache->not_kept,
-                  cache->proof < 0 ? " (no proof that memory stays mapped)"
-                                   : "");
+    psc_iface_log(
+        &iface->super, 4,
+        "%" PRIu64 " registrations, %" PRIu64 " found again, "
+        "%" PRIu64 " no longer right, %" PRIu64 " not kept%s",
+        cache->registered, cache->found, cache->stale, cache->not_kept,
+        cache->proof < 0 ? " (no proof that memory stays mapped)" : "");
 }
 
 static void ib_fini(psc_iface_t *self)

@@ -3,8 +3,8 @@
  * type 1 are opened and shut by requests of any queue, in its order. */
 #include "cache.h"
 
-static bool ib_window_bind(ib_hold_t *hold, ib_queue_t *queue,
-                           uint64_t address, uint64_t len)
+static bool ib_window_bind(ib_hold_t *hold, ib_queue_t *queue, uint64_t address,
+                           uint64_t len)
 {
     struct ibv_mw_bind_info info = {
         .mr = hold->mr,

@@ -16,8 +16,8 @@ static void loop_ep_note(loop_ep_t *ep, loop_notice_t notice)
 {
     loop_iface_t *iface = loop_ep_iface(ep);
 
-    iface->n_notices += (notice != LOOP_NOTHING) -
-                        (unsigned)(ep->notice != LOOP_NOTHING);
+    iface->n_notices +=
+        (notice != LOOP_NOTHING) - (unsigned)(ep->notice != LOOP_NOTHING);
     ep->notice = notice;
     if (notice != LOOP_NOTHING)
         loop_iface_wake(iface);
@@ -35,7 +35,7 @@ static void loop_ep_fail(loop_ep_t *ep, psc_status_t status, const char *reason)
 
 static loop_ep_t *loop_ep_noted(loop_iface_t *iface)
 {
-    psc_list_for_each (ep, &iface->eps, loop_ep_t, link) {
+    psc_list_for_each(ep, &iface->eps, loop_ep_t, link) {
         if (ep->notice == LOOP_IS_UP ||
             (ep->notice == LOOP_FAILS && ep->waiting == 0))
             return ep;
@@ -99,7 +99,7 @@ static loop_ep_t *loop_ep_find(loop_iface_t *iface, const uint8_t *address,
 {
     if (len != LOOP_ADDRESS_SIZE || memcmp(address, &iface->nonce, 8) != 0)
         return NULL;
-    psc_list_for_each (ep, &iface->eps, loop_ep_t, link) {
+    psc_list_for_each(ep, &iface->eps, loop_ep_t, link) {
         if (memcmp(address + 8, &ep->id, 8) == 0 && !ep->closed)
             return ep;
     }
@@ -143,8 +143,8 @@ psc_status_t loop_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
         ep->up = true;
         return PSC_OK;
     }
-    peer = loop_ep_find(loop_ep_iface(ep), params->address,
-                        params->address_len);
+    peer =
+        loop_ep_find(loop_ep_iface(ep), params->address, params->address_len);
     if (!peer || peer == ep || (peer->asked && peer->wanted != ep->id)) {
         loop_ep_fail(ep, PSC_ERR_CONNECT,
                      "no free endpoint of this process has that address");
@@ -162,7 +162,7 @@ psc_status_t loop_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
 /* Who is connected to it, or waits for it, learns that it ends. */
 static void loop_ep_leave(loop_ep_t *ep)
 {
-    psc_list_for_each (other, &loop_ep_iface(ep)->eps, loop_ep_t, link) {
+    psc_list_for_each(other, &loop_ep_iface(ep)->eps, loop_ep_t, link) {
         if (other != ep && other->asked && !other->closed &&
             (other->peer == ep || other->wanted == ep->id))
             loop_ep_fail(other, PSC_ERR_CLOSED, "the peer closed");
@@ -274,8 +274,7 @@ static psc_status_t loop_send_check(const loop_ep_t *ep, uint8_t header_len,
         return ep->closed ? PSC_ERR_CLOSED : PSC_ERR_PEER_LOST;
     if (header_len > PSC_AM_HEADER_MAX || len > iface->buffer_size - header_len)
         return PSC_ERR_INVALID;
-    return ep->peer->queued < iface->sendq_size ? PSC_OK
-                                                : PSC_ERR_NO_RESOURCE;
+    return ep->peer->queued < iface->sendq_size ? PSC_OK : PSC_ERR_NO_RESOURCE;
 }
 
 psc_status_t loop_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,

@@ -21,7 +21,7 @@
 #define LOOP_IOV_MAX 64u
 #define LOOP_DELIVER_MAX 64u      /* messages in one progress */
 #define LOOP_RMA_MAX (1u << 20)   /* one put or get holds the worker's lock */
-#define LOOP_ADDRESS_SIZE 16u     /* the interface's nonce, the endpoint's id */
+#define LOOP_ADDRESS_SIZE 16u /* the interface's nonce, the endpoint's id */
 
 typedef struct loop_ep loop_ep_t;
 
@@ -52,14 +52,14 @@ typedef struct loop_iface {
     psc_iface_t super;
     size_t buffer_size; /* longest header and payload */
     uint32_t sendq_size; /* slots per receiving endpoint */
-    uint64_t nonce;      /* tells our addresses and keys from others' */
+    uint64_t nonce; /* tells our addresses and keys from others' */
     uint64_t next_id;
     psc_list_t eps;
-    psc_list_t queue;    /* slots to deliver */
-    psc_list_t spare;    /* slots to use again */
-    unsigned n_notices;  /* endpoints that something is to be told */
+    psc_list_t queue; /* slots to deliver */
+    psc_list_t spare; /* slots to use again */
+    unsigned n_notices; /* endpoints that something is to be told */
     int event_fd;
-    bool armed, rung;    /* somebody may sleep; event_fd is readable */
+    bool armed, rung; /* somebody may sleep; event_fd is readable */
     loop_place_t *places;
     uint32_t n_places;
 } loop_iface_t;
@@ -70,13 +70,13 @@ struct loop_ep {
     psc_ep_t super;
     psc_link_t link;
     uint64_t id;
-    bool asked;        /* ep_connect was called: token and wanted are set */
+    bool asked; /* ep_connect was called: token and wanted are set */
     bool up, closed;
     uint8_t token[PSC_TOKEN_SIZE];
-    uint64_t wanted;   /* the peer's id */
-    loop_ep_t *peer;   /* once connected, until it closes */
-    uint32_t queued;   /* slots taken, also those that the protocol holds */
-    uint32_t waiting;  /* of those, not delivered yet */
+    uint64_t wanted; /* the peer's id */
+    loop_ep_t *peer; /* once connected, until it closes */
+    uint32_t queued; /* slots taken, also those that the protocol holds */
+    uint32_t waiting; /* of those, not delivered yet */
     loop_notice_t notice;
     psc_status_t status; /* with LOOP_FAILS */
     const char *reason;
@@ -111,8 +111,8 @@ unsigned loop_iface_notify(loop_iface_t *iface);
 psc_status_t loop_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
                                size_t len, psc_mem_t **mem_p);
 void loop_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
-psc_status_t loop_rkey_pack(psc_iface_t *iface, psc_mem_t *mem,
-                            uint8_t *packed, size_t *len_p);
+psc_status_t loop_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
+                            size_t *len_p);
 psc_status_t loop_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
                               psc_rkey_t **rkey_p);
 void loop_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);

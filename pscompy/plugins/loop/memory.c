@@ -4,7 +4,8 @@
 
 #include "loop.h"
 
-#define LOOP_RKEY_SIZE 24u /* the interface's nonce, the region's id, length */
+/* The interface's nonce, the region's id, length */
+#define LOOP_RKEY_SIZE 24u
 
 struct psc_rkey {
     uint64_t id;

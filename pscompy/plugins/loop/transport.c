@@ -35,9 +35,8 @@ static psc_status_t loop_iface_start(loop_iface_t *iface,
     iface->buffer_size = (size_t)buffer_size;
     iface->sendq_size = (uint32_t)sendq_size;
     iface->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (iface->event_fd < 0 ||
-        getrandom(&iface->nonce, sizeof(iface->nonce), 0) !=
-            sizeof(iface->nonce)) {
+    if (iface->event_fd < 0 || getrandom(&iface->nonce, sizeof(iface->nonce),
+                                         0) != sizeof(iface->nonce)) {
         snprintf(params->reason, PSC_REASON_MAX, "eventfd: %s",
                  strerror(errno));
         return PSC_ERR_TRANSPORT;

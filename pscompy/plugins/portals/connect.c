@@ -72,5 +72,5 @@ psc_status_t portals_ep_connect(psc_ep_t *self,
         return PSC_ERR_INVALID;
     ep->party.role = params->role;
     return ep->party.role == PSC_ROLE_SELF ? portals_meet_self(ep)
-                                     : portals_meet_begin(ep, params);
+                                           : portals_meet_begin(ep, params);
 }

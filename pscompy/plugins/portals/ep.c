@@ -43,8 +43,8 @@ psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
         return PSC_ERR_NO_MEMORY;
     ep->party.super = (psc_ep_t){self, user};
     psc_list_init(&ep->owing);
-    ep->channel = psptl_channel_create(iface->device, ep, reason,
-                                             sizeof(reason));
+    ep->channel =
+        psptl_channel_create(iface->device, ep, reason, sizeof(reason));
     if (!ep->channel) {
         psc_iface_log(self, 1, "%s", reason);
         free(ep);
@@ -112,12 +112,11 @@ psc_status_t portals_ep_stop(psc_ep_t *self)
         psptl_channel_abort(ep->channel);
         ep->parting = false;
     }
-    if (ep->parting && portals_control_send(ep, PORTALS_KIND_GOODBYE, NULL,
-                                            0) == PSC_OK)
+    if (ep->parting &&
+        portals_control_send(ep, PORTALS_KIND_GOODBYE, NULL, 0) == PSC_OK)
         ep->parting = false;
-    return ep->parting || !psptl_channel_idle(ep->channel)
-               ? PSC_INPROGRESS
-               : PSC_OK;
+    return ep->parting || !psptl_channel_idle(ep->channel) ? PSC_INPROGRESS
+                                                           : PSC_OK;
 }
 
 void portals_iface_bury(portals_iface_t *iface)

@@ -53,7 +53,7 @@ static psc_status_t portals_move(psc_ep_t *self, psptl_order_t *order,
     order->bits = rkey->bits;
     order->offset = offset;
     return psptl_bulk_start(ep->channel, order) ? PSC_INPROGRESS
-                                                      : PSC_ERR_NO_MEMORY;
+                                                : PSC_ERR_NO_MEMORY;
 }
 
 psc_status_t portals_put(psc_ep_t *ep, const void *buffer, size_t len,
@@ -70,9 +70,8 @@ psc_status_t portals_put(psc_ep_t *ep, const void *buffer, size_t len,
     return portals_move(ep, &order, rkey, offset);
 }
 
-psc_status_t portals_get(psc_ep_t *ep, void *buffer, size_t len,
-                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
-                         psc_comp_t *comp)
+psc_status_t portals_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
+                         psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp)
 {
     psptl_order_t order = {
         .cookie = comp,
@@ -122,8 +121,7 @@ void portals_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
                       "a peer that has stopped amid a put or get may still "
                       "use %zu bytes at %p that were given back (match bits "
                       "%llx): end its process before they are used again",
-                      region.len, region.base,
-                      (unsigned long long)region.bits);
+                      region.len, region.base, (unsigned long long)region.bits);
 }
 
 /* ---- keys ---- */

@@ -51,14 +51,14 @@ typedef struct portals_iface {
     psc_parties_t parties;
     psc_list_t eps;
     psc_list_t graveyard;
-    psc_list_t owing;      /* endpoints that owe their peer a credit */
-    unsigned handled;      /* events of this pass */
+    psc_list_t owing; /* endpoints that owe their peer a credit */
+    unsigned handled; /* events of this pass */
     unsigned polls;
     bool in_progress;
     bool armed;
     int epoll, alarm;
-    unsigned n_fds;        /* event queues with descriptors; 0: none has one */
-    int64_t alarm_ns;      /* when the alarm expires; INT64_MAX: never */
+    unsigned n_fds; /* event queues with descriptors; 0: none has one */
+    int64_t alarm_ns; /* when the alarm expires; INT64_MAX: never */
 } portals_iface_t;
 
 /* ---- endpoints ---- */
@@ -74,13 +74,13 @@ typedef struct portals_address {
 
 typedef struct portals_ep {
     psc_party_t party;
-    psc_link_t link;  /* in the interface's eps, or the graveyard */
+    psc_link_t link; /* in the interface's eps, or the graveyard */
     psc_link_t owing; /* in the interface's owing */
     psptl_channel_t *channel;
     psc_credit_t credit;
-    bool parting;   /* the goodbye is still to be sent */
-    bool cut;       /* the channel has failed */
-    bool dead;      /* ep_fini was called */
+    bool parting; /* the goodbye is still to be sent */
+    bool cut; /* the channel has failed */
+    bool dead; /* ep_fini was called */
     portals_address_t peer;
 } portals_ep_t;
 
@@ -88,8 +88,8 @@ typedef struct portals_ep {
 
 typedef enum portals_kind {
     PORTALS_KIND_AM = PSC_N_PROOF_KINDS, /* lower kinds prove the token */
-    PORTALS_KIND_CREDIT,    /* has a header only */
-    PORTALS_KIND_GOODBYE    /* the last message */
+    PORTALS_KIND_CREDIT, /* has a header only */
+    PORTALS_KIND_GOODBYE /* the last message */
 } portals_kind_t;
 
 /* In front of the header of an active message (header_len bytes) and its
@@ -193,8 +193,8 @@ psc_status_t portals_tag_post(psc_ep_t *ep, psc_tag_recv_t *recv);
 psc_status_t portals_tag_cancel(psc_ep_t *ep, psc_tag_recv_t *recv);
 psc_status_t portals_tag_put(psc_ep_t *ep, uint64_t bits, const void *buffer,
                              size_t len, uint32_t *number_p, psc_comp_t *comp);
-psc_status_t portals_tag_send(psc_ep_t *ep, uint64_t bits,
-                              const psc_iov_t *iov, size_t n_iov);
+psc_status_t portals_tag_send(psc_ep_t *ep, uint64_t bits, const psc_iov_t *iov,
+                              size_t n_iov);
 void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
                     psptl_verdict_t verdict);
 
@@ -203,9 +203,8 @@ void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
 psc_status_t portals_put(psc_ep_t *ep, const void *buffer, size_t len,
                          psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
                          psc_comp_t *comp);
-psc_status_t portals_get(psc_ep_t *ep, void *buffer, size_t len,
-                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
-                         psc_comp_t *comp);
+psc_status_t portals_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
+                         psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
 psc_status_t portals_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
                                   size_t len, psc_mem_t **mem_p);
 psc_status_t portals_mem_revoke(psc_iface_t *iface, psc_mem_t *mem);

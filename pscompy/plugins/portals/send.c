@@ -24,9 +24,8 @@ static uint8_t *portals_put_bytes(uint8_t *to, const void *bytes, size_t len)
 
 /* Writes the head, with the count of messages taken from the peer. Returns the
  * place of the payload, or NULL if the send ring is full. */
-static uint8_t *portals_begin(portals_ep_t *ep, portals_kind_t kind,
-                              uint8_t id, const void *header,
-                              uint8_t header_len)
+static uint8_t *portals_begin(portals_ep_t *ep, portals_kind_t kind, uint8_t id,
+                              const void *header, uint8_t header_len)
 {
     uint8_t *to = psptl_send_begin(ep->channel);
     portals_head_t head = {

@@ -22,20 +22,22 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
     psptl_settings_t *driver = &settings_p->driver;
 
     *settings_p = (portals_settings_t){
-        .driver = {
-            .provider = portals_setting_provider(params),
-            .interface = psc_setting_text(params, "INTERFACE"),
-            .buffer_size = (size_t)psc_setting_number(params, "BUFFER_SIZE"),
-            .sendq = psc_setting_count(params, "SENDQ_SIZE"),
-            .recvq = psc_setting_count(params, "RECVQ_SIZE"),
-            .eq_size = psc_setting_count(params, "EQ_SIZE"),
-            .retries = psc_setting_count(params, "RETRY_COUNT"),
-            .fragment =
-                (size_t)psc_setting_number(params, "RNDV_FRAGMENT_SIZE"),
-            .regions = psc_setting_count(params, "MAX_RNDV_REQS"),
-            .matching = psc_setting_number(params, "MATCHING") != 0,
-            .foster = psc_setting_count(params, "FOSTER_PROGRESS"),
-        },
+        .driver =
+            {
+                .provider = portals_setting_provider(params),
+                .interface = psc_setting_text(params, "INTERFACE"),
+                .buffer_size =
+                    (size_t)psc_setting_number(params, "BUFFER_SIZE"),
+                .sendq = psc_setting_count(params, "SENDQ_SIZE"),
+                .recvq = psc_setting_count(params, "RECVQ_SIZE"),
+                .eq_size = psc_setting_count(params, "EQ_SIZE"),
+                .retries = psc_setting_count(params, "RETRY_COUNT"),
+                .fragment =
+                    (size_t)psc_setting_number(params, "RNDV_FRAGMENT_SIZE"),
+                .regions = psc_setting_count(params, "MAX_RNDV_REQS"),
+                .matching = psc_setting_number(params, "MATCHING") != 0,
+                .foster = psc_setting_count(params, "FOSTER_PROGRESS"),
+            },
         .connect_ns = psc_setting_number(params, "CONNECT_TIMEOUT"),
         .keepalive_ns = psc_setting_number(params, "KEEPALIVE"),
     };

@@ -21,8 +21,7 @@ psc_status_t portals_sleep_open(portals_iface_t *iface)
     int fds[PSPTL_FDS];
 
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
-    iface->alarm =
-        timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    iface->alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (iface->epoll < 0 ||
         !psc_parties_open(&iface->parties, iface->settings.keepalive_ns) ||
         !portals_sleep_watch(iface, iface->parties.clock) ||
@@ -73,8 +72,7 @@ void portals_sleep_until(portals_iface_t *iface)
         return;
     iface->alarm_ns = due;
     if (due != INT64_MAX)
-        time.it_value = (struct timespec){due / 1000000000,
-                                          due % 1000000000};
+        time.it_value = (struct timespec){due / 1000000000, due % 1000000000};
     timerfd_settime(iface->alarm, TFD_TIMER_ABSTIME, &time, NULL);
 }
 

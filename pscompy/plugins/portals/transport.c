@@ -45,9 +45,8 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
     /* matching needs the upcall for messages without a receive */
     if (!params->up->tag_unexpected)
         iface->settings.driver.matching = false;
-    iface->device =
-        psptl_device_open(&iface->settings.driver, &portals_owner,
-                          params->reason, PSC_REASON_MAX);
+    iface->device = psptl_device_open(&iface->settings.driver, &portals_owner,
+                                      params->reason, PSC_REASON_MAX);
     if (!iface->device)
         return PSC_ERR_TRANSPORT;
     iface->settings.driver.interface = ""; /* valid during open only */
@@ -151,7 +150,8 @@ static void portals_iface_leave(portals_iface_t *iface)
         psc_iface_log(&iface->super, 2,
                       "the buffers of %u connections stay allocated: another "
                       "session of this process has the same interface, which "
-                      "has not given them back", left);
+                      "has not given them back",
+                      left);
 }
 
 static void portals_fini(psc_iface_t *self)
@@ -159,9 +159,8 @@ static void portals_fini(psc_iface_t *self)
     portals_iface_t *iface = portals_iface(self);
 
     while (!psc_list_empty(&iface->eps))
-        portals_ep_fini(
-            &psc_container_of(iface->eps.next, portals_ep_t, link)
-                 ->party.super);
+        portals_ep_fini(&psc_container_of(iface->eps.next, portals_ep_t, link)
+                             ->party.super);
     portals_iface_bury(iface);
     if (iface->device) {
         portals_count_log(iface);

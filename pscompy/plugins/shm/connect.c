@@ -56,8 +56,8 @@ void shm_trial_dial(shm_link_t *link)
     char reason[PSC_REASON_MAX];
 
     strcpy(address.sun_path, ep->peer.path);
-    if (connect(link->socket.fd, (struct sockaddr *)&address,
-                sizeof address) != 0) {
+    if (connect(link->socket.fd, (struct sockaddr *)&address, sizeof address) !=
+        0) {
         if (errno == EAGAIN || errno == EINTR)
             shm_link_enter(link, SHM_STAGE_DIAL);
         else
@@ -195,7 +195,8 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
         psc_iface_log(&link->iface->super, 3,
                       "no cross-memory attach with process %ld: switched off "
                       "there, or forbidden (name spaces, "
-                      "kernel.yama.ptrace_scope)", (long)link->pid);
+                      "kernel.yama.ptrace_scope)",
+                      (long)link->pid);
     shm_link_enter(link, SHM_STAGE_OPEN);
     if (shm_ep_enter(ep, SHM_EP_UP))
         ep->super.iface->up->ep_up(&ep->super);

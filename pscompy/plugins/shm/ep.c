@@ -121,8 +121,8 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
 
     if (iface->closing)
         return status;
-    ep = aligned_alloc(SHM_LINE, (sizeof *ep + SHM_LINE - 1) / SHM_LINE *
-                                     SHM_LINE);
+    ep = aligned_alloc(SHM_LINE,
+                       (sizeof *ep + SHM_LINE - 1) / SHM_LINE * SHM_LINE);
     if (ep == NULL)
         return PSC_ERR_NO_MEMORY;
     memset(ep, 0, sizeof *ep);
@@ -190,8 +190,7 @@ static bool shm_address_unpack(const uint8_t *from, size_t len,
 
     if (len < SHM_ADDRESS_HEAD || shm_load(from, 4) != SHM_ADDRESS_MAGIC ||
         shm_load(from + 12, 4) != path_len || path_len == 0 ||
-        path_len >= sizeof address->path ||
-        from[SHM_ADDRESS_HEAD] != '/' ||
+        path_len >= sizeof address->path || from[SHM_ADDRESS_HEAD] != '/' ||
         memchr(from + SHM_ADDRESS_HEAD, '\0', path_len) != NULL)
         return false;
     address->uid = (uint32_t)shm_load(from + 4, 4);

@@ -84,8 +84,7 @@ static void shm_link_take_fds(struct msghdr *message, int *fds)
          header = CMSG_NXTHDR(message, header)) {
         size_t here = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
-        if (header->cmsg_level != SOL_SOCKET ||
-            header->cmsg_type != SCM_RIGHTS)
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
             continue;
         for (size_t i = 0; i < here; i++) {
             int fd;
@@ -122,8 +121,7 @@ static ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
 
 static bool shm_packet_valid(const shm_packet_t *packet, ssize_t len)
 {
-    return len == (ssize_t)sizeof *packet &&
-           packet->magic == SHM_PACKET_MAGIC;
+    return len == (ssize_t)sizeof *packet && packet->magic == SHM_PACKET_MAGIC;
 }
 
 /* One packet; false: there is none, or the link has ended. */
@@ -197,8 +195,8 @@ shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector)
 void shm_link_enter(shm_link_t *link, shm_stage_t stage)
 {
     shm_iface_t *iface = link->iface;
-    bool ticked = link->stage == SHM_STAGE_DIAL ||
-                  link->stage == SHM_STAGE_ANONYMOUS;
+    bool ticked =
+        link->stage == SHM_STAGE_DIAL || link->stage == SHM_STAGE_ANONYMOUS;
     bool ticks = stage == SHM_STAGE_DIAL || stage == SHM_STAGE_ANONYMOUS;
 
     iface->n_anonymous -= link->stage == SHM_STAGE_ANONYMOUS;

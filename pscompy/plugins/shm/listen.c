@@ -46,9 +46,9 @@ static bool shm_door_deserted(const struct sockaddr_un *address)
 
     if (fd < 0)
         return false;
-    refused = connect(fd, (const struct sockaddr *)address,
-                      sizeof *address) != 0 &&
-              errno == ECONNREFUSED;
+    refused =
+        connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+        errno == ECONNREFUSED;
     close(fd);
     return refused;
 }
@@ -124,11 +124,13 @@ static psc_status_t shm_door_name(shm_iface_t *iface, const char *base,
     size_t room = sizeof door->folder;
     uint64_t number;
 
-    if (base[0] != '/' || (size_t)snprintf(door->folder, room, "%s/" SHM_FOLDER
-                                           "XXXXXX", base) >= room) {
+    if (base[0] != '/' ||
+        (size_t)snprintf(door->folder, room, "%s/" SHM_FOLDER "XXXXXX", base) >=
+            room) {
         snprintf(reason, PSC_REASON_MAX,
                  "the folder %.100s is not an absolute path or too long for a "
-                 "socket; set PSP_SHM_DIR to another one", base);
+                 "socket; set PSP_SHM_DIR to another one",
+                 base);
         door->folder[0] = '\0';
         return PSC_ERR_INVALID;
     }
@@ -136,7 +138,8 @@ static psc_status_t shm_door_name(shm_iface_t *iface, const char *base,
         mkdtemp(door->folder) == NULL) {
         snprintf(reason, PSC_REASON_MAX,
                  "no folder can be made in %.100s (%s); set PSP_SHM_DIR to "
-                 "another one", base, strerror(errno));
+                 "another one",
+                 base, strerror(errno));
         door->folder[0] = '\0';
         return PSC_ERR_TRANSPORT;
     }
@@ -205,8 +208,7 @@ static void shm_door_admit(shm_iface_t *iface, int fd)
     if (link == NULL)
         return;
     if (shm_link_identify(link, reason) != PSC_OK) {
-        psc_iface_log(&iface->super, 2, "a caller was turned away: %s",
-                      reason);
+        psc_iface_log(&iface->super, 2, "a caller was turned away: %s", reason);
         shm_link_close(link);
         return;
     }
@@ -259,7 +261,8 @@ psc_status_t shm_door_open(shm_iface_t *iface, const char *base, char *reason)
         return PSC_OK;
     snprintf(reason, PSC_REASON_MAX,
              "no private socket can be made in %.100s (%s); set PSP_SHM_DIR "
-             "to another folder", found, strerror(errno));
+             "to another folder",
+             found, strerror(errno));
     unlink(temporary);
     return PSC_ERR_TRANSPORT;
 }

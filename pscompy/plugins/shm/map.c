@@ -176,8 +176,7 @@ static psc_status_t shm_map_finish(const shm_ep_t *ep, int fd,
     close(fd);
     if (base == NULL)
         return PSC_ERR_NO_MEMORY;
-    if (memcmp(shm_map_identity(base, key->len)->id, key->id, SHM_ID_SIZE) ==
-        0)
+    if (memcmp(shm_map_identity(base, key->len)->id, key->id, SHM_ID_SIZE) == 0)
         status = shm_map_create(ep, base, key->len, map_p);
     if (status != PSC_OK)
         munmap(base, key->len);
@@ -196,8 +195,8 @@ psc_status_t shm_rkey_map(psc_ep_t *super, const uint8_t *packed, size_t len,
     if (len != sizeof key)
         return PSC_ERR_PROTOCOL;
     memcpy(&key, packed, sizeof key);
-    if (memcmp(key.process, ep->peer.process, SHM_ID_SIZE) != 0 ||
-        key.fd < 0 || key.len <= psc_page_size() || key.len > INT64_MAX / 2 ||
+    if (memcmp(key.process, ep->peer.process, SHM_ID_SIZE) != 0 || key.fd < 0 ||
+        key.len <= psc_page_size() || key.len > INT64_MAX / 2 ||
         key.len % psc_page_size() != 0)
         return PSC_ERR_PROTOCOL;
     fd = shm_map_open(ep, &key);

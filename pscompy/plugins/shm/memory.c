@@ -143,9 +143,9 @@ static psc_status_t shm_cma_put(shm_ep_t *ep, const void *buffer, size_t len,
     if (shm_cma_guarded(ep))
         status = shm_cma_read_seal(ep, rkey);
     if (status == PSC_OK)
-        status = shm_cma_one(process_vm_writev, ep->pid,
-                             (void *)(uintptr_t)buffer,
-                             rkey->address + offset, len);
+        status =
+            shm_cma_one(process_vm_writev, ep->pid, (void *)(uintptr_t)buffer,
+                        rkey->address + offset, len);
     atomic_store_explicit(writing, 0, memory_order_release);
     return status;
 }
@@ -212,9 +212,9 @@ bool shm_cma_available(void)
     uint64_t from = 1, to = 0;
 
     return shm_cma_one(process_vm_readv, getpid(), &to, (uintptr_t)&from,
-                        sizeof to) == PSC_OK &&
+                       sizeof to) == PSC_OK &&
            shm_cma_one(process_vm_writev, getpid(), &to, (uintptr_t)&from,
-                        sizeof to) == PSC_OK;
+                       sizeof to) == PSC_OK;
 }
 
 /* Nothing is written before the probe has been read: a process id of another
@@ -226,10 +226,10 @@ bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer)
     if (shm_ep_iface(ep)->cma == SHM_CMA_OFF || !offer->cma || ep->pid <= 0)
         return false;
     return shm_cma_one(process_vm_readv, ep->pid, seen, offer->probe,
-                        sizeof seen) == PSC_OK &&
+                       sizeof seen) == PSC_OK &&
            memcmp(seen, offer->nonce, sizeof seen) == 0 &&
            shm_cma_one(process_vm_writev, ep->pid, seen, offer->echo,
-                        sizeof seen) == PSC_OK;
+                       sizeof seen) == PSC_OK;
 }
 
 /* ---- keys ---- */
@@ -359,8 +359,8 @@ psc_status_t shm_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
     return PSC_OK;
 }
 
-psc_status_t shm_rkey_unpack(psc_ep_t *super, const uint8_t *packed,
-                             size_t len, psc_rkey_t **rkey_p)
+psc_status_t shm_rkey_unpack(psc_ep_t *super, const uint8_t *packed, size_t len,
+                             psc_rkey_t **rkey_p)
 {
     shm_ep_t *ep = shm_ep(super);
     shm_packed_rkey_t key = {.fd = -1};

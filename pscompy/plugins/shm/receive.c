@@ -59,16 +59,15 @@ static bool shm_am_receive_first(shm_ep_t *ep, shm_word_t word,
     uint64_t header[PSC_AM_HEADER_MAX / sizeof(uint64_t)], total;
     size_t start = sizeof total + word.header_len;
 
-    if (in->rest > 0 || word.header_len > PSC_AM_HEADER_MAX ||
-        start > word.len)
+    if (in->rest > 0 || word.header_len > PSC_AM_HEADER_MAX || start > word.len)
         return false;
     memcpy(&total, bytes, sizeof total);
     if (total > SHM_RING_MAX || total <= word.len - start)
         return false;
     memcpy(header, bytes + sizeof total, word.header_len);
     *in = (shm_incoming_t){.rest = total};
-    ep->super.iface->up->am_begin(&ep->super, word.id, header,
-                                  word.header_len, total, &in->dest);
+    ep->super.iface->up->am_begin(&ep->super, word.id, header, word.header_len,
+                                  total, &in->dest);
     if (ep->state <= SHM_EP_LEAVING) /* the upcall may have closed it */
         shm_incoming_copy(in, bytes + start, word.len - start);
     return true;

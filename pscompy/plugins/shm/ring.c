@@ -97,8 +97,8 @@ void shm_ring_unmap(shm_ring_t *ring)
 
 psc_status_t shm_producer_refresh(shm_producer_t *p)
 {
-    uint64_t consumed = atomic_load_explicit(&p->ring.control->consumed,
-                                             memory_order_acquire);
+    uint64_t consumed =
+        atomic_load_explicit(&p->ring.control->consumed, memory_order_acquire);
 
     if (consumed - p->consumed > p->produced - p->consumed)
         return PSC_ERR_PROTOCOL;

@@ -144,9 +144,8 @@ psc_status_t shm_am_bcopy(psc_ep_t *super, uint8_t id, const void *header,
 
     if (bytes > shm_am_max(&shm_ep_iface(ep)->geometry))
         return PSC_ERR_INVALID;
-    status = shm_am_reserve(
-        ep, whole ? shm_ring_lines(bytes + SHM_WORD_SIZE)
-                  : shm_am_lines(&ep->tx.ring, bytes));
+    status = shm_am_reserve(ep, whole ? shm_ring_lines(bytes + SHM_WORD_SIZE)
+                                      : shm_am_lines(&ep->tx.ring, bytes));
     if (status != PSC_OK)
         return status;
     if (whole) {

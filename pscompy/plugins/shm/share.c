@@ -150,10 +150,10 @@ static void shm_share_stop(shm_ep_t *ep, shm_share_t *share,
         return;
     share->status = status;
     if (share->slot >= 0)
-        taken = atomic_exchange(&shm_share_slot(ep, share)->cursor,
-                                share->turn << SHM_OFFSET_BITS |
-                                    SHM_OFFSET_MASK) &
-                SHM_OFFSET_MASK;
+        taken =
+            atomic_exchange(&shm_share_slot(ep, share)->cursor,
+                            share->turn << SHM_OFFSET_BITS | SHM_OFFSET_MASK) &
+            SHM_OFFSET_MASK;
     if (taken < share->len)
         share->len = taken;
 }
@@ -166,8 +166,8 @@ static uint64_t shm_share_take(const shm_ep_t *ep, shm_share_t *share,
     if (share->status != PSC_OK)
         return 0;
     if (share->slot >= 0) {
-        piece = shm_cursor_take(&shm_share_slot(ep, share)->cursor,
-                                share->turn, share->len, at_p);
+        piece = shm_cursor_take(&shm_share_slot(ep, share)->cursor, share->turn,
+                                share->len, at_p);
     } else {
         *at_p = share->own;
         piece = shm_piece(share->len - share->own);

@@ -34,10 +34,12 @@
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
 #define SHM_PUT_MAX (1u << 20)    /* one copy holds the worker's lock */
 #define SHM_GET_MAX (1u << 30)    /* one get is cut into many copies */
-#define SHM_SHARE_MIN (128u << 10) /* below, asking costs more than it gains */
-#define SHM_PRIVATE_MAX 256u      /* messages up to here are copied out of the
-                                     ring before anybody looks at them */
-#define SHM_ANONYMOUS_MAX 64u     /* callers that have not named an endpoint */
+/* Smaller gets are not shared: asking the peer would cost more than it gains. */
+#define SHM_SHARE_MIN (128u << 10)
+#define SHM_PRIVATE_MAX                                                        \
+    256u      /* messages up to here are copied out of the                     \
+                 ring before anybody looks at them */
+#define SHM_ANONYMOUS_MAX 64u /* callers that have not named an endpoint */
 #define SHM_ANONYMOUS_NS 10000000000ll /* how long they may take */
 
 typedef struct shm_iface shm_iface_t;
@@ -72,19 +74,19 @@ struct shm_iface {
     shm_ep_t **eps; /* dead ones stay until the end of progress */
     uint32_t n_eps, room;
     uint32_t n_connecting; /* endpoints not yet up: look at sockets often */
-    uint32_t n_failing;    /* failures to be told from progress */
-    uint32_t idle_polls;   /* since the sockets were looked at */
+    uint32_t n_failing; /* failures to be told from progress */
+    uint32_t idle_polls; /* since the sockets were looked at */
     bool in_progress;
-    bool armed;   /* peers are asked to wake us */
-    bool rung;    /* one has: the bell is to be silenced */
-    bool buried;  /* something waits to be freed */
-    bool mail;    /* the bell has rung, perhaps for a letter */
+    bool armed; /* peers are asked to wake us */
+    bool rung; /* one has: the bell is to be silenced */
+    bool buried; /* something waits to be freed */
+    bool mail; /* the bell has rung, perhaps for a letter */
     bool closing;
     bool expedited; /* membarrier works: producers need no fence */
     shm_cma_mode_t cma;
     shm_geometry_t geometry; /* of the rings that we make */
     int epoll;
-    shm_source_t bell;  /* eventfd: peers write to it */
+    shm_source_t bell; /* eventfd: peers write to it */
     shm_source_t timer; /* ticks while n_ticking */
     uint32_t n_ticking;
     uint32_t n_anonymous;
@@ -148,8 +150,8 @@ typedef struct shm_probe {
 /* A get of the peer's that we may help with. */
 typedef struct shm_help {
     const psc_mem_t *mem; /* NULL: none */
-    uint64_t seal;        /* of mem, when we were asked */
-    uint64_t from, to;    /* our address and the peer's */
+    uint64_t seal; /* of mem, when we were asked */
+    uint64_t from, to; /* our address and the peer's */
     uint64_t len, done;
     uint64_t turn;
 } shm_help_t;
@@ -157,19 +159,19 @@ typedef struct shm_help {
 struct shm_ep {
     psc_ep_t super;
     shm_ep_state_t state;
-    bool dead;   /* fini was called; freed at the end of progress */
+    bool dead; /* fini was called; freed at the end of progress */
     bool fenced; /* the peer cannot do without our fence when it sleeps */
-    bool cma;    /* proved in the trial, by both sides */
-    bool self;   /* connected to itself */
+    bool cma; /* proved in the trial, by both sides */
+    bool self; /* connected to itself */
     bool failing; /* status and reason are to be told from progress */
     bool expected; /* counted in n_connecting */
-    int bell;    /* the peer's eventfd, -1: none */
+    int bell; /* the peer's eventfd, -1: none */
     shm_producer_t tx;
     shm_consumer_t rx;
     shm_incoming_t incoming;
-    psc_list_t shares;    /* our large gets, in order */
+    psc_list_t shares; /* our large gets, in order */
     uint32_t share_slots; /* those of SHM_SHARE_SLOTS in use, as bits */
-    uint32_t turn;        /* counts the uses of slots */
+    uint32_t turn; /* counts the uses of slots */
     shm_help_t helps[SHM_SHARE_SLOTS];
     pid_t pid; /* of the peer, as the kernel says; 0: not visible to us */
     uint64_t id;
@@ -187,15 +189,15 @@ struct shm_ep {
 
 /* Stage, the packet that it waits for, descriptors that come with it. */
 #define SHM_LINK_STAGES(X)                                                     \
-    X(DIAL, NONE, 0)           /* connector: the peer's backlog is full */     \
-    X(ANONYMOUS, HELLO, 0)     /* acceptor: who is it? */                      \
-    X(PARKED, NONE, 0)         /* acceptor: ep_connect has yet to be called */ \
+    X(DIAL, NONE, 0) /* connector: the peer's backlog is full */               \
+    X(ANONYMOUS, HELLO, 0) /* acceptor: who is it? */                          \
+    X(PARKED, NONE, 0) /* acceptor: ep_connect has yet to be called */         \
     X(CHALLENGE, CHALLENGE, 0) /* connector */                                 \
-    X(PROOF, OFFER, 2)         /* acceptor */                                  \
-    X(OFFER, OFFER, 2)         /* connector */                                 \
-    X(VERDICT, VERDICT, 0)     /* both */                                      \
-    X(OPEN, GOODBYE, 0)        /* both: the guard of a connection */           \
-    X(PARTING, GOODBYE, 0)     /* both: we have ended; has the peer? */        \
+    X(PROOF, OFFER, 2) /* acceptor */                                          \
+    X(OFFER, OFFER, 2) /* connector */                                         \
+    X(VERDICT, VERDICT, 0) /* both */                                          \
+    X(OPEN, GOODBYE, 0) /* both: the guard of a connection */                  \
+    X(PARTING, GOODBYE, 0) /* both: we have ended; has the peer? */            \
     X(OVER, NONE, 0)
 
 typedef enum shm_stage {
@@ -218,7 +220,7 @@ struct shm_link {
     bool verdict; /* our half of it */
     bool guarded; /* the peer needs no socket to notice our end */
     bool by_mail; /* OPEN, and the socket is closed */
-    bool posted;  /* our letter is written */
+    bool posted; /* our letter is written */
     pid_t pid;
     int64_t since; /* anonymous: accepted when */
     shm_hello_t hello;

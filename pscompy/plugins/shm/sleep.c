@@ -210,8 +210,7 @@ static bool shm_ep_pending(shm_ep_t *ep)
         return false;
     return shm_consumer_peek(&ep->rx) != 0 ||
            (ep->tx.need > 0 &&
-            shm_producer_reserve(&ep->tx, ep->tx.need) !=
-                PSC_ERR_NO_RESOURCE);
+            shm_producer_reserve(&ep->tx, ep->tx.need) != PSC_ERR_NO_RESOURCE);
 }
 
 void shm_sleep_disarm(shm_iface_t *iface)

@@ -45,8 +45,7 @@ static psc_status_t shm_iface_configure(shm_iface_t *iface,
 
     if (size >= SHM_SLOT_MIN && size <= SHM_RING_MAX && slots >= 2 &&
         slots <= SHM_RING_MAX) {
-        iface->geometry.slot_size =
-            shm_ring_lines((size_t)size) * SHM_LINE;
+        iface->geometry.slot_size = shm_ring_lines((size_t)size) * SHM_LINE;
         iface->geometry.slots = (uint32_t)slots;
     }
     if (!shm_geometry_valid(&iface->geometry)) {
@@ -60,7 +59,8 @@ static psc_status_t shm_iface_configure(shm_iface_t *iface,
     if (iface->cma != SHM_CMA_OFF && !shm_cma_available()) {
         snprintf(params->reason, PSC_REASON_MAX,
                  "the system refuses cross-memory attach (%s); "
-                 "PSP_SHM_CMA=auto does without it", strerror(errno));
+                 "PSP_SHM_CMA=auto does without it",
+                 strerror(errno));
         if (iface->cma == SHM_CMA_FORCE)
             return PSC_ERR_UNSUPPORTED;
         iface->cma = SHM_CMA_OFF;
@@ -190,8 +190,7 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
     bool cma = iface->cma != SHM_CMA_OFF;
 
     *attr_p = (psc_iface_attr_t){
-        .caps = PSC_CAP_AM_SHORT | PSC_CAP_EVENT | PSC_CAP_NODE |
-                PSC_CAP_MAP,
+        .caps = PSC_CAP_AM_SHORT | PSC_CAP_EVENT | PSC_CAP_NODE | PSC_CAP_MAP,
         .max_short = SHM_PRIVATE_MAX - SHM_WORD_SIZE,
         .max_bcopy = shm_am_max(&iface->geometry),
         .max_iov = 64,
@@ -206,8 +205,8 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
     };
     if (!cma)
         return;
-    attr_p->caps |= PSC_CAP_PUT | PSC_CAP_GET | PSC_CAP_PUT_REMOTE |
-                    PSC_CAP_PUT_THEN_AM;
+    attr_p->caps |=
+        PSC_CAP_PUT | PSC_CAP_GET | PSC_CAP_PUT_REMOTE | PSC_CAP_PUT_THEN_AM;
     attr_p->max_put = SHM_PUT_MAX;
     attr_p->max_get = SHM_GET_MAX;
 }
@@ -237,8 +236,8 @@ void shm_iface_bury(shm_iface_t *iface)
  * what has woken us. */
 static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
 {
-    uint32_t limit = iface->n_connecting > 0 ? SHM_POLLS_CONNECTING
-                                             : SHM_POLLS_QUIET;
+    uint32_t limit =
+        iface->n_connecting > 0 ? SHM_POLLS_CONNECTING : SHM_POLLS_QUIET;
 
     if (!unexplained && ++iface->idle_polls < limit)
         return false;

@@ -13,7 +13,6 @@ psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes,
                               size_t *len_p);
 /* Fills peer_id, same_host and candidates. Returns an error unless the bytes
  * are exactly an address. */
-psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes,
-                                size_t len);
+psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len);
 
 #endif

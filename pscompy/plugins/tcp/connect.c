@@ -66,7 +66,7 @@ static void tcp_stage_answered(tcp_ep_t *ep)
 /* The endpoint that a hello names, if it still waits for a caller. */
 static tcp_ep_t *tcp_ep_find(tcp_iface_t *iface, uint64_t id)
 {
-    psc_list_for_each (ep, &iface->connecting, tcp_ep_t, link) {
+    psc_list_for_each(ep, &iface->connecting, tcp_ep_t, link) {
         if (ep->id == id &&
             (ep->stage == TCP_EP_NEW || ep->stage == TCP_EP_AWAIT_CALL))
             return ep;
@@ -190,7 +190,7 @@ psc_status_t tcp_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
 
 static tcp_ep_t *tcp_ep_find_failing(tcp_iface_t *iface)
 {
-    psc_list_for_each (ep, &iface->connecting, tcp_ep_t, link) {
+    psc_list_for_each(ep, &iface->connecting, tcp_ep_t, link) {
         if (ep->stage == TCP_EP_FAILING)
             return ep;
     }
@@ -202,7 +202,7 @@ int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now)
     int64_t next = TCP_NEVER;
     tcp_ep_t *failing;
 
-    psc_list_for_each (ep, &iface->connecting, tcp_ep_t, link) {
+    psc_list_for_each(ep, &iface->connecting, tcp_ep_t, link) {
         int64_t due = ep->stage == TCP_EP_CONNECTING ? tcp_dials_expire(ep, now)
                                                      : TCP_NEVER;
 

@@ -60,8 +60,7 @@ static void tcp_caller_release(tcp_caller_t *caller)
 
 static void tcp_caller_drop(tcp_caller_t *caller, const char *why)
 {
-    psc_iface_log(&caller->iface->super, 4, "a caller is turned away: %s",
-                  why);
+    psc_iface_log(&caller->iface->super, 4, "a caller is turned away: %s", why);
     tcp_source_close(caller->iface, &caller->source);
     tcp_caller_release(caller);
 }
@@ -131,7 +130,7 @@ static void tcp_caller_push_out(tcp_iface_t *iface)
         if (iface->n_from[i] > iface->n_from[most])
             most = i;
     }
-    psc_list_for_each (caller, &iface->callers, tcp_caller_t, link) {
+    psc_list_for_each(caller, &iface->callers, tcp_caller_t, link) {
         if (caller->bucket == most) {
             tcp_caller_end(caller, "it makes room for a newer one");
             return;
@@ -177,9 +176,9 @@ static bool tcp_callers_open(tcp_iface_t *iface)
 static void tcp_callers_close(tcp_iface_t *iface)
 {
     while (!psc_list_empty(&iface->callers))
-        tcp_caller_drop(psc_container_of(iface->callers.next, tcp_caller_t,
-                                         link),
-                        "we close");
+        tcp_caller_drop(
+            psc_container_of(iface->callers.next, tcp_caller_t, link),
+            "we close");
 }
 
 /* ---- the listener ---- */
@@ -208,8 +207,8 @@ static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
     for (int i = 0; i < TCP_EVENTS_MAX; i++) {
         tcp_sockaddr_t from = {0};
         socklen_t len = sizeof(from);
-        int fd = accept4(source->fd, &from.any, &len,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd =
+            accept4(source->fd, &from.any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd < 0) {
             if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)

@@ -91,8 +91,7 @@ static void tcp_address_add_all(tcp_iface_t *iface,
                                 const struct ifaddrs *entries, bool loopback)
 {
     for (const struct ifaddrs *e = entries; e; e = e->ifa_next) {
-        if (tcp_ifaddr_usable(e) &&
-            !!(e->ifa_flags & IFF_LOOPBACK) == loopback)
+        if (tcp_ifaddr_usable(e) && !!(e->ifa_flags & IFF_LOOPBACK) == loopback)
             tcp_address_add(iface, e->ifa_addr);
     }
 }

@@ -66,8 +66,8 @@ static size_t tcp_dest_pieces(const tcp_in_t *in, struct iovec *iov,
         if (len > in->body_left - room)
             len = (size_t)(in->body_left - room);
         if (len > 0)
-            iov[n++] = (struct iovec){
-                (uint8_t *)in->dest.iov[i].base + offset, len};
+            iov[n++] =
+                (struct iovec){(uint8_t *)in->dest.iov[i].base + offset, len};
         room += len;
         offset = 0;
     }
@@ -186,8 +186,8 @@ static bool tcp_frame_take(tcp_ep_t *ep)
         return false;
     }
     prefix = TCP_FRAME_SIZE + frame.header_len;
-    if (have < prefix || (frame.len > have - prefix &&
-                          frame.len <= TCP_WHOLE_MAX))
+    if (have < prefix ||
+        (frame.len > have - prefix && frame.len <= TCP_WHOLE_MAX))
         return false; /* the rest comes soon */
     memcpy(in->header, bytes + TCP_FRAME_SIZE, frame.header_len);
     in->start += prefix;

@@ -192,8 +192,7 @@ void tcp_out_flush(tcp_ep_t *ep)
     unsigned turns = TCP_FLUSH_TURNS;
     tcp_send_t *done;
 
-    while (!tcp_out_empty(&ep->out) && turns-- > 0 &&
-           tcp_out_push(ep, &done)) {
+    while (!tcp_out_empty(&ep->out) && turns-- > 0 && tcp_out_push(ep, &done)) {
         iface->handled++;
         if (done)
             done->comp->func(done->comp, PSC_OK);
@@ -321,8 +320,7 @@ static tcp_send_t *tcp_send_queue(tcp_out_t *out, const psc_iov_t *iov,
     *send = (tcp_send_t){.after = out->tail, .comp = comp};
     for (size_t i = 0; i < n_iov; i++) {
         if (iov[i].len > 0)
-            send->iov[send->n_iov++] =
-                (struct iovec){iov[i].base, iov[i].len};
+            send->iov[send->n_iov++] = (struct iovec){iov[i].base, iov[i].len};
     }
     return send;
 }

@@ -55,8 +55,10 @@ void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage)
 static psc_status_t tcp_ep_try_watch(tcp_ep_t *ep)
 {
     static const uint32_t reads[TCP_N_STAGES] = {
-        [TCP_EP_CALLED] = EPOLLIN, [TCP_EP_AWAIT_ANSWER] = EPOLLIN,
-        [TCP_EP_UP] = EPOLLIN,     [TCP_EP_CLOSING] = EPOLLIN,
+        [TCP_EP_CALLED] = EPOLLIN,
+        [TCP_EP_AWAIT_ANSWER] = EPOLLIN,
+        [TCP_EP_UP] = EPOLLIN,
+        [TCP_EP_CLOSING] = EPOLLIN,
     };
     tcp_iface_t *iface = tcp_ep_iface(ep);
     bool sends = ep->stage == TCP_EP_UP || ep->stage == TCP_EP_CLOSING;

@@ -142,7 +142,7 @@ typedef enum tcp_stage {
 #define TCP_STAGE_ENUM(name, handler) TCP_EP_##name,
     TCP_STAGE_LIST(TCP_STAGE_ENUM)
 #undef TCP_STAGE_ENUM
-    TCP_N_STAGES
+        TCP_N_STAGES
 } tcp_stage_t;
 
 /* A zero-copy send: its pieces follow the bytes of the out-ring up to
@@ -160,7 +160,8 @@ typedef struct tcp_out {
     uint8_t *ring;
     size_t room; /* a power of two */
     uint64_t head, tail;
-    uint64_t owed; /* up to here are bytes whose send has been said to be done */
+    uint64_t
+        owed; /* up to here are bytes whose send has been said to be done */
     bool holding;  /* there are some */
     tcp_send_t sends[TCP_SENDS_MAX];
     uint64_t first_send, last_send; /* likewise */
@@ -215,8 +216,8 @@ struct tcp_ep {
     tcp_sockaddr_t candidates[TCP_ADDRESSES_MAX];
     unsigned n_candidates, candidate; /* the next one to be dialled */
     tcp_dial_t *dials; /* one for each candidate, only the connector has them */
-    bool greeted;      /* somebody has taken our hello */
-    int64_t deadline;  /* when the next one is dialled */
+    bool greeted; /* somebody has taken our hello */
+    int64_t deadline; /* when the next one is dialled */
     char tried[PSC_REASON_MAX]; /* the candidates that fell, and why */
     /* failing */
     bool closed; /* ep_close came first: nobody is told */

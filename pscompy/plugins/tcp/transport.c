@@ -120,8 +120,8 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
     const tcp_iface_t *iface = (const tcp_iface_t *)self;
 
     *attr_p = (psc_iface_attr_t){
-        .caps = PSC_CAP_AM_SHORT | PSC_CAP_AM_ZCOPY | PSC_CAP_EVENT |
-                PSC_CAP_EOF,
+        .caps =
+            PSC_CAP_AM_SHORT | PSC_CAP_AM_ZCOPY | PSC_CAP_EVENT | PSC_CAP_EOF,
         .max_short = TCP_SHORT_MAX,
         .max_bcopy = iface->settings.buffer_size,
         .max_zcopy = TCP_ZCOPY_MAX,

@@ -55,10 +55,9 @@ static inline uint64_t tcp_wire_load64(const uint8_t *p)
 
 static inline void tcp_frame_pack(uint8_t *p, const tcp_frame_t *frame)
 {
-    tcp_wire_store64(p, (uint64_t)TCP_FRAME_MAGIC |
-                            (uint64_t)frame->kind << 32 |
-                            (uint64_t)frame->id << 40 |
-                            (uint64_t)frame->header_len << 48);
+    tcp_wire_store64(
+        p, (uint64_t)TCP_FRAME_MAGIC | (uint64_t)frame->kind << 32 |
+               (uint64_t)frame->id << 40 | (uint64_t)frame->header_len << 48);
     tcp_wire_store64(p + 8, frame->len);
 }
 

@@ -35,8 +35,8 @@ typedef enum psc_party_state {
 typedef struct psc_parties {
     psc_list_t failing; /* endpoints with a failure that is not reported yet */
     uint32_t n, n_connecting, n_closed;
-    int clock;          /* a timer's descriptor; -1: none */
-    int64_t tick_ns;    /* its period; 0: off */
+    int clock; /* a timer's descriptor; -1: none */
+    int64_t tick_ns; /* its period; 0: off */
     int64_t keepalive_ns;
 } psc_parties_t;
 
@@ -47,10 +47,10 @@ typedef struct psc_party {
     psc_link_t failing; /* in all->failing, until ep_failed is called */
     psc_party_state_t state;
     psc_role_t role;
-    uint64_t id;        /* within the interface; a proof is bound to it */
-    bool heard;         /* a message has arrived since the last tick */
-    bool goodbye;       /* the peer has sent its last message */
-    int64_t deadline;   /* of the token proof */
+    uint64_t id; /* within the interface; a proof is bound to it */
+    bool heard; /* a message has arrived since the last tick */
+    bool goodbye; /* the peer has sent its last message */
+    int64_t deadline; /* of the token proof */
     psc_proof_t proof;
     psc_status_t status; /* why it failed */
     char reason[PSC_REASON_MAX];
@@ -168,8 +168,7 @@ static inline bool psc_party_works(const psc_party_t *party)
 
 /* Notes a failure, unless one is noted; it is reported from progress. */
 __attribute__((format(printf, 3, 4))) static inline void
-psc_party_fail(psc_party_t *party, psc_status_t status, const char *format,
-               ...)
+psc_party_fail(psc_party_t *party, psc_status_t status, const char *format, ...)
 {
     const char *name = party->super.iface->ops->name;
     va_list args;

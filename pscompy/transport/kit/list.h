@@ -20,10 +20,8 @@ typedef psc_link_t psc_list_t; /* the head is a link too */
     for (type *item = psc_container_of((list)->next, type, member),            \
               *item##_next =                                                   \
                   psc_container_of(item->member.next, type, member);           \
-         &item->member != (list);                                              \
-         item = item##_next,                                                   \
-              item##_next =                                                    \
-                  psc_container_of(item->member.next, type, member))
+         &item->member != (list); item = item##_next,                          \
+              item##_next = psc_container_of(item->member.next, type, member))
 
 static inline void psc_list_init(psc_list_t *list)
 {

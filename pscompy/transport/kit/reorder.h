@@ -58,8 +58,8 @@ psc_reorder_judge(const psc_reorder_t *order, uint32_t number)
 }
 
 /* Holds the item if the verdict is NEXT or EARLY. */
-static inline psc_reorder_verdict_t
-psc_reorder_put(psc_reorder_t *order, uint32_t number, void *item)
+static inline psc_reorder_verdict_t psc_reorder_put(psc_reorder_t *order,
+                                                    uint32_t number, void *item)
 {
     psc_reorder_verdict_t verdict = psc_reorder_judge(order, number);
 

@@ -68,8 +68,8 @@ static inline void psc_siphash_init(psc_siphash_t *s, const uint8_t *key)
 }
 
 /* out = hash of data under the key; sizes as above. */
-static inline void psc_siphash(const uint8_t *key, const void *data,
-                               size_t len, uint8_t *out)
+static inline void psc_siphash(const uint8_t *key, const void *data, size_t len,
+                               uint8_t *out)
 {
     psc_siphash_t s;
     const uint8_t *p = data;

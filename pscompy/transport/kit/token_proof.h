@@ -101,8 +101,8 @@ static inline bool psc_proof_check(const psc_proof_t *proof, char side,
 /* ---- replies ---- */
 
 static inline void psc_proof_reply_set(psc_proof_reply_t *reply,
-                                       psc_proof_kind_t kind,
-                                       const void *body, size_t len)
+                                       psc_proof_kind_t kind, const void *body,
+                                       size_t len)
 {
     reply->kind = kind;
     reply->len = len;
@@ -183,9 +183,8 @@ static inline void psc_proof_on_answer(psc_proof_t *proof, const uint8_t *body,
 
 /* The peer's text goes to logs and exceptions: what cannot be printed is
  * replaced. */
-static inline void psc_proof_on_refusal(psc_proof_t *proof,
-                                        const uint8_t *body, size_t len,
-                                        psc_proof_reply_t *reply)
+static inline void psc_proof_on_refusal(psc_proof_t *proof, const uint8_t *body,
+                                        size_t len, psc_proof_reply_t *reply)
 {
     int at = snprintf(reply->why, sizeof(reply->why), "the peer refuses: ");
     char *why = reply->why + at;
@@ -213,8 +212,7 @@ static inline bool psc_proof_begin(psc_proof_t *proof, psc_role_t role,
     memcpy(proof->token, token, PSC_TOKEN_SIZE);
     proof->ids[acceptor] = own_id;
     proof->ids[!acceptor] = peer_id;
-    proof->state =
-        acceptor ? PSC_PROOF_AWAIT_HELLO : PSC_PROOF_AWAIT_CHALLENGE;
+    proof->state = acceptor ? PSC_PROOF_AWAIT_HELLO : PSC_PROOF_AWAIT_CHALLENGE;
     return getrandom(proof->nonces[acceptor], PSC_PROOF_NONCE_SIZE, 0) ==
            (ssize_t)PSC_PROOF_NONCE_SIZE;
 }
@@ -233,9 +231,10 @@ static inline void psc_proof_receive(psc_proof_t *proof, unsigned kind,
     typedef void (*step_t)(psc_proof_t *, const uint8_t *, size_t,
                            psc_proof_reply_t *);
     static const step_t steps[PSC_N_PROOF_STATES][PSC_N_PROOF_KINDS] = {
-        [PSC_PROOF_AWAIT_CHALLENGE] =
-            {[PSC_PROOF_CHALLENGE] = psc_proof_on_challenge,
-             [PSC_PROOF_REFUSAL] = psc_proof_on_refusal},
+        [PSC_PROOF_AWAIT_CHALLENGE] = {[PSC_PROOF_CHALLENGE] =
+                                           psc_proof_on_challenge,
+                                       [PSC_PROOF_REFUSAL] =
+                                           psc_proof_on_refusal},
         [PSC_PROOF_AWAIT_HELLO] = {[PSC_PROOF_HELLO] = psc_proof_on_hello,
                                    [PSC_PROOF_REFUSAL] = psc_proof_on_refusal},
         [PSC_PROOF_AWAIT_ANSWER] = {[PSC_PROOF_ANSWER] = psc_proof_on_answer,

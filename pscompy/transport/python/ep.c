@@ -156,8 +156,7 @@ static bridge_item_t *frame_create(uint64_t number, size_t len, uint8_t id,
                                    const psc_iov_t *iov, size_t n_iov)
 {
     bridge_head_t head = {.id = id, .header_len = header_len};
-    bridge_item_t *item =
-        bridge_item_create(BRIDGE_FRAME, number, NULL, len);
+    bridge_item_t *item = bridge_item_create(BRIDGE_FRAME, number, NULL, len);
     uint8_t *at;
 
     if (!item)

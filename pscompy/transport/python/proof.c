@@ -14,8 +14,8 @@ bridge_proof_t *bridge_proof_create(int role, const uint8_t *token,
 {
     bridge_proof_t *self = calloc(1, sizeof(*self));
 
-    if (self && psc_proof_begin(&self->proof, (psc_role_t)role, token, own,
-                                peer))
+    if (self &&
+        psc_proof_begin(&self->proof, (psc_role_t)role, token, own, peer))
         return self;
     bridge_proof_destroy(self);
     return NULL;

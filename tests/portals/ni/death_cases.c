@@ -26,8 +26,7 @@ static void survive_target(side_t *side)
     kill_other(side);
     put(side, mine, 1 << 20, 1, 1, PTL_ACK_REQ);
     put(side, mine, 8, 1, 2, PTL_ACK_REQ);
-    same(PtlGet(side->md, (uintptr_t)mine, 8, side->peer, side->pt, 1, 0,
-                     NULL),
+    same(PtlGet(side->md, (uintptr_t)mine, 8, side->peer, side->pt, 1, 0, NULL),
          PTL_OK);
     same(expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE).hdr_data, 1);
     same(expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE).hdr_data, 2);
@@ -144,13 +143,12 @@ static void reborn_side(side_t *side)
     close_side(side);
     same(PtlInit(), PTL_OK);
     same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, pid, NULL, NULL,
-                        &side->ni),
+                   &side->ni),
          PTL_OK);
     same(PtlNIInit(7, setup.ni_options, pid, NULL, NULL, &again),
          PTL_PID_IN_USE);
     same(PtlEQAlloc(side->ni, 100, &side->eq), PTL_OK);
-    same(PtlPTAlloc(side->ni, 0, side->eq, PTL_PT_ANY, &side->pt),
-         PTL_OK);
+    same(PtlPTAlloc(side->ni, 0, side->eq, PTL_PT_ANY, &side->pt), PTL_OK);
     md.eq_handle = side->eq;
     same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
     append(side, &me, PTL_PRIORITY_LIST, NULL);

@@ -21,8 +21,8 @@ static void stream_put(stream_t *stream)
 
     stream->refused[i] = stream->acked[i] = false;
     same(PtlPut(stream->side->md, (uintptr_t)mine + i % 1000, LENGTH,
-                     PTL_ACK_REQ, stream->side->peer, stream->side->pt, 0, 0,
-                     (void *)(uintptr_t)i, i),
+                PTL_ACK_REQ, stream->side->peer, stream->side->pt, 0, 0,
+                (void *)(uintptr_t)i, i),
          PTL_OK);
     stream->under_way++;
 }
@@ -136,8 +136,7 @@ static void shrink_queue(side_t *side)
 
     same(PtlPTFree(side->ni, side->pt), PTL_OK);
     same(PtlEQAlloc(side->ni, 16, &side->eq), PTL_OK);
-    same(PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, side->eq, before,
-                         &side->pt),
+    same(PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, side->eq, before, &side->pt),
          PTL_OK);
 }
 
@@ -200,8 +199,7 @@ static void headers_second(side_t *side)
         disabled++;
         meet_busily(side);
         wild.options = PTL_ME_OP_PUT;
-        same(PtlMESearch(side->ni, side->pt, &wild, PTL_SEARCH_DELETE,
-                              NULL),
+        same(PtlMESearch(side->ni, side->pt, &wild, PTL_SEARCH_DELETE, NULL),
              PTL_OK);
         for (unsigned i = 0; i < 10; i++)
             same(expect(side, PTL_EVENT_SEARCH, PTL_NI_OK).hdr_data, came++);
@@ -245,8 +243,8 @@ static void acks_first(side_t *side)
     meet(side);
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned i = 0; i < REPLIES; i++)
-            same(PtlGet(side->md, (uintptr_t)theirs, 3000, side->peer,
-                             side->pt, 1, 0, NULL),
+            same(PtlGet(side->md, (uintptr_t)theirs, 3000, side->peer, side->pt,
+                        1, 0, NULL),
                  PTL_OK);
         put(side, mine, LENGTH, 0, round, PTL_ACK_REQ);
         for (unsigned i = 0; i < REPLIES + 1; i++)
@@ -259,12 +257,12 @@ static void acks_second(side_t *side)
 {
     ptl_me_t me = entry_for(theirs, LENGTH, 0);
 
-    me.options = PTL_ME_OP_PUT | PTL_ME_EVENT_LINK_DISABLE |
-                 PTL_ME_EVENT_COMM_DISABLE;
+    me.options =
+        PTL_ME_OP_PUT | PTL_ME_EVENT_LINK_DISABLE | PTL_ME_EVENT_COMM_DISABLE;
     append(side, &me, PTL_PRIORITY_LIST, NULL);
     me = entry_for(mine, 3000, 1);
-    me.options = PTL_ME_OP_GET | PTL_ME_EVENT_LINK_DISABLE |
-                 PTL_ME_EVENT_COMM_DISABLE;
+    me.options =
+        PTL_ME_OP_GET | PTL_ME_EVENT_LINK_DISABLE | PTL_ME_EVENT_COMM_DISABLE;
     append(side, &me, PTL_PRIORITY_LIST, NULL);
     meet(side);
     same(told(side), 1);

@@ -12,8 +12,9 @@ static uint8_t mine[100000], theirs[100000];
 
 static void handles_side(side_t *side)
 {
-    ptl_handle_any_t ni, wrong[] = {0, 1, 0x7fffffff, PTL_INVALID_HANDLE,
-                                    PTL_EQ_NONE, PTL_CT_NONE};
+    ptl_handle_any_t ni,
+        wrong[] = {0,           1,          0x7fffffff, PTL_INVALID_HANDLE,
+                   PTL_EQ_NONE, PTL_CT_NONE};
     ptl_handle_eq_t eq;
     ptl_event_t event;
     ptl_handle_md_t old = side->md;
@@ -58,15 +59,13 @@ static void arguments_side(side_t *side)
     ptl_handle_any_t handle;
     ptl_pt_index_t pt;
 
-    same(PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, PTL_EQ_NONE, PTL_PT_ANY,
-                         &pt),
+    same(PtlPTAlloc(side->ni, PTL_PT_FLOWCTRL, PTL_EQ_NONE, PTL_PT_ANY, &pt),
          PTL_PT_EQ_NEEDED);
     same(PtlPTAlloc(side->ni, 1u << 20, side->eq, PTL_PT_ANY, &pt),
          PTL_ARG_INVALID);
     same(PtlPTAlloc(side->ni, 0, side->eq, side->pt, &pt), PTL_PT_IN_USE);
     same(PtlPTAlloc(side->ni, 0, side->eq, 100000, &pt), PTL_ARG_INVALID);
-    same(PtlMEAppend(side->ni, 200, &me, 0, NULL, &handle),
-         PTL_ARG_INVALID);
+    same(PtlMEAppend(side->ni, 200, &me, 0, NULL, &handle), PTL_ARG_INVALID);
     same(PtlMEAppend(side->ni, side->pt, &me, 2, NULL, &handle),
          PTL_ARG_INVALID);
     me.options |= 1u << 30;
@@ -77,11 +76,9 @@ static void arguments_side(side_t *side)
     same(PtlMEAppend(side->ni, side->pt, &me, 0, NULL, &handle),
          PTL_ARG_INVALID);
     same(PtlMDBind(side->ni, &md, &handle), PTL_OK);
-    same(PtlPut(handle, 101, 0, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL,
-                     0),
+    same(PtlPut(handle, 101, 0, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL, 0),
          PTL_ARG_INVALID);
-    same(PtlPut(handle, 50, 51, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL,
-                     0),
+    same(PtlPut(handle, 50, 51, PTL_NO_ACK_REQ, side->peer, 0, 0, 0, NULL, 0),
          PTL_ARG_INVALID);
     same(PtlPut(handle, 0, 8, 9, side->peer, 0, 0, 0, NULL, 0),
          PTL_ARG_INVALID);
@@ -133,13 +130,11 @@ static void limits_side(side_t *side)
     same(PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &pts[0]), PTL_PT_FULL);
     for (unsigned i = 0; i < 2; i++)
         same(PtlMEAppend(ni, pts[0], &me, 0, NULL, &handle), PTL_OK);
-    same(PtlMEAppend(ni, pts[0], &me, 0, NULL, &handle),
-         PTL_LIST_TOO_LONG);
+    same(PtlMEAppend(ni, pts[0], &me, 0, NULL, &handle), PTL_LIST_TOO_LONG);
     same(PtlMEAppend(ni, pts[1], &me, 0, NULL, &handle), PTL_OK);
     same(PtlMEAppend(ni, pts[1], &me, 0, NULL, &handle), PTL_NO_SPACE);
     same(PtlMDBind(ni, &md, &handle), PTL_OK);
-    same(PtlPut(handle, 0, 1001, PTL_NO_ACK_REQ, side->me, 0, 0, 0, NULL,
-                     0),
+    same(PtlPut(handle, 0, 1001, PTL_NO_ACK_REQ, side->me, 0, 0, 0, NULL, 0),
          PTL_ARG_INVALID);
     same(PtlNIFini(ni), PTL_OK);
     same(PtlNIFini(ni), PTL_ARG_INVALID);
@@ -155,12 +150,11 @@ static void shared_side(side_t *side)
     ptl_handle_ni_t again, other;
     ptl_process_t id;
 
-    same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, PTL_PID_ANY, NULL,
-                        NULL, &again),
+    same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, PTL_PID_ANY, NULL, NULL,
+                   &again),
          PTL_OK);
     same(again, side->ni);
-    same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, 1, NULL, NULL,
-                        &other),
+    same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, 1, NULL, NULL, &other),
          PTL_ARG_INVALID);
     same(PtlNIInit(2, setup.ni_options, PTL_PID_ANY, NULL, NULL, &other),
          PTL_OK);
@@ -171,8 +165,8 @@ static void shared_side(side_t *side)
     same(PtlGetId(other, &id), PTL_ARG_INVALID);
     same(PtlNIFini(again), PTL_OK);
     same(PtlGetId(side->ni, &id), PTL_OK); /* the first user is left */
-    same(PtlNIInit(2, PTL_NI_MATCHING | PTL_NI_LOGICAL, PTL_PID_ANY, NULL,
-                        NULL, &other),
+    same(PtlNIInit(2, PTL_NI_MATCHING | PTL_NI_LOGICAL, PTL_PID_ANY, NULL, NULL,
+                   &other),
          PTL_ARG_INVALID);
     same(PtlNIInit(2, PTL_NI_PHYSICAL, PTL_PID_ANY, NULL, NULL, &other),
          PTL_ARG_INVALID);
@@ -222,8 +216,8 @@ static void refuse_stranger(side_t *side)
 static void be_stranger(side_t *side)
 {
     meet(side);
-    same(PtlPut(side->md, 0, 0, PTL_ACK_REQ, side->peer, side->pt, 1, 0,
-                     NULL, 0),
+    same(PtlPut(side->md, 0, 0, PTL_ACK_REQ, side->peer, side->pt, 1, 0, NULL,
+                0),
          PTL_ARG_INVALID);
     meet(side);
 }
@@ -418,8 +412,8 @@ static size_t nonsense(uint8_t *body, size_t room)
                               .pt_index = (uint32_t)(random_word() % 3),
                               .match_bits = random_word() % 3,
                               .id = random_word() % 100};
-    static const uint64_t lengths[] = {0, 1, 50, 5000, UINT64_MAX,
-                                       UINT64_MAX / 2, 70000};
+    static const uint64_t lengths[] = {
+        0, 1, 50, 5000, UINT64_MAX, UINT64_MAX / 2, 70000};
 
     message.length = lengths[random_word() % 7];
     message.remote_offset = lengths[random_word() % 7];

@@ -5,10 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const setup_t usual = {
-    .ni_options = PTL_NI_MATCHING | PTL_NI_PHYSICAL, .eq_size = 1024};
-setup_t setup = {
-    .ni_options = PTL_NI_MATCHING | PTL_NI_PHYSICAL, .eq_size = 1024};
+static const setup_t usual = {.ni_options = PTL_NI_MATCHING | PTL_NI_PHYSICAL,
+                              .eq_size = 1024};
+setup_t setup = {.ni_options = PTL_NI_MATCHING | PTL_NI_PHYSICAL,
+                 .eq_size = 1024};
 
 void fail_at(const char *file, int line, const char *what, long long value)
 {
@@ -67,13 +67,13 @@ void open_side(side_t *side)
     same(psni_configure(&setup.settings), PTL_OK);
     same(PtlInit(), PTL_OK);
     same(PtlNIInit(PTL_IFACE_DEFAULT, setup.ni_options, PTL_PID_ANY, NULL,
-                        &side->limits, &side->ni),
+                   &side->limits, &side->ni),
          PTL_OK);
     same(PtlEQAlloc(side->ni, setup.eq_size, &side->eq), PTL_OK);
     same(PtlEQAlloc(side->ni, 1, &side->spare), PTL_OK);
-    same(PtlPTAlloc(side->ni, setup.pt_options, side->eq, PTL_PT_ANY,
-                         &side->pt),
-         PTL_OK);
+    same(
+        PtlPTAlloc(side->ni, setup.pt_options, side->eq, PTL_PT_ANY, &side->pt),
+        PTL_OK);
     md.eq_handle = side->eq;
     md.options = setup.md_options;
     same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
@@ -187,16 +187,15 @@ ptl_handle_me_t append(const side_t *side, const ptl_me_t *me, ptl_list_t list,
 {
     ptl_handle_me_t handle;
 
-    same(PtlMEAppend(side->ni, side->pt, me, list, user_ptr, &handle),
-         PTL_OK);
+    same(PtlMEAppend(side->ni, side->pt, me, list, user_ptr, &handle), PTL_OK);
     return handle;
 }
 
 void put(const side_t *side, const void *start, size_t length, uint64_t bits,
          uint64_t data, ptl_ack_req_t ack)
 {
-    same(PtlPut(side->md, (ptl_size_t)(uintptr_t)start, length, ack,
-                     side->peer, side->pt, bits, 0, NULL, data),
+    same(PtlPut(side->md, (ptl_size_t)(uintptr_t)start, length, ack, side->peer,
+                side->pt, bits, 0, NULL, data),
          PTL_OK);
 }
 

@@ -58,8 +58,8 @@ static void computing_first(side_t *side)
     meet(side);
     put(side, mine, 1 << 20, 1, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
-    same(PtlGet(side->md, (uintptr_t)theirs, 1 << 20, side->peer, side->pt,
-                     1, 0, NULL),
+    same(PtlGet(side->md, (uintptr_t)theirs, 1 << 20, side->peer, side->pt, 1,
+                0, NULL),
          PTL_OK);
     expect(side, PTL_EVENT_REPLY, PTL_NI_OK);
     check(filled(theirs, 1 << 20, 8));
@@ -235,11 +235,9 @@ static void counter_side(side_t *side)
 
     for (unsigned i = 0; i < 2; i++)
         same(PtlCTAlloc(side->ni, &cts[i]), PTL_OK);
-    same(PtlCTPoll(cts, tests, 2, 10, &value, &which),
-         PTL_CT_NONE_REACHED);
+    same(PtlCTPoll(cts, tests, 2, 10, &value, &which), PTL_CT_NONE_REACHED);
     check(pthread_create(&thread, NULL, increment, &cts[1]) == 0);
-    same(PtlCTPoll(cts, tests, 2, PTL_TIME_FOREVER, &value, &which),
-         PTL_OK);
+    same(PtlCTPoll(cts, tests, 2, PTL_TIME_FOREVER, &value, &which), PTL_OK);
     same(which, 1);
     same(value.success, 1);
     check(pthread_join(thread, NULL) == 0);
@@ -271,8 +269,8 @@ static void *work(void *argument)
     for (unsigned i = 0; i < PUTS; i++) {
         ptl_event_t event;
 
-        same(PtlPut(worker->md, (uintptr_t)from, 4096, PTL_ACK_REQ,
-                         side->peer, side->pt, worker->number, 0, NULL, i),
+        same(PtlPut(worker->md, (uintptr_t)from, 4096, PTL_ACK_REQ, side->peer,
+                    side->pt, worker->number, 0, NULL, i),
              PTL_OK);
         same(PtlEQWait(worker->eq, &event), PTL_OK);
         same(event.type, PTL_EVENT_ACK);
@@ -294,8 +292,7 @@ static void threads_first(side_t *side)
         same(PtlEQAlloc(side->ni, 100, &workers[i].eq), PTL_OK);
         md.eq_handle = workers[i].eq;
         same(PtlMDBind(side->ni, &md, &workers[i].md), PTL_OK);
-        check(pthread_create(&workers[i].thread, NULL, work, &workers[i]) ==
-              0);
+        check(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
     }
     for (unsigned i = 0; i < THREADS; i++)
         check(pthread_join(workers[i].thread, NULL) == 0);

@@ -19,11 +19,11 @@ static void refused_first(side_t *side)
     put(side, mine, 100000, 3, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_ACK, PTL_NI_DROPPED);
     same(PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 4, 0,
-                     NULL),
+                NULL),
          PTL_OK);
     expect(side, PTL_EVENT_REPLY, PTL_NI_OP_VIOLATION);
     same(PtlPut(side->md, (uintptr_t)mine, 8, PTL_ACK_REQ, side->peer,
-                     side->pt + 1, 0, 0, NULL, 0),
+                side->pt + 1, 0, 0, NULL, 0),
          PTL_OK);
     expect(side, PTL_EVENT_ACK, PTL_NI_DROPPED);
     same(PtlNIStatus(side->ni, PTL_SR_DROP_COUNT, &value), PTL_OK);
@@ -53,11 +53,9 @@ static void refused_second(side_t *side)
     expect_nothing(side);
     same(PtlNIStatus(side->ni, PTL_SR_DROP_COUNT, &value), PTL_OK);
     same(value, 2);
-    same(PtlNIStatus(side->ni, PTL_SR_PERMISSION_VIOLATIONS, &value),
-         PTL_OK);
+    same(PtlNIStatus(side->ni, PTL_SR_PERMISSION_VIOLATIONS, &value), PTL_OK);
     same(value, 1);
-    same(PtlNIStatus(side->ni, PTL_SR_OPERATION_VIOLATIONS, &value),
-         PTL_OK);
+    same(PtlNIStatus(side->ni, PTL_SR_OPERATION_VIOLATIONS, &value), PTL_OK);
     same(value, 2);
 }
 
@@ -129,7 +127,7 @@ static void truncation_first(side_t *side)
     same(event.rlength, 200000);
     same(event.mlength, 70000);
     same(PtlPut(side->md, (uintptr_t)mine, 100, PTL_ACK_REQ, side->peer,
-                     side->pt, 2, 2000, NULL, 0),
+                side->pt, 2, 2000, NULL, 0),
          PTL_OK);
     same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).mlength, 0);
     put(side, mine, 1001, 3, 0, PTL_ACK_REQ); /* too long for the first */
@@ -174,8 +172,7 @@ static void managed_first(side_t *side)
     for (unsigned i = 0; i < 7; i++) {
         fill(mine, 300, i);
         put(side, mine, 300, 1, i, PTL_ACK_REQ);
-        same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).remote_offset,
-             i % 3 * 300);
+        same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).remote_offset, i % 3 * 300);
     }
 }
 
@@ -397,8 +394,7 @@ static void search(side_t *side, uint64_t bits, unsigned options,
     ptl_me_t me = entry_for(NULL, 0, bits);
 
     me.options = PTL_ME_OP_PUT | options;
-    same(PtlMESearch(side->ni, side->pt, &me, operation, (void *)5),
-         PTL_OK);
+    same(PtlMESearch(side->ni, side->pt, &me, operation, (void *)5), PTL_OK);
 }
 
 static void search_second(side_t *side)
@@ -545,8 +541,7 @@ static void plain_first(side_t *side)
     ptl_me_t me = entry_for(mine, 8, 0);
     ptl_handle_me_t handle;
 
-    same(PtlMEAppend(side->ni, side->pt, &me, PTL_PRIORITY_LIST, NULL,
-                          &handle),
+    same(PtlMEAppend(side->ni, side->pt, &me, PTL_PRIORITY_LIST, NULL, &handle),
          PTL_ARG_INVALID);
     meet(side);
     for (unsigned i = 0; i < 5; i++)
@@ -569,11 +564,11 @@ static void plain_second(side_t *side)
 
     for (unsigned i = 0; i < 3; i++)
         same(PtlLEAppend(side->ni, side->pt, &le, PTL_PRIORITY_LIST,
-                              (void *)(uintptr_t)i, &handle),
+                         (void *)(uintptr_t)i, &handle),
              PTL_OK);
     le.options = PTL_LE_OP_PUT;
-    same(PtlLEAppend(side->ni, side->pt, &le, PTL_OVERFLOW_LIST,
-                          (void *)9, &handle),
+    same(PtlLEAppend(side->ni, side->pt, &le, PTL_OVERFLOW_LIST, (void *)9,
+                     &handle),
          PTL_OK);
     expect(side, PTL_EVENT_LINK, PTL_NI_OK);
     meet(side);
@@ -586,12 +581,10 @@ static void plain_second(side_t *side)
     same((uintptr_t)expect(side, PTL_EVENT_PUT, PTL_NI_OK).user_ptr, 9);
     meet(side);
     le.options |= PTL_LE_USE_ONCE;
-    same(PtlLESearch(side->ni, side->pt, &le, PTL_SEARCH_DELETE, NULL),
-         PTL_OK);
+    same(PtlLESearch(side->ni, side->pt, &le, PTL_SEARCH_DELETE, NULL), PTL_OK);
     same(expect(side, PTL_EVENT_SEARCH, PTL_NI_OK).hdr_data, 3);
     same(PtlLEUnlink(handle), PTL_IN_USE);
-    same(PtlLESearch(side->ni, side->pt, &le, PTL_SEARCH_DELETE, NULL),
-         PTL_OK);
+    same(PtlLESearch(side->ni, side->pt, &le, PTL_SEARCH_DELETE, NULL), PTL_OK);
     expect(side, PTL_EVENT_SEARCH, PTL_NI_OK);
     same(PtlLEUnlink(handle), PTL_OK);
     expect_nothing(side);

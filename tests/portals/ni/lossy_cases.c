@@ -25,8 +25,8 @@ static void lossy_first(side_t *side)
     for (unsigned i = 0; i < LOSSY; i++)
         same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).mlength, lossy_size(i));
     for (unsigned i = 0; i < 30; i++) {
-        same(PtlGet(side->md, (uintptr_t)theirs, 200000, side->peer,
-                         side->pt, 2, 0, NULL),
+        same(PtlGet(side->md, (uintptr_t)theirs, 200000, side->peer, side->pt,
+                    2, 0, NULL),
              PTL_OK);
         expect(side, PTL_EVENT_REPLY, PTL_NI_OK);
         check(filled(theirs, 200000, 6));
@@ -46,8 +46,8 @@ static void lossy_second(side_t *side)
     ptl_me_t source = entry_for(mine, 200000, 2);
 
     fill(mine, 200000, 6);
-    source.options = PTL_ME_OP_GET | PTL_ME_EVENT_COMM_DISABLE |
-                     PTL_ME_EVENT_LINK_DISABLE;
+    source.options =
+        PTL_ME_OP_GET | PTL_ME_EVENT_COMM_DISABLE | PTL_ME_EVENT_LINK_DISABLE;
     append(side, &source, PTL_PRIORITY_LIST, NULL);
     me.options &= ~PTL_ME_USE_ONCE;
     append(side, &me, PTL_PRIORITY_LIST, NULL);

@@ -48,8 +48,8 @@ static ptl_me_t some_me(uint32_t ways)
                    .match_id = some_process()};
 
     if (roll(2) == 0)
-        me.match_id.phys = (__typeof__(me.match_id.phys)){
-            .nid = PTL_NID_ANY, .pid = PTL_PID_ANY};
+        me.match_id.phys = (__typeof__(me.match_id.phys)){.nid = PTL_NID_ANY,
+                                                          .pid = PTL_PID_ANY};
     return me;
 }
 

@@ -5,8 +5,8 @@ static uint8_t mine[3 << 20], theirs[(3 << 20) + 3];
 
 /* ---- sizes: each put says at both ends what it was ---- */
 
-static const size_t sizes[] = {0,     1,      8,       256,           257,
-                               8192,  61440,  61441,   100000,        1 << 20,
+static const size_t sizes[] = {0,     1,      8,       256,         257,
+                               8192,  61440,  61441,   100000,      1 << 20,
                                65536, 122880, 1000003, sizeof(mine)};
 enum { N_SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
@@ -18,7 +18,7 @@ static void sizes_first(side_t *side)
         fill(mine, sizes[i], i);
         meet(side);
         same(PtlPut(side->md, (uintptr_t)mine, sizes[i], PTL_ACK_REQ,
-                         side->peer, side->pt, i, 3, &mine[i], 17 + i),
+                    side->peer, side->pt, i, 3, &mine[i], 17 + i),
              PTL_OK);
         event = expect(side, PTL_EVENT_SEND, PTL_NI_OK);
         check(event.user_ptr == &mine[i]);
@@ -151,9 +151,8 @@ static void volatile_first(side_t *side)
         memset(mine, 0xee, length);
         expect(side, PTL_EVENT_SEND, PTL_NI_OK);
     }
-    same(PtlPut(side->md, (uintptr_t)mine,
-                     side->limits.max_volatile_size + 1, PTL_NO_ACK_REQ,
-                     side->peer, side->pt, 0, 0, NULL, 0),
+    same(PtlPut(side->md, (uintptr_t)mine, side->limits.max_volatile_size + 1,
+                PTL_NO_ACK_REQ, side->peer, side->pt, 0, 0, NULL, 0),
          PTL_ARG_INVALID);
     meet(side);
 }
@@ -224,15 +223,15 @@ static void scattered_first(side_t *side)
     same(PtlMDBind(side->ni, &md, &handle), PTL_OK);
     meet(side);
     same(PtlPut(handle, 1000, SCATTERED - 1000, PTL_ACK_REQ, side->peer,
-                     side->pt, 1, 77, NULL, 0),
+                side->pt, 1, 77, NULL, 0),
          PTL_OK);
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
     tell(side, sent[1000]);
     tell(side, sent[SCATTERED - 1]);
     /* Back into other memory, scattered there too. */
     memset(mine, 0, sizeof(mine));
-    same(PtlGet(handle, 1000, SCATTERED - 1000, side->peer, side->pt, 2,
-                     77, NULL),
+    same(PtlGet(handle, 1000, SCATTERED - 1000, side->peer, side->pt, 2, 77,
+                NULL),
          PTL_OK);
     expect(side, PTL_EVENT_REPLY, PTL_NI_OK);
     collect(pieces, theirs);
@@ -335,18 +334,18 @@ static void counting_first(side_t *side)
     same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
     meet(side);
     for (unsigned i = 0; i < 10; i++)
-        same(PtlPut(handle, (uintptr_t)mine, 100, PTL_CT_ACK_REQ,
-                         side->peer, side->pt, 1, 0, NULL, 0),
+        same(PtlPut(handle, (uintptr_t)mine, 100, PTL_CT_ACK_REQ, side->peer,
+                    side->pt, 1, 0, NULL, 0),
              PTL_OK);
     same(PtlCTWait(acks, 10, &value), PTL_OK);
     same(value.success, 10);
-    same(PtlPut(handle, 0, 0, PTL_OC_ACK_REQ, side->peer, side->pt, 99, 0,
-                     NULL, 0),
+    same(PtlPut(handle, 0, 0, PTL_OC_ACK_REQ, side->peer, side->pt, 99, 0, NULL,
+                0),
          PTL_OK);
     same(PtlCTWait(acks, 11, &value), PTL_OK);
     same(value.failure, 1);
-    same(PtlGet(side->md, (uintptr_t)mine, 300, side->peer, side->pt, 2,
-                     0, NULL),
+    same(PtlGet(side->md, (uintptr_t)mine, 300, side->peer, side->pt, 2, 0,
+                NULL),
          PTL_OK);
     same(PtlCTWait(bytes, 300, &value), PTL_OK);
     same(value.success, 300);
@@ -365,9 +364,8 @@ static void counting_second(side_t *side)
     ptl_ct_event_t value;
 
     me.ct_handle = ct;
-    me.options = PTL_ME_OP_PUT | PTL_ME_EVENT_CT_COMM |
-                 PTL_ME_EVENT_CT_BYTES | PTL_ME_EVENT_COMM_DISABLE |
-                 PTL_ME_EVENT_LINK_DISABLE;
+    me.options = PTL_ME_OP_PUT | PTL_ME_EVENT_CT_COMM | PTL_ME_EVENT_CT_BYTES |
+                 PTL_ME_EVENT_COMM_DISABLE | PTL_ME_EVENT_LINK_DISABLE;
     append(side, &me, PTL_PRIORITY_LIST, NULL);
     me.match_bits = 2;
     me.options = PTL_ME_OP_GET | PTL_ME_EVENT_CT_COMM |
@@ -377,8 +375,7 @@ static void counting_second(side_t *side)
     same(PtlCTWait(ct, 1000, &value), PTL_OK);
     same(PtlCTWait(ct, 1001, &value), PTL_OK); /* the get */
     same(PtlCTSet(ct, (ptl_ct_event_t){.success = 5}), PTL_OK);
-    same(PtlCTInc(ct, (ptl_ct_event_t){.success = 2, .failure = 1}),
-         PTL_OK);
+    same(PtlCTInc(ct, (ptl_ct_event_t){.success = 2, .failure = 1}), PTL_OK);
     same(PtlCTGet(ct, &value), PTL_OK);
     same(value.success, 7);
     same(value.failure, 1);
@@ -400,8 +397,8 @@ static void get_first(side_t *side)
 
         memset(mine, 0, sizes[i]);
         meet(side);
-        same(PtlGet(side->md, (uintptr_t)mine, sizes[i], side->peer,
-                         side->pt, i, 0, &mine[i]),
+        same(PtlGet(side->md, (uintptr_t)mine, sizes[i], side->peer, side->pt,
+                    i, 0, &mine[i]),
              PTL_OK);
         event = expect(side, PTL_EVENT_REPLY, PTL_NI_OK);
         check(event.user_ptr == &mine[i]);
@@ -409,13 +406,13 @@ static void get_first(side_t *side)
         check(filled(mine, sizes[i], i));
     }
     meet(side);
-    same(PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 1000,
-                     60, NULL),
+    same(PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 1000, 60,
+                NULL),
          PTL_OK);
     same(expect(side, PTL_EVENT_REPLY, PTL_NI_OK).mlength, 40);
     check(memcmp(mine, "tail", 4) == 0);
-    same(PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 1001,
-                     0, NULL),
+    same(PtlGet(side->md, (uintptr_t)mine, 100, side->peer, side->pt, 1001, 0,
+                NULL),
          PTL_OK);
     same(expect(side, PTL_EVENT_REPLY, PTL_NI_DROPPED).mlength, 0);
     meet(side);

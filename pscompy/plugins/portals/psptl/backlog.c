@@ -76,8 +76,8 @@ psptl_late_t psptl_backlog_take(psptl_device_t *device)
 
 /* ---- taking entries back ---- */
 
-void psptl_op_unlink(psptl_device_t *device, psptl_op_t *op,
-                     ptl_handle_me_t me, unsigned tries)
+void psptl_op_unlink(psptl_device_t *device, psptl_op_t *op, ptl_handle_me_t me,
+                     unsigned tries)
 {
     int status = PTL_IN_USE;
 
@@ -85,6 +85,5 @@ void psptl_op_unlink(psptl_device_t *device, psptl_op_t *op,
         return;
     while (status == PTL_IN_USE && tries-- > 0)
         status = device->ni->PtlMEUnlink(me);
-    op->unlinked = status == PTL_OK ||
-                   (device->lossy && status != PTL_IN_USE);
+    op->unlinked = status == PTL_OK || (device->lossy && status != PTL_IN_USE);
 }

@@ -21,8 +21,8 @@ bool psptl_backlog_fetch(psptl_device_t *device, psptl_entry_t *entry);
 psptl_late_t psptl_backlog_take(psptl_device_t *device);
 void psptl_backlog_close(psptl_backlog_t *backlog);
 /* Unlinks the entry of an operation, between two fetches of its queue. */
-void psptl_op_unlink(psptl_device_t *device, psptl_op_t *op,
-                     ptl_handle_me_t me, unsigned tries);
+void psptl_op_unlink(psptl_device_t *device, psptl_op_t *op, ptl_handle_me_t me,
+                     unsigned tries);
 
 static inline bool psptl_backlog_empty(const psptl_device_t *device)
 {

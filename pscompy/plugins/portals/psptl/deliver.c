@@ -54,8 +54,7 @@ static void deliver_tag(psptl_tag_t *tag, psptl_verdict_t verdict)
     void *cookie = tag->receive.cookie;
 
     psptl_tag_give(tag);
-    psptl_count_many(channel, PSPTL_COUNTER_tag_matched,
-                     verdict == PSPTL_OK);
+    psptl_count_many(channel, PSPTL_COUNTER_tag_matched, verdict == PSPTL_OK);
     if (channel->owner)
         device->owner->tagged(channel->owner, cookie, &message, verdict);
 }
@@ -90,8 +89,7 @@ static void deliver_unexpected(const psptl_buffer_t *buffer)
         deliver_held(tag, buffer);
     } else {
         psptl_count(channel, PSPTL_COUNTER_tag_overflows);
-        device->owner->tagged(channel->owner, NULL, &buffer->message,
-                              PSPTL_OK);
+        device->owner->tagged(channel->owner, NULL, &buffer->message, PSPTL_OK);
     }
 }
 
@@ -183,7 +181,7 @@ void psptl_buffer_event(psptl_buffer_t *buffer, const ptl_event_t *event)
     buffer->initiator = event->initiator;
     buffer->word = (uint32_t)(event->hdr_data >> PSPTL_WORD_SHIFT);
     if (!psptl_deliver_in_order(channel, &buffer->op,
-                               (uint32_t)event->hdr_data))
+                                (uint32_t)event->hdr_data))
         deliver_again(buffer);
 }
 

@@ -38,8 +38,8 @@ static const char *device_flaw(const psptl_device_t *device)
 static bool device_entry_open(psptl_device_t *device, psptl_entry_t *entry,
                               unsigned options, char *reason, size_t room)
 {
-    int status = device->ni->PtlEQAlloc(
-        device->handle, device->settings.eq_size, &entry->eq);
+    int status = device->ni->PtlEQAlloc(device->handle,
+                                        device->settings.eq_size, &entry->eq);
 
     if (status != PTL_OK) {
         snprintf(reason, room,
@@ -133,8 +133,7 @@ static bool device_ni_open(psptl_device_t *device, char *reason, size_t room)
                  settings->interface);
         return false;
     }
-    status = device->ni->PtlNIInit(interface,
-                                   PTL_NI_MATCHING | PTL_NI_PHYSICAL,
+    status = device->ni->PtlNIInit(interface, PTL_NI_MATCHING | PTL_NI_PHYSICAL,
                                    PTL_PID_ANY, &device_desired,
                                    &device->limits, &device->handle);
     if (status != PTL_OK) {

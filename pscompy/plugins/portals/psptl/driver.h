@@ -38,21 +38,21 @@ typedef enum psptl_kind {
     PSPTL_PING,     /* psptl_channel_t, in `ping` */
     PSPTL_TAG,      /* psptl_tag_t: a posted receive */
     PSPTL_OVERFLOW, /* psptl_buffer_t for a message without a receive */
-    PSPTL_SEARCH    /* psptl_channel_t, in `matching`: search of such buffers */
+    PSPTL_SEARCH /* psptl_channel_t, in `matching`: search of such buffers */
 } psptl_kind_t;
 
 /* First member of every object that an event can name. The flags are for
  * entries that one message uses up; see backlog.h. */
 typedef struct psptl_op {
     psptl_kind_t kind;
-    bool fetched;  /* an event of the entry is in the backlog */
+    bool fetched; /* an event of the entry is in the backlog */
     bool unlinked; /* PtlMEUnlink has returned PTL_OK for the entry */
 } psptl_op_t;
 
 typedef enum psptl_send_state {
     PSPTL_SEND_FREE,
     PSPTL_SEND_WAITING, /* to be put, for the first time or again */
-    PSPTL_SEND_FLYING   /* put, and not acknowledged yet */
+    PSPTL_SEND_FLYING /* put, and not acknowledged yet */
 } psptl_send_state_t;
 
 /* A buffer of a send ring, with the message in it. */
@@ -63,11 +63,11 @@ typedef struct psptl_send {
     uint8_t *bytes;
     uint32_t len;
     uint32_t number; /* of the message in its channel */
-    bool again;      /* this message was put before */
-    bool tagged;     /* the target's interface matches the message, by `bits` */
+    bool again; /* this message was put before */
+    bool tagged; /* the target's interface matches the message, by `bits` */
     uint64_t bits;
-    uint32_t word;   /* the upper half of the header data */
-    uint32_t drops;  /* failed attempts, except those at a disabled entry */
+    uint32_t word; /* the upper half of the header data */
+    uint32_t drops; /* failed attempts, except those at a disabled entry */
 } psptl_send_t;
 
 /* A buffer of a receive ring, or for messages without a receive. The members
@@ -78,7 +78,7 @@ typedef struct psptl_buffer {
     psptl_channel_t *channel;
     uint8_t *bytes;
     ptl_handle_me_t me;
-    bool aside;  /* allocated for one message, and freed after it */
+    bool aside; /* allocated for one message, and freed after it */
     size_t len;
     ptl_process_t initiator;
     uint32_t word; /* 0: the message is for the owner; else hold.h reads it */
@@ -86,7 +86,7 @@ typedef struct psptl_buffer {
 } psptl_buffer_t;
 
 typedef enum psptl_tag_state {
-    PSPTL_TAG_HELD,   /* withheld from the interface */
+    PSPTL_TAG_HELD, /* withheld from the interface */
     PSPTL_TAG_LINKED, /* in a list of the interface */
     PSPTL_TAG_MATCHED /* a message is here; the owner is to be notified */
 } psptl_tag_state_t;
@@ -100,7 +100,7 @@ struct psptl_tag {
     psptl_receive_t receive;
     ptl_handle_me_t me;
     psptl_tag_state_t state;
-    uint64_t place;         /* counts the receives of the channel */
+    uint64_t place; /* counts the receives of the channel */
     psptl_tagged_t message; /* valid in the state MATCHED */
 };
 
@@ -109,9 +109,9 @@ typedef struct psptl_bulk {
     psptl_order_t order;
     psc_link_t link;
     psptl_channel_t *channel;
-    size_t issued;   /* bytes for which a fragment was issued */
+    size_t issued; /* bytes for which a fragment was issued */
     uint32_t flying; /* fragments in flight */
-    bool tagged;     /* a message that the target's interface matches */
+    bool tagged; /* a message that the target's interface matches */
     psptl_verdict_t verdict;
 } psptl_bulk_t;
 
@@ -128,15 +128,15 @@ typedef struct psptl_fragment {
 
 /* The send ring. */
 typedef struct psptl_sending {
-    uint32_t n;         /* buffers */
+    uint32_t n; /* buffers */
     psptl_send_t *ring;
-    uint8_t *bytes;     /* of all buffers */
-    uint32_t next;      /* number of the next message */
-    uint32_t at;        /* index of its buffer */
+    uint8_t *bytes; /* of all buffers */
+    uint32_t next; /* number of the next message */
+    uint32_t at; /* index of its buffer */
     uint32_t n_waiting; /* buffers in the state WAITING */
     psc_link_t waiting; /* in the device's list, if there are any */
-    unsigned backoff;   /* failed attempts in a row */
-    int64_t retry_at;   /* when the waiting buffers are put again */
+    unsigned backoff; /* failed attempts in a row */
+    int64_t retry_at; /* when the waiting buffers are put again */
 } psptl_sending_t;
 
 /* The receive ring. */
@@ -158,30 +158,30 @@ typedef struct psptl_pinging {
 
 /* Messages that the interface matches. */
 typedef struct psptl_matching {
-    uint32_t source;  /* number in the match bits of every message of the peer;
-                         0: nothing is matched, and `flaw` says why */
+    uint32_t source; /* number in the match bits of every message of the peer;
+                        0: nothing is matched, and `flaw` says why */
     const char *flaw;
     psptl_buffer_t *overflows; /* buffers for messages without a receive */
     uint8_t *overflow_bytes;
-    psc_list_t tags;      /* posted receives, in the order of their places */
-    uint64_t places;      /* receives posted so far */
-    uint32_t n_tags;      /* posted receives that have not been reported */
-    uint32_t n_held;      /* of these, receives in the state HELD */
+    psc_list_t tags; /* posted receives, in the order of their places */
+    uint64_t places; /* receives posted so far */
+    uint32_t n_tags; /* posted receives that have not been reported */
+    uint32_t n_held; /* of these, receives in the state HELD */
     uint32_t n_searching; /* searches whose event has not arrived */
-    uint32_t n_between;   /* messages that have left the interface's lists and
-                             have not been handed to the owner */
+    uint32_t n_between; /* messages that have left the interface's lists and
+                           have not been handed to the owner */
     psptl_op_t search;
-    bool given_up;        /* messages that match from now on are lost */
+    bool given_up; /* messages that match from now on are lost */
 } psptl_matching_t;
 
 struct psptl_channel {
     psptl_device_t *device;
-    void *owner;     /* NULL after psptl_channel_destroy */
+    void *owner; /* NULL after psptl_channel_destroy */
     psc_link_t link; /* in the device's channels, or its zombies */
     psptl_place_t peer;
     ptl_process_t peer_id;
-    uint64_t bits;   /* match bits of its receive ring */
-    bool open;       /* the peer is known */
+    uint64_t bits; /* match bits of its receive ring */
+    bool open; /* the peer is known */
     bool failed;
     psptl_sending_t sending;
     psptl_receiving_t receiving;
@@ -191,7 +191,7 @@ struct psptl_channel {
     psptl_pinging_t ping;
     psc_list_t regions;
     uint32_t n_regions;
-    uint32_t n_bulks;  /* puts and gets that have not ended */
+    uint32_t n_bulks; /* puts and gets that have not ended */
     uint32_t n_flying; /* messages, fragments and pings in flight */
     int64_t withdrawn_at; /* when the interface had given back all entries of a
                              zombie; 0: it has not */
@@ -232,18 +232,18 @@ struct psptl_device {
     bool opened, bound;
     bool lossy; /* events were lost, or not understood */
     psptl_backlog_t backlog;
-    uint64_t bits;        /* state of psptl_device_bits */
-    uint32_t flying;      /* operations whose events have not arrived */
+    uint64_t bits; /* state of psptl_device_bits */
+    uint32_t flying; /* operations whose events have not arrived */
     uint32_t flying_max;
-    uint32_t n_bulks;     /* puts and gets that have not ended */
+    uint32_t n_bulks; /* puts and gets that have not ended */
     uint64_t n_delivered; /* messages handed to the owner */
     psc_list_t channels;
-    psc_list_t zombies;   /* destroyed channels to whose memory the interface
-                             may write, or of which it may report events */
-    psc_list_t waiting;   /* channels with messages to be put */
-    psc_list_t pending;   /* channels with messages to be delivered */
+    psc_list_t zombies; /* destroyed channels to whose memory the interface
+                           may write, or of which it may report events */
+    psc_list_t waiting; /* channels with messages to be put */
+    psc_list_t pending; /* channels with messages to be delivered */
     psc_list_t unsettled; /* channels that hold receives, or owe an answer */
-    psc_list_t bulks;     /* puts and gets of which fragments are missing */
+    psc_list_t bulks; /* puts and gets of which fragments are missing */
     psc_list_t ended_bulks; /* to be reported to the owner */
     psc_list_t spare_bulks;
     psc_list_t spare_fragments, late_fragments;
@@ -305,8 +305,8 @@ static inline ptl_me_t psptl_me_once(const psptl_channel_t *channel,
         .length = len,
         .ct_handle = PTL_CT_NONE,
         .uid = PTL_UID_ANY,
-        .options = PTL_ME_OP_PUT | PTL_ME_USE_ONCE |
-                   PTL_ME_EVENT_LINK_DISABLE | PTL_ME_EVENT_UNLINK_DISABLE,
+        .options = PTL_ME_OP_PUT | PTL_ME_USE_ONCE | PTL_ME_EVENT_LINK_DISABLE |
+                   PTL_ME_EVENT_UNLINK_DISABLE,
         .match_id = {.phys = {.nid = PTL_NID_ANY, .pid = PTL_PID_ANY}},
         .match_bits = bits,
     };

@@ -215,8 +215,7 @@ int64_t psptl_device_deadline(const psptl_device_t *device)
 
     psc_list_for_each(channel, &device->waiting, psptl_channel_t,
                       sending.waiting)
-        due = channel->sending.retry_at < due ? channel->sending.retry_at
-                                              : due;
+        due = channel->sending.retry_at < due ? channel->sending.retry_at : due;
     psc_list_for_each(late, &device->late_fragments, psptl_fragment_t, link)
         due = late->retry_at < due ? late->retry_at : due;
     return due;

@@ -1,7 +1,8 @@
 /* The table of fence.h: a row for each state, a column for each event. */
 #include "fence.h"
 
-#define FENCE_NUMBERS 0x7ffffffeu /* a word has room for these, and 0 is none */
+/* Numbers of fences: 0 means none, and a word has room for the rest. */
+#define FENCE_NUMBERS 0x7ffffffeu
 
 #define ROW(suspend, rewind, ask, stale, answered, part)                       \
     {                                                                          \

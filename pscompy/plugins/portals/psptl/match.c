@@ -71,8 +71,9 @@ static bool match_in_order(psptl_channel_t *channel, psptl_op_t *op,
 {
     if (psptl_deliver_in_order(channel, op, (uint32_t)event->hdr_data))
         return true;
-    psptl_channel_fail(channel, PSPTL_BROKEN, "a message with a number that "
-                                              "there was before");
+    psptl_channel_fail(channel, PSPTL_BROKEN,
+                       "a message with a number that "
+                       "there was before");
     return false;
 }
 
@@ -109,8 +110,8 @@ static void match_claimed(psptl_tag_t *tag, const ptl_event_t *event)
 {
     psptl_channel_t *channel = tag->channel;
     psptl_buffer_t *buffer = psptl_overflow_at(channel, event->start);
-    size_t len = event->mlength < tag->receive.len ? event->mlength
-                                                   : tag->receive.len;
+    size_t len =
+        event->mlength < tag->receive.len ? event->mlength : tag->receive.len;
 
     psptl_count(channel, PSPTL_COUNTER_tag_claimed);
     if (!buffer) {
@@ -127,8 +128,8 @@ static void match_claimed(psptl_tag_t *tag, const ptl_event_t *event)
  * false if its memory belongs to another receive by now. */
 static bool match_meant(const psptl_tag_t *tag, const ptl_event_t *event)
 {
-    ptl_match_bits_t bits = tag->receive.match |
-                            psptl_source_bits(tag->channel->matching.source);
+    ptl_match_bits_t bits =
+        tag->receive.match | psptl_source_bits(tag->channel->matching.source);
 
     return tag->state == PSPTL_TAG_LINKED &&
            ((bits ^ event->match_bits) & ~tag->receive.ignore) == 0;
@@ -223,7 +224,7 @@ void psptl_match_event(const ptl_event_t *event)
     switch (op->kind) {
     case PSPTL_SEARCH:
         overflow_found(psc_container_of(op, psptl_channel_t, matching.search),
-                             event);
+                       event);
         break;
     case PSPTL_OVERFLOW:
         overflow_event(psc_container_of(op, psptl_buffer_t, op), event);

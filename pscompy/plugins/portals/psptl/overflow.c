@@ -17,9 +17,8 @@ static bool overflow_post(psptl_buffer_t *buffer)
     me.ignore_bits = ~PSPTL_SOURCE_MASK;
     buffer->op.unlinked = false;
     buffer->posted = device->ni->PtlMEAppend(
-                         device->handle, device->tag.pt, &me,
-                         PTL_OVERFLOW_LIST, &buffer->op, &buffer->me) ==
-                     PTL_OK;
+                         device->handle, device->tag.pt, &me, PTL_OVERFLOW_LIST,
+                         &buffer->op, &buffer->me) == PTL_OK;
     return buffer->posted;
 }
 

@@ -26,9 +26,8 @@ void psptl_software_path(char *path, size_t room)
 
     dladdr(&providers, &own);
     slash = strrchr(own.dli_fname, '/');
-    snprintf(path, room, "%.*s%s",
-             slash ? (int)(slash + 1 - own.dli_fname) : 0, own.dli_fname,
-             name);
+    snprintf(path, room, "%.*s%s", slash ? (int)(slash + 1 - own.dli_fname) : 0,
+             own.dli_fname, name);
 }
 
 /* ---- opening ---- */

@@ -12,11 +12,14 @@
 
 /* The functions that a library must have. PtlFini is not among them: not
  * every library starts a second time after it. */
+/* clang-format off */
 #define PSPTL_FUNCTIONS(X)                                                     \
     X(PtlInit) X(PtlNIInit) X(PtlNIFini) X(PtlGetPhysId)                       \
     X(PtlPTAlloc) X(PtlPTFree) X(PtlPTEnable)                                  \
-    X(PtlEQAlloc) X(PtlEQFree) X(PtlEQPoll) X(PtlMDBind) X(PtlMDRelease)       \
+    X(PtlEQAlloc) X(PtlEQFree) X(PtlEQPoll)                                    \
+    X(PtlMDBind) X(PtlMDRelease)                                               \
     X(PtlMEAppend) X(PtlMEUnlink) X(PtlMESearch) X(PtlPut) X(PtlGet)
+/* clang-format on */
 
 /* Extensions of the software NI (softni/api.h). A library without them has
  * NULL in the table. */

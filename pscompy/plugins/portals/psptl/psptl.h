@@ -19,9 +19,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSPTL_EXTRA_BUFFERS 6u /* of a receive ring, for messages beyond the
-                                  owner's window (portals.h). Two of them are
-                                  for the driver's fence and answer */
+#define PSPTL_EXTRA_BUFFERS                                                    \
+    6u /* of a receive ring, for messages beyond the                           \
+          owner's window (portals.h). Two of them are                          \
+          for the driver's fence and answer */
 #define PSPTL_REASON_MAX 256u
 #define PSPTL_SECRET_SIZE 16u
 #define PSPTL_FDS 3u /* event queues of an interface, at most */
@@ -111,8 +112,8 @@ typedef struct psptl_tagged {
     const uint8_t *bytes; /* of a message without a receive */
     size_t len;           /* of the message; a receive may be shorter */
     uint32_t number;      /* in the sequence of the channel */
-    bool missed;          /* a put of psptl_tag_put found no receive, so none of
-                             its bytes are here */
+    bool missed; /* a put of psptl_tag_put found no receive, so none of
+                    its bytes are here */
 } psptl_tagged_t;
 
 /* Calls to the owner, from psptl_device_poll only, except `failed`. */
@@ -137,8 +138,8 @@ typedef struct psptl_owner {
 typedef struct psptl_place {
     uint32_t nid, pid;
     uint32_t eager, bulk, tag; /* portal table indices */
-    uint32_t source;           /* in the match bits; 0: nothing is matched */
-    uint64_t bits;             /* match bits of the receive ring */
+    uint32_t source; /* in the match bits; 0: nothing is matched */
+    uint64_t bits; /* match bits of the receive ring */
     uint8_t secret[PSPTL_SECRET_SIZE]; /* admits a peer to the interface */
 } psptl_place_t;
 
@@ -212,8 +213,7 @@ void psptl_channel_place(const psptl_channel_t *channel,
                          psptl_place_t *place_p);
 /* Names the peer. Messages that arrived before are delivered by the next
  * poll. */
-void psptl_channel_connect(psptl_channel_t *channel,
-                           const psptl_place_t *peer);
+void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer);
 /* Returns true if every message, put and get has been acknowledged or given
  * up. */
 bool psptl_channel_idle(const psptl_channel_t *channel);

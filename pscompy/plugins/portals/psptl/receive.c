@@ -13,8 +13,7 @@ bool psptl_buffer_post(psptl_buffer_t *buffer)
     buffer->op.unlinked = false;
     buffer->posted = device->ni->PtlMEAppend(
                          device->handle, device->eager.pt, &me,
-                         PTL_PRIORITY_LIST, &buffer->op, &buffer->me) ==
-                     PTL_OK;
+                         PTL_PRIORITY_LIST, &buffer->op, &buffer->me) == PTL_OK;
     return buffer->posted;
 }
 

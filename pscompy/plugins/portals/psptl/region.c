@@ -5,7 +5,8 @@
 
 #include "pscompy/transport/kit/clock.h"
 
-#define REGION_CLOSE_NS 50000000ll /* the longest wait of closing for a peer */
+/* The longest wait of closing for a peer */
+#define REGION_CLOSE_NS 50000000ll
 
 typedef struct region {
     psptl_region_t super;
@@ -103,8 +104,7 @@ psptl_region_t *psptl_region_open(psptl_device_t *device,
 static bool region_unlink(psptl_device_t *device, region_t *region)
 {
     if (!region->unlinked)
-        region->unlinked =
-            device->ni->PtlMEUnlink(region->me) != PTL_IN_USE;
+        region->unlinked = device->ni->PtlMEUnlink(region->me) != PTL_IN_USE;
     return region->unlinked;
 }
 
@@ -150,8 +150,7 @@ bool psptl_region_close(psptl_device_t *device, psptl_region_t *self)
 
 void psptl_region_reap(psptl_device_t *device)
 {
-    psc_list_for_each(region, &device->busy_regions, region_t, busy)
-    {
+    psc_list_for_each(region, &device->busy_regions, region_t, busy) {
         if (region->closed && region_unlink(device, region))
             region_free(region);
     }
@@ -159,8 +158,7 @@ void psptl_region_reap(psptl_device_t *device)
 
 void psptl_region_free_closed(psptl_device_t *device)
 {
-    psc_list_for_each(region, &device->busy_regions, region_t, busy)
-    {
+    psc_list_for_each(region, &device->busy_regions, region_t, busy) {
         if (region->closed)
             region_free(region);
     }

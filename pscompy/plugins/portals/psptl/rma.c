@@ -185,8 +185,7 @@ unsigned psptl_bulk_tell(psptl_device_t *device)
 
 static void bulk_late(psptl_device_t *device)
 {
-    int64_t now = psc_list_empty(&device->late_fragments) ? 0
-                                                          : psc_clock_now();
+    int64_t now = psc_list_empty(&device->late_fragments) ? 0 : psc_clock_now();
 
     psc_list_for_each(late, &device->late_fragments, psptl_fragment_t, link) {
         if (late->retry_at > now)
@@ -226,8 +225,7 @@ bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order)
 
 /* A message has its number from the moment it is put; so it leaves at once and
  * in one piece, or not at all. */
-psptl_verdict_t psptl_tag_put(psptl_channel_t *channel,
-                              psptl_order_t *order)
+psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order)
 {
     psptl_device_t *device = channel->device;
     psptl_bulk_t *bulk;

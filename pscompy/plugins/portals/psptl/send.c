@@ -181,8 +181,8 @@ void psptl_channel_ping(psptl_channel_t *channel)
         return;
     channel->ping.flying =
         device->ni->PtlPut(device->md, 0, 0, PTL_ACK_REQ, channel->peer_id,
-                           peer->bulk, peer->bits, 0, &channel->ping.op, 0) ==
-        PTL_OK;
+                           peer->bulk, peer->bits, 0, &channel->ping.op,
+                           0) == PTL_OK;
     device->flying += channel->ping.flying;
     channel->n_flying += channel->ping.flying;
     psptl_count(channel, PSPTL_COUNTER_pings);

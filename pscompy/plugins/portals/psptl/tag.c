@@ -12,8 +12,8 @@
 
 void psptl_tag_enter(psptl_tag_t *tag, psptl_tag_state_t state)
 {
-    tag->channel->matching.n_held += (state == PSPTL_TAG_HELD) -
-                            (tag->state == PSPTL_TAG_HELD);
+    tag->channel->matching.n_held +=
+        (state == PSPTL_TAG_HELD) - (tag->state == PSPTL_TAG_HELD);
     tag->state = state;
 }
 
@@ -28,8 +28,8 @@ void psptl_tag_give(psptl_tag_t *tag)
 psptl_tag_t *psptl_tag_take(psptl_channel_t *channel)
 {
     psc_link_t *link = psc_list_pop(&channel->device->spare_tags);
-    psptl_tag_t *tag = link ? psc_container_of(link, psptl_tag_t, link)
-                            : malloc(sizeof(*tag));
+    psptl_tag_t *tag =
+        link ? psc_container_of(link, psptl_tag_t, link) : malloc(sizeof(*tag));
 
     if (!tag)
         return NULL;
@@ -113,8 +113,8 @@ psptl_tagged_t psptl_tag_message(const ptl_event_t *event, bool unexpected)
     return (psptl_tagged_t){
         .bits = event->match_bits & ~PSPTL_SOURCE_MASK,
         .word = (uint32_t)(event->hdr_data >> PSPTL_WORD_SHIFT),
-        .len = event->rlength > event->mlength ? event->rlength
-                                               : event->mlength,
+        .len =
+            event->rlength > event->mlength ? event->rlength : event->mlength,
         .number = (uint32_t)event->hdr_data,
         .missed = unexpected && direct,
     };

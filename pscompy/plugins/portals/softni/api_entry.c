@@ -89,8 +89,7 @@ int PtlLEUnlink(ptl_handle_le_t le_handle)
 /* ---- coming in ---- */
 
 static int psni_request_check(psni_request_t *request, ptl_pt_index_t pt_index,
-                              const ptl_me_t *me, unsigned type,
-                              unsigned known)
+                              const ptl_me_t *me, unsigned type, unsigned known)
 {
     psni_ni_t *ni = request->ni;
 
@@ -213,8 +212,8 @@ static void psni_search_tell(psni_request_t *request,
 
     event.user_ptr = user_ptr;
     if (header != NULL)
-        event.start = psni_region_at(&header->entry->region,
-                                     header->arrival.offset);
+        event.start =
+            psni_region_at(&header->entry->region, header->arrival.offset);
     if (request->pt->eq != NULL)
         psni_eq_post(request->pt->eq, &event);
 }

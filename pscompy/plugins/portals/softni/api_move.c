@@ -140,11 +140,11 @@ int PtlPut(ptl_handle_md_t md_handle, ptl_size_t local_offset,
     if (rc != PTL_OK)
         return rc;
     ni = md->object.ni;
-    rc = ack_req != PTL_NO_ACK_REQ && ack_req != PTL_ACK_REQ &&
-                 ack_req != PTL_CT_ACK_REQ && ack_req != PTL_OC_ACK_REQ
-             ? PTL_ARG_INVALID
-             : psni_op_begin(md, PSNI_PUT, local_offset, length, target_id,
-                             &op);
+    rc =
+        ack_req != PTL_NO_ACK_REQ && ack_req != PTL_ACK_REQ &&
+                ack_req != PTL_CT_ACK_REQ && ack_req != PTL_OC_ACK_REQ
+            ? PTL_ARG_INVALID
+            : psni_op_begin(md, PSNI_PUT, local_offset, length, target_id, &op);
     if (rc == PTL_OK) {
         op->message.ack_req = (uint8_t)ack_req;
         op->message.pt_index = pt_index;
@@ -164,9 +164,9 @@ int PtlPut(ptl_handle_md_t md_handle, ptl_size_t local_offset,
 }
 
 int PtlGet(ptl_handle_md_t md_handle, ptl_size_t local_offset,
-           ptl_size_t length, ptl_process_t target_id,
-           ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
-           ptl_size_t remote_offset, void *user_ptr)
+           ptl_size_t length, ptl_process_t target_id, ptl_pt_index_t pt_index,
+           ptl_match_bits_t match_bits, ptl_size_t remote_offset,
+           void *user_ptr)
 {
     psni_md_t *md;
     psni_ni_t *ni;

@@ -235,8 +235,7 @@ int PtlCTGet(ptl_handle_ct_t ct_handle, ptl_ct_event_t *event)
     return PTL_OK;
 }
 
-int PtlCTWait(ptl_handle_ct_t ct_handle, ptl_size_t test,
-              ptl_ct_event_t *event)
+int PtlCTWait(ptl_handle_ct_t ct_handle, ptl_size_t test, ptl_ct_event_t *event)
 {
     unsigned which;
 

@@ -19,18 +19,12 @@ static const struct {
 #define FAULT(field, max)                                                      \
     {#field, offsetof(psni_settings_t, field),                                 \
      sizeof(((psni_settings_t *)0)->field), max}
-    FAULT(fail_acks, PSNI_MILLION),
-    FAULT(reorder_events, PSNI_MILLION),
-    FAULT(disable_tables, PSNI_MILLION),
-    FAULT(unlink_used, 1),
-    FAULT(drop, PSNI_MILLION),
-    FAULT(duplicate, PSNI_MILLION),
-    FAULT(reorder, PSNI_MILLION),
-    FAULT(delay, PSNI_MILLION),
-    FAULT(delay_us, PSNI_MILLION),
-    FAULT(seed, UINT64_MAX),
-    FAULT(max_message, UINT64_MAX),
-    FAULT(max_events, UINT64_MAX),
+    FAULT(fail_acks, PSNI_MILLION),      FAULT(reorder_events, PSNI_MILLION),
+    FAULT(disable_tables, PSNI_MILLION), FAULT(unlink_used, 1),
+    FAULT(drop, PSNI_MILLION),           FAULT(duplicate, PSNI_MILLION),
+    FAULT(reorder, PSNI_MILLION),        FAULT(delay, PSNI_MILLION),
+    FAULT(delay_us, PSNI_MILLION),       FAULT(seed, UINT64_MAX),
+    FAULT(max_message, UINT64_MAX),      FAULT(max_events, UINT64_MAX),
 #undef FAULT
 };
 
@@ -143,7 +137,7 @@ bool psni_faults_send(psni_ni_t *ni, const struct sockaddr_in *to,
     if (psni_dice(ni, settings->delay)) {
         ni->counters.delayed++;
         psni_faults_hold(ni, to, packet, false,
-                        now + (int64_t)settings->delay_us * 1000);
+                         now + (int64_t)settings->delay_us * 1000);
         return true;
     }
     if (psni_dice(ni, settings->reorder)) {
@@ -156,8 +150,7 @@ bool psni_faults_send(psni_ni_t *ni, const struct sockaddr_in *to,
         ni->counters.duplicated++;
         psni_faults_out(ni, to, packet->iov, packet->n_iov);
     }
-    psc_list_for_each(held, &ni->held, psni_held_t, link)
-    {
+    psc_list_for_each(held, &ni->held, psni_held_t, link) {
         if (held->next)
             psni_held_out(ni, held);
     }
@@ -166,8 +159,7 @@ bool psni_faults_send(psni_ni_t *ni, const struct sockaddr_in *to,
 
 void psni_faults_tick(psni_ni_t *ni, int64_t now)
 {
-    psc_list_for_each(held, &ni->held, psni_held_t, link)
-    {
+    psc_list_for_each(held, &ni->held, psni_held_t, link) {
         if (held->until <= now)
             psni_held_out(ni, held);
         else

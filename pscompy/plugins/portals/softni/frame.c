@@ -83,13 +83,11 @@ void psni_frame_pack(psni_peer_t *peer, uint32_t seq, psni_packet_t *packet)
     packet->n_iov = 1;
     if (op != NULL) {
         size += psni_frame_pack_message(frame, packet->head + size);
-        packet->n_iov += psni_region_gather(&op->region,
-                                            op->offset + frame->offset,
-                                            frame->length, packet->iov + 1,
-                                            PSNI_PIECES);
+        packet->n_iov +=
+            psni_region_gather(&op->region, op->offset + frame->offset,
+                               frame->length, packet->iov + 1, PSNI_PIECES);
     }
-    packet->iov[0] =
-        (struct iovec){.iov_base = packet->head, .iov_len = size};
+    packet->iov[0] = (struct iovec){.iov_base = packet->head, .iov_len = size};
 }
 
 /* The bytes of an operation that the next frame takes. */

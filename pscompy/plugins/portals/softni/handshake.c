@@ -30,8 +30,8 @@ void psni_meet_again(psni_peer_t *peer, int64_t now)
 static void psni_meet_heard(psni_peer_t *peer, const psni_hello_t *hello)
 {
     peer->uid = hello->uid;
-    peer->most = hello->window < PSNI_LEAST_WINDOW ? PSNI_LEAST_WINDOW
-                                                   : hello->window;
+    peer->most =
+        hello->window < PSNI_LEAST_WINDOW ? PSNI_LEAST_WINDOW : hello->window;
 }
 
 /* Another process has opened the address of a peer that was up. */

@@ -21,9 +21,8 @@ uint64_t psni_meet_token(psni_ni_t *ni)
     return psni_secret(ni, &ni->tokens, sizeof(ni->tokens));
 }
 
-void psni_meet_sign(const uint8_t *cookie, ptl_process_t from,
-                    ptl_process_t to, const psni_hello_t *hello,
-                    uint8_t *proof)
+void psni_meet_sign(const uint8_t *cookie, ptl_process_t from, ptl_process_t to,
+                    const psni_hello_t *hello, uint8_t *proof)
 {
     struct {
         psni_identity_t from, to;

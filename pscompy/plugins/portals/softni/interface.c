@@ -94,8 +94,8 @@ static bool psni_interface_random(psni_ni_t *ni)
     if (ni->settings.has_key)
         memcpy(ni->cookie, ni->settings.key, sizeof(ni->cookie));
     else
-        ok = ok && getrandom(ni->cookie, sizeof(ni->cookie), 0) ==
-                       sizeof(ni->cookie);
+        ok = ok &&
+             getrandom(ni->cookie, sizeof(ni->cookie), 0) == sizeof(ni->cookie);
     ni->dice = ni->settings.seed * 2 + 1; /* never 0 */
     return ok;
 }
@@ -147,8 +147,7 @@ static void psni_interface_linger(psni_ni_t *ni)
     while (!psni_peers_quiet(ni) && psc_clock_now() < until)
         if (!psni_progress(ni))
             poll(&fd, 1, 1);
-    psc_list_for_each(peer, &ni->busy, psni_peer_t, busy)
-    {
+    psc_list_for_each(peer, &ni->busy, psni_peer_t, busy) {
         if (peer->owed_by != PSNI_NEVER)
             psni_send_ack(peer, 0);
     }

@@ -102,9 +102,9 @@ static psni_class_t *psni_class_of(psni_list_t *list, ptl_match_bits_t ignore)
 
 static void psni_class_push(psni_class_t *class, psni_entry_t *entry)
 {
-    psc_list_push(psni_hash_bucket(&class->hash,
-                                   entry->me.match_bits & ~class->ignore),
-                  &entry->bucket);
+    psc_list_push(
+        psni_hash_bucket(&class->hash, entry->me.match_bits & ~class->ignore),
+        &entry->bucket);
 }
 
 void psni_list_add(psni_list_t *list, psni_entry_t *entry)
@@ -168,11 +168,10 @@ static psni_entry_t *psni_class_find(const psni_class_t *class,
                                      const psni_arrival_t *arrival,
                                      const psni_entry_t *found)
 {
-    const psc_list_t *bucket = psni_hash_bucket(
-        &class->hash, arrival->match_bits & ~class->ignore);
+    const psc_list_t *bucket =
+        psni_hash_bucket(&class->hash, arrival->match_bits & ~class->ignore);
 
-    psc_list_for_each(entry, bucket, psni_entry_t, bucket)
-    {
+    psc_list_for_each(entry, bucket, psni_entry_t, bucket) {
         if (found != NULL && entry->place > found->place)
             return NULL;
         if (psni_entry_fits(entry, arrival))
@@ -214,16 +213,14 @@ void psni_headers_close(psni_headers_t *headers)
 
 static void psni_headers_push(psni_headers_t *headers, psni_header_t *header)
 {
-    psc_list_push(
-        psni_hash_bucket(&headers->hash,
-                         header->arrival.match_bits & headers->kept),
-        &header->bucket);
+    psc_list_push(psni_hash_bucket(&headers->hash,
+                                   header->arrival.match_bits & headers->kept),
+                  &header->bucket);
 }
 
 static void psni_headers_again(psni_headers_t *headers)
 {
-    psc_list_for_each(header, &headers->all, psni_header_t, link)
-    {
+    psc_list_for_each(header, &headers->all, psni_header_t, link) {
         psc_list_remove(&header->bucket);
         psni_headers_push(headers, header);
     }
@@ -255,11 +252,10 @@ psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me)
         headers->kept &= ~me->ignore_bits;
         psni_headers_again(headers);
     }
-    psc_list_for_each(header,
-                      psni_hash_bucket(&headers->hash,
-                                       me->match_bits & headers->kept),
-                      psni_header_t, bucket)
-    {
+    psc_list_for_each(
+        header,
+        psni_hash_bucket(&headers->hash, me->match_bits & headers->kept),
+        psni_header_t, bucket) {
         const psni_arrival_t *arrival = &header->arrival;
         unsigned needed =
             arrival->verb == PSNI_PUT ? PTL_ME_OP_PUT : PTL_ME_OP_GET;

@@ -12,8 +12,8 @@
 static psni_entry_t *psni_match_find(const psni_pt_t *pt,
                                      const psni_arrival_t *arrival)
 {
-    psni_entry_t *entry = psni_list_find(&pt->lists[PTL_PRIORITY_LIST],
-                                         arrival);
+    psni_entry_t *entry =
+        psni_list_find(&pt->lists[PTL_PRIORITY_LIST], arrival);
 
     return entry != NULL
                ? entry
@@ -60,8 +60,7 @@ static ptl_ni_fail_t psni_match_allowed(psni_ni_t *ni,
                                         const psni_entry_t *entry,
                                         const psni_arrival_t *arrival)
 {
-    unsigned needed =
-        arrival->verb == PSNI_PUT ? PTL_ME_OP_PUT : PTL_ME_OP_GET;
+    unsigned needed = arrival->verb == PSNI_PUT ? PTL_ME_OP_PUT : PTL_ME_OP_GET;
 
     if (entry->me.uid != PTL_UID_ANY && entry->me.uid != arrival->uid) {
         ni->registers[PTL_SR_PERMISSION_VIOLATIONS]++;
@@ -230,12 +229,11 @@ static void psni_header_tell(psni_header_t *header)
 {
     const psni_claim_t *claim = &header->claim;
     psni_entry_t *entry = header->entry;
-    ptl_event_t event =
-        psni_arrival_event(&header->arrival,
-                           header->arrival.verb == PSNI_PUT
-                               ? PTL_EVENT_PUT_OVERFLOW
-                               : PTL_EVENT_GET_OVERFLOW,
-                           entry->pt->index);
+    ptl_event_t event = psni_arrival_event(&header->arrival,
+                                           header->arrival.verb == PSNI_PUT
+                                               ? PTL_EVENT_PUT_OVERFLOW
+                                               : PTL_EVENT_GET_OVERFLOW,
+                                           entry->pt->index);
 
     if (claim->search)
         event.type = PTL_EVENT_SEARCH;

@@ -123,9 +123,8 @@ bool psni_peers_quiet(psni_ni_t *ni); /* nothing is in flight */
 /* A hash of the bytes, with a key that only this NI has. */
 uint64_t psni_secret(const psni_ni_t *ni, const void *bytes, size_t length);
 uint64_t psni_meet_token(psni_ni_t *ni);
-void psni_meet_sign(const uint8_t *cookie, ptl_process_t from,
-                    ptl_process_t to, const psni_hello_t *hello,
-                    uint8_t *proof);
+void psni_meet_sign(const uint8_t *cookie, ptl_process_t from, ptl_process_t to,
+                    const psni_hello_t *hello, uint8_t *proof);
 void psni_meet_send(psni_peer_t *peer, uint64_t token, uint64_t echo);
 void psni_meet_begin(psni_peer_t *peer);
 void psni_meet_again(psni_peer_t *peer, int64_t now); /* the timer */
@@ -157,8 +156,8 @@ void psni_arrive_reset(psni_peer_t *peer);
 typedef struct psni_packet {
     struct iovec iov[1 + PSNI_PIECES];
     int n_iov;
-    uint8_t head[sizeof(psni_head_t) +
-                 (PSNI_ANSWERS + 1) * sizeof(psni_message_t)];
+    uint8_t
+        head[sizeof(psni_head_t) + (PSNI_ANSWERS + 1) * sizeof(psni_message_t)];
 } psni_packet_t;
 
 int psni_wire_open(psni_ni_t *ni, ptl_pid_t pid);

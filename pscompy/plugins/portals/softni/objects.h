@@ -102,8 +102,8 @@ int psni_region_gather(const psni_region_t *region, uint64_t offset,
                        uint64_t length, struct iovec *out, int max);
 void psni_region_write(const psni_region_t *region, uint64_t offset,
                        const void *bytes, uint64_t length);
-void psni_region_read(const psni_region_t *region, uint64_t offset,
-                      void *bytes, uint64_t length);
+void psni_region_read(const psni_region_t *region, uint64_t offset, void *bytes,
+                      uint64_t length);
 void *psni_region_at(const psni_region_t *region, uint64_t offset);
 
 /* ---- wakeup.c ---- */

@@ -123,8 +123,7 @@ void psni_op_fail(psni_op_t *op, ptl_ni_fail_t fail)
     }
     if (op->message.verb == PSNI_PUT && !op->told)
         psni_op_tell_send(op, fail);
-    if (op->message.verb == PSNI_GET ||
-        op->message.ack_req != PTL_NO_ACK_REQ)
+    if (op->message.verb == PSNI_GET || op->message.ack_req != PTL_NO_ACK_REQ)
         psni_op_end(op, &told);
     else
         psni_op_drop(op);

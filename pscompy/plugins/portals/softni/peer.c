@@ -169,8 +169,7 @@ void psni_peer_expect(psni_peer_t *peer, int64_t now)
 
 bool psni_peers_quiet(psni_ni_t *ni)
 {
-    psc_list_for_each(peer, &ni->busy, psni_peer_t, busy)
-    {
+    psc_list_for_each(peer, &ni->busy, psni_peer_t, busy) {
         if (peer->oldest != peer->next_seq || !psc_list_empty(&peer->queue))
             return false;
     }

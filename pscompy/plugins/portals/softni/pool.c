@@ -51,8 +51,7 @@ void psni_library_place(uint32_t index, psni_ni_t *ni)
 int psni_pool_open(psni_pool_t *pool, psni_ni_t *ni, psni_kind_t kind,
                    size_t size, uint32_t limit)
 {
-    *pool = (psni_pool_t){
-        .ni = ni, .kind = kind, .size = size, .limit = limit};
+    *pool = (psni_pool_t){.ni = ni, .kind = kind, .size = size, .limit = limit};
     pool->chunks = calloc(limit / CHUNK + 1, sizeof(void *));
     return pool->chunks == NULL ? PTL_NO_SPACE : PTL_OK;
 }
@@ -138,8 +137,8 @@ static uint32_t psni_handle_bits(ptl_handle_any_t handle)
 
 ptl_handle_any_t psni_handle(const psni_object_t *object)
 {
-    uint32_t ni = object->kind == PSNI_KIND_NI ? object->index
-                                               : object->ni->object.index;
+    uint32_t ni =
+        object->kind == PSNI_KIND_NI ? object->index : object->ni->object.index;
     uint32_t index = object->kind == PSNI_KIND_NI ? 0 : object->index;
     uint32_t handle = object->kind;
 
@@ -209,8 +208,8 @@ int PtlHandleIsEqual(ptl_handle_any_t handle1, ptl_handle_any_t handle2)
 
 int PtlNIHandle(ptl_handle_any_t handle, ptl_handle_ni_t *ni_handle)
 {
-    uint32_t kind = psni_handle_bits(handle) >>
-                    (INDEX_BITS + GENERATION_BITS + NI_BITS);
+    uint32_t kind =
+        psni_handle_bits(handle) >> (INDEX_BITS + GENERATION_BITS + NI_BITS);
     psni_object_t *object;
     int rc;
 

@@ -15,11 +15,11 @@ enum {
     PTL_OK = 0,
     PTL_ARG_INVALID,
     PTL_CT_NONE_REACHED, /* the timeout expired before a counter was reached */
-    PTL_EQ_DROPPED,      /* an event was returned; events before it are lost */
+    PTL_EQ_DROPPED, /* an event was returned; events before it are lost */
     PTL_EQ_EMPTY,
     PTL_FAIL,
     PTL_IGNORED, /* the request is legal, but this NI does not serve it */
-    PTL_IN_USE,  /* a message is in flight into or out of the entry */
+    PTL_IN_USE, /* a message is in flight into or out of the entry */
     PTL_INTERRUPTED,
     PTL_LIST_TOO_LONG,
     PTL_NO_INIT,
@@ -104,7 +104,7 @@ typedef struct {
     int max_cts;
     int max_eqs;
     int max_pt_index; /* the largest index */
-    int max_iovecs;   /* pieces of one MD or entry */
+    int max_iovecs; /* pieces of one MD or entry */
     int max_list_size; /* entries of one list */
     int max_triggered_ops;
     ptl_size_t max_msg_size;
@@ -141,12 +141,12 @@ int PtlGetPhysId(ptl_handle_ni_t ni_handle, ptl_process_t *id);
 typedef unsigned char ptl_ni_fail_t;
 enum {
     PTL_NI_OK = 0,
-    PTL_NI_UNDELIVERABLE,  /* the target is gone */
-    PTL_NI_DROPPED,        /* nothing at the target took it */
-    PTL_NI_PT_DISABLED,    /* flow control: resend once it is enabled */
+    PTL_NI_UNDELIVERABLE, /* the target is gone */
+    PTL_NI_DROPPED, /* nothing at the target took it */
+    PTL_NI_PT_DISABLED, /* flow control: resend once it is enabled */
     PTL_NI_PERM_VIOLATION, /* the entry is another user's */
-    PTL_NI_OP_VIOLATION,   /* the entry does not permit the operation */
-    PTL_NI_NO_MATCH,       /* a search found nothing */
+    PTL_NI_OP_VIOLATION, /* the entry does not permit the operation */
+    PTL_NI_NO_MATCH, /* a search found nothing */
     PTL_NI_SEGV
 };
 
@@ -186,8 +186,8 @@ typedef unsigned char ptl_list_t;
 enum { PTL_PRIORITY_LIST = 0, PTL_OVERFLOW_LIST };
 
 typedef struct {
-    void *start;     /* where the data lies (target) */
-    void *user_ptr;  /* of the operation, or of the entry */
+    void *start; /* where the data lies (target) */
+    void *user_ptr; /* of the operation, or of the entry */
     ptl_hdr_data_t hdr_data;
     ptl_match_bits_t match_bits;
     ptl_size_t rlength; /* bytes asked for */

@@ -36,8 +36,8 @@ static void psni_peer_tick(psni_peer_t *peer, int64_t now)
         psc_list_remove(&peer->busy);
         return;
     }
-    psni_timer(peer->ni, peer->deadline < peer->owed_by ? peer->deadline
-                                                        : peer->owed_by);
+    psni_timer(peer->ni,
+               peer->deadline < peer->owed_by ? peer->deadline : peer->owed_by);
 }
 
 /* A tick may remove no other peer from the list. */

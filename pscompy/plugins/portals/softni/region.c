@@ -82,8 +82,8 @@ void psni_region_write(const psni_region_t *region, uint64_t offset,
     }
 }
 
-void psni_region_read(const psni_region_t *region, uint64_t offset,
-                      void *bytes, uint64_t length)
+void psni_region_read(const psni_region_t *region, uint64_t offset, void *bytes,
+                      uint64_t length)
 {
     uint8_t *to = bytes;
 

@@ -36,7 +36,7 @@ typedef struct psni_settings {
 
 typedef struct psni_counters {
     uint64_t frames_sent, frames_received;
-    uint64_t frames_resent;  /* because no acknowledgement arrived */
+    uint64_t frames_resent; /* because no acknowledgement arrived */
     uint64_t frames_ignored; /* malformed, foreign, or duplicates */
     uint64_t acks_failed, events_reordered, tables_disabled; /* by faults */
     uint64_t used_unlinked; /* answers of PtlMEUnlink by `unlink_used` */

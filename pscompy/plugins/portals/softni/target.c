@@ -73,14 +73,14 @@ static void psni_target_place(psni_peer_t *peer, const uint8_t *bytes,
     uint64_t room;
 
     if (in->op != NULL) {
-        psni_region_write(&in->op->region, in->op->offset + in->received,
-                          bytes, n);
+        psni_region_write(&in->op->region, in->op->offset + in->received, bytes,
+                          n);
     } else if (in->entry != NULL && in->received < in->arrival.mlength) {
         room = in->arrival.mlength - in->received;
         if (n > room)
             n = room;
-        psni_region_write(&in->entry->region,
-                          in->arrival.offset + in->received, bytes, n);
+        psni_region_write(&in->entry->region, in->arrival.offset + in->received,
+                          bytes, n);
         peer->ni->counters.bytes_copied += n;
     }
 }
@@ -137,8 +137,8 @@ static void psni_target_reply(psni_peer_t *peer, const psni_message_t *message)
         peer->ni->counters.frames_ignored++;
         op = NULL;
     }
-    peer->incoming = (psni_incoming_t){
-        .active = true, .message = *message, .op = op};
+    peer->incoming =
+        (psni_incoming_t){.active = true, .message = *message, .op = op};
 }
 
 static void psni_target_get(psni_peer_t *peer, const psni_message_t *message)

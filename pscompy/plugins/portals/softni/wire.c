@@ -11,8 +11,8 @@
 
 ptl_process_t psni_process(const struct sockaddr_in *address)
 {
-    return (ptl_process_t){.phys = {ntohl(address->sin_addr.s_addr),
-                                    ntohs(address->sin_port)}};
+    return (ptl_process_t){
+        .phys = {ntohl(address->sin_addr.s_addr), ntohs(address->sin_port)}};
 }
 
 /* The number of an interface is its IPv4 address. Numbers of the network
@@ -57,14 +57,13 @@ int psni_wire_open(psni_ni_t *ni, ptl_pid_t pid)
 {
     int one = 1, rc;
 
-    ni->socket =
-        socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    ni->socket = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (ni->socket < 0)
         return PTL_FAIL;
     psni_wire_size(ni);
     rc = psni_wire_bind(ni, pid);
-    if (rc == PTL_OK && setsockopt(ni->socket, IPPROTO_IP, IP_RECVERR, &one,
-                                   sizeof(one)) != 0)
+    if (rc == PTL_OK &&
+        setsockopt(ni->socket, IPPROTO_IP, IP_RECVERR, &one, sizeof(one)) != 0)
         rc = PTL_FAIL;
     if (rc != PTL_OK)
         psni_wire_close(ni);
@@ -157,8 +156,8 @@ unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
                         .msg_iov = packets[i].iov,
                         .msg_iovlen = (size_t)packets[i].n_iov}};
     while (sent < n) {
-        int more = sendmmsg(ni->socket, messages + sent, n - sent,
-                            MSG_NOSIGNAL);
+        int more =
+            sendmmsg(ni->socket, messages + sent, n - sent, MSG_NOSIGNAL);
 
         if (more > 0)
             sent += (unsigned)more;

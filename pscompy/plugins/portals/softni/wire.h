@@ -25,8 +25,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
     ((uint32_t)PTL_ACK_REQ << 8 ^ (uint32_t)PTL_NI_DROPPED << 12 ^             \
      (uint32_t)PTL_NI_PT_DISABLED << 16 ^ (uint32_t)PTL_NI_OP_VIOLATION << 20)
 #define PSNI_MAGIC (0x314e5350u ^ PSNI_CODES) /* "PSN1" */
-#define PSNI_ANSWERS 8u        /* in one frame */
-#define PSNI_FRAME_MAX 65507u  /* the most that UDP carries */
+#define PSNI_ANSWERS 8u /* in one frame */
+#define PSNI_FRAME_MAX 65507u /* the most that UDP carries */
 
 typedef enum psni_frame_kind {
     PSNI_FRAME_HELLO = 1,
@@ -41,22 +41,22 @@ typedef struct psni_head {
     uint8_t kind, flags;
     uint16_t answers;
     uint64_t token; /* the receiver's, which nobody else knows */
-    uint32_t seq;   /* of this frame (DATA) */
-    uint32_t ack;   /* the next one expected from the receiver */
-    uint64_t sack;  /* bit i: frame ack + 1 + i has arrived */
+    uint32_t seq; /* of this frame (DATA) */
+    uint32_t ack; /* the next one expected from the receiver */
+    uint64_t sack; /* bit i: frame ack + 1 + i has arrived */
 } psni_head_t;
 
 typedef enum psni_verb {
     PSNI_PUT = 1,
     PSNI_GET,
     PSNI_REPLY, /* to a get, with the data */
-    PSNI_ACK,   /* the end of a put */
-    PSNI_MORE   /* psni_more_t: of the message before */
+    PSNI_ACK, /* the end of a put */
+    PSNI_MORE /* psni_more_t: of the message before */
 } psni_verb_t;
 
 enum { /* flags of an ACK */
-    PSNI_SILENT = 1,    /* it makes no event */
-    PSNI_UNEXPECTED = 2 /* the put went to the overflow list */
+       PSNI_SILENT = 1, /* it makes no event */
+       PSNI_UNEXPECTED = 2 /* the put went to the overflow list */
 };
 
 typedef struct psni_message {
@@ -77,11 +77,11 @@ typedef struct psni_more {
 
 typedef struct psni_hello {
     uint8_t own; /* signed with the sender's cookie, not the receiver's */
-    uint8_t up;  /* the sender has received its token: no answer is needed */
+    uint8_t up; /* the sender has received its token: no answer is needed */
     uint8_t zero[2];
     uint32_t uid;
     uint64_t token; /* the sender's */
-    uint64_t echo;  /* the receiver's, or 0: not known yet */
+    uint64_t echo; /* the receiver's, or 0: not known yet */
     uint64_t window; /* bytes that the sender's socket can hold */
     uint8_t proof[PSC_SIPHASH_SIZE];
 } psni_hello_t;
