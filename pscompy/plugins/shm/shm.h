@@ -34,7 +34,7 @@
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
 #define SHM_PUT_MAX (1u << 20)    /* one copy holds the worker's lock */
 #define SHM_GET_MAX (1u << 30)    /* one get is cut into many copies */
-/* Smaller gets are not shared: asking the peer would cost more than it gains. */
+/* Smaller gets are not shared: asking the peer costs more than it gains. */
 #define SHM_SHARE_MIN (128u << 10)
 #define SHM_PRIVATE_MAX                                                        \
     256u      /* messages up to here are copied out of the                     \
