@@ -146,9 +146,11 @@ static bool wait_doze(psc_worker_t *worker, wait_goal_t *goal)
     int n = epoll_wait(self->set, events, PSC_IFACES_MAX + 1,
                        wait_milliseconds(goal->deadline));
 
+    psc_lock_acquire(&worker->lock);
+    if (n == 0) /* An event since the time slice ended is not a late one. */
+        n = epoll_wait(self->set, events, PSC_IFACES_MAX + 1, 0);
     for (int i = 0; i < n; i++)
         ready.bits |= events[i].data.u32;
-    psc_lock_acquire(&worker->lock);
     psc_sleeper_disarm(self);
     if (n == 0)
         wait_look_late(worker, goal);
@@ -263,12 +265,15 @@ static bool wait_arm_follower(psc_worker_t *worker, uint32_t seen)
     return armed;
 }
 
-static void wait_follow_late(psc_worker_t *worker, wait_goal_t *goal)
+/* A request that is done while the generation is still the one seen: its end
+ * was not announced. Both change under the lock. */
+static void wait_follow_late(psc_worker_t *worker, wait_goal_t *goal,
+                             uint32_t seen)
 {
-    if (psc_clock_now() >= goal->deadline || !wait_reached(goal))
-        return;
-    psc_lock_acquire(&worker->lock);
-    wait_count_late(worker);
+    wait_lock(worker);
+    if (atomic_load(&worker->wait.generation) == seen &&
+        psc_clock_now() < goal->deadline && wait_reached(goal))
+        wait_count_late(worker);
     psc_worker_leave(worker);
 }
 
@@ -285,7 +290,7 @@ static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
         !atomic_load(&worker->wait.polling) ||
         psc_futex_wait(&worker->wait.generation, seen, &slice))
         return PSC_INPROGRESS;
-    wait_follow_late(worker, goal);
+    wait_follow_late(worker, goal, seen);
     return PSC_ERR_INTERRUPTED;
 }
 
