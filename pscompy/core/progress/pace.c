@@ -1,12 +1,13 @@
 #include "pace.h"
 
-/* An interface that costs a system call to poll is polled now and then while a
- * cheaper one has lanes too. */
+/* An interface whose poll takes longer than PACE_CHEAP_NS, so probably a system
+ * call, is polled only on every PACE_RARELY-th pass while a cheaper interface
+ * also has lanes. */
 #define PACE_CHEAP_NS 100
 #define PACE_RARELY 16u
 
-#define PACE_LOOK_NS 2000.0 /* between two looks at the clock */
-#define PACE_PASS_NS 30.0   /* of a pass, beside the interfaces */
+#define PACE_LOOK_NS 2000.0 /* between two clock reads while spinning */
+#define PACE_PASS_NS 30.0   /* cost of a pass without its interfaces */
 
 static void pace_stride(psc_worker_t *worker)
 {

@@ -4,8 +4,8 @@
 
 #include "../types/worker.h"
 
-/* Decide which interfaces each pass polls, and how many passes are made between
- * two looks at the clock. Called after a lane came or went. */
+/* Decide how often each interface is polled, and how many passes are made
+ * between two clock reads. Called after a lane was added or removed. */
 void psc_worker_pace(psc_worker_t *worker);
 
 #endif

@@ -14,8 +14,8 @@ static bool progress_due(const psc_iface_slot_t *slot, uint32_t pass)
     return slot->lanes > 0 && (pass & (slot->every - 1)) == 0;
 }
 
-/* In this order: a lane is freed after the requests that wait for its peer, a
- * connection after its lanes. */
+/* The order matters: a lane is freed after the requests that wait for its peer,
+ * a connection after its lanes. */
 static void progress_ends(psc_worker_t *worker)
 {
     psc_access_progress(worker);

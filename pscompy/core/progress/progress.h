@@ -4,12 +4,12 @@
 
 #include "../types/worker.h"
 
-#define PSC_PASS_DUE ((psc_ifaces_t){0}) /* with lanes, whose turn it is */
+#define PSC_PASS_DUE ((psc_ifaces_t){0}) /* interfaces due in this pass */
 #define PSC_PASS_ALL ((psc_ifaces_t){UINT32_MAX})
 
-/* With the lock held: poll these interfaces once. The sleepers lose what they
- * have armed: psc_worker_progress_locked settles that; psc_worker_pass leaves
- * it to its caller, who polls again, or arms, or calls psc_settle. */
+/* With the lock held: poll these interfaces once. The pass uses up what the
+ * sleepers have armed. psc_worker_progress_locked calls psc_settle for that;
+ * after psc_worker_pass the caller must poll again, arm, or call psc_settle. */
 unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces);
 unsigned psc_worker_progress_locked(psc_worker_t *worker, psc_ifaces_t ifaces);
 

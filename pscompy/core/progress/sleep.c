@@ -1,5 +1,5 @@
-/* Sleepers: arming them, ringing them, and those that belong to event loops
- * outside the core. The rule stands in sleep.h. */
+/* Sleepers: open, arm, ring and close them. The rule for waking them is in
+ * sleep.h. */
 #include "sleep.h"
 
 #include <stdlib.h>
@@ -191,11 +191,11 @@ bool psc_sleeper_drop(psc_sleeper_t *sleeper)
     return true;
 }
 
-/* The worker or the sleeper's owner frees it, whichever ends last. */
+/* The worker or the sleeper's owner frees the sleeper, whichever ends last. */
 static void sleeper_end(psc_sleeper_t *sleeper)
 {
     psc_list_remove(&sleeper->link);
-    psc_descriptor_signal(sleeper->bell); /* for good */
+    psc_descriptor_signal(sleeper->bell); /* never cleared again */
     if (atomic_exchange(&sleeper->life, PSC_SLEEPER_ENDED) ==
         PSC_SLEEPER_RELEASED)
         psc_sleeper_free(sleeper);
@@ -211,7 +211,7 @@ void psc_sleepers_close(psc_worker_t *worker)
         sleeper_end(sleeper);
 }
 
-/* ---- for event loops ---- */
+/* ---- ended sleepers ---- */
 
 void psc_sleepers_bury(psc_worker_t *worker)
 {

@@ -1,5 +1,5 @@
-/* Sleepers for event loops and for the control thread: each function takes the
- * lock. The rule by which they are woken stands in sleep.h. */
+/* Sleepers for event loops and for the control thread. Each function takes the
+ * lock. The rule for waking sleepers is in sleep.h. */
 #include "sleeper.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "progress.h"
 #include "sleep.h"
 
-/* Reasons that ring a sleeper which waits for more than the fabrics. */
+/* Wake reasons of a sleeper that waits for completions and messages besides the
+ * fabrics. */
 #define SLEEP_OUTSIDE (PSC_WAKE_SPENT | PSC_WAKE_NEWS)
 
 /* ---- for event loops ---- */
@@ -79,7 +80,7 @@ unsigned psc_sleeper_progress(psc_sleeper_t *sleeper)
     return n;
 }
 
-/* ---- the one that every worker has ---- */
+/* ---- the sleeper of psc_worker_fd ---- */
 
 static psc_sleeper_t *sleeper_outside(psc_worker_t *worker)
 {
@@ -110,7 +111,7 @@ psc_status_t psc_worker_arm(psc_worker_t *worker)
     return atomic_load(&worker->forked) ? PSC_ERR_FORKED : PSC_ERR_NO_MEMORY;
 }
 
-/* ---- the control thread's ---- */
+/* ---- the control thread's sleeper ---- */
 
 int psc_worker_fabric_fd(psc_worker_t *worker)
 {

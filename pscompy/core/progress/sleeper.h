@@ -1,5 +1,5 @@
-/* The sleepers' functions of psc_api_t; those of the control thread stand in
- * control.h. Each takes the lock. */
+/* The sleeper functions of psc_api_t; control.h declares those of the control
+ * thread. Each function takes the lock. */
 #ifndef PSCOMPY_CORE_SLEEPER_H
 #define PSCOMPY_CORE_SLEEPER_H
 

@@ -1,25 +1,27 @@
-/* Spinning with consideration. The clock is looked at every few microseconds,
- * and with each look the processor is offered to others: where there are more
- * pollers than processors, the one that we wait for may be waiting for ours.
- * An offer that somebody takes says that it is so: then each pass offers, the
- * GIL's holder does not spin, and after a few turns of others it is cheaper
- * for all to sleep and be woken. */
+/* Spinning that shares the processor. Every few microseconds the spinning
+ * thread reads the clock and offers the processor to other threads
+ * (sched_yield): if there are more pollers than processors, the thread that
+ * must answer us may be waiting for this processor. An offer that is taken
+ * shows that the processor is crowded. Then every pass makes an offer, the
+ * holder of the GIL does not spin, and after SPIN_TURNS taken offers the thread
+ * sleeps, because sleeping and being woken is cheaper for all. */
 #include "spin.h"
 
 #include <sched.h>
 
 #include "pscompy/transport/kit/clock.h"
 
-/* An offer that nobody takes is over sooner: in 1 us or so. */
+/* An offer that no thread takes returns within this time, about 1 us. */
 #define SPIN_ALONE_CYCLES 3000u
 
-/* Others that took no longer than this, in all, were pollers as we are. */
+/* If all offers together took less than this, only pollers like this one have
+ * taken them. */
 #define SPIN_UNSEEN_CYCLES 100000u
 
-/* The scheduler may refuse an offer although others wait: only so many
- * refusals in a row say that we are alone. */
+/* The scheduler may refuse an offer although other threads wait. Only this many
+ * refusals in a row mean that the processor is not crowded. */
 #define SPIN_CROWDED 16u
-/* A sleep costs both sides about as much as so many turns of others. */
+/* A sleep and its wake-up cost about as much as this many taken offers. */
 #define SPIN_TURNS 8u
 
 static unsigned spin_passes(psc_worker_t *worker)
@@ -40,7 +42,7 @@ unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes)
     return passes < limit ? passes : limit;
 }
 
-/* Let others run, and learn whether there are any. */
+/* Offer the processor to other threads. Returns true if one took it. */
 static bool spin_offer(psc_worker_t *worker, psc_spin_t *spin)
 {
     uint64_t before = psc_clock_cycles(), cycles;
@@ -65,9 +67,9 @@ void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline)
     *spin = (psc_spin_t){.deadline = deadline, .passes = spin_passes(worker)};
 }
 
-/* The first offers in a crowd are made unseen: by their end there mostly is
- * what was waited for, and where the kernel does not share its clock a look is
- * a system call. */
+/* In a crowd the first offers are made without reading the clock: the awaited
+ * event has usually happened after them, and where the kernel does not export
+ * its clock (vDSO) each read is a system call. */
 static bool spin_in_time(psc_worker_t *worker, psc_spin_t *spin)
 {
     int64_t now;

@@ -4,19 +4,21 @@
 
 #include "../types/worker.h"
 
-/* One stretch of polling. */
+/* State of one stretch of polling. */
 typedef struct psc_spin {
-    int64_t until;    /* 0: the clock was not looked at yet */
-    int64_t deadline; /* of the wait */
-    unsigned passes;  /* until the next look at the clock */
-    uint64_t away;    /* cycles that offers of the processor took */
-    unsigned taken;   /* offers that somebody took */
+    int64_t until;    /* 0: the clock has not been read yet */
+    int64_t deadline; /* when the wait times out */
+    unsigned passes;  /* left until the next clock read */
+    uint64_t away;    /* cycles spent in offers of the processor */
+    unsigned taken;   /* offers that another thread took */
 } psc_spin_t;
 
 void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline);
-/* After a pass that found nothing. False: rather sleep. */
+/* Call after a pass that found nothing. Returns false if it is time to
+ * sleep. */
 bool psc_spin_on(psc_worker_t *worker, psc_spin_t *spin);
-/* How many passes to make with the GIL, which keeps others from running. */
+/* How many of these passes to make with the GIL held, which keeps other Python
+ * threads from running. */
 unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes);
 
 #endif

@@ -1,10 +1,11 @@
-/* The progress thread: drives a worker while the program stays away from it,
- * without Python and its lock. Optional.
+/* The progress thread: drives a worker without Python and the GIL while the
+ * program does not call the library. Optional.
  *
- * It never competes. While others poll it rests and looks now and then whether
- * they still do; while one of them sleeps with the poller's role, and so is
- * woken by the fabric, it stands by until the role is free. Else it is a
- * sleeper (sleep.h), which is rung when somebody polls or takes the role. */
+ * The thread never competes with the program. While other threads poll, it
+ * rests and checks now and then whether they still do. While the holder of the
+ * poller's role sleeps on the fabrics, the thread stands by until the role is
+ * free. Otherwise it is a sleeper itself (sleep.h), rung when another thread
+ * polls or takes the role. */
 #include "thread.h"
 
 #include <poll.h>
@@ -20,7 +21,7 @@
 #include "progress.h"
 #include "sleep.h"
 
-/* If nobody has polled for so long, the program does something else. */
+/* If no thread has polled for this long, assume the program is computing. */
 #define THREAD_PATIENCE_NS 200000
 
 struct psc_thread {
@@ -34,9 +35,9 @@ static bool thread_stopping(psc_worker_t *worker)
     return atomic_load(&worker->thread->stopping);
 }
 
-/* ---- while others poll ---- */
+/* ---- while other threads poll ---- */
 
-/* Until the bell is rung; NULL: however long that takes. */
+/* Wait until the bell is rung, or for `patience` at most (NULL: no limit). */
 static void thread_hear(psc_worker_t *worker, const struct timespec *patience)
 {
     struct pollfd bell = {.fd = worker->thread->sleeper.bell, .events = POLLIN};
@@ -54,8 +55,8 @@ static uint32_t thread_passes(psc_worker_t *worker)
     return passes;
 }
 
-/* Have the end of the role ring. False: its holder does not sleep, but polls;
- * or nobody has it. */
+/* Arm the bell for the moment at which the poller's role becomes free. Returns
+ * false if the role's holder is not asleep or no thread holds the role. */
 static bool thread_stand_by(psc_worker_t *worker)
 {
     psc_sleeper_t *self = &worker->thread->sleeper;
@@ -72,7 +73,7 @@ static bool thread_stand_by(psc_worker_t *worker)
     return asleep && atomic_load(&worker->wait.polling);
 }
 
-/* Until nobody has polled for a while. */
+/* Wait until no thread has polled for THREAD_PATIENCE_NS. */
 static void thread_rest(psc_worker_t *worker)
 {
     static const struct timespec patience = {.tv_nsec = THREAD_PATIENCE_NS};
@@ -89,7 +90,7 @@ static void thread_rest(psc_worker_t *worker)
              atomic_load(&worker->wait.polling));
 }
 
-/* ---- while nobody does ---- */
+/* ---- while no other thread polls ---- */
 
 static unsigned thread_poll(psc_worker_t *worker, psc_ifaces_t ifaces)
 {
@@ -120,7 +121,8 @@ static bool thread_needed(psc_worker_t *worker)
     return !atomic_load(&worker->wait.polling) && !thread_stopping(worker);
 }
 
-/* Until fabrics have something. False: it was rung, or is not needed. */
+/* Sleep until a fabric is readable. Returns false if the bell was rung or
+ * another thread polls. */
 static bool thread_doze(psc_worker_t *worker, psc_ifaces_t *ready_p)
 {
     struct epoll_event events[PSC_IFACES_MAX + 1];
@@ -138,8 +140,8 @@ static bool thread_doze(psc_worker_t *worker, psc_ifaces_t *ready_p)
     return ready_p->bits && thread_needed(worker);
 }
 
-/* Sleep on the fabrics and poll them, until somebody else polls, or one has
- * nothing although it does not let us sleep. */
+/* Sleep on the fabrics and poll them. Stops when another thread polls, or when
+ * a pass finds nothing although the fabrics could not be armed. */
 static void thread_drive(psc_worker_t *worker)
 {
     psc_ifaces_t ready;
@@ -173,7 +175,8 @@ static void thread_free(psc_worker_t *worker, psc_thread_t *thread)
     free(thread);
 }
 
-/* Signals are the program's own threads' business. */
+/* Create the thread with all signals blocked: signals go to the program's own
+ * threads. */
 static int thread_create(psc_worker_t *worker, psc_thread_t *thread)
 {
     sigset_t all, before;
@@ -212,7 +215,8 @@ int psc_worker_thread_start(psc_worker_t *worker)
     return PSC_ERR_NO_MEMORY;
 }
 
-/* The bell stays rung: the thread does not sleep again. */
+/* The bell stays rung, so that the thread cannot sleep again before it
+ * exits. */
 void psc_thread_stop(psc_worker_t *worker)
 {
     psc_thread_t *thread = worker->thread;

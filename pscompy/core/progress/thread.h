@@ -1,4 +1,4 @@
-/* The progress thread's end; control.h has its start. */
+/* Stops the progress thread; control.h declares its start. */
 #ifndef PSCOMPY_CORE_THREAD_H
 #define PSCOMPY_CORE_THREAD_H
 

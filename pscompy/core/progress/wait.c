@@ -1,12 +1,11 @@
 /* Waiting: spin for a while, then sleep on a set of descriptors.
  *
- * At most one thread polls; it has the poller's role. The others sleep on the
+ * At most one thread polls; it holds the poller's role. The others sleep on the
  * wake generation (a futex word) until their request is done or the role is
- * free, and one inherits it. The lock is held for one progress pass at a time,
- * never while sleeping. The rule by which no wake-up is lost stands in
- * sleep.h: the poller is a sleeper that looks at its requests after it has
- * armed; those that follow it have looked at the generation that they sleep
- * on. */
+ * free; then one of them takes it. The lock is held for one progress pass at a
+ * time, never while sleeping. The rule by which no wake-up is lost is in
+ * sleep.h: the poller is a sleeper that looks at its requests after arming; a
+ * follower arms only if the generation has not changed since it looked. */
 #include "wait.h"
 
 #include <errno.h>
@@ -19,16 +18,16 @@
 #include "sleep.h"
 #include "spin.h"
 
-/* A signal that arrives just before the sleep does not interrupt it. So the
- * sleep ends after a slice, as if interrupted, and the caller looks for
- * signals: this bounds how long a Ctrl-C can stay unnoticed. */
+/* A signal that arrives just before the sleep does not interrupt it. So each
+ * sleep ends after a slice as if interrupted, and the caller checks for
+ * signals. This bounds how long a Ctrl-C can stay unnoticed. */
 #define WAIT_SLICE_NS 500000000
 
 typedef struct wait_goal {
     psc_request_t *const *requests;
     size_t n, first; /* requests before `first` are done (mode ALL) */
     psc_wait_mode_t mode;
-    unsigned wakes; /* the worker's, when the wait began */
+    unsigned wakes; /* wait.wakes when the wait began */
     int64_t deadline;
 } wait_goal_t;
 
@@ -53,7 +52,8 @@ static bool wait_attention(psc_worker_t *worker)
            atomic_load_explicit(&worker->n_messages, memory_order_relaxed);
 }
 
-/* PSC_OK when there is a reason to return, PSC_INPROGRESS to go on. */
+/* Returns PSC_OK if there is a reason to return, PSC_INPROGRESS to go on
+ * waiting. */
 static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
                               psc_status_t *result_p)
 {
@@ -106,15 +106,15 @@ static int wait_milliseconds(int64_t deadline)
     return (int)((left + 999999) / 1000000);
 }
 
-/* An interface that cannot be armed has something to do, also one that has no
- * lanes. */
+/* If arming fails, poll all interfaces, also those without lanes: the one that
+ * could not be armed has something to do. */
 static psc_status_t wait_arm(psc_worker_t *worker)
 {
     psc_sleeper_t *self = &worker->wait.poller;
     psc_status_t status;
 
     psc_lock_acquire(&worker->lock);
-    psc_sleeper_look(self); /* it will, once it has armed */
+    psc_sleeper_look(self); /* looks at its requests after arming */
     status = psc_sleeper_try(self, PSC_WAKE_SPENT | PSC_WAKE_NEWS);
     if (status != PSC_OK)
         psc_worker_pass(worker, PSC_PASS_ALL);
@@ -127,7 +127,8 @@ static void wait_count_late(psc_worker_t *worker)
     worker->counters.value[PSC_COUNTER_late_wakeups]++;
 }
 
-/* Only its time slice has ended the sleep, so there should be nothing. */
+/* The sleep has timed out, so nothing should be pending. Count a late wake-up
+ * if something is. */
 static void wait_look_late(psc_worker_t *worker, wait_goal_t *goal)
 {
     bool found = psc_worker_pass(worker, PSC_PASS_ALL) > 0;
@@ -136,8 +137,9 @@ static void wait_look_late(psc_worker_t *worker, wait_goal_t *goal)
         wait_count_late(worker);
 }
 
-/* Sleep until a descriptor is ready, and poll those whose it was. False: a
- * signal, or its time, has ended the sleep. */
+/* Sleep until a descriptor is readable, then poll the interfaces that it
+ * belongs to. Returns false if a signal or the end of the slice ended the
+ * sleep. */
 static bool wait_doze(psc_worker_t *worker, wait_goal_t *goal)
 {
     struct epoll_event events[PSC_IFACES_MAX + 1];
@@ -182,7 +184,7 @@ static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
     return PSC_OK;
 }
 
-/* The poller's part: until there is a reason to return. */
+/* Poll as the holder of the role until there is a reason to return. */
 static psc_status_t wait_poll(psc_worker_t *worker, wait_goal_t *goal)
 {
     psc_status_t result = PSC_OK;
@@ -235,8 +237,9 @@ static psc_status_t wait_with_role(psc_worker_t *worker, wait_goal_t *goal)
 
 /* ---- without the role ---- */
 
-/* The poller takes and gives the lock all the time: rather try again soon than
- * make it wake us. */
+/* The poller takes and releases the lock all the time. Trying again for a
+ * moment is cheaper than sleeping on the lock, which the poller would have to
+ * wake. */
 #define WAIT_TRIES 100
 
 static void wait_lock(psc_worker_t *worker)
@@ -249,7 +252,7 @@ static void wait_lock(psc_worker_t *worker)
     psc_lock_acquire(&worker->lock);
 }
 
-/* False: something has changed since this generation was seen. */
+/* Returns false if the generation has changed since `seen` was read. */
 static bool wait_arm_follower(psc_worker_t *worker, uint32_t seen)
 {
     const uint32_t wants = PSC_WAKE_NEWS | PSC_WAKE_FREE;
