@@ -24,7 +24,7 @@ void psc_target_leave(psc_req_t *req)
     psc_list_remove(&req->access_link);
 }
 
-/* The payload may be arriving on any lane of the connection. */
+/* The payload may be arriving on any lane of the connection. Cut it there. */
 static void access_cut(psc_req_t *req)
 {
     for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
@@ -35,16 +35,17 @@ static void access_cut(psc_req_t *req)
     req->total = 0;
 }
 
-/* A put whose data is in its place, or a get whose data has been handed to a
- * lane: what is left does not depend on the memory's owner. */
+/* Returns true for a put whose data is in place, and for a get whose data has
+ * been handed to a lane. Neither needs the region's memory any more. */
 static bool access_complete(const psc_req_t *req)
 {
     return req->stage == PSC_STAGE_SEND_FIN ||
            (req->stage == PSC_STAGE_FRAG && req->bulk.issued == req->bulk.len);
 }
 
-/* A put goes on without memory until its last fragment has come; a get ends
- * with the fragments that have left. Either tells the origin by a FIN. */
+/* Refuse an access. A put continues without memory until its last fragment has
+ * arrived; a get ends with the fragments that have been sent. Both report the
+ * error to the origin by a FIN. */
 static void access_refuse(psc_req_t *req)
 {
     if (access_complete(req))
@@ -65,7 +66,8 @@ psc_status_t psc_target_close(psc_target_t *target)
     psc_list_for_each(req, &target->accesses, psc_req_t, access_link) {
         if (!target->closed)
             access_refuse(req);
-        /* Of a put, what is arriving has been cut. */
+        /* Incoming data of a put was cut above, so only a get can still be in
+         * flight. */
         if (req->kind == PSC_REQ_SEND && req->bulk.inflight > 0)
             status = PSC_INPROGRESS;
     }
@@ -103,7 +105,8 @@ static psc_status_t access_revoke_lane(const psc_req_t *req,
                : PSC_OK;
 }
 
-/* Every lane is asked, so that all of them begin at once. */
+/* Revoke the keys of every lane without stopping at the first that is not done,
+ * so that all lanes begin at once. */
 static psc_status_t access_revoke(psc_req_t *req)
 {
     psc_status_t status = PSC_OK;
@@ -165,8 +168,8 @@ void psc_access_lane_ended(psc_lane_t *lane)
         psc_req_forget_lane(req, lane);
 }
 
-/* A receive whose piece the peer may be copying: it has the keys, or was asked
- * to help with a get. */
+/* Returns true for a failed receive whose memory the peer may still access: the
+ * peer has keys, or a get from the peer is in flight. */
 static bool access_open(const psc_req_t *req)
 {
     return req->in_use && req->kind == PSC_REQ_RECV &&

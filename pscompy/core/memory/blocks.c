@@ -60,7 +60,7 @@ psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool, psc_segment_t *segment,
     return block;
 }
 
-/* Make a free block of this order out of a longer one. */
+/* Make a free block of this order by splitting a longer one. */
 static bool pool_split(psc_pool_t *pool, unsigned wanted)
 {
     unsigned order = wanted + 1;
@@ -79,7 +79,7 @@ static bool pool_split(psc_pool_t *pool, unsigned wanted)
         if (!psc_pool_block_add(pool, block->segment,
                                 psc_pool_offset(block) + block->len, order,
                                 block->len))
-            break; /* the other half is lost until its segment goes */
+            break; /* the other half is lost until its segment is freed */
     }
     psc_list_push_front(&pool->free[order], &block->link);
     return order == wanted;
@@ -87,7 +87,8 @@ static bool pool_split(psc_pool_t *pool, unsigned wanted)
 
 /* ---- joining ---- */
 
-/* The other half of what it was split from, if that is free as a whole. */
+/* The block that this one was split from had another half. Returns that half if
+ * it is free and not split itself, else NULL. */
 static psc_pool_block_t *pool_buddy(const psc_pool_block_t *block)
 {
     size_t at = psc_pool_offset(block) ^ block->len;
@@ -132,7 +133,8 @@ void psc_pool_join_all(psc_pool_t *pool)
 
 /* ---- finding ---- */
 
-/* One that was made for a single array serves one that is not much shorter. */
+/* A large block, made for one array, is reused for arrays that are not much
+ * shorter. */
 static psc_pool_block_t *pool_find_large(psc_pool_t *pool, size_t nbytes)
 {
     psc_list_for_each(block, &pool->free[PSC_POOL_LARGE], psc_pool_block_t,

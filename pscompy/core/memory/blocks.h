@@ -1,17 +1,18 @@
 /* Blocks of the pool: powers of two that are split when a shorter one is
- * wanted, and joined again only when there is nothing else left to take. With
- * the pool's lock held. */
+ * needed, and joined again only when no free block is long enough. All
+ * functions are called with the pool's lock held. */
 #ifndef PSCOMPY_CORE_BLOCKS_H
 #define PSCOMPY_CORE_BLOCKS_H
 
 #include "segment.h"
 
-#define PSC_POOL_TOP 14u /* a segment for many blocks has 4 KiB << 14 */
-#define PSC_POOL_LARGE (PSC_POOL_TOP + 1) /* one block has it alone */
+#define PSC_POOL_TOP 14u /* a shared segment has 4 KiB << 14 */
+/* Order of a block that fills its segment. */
+#define PSC_POOL_LARGE (PSC_POOL_TOP + 1)
 
 typedef struct psc_pool_block {
-    psc_block_t head; /* first: what consumers see */
-    psc_link_t link;  /* in a free list */
+    psc_block_t head; /* first: the part that consumers see */
+    psc_link_t link;  /* in a free list of the pool */
     struct psc_pool *pool;
     psc_segment_t *segment;
     size_t len;
@@ -21,11 +22,11 @@ typedef struct psc_pool_block {
 
 typedef struct psc_pool {
     psc_lock_t lock;
-    atomic_uint refs;    /* the worker, blocks in use, views */
+    atomic_uint refs;    /* by the worker, blocks in use, and views */
     atomic_bool forked;
-    psc_lock_t gate;     /* for worker, so that it stays while one looks */
-    psc_worker_t *worker; /* NULL: it has ended */
-    uint64_t max, bytes; /* of segments */
+    psc_lock_t gate; /* protects `worker`: it is not freed while this is held */
+    psc_worker_t *worker; /* NULL after the worker has ended */
+    uint64_t max, bytes; /* limit and sum of the lengths of segments */
     atomic_uint n_segments;
     psc_list_t segments;
     psc_list_t free[PSC_POOL_LARGE + 1];
@@ -34,18 +35,19 @@ typedef struct psc_pool {
 /* The length of a block of this order, and the order for a length. */
 size_t psc_pool_order_len(unsigned order);
 unsigned psc_pool_order(size_t nbytes);
-/* Where the block begins in its segment. */
+/* Offset of the block in its segment. */
 size_t psc_pool_offset(const psc_pool_block_t *block);
-/* A free block of a segment. Returns NULL if memory is short. */
+/* Add a free block to a segment. Returns NULL if memory is short. */
 psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool, psc_segment_t *segment,
                                      size_t offset, unsigned order, size_t len);
 void psc_pool_block_forget(psc_pool_block_t *block);
-/* Join all free blocks that are halves of one. */
+/* Join all pairs of free halves. */
 void psc_pool_join_all(psc_pool_t *pool);
-/* A free block for so many bytes, split from a longer one if need be; NULL if
- * there is none. It stays in its list. */
+/* Find a free block for this many bytes; splits a longer one if necessary.
+ * Returns NULL if there is none. The block stays in its free list. */
 psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, size_t nbytes);
-/* The block that these bytes begin in: blocks are aligned to their length. */
+/* The block that contains this offset, or NULL. Blocks are aligned to their
+ * length. */
 const psc_pool_block_t *psc_pool_block_at(const psc_segment_t *segment,
                                           size_t offset);
 

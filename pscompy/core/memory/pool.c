@@ -1,5 +1,4 @@
-/* Blocks of the pool: powers of two that are split when a smaller one is
- * wanted, and joined again only when there is nothing else left to take. */
+/* The pool: takes blocks from segments, adds segments and gives them up. */
 #include "pool.h"
 
 #include <stdlib.h>
@@ -8,8 +7,9 @@
 #include "blocks.h"
 #include "segment.h"
 
-#define POOL_ROUND ((size_t)2 << 20) /* of what is too large for blocks */
-/* Below it a block's pages come one by one: a huge page would be too much. */
+#define POOL_ROUND ((size_t)2 << 20) /* rounds up lengths of large blocks */
+/* Smaller blocks are not warmed: a huge page would be too much for them, so
+ * their pages are made one by one. */
 #define POOL_WARM_MIN ((size_t)64 << 10)
 
 /* ---- life ---- */
@@ -34,7 +34,7 @@ void psc_pool_hold(psc_pool_t *pool)
     atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
 }
 
-/* Nothing of it is in use. */
+/* Unlink and free a segment without blocks in use. */
 static void pool_segment_end(psc_pool_t *pool, psc_segment_t *segment)
 {
     size_t pages = segment->fd < 0 ? 1 /* pinned: one block */
@@ -74,7 +74,8 @@ void psc_pool_detach(psc_pool_t *pool)
 
 /* ---- pinned memory ---- */
 
-/* Now rather than at its first message; what cannot will be tried again. */
+/* Register the segment now rather than at its first message. An interface that
+ * fails here is tried again at that message. */
 static void pool_register(psc_segment_t *segment, psc_worker_t *worker)
 {
     for (int i = 0; i < worker->n_ifaces; i++) {
@@ -109,7 +110,7 @@ psc_status_t psc_pool_pin(psc_pool_t *pool, void *base, size_t len,
     psc_lock_acquire(&pool->lock);
     psc_list_push(&pool->segments, &segment->link);
     atomic_fetch_add(&pool->n_segments, 1);
-    pool->bytes += segment->len; /* taken off when it ends, as for others */
+    pool->bytes += segment->len; /* subtracted by pool_segment_end */
     pool->max += segment->len;
     psc_lock_release(&pool->lock);
     pool_register(segment, pool->worker);
@@ -131,7 +132,7 @@ void psc_pool_unpin(psc_pool_t *pool, psc_block_t *head)
 
 /* ---- taking ---- */
 
-/* One that is there already, or NULL. */
+/* Take a free block. Returns NULL if there is none. */
 static psc_pool_block_t *pool_take(psc_pool_t *pool, size_t nbytes)
 {
     psc_pool_block_t *block;
@@ -178,7 +179,8 @@ static void pool_make_room(psc_pool_t *pool, size_t len)
     }
 }
 
-/* Of a segment for many blocks, the longest that there is room for. */
+/* The order of a new segment for many blocks: the longest that fits under
+ * pool->max. */
 static unsigned pool_choose_top(psc_pool_t *pool, unsigned order)
 {
     unsigned top = PSC_POOL_TOP;
@@ -216,7 +218,8 @@ static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
                                                           : PSC_ERR_NO_MEMORY;
 }
 
-/* With the worker's lock held: afterwards there is such a block. */
+/* With the worker's lock held: make sure that the pool has a free block of this
+ * length. */
 static psc_status_t pool_grow(psc_pool_t *pool, size_t nbytes)
 {
     psc_status_t status = PSC_OK;

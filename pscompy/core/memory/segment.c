@@ -1,5 +1,5 @@
-/* Segments of a pool: sealed memory files, mapped where huge pages fit, with an
- * identity in their last page. */
+/* Segments of a pool: sealed memory files, mapped at addresses where huge pages
+ * fit, with an identity in their last page. */
 #include "segment.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static int segment_open(size_t len)
     return fd;
 }
 
-/* After our own writable mapping there can be no other one. */
+/* Seal the file: after our own writable mapping no other can be made. */
 static bool segment_seal(int fd)
 {
     return fcntl(fd, F_ADD_SEALS,
@@ -76,7 +76,8 @@ psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p)
     return PSC_OK;
 }
 
-/* Its length counts an identity, as that of others does, which is not there. */
+/* The length includes a page for an identity, as for other segments, although a
+ * pinned segment has none. */
 psc_status_t psc_segment_create_pinned(void *base, size_t len,
                                        psc_segment_t **segment_p)
 {
@@ -119,12 +120,13 @@ void psc_segment_retire(psc_segment_t *segment)
     __atomic_store_n(&segment_identity(segment)->retired, 1, __ATOMIC_RELEASE);
 }
 
-/* ---- its pages ---- */
+/* ---- pages of a segment ---- */
 
-/* Reading a byte of a memory file makes the page; what is around it follows in
- * one step. That takes a sixth of what page faults would, here and at every
- * peer, and works where the system gives shared memory no huge pages by
- * itself. Where it does not, pages come one by one as they are used. */
+/* Reading a byte of a memory file creates its page; MADV_COLLAPSE then creates
+ * the huge page around it in one step. This takes a sixth of the time of page
+ * faults, here and at every peer, and works where the system does not give huge
+ * pages to shared memory by itself. If the call fails, pages are created one by
+ * one as they are used. */
 static void segment_warm_span(uint8_t *at)
 {
     (void)*(volatile uint8_t *)at;
@@ -143,7 +145,7 @@ void psc_segment_warm(psc_segment_t *segment, size_t offset, size_t len)
     }
 }
 
-/* ---- what interfaces know of it ---- */
+/* ---- registrations with interfaces ---- */
 
 static psc_status_t segment_register(psc_segment_t *segment,
                                      psc_iface_slot_t *slot, psc_mem_t **mem_p)

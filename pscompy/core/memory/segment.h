@@ -1,4 +1,4 @@
-/* Segments of a pool: sealed memory files, or memory of a user. */
+/* Segments of a pool: sealed memory files, or pinned memory of a user. */
 #ifndef PSCOMPY_CORE_SEGMENT_H
 #define PSCOMPY_CORE_SEGMENT_H
 
@@ -8,30 +8,33 @@
 typedef struct psc_segment psc_segment_t;
 
 struct psc_segment {
-    psc_link_t link; /* pool's segments */
+    psc_link_t link; /* in the pool's segments */
     uint8_t *base;
-    size_t len;      /* with its identity, the last page */
-    int fd;          /* -1: pinned memory, which is its user's */
-    unsigned top;    /* order of the whole, or LARGE */
-    uint32_t used;   /* blocks in use */
+    size_t len;      /* including its last page, the identity */
+    int fd;          /* -1: pinned memory, owned by its user */
+    unsigned top;    /* order of the whole segment, or PSC_POOL_LARGE */
+    uint32_t used;   /* number of blocks in use */
     struct psc_pool_block **places; /* the block that begins at each page */
-    atomic_bool *warm; /* whether each span of a huge page is there */
-    psc_mem_t *mem[PSC_IFACES_MAX]; /* guarded by the worker's lock */
+    atomic_bool *warm; /* for each huge page, whether it was warmed */
+    /* registrations, guarded by the worker's lock */
+    psc_mem_t *mem[PSC_IFACES_MAX];
 };
 
-/* Blocks are whole pages, so that keeping a view of one (psc_map_t) leaves its
- * neighbours as they are; the identity is the page behind them. */
+/* Create a segment. Blocks are whole pages, so that keeping a view of one
+ * (psc_map_t) does not touch its neighbours. The identity is the page behind
+ * the blocks. */
 psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p);
 psc_status_t psc_segment_create_pinned(void *base, size_t len,
                                        psc_segment_t **segment_p);
 void psc_segment_destroy(psc_segment_t *segment);
-/* Tell whoever has it mapped that it is of no more use. */
+/* Mark the segment as retired for the peers that have mapped it. */
 void psc_segment_retire(psc_segment_t *segment);
-/* What this interface knows it by, registered when first asked for; NULL: it
- * cannot be. With the worker's lock held, as is unregister. */
+/* The interface's registration of the segment, made on first use. Returns NULL
+ * if registering fails. With the worker's lock held, as
+ * psc_segment_unregister. */
 psc_mem_t *psc_segment_mem(psc_segment_t *segment, psc_iface_slot_t *slot);
 void psc_segment_unregister(psc_segment_t *segment, psc_worker_t *worker);
-/* Have the pages of these bytes made, huge if that can be had; any thread. */
+/* Create the pages of these bytes, as huge pages if possible. Any thread. */
 void psc_segment_warm(psc_segment_t *segment, size_t offset, size_t len);
 
 #endif
