@@ -9,11 +9,11 @@
 typedef enum psc_incoming_kind {
     PSC_INCOMING_NONE,    /* nothing, or a payload that is discarded */
     PSC_INCOMING_FRAG,    /* a FRAG: into the memory of `req` */
-    PSC_INCOMING_RECEIVE, /* eager, with its receive: into the memory of `req`
-                           */
+    PSC_INCOMING_RECEIVE, /* eager, matched: into the memory of `req` */
     PSC_INCOMING_UNEXP,   /* eager, without a receive: into `unexp` */
     PSC_INCOMING_MESSAGE, /* an active message: into `message` */
-    PSC_INCOMING_BOUNCE /* anything else: into `bounce`, handled at the end */
+    /* anything else: into `bounce`, handled when complete */
+    PSC_INCOMING_BOUNCE
 } psc_incoming_kind_t;
 
 /* The message whose payload is arriving on a lane (am_begin ... am_end). */
@@ -21,14 +21,14 @@ typedef struct psc_incoming {
     psc_incoming_kind_t kind;
     uint8_t id;
     uint8_t header_len;
-    union { /* by kind */
+    union { /* selected by kind */
         psc_req_t *req;
         psc_unexp_t *unexp;
         psc_message_t *message;
         void *bounce;
     };
     uint64_t len;
-    psc_status_t status; /* not PSC_OK: the peer may not send this */
+    psc_status_t status; /* not PSC_OK: the peer violated the protocol */
     psc_iov_t iov[PSC_INCOMING_IOV];
     _Alignas(8) uint8_t header[PSC_AM_HEADER_MAX];
 } psc_incoming_t;
@@ -47,21 +47,22 @@ struct psc_lane {
     psc_ep_t *ep;
     psc_conn_t *conn; /* NULL until installed */
     uint64_t id;
-    uint8_t index; /* in its connection */
+    uint8_t index; /* index in its connection */
     psc_lane_state_t state;
-    psc_status_t status; /* why it is FAILED */
+    psc_status_t status; /* why the lane is FAILED */
     psc_role_t role;
-    bool event; /* its owner has news to read */
+    bool event; /* in lane_events: its owner must read its state */
     bool closing;
-    bool held; /* one of its buffers keeps a message; never more, since what
-                  waits for a receive must not starve what does not */
-    double busy_until; /* striping: when its share is through, in ns */
-    psc_link_t link; /* worker's retiring */
-    psc_link_t event_link; /* worker's events */
-    psc_list_t early; /* messages that came before it was installed */
+    /* A message keeps one of the transport's buffers. At most one may, because
+     * messages that wait for a receive must not starve those that do not. */
+    bool held;
+    double busy_until; /* striping: when its queued bytes will be sent, in ns */
+    psc_link_t link; /* in the worker's retiring */
+    psc_link_t event_link; /* in the worker's lane_events */
+    psc_list_t early; /* messages received before it was installed */
     size_t early_bytes;
-    psc_list_t announced; /* RTSs whose mark has not come; see proto/tag.h */
-    struct psc_unexp *promised, **promised_end; /* marks whose RTS has not */
+    psc_list_t announced; /* RTSs whose mark is missing; see proto/tag.h */
+    struct psc_unexp *promised, **promised_end; /* marks whose RTS is missing */
     psc_incoming_t incoming;
     char reason[PSC_REASON_MAX];
 };

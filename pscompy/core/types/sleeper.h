@@ -1,4 +1,4 @@
-/* A sleeper, and what a worker knows of its sleepers. progress/sleep.h has the
+/* A sleeper, and the worker's state of its sleepers. progress/sleep.h has the
  * rule by which they are woken. */
 #ifndef PSCOMPY_CORE_TYPES_SLEEPER_H
 #define PSCOMPY_CORE_TYPES_SLEEPER_H
@@ -9,41 +9,41 @@
 #include "pscompy/transport/kit/list.h"
 
 /* Why a bell is rung. */
-#define PSC_WAKE_SPENT 1u /* what was armed is used up, or does not suffice */
-#define PSC_WAKE_NEWS                                                          \
-    2u  /* a request, the completions or the messages have                     \
-           changed, or psc_worker_wake was called */
+#define PSC_WAKE_SPENT 1u /* the arming is used up or insufficient */
+/* a request, the completions or the messages changed, or psc_worker_wake was
+ * called */
+#define PSC_WAKE_NEWS 2u
 #define PSC_WAKE_FREE 4u  /* the poller's role is free */
-#define PSC_WAKE_TAKEN 8u /* somebody has taken it */
-#define PSC_WAKE_POLLED 16u /* somebody has polled */
+#define PSC_WAKE_TAKEN 8u /* a thread has taken the poller's role */
+#define PSC_WAKE_POLLED 16u /* a thread has polled */
 
 struct psc_sleeper {
     psc_worker_t *worker;
-    psc_link_t link;   /* of all of this worker */
+    psc_link_t link;   /* in the worker's list of sleepers */
     int set, bell;
     uint32_t wants;    /* PSC_WAKE_ bits that ring the bell; 0: not armed */
-    uint32_t seen;     /* the generation at which its owner has looked */
+    uint32_t seen;     /* the generation when its owner last looked */
     bool rung;         /* the bell is readable */
-    atomic_int life;   /* psc_sleeper_life_t, of one that was created */
+    atomic_int life;   /* psc_sleeper_life_t; only of a created sleeper */
 };
 
 typedef enum psc_sleeper_life {
     PSC_SLEEPER_USED,
     PSC_SLEEPER_RELEASED,
-    PSC_SLEEPER_ENDED  /* its worker has ended */
+    PSC_SLEEPER_ENDED  /* the worker has ended */
 } psc_sleeper_life_t;
 
-/* The wake generation and those who sleep on it. */
+/* The wake generation and the threads that sleep on it. */
 typedef struct psc_wait_state {
     atomic_uint generation;
-    atomic_uint wanted;  /* what the armed sleepers want, all together */
-    atomic_uint polling; /* 1: somebody has the poller's role */
-    atomic_uint wakes;   /* calls of psc_worker_wake: all who wait return */
+    atomic_uint wanted;  /* union of what the armed sleepers want */
+    atomic_uint polling; /* 1: a thread holds the poller's role */
+    atomic_uint wakes;   /* calls of psc_worker_wake: each ends all waits */
     atomic_uint crowded; /* not 0: pollers share this processor; see spin.c */
-    uint32_t followers;  /* what threads that sleep on the generation want */
+    uint32_t followers; /* wants of the threads that sleep on the generation */
     psc_list_t sleepers;
     psc_sleeper_t poller, control;
-    psc_sleeper_t *outside; /* that of psc_worker_fd, once it is needed */
+    psc_sleeper_t *outside; /* sleeper of psc_worker_fd, created on first use */
 } psc_wait_state_t;
 
 #endif
