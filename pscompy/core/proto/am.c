@@ -12,7 +12,7 @@
 typedef struct am_handler {
     psc_link_t link;
     uint32_t id;
-    psc_am_handler_t func; /* NULL: queue for message_poll */
+    psc_am_handler_t func; /* NULL: queue the message for psc_am_poll */
     void *arg;
 } am_handler_t;
 
@@ -54,7 +54,6 @@ psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
 
 /* ---- arriving ---- */
 
-/* For one that arrives. With the worker's lock. */
 am_node_t *psc_am_node_create(psc_conn_t *conn, uint32_t id, size_t header_len,
                               uint64_t len)
 {
@@ -70,7 +69,6 @@ am_node_t *psc_am_node_create(psc_conn_t *conn, uint32_t id, size_t header_len,
     return node;
 }
 
-/* It counts no more. */
 void psc_am_node_release(psc_worker_t *worker, am_node_t *node)
 {
     worker->unexpected -= node->kept;
@@ -86,7 +84,6 @@ void psc_am_node_drop(psc_worker_t *worker, am_node_t *node)
     psc_am_node_free(worker, node);
 }
 
-/* Hand it to its handler. True: it stays in the queue. */
 bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node)
 {
     psc_worker_t *worker = conn->worker;
@@ -108,8 +105,8 @@ bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node)
     return true;
 }
 
-/* The credit of one that came eagerly: at once, if it is gone already or there
- * is room. */
+/* Return the credit of an eager message now, if the message is handled or the
+ * bound allows it; else when the message is polled. */
 static void am_taken(psc_conn_t *conn, am_node_t *node, bool queued,
                      uint32_t cost)
 {
@@ -177,7 +174,7 @@ void psc_am_abort(psc_lane_t *lane)
                      psc_container_of(message, am_node_t, message));
 }
 
-/* ---- announced ---- */
+/* ---- end ---- */
 
 void psc_am_handlers_destroy(psc_worker_t *worker)
 {

@@ -1,9 +1,10 @@
-/* A user's active messages: they travel as messages of a context of their own
- * (so eager, rendezvous and credits serve them too), tag = id, payload =
- * header and payload in a row, and are handed to a handler or queued for
- * Python instead of being matched. Those that nobody has polled count against
- * the bound of unexpected messages: beyond it credit is withheld, and what is
- * announced waits as a record, unless there is no other. */
+/* A user's active messages. They travel as messages of a context of their own,
+ * so that eager, rendezvous and credits serve them too; the tag is the id, and
+ * the payload is the user's header followed by the user's payload. They are not
+ * matched but passed to a handler or queued for Python. Messages that have not
+ * been polled count against the bound of unexpected messages. Beyond the bound
+ * credit is withheld, and an announced message waits as a record, unless no
+ * message is unpolled. */
 #ifndef PSCOMPY_PROTO_AM_H
 #define PSCOMPY_PROTO_AM_H
 
@@ -16,22 +17,23 @@ psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
 
 /* ---- arriving ---- */
 
-/* Memory for a message that arrives; it counts from now on. NULL if there is no
- * memory. */
+/* Allocate memory for a message that arrives, and count it as unexpected.
+ * Returns NULL if memory is short. */
 am_node_t *psc_am_node_create(psc_conn_t *conn, uint32_t id, size_t header_len,
                               uint64_t len);
-/* The message counts no more, and its credit returns. */
+/* Stop counting the message as unexpected, and return its credit. */
 void psc_am_node_release(psc_worker_t *worker, am_node_t *node);
-/* The same, and it is freed. */
+/* Release the message and free it. */
 void psc_am_node_drop(psc_worker_t *worker, am_node_t *node);
-/* Hand it to its handler. Returns true if it stays in the queue. */
+/* Pass the message to its handler. Returns true if it was queued for
+ * psc_am_poll instead. */
 bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node);
-/* A complete message has arrived eagerly; its credit is returned here, or when
- * it is polled. */
+/* A complete eager message has arrived. Its credit is returned here, or when
+ * the message is polled. */
 psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
                             const void *data, uint64_t len);
-/* A message whose payload is still to come, into memory of its own: begun,
- * ended, or given up. */
+/* A message whose payload is still arriving, into memory of its own: begin,
+ * end, or give up. */
 psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
                           uint64_t len, psc_dest_t *dest);
 void psc_am_end(psc_lane_t *lane);

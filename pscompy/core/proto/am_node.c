@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-/* Memory of the usual sizes is kept: malloc gives long pieces back to the
- * system, and every page of the next one is a fault. */
-#define AM_CLASS_MIN 1024u   /* the sizes are this and its doubles */
+/* Nodes of the usual sizes are kept for reuse: malloc gives long pieces back to
+ * the system, and each page of the next one would cost a page fault. */
+#define AM_CLASS_MIN 1024u   /* the smallest size; each class doubles it */
 #define AM_IDLE_MAX (8u << 20) /* bytes kept per worker */
 
 static unsigned am_class(uint64_t len)
@@ -84,5 +84,5 @@ void psc_am_nodes_destroy(psc_worker_t *worker)
         }
         worker->idle[i] = NULL;
     }
-    worker->idle_bytes = AM_IDLE_MAX; /* what comes now is not kept */
+    worker->idle_bytes = AM_IDLE_MAX; /* nodes freed from now on are not kept */
 }

@@ -1,32 +1,34 @@
-/* The memory of active messages that are queued, on their way in, or on their
- * way out; am.c and am_post.c share it. */
+/* The memory of active messages that are queued, being received, or being sent;
+ * am.c and am_post.c share it. */
 #ifndef PSCOMPY_PROTO_AM_NODE_H
 #define PSCOMPY_PROTO_AM_NODE_H
 
 #include "../types/conn.h"
 
-/* A message in memory of its own: queued for Python, or on its way out. */
+/* A message in memory of its own: queued for Python, or waiting to be sent. */
 typedef struct am_node {
-    psc_message_t message; /* first: message_free gets it */
+    psc_message_t message; /* first: message_free gets a pointer to it */
     psc_link_t link;
     psc_conn_t *conn;
-    struct am_node *next; /* inbox, idle */
-    uint64_t kept;        /* bytes that count against the session's bound */
-    uint32_t owed;        /* credit to return when it is polled */
-    uint8_t size_class;   /* PSC_AM_CLASSES: none */
+    struct am_node *next; /* in worker's inbox or idle */
+    uint64_t kept; /* bytes counted in the worker's unexpected */
+    uint32_t owed; /* credit to return when the message is polled */
+    uint8_t size_class; /* PSC_AM_CLASSES: not kept for reuse */
     _Alignas(16) uint8_t data[];
 } am_node_t;
 
-/* Memory for a message of so many bytes, not filled in; NULL: out of memory.
- * Any thread. */
+/* Allocate a node for a message of this length, not filled in. Returns NULL if
+ * memory is short. Any thread. */
 am_node_t *psc_am_node_alloc(uint64_t len);
-/* The same, from memory that is kept. With the worker's lock, as is free. */
+/* Take a node that was kept for reuse, or allocate one. With the worker's lock,
+ * as psc_am_node_free. */
 am_node_t *psc_am_node_reuse(psc_worker_t *worker, uint64_t len);
 void psc_am_node_free(psc_worker_t *worker, am_node_t *node);
-/* What it is a message of; its data follows. NULL stays NULL. */
+/* Fill in a node's message; the caller copies the data. Returns NULL if node is
+ * NULL. */
 am_node_t *psc_am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
                             size_t header_len, uint64_t len);
-/* Free what is kept; from then on nothing is. */
+/* Free the nodes kept for reuse; later ones are not kept any more. */
 void psc_am_nodes_destroy(psc_worker_t *worker);
 
 #endif

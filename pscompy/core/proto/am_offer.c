@@ -13,7 +13,7 @@
 #include "am_node.h"
 #include "rndv.h"
 
-/* A message that was announced and waits until there is room for it. */
+/* A message that was announced and waits for room. */
 typedef struct am_offer {
     psc_link_t link;
     psc_offer_t offer;
@@ -41,7 +41,8 @@ static void am_refused(psc_req_t *req)
     req->conn->rts_in--;
 }
 
-/* There is no memory for it: its sender is told, the connection goes on. */
+/* Refuse a message because memory is short: the sender gets the error in a FIN,
+ * and the connection stays up. */
 static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
 {
     char line[PSC_REASON_MAX];
@@ -81,7 +82,7 @@ static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
 
 /* ---- waiting for room ---- */
 
-/* One alone may be longer than all of the bound. */
+/* A message may exceed the whole bound if no other message is unpolled. */
 static bool am_has_room(const psc_worker_t *worker, uint64_t len)
 {
     uint64_t max = worker->config.unexpected_max;
@@ -90,7 +91,8 @@ static bool am_has_room(const psc_worker_t *worker, uint64_t len)
            (worker->unexpected <= max && len <= max - worker->unexpected);
 }
 
-/* Fetch what has waited. True: something has begun. */
+/* Fetch offers that have waited, while there is room. Returns true if a fetch
+ * was started. */
 static bool am_offers_start(psc_worker_t *worker)
 {
     bool started = false;
@@ -146,8 +148,8 @@ psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
 
 /* ---- polling ---- */
 
-/* Return the credit, and admit the announced messages, that were held
- * back while this message took the room. */
+/* Return the credit, and fetch the announced messages, that were held back
+ * while this message took the room. */
 static void am_polled(psc_worker_t *worker, am_node_t *node)
 {
     bool owed = node->owed > 0;

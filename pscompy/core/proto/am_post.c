@@ -1,5 +1,5 @@
 /* Active messages from handlers and other threads: posted without the lock,
- * sent by whoever holds it. */
+ * sent by the thread that holds it next. */
 #include "am_post.h"
 
 #include <stdlib.h>
@@ -16,7 +16,8 @@ static void am_posted(psc_req_t *req)
     psc_am_node_free(req->worker, req->payload);
 }
 
-/* The node goes out with the lock held; it lives until its request ends. */
+/* Send a node's message, with the lock held. The node lives until its request
+ * is done. */
 static psc_status_t am_node_send(am_node_t *node)
 {
     size_t len = node->message.header_len + node->message.len;
@@ -53,7 +54,8 @@ psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
     if (header_len > PSC_AM_USER_HEADER_MAX || id > PSC_TAG_MAX)
         return PSC_ERR_INVALID;
     if (psc_conn_state(conn) == PSC_CONN_LAZY)
-        return PSC_ERR_NO_RESOURCE; /* as am_send: somebody has to connect */
+        /* the program must connect first, as for am_send */
+        return PSC_ERR_NO_RESOURCE;
     if (psc_conn_state(conn) > PSC_CONN_UP)
         return PSC_ERR_CLOSED;
     node = psc_am_node_fill(psc_am_node_alloc(header_len + len), conn, id,

@@ -11,7 +11,8 @@ static uint32_t credit_window(const psc_conn_t *conn)
     return window > INT32_MAX / 2 ? INT32_MAX / 2 : (uint32_t)window;
 }
 
-/* Negative after the window has shrunk: what was told stands. */
+/* Credit that was not reported to the peer yet. Negative after the window has
+ * shrunk: a limit that was reported stays valid. */
 static int32_t credit_untold(const psc_conn_t *conn)
 {
     return (int32_t)(conn->credit_consumed + credit_window(conn) -

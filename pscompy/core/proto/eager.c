@@ -97,7 +97,8 @@ static void eager_count_copy(psc_conn_t *conn, uint64_t len, uint64_t room)
     psc_count(conn, PSC_COUNTER_copied_bytes, len > room ? room : len);
 }
 
-/* The same for a message that has been written to the receive's buffer. */
+/* Set the result of a message that was copied into the receive's buffer, and
+ * count the copy. */
 static inline void eager_copied_in(psc_result_t *result, psc_conn_t *conn,
                                    int32_t tag, uint64_t len, uint64_t room)
 {
@@ -121,7 +122,8 @@ psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
     return result_p->status;
 }
 
-/* Count what is kept; within the bound its credit returns at once. */
+/* Count the memory of a kept message. Within the bound its credit returns at
+ * once; beyond it the credit is withheld. */
 static void eager_account(psc_unexp_t *unexp)
 {
     psc_worker_t *worker = unexp->conn->worker;
@@ -159,7 +161,7 @@ static void eager_hold_or_copy(psc_unexp_t *unexp, psc_lane_t *lane,
     eager_copied_out(unexp->conn, am->len);
 }
 
-/* Nobody has a buffer for it yet: keep it for later. */
+/* Keep a message that has no buffer yet. */
 static psc_status_t eager_keep(psc_unexp_t *unexp, psc_req_t *req)
 {
     eager_account(unexp);
@@ -207,7 +209,7 @@ static bool eager_lands(const psc_req_t *req, uint64_t len)
     return req && psc_req_has_room(req, len) && req->n_iov <= PSC_INCOMING_IOV;
 }
 
-/* Into the memory of its receive. */
+/* Receive the payload into the memory of the matching receive. */
 static void eager_begin_receive(psc_lane_t *lane, psc_req_t *req, int32_t tag,
                                 uint64_t len, psc_dest_t *dest)
 {
@@ -224,8 +226,8 @@ static void eager_begin_receive(psc_lane_t *lane, psc_req_t *req, int32_t tag,
                                 PSC_INCOMING_IOV);
 }
 
-/* Into a record, which the receive gets when it is complete, if there is one.
- */
+/* Receive the payload into a record. A receive that has matched already gets it
+ * when the payload is complete. */
 static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
                                        psc_unexp_t *unexp, psc_dest_t *dest)
 {

@@ -1,5 +1,5 @@
-/* Eager: the message travels at once, in one piece, copied or from the user's
- * buffer, as the transport prefers. */
+/* Eager: the message is sent at once, in one piece, copied or directly from the
+ * user's buffer, as the transport prefers. */
 #ifndef PSCOMPY_PROTO_EAGER_H
 #define PSCOMPY_PROTO_EAGER_H
 
@@ -12,28 +12,31 @@ typedef struct psc_message_head {
     uint16_t aux;
 } psc_message_head_t;
 
-/* May a message of this length go eagerly now? */
+/* Returns true if a message of this length may be sent eagerly. */
 bool psc_eager_fits(const psc_conn_t *conn, uint64_t len);
-/* Send it. comp is used (PSC_INPROGRESS) when the transport keeps the
- * pieces; NO_RESOURCE: nothing happened. */
+/* Send an eager message. Returns PSC_INPROGRESS if the transport keeps the
+ * pieces; it then completes `comp`. Returns PSC_ERR_NO_RESOURCE if nothing was
+ * sent. */
 psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
                             const psc_iov_t *iov, size_t n_iov, uint64_t len,
                             psc_comp_t *comp);
 
-/* It has left, this way: count it. */
+/* Count a message that was sent in this way, and spend its credit. */
 void psc_eager_left(psc_conn_t *conn, psc_counter_t how, uint64_t len);
 
 /* Arrivals (see psc_upcalls_t). */
 psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest);
-/* The payload is complete: in the memory of its receive, or in a record. */
+/* The payload has arrived completely: in the memory of its receive, or in a
+ * record. */
 void psc_eager_end_receive(psc_lane_t *lane);
 void psc_eager_end_record(psc_lane_t *lane);
 
-/* A message of this length is in the receive's buffer; its tag is known. */
+/* Finish a receive whose buffer has a message of this length; its tag is
+ * set. */
 void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len);
-/* Give a complete unexpected message to a receive's buffer. */
+/* Copy a complete unexpected message into a receive's buffer, and free it. */
 psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
                                size_t n_iov, psc_result_t *result_p);
 

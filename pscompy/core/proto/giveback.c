@@ -71,10 +71,11 @@ psc_status_t psc_giveback_message(psc_worker_t *worker, uint32_t context,
     return psc_message_put_back(unexp);
 }
 
-/* ---- a message that is on its way ---- */
+/* ---- a message that is still arriving ---- */
 
-/* The record goes, and whoever has matched it is left without; returns the
- * last of these. */
+/* Free the record of a message that will never be complete, and detach the
+ * receives that have matched it. Returns the last of these receives, or
+ * NULL. */
 static psc_req_t *giveback_drop(psc_unexp_t *unexp)
 {
     psc_req_t *left = NULL;
@@ -109,7 +110,8 @@ static void giveback_arrived(psc_unexp_t *unexp)
     psc_req_finish(req, req->head.result.status);
 }
 
-/* The receive ends: its message is in the buffer, or will never be. */
+/* Called when the original receive ends: its buffer has the message, or the
+ * message has failed. */
 static void giveback_settled(psc_req_t *req)
 {
     psc_unexp_t *unexp = req->unexp;
@@ -126,7 +128,8 @@ static void giveback_settled(psc_req_t *req)
     giveback_arrived(unexp);
 }
 
-/* Whether its message moves into its buffer; then *result_p describes it. */
+/* Returns true if the message is being transferred into the receive's buffer;
+ * *result_p then describes it. */
 static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
 {
     const psc_incoming_t *in;
@@ -156,7 +159,7 @@ psc_status_t psc_giveback_request(psc_req_t *req)
     if (status != PSC_ERR_INVALID || req->kind != PSC_REQ_RECV ||
         req->head.state == PSC_REQUEST_DONE || req->error != PSC_OK)
         return status;
-    if (req->on_done) /* it is giving it back already */
+    if (req->on_done) /* the request is being given back already */
         return PSC_INPROGRESS;
     if (!giveback_moves(req, &result))
         return status;

@@ -17,25 +17,27 @@
 #include "match.h"
 #include "rndv.h"
 
-/* Segments of one peer that stay mapped though nothing of them is in use. */
+/* How many segments of one peer may stay mapped while no view uses them. */
 #define LEND_MAPS_MAX 16
 
-/* A peer's segment, by the key that names it. map NULL: it cannot be had. */
+/* A peer's segment, identified by its key. If map is NULL, the segment cannot
+ * be mapped. */
 typedef struct lend_map {
-    psc_link_t link; /* connection's maps, the last used first */
+    psc_link_t link; /* in the connection's maps, last used first */
     psc_map_t *map;
     size_t key_len;
     uint8_t key[PSC_RKEY_MAX];
 } lend_map_t;
 
-/* What a consumer has as a view, and what is left of it afterwards. */
+/* A view that a consumer holds, and the state behind it. It may outlive its
+ * request and its worker. */
 typedef struct psc_loan {
-    psc_view_t view; /* first: view_free gets it */
-    struct psc_loan *next; /* worker's returned */
+    psc_view_t view; /* first: view_free gets a pointer to it */
+    struct psc_loan *next; /* in the worker's returned */
     psc_pool_t *pool;
     psc_map_t *map;
     uint64_t offset;
-    uint64_t request_id; /* its request, for as long as there is one */
+    uint64_t request_id; /* id of its request; stale once that has ended */
     bool kept;
 } psc_loan_t;
 
@@ -104,7 +106,8 @@ static bool lend_map_retired(const psc_map_t *map)
     return __atomic_load_n(&identity->retired, __ATOMIC_ACQUIRE);
 }
 
-/* Those that their owner has given up, and the one not used for longest. */
+/* Forget the segments that their owner has retired and the least recently used
+ * ones. */
 static void lend_maps_trim(psc_conn_t *conn)
 {
     size_t n = 0;
@@ -148,7 +151,8 @@ static psc_map_t *lend_map_find(psc_conn_t *conn, const uint8_t *key,
     return entry ? entry->map : NULL;
 }
 
-/* Where the message lies here; NULL: nowhere, or it is no such message. */
+/* The mapped segment that holds the message. Returns NULL if it cannot be
+ * mapped, or the message is not lent or violates its bounds. */
 static psc_map_t *lend_locate(const psc_unexp_t *unexp)
 {
     psc_wire_key_t head;
@@ -178,7 +182,7 @@ static void lend_loan_free(psc_loan_t *loan)
 
 static void lend_loan_done(psc_req_t *req)
 {
-    (void)req; /* internal: nobody waits for it */
+    (void)req; /* internal: has no consumer to notify */
 }
 
 static psc_loan_t *lend_loan_create(const psc_unexp_t *unexp, psc_map_t *map)
@@ -262,9 +266,10 @@ psc_status_t psc_lend_send_taken(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
-/* ---- views that die ---- */
+/* ---- released views ---- */
 
-/* The pool's gate keeps the worker where it is meanwhile. */
+/* Pass a released loan to its worker. The pool's gate keeps the worker from
+ * being freed meanwhile. Returns false if the worker has ended. */
 static bool lend_give_back(psc_loan_t *loan)
 {
     psc_pool_t *pool = loan->pool;
@@ -293,7 +298,7 @@ void psc_lend_return(psc_view_t *view)
         lend_loan_free(loan);
 }
 
-/* Its request, unless the connection has ended. */
+/* The request of a loan. Returns NULL if the connection has ended. */
 static psc_req_t *lend_loan_request(psc_worker_t *worker, psc_loan_t *loan)
 {
     psc_req_t *req = psc_req_find(worker, loan->request_id);

@@ -1,41 +1,44 @@
-/* Lending: the sender hands out the pages of a message themselves.
+/* Lending: the sender lends the pages of a message instead of sending a copy.
  *
  *   RTS(LENT, key of the segment, offset) ->
- *      the receive has matched: map the segment, once; a view of it
- *                                  <- TAKEN   if it is not given back at once
- *                                  <- FIN     when the view has died
+ *      a receive matches: map the segment, once; make a view of the message
+ *                                  <- TAKEN   unless released at once
+ *                                  <- FIN     when the view is released
  *
- * The request of the sender is done with the FIN, or when the connection ends:
- * then nobody there reads any more, or its process is gone. A receiver that
- * ends in order, or has lost the peer, makes the views that are left its own
- * before; so they keep what they show, whatever the sender does. A lent
- * message that is received into a buffer is a rendezvous like any other. */
+ * The sender's request is done when the FIN arrives or the connection ends:
+ * then the peer does not read the pages any more, or its process has ended. A
+ * receiver that closes the connection, or loses the peer, first makes private
+ * copies of the views that are still held (psc_map_t.keep), so that they keep
+ * their contents. A lent message that is received into a buffer is an ordinary
+ * rendezvous. */
 #ifndef PSCOMPY_PROTO_LEND_H
 #define PSCOMPY_PROTO_LEND_H
 
 #include "match.h"
 
-/* Below it a copy is cheaper than the three messages. */
+/* Shorter messages are copied: that is cheaper than the three control
+ * messages. */
 #define PSC_LEND_MIN 4096u
 
 /* ---- the sender ---- */
-/* Can this request's pages be lent? Else it is a send like any other. */
+/* Returns true if the request's pages can be lent. If not, clears
+ * PSC_FLAG_LEND, so that it becomes an ordinary send. */
 bool psc_lend_begin(psc_req_t *req);
 psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* How it ends when its connection does: what was announced is as good as
- * sent. */
+/* The result of a send when its connection ends with `status`: PSC_OK for a
+ * lent message that was announced, because that counts as sent. */
 psc_status_t psc_lend_outcome(const psc_req_t *req, psc_status_t status);
 
 /* ---- the receiver ---- */
 psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p);
 psc_status_t psc_lend_send_taken(psc_req_t *req); /* stage SEND_TAKEN */
-/* A view has died: any thread, and the worker may have ended. */
+/* Release a view. Any thread; the worker may have ended. */
 void psc_lend_return(psc_view_t *view);
-/* Of those that have died tell their owners. */
+/* Notify the owners of released views (FIN). */
 void psc_lend_drain(psc_worker_t *worker);
-/* The last word is about to leave: views become our own. */
+/* The close message is about to be sent: make private copies of all views. */
 void psc_lend_conn_closing(psc_conn_t *conn);
-/* A loan whose connection ends. */
+/* End a loan whose connection has ended. */
 void psc_lend_end(psc_req_t *req);
 void psc_lend_conn_ended(psc_conn_t *conn);
 void psc_lend_worker_destroy(psc_worker_t *worker);

@@ -86,7 +86,8 @@ static inline psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
     return req;
 }
 
-/* With one that was posted before this place. */
+/* Returns true if a receive in `posted`, posted before `order`, could take a
+ * message with this tag. */
 static bool match_overlaps(const psc_list_t *posted, int32_t tag,
                            uint64_t order)
 {
@@ -105,9 +106,10 @@ static bool match_first_of_all(const psc_match_queue_t *queue,
     return !match_overlaps(&queue->context->posted, req->tag, req->order);
 }
 
-/* A receive that waited here has gone: leave to the fabric those that it held
- * back and that nobody else does. Not while messages that arrived before the
- * lane was installed are still to be matched: the fabric does not know them. */
+/* A receive has left the queue. Post the receives that it blocked to the
+ * fabric, as long as no other receive blocks them. Wait with this while
+ * messages that arrived before the lane was installed are still to be matched,
+ * because the fabric does not know them. */
 static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
 {
     if (!conn->tagged || conn->state != PSC_CONN_UP ||
@@ -185,8 +187,8 @@ static void match_answer_probes(psc_unexp_t *unexp)
     }
 }
 
-/* Later arrivals stand nearer the end; a message that comes back looks for
- * its place from there. */
+/* Insert by order of arrival, searching from the end: new messages belong
+ * there, and a message that is given back belongs near it. */
 static void match_insert(psc_match_queue_t *queue, psc_unexp_t *unexp)
 {
     psc_link_t *at = &queue->unexpected, *any = &queue->context->unexpected;
@@ -310,8 +312,8 @@ psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
     return unexp;
 }
 
-/* A message that has waited knows when it arrived; for another one the receive
- * that it has met knows. */
+/* A message that was kept knows its order of arrival; for one that met a posted
+ * receive, the receive's result has it. */
 static void match_order(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (unexp->order)

@@ -25,7 +25,7 @@ static void message_sent(psc_comp_t *comp, psc_status_t status)
     psc_req_finish(req, req->error ? req->error : status);
 }
 
-/* By the fabric's own matching, where the connection has it. */
+/* Send by the fabric's matching if the connection has it. */
 static inline psc_status_t message_send_eager(psc_conn_t *conn,
                                               const psc_message_head_t *head,
                                               const psc_iov_t *iov,
@@ -128,8 +128,8 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
 
 /* ---- receive ---- */
 
-/* A connection whose connecting has failed is lazy again; what was posted now
- * would wait for a message that nobody is asked for. */
+/* If connecting has failed, the connection is lazy again. A receive posted now
+ * would wait forever, because the peer is not asked to connect. */
 static psc_status_t message_may_come(const psc_recv_args_t *args)
 {
     return args->source ? psc_conn_usable(args->source) : PSC_OK;
@@ -159,7 +159,8 @@ static psc_status_t message_recv_request(psc_worker_t *worker,
     return PSC_OK;
 }
 
-/* The receive has its buffer and its message, which is not all there yet. */
+/* Continue a receive that has a buffer and a message which has not arrived
+ * completely. */
 static void message_recv_go_on(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (unexp->rts) {
@@ -169,7 +170,8 @@ static void message_recv_go_on(psc_req_t *req, psc_unexp_t *unexp)
     psc_match_claim(req, unexp);
 }
 
-/* It is here, and so is the memory for it. */
+/* Returns true if the message has arrived completely and the receive has memory
+ * for it. */
 static bool message_whole(const psc_recv_args_t *args, const psc_unexp_t *unexp)
 {
     if (unexp->rts || unexp->arriving)
@@ -230,7 +232,8 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     return PSC_INPROGRESS;
 }
 
-/* The message is not all here: it moves on from now, and may even end. */
+/* Continue with a message that has not arrived completely. The request may even
+ * be done before this returns. */
 static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
 {
     psc_worker_t *worker = req->worker;
@@ -262,8 +265,8 @@ psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
     req->inside = true;
     if (unexp->rts || unexp->arriving)
         return message_supply_rest(req, unexp);
-    /* MATCHED becomes DONE at once: no thread that was woken for MATCHED finds
-     * the request ACTIVE */
+    /* MATCHED changes directly to DONE, so that a thread woken for MATCHED
+     * never sees ACTIVE. */
     psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
     psc_req_finish(req, req->head.result.status);
     psc_req_returned(req);
@@ -315,7 +318,7 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
 
 /* ---- cancel ---- */
 
-/* An earlier receive may wait for the message that has come back. */
+/* A posted receive may be waiting for the message that is put back. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 {
     psc_status_t status = psc_match_put_back(unexp);
@@ -342,7 +345,8 @@ psc_status_t psc_message_put_back(psc_unexp_t *unexp)
     return PSC_OK;
 }
 
-/* It has a message, of which nothing is in its buffer. */
+/* Returns true if the receive has matched a message of which nothing has been
+ * written to its buffer. */
 static bool message_waits(const psc_req_t *req)
 {
     return req->head.state == PSC_REQUEST_MATCHED ||

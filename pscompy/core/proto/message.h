@@ -1,18 +1,20 @@
-/* The operations on messages: send, receive, probe, cancel. With the worker's
- * lock held; api.c adds the lock. */
+/* The operations on messages: send, receive, probe, cancel. Called with the
+ * worker's lock held; api_message.c takes it. */
 #ifndef PSCOMPY_PROTO_MESSAGE_H
 #define PSCOMPY_PROTO_MESSAGE_H
 
 #include "eager.h"
 
-/* aux: length of an active message's header, 0 for messages. */
-/* The way of most messages: nothing queued, credit there, small enough to be
- * copied. No request is made; NO_RESOURCE: it has to go the long way. */
+/* In the next functions `aux` is the header length of an active message, 0 for
+ * other messages. */
+/* The fast path: nothing is queued, there is credit, and the message is small
+ * enough to be copied. Creates no request. Returns PSC_ERR_NO_RESOURCE if
+ * psc_message_send must be used. */
 psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
                                   uint16_t aux);
 psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
                               uint16_t aux, psc_request_t **request_p);
-/* It would be eager, but for want of credit. */
+/* Returns true if only missing credit keeps this message from being eager. */
 bool psc_message_starved(const psc_conn_t *conn, const psc_send_args_t *args);
 psc_status_t psc_message_send_progress(psc_req_t *req); /* stage SEND */
 psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
@@ -27,11 +29,12 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
                                const psc_recv_args_t *args,
                                psc_result_t *result_p,
                                psc_request_t **request_p);
-/* Takes back what has not begun, and a receive whose message has not reached
- * its buffer; that message goes back to its place. INVALID: too late. */
+/* Cancel a request that has not begun, or a receive whose message has not
+ * reached its buffer; that message is put back. Returns PSC_ERR_INVALID if it
+ * is too late. */
 psc_status_t psc_message_cancel(psc_req_t *req);
-/* A message takes its old place again, or meets a receive that waits for it.
- * NO_MEMORY: it is gone. */
+/* Put a message back to its old place, or give it to a receive that waits for
+ * it. Returns PSC_ERR_NO_MEMORY if the message was lost. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp);
 
 #endif

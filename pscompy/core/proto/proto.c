@@ -1,5 +1,5 @@
-/* The protocols' two tables: what an arriving active message does, and what
- * moves a request on from each stage. */
+/* The protocols' two tables: the function for each arriving active message, and
+ * the function that advances a request from each stage. */
 #include "proto.h"
 
 #include <stdlib.h>
@@ -27,7 +27,8 @@
 
 typedef psc_status_t (*stage_fn_t)(psc_req_t *req);
 
-/* A stage without a function waits for the peer or for the fabric. */
+/* In a stage without a function the request waits for the peer or the
+ * fabric. */
 static const stage_fn_t stage_progress[PSC_STAGE_COUNT] = {
     [PSC_STAGE_SEND] = psc_message_send_progress,
     [PSC_STAGE_SEND_MARK] = psc_tag_send_mark,
@@ -125,8 +126,8 @@ psc_status_t psc_proto_arrived(psc_lane_t *lane, const psc_am_t *am)
 
 /* ---- header first ---- */
 
-/* The longest payload that a bounce buffer is made for: an eager message, or
- * an active message's. FRAGs go to their receive. */
+/* Longest payload for which a bounce buffer is allocated: an eager message,
+ * also of a user's active message. FRAGs go directly to their receive. */
 #define BOUNCE_MAX PSC_CREDIT_INITIAL
 
 static void proto_bounce(psc_lane_t *lane, const void *header, uint64_t len,
@@ -198,7 +199,7 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
     if (in->status != PSC_OK)
         return in->status;
     switch (in->kind) {
-    case PSC_INCOMING_NONE: /* there was no memory for it */
+    case PSC_INCOMING_NONE: /* proto_bounce had no memory */
         return PSC_ERR_NO_MEMORY;
     case PSC_INCOMING_FRAG:
         psc_rndv_frag_end(lane);
@@ -219,7 +220,7 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
     return PSC_OK;
 }
 
-/* The record of a message that will not be complete. */
+/* Free the record of a message that will not be complete. */
 static void proto_drop_record(psc_unexp_t *unexp)
 {
     psc_list_for_each(req, &unexp->conn->active, psc_req_t, conn_link) {

@@ -1,5 +1,5 @@
-/* What the protocols do for the core when a connection or a worker begins and
- * ends, and its control messages. */
+/* The protocols' part when a connection or a worker begins or ends, and their
+ * control messages. */
 #include "protocols.h"
 
 #include "../finish.h"
@@ -60,7 +60,8 @@ static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
 
 /* ---- a connection ends ---- */
 
-/* A receive that has its message but no buffer yet keeps a whole message. */
+/* End a request of a connection that has ended. A receive that has matched a
+ * complete message, but has no buffer yet, keeps the message. */
 static void ends_request(psc_req_t *req, psc_status_t status)
 {
     psc_unexp_t *unexp = req->unexp;
@@ -104,7 +105,8 @@ static void receives_ended(psc_conn_t *conn, psc_status_t status)
 static void conn_ended(psc_conn_t *conn, psc_status_t status)
 {
     conn->status = status;
-    psc_am_conn_ended(conn); /* first: the end of another makes room for it */
+    /* first, because a fetch that fails below makes room for these offers */
+    psc_am_conn_ended(conn);
     psc_giveback_conn_ended(conn);
     for (uint32_t i = 0; i < conn->n_lanes; i++)
         psc_proto_abort(conn->lanes[i]);

@@ -1,11 +1,12 @@
-/* The protocols as a whole, for the worker that registers and ends them. */
+/* The protocols as one object, for the worker that registers and ends them. */
 #ifndef PSCOMPY_PROTO_PROTOCOLS_H
 #define PSCOMPY_PROTO_PROTOCOLS_H
 
 #include "../upward.h"
 
 extern const psc_upward_t psc_protocols;
-/* The worker ends: before its connections go, and after. */
+/* The worker ends: stop before its connections are freed, destroy
+ * afterwards. */
 void psc_protocols_stop(psc_worker_t *worker);
 void psc_protocols_destroy(psc_worker_t *worker);
 

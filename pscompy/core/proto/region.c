@@ -38,14 +38,15 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
         if (region_capable(slot) &&
             slot->ops->mem_register(slot->iface, NULL, base, len,
                                     &region->mem[i]) != PSC_OK)
-            region->mem[i] = NULL; /* messages serve it */
+            region->mem[i] = NULL; /* accesses go by messages */
     }
     psc_list_push(&worker->regions, &region->link);
     *region_p = region;
     return PSC_OK;
 }
 
-/* The region's keys are refused, and no peer is writing by one. */
+/* Revoke the region's keys. Returns PSC_INPROGRESS while a peer is writing by
+ * one. */
 static psc_status_t region_revoke(psc_region_t *region)
 {
     psc_status_t status = PSC_OK;
@@ -70,7 +71,7 @@ static void region_free(psc_region_t *region)
             slot->ops->mem_deregister(slot->iface, region->mem[i]);
     }
     psc_list_for_each(req, &region->target.accesses, psc_req_t, access_link)
-        psc_target_leave(req); /* it has no memory any more */
+        psc_target_leave(req); /* the request accesses no memory any more */
     psc_list_remove(&region->link);
     free(region);
 }
@@ -186,7 +187,7 @@ uint64_t psc_region_size(const uint8_t *packed, size_t len)
     return head.len;
 }
 
-/* ---- found by a peer ---- */
+/* ---- lookup for a peer ---- */
 
 psc_region_t *psc_region_find(psc_worker_t *worker, const psc_wire_rma_t *wire)
 {

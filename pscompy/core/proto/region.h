@@ -12,13 +12,14 @@ struct psc_region {
     uint64_t id, nonce;
     uint8_t *base;
     uint64_t len;
-    psc_target_t target; /* what messages serve of it */
+    psc_target_t target; /* accesses of peers by messages */
     psc_mem_t *mem[PSC_IFACES_MAX];
 };
 
-/* A packed region: this, then `n_keys` keys of {whose, length, bytes}. */
+/* A packed region: this head, then `n_keys` keys, each a
+ * psc_region_packed_key_t followed by `len` bytes. */
 typedef struct psc_region_packed {
-    uint8_t check[PSC_SIPHASH_SIZE]; /* of all that follows */
+    uint8_t check[PSC_SIPHASH_SIZE]; /* authenticates all bytes that follow */
     uint32_t magic;
     uint32_t n_keys;
     uint64_t id, nonce, len;
@@ -32,24 +33,27 @@ typedef struct psc_region_packed_key {
 
 psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
                                psc_region_t **region_p);
-/* Take the memory back. PSC_OK: nobody writes or reads it any more, and the
- * region is gone. PSC_INPROGRESS: new accesses are refused, but somebody is in
- * the middle of one; call again after progress. */
+/* Take the memory back. Returns PSC_OK if no peer accesses it any more; the
+ * region is freed. Returns PSC_INPROGRESS if new accesses are refused but one
+ * is still in flight; call again after progress. */
 psc_status_t psc_region_close(psc_region_t *region);
 psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
                              size_t *len_p);
 psc_worker_t *psc_region_worker(const psc_region_t *region);
 
-/* Bytes of the region, as its packed key says; 0: it is none. */
+/* Length of the region according to its packed key; 0 if the key is too short.
+ * The key is not authenticated here. */
 uint64_t psc_region_size(const uint8_t *packed, size_t len);
-/* Check a packed key, and the bounds of an access. Nothing in a key is believed
- * before its check is right. */
+/* Check a packed key, and the bounds of an access. No field is used before the
+ * key's authentication code was verified. */
 psc_status_t psc_region_parse(const psc_worker_t *worker, const uint8_t *packed,
                               size_t packed_len, uint64_t offset, uint64_t len,
                               psc_region_packed_t *head);
-/* The open region that a peer's request names, if it has all of the bytes. */
+/* The open region that a peer's request names. Returns NULL if there is none or
+ * the access exceeds its bounds. */
 psc_region_t *psc_region_find(psc_worker_t *worker, const psc_wire_rma_t *wire);
-/* The worker ends: how many regions a peer is writing into at this moment. */
+/* The worker ends: revoke the keys of all regions. Returns the number of
+ * regions that a peer is still writing into. */
 unsigned psc_regions_revoke(psc_worker_t *worker);
 void psc_regions_destroy(psc_worker_t *worker);
 

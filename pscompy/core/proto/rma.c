@@ -26,7 +26,8 @@ static bool rma_key_fits(const psc_region_packed_key_t *key,
            strncmp(key->transport, slot->ops->name, sizeof key->transport) == 0;
 }
 
-/* The key for lane 0, unpacked; UNSUPPORTED: use messages. */
+/* Unpack the key for lane 0. Returns PSC_ERR_UNSUPPORTED if there is none; the
+ * caller uses messages instead. */
 static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
                                uint32_t n_keys)
 {
@@ -162,7 +163,7 @@ static void rma_served(psc_req_t *req)
     psc_target_leave(req);
 }
 
-/* A request of the target's own that answers the origin's. */
+/* Create the target's request that serves the origin's. */
 static psc_req_t *rma_answer(psc_lane_t *lane, const psc_wire_rma_t *wire,
                              psc_req_kind_t kind, psc_stage_t stage)
 {

@@ -1,10 +1,10 @@
-/* One-sided access to registered regions: by the fabric where lane 0 can put
- * or get, by messages otherwise.
+/* One-sided access to registered regions: by the fabric if lane 0 can put or
+ * get, by messages otherwise.
  *
- * By messages a put is a rendezvous without matching (RMA_PUT is answered by
- * RTR, the target confirms with FIN when the data is in place), a get asks the
- * target for FRAGs. The target knows its regions by id and nonce and checks
- * every access against their bounds. */
+ * A put by messages is a rendezvous without matching: RMA_PUT is answered by
+ * RTR, and the target confirms with FIN when the data is in place. A get by
+ * messages asks the target for FRAGs. The target finds its region by id and
+ * nonce and checks every access against its bounds. */
 #ifndef PSCOMPY_PROTO_RMA_H
 #define PSCOMPY_PROTO_RMA_H
 

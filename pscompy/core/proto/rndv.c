@@ -23,8 +23,8 @@ bool psc_rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
 
 /* ---- the sending side ---- */
 
-/* Keys by which the receiver can get the message where it is. For a lent one
- * the key of lane 0 is enough. */
+/* Pack keys by which the receiver can get the message from the sender's buffer.
+ * For a lent message the key of lane 0 is enough. */
 static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
                           size_t *len_p)
 {
@@ -137,8 +137,9 @@ static void rndv_recv_meets(psc_req_t *req, psc_conn_t *conn, int32_t tag,
     req->bulk.len = len < req->total ? len : req->total;
 }
 
-/* Get where the peer gave keys and we may; otherwise ask the peer to send.
- * Get needs one control message less than put (TupleQ paper, section 2). */
+/* Use get if the peer sent keys and the configuration allows it; otherwise ask
+ * the peer to send. Get needs one control message less than put (TupleQ paper,
+ * section 2). */
 void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
 {
     rndv_recv_meets(req, offer->conn, offer->tag, offer->len);
@@ -178,7 +179,8 @@ static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
     psc_unexp_free(unexp);
 }
 
-/* It is promised to the receive, or the receive goes on with it. */
+/* Continue with a message that has not arrived completely: claim it if its RTS
+ * is missing, else start the rendezvous. */
 void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (unexp->promised) {

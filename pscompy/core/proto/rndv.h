@@ -1,38 +1,40 @@
 /* Rendezvous: RTS announces a message, the receiver answers when it has a
- * buffer, the data goes straight there.
+ * buffer, and the data goes directly into that buffer.
  *
  *   RPUT  RTS ->  <- RTR(keys)   put ...  FIN ->          rndv_put.c
  *   RGET  RTS(keys) ->           get ...  <- FIN          rndv_get.c
  *   FRAG  RTS ->  <- RTR         FRAG ... ->              rndv_am.c
  *
- * The receiver chooses: it knows both sides' abilities when the RTS is there.
- * Each file moves the stages of its own data. What they share is here, the keys
- * are in rndv_keys.c, the RTS in rndv_rts.c, the FIN in rndv_fin.c. */
+ * The receiver chooses the scheme: when the RTS has arrived it knows the
+ * abilities of both sides. Each file advances the stages of its own scheme.
+ * Shared functions are here, the keys in rndv_keys.c, the RTS in rndv_rts.c,
+ * the FIN in rndv_fin.c. */
 #ifndef PSCOMPY_PROTO_RNDV_H
 #define PSCOMPY_PROTO_RNDV_H
 
 #include "match.h"
 
-/* How much one call of a data stage hands out before others get their turn,
- * and how many operations may be under way. */
+/* Bytes that one call of a data stage issues before other requests are served,
+ * and the number of operations that may be in flight. */
 #define PSC_BULK_BURST (1u << 20)
 #define PSC_BULK_INFLIGHT 16u
-/* Announcements that one peer may have waiting here. */
+/* Announcements of one peer that may wait here. */
 #define PSC_RTS_LIMIT 65536u
 
 /* ---- the sending side ---- */
 
-/* May this connection use the scheme? */
+/* Returns true if the connection's configuration allows the scheme. */
 bool psc_rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme);
 /* Send the RTS. */
 psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags);
-/* The peer answered an RTS: its record there is gone. */
+/* The peer has answered an RTS, so that it does not count against rts_max any
+ * more. */
 void psc_rndv_rts_answered(psc_conn_t *conn);
 psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am);
 
 /* ---- the receiving side ---- */
 
-/* What an RTS announced. */
+/* The message that an RTS announced. */
 typedef struct psc_offer {
     psc_conn_t *conn;
     int32_t tag;
@@ -42,26 +44,26 @@ typedef struct psc_offer {
     size_t keys_len;
 } psc_offer_t;
 
-/* The receive has a buffer and the RTS is there: go. */
+/* Start the transfer: the receive has a buffer and the RTS has arrived. */
 void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer);
 void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp);
-/* The message is in the buffer already. */
+/* Finish a receive whose message is in the buffer already. */
 void psc_rndv_recv_landed(psc_req_t *req, psc_conn_t *conn, int32_t tag,
                           uint64_t len);
-/* What an RTS tells of a message; there is room for its keys. */
+/* Store an RTS in a message's record, which has room for the keys. */
 void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am);
 psc_status_t psc_rndv_send_rtr(psc_req_t *req);   /* stage SEND_RTR */
 
 /* ---- moving data ---- */
 
-/* Move the next pieces by put or get: what the two have in common. */
+/* Issue the next pieces by `op`, a put or a get, until all are complete. */
 typedef psc_status_t (*psc_bulk_op_t)(psc_req_t *req, psc_lane_t *lane,
                                       psc_iov_t piece);
 psc_status_t psc_rndv_move(psc_req_t *req, psc_bulk_op_t op,
                            size_t (*limit)(const psc_iface_attr_t *attr));
-/* Data of a receive is in place; confirm it or be done. */
+/* The data of a receive is in place: confirm it or finish the request. */
 void psc_rndv_received(psc_req_t *req);
-/* An operation's completion, for every data stage. */
+/* Completion function of the operations of every data stage. */
 void psc_rndv_comp(psc_comp_t *comp, psc_status_t status);
 
 #endif

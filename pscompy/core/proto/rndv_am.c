@@ -1,5 +1,5 @@
-/* FRAG: where no lane can put or get, the data travels as active messages
- * that carry their place, each straight into the user's buffer. */
+/* FRAG: if the lanes can neither put nor get, the data travels as active
+ * messages with an offset, each received directly into the user's buffer. */
 #include "rndv_am.h"
 
 #include "../finish.h"
@@ -52,8 +52,8 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p,
                          &req->comp);
 }
 
-/* All on one lane: what the sender says later, that it closes or an active
- * message, must not overtake them. */
+/* Send all fragments on the main lane, so that later messages of the sender
+ * (close, active messages) cannot overtake them. */
 static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
 {
     uint64_t left = req->bulk.len - req->bulk.issued;
@@ -113,7 +113,8 @@ static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
     return req;
 }
 
-/* The memory was taken back while the sender was sending: access.h. */
+/* Returns true if the memory was taken back while fragments were in flight; see
+ * access.h. */
 static bool frag_homeless(const psc_req_t *req)
 {
     return req->error != PSC_OK;
@@ -139,8 +140,8 @@ psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
     return PSC_OK;
 }
 
-/* The request may not end while a lane writes into it, so the payload counts
- * as an operation in flight. UNSUPPORTED: too many pieces, use a bounce. */
+/* The request may not end while a lane writes into its memory, so the payload
+ * counts as an operation in flight. */
 psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
                                  uint64_t len, psc_dest_t *dest)
 {

@@ -1,7 +1,7 @@
-/* FIN: the data is where it belongs, so the peer may go on with its buffer, or
- * read it. A small message that wakes somebody costs as much as some 100 KiB of
- * data: where the fabric has ended several puts or gets by the time that we
- * look, their FINs leave as one message, at the end of the same turn. */
+/* FIN: the data is in place, so the peer may reuse its buffer, or read it. A
+ * small message that wakes the peer costs as much as about 100 KiB of data. So
+ * if the fabric has completed several puts or gets by the time of a pass, their
+ * FINs are sent as one message, in the flush of that pass. */
 #include "rndv_fin.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "credit.h"
 #include "rndv.h"
 
-#define FINS_MAX 16u /* in one message */
+#define FINS_MAX 16u /* FINs in one message */
 
 /* ---- sending ---- */
 
@@ -36,7 +36,8 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req)
 {
     psc_status_t status;
 
-    if (req->bulk.inflight > 0) /* a lane still reads the memory for it */
+    /* a lane is still reading the request's memory */
+    if (req->bulk.inflight > 0)
         return PSC_INPROGRESS;
     if (req->bulk.waited && req->error == PSC_OK) {
         psc_list_push(&req->conn->fins, &req->link);
@@ -49,7 +50,7 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
-/* The next of them, as many as one message tells of. */
+/* Collect the ids of the next FINs, as many as fit into one message. */
 static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
 {
     const psc_link_t *link = conn->fins.next;
@@ -60,7 +61,8 @@ static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
     return n;
 }
 
-/* A request ends when its FIN has left: then its owner may stay away. */
+/* Complete a request only after its FIN was handed to the lane, because the
+ * program may never call progress again afterwards. */
 bool psc_rndv_send_fins(psc_conn_t *conn)
 {
     uint64_t ids[FINS_MAX];
@@ -82,8 +84,9 @@ bool psc_rndv_send_fins(psc_conn_t *conn)
 
 /* ---- arriving ---- */
 
-/* It ends what was put by the keys that we gave; fragments end by themselves,
- * so none may have come, or be arriving on another lane. */
+/* A FIN for a receive ends a put by the keys that were sent to the peer.
+ * Fragments need no FIN, so none may have arrived or be arriving on another
+ * lane. */
 static psc_status_t fin_of_put(psc_req_t *req)
 {
     if (!req->exposed || req->bulk.arrived > 0 || req->bulk.inflight > 0)
@@ -100,19 +103,19 @@ static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
     if (!req || req->conn != lane->conn)
         return PSC_ERR_PROTOCOL;
     switch (req->stage) {
-    case PSC_STAGE_AWAIT_RTR: /* the peer got the data, or refused */
+    case PSC_STAGE_AWAIT_RTR: /* the peer got the data, or refused it */
         if (!req->confirm)
             psc_rndv_rts_answered(lane->conn);
         break;
-    case PSC_STAGE_LENT: /* the peer has read enough */
+    case PSC_STAGE_LENT: /* the peer has released its view */
         break;
-    case PSC_STAGE_AWAIT_DATA: /* the peer put the data, or gave up */
+    case PSC_STAGE_AWAIT_DATA: /* the peer has put the data, or failed */
         if (result == PSC_OK)
             return fin_of_put(req);
         break;
     case PSC_STAGE_AWAIT_FIN: /* the peer has the data */
         break;
-    case PSC_STAGE_FRAG: /* before the fabric has let go of the buffer */
+    case PSC_STAGE_FRAG: /* the FIN came before the local sends completed */
         if (!req->confirm || req->bulk.issued < req->bulk.len)
             return PSC_ERR_PROTOCOL;
         req->confirm = false;

@@ -5,7 +5,8 @@
 #include "../types/conn.h"
 
 psc_status_t psc_rndv_send_fin(psc_req_t *req); /* stage SEND_FIN */
-/* Send the FINs of the requests that wait in conn->fins; true if any left. */
+/* Send the FINs of the requests in conn->fins. Returns true if any request was
+ * ended. */
 bool psc_rndv_send_fins(psc_conn_t *conn);
 psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am);
 

@@ -1,4 +1,4 @@
-/* RGET: the receiver reads from the sender's buffer, then says FIN. */
+/* RGET: the receiver reads from the sender's buffer, then sends FIN. */
 #include "rndv_get.h"
 
 #include "../request.h"

@@ -17,8 +17,8 @@ bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
     return conn->n_lanes > 0;
 }
 
-/* Memory of the pool is known by its segment, once. A fabric that wants to know
- * all memory finds the message's in that. */
+/* Pool memory is registered once per segment. A fabric with PSC_CAP_MEM_LOCAL
+ * then finds the message's memory within that registration. */
 static psc_status_t rndv_register(psc_req_t *req, psc_lane_t *lane)
 {
     uint64_t offset;

@@ -7,25 +7,27 @@
 
 #define PSC_KEYS_MAX (PSC_LANES_MAX * (sizeof(psc_wire_key_t) + PSC_RKEY_MAX))
 
-/* May lanes of this connection do all of `caps`? Then the data of a request
- * with one piece can go by put or get. */
+/* Returns true if every lane of the connection has all of `caps`. Only then can
+ * the data of a request with one piece go by put or get. */
 bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps);
-/* Register the request's buffer with every lane and pack the keys; 0 when
- * that cannot be had (the caller goes on without keys). segment: the one of the
- * pool that holds the buffer, whose own keys serve as well, or NULL. */
+/* Register the request's buffer with every lane and pack the keys. Returns the
+ * number of keys; 0 if that fails (the caller continues without keys). segment:
+ * the pool's segment that holds the buffer, whose keys are used instead, or
+ * NULL. */
 uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
                             psc_segment_t *segment, uint8_t *packed,
                             size_t *len_p);
-/* The same for one lane. */
+/* Pack the key for one lane. */
 psc_status_t psc_rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
                                psc_segment_t *segment, uint8_t *packed,
                                size_t *len_p);
-/* Unpack the peer's keys, for lanes that do this, into the request;
- * UNSUPPORTED: use messages. */
+/* Unpack the peer's keys into the request. Returns PSC_ERR_UNSUPPORTED if the
+ * lanes lack `caps`; the caller uses messages instead. */
 psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
                                   uint32_t n_keys, const uint8_t *packed,
                                   size_t len);
-/* Register the local buffer where a lane needs that for its own operations. */
+/* Register the local buffer with each lane that needs it for its own
+ * operations. */
 psc_status_t psc_rndv_register_local(psc_req_t *req);
 
 #endif

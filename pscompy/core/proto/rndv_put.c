@@ -1,5 +1,5 @@
-/* RPUT: the sender writes into the receiver's buffer, then says FIN. FIN
- * leaves only when every put on every lane is visible at the target. */
+/* RPUT: the sender writes into the receiver's buffer, then sends FIN. The FIN
+ * is sent only after every put on every lane is visible at the target. */
 #include "rndv_put.h"
 
 #include "../finish.h"
@@ -33,8 +33,8 @@ psc_status_t psc_rndv_put(psc_req_t *req)
     return status;
 }
 
-/* bulk.arrived counts the lanes that were asked; a sender has no other use
- * for it. */
+/* bulk.arrived, otherwise unused by a sender, counts the lanes that were
+ * flushed. */
 psc_status_t psc_rndv_flush(psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;
@@ -56,7 +56,7 @@ psc_status_t psc_rndv_flush(psc_req_t *req)
     }
     if (req->bulk.inflight)
         return PSC_INPROGRESS;
-    if (req->bulk.one_lane) { /* one-sided: the target is not told */
+    if (req->bulk.one_lane) { /* one-sided: the target gets no FIN */
         psc_req_finish(req, req->error);
         return PSC_INPROGRESS;
     }

@@ -1,5 +1,5 @@
-/* RTS: the way that a rendezvous begins, on either side; see rndv.h. A message
- * that a fabric matches may go without. */
+/* RTS: the start of a rendezvous on either side; see rndv.h. A message that a
+ * fabric matches may be sent without it; see tag.h. */
 #ifndef PSCOMPY_PROTO_RNDV_RTS_H
 #define PSCOMPY_PROTO_RNDV_RTS_H
 

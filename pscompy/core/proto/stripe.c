@@ -7,8 +7,8 @@ static double stripe_cost(const psc_lane_t *lane, size_t len)
     return bandwidth > 0 ? (double)len / bandwidth : 0;
 }
 
-/* busy_until is virtual time: only differences between lanes count, so a
- * proportional split comes out whatever the pieces' sizes (equal fragments
+/* busy_until is virtual time: only differences between lanes matter. This gives
+ * a split proportional to bandwidth for pieces of any size (equal fragments
  * would leave a third lane idle; D4.3, figure "3 rails = 2 rails"). */
 psc_lane_t *psc_stripe_next(psc_conn_t *conn, uint32_t n_lanes, size_t len)
 {

@@ -24,7 +24,8 @@ void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp)
     psc_list_push(&lane->announced, &unexp->link);
 }
 
-/* The RTS whose mark this is; NULL: the peer sent marks at random. */
+/* The RTS that this mark belongs to. Returns NULL if there is none, so the peer
+ * violates the protocol. */
 static psc_unexp_t *tag_marked(psc_lane_t *lane, uint32_t context, int32_t tag)
 {
     psc_link_t *link = psc_list_pop(&lane->announced);
@@ -39,8 +40,9 @@ static psc_unexp_t *tag_marked(psc_lane_t *lane, uint32_t context, int32_t tag)
     return NULL;
 }
 
-/* A message that was sent in vain. Its RTS fills it in; NULL: the peer sends
- * too many, or no memory. */
+/* Create the placeholder for a message whose tag_put met no receive. The RTS
+ * that follows completes it. Returns NULL if the peer exceeds PSC_RTS_LIMIT or
+ * memory is short. */
 static psc_unexp_t *tag_promise(psc_lane_t *lane, uint32_t context, int32_t tag,
                                 uint64_t len, uint32_t number)
 {
@@ -74,8 +76,8 @@ static psc_unexp_t *tag_promised(psc_lane_t *lane, uint16_t number)
     return unexp;
 }
 
-/* A promised message that will not come. One that no receive has claimed is in
- * a queue, and goes with it. */
+/* Drop a placeholder whose RTS will not arrive. A placeholder that no receive
+ * has claimed is in a match queue and is freed by psc_match_conn_failed. */
 static void tag_promise_broken(psc_unexp_t *unexp)
 {
     if (!unexp->req)
@@ -173,7 +175,8 @@ void psc_tag_abort(psc_lane_t *lane)
 
 /* ---- receiving ---- */
 
-/* The RTS of a mark was here before, or is promised. */
+/* Continue a receive whose mark was matched: with the RTS that arrived before,
+ * or the placeholder of the RTS that will follow. */
 static psc_status_t tag_goes_on(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (!unexp)
@@ -249,8 +252,9 @@ psc_status_t psc_tag_recv_cancel(psc_req_t *req)
     return PSC_OK;
 }
 
-/* A message is on its way into the buffer: the connection stays until the
- * fabric says that it is over. */
+/* If the fabric cannot give the receive back, a message is being written into
+ * its buffer. The connection then stays until the fabric has completed the
+ * receive. */
 void psc_tag_recv_end(psc_req_t *req, psc_status_t status)
 {
     if (psc_tag_recall(req)) {

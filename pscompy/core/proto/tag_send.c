@@ -7,8 +7,9 @@
 #include "rndv.h"
 #include "tag_post.h"
 
-#define TAG_ALONG_MAX (4u << 20) /* bytes that may go in vain */
-#define TAG_PAUSE_MAX 63u        /* messages */
+/* Longest payload to put without knowing that a receive is posted. */
+#define TAG_ALONG_MAX (4u << 20)
+#define TAG_PAUSE_MAX 63u /* longest pause, in messages */
 
 static uint64_t tag_mark(const psc_req_t *req)
 {
