@@ -1,11 +1,12 @@
-/* psc_api_t: the one table through which everything outside the core uses it
- * from C: the hot extension, the gateway's data path, C programs.
+/* psc_api_t: the one table through which C code outside the core uses it: the
+ * hot extension, the gateway's data path, C programs.
  *
  * Unless a comment says otherwise a function takes the worker's lock itself,
  * never blocks for the network, and may be called from any thread, with or
- * without the GIL. PSC_FLAG_TRY makes it return PSC_ERR_NO_RESOURCE instead of
- * waiting for a lock that another thread holds: whoever holds the GIL passes
- * it, and on that answer drops the GIL and calls again without it. */
+ * without the GIL. With PSC_FLAG_TRY it returns PSC_ERR_NO_RESOURCE instead of
+ * waiting for a lock that another thread holds: a caller with the GIL passes
+ * the flag, and on that result releases the GIL and calls again without the
+ * flag. */
 #ifndef PSCOMPY_CORE_API_H
 #define PSCOMPY_CORE_API_H
 
@@ -18,20 +19,20 @@
 
 #define PSC_ANY_TAG (-1)
 #define PSC_TAG_MAX INT32_MAX
-#define PSC_FOREVER INT64_MAX /* a timeout in ns; 0 polls once */
+#define PSC_FOREVER INT64_MAX /* a timeout in ns; 0: poll once */
 
 /* Contexts separate traffic that must never match. */
 #define PSC_CONTEXT_PLAIN 1u     /* connections outside a World */
-#define PSC_CONTEXT_USER 4u      /* first of those that Worlds hand out */
-#define PSC_CONTEXT_END 0x3ffeu  /* what they hand out stays below */
-/* Added to one of the above: objects, their long buffers, calls of actions.
- * Each of the above has the next number for itself, too: its answers are the
- * objects there. */
+#define PSC_CONTEXT_USER 4u      /* first context that Worlds allocate */
+#define PSC_CONTEXT_END 0x3ffeu /* end of the contexts that Worlds allocate */
+/* Offsets that are added to one of the above contexts: objects, their long
+ * buffers, calls of actions. Each of the above also owns the next number:
+ * answers to its actions travel as objects of that number. */
 #define PSC_CONTEXT_OBJECTS 0x4000u
 #define PSC_CONTEXT_CHUNKS 0x8000u
 #define PSC_CONTEXT_ACTIONS 0xc000u
-#define PSC_CONTEXT_AM 0xfffeu   /* user's active messages */
-#define PSC_CONTEXT_RMA 0xffffu  /* put and get where no lane has them */
+#define PSC_CONTEXT_AM 0xfffeu /* a user's active messages */
+#define PSC_CONTEXT_RMA 0xffffu /* put and get by messages */
 
 typedef struct psc_worker psc_worker_t;
 typedef struct psc_conn psc_conn_t;
@@ -40,11 +41,11 @@ typedef struct psc_sleeper psc_sleeper_t;
 
 /* CDEF BEGIN */
 typedef enum psc_conn_state {
-    PSC_CONN_LAZY,       /* a record; the first use connects */
-    PSC_CONN_CONNECTING, /* sends queue up */
+    PSC_CONN_LAZY, /* not connected; the first use connects */
+    PSC_CONN_CONNECTING, /* sends are queued */
     PSC_CONN_UP,
-    PSC_CONN_CLOSING, /* close was called here; what is queued still goes */
-    PSC_CONN_CLOSED, /* ended in order, by either side */
+    PSC_CONN_CLOSING, /* close was called here; queued sends are still sent */
+    PSC_CONN_CLOSED, /* ended normally, by either side */
     PSC_CONN_FAILED /* connecting failed, or the peer was lost */
 } psc_conn_state_t;
 /* CDEF END */
@@ -60,20 +61,22 @@ typedef enum psc_request_state {
 typedef struct psc_result {
     psc_status_t status;
     int32_t tag;
-    uint64_t nbytes; /* the message's true length */
-    uint64_t source; /* receives and probes: the connection's id, which says
-                        who it was even when the connection is gone; else 0 */
-    int32_t rank; /* the source's, -1 outside a World */
-    uint64_t order; /* receives: the message's place among all that arrived,
-                       for recv_return */
+    uint64_t nbytes; /* length of the message before truncation */
+    /* Receives and probes: the connection's id, which identifies the source
+     * even after the connection was destroyed; else 0. */
+    uint64_t source;
+    int32_t rank; /* rank of the source, -1 outside a World */
+    /* Receives: the message's place in the order of all arrivals, for
+     * recv_return. */
+    uint64_t order;
 } psc_result_t;
 
-/* The public head of a request. Everything but `owner` is the core's to
- * write; result is valid once state says MATCHED or DONE. */
+/* The public head of a request. The core writes every field but `owner`; result
+ * is valid once state is MATCHED or DONE. */
 typedef struct psc_request {
     int state; /* psc_request_state_t, read with psc_request_state() */
     uint32_t flags;
-    void *owner; /* the consumer's, untouched by the core */
+    void *owner; /* belongs to the consumer, not used by the core */
     psc_result_t result;
 } psc_request_t;
 
@@ -83,16 +86,15 @@ static inline int psc_request_state(const psc_request_t *request)
 }
 
 #define PSC_FLAG_TRY 0x1u /* do not wait for the lock */
-#define PSC_FLAG_NOTIFY                                                        \
-    0x2u /* put it on the completion queue when done                           \
-            or matched; see completion_poll */
-#define PSC_FLAG_NO_BUFFER                                                     \
-    0x4u /* receive: learn the length first, unless                            \
-            the message is eager and fits into iov */
-
-#define PSC_FLAG_LEND                                                          \
-    0x8u /* send: hand out the pages themselves, if they are                   \
-            the pool's; done when no view of them is left */
+/* Put the request on the completion queue when it is done or matched; see
+ * completion_poll. */
+#define PSC_FLAG_NOTIFY 0x2u
+/* Receive: become MATCHED first, so that the caller learns the length, unless
+ * the message is eager and fits into iov. */
+#define PSC_FLAG_NO_BUFFER 0x4u
+/* Send: lend the pages themselves, if they belong to the pool; the request is
+ * done when no view of them is left. */
+#define PSC_FLAG_LEND 0x8u
 
 /* Memory of a worker's pool. */
 typedef struct psc_block {
@@ -100,7 +102,8 @@ typedef struct psc_block {
     size_t nbytes;
 } psc_block_t;
 
-/* A message where its sender has it: nobody writes to it meanwhile. */
+/* A message in its sender's memory, which is not written while the view
+ * exists. */
 typedef struct psc_view {
     const void *base;
     size_t nbytes;
@@ -114,20 +117,20 @@ typedef struct psc_recv_args {
     size_t n_iov;
     uint32_t flags;
     void *owner;
-    unsigned polls; /* recv: passes to wait for it before a request is left */
+    unsigned polls; /* recv: passes before it returns a request */
 } psc_recv_args_t;
 
 typedef struct psc_send_args {
     uint32_t context;
     int32_t tag;
-    const psc_iov_t *iov; /* the pieces make one message */
+    const psc_iov_t *iov; /* the pieces of one message */
     size_t n_iov;
     uint32_t flags;
     void *owner;
 } psc_send_args_t;
 
-/* A user's active message as a handler sees it; gone on return. One that was
- * queued keeps its source until message_free. */
+/* A user's active message. A handler may use it until it returns; a queued
+ * message is valid, and keeps its source, until message_free. */
 typedef struct psc_message {
     psc_conn_t *source;
     uint32_t id;
@@ -137,8 +140,8 @@ typedef struct psc_message {
     size_t len;
 } psc_message_t;
 
-/* Runs inside progress with the worker's lock held: it may call am_post on
- * any worker and nothing else of this table. */
+/* Called inside progress with the worker's lock held. The handler may call
+ * am_post on any worker, and no other function of this table. */
 typedef void (*psc_am_handler_t)(void *arg, const psc_message_t *message);
 
 typedef enum psc_wait_mode { PSC_WAIT_ALL, PSC_WAIT_ANY } psc_wait_mode_t;
@@ -148,135 +151,144 @@ typedef struct psc_api {
     uint32_t size; /* sizeof(psc_api_t) */
 
     /* ---- messages ----
-     * PSC_OK: done, no request was made, buffers may be reused.
-     * PSC_INPROGRESS: *request_p was made; the buffers (not the iov array)
+     * Results of the functions that may create a request:
+     * PSC_OK: done, no request was created, buffers may be reused.
+     * PSC_INPROGRESS: *request_p was created; the buffers (not the iov array)
      * belong to the library until it is done; end it with request_free.
-     * Errors: nothing was started. PSC_ERR_NO_RESOURCE: the connection, or
-     * that which a receive or probe names, is lazy: begin to open it (its
-     * connecting may have failed since); or PSC_FLAG_TRY, and the lock is
-     * taken. */
+     * Errors: nothing was started. PSC_ERR_NO_RESOURCE: the connection (of a
+     * receive or probe: its source) is lazy and must be opened first, possibly
+     * again because connecting has failed; or the lock is held and PSC_FLAG_TRY
+     * was given. */
     psc_status_t (*send)(psc_conn_t *conn, const psc_send_args_t *args,
                          psc_request_t **request_p);
-    /* PSC_OK and PSC_ERR_TRUNCATED fill *result_p and make no request. With
-     * args->polls it polls so often for the message, and goes on sooner when
-     * another thread wants the lock. */
+    /* PSC_OK and PSC_ERR_TRUNCATED fill *result_p and create no request. With
+     * args->polls it makes up to that many passes until the message has
+     * arrived; it stops earlier if another thread waits for the lock. */
     psc_status_t (*recv)(psc_worker_t *worker, const psc_recv_args_t *args,
                          psc_result_t *result_p, psc_request_t **request_p);
-    /* Give a MATCHED receive its buffer. PSC_OK: the request is done (result
-     * in the request), and its end is not notified; PSC_INPROGRESS: its state
-     * is ACTIVE again, and its end will be notified as that of others. */
+    /* Give a MATCHED receive its buffer. Returns PSC_OK if the request is done
+     * (the result is in the request; its completion is not notified), or
+     * PSC_INPROGRESS if its state is ACTIVE again and its completion will be
+     * notified as usual. */
     psc_status_t (*recv_supply)(psc_request_t *request, const psc_iov_t *iov,
                                 size_t n_iov);
-    /* Completes with the tag, length and source of a message that a receive
-     * with these arguments would get; takes nothing. PSC_OK: there is one. */
+    /* Complete with the tag, length and source of a message that a receive with
+     * these arguments would get; the message stays in its queue. Returns PSC_OK
+     * if there is one already. */
     psc_status_t (*probe)(psc_worker_t *worker, const psc_recv_args_t *args,
                           psc_result_t *result_p, psc_request_t **request_p);
-    /* Look once: PSC_OK, or PSC_INPROGRESS when there is none. */
+    /* Probe once. Returns PSC_OK, or PSC_INPROGRESS if there is no message. */
     psc_status_t (*iprobe)(psc_worker_t *worker, const psc_recv_args_t *args,
                            psc_result_t *result_p);
 
     /* ---- requests ---- */
-    /* PSC_OK: taken back, done with CANCELLED. A MATCHED receive gives its
-     * message back to the queue, at its old place. PSC_ERR_INVALID: too
-     * late. */
+    /* Returns PSC_OK if the request was cancelled; it is done with CANCELLED.
+     * The message of a MATCHED receive returns to its old place in the queue.
+     * Returns PSC_ERR_INVALID if it is too late. */
     psc_status_t (*cancel)(psc_request_t *request);
-    /* The same for a receive whose message nobody will look at, also when it is
-     * on its way into the buffer. PSC_INPROGRESS: the message has its old place
-     * in the queue again, where it arrives later; the buffer belongs to the
-     * library until the request is done, with CANCELLED. PSC_ERR_INVALID: it
-     * has ended (see recv_return), it is no receive, or its message is not
-     * known yet, because a fabric has matched it and has not said so. */
+    /* Cancel a receive, even while its message is being received into the
+     * buffer. Returns as cancel, or PSC_INPROGRESS: the message is back at its
+     * old place in the queue, where it completes later; the buffer belongs to
+     * the library until the request is done, with CANCELLED. Returns
+     * PSC_ERR_INVALID if the request has ended (see recv_return), is not a
+     * receive, or was matched by a fabric that has not reported its message
+     * yet. */
     psc_status_t (*recv_give_up)(psc_request_t *request);
-    /* The message of a receive that has ended goes back to its old place, as a
-     * copy of what iov holds of it. result and context are the receive's.
-     * CLOSED: its connection has been destroyed, with all that came from it. */
+    /* Put the message of a receive that has ended back to its old place, as a
+     * copy of the bytes in iov. result and context are the receive's. Returns
+     * PSC_ERR_CLOSED if its connection was destroyed, with all its messages. */
     psc_status_t (*recv_return)(psc_worker_t *worker, uint32_t context,
                                 const psc_result_t *result,
                                 const psc_iov_t *iov, size_t n_iov);
-    /* Forget it; an unfinished one completes on its own and is then freed. One
-     * that is DONE is freed without the worker's lock. */
+    /* Free a request. If it is not done, it completes on its own and is then
+     * freed. A request that is DONE is freed without the worker's lock. */
     void (*request_free)(psc_request_t *request);
-    /* A request that somebody completes by hand. */
+    /* A request that the caller completes by event_complete. */
     psc_status_t (*event_create)(psc_worker_t *worker, uint32_t flags,
                                  void *owner, psc_request_t **request_p);
     void (*event_complete)(psc_request_t *request, psc_status_t status);
 
     /* ---- progress and waiting ----
-     * A thread that sleeps outside the core does so on a descriptor: it looks
-     * at its requests, arms, and sleeps. The rule that loses no wake-up:
-     *  - Arming says that the descriptor becomes readable when progress would
-     *    find something, when a request has ended or matched, when
-     *    completion_poll or message_poll has something, and for `wake`.
-     *  - Every pass of another thread uses that up. Before its call returns,
-     *    and before it sleeps, that thread arms in the sleeper's place, or
-     *    makes the descriptor readable.
-     *  - Arming fails if any of this has happened since the sleeper last
-     *    looked: since its last arming that failed, or its last
-     *    sleeper_progress. Then look again, and arm again.
-     * So a sleeper may look before it arms, or after. A descriptor belongs to
-     * one thread at a time: arming makes it silent again. */
-    /* One pass over all interfaces; how many events. With PSC_FLAG_TRY: 0 if
-     * another thread is at it. */
+     * A thread that sleeps outside the core sleeps on a descriptor: it checks
+     * its requests, arms, and sleeps. The rule by which no wake-up is lost:
+     *  - After arming, the descriptor becomes readable if progress would find
+     *    something, if a request has ended or matched, if completion_poll or
+     *    message_poll has something, and on `wake`.
+     *  - Every pass of another thread uses up the arming. Before its call
+     *    returns, and before it sleeps, that thread arms again on behalf of the
+     *    sleeper, or makes the descriptor readable.
+     *  - Arming fails if any of these events has happened since the sleeper
+     *    last looked, i.e. since its last arming that failed or its last
+     *    sleeper_progress. The thread must then check its requests and arm
+     *    again.
+     * So a thread may check its requests before it arms, or after. Only one
+     * thread at a time may use a descriptor: arming clears it. */
+    /* Make one pass over all interfaces. Returns the number of events; with
+     * PSC_FLAG_TRY 0 if another thread holds the lock. */
     unsigned (*progress)(psc_worker_t *worker, uint32_t flags);
-    /* Poll until the request is not ACTIVE, at most `polls` passes. For the
-     * GIL's holder: never sleeps. */
+    /* Poll until the request is not ACTIVE, for at most `polls` passes. For a
+     * caller that holds the GIL: never sleeps. */
     bool (*spin)(psc_worker_t *worker, psc_request_t *request, unsigned polls);
-    /* Poll (without the GIL) for at most `ns`, as long as that pays and nobody
-     * else polls; never sleeps. True: the request is not ACTIVE. Ends early
-     * when completion_poll or message_poll has something. */
+    /* Poll (without the GIL) for at most `ns`, as long as spinning pays and no
+     * other thread polls; never sleeps. Returns true if the request is not
+     * ACTIVE. Ends early if completion_poll or message_poll has something. */
     bool (*linger)(psc_worker_t *worker, psc_request_t *request, int64_t ns);
-    /* For the thread that sleeps on `descriptor`, or on a set that holds it.
-     * PSC_OK: armed; PSC_ERR_NO_RESOURCE: something is there, or has happened:
-     * call progress, and look. */
+    /* For the thread that sleeps on `descriptor`, or on a set that contains it.
+     * Returns PSC_OK if it is armed, PSC_ERR_NO_RESOURCE if something is
+     * pending or has happened: call progress, and check the requests. */
     psc_status_t (*arm)(psc_worker_t *worker);
-    /* Block (without the GIL) until all or any of the requests are not
-     * ACTIVE. PSC_OK, PSC_ERR_TIMEOUT, PSC_ERR_INTERRUPTED (look for signals
-     * and call again), PSC_INPROGRESS (completion_poll or message_poll has
-     * something; call again afterwards). Spins, then sleeps. */
+    /* Block (without the GIL) until all or any of the requests are not ACTIVE.
+     * Spins, then sleeps. Returns PSC_OK, PSC_ERR_TIMEOUT, PSC_ERR_INTERRUPTED
+     * (check for signals and call again), or PSC_INPROGRESS (completion_poll or
+     * message_poll has something; call again afterwards). */
     psc_status_t (*wait)(psc_worker_t *worker, psc_request_t *const *requests,
                          size_t n, psc_wait_mode_t mode, int64_t timeout_ns);
-    /* Next request with PSC_FLAG_NOTIFY that is done or matched, or NULL.
-     * Without the worker's lock; one thread at a time. */
+    /* The next request with PSC_FLAG_NOTIFY that is done or matched, or NULL.
+     * Takes no lock; only one thread at a time may call it. */
     psc_request_t *(*completion_poll)(psc_worker_t *worker);
-    /* Whoever is in `wait` returns PSC_ERR_INTERRUPTED at once; `descriptor`
-     * is readable, if armed. */
+    /* End all calls of `wait` with PSC_ERR_INTERRUPTED, and make `descriptor`
+     * readable if it is armed. */
     void (*wake)(psc_worker_t *worker);
-    /* True if completion_poll or message_poll has something: two loads. */
+    /* Returns true if completion_poll or message_poll has something. Costs two
+     * loads. */
     bool (*pending)(psc_worker_t *worker);
 
     /* ---- active messages ----
-     * An id of 0 ... PSC_TAG_MAX; any payload length. */
+     * The id is 0 ... PSC_TAG_MAX; the payload may have any length. */
     psc_status_t (*am_send)(psc_conn_t *conn, uint32_t id, const void *header,
                             size_t header_len, const psc_send_args_t *args,
                             psc_request_t **request_p);
-    /* am_send for handlers: copies, never waits for a lock (what it cannot do
-     * now the target's progress does), has no request. As with am_send
-     * NO_RESOURCE says that the connection is lazy; what was taken and cannot
-     * leave, because the connection ended meanwhile, is counted (am_unsent). */
+    /* am_send for handlers: copies the message, creates no request, and never
+     * waits for a lock; if the lock is held, its holder sends the message.
+     * Returns PSC_ERR_NO_RESOURCE if the connection is lazy. A message that was
+     * accepted but cannot be sent, because the connection has ended meanwhile,
+     * is counted (am_unsent). */
     psc_status_t (*am_post)(psc_conn_t *conn, uint32_t id, const void *header,
                             size_t header_len, const void *payload, size_t len);
-    /* handler NULL with arg NULL: none; messages without handler are counted
-     * and dropped. handler NULL with arg non-NULL: queue for message_poll. */
+    /* Set the handler of an id. handler and arg NULL: no handler; messages
+     * without handler are counted and dropped. handler NULL and arg not NULL:
+     * queue the messages for message_poll. */
     psc_status_t (*am_handler)(psc_worker_t *worker, uint32_t id,
                                psc_am_handler_t handler, void *arg);
-    /* Next queued message, or NULL; ends with message_free. */
+    /* The next queued message, or NULL; free it with message_free. */
     psc_message_t *(*message_poll)(psc_worker_t *worker);
     void (*message_free)(psc_worker_t *worker, psc_message_t *message);
 
     /* ---- remote memory ---- */
     psc_status_t (*region_create)(psc_worker_t *worker, void *base, size_t len,
                                   psc_region_t **region_p);
-    /* Refuses accesses from now on, also those that have begun. Returns when
-     * nobody writes or reads the memory any more: it waits for a peer that is
-     * in the middle of a copy, and for a get that a lane is sending. */
+    /* Refuse accesses from now on, including those that have begun. Returns
+     * when the memory is not accessed any more: it waits for a peer that is
+     * writing, and for a get that a lane is sending. */
     void (*region_destroy)(psc_region_t *region);
-    /* *len_p: in, the room; out, the length. */
+    /* *len_p: on entry the room in packed, on return the length. */
     psc_status_t (*region_pack)(psc_region_t *region, uint8_t *packed,
                                 size_t *len_p);
-    /* Both complete when the bytes are visible at their destination. packed is
-     * the peer's region_pack, ERR_KEY if it is none or was altered; args->iov
-     * the local buffer (one piece; nothing is sent for an empty one). What
-     * exceeds the region is ERR_BOUNDS. */
+    /* Put and get complete when the bytes are visible at their destination.
+     * packed is the result of the peer's region_pack; args->iov is the local
+     * buffer (one piece; nothing is sent if it is empty). Return PSC_ERR_KEY if
+     * packed is invalid or was altered, PSC_ERR_BOUNDS if the access exceeds
+     * the region. */
     psc_status_t (*put)(psc_conn_t *conn, const psc_send_args_t *args,
                         const uint8_t *packed, size_t packed_len,
                         uint64_t offset, psc_request_t **request_p);
@@ -286,45 +298,50 @@ typedef struct psc_api {
 
     /* ---- connections ---- */
     int (*conn_state)(const psc_conn_t *conn); /* psc_conn_state_t */
-    uint64_t (*conn_id)(const psc_conn_t *conn); /* given by its creator */
+    uint64_t (*conn_id)(const psc_conn_t *conn); /* set by its creator */
     int (*conn_rank)(const psc_conn_t *conn); /* -1 outside a World */
-    /* How many messages name it as their source: those for message_poll, until
+    /* Number of queued or polled active messages from this connection, until
      * message_free. */
     unsigned (*conn_messages)(const psc_conn_t *conn);
     psc_worker_t *(*conn_worker)(const psc_conn_t *conn);
 
-    /* ---- memory that the transports know ----
-     * Blocks and views may outlive the worker, and are freed by any thread. In
-     * a forked child that does nothing. */
-    /* A block of whole pages. NO_RESOURCE: the pool is exhausted (counted), or
-     * with PSC_FLAG_TRY: it would have to wait. */
+    /* ---- memory that the transports have registered ----
+     * Blocks and views may outlive the worker, and any thread may free them. In
+     * a forked child freeing them does nothing. */
+    /* Allocate a block of whole pages. Returns PSC_ERR_NO_RESOURCE if the pool
+     * is exhausted (counted), or if it would have to wait for the lock and
+     * PSC_FLAG_TRY was given. */
     psc_status_t (*block_alloc)(psc_worker_t *worker, size_t nbytes,
                                 uint32_t flags, psc_block_t **block_p);
     void (*block_free)(psc_block_t *block);
-    /* Take the message of a MATCHED receive as it is. PSC_OK: the request is
-     * done, and the sender's will be when the view is freed. UNSUPPORTED: it
-     * was not lent, or cannot be mapped here; recv_supply a buffer. */
+    /* Receive the message of a MATCHED receive as a view of the sender's
+     * memory. Returns PSC_OK if the request is done; the sender's request will
+     * be done when the view is freed. Returns PSC_ERR_UNSUPPORTED if the
+     * message was not lent or cannot be mapped here; use recv_supply. */
     psc_status_t (*recv_view)(psc_request_t *request, psc_view_t **view_p);
     void (*view_free)(psc_view_t *view);
 
     /* ---- other event loops ----
-     * Pollable, and the same for as long as the worker is there; for one
-     * thread, which calls `arm` before it sleeps. -1: no descriptors left. */
+     * The worker's pollable descriptor, the same until the worker ends. For one
+     * thread, which calls `arm` before it sleeps. Returns -1 if the process has
+     * no descriptors left. */
     int (*descriptor)(psc_worker_t *worker);
-    /* For several threads, each has a descriptor of its own. It is there until
-     * the sleeper is released, and stays readable once the worker has ended;
-     * then nothing but release may be called. */
+    /* For several threads: each sleeper has a descriptor of its own. The
+     * descriptor exists until the sleeper is released, and is readable for ever
+     * once the worker has ended; then only sleeper_release may be called. */
     psc_status_t (*sleeper_create)(psc_worker_t *worker,
                                    psc_sleeper_t **sleeper_p);
-    /* worker: its own, or NULL once that ends or has ended. */
+    /* worker: the sleeper's worker, or NULL while it ends or after it has
+     * ended. */
     void (*sleeper_release)(psc_worker_t *worker, psc_sleeper_t *sleeper);
     int (*sleeper_descriptor)(const psc_sleeper_t *sleeper);
-    psc_status_t (*sleeper_arm)(psc_sleeper_t *sleeper); /* as `arm` */
-    /* As progress, by the thread that sleeps on it and is awake: it looks at
-     * its requests afterwards, and is not woken for this pass. */
+    psc_status_t (*sleeper_arm)(psc_sleeper_t *sleeper); /* like `arm` */
+    /* Like progress, for the sleeper's own thread: the thread checks its
+     * requests afterwards, and this pass does not wake it. */
     unsigned (*sleeper_progress)(psc_sleeper_t *sleeper);
 
-    /* Bytes of a region, as its packed key says, which is not checked. */
+    /* Length of a region according to its packed key, which is not
+     * authenticated. */
     uint64_t (*region_size)(const uint8_t *packed, size_t len);
 } psc_api_t;
 

@@ -1,5 +1,5 @@
-/* psc_api_t: memory that peers reach, and memory that transports know; the same
- * for control.h. */
+/* psc_api_t: memory that peers access, and memory registered with the
+ * transports; also for control.h. */
 #include <time.h>
 
 #include "api_table.h"

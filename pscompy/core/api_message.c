@@ -31,7 +31,7 @@ psc_status_t psc_api_send(psc_conn_t *conn, const psc_send_args_t *args,
         return status;
     status = psc_message_send_now(conn, args, 0);
     if (status != PSC_OK) {
-        /* who only sends has not looked for the credit that came back */
+        /* a program that only sends has not polled for returned credit */
         if (psc_message_starved(conn, args))
             psc_worker_progress_locked(conn->worker, psc_conn_ifaces(conn));
         status = psc_message_send(conn, args, 0, request_p);
@@ -40,8 +40,8 @@ psc_status_t psc_api_send(psc_conn_t *conn, const psc_send_args_t *args,
     return status;
 }
 
-/* Polls under the lock that the call has taken: nobody else knows the request
- * yet, and a message that arrives at once leaves none behind. */
+/* Poll for the message while the call still holds the lock. No other thread has
+ * the request yet, so it can be recycled here if the message arrives. */
 static psc_status_t api_recv_poll(psc_worker_t *worker, unsigned polls,
                                   psc_result_t *result_p,
                                   psc_request_t **request_p)

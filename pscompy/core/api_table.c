@@ -1,4 +1,5 @@
-/* psc_api_t: argument checks and the lock around the protocols' operations. */
+/* psc_api_t: the table, and the functions on requests, progress and
+ * connections. */
 #include "api_table.h"
 
 #include <time.h>
@@ -21,8 +22,8 @@
 
 /* ---- requests ---- */
 
-/* A request that is done needs no lock. A receive that waits for a buffer would
- * wait for ever: its message goes back to the queue. */
+/* A request that is done is freed without the lock. A MATCHED receive would
+ * wait for a buffer forever, so its message is put back into the queue. */
 static void api_request_free(psc_request_t *request)
 {
     psc_worker_t *worker = psc_req_of(request)->worker;
@@ -81,7 +82,8 @@ static unsigned api_progress(psc_worker_t *worker, uint32_t flags)
     return n;
 }
 
-/* Another thread that has the lock settles for us. */
+/* Settle after a spin. If another thread has the lock, it settles when it reads
+ * its mail. */
 static void api_spin_settle(psc_worker_t *worker)
 {
     const uint32_t reasons = PSC_WAKE_SPENT | PSC_WAKE_POLLED;
@@ -148,7 +150,7 @@ static psc_worker_t *api_conn_worker(const psc_conn_t *conn)
     return conn->worker;
 }
 
-/* ---- lending ---- */
+/* ---- the table ---- */
 
 static const psc_api_t api_table = {
     .abi = PSC_API_ABI,

@@ -1,8 +1,8 @@
 #include "completion.h"
 
-/* ---- who holds a request ---- */
+/* ---- holds on a request ---- */
 
-/* Without the lock: leave it for the thread that next needs a request. */
+/* Without the lock: leave the request for the next call of psc_req_create. */
 static void completion_push_freed(psc_completions_t *queue, psc_req_t *req)
 {
     req->next = atomic_load_explicit(&queue->freed, memory_order_relaxed);
@@ -82,7 +82,8 @@ static psc_req_t *completion_reverse(psc_req_t *req)
     return first;
 }
 
-/* The queue lets go. False: the consumer has done so before. */
+/* Release the queue's hold. Returns false if the consumer has freed the request
+ * before. */
 static bool completion_take(psc_completions_t *queue, psc_req_t *req)
 {
     unsigned others =
@@ -117,7 +118,8 @@ psc_req_t *psc_completion_poll(psc_worker_t *worker)
     return req;
 }
 
-/* A consumer that never polls leaves what it has freed in the queue. */
+/* Recycle the freed requests in the queue. Needed for a consumer that never
+ * polls, because only polling removes requests. */
 void psc_completion_sift(psc_worker_t *worker)
 {
     psc_completions_t *queue = &worker->completions;

@@ -1,4 +1,4 @@
-/* Connections: their states, their life, and how they end. */
+/* Connections: creation, state, and the ways in which they end. */
 #include "conn.h"
 
 #include <stdlib.h>
@@ -13,8 +13,9 @@
 
 /* ---- states ---- */
 
-/* The more peers may send unasked, the less each: together no more than is
- * kept for those who have come too early. */
+/* Divide the eager window: all connections that are up may together have no
+ * more than unexpected_max bytes in flight, apart from the minimum in
+ * proto/credit.h. */
 static void conn_share_window(psc_worker_t *worker, int change)
 {
     uint64_t share = worker->config.unexpected_max;
@@ -27,7 +28,7 @@ static void conn_share_window(psc_worker_t *worker, int change)
                          : worker->config.eager_window;
 }
 
-/* The one door for a connection's state. */
+/* The only function that changes a connection's state. */
 void psc_conn_state_set(psc_conn_t *conn, psc_conn_state_t state)
 {
     conn_share_window(conn->worker,
@@ -121,7 +122,8 @@ void psc_conn_destroy_all(psc_worker_t *worker)
         conn_free(conn);
 }
 
-/* Unreceived messages go at once: a lane may wait for its buffers. */
+/* Unreceived messages are freed at once, because a lane may be waiting for the
+ * buffers that they hold. */
 void psc_conn_destroy(psc_conn_t *conn)
 {
     psc_worker_t *worker = conn->worker;
@@ -158,8 +160,9 @@ void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status)
     psc_wake(conn->worker, PSC_WAKE_NEWS);
 }
 
-/* The peer closes: it sends no more. Both sides may close at once; then each
- * confirms the other's and waits for its own confirmation. */
+/* The peer closes and sends no more messages. If both sides close at the same
+ * time, each acknowledges the other's CLOSE and waits for its own
+ * acknowledgement. */
 static void conn_peer_closes(psc_conn_t *conn)
 {
     conn->close_received = conn->close_ack_due = true;

@@ -1,4 +1,4 @@
-/* What the control plane does with connections: control.h. */
+/* The control plane's operations on connections: control.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,8 @@
 
 /* ---- installing lanes ---- */
 
-/* What is only declared needs none, and there may be very many of these. */
+/* Allocate the connection's counters. Done only when it is installed, because
+ * there may be very many lazy connections. */
 static bool conn_counters_make(psc_conn_t *conn)
 {
     psc_counters_t *counters = calloc(1, sizeof *counters);
@@ -67,7 +68,7 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
     return PSC_OK;
 }
 
-/* ---- ends ---- */
+/* ---- other changes of state ---- */
 
 int psc_conn_connecting(psc_conn_t *conn)
 {
@@ -88,7 +89,7 @@ void psc_conn_fail(psc_conn_t *conn, int status)
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return;
     if (conn->state == PSC_CONN_CONNECTING && status == PSC_ERR_CONNECT) {
-        /* Nothing came up, nothing was lost: the next use tries again. */
+        /* No lane was up, so nothing is lost: the next use connects again. */
         conn->worker->up->conn_ended(conn, (psc_status_t)status);
         conn->status = PSC_OK;
         psc_conn_state_set(conn, PSC_CONN_LAZY);
@@ -99,10 +100,11 @@ void psc_conn_fail(psc_conn_t *conn, int status)
     psc_worker_leave(conn->worker);
 }
 
-/* How many passes the last words of a dead peer get. */
+/* Passes that are made to receive a dead peer's last messages. */
 #define CONN_DRAIN_PASSES 10000
 
-/* The link and the lane are two ways: the news may overtake what was sent. */
+/* Returns true if the lane reports the peer's end itself, after its last
+ * message. The report over the precon link may arrive earlier than messages. */
 static bool conn_will_say(const psc_conn_t *conn)
 {
     return conn->n_lanes > 0 && conn->lanes[0]->slot->attr.caps & PSC_CAP_EOF;
@@ -157,5 +159,6 @@ void psc_conn_close(psc_conn_t *conn)
         psc_conn_fail_locked(conn, PSC_ERR_CLOSED);
     }
     psc_worker_leave(worker);
-    psc_worker_wake(worker); /* a blocked send of it has to look */
+    /* a blocked send of this connection must check its state */
+    psc_worker_wake(worker);
 }

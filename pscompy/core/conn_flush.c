@@ -3,7 +3,7 @@
 #include "conn.h"
 #include "upward.h"
 
-/* Every waiting request gets one turn, in any order. */
+/* Advance each urgent request once, in any order. */
 static bool conn_flush_urgent(psc_conn_t *conn)
 {
     psc_link_t *last = conn->urgent.prev;
@@ -26,7 +26,7 @@ static bool conn_flush_urgent(psc_conn_t *conn)
     return moved;
 }
 
-/* Sends leave in the order in which they were posted. */
+/* Issue sends in the order in which they were posted. */
 static bool conn_flush_ordered(psc_conn_t *conn)
 {
     bool moved = false;
@@ -50,7 +50,7 @@ static bool conn_has_work(const psc_conn_t *conn)
            !psc_list_empty(&conn->fins);
 }
 
-/* The last words of a connection that ends in order. */
+/* Send the CLOSE or CLOSE_ACK of a connection that ends normally. */
 static void conn_flush_close(psc_conn_t *conn)
 {
     if (conn->close_ack_due &&
@@ -73,7 +73,8 @@ static bool conn_idle(const psc_conn_t *conn)
     if (conn->close_ack_due ||
         (conn->state == PSC_CONN_CLOSING && !conn->close_sent))
         return false;
-    if (conn->state == PSC_CONN_CLOSED) /* it owes nothing any more */
+    /* CLOSE_ACK was sent, nothing else is pending */
+    if (conn->state == PSC_CONN_CLOSED)
         return true;
     return !conn_has_work(conn) && !conn->credit_due;
 }

@@ -1,5 +1,4 @@
-/* A connection's queued work: requests that wait to act, credits to tell, and
- * the last words of one that ends in order. */
+/* Queueing of a connection's work; conn_flush.c sends it. */
 #include "conn_queue.h"
 
 #include "progress/sleep.h"
@@ -11,8 +10,9 @@ void psc_conn_mark_busy(psc_conn_t *conn)
     if (psc_link_listed(&conn->busy_link))
         return;
     psc_list_push(&conn->worker->busy, &conn->busy_link);
-    conn->worker->restless = true; /* nobody sleeps before a pass saw it, */
-    psc_wake(conn->worker, PSC_WAKE_SPENT); /* nor goes on sleeping */
+    /* no thread may sleep before the next pass */
+    conn->worker->restless = true;
+    psc_wake(conn->worker, PSC_WAKE_SPENT); /* sleeping threads must wake up */
 }
 
 void psc_conn_queue(psc_conn_t *conn, psc_req_t *req, bool urgent)

@@ -1,6 +1,6 @@
-/* What the control plane (Python) calls: workers, transports, connections and
- * lanes. Rare calls, through cffi; each takes the worker's lock itself.
- * The text between the CDEF marks is read by build.py. */
+/* The functions for the control plane (Python): workers, transports,
+ * connections and lanes. They are called rarely, through cffi; each takes the
+ * worker's lock itself. The text between the CDEF marks is read by build.py. */
 #ifndef PSCOMPY_CORE_CONTROL_H
 #define PSCOMPY_CORE_CONTROL_H
 
@@ -26,17 +26,17 @@ typedef enum psc_rndv_scheme {
 #define PSC_SECRET_SIZE 16 /* bytes */
 
 typedef struct psc_worker_config {
-    uint32_t index;             /* of the worker in its session */
-    int64_t spin_ns;            /* poll for so long before sleeping */
-    uint64_t unexpected_max;    /* bytes of unexpected eager payload kept
-                                   before credits are withheld */
-    uint64_t eager_window;      /* bytes of eager payload one connection may
-                                   have in flight, at most */
-    uint32_t rts_max;           /* unmatched rendezvous per connection */
-    uint64_t pool_max;          /* bytes of memory for lending, 0: none */
+    uint32_t index;             /* index of the worker in its session */
+    int64_t spin_ns;            /* time to poll before sleeping */
+    /* Bytes of unexpected eager payload to keep before credits are withheld. */
+    uint64_t unexpected_max;
+    /* Most bytes of eager payload that one connection may have in flight. */
+    uint64_t eager_window;
+    uint32_t rts_max; /* unmatched rendezvous per connection */
+    uint64_t pool_max; /* bytes of memory for lending; 0: no lending */
 } psc_worker_config_t;
 
-/* How one connection's messages travel; chosen by the cost model. */
+/* Protocol parameters of one connection, chosen by the cost model. */
 typedef struct psc_proto_params {
     uint64_t eager_max; /* longest eager message; longer: rendezvous */
     uint64_t zcopy_min; /* shortest eager message sent without copy */
@@ -55,64 +55,65 @@ typedef struct psc_control_event {
 } psc_control_event_t;
 
 /* ---- workers ---- */
-/* NULL: out of memory or descriptors; errno says which. */
+/* Returns NULL with errno if memory or descriptors are short. */
 psc_worker_t *psc_worker_create(const psc_worker_config_t *config);
-/* Fails all connections, closes the transports, frees everything. Nobody may
- * be inside a call then, or hold a request or a connection afterwards. Returns
- * how many requests and regions a peer may still write to, because it did not
- * answer for seconds and its process lives: their memory may not be used for
- * anything else, ever. */
+/* Fail all connections, close the transports, free the worker. No other thread
+ * may be inside a call, and no request or connection may be used afterwards.
+ * Returns the number of requests and regions that a peer may still write to,
+ * because it has not answered for seconds and its process is alive: their
+ * memory must never be reused. */
 unsigned psc_worker_destroy(psc_worker_t *worker);
-/* A thread of the core that moves messages while the program does not; after
- * all transports are open. It ends with the worker, and does not exist after
- * fork. */
+/* Start the core's progress thread, which moves messages while the program does
+ * not call. Call it after all transports are open. The thread ends with the
+ * worker, and does not exist after fork. */
 int psc_worker_thread_start(psc_worker_t *worker);
-/* After fork, in the child: every later call answers FORKED, touches nothing.
- */
+/* Call in the child after fork: all later calls return PSC_ERR_FORKED and
+ * change nothing. */
 void psc_worker_forked(psc_worker_t *worker);
-/* ops: address of a psc_transport_ops_t that outlives the worker; path: 0, or
- * less than the attribute `paths` of path 0. Returns the interface's index, or
- * a status with `reason` (PSC_REASON_MAX bytes). */
+/* Open a transport. ops: address of a psc_transport_ops_t that outlives the
+ * worker; path: 0, or less than the attribute `paths` of path 0. Returns the
+ * interface's index, or a status with `reason` (PSC_REASON_MAX bytes). */
 int psc_worker_open(psc_worker_t *worker, uintptr_t ops, uint32_t path,
                     const psc_setting_t *settings, uint32_t n_settings,
                     char *reason);
 void psc_worker_query(psc_worker_t *worker, int iface,
                       psc_iface_attr_t *attr_p);
-/* psc_api_t.descriptor. */
+/* The function `descriptor` of psc_api_t. */
 int psc_worker_fd(psc_worker_t *worker);
-/* The control thread's sleeper, which drives the fabrics while lanes come and
- * go and has nothing to do with what others have posted or finished: it is
- * woken for what arrives and for passes of others alone. psc_worker_progress is
- * its progress, and nobody else's. */
+/* The control thread's sleeper, which drives the fabrics while lanes are
+ * created and retired. It is woken only for arriving messages and for other
+ * threads' passes, not for posted or finished requests. psc_worker_progress is
+ * its progress function, for the control thread only. */
 int psc_worker_fabric_fd(psc_worker_t *worker);
 int psc_worker_arm_fabric(psc_worker_t *worker);
 unsigned psc_worker_progress(psc_worker_t *worker);
-/* Threads in psc_api_t.wait return PSC_ERR_INTERRUPTED. */
+/* End all calls of psc_api_t.wait with PSC_ERR_INTERRUPTED. */
 void psc_worker_wake(psc_worker_t *worker);
-/* Are lanes on their way out? The fabric lets go of them only in progress, so
- * somebody has to drive it until none is; control_fd fires when one begins. */
+/* Returns true while lanes are retiring. The fabric releases them only in
+ * progress, so a thread must drive progress until there are none. control_fd
+ * becomes readable when a lane begins to retire. */
 int psc_worker_retiring(psc_worker_t *worker);
-/* Do transports hold what was sent, for want of room? It leaves only in
- * progress; *passes_p counts the passes, so that the caller sees whether
- * anybody makes them. control_fd fires when it begins, and again only after
- * this has returned 0. */
+/* Returns true while transports hold sent messages for want of room. These
+ * leave only in progress; *passes_p counts the passes, so that the caller can
+ * see whether any thread makes them. control_fd becomes readable when holding
+ * begins, and again only after this function has returned 0. */
 int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p);
-/* Readable while psc_worker_control_poll has something. */
+/* Descriptor, readable while psc_worker_control_poll has events. */
 int psc_worker_control_fd(psc_worker_t *worker);
 int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max);
-/* Counters: names, and values of a worker or of one connection. */
+/* Counters: their names, and their values for a worker or one connection. */
 int psc_counter_count(void);
 const char *psc_counter_name(int index);
 void psc_worker_counters(psc_worker_t *worker, uint64_t *values);
 void psc_conn_counters(psc_conn_t *conn, uint64_t *values);
-/* What the transports of a connection that is up count themselves; of several
- * lanes the same names. At most `room` are filled in; returns how many. */
+/* The transports' own counters of a connection that is up; several lanes yield
+ * the same names repeatedly. Fills in at most `room`; returns the number. */
 uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
                                   uint32_t room);
-/* What all processes of a job know and nobody else: packed regions carry a
- * hash under it, so that none is altered or made up. Before the first of them.
- */
+/* Set the secret that only the processes of a job share: packed regions carry a
+ * hash under it, so that they cannot be altered or forged. Call it before the
+ * first psc_memory_pack. */
 void psc_worker_secret(psc_worker_t *worker, const uint8_t *secret);
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level);
 
@@ -122,12 +123,13 @@ int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p);
 int psc_lane_connect(psc_lane_t *lane, int role, const uint8_t *token,
                      const uint8_t *address, size_t len);
 int psc_lane_state(psc_lane_t *lane);
-/* Once it is up: PSC_OK, the fabric matches its messages; or UNSUPPORTED, and
- * reason (PSC_REASON_MAX bytes) says why if there is more to say. */
+/* For a lane that is up: returns PSC_OK if the fabric matches its messages.
+ * Otherwise returns PSC_ERR_UNSUPPORTED; reason (PSC_REASON_MAX bytes) may have
+ * an explanation. */
 int psc_lane_matching(psc_lane_t *lane, char *reason);
-/* Why it failed; valid until the lane is destroyed. */
+/* Why the lane failed; valid until the lane is destroyed. */
 const char *psc_lane_reason(psc_lane_t *lane);
-/* For a lane that was not installed; an installed one goes with its
+/* For a lane that was not installed; an installed lane is destroyed with its
  * connection. */
 void psc_lane_destroy(psc_lane_t *lane);
 
@@ -136,43 +138,44 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank);
 int psc_conn_state(const psc_conn_t *conn);
 /* LAZY or FAILED to connect -> CONNECTING. */
 int psc_conn_connecting(psc_conn_t *conn);
-/* CONNECTING -> UP: the lanes carry messages from now on; lane 0 carries all
- * that is matched, the others help with large data. */
+/* CONNECTING -> UP: the lanes carry messages from now on. Lane 0 carries all
+ * messages that are matched, the others help with large data. */
 int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
                      const psc_proto_params_t *params);
-/* Everything outstanding ends with the status. From CONNECTING with
- * ERR_CONNECT the record becomes LAZY again. */
+/* End all outstanding operations with the status. A CONNECTING connection that
+ * fails with PSC_ERR_CONNECT becomes LAZY again. */
 void psc_conn_fail(psc_conn_t *conn, int status);
-/* The precon link says that the peer's process ended: what has arrived is
- * delivered, then the connection fails with PEER_LOST. PSC_INPROGRESS: more may
- * be on its way, and the lane will say itself when it was all; ask again, with
- * `last` when patience is over (a child of the peer may keep its stream open).
- */
+/* The precon link has reported the end of the peer's process: deliver what has
+ * arrived, then fail the connection with PEER_LOST. Returns PSC_INPROGRESS if
+ * more may be in flight and the lane will report its end itself; call again,
+ * with `last` after the grace period (a child of the peer may keep its stream
+ * open). */
 int psc_conn_peer_ended(psc_conn_t *conn, int last);
-/* Why its transport says that it broke; empty: it does not say so. text:
- * PSC_REASON_MAX bytes. */
+/* The transport's reason why the connection failed; empty if it has given none.
+ * text: PSC_REASON_MAX bytes. */
 void psc_conn_reason(psc_conn_t *conn, char *text);
-/* UP -> CLOSING: refuse new sends, let the queued ones go, then tell the peer;
- * CLOSED when it has confirmed. LAZY -> CLOSED at once. */
+/* UP -> CLOSING: refuse new sends, send the queued ones, then notify the peer;
+ * CLOSED when the peer has acknowledged. LAZY -> CLOSED at once. */
 void psc_conn_close(psc_conn_t *conn);
-/* Forget it, with the messages that nobody has received; neither it nor its id
- * may be used afterwards. Its memory goes when its lanes, its requests and the
- * active messages that name it have gone. */
+/* Destroy a connection with its unreceived messages; neither the connection nor
+ * its id may be used afterwards. Its memory is freed when its lanes, its
+ * requests and the active messages from it have been freed. */
 void psc_conn_destroy(psc_conn_t *conn);
 
 /* ---- memory that peers may write and read: region_* of psc_api_t ---- */
 int psc_memory_register(psc_worker_t *worker, void *base, size_t len,
                         psc_region_t **region_p);
-/* PSC_INPROGRESS: not yet, call it again a little later. */
+/* Returns PSC_INPROGRESS if a peer still accesses the memory; call it again a
+ * little later. */
 int psc_memory_deregister(psc_region_t *region);
 int psc_memory_pack(psc_region_t *region, uint8_t *packed, size_t *len_p);
 
-/* ---- memory whose messages are not registered one by one ---- */
+/* ---- memory that is registered once, not for each message ---- */
 int psc_memory_pin(psc_worker_t *worker, void *base, size_t len,
                    psc_block_t **block_p);
 void psc_memory_unpin(psc_worker_t *worker, psc_block_t *block);
 
-/* The address of the psc_api_t, for the hot extension. */
+/* Address of the psc_api_t, for the hot extension. */
 uintptr_t psc_api_address(void);
 uint32_t psc_api_abi(void);
 uint32_t psc_transport_abi(void);

@@ -10,7 +10,7 @@ void psc_descriptor_signal(int fd)
     uint64_t one = 1;
 
     if (write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
-        abort(); /* an eventfd of ours fails only if it was closed */
+        abort(); /* our eventfd fails only if it was closed */
 }
 
 void psc_descriptor_clear(int fd)
@@ -18,7 +18,7 @@ void psc_descriptor_clear(int fd)
     uint64_t ignored;
 
     if (read(fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
-        abort(); /* as above */
+        abort(); /* our eventfd fails only if it was closed */
 }
 
 int psc_descriptor_watch(int set, int fd, uint32_t events, uint32_t ifaces)

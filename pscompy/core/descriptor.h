@@ -4,11 +4,11 @@
 
 #include <stdint.h>
 
-/* Make an eventfd readable, and silent again. */
+/* Make an eventfd readable, and clear it again. */
 void psc_descriptor_signal(int fd);
 void psc_descriptor_clear(int fd);
-/* Add a descriptor to an epoll set; -1 with errno. ifaces: what epoll_wait
- * tells of it, the bits of the interfaces that it belongs to. */
+/* Add a descriptor to an epoll set. Returns 0, or -1 with errno. ifaces: the
+ * bits of its interfaces, which epoll_wait returns. */
 int psc_descriptor_watch(int set, int fd, uint32_t events, uint32_t ifaces);
 
 #endif

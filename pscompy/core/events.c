@@ -1,5 +1,5 @@
-/* What the control thread reads of a worker: events of lanes and connections,
- * counters, and the lines for its log. */
+/* Data for the control thread: events of lanes and connections, counters, and
+ * lines for its log. */
 #include "events.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include "progress/sleep.h"
 #include "request.h"
 
-/* ---- the consumer lets go ---- */
+/* ---- the consumer's hold ---- */
 
 void psc_req_release(psc_req_t *req)
 {
@@ -14,7 +14,7 @@ void psc_req_release(psc_req_t *req)
         psc_req_recycle(req);
 }
 
-/* ---- the core lets go ---- */
+/* ---- the core's hold ---- */
 
 void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
 {
@@ -29,7 +29,7 @@ void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
     *key = NULL;
 }
 
-/* Give back what the lanes know of this request's memory. */
+/* Release the lanes' registrations and keys of this request. */
 static void req_bulk_release(psc_req_t *req)
 {
     for (uint32_t i = 0; req->conn && i < req->conn->n_lanes; i++)
@@ -50,7 +50,8 @@ static void req_state_set(psc_req_t *req, psc_request_state_t state)
     __atomic_store_n(&req->head.state, state, __ATOMIC_RELEASE);
 }
 
-/* The core lets go; from the state's change on the consumer may free it. */
+/* Release the core's hold. As soon as the state has changed, the consumer may
+ * free the request. */
 static void req_drop(psc_req_t *req, bool notify)
 {
     psc_worker_t *worker = req->worker;
@@ -90,7 +91,7 @@ void psc_req_returned(psc_req_t *req)
 
 void psc_req_matched(psc_req_t *req)
 {
-    req->inside = false; /* it is in the queue, or is about to be returned */
+    req->inside = false; /* the request is queued, or about to be returned */
     req_state_set(req, PSC_REQUEST_MATCHED);
     if (req->head.flags & PSC_FLAG_NOTIFY)
         psc_completion_add(req, 0);

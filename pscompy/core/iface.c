@@ -16,7 +16,8 @@ static uint32_t iface_bit(const psc_iface_slot_t *slot)
     return 1u << (slot - slot->worker->ifaces);
 }
 
-/* Sleepers that have armed did so without this interface. */
+/* Let all sleepers watch a new interface, and wake them: they armed without
+ * it. */
 static int iface_watch_by_all(psc_iface_slot_t *slot)
 {
     psc_wake(slot->worker, PSC_WAKE_SPENT);
@@ -42,7 +43,7 @@ static psc_status_t iface_adopt(psc_iface_slot_t *slot, char *reason)
     return PSC_OK;
 }
 
-/* The fabric has a limited time to let go of memory that it holds. */
+/* Close an interface. The fabric gets a limited time to release its memory. */
 static void iface_close(psc_iface_slot_t *slot)
 {
     slot->ops->close(slot->iface);

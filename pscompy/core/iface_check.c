@@ -6,12 +6,12 @@
 
 /* ---- calls ---- */
 
-/* Whoever says `cap`, and not `unless`, has the call. */
+/* A transport that has `cap`, and not `unless`, must have the call. */
 typedef struct iface_need {
     uint64_t cap, unless;
     const char *name;
     const char *call;
-    size_t offset; /* of the call in psc_transport_ops_t */
+    size_t offset; /* offset of the call in psc_transport_ops_t */
 } iface_need_t;
 
 #define NEED_UNLESS(cap_, unless_, call_)                                      \
@@ -47,7 +47,7 @@ static const iface_need_t by_capability[] = {
     NEED(TAG, tag_send),
 };
 
-/* All calls are pointers of one size, the name too. */
+/* All members that are checked are pointers of one size, including the name. */
 static bool iface_has(const psc_transport_ops_t *ops, size_t offset)
 {
     void (*call)(void);
@@ -56,7 +56,7 @@ static bool iface_has(const psc_transport_ops_t *ops, size_t offset)
     return call != NULL;
 }
 
-/* A capability without its calls would crash later. */
+/* Reject a capability without its calls, which would crash later. */
 static psc_status_t iface_check(const psc_transport_ops_t *ops,
                                 const iface_need_t *needs, size_t n,
                                 uint64_t caps, char *reason)
@@ -77,7 +77,7 @@ static psc_status_t iface_check(const psc_transport_ops_t *ops,
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ---- the whole ---- */
+/* ---- all checks ---- */
 
 psc_status_t psc_iface_check_ops(const psc_transport_ops_t *ops, char *reason)
 {

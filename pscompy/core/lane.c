@@ -1,5 +1,5 @@
-/* Lanes: one endpoint of one transport, from its creation until the fabric
- * has let go of it; and the upcalls that every transport makes. */
+/* Lanes: one endpoint of one transport, from its creation until the fabric has
+ * released it. */
 #include "lane.h"
 
 #include <stdio.h>
@@ -142,14 +142,15 @@ void psc_lane_retire(psc_lane_t *lane)
     if (lane->closing)
         return;
     lane->closing = true;
-    if (lane->conn) /* nothing more can be said */
+    if (lane->conn) /* no control message can be sent any more */
         lane->conn->close_ack_due = lane->conn->credit_due = false;
     psc_early_drop(lane);
     psc_landing_drop(lane);
     lane->slot->ops->ep_close(lane->ep);
     psc_list_push(&lane->worker->retiring, &lane->link);
     lane->worker->ending = true;
-    psc_worker_control_signal(lane->worker); /* the program may not call us */
+    /* the program may not call progress */
+    psc_worker_control_signal(lane->worker);
 }
 
 static void lane_fini(psc_lane_t *lane)
@@ -186,7 +187,7 @@ void psc_lane_destroy(psc_lane_t *lane)
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
     psc_list_remove(&lane->event_link);
-    lane->event = true; /* nobody asks any more */
+    lane->event = true; /* set, so that no further event is queued */
     psc_lane_retire(lane);
     psc_worker_leave(worker);
 }

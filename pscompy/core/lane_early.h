@@ -4,8 +4,8 @@
 
 #include "types/lane.h"
 
-/* More bytes than this before the first answer come from no peer of ours: it
- * may send only what the initial credit allows, and control messages. */
+/* Limit of early bytes. A correct peer stays below it: before our first answer
+ * it may send only control messages and what the initial credit allows. */
 #define PSC_EARLY_MAX (1u << 20)
 
 typedef struct psc_early {
@@ -14,9 +14,11 @@ typedef struct psc_early {
     _Alignas(8) uint8_t data[];
 } psc_early_t;
 
-/* Keep a copy. Returns false if there are too many bytes, or no memory. */
+/* Keep a copy of a message. Returns false if there are too many bytes, or
+ * memory is short. */
 bool psc_early_keep(psc_lane_t *lane, const psc_am_t *am);
-/* The earliest message, which the caller frees; NULL if there is none. */
+/* The earliest message, which the caller frees. Returns NULL if there is
+ * none. */
 psc_early_t *psc_early_pop(psc_lane_t *lane);
 void psc_early_drop(psc_lane_t *lane);
 

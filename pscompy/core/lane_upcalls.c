@@ -1,5 +1,5 @@
-/* What transports call: messages and events of a lane, on their way up to the
- * protocols. */
+/* The functions that transports call: messages and events of a lane, passed up
+ * to the protocols. */
 #include "lane_upcalls.h"
 
 #include <stdio.h>
@@ -39,17 +39,18 @@ void psc_lane_fail_conn(psc_lane_t *lane)
         return;
     if (conn->close_sent || conn->close_received)
         status = PSC_ERR_CLOSED;
-    else if (status == PSC_ERR_CLOSED) /* only the protocol ends in order */
+    else if (status == PSC_ERR_CLOSED) /* only CLOSE ends it normally */
         status = PSC_ERR_PEER_LOST;
     psc_conn_fail_locked(conn, status);
-    if (!lane->closing) /* the connection had ended: its ack cannot leave */
+    /* the connection had ended before; its ack cannot be sent */
+    if (!lane->closing)
         psc_lane_retire(lane);
 }
 
-/* ---- messages that arrive before the installation ---- */
+/* ---- messages that arrive before the lane is installed ---- */
 
-/* What comes is of no interest: the connection is over, even if its last word
- * has still to leave by this lane. */
+/* Returns true if messages of this lane are discarded, because its connection
+ * has ended, even if a CLOSE_ACK is still to be sent on it. */
 static bool lane_deaf(const psc_lane_t *lane)
 {
     return lane->closing || (lane->conn && psc_conn_ended(lane->conn));
@@ -95,7 +96,8 @@ static psc_status_t lane_deliver(psc_ep_t *ep, const psc_am_t *am)
     return status;
 }
 
-/* Only the fabric says what became of what it matches. */
+/* A frame with an id from PSC_WIRE_MATCHED on is made by the fabric; a peer
+ * must not send one. */
 static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
 {
     if (am->id < PSC_WIRE_MATCHED)
@@ -104,13 +106,13 @@ static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
     return PSC_OK;
 }
 
-/* It goes on as the active message that would have brought it. */
+/* Deliver a tagged message as the active message that corresponds to it. */
 static void lane_tag_goes_on(psc_ep_t *ep, uint64_t bits, uint8_t id,
                              const void *payload, size_t len)
 {
     const psc_conn_t *conn = lane_of(ep)->conn;
     psc_wire_eager_t wire = {
-        .credit = conn ? conn->credit_limit : 0, /* nothing new */
+        .credit = conn ? conn->credit_limit : 0, /* unchanged */
         .tag = (uint32_t)(bits & PSC_TAG_MASK),
         .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT),
     };
@@ -143,7 +145,8 @@ static void lane_tag_missed(psc_ep_t *ep, uint64_t bits, size_t len,
 
 /* ---- header first ---- */
 
-/* Before the installation a long payload waits in memory of its own. */
+/* Before the lane is installed, a long payload is received into memory of its
+ * own. */
 static void lane_begin_early(psc_lane_t *lane, uint8_t id, const void *header,
                              uint8_t header_len, uint64_t len,
                              psc_dest_t *dest_p)
@@ -175,8 +178,8 @@ static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
     dest_p->cookie = lane->conn;
 }
 
-/* A payload that began before the installation; the lane may be installed now.
- */
+/* End a payload that began before the lane was installed; it may be installed
+ * now. */
 static psc_status_t lane_end_early(psc_lane_t *lane)
 {
     psc_incoming_t *in = &lane->incoming;

@@ -1,5 +1,5 @@
-/* A worker from its creation to its end. Stands above the protocols, as api.c
- * does: it registers them with the worker. */
+/* Creation and end of a worker. This file stands above the protocols, as
+ * api_table.c does: it registers them with the worker. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 #include "request.h"
 #include "worker.h"
 
-/* ---- birth ---- */
+/* ---- creation ---- */
 
 static void worker_lists_init(psc_worker_t *worker)
 {
@@ -87,9 +87,9 @@ void psc_worker_secret(psc_worker_t *worker, const uint8_t *secret)
     psc_worker_leave(worker);
 }
 
-/* ---- death ---- */
+/* ---- end ---- */
 
-/* Lanes that have said goodbye get this long to be rid of the fabric. */
+/* Time for retiring lanes to be released by the fabric. */
 #define WORKER_STOP_NS 2000000000
 
 static unsigned worker_stop(psc_worker_t *worker)
@@ -114,7 +114,7 @@ unsigned psc_worker_destroy(psc_worker_t *worker)
 
     psc_thread_stop(worker);
     if (psc_worker_enter(worker, 0) != PSC_OK)
-        return 0; /* forked: the parent's, we only inherited descriptors */
+        return 0; /* forked: the worker is the parent's */
     reached = worker_stop(worker);
     psc_protocols_stop(worker);
     psc_conn_destroy_all(worker);

@@ -4,12 +4,12 @@
 
 #include "pscompy/transport/kit/iov.h"
 
-/* Copy between pieces and a flat buffer, from `offset` of the pieces; returns
- * bytes copied, which the pieces' end may cut short. */
+/* Copy a flat buffer into the pieces, beginning at `offset`. Returns the number
+ * of bytes copied, less than `len` if the pieces end. */
 size_t psc_iov_write(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
                      const void *from, size_t len);
-/* The sub-range [offset, offset + len) as pieces; returns how many (at most
- * `room`), and in *len_p the bytes they cover. */
+/* The sub-range [offset, offset + len) as pieces. Returns their number (at most
+ * `room`), and in *len_p the bytes that they cover. */
 size_t psc_iov_slice(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
                      size_t *len_p, psc_iov_t *out, size_t room);
 

@@ -1,4 +1,4 @@
-/* The pool of requests, and their ids. completion.c ends them. */
+/* The pool of requests, and their ids. finish.c ends them. */
 #include "request.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ void psc_req_recycle(psc_req_t *req)
     psc_list_push_front(&req->worker->free_reqs, &req->link);
 }
 
-/* Requests that were freed without the lock. */
+/* Recycle the requests that were freed without the lock. */
 static void req_reclaim(psc_worker_t *worker)
 {
     psc_req_t *req = psc_completion_take_freed(worker), *next;
@@ -67,8 +67,8 @@ static void req_reclaim(psc_worker_t *worker)
     }
 }
 
-/* Requests that their consumers have freed while these stood in the completion
- * queue serve before the pool grows. */
+/* Before the pool grows, reuse requests that were freed while they were in the
+ * completion queue. */
 static psc_status_t req_pool_extend(psc_worker_t *worker)
 {
     psc_completion_sift(worker);
@@ -97,7 +97,7 @@ psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
     psc_list_remove(&req->link);
     memset(&req->head, 0, sizeof req->head);
     req_bulk_reset(&req->bulk);
-    req->rma.offset = 0; /* a rendezvous moves its data from the start */
+    req->rma.offset = 0; /* a rendezvous transfers its data from offset 0 */
     psc_list_init(&req->conn_link);
     req->kind = kind;
     req->stage = PSC_STAGE_IDLE;

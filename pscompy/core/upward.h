@@ -1,54 +1,57 @@
-/* What the core asks of the protocols above it: the only calls upward. The
+/* The core's calls to the protocols above it; there are no others. The
  * protocols fill in the table (proto/protocols.c), psc_worker_create registers
- * it, and everybody calls it as worker->up. With the worker's lock held. */
+ * it, and the core calls it as worker->up. With the worker's lock held. */
 #ifndef PSCOMPY_CORE_UPWARD_H
 #define PSCOMPY_CORE_UPWARD_H
 
 #include "types/conn.h"
 
 struct psc_upward {
-    /* ---- what moves ---- */
+    /* ---- messages and requests ---- */
 
-    /* Dispatch of what a lane delivers. An error breaks the lane. */
+    /* Dispatch a message that a lane delivers. An error breaks the lane. */
     psc_status_t (*arrived)(psc_lane_t *lane, const psc_am_t *am);
     void (*begin)(psc_lane_t *lane, uint8_t id, const void *header,
                   uint8_t header_len, uint64_t len, psc_dest_t *dest);
     psc_status_t (*end)(psc_lane_t *lane);
-    /* Move a request as far as it goes: until it waits for the peer or the
-     * fabric, is done, or (NO_RESOURCE) must be tried again later. */
+    /* Advance a request as far as possible: until it waits for the peer or the
+     * fabric, is done, or (PSC_ERR_NO_RESOURCE) must be tried again later. */
     psc_status_t (*advance)(psc_req_t *req);
 
     /* ---- control messages ---- */
 
-    /* CREDIT, CLOSE or CLOSE_ACK; false: the lane takes nothing now. */
+    /* Send CREDIT, CLOSE or CLOSE_ACK. Returns false if the lane is full. */
     bool (*send_control)(psc_conn_t *conn, psc_wire_id_t id);
-    /* The FINs that can leave together; true if any left. */
+    /* Send the FINs of the requests in conn->fins. Returns true if any request
+     * was ended. */
     bool (*send_fins)(psc_conn_t *conn);
 
-    /* ---- beginnings and ends of a connection ---- */
+    /* ---- a connection ---- */
 
     void (*conn_init)(psc_conn_t *conn);
-    /* What the two sides agreed on, within what the protocols can do. */
+    /* Set the parameters that both sides agreed on, within the protocols'
+     * limits. */
     void (*conn_params)(psc_conn_t *conn, const psc_proto_params_t *params);
-    /* Its lanes are known, and nothing has arrived over them yet. */
+    /* The connection's lanes are known, and nothing has arrived over them
+     * yet. */
     void (*conn_lanes)(psc_conn_t *conn);
-    /* Its lanes are installed. */
+    /* The connection's lanes are installed. */
     void (*conn_up)(psc_conn_t *conn);
-    /* Everything that it has outstanding ends with the status; messages that
-     * have arrived whole may still be received. */
+    /* End all outstanding operations with the status. Messages that have
+     * arrived completely may still be received. */
     void (*conn_ended)(psc_conn_t *conn, psc_status_t status);
-    /* The posted receives and probes that name it end. */
+    /* End the posted receives and probes that name the connection. */
     void (*receives_ended)(psc_conn_t *conn, psc_status_t status);
-    /* Its CLOSE is about to leave. */
+    /* The connection's CLOSE is about to be sent. */
     void (*conn_closing)(psc_conn_t *conn);
-    /* Is there anything that the peer has still to be sent? */
+    /* Returns true if the connection has sends that are not complete. */
     bool (*sends_pending)(const psc_conn_t *conn);
-    /* Unreceived messages go. */
+    /* Free the unreceived messages. */
     void (*conn_destroy)(psc_conn_t *conn);
 
     /* ---- a worker ---- */
 
-    /* What other threads left for the holder of the lock. */
+    /* Handle what other threads have queued for the holder of the lock. */
     void (*inbox_drain)(psc_worker_t *worker);
 };
 

@@ -1,4 +1,4 @@
-/* What travels between two cores: the ids of the active messages and their
+/* The wire format between two cores: the ids of the active messages and their
  * headers. Little-endian, naturally aligned, at most PSC_AM_HEADER_MAX bytes.
  * Every header begins with `credit`: the cumulative number of eager bytes that
  * the sender of the header allows its peer to have sent (modulo 2^32). */
@@ -19,17 +19,17 @@
     X(RTS, psc_wire_rts_t)         /* payload: packed keys for get */          \
     X(RTR, psc_wire_rtr_t)         /* payload: packed keys for put */          \
     X(FRAG, psc_wire_frag_t)       /* payload: bytes at offset */              \
-    X(FIN, psc_wire_fin_t)         /* payload: ids of more, 8 bytes each */    \
+    X(FIN, psc_wire_fin_t)         /* payload: further ids, 8 bytes each */    \
     X(CREDIT, psc_wire_credit_t)                                               \
     X(CLOSE, psc_wire_credit_t)                                                \
     X(CLOSE_ACK, psc_wire_credit_t)                                            \
-    X(RMA_PUT, psc_wire_rma_t)     /* payload: packed keys for get */          \
+    X(RMA_PUT, psc_wire_rma_t)     /* no payload */                            \
     X(RMA_GET, psc_wire_rma_t)                                                 \
     X(TAKEN, psc_wire_taken_t)                                                 \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place    \
                                       of an RTS; see tag.h */                  \
-    X(MISSED, psc_wire_eager_t)    /* the same; its RTS is yet to come */      \
-    X(WHOLE, psc_wire_eager_t)     /* the same; payload: the message */
+    X(MISSED, psc_wire_eager_t)    /* mark without receive; RTS follows */     \
+    X(WHOLE, psc_wire_eager_t)     /* mark with the message as payload */
 
 typedef enum psc_wire_id {
 #define PSC_WIRE_ENUM(name, type) PSC_WIRE_##name,
@@ -38,7 +38,8 @@ typedef enum psc_wire_id {
         PSC_WIRE_COUNT
 } psc_wire_id_t;
 
-/* From here on: what a fabric that matches tells, and no peer. */
+/* Ids from here on are made by a fabric that matches; a peer may not send
+ * them. */
 #define PSC_WIRE_MATCHED PSC_WIRE_MARK
 
 typedef struct psc_wire_credit {
@@ -67,19 +68,20 @@ typedef struct psc_wire_rts {
     uint16_t flags;   /* PSC_RTS_... */
     uint64_t send_id;
     uint64_t len;
-    uint64_t offset;  /* of the message in what the keys stand for */
+    uint64_t offset;  /* offset of the message in the memory of the keys */
 } psc_wire_rts_t;
 
-#define PSC_RTS_LENT 0x1u /* it may be read where it is until the FIN */
-/* The receiver has a placeholder of this message already; aux: its number. */
+/* The receiver may read the sender's memory until its FIN. */
+#define PSC_RTS_LENT 0x1u
+/* The receiver has a placeholder of this message already; aux is its number. */
 #define PSC_RTS_LATE 0x2u
 
 typedef struct psc_wire_rtr {
     uint32_t credit;
-    uint32_t n_keys;  /* 0: send fragments as active messages */
+    uint32_t n_keys; /* 0: send fragments as active messages */
     uint64_t send_id;
     uint64_t recv_id;
-    uint64_t len;     /* what the receiver takes, at most what was offered */
+    uint64_t len; /* bytes to send, at most the RTS's len */
 } psc_wire_rtr_t;
 
 typedef struct psc_wire_frag {
@@ -92,10 +94,10 @@ typedef struct psc_wire_frag {
 typedef struct psc_wire_fin {
     uint32_t credit;
     int32_t status;
-    uint64_t request_id; /* of the side that gets the FIN */
+    uint64_t request_id; /* request id of the FIN's receiver */
 } psc_wire_fin_t;
 
-/* A lent message was matched and is being read: its FIN may take long. */
+/* A lent message was matched and is in use: its FIN may take long. */
 typedef struct psc_wire_taken {
     uint32_t credit;
     uint32_t reserved;
@@ -105,7 +107,7 @@ typedef struct psc_wire_taken {
 typedef struct psc_wire_rma {
     uint32_t credit;
     uint32_t n_keys;
-    uint64_t request_id; /* of the origin */
+    uint64_t request_id; /* request id of the origin */
     uint64_t region;
     uint64_t nonce;
     uint64_t offset;

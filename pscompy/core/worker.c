@@ -1,4 +1,4 @@
-/* Workers: their lock, their life, their descriptors. */
+/* The lock of a worker, and the mail for its holder. */
 #include "worker.h"
 
 #include <errno.h>
@@ -29,14 +29,15 @@ psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags)
 
 static void worker_read_mail(psc_worker_t *worker)
 {
-    atomic_store(&worker->mail, 0); /* before reading */
+    atomic_store(&worker->mail, 0); /* clear before reading */
     worker->up->inbox_drain(worker);
     psc_sleepers_bury(worker);
     psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
 }
 
-/* What others left meanwhile, since they could not have the lock, is done
- * before it goes; and what they left just before it went, too. */
+/* Before releasing the lock, read the mail that other threads have left because
+ * they could not take the lock. Mail that arrives just before the release is
+ * read, too. */
 void psc_worker_leave(psc_worker_t *worker)
 {
     do {

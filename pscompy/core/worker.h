@@ -1,14 +1,15 @@
-/* The lock of a worker, and the mail that is left for its holder. */
+/* The lock of a worker, and the mail for its holder. */
 #ifndef PSCOMPY_CORE_WORKER_H
 #define PSCOMPY_CORE_WORKER_H
 
 #include "types/worker.h"
 
-/* Take the lock, unless PSC_FLAG_TRY and it is held, or the process forked:
- * PSC_OK, PSC_ERR_NO_RESOURCE, PSC_ERR_FORKED. */
+/* Take the lock. Returns PSC_OK; PSC_ERR_NO_RESOURCE if PSC_FLAG_TRY was given
+ * and the lock is held; PSC_ERR_FORKED in a forked child. */
 psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags);
 void psc_worker_leave(psc_worker_t *worker);
-/* Without waiting for the lock: have its holder read the mail. */
+/* Make the lock's holder read the mail, or read it here if the lock is free.
+ * Never waits. */
 void psc_worker_mail(psc_worker_t *worker);
 
 #endif
