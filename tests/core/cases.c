@@ -1,4 +1,4 @@
-/* The core's cases over one transport: cases.c NAME SETTING... */
+/* The core's test cases over one transport. Usage: cases NAME SETTING... */
 #include <pthread.h>
 
 #include "completions.h"
@@ -129,7 +129,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Four threads a side on one connection: two send, two receive. */
+/* Four threads per side on one connection: two send, two receive. */
 static void case_threads(void)
 {
     thread_args_t args[8];

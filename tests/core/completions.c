@@ -1,4 +1,4 @@
-/* The completion queue: each request that ends or matches is handed out once,
+/* The completion queue: each request that is done or matched is returned once,
  * in order, without the worker's lock. */
 #include "completions.h"
 
@@ -25,8 +25,8 @@ static psc_request_t *post_notified(side_t *side, psc_iov_t *iov, size_t n_iov,
 
 /* ---- once ---- */
 
-/* A receive without buffer: notified when it has matched, and at its end only
- * if that comes later than the return of recv_supply. */
+/* A receive without buffer is notified when it has matched. Its completion is
+ * notified only if it happens after recv_supply has returned. */
 static void notified_once(pair_t *pair, size_t len, bool whole)
 {
     char *out = malloc(len), *in = malloc(len);
@@ -40,10 +40,10 @@ static void notified_once(pair_t *pair, size_t len, bool whole)
     until(pair, api->pending(pair->b.worker));
     check(api->completion_poll(pair->b.worker) == recv);
     check(psc_request_state(recv) == PSC_REQUEST_MATCHED);
-    settle(pair); /* an eager message has arrived whole */
+    settle(pair); /* an eager message must have arrived completely */
     status = api->recv_supply(recv, &iov, 1);
     check(status == PSC_OK || (!whole && status == PSC_INPROGRESS));
-    whole = status == PSC_OK; /* a long one may end at once, too */
+    whole = status == PSC_OK; /* a long message may be complete at once, too */
     until(pair, psc_request_state(recv) == PSC_REQUEST_DONE);
     check(api->completion_poll(pair->b.worker) == (whole ? NULL : recv));
     check(!api->pending(pair->b.worker));
@@ -68,7 +68,8 @@ void case_notified_once(void)
 
 /* ---- without the lock ---- */
 
-/* The case itself holds the lock: a call that wanted it would never return. */
+/* The test holds the lock itself: a call that took the lock would never
+ * return. */
 void case_handed_over_without_the_lock(void)
 {
     enum { N = 3 };
@@ -95,8 +96,8 @@ void case_handed_over_without_the_lock(void)
 
 /* ---- freed ---- */
 
-/* Requests that are freed before they are polled do not come out any more, and
- * serve again: the pool does not grow. */
+/* Requests that are freed before they are polled are not returned any more and
+ * are reused: the pool does not grow. */
 void case_freed_in_the_queue(void)
 {
     char in[8];
@@ -118,8 +119,8 @@ void case_freed_in_the_queue(void)
     pair_close(&pair);
 }
 
-/* A receive that has matched, was handed its buffer before anybody polled, and
- * is freed before its data is there: it ends by itself. */
+/* A receive that matched, got its buffer before anyone polled, and is freed
+ * before its data has arrived: it completes by itself. */
 void case_freed_while_in_flight(void)
 {
     enum { LENGTH = 300000 };
@@ -163,8 +164,8 @@ static void *beside_poll(void *arg)
     return NULL;
 }
 
-/* One thread moves the messages; the other takes every second request from the
- * queue, and frees the others as soon as it sees that they are done. */
+/* One thread polls the worker. The other takes every second request from the
+ * queue, and frees the rest as soon as it sees that they are done. */
 void case_completions_beside_the_poller(void)
 {
     pthread_t poller;

@@ -1,5 +1,5 @@
-/* Workers with a progress thread: messages move though nobody calls, and also
- * while others poll and wait. */
+/* Workers with a progress thread: messages move although the program makes no
+ * call, and also while other threads poll and wait. */
 #include "driven.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static void pair_open_driven(pair_t *pair)
         check(psc_worker_thread_start(pair->b.worker) == PSC_OK);
 }
 
-/* Looks, and does not move anything. */
+/* Wait without making progress. */
 static void await_done(psc_request_t *request)
 {
     int64_t end = psc_clock_now() + PATIENCE_NS;
@@ -44,7 +44,8 @@ static void exchange_driven(side_t *from, side_t *to, size_t len)
     free(out);
 }
 
-/* With pauses of all lengths, in which the threads find it quiet or do not. */
+/* Exchanges with pauses of many lengths, so that the threads find the worker
+ * both busy and idle. */
 void case_driven(void)
 {
     static const size_t lengths[] = {8, 5000, 100000, 1 << 20};
@@ -90,8 +91,8 @@ static void *answer(void *arg)
     return NULL;
 }
 
-/* One waits, the other now and then stays away for longer than the thread is
- * patient, and large messages cross that only the threads move. */
+/* One side waits. The other sometimes pauses for longer than the progress
+ * thread's patience. Large messages are moved only by the progress threads. */
 void case_driven_and_waited(void)
 {
     pthread_t thread;

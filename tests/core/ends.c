@@ -1,4 +1,4 @@
-/* Connections that end in order, or not, or never begin. */
+/* Connections that end normally, fail, or never connect. */
 #include "harness.h"
 #include "ends.h"
 
@@ -35,7 +35,7 @@ void case_close_both(void)
     pair_close(&pair);
 }
 
-/* The closing side is gone before its farewell can be answered. */
+/* The closing side is destroyed before its CLOSE can be acknowledged. */
 void case_close_then_gone(void)
 {
     pair_t pair;
@@ -109,7 +109,8 @@ static void check_ends(psc_conn_t *conn, look_t look,
     api->request_free(request);
 }
 
-/* The peer's lane goes between coming up and psc_conn_install here. */
+/* The peer's lane is closed after it came up here, but before
+ * psc_conn_install. */
 void case_gone_before_installed(void)
 {
     pair_t pair;
@@ -129,7 +130,8 @@ void case_gone_before_installed(void)
     pair_close(&pair);
 }
 
-/* So does the lane of a peer that has sent a message, which is not lost. */
+/* The lane of a peer that has sent a message is closed before psc_conn_install;
+ * the message is not lost. */
 void case_sent_and_gone_before_installed(void)
 {
     pair_t pair;
@@ -154,7 +156,8 @@ void case_sent_and_gone_before_installed(void)
     pair_close(&pair);
 }
 
-/* Connecting may fail before what began it is posted, or after. */
+/* Connecting may fail before the operation that started it is posted, or
+ * after. */
 void case_lazy_is_not_awaited(void)
 {
     char in[8];

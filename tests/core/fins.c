@@ -1,6 +1,6 @@
-/* FINs of gets that end at the same time. Side a sends, side b gets, over the
- * transport in a wrapper that ends b's gets when the case says so, and has no
- * room for b's messages when it says so. */
+/* FINs of gets that complete at the same time. Side a sends, side b gets. A
+ * wrapper around the transport delays the completion of b's gets, and refuses
+ * b's messages, as the test case demands. */
 #include "fins.h"
 
 #include "harness.h"
@@ -13,7 +13,7 @@ enum { MESSAGES = 40, LEN = 20000, TOGETHER = 16 };
 /* ---- the wrapper ---- */
 
 typedef struct late_get {
-    psc_comp_t comp; /* for the transport below */
+    psc_comp_t comp; /* passed to the wrapped transport */
     psc_comp_t *above;
     psc_status_t status;
     bool ended;
@@ -23,8 +23,8 @@ static struct {
     psc_transport_ops_t ops;
     const psc_transport_ops_t *below;
     late_get_t gets[MESSAGES];
-    unsigned n, told; /* gets, and those whose end was told */
-    unsigned open;    /* how many may be told */
+    unsigned n, told; /* gets, and how many of them were completed */
+    unsigned open;    /* how many may be completed */
     bool full;
 } late;
 
@@ -115,8 +115,8 @@ typedef struct stream {
     char in[MESSAGES][LEN];
 } stream_t;
 
-/* Until each of n messages has been got; nobody was told. NULL: this transport
- * cannot get, and there is nothing to see. */
+/* Send n messages and wait until each was got, with all completions delayed.
+ * Returns NULL if this transport cannot get; then there is nothing to test. */
 static stream_t *stream_open(unsigned n)
 {
     stream_t *stream = calloc(1, sizeof *stream);
@@ -172,7 +172,8 @@ static void stream_close(stream_t *stream)
 
 /* ---- cases ---- */
 
-/* What ends by one turn is told by as few messages as can be. */
+/* Gets that complete in one pass are confirmed by as few FIN messages as
+ * possible. */
 void case_fins_together(void)
 {
     stream_t *stream = stream_open(MESSAGES);
@@ -186,8 +187,8 @@ void case_fins_together(void)
     stream_close(stream);
 }
 
-/* Of two gets one has ended: its FIN leaves by the same call of b, which never
- * calls again. */
+/* One of two gets has completed: its FIN is sent in the same call of b, which
+ * then makes no further call. */
 void case_fin_while_another_moves(void)
 {
     stream_t *stream = stream_open(2);
@@ -209,7 +210,7 @@ void case_fin_while_another_moves(void)
     stream_close(stream);
 }
 
-/* Three gets have ended, and the fabric takes no FIN. */
+/* Three gets have completed, and the fabric accepts no FIN. */
 static stream_t *stream_stuck(void)
 {
     stream_t *stream = stream_open(3);
@@ -228,8 +229,8 @@ static bool stream_ended(const stream_t *stream)
            psc_conn_ended(stream->pair.b.conn);
 }
 
-/* The receives have not ended either: whoever waits for one goes on calling
- * until its FIN has left. */
+/* The receives are not done either: a thread that waits for one continues to
+ * call progress until its FIN is sent. */
 void case_fins_refused(void)
 {
     stream_t *stream = stream_stuck();
@@ -244,7 +245,7 @@ void case_fins_refused(void)
     stream_close(stream);
 }
 
-/* b closes meanwhile: its FINs leave before its farewell. */
+/* b closes meanwhile: its FINs are sent before its CLOSE. */
 void case_fins_and_close(void)
 {
     stream_t *stream = stream_stuck();
@@ -271,7 +272,7 @@ static void end_at(psc_conn_t *conn, stream_t *stream)
     stream_close(stream);
 }
 
-/* The connection is lost meanwhile, on either side: all of it ends. */
+/* The connection is lost meanwhile, on either side: all requests end. */
 void case_fins_and_end(void)
 {
     stream_t *stream = stream_stuck();
@@ -283,16 +284,17 @@ void case_fins_and_end(void)
     end_at(stream->pair.b.conn, stream);
 }
 
-/* ---- FINs that b tells by hand ---- */
+/* ---- FINs that b sends by hand ---- */
 
 enum { SENDS = TOGETHER + 2 };
 
 typedef struct tale {
     bool is_true;
     int32_t status;
-    unsigned n;   /* ids behind the first */
+    unsigned n;   /* number of ids after the first */
     unsigned cut; /* bytes missing at the end */
-    unsigned unknown, twice; /* which of them are; 0: none */
+    /* index of the id that is unknown, or repeated; 0: none */
+    unsigned unknown, twice;
 } tale_t;
 
 static uint64_t id_of(const psc_request_t *request)
@@ -317,7 +319,8 @@ static void tell(const tale_t *tale, side_t *b, psc_request_t *const *sends)
                         tale->n * sizeof *ids - tale->cut));
 }
 
-/* a's sends wait. What is true ends them, what is not the connection. */
+/* Receive FINs for a's pending sends. Correct ones complete the sends, others
+ * end the connection. */
 static void hear(const tale_t *tale)
 {
     static char out[LEN];

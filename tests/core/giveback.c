@@ -1,5 +1,5 @@
-/* Messages of receives that nobody waits for any more: none is lost, none comes
- * twice, and none overtakes another one. */
+/* Messages whose receives are given up: none is lost, none is received twice,
+ * and none overtakes another. */
 #include "giveback.h"
 
 #include "harness.h"
@@ -7,7 +7,8 @@
 
 enum { LARGE = 300000 };
 
-/* A send is waited for in the end: a rendezvous ends with its receive. */
+/* Send a message; its request must be waited for at the end, because a
+ * rendezvous completes with its receive. */
 static psc_request_t *send_filled(pair_t *pair, size_t len, int32_t tag)
 {
     char *out = malloc(len + 1);
@@ -31,7 +32,7 @@ static void send_end(pair_t *pair, psc_request_t *request, psc_status_t status)
     free(out);
 }
 
-/* The next message of any tag is this one. */
+/* Check that the next message of any tag is this one. */
 static void expect_next(pair_t *pair, size_t len, int32_t tag)
 {
     char *in = malloc(len + 1);
@@ -98,7 +99,7 @@ void case_given_back_to_its_place(void)
     }
 }
 
-/* One that has matched on its arrival, and nobody gave a buffer. */
+/* A receive without buffer that matched on arrival and is cancelled. */
 void case_given_back_without_its_buffer(void)
 {
     psc_recv_args_t args = {
@@ -140,7 +141,8 @@ void case_given_back_to_who_waits(void)
     pair_close(&pair);
 }
 
-/* What the buffer had no room for does not come again. */
+/* Bytes for which the buffer had no room are lost when the message is given
+ * back. */
 static void truncated(pair_t *pair, size_t len)
 {
     enum { ROOM = 64 };
@@ -188,7 +190,7 @@ void case_given_back_too_late(void)
     pair_close(&pair);
 }
 
-/* ---- messages on their way ---- */
+/* ---- messages that are still arriving ---- */
 
 static psc_stage_t stage_of(const psc_request_t *request)
 {
@@ -201,8 +203,8 @@ static bool matched(const psc_request_t *request)
            stage_of(request) != PSC_STAGE_TAGGED;
 }
 
-/* As soon as it has matched, which is as soon as the announcement is here. It
- * may have ended by then; returns how it ends. */
+/* Give a receive up as soon as it has matched, i.e. when the RTS has arrived.
+ * Returns the status with which it ends; it may be done already. */
 static psc_status_t give_up(pair_t *pair, psc_request_t *recv, void *in,
                             size_t len)
 {
@@ -233,7 +235,8 @@ static void on_its_way(psc_rndv_scheme_t scheme, bool any)
     send = send_filled(&pair, LARGE, 4);
     end = give_up(&pair, recv, in, LARGE);
     next = post_recv(&pair.b, NULL, again, LARGE, PSC_ANY_TAG, &result);
-    check(!send_filled(&pair, 10, 6)); /* does not overtake it */
+    /* does not overtake the returned message */
+    check(!send_filled(&pair, 10, 6));
     check(finish(&pair, recv).status == end);
     memset(in, 0, LARGE);
     if (next)
@@ -258,7 +261,8 @@ void case_given_up_on_its_way(void)
     }
 }
 
-/* A receive that waits for the rest of such a message is given up, too. */
+/* A second receive, which waits for the rest of the message, is given up,
+ * too. */
 void case_given_up_twice(void)
 {
     char *in = malloc(LARGE), *again = malloc(LARGE);
@@ -287,8 +291,9 @@ void case_given_up_twice(void)
     free(again);
 }
 
-/* The connection is lost while the rest of it is awaited: with a buffer, by a
- * receive that has none yet, or by nobody. */
+/* The connection is lost while the rest of the message is in flight. `who`
+ * selects what waits for it: 0: a receive without a buffer, 1: one with a
+ * buffer, 2: none. */
 static void and_lost(int who)
 {
     char *in = malloc(LARGE), *again = malloc(LARGE);

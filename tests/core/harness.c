@@ -16,7 +16,7 @@ void fail_at(const char *file, int line, const char *what)
     exit(1);
 }
 
-/* NAME=number:text */
+/* argument: NAME=number:text */
 void harness_setting(char *argument)
 {
     char *equals = strchr(argument, '=');
@@ -141,8 +141,8 @@ static void *side_close(void *arg)
     return NULL;
 }
 
-/* At the same time: who ends waits for the other's farewell, but not for long.
- */
+/* Close both sides at the same time, because each waits for the other's
+ * CLOSE_ACK, for a limited time. */
 void pair_close(pair_t *pair)
 {
     pthread_t other;

@@ -1,6 +1,6 @@
-/* A peer that has proved the key and then breaks the protocol: frames that
- * nobody sends, floods without credit, words after the last word. Side a keeps
- * to the rules; it may lose this connection, and nothing else. */
+/* A peer that knows the key and then violates the protocol: invalid frames,
+ * eager messages without credit, frames after CLOSE. Side a obeys the protocol;
+ * it may lose this connection, and nothing else. */
 #include "hostile.h"
 
 #include "harness.h"
@@ -36,7 +36,7 @@ static const uint8_t header_lens[PSC_WIRE_COUNT] = {
 #undef HEADER_LEN
 };
 
-/* Ids of requests that exist, or did, or will. */
+/* Ids of requests that exist, or have existed, or will exist. */
 static uint64_t some_id(void)
 {
     return (uint64_t)(1 + dice(3)) << 32 | dice(2 * POSTED);
@@ -69,7 +69,7 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
         frame->bytes[i] = (uint8_t)dice(256);
     frame->credit.credit = dice(1 << 20);
     if (dice(40) == 0)
-        return; /* as it is */
+        return; /* random bytes only */
     switch (id) {
     case PSC_WIRE_EAGER:
         frame->eager.tag = some_tag();
@@ -161,11 +161,11 @@ static void speak_nonsense(psc_conn_t *conn)
     hostile_speak(conn, id, &frame, header_len, payload, len);
 }
 
-/* ---- what side a has open meanwhile ---- */
+/* ---- operations that side a has pending meanwhile ---- */
 
 typedef struct work {
     char buffers[POSTED][LARGE];
-    char theirs[LARGE]; /* side b's */
+    char theirs[LARGE]; /* buffer of side b */
     psc_request_t *requests[POSTED];
     psc_result_t results[POSTED];
     psc_region_t *region;
@@ -197,13 +197,15 @@ static void work_end(work_t *work)
     for (int i = 0; i < POSTED; i++) {
         if (!work->requests[i])
             continue;
-        api->cancel(work->requests[i]); /* those from anybody live on */
+        /* receives from any source stay posted */
+        api->cancel(work->requests[i]);
         api->request_free(work->requests[i]);
     }
     api->region_destroy(work->region);
 }
 
-/* In one thread: neither end waits for the other's goodbye. */
+/* Fail all connections: in one thread no side can wait for the other's
+ * CLOSE_ACK. */
 static void part(pair_t *pair, psc_conn_t *here, psc_conn_t *there)
 {
     psc_conn_t *const ends[] = {pair->a.conn, pair->b.conn, here, there};
@@ -242,7 +244,8 @@ static void still_works(pair_t *pair, psc_conn_t *here, psc_conn_t *there)
         finish(pair, send);
 }
 
-/* What a good peer does too, so that there is something to disturb. */
+/* Send and receive as a correct peer does, so that there are operations to
+ * disturb. */
 static void speak_sense(work_t *work, pair_t *pair, psc_conn_t *conn)
 {
     psc_iov_t iov = {work->theirs, dice(2) ? dice(LARGE) : dice(500)};
@@ -275,10 +278,10 @@ static void speak_sense(work_t *work, pair_t *pair, psc_conn_t *conn)
         api->send(conn, &send, &request);
     }
     if (request)
-        api->request_free(request); /* it ends by itself */
+        api->request_free(request); /* the request completes by itself */
 }
 
-/* One connection, until it is broken or the hostile side tires of it. */
+/* Abuse one connection until it is broken, or for FRAMES frames. */
 static void torment(work_t *work, pair_t *pair)
 {
     psc_conn_t *here, *there;
@@ -321,7 +324,7 @@ void case_hostile_frames(void)
 
 /* ---- limits ---- */
 
-/* Eager messages without end: who has no credit is thrown out. */
+/* Endless eager messages: a peer without credit loses its connection. */
 void case_hostile_flood(void)
 {
     psc_wire_eager_t wire = {.tag = 1, .context = CONTEXT};
@@ -341,15 +344,16 @@ void case_hostile_flood(void)
     hostile_part(&pair);
 }
 
-/* Side b, which does not listen, has a small ring that is full of answers; or
- * its fabric lets it say no more before it listens. */
+/* Returns true if the peer cannot be flooded any further, because side b does
+ * not receive: the ring to it is full of answers, or its fabric refuses to
+ * send. */
 static bool answers_are_stuck(pair_t *pair, unsigned unsaid)
 {
     return count(pair->a.worker, PSC_COUNTER_back_pressure) > 1000 ||
            unsaid > 1000;
 }
 
-/* The same with announcements, of messages and of active messages. */
+/* A flood of announcements, of messages and of active messages. */
 void case_hostile_announcements(void)
 {
     static const uint16_t contexts[] = {CONTEXT, PSC_CONTEXT_AM};
@@ -381,7 +385,7 @@ static void told(psc_comp_t *comp, psc_status_t status)
     (void)comp, (void)status;
 }
 
-/* Side b puts a message where no receive is. */
+/* Side b puts a message for which no receive is posted. */
 static uint32_t put_in_vain(pair_t *pair, const char *bytes, size_t len)
 {
     static psc_comp_t comp = {told};
@@ -399,8 +403,8 @@ static uint32_t put_in_vain(pair_t *pair, const char *bytes, size_t len)
     return number;
 }
 
-/* Where the fabric matches: an RTS that comes late for a message that is
- * another one, whether a receive waits for it or not. */
+/* Only if the fabric matches: a late RTS that describes another message than
+ * its placeholder, with and without a waiting receive. */
 void case_hostile_promises(void)
 {
     static char out[50000], buffer[sizeof out];
@@ -430,8 +434,8 @@ void case_hostile_promises(void)
     }
 }
 
-/* Side b says that it sends no more, and goes on: nobody listens, and what a
- * has posted to receive from anybody stays for others. */
+/* Side b sends CLOSE and then more frames: they are ignored, and a's receives
+ * from any source stay posted for other peers. */
 void case_frames_after_the_end(void)
 {
     psc_wire_credit_t farewell = {.credit = 1 << 20};

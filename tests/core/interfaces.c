@@ -1,5 +1,5 @@
-/* A transport that promises a capability has its calls. The transports here are
- * tables whose calls are never made. */
+/* A transport that has a capability must have its calls. The transports here
+ * are tables whose calls are never made. */
 #include "interfaces.h"
 
 #include "harness.h"
@@ -46,7 +46,7 @@ static const promise_t mandatory[] = {
     CALL(0, ep_fini),    CALL(0, am_bcopy),
 };
 
-/* All calls are there, but for the one at `offset`; 0: all. */
+/* An ops table that has all calls except the one at `offset`; 0: all calls. */
 static psc_transport_ops_t ops_without(size_t offset)
 {
     psc_transport_ops_t ops;

@@ -1,5 +1,5 @@
-/* The pool's blocks, messages lent out of it, and peers that lie about them.
- * Where the transport cannot map, the same messages are copied. */
+/* The pool's blocks, lent messages, and peers that send invalid loans. If the
+ * transport cannot map, the same messages are copied. */
 #include <pthread.h>
 
 #include "harness.h"
@@ -44,7 +44,7 @@ static psc_request_t *lend(side_t *side, const psc_block_t *block, int32_t tag)
     return request;
 }
 
-/* A receive without buffer that has its message. */
+/* Post a receive without buffer and wait until it has matched. */
 static psc_request_t *match(pair_t *pair, side_t *side, int32_t tag)
 {
     psc_recv_args_t args = {.source = side->conn,
@@ -129,7 +129,7 @@ static void lend_once(pair_t *pair, const psc_block_t *block, unsigned seed)
     check(view->base != block->base && view->nbytes == block->nbytes);
     check(filled(view->base, view->nbytes, seed));
     if (seed % 2)
-        settle(pair); /* TAKEN leaves */
+        settle(pair); /* TAKEN must have been sent */
     check(!done(request));
     api->view_free(view);
     check(finish(pair, request).status == PSC_OK);
@@ -176,7 +176,8 @@ void case_lending(void)
     pair_close(&pair);
 }
 
-/* By every scheme, expected and not. */
+/* Lent messages received into buffers, with every scheme, expected and
+ * unexpected. */
 void case_lent_and_received(void)
 {
     for (int scheme = PSC_RNDV_AUTO; scheme <= PSC_RNDV_AM; scheme++) {
@@ -213,7 +214,8 @@ void case_lent_and_received(void)
 
 /* ---- ends ---- */
 
-/* The workers go first, then the owner's block, then the view. */
+/* The workers are destroyed first, then the owner's block is freed, then the
+ * view. */
 void case_views_outlive_all(void)
 {
     psc_view_t *views[2];
@@ -260,7 +262,7 @@ static void keep_when(psc_conn_t *(*who)(pair_t *pair), bool fail)
         psc_conn_fail(who(&pair), PSC_ERR_PEER_LOST);
     else
         psc_conn_close(who(&pair));
-    if (fail) /* who has not heard of it has still to copy */
+    if (fail) /* b copies the view when it notices the failure */
         until(&pair, count(pair.b.worker, PSC_COUNTER_views_kept) == 1);
     check(finish(&pair, request).status == PSC_OK);
     check(count(pair.b.worker, PSC_COUNTER_views_kept) == 1);
@@ -326,8 +328,8 @@ static void returns_add(returns_t *returns, psc_view_t *view)
     pthread_mutex_unlock(&returns->lock);
 }
 
-/* Views die in two threads while a third moves everything, and while the
- * workers go. */
+/* Two threads free views while a third makes progress, and while the workers
+ * are destroyed. */
 void case_lending_threads(void)
 {
     returns_t returns = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -366,9 +368,9 @@ void case_lending_threads(void)
     api->block_free(block);
 }
 
-/* ---- lies ---- */
+/* ---- invalid loans ---- */
 
-/* The key of b's segment as it would stand in an announcement. */
+/* Pack the key of the side's segment as in an RTS. */
 static size_t key_of(side_t *side, const psc_block_t *block, uint8_t *key,
                      uint64_t *offset_p, size_t *segment_p)
 {
@@ -398,8 +400,8 @@ static psc_wire_rts_t lent(uint64_t offset, uint64_t len)
                             .len = len};
 }
 
-/* What is announced is either there and can be seen, or it is not given; then
- * it stays in its queue. */
+/* Announce a lent message. Returns true if side a could map it. If not, the
+ * message stays in its queue. */
 static bool announce(pair_t *pair, psc_wire_rts_t rts, const uint8_t *key,
                      size_t len)
 {
@@ -433,15 +435,16 @@ static void loans_that_lie(pair_t *pair, uint64_t offset, uint8_t *key,
     check(!announce(pair, lent(0, UINT64_MAX), key, len));
     for (size_t cut = 0; cut < len; cut++)
         check(!announce(pair, lent(offset, LEN), key, cut));
-    key[0] = 1; /* another lane's */
+    key[0] = 1; /* key of another lane */
     check(!announce(pair, lent(offset, LEN), key, len));
     key[0] = 0;
     check(psc_conn_state(pair->a.conn) == PSC_CONN_UP);
-    /* It has no such request for the FIN: that ends its side. */
+    /* Side b has no request for the FIN, so b's connection ends. */
     check(announce(pair, lent(size - 8192, 4096), key, len));
 }
 
-/* Side b announces what it does not have; a shows nothing that is not b's. */
+/* Side b announces memory that it does not own; side a must not map any other
+ * memory than b's. */
 void case_hostile_loans(void)
 {
     uint8_t key[PSC_RKEY_MAX + 2] = {0};
@@ -462,7 +465,8 @@ void case_hostile_loans(void)
     hostile_part(&pair);
 }
 
-/* TAKEN of what was not lent, or of nothing, ends the connection. */
+/* A TAKEN for a message that was not lent, or for no request, ends the
+ * connection. */
 static void taken(bool of_a_request)
 {
     psc_wire_taken_t wire = {.request_id = 1ull << 32 | 9999};
@@ -485,7 +489,7 @@ static void taken(bool of_a_request)
     hostile_part(&pair);
 }
 
-/* Keys for a fabric that has none: they are not even looked at. */
+/* Keys for a fabric that has none are ignored. */
 static void answer_with_keys(void)
 {
     psc_wire_rtr_t rtr = {.n_keys = 1, .len = LEN};

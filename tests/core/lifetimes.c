@@ -1,5 +1,5 @@
-/* What is freed when: connections that end and are destroyed while others run,
- * and threads that are called back from a wait. */
+/* When objects are freed: connections that end and are destroyed while others
+ * are in use, and threads that are woken from a wait. */
 #include <pthread.h>
 
 #include "harness.h"
@@ -20,7 +20,7 @@ static unsigned connections(const side_t *side)
     return listed(&side->worker->conns) + listed(&side->worker->doomed);
 }
 
-/* The first pair stays; another one is made beside it. */
+/* Make another connection beside the first. */
 static void join_another(pair_t *pair, side_t *a, side_t *b)
 {
     *a = pair->a;
@@ -35,7 +35,8 @@ static void close_both(pair_t *pair, side_t *a, side_t *b)
                     psc_conn_state(b->conn) == PSC_CONN_CLOSED);
 }
 
-/* Both ends together; with one worker both are its. */
+/* Wait until both ends are freed; if both sides share a worker, it owns
+ * both. */
 static void expect_freed(pair_t *pair, unsigned before)
 {
     until(pair, connections(&pair->a) + connections(&pair->b) == before);
@@ -70,8 +71,8 @@ void case_destroyed_connections_are_freed(void)
     pair_close(&pair);
 }
 
-/* Messages that nobody has received go with it; the receives that they would
- * have gone to later do not find them. */
+/* A destroyed connection's unreceived messages are freed; a receive from any
+ * source does not find them. */
 void case_destroy_with_unreceived_messages(void)
 {
     enum { LARGE = 300000 };
@@ -103,7 +104,7 @@ void case_destroy_with_unreceived_messages(void)
     free(out);
 }
 
-/* What still names a destroyed connection keeps it. */
+/* Requests and messages in use keep a destroyed connection allocated. */
 void case_destroy_with_messages_in_hand(void)
 {
     psc_send_args_t args = {.iov = NULL};
@@ -173,8 +174,8 @@ static int woken(sleeper_t *sleeper)
     return __atomic_load_n(&sleeper->woken, __ATOMIC_SEQ_CST);
 }
 
-/* The poller and one who waits for its role, both without any event: by
- * themselves they would return twice a second, in every round. */
+/* Wake the poller and a follower that have no other event. Without the wake-up
+ * their time slices would end twice a second. */
 void case_wake(void)
 {
     enum { ROUNDS = 100 };
@@ -240,7 +241,8 @@ static void refused_fini(psc_iface_t *iface)
     refused_ops->fini(iface);
 }
 
-/* It is freed when the fabric has let go, as one that was used. */
+/* A refused interface is freed only after the fabric has stopped it, like one
+ * that was used. */
 void case_refused_interface_stops(void)
 {
     psc_transport_ops_t ops;

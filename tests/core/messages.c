@@ -1,5 +1,5 @@
-/* One message after the other, of every length and order, and how receives
- * find them. */
+/* Single messages of many lengths, sent and received in both orders, and how
+ * receives match them. */
 #include "harness.h"
 #include "messages.h"
 
@@ -190,7 +190,7 @@ void case_probe_and_cancel(void)
     pair_close(&pair);
 }
 
-/* A receive without buffer, taken, given back, and taken again. */
+/* A receive without buffer is matched, cancelled, and posted again. */
 static void matched_probe(pair_t *pair, size_t len)
 {
     char *out = malloc(len), *in = malloc(len);
@@ -231,7 +231,8 @@ void case_matched_probe(void)
     pair_close(&pair);
 }
 
-/* A receive with room for ROOM bytes, and the length of what is longer. */
+/* A receive without buffer whose iov has ROOM bytes: a longer message only
+ * matches, and needs recv_supply. */
 static void room(pair_t *pair, size_t len, bool posted)
 {
     enum { ROOM = 64 };
@@ -270,7 +271,8 @@ static void room(pair_t *pair, size_t len, bool posted)
     free(in);
 }
 
-/* A receive of several pieces gets as many others for what is longer. */
+/* A receive whose iov has several pieces, and is replaced by n_iov pieces for a
+ * longer message. */
 static void room_in_pieces(pair_t *pair, size_t n_room, size_t n_iov)
 {
     char out[100], in[100], short_in[8];
@@ -310,7 +312,7 @@ void case_room(void)
         room(&pair, lengths[i], true);
         room(&pair, lengths[i], false);
     }
-    room_in_pieces(&pair, 3, 4); /* memory for the first is given back */
+    room_in_pieces(&pair, 3, 4); /* the first iov's memory must be freed */
     room_in_pieces(&pair, 5, 1);
     room_in_pieces(&pair, 1, 5);
     pair_close(&pair);

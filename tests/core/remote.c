@@ -1,4 +1,4 @@
-/* What needs no receive: active messages, and memory of the other side. */
+/* Operations without a receive: active messages, and remote memory. */
 #include "harness.h"
 #include "pscompy/core/conn.h"
 #include "remote.h"
@@ -41,7 +41,8 @@ void case_active_messages(void)
     free(out);
 }
 
-/* What cannot be sent is refused, or counted if it had been taken. */
+/* An active message that cannot be sent is refused, or counted if it was
+ * accepted. */
 void case_posted_to_nobody(void)
 {
     psc_conn_t *lazy;
@@ -73,7 +74,7 @@ static void post_and_fail(void *arg, const psc_message_t *message)
     psc_conn_fail_locked(pair->b.conn, PSC_ERR_TRANSPORT);
 }
 
-/* Its connection ends before the inbox is emptied. */
+/* The connection ends before the inbox is emptied. */
 void case_posted_and_ended(void)
 {
     psc_iov_t iov = {"question", 8};
@@ -92,7 +93,8 @@ void case_posted_and_ended(void)
 
 enum { UNPOLLED = 2000, UNPOLLED_LEN = 16000, UNPOLLED_MAX = 4 << 20 };
 
-/* Many more than may be kept, to somebody who polls none of them. */
+/* Send many more messages than may be kept, to a worker that polls none of
+ * them. */
 static void unpolled_send(pair_t *pair, psc_request_t **requests, char *out)
 {
     psc_iov_t iov = {out, UNPOLLED_LEN};
@@ -111,7 +113,7 @@ static void unpolled_send(pair_t *pair, psc_request_t **requests, char *out)
         pair_progress(pair);
     }
     settle(pair);
-    /* The bound, and what had credit before it was reached. */
+    /* At most the bound, and messages that had credit before it was reached. */
     check(count(pair->b.worker, PSC_COUNTER_am_received) * UNPOLLED_LEN <=
           UNPOLLED_MAX + 2 * (256 << 10) + 2 * UNPOLLED_LEN);
 }
@@ -142,7 +144,7 @@ void case_unpolled_messages(void)
     free(out);
 }
 
-/* What was announced and waits ends with its connection. */
+/* Announced messages that wait for room end with their connection. */
 void case_unpolled_and_ended(void)
 {
     psc_request_t *requests[UNPOLLED];
@@ -162,7 +164,7 @@ void case_unpolled_and_ended(void)
     free(out);
 }
 
-/* One that is longer than all of the bound comes alone. */
+/* A message that is longer than the whole bound arrives alone. */
 void case_unpolled_and_long(void)
 {
     size_t len = 3 * UNPOLLED_MAX;

@@ -1,6 +1,7 @@
-/* Sleepers are woken, whoever else polls: sleepers outside the core, beside
- * threads that wait, probe and poll; and many waits of many threads, of which
- * none may be ended by its time alone (PSCOMPY_TEST_WAITS: how many). */
+/* Sleepers are woken regardless of which thread polls: sleepers outside the
+ * core, beside threads that wait, probe and poll. And many waits by many
+ * threads, none of which may end by its time slice alone (PSCOMPY_TEST_WAITS:
+ * number of waits). */
 #include "sleepers.h"
 
 #include <poll.h>
@@ -28,7 +29,7 @@ static void arm(psc_sleeper_t *sleeper)
     }
 }
 
-/* ---- whoever polls ---- */
+/* ---- other threads that poll ---- */
 
 static void wait_for(psc_worker_t *worker, int64_t ns)
 {
@@ -44,7 +45,7 @@ static void wait_for(psc_worker_t *worker, int64_t ns)
 
 static void poll_waiting(psc_worker_t *worker)
 {
-    wait_for(worker, 30000); /* less than it spins */
+    wait_for(worker, 30000); /* shorter than the spin time */
 }
 
 static void poll_sleeping(psc_worker_t *worker)
@@ -122,10 +123,10 @@ void case_polling_wakes_sleepers(void)
     pair_close(&pair);
 }
 
-/* ---- several of them ---- */
+/* ---- several sleepers ---- */
 
-/* Each is woken for itself, and they leave each other alone when there is
- * nothing. */
+/* Each sleeper is woken by messages independently of the other; while nothing
+ * arrives, their passes do not wake each other. */
 void case_sleepers_are_apart(void)
 {
     psc_sleeper_t *one, *two;
@@ -146,7 +147,7 @@ void case_sleepers_are_apart(void)
     arm(one);
     check(readable(api->sleeper_descriptor(two), 0));
     arm(two);
-    settle(&pair); /* rings them at most once */
+    settle(&pair); /* rings each at most once */
     arm(one);
     arm(two);
     for (int i = 0; i < 100; i++) {
@@ -164,7 +165,8 @@ void case_sleepers_are_apart(void)
     pair_close(&pair);
 }
 
-/* A sleeper looks, then its request ends, then it arms. */
+/* A thread checks its requests, then the request completes, then the thread
+ * arms. */
 void case_news_before_arming(void)
 {
     psc_request_t *event;
@@ -201,9 +203,10 @@ void case_sleepers_outlive_workers(void)
     api->sleeper_release(NULL, one);
 }
 
-/* ---- who only sends ---- */
+/* ---- programs that only send ---- */
 
-/* Credit comes over the connection's own interface, which is not the first. */
+/* Credit arrives over the connection's own interface, which is not the first
+ * one. */
 void case_starved_beside_another(void)
 {
     enum { ROUNDS = 200, MESSAGES = 10, LENGTH = 900 };
@@ -217,7 +220,7 @@ void case_starved_beside_another(void)
         for (int i = 0; i < MESSAGES; i++) {
             psc_request_t *send = post_send(&pair.a, out, LENGTH, 1);
 
-            if (send) /* some fabrics have little room */
+            if (send) /* some fabrics accept few messages at a time */
                 finish(&pair, send);
         }
         for (int i = 0; i < MESSAGES; i++) {
@@ -259,7 +262,7 @@ static unsigned runner_random(runner_t *me, unsigned below)
     return (me->seed >> 16) % below;
 }
 
-/* Sleeps as an event loop does. */
+/* Sleep as an event loop does. */
 static void wait_outside(runner_t *me, psc_request_t *request)
 {
     int fd = api->sleeper_descriptor(me->sleeper);
@@ -294,7 +297,8 @@ static void runner_wait(runner_t *me, psc_request_t *request)
     api->request_free(request);
 }
 
-/* Two runners send a message back and forth; one of them begins. */
+/* Two runners exchange a message back and forth; the one with `first`
+ * begins. */
 static void *runner_run(void *arg)
 {
     runner_t *me = arg;
@@ -320,7 +324,8 @@ static void *runner_run(void *arg)
     return NULL;
 }
 
-/* Polls now and then, in all ways, what others have armed. */
+/* Poll now and then, in all ways, which uses up what other threads have
+ * armed. */
 static void *runner_meddle(void *arg)
 {
     static void (*const ways[])(psc_worker_t *) = {
@@ -334,8 +339,8 @@ static void *runner_meddle(void *arg)
     return NULL;
 }
 
-/* Polls once a round, and then leaves the others alone: nobody but what this
- * pass has armed, or rung, wakes them. */
+/* Poll once per round, and then stop: the other threads are woken only by what
+ * this pass has armed or rung. */
 static atomic_long passer_round;
 
 static void *runner_pass_by(void *arg)
@@ -368,7 +373,7 @@ static long waits_wanted(void)
 {
     const char *wanted = getenv("PSCOMPY_TEST_WAITS");
 
-    options.spin_ns = 1; /* so that they sleep */
+    options.spin_ns = 1; /* makes the threads sleep */
     return wanted ? atol(wanted) : WAITS;
 }
 
@@ -419,8 +424,8 @@ void case_waits(void)
     waits_end(&pair, waits);
 }
 
-/* One thread sleeps, outside or waiting, while another polls once and a message
- * arrives, in this order or in another. */
+/* One thread sleeps, outside or in wait, while another polls once and a message
+ * arrives, in any order. */
 static void beside_a_passer_by(pair_t *pair, runner_t *me, unsigned i)
 {
     psc_result_t result;

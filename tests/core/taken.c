@@ -1,5 +1,5 @@
-/* Memory that is taken back while peers reach it: no byte of it is written or
- * read afterwards. Memory that a case frees is watched by AddressSanitizer. */
+/* Memory that is taken back while peers access it: no byte is written or read
+ * afterwards. AddressSanitizer watches memory that a test case frees. */
 #include "taken.h"
 
 #include "harness.h"
@@ -11,7 +11,7 @@
 
 enum { PUT_LEN = 1 << 20, GET_LEN = 8 << 20, SMALL = 50000, MOMENTS = 10 };
 
-/* ---- regions that messages serve ---- */
+/* ---- regions accessed by messages ---- */
 
 typedef psc_status_t (*move_t)(psc_conn_t *conn, const psc_send_args_t *args,
                                const uint8_t *packed, size_t packed_len,
@@ -20,7 +20,7 @@ typedef psc_status_t (*move_t)(psc_conn_t *conn, const psc_send_args_t *args,
 typedef struct remote {
     pair_t pair;
     move_t move;
-    size_t len; /* a get has to be longer than what sockets take at once */
+    size_t len; /* a get must be longer than the socket buffers */
     char *memory, *local; /* side b's region, side a's buffer */
     psc_region_t *region;
     uint8_t packed[1024];
@@ -28,7 +28,7 @@ typedef struct remote {
     psc_request_t *request;
 } remote_t;
 
-/* As if no lane could put or get. */
+/* Make the lane unable to put or get. */
 static void messages_only(psc_conn_t *conn)
 {
     conn->lanes[0]->slot->attr.caps &= ~(PSC_CAP_PUT | PSC_CAP_GET);
@@ -62,7 +62,7 @@ static void remote_begin(remote_t *remote)
                        &remote->request) == PSC_INPROGRESS);
 }
 
-/* Closed in the middle: from then on the region's memory is gone. */
+/* Close the region during the access; then free its memory. */
 static void remote_take_back(remote_t *remote)
 {
     until(&remote->pair,
@@ -74,7 +74,7 @@ static psc_status_t remote_end(remote_t *remote)
 {
     psc_status_t status = finish(&remote->pair, remote->request).status;
 
-    /* the connection goes on */
+    /* the connection must still work */
     psc_request_t *send = post_send(&remote->pair.a, "more", 4, 1), *recv;
     psc_result_t result;
     char in[4];
@@ -90,7 +90,7 @@ static psc_status_t remote_end(remote_t *remote)
     return status;
 }
 
-/* After so many passes; the status that the origin got. */
+/* Take the region back after this many passes. Returns the origin's status. */
 static psc_status_t close_after(move_t move, unsigned passes)
 {
     remote_t remote;
@@ -127,7 +127,7 @@ void case_get_from_a_closed_region(void)
     close_at_any_time(api->get);
 }
 
-/* The origin's connection is lost while its put is refused. */
+/* The origin's connection is lost while its access is refused. */
 void case_region_outlives_no_peer(void)
 {
     for (unsigned passes = 0; passes < 8; passes++) {
@@ -170,7 +170,8 @@ static landing_t landing_begin(psc_lane_t *lane, psc_wire_id_t id,
     return landing;
 }
 
-/* As much as there is still room for; returns how much that is. */
+/* Write as the transport would into the pieces that are left. Returns their
+ * length. */
 static size_t landing_write(landing_t *landing)
 {
     size_t written = 0;
@@ -233,7 +234,7 @@ static void waiting_open(waiting_t *waiting, psc_rndv_scheme_t scheme)
                               SMALL, 1, &result);
 }
 
-/* The receive has been announced a message and has answered. */
+/* Wait until the receive has matched an RTS and has answered it. */
 static void waiting_answered(waiting_t *waiting)
 {
     side_t b = {.worker = waiting->pair.b.worker, .conn = waiting->b};
@@ -279,8 +280,8 @@ void case_landing_when_a_connection_fails(void)
     waiting_close(&waiting);
 }
 
-/* b closes, over lane 0, while lane 1 is in the middle of a message that has
- * no place yet, and of one that has. */
+/* b closes, over lane 0, while lane 1 is receiving a payload: into a bounce
+ * buffer, and into its final place. */
 void case_landing_when_a_peer_closes(void)
 {
     static const psc_wire_credit_t farewell;
@@ -306,7 +307,7 @@ void case_landing_when_a_peer_closes(void)
     }
 }
 
-/* A put is landing, as a transport sees it, when its region is closed. */
+/* The payload of a put is arriving when its region is closed. */
 void case_landing_in_a_closed_region(void)
 {
     psc_wire_frag_t wire = {.offset = 0};
@@ -339,7 +340,7 @@ void case_landing_in_a_closed_region(void)
 
 /* ---- FINs ---- */
 
-/* b says that all is there: nothing is, because no key was given. */
+/* b sends a FIN although no data was put, and a gave no key. */
 void case_fin_overtakes_fragments(void)
 {
     psc_wire_fin_t fin = {.credit = 1 << 20};
@@ -355,8 +356,8 @@ void case_fin_overtakes_fragments(void)
     waiting_close(&waiting);
 }
 
-/* The keys were given, and a fragment is landing on the other lane when a FIN
- * comes, with this status. */
+/* A key was given, and a fragment is arriving on the other lane when a FIN with
+ * this status arrives. */
 static void fin_beside_a_landing(int32_t status)
 {
     psc_wire_fin_t fin = {.credit = 1 << 20, .status = status};
@@ -385,10 +386,10 @@ void case_fin_beside_a_landing(void)
     fin_beside_a_landing(PSC_ERR_TRUNCATED);
 }
 
-/* ---- peers that write by themselves ---- */
+/* ---- peers that write directly ---- */
 
-/* A transport whose peer is in the middle of a copy as long as `writing`. Its
- * endpoints stop at once. */
+/* A transport whose peer is copying as long as `writing` is set. Its endpoints
+ * stop at once. */
 static struct {
     psc_transport_ops_t ops;
     const psc_transport_ops_t *below;
@@ -411,7 +412,7 @@ static psc_status_t late_put(psc_ep_t *ep, const void *buffer, size_t len,
 {
     (void)ep, (void)buffer, (void)len, (void)mem, (void)rkey, (void)offset;
     (void)comp;
-    return PSC_ERR_NO_RESOURCE; /* it has not even begun */
+    return PSC_ERR_NO_RESOURCE; /* the put has not begun */
 }
 
 static bool late_wrap(psc_conn_t *conn)
@@ -422,7 +423,7 @@ static bool late_wrap(psc_conn_t *conn)
         printf("no put\n");
         return false;
     }
-    if (slot->ops == &late.ops) /* both sides are one worker's */
+    if (slot->ops == &late.ops) /* both sides share a worker */
         return true;
     memset(&late, 0, sizeof late);
     late.below = slot->ops;
@@ -444,8 +445,8 @@ static psc_status_t wait_a_little(side_t *side, psc_request_t *request)
     return status;
 }
 
-/* The connection fails, its lane has nothing more to send, and the receive
- * keeps its buffer until the peer has ended its copy. */
+/* The connection fails and its lane has nothing to send, but the receive keeps
+ * its buffer until the peer has finished its copy. */
 void case_receive_with_a_late_writer(void)
 {
     waiting_t waiting;
@@ -460,7 +461,7 @@ void case_receive_with_a_late_writer(void)
         check(late.asked > 0);
         check(wait_a_little(&waiting.pair.a, waiting.recv) == PSC_ERR_TIMEOUT);
         check(psc_access_count(waiting.pair.a.worker) == 1);
-        memset(waiting.buffer, 9, SMALL); /* the peer goes on */
+        memset(waiting.buffer, 9, SMALL); /* as the peer's copy would */
         late.writing = false;
         check(wait_a_little(&waiting.pair.a, waiting.recv) == PSC_OK);
         check(waiting.recv->result.status == PSC_ERR_PEER_LOST);
