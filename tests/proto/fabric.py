@@ -1,5 +1,5 @@
-"""Three ranks in one process, each a worker; rank 0 reaches itself by loop, the others each by a
-transport. Everything is real but the control plane."""
+"""Three ranks in one process, each with a worker. Rank 0 is connected to itself by loop and to each
+other rank by one transport. Only the control plane is replaced."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOUND = 10.0
 
 
 class Peer(_binding.Connection):
-    """A connection with the errors of the library."""
+    """A connection that raises the library's exceptions."""
 
     def _exception(self, status: int, nbytes: int) -> BaseException:
         details = {"nbytes": nbytes} if status == lib.PSC_ERR_TRUNCATED else {}
@@ -132,7 +132,7 @@ class Fabric:
             self.progress()
 
     def moving(self, call: Callable[[], Any]) -> Any:
-        """A call that blocks on rank 0, while a thread moves the others."""
+        """Make a call that blocks on rank 0, while a thread drives the other ranks."""
         done = threading.Event()
 
         def run() -> None:
@@ -149,11 +149,11 @@ class Fabric:
             thread.join()
 
     def counted(self, name: str) -> int:
-        """By rank 0."""
+        """Rank 0's value of a counter."""
         return self.ranks[0].engine.counters()[name]
 
     def close(self) -> None:
-        """All let go of each other before any is destroyed, which would wait for the others."""
+        """Fail all connections first, because destroying a rank would wait for its peers."""
         for rank, handle in self.handles:
             rank.engine.fail(handle, rank.engine.ERR_CLOSED)
         for _ in range(100):

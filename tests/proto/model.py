@@ -1,4 +1,4 @@
-"""Matching as MPI defines it, in the plainest words: what match.c is compared with."""
+"""A simple model of matching as MPI defines it, with which match.c is compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ANY = None
 
 @dataclass(eq=False)
 class Sent:
-    """A message; `place` is when it arrived."""
+    """A message; `place` is its order of arrival."""
 
     place: int
     context: int
@@ -20,7 +20,7 @@ class Sent:
 
 @dataclass(eq=False)
 class Posted:
-    """A receive, or what looks for messages as one does; ANY fits everything."""
+    """A receive or a probe; ANY matches every source or tag."""
 
     context: int
     source: int | None
@@ -35,15 +35,14 @@ class Posted:
 
 
 class Matcher:
-    """Receives that wait, in the order in which they were posted; messages that nobody wanted
-    yet, in the order in which they came."""
+    """Posted receives in the order of posting, and unexpected messages in the order of arrival."""
 
     def __init__(self) -> None:
         self.posted: list[Posted] = []
         self.unexpected: list[Sent] = []
 
     def arrive(self, message: Sent) -> Posted | None:
-        """The receive that gets it."""
+        """The receive that gets the message, or None if the message is unexpected."""
         for receive in self.posted:
             if receive.fits(message):
                 self.posted.remove(receive)
@@ -52,25 +51,25 @@ class Matcher:
         return None
 
     def probe(self, receive: Posted) -> Sent | None:
-        """The message that it would get."""
+        """The message that the receive would get."""
         return next((message for message in self.unexpected if receive.fits(message)), None)
 
     def take(self, receive: Posted) -> Sent | None:
-        """The message that it gets, if there is one."""
+        """Take the message that the receive gets, if there is one."""
         message = self.probe(receive)
         if message is not None:
             self.unexpected.remove(message)
         return message
 
     def post(self, receive: Posted) -> Sent | None:
-        """The same; it waits if there is none."""
+        """Take a message, or post the receive if there is none."""
         message = self.take(receive)
         if message is None:
             self.posted.append(receive)
         return message
 
     def put_back(self, message: Sent) -> Posted | None:
-        """It goes where it stood, or to a receive that would have got it meanwhile."""
+        """Put a message back to its old place, or give it to a receive posted meanwhile."""
         receive = self.arrive(message)
         self.unexpected.sort(key=lambda it: it.place)
         return receive

@@ -1,6 +1,6 @@
-"""match.c against a model in Python: any order of sends, receives, probes and cancels gives what
-MPI's rules say, from three sources over three transports, in two contexts. The same where one
-of the transports matches in its interface."""
+"""Compares match.c with a model in Python: sends, receives, probes and cancels in any order must
+give the results of MPI's rules, from three sources over three transports, in two contexts; also if
+one of the transports matches in its interface."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ TROUBLE = dict.fromkeys(
 )
 sources = st.integers(0, RANKS - 1)
 tags = st.integers(0, 1)
-wanted_sources = st.sampled_from([ANY, 0, 1, 2, 2])  # the last may be matched in its interface
+wanted_sources = st.sampled_from([ANY, 0, 1, 2, 2])  # source 2 may be matched in its interface
 wanted_tags = st.sampled_from([ANY, 0, 1])
 sizes = st.sampled_from([0, 1, 50, EAGER_MAX, EAGER_MAX + 1, 30_000])
-rooms = st.sampled_from([None, 0, 20, 40_000, 40_000])  # None: the library makes the buffer
+rooms = st.sampled_from([None, 0, 20, 40_000, 40_000])  # None: the library allocates the buffer
 
 
 class Receive:
-    """A receive under way, in the model and in the library."""
+    """A receive in flight, in the model and in the library."""
 
     def __init__(self, wanted: Posted, request: Any, buffer: bytearray | None) -> None:
         self.wanted = wanted
@@ -52,7 +52,7 @@ class Receive:
 
 
 class Matching(RuleBasedStateMachine):
-    """All runs share a fabric, as long as each leaves it empty."""
+    """The runs share a fabric; after a run that did not leave it empty a new one is made."""
 
     fabric: ClassVar[Fabric]
     clean: ClassVar[bool] = True
@@ -72,7 +72,7 @@ class Matching(RuleBasedStateMachine):
         self.held: dict[Sent, Any] = {}
         self.place = 0
 
-    # ---- what a program does ----
+    # ---- operations of a program ----
 
     @rule(context=contexts, source=sources, tag=tags, nbytes=sizes)
     def send(self, context: int, source: int, tag: int, nbytes: int) -> None:
@@ -141,7 +141,7 @@ class Matching(RuleBasedStateMachine):
         if wanted is not None:
             self.finish(self.waiting.pop(wanted), message)
 
-    # ---- what must come of it ----
+    # ---- expected results ----
 
     def finish(self, receive: Receive, message: Sent) -> None:
         request = receive.request
@@ -159,11 +159,11 @@ class Matching(RuleBasedStateMachine):
             assert receive.buffer == message.payload[: len(receive.buffer)]
 
     def teardown(self) -> None:
-        if sys.exc_info()[1] is None:  # a rule that was broken is told better than what comes of it
+        if sys.exc_info()[1] is None:  # else the first error explains more
             self.check_end()
 
     def check_end(self) -> None:
-        """What was not taken is still there, in order; then the fabric is empty again."""
+        """Receive the remaining messages, which must be in order. Then the fabric is empty."""
         for message, held in self.held.items():
             assert self.fabric.moving(held.recv) == message.payload
         for receive in self.waiting.values():
@@ -209,7 +209,7 @@ def test_matching_follows_the_model(fabric: Fabric) -> None:
             max_examples=int(os.environ.get("PSCOMPY_TEST_EXAMPLES", "100")),
             stateful_step_count=50,
             deadline=None,
-            phases=[Phase.generate],  # a failure costs seconds of waiting for what does not come
+            phases=[Phase.generate],  # no shrinking: each failing run waits for a timeout
             suppress_health_check=list(HealthCheck),
         ),
     )
