@@ -1,5 +1,6 @@
-/* The trial: how two endpoints on one machine come to trust each other and
- * find out what works between them, before either is called up.
+/* The trial: two endpoints on one machine prove their identity to each other
+ * and find out whether cross-memory attach works, before either enters the
+ * state UP.
  *
  *   connector                     acceptor
  *   HELLO      ids, nonce    ->
@@ -10,8 +11,9 @@
  *              <-  read the probe VERDICT
  *   VERDICT    likewise      ->
  *
- * SO_PEERCRED has told the user before the first packet. The token proof
- * (transport/kit/token_proof.h) is in HELLO, CHALLENGE and the first OFFER. */
+ * The peer's user is checked with SO_PEERCRED before the first packet. The
+ * token proof (transport/kit/token_proof.h) is in HELLO, CHALLENGE and the
+ * first OFFER. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +49,7 @@ static void shm_trial_check(shm_link_t *link, psc_status_t status)
 
 /* ---- the stages ---- */
 
-/* The peer's backlog may be full; then every tick tries again. */
+/* If the peer's backlog is full, every tick dials again. */
 void shm_trial_dial(shm_link_t *link)
 {
     shm_ep_t *ep = link->ep;
@@ -76,8 +78,8 @@ void shm_trial_dial(shm_link_t *link)
     shm_trial_check(link, shm_link_send(link, &packet, NULL, 0));
 }
 
-/* Hands a message of the token proof to it. Returns false if the peer does
- * not hold the token; the endpoint has failed then. */
+/* Pass a message of the token proof to the proof's state machine. Returns false
+ * if the peer does not hold the token; the endpoint has then failed. */
 static bool shm_trial_prove(shm_link_t *link, psc_proof_kind_t kind,
                             const uint8_t *body, size_t len,
                             psc_proof_reply_t *reply)
@@ -200,11 +202,11 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
     shm_link_enter(link, SHM_STAGE_OPEN);
     if (shm_ep_enter(ep, SHM_EP_UP))
         ep->super.iface->up->ep_up(&ep->super);
-    if (link->ep != NULL) /* not closed by the upcall */
+    if (link->ep != NULL) /* unless the upcall has closed the endpoint */
         shm_mail_begin(link);
 }
 
-/* Nothing of the peer's will come any more, nor does it write. */
+/* The peer sends no more and writes no more into our memory. */
 static void shm_stage_parting(shm_link_t *link, const shm_packet_t *packet,
                               int *fds)
 {
@@ -222,12 +224,13 @@ static void shm_stage_open(shm_link_t *link, const shm_packet_t *packet,
     (void)packet;
     (void)fds;
     shm_ep_leave(ep, PSC_ERR_CLOSED, "shm: the peer closed the endpoint");
-    /* From here on no put of ours touches the peer; it may free its memory. */
+    /* After this answer no put of ours touches the peer's memory; the peer may
+     * free it. */
     shm_link_send(link, &answer, NULL, 0);
     shm_link_close(link);
 }
 
-/* ---- one door for all packets ---- */
+/* ---- dispatch of packets ---- */
 
 typedef struct shm_stage_row {
     shm_packet_kind_t packet;
@@ -271,7 +274,8 @@ static void shm_trial_ended(shm_link_t *link)
     shm_link_close(link);
 }
 
-/* What a peer wrote is shown to people: printable, and of bounded length. */
+/* The peer's text is shown to users, so it is made printable and its length is
+ * bounded. */
 static void shm_trial_refused(shm_link_t *link, const shm_packet_t *packet)
 {
     char text[SHM_REFUSAL_MAX], reason[PSC_REASON_MAX];
@@ -289,8 +293,8 @@ static void shm_trial_refused(shm_link_t *link, const shm_packet_t *packet)
     shm_trial_ended(link);
 }
 
-/* packet NULL: what came is not one. Descriptors that a stage keeps it
- * replaces by -1. */
+/* `packet` is NULL if the bytes that arrived are not a packet. A stage that
+ * keeps a descriptor replaces it by -1 in `fds`. */
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds)
 {
     const shm_stage_row_t *row = &shm_stage_rows[link->stage];
@@ -310,7 +314,7 @@ void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds)
         shm_stage_fns[link->stage](link, packet, fds);
 }
 
-/* The other side closed its socket, or its process ended. */
+/* The peer has closed its socket, or its process has ended. */
 void shm_trial_hangup(shm_link_t *link)
 {
     shm_ep_t *ep = link->ep;

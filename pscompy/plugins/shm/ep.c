@@ -1,4 +1,4 @@
-/* Endpoints: their addresses, connecting, failing, and closing in order. */
+/* Endpoints: addresses, connecting, failing, and orderly closing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -25,8 +25,8 @@ static bool shm_ep_counts(shm_ep_state_t state)
     return state == SHM_EP_NEW || state == SHM_EP_CONNECTING;
 }
 
-/* The one door between states. False: the state may not follow, and nothing
- * is changed (a peer that fails twice has failed once). */
+/* All changes of state are made here. Returns false and changes nothing if
+ * `state` may not follow the present one (a second failure is ignored). */
 bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -45,7 +45,7 @@ static void shm_ep_note(shm_ep_t *ep)
 
     ep->failing = true;
     iface->n_failing++;
-    if (iface->armed) /* somebody sleeps who should hear of it */
+    if (iface->armed) /* Wake the thread that sleeps on the descriptor. */
         shm_bell_ring(iface->bell.fd);
 }
 
@@ -205,7 +205,7 @@ static bool shm_address_unpack(const uint8_t *from, size_t len,
 
 /* ---- connecting ---- */
 
-/* Both ends of one ring, in one process: no trial is needed. */
+/* Maps both ends of one ring in one process; no trial is needed. */
 static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
 {
     shm_iface_t *iface = shm_ep_iface(ep);

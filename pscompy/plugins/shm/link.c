@@ -1,5 +1,6 @@
-/* One Unix socket to one peer, until both are up: whole packets, with
- * descriptors beside them. connect.c has the meaning of the packets. */
+/* A Unix socket to one peer, used until both endpoints are up. It carries whole
+ * packets with descriptors beside them. connect.c defines the packets'
+ * meaning. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +64,8 @@ void shm_link_part(shm_link_t *link, shm_packet_t *packet)
         shm_link_close(link);
 }
 
-/* Tell the peer why not; the link is of no use afterwards. */
+/* Send the peer the reason of the refusal. The link must not be used
+ * afterwards. */
 void shm_link_refuse(shm_link_t *link, const char *reason)
 {
     shm_packet_t packet = {.kind = SHM_PACKET_REFUSAL};
@@ -74,8 +76,8 @@ void shm_link_refuse(shm_link_t *link, const char *reason)
 
 /* ---- receiving ---- */
 
-/* Takes the descriptors out of the message; -1 where there is none, and any
- * that nobody asked for is closed. */
+/* Takes the descriptors out of the message. Unused entries of `fds` stay -1;
+ * descriptors beyond SHM_MAX_FDS are closed. */
 static void shm_link_take_fds(struct msghdr *message, int *fds)
 {
     size_t n = 0;
@@ -98,7 +100,8 @@ static void shm_link_take_fds(struct msghdr *message, int *fds)
     }
 }
 
-/* Descriptors for which there is no room are lost: *cut_p. */
+/* Sets *cut_p if the kernel dropped descriptors because this process may open
+ * no more. */
 static ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
                              bool *cut_p)
 {
@@ -124,7 +127,8 @@ static bool shm_packet_valid(const shm_packet_t *packet, ssize_t len)
     return len == (ssize_t)sizeof *packet && packet->magic == SHM_PACKET_MAGIC;
 }
 
-/* One packet; false: there is none, or the link has ended. */
+/* Receives one packet. Returns false if there is none, or if the link is
+ * dead. */
 static bool shm_link_step(shm_link_t *link)
 {
     shm_packet_t packet;
@@ -132,7 +136,7 @@ static bool shm_link_step(shm_link_t *link)
     bool cut;
     ssize_t n = shm_link_recv(link, &packet, fds, &cut);
 
-    /* A reset is told once, before the packets that came earlier. */
+    /* ECONNRESET is reported once, before the packets that arrived earlier. */
     if (n < 0 && (errno == ECONNRESET || errno == EINTR))
         n = shm_link_recv(link, &packet, fds, &cut);
     if (n < 0 && errno == EAGAIN)
@@ -156,7 +160,8 @@ static void shm_link_ready(shm_source_t *self, uint32_t events)
     shm_link_step(psc_container_of(self, shm_link_t, socket));
 }
 
-/* The peer's process has ended; what it had sent before still counts. */
+/* The peer's process has ended; packets and letters that it sent before are
+ * still processed. */
 static void shm_process_ready(shm_source_t *self, uint32_t events)
 {
     shm_link_t *link = psc_container_of(self, shm_link_t, process);
@@ -173,7 +178,7 @@ static void shm_process_ready(shm_source_t *self, uint32_t events)
 
 /* ---- creating and closing ---- */
 
-/* Owns fd from now on, also when it fails. */
+/* Takes ownership of `fd`, also if it fails. */
 shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector)
 {
     shm_link_t *link = calloc(1, sizeof *link);
@@ -191,7 +196,8 @@ shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector)
     return link;
 }
 
-/* The one door between stages; it keeps what is counted by stage. */
+/* All changes of stage are made here, with the counters that depend on the
+ * stage. */
 void shm_link_enter(shm_link_t *link, shm_stage_t stage)
 {
     shm_iface_t *iface = link->iface;
@@ -206,8 +212,8 @@ void shm_link_enter(shm_link_t *link, shm_stage_t stage)
     link->stage = stage;
 }
 
-/* Who is at the other end, as the kernel says, and watch both. The process
- * id is 0 if it means nothing in our name space. */
+/* Ask the kernel for the peer's user and process, then watch the socket and the
+ * process. The process id is 0 if it is not visible in our name space. */
 psc_status_t shm_link_identify(shm_link_t *link, char *reason)
 {
     struct ucred peer;
@@ -236,8 +242,8 @@ psc_status_t shm_link_identify(shm_link_t *link, char *reason)
     return PSC_OK;
 }
 
-/* Safe inside the link's own handler: the structure stays until the end of
- * progress. */
+/* May be called from the link's own handler, because the structure stays until
+ * progress returns. */
 void shm_link_close(shm_link_t *link)
 {
     static const shm_packet_t end = {.kind = SHM_PACKET_NONE};

@@ -1,7 +1,8 @@
-/* The door: a Unix socket with a random name in a folder that only this user
- * can enter. (A socket in the abstract name space could be reached by
- * everybody.) Folder and socket go when the interface closes; what a killed
- * process left is swept away by the next one that opens. */
+/* The listening socket ("door"): a Unix socket with a random name in a folder
+ * that only this user can enter. (A socket in the abstract name space could be
+ * reached by every user.) Folder and socket are removed when the interface
+ * closes. If a process was killed, the next interface that opens removes its
+ * folder. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,10 +18,10 @@
 #include "shm.h"
 
 #define SHM_FOLDER "pscompy-"
-#define SHM_DOOR "door" /* the name inside the folder starts with it */
+#define SHM_DOOR "door" /* prefix of the socket's name inside the folder */
 #define SHM_BACKLOG 4096
 #define SHM_SWEEP_AGE_S 60
-#define SHM_ACCEPT_MAX 16 /* callers let in per pass */
+#define SHM_ACCEPT_MAX 16 /* accepted sockets per pass */
 
 static bool shm_folder_stat(const char *path, uid_t uid, struct stat *status)
 {
@@ -35,10 +36,10 @@ static bool shm_folder_private(const char *path, uid_t uid)
     return shm_folder_stat(path, uid, &status);
 }
 
-/* ---- what killed processes left ---- */
+/* ---- folders of killed processes ---- */
 
-/* A socket that refuses callers has no process behind it any more; a living
- * one gets its name only once it listens. */
+/* A socket that refuses connections has no process behind it: a running process
+ * gives it this name only after listen(). */
 static bool shm_door_deserted(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -53,8 +54,8 @@ static bool shm_door_deserted(const struct sockaddr_un *address)
     return refused;
 }
 
-/* Young folders are left alone: hundreds of processes that start together
- * need not call at each other's doors. */
+/* Recent folders are skipped, so that hundreds of processes that start together
+ * do not dial each other's sockets. */
 static bool shm_folder_old(const char *path, uid_t uid)
 {
     struct stat status;
@@ -116,7 +117,8 @@ static void shm_door_base(shm_iface_t *iface, const char *base, char *found,
         snprintf(found, room, "%s", P_tmpdir);
 }
 
-/* Makes the folder and the names in it: one to bind to, one to tell. */
+/* Creates the folder and two names in it: `temporary` to bind to, and
+ * door->path, which is part of the address. */
 static psc_status_t shm_door_name(shm_iface_t *iface, const char *base,
                                   char *temporary, char *reason)
 {
@@ -149,7 +151,7 @@ static psc_status_t shm_door_name(shm_iface_t *iface, const char *base,
     return PSC_OK;
 }
 
-/* The socket gets the name that others know only when it listens. */
+/* The socket receives its public name only after listen(). */
 static int shm_door_listen(const shm_door_t *door, const char *temporary)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -165,10 +167,11 @@ static int shm_door_listen(const shm_door_t *door, const char *temporary)
     return -1;
 }
 
-/* ---- callers ---- */
+/* ---- accepted sockets ---- */
 
-/* The oldest caller that has not named an endpoint makes room for a new one:
- * whoever is meant does so at once. False: there is none. */
+/* Closes the oldest link that has not named an endpoint, to make room for a new
+ * one; a legitimate peer names its endpoint at once. Returns false if there is
+ * no such link. */
 static bool shm_door_push_out(shm_iface_t *iface)
 {
     psc_list_for_each(link, &iface->links, shm_link_t, listed) {
@@ -189,7 +192,7 @@ static void shm_door_pause(shm_iface_t *iface)
     shm_sleep_tick(iface, +1);
 }
 
-/* Called by every tick: try to let callers in again. */
+/* Called by every tick. Tries to accept again. */
 void shm_door_resume(shm_iface_t *iface)
 {
     if (!iface->door.paused)
@@ -221,7 +224,7 @@ static void shm_door_failed(shm_iface_t *iface, int error)
     if (error == EAGAIN || error == EINTR || error == ECONNABORTED)
         return;
     if (!shm_link_exhausted(error) || !shm_door_push_out(iface))
-        shm_door_pause(iface); /* not at every pass again */
+        shm_door_pause(iface); /* do not retry in every pass */
 }
 
 static void shm_door_ready(shm_source_t *self, uint32_t events)

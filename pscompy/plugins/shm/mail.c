@@ -1,18 +1,18 @@
-/* What two endpoints still have to say to each other once they are up: a
- * goodbye, a refusal, or that the link has ended. Their socket, a descriptor
- * on each side, is closed then where a descriptor of the peer's process tells
- * of its end; so the last packet stands as a letter in the control page of the
- * ring that its sender has made, and the bell rings for it.
+/* The last packet between two endpoints that are up: a goodbye, a refusal, or
+ * the end of the link. If each side watches a pidfd of the other's process,
+ * their socket (a descriptor on each side) is closed once they are up. The last
+ * packet is then written as a letter into the control page of the ring that its
+ * sender created, and the sender rings the bell.
  *
- * A side writes one letter, the first that it has to say. The bell is never
- * silenced without a look at the letters afterwards: none is missed. */
+ * A side writes one letter only; later packets are dropped. After the bell was
+ * drained the letters are always checked, so none is missed. */
 #include <stdio.h>
 #include <string.h>
 
 #include "shm.h"
 
-/* Up to the last packet of the trial only the socket is used; with it the
- * peer may have closed its own. */
+/* Before the last packet of the trial only the socket is used; after it the
+ * peer may have closed its socket. */
 static bool shm_mail_usable(const shm_link_t *link)
 {
     return link->ep != NULL && link->ep->bell >= 0 &&
@@ -54,7 +54,8 @@ bool shm_mail_says_end(const shm_link_t *link)
     return kind != 0 && kind != (SHM_LETTER | SHM_PACKET_GOODBYE);
 }
 
-/* The letter, as the packet that it stands for. The link ends with it. */
+/* Processes the letter as the packet that it stands for. The link ends with
+ * it. */
 void shm_mail_take(shm_link_t *link)
 {
     shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
@@ -81,9 +82,9 @@ void shm_mail_collect(shm_iface_t *iface)
             shm_mail_take(link);
 }
 
-/* From now on letters take the place of packets. One may be there already.
- * Where either side sees no process of the other's (name spaces), the socket
- * stays, and tells of its end. */
+/* From here on letters replace packets. A letter may be present already. The
+ * socket stays if either side cannot watch the other's process (name spaces);
+ * its hang-up then shows that the peer has ended. */
 void shm_mail_begin(shm_link_t *link)
 {
     if (link->process.fd < 0 || !link->guarded)

@@ -1,11 +1,11 @@
 /* Segments of a peer's pool, mapped for reading.
  *
- * Their descriptor is opened through /proc/<pid>/fd of the peer, which asks
- * less of the system than cross-memory attach (reading another process of the
- * same user; kernel.yama.ptrace_scope=1 does not forbid that) and needs no
- * message of its own. That the process is still the peer is what the guard
- * says; that the number means what the key says is what the file says: a
- * memory file, sealed, of this length, with this id. */
+ * The segment's descriptor is opened through /proc/<pid>/fd of the peer. This
+ * needs fewer rights than cross-memory attach (reading another process of the
+ * same user, which kernel.yama.ptrace_scope=1 does not forbid) and no message
+ * of its own. The guard (shm_cma_guarded) shows that the process is still the
+ * peer. The file itself shows that the descriptor number is the one that the
+ * key means: it must be a sealed memory file of this length with this id. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,10 +29,12 @@
 
 typedef struct shm_map {
     psc_map_t super;
-    int process; /* pidfd of the owner; -1: it is we, or it cannot be had */
+    /* pidfd of the owner; -1 if this process owns the segment, or if no pidfd
+     * is available */
+    int process;
 } shm_map_t;
 
-/* ---- giving away ---- */
+/* ---- sharing a segment ---- */
 
 static const psc_segment_identity_t *shm_map_identity(const void *base,
                                                       size_t len)
@@ -54,7 +56,8 @@ psc_status_t shm_mem_share(psc_iface_t *iface, void *base, size_t len, int fd,
 
 /* ---- the file ---- */
 
-/* Without reading it, since opening some kinds of files does something. */
+/* Checks the file before it is opened for reading, because opening some kinds
+ * of files has side effects. */
 static bool shm_map_verify(int fd, uint64_t len)
 {
     struct stat status;
@@ -78,7 +81,7 @@ static int shm_map_reopen(int path_fd)
     return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-/* -1: it is not what the key says, or cannot be had. */
+/* Returns -1 if the file does not match the key or cannot be opened. */
 static int shm_map_open(const shm_ep_t *ep, const shm_packed_rkey_t *key)
 {
     pid_t pid = ep->self ? getpid() : ep->pid;
@@ -113,7 +116,8 @@ static void shm_map_destroy(psc_map_t *super)
     free(map);
 }
 
-/* Nobody writes any more to what a process that has ended had. */
+/* True if the owner's process has ended: the segment is then no longer
+ * written. */
 static bool shm_map_orphaned(const shm_map_t *map)
 {
     struct pollfd process = {.fd = map->process, .events = POLLIN};
@@ -121,8 +125,8 @@ static bool shm_map_orphaned(const shm_map_t *map)
     return map->process >= 0 && poll(&process, 1, 0) > 0;
 }
 
-/* A copy takes the pages' place in one step, so who reads meanwhile sees one
- * or the other. */
+/* Replaces the pages by a private copy in one step, so that a concurrent reader
+ * sees either the old pages or the copy. */
 static psc_status_t shm_map_keep(psc_map_t *super, uint64_t offset, size_t len)
 {
     shm_map_t *map = psc_container_of(super, shm_map_t, super);
@@ -165,7 +169,7 @@ static psc_status_t shm_map_create(const shm_ep_t *ep, void *base, size_t len,
     return PSC_OK;
 }
 
-/* Owns fd. */
+/* Takes ownership of `fd`. */
 static psc_status_t shm_map_finish(const shm_ep_t *ep, int fd,
                                    const shm_packed_rkey_t *key,
                                    psc_map_t **map_p)

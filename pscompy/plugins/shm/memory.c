@@ -1,20 +1,22 @@
 /* Put and get by cross-memory attach: the kernel copies straight between the
- * two processes' buffers. No memory needs registering for that; a remote key
- * is an address, a length, and the number of the process that it belongs to.
+ * buffers of two processes. Such memory needs no registration with the kernel;
+ * a remote key is an address, a length, and the id of the process that owns the
+ * memory.
  *
- * What was deregistered must not be touched any more, though the kernel would
- * let us. So a key also says where its registration stands in the owner's
- * memory, and its seal, a number used once; it is read there before a put, and
- * after the data of a get. Another process that has been given the peer's id
- * has no such number there. The memory of registrations is used again for
- * registrations only, until the interface is freed.
+ * Memory that was deregistered must not be touched any more, although the
+ * kernel would allow it. Therefore a key also holds a seal, a number that is
+ * used once, and the address of the seal in the owner's memory. The seal is
+ * read there before a put, and after the data of a get. Another process that
+ * was given the peer's process id has no such number at that address. The
+ * memory of registrations is reused for registrations only, until the interface
+ * is freed.
  *
- * A process can be stopped between reading the seal and writing the data. So
- * the one that puts says in the ring's control page which seal it is about to
- * use, before it reads it, until it has written: the owner breaks the seal and
- * then looks there. With a fence between the two steps on either side, either
- * the one that puts finds the seal broken, or the owner sees that it has to
- * wait for it. */
+ * A process can be stopped between reading the seal and writing the data.
+ * Therefore the writer of a put stores the seal in `writing` of the ring's
+ * control page before it reads the seal, and clears `writing` after the data is
+ * written. The owner breaks the seal and then reads `writing`. With a fence
+ * between the two steps on either side, either the writer finds the seal
+ * broken, or the owner sees that it has to wait for the writer. */
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -39,8 +41,8 @@ static psc_status_t shm_cma_error(int error)
     return error == ESRCH ? PSC_ERR_PEER_LOST : PSC_ERR_TRANSPORT;
 }
 
-/* The kernel may stop half way at the end of a mapping; going on from there
- * either works or tells the error. */
+/* The kernel may stop half way at the end of a mapping; continuing from there
+ * either succeeds or returns the error. */
 static psc_status_t shm_cma_move(shm_cma_fn_t move, pid_t pid,
                                  struct iovec *local, struct iovec *remote,
                                  unsigned long n)
@@ -91,8 +93,8 @@ static psc_status_t shm_cma_read_seal(const shm_ep_t *ep,
     return status == PSC_OK && seal != rkey->seal ? PSC_ERR_INVALID : status;
 }
 
-/* The seal is read last, so what comes before it was read under it. Memory
- * that cannot be read may be gone because the seal was broken. */
+/* The seal is read last, so the data before it was read while the seal was
+ * valid. If the memory cannot be read, the cause may be a broken seal. */
 psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                           const psc_rkey_t *rkey, uint64_t offset)
 {
@@ -111,8 +113,9 @@ psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                                                           : status;
 }
 
-/* Process ids are used again. Ours is still the peer's as long as its guard
- * is silent; asking costs little beside the copy. */
+/* Process ids are reused. `pid` is still the peer's as long as neither the
+ * socket nor the pidfd reports its end; the poll costs little compared with the
+ * copy. */
 bool shm_cma_guarded(const shm_ep_t *ep)
 {
     struct pollfd guards[2] = {
@@ -204,9 +207,10 @@ psc_status_t shm_get(psc_ep_t *super, void *buffer, size_t len, psc_mem_t *mem,
     return shm_share_start(ep, buffer, len, rkey, offset, comp);
 }
 
-/* ---- does it work? ---- */
+/* ---- availability ---- */
 
-/* With ourselves: false if the kernel or a filter lacks the calls. */
+/* Tries the calls on this process. Returns false if the kernel or a filter
+ * lacks them. */
 bool shm_cma_available(void)
 {
     uint64_t from = 1, to = 0;
@@ -217,8 +221,8 @@ bool shm_cma_available(void)
                        sizeof to) == PSC_OK;
 }
 
-/* Nothing is written before the probe has been read: a process id of another
- * name space, or one used again, shows there. */
+/* The probe is read before the echo is written. A process id of another name
+ * space, or one that was reused, is detected by the read. */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer)
 {
     uint8_t seen[SHM_ID_SIZE] = {0};
@@ -273,7 +277,7 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
     mem->len = len;
     mem->revoked = 0;
     mem->awaited = false;
-    /* 0 is kept for what is deregistered. */
+    /* Seal 0 marks deregistered memory. */
     iface->last_seal += iface->last_seal == UINT64_MAX ? 2 : 1;
     mem->fd = -1;
     atomic_store(&mem->seal, iface->last_seal);
@@ -281,8 +285,8 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
     return PSC_OK;
 }
 
-/* Is a peer in the middle of a put by a key with this seal? A link that has
- * ended means that the peer puts no more, or that its process has ended. */
+/* True if a peer is writing a put under this seal. If an endpoint has no link
+ * any more, its peer has stopped its puts or its process has ended. */
 static bool shm_mem_written(const shm_iface_t *iface, uint64_t seal)
 {
     for (uint32_t i = 0; i < iface->n_eps; i++) {
@@ -295,7 +299,8 @@ static bool shm_mem_written(const shm_iface_t *iface, uint64_t seal)
     return false;
 }
 
-/* A peer that has finished does not ring: the timer looks. */
+/* A peer that has finished its put does not ring the bell; the timer makes
+ * progress check again. */
 static void shm_mem_await(shm_iface_t *iface, psc_mem_t *mem, bool awaited)
 {
     if (mem->awaited != awaited)
@@ -334,7 +339,7 @@ void shm_mem_close(shm_iface_t *iface)
     }
 }
 
-/* Most are of memory without a descriptor. */
+/* Most keys are of memory without a descriptor and leave out `fd` and `id`. */
 static size_t shm_packed_size(const shm_packed_rkey_t *key)
 {
     return key->fd < 0 ? offsetof(shm_packed_rkey_t, fd) : sizeof *key;

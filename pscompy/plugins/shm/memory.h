@@ -1,5 +1,5 @@
-/* Memory of two processes: registrations and their keys, put and get by
- * cross-memory attach, gets at which both copy, and mapped segments. */
+/* Memory that two processes share: registrations and their keys, put and get by
+ * cross-memory attach, gets in which both copy, and mapped segments. */
 #ifndef PSCOMPY_SHM_MEMORY_H
 #define PSCOMPY_SHM_MEMORY_H
 
@@ -7,20 +7,23 @@
 
 /* memory.c */
 struct psc_mem {
-    _Atomic uint64_t seal; /* 0: deregistered, or revoked */
-    uint64_t revoked; /* the seal that it had, or 0 */
-    bool awaited;     /* a peer is writing into it: look again soon */
+    _Atomic uint64_t seal; /* 0 if deregistered or revoked */
+    uint64_t revoked; /* the seal before it was revoked, or 0 */
+    /* A peer is writing into the memory; the timer runs to check again. */
+    bool awaited;
     uint64_t address, len;
-    int fd; /* of a segment that peers may map, or -1 */
+    int fd; /* descriptor of a segment that peers may map, or -1 */
     uint8_t id[SHM_ID_SIZE];
     psc_mem_t *next_free, *next;
 };
 
-/* What travels. Both ends run on one machine, so the bytes are its own. */
+/* A remote key as it is sent. Both ends run on one machine, so the fields have
+ * the machine's byte order. */
 typedef struct shm_packed_rkey {
     uint64_t address, len, seal, seal_address;
     uint8_t process[SHM_ID_SIZE];
-    int64_t fd; /* from here on: only of what can be mapped */
+    /* `fd` and `id` are present only for memory that can be mapped */
+    int64_t fd;
     uint8_t id[SHM_ID_SIZE];
 } shm_packed_rkey_t;
 
@@ -28,19 +31,21 @@ struct psc_rkey {
     uint64_t address, len, seal, seal_address;
 };
 
-/* Is the peer's process id still the peer's? */
+/* True if the peer's process id still denotes the peer. */
 bool shm_cma_guarded(const shm_ep_t *ep);
-/* The registration whose seal stands at this address, NULL: none does. */
+/* Returns the registration whose seal has this address and this value, or
+ * NULL. */
 const psc_mem_t *shm_mem_find(const shm_iface_t *iface, uint64_t seal_address,
                               uint64_t seal);
-/* The peer's bytes, if the key is still good. */
+/* Reads the peer's bytes. Returns PSC_ERR_INVALID if the key's seal is
+ * broken. */
 psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                           const psc_rkey_t *rkey, uint64_t offset);
-/* To an address that the peer has named. */
+/* Writes to an address that the peer has sent. */
 psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,
                            uint64_t address);
 bool shm_cma_available(void);
-/* The trial: read the peer's probe and write it to its echo. */
+/* Part of the trial: read the peer's probe and write it to the peer's echo. */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer);
 psc_status_t shm_put(psc_ep_t *ep, const void *buffer, size_t len,
                      psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
@@ -62,11 +67,12 @@ void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
                              const psc_rkey_t *rkey, uint64_t offset,
                              psc_comp_t *comp);
-/* The peer asks for help. False: that makes no sense. */
+/* Handles the peer's request for help. Returns false if the request is
+ * invalid. */
 bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
-/* Copy a piece of a get of ours, and one of the peer's. */
+/* Copy a piece of one of our gets, and a piece of one of the peer's. */
 unsigned shm_share_poll(shm_ep_t *ep);
-/* Forget the peer's gets; ours have ended, or never will. */
+/* Stop helping with the peer's gets, and free ours without completing them. */
 void shm_share_drop(shm_ep_t *ep);
 void shm_share_close(shm_iface_t *iface);
 

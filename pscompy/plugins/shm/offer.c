@@ -1,5 +1,5 @@
-/* The offers that two endpoints make each other while they come up: a ring to
- * write to, a bell to ring, and a probe of cross-memory attach. */
+/* The offers that two endpoints exchange in the trial: a ring to write to, a
+ * bell to ring, and a probe of cross-memory attach. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
     return status;
 }
 
-/* Only a real eventfd that does not block is ever written to. */
+/* Accepts only a non-blocking eventfd, because shm_bell_ring() writes to it. */
 static bool shm_bell_valid(int fd)
 {
     char path[32], target[32];
@@ -82,9 +82,9 @@ bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
 
 /* ---- the probe of cross-memory attach ---- */
 
-/* A peer that was stopped between reading the probe and writing the echo
- * writes when it continues. So the memory of a trial that was given up is never
- * freed. */
+/* A peer that was stopped between reading the probe and writing the echo writes
+ * the echo when it continues. Therefore the probe of an abandoned trial is
+ * never freed. */
 static _Atomic(shm_probe_t *) shm_probes_kept;
 
 shm_probe_t *shm_probe_create(void)

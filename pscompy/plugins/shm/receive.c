@@ -1,11 +1,12 @@
-/* Messages through the rings: delivering the records that have arrived. */
+/* Receiving messages: delivers the records that have arrived in the rings. */
 #include <string.h>
 
 #include "memory.h"
 
-#define SHM_POLL_MAX 32u /* records of one endpoint in one pass */
+#define SHM_POLL_MAX 32u /* records per endpoint and pass */
 
-/* Copy into the protocol's pieces; what they cannot take is dropped. */
+/* Copy into the pieces that the protocol has supplied; bytes beyond them are
+ * dropped. */
 static void shm_incoming_copy(shm_incoming_t *in, const uint8_t *from,
                               size_t len)
 {
@@ -68,7 +69,8 @@ static bool shm_am_receive_first(shm_ep_t *ep, shm_word_t word,
     *in = (shm_incoming_t){.rest = total};
     ep->super.iface->up->am_begin(&ep->super, word.id, header, word.header_len,
                                   total, &in->dest);
-    if (ep->state <= SHM_EP_LEAVING) /* the upcall may have closed it */
+    /* unless the upcall has closed the endpoint */
+    if (ep->state <= SHM_EP_LEAVING)
         shm_incoming_copy(in, bytes + start, word.len - start);
     return true;
 }
@@ -111,9 +113,9 @@ static bool shm_am_readable(const shm_ep_t *ep)
     return ep->state == SHM_EP_UP || ep->state == SHM_EP_LEAVING;
 }
 
-/* Deliver what has arrived on one endpoint. Upcalls may close it, even free
- * it as far as the core is concerned (the structure lives on until the end
- * of progress), so the state is looked at again after each. */
+/* Deliver the records that have arrived on one endpoint. An upcall may close
+ * and finalise the endpoint (the structure stays until progress returns), so
+ * the state is checked again after each upcall. */
 unsigned shm_am_poll(shm_ep_t *ep)
 {
     unsigned n = 0;

@@ -1,4 +1,5 @@
-/* Making, verifying and mapping rings; the rare paths of both their ends. */
+/* Creating, verifying and mapping rings, and the rare paths of producer and
+ * consumer. */
 #include "ring.h"
 
 #include <errno.h>
@@ -41,8 +42,8 @@ psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
     return PSC_OK;
 }
 
-/* Sealed against shrinking, and as long as the geometry says: only then can
- * no access to the mapping fault. */
+/* Checks that the file is sealed against shrinking and as long as the geometry
+ * says; only then can no access to the mapping fault. */
 static bool shm_ring_verify(int fd, size_t bytes)
 {
     struct stat status;
@@ -76,7 +77,7 @@ psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
         munmap(base, mapped);
         return PSC_ERR_NO_MEMORY;
     }
-    /* A forked child must not keep the peer's memory, nor write to it. */
+    /* A forked child must neither keep the peer's memory nor write to it. */
     madvise(base, mapped, MADV_DONTFORK);
     *ring = (shm_ring_t){
         .control = (shm_control_t *)(void *)base,
@@ -113,8 +114,8 @@ bool shm_consumer_publish(shm_consumer_t *c)
     c->published = c->consumed;
     atomic_store_explicit(&control->consumed, c->consumed,
                           memory_order_release);
-    /* The store comes before the load: the producer does it the other way
-     * round before it sleeps. */
+    /* Store `consumed`, then load `starving`: the producer does it in the
+     * opposite order before it sleeps. */
     atomic_thread_fence(memory_order_seq_cst);
     return atomic_load_explicit(&control->starving, memory_order_relaxed) &&
            atomic_exchange_explicit(&control->starving, 0,

@@ -1,22 +1,25 @@
-/* The ring: how bytes go from one process to another through shared memory.
+/* The ring, which carries bytes from one process to another through shared
+ * memory.
  *
- * One ring carries one direction of one connection. The sender makes it (a
- * sealed memfd) and the receiver maps it. It is a row of 64-byte lines; a
- * record takes as many consecutive lines as it needs and begins with one
- * word. The word is 0 while there is nothing; storing it publishes the
- * record. Before that the producer zeroes the word that will follow, so no
- * stale payload is ever taken for a word. The row is mapped twice, one copy
+ * One ring carries one direction of one connection. The sender creates the ring
+ * (a sealed memfd) and the receiver maps it. A ring is a row of 64-byte lines;
+ * a record takes as many consecutive lines as it needs and begins with one
+ * word. The word is 0 until the record is published; storing the word publishes
+ * it. Before that the producer zeroes the word of the next record, so that
+ * stale payload is never taken for a word. The row is mapped twice, one copy
  * behind the other, so a record that wraps around is contiguous too.
  *
- * A small message is its word, header and payload in one line: one cache
- * line travels. A message longer than a slot goes as several records, each
- * published as soon as it is copied, so that both sides copy at a time.
+ * A small message is its word, header and payload in one line, so only one
+ * cache line moves between the cores. A message longer than a slot is sent as
+ * several records, each published as soon as it is copied, so that both sides
+ * copy at the same time.
  *
  * Memory of one ring: round_up(slot_size * slots, page) + one page; of one
  * connection: two rings. Pages are used as they are first touched.
  *
- * Nothing here trusts the other side: what it can write is read once into a
- * local and checked. Knows nothing of endpoints or sockets. */
+ * The code here does not trust the other side: each value that the other side
+ * can write is read once into a local variable and checked. It uses neither
+ * endpoints nor sockets. */
 #ifndef PSCOMPY_SHM_RING_H
 #define PSCOMPY_SHM_RING_H
 
@@ -27,21 +30,21 @@
 
 #define SHM_LINE 64u
 #define SHM_WORD_SIZE 8u
-#define SHM_SLOT_MIN 2048u /* so that max_bcopy is never below 1 KiB */
-#define SHM_RING_MAX (256u << 20) /* longest row of lines, bytes */
+#define SHM_SLOT_MIN 2048u /* keeps max_bcopy at 1 KiB or more */
+#define SHM_RING_MAX (256u << 20) /* bytes of the longest ring */
 
-/* What a record is. A message is one WHOLE, or a FIRST and its NEXTs. */
+/* Kinds of records. A message is one WHOLE, or a FIRST and its NEXTs. */
 typedef enum shm_kind {
     SHM_KIND_NONE,
     SHM_KIND_WHOLE, /* header, payload */
     SHM_KIND_FIRST, /* total payload length (8 bytes), header, payload */
     SHM_KIND_NEXT,  /* payload */
-    SHM_KIND_ASK,   /* not a message: help with a get (share.c) */
+    SHM_KIND_ASK,   /* a request to help with a get (share.c) */
     SHM_N_KINDS
 } shm_kind_t;
 
 /* The word: kind 8, header_len 8, id 8, reserved 8, len 32 bits, high to low;
- * len counts what follows the word in the record. */
+ * len counts the record's bytes behind the word. */
 typedef struct shm_word {
     uint8_t kind, header_len, id, reserved;
     uint32_t len;
@@ -65,40 +68,41 @@ static inline shm_word_t shm_word_unpack(uint64_t word)
     };
 }
 
-#define SHM_SHARE_SLOTS 4u /* gets of one side that both ends copy at once */
+/* gets of one side in which both sides copy at once */
+#define SHM_SHARE_SLOTS 4u
 
-/* What the two ends of a large get know of each other (share.c). */
+/* State of a large get that both sides share (share.c). */
 typedef struct shm_share_slot {
-    _Alignas(128) _Atomic uint64_t cursor; /* both: turn 24, offset 40 bits;
-                                              what lies before it is taken */
-    _Atomic uint64_t helped; /* helper: bytes that it has written */
+    /* Written by both sides: 24 bits turn, 40 bits offset. The bytes below the
+     * offset are taken. */
+    _Alignas(128) _Atomic uint64_t cursor;
+    _Atomic uint64_t helped; /* bytes that the helper has written */
 } shm_share_slot_t;
 
 #define SHM_LETTER_SIZE 200u
-#define SHM_LETTER 0x10000u /* set where there is one */
+#define SHM_LETTER 0x10000u /* set in `kind` if a letter is present */
 
-/* The last thing that the producer says (mail.c). */
+/* The producer's last packet (mail.c). */
 typedef struct shm_letter {
-    _Atomic uint32_t kind; /* 0: nothing yet */
+    _Atomic uint32_t kind; /* 0 until the letter is written */
     char text[SHM_LETTER_SIZE];
 } shm_letter_t;
 
-/* The first page. Each field has one usual writer and two lines to itself,
- * because processors fetch lines in pairs. */
+/* The first page of a ring. Each field has one usual writer and two lines to
+ * itself, because processors fetch lines in pairs. */
 typedef struct shm_control {
-    _Alignas(128) _Atomic uint64_t consumed; /* consumer: lines freed so far,
-                                                brought up to date now and
-                                                then */
-    _Alignas(128) _Atomic uint32_t sleeping; /* consumer: wake me when a
-                                                record comes */
-    _Alignas(128) _Atomic uint32_t starving; /* producer: wake me when lines
-                                                come free */
+    /* Written by the consumer: lines freed so far, updated once per quarter of
+     * the ring. */
+    _Alignas(128) _Atomic uint64_t consumed;
+    /* Set by the consumer: wake it when a record is published. */
+    _Alignas(128) _Atomic uint32_t sleeping;
+    /* Set by the producer: wake it when lines become free. */
+    _Alignas(128) _Atomic uint32_t starving;
     shm_share_slot_t shares[SHM_SHARE_SLOTS]; /* gets of the producer */
     _Alignas(128) shm_letter_t letter; /* of the producer */
-    _Alignas(128) _Atomic uint64_t writing; /* producer: the seal of that
-                                               registration of the consumer
-                                               that it puts into this moment,
-                                               or 0 (memory.c) */
+    /* Written by the producer: seal of the consumer's registration into which a
+     * put is being written at this moment, or 0 (memory.c). */
+    _Alignas(128) _Atomic uint64_t writing;
 } shm_control_t;
 
 typedef struct shm_geometry {
@@ -117,28 +121,28 @@ typedef struct shm_ring {
 
 typedef struct shm_producer {
     shm_ring_t ring;
-    uint32_t at;       /* next line to write */
-    uint32_t need;     /* lines that the last refused message needs, or 0 */
+    uint32_t at; /* next line to write */
+    uint32_t need; /* lines of the last message that was refused, or 0 */
     uint64_t produced; /* lines since the start */
-    uint64_t consumed; /* what the consumer last said */
+    uint64_t consumed; /* control->consumed as last read */
 } shm_producer_t;
 
 typedef struct shm_consumer {
     shm_ring_t ring;
     uint32_t at; /* next line to read */
     uint64_t consumed;
-    uint64_t published; /* what control->consumed says */
+    uint64_t published; /* control->consumed as last written */
 } shm_consumer_t;
 
 /* ---- making and mapping ---- */
 
-/* False: the sizes are absurd. */
+/* Returns false if the sizes are out of bounds. */
 bool shm_geometry_valid(const shm_geometry_t *geometry);
 size_t shm_geometry_bytes(const shm_geometry_t *geometry);
-/* A sealed memfd for one ring. */
+/* Creates a sealed memfd for one ring. */
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
-/* Map it. The size and the seals are verified first, so that no access can
- * fault later. PSC_ERR_PROTOCOL: this is not such a ring. */
+/* Maps a ring. The size and the seals are verified first, so that no access can
+ * fault later. Returns PSC_ERR_PROTOCOL if `fd` is not such a ring. */
 psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
                           int fd);
 void shm_ring_unmap(shm_ring_t *ring);
@@ -161,7 +165,7 @@ static inline uint32_t shm_ring_advance(const shm_ring_t *ring, uint32_t at,
     return next >= ring->n_lines ? next - ring->n_lines : next;
 }
 
-/* Most bytes that one record carries behind its word. */
+/* Largest number of bytes that a record holds behind its word. */
 static inline uint32_t shm_ring_room(const shm_ring_t *ring)
 {
     return ring->slot_size - SHM_WORD_SIZE;
@@ -169,16 +173,19 @@ static inline uint32_t shm_ring_room(const shm_ring_t *ring)
 
 /* ---- producer ---- */
 
-/* Look again how far the consumer is. PSC_ERR_PROTOCOL: it says nonsense. */
+/* Reads how many lines the consumer has freed. Returns PSC_ERR_PROTOCOL if the
+ * number is impossible. */
 psc_status_t shm_producer_refresh(shm_producer_t *p);
 
-/* One line more than needed must be free: the one whose word is zeroed. */
+/* One line more than needed must be free, because the word behind the record is
+ * zeroed. */
 static inline bool shm_producer_fits(const shm_producer_t *p, uint32_t lines)
 {
     return p->produced - p->consumed + lines + 1 <= p->ring.n_lines;
 }
 
-/* PSC_OK: `lines` lines may be written. PSC_ERR_NO_RESOURCE: later. */
+/* Returns PSC_OK if `lines` lines may be written, and PSC_ERR_NO_RESOURCE if
+ * they are not free yet. */
 static inline psc_status_t shm_producer_reserve(shm_producer_t *p,
                                                 uint32_t lines)
 {
@@ -193,7 +200,7 @@ static inline psc_status_t shm_producer_reserve(shm_producer_t *p,
     return PSC_ERR_NO_RESOURCE;
 }
 
-/* Where the record's bytes go, behind its word. */
+/* Address of the record's bytes, behind its word. */
 static inline uint8_t *shm_producer_begin(shm_producer_t *p)
 {
     return p->ring.lines + (size_t)p->at * SHM_LINE + SHM_WORD_SIZE;
@@ -214,7 +221,7 @@ static inline void shm_producer_publish(shm_producer_t *p, uint64_t word,
 
 /* ---- consumer ---- */
 
-/* The next record's word, 0 if there is none. */
+/* The word of the next record, or 0 if no record has arrived. */
 static inline uint64_t shm_consumer_peek(const shm_consumer_t *c)
 {
     return atomic_load_explicit(shm_ring_word(&c->ring, c->at),
@@ -226,7 +233,8 @@ static inline const uint8_t *shm_consumer_bytes(const shm_consumer_t *c)
     return c->ring.lines + (size_t)c->at * SHM_LINE + SHM_WORD_SIZE;
 }
 
-/* Give the lines back. True: the producer sleeps and waits for them. */
+/* Returns the lines to the producer. True if the producer sleeps and waits for
+ * them. */
 bool shm_consumer_publish(shm_consumer_t *c);
 
 static inline bool shm_consumer_advance(shm_consumer_t *c, uint32_t lines)

@@ -1,10 +1,10 @@
-/* Messages through the rings: sending by copy. */
+/* Sending messages: copies them into the rings. */
 #include <string.h>
 
 #include "pscompy/transport/kit/iov.h"
 #include "shm.h"
 
-/* Where the next byte of a gathered payload is. */
+/* Position in a gathered payload. */
 typedef struct shm_gather {
     const psc_iov_t *iov;
     size_t filled;
@@ -28,15 +28,16 @@ static void shm_gather_copy(shm_gather_t *from, uint8_t *to, size_t len)
     }
 }
 
-/* Half of the ring, so that a message fits even if the consumer is late with
- * telling what it has freed (see shm_consumer_advance). */
+/* Half of the ring, so that a message fits although the consumer reports freed
+ * lines late (see shm_consumer_advance). */
 size_t shm_am_max(const shm_geometry_t *geometry)
 {
     size_t records = geometry->slots / 2;
     return records * (geometry->slot_size - SHM_WORD_SIZE) - sizeof(uint64_t);
 }
 
-/* Lines of a message that takes several records: all but the last are full. */
+/* Lines of a message that needs several records; all but the last record are
+ * full. */
 static uint32_t shm_am_lines(const shm_ring_t *ring, size_t len)
 {
     size_t bytes = len + sizeof(uint64_t), room = shm_ring_room(ring);
@@ -100,7 +101,7 @@ static void shm_am_send_whole(shm_ep_t *ep, uint8_t id, const void *header,
                    bytes);
 }
 
-/* Returns how much of the payload went. */
+/* Returns the number of payload bytes in the first record. */
 static size_t shm_am_send_first(shm_ep_t *ep, uint8_t id, const void *header,
                                 uint8_t header_len, shm_gather_t *from,
                                 uint64_t total)

@@ -1,51 +1,53 @@
-/* Large gets, at which both processes copy.
+/* Large gets, in which both processes copy.
  *
- * The kernel copies for the process that calls it, on that process's core,
- * while the other one waits for the result and does nothing. So the getter
- * asks the owner of the memory to help: a cursor in shared memory says up to
- * where the bytes are taken, each side moves it on before it copies a piece,
- * the getter by reading from the owner's memory, the owner by writing into
- * the getter's buffer. An owner that computes elsewhere never looks, and the
- * getter does all by itself.
+ * The kernel copies on the core of the process that calls it, while the other
+ * process only waits for the result. Therefore the getter asks the owner of the
+ * memory to help. A cursor in shared memory holds the offset up to which the
+ * bytes are taken. Each side advances the cursor before it copies a piece: the
+ * getter reads from the owner's memory, the owner writes into the getter's
+ * buffer. If the owner is computing and makes no progress, the getter copies
+ * all pieces itself.
  *
- * Nobody writes into the buffer after the get has ended: it ends when every
- * byte that was taken is there, or the owner can take no more. */
+ * The buffer is not written after the get has completed: a get completes when
+ * every byte that was taken has been copied, or when the owner can take no
+ * more. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "memory.h"
 
-/* A piece is a quarter of what is left, so that both end at a time; between
- * these bounds, and whole pages. */
+/* A piece is a quarter of the rest, within these bounds and in whole pages, so
+ * that both sides finish at about the same time. */
 #define SHM_PIECE_MIN (64u << 10)
 #define SHM_PIECE_MAX SHM_PUT_MAX
 #define SHM_PIECE_PAGE 4096u
 
 #define SHM_OFFSET_BITS 40u
 #define SHM_OFFSET_MASK ((1ull << SHM_OFFSET_BITS) - 1)
-#define SHM_HELP_FAILED UINT64_MAX /* in `helped` */
+#define SHM_HELP_FAILED UINT64_MAX /* value of `helped` */
 
 _Static_assert(SHM_GET_MAX < SHM_OFFSET_MASK, "offsets fit");
 _Static_assert(sizeof(shm_control_t) <= 4096, "one page");
 
-/* A get of ours. */
+/* A get that this process has started. */
 typedef struct shm_share {
-    psc_link_t listed; /* endpoint's shares, or the interface's free ones */
+    psc_link_t listed; /* in ep->shares or iface->free_shares */
     uint8_t *buffer;
     psc_rkey_t key;
     uint64_t offset; /* in the key's region */
-    uint64_t len;    /* less once it failed: what was taken by then */
-    uint64_t own;    /* bytes that we took */
+    uint64_t len;    /* after a failure: the bytes that were taken by then */
+    uint64_t own;    /* bytes that this process took */
     uint64_t turn;
-    int slot; /* -1: nobody has been asked */
+    int slot; /* -1 if the owner has not been asked */
     psc_status_t status;
     psc_comp_t *comp;
 } shm_share_t;
 
-/* What travels as a record of kind ASK. */
+/* Body of a record of kind ASK. */
 typedef struct shm_ask {
     uint32_t slot, turn;
-    uint64_t from, to; /* addresses: the owner's, the getter's */
+    /* address in the owner's memory, and in the getter's buffer */
+    uint64_t from, to;
     uint64_t len;
     uint64_t seal, seal_address;
 } shm_ask_t;
@@ -65,7 +67,8 @@ static uint64_t shm_piece(uint64_t left)
     return piece < left ? piece : left;
 }
 
-/* Take the next piece; 0: none is left, or the slot serves another get. */
+/* Take the next piece. Returns 0 if none is left, or if the slot serves another
+ * get. */
 static uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn,
                                 uint64_t len, uint64_t *at_p)
 {
@@ -88,7 +91,8 @@ static shm_share_slot_t *shm_share_slot(const shm_ep_t *ep,
     return &ep->tx.ring.control->shares[share->slot];
 }
 
-/* Without room in the ring or a slot the get goes on alone and asks later. */
+/* If neither a slot nor room in the ring is free, the get continues without
+ * help and asks again later. */
 static void shm_share_ask(shm_ep_t *ep, shm_share_t *share)
 {
     int slot = __builtin_ffs((int)~ep->share_slots) - 1;
@@ -140,7 +144,7 @@ psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
     return PSC_INPROGRESS;
 }
 
-/* No more is taken; what has been is still on its way. */
+/* Take no more pieces. The pieces that were taken are still being copied. */
 static void shm_share_stop(shm_ep_t *ep, shm_share_t *share,
                            psc_status_t status)
 {
@@ -176,7 +180,7 @@ static uint64_t shm_share_take(const shm_ep_t *ep, shm_share_t *share,
     return piece;
 }
 
-/* Has it ended? Without its link the peer writes no more. */
+/* True if the get has completed. A peer without a link writes no more. */
 static bool shm_share_over(shm_ep_t *ep, shm_share_t *share)
 {
     uint64_t helped = 0;
@@ -204,7 +208,7 @@ static void shm_share_free(shm_ep_t *ep, shm_share_t *share)
     iface->n_sharing--;
 }
 
-/* Copy a piece, or end the get; 1 if there was anything to do. */
+/* Copy a piece, or complete the get. Returns 1 if either was done. */
 static unsigned shm_share_move(shm_ep_t *ep, shm_share_t *share)
 {
     psc_comp_t *comp = share->comp;
@@ -252,8 +256,8 @@ static void shm_help_end(shm_ep_t *ep, shm_help_t *help)
     shm_ep_iface(ep)->n_sharing--;
 }
 
-/* A slot that is used again has ended before. A registration that is gone
- * means that our side has given up. */
+/* The previous get of the slot has completed. If the registration is gone, our
+ * side has cancelled the get and the request is ignored. */
 bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -284,7 +288,8 @@ bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)
     return true;
 }
 
-/* What was taken and not written is told, so that the getter does not wait. */
+/* If a taken piece cannot be written, report it in `helped`, so that the getter
+ * does not wait for it. */
 static unsigned shm_help_move(shm_ep_t *ep, shm_help_t *help,
                               shm_share_slot_t *shared)
 {

@@ -1,7 +1,7 @@
-/* What the files of this transport share: the interface, its endpoints, and
- * the links (Unix sockets) that connect them and whose descriptors of the
- * peers' processes then stay as guards. A connection that is up has two
- * descriptors on each side: that one, and the peer's bell.
+/* The declarations that this transport's files share: the interface, its
+ * endpoints, and the links (Unix sockets) that connect them. An established
+ * connection holds two descriptors on each side: a pidfd of the peer's process,
+ * which guards the connection, and the peer's bell (an eventfd).
  *
  *   transport.c  the operations table; opening, polling, shutting down
  *   sleep.c      descriptors that wake us, and how peers are woken
@@ -32,23 +32,26 @@
 #include "wire.h"
 
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
-#define SHM_PUT_MAX (1u << 20)    /* one copy holds the worker's lock */
-#define SHM_GET_MAX (1u << 30)    /* one get is cut into many copies */
-/* Smaller gets are not shared: asking the peer costs more than it gains. */
+/* A single put holds the worker's lock while it copies. */
+#define SHM_PUT_MAX (1u << 20)
+/* A get is divided into many copies, so it may be long. */
+#define SHM_GET_MAX (1u << 30)
+/* Gets below this length are not shared, because asking the peer would cost
+ * more than its help gains. */
 #define SHM_SHARE_MIN (128u << 10)
-#define SHM_PRIVATE_MAX                                                        \
-    256u      /* messages up to here are copied out of the                     \
-                 ring before anybody looks at them */
-#define SHM_ANONYMOUS_MAX 64u /* callers that have not named an endpoint */
-#define SHM_ANONYMOUS_NS 10000000000ll /* how long they may take */
+/* Messages up to this length are copied out of the ring before the upcall reads
+ * them. */
+#define SHM_PRIVATE_MAX 256u
+#define SHM_ANONYMOUS_MAX 64u /* accepted links without an endpoint */
+#define SHM_ANONYMOUS_NS 10000000000ll /* after which such a link is closed */
 
 typedef struct shm_iface shm_iface_t;
 typedef struct shm_ep shm_ep_t;
 typedef struct shm_link shm_link_t;
 
-/* ---- descriptors that wake us ---- */
+/* ---- descriptors of the epoll set ---- */
 
-/* Embedded in whatever owns the descriptor. */
+/* Embedded in the structure that owns the descriptor. */
 typedef struct shm_source {
     void (*ready)(struct shm_source *self, uint32_t events);
     int fd; /* -1: none */
@@ -64,51 +67,60 @@ typedef enum shm_cma_mode {
 
 typedef struct shm_door {
     shm_source_t listener;
-    char folder[SHM_PATH_MAX - 32]; /* leaves room for the socket's name */
+    /* The socket's name must still fit into `path`. */
+    char folder[SHM_PATH_MAX - 32];
     char path[SHM_PATH_MAX];
-    bool paused; /* the listener is not watched: accepting fails */
+    bool paused; /* The listener is not watched, because accept() fails. */
 } shm_door_t;
 
 struct shm_iface {
     psc_iface_t super;
-    shm_ep_t **eps; /* dead ones stay until the end of progress */
+    /* Dead endpoints stay in the array until progress returns. */
+    shm_ep_t **eps;
     uint32_t n_eps, room;
-    uint32_t n_connecting; /* endpoints not yet up: look at sockets often */
-    uint32_t n_failing; /* failures to be told from progress */
-    uint32_t idle_polls; /* since the sockets were looked at */
+    /* Endpoints in NEW or CONNECTING; while there are any, the sockets are
+     * polled more often. */
+    uint32_t n_connecting;
+    uint32_t n_failing; /* failures that progress has yet to report */
+    uint32_t idle_polls; /* passes since the sockets were last polled */
     bool in_progress;
-    bool armed; /* peers are asked to wake us */
-    bool rung; /* one has: the bell is to be silenced */
-    bool buried; /* something waits to be freed */
-    bool mail; /* the bell has rung, perhaps for a letter */
+    bool armed; /* The `sleeping` flags are set in the peers' rings. */
+    /* A peer has rung the bell since; it must be drained before the next
+     * arm. */
+    bool rung;
+    bool buried; /* a link or an endpoint waits to be freed */
+    bool mail; /* The bell was rung; a letter may have arrived. */
     bool closing;
-    bool expedited; /* membarrier works: producers need no fence */
+    bool expedited; /* membarrier works, so producers need no fence */
     shm_cma_mode_t cma;
-    shm_geometry_t geometry; /* of the rings that we make */
+    shm_geometry_t geometry; /* of the rings that this interface creates */
     int epoll;
-    shm_source_t bell; /* eventfd: peers write to it */
-    shm_source_t timer; /* ticks while n_ticking */
+    shm_source_t bell; /* eventfd to which peers write */
+    shm_source_t timer; /* ticks while n_ticking > 0 */
     uint32_t n_ticking;
     uint32_t n_anonymous;
     shm_door_t door;
     psc_list_t links;
-    psc_mem_t *mems, *free_mems; /* all registrations, and those not in use */
+    /* all registrations, and the unused ones among them */
+    psc_mem_t *mems, *free_mems;
     uint64_t last_seal;
-    uint32_t n_sharing; /* gets under way, ours and those that we help with */
+    /* shared gets in flight: our own and the peers' that we help with */
+    uint32_t n_sharing;
     psc_list_t free_shares;
     uint8_t boot[SHM_ID_SIZE];
-    uint8_t process[SHM_ID_SIZE]; /* random: this interface of this process */
+    uint8_t process[SHM_ID_SIZE]; /* random id of this interface */
     uid_t uid;
 };
 
 /* ---- endpoints ---- */
 
-/* State, and the states that may follow. */
+/* Each state with the states that may follow it. */
 #define SHM_EP_STATES(X)                                                       \
     X(NEW, SHM_TO(CONNECTING) | SHM_TO(UP) | SHM_TO(FAILED) | SHM_TO(CLOSED))  \
     X(CONNECTING, SHM_TO(UP) | SHM_TO(FAILED) | SHM_TO(CLOSED))                \
     X(UP, SHM_TO(LEAVING) | SHM_TO(FAILED) | SHM_TO(CLOSED))                   \
-    X(LEAVING, SHM_TO(FAILED) | SHM_TO(CLOSED)) /* the peer is gone */         \
+    X(LEAVING,                                                                 \
+      SHM_TO(FAILED) | SHM_TO(CLOSED)) /* the peer has closed or is lost */    \
     X(FAILED, SHM_TO(CLOSED))                                                  \
     X(CLOSED, 0)
 
@@ -126,32 +138,34 @@ typedef struct shm_address {
     uint8_t boot[SHM_ID_SIZE];
     uint8_t process[SHM_ID_SIZE];
     uint32_t uid;
-    uint32_t pid; /* for messages to people only */
+    uint32_t pid; /* shown in messages only */
     uint64_t ep;
     char path[SHM_PATH_MAX];
 } shm_address_t;
 
-/* A message that arrives as several records. */
+/* A message in arrival that spans several records. */
 typedef struct shm_incoming {
-    uint64_t rest; /* bytes still to come; 0: no such message */
+    /* bytes that have yet to arrive; 0 if no message is in arrival */
+    uint64_t rest;
     psc_dest_t dest;
-    size_t piece; /* of dest.iov, and the bytes already in it */
+    /* index into dest.iov; `filled` bytes of that piece are written */
+    size_t piece;
     size_t filled;
 } shm_incoming_t;
 
-/* The memory that a peer reads (`bytes`) and writes (`echo`) while the link
- * comes up, to show that cross-memory attach works. */
+/* The memory that a peer reads (`bytes`) and writes (`echo`) while the
+ * connection is being established, to show that cross-memory attach works. */
 typedef struct shm_probe {
     uint8_t bytes[SHM_ID_SIZE];
     uint8_t echo[SHM_ID_SIZE];
     struct shm_probe *next;
 } shm_probe_t;
 
-/* A get of the peer's that we may help with. */
+/* A get of the peer that this process may help with. */
 typedef struct shm_help {
-    const psc_mem_t *mem; /* NULL: none */
-    uint64_t seal; /* of mem, when we were asked */
-    uint64_t from, to; /* our address and the peer's */
+    const psc_mem_t *mem; /* NULL if the slot is unused */
+    uint64_t seal; /* seal of `mem` when the peer asked for help */
+    uint64_t from, to; /* our address, and the address in the peer's buffer */
     uint64_t len, done;
     uint64_t turn;
 } shm_help_t;
@@ -159,45 +173,51 @@ typedef struct shm_help {
 struct shm_ep {
     psc_ep_t super;
     shm_ep_state_t state;
-    bool dead; /* fini was called; freed at the end of progress */
-    bool fenced; /* the peer cannot do without our fence when it sleeps */
-    bool cma; /* proved in the trial, by both sides */
+    bool dead; /* ep_fini was called; freed when progress returns */
+    /* shm_ep_wake() needs a full fence, because one of the two processes cannot
+     * use membarrier */
+    bool fenced;
+    /* Cross-memory attach works in both directions, as shown by the trial. */
+    bool cma;
     bool self; /* connected to itself */
-    bool failing; /* status and reason are to be told from progress */
-    bool expected; /* counted in n_connecting */
-    int bell; /* the peer's eventfd, -1: none */
+    bool failing; /* progress has yet to report status and reason */
+    bool expected; /* unused; n_connecting counts by state */
+    int bell; /* the peer's eventfd, or -1 */
     shm_producer_t tx;
     shm_consumer_t rx;
     shm_incoming_t incoming;
-    psc_list_t shares; /* our large gets, in order */
-    uint32_t share_slots; /* those of SHM_SHARE_SLOTS in use, as bits */
-    uint32_t turn; /* counts the uses of slots */
+    psc_list_t shares; /* our large gets, in the order of their start */
+    uint32_t share_slots; /* bit set of the slots of SHM_SHARE_SLOTS in use */
+    uint32_t turn; /* counts how often a slot was taken */
     shm_help_t helps[SHM_SHARE_SLOTS];
-    pid_t pid; /* of the peer, as the kernel says; 0: not visible to us */
+    /* of the peer, from SO_PEERCRED; 0 if the peer's process is not visible in
+     * our name space */
+    pid_t pid;
     uint64_t id;
     psc_role_t role;
     shm_link_t *link;
     shm_address_t peer;
-    psc_proof_t proof; /* of the token; begun by ep_connect */
-    psc_status_t status; /* why it failed or is leaving */
+    psc_proof_t proof; /* token proof; started by ep_connect */
+    psc_status_t status; /* why the endpoint failed or is leaving */
     char reason[PSC_REASON_MAX];
     shm_probe_t *probe;
-    bool probing; /* the peer may still write the echo */
+    bool probing; /* The peer may still write the echo. */
 };
 
 /* ---- links ---- */
 
-/* Stage, the packet that it waits for, descriptors that come with it. */
+/* Each stage with the packet that it expects and the number of descriptors that
+ * the packet carries. */
 #define SHM_LINK_STAGES(X)                                                     \
     X(DIAL, NONE, 0) /* connector: the peer's backlog is full */               \
-    X(ANONYMOUS, HELLO, 0) /* acceptor: who is it? */                          \
-    X(PARKED, NONE, 0) /* acceptor: ep_connect has yet to be called */         \
+    X(ANONYMOUS, HELLO, 0) /* acceptor: no hello yet */                        \
+    X(PARKED, NONE, 0) /* acceptor: ep_connect is still to be called */        \
     X(CHALLENGE, CHALLENGE, 0) /* connector */                                 \
     X(PROOF, OFFER, 2) /* acceptor */                                          \
     X(OFFER, OFFER, 2) /* connector */                                         \
     X(VERDICT, VERDICT, 0) /* both */                                          \
-    X(OPEN, GOODBYE, 0) /* both: the guard of a connection */                  \
-    X(PARTING, GOODBYE, 0) /* both: we have ended; has the peer? */            \
+    X(OPEN, GOODBYE, 0) /* both: guards the connection */                      \
+    X(PARTING, GOODBYE, 0) /* both: we have closed; the peer may not have */   \
     X(OVER, NONE, 0)
 
 typedef enum shm_stage {
@@ -209,20 +229,24 @@ typedef enum shm_stage {
 
 struct shm_link {
     shm_source_t socket;
-    shm_source_t process; /* pidfd: tells of the peer's end even if a child of
-                             the peer has inherited the socket */
+    /* pidfd; becomes readable when the peer's process ends, even if a child of
+     * the peer has inherited the socket */
+    shm_source_t process;
     psc_link_t listed;
     shm_iface_t *iface;
-    shm_ep_t *ep; /* NULL while anonymous */
+    shm_ep_t *ep; /* NULL in stage ANONYMOUS */
     shm_stage_t stage;
     bool dead;
     bool connector;
-    bool verdict; /* our half of it */
-    bool guarded; /* the peer needs no socket to notice our end */
-    bool by_mail; /* OPEN, and the socket is closed */
-    bool posted; /* our letter is written */
+    bool verdict; /* The peer's probe could be read here. */
+    /* The peer watches our process and needs no socket to notice its end. */
+    bool guarded;
+    /* In stage OPEN with the socket closed; the last packet arrives as a
+     * letter. */
+    bool by_mail;
+    bool posted; /* Our letter is written. */
     pid_t pid;
-    int64_t since; /* anonymous: accepted when */
+    int64_t since; /* time of accept() */
     shm_hello_t hello;
 };
 
@@ -243,7 +267,7 @@ static inline shm_iface_t *shm_ep_iface(const shm_ep_t *ep)
 
 /* transport.c */
 psc_status_t shm_random(void *buffer, size_t len);
-/* Free what is dead, unless progress is walking over it. */
+/* Free dead links and endpoints, unless progress iterates over them. */
 void shm_iface_bury(shm_iface_t *iface);
 
 /* sleep.c */
@@ -259,7 +283,7 @@ psc_status_t shm_sleep_arm(psc_iface_t *iface);
 void shm_sleep_disarm(shm_iface_t *iface);
 void shm_bell_ring(int bell);
 
-/* After publishing: wake the receiver if it sleeps. */
+/* Called after a record was published. Wakes the receiver if it sleeps. */
 static inline void shm_ep_wake(shm_ep_t *ep)
 {
     _Atomic uint32_t *sleeping = &ep->tx.ring.control->sleeping;
@@ -281,7 +305,7 @@ void shm_door_resume(shm_iface_t *iface);
 
 /* link.c */
 #define SHM_EXHAUSTED "no descriptor is left (RLIMIT_NOFILE; see ulimit -n)"
-/* The text of errno for people. */
+/* Text of errno for log lines. */
 const char *shm_link_why(int error);
 bool shm_link_exhausted(int error);
 shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector);
@@ -290,34 +314,35 @@ psc_status_t shm_link_identify(shm_link_t *link, char *reason);
 psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
                            const int *fds, size_t n_fds);
 void shm_link_refuse(shm_link_t *link, const char *reason);
-/* Our last packet. Where the peer may be writing into our memory, the link
- * stays until the peer has ended it, or its process has ended. */
+/* Send our last packet. If the peer may still be writing into our memory, the
+ * link stays until the peer has closed it or the peer's process has ended. */
 void shm_link_part(shm_link_t *link, shm_packet_t *packet);
 void shm_link_close(shm_link_t *link);
 void shm_link_free(shm_link_t *link);
 
 /* mail.c */
-/* Also by mail, if the peer may have no socket any more. */
+/* Write the packet as a letter too, because the peer may have closed its
+ * socket. */
 void shm_mail_post(shm_link_t *link, const shm_packet_t *packet);
 void shm_mail_begin(shm_link_t *link);
 void shm_mail_take(shm_link_t *link);
 void shm_mail_collect(shm_iface_t *iface);
 bool shm_mail_waits(const shm_ep_t *ep);
-/* The peer has ended the link, and may have freed its memory. */
+/* True if the peer has closed the link; it may have freed its memory. */
 bool shm_mail_says_end(const shm_link_t *link);
 
 /* offer.c */
-/* `answer` is the connector's to the challenge, or NULL. */
+/* `answer` is the connector's reply to the challenge; NULL for the acceptor. */
 psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer);
-/* Takes the bell out of fds; the ring's descriptor is not needed once it is
- * mapped. Returns false if the endpoint has failed. */
+/* Takes the bell out of `fds`. The ring's descriptor stays there and is closed
+ * by the caller. Returns false if the endpoint has failed. */
 bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds);
 shm_probe_t *shm_probe_create(void);
 void shm_probe_drop(shm_probe_t *probe, bool probing);
 
 /* connect.c */
 const char *shm_stage_name(shm_stage_t stage);
-/* Acceptor, ep_connect was called: go on with a caller who waits. */
+/* Acceptor: continue a parked link after ep_connect was called. */
 void shm_trial_challenge(shm_link_t *link);
 void shm_trial_dial(shm_link_t *link);
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
@@ -333,10 +358,11 @@ void shm_ep_fini(psc_ep_t *ep);
 void shm_ep_free(shm_ep_t *ep);
 shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id);
 bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state);
-/* Note the failure; it is told from progress. */
+/* Record the failure; progress reports it. */
 void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The peer is gone: what has arrived is delivered first. */
+/* The peer has closed or is lost: deliver the records that have arrived, then
+ * report the failure. */
 void shm_ep_leave(shm_ep_t *ep, psc_status_t status, const char *reason);
 void shm_ep_report(shm_ep_t *ep);
 

@@ -1,12 +1,12 @@
-/* Sleeping without missing anything: one epoll descriptor that becomes
- * readable when a peer rings our bell, calls at the door, or ends; and the
- * flags by which a sleeper asks its peers to ring.
+/* Sleeping without lost wake-ups: one epoll descriptor that becomes readable
+ * when a peer rings the bell, dials, or ends, and the flags by which a sleeper
+ * asks its peers to ring.
  *
- * The order that loses no wake-up: the sleeper sets its flag and then looks
- * at the ring again; the other side writes the ring and then looks at the
- * flag. Between the two steps each side needs a full fence. The fence of the
- * side that does not sleep would cost every message; where both processes
- * are registered for membarrier the sleeper makes it for both. */
+ * The sleeper sets its flag and then checks the ring again; the other side
+ * writes the ring and then checks the flag. Each side needs a full fence
+ * between its two steps, or a wake-up is lost. On the sending side the fence
+ * would cost time with every message. Where both processes are registered for
+ * membarrier, the sleeper executes the fence for both sides. */
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <string.h>
@@ -19,7 +19,8 @@
 #include "pscompy/transport/kit/clock.h"
 #include "shm.h"
 
-#define SHM_TICK_NS 10000000 /* dialling again, and anonymous callers */
+/* period of dialling again and of checking anonymous links */
+#define SHM_TICK_NS 10000000
 #define SHM_EVENTS_MAX 16
 
 /* ---- sources ---- */
@@ -38,8 +39,8 @@ void shm_source_unwatch(shm_iface_t *iface, shm_source_t *source)
     epoll_ctl(iface->epoll, EPOLL_CTL_DEL, source->fd, NULL);
 }
 
-/* Unwatched by hand: a forked child may hold a copy of the descriptor, and
- * then closing ours would not end the watch. */
+/* Removed from the set explicitly: a forked child may hold a copy of the
+ * descriptor, and then close() would not end the watch. */
 void shm_source_close(shm_iface_t *iface, shm_source_t *source)
 {
     if (source->fd < 0)
@@ -68,7 +69,8 @@ static void shm_bell_ready(shm_source_t *self, uint32_t events)
     iface->mail = true;
 }
 
-/* A full counter refuses the write, but then the peer is awake anyway. */
+/* If the counter is full the write fails, but then the peer has been woken
+ * anyway. */
 void shm_bell_ring(int bell)
 {
     const uint64_t one = 1;
@@ -94,7 +96,7 @@ static void shm_timer_ready(shm_source_t *self, uint32_t events)
     }
 }
 
-/* Tick while somebody needs it: change is +1 or -1. */
+/* Run the timer while n_ticking > 0. `change` is +1 or -1. */
 void shm_sleep_tick(shm_iface_t *iface, int change)
 {
     bool was = iface->n_ticking > 0, is;
@@ -153,7 +155,7 @@ unsigned shm_sleep_poll(shm_iface_t *iface)
     for (int i = 0; i < n; i++) {
         shm_source_t *source = events[i].data.ptr;
 
-        /* Closed by the handler of an event before this one. */
+        /* Skip a source that the handler of an earlier event has closed. */
         if (source->fd >= 0)
             source->ready(source, events[i].events);
     }
@@ -167,7 +169,7 @@ int shm_sleep_fd(psc_iface_t *iface)
     return shm_iface(iface)->epoll;
 }
 
-/* A peer that wakes us takes the flag back. */
+/* True if a peer has woken us: it clears the flag. */
 static bool shm_flag_taken(_Atomic uint32_t *flag)
 {
     bool taken = atomic_load_explicit(flag, memory_order_relaxed) == 0;
@@ -188,7 +190,7 @@ static bool shm_ep_disarm(shm_ep_t *ep)
     return rung;
 }
 
-/* True: the peer leaves the fence to us. */
+/* True if the peer relies on our membarrier call instead of its own fence. */
 static bool shm_ep_arm(shm_ep_t *ep)
 {
     if (ep->state != SHM_EP_UP)
@@ -201,7 +203,7 @@ static bool shm_ep_arm(shm_ep_t *ep)
     return !ep->fenced;
 }
 
-/* Something to do, seen after the flags were set? */
+/* True if work has arrived before the flags were set. */
 static bool shm_ep_pending(shm_ep_t *ep)
 {
     if (ep->state == SHM_EP_LEAVING)
@@ -220,8 +222,8 @@ void shm_sleep_disarm(shm_iface_t *iface)
         iface->rung |= shm_ep_disarm(iface->eps[i]);
 }
 
-/* The bell may have rung for a letter; the next pass looks at the sockets, and
- * takes it. */
+/* The bell may have announced a letter; the next pass polls the sockets and
+ * processes it. */
 static void shm_bell_silence(shm_iface_t *iface)
 {
     shm_drain(iface->bell.fd);

@@ -1,6 +1,5 @@
 /* Shared memory between processes of one user on one node: the operations
- * table, and the life of an interface. What each file is for stands in
- * shm.h. */
+ * table, and the life of an interface. shm.h lists the files. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +14,8 @@
 
 #define SHM_BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* Passes over the rings between two looks at the sockets, which cost a
- * system call: while connections are being made, and otherwise. */
+/* Passes over the rings between two polls of the sockets, which cost a system
+ * call: while connections are being established, and otherwise. */
 #define SHM_POLLS_CONNECTING 16u
 #define SHM_POLLS_QUIET 1024u
 
@@ -70,7 +69,7 @@ static psc_status_t shm_iface_configure(shm_iface_t *iface,
 
 /* ---- identity ---- */
 
-/* 32 hexadecimal digits with dashes among them. */
+/* Parses 32 hexadecimal digits with dashes between them. */
 static bool shm_boot_parse(const char *text, uint8_t *boot)
 {
     unsigned digits = 0;
@@ -123,7 +122,7 @@ static void shm_close(psc_iface_t *super)
 static psc_status_t shm_stop(psc_iface_t *super)
 {
     (void)super;
-    return PSC_OK; /* each endpoint has seen to its own */
+    return PSC_OK; /* ep_stop waits for each endpoint */
 }
 
 static void shm_fini(psc_iface_t *super)
@@ -232,8 +231,8 @@ void shm_iface_bury(shm_iface_t *iface)
     iface->n_eps = kept;
 }
 
-/* Sockets are looked at now and then, and when nothing in the rings explains
- * what has woken us. */
+/* Polls the sockets every `limit` passes, and when the rings hold no reason for
+ * the wake-up. */
 static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
 {
     uint32_t limit =
@@ -260,7 +259,7 @@ static unsigned shm_progress(psc_iface_t *super)
     iface->in_progress = true;
     if (armed)
         shm_sleep_disarm(iface);
-    /* Upcalls may add endpoints, and move the array. */
+    /* Upcalls may add endpoints and reallocate the array. */
     for (uint32_t i = 0; i < iface->n_eps; i++)
         n += shm_am_poll(iface->eps[i]);
     for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_eps; i++)
@@ -276,7 +275,7 @@ static unsigned shm_progress(psc_iface_t *super)
     return n;
 }
 
-/* ---- the table ---- */
+/* ---- operations table ---- */
 
 static const psc_transport_ops_t shm_ops = {
     .abi = PSC_TRANSPORT_ABI,
@@ -310,7 +309,8 @@ static const psc_transport_ops_t shm_ops = {
     .arm = shm_sleep_arm,
 };
 
-/* The one symbol that this library exports: the table's address. */
+/* The only symbol that this library exports: returns the address of the
+ * operations table. */
 uintptr_t shm_transport(void);
 
 uintptr_t shm_transport(void)

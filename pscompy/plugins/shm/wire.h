@@ -14,17 +14,17 @@
 
 typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
-    SHM_PACKET_HELLO,     /* the connector's endpoint, the one it wants */
+    SHM_PACKET_HELLO,     /* the connector's endpoint and the wanted one */
     SHM_PACKET_CHALLENGE, /* the acceptor's half of the token proof */
-    SHM_PACKET_OFFER,     /* a ring, a bell and a probe; the connector's
-                             carries its answer to the challenge */
-    SHM_PACKET_VERDICT,   /* whether the peer's probe could be read */
-    SHM_PACKET_GOODBYE,   /* the sender has closed, nothing follows */
-    SHM_PACKET_REFUSAL    /* the sender refuses; text with the reason */
+    /* ring, bell and probe; the connector adds its answer to the challenge */
+    SHM_PACKET_OFFER,
+    SHM_PACKET_VERDICT, /* whether the peer's probe could be read */
+    SHM_PACKET_GOODBYE, /* the sender has closed; no packet follows */
+    SHM_PACKET_REFUSAL /* the sender refuses; with the reason as text */
 } shm_packet_kind_t;
 
 typedef struct shm_hello {
-    uint64_t target, source; /* endpoints */
+    uint64_t target, source; /* endpoint ids */
     uint8_t process[SHM_ID_SIZE];
     uint8_t nonce[PSC_PROOF_NONCE_SIZE];
 } shm_hello_t;
@@ -32,24 +32,27 @@ typedef struct shm_hello {
 typedef struct shm_offer {
     shm_geometry_t geometry;
     uint64_t probe, echo; /* addresses in the offering process */
-    uint8_t nonce[SHM_ID_SIZE]; /* what stands at probe */
-    uint8_t cma;       /* may be tried */
+    uint8_t nonce[SHM_ID_SIZE]; /* the bytes at `probe` */
+    uint8_t cma; /* cross-memory attach may be tried */
     uint8_t expedited; /* this process is registered for membarrier */
-    uint8_t guards;    /* it watches the peer's process, not the socket */
+    /* The sender watches the peer's process and does not need the socket. */
+    uint8_t guards;
     uint8_t reserved[5];
-    uint8_t answer[PSC_PROOF_SIZE]; /* the connector's; else 0 */
+    /* the connector's answer; 0 from the acceptor */
+    uint8_t answer[PSC_PROOF_SIZE];
 } shm_offer_t;
 
-/* All packets have one size. Both ends run on one machine, so fields are as
- * the machine has them. Each end has proved the token before anything that
- * follows its proof is used; the kernel lets nobody else write to the socket,
- * so the packets that follow carry no proof. */
+/* All packets have one size. Both ends run on one machine, so the fields have
+ * the machine's byte order. Packets behind a proof are used only after the
+ * sender has proved that it holds the token; no third process can write to the
+ * socket, so later packets carry no proof. */
 typedef struct shm_packet {
     uint32_t magic;
     uint16_t version, kind;
     union {
-        char refusal[SHM_REFUSAL_MAX]; /* first, because it is the longest:
-                                          initialisers clear it all */
+        /* first member, because it is the longest: an initialiser then clears
+         * the whole union */
+        char refusal[SHM_REFUSAL_MAX];
         shm_hello_t hello;
         uint8_t challenge[PSC_PROOF_CHALLENGE_SIZE];
         shm_offer_t offer;
