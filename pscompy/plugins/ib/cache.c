@@ -1,7 +1,7 @@
-/* The registration cache: bounded in regions and in bytes, and it hands out
- * nothing whose mapping has changed (proof.c). Memory that is unmapped stays
- * pinned until it is looked for again, the room is needed, or two sweeps have
- * passed. */
+/* The registration cache. It is bounded in number and in bytes, and never
+ * returns a registration whose mapping has changed (proof.c). Memory that the
+ * program unmaps stays pinned until its address is looked up again, the room is
+ * needed, or two sweeps have passed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ void ib_cache_give_up(ib_cache_t *cache, ib_hold_t *hold)
     ib_cache_settle(hold);
 }
 
-/* One that was kept. */
+/* Gives up a registration of the list `holds`. */
 static void ib_cache_drop(ib_cache_t *cache, ib_hold_t *hold)
 {
     cache->n--;
@@ -92,7 +92,8 @@ static bool ib_hold_covers(const ib_hold_t *hold, const uint8_t *base,
            (size_t)(base - hold->base) <= hold->len - len;
 }
 
-/* What is under way may not be unmapped, so it needs no proof. */
+/* Memory that an operation in flight uses may not be unmapped, so it needs no
+ * proof. */
 static bool ib_hold_in_flight(const ib_hold_t *hold, const uint8_t *base,
                               size_t len)
 {
@@ -181,8 +182,8 @@ static ib_hold_t *ib_hold_make(ib_cache_t *cache, const uint8_t *base,
     return NULL;
 }
 
-/* Memory that may only be read is not kept: the first write would give it
- * other pages. */
+/* Read-only memory is not kept, because the first write would replace its
+ * pages. */
 static ib_hold_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
                                size_t len)
 {
@@ -206,7 +207,8 @@ static ib_hold_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
     return hold;
 }
 
-/* Whoever has registered a region sees to it that it stays what it is. */
+/* No proof is needed: the user that registered a region deregisters it before
+ * unmapping the memory. */
 static ib_hold_t *ib_cache_region(ib_cache_t *cache, const uint8_t *base,
                                   size_t len)
 {
@@ -234,7 +236,7 @@ ib_hold_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len)
     return hold;
 }
 
-/* Memory that may only be read can still be sent from. */
+/* Read-only memory can still be sent from. */
 ib_hold_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
                              bool region)
 {

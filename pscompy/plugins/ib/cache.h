@@ -1,9 +1,10 @@
-/* Registrations, which may outlive their message because the same memory is
- * often sent again, and the windows that open them to peers.
+/* Registrations, and the memory windows that give peers access to them. A
+ * registration may outlive its message, because the same memory is often sent
+ * again.
  *
- *   cache.c   keeps them, bounded, and finds them again
- *   proof.c   tells whether one still is what it was
- *   window.c  opens some of one to peers, and shuts it again */
+ *   cache.c   keeps a bounded number of registrations and finds them again
+ *   proof.c   checks whether the memory of a registration is still mapped
+ *   window.c  opens a part of a registration to peers, and closes it again */
 #ifndef PSCOMPY_IB_CACHE_H
 #define PSCOMPY_IB_CACHE_H
 
@@ -15,57 +16,67 @@
 /* One registration. */
 struct ib_hold {
     psc_link_t link;  /* in one of the cache's lists */
-    psc_list_t users; /* what is under way: psc_mem_t */
+    psc_list_t users; /* the psc_mem_t that use this registration */
     struct ibv_mr *mr;
     uint8_t *base;
     size_t len;
-    bool remote;      /* peers may use its key; else they need a window */
-    bool given_up;    /* nobody finds it any more */
+    /* peers may use the key of `mr`; otherwise they need a window */
+    bool remote;
+    /* ib_cache_get() no longer finds it; freed when it is idle */
+    bool given_up;
     bool used;        /* since the last sweep */
-    uint64_t *frames; /* of its pages, as they were; see proof.c */
-    /* The window: what it shows, for how many users, and requests that bind
-     * it, all of one queue. */
+    /* Page frames of the memory when it was registered; see proof.c. */
+    uint64_t *frames;
+    /* The window: the bytes that peers can access through it, the number of
+     * psc_mem_t that rely on it, and the bind requests in flight, all on one
+     * queue. */
     struct ibv_mw *window;
     uint64_t shown, shown_len;
     uint32_t exposures, bindings;
     const ib_queue_t *queue;
-    bool spoilt; /* a request failed: nobody knows what it shows */
+    bool spoilt; /* A bind request failed, so the window's range is unknown. */
 };
 
 typedef struct ib_cache {
-    psc_list_t holds; /* longest unused first */
-    psc_list_t regions; /* what somebody registered, and will deregister */
-    psc_list_t given_up; /* until nobody uses it */
+    psc_list_t holds; /* least recently used first */
+    /* registrations for all peers; deregistered by their user */
+    psc_list_t regions;
+    psc_list_t given_up; /* freed when no psc_mem_t uses them */
     struct ibv_pd *pd;
-    bool windows; /* the device has them */
-    int proof; /* -1: nothing can be proved, nothing is kept */
+    bool windows; /* the device supports memory windows */
+    /* /proc/self/pagemap; -1 if frames cannot be read, then nothing is kept */
+    int proof;
     uint32_t n, n_max;
     uint64_t bytes, bytes_max;
-    uint64_t registered, found, stale, not_kept; /* counts */
+    uint64_t registered, found, stale, not_kept; /* counters for the log */
 } ib_cache_t;
 
 void ib_cache_open(ib_cache_t *cache, ib_device_t *device, uint32_t n_max,
                    uint64_t bytes_max);
-/* When all endpoints are gone. */
+/* Called after all endpoints have been freed. */
 void ib_cache_close(ib_cache_t *cache);
-/* A registration that covers this memory and that nobody's key opens, known
- * already or to be kept; NULL: there is none. */
+/* Returns a registration that covers this memory and that only windows open to
+ * peers: a kept one, or a new one that is kept from now on. Returns NULL if
+ * there is neither. */
 ib_hold_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len);
-/* A fresh one whose key peers may use. region: to be found by get until it is
- * given up, else by nobody. NULL: errno. */
+/* Makes a new registration whose key peers may use. If `region` is set,
+ * ib_cache_get() finds it until it is given up. Returns NULL and sets errno on
+ * failure. */
 ib_hold_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
                              bool region);
 void ib_cache_give_up(ib_cache_t *cache, ib_hold_t *hold);
-/* Somebody has let go of it. */
+/* Called when a user or a bind request of the registration has ended: frees the
+ * registration if it is given up and idle. */
 void ib_cache_settle(ib_hold_t *hold);
-/* Now and then: give up what was not used since the last time. */
+/* Gives up the registrations that were not used since the last sweep. */
 void ib_cache_sweep(ib_cache_t *cache);
 
 /* ---- proof.c ---- */
 
-/* -1: nothing can be proved here. */
+/* Returns -1 if page frames cannot be read on this system. */
 int ib_proof_open(void);
-/* Of whole pages, which are pinned. False: it cannot be had. */
+/* Reads the frames of whole pages, which must be pinned. Returns false if they
+ * cannot be read. */
 bool ib_proof_take(int proof, const uint8_t *base, size_t len,
                    uint64_t *frames);
 bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
@@ -73,16 +84,17 @@ bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
 
 /* ---- window.c ---- */
 
-/* Show these bytes to peers, for one more user. The request leaves by this
- * queue, and what is sent there afterwards finds the window open. False: not
- * now. */
+/* Opens these bytes to peers for one more user. The bind request is posted to
+ * `queue`; requests that are posted to it later find the window open. Returns
+ * false if this is not possible now. */
 bool ib_window_open(ib_cache_t *cache, ib_hold_t *hold, ib_queue_t *queue,
                     uint64_t address, uint64_t len);
 void ib_window_close(ib_hold_t *hold, ib_queue_t *queue);
-/* The same at once, for one of its users: the window goes, unless a request of
- * its own is in flight, with which it goes then (`spoilt`). */
+/* Closes the window at once for one of its users. The window is freed now, or,
+ * if one of its bind requests is in flight, when that request completes
+ * (`spoilt`). */
 void ib_window_revoke(ib_hold_t *hold);
-/* A request of the window's has ended. */
+/* A bind request of the window has completed. */
 void ib_window_told(ib_hold_t *hold, bool good);
 
 #endif

@@ -1,9 +1,10 @@
-/* How endpoints come up: each side's queue pairs are told the other's place,
- * and then the token is proved (transport/kit/token_proof.h).
+/* Connecting: each side's queue pairs are connected to the location in the
+ * peer's address, then the token is proved (transport/kit/token_proof.h).
  *
- * The acceptor says nothing before it was spoken to. So if nobody acknowledges
- * the hello, because the acceptor is late, the connector may begin anew with
- * fresh queues, as long as it likes: no message can be lost by that. */
+ * The acceptor sends nothing before the connector's hello has arrived. If the
+ * hello is not acknowledged because the acceptor is late, the connector may
+ * reset its queues and start again any number of times without losing a
+ * message. */
 #include <errno.h>
 #include <string.h>
 
@@ -58,7 +59,7 @@ void ib_meet_again(ib_ep_t *ep)
                        "resetting the queues: %s", strerror(errno));
 }
 
-/* Its own peer: there is nobody to prove anything to. */
+/* An endpoint that is its own peer needs no proof. */
 static psc_status_t ib_meet_self(ib_ep_t *ep)
 {
     if (ep->peer.messages.qpn != ep->messages.qp->qp_num)

@@ -1,4 +1,5 @@
-/* Opening what all connections of a device share, and its memory. */
+/* Opening the objects that all connections of a device share, and pools of
+ * registered memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

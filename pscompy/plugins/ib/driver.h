@@ -1,9 +1,9 @@
-/* The driver: verbs and nothing else. It opens a device and moves bytes over
- * queue pairs; of endpoints, sessions and protocols it knows nothing.
+/* The driver: calls verbs and nothing else. It opens a device and moves bytes
+ * over queue pairs; it uses neither endpoints nor protocols.
  *
- *   choose.c  which device, port and GID
- *   device.c  what all connections share
- *   queue.c   one reliable connection: connecting, posting, draining */
+ *   select_device.c  selects device, port and GID
+ *   device.c         opens the objects that all connections share
+ *   queue.c          one reliable connection: connecting, posting, draining */
 #ifndef PSCOMPY_IB_DRIVER_H
 #define PSCOMPY_IB_DRIVER_H
 
@@ -12,21 +12,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IB_RD_ATOMIC 16u    /* reads under way per queue, at most */
-#define IB_MIN_RNR_TIMER 4u /* 40 us until a sender tries again */
+#define IB_RD_ATOMIC 16u /* upper bound of RDMA reads in flight per queue */
+#define IB_MIN_RNR_TIMER 4u /* the sender retries after 40 us */
 #define IB_PIECES_MAX 2u
 #define IB_INLINE_MAX 512u
-#define IB_BATCH 16u /* completions, or receive buffers, at a time */
+#define IB_BATCH 16u /* completions or receive buffers handled in one call */
 #define IB_PSN_MASK 0xffffffu
 
 /* ---- the device ---- */
 
 typedef struct ib_choice {
-    const char *hca; /* "": any; "all"; or a list of device[:port] */
-    int port;        /* where the list names none; 0: the first active one */
-    unsigned path;   /* which of those that work */
-    int gid_index;   /* -1: chosen here */
-    unsigned mtu;    /* bytes; 0: the port's */
+    const char *hca; /* "": any device; "all"; or a list of device[:port] */
+    /* port of list entries without one; 0: the first active port */
+    int port;
+    unsigned path; /* index among the usable paths */
+    int gid_index; /* -1: selected automatically */
+    unsigned mtu; /* bytes; 0: the port's MTU */
     unsigned recvs, comps; /* depth of the receive and the completion queue */
 } ib_choice_t;
 
@@ -42,24 +43,26 @@ typedef struct ib_device {
     uint8_t gid_index;
     union ibv_gid gid;
     enum ibv_mtu mtu;
-    unsigned paths; /* that the choice leads to */
-    unsigned rail;  /* the number that both sides have for this one */
-    unsigned comps; /* completions that send_cq has room for */
-    unsigned recvs; /* buffers that srq has room for */
+    unsigned paths; /* number of usable paths of the choice */
+    unsigned rail; /* id of this rail, the same on both sides */
+    unsigned comps; /* capacity of send_cq */
+    unsigned recvs; /* capacity of srq */
 } ib_device_t;
 
-/* False: reason says why, and nothing is left behind. True: reason is empty, or
- * says what the choice names in vain. The queues are no longer than the device
- * can make them. */
+/* Returns false if no device can be opened; `reason` says why, and nothing
+ * stays allocated. If it returns true, `reason` is empty or names the entries
+ * of the choice that could not be opened. The queues may be shorter than
+ * wanted, because the device limits them. */
 bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
                     char *reason, size_t room);
 void ib_device_close(ib_device_t *device);
-/* Room for that many completions of sends. False: the device has no more. */
+/* Makes room for `comps` completions of sends. Returns false if the device
+ * cannot. */
 bool ib_device_reserve(ib_device_t *device, unsigned comps);
-/* Is the port up now? */
+/* True if the port is active now. */
 bool ib_device_active(const ib_device_t *device);
 bool ib_device_ethernet(const ib_device_t *device);
-/* For people: "rxe0/1". */
+/* Name for log lines, e.g. "rxe0/1". */
 void ib_device_name(const ib_device_t *device, char *name, size_t room);
 
 /* ---- memory ---- */
@@ -68,13 +71,13 @@ void ib_device_name(const ib_device_t *device, char *name, size_t room);
 typedef struct ib_pool {
     uint8_t *base;
     size_t mapped;
-    size_t size; /* of one buffer */
+    size_t size; /* bytes of one buffer */
     unsigned n, n_free;
-    uint32_t *free; /* numbers */
+    uint32_t *free; /* numbers of the free buffers */
     struct ibv_mr *mr;
 } ib_pool_t;
 
-/* access: what peers may do with it, IBV_ACCESS_REMOTE_*; the pool is zero. */
+/* `access`: rights of peers, IBV_ACCESS_REMOTE_*. The memory is zeroed. */
 bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size, unsigned n,
                   int access);
 void ib_pool_close(ib_pool_t *pool);
@@ -84,14 +87,14 @@ static inline uint8_t *ib_pool_at(const ib_pool_t *pool, uint32_t number)
     return pool->base + (size_t)number * pool->size;
 }
 
-/* Post n <= IB_BATCH buffers of the pool to the shared receive queue, at once.
- * How many it took. */
+/* Post n <= IB_BATCH buffers of the pool to the shared receive queue in one
+ * call. Returns how many were posted. */
 unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
                               const uint32_t *numbers, unsigned n);
 
 /* ---- queues ---- */
 
-/* Where a queue pair is, and how to reach it. */
+/* Location of a queue pair, and the parameters to connect to it. */
 typedef struct ib_place {
     union ibv_gid gid;
     uint32_t qpn, psn;
@@ -106,11 +109,11 @@ typedef struct ib_path {
 
 typedef struct ib_hold ib_hold_t; /* a registration; see cache.h */
 
-/* What hangs on a request that was posted. */
+/* Resources that are released when a posted request completes. */
 typedef struct ib_job {
-    void *comp;      /* told when it is done; NULL: nobody */
-    ib_hold_t *hold; /* whose window it opens or shuts; NULL: none */
-    uint32_t buffer; /* of the send pool; IB_NO_BUFFER: none */
+    void *comp; /* psc_comp_t to notify, or NULL */
+    ib_hold_t *hold; /* registration whose window the request binds, or NULL */
+    uint32_t buffer; /* number of a buffer of the send pool, or IB_NO_BUFFER */
 } ib_job_t;
 
 #define IB_NO_BUFFER UINT32_MAX
@@ -119,25 +122,27 @@ typedef struct ib_post {
     enum ibv_wr_opcode opcode;
     struct ibv_sge pieces[IB_PIECES_MAX];
     int n_pieces;
-    bool copy;   /* IBV_SEND_INLINE */
-    bool signal; /* have a completion in any case */
-    uint64_t address; /* remote, for reads and writes */
+    bool copy; /* IBV_SEND_INLINE */
+    bool signal; /* request a completion in any case */
+    uint64_t address; /* remote address of reads and writes */
     uint32_t rkey;
     ib_job_t job;
 } ib_post_t;
 
 typedef struct ib_queue {
     struct ibv_qp *qp;
-    struct ib_queue *next; /* in the table of queues by number */
+    /* next queue in the same bucket of the table by number */
+    struct ib_queue *next;
     void *owner;
-    ib_post_t *posts; /* what was posted, at `serial % size` */
+    ib_post_t *posts; /* posted requests, at index serial % size */
     uint32_t size;
-    uint32_t posted, done; /* serials */
-    uint32_t silent;       /* posted since the last one with a completion */
+    uint32_t posted, done; /* serial numbers */
+    uint32_t silent; /* requests since the last one that was signalled */
     uint32_t inline_max;
     uint32_t psn;
-    bool connected; /* ready to send */
-    bool broken;    /* in error: everything posted comes back */
+    bool connected; /* The queue pair is ready to send. */
+    /* The queue pair is in the error state; all posted requests are flushed. */
+    bool broken;
 } ib_queue_t;
 
 bool ib_queue_open(ib_queue_t *queue, ib_device_t *device, uint32_t size,
@@ -145,17 +150,20 @@ bool ib_queue_open(ib_queue_t *queue, ib_device_t *device, uint32_t size,
 void ib_queue_close(ib_queue_t *queue);
 void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
                     ib_place_t *place_p);
-/* Ready to receive and to send. False: errno. */
+/* Moves the queue pair to ready-to-send. Returns false and sets errno on
+ * failure. */
 bool ib_queue_connect(ib_queue_t *queue, const ib_device_t *device,
                       const ib_place_t *peer, const ib_path_t *path);
-/* As freshly opened; what was posted is forgotten. */
+/* Resets the queue pair to its initial state; posted requests are forgotten. */
 bool ib_queue_reset(ib_queue_t *queue, const ib_device_t *device);
-/* False: errno. The caller has looked whether there is room. */
+/* Returns false and sets errno on failure. The caller has checked that there is
+ * room. */
 bool ib_queue_post(ib_queue_t *queue, const ib_post_t *post);
-/* The same, for a request that binds a window. */
+/* Like ib_queue_post(), for a request that binds a window. */
 bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
                    const struct ibv_mw_bind_info *info, const ib_job_t *job);
-/* Into error: everything comes back, and at the end a marker. */
+/* Moves the queue pair to the error state: all requests are flushed, followed
+ * by a marker request. */
 void ib_queue_abort(ib_queue_t *queue);
 
 static inline uint32_t ib_queue_room(const ib_queue_t *queue)

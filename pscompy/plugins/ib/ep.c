@@ -1,4 +1,4 @@
-/* Endpoints: creating, addresses, closing. How they stand and fail is in
+/* Endpoints: creating, addresses, closing. Their states and failures are in
  * transport/kit/endpoint.h. */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 /* ---- the clock ---- */
 
-/* A write of nothing: the peer's adapter acknowledges it, if its process is
- * still there, whatever the process does. */
+/* Keepalive: a write of no bytes. The peer's adapter acknowledges it as long as
+ * the peer's process exists, also while the process is computing. */
 static void ib_ep_ask(ib_ep_t *ep)
 {
     ib_post_t post = {
@@ -24,7 +24,8 @@ static void ib_ep_ask(ib_ep_t *ep)
     if (ib_queue_room(&ep->messages) <= IB_RESERVE)
         return;
     ep->asked = ib_queue_post(&ep->messages, &post);
-    ib_ep_starve(ep); /* the answer wakes us, and so does its absence */
+    /* the completion wakes us, whether it succeeds or fails */
+    ib_ep_starve(ep);
 }
 
 void ib_ep_tick(ib_ep_t *ep, int64_t now)
@@ -65,7 +66,8 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
     return true;
 }
 
-/* A rail whose port is down would take the others along. */
+/* A rail whose port is down would make the connection fail on the other rails
+ * too. */
 static bool ib_ep_useful(ib_iface_t *iface)
 {
     char name[PSC_REASON_MAX];
@@ -160,13 +162,13 @@ void ib_ep_close(psc_ep_t *self)
     psc_party_close(&ep->party);
 }
 
-/* What was sent has arrived when its completions are there. Then the queues
- * are stopped, so that the peer touches nothing of ours any more. */
+/* Messages have arrived when their completions are there. Then the queues are
+ * stopped, so that the peer no longer accesses our memory. */
 psc_status_t ib_ep_stop(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);
 
-    if (ep->party.goodbye) /* nobody takes anything of ours any more */
+    if (ep->party.goodbye) /* the peer accepts no more messages */
         ib_queue_abort(&ep->messages);
     if (ep->messages.broken || ep->party.goodbye)
         ib_queue_abort(&ep->bulk);
@@ -193,7 +195,8 @@ static void ib_ep_forget(ib_iface_t *iface, ib_queue_t *queue)
     }
 }
 
-/* Inside progress somebody up the stack may still look at the endpoint. */
+/* During progress the caller of an upcall may still use the endpoint, so it is
+ * freed later. */
 void ib_ep_fini(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);
@@ -209,7 +212,7 @@ void ib_ep_fini(psc_ep_t *self)
     iface->n_starving -= ep->n_parked;
     ep->n_parked = 0;
     psc_list_push(&iface->graveyard, &ep->link);
-    /* The buffers are free when the queue pair is gone, not before. */
+    /* The buffers may be reused only after the queue pair is destroyed. */
     ib_queue_abort(&ep->messages);
     ib_queue_abort(&ep->bulk);
     if (!iface->in_progress)

@@ -13,7 +13,7 @@ struct psc_rkey {
     uint32_t rkey;
 };
 
-/* What travels. */
+/* A remote key as it is sent. */
 typedef struct ib_packed_rkey {
     uint32_t magic, rkey;
     uint64_t address, len;
@@ -42,7 +42,7 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
     post->rkey = rkey->rkey;
     post->job = (ib_job_t){.comp = comp, .buffer = IB_NO_BUFFER};
     if (ib_queue_post(&ep->bulk, post)) {
-        iface->n_starving++; /* until it is done */
+        iface->n_starving++; /* until the operation has completed */
         return PSC_INPROGRESS;
     }
     if (errno == ENOMEM)
@@ -107,8 +107,8 @@ void ib_hold_told(ib_hold_t *hold, bool good)
     ib_cache_settle(hold);
 }
 
-/* What one peer will use, for one message, may be known already; what all may
- * use is registered by itself. */
+/* Memory for one peer and one message may use a kept registration; memory for
+ * all peers is registered separately. */
 static ib_hold_t *ib_mem_hold(ib_cache_t *cache, psc_mem_t *mem, void *base)
 {
     ib_hold_t *hold = mem->ep ? ib_cache_get(cache, base, mem->len) : NULL;
@@ -164,8 +164,8 @@ void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
     free(mem);
 }
 
-/* A registration that all peers may use is also that of messages from there:
- * its key is good until these have ended. */
+/* A registration for all peers also serves messages that are sent from the same
+ * memory. Its key stays valid until they have completed. */
 static bool ib_mem_alone(const psc_mem_t *mem)
 {
     return mem->user.next == mem->user.prev && mem->hold->bindings == 0;
@@ -184,7 +184,8 @@ psc_status_t ib_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 
 /* ---- keys ---- */
 
-/* Where there is no window, peers get a registration of its own. */
+/* If no window can be opened, the memory is registered separately for the
+ * peer. */
 static bool ib_mem_expose(ib_iface_t *iface, psc_mem_t *mem)
 {
     ib_hold_t *hold;

@@ -1,12 +1,12 @@
-/* Whether memory is still mapped as it was when it was registered. A cached
- * registration names pages, not addresses; what the program unmaps and maps
- * anew in the same place is other memory.
+/* Proof that memory is still mapped as it was when it was registered. A cached
+ * registration refers to pages, not to addresses; if the program unmaps memory
+ * and maps the same address again, the pages are different.
  *
- * The pages of a registration are pinned: they neither move nor serve anybody
- * else. So if the addresses lead to the same page frames as they did, they
- * lead to the registered memory, whatever has happened in between and whoever
- * mapped it. The kernel tells frames to those who may (CAP_SYS_ADMIN);
- * for others nothing can be proved. */
+ * The pages of a registration are pinned: the kernel neither moves nor reuses
+ * them. If the addresses still have the same page frames, they refer to the
+ * registered memory, whatever was mapped in between. The kernel shows page
+ * frames only to processes with CAP_SYS_ADMIN; in other processes nothing can
+ * be proved and nothing is kept. */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,9 +16,9 @@
 
 #define IB_FRAME_MASK ((UINT64_C(1) << 55) - 1)
 #define IB_FRAME_THERE (UINT64_C(1) << 63)
-#define IB_FRAMES 512u /* looked at with one call */
+#define IB_FRAMES 512u /* frames per read */
 
-/* What the kernel says of n pages from `page` on. */
+/* Reads the pagemap entries of n pages from `page` on. */
 static bool ib_proof_read(int proof, uintptr_t page, uint64_t *frames, size_t n)
 {
     size_t want = n * sizeof(*frames);

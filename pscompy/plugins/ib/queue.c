@@ -1,4 +1,4 @@
-/* One reliable connection: its states, and requests posted to it. */
+/* One reliable connection: its states, and the requests posted to it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "driver.h"
 
-#define IB_SILENT_MAX 8u /* requests without a completion in a row */
+#define IB_SILENT_MAX 8u /* consecutive requests without a completion */
 
 /* ---- life ---- */
 
@@ -37,7 +37,9 @@ static bool ib_queue_make(ib_queue_t *queue, ib_device_t *device)
         .qp_type = IBV_QPT_RC,
     };
 
-    do { /* devices refuse what they cannot copy, and do not say how much */
+    /* Some devices refuse a long inline limit without reporting their maximum,
+     * so halve it until it is accepted. */
+    do {
         queue->qp = ibv_create_qp(device->pd, &init);
         if (queue->qp || init.cap.max_inline_data == 0)
             break;
@@ -96,7 +98,7 @@ void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
     };
 }
 
-/* Ethernet knows no LIDs; elsewhere a LID is enough within the subnet. */
+/* Ethernet has no LIDs; on InfiniBand a LID is enough within the subnet. */
 static bool ib_path_global(const ib_device_t *device, const ib_place_t *peer)
 {
     return ib_device_ethernet(device) || peer->lid == 0 ||
@@ -143,7 +145,8 @@ static bool ib_queue_to_send(ib_queue_t *queue, const ib_device_t *device,
         .max_rd_atomic = peer->rd_atomic < reads ? peer->rd_atomic : reads,
         .timeout = (uint8_t)path->timeout,
         .retry_cnt = (uint8_t)path->retry_count,
-        .rnr_retry = 7, /* for ever: a peer that computes takes nothing */
+        /* without limit: a peer that computes posts no receive buffers */
+        .rnr_retry = 7,
     };
 
     return ibv_modify_qp(queue->qp, &attr,
@@ -215,8 +218,8 @@ bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
     return true;
 }
 
-/* What was done without a completion would never be heard of again; the
- * marker comes back after everything else. */
+/* Unsignalled requests that had succeeded would otherwise never be reported;
+ * the marker completes after all other requests. */
 void ib_queue_abort(ib_queue_t *queue)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};

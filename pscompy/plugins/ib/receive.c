@@ -1,4 +1,4 @@
-/* Completions: of what was sent, and of messages that came in. */
+/* Completions of sent requests, and of messages that arrive. */
 #include <string.h>
 
 #include "ib.h"
@@ -28,7 +28,7 @@ void ib_queue_strike(ib_iface_t *iface, ib_queue_t *queue)
         *at = queue->next;
 }
 
-/* NULL: its endpoint is gone. */
+/* Returns NULL if the queue's endpoint has been freed. */
 static ib_queue_t *ib_queue_find(ib_iface_t *iface, uint32_t number)
 {
     ib_queue_t *queue = *ib_queue_bucket(iface, number);
@@ -38,7 +38,7 @@ static ib_queue_t *ib_queue_find(ib_iface_t *iface, uint32_t number)
     return queue;
 }
 
-/* ---- what was sent ---- */
+/* ---- completions of sends ---- */
 
 static psc_status_t ib_status_of(enum ibv_wc_status status)
 {
@@ -49,7 +49,8 @@ static psc_status_t ib_status_of(enum ibv_wc_status status)
     case IBV_WC_RNR_RETRY_EXC_ERR:
     case IBV_WC_RESP_TIMEOUT_ERR:
         return PSC_ERR_PEER_LOST;
-    case IBV_WC_REM_ACCESS_ERR: /* the key, or what it opens, is not right */
+    /* the key, or the memory that it refers to, is not valid */
+    case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
         return PSC_ERR_INVALID;
     default:
@@ -72,7 +73,7 @@ static void ib_job_end(ib_iface_t *iface, const ib_job_t *job,
     comp->func(comp, status);
 }
 
-/* Requests end in order, and one completion speaks for those before it. */
+/* Requests complete in order, and a completion covers all earlier requests. */
 static void ib_queue_ended(ib_queue_t *queue, uint32_t serial,
                            psc_status_t status)
 {
@@ -102,7 +103,8 @@ static void ib_messages_broke(ib_ep_t *ep, const struct ibv_wc *wc)
                        ibv_wc_status_str(wc->status), wc->vendor_err);
 }
 
-/* The one that broke the queue ends, the others are posted again. */
+/* The request that broke the queue completes with an error; the flushed ones
+ * are posted again. */
 static void ib_bulk_broke(ib_ep_t *ep, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = &ep->bulk;
@@ -154,7 +156,8 @@ static void ib_complete_one(ib_iface_t *iface, const struct ibv_wc *wc)
     ib_queue_ended(queue, (uint32_t)wc->wr_id, PSC_OK);
 }
 
-/* What arm took from a queue comes before what is still in it. */
+/* A completion that ib_arm() took from a queue is processed before the
+ * queue. */
 static bool ib_early(ib_iface_t *iface, ib_early_t kind)
 {
     bool there = iface->early_kind == kind;
@@ -178,7 +181,7 @@ void ib_complete_poll(ib_iface_t *iface)
 
 /* ---- credits ---- */
 
-/* Reports that no message has carried are sent here. */
+/* Sends the reports of credit that no message has carried. */
 void ib_credit_pay(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->owing, ib_ep_t, owing) {
@@ -192,9 +195,9 @@ void ib_credit_pay(ib_iface_t *iface)
     }
 }
 
-/* A report that was overtaken is right, too, however old it is: while a
- * message waits in the ring, any number of reports may arrive by the queue.
- * Returns false if the report cannot be. */
+/* A report that was overtaken by a later one is valid too, however old it is:
+ * while a message waits in the ring, any number of reports may arrive through
+ * the queue. Returns false if the report is impossible. */
 static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 {
     psc_credit_verdict_t verdict = psc_credit_confirm(&ep->credit, taken);
@@ -206,8 +209,8 @@ static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 
 /* ---- messages ---- */
 
-/* It counts as taken when the upcall is over: then its slot may be written
- * again. */
+/* A message counts as received after its upcall has returned, because the peer
+ * may then overwrite its slot. */
 static void ib_am_taken(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
@@ -220,7 +223,7 @@ static void ib_am_taken(ib_ep_t *ep)
         ib_ring_offer(ep);
 }
 
-/* The header is copied out of what the peer may still write. */
+/* The header is copied, because the peer may still write to the ring. */
 static void ib_am_arrived(ib_ep_t *ep, const ib_head_t *head,
                           const uint8_t *body, size_t len)
 {
@@ -258,8 +261,9 @@ static void ib_control_arrived(ib_ep_t *ep, const ib_head_t *head,
     }
 }
 
-/* Messages come by one of the two ways; everything else by the queue. What was
- * written into the ring before the goodbye may be read after it. */
+/* Active messages arrive through the ring or through the queue, all others
+ * through the queue only. A message that was written into the ring before the
+ * goodbye may be read after it. */
 void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len, bool by_ring)
 {
     ib_head_t head;
@@ -286,7 +290,8 @@ void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len, bool by_ring)
         ib_am_arrived(ep, &head, bytes, len);
 }
 
-/* The buffer of a message that was written elsewhere was only borrowed. */
+/* The completion of a write into a ring carries no message; it only consumed a
+ * receive buffer. */
 static void ib_receive_one(ib_iface_t *iface, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = ib_queue_find(iface, wc->qp_num);
@@ -315,9 +320,9 @@ static void ib_receive_all(ib_iface_t *iface, const struct ibv_wc *wcs, int n)
                       (unsigned)n - taken);
 }
 
-/* As many as there are buffers: messages in the rings are read without a look
- * at their completions, which must not fall behind, since each has borrowed a
- * buffer. */
+/* Takes up to as many completions as there are buffers. Messages in rings are
+ * read before their completions, and each of these holds a receive buffer until
+ * it is taken. */
 void ib_receive_poll(ib_iface_t *iface)
 {
     struct ibv_wc wcs[IB_BATCH];

@@ -1,15 +1,16 @@
-/* Mending the queue for puts and gets. A put or get that the peer's adapter
- * refuses, because the key is stale, breaks the queue pairs of both sides, and
- * what else was under way comes back undone. That must not end the endpoint:
- * both sides begin the queue anew, under the next number (its epoch), tell
- * each other, and what came back undone is posted again. To do a put or get
- * twice does no harm: its buffers are ours until it has ended. */
+/* Recovery of the bulk queue. If the peer's adapter refuses a put or get
+ * because its key is stale, the queue pairs of both sides break, and the other
+ * requests in flight are flushed. The endpoint must survive this. Both sides
+ * reset and reconnect the queue under the next epoch number, send each other
+ * the epoch, and post the flushed requests again. Repeating a put or get is
+ * harmless, because its buffers belong to us until it has completed. */
 #include <errno.h>
 #include <string.h>
 
 #include "ib.h"
 
-/* Packets of an earlier epoch must not fit into a later one. */
+/* Offset between the packet sequence numbers of two epochs, so that packets of
+ * an earlier epoch are not accepted. */
 #define IB_EPOCH_PSNS 0x10000u
 
 bool ib_mend_usable(const ib_ep_t *ep)
@@ -47,7 +48,7 @@ void ib_mend_arrived(ib_ep_t *ep, const uint8_t *body, size_t len)
         ib_mend_start(ep);
 }
 
-/* ---- steps, from progress ---- */
+/* ---- steps, called by progress ---- */
 
 static void ib_mend_anew(ib_ep_t *ep)
 {
@@ -83,7 +84,7 @@ static void ib_mend_repost(ib_ep_t *ep)
     }
 }
 
-/* The endpoint has ended: nothing is posted again. */
+/* The endpoint has ended; complete the flushed requests with its error. */
 static void ib_mend_drop(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
@@ -116,8 +117,8 @@ static void ib_mend_step(ib_ep_t *ep)
     }
 }
 
-/* A completion may end any endpoint, so one that dropped something is the
- * last of its pass. */
+/* A completion may end any endpoint, so the pass stops after an endpoint whose
+ * requests were dropped. */
 void ib_mend_poll(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->mending, ib_ep_t, mending) {

@@ -1,23 +1,24 @@
-/* Rings: a busy peer writes its messages into slots that it alone has, and we
- * find them there, by polling, before the adapter has told of them.
+/* Rings: a busy peer writes its messages into slots that are reserved for it,
+ * and we find them by polling memory, before the adapter reports a completion.
  *
  *   receiver  OFFER(address, key) ->
- *             <- SWITCH    sender: from here on my messages come by the ring
+ *             <- SWITCH    sender: later messages are written into the ring
  *
- * A slot ends with a tail, which is written last; right before it lies the
- * message. The tail's serial is the message's number, so that nobody has to
- * clear what was read. A slot is free again when the peer hears that its
- * message was taken: rings and receive buffers have the same credits.
+ * A slot ends with a tail, which is written last; the message lies directly
+ * before the tail. The tail's serial is the number of the message, so slots
+ * need not be cleared. A slot is free again when the peer learns that its
+ * message was received: rings and receive buffers share their credits.
  *
- * Each write carries a number for the adapter to tell of ("immediate"): who
- * sleeps on the completion channel must not miss a message, and the writer
- * cannot know who sleeps. */
+ * Each write carries an immediate value, so that it raises a completion: a
+ * receiver that sleeps on the completion channel must not miss a message, and
+ * the sender cannot know whether the receiver sleeps. */
 #include <errno.h>
 #include <string.h>
 
 #include "ib.h"
 
-/* What travels: where the slots are. As many as the receiver's window. */
+/* Body of OFFER: the location of the slots. Their number is the receiver's
+ * window. */
 typedef struct ib_ring_offer {
     uint64_t address;
     uint32_t rkey, reserved;
@@ -50,7 +51,8 @@ void ib_ring_offer(ib_ep_t *ep)
                       "no ring for a peer: %s (ulimit -l; "
                       "PSP_IB_RDMA_PEERS)",
                       strerror(errno));
-        iface->settings.rings = iface->n_rings; /* there is no more */
+        /* no more memory can be locked */
+        iface->settings.rings = iface->n_rings;
         return;
     }
     iface->n_rings++;
@@ -128,7 +130,8 @@ void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
 
 /* ---- reading ---- */
 
-/* The next message, or NULL. The serial is seen only after the rest. */
+/* The next message, or NULL. The acquire load of the serial orders the reads of
+ * the message after it. */
 static const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
 {
     const ib_pool_t *ring = &ep->ring;
@@ -169,7 +172,8 @@ static void ib_ring_take(ib_ep_t *ep)
     iface->drained = false;
 }
 
-/* An upcall may end any endpoint, so each takes its turn from the front. */
+/* An upcall may end any endpoint, so the list is rotated instead of
+ * iterated. */
 void ib_ring_poll(ib_iface_t *iface)
 {
     for (uint32_t i = iface->n_rings; i > 0; i--) {

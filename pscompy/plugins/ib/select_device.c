@@ -1,4 +1,4 @@
-/* Choosing the device, the port and the GID of a path. */
+/* Selecting the device, the port and the GID of a path. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,7 +49,8 @@ static bool ib_port_choose(ib_device_t *device, const ib_choice_t *choice,
 
 /* ---- the GID ---- */
 
-/* RoCE v2 is routed and prefers addresses that others know too. */
+/* RoCE v2 can be routed. Global addresses rank above link-local ones, and IPv4
+ * addresses highest. */
 static int ib_gid_merit(const struct ibv_gid_entry *entry)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -72,7 +73,7 @@ static bool ib_gid_best(ib_device_t *device, struct ibv_gid_entry *best_p)
                              0) != 0)
             continue;
         if (!ib_device_ethernet(device)) {
-            *best_p = entry; /* the first is the port's own */
+            *best_p = entry; /* entry 0 is the port's own GID */
             return true;
         }
         if (ib_gid_merit(&entry) > best) {
@@ -147,14 +148,14 @@ static bool ib_device_try(ib_device_t *device, struct ibv_device *it,
 
 /* ---- paths ---- */
 
-/* Goes through the ports that PSP_IB_HCA means. */
+/* Iterates over the ports that PSP_IB_HCA selects. */
 typedef struct ib_search {
     const ib_choice_t *choice;
     const ib_reason_t *reason;
     struct ibv_device **list;
     int n;
-    ib_device_t found; /* the path that was asked for */
-    unsigned paths;    /* that work, so far */
+    ib_device_t found; /* the path with the wanted index */
+    unsigned paths;    /* usable paths found so far */
 } ib_search_t;
 
 static bool ib_search_try(ib_search_t *search, struct ibv_device *it, int port,
@@ -206,7 +207,7 @@ static void ib_search_all(ib_search_t *search)
     }
 }
 
-/* An entry is a device, and its port if it has one. */
+/* An entry is a device with an optional port. */
 static void ib_search_entry(ib_search_t *search, const char *text, int len,
                             unsigned rail)
 {
@@ -230,7 +231,8 @@ static void ib_search_entry(ib_search_t *search, const char *text, int len,
               name, ibv_get_device_name(search->list[0]));
 }
 
-/* The place in the list is the rail, whether the others work or not. */
+/* The position in the list is the rail number, whether the other entries work
+ * or not. */
 static void ib_search_named(ib_search_t *search)
 {
     const char *at = search->choice->hca;
@@ -268,6 +270,7 @@ bool ib_device_choose(ib_device_t *device, const ib_choice_t *choice,
     *device = search.found;
     device->paths = search.paths;
     if (device->context && !ib_choice_named(choice))
-        reason->text[0] = '\0'; /* nobody asked for the others */
+        /* the other devices were not named by the user */
+        reason->text[0] = '\0';
     return device->context != NULL;
 }

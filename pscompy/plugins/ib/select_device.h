@@ -1,10 +1,10 @@
-/* Choosing a device, between the driver's own files. */
+/* Selecting a device; shared by select_device.c and device.c only. */
 #ifndef PSCOMPY_IB_CHOOSE_H
 #define PSCOMPY_IB_CHOOSE_H
 
 #include "driver.h"
 
-/* Where a reason goes; refuse() is always false. */
+/* Buffer for the reason of a failure. ib_refuse() always returns false. */
 typedef struct ib_reason {
     char *text;
     size_t room;
@@ -13,8 +13,8 @@ typedef struct ib_reason {
 bool ib_refuse(const ib_reason_t *reason, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Open the path that the choice asks for. False: reason says why, and nothing
- * is left behind. */
+/* Opens the path that the choice asks for. Returns false if there is none;
+ * `reason` says why, and nothing stays open. */
 bool ib_device_choose(ib_device_t *device, const ib_choice_t *choice,
                       const ib_reason_t *reason);
 

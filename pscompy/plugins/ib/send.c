@@ -1,6 +1,6 @@
-/* Messages on their way out: short ones are copied into the request itself,
- * longer ones into a buffer of the send pool. They are sent to the peer's
- * shared receive queue or, where it has given us a ring, written there. */
+/* Sending messages: short ones are copied into the request itself, longer ones
+ * into a buffer of the send pool. They are sent to the peer's shared receive
+ * queue or written into the ring that the peer has offered. */
 #include <errno.h>
 #include <string.h>
 
@@ -86,7 +86,7 @@ psc_status_t ib_control_send(ib_ep_t *ep, uint8_t kind, const void *body,
 
 /* ---- active messages ---- */
 
-/* What the peer gets to see: head, header, payload. */
+/* Gathers the bytes that are sent: head, header, payload. */
 static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
                             const void *header, uint8_t header_len,
                             const psc_iov_t *iov, size_t n_iov)
@@ -101,8 +101,8 @@ static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
     return (size_t)(psc_iov_gather(at, iov, n_iov) - image);
 }
 
-/* From a buffer of the pool, whose completion gives it back, or copied by the
- * adapter at once. */
+/* Sends from a buffer of the pool, which the completion releases, or inline if
+ * `buffer` is IB_NO_BUFFER. */
 static psc_status_t ib_image_post(ib_ep_t *ep, uint8_t *image, size_t len,
                                   uint32_t buffer)
 {

@@ -1,5 +1,5 @@
-/* The settings of PSP_IB_*, from the table that Python parsed into what the
- * interface keeps. Their ranges were checked there (config.py). */
+/* The settings of PSP_IB_*: converts the table that Python has parsed into
+ * ib_settings_t. Python has checked the ranges (config.py). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 #include "ib.h"
 #include "pscompy/transport/kit/settings.h"
 
-#define IB_BUSY_MESSAGES 64u /* so many make a peer busy */
+#define IB_BUSY_MESSAGES 64u /* after this many messages a peer is busy */
 #define IB_RECVS_LEAST 16u
 #define IB_SENDS_LEAST 4u
 #define IB_WINDOW_LEAST 4u
-#define IB_UNCOUNTED 8u /* buffers for what a peer sends outside its window */
+#define IB_UNCOUNTED 8u /* receive buffers for messages outside the window */
 
-/* "auto" is 0; up to 5 it is the number that verbs has for it. */
+/* Returns 0 for "auto". Numbers up to 5 are values of enum ibv_mtu. */
 static unsigned ib_settings_mtu(const char *text)
 {
     unsigned mtu = (unsigned)strtoul(text, NULL, 10);
@@ -34,8 +34,8 @@ static ib_choice_t ib_settings_choice(const psc_open_params_t *params)
     };
 }
 
-/* A request's place is its serial number modulo the size, so that the number
- * may wrap around. */
+/* A request is stored at its serial number modulo the queue's size; the size is
+ * a power of two so that the serial number may wrap around. */
 static uint32_t ib_power_of_two(uint32_t n)
 {
     uint32_t power = 1;
@@ -45,7 +45,7 @@ static uint32_t ib_power_of_two(uint32_t n)
     return power;
 }
 
-/* Who gets a ring. */
+/* Sets when a peer receives a ring, and how many rings there may be. */
 static void ib_settings_rings(const psc_open_params_t *params,
                               ib_settings_t *settings)
 {
@@ -68,7 +68,7 @@ static uint32_t ib_settings_at_most(uint32_t n, uint64_t bound, uint32_t least)
     return n < bound ? n : (uint32_t)bound;
 }
 
-/* Long buffers are fewer. */
+/* Limits the number of buffers by their total bytes. */
 static void ib_settings_bound(ib_settings_t *settings, uint64_t bytes)
 {
     uint64_t most = bytes / settings->buffer_size;
@@ -80,8 +80,8 @@ static void ib_settings_bound(ib_settings_t *settings, uint64_t bytes)
     settings->ring_slots = most;
 }
 
-/* Of a message in a ring the peer hears that it was taken before its buffer is
- * posted again, so there may be twice as many. */
+/* Receipt of a message in a ring is reported before its receive buffer is
+ * posted again, so twice the window may be in use. */
 static uint32_t ib_settings_needed(const ib_settings_t *settings)
 {
     return settings->window * (settings->rings > 0 ? 2 : 1) + IB_UNCOUNTED;

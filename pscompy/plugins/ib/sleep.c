@@ -1,6 +1,6 @@
-/* Sleeping: one descriptor that holds the completion channel, the device's
- * own events and a clock. A completion makes an event only if it was asked
- * for since the last one. */
+/* Sleeping: one epoll descriptor for the completion channel, the device's
+ * asynchronous events and a clock. A completion raises an event only if one was
+ * requested since the last event. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 enum { IB_RECEIVING, IB_SENDING };
 
-/* Whose descriptor it is. */
+/* The descriptors in the epoll set. */
 typedef enum ib_bell {
     IB_BELL_COMPLETIONS,
     IB_BELL_DEVICE,
@@ -62,7 +62,7 @@ static void ib_sleep_tick(ib_iface_t *iface)
 
 /* ---- events ---- */
 
-/* One of them: while there is another one, nobody can sleep. */
+/* Takes one event; if there is another, the descriptor stays readable. */
 static void ib_sleep_completions(ib_iface_t *iface)
 {
     struct ibv_cq *cq;
@@ -74,14 +74,15 @@ static void ib_sleep_completions(ib_iface_t *iface)
     ibv_ack_cq_events(cq, 1);
 }
 
-/* A device that is gone takes its connections along. */
+/* A failed device ends its connections. */
 static void ib_sleep_lost(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->eps, ib_ep_t, link)
         psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "the device has failed");
 }
 
-/* Retries decide whether connections outlast a port that is down. */
+/* Only a fatal event ends connections: while a port is down, the retries of
+ * each queue decide. */
 static void ib_sleep_device(ib_iface_t *iface)
 {
     struct ibv_async_event event;
@@ -132,7 +133,8 @@ static psc_status_t ib_notice_want(ib_iface_t *iface, int which,
     return PSC_OK;
 }
 
-/* What completed before the request made no event, so it is looked for. */
+/* Completions that arrived before the request raise no event, so poll for
+ * them. */
 static bool ib_arm_missed(ib_iface_t *iface)
 {
     struct ibv_wc *early = &iface->early;

@@ -1,5 +1,5 @@
 /* InfiniBand and RoCE by verbs: the operations table, and the life of an
- * interface. What each file is for stands in ib.h. */
+ * interface. ib.h lists the files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,7 +51,8 @@ static void ib_iface_introduce(ib_iface_t *iface)
                   device->attr.max_qp, 128u << device->mtu, device->gid_index);
 }
 
-/* Devices that were asked for and are not available. */
+/* Logs the devices that were asked for and are not available, and shortened
+ * queues. */
 static void ib_iface_note(ib_iface_t *iface, const psc_open_params_t *params)
 {
     const ib_choice_t *choice = &iface->settings.choice;
@@ -95,7 +96,7 @@ static psc_status_t ib_iface_start(ib_iface_t *iface,
 }
 
 static void ib_fini(psc_iface_t *self);
-static const psc_transport_ops_t ib_ops; /* below */
+static const psc_transport_ops_t ib_ops; /* defined below */
 
 static psc_status_t ib_open(const psc_open_params_t *params,
                             psc_iface_t **iface_p)
@@ -181,13 +182,15 @@ void ib_iface_bury(ib_iface_t *iface)
 
 static void ib_close(psc_iface_t *self)
 {
-    (void)self; /* nobody can come who was not given an endpoint's address */
+    /* nothing to close: only a peer that has an endpoint's address can
+     * connect */
+    (void)self;
 }
 
 static psc_status_t ib_stop(psc_iface_t *self)
 {
     (void)self;
-    return PSC_OK; /* each endpoint has seen to its own */
+    return PSC_OK; /* ep_stop waits for each endpoint */
 }
 
 static void ib_iface_sum_up(ib_iface_t *iface)
@@ -242,7 +245,7 @@ static unsigned ib_progress(psc_iface_t *self)
         ib_credit_pay(iface);
     if (!psc_list_empty(&iface->mending))
         ib_mend_poll(iface);
-    /* What has arrived is delivered before an end is told. */
+    /* Messages that have arrived are delivered before a failure is reported. */
     if (!psc_list_empty(&iface->parties.failing) && iface->drained)
         iface->handled += psc_parties_report(&iface->parties);
     iface->in_progress = false;
@@ -251,7 +254,7 @@ static unsigned ib_progress(psc_iface_t *self)
     return iface->handled;
 }
 
-/* ---- the table ---- */
+/* ---- operations table ---- */
 
 static const psc_transport_ops_t ib_ops = {
     .abi = PSC_TRANSPORT_ABI,
@@ -283,7 +286,8 @@ static const psc_transport_ops_t ib_ops = {
     .arm = ib_arm,
 };
 
-/* The one symbol that this library exports: the table's address. */
+/* The only symbol that this library exports: returns the address of the
+ * operations table. */
 uintptr_t ib_transport(void)
 {
     return (uintptr_t)&ib_ops;

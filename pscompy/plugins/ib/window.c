@@ -1,6 +1,7 @@
-/* Windows: a key for some bytes of a registration, good until it is shut. So
- * memory can stay registered while no peer can reach it any more. Windows of
- * type 1 are opened and shut by requests of any queue, in its order. */
+/* Windows: a window gives a key for a part of a registration, valid until the
+ * window is closed. Thus memory can stay registered although peers can no
+ * longer access it. Windows of type 1 are opened and closed by requests of any
+ * queue, in the order of that queue. */
 #include "cache.h"
 
 static bool ib_window_bind(ib_hold_t *hold, ib_queue_t *queue, uint64_t address,
@@ -9,7 +10,7 @@ static bool ib_window_bind(ib_hold_t *hold, ib_queue_t *queue, uint64_t address,
     struct ibv_mw_bind_info info = {
         .mr = hold->mr,
         .addr = address,
-        .length = len, /* 0 shuts it */
+        .length = len, /* length 0 closes the window */
         .mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
     };
     ib_job_t job = {.buffer = IB_NO_BUFFER, .hold = hold};
@@ -23,7 +24,8 @@ static bool ib_window_bind(ib_hold_t *hold, ib_queue_t *queue, uint64_t address,
     return true;
 }
 
-/* Only requests of one queue have an order. */
+/* True if all bind requests in flight are in this queue; requests of different
+ * queues are not ordered. */
 static bool ib_window_orderly(const ib_hold_t *hold, const ib_queue_t *queue)
 {
     return hold->bindings == 0 || hold->queue == queue;
@@ -47,7 +49,8 @@ bool ib_window_open(ib_cache_t *cache, ib_hold_t *hold, ib_queue_t *queue,
     return true;
 }
 
-/* What cannot be shut is broken. */
+/* Destroys a window that cannot be closed by a request, or marks it as spoilt
+ * while bind requests are in flight. */
 static void ib_window_break(ib_hold_t *hold)
 {
     hold->spoilt = hold->bindings > 0;
