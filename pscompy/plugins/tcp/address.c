@@ -83,7 +83,7 @@ psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes, size_t *len_p)
     return PSC_OK;
 }
 
-/* Returns the length of the entry, 0 if it is not one. */
+/* Returns the length of the entry, or 0 if the bytes are not a valid entry. */
 static size_t tcp_address_get(const uint8_t *p, size_t len,
                               tcp_sockaddr_t *address_p)
 {
@@ -124,7 +124,7 @@ psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len)
         if (used == 0)
             return PSC_ERR_PROTOCOL;
         at += used;
-        /* another host's loopback would be our own */
+        /* the loopback address of another host would lead to our own host */
         ep->n_candidates +=
             ep->same_host || !tcp_address_is_loopback(candidate);
     }

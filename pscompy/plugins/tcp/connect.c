@@ -1,6 +1,6 @@
-/* How endpoints come up: the stages, their handlers, and the acceptor, which
- * challenges the caller that names it. A caller that has not named an endpoint
- * is in listen.c, the connector in dial.c. */
+/* Connecting: the stages, their handlers, and the acceptor, which challenges
+ * the caller that has named its endpoint. listen.c handles a caller until it
+ * has named an endpoint; dial.c is the connector. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -32,14 +32,16 @@ static void tcp_ep_challenge(tcp_ep_t *ep)
     tcp_ep_enter(ep, TCP_EP_AWAIT_ANSWER);
 }
 
-/* CALLED: before our challenge the caller has nothing to say. */
+/* Stage CALLED: the caller sends nothing before our challenge, so a readable
+ * socket means that it has hung up. */
 static void tcp_stage_lost(tcp_ep_t *ep)
 {
     tcp_source_close(tcp_ep_iface(ep), &ep->rx);
     tcp_ep_enter(ep, TCP_EP_NEW);
 }
 
-/* AWAIT_ANSWER: bytes that follow the answer stay in the socket. */
+/* Stage AWAIT_ANSWER: reads the answer only; bytes behind it stay in the
+ * socket. */
 static void tcp_stage_answered(tcp_ep_t *ep)
 {
     psc_proof_reply_t reply;
@@ -63,7 +65,7 @@ static void tcp_stage_answered(tcp_ep_t *ep)
         tcp_ep_break(ep, PSC_ERR_CONNECT, "%s: %s", ep->peer, reply.why);
 }
 
-/* The endpoint that a hello names, if it still waits for a caller. */
+/* The endpoint that a hello names, if it has no caller yet. */
 static tcp_ep_t *tcp_ep_find(tcp_iface_t *iface, uint64_t id)
 {
     psc_list_for_each(ep, &iface->connecting, tcp_ep_t, link) {
@@ -79,7 +81,9 @@ void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello)
     tcp_ep_t *ep = tcp_ep_find(iface, tcp_wire_load64(hello + 8));
 
     if (!ep) {
-        close(fd); /* closed meanwhile, called twice, or a guess */
+        /* the endpoint was closed, has a caller already, or its id was
+         * guessed */
+        close(fd);
         return;
     }
     ep->rx.fd = fd;
@@ -93,7 +97,7 @@ void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello)
         tcp_ep_tell_failure(ep);
 }
 
-/* A caller may have come before ep_connect. */
+/* The caller may have arrived before ep_connect. */
 static void tcp_accept_begin(tcp_ep_t *ep, const uint8_t *token)
 {
     if (!psc_proof_begin(&ep->proof, ep->role, token, ep->id, ep->peer_id))
@@ -138,7 +142,7 @@ void tcp_ep_ready(tcp_source_t *source, uint32_t events)
         tcp_ep_tell_failure(ep);
 }
 
-/* The second socket of an endpoint that is connected to itself. */
+/* Handles the second socket of an endpoint that is connected to itself. */
 void tcp_ep_writable(tcp_source_t *source, uint32_t events)
 {
     tcp_ep_t *ep = psc_container_of(source, tcp_ep_t, tx);
@@ -208,7 +212,8 @@ int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now)
 
         next = due < next ? due : next;
     }
-    /* one at a time: who is told may change the list */
+    /* restart the search after each report, because an upcall may change the
+     * list */
     while ((failing = tcp_ep_find_failing(iface)))
         tcp_ep_tell_failure(failing);
     return next;

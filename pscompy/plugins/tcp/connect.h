@@ -1,14 +1,15 @@
-/* The stages in which an endpoint comes up. */
+/* The stages in which an endpoint connects. */
 #ifndef PSCOMPY_TCP_CONNECT_H
 #define PSCOMPY_TCP_CONNECT_H
 
 #include "tcp.h"
 
 psc_status_t tcp_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
-/* From progress: a caller's hello is complete; fd changes hands. */
+/* Called by progress when a caller's hello is complete. Takes ownership of
+ * `fd`. */
 void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello);
-/* From progress: looks at deadlines, and reports failures. Returns when to
- * look again. */
+/* Called by progress: checks deadlines and reports failures. Returns the time
+ * of the next check. */
 int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now);
 /* The handlers of an endpoint's sockets. */
 void tcp_ep_ready(tcp_source_t *source, uint32_t events);

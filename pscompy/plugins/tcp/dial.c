@@ -1,11 +1,12 @@
 /* The connector dials the peer's addresses, sends a hello that names the peer's
  * endpoint, and answers the challenge.
  *
- * Some of the addresses may lead nowhere from here, or to another process: a
- * bridge has the same one on many hosts. So they are dialled side by side, as
- * happy eyeballs do (RFC 8305): the next one when one has failed, or has not
- * answered for a moment. The acceptor takes the first call that names its
- * endpoint and hangs up on the others, so exactly one of them is challenged. */
+ * Some of the addresses may be unreachable from here, or belong to another
+ * process: the address of a bridge may be the same on many hosts. Therefore
+ * they are dialled in parallel, as in Happy Eyeballs (RFC 8305): the next
+ * address is dialled when the previous one has failed or has not answered for a
+ * moment. The acceptor takes the first call that names its endpoint and closes
+ * the others, so exactly one of them is challenged. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,8 +20,8 @@
 #include "sleep.h"
 #include "stage.h"
 
-/* Before the next address is dialled too; the longer one once somebody has
- * taken our hello, who may just be busy. */
+/* Delay before the next address is dialled. The longer delay applies after a
+ * hello was sent, because its receiver may just be busy. */
 #define TCP_DIAL_DELAY_NS 250000000
 #define TCP_DIAL_PATIENCE_NS 2000000000
 
@@ -65,7 +66,7 @@ static void tcp_dial_name(const tcp_dial_t *dial, char *name, size_t room)
                       room);
 }
 
-/* Why an address falls. */
+/* Closes a dial and notes the reason in ep->tried. */
 static void tcp_dial_drop(tcp_dial_t *dial, const char *why)
 {
     tcp_ep_t *ep = dial->ep;
@@ -100,7 +101,7 @@ static bool tcp_dial_begin(tcp_dial_t *dial)
     return true;
 }
 
-/* Dials the next address; the one after it follows soon. */
+/* Dials the next address, and sets the time for the one after it. */
 static void tcp_connect_next(tcp_ep_t *ep)
 {
     bool begun = false;
@@ -131,7 +132,7 @@ static void tcp_dial_fall(tcp_dial_t *dial, const char *why)
     tcp_connect_next(dial->ep);
 }
 
-/* The kernel has connected, or gave up. */
+/* connect() has succeeded or failed: send the hello. */
 static void tcp_dial_greet(tcp_dial_t *dial)
 {
     tcp_ep_t *ep = dial->ep;
@@ -157,7 +158,7 @@ static void tcp_dial_greet(tcp_dial_t *dial)
         ep->deadline = psc_clock_deadline(TCP_DIAL_PATIENCE_NS);
 }
 
-/* This stream is the lane's; the others are not needed. */
+/* This dial's stream becomes the endpoint's; the other dials are closed. */
 static void tcp_dial_win(tcp_dial_t *dial)
 {
     tcp_ep_t *ep = dial->ep;
@@ -171,7 +172,8 @@ static void tcp_dial_win(tcp_dial_t *dial)
     tcp_ep_rise(ep);
 }
 
-/* The acceptor proves itself and asks us to. */
+/* The acceptor's challenge arrives: it proves that the acceptor holds the
+ * token, and asks for our answer. */
 static void tcp_dial_challenged(tcp_dial_t *dial)
 {
     uint8_t *challenge = dial->challenge;
@@ -202,7 +204,8 @@ static void tcp_dial_ready(tcp_source_t *source, uint32_t events)
 
     (void)events;
     if (!tcp_dial_open(dial))
-        return; /* another one won, or ended it, in the same pass */
+        /* another dial has won, or the endpoint failed, in the same pass */
+        return;
     if (dial->greeted)
         tcp_dial_challenged(dial);
     else

@@ -1,17 +1,18 @@
-/* The connector: the peer's addresses, tried side by side. */
+/* The connector: dials the peer's addresses in parallel. */
 #ifndef PSCOMPY_TCP_DIAL_H
 #define PSCOMPY_TCP_DIAL_H
 
 #include "tcp.h"
 
-/* The first bytes on a stream: there is room, or the stream is broken. */
+/* Sends the first bytes on a stream. They always fit into its buffer, so false
+ * means that the stream is broken. */
 bool tcp_greeting_send(int fd, const void *bytes, size_t len);
 /* Reads up to `size` bytes in all. Returns 1 if they are complete, 0 if more
- * is to come, -1 if the peer has hung up. */
+ * bytes are needed, and -1 if the peer has hung up. */
 int tcp_greeting_read(int fd, uint8_t *bytes, size_t *have, size_t size);
 void tcp_dials_begin(tcp_ep_t *ep, const uint8_t *token);
-/* From progress: goes on to the next address where one does not answer.
- * Returns when to look at this endpoint again. */
+/* Called by progress: dials the next address if one has not answered in time.
+ * Returns the time of the next check of this endpoint. */
 int64_t tcp_dials_expire(tcp_ep_t *ep, int64_t now);
 
 #endif

@@ -1,4 +1,4 @@
-/* Endpoints: creating, coming up, failing, closing. */
+/* Endpoints: creating, entering the stage UP, failing, closing. */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "sleep.h"
 #include "stage.h"
 
-/* ---- coming up ---- */
+/* ---- entering UP ---- */
 
 void tcp_ep_name_peer(tcp_ep_t *ep)
 {
@@ -99,7 +99,8 @@ psc_status_t tcp_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
 
     if (status != PSC_OK)
         return status;
-    /* A caller names the endpoint by this number; it cannot be guessed. */
+    /* A caller names the endpoint by this id, which is random so that it cannot
+     * be guessed. */
     if (getrandom(&ep->id, sizeof(ep->id), 0) != sizeof(ep->id)) {
         tcp_ep_free(ep);
         return PSC_ERR_TRANSPORT;
@@ -122,7 +123,8 @@ psc_status_t tcp_ep_address(psc_ep_t *self, uint8_t *address, size_t *len_p)
 
 /* ---- closing ---- */
 
-/* Sends in flight that will not leave end from progress, as failures do. */
+/* Sends in flight that cannot be sent any more are completed by progress, as
+ * after a failure. */
 void tcp_ep_close(psc_ep_t *self)
 {
     tcp_ep_t *ep = (tcp_ep_t *)self;
@@ -138,8 +140,9 @@ void tcp_ep_close(psc_ep_t *self)
     }
 }
 
-/* A socket that is closed while the peer has not acknowledged everything may
- * lose the rest: bytes that then arrive make the kernel reset the stream. */
+/* Waits until the peer has acknowledged all bytes. If the socket were closed
+ * before, bytes that arrive later would make the kernel reset the stream and
+ * discard the rest. */
 psc_status_t tcp_ep_stop(psc_ep_t *self)
 {
     tcp_ep_t *ep = (tcp_ep_t *)self;
@@ -174,7 +177,8 @@ void tcp_ep_free(tcp_ep_t *ep)
     free(ep);
 }
 
-/* Inside progress somebody up the stack may still look at the endpoint. */
+/* During progress the caller of an upcall may still use the endpoint, so it is
+ * freed later. */
 void tcp_ep_fini(psc_ep_t *self)
 {
     tcp_ep_t *ep = (tcp_ep_t *)self;

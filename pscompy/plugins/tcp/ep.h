@@ -1,4 +1,4 @@
-/* Endpoints: creating, coming up, failing, closing. */
+/* Endpoints: creating, entering the stage UP, failing, closing. */
 #ifndef PSCOMPY_TCP_EP_H
 #define PSCOMPY_TCP_EP_H
 
@@ -12,11 +12,12 @@ void tcp_ep_fini(psc_ep_t *ep);
 void tcp_ep_free(tcp_ep_t *ep);
 void tcp_dials_close(tcp_ep_t *ep);
 void tcp_ep_name_peer(tcp_ep_t *ep);
-/* From progress: the token is proved on the socket rx. */
+/* Called by progress when the token is proved on the socket `rx`: the endpoint
+ * enters UP. */
 void tcp_ep_rise(tcp_ep_t *ep);
-/* From progress: ep_failed now. */
+/* Called by progress: reports the failure with ep_failed. */
 void tcp_ep_tell_failure(tcp_ep_t *ep);
-/* After our close: read and forget. */
+/* Reads and discards bytes that arrive after our close. */
 void tcp_ep_discard(tcp_ep_t *ep);
 
 #endif

@@ -1,7 +1,7 @@
-/* The listener, and callers until they have said whom they want. A caller may
- * be anybody: a port scan, a half-open stream, a web browser. It costs one of
- * a bounded number of places for a limited time, and nothing beyond a fixed
- * number of bytes is read from it. */
+/* The listener, and the callers that have not named an endpoint. A caller may
+ * be any program: a port scan, a half-open stream, a web browser. It occupies
+ * one of a bounded number of places for a limited time, and only a fixed number
+ * of bytes is read from it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +15,11 @@
 #include "settings.h"
 #include "sleep.h"
 
-#define TCP_ACCEPT_RETRY_NS 100000000 /* after the descriptors ran out */
+#define TCP_ACCEPT_RETRY_NS 100000000 /* pause after accept() has failed */
 
 /* ---- callers ---- */
 
-/* Callers from one address, or one IPv6 network, share a bucket. */
+/* Callers from one IPv4 address, or from one IPv6 network, share a bucket. */
 static unsigned tcp_caller_bucket(const tcp_sockaddr_t *address)
 {
     const uint8_t *bytes = (const uint8_t *)&address->v4.sin_addr;
@@ -47,7 +47,7 @@ static tcp_caller_t *tcp_caller_take(tcp_iface_t *iface, unsigned bucket)
     return caller;
 }
 
-/* The caller's place is vacant; its socket is closed or handed on. */
+/* Makes the caller's place vacant; its socket is closed or passed on. */
 static void tcp_caller_release(tcp_caller_t *caller)
 {
     tcp_iface_t *iface = caller->iface;
@@ -65,7 +65,7 @@ static void tcp_caller_drop(tcp_caller_t *caller, const char *why)
     tcp_caller_release(caller);
 }
 
-/* Takes the socket out of the place. */
+/* Takes the socket out of the caller and releases its place. */
 static int tcp_caller_detach(tcp_caller_t *caller)
 {
     int fd = caller->source.fd;
@@ -109,10 +109,12 @@ static void tcp_caller_admit(tcp_iface_t *iface, int fd, unsigned bucket)
     if (tcp_source_watch(iface, &caller->source, EPOLLIN) != PSC_OK)
         tcp_caller_drop(caller, "epoll takes no more");
     else
-        tcp_caller_ready(&caller->source, EPOLLIN); /* mostly it is there */
+        /* the hello has usually arrived already */
+        tcp_caller_ready(&caller->source, EPOLLIN);
 }
 
-/* Bytes that the caller has sent meanwhile still count. */
+/* Process bytes that have arrived since, then drop the caller if it is still
+ * incomplete. */
 static void tcp_caller_end(tcp_caller_t *caller, const char *why)
 {
     tcp_caller_ready(&caller->source, EPOLLIN);
@@ -120,8 +122,8 @@ static void tcp_caller_end(tcp_caller_t *caller, const char *why)
         tcp_caller_drop(caller, why);
 }
 
-/* The oldest caller of those who hold most places makes room: whoever is
- * meant says so within milliseconds, and is not the oldest. */
+/* Drops the oldest caller of the fullest bucket, to make room. A legitimate
+ * caller sends its hello within milliseconds, so it is not the oldest. */
 static void tcp_caller_push_out(tcp_iface_t *iface)
 {
     unsigned most = 0;
@@ -138,7 +140,8 @@ static void tcp_caller_push_out(tcp_iface_t *iface)
     }
 }
 
-/* All have the same time, so the list is in the order of deadlines. */
+/* All callers have the same time-out, so the list is in the order of
+ * deadlines. */
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now)
 {
     (void)tcp_source_watch(iface, &iface->listener, EPOLLIN);
@@ -153,7 +156,7 @@ int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now)
     return TCP_NEVER;
 }
 
-/* No more places than one of eight of the process's descriptors. */
+/* Limits the number of places to one eighth of the process's descriptors. */
 static bool tcp_callers_open(tcp_iface_t *iface)
 {
     struct rlimit limit = {.rlim_cur = TCP_CALLERS_MAX * TCP_CALLERS_SHARE};
@@ -183,8 +186,8 @@ static void tcp_callers_close(tcp_iface_t *iface)
 
 /* ---- the listener ---- */
 
-/* Out of descriptors, a caller gives one back; without any the listener rests
- * for a while, and the kernel's queue waits. */
+/* If no descriptor is left, drop a caller. If there is no caller, stop watching
+ * the listener for a while; connections wait in the kernel's queue. */
 static void tcp_listener_failed(tcp_iface_t *iface, int error)
 {
     bool exhausted = error == EMFILE || error == ENFILE;
@@ -222,7 +225,8 @@ static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
     }
 }
 
-/* One chosen address: that one. Several: all, in both families if need be. */
+/* With one address the listener binds to it. With several it binds to the
+ * wildcard address, of IPv6 if any of them is IPv6. */
 static void tcp_listener_address(const tcp_iface_t *iface,
                                  tcp_sockaddr_t *address_p)
 {
@@ -231,7 +235,8 @@ static void tcp_listener_address(const tcp_iface_t *iface,
     for (unsigned i = 0; i < iface->n_addresses; i++)
         v6 |= iface->addresses[i].any.sa_family == AF_INET6;
     memset(address_p, 0, sizeof(*address_p));
-    address_p->any.sa_family = v6 ? AF_INET6 : AF_INET; /* any: all zeros */
+    /* all zeros is the wildcard */
+    address_p->any.sa_family = v6 ? AF_INET6 : AF_INET;
     if (iface->n_addresses == 1)
         *address_p = iface->addresses[0];
 }
@@ -252,7 +257,7 @@ static bool tcp_listener_bind(const tcp_iface_t *iface, int fd)
     return false;
 }
 
-/* Every address gets the port that the kernel gave. */
+/* Stores the bound port in every address. */
 static void tcp_listener_learn_port(tcp_iface_t *iface)
 {
     tcp_sockaddr_t bound = {0};

@@ -1,12 +1,12 @@
-/* The listener, and callers until they name an endpoint. */
+/* The listener, and callers that have not named an endpoint. */
 #ifndef PSCOMPY_TCP_LISTEN_H
 #define PSCOMPY_TCP_LISTEN_H
 
 #include "tcp.h"
 
 psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason);
-void tcp_listener_close(tcp_iface_t *iface); /* and drops its callers */
-/* Drops callers that are too slow. Returns when to look again. */
+void tcp_listener_close(tcp_iface_t *iface); /* also drops its callers */
+/* Drops callers whose time is over. Returns the time of the next check. */
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now);
 
 #endif

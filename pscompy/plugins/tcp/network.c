@@ -1,6 +1,6 @@
-/* Which of this host's addresses we listen on and tell others: PSP_TCP_HOST
- * names them, else PSP_NETWORK chooses among those of the interfaces, else
- * all that others can reach, then loopback. */
+/* Selects the addresses to listen on, which are also sent to peers: those of
+ * PSP_TCP_HOST, else those of the interfaces that PSP_NETWORK selects, else
+ * all, with loopback last. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -15,7 +15,7 @@
 #define TCP_SEPARATORS ", ;\t"
 #define TCP_ITEM_MAX 256
 
-/* An IP address as bytes, and how many of its bits count. */
+/* An IP address as bytes, and the length of its network prefix. */
 typedef struct tcp_net {
     sa_family_t family;
     uint8_t ip[16];
@@ -62,7 +62,8 @@ static bool tcp_ifaddr_usable(const struct ifaddrs *entry)
 
     if (!(entry->ifa_flags & IFF_UP) || !entry->ifa_netmask)
         return false;
-    if (family == AF_INET6) /* link-local ones mean nothing elsewhere */
+    /* link-local addresses are of no use on other hosts */
+    if (family == AF_INET6)
         return !IN6_IS_ADDR_LINKLOCAL(
             &((struct sockaddr_in6 *)entry->ifa_addr)->sin6_addr);
     return family == AF_INET;
@@ -129,7 +130,8 @@ static void tcp_network_add_name(tcp_iface_t *iface,
     }
 }
 
-/* A network chooses our addresses in it; a host, ours in the same network. */
+/* A network selects our addresses inside it. A host (`exact`) selects our
+ * addresses whose network contains the host. */
 static void tcp_network_add_net(tcp_iface_t *iface,
                                 const struct ifaddrs *entries, tcp_net_t net,
                                 bool exact)
@@ -214,8 +216,8 @@ static void tcp_host_add(tcp_iface_t *iface, const struct ifaddrs *entries,
 
 /* ---- the host's identity ---- */
 
-/* Equal for processes that share a loopback: same boot, same network
- * namespace. */
+/* Equal in processes that share a loopback interface: same boot id and same
+ * network namespace. */
 static uint64_t tcp_host_id(void)
 {
     uint8_t text[64] = {0}, hash[PSC_SIPHASH_SIZE];
@@ -234,7 +236,7 @@ static uint64_t tcp_host_id(void)
     return tcp_wire_load64(hash);
 }
 
-/* ---- the choice ---- */
+/* ---- selection ---- */
 
 static psc_status_t tcp_address_none(const tcp_settings_t *settings,
                                      char *reason)

@@ -1,10 +1,10 @@
-/* The addresses of this host that peers are told. */
+/* The addresses of this host that are sent to peers. */
 #ifndef PSCOMPY_TCP_NETWORK_H
 #define PSCOMPY_TCP_NETWORK_H
 
 #include "tcp.h"
 
-/* Fills addresses (ports 0) and host_id. */
+/* Fills `addresses` (with port 0) and `host_id`. */
 psc_status_t tcp_address_choose(tcp_iface_t *iface, char *reason);
 
 #endif

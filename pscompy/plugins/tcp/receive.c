@@ -1,15 +1,17 @@
-/* Frames that come in. One read fills the buffer; whole frames are delivered
- * from it. A payload that is not all there goes straight to where the
- * protocol wants it, and the same read takes what follows it. */
+/* Receiving frames. One read fills the buffer, and whole frames are delivered
+ * from it. If only a part of a long payload has arrived, the rest is read
+ * directly into the protocol's destination, and the same read takes the bytes
+ * behind the payload. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "receive.h"
 #include "stage.h"
 
-/* Who sends a long payload probably sends another: what is read before its
- * header is known is copied once more, so that is little then. Also what the
- * read that ends a payload may take of what follows it. */
+/* Length of a read while payloads are long: after a long payload another one is
+ * likely, and its bytes that are read before its header is known must be copied
+ * once more. It is also the number of bytes that a read may take behind a
+ * payload. */
 #define TCP_READ_AHEAD 512u
 
 psc_status_t tcp_in_init(tcp_in_t *in)
@@ -47,13 +49,15 @@ static void tcp_stream_end(tcp_ep_t *ep, ssize_t n)
 
 /* ---- a payload with a destination ---- */
 
-/* Room in a piece behind its first bytes; the protocol may have cut it. */
+/* Bytes left in a piece; the protocol may have shortened the piece
+ * meanwhile. */
 static size_t tcp_piece_left(const psc_iov_t *piece, size_t filled)
 {
     return piece->len > filled ? piece->len - filled : 0;
 }
 
-/* How many bytes the destination still takes; its pieces into iov. */
+/* Stores the unfilled pieces of the destination in `iov`. Returns their
+ * bytes. */
 static size_t tcp_dest_pieces(const tcp_in_t *in, struct iovec *iov,
                               unsigned *n_iov_p)
 {
@@ -90,7 +94,8 @@ static void tcp_dest_advance(tcp_in_t *in, size_t n)
     in->dest_offset += n;
 }
 
-/* Moves what the buffer holds of the payload; what has no place is dropped. */
+/* Copies the payload bytes that are in the buffer; bytes beyond the destination
+ * are dropped. */
 static void tcp_body_take_buffered(tcp_in_t *in)
 {
     while (in->body_left > 0 && in->start < in->end) {
@@ -113,7 +118,8 @@ static void tcp_body_take_buffered(tcp_in_t *in)
     }
 }
 
-/* One read: into the destination, and into the buffer what follows. */
+/* One read, into the destination and, for the bytes behind the payload, into
+ * the buffer. */
 static ssize_t tcp_body_read(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;
@@ -122,7 +128,7 @@ static ssize_t tcp_body_read(tcp_ep_t *ep)
     size_t direct = tcp_dest_pieces(in, iov, &n_iov), placed;
     ssize_t n;
 
-    if (n_iov < TCP_IOV_MAX) /* these were all of its pieces */
+    if (n_iov < TCP_IOV_MAX) /* `iov` holds all remaining pieces */
         iov[n_iov++] = (struct iovec){in->buffer, TCP_READ_AHEAD};
     n = readv(ep->rx.fd, iov, (int)n_iov);
     if (n <= 0)
@@ -169,7 +175,7 @@ static void tcp_frame_deliver(tcp_ep_t *ep, const tcp_frame_t *frame)
     (void)tcp_ep_up(ep)->am_recv(&ep->super, &am);
 }
 
-/* Takes one frame from the buffer; false if there is none to take. */
+/* Takes one frame from the buffer. Returns false if none is complete. */
 static bool tcp_frame_take(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;
@@ -188,7 +194,7 @@ static bool tcp_frame_take(tcp_ep_t *ep)
     prefix = TCP_FRAME_SIZE + frame.header_len;
     if (have < prefix ||
         (frame.len > have - prefix && frame.len <= TCP_WHOLE_MAX))
-        return false; /* the rest comes soon */
+        return false; /* wait for the rest */
     memcpy(in->header, bytes + TCP_FRAME_SIZE, frame.header_len);
     in->start += prefix;
     if (frame.kind == TCP_KIND_GOODBYE)
@@ -200,8 +206,8 @@ static bool tcp_frame_take(tcp_ep_t *ep)
     return true;
 }
 
-/* What is left of the buffer is less than a short frame: moved to the front,
- * so that there is always room. */
+/* Delivers whole frames. The rest of the buffer is shorter than a short frame
+ * and is moved to the front, so that there is always room. */
 static void tcp_frames_take(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;

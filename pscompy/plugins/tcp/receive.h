@@ -1,4 +1,4 @@
-/* Frames that arrive. */
+/* Receiving frames. */
 #ifndef PSCOMPY_TCP_RECEIVE_H
 #define PSCOMPY_TCP_RECEIVE_H
 
@@ -6,7 +6,8 @@
 
 psc_status_t tcp_in_init(tcp_in_t *in);
 void tcp_in_free(tcp_in_t *in);
-/* From progress: one read, and everything that it completed. */
+/* Called by progress: one read, then delivery of all frames that it
+ * completed. */
 void tcp_stream_receive(tcp_ep_t *ep);
 
 #endif

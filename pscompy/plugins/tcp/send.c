@@ -1,7 +1,7 @@
-/* Frames on their way out. A message goes straight to the socket when nothing
- * waits before it: one system call, no copy but the kernel's. What the socket
- * does not take waits in the out-ring (copied) or in the list of zero-copy
- * sends (the caller's memory), in order. */
+/* Sending frames. If nothing is queued, a message is passed to the socket at
+ * once: one system call, and no copy but the kernel's. Bytes that the socket
+ * does not accept are queued in order, in the out-ring (copied) or in the list
+ * of zero-copy sends (the caller's memory). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -9,8 +9,8 @@
 #include "stage.h"
 
 #define TCP_PREFIX_MAX (TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
-#define TCP_FLUSH_TURNS 4 /* system calls for one endpoint in one progress */
-#define TCP_RING_IOV 2 /* the ring's bytes before and after its seam */
+#define TCP_FLUSH_TURNS 4 /* system calls per endpoint and progress */
+#define TCP_RING_IOV 2 /* pieces of the ring: before and after its end */
 
 /* ---- the out-ring ---- */
 
@@ -40,7 +40,7 @@ static void tcp_out_copy(tcp_out_t *out, const void *bytes, size_t len)
     out->tail += len;
 }
 
-/* The ring's bytes up to `end` as at most TCP_RING_IOV pieces. */
+/* The ring's bytes up to `end`, as at most TCP_RING_IOV pieces. */
 static unsigned tcp_out_pieces(const tcp_out_t *out, uint64_t end,
                                struct iovec *iov)
 {
@@ -63,7 +63,7 @@ static tcp_send_t *tcp_send_at(tcp_out_t *out, uint64_t position)
 
 /* ---- the socket ---- */
 
-/* One piece is the kernel's shorter way: 50 ns of a short message. */
+/* For a single piece send() is faster than sendmsg(), by about 50 ns. */
 static ssize_t tcp_fd_send(int fd, struct iovec *iov, size_t n_iov)
 {
     const int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
@@ -74,8 +74,8 @@ static ssize_t tcp_fd_send(int fd, struct iovec *iov, size_t n_iov)
     return sendmsg(fd, &message, flags);
 }
 
-/* Returns how many bytes the kernel took, 0 if it has no room; -1: broken,
- * and nobody needs to say so, because reading finds the same. */
+/* Returns the number of bytes that the kernel took, or 0 if it has no room.
+ * Returns -1 if the stream is broken; the next read reports the failure. */
 static ssize_t tcp_socket_send(tcp_ep_t *ep, struct iovec *iov, size_t n_iov)
 {
     int fd = ep->tx.fd < 0 ? ep->rx.fd : ep->tx.fd;
@@ -95,7 +95,8 @@ static ssize_t tcp_socket_send(tcp_ep_t *ep, struct iovec *iov, size_t n_iov)
     return -1;
 }
 
-/* Drops n bytes from the front of pieces; returns the first one left. */
+/* Drops n bytes from the front of the pieces. Returns the index of the first
+ * piece left. */
 static unsigned tcp_iov_skip(struct iovec *iov, unsigned at, unsigned n_iov,
                              size_t n)
 {
@@ -110,7 +111,8 @@ static unsigned tcp_iov_skip(struct iovec *iov, unsigned at, unsigned n_iov,
 
 /* ---- flushing ---- */
 
-/* Somebody sees to it that what is held leaves, though nobody waits for it. */
+/* Counts the endpoints that hold bytes of completed sends and tells the core
+ * when there are any, so that it keeps calling progress. */
 static void tcp_out_account(tcp_ep_t *ep)
 {
     tcp_iface_t *iface = (tcp_iface_t *)ep->super.iface;
@@ -131,7 +133,8 @@ void tcp_out_finish(tcp_ep_t *ep)
     tcp_out_account(ep);
 }
 
-/* After sending: watch the socket for room, or say that nothing follows. */
+/* Called after sending: watches the socket for room, or shuts it down if the
+ * endpoint is closing and the queue is empty. */
 static void tcp_out_rest(tcp_ep_t *ep)
 {
     if (ep->stage == TCP_EP_CLOSING && tcp_out_empty(&ep->out))
@@ -140,8 +143,8 @@ static void tcp_out_rest(tcp_ep_t *ep)
     tcp_ep_watch(ep);
 }
 
-/* The next bytes in order: the ring's up to the first zero-copy send, and
- * that send's pieces. */
+/* The next bytes in order: the ring's bytes up to the first zero-copy send,
+ * then that send's pieces. */
 static unsigned tcp_out_next(tcp_out_t *out, struct iovec *iov)
 {
     tcp_send_t *send;
@@ -156,7 +159,8 @@ static unsigned tcp_out_next(tcp_out_t *out, struct iovec *iov)
     return n;
 }
 
-/* Notes that the kernel took n bytes; returns a send that is finished. */
+/* Accounts for n bytes that the kernel took. Returns the zero-copy send that
+ * this completed, or NULL. */
 static tcp_send_t *tcp_out_took(tcp_out_t *out, size_t n)
 {
     bool sends = out->first_send != out->last_send;
@@ -174,8 +178,8 @@ static tcp_send_t *tcp_out_took(tcp_out_t *out, size_t n)
     return send;
 }
 
-/* One system call; false when the socket takes no more for now. *done_p is a
- * send that this finished, or NULL. */
+/* One system call. Returns false if the socket takes no more for now. *done_p
+ * is the send that this call completed, or NULL. */
 static bool tcp_out_push(tcp_ep_t *ep, tcp_send_t **done_p)
 {
     struct iovec iov[TCP_RING_IOV + TCP_IOV_MAX];
@@ -239,11 +243,12 @@ static size_t tcp_prefix_make(uint8_t *prefix, uint8_t id, const void *header,
 
 static bool tcp_out_has_room(const tcp_out_t *out, size_t len)
 {
-    /* the goodbye always fits */
+    /* reserve room for the goodbye */
     return len + TCP_FRAME_SIZE <= out->room - (out->tail - out->head);
 }
 
-/* Sends or keeps all of the pieces; the first is the prefix. */
+/* Sends the pieces or copies them into the ring; the first piece is the
+ * prefix. */
 static psc_status_t tcp_send_copied(tcp_ep_t *ep, struct iovec *iov,
                                     unsigned n_iov, size_t len)
 {
@@ -311,7 +316,8 @@ psc_status_t tcp_am_short(psc_ep_t *self, uint8_t id, const void *header,
     return tcp_send_copied(ep, &piece, 1, piece.iov_len);
 }
 
-/* Queues the frame's prefix in the ring and its pieces behind it. */
+/* Queues the pieces of a zero-copy send behind the ring's bytes, which end with
+ * the frame's prefix. */
 static tcp_send_t *tcp_send_queue(tcp_out_t *out, const psc_iov_t *iov,
                                   size_t n_iov, psc_comp_t *comp)
 {
@@ -325,8 +331,8 @@ static tcp_send_t *tcp_send_queue(tcp_out_t *out, const psc_iov_t *iov,
     return send;
 }
 
-/* Nothing waited before this one: mostly the kernel takes it at once, and then
- * it never was in progress. */
+/* The queue was empty before this send. If the kernel takes all of it at once,
+ * it has completed and PSC_OK is returned. */
 static psc_status_t tcp_send_first(tcp_ep_t *ep)
 {
     tcp_send_t *done;
@@ -369,8 +375,8 @@ psc_status_t tcp_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
     return idle ? tcp_send_first(ep) : PSC_INPROGRESS;
 }
 
-/* Called from ep_close, which may not complete sends: with some in flight,
- * progress does the rest. */
+/* Called by ep_close, which may not complete sends: if some are in flight,
+ * progress sends the goodbye after them. */
 void tcp_out_goodbye(tcp_ep_t *ep)
 {
     tcp_out_t *out = &ep->out;

@@ -1,4 +1,4 @@
-/* Frames on their way out. */
+/* Sending frames. */
 #ifndef PSCOMPY_TCP_SEND_H
 #define PSCOMPY_TCP_SEND_H
 
@@ -6,13 +6,14 @@
 
 psc_status_t tcp_out_init(tcp_out_t *out, size_t buffer_size);
 void tcp_out_free(tcp_out_t *out);
-/* From progress: send what the socket takes, complete what is finished. */
+/* Called by progress: sends what the socket accepts, and completes finished
+ * sends. */
 void tcp_out_flush(tcp_ep_t *ep);
-/* The last frame: nothing follows. */
+/* Sends the last frame. */
 void tcp_out_goodbye(tcp_ep_t *ep);
-/* From progress: complete everything in flight with an error. */
+/* Called by progress: completes all sends in flight with an error. */
 void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status);
-/* The socket is going: nothing leaves any more. */
+/* Called before the socket is closed: no more bytes are sent. */
 void tcp_out_finish(tcp_ep_t *ep);
 psc_status_t tcp_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, const psc_iov_t *iov,

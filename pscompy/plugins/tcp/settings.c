@@ -1,6 +1,6 @@
-/* The settings of PSP_TCP_*, from the table that Python parsed into the form
- * that the interface keeps, and sockets tuned by them. Ranges were checked in
- * Python (config.py). */
+/* The settings of PSP_TCP_*: converts the table that Python has parsed into
+ * tcp_settings_t, and applies it to sockets. Python has checked the ranges
+ * (config.py). */
 #include <limits.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static int tcp_setting_int(const psc_open_params_t *params, const char *name)
     return number < 0 ? 0 : number > INT_MAX ? INT_MAX : (int)number;
 }
 
-/* "0", "5000" or "5000-5100". */
+/* Parses "0", "5000" or "5000-5100". */
 static psc_status_t tcp_settings_ports(tcp_settings_t *settings,
                                        const char *text, char *reason)
 {
@@ -76,9 +76,9 @@ void tcp_socket_tune(const tcp_settings_t *settings, int fd)
                    sizeof(settings->rcvbuf));
 }
 
-/* No network, no congestion. BBR, where it is the system's choice, would pace
- * the loopback by its estimates of bandwidth; Reno does nothing until a packet
- * is lost. */
+/* On the loopback there is no congestion. BBR, if it is the system's default,
+ * would pace the stream by its estimates of bandwidth; Reno limits nothing
+ * until a packet is lost. */
 void tcp_socket_tune_local(int fd)
 {
     static const char reno[] = "reno";

@@ -1,4 +1,4 @@
-/* The settings of PSP_TCP_*, and sockets tuned by them. */
+/* The settings of PSP_TCP_*, and how they are applied to sockets. */
 #ifndef PSCOMPY_TCP_SETTINGS_H
 #define PSCOMPY_TCP_SETTINGS_H
 

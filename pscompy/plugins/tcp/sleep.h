@@ -7,7 +7,8 @@
 psc_status_t tcp_source_watch(tcp_iface_t *iface, tcp_source_t *source,
                               uint32_t events);
 void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source);
-/* Have progress called, and deadlines looked at, at this time or before. */
+/* Ensures that progress is called and deadlines are checked at `when` or
+ * earlier. */
 void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when);
 int tcp_event_fd(psc_iface_t *iface);
 

@@ -1,11 +1,12 @@
-/* The one door between the stages of an endpoint, what a stage watches, and
- * the hot socket.
+/* Changes of an endpoint's stage, the events that each stage watches, and the
+ * hot socket.
  *
- * The socket that delivered last is likely to deliver next. It is read
- * without asking epoll first: one system call of two. While it goes on
- * delivering it is not in the set at all, since every byte that arrives at a
- * socket in a set wakes that set, and those in which the set is: the sender
- * pays for it. Before anybody sleeps it is put back. */
+ * The socket that delivered last is likely to deliver next; we call it the hot
+ * socket. It is read directly, without epoll_wait, which saves one of two
+ * system calls. While it keeps delivering it is taken out of the epoll set,
+ * because every byte that arrives at a socket in a set wakes that set and the
+ * sets that contain it, at the sender's cost. It is put back before anyone
+ * sleeps on the set. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@
 #include "sleep.h"
 #include "stage.h"
 
-#define TCP_HOT_STREAK 16u /* receives in a row before it leaves the set */
+/* consecutive receives before the hot socket leaves the set */
+#define TCP_HOT_STREAK 16u
 
 /* ---- stages ---- */
 

@@ -1,24 +1,24 @@
 /* The objects of this transport: the interface, its endpoints, and the callers
- * that have not yet named an endpoint. Each C file has a header that says what
+ * that have not named an endpoint. Each C file has a header that declares what
  * it offers; from the top down:
  *
  *   transport   the operations table; opening, progress, the alarm
- *   listen      the listener, and callers that name no endpoint yet
- *   connect     the stages in which an endpoint comes up; the acceptor
- *   dial        the connector: the peer's addresses, tried side by side
+ *   listen      the listener, and callers that have not named an endpoint
+ *   connect     the stages in which an endpoint connects; the acceptor
+ *   dial        the connector: dials the peer's addresses in parallel
  *   ep          endpoints: creating, failing, closing
- *   receive     frames that arrive
- *   send        frames on their way out
- *   stage       the one door between stages; what is watched; the hot socket
+ *   receive     receiving frames
+ *   send        sending frames
+ *   stage       changes of stage; watched events; the hot socket
  *   sleep       descriptors in the epoll set, and the alarm
  *   network     the addresses of this host that are used
  *   address     socket addresses, and endpoint addresses as bytes
- *   settings    the settings of PSP_TCP_*, and sockets tuned by them
+ *   settings    the settings of PSP_TCP_*, applied to sockets
  *   wire        the bytes on the stream
  *
  * An endpoint has one socket; with PSC_ROLE_SELF it has both ends of a socket
- * pair. Everything is level triggered: what is left in a socket wakes again,
- * so nothing can be forgotten. */
+ * pair. All descriptors are watched level-triggered: bytes that stay in a
+ * socket make it readable again, so none is forgotten. */
 #ifndef PSCOMPY_TCP_TCP_H
 #define PSCOMPY_TCP_TCP_H
 
@@ -35,19 +35,19 @@
 #include "pscompy/transport/transport.h"
 #include "wire.h"
 
-#define TCP_CALLERS_MAX 1024u /* that have not named an endpoint */
-#define TCP_CALLERS_SHARE 8u  /* nor more than one of so many descriptors */
-#define TCP_BUCKETS 256u      /* in which callers are counted by source */
+#define TCP_CALLERS_MAX 1024u /* upper bound of callers */
+#define TCP_CALLERS_SHARE 8u  /* and at most one eighth of the descriptors */
+#define TCP_BUCKETS 256u      /* for counting callers by source */
 #define TCP_SENDS_MAX 16u     /* zero-copy sends in flight per endpoint */
 #define TCP_IOV_MAX 16u       /* pieces of one message */
-#define TCP_SHORT_MAX 512u    /* longest header and payload of am_short */
-#define TCP_EVENTS_MAX 16     /* sockets served by one progress */
+#define TCP_SHORT_MAX 512u    /* longest header plus payload of am_short */
+#define TCP_EVENTS_MAX 16     /* events handled in one progress */
 #define TCP_ZCOPY_MAX ((size_t)1 << 62)
-/* A payload up to here is waited for in the read buffer; a longer one goes
- * to its destination as soon as its header is known. */
+/* A payload up to this length is collected in the read buffer; a longer one is
+ * read into its destination as soon as its header is known. */
 #define TCP_WHOLE_MAX 2048u
-/* What one read takes in besides a payload with a destination: many short
- * frames, but little of a long one, whose bytes would be copied once more. */
+/* Size of the read buffer: room for many short frames, but small compared with
+ * a long payload, whose bytes in the buffer must be copied once more. */
 #define TCP_READ_MAX 16384u
 #define TCP_NEVER INT64_MAX
 
@@ -61,13 +61,14 @@ union tcp_sockaddr {
     struct sockaddr_in6 v6;
 };
 
-/* ---- what epoll reports; embedded in whatever owns the descriptor ---- */
+/* ---- entries of the epoll set ---- */
 
+/* Embedded in the structure that owns the descriptor. */
 typedef struct tcp_source tcp_source_t;
 struct tcp_source {
     void (*ready)(tcp_source_t *self, uint32_t events);
     int fd;          /* -1: none */
-    uint32_t events; /* watched; 0: not in the set */
+    uint32_t events; /* watched events; 0 if not in the set */
 };
 
 /* ---- settings ---- */
@@ -84,12 +85,12 @@ typedef struct tcp_settings {
 
 /* ---- the interface ---- */
 
-/* A caller until its hello is complete. */
+/* An accepted socket whose hello is not complete. */
 typedef struct tcp_caller {
     tcp_source_t source;
     tcp_iface_t *iface;
     psc_link_t link; /* in the interface's callers, or vacant */
-    unsigned bucket; /* where it comes from */
+    unsigned bucket; /* hash of the source address */
     int64_t deadline;
     size_t have;
     uint8_t hello[TCP_HELLO_SIZE];
@@ -100,23 +101,25 @@ struct tcp_iface {
     tcp_settings_t settings;
     int epoll_fd;
     tcp_source_t listener;
-    tcp_source_t alarm; /* a timer: deadlines, and progress wanted at once */
-    int64_t alarm_at;   /* TCP_NEVER: not set */
-    tcp_caller_t *places; /* stay while the interface does */
+    tcp_source_t alarm; /* timer for deadlines and for immediate progress */
+    int64_t alarm_at;   /* TCP_NEVER if not set */
+    tcp_caller_t *places; /* array of callers; its address never changes */
     unsigned n_places, n_callers;
-    psc_list_t callers, vacant; /* places; callers the oldest first */
+    /* elements of `places`; callers are listed oldest first */
+    psc_list_t callers, vacant;
     uint16_t n_from[TCP_BUCKETS];
-    uint64_t host_id;   /* who shares it can use our loopback addresses */
+    /* equal in processes that share our loopback addresses */
+    uint64_t host_id;
     tcp_sockaddr_t addresses[TCP_ADDRESSES_MAX];
     unsigned n_addresses;
-    psc_list_t connecting; /* endpoints that are not up */
+    psc_list_t connecting; /* endpoints that are not up or failing */
     psc_list_t settled;    /* up, failed or closed */
-    psc_list_t graveyard;  /* freed at the end of progress */
-    unsigned n_holding;    /* endpoints that hold what was sent */
-    tcp_ep_t *hot;         /* the last that received: asked first */
-    unsigned streak;       /* how often in a row it did */
+    psc_list_t graveyard;  /* endpoints to free when progress returns */
+    unsigned n_holding;    /* endpoints that hold bytes of completed sends */
+    tcp_ep_t *hot;         /* endpoint that received last; read first */
+    unsigned streak;       /* its consecutive receives */
     unsigned turns;
-    unsigned handled;      /* events of this progress */
+    unsigned handled;      /* events handled in this call of progress */
     bool in_progress;
     /* the handlers of endpoints' sockets, from connect.h */
     void (*rx_ready)(tcp_source_t *source, uint32_t events);
@@ -125,17 +128,17 @@ struct tcp_iface {
 
 /* ---- endpoints ---- */
 
-/* The one list of stages: name, and what a readable or broken socket means. */
+/* All stages: the name, and the handler of a readable or broken socket. */
 #define TCP_STAGE_LIST(X)                                                      \
     X(NEW, none)                     /* created */                             \
-    X(CALLED, lost)                  /* a caller came before ep_connect */     \
-    X(CONNECTING, none)              /* connector: addresses are dialled */    \
-    X(AWAIT_CALL, none)              /* acceptor: nobody called yet */         \
-    X(AWAIT_ANSWER, answered)        /* acceptor: challenge is out */          \
-    X(UP, received)                  /* frames */                              \
-    X(FAILING, none)                 /* ep_failed follows from progress */     \
+    X(CALLED, lost)                  /* a caller arrived before ep_connect */  \
+    X(CONNECTING, none)              /* connector: dialling addresses */       \
+    X(AWAIT_CALL, none)              /* acceptor: no caller yet */             \
+    X(AWAIT_ANSWER, answered)        /* acceptor: challenge is sent */         \
+    X(UP, received)                  /* frames are exchanged */                \
+    X(FAILING, none)                 /* progress will call ep_failed */        \
     X(FAILED, none)                                                            \
-    X(CLOSING, discarded)            /* what was sent drains */                \
+    X(CLOSING, discarded)            /* queued bytes are still being sent */   \
     X(CLOSED, none)
 
 typedef enum tcp_stage {
@@ -145,27 +148,28 @@ typedef enum tcp_stage {
         TCP_N_STAGES
 } tcp_stage_t;
 
-/* A zero-copy send: its pieces follow the bytes of the out-ring up to
+/* A zero-copy send: its pieces are sent after the bytes of the out-ring up to
  * `after`. */
 typedef struct tcp_send {
     uint64_t after;
     struct iovec iov[TCP_IOV_MAX];
-    unsigned n_iov, at; /* pieces; the first one that is not done */
+    unsigned n_iov, at; /* number of pieces; the first unfinished one */
     psc_comp_t *comp;
 } tcp_send_t;
 
-/* Bytes and sends in order. Positions only grow; a byte lives at
+/* Queued bytes and sends, in order. Positions only grow; a byte is stored at
  * position % room. */
 typedef struct tcp_out {
     uint8_t *ring;
     size_t room; /* a power of two */
     uint64_t head, tail;
-    uint64_t
-        owed; /* up to here are bytes whose send has been said to be done */
-    bool holding;  /* there are some */
+    /* Bytes below this position belong to sends that were reported as complete.
+     */
+    uint64_t owed;
+    bool holding;  /* some of those bytes are still in the ring */
     tcp_send_t sends[TCP_SENDS_MAX];
-    uint64_t first_send, last_send; /* likewise */
-    bool finished; /* the peer takes no more */
+    uint64_t first_send, last_send; /* positions in `sends`, likewise */
+    bool finished; /* the stream takes no more bytes */
 } tcp_out_t;
 
 static inline bool tcp_out_empty(const tcp_out_t *out)
@@ -178,20 +182,22 @@ typedef struct tcp_in {
     uint8_t *buffer; /* of TCP_READ_MAX bytes */
     size_t start, end;
     uint64_t header[PSC_AM_HEADER_MAX / 8];
-    /* a payload that goes straight to its destination */
-    uint64_t body_left; /* 0: none */
+    /* a payload that is read directly into its destination */
+    uint64_t body_left; /* 0 if there is no such payload */
     psc_dest_t dest;
-    size_t dest_at, dest_offset; /* first piece that is not full */
-    bool long_ones; /* the last payload was long: so is probably the next */
-    bool goodbye;   /* the peer said that it would end */
+    /* the first piece that is not full, and its filled bytes */
+    size_t dest_at, dest_offset;
+    /* the last payload was long, so the next is probably long too */
+    bool long_ones;
+    bool goodbye;   /* the peer's goodbye has arrived */
 } tcp_in_t;
 
-/* One address of the peer that is dialled. */
+/* One address of the peer, while it is dialled. */
 typedef struct tcp_dial {
-    tcp_source_t source; /* fd -1: not yet, or not any more */
+    tcp_source_t source; /* fd is -1 before and after the dial */
     tcp_ep_t *ep;
-    bool greeted; /* our hello is out */
-    int64_t deadline; /* for the kernel to connect */
+    bool greeted; /* our hello is sent */
+    int64_t deadline; /* for connect() to succeed */
     psc_proof_t proof;
     size_t have;
     uint8_t challenge[TCP_CHALLENGE_SIZE];
@@ -204,25 +210,29 @@ struct tcp_ep {
     psc_role_t role;
     uint64_t id;
     tcp_source_t rx;
-    tcp_source_t tx; /* only with PSC_ROLE_SELF a socket of its own */
-    bool aside;      /* hot, and not in the set: progress asks its socket */
+    tcp_source_t tx; /* has a socket only with PSC_ROLE_SELF */
+    /* hot and not in the epoll set; progress reads its socket directly */
+    bool aside;
     tcp_in_t in;
     tcp_out_t out;
     /* connecting */
-    psc_proof_t proof; /* the acceptor's; a connector has one for each dial */
-    uint8_t caller_nonce[PSC_PROOF_NONCE_SIZE]; /* CALLED: from the hello */
+    /* the acceptor's; a connector has a proof for each dial */
+    psc_proof_t proof;
+    /* stage CALLED: nonce of the caller's hello */
+    uint8_t caller_nonce[PSC_PROOF_NONCE_SIZE];
     uint64_t peer_id;
     bool same_host;
     tcp_sockaddr_t candidates[TCP_ADDRESSES_MAX];
-    unsigned n_candidates, candidate; /* the next one to be dialled */
-    tcp_dial_t *dials; /* one for each candidate, only the connector has them */
-    bool greeted; /* somebody has taken our hello */
-    int64_t deadline; /* when the next one is dialled */
-    char tried[PSC_REASON_MAX]; /* the candidates that fell, and why */
+    unsigned n_candidates, candidate; /* `candidate`: next one to be dialled */
+    tcp_dial_t *dials; /* the connector's, one for each candidate */
+    bool greeted; /* one of the dials has sent its hello */
+    int64_t deadline; /* time at which the next candidate is dialled */
+    /* the candidates that failed, with the reasons */
+    char tried[PSC_REASON_MAX];
     /* failing */
-    bool closed; /* ep_close came first: nobody is told */
+    bool closed; /* ep_close was called; ep_failed is not called any more */
     psc_status_t status;
-    char peer[64]; /* for people */
+    char peer[64]; /* name of the peer for log lines */
     char reason[PSC_REASON_MAX];
 };
 

@@ -16,7 +16,7 @@
 #include "sleep.h"
 #include "stage.h"
 
-#define TCP_HOT_TURNS 8u /* one of so many passes looks at the others too */
+#define TCP_HOT_TURNS 8u /* every eighth pass polls the other sockets too */
 
 /* ---- the alarm ---- */
 
@@ -28,7 +28,7 @@ static void tcp_alarm_ready(tcp_source_t *source, uint32_t events)
 
     (void)events;
     if (read(source->fd, &rings, sizeof(rings)) < 0)
-        return; /* set anew since it rang */
+        return; /* the timer was set again after it had expired */
     iface->alarm_at = TCP_NEVER;
     tcp_iface_wake_at(iface, tcp_listener_expire(iface, now));
     tcp_iface_wake_at(iface, tcp_connect_expire(iface, now));
@@ -72,7 +72,7 @@ static void tcp_iface_free(tcp_iface_t *iface)
     free(iface);
 }
 
-static const psc_transport_ops_t tcp_ops; /* below */
+static const psc_transport_ops_t tcp_ops; /* defined below */
 
 static tcp_iface_t *tcp_iface_create(const psc_open_params_t *params)
 {
@@ -125,8 +125,8 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .max_short = TCP_SHORT_MAX,
         .max_bcopy = iface->settings.buffer_size,
         .max_zcopy = TCP_ZCOPY_MAX,
-        /* The kernel copies either way; what zcopy saves is the copy into
-         * the out-ring when the socket is full. */
+        /* The kernel copies in both cases; zcopy saves the copy into the
+         * out-ring when the socket is full. */
         .min_zcopy = 4096,
         .max_iov = TCP_IOV_MAX,
         .latency_ns = 10e3,
@@ -140,7 +140,8 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-/* In the set, its room for more would have been told. */
+/* A hot socket outside the set raises no EPOLLOUT, so its queue is flushed
+ * here. */
 static void tcp_hot_serve(tcp_ep_t *ep)
 {
     bool flush = ep->aside && !tcp_out_empty(&ep->out);
@@ -156,7 +157,8 @@ static void tcp_iface_poll(tcp_iface_t *iface)
     for (int i = 0; i < n; i++) {
         tcp_source_t *source = events[i].data.ptr;
 
-        if (source->fd >= 0) /* not closed by an earlier event */
+        /* skip a source that the handler of an earlier event has closed */
+        if (source->fd >= 0)
             source->ready(source, events[i].events);
     }
 }
@@ -195,8 +197,8 @@ static unsigned tcp_progress(psc_iface_t *self)
     return iface->handled;
 }
 
-/* Whatever is to be done is then visible in the epoll set, and stays so until
- * it is done. */
+/* The epoll set then reports all pending work, and keeps reporting it until it
+ * is done. */
 static psc_status_t tcp_arm(psc_iface_t *self)
 {
     tcp_hot_put_back((tcp_iface_t *)self);
@@ -212,7 +214,8 @@ static void tcp_close(psc_iface_t *self)
 
 static psc_status_t tcp_stop(psc_iface_t *self)
 {
-    (void)self; /* endpoints stop on their own; nothing else is in flight */
+    /* ep_stop waits for each endpoint; the interface has nothing in flight */
+    (void)self;
     return PSC_OK;
 }
 
@@ -254,7 +257,8 @@ static const psc_transport_ops_t tcp_ops = {
     .arm = tcp_arm,
 };
 
-/* The one symbol that this library exports: the table's address. */
+/* The only symbol that this library exports: returns the address of the
+ * operations table. */
 uintptr_t tcp_transport(void);
 
 uintptr_t tcp_transport(void)

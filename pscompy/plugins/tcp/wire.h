@@ -61,7 +61,7 @@ static inline void tcp_frame_pack(uint8_t *p, const tcp_frame_t *frame)
     tcp_wire_store64(p + 8, frame->len);
 }
 
-/* NULL, or what is wrong with the frame. */
+/* Returns NULL, or a text that says why the frame is invalid. */
 static inline const char *tcp_frame_unpack(const uint8_t *p, uint64_t max_len,
                                            tcp_frame_t *frame_p)
 {
