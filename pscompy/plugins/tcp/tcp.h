@@ -163,8 +163,7 @@ typedef struct tcp_out {
     uint8_t *ring;
     size_t room; /* a power of two */
     uint64_t head, tail;
-    /* Bytes below this position belong to sends that were reported as complete.
-     */
+    /* Bytes below this position belong to sends reported as complete. */
     uint64_t owed;
     bool holding;  /* some of those bytes are still in the ring */
     tcp_send_t sends[TCP_SENDS_MAX];
