@@ -1,4 +1,4 @@
-"""What a plug-in declares: its transport, and what it hands to a worker."""
+"""Declarations of a plug-in: its transport, and the carrier that a worker opens."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ class Dialed(Protocol):
 
     def __call__(self, sock: socket.socket | None, reason: str, final: bool = False) -> object:
         """`sock` is the connected socket, or None if the attempt failed for `reason`. If `final`,
-        the peer has gone, and a further attempt is of no use."""
+        the peer has ended, and a further attempt is useless."""
 
 
 class Relay(Protocol):
-    """A way for the handshake to peers that no address of this host leads to.
+    """Carries the handshake to peers that cannot be reached from an address of this host.
 
-    The sockets that a relay hands over are connected, non-blocking streams; their receiver closes
+    The sockets that a relay passes on are connected, non-blocking streams; their receiver closes
     them. A relay may call `accept` and `done` on any thread.
     """
 
     def listen(self, accept: Callable[[socket.socket], object]) -> str:
-        """Begin to pass callers to `accept`. Returns the place where this process can be reached
-        through the relay: letters, digits, and signs but `/`, `,` and `!`. May wait a moment for
-        the relay to know this process."""
+        """Start to pass callers to `accept`. Returns the place where this process can be reached
+        through the relay: letters, digits, and signs except `/`, `,` and `!`. May block briefly
+        until the relay has registered this process."""
 
     def stop(self, place: str) -> None:
-        """Accept no more callers at this place."""
+        """Stop accepting callers at this place."""
 
     def leads(self, place: str) -> bool:
-        """Returns True if that place should be reached through the relay and not directly."""
+        """Returns True if the place should be reached through the relay and not directly."""
 
     def dial(self, place: str, done: Dialed) -> Callable[[], object]:
-        """Reach a place, then call `done`. Returns a function that abandons the attempt."""
+        """Connect to a place, then call `done`. Returns a function that cancels the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class Carrier:
     """A transport that a worker can open.
 
     `ops` is the address of its psc_transport_ops_t, `settings` are for its `open`. `close` is
-    called when the worker has ended, or could not open the transport. `relay` carries the handshake
-    too, for peers that only this transport reaches. `stuck` returns what keeps the transport from
-    serving anybody, or an empty text; it is called now and then, on any thread, and logs the
-    reason.
+    called when the worker has ended, or could not open the transport. `relay` carries the
+    handshake for peers that only this transport can reach. `stuck` returns the reason why the
+    transport makes no progress, or an empty text; it is called periodically, on any thread, and
+    logs the reason.
     """
 
     ops: int
@@ -93,15 +93,15 @@ class Transport:
     everywhere: bool = False
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
-        """Make it ready for one worker. Any exception of a transport in Python passes through: it
-        is the reason why the transport cannot be used."""
+        """Prepare the transport for one worker. An exception of a transport in Python passes
+        through; it is the reason why the transport cannot be used."""
         if self.python is not None:
             return self.carry_within(settings, math.inf)
         assert self.ops is not None  # the validation has checked it
         return Carrier(self.ops(), list(settings))
 
     def carry_within(self, settings: Sequence[Setting], seconds: float) -> Carrier:
-        """As `carry`; raises `TimeoutError` if the `open` of a transport in Python takes longer
+        """Like `carry`; raises `TimeoutError` if the `open` of a transport in Python takes longer
         than `seconds`."""
         if self.python is None:
             return self.carry(settings)

@@ -1,4 +1,4 @@
-/* Monotonic time in nanoseconds, and the pause of a spinning processor. */
+/* Monotonic time in nanoseconds, and the pause instruction for spinning. */
 #ifndef PSCOMPY_KIT_CLOCK_H
 #define PSCOMPY_KIT_CLOCK_H
 
@@ -13,9 +13,9 @@ static inline int64_t psc_clock_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Cycles, or what counts like them: to tell a long moment from a short one
- * without a system call, which the clock costs where the kernel does not share
- * it. About 1 to 5 of them make a nanosecond. */
+/* Cycles, or a count of similar rate: compares short durations without a system
+ * call, which reading the clock may cost on some systems. One nanosecond is
+ * about 1 to 5 of them. */
 static inline uint64_t psc_clock_cycles(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -25,7 +25,8 @@ static inline uint64_t psc_clock_cycles(void)
 #endif
 }
 
-/* now + timeout, INT64_MAX for "forever". */
+/* Returns now + timeout, or INT64_MAX if the timeout is INT64_MAX
+ * ("forever"). */
 static inline int64_t psc_clock_deadline(int64_t timeout_ns)
 {
     int64_t now;

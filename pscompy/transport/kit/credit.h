@@ -14,13 +14,16 @@
 typedef struct psc_credit {
     uint32_t window;             /* the peer's buffers */
     uint32_t step;               /* at most half of our own buffers */
-    uint32_t sent, confirmed;    /* to the peer; received there, it reports */
-    uint32_t received, reported; /* from the peer; the number it was told */
+    /* sent to the peer; received according to its reports */
+    uint32_t sent, confirmed;
+    /* received from the peer; the number last reported to it */
+    uint32_t received, reported;
 } psc_credit_t;
 
 typedef enum psc_credit_verdict {
     PSC_CREDIT_IMPOSSIBLE, /* more than were sent */
-    PSC_CREDIT_EARLIER,    /* less than is known: the report was overtaken */
+    /* less than known: a later report has overtaken this one */
+    PSC_CREDIT_EARLIER,
     PSC_CREDIT_SAME,
     PSC_CREDIT_MORE /* there may be credit again */
 } psc_credit_verdict_t;
@@ -32,7 +35,7 @@ static inline bool psc_credit_available(const psc_credit_t *credit)
     return credit->sent - credit->confirmed < credit->window;
 }
 
-/* The number to be written into a message that leaves now. */
+/* The number to write into the message that is sent now. */
 static inline uint32_t psc_credit_report(psc_credit_t *credit)
 {
     credit->reported = credit->received;
@@ -41,13 +44,13 @@ static inline uint32_t psc_credit_report(psc_credit_t *credit)
 
 /* ---- receiving ---- */
 
-/* Is it time for a report of its own? */
+/* True if a report should be sent in a message of its own. */
 static inline bool psc_credit_due(const psc_credit_t *credit)
 {
     return credit->received - credit->reported >= credit->step;
 }
 
-/* The number that a message of the peer carries. */
+/* Processes the number that a message of the peer carries. */
 static inline psc_credit_verdict_t psc_credit_confirm(psc_credit_t *credit,
                                                       uint32_t number)
 {

@@ -1,7 +1,7 @@
 /* The endpoints of an interface that prove the token by messages
- * (token_proof.h): their states with one door, their failures, which are noted
- * where they are found and reported from progress, and the timer by which all
- * endpoints are looked at. No function here sends or waits. Header only. */
+ * (token_proof.h): their states, their failures, which are recorded where they
+ * are found and reported by progress, and the timer for checks of all
+ * endpoints. No function here sends or waits. Header only. */
 #ifndef PSCOMPY_KIT_ENDPOINT_H
 #define PSCOMPY_KIT_ENDPOINT_H
 
@@ -33,21 +33,22 @@ typedef enum psc_party_state {
 
 /* All endpoints of an interface. */
 typedef struct psc_parties {
-    psc_list_t failing; /* endpoints with a failure that is not reported yet */
+    /* endpoints with a failure that progress has yet to report */
+    psc_list_t failing;
     uint32_t n, n_connecting, n_closed;
-    int clock; /* a timer's descriptor; -1: none */
+    int clock; /* descriptor of the timer, or -1 */
     int64_t tick_ns; /* its period; 0: off */
     int64_t keepalive_ns;
 } psc_parties_t;
 
-/* The first member of such a transport's endpoint. */
+/* The first member of the endpoint structure of such a transport. */
 typedef struct psc_party {
     psc_ep_t super;
     psc_parties_t *all;
     psc_link_t failing; /* in all->failing, until ep_failed is called */
     psc_party_state_t state;
     psc_role_t role;
-    uint64_t id; /* within the interface; a proof is bound to it */
+    uint64_t id; /* unique within the interface; the proof is bound to it */
     bool heard; /* a message has arrived since the last tick */
     bool goodbye; /* the peer has sent its last message */
     int64_t deadline; /* of the token proof */
@@ -71,7 +72,8 @@ static inline void psc_parties_close(psc_parties_t *all)
         close(all->clock);
 }
 
-/* The number of endpoints, or a state, has changed: set the timer anew. */
+/* Sets the timer's period. Called when the number of endpoints or a state has
+ * changed. */
 static inline void psc_parties_pace(psc_parties_t *all)
 {
     int64_t ns = all->n == 0 ? 0 : all->keepalive_ns;
@@ -87,7 +89,7 @@ static inline void psc_parties_pace(psc_parties_t *all)
     timerfd_settime(all->clock, 0, &time, NULL);
 }
 
-/* Returns true if it is time to look at each endpoint. */
+/* Returns true if the timer has expired: each endpoint is to be checked. */
 static inline bool psc_parties_ticked(const psc_parties_t *all)
 {
     uint64_t rings;
@@ -97,7 +99,7 @@ static inline bool psc_parties_ticked(const psc_parties_t *all)
 
 /* ---- joining and leaving ---- */
 
-/* Before the first endpoint, and before the clock is opened. */
+/* Called before the first endpoint is created and before psc_parties_open(). */
 static inline void psc_parties_init(psc_parties_t *all)
 {
     *all = (psc_parties_t){.clock = -1};
@@ -113,7 +115,7 @@ static inline void psc_party_join(psc_party_t *party, psc_parties_t *all,
     all->n++;
 }
 
-/* The one door between states. */
+/* All changes of state are made here. */
 static inline void psc_party_enter(psc_party_t *party, psc_party_state_t state)
 {
     static const char *const names[PSC_N_PARTY_STATES] = {
@@ -134,7 +136,7 @@ static inline void psc_party_enter(psc_party_t *party, psc_party_state_t state)
     psc_parties_pace(all);
 }
 
-/* A failure that is not reported yet is dropped. */
+/* Closes the endpoint. A failure that was not reported yet is dropped. */
 static inline void psc_party_close(psc_party_t *party)
 {
     psc_list_remove(&party->failing);
@@ -143,7 +145,7 @@ static inline void psc_party_close(psc_party_t *party)
     psc_party_enter(party, PSC_PARTY_CLOSED);
 }
 
-/* ep_fini: no call about this endpoint follows. */
+/* Called by ep_fini: no later call refers to this endpoint. */
 static inline void psc_party_leave(psc_party_t *party)
 {
     psc_party_close(party);
@@ -160,13 +162,13 @@ static inline bool psc_party_fails(const psc_party_t *party)
     return psc_link_listed(&party->failing);
 }
 
-/* Returns true if the endpoint is up and no failure is noted. */
+/* Returns true if the endpoint is up and no failure is recorded. */
 static inline bool psc_party_works(const psc_party_t *party)
 {
     return party->state == PSC_PARTY_UP && !psc_party_fails(party);
 }
 
-/* Notes a failure, unless one is noted; it is reported from progress. */
+/* Records a failure, unless one is recorded already. Progress reports it. */
 __attribute__((format(printf, 3, 4))) static inline void
 psc_party_fail(psc_party_t *party, psc_status_t status, const char *format, ...)
 {
@@ -185,8 +187,8 @@ psc_party_fail(psc_party_t *party, psc_status_t status, const char *format, ...)
     psc_list_push(&party->all->failing, &party->failing);
 }
 
-/* From progress: reports the failures that are noted. Returns their number.
- * An upcall may end any endpoint. */
+/* Called by progress: reports the recorded failures. Returns their number. An
+ * upcall may end any endpoint. */
 static inline unsigned psc_parties_report(psc_parties_t *all)
 {
     psc_link_t *link;
@@ -203,8 +205,8 @@ static inline unsigned psc_parties_report(psc_parties_t *all)
     return n;
 }
 
-/* The status of a call on an endpoint that does not work. A failure is first
- * reported from progress, with its reason; until then NO_RESOURCE. */
+/* The status of a call on an endpoint that does not work: PSC_ERR_NO_RESOURCE
+ * until progress has reported the failure with its reason. */
 static inline psc_status_t psc_party_refuse(const psc_party_t *party)
 {
     if (psc_party_fails(party))
@@ -226,7 +228,8 @@ static inline bool psc_party_meet(psc_party_t *party, uint64_t peer_id,
     return true;
 }
 
-/* `said`: the reply was sent, or there was none. */
+/* Acts on the verdict. `said` is true if the reply was sent, or if there was
+ * none. */
 static inline void psc_party_judge(psc_party_t *party,
                                    const psc_proof_reply_t *reply, bool said)
 {
@@ -242,8 +245,8 @@ static inline void psc_party_judge(psc_party_t *party,
     }
 }
 
-/* A message of the token proof has arrived. Returns true if the reply is to be
- * sent, unless its kind is NONE, and judged. */
+/* Processes a message of the token proof. Returns true if the caller is to send
+ * the reply (unless its kind is NONE) and to pass it to psc_party_judge(). */
 static inline bool psc_party_take(psc_party_t *party, unsigned kind,
                                   const uint8_t *body, size_t len,
                                   psc_proof_reply_t *reply)
@@ -254,8 +257,8 @@ static inline bool psc_party_take(psc_party_t *party, unsigned kind,
     return true;
 }
 
-/* Returns true if the peer is to receive a goodbye: it has our address and is
- * neither lost nor unproved. */
+/* Returns true if the peer is to receive a goodbye: it has our address, is not
+ * lost, and its proof has not failed. */
 static inline bool psc_party_greeted(const psc_party_t *party)
 {
     if (party->state == PSC_PARTY_FAILED)

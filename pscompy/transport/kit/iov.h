@@ -1,5 +1,5 @@
-/* The pieces of a message: how long they are together, and all of them in one
- * place. Header only. */
+/* The pieces of a message: their total length, and their copy in one buffer.
+ * Header only. */
 #ifndef PSCOMPY_KIT_IOV_H
 #define PSCOMPY_KIT_IOV_H
 
@@ -18,7 +18,7 @@ static inline uint64_t psc_iov_total(const psc_iov_t *iov, size_t n_iov)
     return total;
 }
 
-/* One behind the other. Returns where they end. */
+/* Copies the pieces one behind the other. Returns the end of the copy. */
 static inline uint8_t *psc_iov_gather(uint8_t *to, const psc_iov_t *iov,
                                       size_t n_iov)
 {

@@ -1,5 +1,5 @@
-/* An intrusive doubly linked list: the links live inside what is listed, so
- * nothing is allocated and removal needs no search. */
+/* An intrusive doubly linked list: the links are members of the listed
+ * structures, so nothing is allocated and removal needs no search. */
 #ifndef PSCOMPY_KIT_LIST_H
 #define PSCOMPY_KIT_LIST_H
 
@@ -15,7 +15,7 @@ typedef psc_link_t psc_list_t; /* the head is a link too */
 #define psc_container_of(pointer, type, member)                                \
     ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
 
-/* The body may remove `item` itself. */
+/* The loop's body may remove `item`, but no other element. */
 #define psc_list_for_each(item, list, type, member)                            \
     for (type *item = psc_container_of((list)->next, type, member),            \
               *item##_next =                                                   \

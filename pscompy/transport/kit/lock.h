@@ -1,5 +1,6 @@
-/* A lock of one word: one atomic to take and one to give back when nobody
- * competes, a futex when somebody does (0 free, 1 held, 2 held and awaited). */
+/* A lock of one word: one atomic operation to acquire and one to release it
+ * without contention, and a futex with contention (0 free, 1 held, 2 held with
+ * waiters). */
 #ifndef PSCOMPY_KIT_LOCK_H
 #define PSCOMPY_KIT_LOCK_H
 
@@ -16,7 +17,7 @@ typedef struct psc_lock {
     atomic_uint word;
 } psc_lock_t;
 
-/* False when a signal or the time-out ended the sleep. */
+/* Returns false if a signal or the time-out ended the sleep. */
 static inline bool psc_futex_wait(atomic_uint *word, uint32_t expected,
                                   const struct timespec *timeout)
 {
@@ -39,7 +40,7 @@ static inline bool psc_lock_try(psc_lock_t *lock)
         &lock->word, &free, 1, memory_order_acquire, memory_order_relaxed);
 }
 
-/* Somebody sleeps until it is free. */
+/* True if a thread sleeps until the lock is free. */
 static inline bool psc_lock_wanted(const psc_lock_t *lock)
 {
     return atomic_load_explicit(&lock->word, memory_order_relaxed) == 2;

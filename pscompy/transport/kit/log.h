@@ -1,4 +1,4 @@
-/* A line of a transport's log, under the transport's name. Header only. */
+/* Writes a line to the log, prefixed by the transport's name. Header only. */
 #ifndef PSCOMPY_KIT_LOG_H
 #define PSCOMPY_KIT_LOG_H
 

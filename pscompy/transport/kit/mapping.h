@@ -1,4 +1,4 @@
-/* A file mapped where its huge pages can be huge ones here too. */
+/* Maps a file at an address that allows huge pages. */
 #ifndef PSCOMPY_KIT_MAPPING_H
 #define PSCOMPY_KIT_MAPPING_H
 
@@ -8,7 +8,8 @@
 
 #define PSC_HUGE_PAGE ((size_t)2 << 20)
 
-/* All of it, shared, len a multiple of the page size; NULL: with errno. */
+/* Maps all of the file, shared; `len` is a multiple of the page size. Returns
+ * NULL and sets errno on failure. */
 static inline uint8_t *psc_mapping_create(int fd, size_t len, int protection)
 {
     size_t room = len + PSC_HUGE_PAGE, before;

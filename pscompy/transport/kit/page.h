@@ -1,5 +1,5 @@
-/* The size of a page, for everything that maps, unmaps or moves memory. The
- * tests compile with a larger one, which must do as well. */
+/* The size of a page, for all code that maps, unmaps or moves memory. The tests
+ * also compile with a larger one. */
 #ifndef PSCOMPY_KIT_PAGE_H
 #define PSCOMPY_KIT_PAGE_H
 
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #ifndef PSC_PAGE_SIZE
-#define PSC_PAGE_SIZE sysconf(_SC_PAGESIZE) /* no system call */
+#define PSC_PAGE_SIZE sysconf(_SC_PAGESIZE) /* makes no system call */
 #endif
 
 static inline size_t psc_page_size(void)
@@ -15,7 +15,7 @@ static inline size_t psc_page_size(void)
     return (size_t)PSC_PAGE_SIZE;
 }
 
-/* The first page's begin at or after. */
+/* Rounds up to the start of a page. */
 static inline size_t psc_page_up(size_t at)
 {
     size_t page = psc_page_size();

@@ -1,10 +1,10 @@
-/* Numbered items that may overtake each other, and come twice, put back into
- * their order. Numbers wrap around after 2^32 - 1. Pure: no allocation, and
- * nothing is said of what an item is. Header only.
+/* Puts numbered items, which may overtake each other and arrive twice, back
+ * into order. Numbers wrap around after 2^32 - 1. Pure: allocates nothing and
+ * does not look into an item. Header only.
  *
  * The number of the next item is `expected`. An item is held from its arrival
- * until it is taken; items that are not to be held (a repeated one, one too far
- * ahead) are reported by the verdict and stay with the caller. */
+ * until it is taken; items that are not held (repeated, or too far ahead) are
+ * reported by the verdict and stay with the caller. */
 #ifndef PSCOMPY_KIT_REORDER_H
 #define PSCOMPY_KIT_REORDER_H
 
@@ -13,21 +13,23 @@
 
 typedef struct psc_reorder {
     void **held;       /* `size` places, by number modulo `size` */
-    uint32_t size;     /* a power of two, so that places follow each other as
-                          numbers do, from the last number to 0, too */
-    uint32_t limit;    /* at most `size`: how many numbers may come now */
+    /* a power of two, so that consecutive numbers have consecutive places, also
+     * when the number wraps around */
+    uint32_t size;
+    /* how many numbers from `expected` on are accepted; at most `size` */
+    uint32_t limit;
     uint32_t expected; /* the next number */
     uint32_t n_held;
 } psc_reorder_t;
 
 typedef enum psc_reorder_verdict {
-    PSC_REORDER_NEXT,      /* its turn has come */
-    PSC_REORDER_EARLY,     /* to be held until its turn */
+    PSC_REORDER_NEXT, /* in order */
+    PSC_REORDER_EARLY, /* held until the items before it were taken */
     PSC_REORDER_DUPLICATE, /* held already, or taken before */
-    PSC_REORDER_BEYOND     /* further ahead than the limit */
+    PSC_REORDER_BEYOND /* further ahead than the limit */
 } psc_reorder_verdict_t;
 
-/* The places that a limit needs. */
+/* Returns the number of places for a limit. */
 static inline uint32_t psc_reorder_size(uint32_t limit)
 {
     uint32_t size = 1;
@@ -70,13 +72,13 @@ static inline psc_reorder_verdict_t psc_reorder_put(psc_reorder_t *order,
     return verdict;
 }
 
-/* Returns the next item, or NULL if it has not come. */
+/* Returns the next item, or NULL if it has not arrived. */
 static inline void *psc_reorder_next(const psc_reorder_t *order)
 {
     return *psc_reorder_place(order, order->expected);
 }
 
-/* The same, and the item is not held any longer. */
+/* Like psc_reorder_next(), but the item is removed. */
 static inline void *psc_reorder_take(psc_reorder_t *order)
 {
     void **place = psc_reorder_place(order, order->expected);
@@ -90,13 +92,14 @@ static inline void *psc_reorder_take(psc_reorder_t *order)
     return item;
 }
 
-/* The next item was NEXT, and is used without being held. */
+/* Skips the next item, which the caller uses without holding it (verdict
+ * NEXT). */
 static inline void psc_reorder_pass(psc_reorder_t *order)
 {
     order->expected++;
 }
 
-/* Undoes the last take, or (item NULL) the last pass. */
+/* Undoes the last take, or the last pass if `item` is NULL. */
 static inline void psc_reorder_undo(psc_reorder_t *order, void *item)
 {
     order->expected--;
@@ -106,7 +109,8 @@ static inline void psc_reorder_undo(psc_reorder_t *order, void *item)
     }
 }
 
-/* Bit i: the item `expected` + 1 + i is held. For acknowledgements. */
+/* Bit i is set if the item `expected` + 1 + i is held. Used for
+ * acknowledgements. */
 static inline uint64_t psc_reorder_early(const psc_reorder_t *order)
 {
     uint32_t left = order->n_held - (psc_reorder_next(order) != NULL);
@@ -121,7 +125,8 @@ static inline uint64_t psc_reorder_early(const psc_reorder_t *order)
     return bits;
 }
 
-/* Returns any item that is still held, or NULL; for whoever empties it. */
+/* Removes and returns any item that is held, or returns NULL. Called repeatedly
+ * to empty the structure. */
 static inline void *psc_reorder_drop(psc_reorder_t *order)
 {
     for (uint32_t i = 0; order->n_held > 0 && i < order->size; i++) {

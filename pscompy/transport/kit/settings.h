@@ -1,5 +1,5 @@
-/* A transport's settings by name, as its `open` gets them. One that is not
- * there is an empty text and 0. */
+/* A transport's settings by name, as passed to its `open`. A missing setting
+ * reads as an empty text and 0. */
 #ifndef PSCOMPY_KIT_SETTING_H
 #define PSCOMPY_KIT_SETTING_H
 

@@ -67,7 +67,7 @@ static inline void psc_siphash_init(psc_siphash_t *s, const uint8_t *key)
     s->v[3] = k1 ^ 0x7465646279746573ull;
 }
 
-/* out = hash of data under the key; sizes as above. */
+/* Stores the hash of `data` under `key` in `out`; sizes as above. */
 static inline void psc_siphash(const uint8_t *key, const void *data, size_t len,
                                uint8_t *out)
 {
@@ -91,7 +91,7 @@ static inline void psc_siphash(const uint8_t *key, const void *data, size_t len,
     psc_siphash_store(out + 8, s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3]);
 }
 
-/* Compares secrets in a time that does not tell where they differ. */
+/* Compares two hashes in constant time. */
 static inline int psc_siphash_equal(const uint8_t *a, const uint8_t *b)
 {
     unsigned difference = 0;

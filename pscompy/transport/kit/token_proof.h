@@ -1,19 +1,19 @@
-/* Two ends of a lane prove to each other that they hold its one-time token,
- * over whatever carries messages between them:
+/* Two ends of a lane prove to each other that they hold its one-time token, in
+ * messages that the transport carries:
  *
  *   connector  HELLO(nonce) ->
  *              <- CHALLENGE(nonce, proof)   acceptor
  *              ANSWER(proof) ->             connector is done, then acceptor
  *
- * Either side may send a REFUSAL with its reason instead. The token never
- * travels. A proof is SipHash, keyed with the token, over the side that makes
- * it, both endpoints' ids and both nonces: it is good for one lane, one
+ * Either side may send a REFUSAL with its reason instead. The token itself is
+ * never sent. A proof is SipHash, keyed with the token, over the side that
+ * makes it, both endpoints' ids and both nonces: it is good for one lane, one
  * attempt and one direction.
  *
- * Pure: no function here sends or waits. A transport hands in the messages
- * that arrive, sends the reply, and acts on the verdict. A transport whose
- * stream tells messages apart by their order (tcp) needs no kinds on the wire
- * and may hang up instead of sending a refusal. Header only. */
+ * Pure: no function here sends or waits. A transport hands in the messages that
+ * arrive, sends the reply, and acts on the verdict. A transport whose stream
+ * tells messages apart by their order (tcp) needs no kinds on the wire and may
+ * hang up instead of sending a refusal. Header only. */
 #ifndef PSCOMPY_KIT_TOKEN_PROOF_H
 #define PSCOMPY_KIT_TOKEN_PROOF_H
 
@@ -53,7 +53,7 @@ typedef enum psc_proof_verdict {
     PSC_PROOF_CONTINUES,
     PSC_PROOF_ACCEPTED,   /* the peer holds the token */
     PSC_PROOF_REFUSED,    /* by either side; the reason is in reply.why */
-    PSC_PROOF_OUT_OF_TURN /* this kind has no meaning in this state */
+    PSC_PROOF_OUT_OF_TURN /* the state does not allow this kind */
 } psc_proof_verdict_t;
 
 typedef struct psc_proof {
@@ -65,7 +65,7 @@ typedef struct psc_proof {
 
 typedef struct psc_proof_reply {
     psc_proof_verdict_t verdict;
-    psc_proof_kind_t kind; /* to be sent with the body, unless NONE */
+    psc_proof_kind_t kind; /* sent with the body, unless NONE */
     size_t len;
     uint8_t body[PSC_PROOF_BODY_MAX];
     char why[PSC_REASON_MAX / 2];
@@ -73,7 +73,7 @@ typedef struct psc_proof_reply {
 
 /* ---- proofs ---- */
 
-/* `side` is 'c' or 'a', the side whose proof this is. */
+/* `side` is 'c' for the connector's proof and 'a' for the acceptor's. */
 static inline void psc_proof_make(const psc_proof_t *proof, char side,
                                   uint8_t hash_p[PSC_PROOF_SIZE])
 {
@@ -131,7 +131,7 @@ static inline void psc_proof_refuse(psc_proof_t *proof,
     psc_proof_end(proof, reply, PSC_PROOF_REFUSED);
 }
 
-/* ---- one function for each message that has its turn ---- */
+/* ---- one function for each message that a state allows ---- */
 
 static inline void psc_proof_on_hello(psc_proof_t *proof, const uint8_t *body,
                                       size_t len, psc_proof_reply_t *reply)
@@ -181,8 +181,8 @@ static inline void psc_proof_on_answer(psc_proof_t *proof, const uint8_t *body,
         psc_proof_end(proof, reply, PSC_PROOF_ACCEPTED);
 }
 
-/* The peer's text goes to logs and exceptions: what cannot be printed is
- * replaced. */
+/* The peer's text is written to logs and exceptions, so unprintable characters
+ * are replaced. */
 static inline void psc_proof_on_refusal(psc_proof_t *proof, const uint8_t *body,
                                         size_t len, psc_proof_reply_t *reply)
 {
@@ -223,7 +223,7 @@ static inline const uint8_t *psc_proof_hello(const psc_proof_t *proof)
     return proof->nonces[0];
 }
 
-/* A message of one of the kinds above has arrived. */
+/* Processes a message of one of the kinds above. */
 static inline void psc_proof_receive(psc_proof_t *proof, unsigned kind,
                                      const uint8_t *body, size_t len,
                                      psc_proof_reply_t *reply)

@@ -1,18 +1,18 @@
-/* What the files of the bridge share.
+/* The declarations that the files of the bridge share.
  *
  *   transport.c  the operations table; opening, polling, waking, ending
  *   ep.c         endpoints, and sending on them
- *   pump.c       what the pump calls (pump.h)
+ *   pump.c       the functions that the pump calls (pump.h)
  *   build.py     the extension; __init__.py and its neighbours: the pump
  *
  * A bridge is an interface of the contract whose fabric is a thread that runs
- * Python. Two queues lie between them: commands go to the pump, news go to
- * `progress`. Items are allocated one by one; both queues are bounded per
- * endpoint, so a peer that does not listen holds up nobody else.
+ * Python, the pump. Two queues lie between them: commands are passed to the
+ * pump, news to `progress`. Items are allocated one by one; both queues are
+ * bounded per endpoint, so a peer that does not receive delays no other peer.
  *
- * Two locks: the worker's, with which the core makes its calls, and the
- * bridge's, which covers everything that both sides touch. No upcall is made
- * with the bridge's lock held. */
+ * There are two locks: the worker's, which the core holds when it calls, and
+ * the bridge's, which protects all fields that both sides use. No upcall is
+ * made with the bridge's lock held. */
 #ifndef PSCOMPY_BRIDGE_BRIDGE_H
 #define PSCOMPY_BRIDGE_BRIDGE_H
 
@@ -25,8 +25,9 @@
 #include "pump.h"
 
 #define BRIDGE_BUCKETS 64u
-#define BRIDGE_NEWS_MAX 32   /* told by one progress */
-#define BRIDGE_NUMBER_SIZE 8u /* an endpoint's number begins its address */
+#define BRIDGE_NEWS_MAX 32   /* news reported by one progress */
+/* an endpoint's number is the start of its address */
+#define BRIDGE_NUMBER_SIZE 8u
 #define BRIDGE_IOV_MAX 16u
 
 /* A frame: this head, the header, the payload. */
@@ -42,7 +43,7 @@ typedef struct bridge_item {
     int kind; /* bridge_kind_t or bridge_news_t */
     uint64_t ep;
     uint64_t peer;
-    int number; /* role of CONNECT, status of FAILED */
+    int number; /* role (CONNECT) or status (FAILED) */
     uint8_t token[PSC_TOKEN_SIZE];
     size_t len;
     _Alignas(8) uint8_t data[];
@@ -57,15 +58,15 @@ typedef enum bridge_news {
 typedef struct bridge_ep {
     psc_ep_t super;
     psc_link_t link; /* in the bridge's table */
-    uint64_t number; /* random: a stranger does not guess it */
+    uint64_t number; /* random, so that a stranger cannot guess it */
     bool closed;     /* ep_close was called */
-    bool up;         /* there may be frames that the pump still has to send */
-    bool stopped;    /* the pump has let go of it */
-    psc_status_t failed;  /* what the pump said, PSC_OK before */
-    bool starved;    /* a send found no room */
-    bool held_up;    /* a delivery found no room */
-    uint32_t sending;    /* frames between am_bcopy and frame_done */
-    uint32_t arrived;    /* frames between deliver and progress */
+    bool up;         /* the pump may still have frames to send */
+    bool stopped;    /* the pump has finished with the endpoint */
+    psc_status_t failed; /* status that the pump has reported; PSC_OK before */
+    bool starved; /* a send found no room */
+    bool held_up; /* a delivery found no room */
+    uint32_t sending; /* frames between am_bcopy and frame_done */
+    uint32_t arrived; /* frames between deliver and progress */
 } bridge_ep_t;
 
 struct bridge {
@@ -79,31 +80,33 @@ struct bridge {
     psc_lock_t lock;
     psc_list_t eps[BRIDGE_BUCKETS];
     psc_list_t commands, news;
-    bridge_item_t *taken; /* the command that the pump works on */
+    bridge_item_t *taken; /* command that the pump is processing */
     int pump_fd, event_fd;
-    atomic_bool busy;     /* progress has something to do */
-    bool armed;           /* a sleeper wants event_fd */
-    bool signalled;       /* event_fd was written */
-    bool ended;           /* END follows the last command */
+    atomic_bool busy; /* progress has something to do */
+    bool armed; /* event_fd must be signalled before the next news */
+    bool signalled; /* event_fd was written */
+    bool ended; /* END is returned after the last command */
 };
 
 /* ---- transport.c ---- */
 
 extern const psc_transport_ops_t bridge_template;
-/* NULL: out of memory. data may be NULL: it is filled in later. */
+/* Returns NULL if memory is short. `data` may be NULL if the caller fills it in
+ * later. */
 bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
                                   size_t len);
-/* With the lock held: hand an item over and wake the other side. */
+/* Queues an item and wakes the other side. The lock must be held. */
 void bridge_command_push(bridge_t *bridge, bridge_item_t *item);
 void bridge_news_push(bridge_t *bridge, bridge_item_t *item);
-/* With the lock held: have progress called. */
+/* Ensures that progress finds work, and wakes a sleeper. The lock must be
+ * held. */
 void bridge_wake(bridge_t *bridge);
-/* With the lock held, without an item. */
+/* Writes to an eventfd. The lock must be held. */
 void bridge_signal(int fd);
 
 /* ---- ep.c ---- */
 
-/* With the lock held; NULL: gone. */
+/* The lock must be held. Returns NULL if the endpoint was freed. */
 bridge_ep_t *bridge_ep_find(bridge_t *bridge, uint64_t number);
 psc_status_t bridge_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
 psc_status_t bridge_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);

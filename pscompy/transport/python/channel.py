@@ -1,4 +1,4 @@
-"""A link as the pump keeps it: what is on its way out, what has come in, how far it is."""
+"""A link of the pump, with its stage and the frames queued in both directions."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _PREFIX = struct.Struct("<I")  # length of the next frame in a stream
 
 
 class Stage(Enum):
-    """How far a link is."""
+    """The stages of a link."""
 
-    CALLED = auto()  # a caller that has not said whom it wants
-    WAITING = auto()  # it has said so, and that endpoint does not expect it yet
-    PROVING = auto()
+    CALLED = auto()  # a caller that has not named an endpoint
+    WAITING = auto()  # the caller has named an endpoint, which does not expect it yet
+    PROVING = auto()  # the token proof is in progress
     UP = auto()
-    CLOSING = auto()  # what was taken still goes out
+    CLOSING = auto()  # queued frames are still being sent
     ENDED = auto()
 
 
 class Channel(Link):
-    """`number` is that of our endpoint, None while a caller has not named one."""
+    """A link. `number` is the number of our endpoint, or None if the caller has not named one."""
 
     def __init__(self, stream: bool, max_frame: int) -> None:
         self.stage = Stage.CALLED
         self.number: int | None = None
-        self.nonce = b""  # a caller's, while it waits
+        self.nonce = b""  # of a caller's hello, in stage WAITING
         self.connecting: Connecting | None = None
         self.accepting: Accepting | None = None
-        self.backlog: deque[bytes] = deque()  # arrived, not delivered yet
-        self.reason = ""  # why it was lost, while there is a backlog
+        self.backlog: deque[bytes] = deque()  # frames that have arrived and are not delivered yet
+        self.reason = ""  # why the link was lost, while there is a backlog
         self._stream = stream
         self._max_frame = max_frame
         self._out: deque[tuple[memoryview, bool]] = deque()
@@ -42,16 +42,17 @@ class Channel(Link):
 
     @property
     def blocked(self) -> bool:
-        """Something waits to be sent."""
+        """True if frames are queued for sending."""
         return bool(self._out)
 
     def push(self, frame: bytes, counted: bool) -> None:
-        """Queue a frame; the counted ones are those that `flush` reports."""
+        """Queue a frame. `flush` reports the number of counted frames that it has sent."""
         data = _PREFIX.pack(len(frame)) + frame if self._stream else frame
         self._out.append((memoryview(data), counted))
 
     def flush(self, send: Callable[[Link, memoryview], int]) -> int:
-        """Send what can be sent; returns how many counted frames have left."""
+        """Send the queued frames until `send` takes no more. Returns the number of counted frames
+        that were sent."""
         done = 0
         try:
             while self._out:
@@ -69,7 +70,7 @@ class Channel(Link):
         return done
 
     def cut(self, data: bytes) -> Iterator[bytes]:
-        """The frames that are complete with this piece."""
+        """Yields the frames that this piece completes."""
         if not self._stream:
             yield self._checked(data)
             return

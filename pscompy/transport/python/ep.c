@@ -1,4 +1,4 @@
-/* Endpoints of a bridge: what the core asks of them becomes a command. */
+/* Endpoints of a bridge: turns the core's calls into commands. */
 #include "bridge.h"
 
 #include <stdlib.h>
@@ -89,9 +89,10 @@ psc_status_t bridge_ep_connect(psc_ep_t *self,
     return PSC_INPROGRESS;
 }
 
-/* Without memory for the command nobody says ep_closed: it stops at once. So
- * does an endpoint that is not up: it has sent nothing, and a transport that
- * blocks would never let go of it. */
+/* If there is no memory for the command, the pump never calls
+ * bridge_ep_closed(), so the endpoint is stopped at once. An endpoint that is
+ * not up is stopped at once too: it has sent nothing, and a transport that
+ * blocks would never release it. */
 void bridge_ep_close(psc_ep_t *self)
 {
     bridge_t *bridge = ep_bridge(self);
@@ -137,7 +138,7 @@ void bridge_ep_fini(psc_ep_t *self)
 
 /* ---- sending ---- */
 
-/* 0: longer than a frame may be. */
+/* Returns 0 if the frame would be longer than allowed. */
 static size_t frame_len(const bridge_t *bridge, uint8_t header_len,
                         const psc_iov_t *iov, size_t n_iov)
 {
@@ -168,7 +169,7 @@ static bridge_item_t *frame_create(uint64_t number, size_t len, uint8_t id,
     return item;
 }
 
-/* Room for one frame more, or why not. */
+/* Claims room for one more frame. Returns the reason if there is none. */
 static psc_status_t ep_claim(bridge_t *bridge, bridge_ep_t *ep)
 {
     psc_status_t status = PSC_OK;

@@ -7,5 +7,5 @@ from typing import Any
 
 
 def native() -> Any:
-    """The module that cffi has made; it is loaded with the first such transport."""
+    """The module that cffi has built. It is loaded with the first transport written in Python."""
     return importlib.import_module("pscompy.transport.python._native")

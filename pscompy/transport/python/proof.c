@@ -1,4 +1,4 @@
-/* The token proof of the contract's kit, for links of Python. */
+/* The token proof of the contract's kit, for links of transports in Python. */
 #include <stdlib.h>
 
 #include "pscompy/transport/kit/token_proof.h"
@@ -6,7 +6,7 @@
 
 struct bridge_proof {
     psc_proof_t proof;
-    psc_proof_reply_t reply; /* to the message that arrived last */
+    psc_proof_reply_t reply; /* reply to the last message */
 };
 
 bridge_proof_t *bridge_proof_create(int role, const uint8_t *token,

@@ -1,11 +1,11 @@
 """Both ends of a link prove that they hold its one-time token, in three frames. No I/O.
 
-    connector -> acceptor   hello: the endpoint it wants, a nonce
+    connector -> acceptor   hello: the number of the wanted endpoint, a nonce
     acceptor -> connector   challenge: a nonce, a proof
     connector -> acceptor   answer: a proof
 
-The proofs are those of transports in C (transport/kit/token_proof.h), made by the same code.
-Instead of a refusal, the link ends.
+Transports in C use the same proofs and the same code (transport/kit/token_proof.h). Instead of
+sending a refusal, an end closes the link.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Refused(OSError):
 
 
 def read_hello(frame: bytes) -> tuple[int, bytes]:
-    """The number of the endpoint that a caller wants, and its nonce."""
+    """Returns the number of the endpoint that the caller wants, and its nonce."""
     if len(frame) != _HELLO.size:
         raise Refused("a caller speaks another protocol")
     magic, number, nonce = _HELLO.unpack(frame)
@@ -44,12 +44,12 @@ class Proof:
         self._proof = self._ffi.gc(proof, self._lib.bridge_proof_destroy)
 
     def nonce(self) -> bytes:
-        """The connector's, for its hello."""
+        """The connector's nonce, which is sent in its hello."""
         hello = self._lib.bridge_proof_hello(self._proof)
         return bytes(self._ffi.buffer(hello, self._lib.PSC_PROOF_NONCE_SIZE))
 
     def receive(self, kind: int, body: bytes) -> bytes:
-        """The reply to a message, empty if none is due."""
+        """Returns the reply to a message, or empty bytes if there is none."""
         length = self._lib.bridge_proof_receive(self._proof, kind, body, len(body))
         if length < 0:
             raise Refused(self._ffi.string(self._lib.bridge_proof_why(self._proof)).decode())
@@ -57,7 +57,7 @@ class Proof:
 
 
 class Connecting:
-    """The connector's end: send `hello`, then hand in the challenge."""
+    """The connector's end: send `hello`, then pass the challenge to `challenged`."""
 
     def __init__(self, token: bytes, own: int, peer: int) -> None:
         self._lib = native().lib
@@ -65,13 +65,13 @@ class Connecting:
         self.hello = _HELLO.pack(MAGIC, peer, self._proof.nonce())
 
     def challenged(self, frame: bytes) -> bytes:
-        """The answer to send; with it this end is done. `Refused` if the acceptor does not
-        hold the token."""
+        """Returns the answer to send; this end has then finished. Raises `Refused` if the acceptor
+        does not hold the token."""
         return self._proof.receive(self._lib.PSC_PROOF_CHALLENGE, frame)
 
 
 class Accepting:
-    """The acceptor's end: send the `challenge`, then hand in the answer."""
+    """The acceptor's end: send the `challenge`, then pass the answer to `answered`."""
 
     def __init__(self, token: bytes, own: int, peer: int, nonce: bytes) -> None:
         self._lib = native().lib
@@ -79,5 +79,5 @@ class Accepting:
         self.challenge = self._proof.receive(self._lib.PSC_PROOF_HELLO, nonce)
 
     def answered(self, frame: bytes) -> None:
-        """`Refused` if the connector does not hold the token."""
+        """Raises `Refused` if the connector does not hold the token."""
         self._proof.receive(self._lib.PSC_PROOF_ANSWER, frame)

@@ -115,8 +115,8 @@ void bridge_end(bridge_t *bridge)
 
 /* ---- commands ---- */
 
-/* The descriptor is cleared before the last look, so that what is pushed
- * after that look signals it again. */
+/* The descriptor is cleared under the lock if no command is queued; a command
+ * that is pushed later signals it again. */
 static bridge_item_t *bridge_command_pop(bridge_t *bridge, bool *ended_p)
 {
     psc_link_t *link;
@@ -126,7 +126,7 @@ static bridge_item_t *bridge_command_pop(bridge_t *bridge, bool *ended_p)
     link = psc_list_pop(&bridge->commands);
     *ended_p = !link && bridge->ended;
     if (!link && read(bridge->pump_fd, &ignored, sizeof ignored) < 0)
-        ignored = 0; /* it was quiet already */
+        ignored = 0; /* the descriptor was not readable */
     psc_lock_release(&bridge->lock);
     return link ? psc_container_of(link, bridge_item_t, link) : NULL;
 }
@@ -212,7 +212,7 @@ int bridge_deliver(bridge_t *bridge, uint64_t number, const uint8_t *frame,
     return status;
 }
 
-/* Something about an endpoint that is told once. */
+/* Queues news of an endpoint, unless it has failed already. */
 static void bridge_tell_ep(bridge_t *bridge, bridge_item_t *item)
 {
     bridge_ep_t *ep;

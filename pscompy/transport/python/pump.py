@@ -1,8 +1,8 @@
 """The pump: the thread that runs one transport written in Python.
 
-It waits for the bridge's descriptor and for those that the transport watches, and does what
-either asks for. Nothing else calls the transport, so a transport needs no lock; and if one of its
-calls blocks, this thread alone is held up.
+It waits for the bridge's descriptor and for the descriptors that the transport watches, and
+handles their events. No other thread calls the transport, so a transport needs no lock; and if
+one of its calls blocks, only this thread is blocked.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from pscompy.transport.python.native import native
 from pscompy.transport.python.proof import Accepting, Connecting, read_hello
 from pscompy.transport.python.watches import READ, WRITE, Watch, Watches
 
-logger = logging.getLogger("pscompy.plugin")  # the room that plug-ins know
+logger = logging.getLogger("pscompy.plugin")  # the logger of plug-ins
 
-CALLERS_MAX = 64  # callers that have not proved anything
+CALLERS_MAX = 64  # callers whose proof has not begun
 JOIN_SECONDS = 2.0
-STUCK_SECONDS = 0.5  # a call that takes longer blocks
+STUCK_SECONDS = 0.5  # a call that takes longer is reported as blocking
 OURS = __name__.rpartition(".")[0]  # this package, whose functions call the transport
 
 
 class Pump:
-    """Opens the transport, within so many seconds, and runs it until `close`.
+    """Opens the transport within `seconds`, and runs it until `close`.
 
-    An exception out of the transport's `open` passes through, and leaves nothing behind. One that
-    takes too long is a `TimeoutError`; the thread then waits for it alone, and closes.
+    An exception of the transport's `open` passes through, and no resource stays allocated. If
+    `open` takes too long, `TimeoutError` is raised; the thread then waits for `open` to return,
+    and closes the transport.
     """
 
     def __init__(
@@ -49,14 +50,14 @@ class Pump:
         self._channels: dict[int, Channel] = {}
         self._callers: OrderedDict[Channel, None] = OrderedDict()
         self._expected: dict[int, tuple[bytes, int]] = {}  # acceptors: token, the peer's number
-        self._broken = ""  # why the transport runs no more
+        self._broken = ""  # why the transport has failed
         self._command = self._ffi.new("bridge_command_t *")
-        self._since: float | None = None  # when the round began that is not over
-        self._told = False  # that a call blocks
+        self._since: float | None = None  # start time of the current round of `_serve`
+        self._told = False  # a blocking call was logged
         self._opening = threading.Lock()
         self._opened = threading.Event()
-        self._abandoned = False  # nobody waits for `open` any more
-        self._refusal: BaseException | None = None  # out of `open`
+        self._abandoned = False  # the time-out of `open` has expired
+        self._refusal: BaseException | None = None  # exception of `open`
         transport._caller = self
         self._thread = threading.Thread(
             target=self._run, args=(settings,), name=f"pscompy-{name}", daemon=True
@@ -65,7 +66,7 @@ class Pump:
         self._await_open(seconds)
 
     def _await_open(self, seconds: float) -> None:
-        """`TimeoutError`, or what came out of `open`."""
+        """Raises `TimeoutError`, or the exception of `open`."""
         try:
             self._opened.wait(None if math.isinf(seconds) else seconds)
         finally:
@@ -79,7 +80,7 @@ class Pump:
             raise self._refusal
 
     def _open(self, settings: Mapping[str, Any]) -> bool:
-        """On the thread. False: there is nothing to run."""
+        """Open the transport, on the pump's thread. Returns False if it cannot run."""
         try:
             self._since = time.monotonic()
             self._bridge = self._create(self._transport.open(settings))
@@ -114,7 +115,7 @@ class Pump:
             )
         return bridge
 
-    # ---- for the session ----
+    # ---- called by the session ----
 
     @property
     def ops(self) -> int:
@@ -123,12 +124,12 @@ class Pump:
 
     @property
     def handle(self) -> int:
-        """What the ops' `open` finds this bridge by."""
+        """The bridge's address, by which the `open` of the ops finds it."""
         return int(self._ffi.cast("uintptr_t", self._bridge))
 
     def close(self) -> None:
-        """End the thread. One that a transport's call holds up for JOIN_SECONDS is left to
-        itself, with its half of the bridge."""
+        """End the thread. If a call of the transport blocks it for JOIN_SECONDS, the thread is
+        abandoned, with its half of the bridge."""
         self._lib.bridge_end(self._bridge)
         self._thread.join(JOIN_SECONDS)
         if not self._thread.is_alive():
@@ -137,7 +138,8 @@ class Pump:
             logger.warning("the transport %s does not end", self._name)
 
     def stuck(self) -> str:
-        """Which call of the transport blocks, and where; on any thread. It is logged once."""
+        """Returns which call of the transport blocks, and where, or an empty text. May be called
+        on any thread; a blocking call is logged once."""
         since = self._since
         seconds = 0.0 if since is None else time.monotonic() - since
         if seconds < STUCK_SECONDS:
@@ -150,12 +152,12 @@ class Pump:
         return why
 
     def _blocking_call(self) -> str:
-        """The transport's function that the thread is in."""
+        """Returns the transport's function that the thread is executing."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         found = "call"
         while frame is not None and not frame.f_globals.get("__name__", "").startswith(OURS):
             code = frame.f_code
-            if not code.co_name.startswith("<"):  # no lambda
+            if not code.co_name.startswith("<"):  # not a lambda
                 found = f"{code.co_name}() ({code.co_filename}, line {frame.f_lineno})"
             frame = frame.f_back
         return found
@@ -176,7 +178,7 @@ class Pump:
             self._end()
 
     def _serve(self) -> bool:
-        """One round of waiting and doing. False: the bridge has ended."""
+        """Wait once and handle the events. Returns False if the bridge has ended."""
         more = True
         self._since = None
         for watch, events in self._watches.wait():
@@ -195,7 +197,7 @@ class Pump:
         self._watches.close()
 
     def _break(self, error: Exception) -> None:
-        """The transport as a whole has failed: so do all its links, now and later."""
+        """Handle a failure of the whole transport: all links fail, and so do later ones."""
         self._broken = f"the transport {self._name} has failed: {_describe(error)}"
         logger.error("%s", self._broken, exc_info=error)
         for number in list(self._expected):
@@ -208,7 +210,7 @@ class Pump:
     def _ready(self, watch: Watch, events: int) -> None:
         channel = watch.channel
         if channel is None:
-            with suppress(BlockingIOError, ConnectionError):  # a caller thought better of it
+            with suppress(BlockingIOError, ConnectionError):  # the caller has hung up
                 watch.read()
             return
         if events & WRITE:
@@ -218,7 +220,7 @@ class Pump:
                 watch.read()
 
     def _shielded(self, call: Callable[[], object]) -> None:
-        """A call whose failure changes nothing any more."""
+        """Make a call whose exceptions are only logged."""
         try:
             call()
         except Exception:
@@ -226,7 +228,7 @@ class Pump:
 
     @contextmanager
     def _about(self, channel: Channel) -> Iterator[None]:
-        """What goes wrong in here is the end of this link, and of nothing else."""
+        """An exception inside this context ends the link, and nothing else."""
         try:
             yield
         except OSError as error:
@@ -235,10 +237,10 @@ class Pump:
             logger.exception("%s: a link ends by a mistake of the transport", self._name)
             self._lose(channel, _describe(error))
 
-    # ---- what the bridge asks for ----
+    # ---- commands of the bridge ----
 
     def _obey(self) -> bool:
-        """All commands that are there. False: nothing follows."""
+        """Execute all queued commands. Returns False after the last command, END."""
         lib, command = self._lib, self._command
         while lib.bridge_take(self._bridge, command):
             if command.kind == lib.BRIDGE_END:
@@ -291,7 +293,7 @@ class Pump:
             self._flush(channel)
 
     def _flush(self, channel: Channel) -> None:
-        """Send what can be sent; an endpoint that closes is done when nothing is left."""
+        """Send the queued frames. An endpoint in stage CLOSING ends when its queue is empty."""
         if channel.stage is Stage.ENDED:
             return
         try:
@@ -336,7 +338,7 @@ class Pump:
             channel.stage = Stage.CLOSING
             self._flush(channel)
 
-    # ---- what the transport tells ----
+    # ---- calls of the transport ----
 
     def watch(self, fileobj: Any, read: Callable[[], object], link: Link | None) -> None:
         """See PythonTransport.watch."""
@@ -387,7 +389,7 @@ class Pump:
             raise ConnectionError("the caller speaks out of turn")
 
     def _answer(self, channel: Channel) -> None:
-        """The endpoint that this caller wants expects one."""
+        """Send the challenge: the endpoint that this caller has named expects a caller."""
         number = channel.number
         assert number is not None
         del self._callers[channel]
@@ -409,7 +411,7 @@ class Pump:
             self._lib.bridge_ep_up(self._bridge, channel.number)
 
     def _deliver(self, channel: Channel, frame: bytes) -> bool:
-        """False: the receiver is behind, RESUME follows."""
+        """Pass a frame to the bridge. Returns False if it takes no more; RESUME follows."""
         status = self._lib.bridge_deliver(self._bridge, channel.number, frame, len(frame))
         if status == self._lib.PSC_ERR_NO_RESOURCE:
             return False
@@ -418,7 +420,7 @@ class Pump:
         return True
 
     def _drain(self, channel: Channel) -> None:
-        """The peer is gone, and may have said something before."""
+        """Read the data that the peer has sent before its link was lost."""
         watch = self._watches.of(channel)
         try:
             while watch is not None and channel.stage is Stage.UP:
@@ -427,7 +429,7 @@ class Pump:
             logger.debug("%s: nothing more to read: %s", self._name, _describe(error))
 
     def _lose(self, channel: Channel, reason: str) -> None:
-        """The end of a link, whoever wanted it; the bridge is told if it does not know."""
+        """End a link for any reason, and notify the bridge unless it has been notified."""
         before, channel.stage = channel.stage, Stage.ENDED
         if before is Stage.ENDED:
             return
@@ -436,7 +438,7 @@ class Pump:
             self._watches.remove(watch.fileobj)
         self._shielded(lambda: self._transport.disconnect(channel))
         if before is Stage.UP and channel.backlog:
-            channel.reason = reason  # what has come is delivered first
+            channel.reason = reason  # reported after the backlog is delivered
             return
         self._forget(channel)
         if channel.number is None or before is Stage.WAITING:

@@ -8,8 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* The setting by which `open` learns whose table it was called through: the
- * Python half adds it, and no variable has such a name. */
+/* Setting that passes the bridge's address to `open`. The Python half adds it;
+ * no variable has this name. */
 #define BRIDGE_SETTING "bridge"
 
 static bridge_t *bridge_of(psc_iface_t *iface)
@@ -39,7 +39,7 @@ void bridge_signal(int fd)
     uint64_t one = 1;
 
     if (write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
-        abort(); /* an eventfd of ours fails only if it was closed */
+        abort(); /* write() to our own eventfd fails only if it was closed */
 }
 
 void bridge_command_push(bridge_t *bridge, bridge_item_t *item)
@@ -102,7 +102,7 @@ static void bridge_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
         .max_bcopy = attr->max_frame - sizeof(bridge_head_t),
         .max_iov = BRIDGE_IOV_MAX,
         .latency_ns = attr->latency_ns,
-        .overhead_ns = 5e3, /* two queues and two threads */
+        .overhead_ns = 5e3, /* for two queues and two threads */
         .bandwidth = attr->bandwidth,
         .copy_bandwidth = attr->bandwidth,
         .poll_ns = 2,
@@ -112,7 +112,7 @@ static void bridge_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-/* With the lock held: the pump may deliver again. */
+/* Lets the pump deliver again. The lock must be held. */
 static void bridge_resume(bridge_t *bridge, bridge_ep_t *ep)
 {
     bridge_item_t *item;
@@ -121,12 +121,13 @@ static void bridge_resume(bridge_t *bridge, bridge_ep_t *ep)
         return;
     item = bridge_item_create(BRIDGE_RESUME, ep->number, NULL, 0);
     if (!item)
-        return; /* the next frame that is taken tries again */
+        return; /* retried after the next frame */
     ep->held_up = false;
     bridge_command_push(bridge, item);
 }
 
-/* The oldest news with its endpoint, if that wants to hear of it. */
+/* Takes the oldest news. *ep_p is its endpoint, or NULL if that is closed or
+ * freed. */
 static bridge_item_t *bridge_news_pop(bridge_t *bridge, psc_ep_t **ep_p)
 {
     bridge_item_t *item = NULL;
@@ -148,7 +149,7 @@ static bridge_item_t *bridge_news_pop(bridge_t *bridge, psc_ep_t **ep_p)
     return item;
 }
 
-/* deliver has checked the lengths. */
+/* bridge_deliver() has checked the lengths. */
 static bool bridge_tell_frame(bridge_t *bridge, psc_ep_t *ep,
                               bridge_item_t *item)
 {
@@ -171,7 +172,7 @@ static void bridge_tell(bridge_t *bridge, psc_ep_t *ep, bridge_item_t *item)
     bool held = false;
 
     if (!ep)
-        ; /* it is closed, or gone */
+        ; /* the endpoint is closed or freed */
     else if (item->kind == BRIDGE_UP)
         bridge->super.up->ep_up(ep);
     else if (item->kind == BRIDGE_FAILED)
@@ -183,7 +184,7 @@ static void bridge_tell(bridge_t *bridge, psc_ep_t *ep, bridge_item_t *item)
         free(item);
 }
 
-/* With everything told, the flag goes; what comes later sets it again. */
+/* Clears the flag if all news were reported; later news set it again. */
 static void bridge_quiet(bridge_t *bridge)
 {
     uint64_t ignored;
@@ -214,7 +215,7 @@ static unsigned bridge_progress(psc_iface_t *iface)
         n++;
     }
     bridge_quiet(bridge);
-    return n + 1; /* room for a send counts too */
+    return n + 1; /* room for a send counts as an event too */
 }
 
 /* ---- waking ---- */
@@ -245,7 +246,7 @@ static void bridge_close(psc_iface_t *iface)
 
 static psc_status_t bridge_stop(psc_iface_t *iface)
 {
-    (void)iface; /* the pump touches nothing but the bridge */
+    (void)iface; /* the pump uses only the bridge, none of our memory */
     return PSC_OK;
 }
 

@@ -1,4 +1,4 @@
-"""The descriptors that a pump waits for, and for what it waits at each."""
+"""The descriptors that a pump waits for, with the events to wait for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 @dataclass(eq=False)
 class Watch:
-    """A descriptor, who reads it, and the link that it serves if it serves one only."""
+    """A descriptor, the function that reads it, and its link if it serves one link only."""
 
     fileobj: Any
     read: Callable[[], object]
@@ -23,7 +23,7 @@ class Watch:
 
 
 class Watches:
-    """A selector that knows what links need."""
+    """A selector that waits for the events that the links need."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -31,11 +31,11 @@ class Watches:
         self._serving: dict[Channel, Watch] = {}
 
     def add_command_fd(self, fd: int) -> None:
-        """The bridge's own descriptor, which `wait` reports as None."""
+        """Add the bridge's own descriptor, which `wait` reports as None."""
         self._selector.register(fd, READ)
 
     def add(self, fileobj: Any, read: Callable[[], object], channel: Channel | None) -> None:
-        """Watch a descriptor from now on; one that is watched already has a new reader."""
+        """Watch a descriptor. If it is watched already, its reader is replaced."""
         self.remove(fileobj)
         watch = self._watches[fileobj] = Watch(fileobj, read, channel)
         if channel is None:
@@ -45,7 +45,7 @@ class Watches:
             self.update(channel)
 
     def remove(self, fileobj: Any) -> None:
-        """Watch it no longer; nothing happens if it was not watched."""
+        """Stop watching the descriptor; does nothing if it was not watched."""
         watch = self._watches.pop(fileobj, None)
         if watch is None:
             return
@@ -54,11 +54,11 @@ class Watches:
             self._serving.pop(watch.channel, None)
 
     def of(self, channel: Channel) -> Watch | None:
-        """The one that serves this link."""
+        """Returns the watch of this link, or None."""
         return self._serving.get(channel)
 
     def update(self, channel: Channel) -> None:
-        """Wait for what the link needs now: not for reading while the receiver is behind."""
+        """Wait for the events that the link needs now; not for reading while it has a backlog."""
         watch = self._serving.get(channel)
         if watch is not None:
             self._wait_for(watch, (not channel.backlog and READ) | (channel.blocked and WRITE))
@@ -66,20 +66,21 @@ class Watches:
             raise RuntimeError("send took less than everything and no descriptor is watched")
 
     def wait(self) -> Iterator[tuple[Watch | None, int]]:
-        """Sleep until something is ready; then each that is, unless it was removed meanwhile."""
+        """Sleep until a descriptor is ready. Yields each ready watch, unless it was removed
+        meanwhile."""
         for key, events in self._selector.select():
             watch: Watch | None = key.data
             if watch is None or self._watches.get(watch.fileobj) is watch:
                 yield watch, events
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Remove all watches and close the selector."""
         self._watches.clear()
         self._serving.clear()
         self._selector.close()
 
     def clear(self) -> None:
-        """Watch nothing but the command descriptor."""
+        """Remove all watches except the command descriptor."""
         for fileobj in list(self._watches):
             self.remove(fileobj)
 
