@@ -1,5 +1,6 @@
-/* Endpoints and messages. What is to be told (up, failed) waits as a notice
- * for progress, a failure until the messages before it are delivered. */
+/* Endpoints and messages. The upcalls ep_up and ep_failed are made by progress:
+ * they are recorded as a notice, and a failure is reported only after the
+ * messages before it are delivered. */
 #include <stdlib.h>
 
 #include "loop.h"
@@ -49,7 +50,8 @@ unsigned loop_iface_notify(loop_iface_t *iface)
     loop_ep_t *ep;
     unsigned n = 0;
 
-    while ((ep = loop_ep_noted(iface))) { /* an upcall may change the list */
+    /* restart the search after each upcall, because it may change the list */
+    while ((ep = loop_ep_noted(iface))) {
         loop_notice_t notice = ep->notice;
 
         loop_ep_note(ep, LOOP_NOTHING);
@@ -79,7 +81,7 @@ psc_status_t loop_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     return PSC_OK;
 }
 
-/* Never leaves the process, so its own byte order serves. */
+/* The address never leaves the process, so the machine's byte order is used. */
 psc_status_t loop_ep_address(psc_ep_t *self, uint8_t *address, size_t *len_p)
 {
     const loop_ep_t *ep = (const loop_ep_t *)self;
@@ -115,7 +117,7 @@ static bool loop_token_equal(const uint8_t *a, const uint8_t *b)
     return difference == 0;
 }
 
-/* Both have asked for each other. */
+/* Connects two endpoints that have asked for each other. */
 static void loop_ep_pair(loop_ep_t *ep, loop_ep_t *peer)
 {
     static const char reason[] = "the two ends hold different tokens";
@@ -159,7 +161,7 @@ psc_status_t loop_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
 
 /* ---- closing ---- */
 
-/* Who is connected to it, or waits for it, learns that it ends. */
+/* Fails the endpoints that are connected to this one, or wait for it. */
 static void loop_ep_leave(loop_ep_t *ep)
 {
     psc_list_for_each(other, &loop_ep_iface(ep)->eps, loop_ep_t, link) {
@@ -184,7 +186,7 @@ void loop_ep_close(psc_ep_t *self)
 
 psc_status_t loop_ep_stop(psc_ep_t *self)
 {
-    (void)self; /* what it sent lies in slots of the interface */
+    (void)self; /* its messages are in slots of the interface */
     return PSC_OK;
 }
 
@@ -230,7 +232,7 @@ void loop_desc_release(psc_iface_t *self, psc_desc_t *desc)
     loop_iface_t *iface = (loop_iface_t *)self;
 
     loop_slot_give_back(iface, (loop_slot_t *)desc);
-    loop_iface_wake(iface); /* who found no room may try again */
+    loop_iface_wake(iface); /* a send that found no room may be tried again */
 }
 
 static void loop_slot_deliver(loop_iface_t *iface, loop_slot_t *slot)

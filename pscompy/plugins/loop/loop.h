@@ -1,12 +1,13 @@
-/* What the files of this transport share: one process talking to itself.
+/* The declarations that this transport's files share. It connects a process to
+ * itself.
  *
  *   transport.c  the operations table; opening, polling, waking
  *   ep.c         endpoints and messages
- *   mem.c        registration, put and get
+ *   memory.c     registration, put and get
  *
- * A message is copied into a slot, and progress delivers the slot. The
- * protocol may hold it; the receiving endpoint's credit comes back when the
- * slot does. put and get are a memcpy. */
+ * A message is copied into a slot, and progress delivers the slot. The protocol
+ * may hold the slot; the receiving endpoint's credit is returned when the slot
+ * is. put and get are a memmove. */
 #ifndef PSCOMPY_LOOP_LOOP_H
 #define PSCOMPY_LOOP_LOOP_H
 
@@ -19,13 +20,14 @@
 #include "pscompy/transport/transport.h"
 
 #define LOOP_IOV_MAX 64u
-#define LOOP_DELIVER_MAX 64u      /* messages in one progress */
-#define LOOP_RMA_MAX (1u << 20)   /* one put or get holds the worker's lock */
+#define LOOP_DELIVER_MAX 64u      /* messages delivered by one progress */
+/* a single put or get holds the worker's lock */
+#define LOOP_RMA_MAX (1u << 20)
 #define LOOP_ADDRESS_SIZE 16u /* the interface's nonce, the endpoint's id */
 
 typedef struct loop_ep loop_ep_t;
 
-/* A message on its way; what the protocol holds as a psc_desc_t. */
+/* A message in flight; the protocol may hold it as a psc_desc_t. */
 typedef struct loop_slot {
     psc_link_t link; /* in the interface's queue or its spare slots */
     loop_ep_t *to;
@@ -35,8 +37,8 @@ typedef struct loop_slot {
     uint8_t payload[];
 } loop_slot_t;
 
-/* A registered region. Its id holds its place in the table and how often the
- * place was used, so that an id is never valid again. */
+/* A registered region. Its id holds its index in the table and how often that
+ * entry was used, so that an id never becomes valid again. */
 struct psc_mem {
     uint64_t id;
     uint8_t *base;
@@ -44,22 +46,22 @@ struct psc_mem {
 };
 
 typedef struct loop_place {
-    psc_mem_t *mem; /* NULL: free */
+    psc_mem_t *mem; /* NULL if the entry is free */
     uint32_t uses;
 } loop_place_t;
 
 typedef struct loop_iface {
     psc_iface_t super;
-    size_t buffer_size; /* longest header and payload */
+    size_t buffer_size; /* longest header plus payload */
     uint32_t sendq_size; /* slots per receiving endpoint */
-    uint64_t nonce; /* tells our addresses and keys from others' */
+    uint64_t nonce; /* marks our addresses and keys */
     uint64_t next_id;
     psc_list_t eps;
     psc_list_t queue; /* slots to deliver */
-    psc_list_t spare; /* slots to use again */
-    unsigned n_notices; /* endpoints that something is to be told */
+    psc_list_t spare; /* slots for reuse */
+    unsigned n_notices; /* endpoints with a notice */
     int event_fd;
-    bool armed, rung; /* somebody may sleep; event_fd is readable */
+    bool armed, rung; /* the core may sleep; event_fd is readable */
     loop_place_t *places;
     uint32_t n_places;
 } loop_iface_t;
@@ -73,14 +75,14 @@ struct loop_ep {
     bool asked; /* ep_connect was called: token and wanted are set */
     bool up, closed;
     uint8_t token[PSC_TOKEN_SIZE];
-    uint64_t wanted; /* the peer's id */
-    loop_ep_t *peer; /* once connected, until it closes */
-    uint32_t queued; /* slots taken, also those that the protocol holds */
-    uint32_t waiting; /* of those, not delivered yet */
+    uint64_t wanted; /* id of the peer that ep_connect named */
+    loop_ep_t *peer; /* while connected; NULL before and after */
+    uint32_t queued; /* slots in use, including those that the protocol holds */
+    uint32_t waiting; /* slots of these that are not delivered yet */
     loop_notice_t notice;
-    psc_status_t status; /* with LOOP_FAILS */
+    psc_status_t status; /* valid with LOOP_FAILS */
     const char *reason;
-    bool finished; /* freed when the last slot comes back */
+    bool finished; /* fini was called; freed when the last slot is returned */
 };
 
 /* ---- transport.c ---- */
@@ -102,11 +104,11 @@ psc_status_t loop_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
 psc_status_t loop_am_short(psc_ep_t *ep, uint8_t id, const void *header,
                            uint8_t header_len, const void *payload, size_t len);
 void loop_desc_release(psc_iface_t *iface, psc_desc_t *desc);
-/* From progress: how many events. */
+/* Called by progress; both return the number of events. */
 unsigned loop_iface_deliver(loop_iface_t *iface);
 unsigned loop_iface_notify(loop_iface_t *iface);
 
-/* ---- mem.c ---- */
+/* ---- memory.c ---- */
 
 psc_status_t loop_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
                                size_t len, psc_mem_t **mem_p);
@@ -121,7 +123,7 @@ psc_status_t loop_put(psc_ep_t *ep, const void *buffer, size_t len,
                       psc_comp_t *comp);
 psc_status_t loop_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
                       psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
-/* Deregisters what is left. */
+/* Deregisters all remaining regions. */
 void loop_mem_end(loop_iface_t *iface);
 
 #endif

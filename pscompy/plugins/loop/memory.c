@@ -1,5 +1,5 @@
-/* Registration, put and get. A key names a region of this interface's table;
- * it is looked up at each use, so a region that is gone is refused. */
+/* Registration, put and get. A key names a region of this interface's table; it
+ * is looked up at each use, so a deregistered region is refused. */
 #include <stdlib.h>
 
 #include "loop.h"
@@ -121,7 +121,7 @@ void loop_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
 
 /* ---- put and get ---- */
 
-/* The bytes that the key and the offset name. */
+/* Finds the bytes at `offset` of the key's region. */
 static psc_status_t loop_region(const psc_ep_t *self, const psc_rkey_t *rkey,
                                 uint64_t offset, size_t len, uint8_t **at_p)
 {
@@ -138,7 +138,7 @@ static psc_status_t loop_region(const psc_ep_t *self, const psc_rkey_t *rkey,
     return PSC_OK;
 }
 
-/* memmove: a process may well put a buffer into itself. */
+/* memmove, because source and destination may overlap in one process. */
 psc_status_t loop_put(psc_ep_t *ep, const void *buffer, size_t len,
                       psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
                       psc_comp_t *comp)

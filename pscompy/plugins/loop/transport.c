@@ -1,4 +1,4 @@
-/* The operations table, and the interface's life: opening, polling, waking,
+/* The operations table, and the life of an interface: opening, polling, waking,
  * shutting down. */
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static void loop_slots_free(psc_list_t *slots)
         free(psc_container_of(link, loop_slot_t, link));
 }
 
-static const psc_transport_ops_t loop_ops; /* below */
+static const psc_transport_ops_t loop_ops; /* defined below */
 
 static psc_status_t loop_iface_start(loop_iface_t *iface,
                                      const psc_open_params_t *params)
@@ -123,7 +123,8 @@ static unsigned loop_progress(psc_iface_t *self)
     return n;
 }
 
-/* Something for progress; costs a system call only if somebody may sleep. */
+/* Called when progress has work; costs a system call only if the core may
+ * sleep. */
 void loop_iface_wake(loop_iface_t *iface)
 {
     const uint64_t one = 1;
@@ -153,12 +154,12 @@ static psc_status_t loop_arm(psc_iface_t *self)
 
 static void loop_close(psc_iface_t *self)
 {
-    (void)self; /* no doors to close */
+    (void)self; /* the interface has no listener */
 }
 
 static psc_status_t loop_stop(psc_iface_t *self)
 {
-    (void)self; /* no fabric that would touch memory of ours */
+    (void)self; /* no fabric accesses our memory */
     return PSC_OK;
 }
 
