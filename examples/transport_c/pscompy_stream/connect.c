@@ -1,4 +1,4 @@
-/* How endpoints are made, find each other, and prove the token. */
+/* Endpoints: creating, addresses, connecting, and the token proof. */
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -17,7 +17,8 @@ struct sockaddr_un name_address(const char *name)
 
 /* ---- the token ---- */
 
-/* Hands a message of the token proof to it, and sends the reply. */
+/* Passes a message of the token proof to the proof's state machine, and sends
+ * the reply. */
 static void ep_prove(ep_t *ep, psc_proof_kind_t kind, const uint8_t *body,
                      size_t len)
 {
@@ -36,7 +37,8 @@ static void ep_prove(ep_t *ep, psc_proof_kind_t kind, const uint8_t *body,
         stream_of(ep)->super.up->ep_up(&ep->super);
 }
 
-/* The acceptor answers once it was called and knows the token. */
+/* The acceptor answers once a caller has arrived and ep_connect has passed the
+ * token. */
 static void ep_answer(ep_t *ep)
 {
     if (ep->stage == CALLED && ep->accepting)
@@ -70,7 +72,7 @@ static ep_t *stream_find(stream_t *stream, uint64_t id)
     return NULL;
 }
 
-/* A hello comes in one piece, or from nobody of ours. */
+/* A hello of this transport arrives in one piece; anything else is refused. */
 static void caller_ready(source_t *source, uint32_t events)
 {
     hello_t hello;
@@ -87,7 +89,8 @@ static void caller_ready(source_t *source, uint32_t events)
     memcpy(ep->caller_nonce, hello.nonce, sizeof hello.nonce);
     ep->stage = CALLED;
     ep->source.fd = source->fd;
-    ep->source.events = EPOLLIN | EPOLLRDHUP; /* set, but for the caller */
+    /* in the epoll set already, with the caller's source */
+    ep->source.events = EPOLLIN | EPOLLRDHUP;
     source->fd = -1;
     source_watch(&ep->source, EPOLLIN);
     ep_answer(ep);
@@ -103,7 +106,7 @@ void listener_ready(source_t *source, uint32_t events)
     if (fd < 0)
         return;
     stream->next_caller = (stream->next_caller + 1) % CALLERS_MAX;
-    source_close(caller); /* who was there has taken too long */
+    source_close(caller); /* the caller before took too long */
     *caller = (source_t){.ready = caller_ready, .stream = stream, .fd = fd};
     source_watch(caller, EPOLLIN | EPOLLRDHUP);
 }

@@ -1,4 +1,4 @@
-/* Frames on their way out and in, and how endpoints end. */
+/* Sending and receiving frames, and the end of endpoints. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -26,7 +26,7 @@ void source_close(source_t *source)
     source->events = 0;
 }
 
-/* ---- out ---- */
+/* ---- sending ---- */
 
 void ep_flush(ep_t *ep)
 {
@@ -37,7 +37,8 @@ void ep_flush(ep_t *ep)
     if (ep->out_len)
         n = send(ep->source.fd, ep->out, ep->out_len, MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN)
-        n = (ssize_t)ep->out_len; /* reading will tell that the peer is gone */
+        /* the next read reports that the peer is gone */
+        n = (ssize_t)ep->out_len;
     if (n > 0)
         memmove(ep->out, ep->out + n, ep->out_len -= (size_t)n);
     if (ep->stage == CLOSING && ep->out_len == 0)
@@ -76,9 +77,9 @@ psc_status_t stream_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     return PSC_OK;
 }
 
-/* ---- in ---- */
+/* ---- receiving ---- */
 
-/* Takes what is complete at `at`; 0: wait for more. */
+/* Takes the frame at `at`. Returns 0 if it is not complete. */
 static size_t ep_take_frame(ep_t *ep, size_t at)
 {
     uint64_t header[PSC_AM_HEADER_MAX / 8];
@@ -109,7 +110,8 @@ static size_t ep_take_frame(ep_t *ep, size_t at)
     return sizeof frame + frame.len;
 }
 
-/* An upcall may close the endpoint: what follows is not looked at then. */
+/* An upcall may close the endpoint; the bytes behind the frame are then
+ * discarded. */
 static void ep_take(ep_t *ep)
 {
     size_t at = 0, n;
@@ -122,7 +124,7 @@ static void ep_take(ep_t *ep)
         at += n;
     } while (n > 0);
     if (ep->stage >= CLOSING)
-        at = ep->in_len; /* nobody wants the rest */
+        at = ep->in_len; /* discard the rest */
     memmove(ep->in, ep->in + at, ep->in_len -= at);
 }
 
@@ -133,7 +135,8 @@ void ep_ready(source_t *source, uint32_t events)
 
     if (events & EPOLLOUT) {
         ep_flush(ep);
-        stream_of(ep)->handled++; /* whoever found no room tries again */
+        /* a send that found no room may be tried again */
+        stream_of(ep)->handled++;
     }
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
@@ -150,9 +153,9 @@ void ep_ready(source_t *source, uint32_t events)
     ep_take(ep);
 }
 
-/* ---- ends ---- */
+/* ---- ending ---- */
 
-/* From progress only. */
+/* Called by progress only. */
 void ep_fail(ep_t *ep, psc_status_t status, const char *reason)
 {
     stage_t before = ep->stage;
@@ -192,7 +195,8 @@ void stream_ep_fini(psc_ep_t *self)
     ep->stage = ENDED;
     source_close(&ep->source);
     psc_list_remove(&ep->link);
-    if (stream->in_progress) /* somebody up the stack may still look at it */
+    /* the caller of an upcall may still use the endpoint */
+    if (stream->in_progress)
         psc_list_push(&stream->graveyard, &ep->link);
     else
         free(ep);

@@ -10,7 +10,7 @@
 
 #define EVENTS_MAX 16
 
-static const psc_transport_ops_t stream_ops; /* below */
+static const psc_transport_ops_t stream_ops; /* defined below */
 
 /* ---- the interface ---- */
 
@@ -94,7 +94,8 @@ static unsigned stream_progress(psc_iface_t *iface)
     for (int i = 0; i < n; i++) {
         source_t *source = events[i].data.ptr;
 
-        if (source->fd >= 0) /* not closed by an earlier event */
+        /* skip a source that the handler of an earlier event has closed */
+        if (source->fd >= 0)
             source->ready(source, events[i].events);
     }
     stream->in_progress = false;
@@ -108,7 +109,8 @@ static int stream_event_fd(psc_iface_t *iface)
     return ((stream_t *)iface)->epoll_fd;
 }
 
-/* What is to be done is visible in the epoll set until it is done. */
+/* The epoll set reports pending work until it is done, so nothing is left to
+ * arm. */
 static psc_status_t stream_arm(psc_iface_t *iface)
 {
     (void)iface;

@@ -1,14 +1,16 @@
 /* A transport of pscompy in C: Unix stream sockets between processes of one
- * node. It knows pscompy by its headers, needs no symbol of it, and can do
- * what is mandatory and nothing else: the protocols make the rest of it.
+ * node. It uses only pscompy's headers and links to none of its symbols. It
+ * implements the mandatory operations and nothing else; the protocols do the
+ * rest with them.
  *
  *   stream.c    the table of operations, and the life of an interface
- *   connect.c   how endpoints are made, find each other, and prove the token
- *   messages.c  frames on their way out and in, and how endpoints end
+ *   connect.c   endpoints: creating, connecting, and the token proof
+ *   messages.c  sending and receiving frames, and the end of endpoints
  *
- * An interface has one listening socket at a random name; an endpoint has one
- * connected socket. Everything is watched by one epoll set, level triggered,
- * which is also the event descriptor: what is left in a socket wakes again. */
+ * An interface has one listening socket with a random name; an endpoint has one
+ * connected socket. All sockets are watched level-triggered by one epoll set,
+ * which is also the event descriptor: bytes that stay in a socket make it
+ * readable again. */
 #ifndef PSCOMPY_STREAM_H
 #define PSCOMPY_STREAM_H
 
@@ -18,25 +20,26 @@
 #include <sys/epoll.h>
 #include <sys/un.h>
 
-#define FRAME_MAX 65536u /* header and payload */
+#define FRAME_MAX 65536u /* of header and payload */
 #define ROOM (2 * (FRAME_MAX + 8))
 #define CALLERS_MAX 16u
-#define NAME_SIZE 24u /* of the listening socket: NUL, then random bytes */
+/* length of the listening socket's name: NUL, then random bytes */
+#define NAME_SIZE 24u
 #define ADDRESS_LEN (offsetof(struct sockaddr_un, sun_path) + NAME_SIZE)
 
-/* ---- what travels ---- */
+/* ---- formats ---- */
 
 typedef struct address {
     uint64_t endpoint;
     char name[NAME_SIZE];
 } address_t;
 
-typedef struct hello { /* connector: whom I want, my nonce */
+typedef struct hello { /* sent by the connector: the wanted endpoint, a nonce */
     uint64_t magic, endpoint;
     uint8_t nonce[PSC_PROOF_NONCE_SIZE];
-} hello_t; /* then the acceptor's challenge, then the connector's answer */
+} hello_t; /* followed by the acceptor's challenge and the connector's answer */
 
-typedef struct frame { /* then the header and the payload */
+typedef struct frame { /* followed by the header and the payload */
     uint32_t len;
     uint8_t id, header_len;
     uint16_t reserved;
@@ -49,7 +52,7 @@ typedef struct frame { /* then the header and the payload */
 typedef struct source source_t;
 typedef struct stream stream_t;
 
-struct source { /* what the epoll set points to */
+struct source { /* an entry of the epoll set */
     void (*ready)(source_t *self, uint32_t events);
     stream_t *stream;
     int fd; /* -1: none */
@@ -59,21 +62,22 @@ struct source { /* what the epoll set points to */
 struct stream {
     psc_iface_t super;
     source_t listener;
-    source_t callers[CALLERS_MAX]; /* have not said whom they want */
+    source_t callers[CALLERS_MAX]; /* have not named an endpoint */
     unsigned next_caller, handled;
     int epoll_fd;
     char name[NAME_SIZE];
-    psc_list_t eps, graveyard; /* those are freed at the end of progress */
+    /* the graveyard's endpoints are freed when progress returns */
+    psc_list_t eps, graveyard;
     bool in_progress;
 };
 
 typedef enum stage {
     NEW,
-    CALLED, /* somebody wants it, ep_connect did not come yet */
+    CALLED, /* a caller arrived before ep_connect */
     AWAIT_CHALLENGE,
     AWAIT_ANSWER,
     UP,
-    CLOSING, /* what was sent goes out */
+    CLOSING, /* queued bytes are still being sent */
     ENDED
 } stage_t;
 
@@ -82,9 +86,9 @@ typedef struct ep {
     psc_link_t link;
     source_t source;
     stage_t stage;
-    bool accepting; /* ep_connect said whom */
+    bool accepting; /* ep_connect was called as acceptor */
     uint64_t id;
-    psc_proof_t proof; /* of the token; begun by ep_connect */
+    psc_proof_t proof; /* token proof; started by ep_connect */
     uint8_t caller_nonce[PSC_PROOF_NONCE_SIZE];
     uint8_t in[ROOM], out[ROOM];
     size_t in_len, out_len;
@@ -102,7 +106,7 @@ void source_close(source_t *source);
 void ep_ready(source_t *source, uint32_t events);
 void ep_flush(ep_t *ep);
 void ep_put(ep_t *ep, const void *bytes, size_t len);
-/* From progress only. */
+/* Called by progress only. */
 void ep_fail(ep_t *ep, psc_status_t status, const char *reason);
 psc_status_t stream_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                              uint8_t header_len, const psc_iov_t *iov,
@@ -115,7 +119,8 @@ void stream_ep_fini(psc_ep_t *ep);
 
 struct sockaddr_un name_address(const char *name);
 void listener_ready(source_t *source, uint32_t events);
-/* Each takes what is complete; how much that was. 0: wait for more. */
+/* These take a complete message and return its length, or return 0 if it is not
+ * complete. */
 size_t ep_take_challenge(ep_t *ep);
 size_t ep_take_answer(ep_t *ep);
 psc_status_t stream_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
