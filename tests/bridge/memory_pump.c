@@ -20,14 +20,14 @@ typedef struct held {
     uint8_t frame[];
 } held_t;
 
-/* An endpoint that was told to connect. */
+/* An endpoint that has received CONNECT. */
 typedef struct port {
-    bridge_t *bridge; /* NULL: free */
+    bridge_t *bridge; /* NULL if the entry is free */
     uint64_t ep, wants;
     int role;
     uint8_t token[PSC_TOKEN_SIZE];
     struct port *peer;
-    psc_list_t held; /* frames to the peer that were refused */
+    psc_list_t held; /* frames to the peer that bridge_deliver() has refused */
     bool closing;
 } port_t;
 
@@ -226,7 +226,7 @@ static void *pump_run(void *arg)
 
 static psc_transport_ops_t memory_ops;
 static struct {
-    psc_iface_t *iface; /* NULL: free */
+    psc_iface_t *iface; /* NULL if the entry is free */
     pthread_t thread;
 } pumps[PUMPS_MAX];
 
@@ -255,7 +255,7 @@ static psc_status_t memory_open(const psc_open_params_t *params,
     own.settings = &setting;
     own.n_settings = 1;
     status = ((psc_transport_ops_t *)bridge_ops(bridge))->open(&own, iface_p);
-    (*iface_p)->ops = &memory_ops; /* as if every bridge had one table */
+    (*iface_p)->ops = &memory_ops; /* as if all bridges shared one table */
     pumps[pump].iface = *iface_p;
     ct_check(!pthread_create(&pumps[pump].thread, NULL, pump_run, bridge),
              "thread");
@@ -265,7 +265,7 @@ static psc_status_t memory_open(const psc_open_params_t *params,
 static void (*bridge_fini)(psc_iface_t *iface);
 static unsigned (*bridge_progress)(psc_iface_t *iface);
 
-/* Some cases count passes; let the pump have its turn in each. */
+/* Some cases count passes; let the pump run in each. */
 static unsigned memory_progress(psc_iface_t *iface)
 {
     unsigned n = bridge_progress(iface);
@@ -304,7 +304,7 @@ uintptr_t bridge_transport(void)
     return (uintptr_t)&memory_ops;
 }
 
-/* Another process has other memory. */
+/* Another process does not share this memory, so there are no such cases. */
 const ct_case_t ct_fault_cases[] = {{NULL, NULL, 0, false}};
 
 /* ---- cases of its own ---- */

@@ -52,7 +52,7 @@ static void connect_two(void)
     ct_pair_down(&pair);
 }
 
-/* The connector's first act comes before the acceptor knows the token. */
+/* The connector sends its first message before the acceptor knows the token. */
 static void connect_before_acceptor(void)
 {
     ct_pair_t pair;
@@ -118,7 +118,8 @@ static void wrong_token_fails_both(void)
     ct_pair_down(&pair);
 }
 
-/* One connect with a damaged address: an error or a failure, never up. */
+/* Connects with a damaged address, which must return an error or fail, and
+ * never come up. */
 static void refuse_address(ct_pair_t *pair, const uint8_t *address, size_t len)
 {
     ct_end_t end;
@@ -149,7 +150,7 @@ static void damaged_address_is_refused(void)
             damaged[i] = (uint8_t)(dice = dice * 1103515245 + 12345) >> 3;
         refuse_address(&pair, damaged, len);
     }
-    ct_pair_connect(&pair); /* and nothing of it did any harm */
+    ct_pair_connect(&pair); /* the damaged addresses have done no harm */
     ct_pair_down(&pair);
 }
 
@@ -185,7 +186,8 @@ static void small_room_for_address(void)
 
 #define MANY 50
 
-/* All at once, more than a transport may greet at the same time. */
+/* Connects more endpoints at once than a transport may greet at the same
+ * time. */
 static void many_endpoints(void)
 {
     static ct_pair_t pairs[MANY];
@@ -214,7 +216,7 @@ static void many_endpoints(void)
     ct_pair_down(first);
 }
 
-/* What was sent before ep_close arrives; then the peer learns of the end. */
+/* Messages sent before ep_close arrive; then the peer is told of the end. */
 static void close_drains(void)
 {
     ct_pair_t pair;
@@ -245,7 +247,8 @@ static void close_drains(void)
     ct_pair_down(&pair);
 }
 
-/* The core may do anything from inside an upcall, also end the endpoint. */
+/* The core may make any call from inside an upcall, and may end the endpoint
+ * there. */
 static void destroy_inside(ct_end_t *end)
 {
     ct_ops->ep_close(end->ep);
@@ -273,7 +276,7 @@ static void close_inside_upcall(void)
 
 #define DESCRIPTORS_MAX 256
 
-/* Everything is close-on-exec while in use, and given back at the end. */
+/* Every descriptor is close-on-exec while in use, and closed at the end. */
 static void descriptors_are_given_back(void)
 {
     ct_pair_t pair;

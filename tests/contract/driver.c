@@ -45,7 +45,7 @@ static int driver_list(void)
     return 0;
 }
 
-/* NAME=NUMBER:TEXT; the argument's own memory is cut up. */
+/* Parses NAME=NUMBER:TEXT; the argument is split in place. */
 static bool driver_setting(char *argument, psc_setting_t *setting)
 {
     char *number = strchr(argument, '='), *text;

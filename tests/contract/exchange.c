@@ -8,9 +8,9 @@ static const size_t sizes[] = {
     16384, 32768, 65535, 65536, 65537, 1 << 20, (8 << 20) + 3};
 
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
-#define FLOOD_BYTES (1ull << 28) /* more than anything may buffer */
+#define FLOOD_BYTES (1ull << 28) /* more than all buffers together hold */
 
-/* Every size up to the kind's longest, and the longest itself, both ways. */
+/* Sends every size up to the longest of this kind, in both directions. */
 static void exchange_kind(ct_kind_t kind)
 {
     ct_pair_t pair;
@@ -59,7 +59,7 @@ static void too_long_is_refused(void)
     ct_pair_down(&pair);
 }
 
-/* Send without the receiver's progress until there is no room. */
+/* Sends without progress of the receiver until there is no room. */
 static void flood(ct_pair_t *pair, ct_kind_t kind, size_t len, ct_send_t *sends,
                   size_t max, size_t *n_p)
 {
@@ -120,7 +120,7 @@ static void back_pressure_zcopy(void)
     back_pressure(CT_ZCOPY, (1 << 20) + 1);
 }
 
-/* Kinds mixed at random keep their order. */
+/* Messages of random kinds keep their order. */
 static void kinds_keep_order(void)
 {
     ct_pair_t pair;
@@ -151,7 +151,7 @@ static void kinds_keep_order(void)
     ct_pair_down(&pair);
 }
 
-/* Both directions at once, each more than the fabric buffers. */
+/* Sends in both directions at once, each more than the fabric buffers. */
 static void both_ways_at_once(void)
 {
     ct_pair_t pair;
@@ -170,7 +170,7 @@ static void both_ways_at_once(void)
     ct_pair_down(&pair);
 }
 
-/* Where am_begin's payload goes: scattered, cut short, nowhere. */
+/* Destinations of am_begin: scattered, too short, none. */
 static void landing(ct_landing_t landing)
 {
     ct_pair_t pair;
@@ -207,8 +207,8 @@ static void landing_nowhere(void)
     landing(CT_NOWHERE);
 }
 
-/* The protocol takes the memory back in the middle of a payload: the rest is
- * discarded, and what follows the message is understood. */
+/* The protocol withdraws the memory in the middle of a payload: the rest is
+ * discarded, and later messages are received correctly. */
 #define EARLY 30
 
 static void landing_taken_back(void)
@@ -226,7 +226,7 @@ static void landing_taken_back(void)
     for (unsigned i = 0; i < 10; i++) {
         ct_send_t early[EARLY], send;
 
-        for (unsigned j = 0; j < EARLY; j++) /* one turn is not enough */
+        for (unsigned j = 0; j < EARLY; j++) /* one pass is not enough */
             ct_send(&pair, &pair.x, CT_BCOPY, 100, 1, &early[j]);
         ct_send(&pair, &pair.x, kind, longest, 2, &send);
         ct_until(&pair, (taken += ct_end_take(&pair.y),
@@ -242,8 +242,8 @@ static void landing_taken_back(void)
     printf("%u of 10 payloads were taken back\n", taken);
 }
 
-/* Descriptors that the protocol holds keep their bytes; giving them back
- * gives the room back. */
+/* Descriptors that the protocol holds keep their bytes; releasing them makes
+ * room again. */
 static void held_descriptors(void)
 {
     ct_pair_t pair;
@@ -270,7 +270,7 @@ static void held_descriptors(void)
     printf("%zu descriptors were held\n", held);
 }
 
-/* An answer from inside am_recv. */
+/* Answers from inside am_recv. */
 static void answer(ct_end_t *end)
 {
     ct_send_t send;

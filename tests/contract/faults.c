@@ -7,7 +7,7 @@
 
 #include "harness.h"
 
-/* What the child does once its endpoint may be connected to. */
+/* Behaviour of the child until it is killed. */
 typedef enum fault_stage {
     FAULT_SILENT,  /* never calls ep_connect */
     FAULT_IDLE,    /* up, then only progresses */
@@ -17,9 +17,9 @@ typedef enum fault_stage {
 } fault_stage_t;
 
 typedef struct fault {
-    ct_pair_t pair; /* only a and x are used */
+    ct_pair_t pair; /* only side_a and x are used */
     pid_t child;
-    int link; /* a stream to the child */
+    int link; /* stream to the child */
 } fault_t;
 
 static void link_write(int link, const void *bytes, size_t len)
@@ -228,7 +228,7 @@ static void killed_before_connecting(void)
     fault_end(&fault);
 }
 
-/* A sleeper learns of the death too. */
+/* The death wakes a sleeper too. */
 static void death_wakes(void)
 {
     static fault_t fault;

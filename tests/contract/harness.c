@@ -1,5 +1,5 @@
-/* The harness's objects: sides, ends, pairs, and the upcalls that check what
- * arrives. */
+/* The harness's objects: sides, ends, pairs, and the upcalls that check the
+ * messages that arrive. */
 #include "harness.h"
 
 #include <stdarg.h>
@@ -87,7 +87,7 @@ static psc_status_t ct_am_recv(psc_ep_t *ep, const psc_am_t *am)
     return PSC_OK;
 }
 
-/* Seven pieces of 1 ... 7 bytes, then what is left. */
+/* Seven pieces of 1 to 7 bytes, then one piece with the rest. */
 static size_t end_scatter(ct_end_t *end)
 {
     size_t at = 0, n = 0;
@@ -134,7 +134,7 @@ bool ct_end_take(ct_end_t *end)
     return true;
 }
 
-/* What was taken back has not been written to since. */
+/* True if memory that was withdrawn has not been written to since. */
 static bool end_body_right(const ct_end_t *end)
 {
     if (!end->body_taken)
@@ -161,7 +161,7 @@ static void ct_am_end(psc_ep_t *ep, void *cookie)
     end_count(end, &end->body, true);
 }
 
-/* Its seed is its bits. */
+/* The seed of the payload is the message's match bits. */
 static void ct_tag_unexpected(psc_ep_t *ep, uint64_t bits, const void *payload,
                               size_t len)
 {
@@ -371,7 +371,7 @@ psc_status_t ct_end_connect(ct_end_t *end, psc_role_t role,
 
     memcpy(passing, token, sizeof(passing));
     status = end->side->ops->ep_connect(end->ep, &params);
-    memset(passing, 0xee, sizeof(passing)); /* it was to be copied */
+    memset(passing, 0xee, sizeof(passing)); /* am_bcopy must have copied it */
     if (status == PSC_OK)
         end->up = true;
     return status;

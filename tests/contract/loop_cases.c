@@ -1,4 +1,4 @@
-/* Cases of loop alone: keys and addresses of others, keys that are stale. */
+/* Cases of loop alone: foreign keys and addresses, and stale keys. */
 #include "harness.h"
 
 static psc_rkey_t *key_of(ct_side_t *side, ct_end_t *end, psc_mem_t *mem,
@@ -35,7 +35,7 @@ static void foreign_key_is_refused(void)
     ct_pair_down(&pair);
 }
 
-/* The region is gone, and its place in the table is another's. */
+/* The region is deregistered, and its entry in the table is used again. */
 static void stale_key_is_refused(void)
 {
     static char bytes[100], others[100];

@@ -1,5 +1,5 @@
-/* Cases: a segment of one side as memory of the other, and keys and files that
- * are not what they seem. */
+/* Cases: a segment of one side mapped by the other, and keys and files that are
+ * invalid. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #endif
 
 #define PAGE 4096u
-#define LEN (80u * PAGE) /* the last page is the identity's */
+#define LEN (80u * PAGE) /* the last page holds the identity */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
 
 typedef struct segment {
@@ -70,7 +70,7 @@ static psc_status_t map(ct_end_t *end, const segment_t *segment,
                             map_p);
 }
 
-/* Connected, y has shared a segment, x has it mapped. */
+/* A connected pair: y has shared a segment, x has mapped it. */
 typedef struct shared {
     ct_pair_t pair;
     segment_t segment;
@@ -156,7 +156,7 @@ static void keep_ends_the_sharing_of_these_bytes(void)
         size_t len;
     } spans[] = {{0, 1},
                  {3 * PAGE + 5, 2 * PAGE},
-                 {3 * PAGE, PAGE}, /* again, and more of it */
+                 {3 * PAGE, PAGE}, /* again, with more pages */
                  {8 * PAGE, 0},
                  {LEN - 2 * PAGE, PAGE}};
     shared_t shared;
@@ -209,7 +209,7 @@ static void unsealed_is_refused(void)
     ct_pair_down(&pair);
 }
 
-/* The number stands for another segment by now. */
+/* The descriptor number denotes another segment by now. */
 static void another_segment_is_refused(void)
 {
     ct_pair_t pair;
@@ -267,7 +267,7 @@ static void other_files_are_refused(void)
     ct_pair_down(&pair);
 }
 
-/* It is refused, or it was damaged where that does not matter. */
+/* A damaged key is refused, unless the damage is in bytes that are not used. */
 static void damaged_map_key_is_refused(void)
 {
     shared_t shared;
@@ -298,7 +298,7 @@ static void damaged_map_key_is_refused(void)
     shared_down(&shared);
 }
 
-/* A key of a region without a descriptor names nothing to map. */
+/* A key of a region without a descriptor cannot be mapped. */
 static void key_of_plain_memory_is_refused(void)
 {
     static unsigned char region[PAGE];

@@ -1,4 +1,4 @@
-/* Cases: registration, put, get, flush, and rkeys that lie. */
+/* Cases: registration, put, get, flush, and forged rkeys. */
 #include "harness.h"
 
 #define REGION 100000u
@@ -43,7 +43,7 @@ static void rma_down(void)
     ct_pair_down(&rma.pair);
 }
 
-/* Waits for a call that started something; false for no room. */
+/* Waits for a call that was started. Returns false if there was no room. */
 static bool rma_wait(ct_send_t *send, psc_status_t status)
 {
     if (status == PSC_ERR_NO_RESOURCE) {
@@ -85,7 +85,7 @@ static void rma_get(size_t at, size_t len)
                                      rma.local_mem, rma.rkey, at, &send.comp)));
 }
 
-/* Nothing but the named bytes changes. */
+/* Checks that only the bytes at `at` have changed. */
 static void rma_check(const unsigned char *region, const unsigned char *other,
                       size_t at, size_t len)
 {
@@ -125,7 +125,7 @@ static void get_fetches(void)
     rma_down();
 }
 
-/* A message sent right after a put finds the bytes there. */
+/* A message sent right after a put must find the bytes of the put. */
 static void look(ct_end_t *end)
 {
     ct_check(rma.target[REGION - 1] == (unsigned char)end->received,
@@ -158,7 +158,8 @@ static void put_then_message(void)
     rma_down();
 }
 
-/* An error at once or through the completion, and no byte moves. */
+/* Checks that the call fails at once or through its completion, and that no
+ * byte is transferred. */
 static void rma_refused(psc_status_t status, ct_send_t *send)
 {
     if (status == PSC_INPROGRESS) {
@@ -219,7 +220,8 @@ static void damaged_rkey_is_refused(void)
     rma_down();
 }
 
-/* Refused, at once or later; meanwhile there may be no room. */
+/* The key is refused, at once or by the completion; before that there may be no
+ * room. */
 static void rma_stale(bool get)
 {
     ct_send_t send;
@@ -238,8 +240,8 @@ static void rma_stale(bool get)
     rma_refused(status, &send);
 }
 
-/* A key outlives its registration; what it named is not touched any more, and
- * the endpoint outlives the attempt. */
+/* A key outlives its registration: the memory is not accessed any more, and the
+ * endpoint survives the attempt. */
 static void deregistered_is_refused(void)
 {
     ct_send_t send;
@@ -256,14 +258,15 @@ static void deregistered_is_refused(void)
     ct_check(ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
                                   REGION, &rma.target_mem) == PSC_OK,
              "registered again");
-    rma_stale(false); /* the old key does not open the new registration */
+    rma_stale(false); /* the old key is not valid for the new registration */
     ct_send(&rma.pair, &rma.pair.x, CT_BCOPY, 10, 1, &send);
     ct_send_finish(&rma.pair, &send);
     ct_until(&rma.pair, rma.pair.y.received == rma.pair.x.sent);
     rma_down();
 }
 
-/* Nobody is writing: revoking ends, and then the key is of no use. */
+/* No peer is writing: mem_revoke returns PSC_OK, and the key is refused
+ * afterwards. */
 static void revoked_is_refused(void)
 {
     psc_mem_t *mem;

@@ -1,5 +1,5 @@
-/* Messages that check themselves: a pattern that a shift, a swap or a lost
- * byte breaks, a sequence number, and the ways to send them. */
+/* Messages that check themselves: a pattern that shows shifted, swapped and
+ * lost bytes, a sequence number, and the ways to send them. */
 #include "harness.h"
 
 #define PERIOD 251 /* prime, so that no power of two repeats */
@@ -9,7 +9,7 @@
 
 static unsigned char pattern[TABLE + PERIOD];
 
-/* Before main, so that threads only read it. */
+/* Runs before main, so that threads only read the pattern. */
 __attribute__((constructor)) static void pattern_prepare(void)
 {
     for (size_t i = 0; i < sizeof(pattern); i++)
@@ -62,7 +62,8 @@ size_t ct_longest(const ct_side_t *side, ct_kind_t kind)
            sizeof(ct_header_t);
 }
 
-/* Pieces of unlike lengths: the first ones take one byte, two bytes ... */
+/* Cuts the payload into pieces of different lengths: 1 byte, 2 bytes and so
+ * on. */
 static size_t send_cut(char *buffer, size_t len, size_t pieces, psc_iov_t *iov)
 {
     size_t at = 0, n = 0;
@@ -114,7 +115,8 @@ psc_status_t ct_send_try(ct_end_t *end, ct_kind_t kind, size_t len,
     }
     send->done = true;
     send->status = status;
-    memset(send->buffer, 0xdd, len); /* ours again: nobody may read it */
+    /* The send has completed, so the transport must not read the buffer. */
+    memset(send->buffer, 0xdd, len);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* Cases of shm alone: sizes of rings, settings, what stays on disk; and the
+/* Cases of shm alone: sizes of rings, settings, files left on disk; and the
  * table of all its cases. */
 #include <dirent.h>
 #include <fcntl.h>
@@ -123,7 +123,7 @@ void odd_slots(void)
     run_case(ct_message_cases, "landing_scattered");
 }
 
-/* Each side's ring is as its own settings say. */
+/* Each side's ring has the size of its own settings. */
 void rings_of_unlike_sizes(void)
 {
     ct_pair_t pair;
@@ -221,11 +221,11 @@ void nothing_stays_on_disk(void)
     other_wait(&other);
     ct_check(folders_in(base) == 1, "nothing to sweep");
     ct_check(utimensat(AT_FDCWD, folder, old, 0) == 0, "utimensat");
-    ct_side_open(&side); /* sweeps */
+    ct_side_open(&side); /* removes the deserted folder */
     ct_check(folders_in(base) == 1, "what a killed process left");
     ct_check(utimensat(AT_FDCWD, side_iface(&side)->door.folder, old, 0) == 0,
              "utimensat");
-    ct_side_open(&second); /* must not sweep the living one */
+    ct_side_open(&second); /* must not remove the folder of the running one */
     ct_check(access(side_iface(&side)->door.path, F_OK) == 0, "swept alive");
     ct_side_close(&second);
     ct_side_close(&side);

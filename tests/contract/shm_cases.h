@@ -1,5 +1,5 @@
-/* What the files of shm's own cases share. They look into the transport's own
- * structures, because a peer can, too. */
+/* Declarations that the files of shm's own cases share. The cases use the
+ * transport's own structures, because a peer can do so too. */
 #ifndef PSCOMPY_TESTS_CONTRACT_SHM_CASES_H
 #define PSCOMPY_TESTS_CONTRACT_SHM_CASES_H
 
@@ -28,7 +28,7 @@ typedef struct remote {
 } remote_t;
 
 void remote_make(ct_end_t *end, void *base, size_t len, remote_t *remote);
-/* What came of a get that said `status`. */
+/* The final status of a get whose call returned `status`. */
 psc_status_t get_ended(ct_pair_t *pair, psc_status_t status, ct_send_t *send);
 
 /* ---- chance ---- */
@@ -50,12 +50,13 @@ typedef struct other {
     int link; /* SOCK_SEQPACKET */
 } other_t;
 
-/* True in the other process. */
+/* Returns true in the child process. */
 bool other_fork(other_t *other);
 int other_wait(other_t *other);
-/* Wait; it must have ended well. */
+/* Waits for the child, which must have exited with 0. */
 void other_check(other_t *other);
-/* Open a side and an end and begin to connect them with the other process. */
+/* Opens a side and an end, and starts to connect them with the other
+ * process. */
 void other_begin(other_t *other, ct_pair_t *pair, psc_role_t role);
 void other_connect(other_t *other, ct_pair_t *pair);
 

@@ -1,4 +1,4 @@
-/* Cases of shm alone: who calls at the door and is not wanted. */
+/* Cases of shm alone: unwanted callers at the listening socket. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -24,7 +24,8 @@ static int call(ct_side_t *side)
     return fd;
 }
 
-/* Progress until the other end closes; takes what it said last. */
+/* Calls progress until the other end closes the socket. Stores its last
+ * packet. */
 static void call_ends(ct_pair_t *pair, int fd, shm_packet_t *said)
 {
     ssize_t n = -1;
@@ -62,7 +63,8 @@ void strangers_are_turned_away(void)
         packet.magic = SHM_PACKET_MAGIC;
         packet.version = SHM_PACKET_VERSION;
         packet.kind = kind;
-        packet.u.hello.target = end_ep(&pair.y)->id; /* up already */
+        /* the endpoint is up already */
+        packet.u.hello.target = end_ep(&pair.y)->id;
         ct_check(send(fd, &packet, sizeof(packet), 0) > 0, "send");
         call_ends(&pair, fd, &said);
         if (kind == SHM_PACKET_HELLO)
@@ -72,7 +74,7 @@ void strangers_are_turned_away(void)
     ct_pair_down(&pair);
 }
 
-/* Somebody who knows the endpoint but is not the peer. */
+/* The caller knows the endpoint's id, but is not the expected peer. */
 void impostor_is_refused(void)
 {
     ct_pair_t pair;
@@ -101,7 +103,7 @@ void impostor_is_refused(void)
     ct_pair_down(&pair);
 }
 
-/* An offer as the connector sends it, with two descriptors. */
+/* Sends an offer like the connector's, with two descriptors. */
 static void send_offer(int fd, const uint8_t *answer)
 {
     shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
@@ -124,8 +126,8 @@ static void send_offer(int fd, const uint8_t *answer)
     ct_check(sendmsg(fd, &message, 0) > 0, "sendmsg");
 }
 
-/* A caller that says all the right things, without the token: the acceptor's
- * own proof, sent back to it, is no answer. */
+/* The caller sends correct packets, but does not hold the token: the acceptor's
+ * own proof is not accepted as the answer. */
 void unproved_offer_is_refused(void)
 {
     ct_pair_t pair;
@@ -163,8 +165,8 @@ static bool hung_up(int fd)
     return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-/* Silent callers are bounded in number and time, and harm nobody: the oldest
- * makes room. */
+/* Silent callers are bounded in number and time, and do not prevent
+ * connections: the oldest is dropped for a new one. */
 void silent_callers_are_bounded(void)
 {
     ct_pair_t pair;
@@ -183,7 +185,7 @@ void silent_callers_are_bounded(void)
     ct_pair_connect(&pair);
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
     psc_list_for_each(link, &iface->links, shm_link_t, listed)
-        link->since -= SHM_ANONYMOUS_NS; /* time passes */
+        link->since -= SHM_ANONYMOUS_NS; /* as if the time had passed */
     ct_until(&pair, iface->n_anonymous == 0);
     for (unsigned i = 0; i < n; i++)
         close(fds[i]);
@@ -198,18 +200,20 @@ static void other_user_calls(other_t *other, const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     int door = open(path, O_PATH | O_CLOEXEC);
-    const struct timeval soon = {3, 0}; /* sooner than silent callers go */
+    /* shorter than the time limit of silent callers */
+    const struct timeval soon = {3, 0};
     char byte;
 
     ct_check(setresgid(NOBODY, NOBODY, NOBODY) == 0 &&
                  setresuid(NOBODY, NOBODY, NOBODY) == 0 &&
-                 prctl(PR_SET_DUMPABLE, 1) == 0, /* or /proc/self is root's */
+                 /* otherwise /proc/self belongs to root */
+                 prctl(PR_SET_DUMPABLE, 1) == 0,
              "setuid");
     strcpy(address.sun_path, path);
     ct_check(connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 &&
                  errno == EACCES,
              "entered the folder");
-    /* Suppose a way into the folder had been found. */
+    /* Assume that the other user can reach the socket in the folder. */
     snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d",
              door);
     ct_check(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0,
@@ -241,7 +245,7 @@ void other_user_is_turned_away(void)
     ct_pair_down(&pair);
 }
 
-/* An address that tells of another user, or another machine. */
+/* An address of another user, or of another machine. */
 void unreachable_is_told(void)
 {
     ct_pair_t pair;
@@ -250,7 +254,7 @@ void unreachable_is_told(void)
 
     ct_pair_open(&pair);
     ct_ops->ep_address(pair.y.ep, address, &len);
-    address[4] ^= 1; /* the user */
+    address[4] ^= 1; /* the user id */
     ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, address, len);
     address[24] ^= 1; /* the boot id */
     ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address, len);

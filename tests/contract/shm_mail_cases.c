@@ -1,5 +1,5 @@
-/* Cases of shm: what two endpoints that are up have left, two descriptors
- * each, and how their last words arrive without a socket. */
+/* Cases of shm: the descriptors that two connected endpoints keep, two on each
+ * side, and how their last packets arrive without a socket. */
 #include <dirent.h>
 #include <poll.h>
 
@@ -33,7 +33,7 @@ void two_descriptors_each(void)
     ct_pair_down(&pair);
 }
 
-/* As the core sleeps: after a progress that found nothing. */
+/* Sleeps as the core does, after a progress that found no event. */
 static void sleep_now(ct_side_t *side)
 {
     while (ct_side_progress(side) > 0 ||
@@ -48,7 +48,7 @@ static void check_woken(ct_side_t *side)
     ct_check(poll(&fd, 1, CT_PATIENCE_S * 1000) == 1, "not woken");
 }
 
-/* y wakes, and needs no pass of x's. */
+/* y wakes up without a pass of x. */
 static void check_told(ct_pair_t *pair, psc_status_t status, const char *word)
 {
     int64_t deadline = ct_deadline();
@@ -75,7 +75,7 @@ void goodbye_wakes(void)
     ct_pair_down(&pair);
 }
 
-/* Freed without a goodbye: its process lives on. */
+/* The endpoint is freed without a goodbye; its process lives on. */
 void end_without_goodbye_wakes(void)
 {
     ct_pair_t pair;
@@ -99,8 +99,8 @@ void refusal_wakes(void)
     ct_pair_down(&pair);
 }
 
-/* A message and a goodbye ring while y sleeps. y finds the message, which
- * explains that it was woken, and silences the bell for both. */
+/* A message and a goodbye ring the bell while y sleeps. y finds the message,
+ * which explains the wake-up, and drains the bell for both. */
 void goodbye_behind_a_message(void)
 {
     ct_pair_t pair;
@@ -119,7 +119,7 @@ void goodbye_behind_a_message(void)
     ct_pair_down(&pair);
 }
 
-/* The same where y does not sleep again, but polls. */
+/* Like goodbye_behind_a_message, but y polls instead of sleeping again. */
 void goodbye_to_one_that_polls(void)
 {
     ct_pair_t pair;

@@ -1,4 +1,4 @@
-/* Cases of shm alone: cross-memory attach, agreed on and not. */
+/* Cases of shm alone: cross-memory attach, enabled and disabled. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -78,7 +78,7 @@ void cma_demanded_in_vain(void)
     ct_pair_down(&pair);
 }
 
-/* A region whose second half is not there any more. */
+/* The second half of the region is unmapped. */
 void put_into_a_hole(void)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), len = 64 * page;
@@ -138,7 +138,8 @@ static void far_child(other_t *other)
     raise(SIGKILL);
 }
 
-/* Between two processes; then the other one dies and no put goes on. */
+/* Puts and gets between two processes; after the other one has died a put
+ * fails. */
 void put_and_get_between_processes(void)
 {
     static ct_pair_t pair;
@@ -173,7 +174,7 @@ void put_and_get_between_processes(void)
     ct_check(ct_pattern_check(local, FAR_LEN, 4), "what was got");
     ct_check(write(other.link, "x", 1) == 1, "link");
     other_wait(&other);
-    end_ep(&pair.x)->pid = getpid(); /* as if the number were used again */
+    end_ep(&pair.x)->pid = getpid(); /* as if the process id were reused */
     ct_check(ct_ops->put(pair.x.ep, local, 8, NULL, rkey, 0, &comp) ==
                  PSC_ERR_PEER_LOST,
              "a put to nobody");

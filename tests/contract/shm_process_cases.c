@@ -30,7 +30,8 @@ static void namespace_child(other_t *other)
     _exit(pair.x.status == PSC_ERR_CLOSED && pair.x.received == 1 ? 0 : 1);
 }
 
-/* The other process cannot even name us: messages go, put does not. */
+/* Our process id is not visible to the other process: messages work, put does
+ * not. */
 void other_pid_namespace(void)
 {
     static ct_pair_t pair;
@@ -59,9 +60,10 @@ static void orphan_child(other_t *other)
     heir = fork();
     if (heir == 0) {
         alarm(4 * CT_PATIENCE_S);
-        close(STDOUT_FILENO); /* nobody waits for our words */
+        /* the parent must not wait for output of this process */
+        close(STDOUT_FILENO);
         close(STDERR_FILENO);
-        pause(); /* holds copies of all other descriptors */
+        pause(); /* keeps copies of all other descriptors open */
         _exit(0);
     }
     ct_check(send(other->link, &heir, sizeof(heir), 0) == sizeof(heir), "heir");
@@ -88,7 +90,8 @@ void death_shows_despite_heirs(void)
 
 /* ---- killed at every stage ---- */
 
-/* The two take turns, so that no stage can pass while one makes progress. */
+/* The two processes alternate, so that no stage can pass while only one makes
+ * progress. */
 static bool stage_turn(const other_t *other)
 {
     char turn = 0;
@@ -111,10 +114,10 @@ static void stage_child(other_t *other, psc_role_t role, shm_stage_t stage)
     }
     if (stage == SHM_STAGE_OPEN)
         raise(SIGKILL);
-    _exit(0); /* this role never is in that stage */
+    _exit(0); /* this role never enters that stage */
 }
 
-/* True if the other process was in that stage. */
+/* Returns true if the other process was in that stage. */
 static bool stage_kill(psc_role_t role, shm_stage_t stage)
 {
     static ct_pair_t pair;
@@ -188,7 +191,8 @@ static void nap_send(ct_end_t *end)
     end->sent++;
 }
 
-/* Some messages come at once, some while we fall asleep, some later. */
+/* Some messages are sent at once, some while the other side falls asleep, some
+ * later. */
 static void nap_ping_pong(ct_pair_t *pair, bool first)
 {
     dice_t dice = {first};

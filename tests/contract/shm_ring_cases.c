@@ -1,4 +1,4 @@
-/* Cases of shm alone: what a peer can do to shared memory. */
+/* Cases of shm alone: a peer that damages the shared memory. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@ static unsigned long fuzz_messages;
 static char fuzz_sink[1000];
 static psc_iov_t fuzz_iov = {fuzz_sink, sizeof(fuzz_sink)};
 
-/* Reads every byte that it is given, so that AddressSanitizer sees it. */
+/* Reads every byte of the message, so that AddressSanitizer checks it. */
 static psc_status_t fuzz_am_recv(psc_ep_t *ep, const psc_am_t *am)
 {
     const unsigned char *header = am->header, *payload = am->payload;
@@ -44,7 +44,7 @@ static void fuzz_am_end(psc_ep_t *ep, void *cookie)
     fuzz_messages++;
 }
 
-/* A word that is right in most respects. */
+/* A word whose fields are mostly valid. */
 static uint64_t fuzz_word(dice_t *dice, const shm_ring_t *ring)
 {
     uint64_t kind = dice_roll(dice) % (SHM_N_KINDS + 1);
@@ -74,7 +74,7 @@ static void fuzz_scribble(dice_t *dice, const shm_ring_t *ring)
 #define SCRIBBLES 50000
 
 typedef struct scribbler {
-    shm_ring_t there, back; /* y's two rings, as x has them mapped */
+    shm_ring_t there, back; /* y's two rings, as mapped by x */
     uint64_t seed;
     _Atomic bool stop, ended;
 } scribbler_t;
@@ -92,7 +92,7 @@ static void *scribble(void *arg)
     return NULL;
 }
 
-/* A word that y must take, with what it needs behind it. */
+/* A valid word, followed by the bytes that it needs. */
 static uint64_t fuzz_right_word(dice_t *dice, shm_ep_t *ep)
 {
     uint8_t header_len = (uint8_t)(dice_roll(dice) % PSC_AM_HEADER_MAX);
@@ -110,7 +110,7 @@ static uint64_t fuzz_right_word(dice_t *dice, shm_ep_t *ep)
     return shm_word_pack(SHM_KIND_FIRST, header_len, 0, 8 + header_len + len);
 }
 
-/* Records forged exactly where y reads next. */
+/* Forges records exactly where y reads next. */
 static void fuzz_aimed(ct_pair_t *pair, dice_t *dice)
 {
     shm_ep_t *ep = end_ep(&pair->y);
@@ -125,9 +125,9 @@ static void fuzz_aimed(ct_pair_t *pair, dice_t *dice)
     }
 }
 
-/* One connection whose shared memory somebody overwrites while y works, and
- * whose rings y goes on reading afterwards: the two threads may never have run
- * at the same time. */
+/* One connection: another thread overwrites its shared memory while y works,
+ * and y continues to read its rings afterwards, because the two threads may
+ * never have run at the same time. */
 static bool fuzz_round(ct_pair_t *pair, uint64_t seed)
 {
     scribbler_t scribbler = {
@@ -194,10 +194,10 @@ void garbage_in_rings(void)
     ct_pair_down(&first);
 }
 
-/* Words that no honest producer writes: the word, and the 8 bytes behind
+/* Words that no correct producer writes: the word, and the 8 bytes behind
  * it. */
 typedef struct forgery {
-    bool inside; /* a message of 2000 bytes has begun, 1000 are still to come */
+    bool inside; /* 1000 bytes of a message of 2000 bytes have arrived */
     const char *what;
     int kind;
     uint8_t header_len;
@@ -255,7 +255,7 @@ void forged_words_are_refused(void)
     }
 }
 
-/* What the producer reads: a consumer that frees what it never had. */
+/* The producer reads `consumed` of a consumer that frees lines it never had. */
 void consumer_lies(void)
 {
     ct_pair_t pair;

@@ -1,4 +1,4 @@
-/* Cases of shm alone: large gets, at which both sides copy. */
+/* Cases of shm alone: large gets, in which both sides copy. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -107,7 +107,8 @@ void share_without_help(void)
     ct_check(g.get.status == PSC_OK && memcmp(g.local, g.region, LEN) == 0,
              "what came");
     memset(g.local, 0, LEN);
-    ct_until(&g.pair, idle(g.pair.b)); /* late, and must not write any more */
+    /* the helper is late and must not write any more */
+    ct_until(&g.pair, idle(g.pair.b));
     for (size_t i = 0; i < LEN; i++)
         ct_check(g.local[i] == 0, "byte %zu was written afterwards", i);
     gets_down(&g);
@@ -135,7 +136,7 @@ void share_more_than_slots(void)
     gets_down(&g);
 }
 
-/* The ring is full when the get begins, so nobody can be asked. */
+/* The ring is full when the get starts, so the owner cannot be asked. */
 void share_waits_for_room(void)
 {
     psc_status_t status;
@@ -158,7 +159,7 @@ void share_waits_for_room(void)
     gets_down(&g);
 }
 
-/* The owner deregisters in the middle. */
+/* The owner deregisters during the get. */
 void share_of_what_is_gone(void)
 {
     gets_t g;
@@ -175,8 +176,8 @@ void share_of_what_is_gone(void)
     gets_down(&g);
 }
 
-/* The getter's buffer lacks its second half: whoever meets the hole says so,
- * and nobody waits for ever. */
+/* The second half of the getter's buffer is unmapped: the side that finds the
+ * hole reports it, and neither side waits for ever. */
 void share_into_what_is_gone(void)
 {
     gets_t g;
@@ -184,7 +185,7 @@ void share_into_what_is_gone(void)
     gets_up(&g);
     munmap(g.local + LEN / 2, LEN / 2);
     gets_begin(&g);
-    for (int i = 0; i < 100; i++) /* the owner meets it */
+    for (int i = 0; i < 100; i++) /* the owner finds the hole */
         ct_side_progress(g.pair.b);
     ct_until(&g.pair, g.get.done);
     ct_check(g.get.status == PSC_ERR_TRANSPORT, "%s",
@@ -205,7 +206,7 @@ void share_ends_with_its_endpoint(void)
         ct_pair_progress(&g.pair);
         ct_ops->rkey_release(g.pair.x.ep, g.rkey);
         ct_ops->ep_close(closer->ep);
-        /* x looks at its sockets now, not some passes later */
+        /* makes x poll its sockets in the next pass */
         side_iface(g.pair.a)->idle_polls = UINT32_MAX - 1;
         ct_until(&g.pair, g.get.done);
         ct_check(g.get.status < 0, "%s", psc_status_string(g.get.status));
@@ -231,7 +232,7 @@ static void helper_child(other_t *other)
     raise(SIGKILL);
 }
 
-/* The owner has taken a piece and dies before it has written it. */
+/* The owner has taken a piece and dies before it has written the piece. */
 void share_outlives_its_helper(void)
 {
     static gets_t g;
@@ -251,7 +252,7 @@ void share_outlives_its_helper(void)
     gets_begin(&g);
     ct_check(read(other.link, &byte, 1) == 1, "link");
     slot = &end_ep(&g.pair.x)->tx.ring.control->shares[0];
-    atomic_fetch_add(&slot->cursor, 4096); /* in its name */
+    atomic_fetch_add(&slot->cursor, 4096); /* in the owner's name */
     ct_until(&g.pair, g.get.done);
     ct_check(g.get.status == PSC_ERR_PEER_LOST, "%s",
              psc_status_string(g.get.status));
@@ -264,7 +265,7 @@ void share_outlives_its_helper(void)
 
 /* ---- lies ---- */
 
-/* As share.c has it; the tests speak for a peer who does not keep to it. */
+/* Copy of share.c's shm_ask_t, for a peer that does not follow the protocol. */
 typedef struct ask {
     uint32_t slot, turn;
     uint64_t from, to, len, seal, seal_address;
@@ -335,7 +336,7 @@ static void damage_len_much(ask_t *ask)
     ask->len = UINT64_MAX;
 }
 
-/* What is not registered under this seal is simply not copied. */
+/* Memory that is not registered under this seal is not copied. */
 static void ask_for_nothing(void)
 {
     gets_t g;
@@ -349,7 +350,7 @@ static void ask_for_nothing(void)
     ask.seal_address += 8;
     ask_send(&g.pair.x, &ask, sizeof(ask));
     ask.seal_address -= 8;
-    ask.turn = 2; /* the slot's cursor says 0: it serves another get */
+    ask.turn = 2; /* the slot's cursor has turn 0, so it serves another get */
     ask_send(&g.pair.x, &ask, sizeof(ask));
     ct_exchange(&g.pair, &g.pair.x, &g.pair.y, CT_BCOPY, 10, 1);
     ct_until(&g.pair, idle(g.pair.b));
@@ -369,8 +370,8 @@ void share_forged_asks(void)
     ask_for_nothing();
 }
 
-/* Whatever the owner writes into the slot, the getter copies within its
- * buffer, and ends. */
+/* Whatever the owner writes into the slot, the getter copies within its buffer,
+ * and the get completes. */
 void share_lying_helper(void)
 {
     dice_t dice = {1};

@@ -1,6 +1,6 @@
-/* Cases of shm alone: a peer that copies into our memory is stopped when it has
- * decided to write and has not written yet. However long that takes, nothing
- * says meanwhile that the memory is ours again. */
+/* Cases of shm alone: a peer that copies into our memory is stopped between the
+ * decision to write and the write. Until it has continued or ended, no call may
+ * report that the memory is free. */
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -17,7 +17,7 @@
 
 static bool stop_before_writing;
 
-/* Instead of the C library's. */
+/* Replaces the C library's function. */
 ssize_t process_vm_writev(pid_t pid, const struct iovec *local,
                           unsigned long n_local, const struct iovec *remote,
                           unsigned long n_remote, unsigned long flags)
@@ -48,11 +48,12 @@ static void await_stop(const other_t *other)
     }
 }
 
-/* Long enough for whatever would end by mistake. */
+/* Waits long enough for a call that would end by mistake. */
 static void pass_time(ct_pair_t *pair)
 {
     for (int i = 0; i < 200; i++) {
-        side_iface(pair->a)->idle_polls = UINT32_MAX - 1; /* look at sockets */
+        /* poll the sockets in the next pass */
+        side_iface(pair->a)->idle_polls = UINT32_MAX - 1;
         ct_side_progress(pair->a);
         usleep(200);
     }
@@ -101,10 +102,10 @@ static void putting_child(other_t *other)
     stop_before_writing = true;
     ct_ops->put(pair.x.ep, bytes, sizeof bytes, NULL, rkey, 0, &comp);
     for (;;)
-        ct_side_progress(pair.a); /* until it is killed */
+        ct_side_progress(pair.a); /* until this process is killed */
 }
 
-/* The peer has read the seal, and is about to put. */
+/* Sets up a peer that has read the seal and is about to put. */
 static void target_up(target_t *target)
 {
     memset(target, 0, sizeof *target);
@@ -125,7 +126,7 @@ static void target_down(target_t *target)
     ct_pair_down(&target->pair);
 }
 
-/* What is put there is as it was when the memory became ours again. */
+/* The memory has not changed since it was reported as free. */
 static void target_is_ours(target_t *target, how_t how)
 {
     char found = target->region[0];
@@ -159,7 +160,7 @@ void stopped_put_and_region(void)
     }
 }
 
-/* Another registration is nobody's concern. */
+/* Another registration is not affected. */
 void stopped_put_and_other_region(void)
 {
     static target_t target;
@@ -186,7 +187,8 @@ static void stop_when_failed(ct_end_t *end)
     shm_ep_fail(end_ep(end), PSC_ERR_PROTOCOL, "shm: for the test");
 }
 
-/* The endpoint ends on our side: it has not stopped before its peer has. */
+/* The endpoint is closed on our side: it must not stop before the peer's put
+ * has ended. */
 static void stopped_put_and_end(void (*end)(ct_end_t *end))
 {
     static target_t target;
@@ -225,7 +227,7 @@ static void sleep_once(ct_side_t *side)
         ct_check(poll(&fd, 1, CT_PATIENCE_S * 1000) == 1, "not woken");
 }
 
-/* The owner sleeps: it is woken when the peer has ended its put. */
+/* The owner sleeps and is woken when the peer has ended its put. */
 void stopped_put_wakes_its_owner(void)
 {
     static target_t target;
@@ -323,7 +325,7 @@ static void proving_child(other_t *other)
         ct_side_progress(pair.a);
 }
 
-/* The peer is about to write its echo when we give up. */
+/* The trial is given up while the peer is about to write its echo. */
 void stopped_proof(void)
 {
     static ct_pair_t pair;

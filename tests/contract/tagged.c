@@ -1,6 +1,6 @@
-/* Matching in the fabric: messages land in the receive that fits them first,
- * or come up, in one order with active messages. Every payload's seed is its
- * bits. */
+/* Matching in the fabric: messages are delivered to the first receive that
+ * matches, or reported as unexpected, in one order with active messages. The
+ * seed of every payload is its match bits. */
 #include "harness.h"
 
 #define LONGEST 2000
@@ -10,7 +10,7 @@ typedef struct receive {
     psc_tag_recv_t recv;
     char buffer[LONGEST];
     size_t room;
-    unsigned done; /* 0, or its place among those that are */
+    unsigned done; /* 0, or its position among the completed receives */
     psc_status_t status;
     uint64_t bits;
     size_t len;
@@ -34,7 +34,8 @@ static void receive_done(psc_tag_recv_t *recv, psc_status_t status,
                  "payload of %llx", (unsigned long long)bits);
 }
 
-/* Posted as soon as the fabric takes it: not while a message is between. */
+/* Posts as soon as the fabric accepts the receive, which it does not while a
+ * message is in between. */
 static void post(ct_pair_t *pair, receive_t *receive, uint64_t match,
                  uint64_t ignore, size_t room)
 {
@@ -166,7 +167,7 @@ static void cancelled_receives_get_nothing(void)
     ct_pair_down(&pair);
 }
 
-/* Half of them find their receive; both kinds of messages take turns. */
+/* Half of the messages find their receive; both kinds of messages alternate. */
 static void one_order_with_active_messages(void)
 {
     static receive_t receives[100];
@@ -191,8 +192,8 @@ static void one_order_with_active_messages(void)
     ct_pair_down(&pair);
 }
 
-/* Whether a message comes before its receive or after, the n-th of one kind
- * belongs to the n-th receive, and every message is somewhere. */
+/* Whether a message arrives before its receive or after, the n-th message of a
+ * kind belongs to the n-th receive, and no message is lost. */
 static void early_or_late_each_finds_its_place(void)
 {
     static receive_t receives[600];
@@ -238,7 +239,7 @@ static void put_done(psc_comp_t *comp, psc_status_t status)
     put->status = status;
 }
 
-/* Not every fabric that matches can, nor can each of its libraries. */
+/* Not every fabric that matches has tag_put, nor does each of its libraries. */
 static void put_cannot(void)
 {
     ct_skip("%s puts nothing that is to be matched", ct_ops->name);
@@ -295,7 +296,7 @@ static void puts_land_or_are_told(void)
     ct_pair_down(&pair);
 }
 
-/* What the fabric tells one side of a message is what it tells the other. */
+/* Both sides are told the same about a message. */
 static void both_sides_know_where_a_put_went(void)
 {
     enum { N = 300 };

@@ -77,7 +77,8 @@ int tcp_listen(uint16_t *port_p, int backlog)
     return fd;
 }
 
-/* The host id comes from a real address, or loopback would not be tried. */
+/* The host id is taken from a real address; otherwise loopback would not be
+ * tried. */
 size_t tcp_address_with(uint64_t id, const uint16_t *ports, unsigned n,
                         uint8_t *address)
 {
@@ -154,7 +155,8 @@ static void bad_settings_are_named(void)
     open_refused("PSP_NETWORK");
     tcp_set("NETWORK", 0, "no-such-interface");
     open_refused("PSP_NETWORK");
-    tcp_set("NETWORK", 0, "127.128.0.0/9"); /* all but its ninth bit fits */
+    /* matches in all bits but the ninth */
+    tcp_set("NETWORK", 0, "127.128.0.0/9");
     open_refused("PSP_NETWORK");
     tcp_set("NETWORK", 0, "");
     tcp_set("HOST", 0, "203.0.113.7");
@@ -195,7 +197,7 @@ static void taken_port_is_passed_over(void)
     close(fd);
 }
 
-/* The address holds exactly what was chosen. */
+/* Checks that the address holds exactly the selected IP address. */
 static void expect_address(const char *name, const char *text, int family,
                            const char *ip)
 {

@@ -1,4 +1,4 @@
-/* What tcp's own cases share: peers that are not pscompy, made by hand. */
+/* Declarations that tcp's own cases share: peers that are simulated by hand. */
 #ifndef PSCOMPY_TESTS_CONTRACT_TCP_CASES_H
 #define PSCOMPY_TESTS_CONTRACT_TCP_CASES_H
 
@@ -9,7 +9,7 @@
 #include "harness.h"
 #include "pscompy/plugins/tcp/wire.h"
 
-/* An endpoint as its address describes it. */
+/* The fields of an endpoint's address. */
 typedef struct tcp_target {
     uint8_t address[PSC_ADDRESS_MAX];
     size_t len;
@@ -24,12 +24,14 @@ void tcp_target_of(ct_end_t *end, tcp_target_t *target_p);
 void tcp_await_call(ct_end_t *end, ct_end_t *caller);
 int tcp_dial(uint16_t port);
 int tcp_dial_from(const char *source, uint16_t port);
-/* A listener on loopback; and an address that offers these ports there. */
+/* tcp_listen opens a listener on loopback; tcp_address_with makes an address
+ * that offers these ports there. */
 int tcp_listen(uint16_t *port_p, int backlog);
 size_t tcp_address_with(uint64_t id, const uint16_t *ports, unsigned n,
                         uint8_t *address);
 void tcp_put(int fd, const void *bytes, size_t len);
-/* Reads exactly len bytes while the side progresses; false at the end. */
+/* Reads exactly len bytes while the side progresses. Returns false at the end
+ * of the stream. */
 bool tcp_take(ct_side_t *side, int fd, void *bytes, size_t len);
 void tcp_progress_ms(ct_side_t *side, int ms);
 size_t tcp_count_descriptors(void);

@@ -1,4 +1,4 @@
-/* Cases of tcp: who knocks at the port, and who answers a call. */
+/* Cases of tcp: callers of the listener, and acceptors that answer a call. */
 #include <errno.h>
 #include <sys/resource.h>
 
@@ -12,9 +12,8 @@ static unsigned roll(unsigned *dice)
     return (*dice = *dice * 1103515245 + 12345) >> 8;
 }
 
-/* Connects x with y, which listens at the last of these ports. Where little
- * time is allowed, a machine that is slow at the wrong moment may have to call
- * again. */
+/* Connects x with y, which listens at the last of these ports. If the time
+ * limit is short, a slow machine may have to dial again. */
 static void connect_in_the_end(ct_pair_t *pair, const uint16_t *ports,
                                unsigned n)
 {
@@ -48,7 +47,7 @@ static void stranger(uint16_t port, unsigned *dice)
 
     for (size_t i = 0; i < len; i++)
         bytes[i] = (uint8_t)roll(dice);
-    if (roll(dice) % 3 == 0) /* looks right, names nobody */
+    if (roll(dice) % 3 == 0) /* a valid hello that names no endpoint */
         tcp_wire_store64(bytes, TCP_HELLO_MAGIC);
     if (len > 0)
         tcp_put(fd, bytes, len);
@@ -78,7 +77,7 @@ void strangers_do_no_harm(void)
     ct_pair_down(&pair);
 }
 
-/* More silent callers than there are slots, and one more that is meant. */
+/* More silent callers than there are places, and one legitimate caller. */
 void silent_callers_are_dropped(void)
 {
     ct_pair_t pair;
@@ -103,7 +102,7 @@ void silent_callers_are_dropped(void)
     ct_pair_down(&pair);
 }
 
-/* As ct_pair_open, where the process may have so many descriptors only. */
+/* Like ct_pair_open, with this limit of descriptors. */
 static void open_within(ct_pair_t *pair, rlim_t descriptors)
 {
     struct rlimit limit, tight;
@@ -115,8 +114,8 @@ static void open_within(ct_pair_t *pair, rlim_t descriptors)
     ct_check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
 }
 
-/* The places are few where descriptors are; all are taken, and who is meant
- * comes in. */
+/* With few descriptors there are few places; all are occupied, and a legitimate
+ * caller is accepted nevertheless. */
 void callers_are_limited(void)
 {
     ct_pair_t pair;
@@ -139,7 +138,7 @@ void callers_are_limited(void)
     ct_pair_down(&pair);
 }
 
-/* A source that calls without end pushes out its own callers. */
+/* A source that calls endlessly displaces its own callers. */
 void crowded_source_makes_room(void)
 {
     ct_pair_t pair;
@@ -189,7 +188,7 @@ void wrong_proof_is_refused(void)
                    target.len);
     fd = call(&target);
     ct_check(tcp_take(pair.b, fd, challenge, sizeof(challenge)), "hung up");
-    /* its own proof thrown back at it */
+    /* the acceptor's own proof sent back */
     tcp_put(fd, challenge + 8 + PSC_PROOF_NONCE_SIZE, PSC_PROOF_SIZE);
     ct_until(&pair, pair.y.failed);
     ct_check(!pair.y.up && pair.y.status == PSC_ERR_CONNECT, "%s",
@@ -207,7 +206,7 @@ static void expect_hang_up(ct_pair_t *pair, int fd)
     close(fd);
 }
 
-/* An endpoint that is called already hangs up on others, and is well. */
+/* An endpoint that has a caller closes further calls and stays usable. */
 void second_call_is_refused(void)
 {
     ct_pair_t pair;
@@ -225,7 +224,7 @@ void second_call_is_refused(void)
     tcp_target_of(&pair.y, &target);
     ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
                    target.len);
-    fd = call(&target); /* and proves nothing yet */
+    fd = call(&target); /* this caller proves nothing yet */
     ct_check(tcp_take(pair.b, fd, challenge, sizeof(challenge)), "hung up");
     expect_hang_up(&pair, call(&target));
     ct_check(!pair.y.failed, "%s", pair.y.reason);
@@ -234,7 +233,7 @@ void second_call_is_refused(void)
     ct_pair_down(&pair);
 }
 
-/* Eight wrong bytes are enough; nobody waits for more. */
+/* Eight wrong bytes are enough; the listener does not wait for more. */
 void wrong_protocol_is_noticed(void)
 {
     ct_pair_t pair;
@@ -252,7 +251,7 @@ void wrong_protocol_is_noticed(void)
 
 /* ---- acceptors that are not what they say ---- */
 
-/* Accepts x's call at a port of its own; reads the hello. */
+/* Accepts x's call at a port of the test, and reads the hello. */
 static int answer_call(ct_pair_t *pair, int listener, uint8_t *hello)
 {
     int64_t deadline = ct_deadline();
@@ -314,7 +313,7 @@ void acceptor_that_lies(void)
     lie(answer, sizeof(answer), "token");
 }
 
-/* All that a connector says to an impostor, searched for the secret. */
+/* Searches all bytes that a connector sends to an impostor for the token. */
 void token_never_travels(void)
 {
     ct_pair_t pair;
@@ -342,7 +341,7 @@ void token_never_travels(void)
 
 /* ---- addresses that do not answer ---- */
 
-/* A port whose listener takes nobody any more: calls hang. */
+/* A port whose listener accepts no more connections, so that calls hang. */
 static int tcp_listen_full(uint16_t *port_p, int *fillers, size_t n)
 {
     int listener = tcp_listen(port_p, 0);
@@ -359,7 +358,7 @@ static int tcp_listen_full(uint16_t *port_p, int *fillers, size_t n)
     return listener;
 }
 
-/* A port that is taken, and where nobody listens. */
+/* A port that is bound without a listener. */
 static uint16_t tcp_closed_port(void)
 {
     struct sockaddr_in name = {
@@ -375,7 +374,7 @@ static uint16_t tcp_closed_port(void)
     return ntohs(name.sin_port);
 }
 
-/* A closed port, a full one, then the right one. */
+/* The address has a closed port, a full one, then the right one. */
 void next_address_is_tried(void)
 {
     ct_pair_t pair;
@@ -397,8 +396,8 @@ void next_address_is_tried(void)
     ct_pair_down(&pair);
 }
 
-/* One that does not answer, and one whose owner says nothing, hold nobody up
- * for as long as they may take: that is longer than the case lasts. */
+/* An address that does not answer, and one whose owner sends nothing, do not
+ * delay the connection by their time limits, which are longer than the case. */
 void other_addresses_are_tried_beside_it(void)
 {
     ct_pair_t pair;
@@ -421,7 +420,7 @@ void other_addresses_are_tried_beside_it(void)
     ct_pair_down(&pair);
 }
 
-/* Another process, whose listener knows no such endpoint. */
+/* Another process listens there and has no such endpoint. */
 void somebody_else_is_at_an_address(void)
 {
     ct_pair_t pair, other;
@@ -471,7 +470,8 @@ void nobody_answers(void)
     ct_pair_down(&pair);
 }
 
-/* No descriptor for a caller: it waits in the kernel, and comes in later. */
+/* No descriptor is left for a caller: it waits in the kernel's queue and is
+ * accepted later. */
 void descriptors_run_out(void)
 {
     ct_pair_t pair;

@@ -1,9 +1,9 @@
-/* Cases of tcp: a peer that holds the token, and then sends what it likes. */
+/* Cases of tcp: a peer that holds the token and then sends arbitrary bytes. */
 #include <sys/mman.h>
 
 #include "tcp_cases.h"
 
-/* Connects to y as a peer made by hand, with the right proof. */
+/* Connects to y as a simulated peer, with a valid proof. */
 static int enter(ct_pair_t *pair)
 {
     tcp_target_t target;
@@ -40,7 +40,8 @@ static void leave(ct_pair_t *pair, int fd)
     ct_pair_down(pair);
 }
 
-/* A message as the harness expects it; returns its length on the stream. */
+/* Makes a message as the harness expects it. Returns its length on the
+ * stream. */
 static size_t frame_make(uint8_t *p, uint64_t seq, uint64_t len)
 {
     const tcp_frame_t frame = {TCP_KIND_AM, CT_AM_ID, sizeof(ct_header_t), len};
@@ -89,7 +90,7 @@ static psc_status_t ignore_recv(psc_ep_t *ep, const psc_am_t *am)
     volatile uint8_t sum = 0;
 
     (void)ep;
-    for (size_t i = 0; i < am->len; i++) /* every byte is readable */
+    for (size_t i = 0; i < am->len; i++) /* check that every byte is readable */
         sum += ((const uint8_t *)am->payload)[i];
     return PSC_OK;
 }
@@ -106,7 +107,8 @@ static void ignore_end(psc_ep_t *ep, void *cookie)
     (void)ep, (void)cookie;
 }
 
-/* Streams of frames with one byte wrong: broken or not, nothing else ails. */
+/* Streams of frames with one wrong byte: the endpoint may break, nothing else
+ * is affected. */
 void mutated_frames_do_no_harm(void)
 {
     static uint8_t bytes[4096];
@@ -137,7 +139,7 @@ void mutated_frames_do_no_harm(void)
     ct_check(broken > 20, "only %u were noticed", broken);
 }
 
-/* Any cut of the stream into reads gives the same messages. */
+/* However the stream is cut into reads, the messages are the same. */
 void dribbled_frames_arrive(void)
 {
     static uint8_t bytes[600000];
@@ -168,7 +170,7 @@ void dribbled_frames_arrive(void)
     leave(&pair, fd);
 }
 
-/* The end inside a message; what came before it was delivered. */
+/* The stream ends inside a message; the messages before it were delivered. */
 void cut_stream_breaks(void)
 {
     static uint8_t bytes[20000];
@@ -187,7 +189,7 @@ void cut_stream_breaks(void)
     ct_pair_down(&pair);
 }
 
-/* Who closes in order is told from who dies. */
+/* An orderly close is distinguished from a death. */
 void goodbye_is_told(void)
 {
     ct_pair_t pair;
@@ -199,7 +201,7 @@ void goodbye_is_told(void)
     ct_pair_down(&pair);
 }
 
-/* Memory that vanished under a send: this endpoint breaks, no other. */
+/* Memory is unmapped during a send: only this endpoint breaks. */
 void unreadable_buffer_breaks(void)
 {
     ct_send_t send;

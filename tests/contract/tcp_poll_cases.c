@@ -1,11 +1,12 @@
-/* Cases of tcp: the socket that is read without asking epoll, and what that
- * must not break. */
+/* Cases of tcp: the hot socket, which is read without epoll, must not break
+ * anything else. */
 #include <netinet/tcp.h>
 #include <poll.h>
 
 #include "tcp_cases.h"
 
-#define MANY 100 /* receives in a row make a socket hot and take it aside */
+/* consecutive receives that make a socket hot and take it out of the set */
+#define MANY 100
 
 static void make_hot(ct_pair_t *pair)
 {
@@ -27,7 +28,7 @@ void hot_endpoint_still_wakes(void)
     ct_pair_t pair;
     ct_send_t send;
 
-    /* the alarm of connecting would wake, too */
+    /* the alarm of connecting would wake the sleeper too */
     tcp_set("CONNECT_TIMEOUT", 1000 * CT_SECOND, "1000");
     tcp_set("ACCEPT_TIMEOUT", 1000 * CT_SECOND, "1000");
     ct_pair_up(&pair);
@@ -43,7 +44,8 @@ void hot_endpoint_still_wakes(void)
     ct_pair_down(&pair);
 }
 
-/* What its socket did not take follows without epoll's word. */
+/* Bytes that the socket did not take are sent later without an event of
+ * epoll. */
 void hot_endpoint_sends_the_rest(void)
 {
     ct_pair_t pair;
@@ -80,7 +82,7 @@ void others_are_heard_beside_the_hot_one(void)
 
 /* ---- what the socket has no room for ---- */
 
-/* Sends that are done at once, until some of their bytes stay behind. */
+/* Sends complete at once, until some of their bytes are held in the ring. */
 static unsigned fill_socket(ct_pair_t *pair)
 {
     unsigned n = 0;
@@ -119,7 +121,8 @@ void what_is_held_ends_with_its_endpoint(void)
     ct_pair_down(&pair);
 }
 
-/* Its sender waits for the completion, so nobody else need look after it. */
+/* The sender waits for the completion, so no other thread needs to call
+ * progress. */
 void what_is_not_done_is_not_held(void)
 {
     ct_pair_t pair;

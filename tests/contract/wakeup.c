@@ -1,5 +1,5 @@
 /* Cases: sleeping on event_fd after arm loses no wake-up, whatever the cause,
- * and an idle interface does not wake anybody. The peer is in a thread of its
+ * and an idle interface does not wake a sleeper. The peer is in a thread of its
  * own; each interface is used by one thread only. */
 #include <poll.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 #include "harness.h"
 
-/* As the core sleeps: after a progress that found nothing. */
+/* Sleeps as the core does, after a progress that found no event. */
 static void wake_sleep(ct_side_t *side)
 {
     struct pollfd fd = {.fd = ct_ops->event_fd(side->iface), .events = POLLIN};
@@ -46,7 +46,7 @@ static void wake_send(ct_end_t *end, ct_kind_t kind, size_t len)
     free(send.buffer);
 }
 
-/* A delay that hits all the places between progress and poll. */
+/* A random delay, to hit all points between progress and poll. */
 static void wake_dawdle(unsigned *dice)
 {
     *dice = *dice * 1103515245 + 12345;
@@ -151,7 +151,7 @@ static void wakes_for_completion(void)
     wake_run(huge_there, huge_here);
 }
 
-/* Threads that connect: the addresses are passed under a lock-free flag. */
+/* Threads that connect; a lock-free flag publishes the addresses. */
 typedef struct meeting {
     ct_pair_t pair;
     uint8_t address[2][PSC_ADDRESS_MAX];
@@ -192,7 +192,7 @@ static void wakes_for_connect(void)
     ct_pair_down(&meeting.pair);
 }
 
-/* Nobody does anything: the descriptor stays silent. */
+/* Both sides are idle: the descriptor stays silent. */
 static void idle_stays_asleep(void)
 {
     ct_pair_t pair;
@@ -216,8 +216,8 @@ static void idle_stays_asleep(void)
     ct_pair_down(&pair);
 }
 
-/* Sleep while nobody does anything, until a sleep is not disturbed: what is
- * late (an acknowledgement, something sent again) may disturb some. */
+/* Sleeps while both sides are idle, until a sleep is not disturbed: late
+ * packets (acknowledgements, retransmissions) may disturb some. */
 static bool wake_settles(ct_side_t *side)
 {
     struct pollfd fd = {.fd = ct_ops->event_fd(side->iface), .events = POLLIN};
@@ -230,7 +230,7 @@ static bool wake_settles(ct_side_t *side)
     return false;
 }
 
-/* What has woken us does not wake us again. */
+/* An event that has woken the sleeper does not wake it again. */
 static void woken_once(void)
 {
     ct_pair_t pair;
@@ -249,7 +249,8 @@ static void woken_once(void)
     ct_pair_down(&pair);
 }
 
-/* One thread, one interface: what is sent after arm fires the descriptor. */
+/* One thread, one interface: a message sent after arm makes the descriptor
+ * readable. */
 static void armed_then_sent(void)
 {
     ct_pair_t pair;

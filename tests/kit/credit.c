@@ -1,6 +1,7 @@
 /* Credit between two ends that send, receive and report in any order, over a
- * way that keeps order and one that does not. No end ever has more in flight
- * than the other has buffers; both always go on; counters wrap around. */
+ * channel that keeps order and one that does not. Neither end ever has more in
+ * flight than the other has buffers; both always make progress; counters wrap
+ * around. */
 #include "kit.h"
 #include "pscompy/transport/kit/credit.h"
 
@@ -9,13 +10,14 @@
 
 typedef struct message {
     uint32_t number; /* the report that it carries */
-    bool content;    /* it takes a buffer */
+    bool content;    /* the message takes a buffer */
 } message_t;
 
 typedef struct end {
     psc_credit_t credit;
-    uint32_t buffers, in_flight, got; /* of this end; to it; by it */
-    message_t way[ROOM];              /* to it */
+    /* of this end; to this end; received by this end */
+    uint32_t buffers, in_flight, got;
+    message_t way[ROOM];              /* messages in flight to this end */
     unsigned n;
 } end_t;
 
@@ -85,7 +87,7 @@ static void exchange(uint64_t *random, bool ordered)
         end_t *end = &ends[random_below(random, 2)];
         end_t *peer = &ends[end == &ends[0]];
 
-        CHECK(turn < 1000 * MESSAGES); /* it goes on */
+        CHECK(turn < 1000 * MESSAGES); /* both ends make progress */
         switch (random_below(random, 4)) {
         case 0:
             send(end, peer, first);

@@ -1,5 +1,5 @@
-/* What the tests of the contract's kit share: random numbers from a seed that
- * can be given, and checks that name the line. */
+/* Helpers for the tests of the contract's kit: random numbers from a given
+ * seed, and checks that report their line. */
 #ifndef TESTS_KIT_H
 #define TESTS_KIT_H
 

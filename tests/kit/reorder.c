@@ -1,5 +1,5 @@
-/* Numbers in any order, some repeatedly, some too far ahead, are taken once
- * and in order, also where they begin again at 0. */
+/* Numbers in any order, some repeatedly, some too far ahead, are taken once and
+ * in order, also when they wrap around to 0. */
 #include <stdbool.h>
 
 #include "kit.h"
@@ -9,7 +9,7 @@
 
 static int items[ITEMS];
 
-/* What the window should say, by what has been put and taken so far. */
+/* The verdict to expect, given the numbers put and taken so far. */
 static psc_reorder_verdict_t expected_verdict(const bool *put, uint32_t at,
                                               uint32_t taken, uint32_t limit)
 {
@@ -62,7 +62,8 @@ static void any_order(uint64_t *random, uint32_t first, uint32_t limit)
             }
         } else if (!put[taken]) {
             CHECK(!psc_reorder_take(&order));
-            if (random_below(random, 8) == 0) { /* used without being held */
+            /* the item is used without being held */
+            if (random_below(random, 8) == 0) {
                 psc_reorder_pass(&order);
                 put[taken++] = true;
             }

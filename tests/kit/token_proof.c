@@ -1,5 +1,5 @@
 /* The token proof: two ends that hold the token accept each other, and no
- * message of anybody else leads to that. */
+ * message of a third party makes an end accept. */
 #include <string.h>
 
 #include "kit.h"
@@ -78,7 +78,7 @@ static void another_token_is_refused(void)
     }
 }
 
-/* The acceptor's own hash, sent back to it, is no answer. */
+/* The acceptor's own hash, sent back to it, is refused. */
 static void a_reflection_is_refused(void)
 {
     psc_proof_t ends[2];
@@ -92,7 +92,7 @@ static void a_reflection_is_refused(void)
     CHECK(receive(&ends[ACCEPTOR], &answer, &hello) == PSC_PROOF_REFUSED);
 }
 
-/* Messages of an earlier attempt with the same token, replayed. */
+/* Messages of an earlier attempt with the same token are replayed. */
 static void a_replay_is_refused(void)
 {
     psc_proof_t old[2], fresh[2];
@@ -108,7 +108,7 @@ static void a_replay_is_refused(void)
     CHECK(receive(&fresh[ACCEPTOR], &answer, &said) == PSC_PROOF_REFUSED);
 }
 
-/* Both hold the token, of another lane between the same two processes. */
+/* Both hold the token of another lane between the same two processes. */
 static void another_endpoint_is_refused(void)
 {
     psc_proof_t ends[2];
@@ -138,8 +138,8 @@ static message_t random_message(uint64_t *random, const message_t *seen,
     return message;
 }
 
-/* Somebody without the token changes, repeats and invents messages to one end
- * that has it, and sees the replies. */
+/* An attacker without the token changes, repeats and invents messages to one
+ * end that holds it, and sees the replies. */
 static void nobody_else_is_accepted(uint64_t *random, unsigned role)
 {
     psc_proof_t ends[2];
