@@ -1,4 +1,4 @@
-/* Puts and gets: how they are cut, bounded, looked after and sent again. */
+/* Puts and gets: how they are divided, bounded, supervised and repeated. */
 #include "portals_cases.h"
 
 #define REGION 100000u

@@ -41,7 +41,7 @@ psptl_provider_t *ni_wrap(const ct_side_t *side)
     return &wrapped;
 }
 
-/* Faults stand among the settings: FAULT_DROP=20000:2%. */
+/* Faults are passed as settings: FAULT_DROP=20000:2%. */
 void ct_own_prepare(void)
 {
     for (uint32_t i = 0; i < ct_n_settings; i++) {
@@ -70,7 +70,7 @@ uint64_t counter(const ct_side_t *side, psptl_counter_t which)
     return psptl_device_counters(iface->device)[which];
 }
 
-/* Of both sides. */
+/* The sum over both sides. */
 uint64_t counted(const ct_pair_t *pair, psptl_counter_t which)
 {
     return counter(pair->a, which) + counter(pair->b, which);
@@ -111,7 +111,8 @@ void traffic(ct_pair_t *pair, uint64_t n)
     }
 }
 
-/* Messages that leave until there is no room, the peer not moving. */
+/* Sends messages until there is no room, while the peer makes no progress.
+ * Returns their number. */
 static uint64_t room_of(ct_pair_t *pair)
 {
     ct_send_t send = {0};
@@ -125,8 +126,8 @@ static uint64_t room_of(ct_pair_t *pair)
     return pair->x.sent;
 }
 
-/* The same, while acknowledgements are taken: at least so many, and some time
- * longer. */
+/* Like room_of(), while acknowledgements are processed: sends at least `least`
+ * messages, and continues for some time. */
 static uint64_t window_of(ct_pair_t *pair, uint64_t least)
 {
     int64_t deadline = ct_deadline(), end = INT64_MAX;
@@ -167,7 +168,7 @@ static uint32_t nid_of(const ct_side_t *side)
     return portals_iface(side->iface)->device->self.phys.nid;
 }
 
-/* Each session has the address that its variable names. */
+/* Each session has the address that its variable sets. */
 static void two_addresses_in_one_process(void)
 {
     ct_side_t one, two, again;
@@ -188,7 +189,7 @@ static void two_addresses_in_one_process(void)
 
 #define SIDES 100
 
-/* Each has three entries of the portal table. */
+/* Each interface has three entries of the portal table. */
 static void more_interfaces_than_the_table_has_entries_for(void)
 {
     static ct_side_t sides[SIDES];
@@ -281,7 +282,8 @@ static void receive_queue_bounds_what_a_peer_takes(void)
 
 #define ENDS 8
 
-/* Connections between two interfaces, the first pair's. */
+/* Connects further pairs of ends between the two interfaces of the first
+ * pair. */
 void ends_up(ct_pair_t *pairs, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -304,7 +306,8 @@ void ends_down(ct_pair_t *pairs, int n)
     ct_pair_down(&pairs[0]);
 }
 
-/* As many as all send rings hold, and nobody who takes them meanwhile. */
+/* Sends as many messages as all send rings hold, while no receiver makes
+ * progress. */
 static void ends_fill(ct_pair_t *pairs)
 {
     ct_send_t send;
@@ -317,7 +320,7 @@ static void ends_fill(ct_pair_t *pairs)
     }
 }
 
-/* What the queue of acknowledgements has no room for waits. */
+/* Messages wait if the queue of acknowledgements has no room for them. */
 static void event_queue_bounds_what_is_under_way(void)
 {
     static ct_pair_t pairs[ENDS];
@@ -333,7 +336,8 @@ static void event_queue_bounds_what_is_under_way(void)
     ends_down(pairs, ENDS);
 }
 
-/* The queue of arrivals is full: the table entry closes, and opens again. */
+/* The queue of arrivals is full: the table entry is disabled, and enabled
+ * again. */
 static void full_event_queue_loses_nothing(void)
 {
     static ct_pair_t pairs[ENDS];

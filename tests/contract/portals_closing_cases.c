@@ -18,10 +18,10 @@
 /* One of the two connections of a rank. */
 typedef struct link {
     ct_end_t end;
-    int wire;           /* to the peer's process */
+    int wire;           /* socket to the peer's process */
     bool first;         /* this side connects */
-    bool matches;       /* the interface does */
-    landed_t *receives; /* RECEIVES of them */
+    bool matches;       /* the interface matches messages */
+    landed_t *receives; /* array of RECEIVES elements */
 } link_t;
 
 /* ---- receives ---- */
@@ -36,7 +36,7 @@ static void receive_done(psc_tag_recv_t *recv, psc_status_t status,
     landed->done = true;
 }
 
-/* Each message fits one of them. */
+/* Posts receives; each message matches one of them. */
 static void receives_post(link_t *link)
 {
     char reason[PSC_REASON_MAX];
@@ -105,7 +105,7 @@ static void link_connect(link_t *link)
         "ep_connect");
 }
 
-/* A message of either kind; nobody minds if the peer has closed. */
+/* Sends a message of either kind; it is no error if the peer has closed. */
 static void link_send(link_t *link, unsigned number)
 {
     char bytes[60];

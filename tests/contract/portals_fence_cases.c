@@ -3,7 +3,7 @@
 
 typedef struct step {
     psptl_fence_event_t event;
-    psptl_fence_state_t state; /* after it */
+    psptl_fence_state_t state; /* expected state afterwards */
 } step_t;
 
 static void walk(const step_t *steps, size_t n)
@@ -25,9 +25,10 @@ static void walk(const step_t *steps, size_t n)
 
 void a_fence_is_asked_until_it_is_answered(void)
 {
-    WALK({PSPTL_FENCE_ASK, PSPTL_FENCE_OPEN}, /* nothing to ask for */
+    WALK({PSPTL_FENCE_ASK, PSPTL_FENCE_OPEN}, /* there is no reason to ask */
          {PSPTL_FENCE_SUSPEND, PSPTL_FENCE_SUSPENDED},
-         {PSPTL_FENCE_ANSWERED, PSPTL_FENCE_SUSPENDED}, /* nobody asked */
+         /* no question was sent */
+         {PSPTL_FENCE_ANSWERED, PSPTL_FENCE_SUSPENDED},
          {PSPTL_FENCE_ASK, PSPTL_FENCE_ASKED},
          {PSPTL_FENCE_SUSPEND, PSPTL_FENCE_ASKED},
          {PSPTL_FENCE_STALE, PSPTL_FENCE_SUSPENDED},
@@ -43,7 +44,7 @@ void a_fence_is_asked_until_it_is_answered(void)
          {PSPTL_FENCE_REWIND, PSPTL_FENCE_REWOUND});
 }
 
-/* Whatever happens after that, no fence is wanted. */
+/* No later event makes the channel send a fence. */
 void a_channel_that_parts_sends_no_fence(void)
 {
     static const psptl_fence_event_t before[] = {

@@ -4,25 +4,25 @@
 
 /* ---- two streams ---- */
 
-#define STREAM 64 /* receives that stand at a time */
+#define STREAM 64 /* receives that are posted at a time */
 
 typedef struct place {
     psc_tag_recv_t recv;
     char buffer[1500];
     bool posted, done;
-    uint64_t number; /* of the message that belongs there */
+    uint64_t number; /* number of the message that belongs there */
 } place_t;
 
-/* A message that is put from where it is. */
+/* A message that is put directly from its buffer. */
 typedef struct direct {
     psc_comp_t comp;
     char buffer[1500];
     bool flying;
 } direct_t;
 
-/* Each end sends to the other, tags in turn, and has receives for what is to
- * come: every fifth takes any tag. So the n-th message belongs to the n-th.
- * Every seventh is put from where it is. */
+/* Each end sends to the other with rotating tags, and posts receives in
+ * advance: every fifth takes any tag. So the n-th message belongs to the n-th
+ * receive. Every seventh message is put directly from its buffer. */
 typedef struct stream {
     ct_end_t *from, *to;
     place_t places[STREAM];
@@ -38,8 +38,8 @@ static bool stream_direct(uint64_t number)
     return number % 7 == 3;
 }
 
-/* Receives have room for their own message and not for the next one: what is
- * in the wrong one is lost. */
+/* Receives have room for their own message and not for the next one: a message
+ * in the wrong receive is truncated and lost. */
 static bool stream_exact;
 
 static uint64_t stream_bits(uint64_t number)
@@ -151,7 +151,8 @@ static bool stream_arrived(const stream_t *stream)
     return last->done || last->number != stream->sent - 1;
 }
 
-/* Both ways, until `which` has come to `least`, and then that all arrives. */
+/* Runs both directions until the counter `which` has reached `least`, and then
+ * until all messages have arrived. */
 static void streams_run(ct_pair_t *pair, psptl_counter_t which, uint64_t least)
 {
     static stream_t there, back;
@@ -237,7 +238,7 @@ static int take_closed(const ptl_handle_eq_t *queues, unsigned n,
     return PTL_OK;
 }
 
-/* The table entry of y closes, as if its queue was full. */
+/* The table entry of y is disabled, as if its queue were full. */
 static void entry_close(ct_pair_t *pair)
 {
     psptl_device_t *device = portals_iface(pair->b->iface)->device;
@@ -345,7 +346,7 @@ void what_took_the_receive_of_a_late_one_gives_it_back(void)
     for (size_t i = 0; i < 4; i++) {
         psc_iov_t iov = {bytes, 40 + i};
 
-        ct_pattern_fill(bytes, iov.len, 0); /* as its bits */
+        ct_pattern_fill(bytes, iov.len, 0); /* the seed is the match bits */
         ct_check(ct_ops->tag_send(pair.x.ep, 0, &iov, 1) == PSC_OK, "send");
     }
     ct_until(&pair, pair.y.unexpected == 1);
@@ -420,7 +421,7 @@ void what_is_put_from_where_it_is_gives_its_receive_back(void)
     ct_pair_down(&pair);
 }
 
-/* What was cut for the wrong receive cannot be mended. */
+/* A message that was truncated by the wrong receive cannot be restored. */
 void a_late_one_whose_follower_was_cut_is_an_error(void)
 {
     static landed_t landed[2];

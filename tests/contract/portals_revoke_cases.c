@@ -1,5 +1,6 @@
-/* A peer stops amid a put of many frames: whatever the owner of the memory
- * does, nothing says meanwhile that the memory is its own again. */
+/* A peer stops in the middle of a put of many frames: whatever the owner of the
+ * memory does, until the peer has ended no call reports that the memory is
+ * free. */
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -27,7 +28,8 @@ static bool is_large(const struct msghdr *message)
     return len >= LARGE;
 }
 
-/* Instead of the C library's: the first frame of the put leaves. */
+/* Replaces the C library's function: only the first frame of the put is
+ * sent. */
 int sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
 {
     if (stopping && n > 0 && is_large(&messages[0].msg_hdr)) {
@@ -92,7 +94,7 @@ static void peer_run(int link)
     ct_send_make(&put);
     ct_ops->put(end.ep, bytes, PUT, NULL, rkey, 0, &put.comp);
     for (;;)
-        ct_side_progress(&side); /* until it is killed */
+        ct_side_progress(&side); /* until this process is killed */
 }
 
 static void await_stop(const owner_t *owner)
@@ -104,7 +106,7 @@ static void await_stop(const owner_t *owner)
              "the peer ended with status %x", (unsigned)status);
 }
 
-/* The put has begun, and its peer has stopped. */
+/* Sets up a put that has begun, and a peer that has stopped. */
 static void owner_up(owner_t *owner)
 {
     uint8_t packed[PSC_RKEY_MAX];
@@ -183,7 +185,7 @@ static void revoke_asleep(owner_t *owner)
     }
 }
 
-/* Longer than a late frame takes. */
+/* Waits longer than a late frame takes, and checks the memory. */
 static void nothing_is_written(owner_t *owner)
 {
     int64_t end = psc_clock_deadline(CT_SECOND / 5);

@@ -1,4 +1,4 @@
-/* An interface that breaks its own rules, or does wrong on purpose. */
+/* An interface that violates its own rules, by mistake or on purpose. */
 #include "portals_cases.h"
 
 /* ---- an interface that breaks its own rules ---- */
@@ -64,7 +64,7 @@ static void broken_end(__typeof__(PtlEQPoll) *poll, __typeof__(PtlPut) *put,
     ct_until(&pair, pair.x.failed);
     printf("%s\n", pair.x.reason);
     ct_check(strstr(pair.x.reason, word), "%s", pair.x.reason);
-    ct_end_abandon(&pair.x); /* what is lost does not end */
+    ct_end_abandon(&pair.x); /* lost operations never complete */
     ct_until(&pair, pair.y.failed);
     printf("%s\n", pair.y.reason);
     ct_end_destroy(&pair.y, NULL);
