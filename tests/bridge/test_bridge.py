@@ -1,4 +1,4 @@
-"""The bridge's C half against the contract: its fabric is memory, its pump a thread in C."""
+"""The bridge's C half against the contract, with a fabric in memory and a pump in C."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def compile_driver(driver: Path, sanitizer: str) -> Path:
 
 
 def case_names() -> list[str]:
-    """The names in the tables, read from the sources: nothing is built yet."""
+    """The names of the cases, read from the sources, because nothing is built yet."""
     lines = [
         line
         for path in (HERE / "memory_pump.c", *(CONTRACT / name for name in CASES))

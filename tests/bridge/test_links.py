@@ -16,7 +16,7 @@ frames = st.lists(st.binary(min_size=1, max_size=300), max_size=8)
 
 
 class Sink:
-    """Takes as many bytes at a time as the dice say; 0: not now."""
+    """Takes a random number of bytes per call; 0 means that it takes none now."""
 
     def __init__(self, dice: st.DataObject) -> None:
         self.data = b""

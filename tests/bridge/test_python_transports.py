@@ -1,4 +1,4 @@
-"""Transports in Python that err, strangers who call them, and how their pumps end."""
+"""Faulty transports in Python, strangers that connect to them, and the end of their pumps."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ BOUND = 60
 
 
 class Frail:
-    """Sessions over the transport above, which errs where a test says so."""
+    """Sessions over the transport above, which fails where a test tells it to."""
 
     def __init__(self, folder, **faults):
         code = dict.fromkeys(("open", "accept", "read", "connect", "send"), "pass") | faults
@@ -182,7 +182,7 @@ def test_where_a_transport_blocks_the_next_one_connects(frail, silence, caplog, 
         reason = c.explain().reasons["frail"]
         assert "PSP_CANDIDATE_TIMEOUT" in reason
         assert f"{where}() (" in reason
-        it.close()  # though the pump is held up
+        it.close()  # although the pump is blocked
     said = [record.getMessage() for record in caplog.records]
     assert len([line for line in said if "the transport frail blocks" in line]) == 1
 
@@ -255,7 +255,7 @@ def test_a_mistake_that_concerns_no_link_ends_the_transport_and_nothing_else(fra
     broken = [record for record in caplog.records if "has failed" in record.getMessage()]
     assert len(broken) == 1
     assert "ZeroDivisionError: a mistake" in broken[0].getMessage()
-    assert "frail" in c.explain().reasons  # refused here, or failed there: who says it first
+    assert "frail" in c.explain().reasons  # the reason of either side, whichever is reported first
 
 
 def frail_addresses():
@@ -273,7 +273,7 @@ def links(folder):
     for path in Path(folder).iterdir():
         try:
             yield path.readlink()
-        except FileNotFoundError:  # the listing's own
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
 
 
@@ -286,7 +286,7 @@ def test_strangers_do_no_harm(frail):
             try:
                 caller.connect(address)
                 caller.send(data)
-            except OSError:  # it was thrown out already
+            except OSError:  # it was closed already
                 pass
             callers.append(caller)
     assert callers
@@ -297,7 +297,7 @@ def test_strangers_do_no_harm(frail):
 
 
 def connected(caller, address):
-    """Not while too many wait at the door."""
+    """Returns False if the listening socket's queue is full."""
     return caller.connect_ex(address) == 0
 
 

@@ -1,4 +1,4 @@
-"""Every transport against the contract, in C (see driver.c how one joins)."""
+"""Runs the contract's cases, in C, with every transport (driver.c says how a transport joins)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pscompy.config.config import Config
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PLUGINS = ROOT / "pscompy" / "plugins"
-# Those that need nothing that a machine may lack; ib has its own tests, in a guest (tests/ib).
+# Transports that need no device; ib has its own tests, in a guest (tests/ib).
 NAMES = sorted(
     path.parent.name
     for path in PLUGINS.glob("*/transport.c")
@@ -26,13 +26,13 @@ FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SKIPPED = 77
 
-# Settings under which everything is scarce, and the cases that feel it.
+# Settings that make resources scarce, and the cases that they affect.
 SQUEEZED = {
     "loop": ["BUFFER_SIZE=1024:1k", "SENDQ_SIZE=2:2"],
     "portals": ["BUFFER_SIZE=2048:2k", "SENDQ_SIZE=2:2", "RECVQ_SIZE=4:4", "EQ_SIZE=64:64"],
     "tcp": ["BUFFER_SIZE=1024:1k", "SO_SNDBUF=2048:2k", "SO_RCVBUF=2048:2k"],
 }
-# Settings under which the fabric itself does wrong; the same cases feel it.
+# Settings that make the fabric faulty; they affect the same cases.
 TROUBLED = {
     "portals": [
         *(f"FAULT_{what}=20000:2%" for what in ("FAIL_ACKS", "DISABLE_TABLES", "DROP")),
@@ -40,7 +40,7 @@ TROUBLED = {
         "FAULT_UNLINK_USED=1:1",
     ],
 }
-# Settings that make cases quicker.
+# Settings that make cases faster.
 QUICK = {"portals": ["KEEPALIVE=200000000:200ms"]}
 
 TIGHT_CASES = (
@@ -83,7 +83,7 @@ def transport_sources(name: str) -> list[Path]:
 
 
 def compile_library(name: str, driver: Path, flags: list[str]) -> None:
-    """Where a transport looks for it: beside the driver that contains the transport."""
+    """Compile the transport's library into a folder beside the driver, where it is looked for."""
     if (folder := library(name)) is None:
         return
     made = driver.parent / folder.name / f"lib{folder.name}.so"
@@ -100,7 +100,7 @@ def sources(name: str) -> list[Path]:
 
 
 class Drivers:
-    """The compiled driver of each transport, made when it is first wanted."""
+    """The compiled driver of each transport, compiled at first use."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -127,7 +127,7 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Drivers:
 
 
 def settings(name: str) -> list[str]:
-    """The declared defaults, and what makes it quick, as arguments of the driver."""
+    """The declared defaults and the settings for speed, as arguments of the driver."""
     variables = importlib.import_module(f"pscompy.plugins.{name}.config").VARIABLES
     config = Config.load({name.upper(): variables}, environ={}, known=None)
     declared = [f"{s.name}={s.number}:{s.text}" for s in config.settings(name.upper())]
@@ -135,7 +135,7 @@ def settings(name: str) -> list[str]:
 
 
 def case_names(name: str) -> Iterator[str]:
-    """The names in the tables, read from the sources: nothing is built yet."""
+    """The names of the cases, read from the sources, because nothing is built yet."""
     for path in sources(name):
         if path.parent == HERE:
             for line in path.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""What PSP_TCP_HOST, _NETWORK and _PORT accept."""
+"""The values that PSP_TCP_HOST, _NETWORK and _PORT accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The algorithms of the contract's kit, each alone: programs in C under sanitizers."""
+"""Runs the tests of the contract's kit: programs in C under sanitizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transport against everything that pscompy promises."""
+"""Runs pscompy's tests for transports with this transport."""
 
 from pscompy.testing import conformance
 
