@@ -58,7 +58,8 @@ static void receives_post(link_t *link)
     }
 }
 
-/* What was not taken back in time is done: then the memory is the user's. */
+/* A receive that tag_cancel could not withdraw completes; then the memory is
+ * the user's. */
 static void receives_cancel(link_t *link)
 {
     for (int i = 0; i < RECEIVES; i++) {
@@ -240,7 +241,7 @@ void ranks_open_and_close_as_the_reference_library_does(void)
     three_ranks();
 }
 
-/* Even what it says of a message too late finds memory that is still there. */
+/* A late event of a message finds memory that is still allocated. */
 void ranks_open_and_close_with_late_events(void)
 {
     fault("unlink_used", 1);

@@ -143,7 +143,8 @@ static void stream_go_on(stream_t *stream)
         stream->sent++;
 }
 
-/* The last one that was sent has come; its place may be another's already. */
+/* True if the last message has arrived; its place may already be used by
+ * another. */
 static bool stream_arrived(const stream_t *stream)
 {
     const place_t *last = &stream->places[(stream->sent - 1) % STREAM];
@@ -185,7 +186,8 @@ static void streams_run(ct_pair_t *pair, psptl_counter_t which, uint64_t least)
     print_counters(pair);
 }
 
-/* Neither lost nor overtaken, a thousand times; at one put in forty. */
+/* No message is lost or overtakes another, a thousand times; with one put in
+ * forty the entry is disabled. */
 void an_entry_that_matches_closes_and_opens(void)
 {
     ct_pair_t pair;
@@ -260,7 +262,7 @@ static void refuse(ct_pair_t *pair)
     }
 }
 
-/* Receives are held until the fence is answered, and then not any more. */
+/* Receives are held until the fence is answered, and no longer. */
 void receives_go_back_after_the_fence(void)
 {
     static landed_t landed[6];
@@ -291,8 +293,8 @@ void receives_go_back_after_the_fence(void)
     ct_pair_down(&pair);
 }
 
-/* More messages than there are buffers for those without receive: the entry
- * closes, and all come up in their order. */
+/* There are more messages than overflow buffers: the entry is disabled, and all
+ * messages are delivered in order. */
 void too_few_overflow_buffers_lose_nothing(void)
 {
     ct_pair_t pair;

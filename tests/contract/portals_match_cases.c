@@ -1,5 +1,5 @@
-/* Cases of portals alone: what its interface matches, seen from inside, at the
- * moments that no user of the contract can choose. */
+/* Cases of portals alone: matching in its interface, seen from inside, at
+ * moments that a user of the contract cannot choose. */
 #include "portals_cases.h"
 
 static void landed_done(psc_tag_recv_t *recv, psc_status_t status,
@@ -60,7 +60,8 @@ void a_cancel_is_too_late_once_it_has_matched(void)
     ct_pair_down(&pair);
 }
 
-/* It is in the overflow list, and nobody was told: the receive takes it. */
+/* The message is in the overflow list and was not reported: the receive takes
+ * it. */
 void a_receive_finds_what_came_before_it(void)
 {
     static landed_t landed;
@@ -79,7 +80,7 @@ void a_receive_finds_what_came_before_it(void)
     ct_pair_down(&pair);
 }
 
-/* A library that tells of things in another way. */
+/* Changes the events, as a library does that reports differently. */
 static void (*retell)(ptl_event_t *event);
 
 static int poll_other(const ptl_handle_eq_t *queues, unsigned n,
@@ -105,7 +106,7 @@ static void search_as_overflow(ptl_event_t *event)
         event->type = PTL_EVENT_PUT_OVERFLOW;
 }
 
-/* Libraries differ in the event by which they tell what a search found. */
+/* Libraries differ in the event that reports the result of a search. */
 void a_search_may_tell_of_an_overflow(void)
 {
     ct_pair_t pair;
@@ -124,7 +125,7 @@ static void lose_length(ptl_event_t *event)
         event->rlength = 0;
 }
 
-/* Nor do all know the length any more. */
+/* Some libraries do not report the length. */
 void an_overflow_may_have_lost_its_length(void)
 {
     static landed_t landed;
@@ -139,7 +140,7 @@ void an_overflow_may_have_lost_its_length(void)
     ct_pair_down(&pair);
 }
 
-/* What has matched is told even after the endpoint has closed. */
+/* A receive that has matched completes even after the endpoint has closed. */
 void a_matched_receive_ends_with_its_endpoint(void)
 {
     static landed_t landed;
@@ -159,7 +160,8 @@ void a_matched_receive_ends_with_its_endpoint(void)
     ct_side_close(pair.b);
 }
 
-/* The window is what the peer may have under way; no receive is needed. */
+/* The window is the number of messages that the peer may have in flight; no
+ * receive is needed. */
 void overflow_buffers_are_as_many_as_messages(void)
 {
     ct_pair_t pair;

@@ -106,7 +106,7 @@ void dropped_messages_are_sent_again(void)
     ct_pair_down(&pair);
 }
 
-/* Not one of which may be lost; the knob disables at one put in forty. */
+/* No put may be lost; the fault disables the table at one put in forty. */
 void disabled_tables_are_enabled_again(void)
 {
     ct_pair_t pair;
