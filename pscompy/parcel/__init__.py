@@ -1,6 +1,6 @@
 """Parcels: Python objects without copies, and actions on other processes.
 
-`archive` takes objects apart and puts them together again and does no I/O, `pickling` says by
-which serialiser, `objects` sends what comes of it. `action`, `service` and `executor` run
-functions where their arguments arrive. All of it is loaded at its first use.
+`archive` divides objects into a head and chunks and restores them, without I/O; `pickling` holds
+the serialisers; `objects` sends and receives heads and chunks. `action`, `action_service` and
+`executor` run functions on other processes. Each module is imported at its first use.
 """

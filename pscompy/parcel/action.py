@@ -1,4 +1,4 @@
-"""Actions: functions that other processes may call by name, and the one that is running."""
+"""Actions: functions that other processes may call by name, and the action that is running."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Registered:
-    """A function and how it is called from afar."""
+    """A function that peers may call, and how to call it."""
 
     __slots__ = ("function", "inline", "name")
 
@@ -37,12 +37,12 @@ def action(
 ) -> Any:
     """Let peers call a function: a decorator, with or without arguments.
 
-    Peers know it by `name`, which is its module and qualified name unless given; each process
-    that runs it has to have registered it, as all ranks of a program do that define it. It runs
-    in a thread of its session (PSP_PARCEL_THREADS), or with `inline` in whichever thread moves
-    messages on: only for what is short and waits for nothing.
+    Peers know the function by `name`; the default is its module and qualified name. Each process
+    that runs the function must have registered it; all ranks of a program that define it have.
+    The function runs in a thread of its session (PSP_PARCEL_THREADS). With `inline` it runs in
+    whichever thread makes progress: use that only for functions that are short and never wait.
 
-    `ValueError`: another function has the name.
+    Raises `ValueError` if another function has the name.
     """
     if function is None:
         return lambda given: _register(given, name, inline)
@@ -59,35 +59,35 @@ def _register(function: Callable[..., Any], name: str, inline: bool) -> Callable
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What peers know a function by unless it says otherwise."""
+    """The default name of a function as an action: `module:qualified name`."""
     return f"{function.__module__}:{function.__qualname__}"
 
 
 def _redefined(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """A module that is loaded again defines its functions again."""
+    """Whether `new` is `old` again, defined once more because its module was reloaded."""
     return name_of(old) == name_of(new)
 
 
 def find(name: str) -> Registered | None:
-    """The action of that name in this process."""
+    """The action of that name in this process, or None."""
     return _by_name.get(name)
 
 
 def registered(function: Callable[..., Any]) -> Registered | None:
-    """What this function is registered as."""
+    """The action that this function is registered as, or None."""
     try:
         return _by_function.get(function)
-    except TypeError:  # not hashable, so nobody has registered it
+    except TypeError:  # not hashable, so it was not registered
         return None
 
 
-# ---- the one that runs ----
+# ---- the running action ----
 
 _running = threading.local()
 
 
 class Running:
-    """An action that runs here. `source` asked for it: a rank in a World, else a Connection."""
+    """An action that runs here. `source` is the caller: a rank in a World, else a Connection."""
 
     def __init__(self, name: str, source: Any) -> None:
         self.name = name
@@ -96,7 +96,7 @@ class Running:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants its result any more: it should end soon."""
+        """Whether the caller does not want the result any more; the action should end soon."""
         return self._cancelled.is_set()
 
     def __repr__(self) -> str:
@@ -109,7 +109,8 @@ def current_action() -> Running | None:
 
 
 def run_as(running: Running, function: Callable[[], Any]) -> Any:
-    """Call function() as this action; one that is inline may come in between of another."""
+    """Call function() with `running` as the current action, and restore the previous one: an inline
+    action may run in the middle of another."""
     outer = current_action()
     _running.action = running
     try:

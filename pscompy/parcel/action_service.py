@@ -1,10 +1,10 @@
-"""The actions of one session: what peers ask for is run here, what they answer is handed out.
+"""The actions of one session: runs the calls of peers, and completes futures with their answers.
 
-A call is an object in a context of its own, its answer one in another context. The tag of both is
-the call's number, so that a call whose arguments cannot be put together is answered all the same,
-and the core finds the future that an answer is for. Every call is answered once, also one that was
-cancelled. A thread moves messages on while the program computes; what follows from a message runs
-in whichever thread notices it.
+Calls and answers are objects, each in a context of their own. Both carry the number of the call in
+their tag. So a call whose arguments cannot be restored is answered too, and the core matches an
+answer with the receive of its future. Every call is answered exactly once, also if it was
+cancelled. A thread drives progress while the program computes; the callback of a message runs in
+whichever thread makes progress.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from pscompy.parcel.objects import Objects, head_of, receive, when_all_ended
 from pscompy.parcel.remote_errors import put_together, take_apart
 from pscompy.parcel.thread_pool import Threads, processors
 
-NUMBERS = 0x3FFFFFFF  # a tag has one bit more: whether it cancels
-BACKLOG = 64  # calls beyond those that run
+NUMBERS = 0x3FFFFFFF  # the tag of a call has one bit more, which is set to cancel the call
+BACKLOG = 64  # calls that are accepted beyond those that can run at once
 
 logger = logging.getLogger(__name__)
 
 
 class Links:
-    """A peer's calls and answers."""
+    """The Objects that carry calls to and from one peer, and those that carry their answers."""
 
     __slots__ = ("answers", "calls", "numbers", "source")
 
@@ -64,7 +64,11 @@ class Links:
 
 
 class Options:
-    """What `with_options` says of calls."""
+    """The options of calls that `with_options` sets.
+
+    `timeout`: seconds until the future of a call fails with `Timeout`, or None. `on_sent()` is
+    called when the call has been sent.
+    """
 
     __slots__ = ("on_sent", "timeout")
 
@@ -76,7 +80,7 @@ class Options:
 
 
 class Call(Running):
-    """An action that a peer has asked for."""
+    """A call that a peer has sent."""
 
     def __init__(self, links: Links, number: int) -> None:
         super().__init__("?", links.source)
@@ -86,8 +90,11 @@ class Call(Running):
 
 
 class Service:
-    """`anybody` receives from all peers in the context of calls; `links` gives those of the
-    source that a Status names, None: there is no such peer any more."""
+    """Runs the calls of peers and sends calls to peers.
+
+    `anybody` receives from all peers in the context of calls. `links(source)` returns the Links of
+    the peer that a Status names, or None if that peer has gone.
+    """
 
     def __init__(
         self,
@@ -108,18 +115,18 @@ class Service:
         self._lock = threading.Lock()
         self._begun = False
         self._listening = False
-        self._calls: dict[tuple[int, int], Call] = {}  # asked for here
-        self._asked: set[Future] = set()  # by us, not answered yet
+        self._calls: dict[tuple[int, int], Call] = {}  # calls of peers, by id() of Links and number
+        self._asked: set[Future] = set()  # futures of our calls that are not answered yet
         self._deadlines: list[tuple[float, int, Future]] = []
         self._order = itertools.count()
 
     @property
     def threads(self) -> int:
-        """How many actions run at once."""
+        """The number of actions that can run at once."""
         return self._threads.most
 
     def start(self) -> None:
-        """Take calls in from now on."""
+        """Begin to accept calls. May be called repeatedly."""
         if self._begun:
             return
         with self._lock:
@@ -130,7 +137,7 @@ class Service:
         threading.Thread(target=self._move_on, name=self._name, daemon=True).start()
         self._listen()
 
-    # ---- what we ask for ----
+    # ---- calls that this process sends ----
 
     def submit(
         self,
@@ -140,7 +147,10 @@ class Service:
         kwargs: dict[str, Any],
         options: Options,
     ) -> Future:
-        """Have a function called there. Raises what pickling the arguments raises."""
+        """Call a function on the peer of `links`.
+
+        Raises the exceptions of the serialiser, and `PscomError` if the call cannot be sent.
+        """
         self.start()
         known = registered(function)
         packed = links.calls.take_apart((known.name if known else function, args, kwargs))
@@ -167,7 +177,8 @@ class Service:
         return future
 
     def wait_for_answers(self, timeout: float | None = None) -> None:
-        """Until all that was asked for has ended."""
+        """Wait up to `timeout` seconds until all calls that were sent have ended. Raises
+        `Timeout`."""
         import concurrent.futures
 
         if concurrent.futures.wait(self._asked.copy(), timeout).not_done:
@@ -190,7 +201,7 @@ class Service:
         except PscomError as error:
             logger.debug("cannot cancel an action: %s", error)
 
-    # ---- time ----
+    # ---- progress and deadlines ----
 
     def _set_alarm(self, deadline: float, future: Future) -> None:
         with self._lock:
@@ -201,7 +212,7 @@ class Service:
             alarm._complete(None)
 
     def _move_on(self) -> None:
-        """The thread: messages move while it waits."""
+        """Body of the service's thread: drives progress while it waits for the next deadline."""
         try:
             while True:
                 try:
@@ -232,11 +243,11 @@ class Service:
             if future.finish(None, Timeout("the action has not ended in its time")):
                 future.withdraw()
 
-    # ---- what we are asked for ----
+    # ---- calls that this process receives ----
 
     def _listen(self) -> None:
-        """Take the next call as soon as it comes, unless there are too many already: those stay
-        where they come from. One thread at a time, and never within itself."""
+        """Post the receive of the next call, unless there are too many calls: further ones stay
+        with their senders. `_listening` admits only one thread, and no recursion."""
         while True:
             with self._lock:
                 if self._listening or len(self._calls) >= self._most_calls:
@@ -280,7 +291,7 @@ class Service:
             call._cancelled.set()
 
     def _fetch(self, call: Call, data: bytearray) -> None:
-        """Have the long buffers of a call, then go on with it."""
+        """Receive the chunks of a call, then begin it."""
         self._calls[id(call.links), call.number] = call
         objects = call.links.calls
         try:
@@ -315,7 +326,10 @@ class Service:
             self._threads.put(work)
 
     def resolve(self, target: object) -> Registered:
-        """The action that a peer means. `Unsupported`: it may not be called."""
+        """Return the action for `target`, a name or a function.
+
+        Raises `Unsupported` if the target may not be called, and `ProtocolError` if it is neither.
+        """
         if isinstance(target, str):
             found = find(target)
             if found is None:
@@ -334,7 +348,7 @@ class Service:
     # ---- running and answering ----
 
     def _run(self, call: Call, function: Callable[[], object]) -> None:
-        """In a thread, or inline; what comes of it is the answer."""
+        """Run the function of a call and answer with its result or exception."""
         try:
             if call.cancelled:
                 raise Cancelled("the action was cancelled before it began")
@@ -375,7 +389,10 @@ def _named(function: Callable[..., object]) -> str:
 
 @action(name="pscompy:map")
 def call_many(target: object, items: list[tuple[Any, ...]]) -> list[Any]:
-    """What a chunk of `Executor.map` calls; cancelling it takes effect between two of them."""
+    """The action that runs one chunk of `Executor.map`: calls `target(*args)` for each item.
+
+    Raises `Cancelled` between two items if the call was cancelled.
+    """
     call = current_action()
     assert isinstance(call, Call)
     function = call.resolve(target).function

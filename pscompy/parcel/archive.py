@@ -1,12 +1,12 @@
 """Archives: an object as a short head and long buffers that stay where they are. No I/O.
 
-What a serialiser writes is the index; buffers are left in place, as chunks. The head names all of
-them in a table, so that the receiver can have memory for them before they arrive, holds those
-shorter than `zero_copy` bytes, and as many of the others as there is room for: "Zero copy
-serialization using RMA in the HPX distributed task-based runtime" (Biddiscombe et al.), section 3,
-calls these index and pointer chunks. Whether a chunk's memory is registered, which makes it an RMA
-chunk there, the transports find out by its address, and the key travels with the message that
-announces it.
+The output of the serialiser is the index; the buffers it leaves in place are the chunks. The head
+has a table of all chunks, so that the receiver can allocate memory before they arrive. The head
+also contains the chunks shorter than `zero_copy` bytes, and as many of the others as fit. "Zero
+copy serialization using RMA in the HPX distributed task-based runtime" (Biddiscombe et al.),
+section 3, calls these index and pointer chunks. A chunk whose memory is registered is an RMA chunk
+in that paper; here the transports look the registration up by address, and its key is part of the
+message that announces the chunk.
 
 An object without chunks is its pickle, which begins with a byte that no head begins with.
 """
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
     from pscompy.parcel.pickling import Serialiser
 
-PICKLE_BYTE = b"\x80"  # what every pickle of protocol 2 and later begins with
+PICKLE_BYTE = b"\x80"  # the first byte of every pickle of protocol 2 and later
 MAGIC = b"PCL\x01"
-ALIGNMENT = 16  # of chunks within a head
+ALIGNMENT = 16  # bytes, of chunks within a head
 CHUNKS_MAX = 1 << 20
-SHORT = 4096  # bytes of a chunk that is copied out of its head
+SHORT = 4096  # a chunk of fewer bytes is copied out of its head
 
 _HEAD = struct.Struct("<4sIIIQ8s")  # magic, ident, chunks, 0, bytes of the index, serialiser
-_FRONT = struct.Struct("<4sI")  # of these: magic, ident
+_FRONT = struct.Struct("<4sI")  # the first fields of _HEAD: magic, ident
 _NAME, _ARRAY = slice(24, 32), array_codec.NAME.encode().ljust(8, b"\0")
 _IDENT_MAX = 0x7FFFFFFF
-_LONE_MAX = 128  # bytes of a head that is worth remembering, and how many of them
-_LONE_HEADS = 256
+_LONE_MAX = 128  # longest head in bytes that is cached, see _lone()
+_LONE_HEADS = 256  # number of cached heads
 _ENTRY = struct.Struct("<QBB6x")  # bytes, whether it is in the head, whether it is read-only
 _PADDING = bytes(ALIGNMENT)
-_PIECES_MAX = 8  # of a head that is sent as it is; every transport takes so many
+_PIECES_MAX = 8  # pieces of a head that are sent without a copy; every transport takes so many
 
 
 class Archive:
-    """An object that was taken apart. `chunks` are the object's own memory: memoryviews of bytes,
-    or arrays in order."""
+    """An object divided into `index` and `chunks`. The chunks are the object's own memory:
+    memoryviews of bytes, or contiguous arrays."""
 
     __slots__ = ("_zero_copy", "chunks", "index", "serialiser")
 
@@ -57,10 +57,10 @@ class Archive:
         self._zero_copy = zero_copy
 
     def pack(self, ident: int, room: int) -> tuple[list[Buffer], list[Any]]:
-        """The pieces of the head, and the chunks that go by themselves.
+        """The pieces of the head, and the chunks that are sent outside of it.
 
-        The head is longer than `room` only by the index and by short chunks, which are always in
-        it.
+        `ident` is the tag of those chunks. The head exceeds `room` bytes only by the index and by
+        short chunks, which are always in the head.
         """
         table, inside, outside = self._place(room)
         head = _HEAD.pack(
@@ -101,12 +101,13 @@ def _joined(pieces: list[Buffer]) -> list[Buffer]:
 
 
 def readonly(chunk: Any) -> bool:
-    """Whether nobody may write to this chunk."""
+    """Whether this chunk, a memoryview or an array, is read-only."""
     return chunk.readonly if type(chunk) is memoryview else not chunk.flags.writeable
 
 
 class Entry:
-    """A chunk as its head tells of it. `inside` is its memory, None: it comes by itself."""
+    """A chunk as described in the table of its head. `inside` is its memory within the head, or
+    None if the chunk is sent outside of it."""
 
     __slots__ = ("inside", "nbytes", "readonly")
 
@@ -117,7 +118,7 @@ class Entry:
 
 
 class Head:
-    """What `parse` makes of the bytes of a head."""
+    """The result of `parse`: the fields of a head."""
 
     __slots__ = ("entries", "ident", "index", "serialiser")
 
@@ -131,14 +132,15 @@ class Head:
 
     @property
     def outside(self) -> list[Entry]:
-        """The chunks that come by themselves, in this order."""
+        """The chunks that are sent outside of the head, in their order."""
         return [entry for entry in self.entries if entry.inside is None]
 
 
 def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
-    """Take an object apart: its pickle, if that is all of it.
+    """Divide an object into index and chunks; returns its pickle if it has no chunks.
 
-    Raises what the serialiser or the object raises.
+    Chunks shorter than `zero_copy` bytes are copied into the head. Raises the exceptions of the
+    serialiser and of the object's own methods.
     """
     if type(obj).__name__ == "ndarray" and (made := _dump_array(obj, serialiser, zero_copy)):
         return made
@@ -152,12 +154,13 @@ def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
 def gather(
     index: bytes, left: list[PickleBuffer], serialiser: Serialiser, zero_copy: int
 ) -> Archive:
-    """The archive of an object whose serialiser has left these buffers out."""
+    """The archive of an object whose serialiser wrote `index` and left out the buffers `left`."""
     return Archive(index, [buffer.raw() for buffer in left], serialiser.name, zero_copy)
 
 
 def _dump_array(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive | None:
-    """By itself. What is short is copied anyway, and pickle alone does that in less time."""
+    """Archive an array that is the whole object. A short array is pickled with its numbers, which
+    takes less time; returns None if the general way is needed."""
     if type(obj).__module__ != "numpy":
         return None
     if obj.nbytes < zero_copy:
@@ -172,7 +175,10 @@ def _copied(_: PickleBuffer) -> bool:
 
 
 def parse(data: Buffer) -> Head:
-    """Read a head whose sender is not believed. Copies none that has chunks; `ProtocolError`."""
+    """Read the head of an untrusted sender. Chunks and index are views of `data`.
+
+    Raises `ProtocolError` if the head is malformed.
+    """
     view = memoryview(data)
     if view.nbytes <= _LONE_MAX and view[_NAME] == _ARRAY:
         magic, ident = _FRONT.unpack_from(view)
@@ -184,7 +190,8 @@ def parse(data: Buffer) -> Head:
 
 @lru_cache(_LONE_HEADS)
 def _lone(rest: bytes) -> Head | None:
-    """A head of nothing but an array elsewhere: many are alike, but for their ident."""
+    """Parse the part of a head after its ident. Cached, because many heads of single arrays differ
+    only in their ident. Returns None if the head contains a chunk."""
     head = _parse(memoryview(_FRONT.pack(MAGIC, 0) + rest))
     return head if len(head.outside) == len(head.entries) else None
 
@@ -209,7 +216,7 @@ def _parse(view: memoryview) -> Head:
 def _entries(
     view: memoryview, at: int, table: Iterable[tuple[int, int, int]]
 ) -> tuple[list[Entry], int]:
-    """The chunks, and where the last one in the head ends."""
+    """The entries of the table, and the offset where the last chunk in the head ends."""
     entries = []
     for nbytes, fits, readonly in table:
         inside = None
@@ -226,16 +233,17 @@ def _entries(
 
 
 def buffers(head: Head, arrived: Sequence[Buffer]) -> list[memoryview]:
-    """All chunks in order, as writable as they were; `arrived` are those that came by themselves.
+    """All chunks in order, each writable if it was so at the sender. `arrived` are the chunks from
+    outside of the head.
 
-    `ProtocolError`: one has not the length that the table gives it.
+    Raises `ProtocolError` if a chunk does not have the length in the table.
     """
     rest = iter(arrived)
     made = []
     for entry in head.entries:
         view = entry.inside if entry.inside is not None else memoryview(next(rest))
         if entry.inside is not None and entry.nbytes < SHORT:
-            view = memoryview(bytearray(view))  # so that it does not keep all of the head
+            view = memoryview(bytearray(view))  # a copy does not keep the whole head in memory
         if view.nbytes != entry.nbytes:
             raise ProtocolError(f"a chunk has {view.nbytes} bytes, its table says {entry.nbytes}")
         made.append(view.toreadonly() if entry.readonly else view)
@@ -243,10 +251,10 @@ def buffers(head: Head, arrived: Sequence[Buffer]) -> list[memoryview]:
 
 
 def load(head: Head, arrived: Sequence[Buffer], serialiser: Serialiser) -> Any:
-    """Put an object together again, over the memory of its chunks.
+    """Restore an object over the memory of its chunks.
 
-    `ProtocolError`: chunks and table do not agree. `ParcelError`: the serialiser cannot, with its
-    reason as the cause.
+    Raises `ProtocolError` if chunks and table do not agree, and `ParcelError` if the serialiser
+    fails (its exception is the cause) or is not the sender's.
     """
     if head.serialiser == array_codec.NAME:
         return _load_array(head, buffers(head, arrived))
@@ -265,7 +273,7 @@ def _load_array(head: Head, chunks: list[memoryview]) -> Any:
 
 
 def restore(index: Buffer, chunks: Sequence[Buffer], serialiser: Serialiser) -> Any:
-    """What the serialiser makes of an index; its errors become a `ParcelError`."""
+    """Restore an object with the serialiser. Raises `ParcelError` with its exception as cause."""
     try:
         return serialiser.loads(index, chunks)
     except Exception as error:
@@ -273,5 +281,5 @@ def restore(index: Buffer, chunks: Sequence[Buffer], serialiser: Serialiser) -> 
 
 
 def refusal(error: Exception) -> ParcelError:
-    """What is raised when unpickling has failed with this."""
+    """The `ParcelError` to raise when unpickling has failed with `error`."""
     return ParcelError(f"an object cannot be put together: {describe(error)}")

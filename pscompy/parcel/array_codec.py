@@ -1,8 +1,8 @@
-"""Arrays of plain numbers: numpy's own way of pickling them takes longer than the network needs for
-10 KiB.
+"""Encoding of numpy arrays of plain numbers.
 
-As an object of its own an array goes without pickle: type and shape are the index, and the numbers
-the only chunk. Within others pickle gets the same three.
+numpy's own pickling of an array takes longer than the network needs for 10 KiB. An array that is
+the whole object is sent without pickle: type and shape are the index, and the numbers are the only
+chunk. For an array within another object, pickle is given type, shape and numbers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-NAME = "array"  # where other archives have their serialiser
+NAME = "array"  # stands in the head where other archives have the name of their serialiser
 _KINDS = "biufc"
 _DIMENSIONS_MAX = 32
-_DESCRIBED_MAX = 256  # kinds of arrays that are remembered
-_TYPES = "<s7s"  # C or F, and numpy's name of the type
+_DESCRIBED_MAX = 256  # descriptions of arrays that are cached
+_TYPES = "<s7s"  # the order, C or F, and numpy's name of the type
 
 
 @lru_cache
@@ -32,7 +32,8 @@ def _layout(dimensions: int) -> struct.Struct:
 
 
 def describe(obj: NDArray[Any]) -> tuple[bytes, NDArray[Any]] | None:
-    """The index and the memory in order, without a copy; None: it needs more than that."""
+    """The index and the array in C order, without a copy. Returns None if the array has gaps, too
+    many dimensions, or elements that are no numbers."""
     order = _order(obj)
     if order is None or obj.ndim > _DIMENSIONS_MAX:
         return None
@@ -41,7 +42,8 @@ def describe(obj: NDArray[Any]) -> tuple[bytes, NDArray[Any]] | None:
 
 
 def _order(obj: NDArray[Any]) -> str | None:
-    """In which its numbers lie without gaps; None: there are gaps, or more than numbers."""
+    """The order ("C" or "F") in which the numbers are contiguous. Returns None if there are gaps or
+    the elements are no numbers."""
     if obj.dtype.kind not in _KINDS:
         return None
     flags = obj.flags
@@ -49,7 +51,7 @@ def _order(obj: NDArray[Any]) -> str | None:
 
 
 def reduce(obj: Any) -> Any:
-    """What pickle takes an array within another object for."""
+    """Reduce an array within another object, for pickle's dispatch table."""
     order = _order(obj)
     if order is None:
         return obj.__reduce_ex__(5)
@@ -57,7 +59,8 @@ def reduce(obj: Any) -> Any:
 
 
 def restore(numbers: Buffer, kind: Any, shape: tuple[int, ...], order: Any) -> NDArray[Any]:
-    """The array that was reduced to this; `ProtocolError`: there is none."""
+    """Restore an array from the arguments that `reduce` returned. Raises `ProtocolError` if `kind`
+    is no type of numbers."""
     if kind.kind not in _KINDS:
         raise ProtocolError(f"{kind!r} is no type of numbers")
     made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order)
@@ -65,20 +68,21 @@ def restore(numbers: Buffer, kind: Any, shape: tuple[int, ...], order: Any) -> N
 
 
 def make(index: memoryview, numbers: memoryview) -> NDArray[Any]:
-    """The array over this memory; `ProtocolError`: there is no such array."""
+    """The array over the memory of `numbers`. Raises `ProtocolError` if index and length do not
+    describe one."""
     shape, kind, order, nbytes = _described(bytes(index))
     if nbytes != numbers.nbytes:
         raise ProtocolError(f"{numbers.nbytes} bytes are no array of {shape} {kind}")
     try:
         made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order)
-    except (ValueError, OverflowError) as error:  # of no numbers, but a length beyond all memory
+    except (ValueError, OverflowError) as error:  # an array of 0 bytes with a huge dimension
         raise ProtocolError(f"{shape} is no shape of an array") from error
     return made
 
 
 @lru_cache(_DESCRIBED_MAX)
 def _described(index: bytes) -> tuple[tuple[int, ...], Any, str, int]:
-    """Shape, type, order and length; many arrays are alike."""
+    """Shape, type, order and length in bytes. Cached, because many arrays have the same index."""
     dimensions, odd = divmod(len(index) - 8, 8)
     if odd or not 0 <= dimensions <= _DIMENSIONS_MAX:
         raise ProtocolError(f"an array is described in {len(index)} bytes")
@@ -101,7 +105,7 @@ def _kind(name: bytes) -> Any:
 
 @lru_cache
 def _numpy() -> Any:
-    """Imported late: a program without arrays does without."""
+    """numpy, imported at its first use, because programs without arrays do not need it."""
     import numpy as np
 
     return np

@@ -1,4 +1,4 @@
-"""What `with_options` returns: calls of actions that have something in common."""
+"""The objects that `with_options` returns: they call actions with common options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Caller:
-    """Calls actions of one peer."""
+    """Calls actions of one peer with given options."""
 
     __slots__ = ("_links", "_options", "_service")
 
@@ -30,7 +30,7 @@ class Caller:
 
 
 class RankCaller:
-    """Calls actions of the ranks of a communicator; `callers` gives the Caller of one."""
+    """Calls actions of the ranks of a communicator; `callers(rank)` is the Caller of one rank."""
 
     __slots__ = ("_callers",)
 

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Task:
-    """A call that is to be made, and where it went."""
+    """A submitted call: `sent` is the future of the rank that runs it, None while it waits."""
 
     __slots__ = ("call", "future", "sent")
 
@@ -34,24 +34,24 @@ class _Task:
 
 
 class Executor(concurrent.futures.Executor):
-    """Runs actions on the other ranks of a communicator, or on rank 0 itself where it is alone.
+    """Runs actions on the other ranks of a communicator, or on rank 0 if that is the only rank.
 
-    All ranks make it together. On rank 0 it is an executor as those of concurrent.futures are; the
-    other ranks serve within the constructor until rank 0 has shut it down:
+    All ranks construct it together. On rank 0 it is used like the executors of concurrent.futures;
+    the other ranks run actions within the constructor until rank 0 has shut the executor down:
 
         with pscompy.Executor(world) as executor:
             if executor is not None:  # on rank 0
                 print(list(executor.map(work, range(100), chunksize=5)))
 
-    Functions are actions (`pscompy.action`), unless PSP_PARCEL_ACTIONS=any. A rank has at most
-    one call more than it can run at once; the others wait on rank 0.
+    Functions must be actions (`pscompy.action`), unless PSP_PARCEL_ACTIONS=any. A rank is given at
+    most one call more than it can run at once; further calls wait on rank 0.
     """
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
         self._lock = threading.RLock()
         self._waiting: deque[_Task] = deque()
-        self._open: set[_Task] = set()  # waiting or sent
+        self._open: set[_Task] = set()  # tasks that wait or were sent, and have no result yet
         self._ending = threading.Thread(target=self._end, name="pscompy shutdown", daemon=True)
         self._ended = False
         self._load = dict.fromkeys(range(1, comm.size) or (0,), 0)
@@ -63,7 +63,7 @@ class Executor(concurrent.futures.Executor):
             comm.serve()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """As of concurrent.futures; `RuntimeError` after shutdown."""
+        """Run the function on one of the ranks. Raises `RuntimeError` after shutdown."""
         future = Future(self._withdraw)
         with self._lock:
             if self._ended:
@@ -83,7 +83,8 @@ class Executor(concurrent.futures.Executor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[Any]:
-        """As of concurrent.futures: results in order; `chunksize` calls travel together."""
+        """Yield the results in order, as concurrent.futures does; `chunksize` calls are sent in one
+        message. `timeout` is in seconds. Raises `ValueError` if `chunksize` is less than 1."""
         if chunksize < 1:
             raise ValueError("chunksize must be at least 1")
         if chunksize == 1:
@@ -95,7 +96,10 @@ class Executor(concurrent.futures.Executor):
         return itertools.chain.from_iterable(parts)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the other ranks go once everything has ended; idempotent."""
+        """Release the other ranks once all calls have ended. May be called repeatedly.
+
+        With `wait`, return only then. With `cancel_futures`, cancel the calls that still wait.
+        """
         with self._lock:
             first, self._ended = not self._ended, True
             tasks = list(self._waiting) if cancel_futures else []
@@ -112,17 +116,17 @@ class Executor(concurrent.futures.Executor):
         concurrent.futures.wait(futures)
 
     def _end(self) -> None:
-        """A thread of its own, because whoever calls shutdown need not wait for it."""
+        """Body of the thread that ends the executor; `shutdown` need not wait for it."""
         self._wait()
         try:
             self._comm.serve()
-        except PscomError as error:  # the World ends, and with it the other ranks' serving
+        except PscomError as error:  # the World has ended, so the other ranks serve no more
             logger.debug("the executor's ranks do not come together: %s", error)
 
     # ---- handing out ----
 
     def _hand_out(self) -> None:
-        """Give waiting calls to ranks that have room, the idlest first."""
+        """Send waiting calls to ranks that can take more, to the least loaded rank first."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -139,7 +143,7 @@ class Executor(concurrent.futures.Executor):
                 self._send(task, rank)
 
     def _send(self, task: _Task, rank: int) -> None:
-        if task.future.done():  # cancelled
+        if task.future.done():  # the future was cancelled while the task waited
             self._free(rank)
             self._tell(task, None, None)
             return
@@ -149,7 +153,7 @@ class Executor(concurrent.futures.Executor):
             self._free(rank)
             self._tell(task, None, error)
             return
-        if task.future.cancelled():  # meanwhile
+        if task.future.cancelled():  # the future was cancelled during the send
             task.sent.cancel()
         task.sent.add_done_callback(partial(self._answered, task, rank))
 
@@ -174,7 +178,7 @@ class Executor(concurrent.futures.Executor):
         task.future.finish(value, error)
 
     def _withdraw(self, future: Future) -> None:
-        """One that waits is passed over when its turn comes."""
+        """Cancel the remote call of `future`. A task that still waits is skipped by `_send`."""
         with self._lock:
             sent = [task.sent for task in self._open if task.future is future]
         for one in sent:

@@ -1,4 +1,4 @@
-"""Futures: what actions on other processes give."""
+"""Futures: the results of actions on other processes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any
 
 
 class Future(concurrent.futures.Future):  # type: ignore[type-arg]
-    """The result of an action. A `concurrent.futures.Future` that can be awaited, too.
+    """The result of an action: a `concurrent.futures.Future` that can also be awaited.
 
-    Its exception is that of the action, with the traceback there as its cause; `RemoteError` if
-    that exception cannot be had here, `PeerLost` or `Closed` if the peer is gone, `Timeout` if the
-    time of `with_options` is over.
+    Its exception is the exception of the action, with the remote traceback as its cause. It is
+    `RemoteError` if that exception cannot be restored here, `PeerLost` or `Closed` if the
+    connection has ended, and `Timeout` if the action took longer than `with_options` allows.
     """
 
     def __init__(self, withdraw: Callable[[Future], object]) -> None:
-        """`withdraw` is told when nobody wants the result any more."""
+        """`withdraw(future)` is called when the result is not wanted any more."""
         super().__init__()
         self._withdraw = withdraw
 
     def cancel(self) -> bool:
-        """Do without it: True unless it has ended. What has not begun there is dropped; what runs
-        sees `current_action().cancelled`."""
+        """Give up the result. Returns False if the action has ended already.
+
+        The peer drops an action that has not begun; a running action sees
+        `current_action().cancelled`.
+        """
         if self.cancelled():
             return True
         if not super().cancel():
@@ -33,11 +36,14 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         return True
 
     def withdraw(self) -> None:
-        """Tell the peer that nobody wants the result any more."""
+        """Notify the peer that the result is not wanted any more."""
         self._withdraw(self)
 
     def finish(self, value: object, error: BaseException | None) -> bool:
-        """End it with one of the two. False: it has ended already."""
+        """Complete the future with `value`, or with `error` unless that is None.
+
+        Returns False if the future has ended already.
+        """
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             if error is None:
                 self.set_result(value)
@@ -47,6 +53,6 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         return False
 
     def __await__(self) -> Generator[Any, None, Any]:
-        import asyncio  # here: 20 ms that a program without it does not pay
+        import asyncio  # imported late: its import takes 20 ms, and few programs need it
 
         return asyncio.wrap_future(self).__await__()

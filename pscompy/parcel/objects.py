@@ -1,9 +1,9 @@
-"""Objects over connections: a head for each, which is matched, and its long chunks behind it.
+"""Objects over connections: each is a head, which is matched, followed by its long chunks.
 
-Heads have a context of their own, so that objects match only receives of objects, and chunks
-another one: the head of an object says which tag its chunks have there. Chunks that do not fit
-into the head go by rendezvous, once the receiver has memory of its pool for them; those that are
-lent, it maps.
+Heads are sent in a context of their own, so that objects match only receives of objects. Chunks
+are sent in a second context; the head contains the tag of its chunks there. Chunks that do not fit
+into the head are sent by rendezvous once the receiver has memory of its pool for them; the
+receiver maps chunks that are lent.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 TAGS = 0x7FFFFFFF
 OBJECT, CALL, ANSWER = range(3)
 KINDS = 4
-_EAGER = 16 << 10  # room in a head while the connection's own limit is not known
+_EAGER = 16 << 10  # bytes of a head while the eager limit of the connection is not known
 
 
 class Objects:
-    """The objects of one connection.
+    """Sends and receives objects over one connection.
 
-    `heads` and `chunks` are that connection in the two contexts; `eager_max` gives the longest
-    message that it sends eagerly, None: not known yet. `kind` keeps chunks of several apart.
+    `heads` and `chunks` are that connection in the two contexts. `eager_max` returns the number of
+    bytes that the connection sends eagerly at most, or None if that is not known yet. `kind`
+    (OBJECT, CALL or ANSWER) keeps the chunk tags of several Objects of one connection apart.
     """
 
     __slots__ = ("_eager_max", "_idents", "_serialiser", "_zero_copy", "chunks", "heads")
@@ -63,11 +64,12 @@ class Objects:
 
     @property
     def pickles(self) -> bool:
-        """Whether plain pickle writes and reads what is no more than its pickle."""
+        """Whether an object without chunks is written and read by the pickle module alone."""
         return type(self._serialiser) is Pickle
 
     def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> bool:
-        """What `Connection.send_obj` leaves to us; whether the object was more than its pickle."""
+        """The part of `Connection.send_obj` that is in Python. `timeout` is in seconds. Returns
+        whether the object had chunks besides its pickle."""
         packed = archive.dump(obj, self._serialiser, self._zero_copy)
         if isinstance(packed, bytes):
             self.heads.send(packed, tag, timeout)
@@ -83,7 +85,7 @@ class Objects:
         timeout: float | None,
         lend: bool,
     ) -> None:
-        """An object whose pickle has left out some buffers."""
+        """Send an object whose pickle `index` has left out the buffers `left`."""
         packed = archive.gather(index, left, self._serialiser, self._zero_copy)
         self._send_archive(packed, tag, timeout, lend)
 
@@ -102,21 +104,24 @@ class Objects:
         return self.begin(packed, tag, lend)
 
     def take_apart(self, obj: object) -> bytes | Archive:
-        """Raises what pickling it raises."""
+        """Serialise an object: its pickle, or an Archive if it has chunks.
+
+        Raises the exceptions of the serialiser.
+        """
         return archive.dump(obj, self._serialiser, self._zero_copy)
 
     def begin(self, packed: bytes | Archive, tag: int, lend: bool = False) -> Request[None]:
-        """Send what was taken apart; until the request has ended the object must stay as it is."""
+        """Send the result of `take_apart`. The object must not change before the request ends."""
         if isinstance(packed, bytes):
             return self.heads.isend(packed, tag)
         return self._sending(self._post(packed, tag, lend))
 
     def serialise(self, obj: object) -> bytes:
-        """All of it in one piece."""
+        """Serialise an object into one piece, without chunks."""
         return self._serialiser.dumps(obj, lambda buffer: True)
 
     def _post(self, packed: Archive, tag: int, lend: bool) -> list[Request[None]]:
-        """The head and what follows it, on their way in this order."""
+        """Post the sends of the head and of the chunks outside of it, in this order."""
         ident = next(self._idents) & TAGS
         room = 0 if lend else self._eager_max() or _EAGER
         head, rest = packed.pack(ident, room)
@@ -125,7 +130,8 @@ class Objects:
         return requests
 
     def _own(self, chunk: Any) -> Any:
-        """What the program may not change while it is on its way: its memory, or a copy."""
+        """Memory that the program cannot change during the send: `chunk` if it is read-only, else
+        a copy."""
         if archive.readonly(chunk):
             return chunk
         copy = memoryview(self.heads._worker.allocate(chunk.nbytes))
@@ -142,16 +148,17 @@ class Objects:
     # ---- receiving ----
 
     def recv(self, tag: int, timeout: float) -> Any:
-        """What `Connection.recv_obj` leaves to us: with a time limit."""
+        """The part of `Connection.recv_obj` that is in Python: a receive with a time limit."""
         return wait_or_cancel(self.irecv(tag), timeout)
 
     def finish(self, data: bytearray) -> Any:
-        """The object that begins with this head, or is it."""
+        """The object whose first message, a head or a whole pickle, is `data`."""
         head = head_of(data)
         return self.load(data, head, self._fetched(head) if head else ())
 
     def refuse(self, error: BaseException) -> NoReturn:
-        """Unpickling has failed with this; an interrupt stays what it is."""
+        """Raise a `ParcelError` with `error` as its cause, or `error` itself if it is no
+        `Exception`, as for example KeyboardInterrupt."""
         if not isinstance(error, Exception):
             raise error
         raise archive.refusal(error) from error
@@ -161,12 +168,12 @@ class Objects:
         return receive(self.heads._worker, self.heads, self.heads.irecv(None, tag), lambda _: self)
 
     def fetch(self, head: Head) -> list[Request[Buffer]]:
-        """Begin to receive the chunks that come by themselves."""
+        """Post receives for the chunks outside of the head."""
         return [self.chunks._irecv_memory(head.ident) for _ in head.outside]
 
     def _fetched(self, head: Head) -> Sequence[Buffer]:
-        """The chunks that come by themselves. A wait that is interrupted leaves none of them
-        behind: their sender waits as well."""
+        """Receive the chunks outside of the head. If the wait is interrupted, a receive stays
+        posted for each of them, because their sender waits until they are fetched."""
         if len(head.entries) > 1 or not head.outside:
             return wait_all(self.fetch(head))
         try:
@@ -183,27 +190,32 @@ class Objects:
         return archive.load(head, chunks, self._serialiser)
 
     def restore(self, data: Buffer) -> Any:
-        """An object out of what `serialise` made of it."""
+        """Restore an object from the result of `serialise`. Raises `ParcelError`."""
         return archive.restore(data, (), self._serialiser)
 
 
 def head_of(data: bytearray) -> Head | None:
-    """What an object begins with; None: it is all of it."""
+    """Parse the head at the start of `data`. Returns None if `data` is a whole pickle."""
     return None if data[:1] == archive.PICKLE_BYTE else archive.parse(data)
 
 
 def receive(
     worker: _binding.Worker, origin: object, head: Request, source: Callable[[Request], Objects]
 ) -> Request:
-    """A request whose result is the object that begins with what `head` receives; `source` tells
-    whose it is."""
+    """A request for the object whose first message the request `head` receives.
+
+    `source(head)` returns the Objects of the sender.
+    """
     made = worker.event(Receiving, origin)
     made.begin(head, source)
     return made
 
 
 def wait_or_cancel(request: Request, timeout: float) -> Any:
-    """As `request.wait`; after a `Timeout` that names no request, nothing has happened."""
+    """Wait up to `timeout` seconds for a request, and cancel it if it does not complete.
+
+    Raises `Timeout`. Its `request` is None if the request was cancelled without effect.
+    """
     try:
         return request.wait(timeout)
     except Timeout as error:
@@ -213,7 +225,8 @@ def wait_or_cancel(request: Request, timeout: float) -> Any:
 
 
 def _owner(chunk: Any) -> Any:
-    """The array whose memory it is, as a whole: it is read-only while it is lent."""
+    """The array that `chunk` covers entirely, so that the array is made read-only while it is lent;
+    `chunk` itself if there is none."""
     owner = chunk.obj if type(chunk) is memoryview else chunk
     return owner if getattr(owner, "nbytes", -1) == chunk.nbytes else chunk
 
@@ -222,7 +235,7 @@ def _owner(chunk: Any) -> Any:
 
 
 def when_all_ended(requests: Sequence[Request], then: Callable[[], object]) -> None:
-    """Call then() once, when the last of them has ended, however it has."""
+    """Call then() once, when the last request has ended, with success or not."""
     lock = threading.Lock()
     left = len(requests)
 
@@ -239,12 +252,12 @@ def when_all_ended(requests: Sequence[Request], then: Callable[[], object]) -> N
 
 
 class Sending(Request[None]):
-    """Ends when the head and all chunks have left."""
+    """Completes when the head and all chunks have been sent."""
 
     def begin(self, requests: list[Request[None]]) -> None:
         self._requests = requests
         left = [request for request in requests if not request._finished]
-        if len(left) == 1:  # as a rule: the head has left
+        if len(left) == 1:  # the usual case: the head has been sent already
             left[0]._on_done(self._all_left)
         elif left:
             when_all_ended(left, self._all_left)
@@ -260,7 +273,7 @@ class Sending(Request[None]):
             self._fail(error)
 
     def cancel(self) -> bool:
-        """Too late once the head is on its way."""
+        """Withdraw the object. Returns False if the head has been sent already."""
         if self._finished or not self._requests[0].cancel():
             return False
         for request in self._requests[1:]:
@@ -273,20 +286,20 @@ class Sending(Request[None]):
 
 
 class Receiving(Request):
-    """The head, then its chunks, then the object."""
+    """Receives the head, then its chunks, and completes with the object."""
 
     def begin(self, head: Request, source: Callable[[Request], Objects]) -> None:
         self._head = head
         self._source = source
         self._chunks: list[Request[Buffer]] = []
         self._unwanted = False
-        self._lock = threading.RLock()  # between the arrival of the head and giving it back
-        # A receive that the program has dropped is not kept by its own head.
+        self._lock = threading.RLock()  # excludes _head_came() and _give_back() from each other
+        # A weak reference, so that the head does not keep a receive that the program has dropped.
         head._on_done(partial(_head_came, weakref.ref(self)))
 
     @property
     def status(self) -> Status | None:
-        """As of any receive; `nbytes` is the length of the head."""
+        """The Status of the head; `nbytes` is the length of the head."""
         return self._head.status
 
     def _head_came(self, request: Request) -> None:
@@ -316,12 +329,12 @@ class Receiving(Request):
             load()
 
     def cancel(self) -> bool:
-        """Too late once the head has come."""
+        """Withdraw the receive. Returns False if the head has arrived already."""
         return not self._finished and self._head.cancel()
 
     def _give_back(self, anyway: bool = False) -> bool:
-        """Head and chunks go back as they came. All are in memory of the library, so nobody waits
-        for those that are on their way."""
+        """Put the messages of the head and the chunks back for other receives. All are in memory of
+        the library, so it need not wait for those that are still in flight."""
         if not self._revoke():
             return False
         with self._lock:
@@ -340,18 +353,19 @@ def _head_came(receiving: weakref.ref[Receiving], head: Request) -> None:
         it._head_came(head)
 
 
-# ---- from anybody -------------------------------------------------------------
+# ---- receives from any rank ---------------------------------------------------
 
 
 def anybody(worker: _binding.Worker, size: int, context: int) -> _binding.Communicator:
-    """Receives from all peers in this context: `size` ranks, or connections if it is 0."""
+    """A communicator that receives from all peers in `context`: from `size` ranks, or from all
+    connections if `size` is 0."""
     made = _binding.Communicator()
     made._bind(worker, size, context)
     return made
 
 
 class AnyObjects(_binding.Communicator):
-    """Objects from whichever rank of a communicator; `of` gives those of one rank."""
+    """Receives objects from any rank of a communicator; `of(rank)` is the Objects of one rank."""
 
     def __init__(
         self, worker: _binding.Worker, size: int, context: int, of: Callable[[int], Objects]
@@ -364,14 +378,14 @@ class AnyObjects(_binding.Communicator):
         return self._of(rank).heads
 
     def take(self, tag: int, timeout: float | None) -> Any:
-        """The next object with this tag."""
+        """Receive the next object with this tag. `timeout` is in seconds; raises `Timeout`."""
         if timeout is not None:
             return wait_or_cancel(self.itake(tag), timeout)
         data, status = self.recv_status(tag=tag)
         return self._from(status).finish(data)
 
     def itake(self, tag: int) -> Request:
-        """A request of it."""
+        """Like `take`, but returns a request at once."""
         return receive(self._worker, self, self.irecv(tag=tag), self._sender)
 
     def _sender(self, head: Request) -> Objects:

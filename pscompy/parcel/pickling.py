@@ -1,7 +1,7 @@
 """Serialisers: how objects become bytes and chunks. No I/O.
 
-With pickle, whoever can send an object can run anything where it arrives; `Restricted` reads plain
-data and what a list of names allows, and nothing else (restricted.py).
+With pickle, any peer that sends an object can run any code in the receiver. `Restricted` reads only
+plain data and the names that a list allows (restricted.py).
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class Serialiser(Protocol):
-    """What `PSP_PARCEL_SERIALISER=module:name` names.
+    """The interface of the object that `PSP_PARCEL_SERIALISER=module:name` names.
 
-    `name` has up to 8 ASCII letters and is compared by the receiver. `dumps` calls `leave` for
-    each buffer that it may leave out, and does so unless that returns something true; `loads`
-    gets those left out, in order.
+    `name` has 1 to 8 ASCII letters; the receiver compares it with the name of its own serialiser.
+    `dumps` calls `leave` for each buffer that it could leave out of the bytes it returns, and
+    leaves the buffer out unless `leave` returns a true value. `loads` gets the buffers that were
+    left out, in order.
     """
 
     @property
@@ -43,11 +44,11 @@ class Serialiser(Protocol):
 PROTOCOL = 5
 
 
-# ---- what pickle copies, or does not take -------------------------------------
+# ---- types that pickle would copy, or does not support ------------------------
 
 
 class _Whole:
-    """A bytes-like object that is sent by itself: pickle would copy it into the index."""
+    """Wraps a bytes-like object that is the whole message: pickle would copy it into the index."""
 
     def __init__(self, obj: Any) -> None:
         self._obj = obj
@@ -85,8 +86,7 @@ _WHOLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 
 class _Dispatch:
-    """What pickle looks up here before it asks an object: the program's own entries of copyreg, and
-    ours before them."""
+    """The dispatch table of our picklers: the entries of copyreg, and our own, which go first."""
 
     def __init__(self) -> None:
         self._theirs: dict[Any, Any] = {}
@@ -106,7 +106,7 @@ _dispatch = _Dispatch()
 
 
 def _dumps(obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
-    """As pickle.dumps, but for the types of the table."""
+    """Like pickle.dumps, but with our dispatch table."""
     out = io.BytesIO()
     pickler = pickle.Pickler(out, PROTOCOL, buffer_callback=leave)
     pickler.dispatch_table = _dispatch.table()
@@ -118,7 +118,7 @@ def _dumps(obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
 
 
 class Pickle:
-    """pickle's protocol 5, which every Python that runs pscompy reads."""
+    """The pickle module with protocol 5, which every supported Python reads."""
 
     name = "pickle"
 
@@ -130,7 +130,10 @@ class Pickle:
 
 
 class Cloudpickle(Pickle):
-    """Takes functions and classes of __main__ too; what it writes is a pickle."""
+    """Supports functions and classes of __main__ too; the output is an ordinary pickle.
+
+    Raises `Unsupported` if cloudpickle is not installed.
+    """
 
     def __init__(self) -> None:
         try:
@@ -148,7 +151,7 @@ class Cloudpickle(Pickle):
 
 
 class Restricted:
-    """Writes as `inner` does, and reads only plain data and what is built of `names`."""
+    """Writes as `inner` does; reads only plain data and the objects named in `names`."""
 
     def __init__(self, inner: Serialiser, names: Iterable[str] = ()) -> None:
         self._inner = inner
@@ -166,10 +169,11 @@ class Restricted:
 
 
 class Pickling:
-    """How a session packs and unpacks objects."""
+    """The serialiser of a session, and the length in bytes from which buffers are not copied."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """`ConfigError`: a serialiser that is not there. `Unsupported`: one not installed."""
+        """Raises `ConfigError` if the configured serialiser cannot be used, and `Unsupported` if
+        cloudpickle is configured but not installed."""
         serialiser = _serialiser(config["PARCEL_SERIALISER"])
         if config["PARCEL_UNPICKLE"] == "restricted":
             serialiser = Restricted(serialiser, config["PARCEL_ALLOW"])

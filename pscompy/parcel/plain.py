@@ -1,8 +1,9 @@
-"""Constructors of plain data for a sender that is not believed (restricted.py).
+"""Constructors of plain data from untrusted senders (restricted.py).
 
-Each checks the types and values of its arguments, and that what it makes is not longer than what
-has arrived: `Budget` counts what they copy. None takes an argument for a pointer, a program or a
-length of its own, and none hands on to a constructor that does.
+Each constructor checks the types and values of its arguments, and that the object it makes is not
+longer than the data that has arrived: `Budget` counts the bytes and elements that are copied. No
+constructor takes an argument as a pointer, as code or as a length without its data, and none
+passes its arguments to a function that does.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from functools import lru_cache, reduce
 from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
-_DEPTH_MAX = 1000  # of tuples in tuples: pickle writes no deeper ones
-_DIGITS_MAX = 4300  # of a number as text, as Python has it
-_BITS_MAX = 1 << 14
-_HASHED_MIN = 1 << 20
+_DEPTH_MAX = 1000  # levels of tuples within tuples; pickle does not write more
+_DIGITS_MAX = 4300  # digits of a number given as text; Python's own default limit
+_BITS_MAX = 1 << 14  # bits in each part of a fraction
+_HASHED_MIN = 1 << 20  # weight that all keys of any pickle may have together (see Keys)
 _BUFFERS = (bytes, bytearray, memoryview)
 _NESTED = (tuple, frozenset)
 _SCALARS = (int, float, str, bytes, bool, type(None))
 
 
 class Budget:
-    """Bytes, or elements, that constructors may still copy."""
+    """The number of bytes or elements that constructors may still copy."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -40,15 +41,17 @@ class Budget:
 
 
 class Keys:
-    """Tuples and frozensets within each other. Python hashes and frees them by recursion, so their
-    depth is bounded; it visits an element as often as it is found on the way, so that a few bytes
-    can name more than it could ever hash: what a hash takes is bounded, too, and of all keys
-    together."""
+    """Bounds the nesting of tuples and frozensets, and the work of hashing them.
+
+    Python hashes and frees nested tuples by recursion, so their depth is bounded. Hashing visits
+    an element once for each reference to it, so a short pickle can describe a key that would take
+    years to hash. Therefore the weight of each key, and of all keys together, is bounded too.
+    """
 
     def __init__(self, nbytes: int) -> None:
-        self._deep: dict[int, tuple[int, int]] = {}  # depth and weight by id(), if not flat
-        self._kept: list[Any] = []  # so that these ids stay theirs
-        self._left = _HASHED_MIN + 16 * nbytes
+        self._deep: dict[int, tuple[int, int]] = {}  # depth and weight of nested ones, by id()
+        self._kept: list[Any] = []  # keeps the nested ones alive, so that no id() is used again
+        self._left = _HASHED_MIN + 16 * nbytes  # weight that further keys may have
 
     def note(self, made: Any) -> Any:
         inner = [self._known(item) for item in made if type(item) in _NESTED]
@@ -77,14 +80,17 @@ class Keys:
 
 
 def _weight(items: Any) -> int:
-    """What hashing these takes, but for those within them."""
+    """The weight of hashing `items`, without the weight of tuples within them."""
     return 1 + len(items) + sum(item.bit_length() >> 6 for item in items if type(item) is int)
 
 
 class Maker(NamedTuple):
-    """How objects of a name are made: `make(budget, *args)`, then `fill(budget, made, state)`,
-    which returns the object that is complete. `hides`: the name stands for this, not for what
-    Python has by that name."""
+    """How to make the objects of one name.
+
+    `make(budget, *args)` begins an object and `fill(budget, made, state)` returns it complete; an
+    object whose maker `needs_state` is invalid before that. If `hides` is set, the reader puts the
+    Maker itself on its stack instead of the Python object of that name.
+    """
 
     name: str
     make: Callable[..., Any]
@@ -94,7 +100,7 @@ class Maker(NamedTuple):
 
 
 def find(module: str, name: str) -> Any:
-    """The object that Python has by this name, as pickle finds it."""
+    """Import the object `name` of `module`, as pickle does."""
     return reduce(getattr, name.split("."), importlib.import_module(module))
 
 
@@ -104,7 +110,8 @@ def check(fits: object, what: str) -> None:
 
 
 def buffer(data: Any) -> memoryview:
-    """Memory that has arrived; anything else could keep others alive in a chain without end."""
+    """A view of bytes that have arrived. `UnpicklingError` if `data` is another object: views of
+    any object could keep each other alive in an endless chain."""
     check(type(data) in _BUFFERS, "a buffer")
     return memoryview(data)
 
@@ -171,7 +178,7 @@ def _decimal(budget: Budget, text: Any) -> Any:
 def _fraction(budget: Budget, top: Any, bottom: Any = None) -> Any:
     from fractions import Fraction
 
-    if bottom is None:  # before Python 3.12
+    if bottom is None:  # Python before 3.12 pickles a fraction as one text
         check(type(top) is str and re.fullmatch(r"-?\d{1,4300}(/\d{1,4300})?", top), "Fraction")
         top, _, bottom = top.partition("/")
         top, bottom = int(top), int(bottom or 1)
@@ -267,7 +274,7 @@ def _array(budget: Budget, code: Any, data: Any) -> array.array[Any]:
 
 
 def _array_elsewhere(budget: Budget, kind: Any, code: Any, form: Any, data: Any) -> Any:
-    """As pickle has it, with the machine's format of numbers."""
+    """An array from numbers in another machine's format `form`, as pickle restores it."""
     check(kind is array.array and type(code) is str and code in array.typecodes, "array")
     check(type(form) is int and 0 <= form <= 21 and type(data) is bytes, "array")
     budget.spend(len(data))
@@ -343,7 +350,7 @@ _MAKERS = {
 
 @lru_cache(256)
 def maker(name: str) -> Maker | None:
-    """How objects of this name `module:name` are made; None: it is none of plain data."""
+    """The maker for the name `module:name`; None if the name is not plain data."""
     known = _MAKERS.get(name)
     if known is None and name.startswith(("numpy", "pscompy.parcel.array_codec:")):
         from pscompy.parcel import plain_arrays

@@ -1,10 +1,10 @@
-"""Arrays of numpy for a sender that is not believed (plain.py).
+"""Constructors of numpy arrays from untrusted senders (plain.py).
 
 numpy's own `dtype`, `ndarray`, `_reconstruct`, `scalar` and `_frombuffer` take strides, flags and
-pointers from a pickle, so none of them is ever called with what a pickle holds. What pickles say by
-these names is read here: types by the text of their kind and what belongs to it, arrays as a type,
-a shape and numbers of exactly that length. Not read: types with objects within a record, arrays of
-subclasses.
+pointers from a pickle, so they are never called with values from a pickle. The makers here stand
+for these names: they read types as the text of their kind and its parameters, and arrays as a type,
+a shape and numbers of exactly that length. Records with fields of objects and arrays of subclasses
+are refused.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pscompy.parcel.plain import Budget, Maker, buffer, check, is_shape
 
 _KIND = re.compile(r"([biufcSUVmMO])(\d{1,9})")
 _UNITS = frozenset((*"YMWDhms", "ms", "us", "ns", "ps", "fs", "as"))
-_NESTED_MAX = 8  # records within records
-_BEGUN = np.dtype("V57")  # of an array that lacks its state
+_NESTED_MAX = 8  # levels of records within records
+_BEGUN = np.dtype("V57")  # marks an array that still lacks its state
 _UNICODE_MAX = 0x10FFFF
 
 
@@ -30,7 +30,7 @@ _UNICODE_MAX = 0x10FFFF
 
 
 class _Type:
-    """A type that lacks its state: the order of its bytes, its fields."""
+    """A type that still lacks its state, such as byte order and fields. `size` is in bytes."""
 
     def __init__(self, kind: str, size: int) -> None:
         self.kind = kind
@@ -116,7 +116,7 @@ def _depth(kind: np.dtype[Any]) -> int:
 
 
 def _length(kind: Any, shape: Any) -> int:
-    """Bytes of an array of numbers."""
+    """The length in bytes of an array of numbers."""
     check(isinstance(kind, np.dtype) and not kind.hasobject and is_shape(shape), "an array")
     nbytes: int = prod(shape) * kind.itemsize
     check(nbytes > 0 or prod(shape) == 0, "an array")
@@ -124,7 +124,7 @@ def _length(kind: Any, shape: Any) -> int:
 
 
 def _checked(made: Any) -> Any:
-    """An array whose numbers are no texts that cannot be."""
+    """Return `made`; `UnpicklingError` if an array of texts holds invalid characters."""
     if made.dtype.kind == "U" and made.size and made.dtype.itemsize:
         numbers = made.reshape(-1, order="A").view(made.dtype.str[0] + "u4")
         check(int(numbers.max()) <= _UNICODE_MAX, "a text")
@@ -132,7 +132,7 @@ def _checked(made: Any) -> Any:
 
 
 def _over(budget: Budget, data: Any, kind: Any, shape: Any, order: Any, axes: Any = None) -> Any:
-    """An array over memory that has arrived."""
+    """An array over a buffer that has arrived."""
     check(type(order) is str and order in ("C", "F", "K"), "an array")
     view = buffer(data)
     check(view.nbytes == _length(kind, shape), "an array")
@@ -149,7 +149,7 @@ def _scalar(budget: Budget, kind: Any, data: Any) -> Any:
 
 
 def _empty(budget: Budget, kind: Any, shape: Any, code: Any) -> Any:
-    """An array that lacks its state."""
+    """Begin an array; `_fill` gives it its state."""
     check(kind is np.ndarray and shape == (0,) and code == b"b", "an array")
     return np.ndarray((0,), _BEGUN)
 
@@ -170,7 +170,8 @@ def _fill(budget: Budget, made: Any, state: Any) -> Any:
 
 
 def _holds_objects(item: Any) -> bool:
-    """Whether it does, or may yet: numpy frees arrays in arrays by recursion."""
+    """Whether `item` is an array that holds objects, or may do so once it has its state. Such
+    arrays are refused within arrays, because numpy frees them by recursion."""
     return type(item) is np.ndarray and (item.dtype.hasobject or item.dtype == _BEGUN)
 
 

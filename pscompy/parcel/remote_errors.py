@@ -1,4 +1,4 @@
-"""Exceptions that travel: their pickle where they have one, and always their traceback."""
+"""Sending exceptions: the pickle if the exception has one, and always the traceback as text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class _Remote(Exception):
-    """The traceback of an exception in another process: its cause here."""
+    """Carries the traceback from another process, as the cause of a restored exception."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
 
 
 def take_apart(error: BaseException, objects: Objects) -> tuple[bytes | None, str]:
-    """An exception as its pickle (None: it has none), and its traceback."""
+    """The pickle of an exception (None if it cannot be pickled), and its traceback as text."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         return bytes(objects.serialise(error)), text
@@ -28,7 +28,11 @@ def take_apart(error: BaseException, objects: Objects) -> tuple[bytes | None, st
 
 
 def put_together(given: object, objects: Objects) -> BaseException:
-    """The exception again, or a `RemoteError` with what is known of it."""
+    """Restore the exception that `take_apart` returned.
+
+    Returns a `RemoteError` with the traceback if the pickle is missing or cannot be restored, and a
+    `ProtocolError` if `given` is no result of `take_apart`.
+    """
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str)):
         return ProtocolError("this is no answer of an action")
     data, text = given

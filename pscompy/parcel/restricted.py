@@ -1,15 +1,15 @@
-"""Pickles whose sender is not believed: a list of opcodes, and of names.
+"""The unpickler for untrusted senders: it knows a list of opcodes and a list of names.
 
-The unpickler of the standard library calls and changes whatever a pickle names, and takes the
-lengths in it for granted. This reader knows the opcodes that protocol 5 writes for data, and does
-with each only what data needs: lists, dicts and sets are filled, but nothing else; a length is
-compared with what has arrived before there is memory for it; what is called is a constructor of
-`plain.py`, which checks its arguments, or what the program has allowed by name. BUILD completes
-objects that a constructor of `plain.py` has begun and instances of classes that the program has
-allowed, never a class or a function.
+The unpickler of the standard library calls and changes whatever a pickle names, and trusts the
+lengths in it. This reader knows only the opcodes that protocol 5 writes for data. Each opcode does
+only what data needs: it fills lists, dicts and sets, and nothing else. A length is compared with
+the bytes that have arrived before memory is allocated for it. Only two things are called: the
+constructors of `plain.py`, which check their arguments, and functions and classes that the program
+has allowed by name. BUILD completes objects that a constructor of `plain.py` has begun and
+instances of classes that the program has allowed, never a class or a function.
 
-It is written in Python and takes several times as long as pickle does. Long buffers do not pass
-through it: they travel beside the pickle.
+The reader is written in Python and takes several times as long as pickle does. Long buffers do not
+pass through it: they travel beside the pickle.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ _DICTS = (dict, collections.OrderedDict, collections.Counter)
 
 
 class Reader:
-    """Reads one pickle. `allowed` are names `module:name` that the program lists."""
+    """Reads one pickle from `data`.
+
+    `chunks` are the buffers that the pickle has left out, in order. `allowed` holds the names
+    `module:name` that the program may restore besides plain data.
+    """
 
     def __init__(self, data: Buffer, chunks: Sequence[Buffer], allowed: frozenset[str]) -> None:
         self._data = bytes(data)
@@ -43,16 +47,16 @@ class Reader:
         self._stack: list[Any] = []
         self._below: list[list[Any]] = []  # stacks that a MARK has put aside
         self._memo: list[Any] = []
-        self._makers: dict[int, plain.Maker] = {}  # by id() of what the pickle has named
-        self._own: dict[int, Any] = {}  # what it has named of `allowed`, by id()
-        self._begun: dict[int, tuple[Any, plain.Maker, int]] = {}  # until BUILD, by id()
+        self._makers: dict[int, plain.Maker] = {}  # by id() of the object that the pickle named
+        self._own: dict[int, Any] = {}  # objects of `allowed` that the pickle named, by id()
+        self._begun: dict[int, tuple[Any, plain.Maker, int]] = {}  # objects before BUILD, by id()
         self._budget = plain.Budget(
             len(self._data) + sum(memoryview(chunk).nbytes for chunk in chunks)
         )
         self._keys = plain.Keys(self._budget.left)
 
     def load(self) -> Any:
-        """The object. `UnpicklingError`, or what a constructor raises."""
+        """Return the object. Raises `UnpicklingError`, or the exception of a constructor."""
         data, end = self._data, len(self._data)
         while self._at < end:
             code = data[self._at]
@@ -68,7 +72,7 @@ class Reader:
                 raise UnpicklingError(f"an object of {maker.name} lacks its state")
         return self.pop()
 
-    # ---- what has arrived ----
+    # ---- bytes and buffers that have arrived ----
 
     def take(self, count: int) -> bytes:
         at = self._at
@@ -159,7 +163,7 @@ class Reader:
     # ---- names ----
 
     def name(self, module: Any, name: Any) -> None:
-        """Push what a name stands for; a function of `plain.py` is its maker."""
+        """Push the object that a name stands for, or its maker if that hides the object."""
         if type(module) is not str or type(name) is not str:
             raise UnpicklingError("a name is no text")
         full = f"{module}:{name}"
@@ -177,13 +181,13 @@ class Reader:
         self._stack.append(value)
 
     def _is_own(self, obj: Any) -> bool:
-        """Whether it is an instance of a class that the program has allowed."""
+        """Whether `obj` is an instance of a class that the program has allowed."""
         return id(type(obj)) in self._own and not isinstance(obj, type)
 
     # ---- objects ----
 
     def call(self, is_class: bool, kwargs: Any = None) -> None:
-        """REDUCE, NEWOBJ and NEWOBJ_EX: what is named is called."""
+        """REDUCE, NEWOBJ and NEWOBJ_EX: call the object below the arguments on the stack."""
         args, target = self.pop(), self.pop()
         if type(args) is not tuple or not (kwargs is None or type(kwargs) is dict):
             raise UnpicklingError("arguments that are no tuple")
@@ -225,7 +229,7 @@ def _made(target: Any, is_class: bool, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _set_state(target: Any, state: Any) -> None:
-    """Give state to an object of a user's class, as pickle does."""
+    """Set the state of an object whose class the program has allowed, as pickle does."""
     set_state = getattr(target, "__setstate__", None)
     if set_state is not None:
         set_state(state)

@@ -13,19 +13,19 @@ from queue import SimpleQueue
 
 
 class Threads:
-    """Runs pieces of work in order, in up to `most` threads that are started when needed."""
+    """Begins pieces of work in order, in up to `most` threads that are started when needed."""
 
     def __init__(self, most: int, name: str) -> None:
         self.most = most
         self._name = name
         self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._idle = threading.Semaphore(0)  # threads that wait for work that nobody has put yet
+        self._idle = threading.Semaphore(0)  # counts waiting threads that have no work assigned
         self._lock = threading.Lock()
         self._started = 0
         self._ended = False
 
     def put(self, work: Callable[[], object]) -> None:
-        """Run work(), which raises nothing, as soon as a thread is free."""
+        """Run work() as soon as a thread is free. work() must not raise."""
         self._work.put(work)
         if self._idle.acquire(blocking=False):
             return
@@ -49,7 +49,7 @@ class Threads:
             if self._ended:
                 return
             work()
-            del work  # else its arguments stay in memory while there is nothing to do
+            del work  # releases the arguments of the work before this thread waits
             self._idle.release()
 
 
