@@ -1,1 +1,1 @@
-"""`pscompy run`: starts n ranks on this machine and speaks PMI-1 with them."""
+"""`pscompy run`: starts n ranks on this machine and serves their PMI-1 requests."""

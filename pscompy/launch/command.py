@@ -1,4 +1,4 @@
-"""`pscompy run`: its command line."""
+"""The command line of `pscompy run`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ is returned, or 128 + n for signal n.
 """
 
 
-_TAKE_VALUE = ("-n", "--np", "--module", "--env")  # in the next word
+_TAKE_VALUE = ("-n", "--np", "--module", "--env")  # options whose value is the next word
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains in one line."""
+    """Reports an error in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")
 
 
 def _parser() -> _Parser:
-    """The options that stand before the program."""
+    """The parser of the options that stand before the program."""
     result = _Parser(
         prog="pscompy run",
         usage="pscompy run [-n N] [--module M] [--label] [--env KEY=VALUE] app.py [argument ...]",
@@ -74,9 +74,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Our options, and the program with its own arguments.
+    """Split into our options, and the program with its own arguments.
 
-    By hand, because the program's arguments may look like our options.
+    argparse is not used for this, because the program's arguments may look like our options.
     """
     index = 0
     while index < len(arguments):
@@ -105,11 +105,11 @@ def _command(program: list[str], parser: _Parser) -> list[str]:
 
 
 def _is_binary(path: str) -> bool:
-    """A file that no Python reads; a folder or an archive with a __main__ is a program."""
+    """Whether the file is an ELF binary. Python can run scripts, folders and archives."""
     try:
         with Path(path).open("rb") as file:
             return file.read(4) == b"\x7fELF"
-    except OSError:  # a folder; or Python will say what is wrong with it
+    except OSError:  # a folder, or a file that cannot be read, which Python reports itself
         return False
 
 

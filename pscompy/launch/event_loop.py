@@ -1,4 +1,4 @@
-"""A loop over descriptors: who is ready gets its callback called."""
+"""A loop over descriptors that calls the callback of each descriptor that is ready."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ WRITE = selectors.EVENT_WRITE
 
 
 class Loop:
-    """poll(2), because it takes regular files too and calls them ready."""
+    """A loop over poll(2), which, unlike epoll, accepts regular files and reports them as ready."""
 
     def __init__(self) -> None:
         self._selector = selectors.PollSelector()
         self._watched: dict[int, selectors.SelectorKey] = {}
 
     def watch(self, fd: int, callback: Callable[[], None], events: int = READ) -> None:
-        """Call back whenever `fd` is ready; nothing changes if it is watched."""
+        """Call callback() whenever `fd` is ready. Does nothing if `fd` is watched already."""
         if fd not in self._watched:
             self._watched[fd] = self._selector.register(fd, events, callback)
 
@@ -26,9 +26,9 @@ class Loop:
             self._selector.unregister(fd)
 
     def turn(self, timeout: float | None) -> None:
-        """Wait for events, at most `timeout` seconds, and call back."""
+        """Wait for events, at most `timeout` seconds, and call their callbacks."""
         for key, _ in self._selector.select(timeout):
-            if self._watched.get(key.fd) is key:  # no earlier callback ended it
+            if self._watched.get(key.fd) is key:  # an earlier callback may have unwatched it
                 key.data()
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """One job: starts the ranks, serves them, and ends them together.
 
-A single loop over everything that can happen: output of the ranks, their PMI
-requests, signals, and what is typed for rank 0. A rank that fails ends the
-others, by SIGTERM and after a grace by SIGKILL.
+A single loop handles all events: output of the ranks, their PMI requests,
+signals, and terminal input for rank 0. When a rank fails, the others are ended
+by SIGTERM and, after GRACE seconds, by SIGKILL.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from pscompy.launch.signals import Signals
 from pscompy.launch.terminal import Terminal
 from pscompy.world.bootstrap.pmi1_wire import WireError
 
-GRACE = 2.0  # seconds between asking ranks to end and killing them
-_INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second of these kills
-_SAME = 0.2  # seconds in which a repeated signal is the same one once more
+GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+_INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second such signal kills the ranks
+_SAME = 0.2  # seconds within which a second signal counts as a repetition of the first
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run: the command `argv` on `size` ranks, with `environ` added to the launcher's own
-    environment. `label`: each line of output begins with the number of its rank."""
+    """A job to run: the command `argv` on `size` ranks, with `environ` added to the launcher's own
+    environment. If `label` is set, each line of output begins with the number of its rank."""
 
     argv: list[str]
     size: int
@@ -41,7 +41,7 @@ class Plan:
 
 
 class Job:
-    """`run` starts the ranks of a plan and returns the exit code of all."""
+    """Runs a plan, once, by `run`."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -49,13 +49,13 @@ class Job:
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
         self._alive: dict[int, Rank] = {}
-        self._orders: list[tuple[float, signal.Signals]] = []  # when, what
+        self._orders: list[tuple[float, signal.Signals]] = []  # (monotonic time, signal to send)
         self._interrupted_at: float | None = None
         self._failed = False
         self._code = 0
 
     def run(self) -> int:
-        """Start all ranks and serve them until the last has ended."""
+        """Start all ranks and serve them until the last has ended. Returns the job's exit code."""
         with Signals() as self._signals, Guard() as self._guard:
             self._loop.watch(self._signals.fileno(), self._on_signals)
             self._start_ranks()
@@ -105,7 +105,7 @@ class Job:
                 self._guard.signal(number)
 
     def _interrupt(self, number: int) -> None:
-        """Forward it; whoever sends a second one does not want to wait."""
+        """Forward the first interrupt to the ranks; kill them at a second one."""
         now = time.monotonic()
         if self._interrupted_at is None:
             self._guard.signal(number)
@@ -120,8 +120,8 @@ class Job:
                 self._end(rank, status)
 
     def _end(self, rank: Rank, status: int) -> None:
-        """A rank's process has ended."""
-        self._on_pmi(rank)  # its last words may be an abort
+        """Handle the end of a rank's process; `status` is negative for a signal."""
+        self._on_pmi(rank)  # the last PMI request may be an abort
         del self._alive[rank.number]
         self._hang_up(rank)
         self._terminal.finish(rank)
@@ -131,9 +131,9 @@ class Job:
             self._fail(128 - status, f"rank {rank.number} was ended by {_signal_name(-status)}")
 
     def _fail(self, code: int, reason: str) -> None:
-        """The first failure decides the job's code and ends all ranks.
+        """End all ranks. The first failure determines the exit code of the job.
 
-        After Ctrl-C the ranks get time to clean up before they are pressed.
+        After Ctrl-C the ranks get GRACE seconds to clean up before SIGTERM.
         """
         if self._failed:
             return
@@ -147,7 +147,7 @@ class Job:
     def _carry_out_orders(self) -> None:
         while self._orders and self._orders[0][0] <= time.monotonic():
             self._guard.signal(self._orders.pop(0)[1])
-            self._guard.signal(signal.SIGCONT)  # a stopped rank hears nothing
+            self._guard.signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
 
     def _time_left(self) -> float | None:
         return max(0.0, self._orders[0][0] - time.monotonic()) if self._orders else None
@@ -187,7 +187,7 @@ class Job:
                 rank.pmi.send(line, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 self._fail(1, f"rank {number} asks by PMI and does not read the answers")
-            except OSError:  # it has just ended; SIGCHLD follows
+            except OSError:  # the rank has just ended; SIGCHLD follows
                 pass
 
 

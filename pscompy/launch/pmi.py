@@ -1,8 +1,8 @@
 """The server's side of PMI-1 for one job, without input or output.
 
-The job hands in each line that a rank wrote and delivers the replies. A
-barrier that can no longer complete, because a rank has left, is answered with
-an error at once, so that nobody waits for a rank that will not come.
+The job passes each line that a rank wrote and delivers the replies. A barrier
+that cannot complete, because a rank has left, is answered with an error at
+once, so that no rank waits for one that will never enter the barrier.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pscompy.world.bootstrap.pmi1_wire import SUBVERSION, VERSION, pack, parse
 
 Replies = list[tuple[int, bytes]]
-"""What to send to whom: (rank, line)."""
+"""Lines to send, as (rank, line)."""
 
 KVSNAME_MAX = 256
 KEYLEN_MAX = 64
@@ -42,14 +42,17 @@ class Server:
     def __init__(self, size: int, name: str) -> None:
         self.size = size
         self.name = name
-        # MPICH learns from this that all ranks share one node.
+        # MPICH reads this key to find that all ranks share one node.
         self._values = {"PMI_process_mapping": f"(vector,(0,1,{size}))"}
         self._waiting: set[int] = set()
-        self._left: list[int] = []  # in the order of going
-        self._spawning: set[int] = set()  # ranks amid the lines of a spawn
+        self._left: list[int] = []  # ranks in the order in which they left
+        self._spawning: set[int] = set()  # ranks that have sent part of a spawn request
 
     def receive(self, rank: int, line: bytes) -> Replies:
-        """Act on one line; WireError if it is no PMI-1, Abort if it says so."""
+        """Handle one line of `rank` and return the replies.
+
+        Raises `WireError` if the line is not PMI-1, and `Abort` if the rank aborts the job.
+        """
         if rank in self._spawning:
             return self._spawn_line(rank, line)
         command, fields = parse(line)
@@ -63,7 +66,7 @@ class Server:
         return handler(self, rank, fields)
 
     def leave(self, rank: int) -> Replies:
-        """The rank's process ended, or it closed its socket."""
+        """Handle the end of a rank's process or of its socket, and return the replies."""
         self._left.append(rank)
         self._waiting.discard(rank)
         return self._refuse_barrier()

@@ -1,9 +1,10 @@
-"""The process group of a job, and the end of it when the launcher dies.
+"""The process group of a job, which is killed when the launcher dies.
 
-A tiny shell leads the group that all ranks join and waits at a pipe that only
-the launcher holds. When the launcher is gone, even by SIGKILL, the pipe ends
-and the shell kills the group: itself, the ranks, and what they started. As
-long as the shell is there nobody else can get the group's number.
+A small shell leads the group that all ranks join. It reads from a pipe whose
+other end only the launcher holds. When the launcher ends, even by SIGKILL, the
+shell reads the end of the pipe and kills the group: itself, the ranks, and the
+processes that they started. While the shell runs, the kernel cannot assign the
+group's number to another group.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import contextlib
 import os
 import signal
 
-# Signals that are sent to the whole group but are not meant for the guard.
+# Signals that are sent to the whole group, and that the shell of the guard must not act on.
 _BLOCKED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -26,7 +27,7 @@ _SCRIPT = "read -r _; kill -KILL 0 # ends a job's ranks when the launcher dies"
 
 
 class Guard:
-    """A process group; leaving the `with` block kills what is left of it."""
+    """A process group; leaving the `with` block kills its remaining processes."""
 
     def __enter__(self) -> Guard:
         reader, self._pipe = os.pipe()

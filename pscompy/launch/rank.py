@@ -9,12 +9,13 @@ from collections.abc import Mapping
 
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 
-# Signals that Python or the launcher ignores, and that a rank does not.
+# Signals that Python or the launcher ignores; their default action is restored for a rank.
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN)
 
 
 class Rank:
-    """A started process. `stdout` and `stderr` are reading ends of pipes."""
+    """A started process. `stdout` and `stderr` are the descriptors to read its output from, `pmi`
+    is the launcher's end of its PMI socket."""
 
     def __init__(self, number: int, pid: int, stdout: int, stderr: int, pmi: socket.socket) -> None:
         self.number = number
@@ -28,8 +29,11 @@ class Rank:
     def start(
         cls, number: int, argv: list[str], environ: Mapping[str, str], group: int, stdin: int
     ) -> Rank:
-        """Start the command of rank `number` in the process group `group`; PMI_FD is added to its
-        environment. OSError: the program cannot be run."""
+        """Start the command of rank `number` in the process group `group`.
+
+        `stdin` is the descriptor of its standard input. PMI_FD is added to `environ`. Raises
+        `OSError` if the program cannot be run.
+        """
         ours, theirs = socket.socketpair()
         stdout, stdout_end = os.pipe()
         stderr, stderr_end = os.pipe()
@@ -57,6 +61,7 @@ class Rank:
         return cls(number, pid, stdout, stderr, ours)
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal; None while the process runs."""
+        """The exit code, or the negative number of the signal that ended the process; None while
+        it runs. Must not be called again after that."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None

@@ -21,7 +21,7 @@ FORWARDED = frozenset(
 
 
 class Signals:
-    """While the `with` block lasts, signals arrive as numbers at `fileno()`."""
+    """Within the `with` block, the numbers of arriving signals can be read at `fileno()`."""
 
     def __enter__(self) -> Signals:
         self._receiver, self._sender = socket.socketpair()
@@ -33,7 +33,7 @@ class Signals:
             for number in (signal.SIGCHLD, *FORWARDED)
             if not (number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN)
         }
-        # Reading from the terminal in the background fails instead of stopping.
+        # Ignored, so that a read from the terminal in the background fails and does not stop us.
         self._before[signal.SIGTTIN] = signal.signal(signal.SIGTTIN, signal.SIG_IGN)
         return self
 
@@ -41,7 +41,7 @@ class Signals:
         return self._receiver.fileno()
 
     def read(self) -> list[int]:
-        """The signals that have come since the last call."""
+        """The numbers of the signals that have arrived since the last call."""
         try:
             return list(self._receiver.recv(4096))
         except BlockingIOError:
@@ -56,4 +56,4 @@ class Signals:
 
 
 def _note(number: int, frame: object) -> None:
-    """The number is on its way through the wake-up descriptor already."""
+    """Does nothing: Python has written the number to the wake-up descriptor already."""

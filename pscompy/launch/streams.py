@@ -1,8 +1,8 @@
-"""What the ranks print, line by line, and what the user types, for rank 0.
+"""Output of the ranks, line by line, and terminal input for rank 0.
 
-A `Stream` cuts the output of one rank into whole lines; a `Sink` collects
-them for one file of the launcher and writes when that file can take it, so
-that a slow terminal stops nothing but the ranks that print.
+A `Stream` divides the output of one rank into whole lines. A `Sink` collects
+the lines for one file of the launcher and writes them when that file is
+writable, so that a slow terminal delays only the ranks that print.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 import select
 
 _READ = 65536
-_WRITE = select.PIPE_BUF  # a pipe that polls writable takes so many at once
-_FULL = 1 << 18  # bytes in a sink at which its streams pause
-_LINE_MAX = 1 << 16  # a longer line is passed on in pieces
-_PIPE_READS = 32  # empties any pipe that nobody goes on filling
+_WRITE = select.PIPE_BUF  # bytes that a writable pipe accepts without blocking
+_FULL = 1 << 18  # bytes in a sink above which its streams are not read
+_LINE_MAX = 1 << 16  # bytes of a line above which it is passed on in pieces
+_PIPE_READS = 32  # reads of _READ bytes that empty any pipe without an active writer
 
 
 class Sink:
@@ -22,9 +22,9 @@ class Sink:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.broken = False  # nobody reads it any more
+        self.broken = False  # a write has failed; further output is dropped
         self._queue = bytearray()
-        self._open_line: object = None  # who wrote the unfinished last line
+        self._open_line: object = None  # the source of the unfinished last line, or None
 
     @property
     def pending(self) -> bool:
@@ -35,7 +35,7 @@ class Sink:
         return len(self._queue) > _FULL
 
     def put(self, source: object, text: bytes) -> None:
-        """Queue text; what another source left unfinished gets its newline."""
+        """Queue text. An unfinished line of another source is ended by a newline first."""
         if self.broken or not text:
             return
         if self._open_line not in (None, source):
@@ -44,12 +44,13 @@ class Sink:
         self._open_line = None if text.endswith(b"\n") else source
 
     def write(self) -> None:
-        """Write a part; does not block if the file just polled writable."""
+        """Write a part of the queue. Does not block if poll() has just reported the file as
+        writable."""
         try:
             with memoryview(self._queue) as view:
                 done = os.write(self.fd, view[:_WRITE])
             del self._queue[:done]
-        except BlockingIOError:  # somebody else made the file so
+        except BlockingIOError:  # another process made the file non-blocking
             select.select([], [self.fd], [])
         except OSError:
             self.broken = True
@@ -57,7 +58,7 @@ class Sink:
 
 
 class Stream:
-    """The stdout or stderr of one rank: the reading end of a pipe."""
+    """The stdout or stderr of one rank; `fd` is the reading end of its pipe."""
 
     def __init__(self, fd: int, sink: Sink, label: bytes) -> None:
         self.fd = fd
@@ -68,7 +69,7 @@ class Stream:
         os.set_blocking(fd, False)
 
     def read(self) -> bool:
-        """Pass on what is there as far as it is whole lines; False: no more."""
+        """Read once and pass on all whole lines. Returns False if the pipe is empty or ended."""
         try:
             data = os.read(self.fd, _READ)
         except BlockingIOError:
@@ -81,13 +82,13 @@ class Stream:
         return bool(data)
 
     def drain(self) -> None:
-        """Pass on all that can be had without waiting."""
+        """Pass on all output that can be read without waiting."""
         for _ in range(_PIPE_READS):
             if not self.read():
                 break
 
     def close(self) -> None:
-        """Pass on an unfinished last line too."""
+        """Close the pipe, after an unfinished last line was passed on too."""
         self._pass_on(len(self._partial))
         os.close(self.fd)
 
@@ -105,10 +106,10 @@ class Stream:
 
 
 class Typed:
-    """What is typed at the terminal, on its way to rank 0's stdin.
+    """Forwards terminal input to rank 0's stdin.
 
-    Only a terminal needs this: the ranks are not its foreground group and may
-    not read from it. Any other stdin rank 0 inherits as it is.
+    Only a terminal needs this: the ranks are not in its foreground process
+    group and cannot read from it. Rank 0 inherits any other stdin directly.
     """
 
     def __init__(self, terminal: int, pipe: int) -> None:
@@ -122,7 +123,7 @@ class Typed:
         return bool(self._queue)
 
     def read(self) -> bool:
-        """Take a line from the terminal; False at its end."""
+        """Read a line from the terminal. Returns False at the end of input or on an error."""
         try:
             self._queue = os.read(self.terminal, _READ)
         except OSError:  # the launcher runs in the background
@@ -130,7 +131,7 @@ class Typed:
         return bool(self._queue)
 
     def write(self) -> bool:
-        """Give it to rank 0; False when that reads no more."""
+        """Write the line to rank 0. Returns False if rank 0 has closed its stdin."""
         try:
             self._queue = self._queue[os.write(self.pipe, self._queue) :]
         except BlockingIOError:

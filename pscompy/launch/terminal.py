@@ -1,8 +1,8 @@
-"""The launcher's three standard files, shared out among the ranks.
+"""The launcher's three standard files, shared by the ranks.
 
-Whole lines of all ranks go to stdout and stderr, each as fast as it is read;
-while one is slow the ranks that print to it wait, and nobody else. Rank 0
-gets stdin.
+Whole lines of all ranks are written to stdout and stderr as fast as these are
+read. If one of them is slow, only the ranks that print to it wait. Rank 0 gets
+stdin.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pscompy.launch.streams import Sink, Stream, Typed
 
 
 class Terminal:
-    """Wires ranks to the launcher's standard files through a loop."""
+    """Connects ranks to the launcher's standard files through a loop."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._sinks = _open_sinks()
-        self._streams: dict[int, Stream] = {}  # by descriptor
+        self._streams: dict[int, Stream] = {}  # by the descriptor of the rank's pipe
         self._typed: Typed | None = None
 
     def stdin(self) -> int:
-        """A descriptor for rank 0's stdin: ours, or a pipe if that is a terminal."""
+        """A new descriptor for rank 0's stdin: the launcher's, or a pipe if that is a terminal."""
         if not os.isatty(0):
             return os.dup(0)
         reader, writer = os.pipe()
@@ -39,22 +39,22 @@ class Terminal:
             self._streams[fd] = Stream(fd, sink, label)
 
     def finish(self, rank: Rank) -> None:
-        """Pass on what a rank that has ended left in its pipes."""
+        """Pass on the output that a rank that has ended left in its pipes."""
         for fd in (rank.stdout, rank.stderr):
             if fd in self._streams:
                 self._streams[fd].drain()
 
     def say(self, line: str) -> None:
-        """A line of the launcher's own, on stderr."""
+        """Write a line of the launcher itself to stderr."""
         self._sinks[1].put(self, line.encode(errors="replace") + b"\n")
 
     def balance(self) -> None:
-        """Watch what can make progress now; to be called before each turn."""
+        """Watch the files that can make progress; must be called before each `Loop.turn`."""
         for sink in set(self._sinks):
             if sink.pending:
                 self._loop.watch(sink.fd, partial(self._on_writable, sink), WRITE)
         for fd, stream in list(self._streams.items()):
-            if stream.sink.broken:  # the rank shall notice as if it were alone
+            if stream.sink.broken:  # the rank gets SIGPIPE, as it would without the launcher
                 self._close_stream(fd)
             elif stream.sink.full:
                 self._loop.unwatch(fd)
@@ -62,7 +62,7 @@ class Terminal:
                 self._loop.watch(fd, partial(self._on_output, fd))
 
     def flush(self) -> None:
-        """After the job: pass on everything, waiting for slow readers."""
+        """After the job: write all output, waiting for slow readers."""
         for fd, stream in list(self._streams.items()):
             stream.drain()
             self._close_stream(fd)
@@ -84,7 +84,8 @@ class Terminal:
             self._loop.unwatch(sink.fd)
 
     def _on_typed(self) -> None:
-        """Either the terminal has a line or rank 0 can take more of one."""
+        """Continue to forward terminal input: the terminal has a line, or rank 0's pipe has
+        room."""
         typed = self._typed
         if typed is None:
             return
@@ -101,13 +102,14 @@ class Terminal:
 
 
 def _open_sinks() -> tuple[Sink, Sink]:
-    """For stdout and stderr; the same one where both are the same file."""
+    """The sinks for stdout and stderr; a common one if both are the same file."""
     out = Sink(1)
     return out, out if os.path.sameopenfile(1, 2) else Sink(2)
 
 
 def open_standard_files() -> None:
-    """A closed one becomes /dev/null, before another file gets its number."""
+    """Open /dev/null for each standard file that is closed, so that no other file gets its
+    descriptor."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
