@@ -1,8 +1,8 @@
-"""The gateway: modules of a machine that share no fabric talk as if they did.
+"""The gateway: connects modules of a machine that share no fabric.
 
-A daemon (`pscompy gateway`) stands in the networks of several modules. In every process the
-pseudo-transport `gateway` brings messages to processes of other modules through it, and carries
-their handshake, where no network leads from one module to the other. See docs/gateway.md.
+A daemon (`pscompy gateway`) is attached to the networks of several modules. In every process the
+pseudo-transport `gateway` sends messages, and the handshakes before them, to processes of other
+modules through the daemon if no network connects the two modules. See docs/gateway.md.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ class Unused(Exception):
 
 
 class GatewayTransport(Transport):
-    """A table of operations with an agent of its own for every session."""
+    """The pseudo-transport `gateway`; every session has an agent of its own."""
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
-        """Start an agent. Raises `Unused` if no gateway is named."""
+        """Start an agent. Raises `Unused` if no gateway is configured or the extension module is
+        missing, and `BadRoutes` if PSP_GW_SERVER is malformed."""
         if not any(setting.name == "SERVER" and setting.text for setting in settings):
             raise Unused("PSP_GW_SERVER names no gateway")
         if reason := native.unavailable():
             raise Unused(reason)
-        # Not imported before: most processes have no gateway.
+        # Imported late, because most processes use no gateway.
         from pscompy_gateway.transport.agent import carry
 
         return carry(settings)

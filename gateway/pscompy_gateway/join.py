@@ -1,7 +1,7 @@
-"""Where modules meet that were started by different launchers: at any gateway that they share.
+"""Meetings: modules that were started by different launchers exchange texts through gateways.
 
-Each side tells all gateways what it gives, and takes the first answer that is whole. Gateways
-keep nothing of their own, so all answers are alike, and it does not matter which of them ends.
+Each module sends its text to all gateways and uses the first complete answer. Gateways add no state
+of their own, so all answers are alike, and any gateway may end as long as one remains.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from pscompy_gateway.transport import servers
 from pscompy_gateway.transport.config import VARIABLES
 from pscompy_gateway.trunk import Frame, Trunk, keep, session
 
-PIECE = 32 << 10  # characters of one frame
-LEFT_SECONDS = 3.0  # for a module that has left one gateway to be seen at another
+PIECE = 32 << 10  # characters of text in one frame
+LEFT_SECONDS = 3.0  # seconds after which a module that left one gateway must be at another
 
 
 class Meeting:
-    """See `pscompy.world.bootstrap.join.Meeting`."""
+    """A module's side of a meeting; implements `pscompy.world.bootstrap.join.Meeting`.
+
+    Raises `ConfigError` if PSP_GW_SERVER names no gateway.
+    """
 
     def __init__(self, join: Join) -> None:
         config = join.configured(GATEWAY=VARIABLES)
@@ -131,7 +134,8 @@ class Meeting:
             self._on_joined(address, frame)
 
     def _on_joined(self, address: str, frame: Frame) -> None:
-        """A piece of what a module gave; each gateway's answer is whole by itself."""
+        """Store a piece of a module's text. The answer is complete when all pieces of all modules
+        have arrived from the same gateway."""
         key = (address, frame["module"])
         self._pieces.setdefault(key, {})[frame["piece"]] = frame["text"]
         whole = {
@@ -152,7 +156,7 @@ class Meeting:
 
 
 def pieces(text: str) -> list[dict[str, Any]]:
-    """A text as the fields of frames."""
+    """Divide a text into pieces, each as the fields of one frame."""
     count = max(1, -(-len(text) // PIECE))
     return [
         {"piece": i, "count": count, "text": text[i * PIECE : (i + 1) * PIECE]}
@@ -164,8 +168,8 @@ Send = Callable[[Frame], object]
 
 
 class Gathering:
-    """A gateway's side of one meeting: who is there, and what they gave last. Of modules that are
-    at another gateway, which tells of them, nobody is to be answered here."""
+    """A gateway's side of one meeting: its modules, and the text that each gave last. A module that
+    is connected to another gateway, which forwards its frames, has no `send` here."""
 
     def __init__(self, name: str, modules: int) -> None:
         self.name = name
@@ -178,8 +182,10 @@ class Gathering:
         return not self._members
 
     def take(self, send: Send | None, frame: Frame) -> bool:
-        """A piece of what a module gives; once all have given all, everybody gets it. False: it
-        is nothing new."""
+        """Take a piece of a module's text; once all texts are complete, send them to all modules.
+
+        `send` is None if a neighbour forwarded the frame. Returns False if the piece is not new.
+        """
         module, number = int(frame["module"]), int(frame["number"])
         member, piece, text = str(frame["member"]), int(frame["piece"]), str(frame["text"])
         if reason := self._wrong(module, member, int(frame["modules"])):
@@ -227,7 +233,7 @@ class Gathering:
                 self._tell({"kind": "joined", "of": of, **fields})
 
     def frames(self) -> Iterator[Frame]:
-        """All that was given, for a neighbour that has just come."""
+        """All pieces that were given, as frames for a neighbour that has just connected."""
         for module, (number, texts, count) in self._given.items():
             who = {"name": self.name, "modules": self.modules, "module": module}
             for piece, text in texts.items():
@@ -235,7 +241,7 @@ class Gathering:
                 yield {"kind": "join", "member": self._members[module][0], **who, **what}
 
     def leave(self, send: Send) -> list[Frame]:
-        """A trunk has ended; what neighbours have to know of it."""
+        """Remove the modules of a trunk that has ended; returns frames for the neighbours."""
         gone = [(module, it) for module, (it, theirs) in self._members.items() if theirs is send]
         return [
             {"kind": "parted", "name": self.name, "module": module, "member": member}
@@ -244,7 +250,7 @@ class Gathering:
         ]
 
     def forget(self, module: int, member: str) -> bool:
-        """False: it is not here."""
+        """Remove a module and notify the others. Returns False if it is not at the meeting."""
         if module not in self._members or self._members[module][0] != member:
             return False
         del self._members[module]

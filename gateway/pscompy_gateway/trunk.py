@@ -1,8 +1,9 @@
-"""Trunks: connections between processes and gateways that carry what is rare: the directory of
-nodes, handshakes between processes, and commands. Shared by transport/, daemon/ and cli/.
+"""Trunks: connections of processes and gateways to gateways, for everything except packets.
 
-A frame is a JSON object with the field `kind`. Trunks are connections of ordinary sessions, so
-both ends have proved the key before anything is read, and the end of a process is noticed at once.
+Trunks carry the directory of nodes, handshakes between processes, and commands, all of which are
+rare. The module is shared by transport/, daemon/ and cli/. A frame is a JSON object with the field
+`kind`. Trunks are connections of ordinary sessions, so both ends have proved that they know the key
+before a frame is read, and the end of a process is noticed at once.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 from pscompy import Connection, PscomError, Session
 
 FRAME_MAX = 64 << 10  # bytes
-DEPTH_MAX = 4  # lists and objects within each other
-LOAD_MAX = 1 << 31  # bytes: a larger load that a gateway reports counts as this
-GATEWAY_MODULE = 65535  # the module of gateways; no process is in it
+DEPTH_MAX = 4  # levels of lists and objects within each other
+LOAD_MAX = 1 << 31  # bytes; a larger load that a gateway reports is reduced to this
+GATEWAY_MODULE = 65535  # the module number of gateways; processes must not use it
 
 PAUSE = 0.2  # seconds between attempts to reach a gateway
 
@@ -30,16 +31,19 @@ Frame = dict[str, Any]
 
 
 class BadFrame(PscomError):
-    """The other side sent something that is no frame."""
+    """The other side of a trunk sent a message that is not a frame."""
 
 
 def session(settings: Mapping[str, object]) -> Session:
-    """A session to gateways, which does not go through gateways itself."""
+    """A session for connections to gateways, which does not use gateways itself.
+
+    `settings` are its variables without PSP_. Raises `PscomError` if one is malformed.
+    """
     return Session(config={"GATEWAY": 0, "DEBUG_STATS": 0, **settings})
 
 
 def parse(data: bytes | bytearray, whose: object) -> Frame:
-    """Parse a frame, or raise `BadFrame`."""
+    """Parse a frame. `whose` names the sender in errors. Raises `BadFrame`."""
     try:
         frame = json.loads(data)
     except ValueError as error:
@@ -61,12 +65,12 @@ def _deeper(value: Any, most: int) -> bool:
 
 
 def node_number() -> int:
-    """The number of a process among all that use gateways; not 0."""
+    """A random 64-bit number, not 0, that identifies a process or gateway."""
     return int.from_bytes(os.urandom(8), "little") | 1
 
 
 class Trunk:
-    """Frames over one connection, in an event loop."""
+    """Sends and receives frames over one connection, in an event loop."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -92,8 +96,11 @@ async def keep(
     attend: Callable[[Trunk], Awaitable[None]],
     ended: Callable[[str], object],
 ) -> None:
-    """Keep a trunk to a gateway: `attend` uses it until it raises, then `ended` gets the reason and
-    the next attempt begins."""
+    """Keep a trunk to the gateway at `address`, until cancelled.
+
+    attend(trunk) uses the trunk until it raises. Then ended(reason) is called, and the gateway is
+    tried again after PAUSE seconds.
+    """
     logged = ""
     while True:
         connection = through.connect(address)
@@ -101,7 +108,7 @@ async def keep(
             await connection.iopen()
             await attend(Trunk(connection))
         except PscomError as error:
-            if logged != (logged := str(error)):  # a gateway that is not there is tried often
+            if logged != (logged := str(error)):  # repeated attempts log the same error only once
                 logger.info("gateway %s: %s", address, error)
             ended(str(error))
         except Exception as error:  # a malformed frame

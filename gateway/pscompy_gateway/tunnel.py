@@ -1,28 +1,29 @@
 """A stream of bytes each way between two processes, over frames that may be lost or duplicated.
 
-It carries the handshake, and the link that stays open afterwards, which survives gateways. No I/O
-here: bytes of the local socket go in and frames come out, and the reverse. Used by transport/.
+The stream carries the handshake, and the link that stays open afterwards and continues over another
+gateway if one fails. No I/O: bytes of the local socket become frames, and frames become bytes for
+the local socket. Used by transport/.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-PIECE = 16 << 10  # bytes of one frame
-AHEAD = 256 << 10  # bytes that the other side has not got yet, at most
+PIECE = 16 << 10  # most data bytes of one frame
+AHEAD = 256 << 10  # unacknowledged bytes above which the local socket is not read
 
 Frame = dict[str, Any]
 
 
 class Tunnel:
-    """One end. `label` are the fields that all its frames have in common."""
+    """One end of a tunnel. `label` holds the fields that all its frames have in common."""
 
     def __init__(self, label: Frame) -> None:
         self.label = label
-        self._out = bytearray()  # what was given and is not acknowledged
-        self._acked = 0  # bytes before _out
-        self._sent = 0  # bytes that are in frames
-        self._fin: int | None = None  # length of the whole
+        self._out = bytearray()  # bytes of the local side that are not acknowledged yet
+        self._acked = 0  # bytes that are acknowledged, which is the offset of _out
+        self._sent = 0  # bytes that were sent in frames
+        self._fin: int | None = None  # length of our stream, once the local side has ended
         self._got = 0
         self._their_fin: int | None = None
         self._fin_acked = False
@@ -34,7 +35,7 @@ class Tunnel:
         return len(self._out) >= AHEAD
 
     def give(self, data: bytes) -> list[Frame]:
-        """What the local side wrote; empty: it has ended."""
+        """Take bytes that the local side wrote, empty at their end, and return frames to send."""
         if data:
             self._out += data
         elif self._fin is None:
@@ -43,23 +44,26 @@ class Tunnel:
 
     @property
     def open(self) -> bool:
-        """The local side has not ended."""
+        """Whether the local side has not ended yet."""
         return self._fin is None
 
     @property
     def ended(self) -> bool:
-        """The other side has said that no more comes, and all of it has come."""
+        """Whether the other side has ended, and all its bytes have arrived."""
         return self._their_fin is not None and self._got >= self._their_fin
 
     @property
     def over(self) -> bool:
-        """Both sides have ended, and know it."""
+        """Whether both sides have ended, and the other side has acknowledged our end."""
         return self.ended and self._fin is not None and self._fin_acked
 
     # ---- the other side ----
 
     def take(self, frame: Frame) -> bytes:
-        """What is new in a frame. `KeyError`, `ValueError`: it is none of a tunnel."""
+        """Take a frame and return its new bytes, which may be empty.
+
+        Raises `KeyError` or `ValueError` if the frame is malformed.
+        """
         offset, ack, data = frame["offset"], frame["ack"], frame["data"]
         if not (_is_count(offset) and _is_count(ack) and isinstance(data, str)):
             raise ValueError("a frame of a tunnel needs offset, ack and data")
@@ -67,7 +71,7 @@ class Tunnel:
         if frame.get("fin") and self._their_fin is None:
             self._their_fin = offset + len(data) // 2
         if offset > self._got:
-            return b""  # what is missing will be sent again
+            return b""  # bytes before this frame were lost; the other side sends all again
         new = bytes.fromhex(data)[self._got - offset :]
         self._got += len(new)
         return new
@@ -84,11 +88,11 @@ class Tunnel:
 
     @property
     def waiting(self) -> bool:
-        """The other side has not said yet that it has all."""
+        """Whether data or the end of our stream is not acknowledged yet."""
         return bool(self._out) or (self._fin is not None and not self._fin_acked)
 
     def frames(self) -> list[Frame]:
-        """What is to be sent for the first time; at least one frame."""
+        """Frames with the bytes that were not sent yet; at least one frame, which acknowledges."""
         frames = []
         while True:
             start = self._sent - self._acked
@@ -99,7 +103,7 @@ class Tunnel:
                 return frames
 
     def again(self) -> list[Frame]:
-        """All that is not acknowledged."""
+        """Frames with all bytes that are not acknowledged."""
         self._sent = self._acked
         return self.frames()
 

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#define GW_AM_ID 0x67617465u /* of all of them */
+#define GW_AM_ID 0x67617465u /* id of all packets' active messages */
 #define GW_HOPS_MAX 8u       /* gateways on one way; more is a loop */
 
 typedef enum gw_kind {
@@ -51,7 +51,7 @@ typedef struct gw_message {
     uint8_t reserved[6];
 } gw_message_t;
 
-/* What ep_address gives. */
+/* The address that ep_address returns. */
 typedef struct gw_address {
     uint64_t node, ep;
     uint16_t module, reserved[3];

@@ -1,4 +1,4 @@
-"""`pscompy gateway`: its command line."""
+"""The command line of `pscompy gateway`."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _stop(options: argparse.Namespace) -> int:
 
 
 async def _ask(address: str) -> dict[str, Any]:
-    """What a gateway tells of itself, in pieces."""
+    """Ask a gateway for its status, which arrives in pieces. Raises `PscomError`."""
     with session({}) as asking:
         connection = asking.connect(address)
         await connection.iopen()

@@ -1,4 +1,4 @@
-"""What gateways tell of themselves, for people: a table, and what a picture is drawn from."""
+"""The status of gateways for people: a table, and the figures of a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Status = dict[str, Any]
 
 
 def table(status: Status) -> Iterator[str]:
-    """Lines."""
+    """The lines of a table of one gateway's status."""
     counters = status["counters"]
     fabrics = ", ".join("+".join(it["transports"]) for it in status["fabrics"])
     yield f"gateway {status['name']}, pid {status['pid']}, for {status['seconds']:.0f} s"
@@ -35,7 +35,8 @@ def table(status: Status) -> Iterator[str]:
 
 
 def _end(node: int, status: Status) -> str:
-    """MODULE:NODE; the module of one that is behind another gateway is not known here."""
+    """MODULE:NODE. The module is `?` for a node behind another gateway, whose module is not
+    known here."""
     known = {it["node"]: it["module"] for it in status["peers"]}
     return f"{known.get(node, '?')}:{node:x}"
 
@@ -45,7 +46,7 @@ def _gateways(status: Status) -> set[int]:
 
 
 def streams(status: Status) -> dict[int, dict[int, int]]:
-    """Bytes through a gateway: module -> node -> how many."""
+    """Bytes through a gateway, both ways: module -> node -> bytes."""
     found: dict[int, dict[int, int]] = defaultdict(dict)
     for it in status["peers"]:
         if it["node"] and it["node"] not in _gateways(status):
@@ -57,7 +58,7 @@ Pair = tuple[int, int]
 
 
 def pairs(status: Status) -> dict[Pair, int]:
-    """Bytes through a gateway between two nodes, both ways; the lower one is the first."""
+    """Bytes through a gateway between two nodes, both ways; the lower node number comes first."""
     found: dict[Pair, int] = defaultdict(int)
     for it in status["streams"]:
         ends = sorted((it["from_node"], it["to_node"]))

@@ -17,7 +17,10 @@ STOP_SECONDS = 20.0
 
 
 def start(arguments: Sequence[str], pid_file: Path, log: Path | None) -> str:
-    """Run a gateway with these arguments; returns its first line once it serves."""
+    """Start a gateway with these arguments in the background, and write its pid to `pid_file`.
+
+    Returns its first line of output once it serves. Raises `PscomError` if it does not start.
+    """
     if (pid := running(pid_file)) is not None:
         raise PscomError(f"{pid_file}: process {pid} is running")
     with Path(log or os.devnull).open("ab") as errors:
@@ -39,7 +42,7 @@ def start(arguments: Sequence[str], pid_file: Path, log: Path | None) -> str:
 
 
 def running(pid_file: Path) -> int | None:
-    """The process that the file names, if it is there."""
+    """The pid in the file, or None if there is no such process."""
     with suppress(OSError, ValueError):
         pid = int(pid_file.read_text())
         os.kill(pid, 0)
@@ -48,7 +51,10 @@ def running(pid_file: Path) -> int | None:
 
 
 def stop(pid_file: Path) -> None:
-    """Ask it to end, wait until it has, and remove the file."""
+    """Stop the gateway by SIGTERM, wait until it has ended, and remove the file.
+
+    Raises `PscomError` if it is not running or has not ended after STOP_SECONDS.
+    """
     pid = running(pid_file)
     if pid is None:
         raise PscomError(f"{pid_file}: no process is running")

@@ -1,4 +1,4 @@
-"""A picture of modules, gateways, and who talks to whom through which of them."""
+"""A picture of modules, gateways, and the traffic of pairs of nodes through each gateway."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 from pscompy import PscomError
 from pscompy_gateway.cli.report import Pair, Status, pairs, streams
 
-NAMED = 10  # pairs in the legend, those that say most
-WIDEST = 5.0  # points
+NAMED = 10  # pairs in the legend, those with the most bytes
+WIDEST = 5.0  # width in points of the widest line
 
 Place = tuple[float, float]
 
 
 def draw(statuses: Sequence[Status], path: Path) -> None:
-    """Modules with their processes left and right, gateways between them, and a line for each two
-    that talk, through each gateway that they use; the wider, the more has gone along it.
+    """Draw a picture into `path`: modules with their processes left and right, gateways between
+    them, and a line for each pair of nodes through each gateway that it uses. The width of a line
+    shows its bytes.
 
-    `PscomError`: there is no matplotlib.
+    Raises `PscomError` if matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
@@ -50,7 +51,7 @@ def _height(number: int, count: int) -> float:
 
 
 def places_of(modules: Mapping[int, int]) -> dict[int, Place]:
-    """Where each node stands: modules by turns left and right."""
+    """The position (x, y) of each node, from 0 to 1; modules alternate between left and right."""
     sides: dict[int, list[int]] = {0: [], 1: []}
     for number, module in enumerate(sorted(set(modules.values()))):
         sides[number % 2] += sorted(node for node, it in modules.items() if it == module)
@@ -94,8 +95,8 @@ def _draw_pairs(
 def _way(
     pair: Pair, middle: Place, places: Mapping[int, Place], rank: int
 ) -> tuple[list[float], list[float]]:
-    """From one node through a gateway to the other, beside those of other pairs. An end that is
-    behind another gateway is not drawn here."""
+    """The x and y of a line from one node through a gateway to the other, shifted by `rank` so that
+    lines do not hide each other. A node behind another gateway is left out."""
     beside = (rank % 10 - 4.5) * 0.006
     points = [(middle[0], middle[1] + beside)]
     if pair[0] in places:

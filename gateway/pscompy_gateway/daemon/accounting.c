@@ -1,5 +1,5 @@
-/* Counts the streams between nodes that pass this gateway, and what it reports
- * of itself. */
+/* Counts the streams between nodes that pass this gateway, and makes the
+ * figures that the gateway reports. */
 #include "accounting.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What a gateway reports of itself: streams, load, counters. */
+/* The figures that a gateway reports: streams, load, counters. */
 #ifndef GATEWAY_ACCOUNTING_H
 #define GATEWAY_ACCOUNTING_H
 
@@ -15,7 +15,7 @@ typedef struct gw_stream_counters {
 } gw_stream_counters_t;
 
 typedef struct gw_load {
-    uint64_t bytes;   /* that wait here for receivers that take them */
+    uint64_t bytes;   /* queued here for receivers that are not stalled */
     uint64_t streams; /* pairs of nodes with traffic */
 } gw_load_t;
 

@@ -1,6 +1,7 @@
 """The gateway: a session per fabric, trunks, and the directory of nodes.
 
-The event loop does what is rare; C forwards packets, on a thread per fabric, without the GIL.
+The event loop serves trunks and connections; C forwards packets, on a thread per fabric, without
+the GIL.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ PORT = 4470
 
 
 class Fabric(NamedTuple):
-    """Where a gateway stands in one network: the transports that it uses there, its address, and
-    what its sessions there are configured with, beside the environment."""
+    """One network of a gateway: the transports that it uses there, its address, and the variables
+    `own` of its sessions there, which take precedence over the environment."""
 
     transports: tuple[str, ...]
     host: str
@@ -59,14 +60,14 @@ class Fabric(NamedTuple):
 
     @property
     def settings(self) -> dict[str, object]:
-        """What its sessions are opened with: these transports alone, on this network."""
+        """The configuration of its sessions: only these transports, on this network."""
         named = {name.upper(): int(name in self.transports) for name in transport_names()}
         here = {"NETWORK": self.host, "MSA_MODULE_ID": GATEWAY_MODULE}
         return {**named, **here, **{k.removeprefix("PSP_"): v for k, v in self.own.items()}}
 
 
 class _Station:
-    """One fabric of a running gateway."""
+    """One fabric of a running gateway, with its sessions, listening sockets and thread."""
 
     def __init__(self, number: int, fabric: Fabric) -> None:
         self.number = number
@@ -79,27 +80,33 @@ class _Station:
 
 
 class Load(NamedTuple):
-    """What a gateway carries: bytes in flight through it, and the number of pairs of processes."""
+    """The load of a gateway: bytes in flight through it, and the number of pairs of processes that
+    use it."""
 
     bytes: int
     streams: int
 
     def fields(self) -> dict[str, int]:
-        """As frames have it."""
+        """The fields of the load in a frame."""
         return {"bytes": self.bytes, "streams": self.streams}
 
     def toward(self, now: Load) -> Load:
-        """Half way to the current load, so that short peaks are smoothed."""
+        """The mean of this load and the current load `now`, so that short peaks are smoothed."""
         return Load((self.bytes + now.bytes) // 2, now.streams)
 
     def differs(self, old: Load) -> bool:
-        """Whether the load has to be reported, after `old` was."""
+        """Whether the load differs enough from `old`, reported last, to be reported again."""
         nbytes, streams = max(LOAD_STEP, old.bytes // 4), max(1, old.streams // 4)
         return abs(self.bytes - old.bytes) > nbytes or abs(self.streams - old.streams) > streams
 
 
 class Daemon:
-    """`run` serves until `stop`."""
+    """A gateway; `run` serves until `stop` is called.
+
+    `neighbours` are the addresses HOST:PORT of other gateways. `bound` and `share` are the most
+    bytes in flight, in all and per receiver. `burden` is a number of bytes that is added to the
+    load in reports, so that processes prefer other gateways.
+    """
 
     def __init__(
         self,
@@ -144,7 +151,8 @@ class Daemon:
             await self._close()
 
     async def _drain(self) -> None:
-        """Have the members use other gateways, and wait until all packets here have left."""
+        """Make the members use other gateways, and wait until all packets here have been sent, at
+        most DRAIN_SECONDS."""
         for member in self._members:
             member.send({"kind": "leaving"})
         until = time.monotonic() + DRAIN_SECONDS
@@ -171,7 +179,8 @@ class Daemon:
                 **fabric.settings,
                 "RENDEZVOUS": "inf",
                 "EAGER_WINDOW": "16M",
-                # A thread per fabric: on few processors they would spin in each other's way.
+                # By default the threads of the fabrics, one each, do not spin: on few processors
+                # they would delay each other.
                 "SPIN_US": os.environ.get("PSP_SPIN_US") or "0",
             }
         )
@@ -268,7 +277,7 @@ class Daemon:
             logger.warning("%.200s", error)
         except PscomError as error:
             logger.info("%s: %s", connection.peer, error)
-        except Exception as error:  # whatever a frame may hold: it ends this trunk alone
+        except Exception as error:  # a malformed frame ends only the trunk that it arrived on
             logger.warning("%s sent nonsense: %.200r", connection.peer, error)
         finally:
             self._leave(member)
@@ -306,7 +315,7 @@ class Daemon:
         self._spawn(keep(station.trunks, address, attend, lambda _: None))
 
     def _station_for(self, address: str) -> _Station:
-        """The fabric whose network has this address."""
+        """The fabric whose network contains `address`. Raises `PscomError` if there is none."""
         host, _, port = address.rpartition(":")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, int(port)))
@@ -328,7 +337,7 @@ class Daemon:
 
     def _set_ways(self) -> None:
         """Direct packets for other modules to the neighbours that lead there. A neighbour that has
-        not registered yet gets its turn at the next sweep."""
+        not registered yet is added at the next sweep."""
         self._lib.gw_hub_forget_ways(self._hub)
         for member, module in self._board.ways():
             self._lib.gw_hub_way(self._hub, member.node, module)
@@ -369,7 +378,7 @@ class Daemon:
         }
 
     def _rows(self, what: str) -> list[dict[str, int]]:
-        """A table of the data path."""
+        """The rows of a table of the data path; `what` is "peer" or "stream"."""
         count = getattr(self._lib, f"gw_hub_{what}s")
         room = count(self._hub, self._ffi.NULL, 0)
         rows = self._ffi.new(f"gw_{what}_counters_t[]", room)

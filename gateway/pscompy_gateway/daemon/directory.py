@@ -1,8 +1,8 @@
-"""The directory of nodes as one gateway knows it, and which way a frame goes.
+"""The directory of nodes in one gateway, and the routing of frames.
 
-Processes and neighbouring gateways are members, each at the end of a trunk. Gateways tell each
-other which modules they lead to, and over how many of them; the shortest way is taken. Frames name
-the module and the node that they go to, and those that they come from. No I/O but `send`.
+Processes and neighbouring gateways are members, each at the other end of a trunk. Gateways report
+to each other which modules they lead to, and over how many gateways; a frame takes the shortest
+way. A frame names the module and the node of its destination and of its source. No I/O but `send`.
 """
 
 from __future__ import annotations
@@ -15,34 +15,38 @@ from typing import Any
 from pscompy_gateway.join import Gathering
 from pscompy_gateway.trunk import LOAD_MAX, Frame
 
-HOPS_MAX = 8  # gateways on one way
+HOPS_MAX = 8  # gateways that a frame may pass
 MODULE_MAX = 65535
 NODES_MAX = 1 << 14  # remembered nodes that are no members of this gateway
-# Frames that a process may send, about itself only; all others are for gateways.
+# Kinds of frames that a process may send, about itself only; others are sent by gateways only.
 OF_PROCESSES = frozenset(("hello", "tunnel", "find", "join"))
 
 
 class Member:
-    """The process or gateway at the other end of a trunk; `send` takes frames to it. `owner`
-    is the session there: a process comes back with the same one."""
+    """The process or gateway at the other end of a trunk; `send(frame)` sends to it. `owner`
+    identifies its session: a process that reconnects has the same one."""
 
     def __init__(
         self, send: Callable[[Frame], object], data: str, host: str, owner: str = ""
     ) -> None:
         self.send = send
         self.owner = owner
-        self.data = data  # the address of data connections, as it can be reached from there
-        self.host = host  # ours, where the trunk came in
+        self.data = data  # our address for data connections, in the member's network
+        self.host = host  # our own host address, on which the trunk was accepted
         self.node = 0
         self.module = -1
         self.name = ""
-        self.reaches: dict[int, int] | None = None  # a gateway: modules, and how many hops away
-        self.load = 0  # a gateway: the bytes in flight that it has reported
+        self.reaches: dict[int, int] | None = None  # module -> hops, of a gateway; else None
+        self.load = 0  # bytes in flight that a gateway has reported
         self.since = time.time()
 
 
 class Switchboard:
-    """`changed` is called when ways to other modules have changed; `load` returns our load."""
+    """The members of a gateway and the routing of frames between them.
+
+    `changed()` is called when the ways to other modules have changed; `load()` returns our load as
+    fields of a frame.
+    """
 
     def __init__(
         self,
@@ -58,7 +62,7 @@ class Switchboard:
         self._load = load
         self._gatherings: dict[str, Gathering] = {}
         self._left: OrderedDict[int, bool] = OrderedDict()  # nodes that were seen to leave
-        self._behind: OrderedDict[int, Member] = OrderedDict()  # the neighbours that nodes are at
+        self._behind: OrderedDict[int, Member] = OrderedDict()  # node -> neighbour that leads to it
 
     @property
     def gateways(self) -> list[Member]:
@@ -69,7 +73,7 @@ class Switchboard:
         return [member for member in self.nodes.values() if member.reaches is None]
 
     def ways(self) -> Iterator[tuple[Member, int]]:
-        """The gateways that lead to each module by the shortest way."""
+        """For each remote module, the gateways on a shortest way, as (gateway, module)."""
         for module, hops in self._distances().items():
             if hops:
                 yield from ((it, module) for it in self._next(module))
@@ -77,7 +81,7 @@ class Switchboard:
     # ---- members ----
 
     def leave(self, member: Member) -> None:
-        """The trunk of a member has ended."""
+        """Remove a member whose trunk has ended."""
         self._part(member)
         if not member.node or self.nodes.get(member.node) is not member:
             return
@@ -89,7 +93,8 @@ class Switchboard:
         self._announce()
 
     def take(self, member: Member, frame: Frame) -> None:
-        """A frame has arrived. Raises any exception if it is malformed or not permitted."""
+        """Handle a frame that has arrived. A malformed frame may raise any exception, a frame that
+        is not permitted raises `ValueError`."""
         kind = frame["kind"]
         handler = _HANDLERS[kind]
         if not member.node and kind not in ("hello", "join"):
@@ -103,11 +108,12 @@ class Switchboard:
         return {"kind": "hello", "node": self.node, "module": -1, "name": self.name, "modules": {}}
 
     def greet(self, member: Member, frame: Frame) -> None:
-        """The other side of a trunk has sent its node. Raises `ValueError` if that is another's."""
+        """Register the node that the other side of a trunk has sent. Raises `ValueError` if a
+        number is out of range or the node belongs to another session."""
         node, module = int(frame["node"]), int(frame["module"])
         member.name = str(frame.get("name", ""))
         member.reaches = {} if "modules" in frame else None
-        if member.reaches is not None:  # one gateway has a session for each network
+        if member.reaches is not None:  # a gateway has several sessions, so its name is the owner
             member.owner = f"gateway {member.name}"
         if not 0 < node < 1 << 64 or not -1 <= module <= MODULE_MAX:
             raise ValueError("no node, or no module, has that number")
@@ -131,7 +137,7 @@ class Switchboard:
     # ---- modules ----
 
     def _distances(self) -> dict[int, int]:
-        """Hops to every module: 0 where its processes are members."""
+        """The hops to each module; 0 if a process of the module is a member."""
         hops = {member.module: 0 for member in self.processes}
         for member in self.gateways:
             for module, distance in (member.reaches or {}).items():
@@ -143,7 +149,8 @@ class Switchboard:
         return [it for it in self.gateways if (it.reaches or {}).get(module) == best]
 
     def _announce(self) -> None:
-        """Send the neighbours our distances, each without those it reaches in fewer hops."""
+        """Send our distances to all neighbours, without modules that a neighbour reaches in fewer
+        hops itself."""
         distances = self._distances()
         for member in self.gateways:
             known = member.reaches or {}
@@ -171,7 +178,7 @@ class Switchboard:
     def _on_load(self, member: Member, frame: Frame) -> None:
         member.load = min(max(int(frame["bytes"]), 0), LOAD_MAX)
 
-    # ---- frames that go through ----
+    # ---- forwarding of frames ----
 
     def _pass(self, frame: Frame) -> bool:
         """Send a frame one hop further. Returns False if no way is known."""
@@ -213,13 +220,14 @@ class Switchboard:
         self._pass(frame)
 
     def _on_leaving(self, member: Member, frame: Frame) -> None:
-        """A neighbour is being stopped."""
+        """Handle the report of a neighbour that it is being stopped: no frame takes it any more."""
         if member.reaches:
             member.reaches = {}
             self._announce()
 
     def _on_gone(self, member: Member, frame: Frame) -> None:
-        """A neighbour reports that a node is gone; ignored if the node is elsewhere."""
+        """Handle the report of a neighbour that a node has left. Ignored if the node is a member
+        here or behind another neighbour."""
         node = int(frame["about"])
         if node not in self.nodes and self._behind.get(node, member) is member:
             self._tell_gone(member, {"kind": "gone", "about": node, "hops": frame.get("hops", 0)})
@@ -232,7 +240,7 @@ class Switchboard:
         self._flood(frame, member)
 
     def _flood(self, frame: Frame, source: Member) -> None:
-        """Send a frame to all neighbours but `source`, which sent it."""
+        """Send a frame to all neighbours except `source`, which sent it."""
         hops = int(frame.get("hops", 0)) + 1
         for member in self.gateways:
             if member is not source and hops <= HOPS_MAX:
@@ -241,7 +249,8 @@ class Switchboard:
     # ---- meetings ----
 
     def _on_join(self, member: Member, frame: Frame) -> None:
-        """A module's first rank, which has no node, or a neighbour that tells of one."""
+        """Handle what rank 0 of a module gives to a meeting, sent by that rank itself, which has no
+        node number, or forwarded by a neighbour."""
         name = str(frame["name"])
         there = self._gatherings.setdefault(name, Gathering(name, int(frame["modules"])))
         if there.take(member.send if member.reaches is None else None, frame):
@@ -261,7 +270,7 @@ class Switchboard:
 
 
 def _remember(table: OrderedDict[int, Any], node: int, what: object) -> None:
-    """The oldest entry makes room."""
+    """Add an entry as the newest one, and remove the oldest if there are more than NODES_MAX."""
     table[node] = what
     table.move_to_end(node)
     if len(table) > NODES_MAX:

@@ -95,8 +95,8 @@ static void forward_to(gw_hub_t *hub, hub_fabric_t *fabric, hub_peer_t *peer,
         forward_done(hub, job);
 }
 
-/* Tells the sender that this gateway knows no way; it retransmits the packet
- * through another. */
+/* Notifies the sender that this gateway knows no way; the sender retransmits
+ * the packet through another gateway. */
 static void forward_refuse(gw_hub_t *hub, hub_fabric_t *fabric,
                            psc_message_t *message)
 {

@@ -1,12 +1,12 @@
-"""Static policies: which of n gateways serves a pair of nodes, decided beforehand.
+"""Static policies: choose beforehand which of n gateways serves a pair of nodes.
 
 A policy is a module with ParaStation's signature,
 
     routeConnectionS(sizeA, sizeB, numGw, i, j) -> (error, gateway)
 
-for node i of sizeA in one module and node j of sizeB in the other; or, if it needs to know their
-names, routeConnectionX(nodesA, nodesB, gateways, nodeA, nodeB) -> (error, gateway). `error` is
-None, or says why there is no route.
+for node i of sizeA in one module and node j of sizeB in the other. A policy that needs the names of
+the nodes has routeConnectionX(nodesA, nodesB, gateways, nodeA, nodeB) -> (error, gateway) instead.
+`error` is None, or the reason why there is no route.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from pathlib import Path
 OURS = ("plugin01", "plugin02", "plugin03")
 
 Policy = Callable[[Sequence[str], Sequence[str], Sequence[str], int, int], str]
-"""The gateway for nodes i and j."""
+"""policy(nodes_a, nodes_b, gateways, i, j) returns the gateway for nodes i and j."""
 
 
 class NoRoute(ValueError):
-    """A policy finds none, or is none."""
+    """A policy found no gateway for a pair, or is not a policy."""
 
 
 def load(name: str) -> Policy:
-    """One of ours by its name, or a file."""
+    """Load a policy: one of OURS by its name, or a Python file. Raises `NoRoute` if there is none;
+    the returned policy raises it too."""
     if name in OURS:
         module = importlib.import_module(f"{__name__}.{name}")
     else:
@@ -57,7 +58,7 @@ def load(name: str) -> Policy:
 def route_file(
     policy: Policy, a: Sequence[str], b: Sequence[str], gateways: Sequence[str]
 ) -> Iterator[str]:
-    """The lines of the file for PSP_GW_SERVER."""
+    """The lines of a route file for PSP_GW_SERVER. Raises `NoRoute`."""
     for i, node in enumerate(a):
         for j, other in enumerate(b):
             yield f"{policy(a, b, gateways, i, j)} {node} {other}"

@@ -1,4 +1,4 @@
-"""Along the diagonals."""
+"""Policy plugin01: pairs (i, j) on the same diagonal i + j use the same gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each node begins at another gateway, and goes round from itself on."""
+"""Policy plugin02: node i uses gateway i (modulo numGw) for j = i, and the next for each next j."""
 
 from __future__ import annotations
 

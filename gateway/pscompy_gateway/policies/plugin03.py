@@ -1,4 +1,4 @@
-"""One pair after the other."""
+"""Policy plugin03: all pairs (i, j), in order, use the gateways in turn."""
 
 from __future__ import annotations
 

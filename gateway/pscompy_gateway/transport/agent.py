@@ -1,7 +1,8 @@
-"""A process's side of the gateways: an agent per session, with a thread of its own.
+"""The agent of a session: manages the connections of a process to its gateways.
 
-It keeps a trunk and a data connection to every gateway, reports to the transport in C which of
-them work, and is the relay that carries the handshakes of its session in tunnels.
+The agent has a thread of its own. It keeps a trunk and a data connection to every gateway, notifies
+the transport in C which gateways are connected, and is the relay that carries the handshakes of its
+session in tunnels.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ TICK = 0.1  # seconds between checks for packets that are not acknowledged
 STEADY = 1.0  # seconds since a gateway last connected or disconnected
 OPEN_SECONDS = 10.0  # seconds for the data connection to come up
 UNREACHABLE_GRACE = 2.0  # seconds for the transport's own error before a node counts as lost
-LOST = 5.0  # seconds until a node that was lost is dialled again
-READY = 3.0  # seconds for a gateway to know of this process, before its address is given away
+LOST = 5.0  # seconds during which a lost node is not dialled again
+READY = 3.0  # seconds that listen() waits until a gateway knows this process
 
 
 def carry(settings: Sequence[Setting]) -> Carrier:
-    """Transport and relay for a session. Raises `BadRoutes` if PSP_GW_SERVER is malformed."""
+    """The transport and the relay of a session. Raises `BadRoutes` if PSP_GW_SERVER is
+    malformed."""
     texts = {setting.name: setting.text for setting in settings}
     routes = servers.parse(texts["SERVER"])
     agent = Agent(routes, int(texts["MODULE"]), texts["KEY"], texts["KEY_FILE"])
@@ -41,7 +43,7 @@ def carry(settings: Sequence[Setting]) -> Carrier:
 
 
 class _Gateway:
-    """A gateway of PSP_GW_SERVER, connected or not."""
+    """A gateway of PSP_GW_SERVER, whether connected or not."""
 
     def __init__(self, index: int, address: str) -> None:
         self.index = index
@@ -49,11 +51,11 @@ class _Gateway:
         self.trunk: Trunk | None = None  # None while it is not connected
         self.data: Connection | None = None
         self.reason = "no answer so far"
-        self.tried = False  # there was an answer, or an error
+        self.tried = False  # an attempt to connect has failed, or the gateway was lost
 
 
 class Agent:
-    """See `pscompy.plugin.Relay`."""
+    """The agent of one session; implements `pscompy.plugin.Relay`."""
 
     def __init__(self, routes: servers.Routes, module: int, key: str, key_file: str) -> None:
         self.module = module
@@ -61,7 +63,7 @@ class Agent:
         self._routes = routes
         self._names = node_names()
         settings = {"KEY": key, "KEY_FILE": key_file, "MSA_MODULE_ID": module}
-        self._trunks = session({**settings, "RETRY": 0})  # `keep` tries again
+        self._trunks = session({**settings, "RETRY": 0})  # no retries here: `keep` makes them
         self._fabric = session({**settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"})
         worker = capi.worker(self._fabric)
         lib = self._lib = native.load().lib
@@ -75,8 +77,8 @@ class Agent:
         self._tunnels = Tunnels(me, self._doors, self._post)
         self._reach: dict[int, Reach] = {}
         self._losing: set[int] = set()  # nodes that were reported to the transport as lost
-        self._lost: dict[int, tuple[float, str]] = {}  # until when, and why
-        self._ready = threading.Event()  # a gateway knows this process, or all failed
+        self._lost: dict[int, tuple[float, str]] = {}  # node -> (monotonic end of LOST, reason)
+        self._ready = threading.Event()  # set once a gateway knows this process, or all failed
         self._changed = time.monotonic()  # when a gateway last connected or disconnected
         self._closing = False
         self._loop = asyncio.new_event_loop()
@@ -84,18 +86,19 @@ class Agent:
         self._thread.start()
 
     def close(self) -> None:
-        """The session has closed the transport."""
+        """Release everything; called after the session has closed the transport."""
         self._loop.call_soon_threadsafe(self._stop)
         self._thread.join()
         self._fabric.close()
         self._trunks.close()
         self._lib.gw_agent_destroy(self._native)
 
-    # ---- the relay: any thread ----
+    # ---- the relay; called in any thread ----
 
     def listen(self, accept: Accept) -> str:
-        """A gateway reports the end of a node only if it has seen that node. So this call returns
-        when a gateway has seen this one, before others learn its address."""
+        """Register a listener and return its address. Waits up to READY seconds until a gateway
+        knows this node: a gateway reports the end of a node only if it knew that node, so peers
+        must not get the address earlier."""
         self._ready.wait(READY)
         number = next(self._numbers)
         self._doors[number] = accept
@@ -145,7 +148,7 @@ class Agent:
     # ---- gateways ----
 
     async def _attend(self, gateway: _Gateway, trunk: Trunk) -> None:
-        """Use a gateway until it is gone."""
+        """Use a gateway until its trunk has ended, which raises `PscomError`."""
         trunk.send(
             {"kind": "hello", "node": self.node, "module": self.module, "names": self._names}
         )
@@ -216,7 +219,8 @@ class Agent:
             self._reach_of(int(frame["about"])).seen(gateway.index)
 
     def _on_missing(self, gateway: _Gateway, node: int, left: bool) -> None:
-        """A gateway does not know a node, or (`left`) does not know it any more: ask the others."""
+        """Handle the report of a gateway that it does not know a node, or that the node has left
+        it (`left`). Asks the other gateways for the node."""
         if node not in self._tunnels.nodes:
             return
         reach = self._reach_of(node)
@@ -231,7 +235,7 @@ class Agent:
         return self._reach.setdefault(node, Reach()) if known else Reach()
 
     def _judge(self) -> None:
-        """Report nodes that are gone."""
+        """Report nodes that are lost to the transport."""
         now = time.monotonic()
         steady = now - self._changed > STEADY
         live = self._live()
@@ -240,7 +244,7 @@ class Agent:
                 self._lose(node, bool(live))
 
     def _lose(self, node: int, known: bool) -> None:
-        """`known`: gateways are connected, and the node has left them."""
+        """Report a node as lost. `known`: gateways are connected, and the node has left them."""
         tried = ", ".join(f"{it.address}" for it in self._gateways)
         reason = "it has left all gateways" if known else f"no gateway leads to it (tried {tried})"
         self._note(self._lib.GW_NOTE_LOST, node=node, text=reason)
@@ -312,7 +316,7 @@ class Agent:
         self._reach_of(node).seen(gateway.index)
 
     def _route(self, node: int, names: Any) -> None:
-        """The route file may name one gateway for the peer."""
+        """Notify the transport of the gateway that the route file names for this peer, if any."""
         if not self._routes.pairs or not isinstance(names, list):
             return
         index = self._routes.between(set(self._names), {str(name) for name in names})
@@ -321,5 +325,5 @@ class Agent:
 
 
 def node_names() -> list[str]:
-    """How a route file may name this node."""
+    """The names of this node that a route file may contain: host name and addresses."""
     return [socket.gethostname(), *addresses()]

@@ -8,7 +8,7 @@
 #include "send.h"
 
 #define SLOT_MASK (GW_ENDPOINTS_MAX - 1)
-#define LIMIT_INITIAL 4u /* numbers before the peer has told its limit */
+#define LIMIT_INITIAL 4u /* packets sent before the peer reports its limit */
 
 /* ---- the table ---- */
 

@@ -1,5 +1,5 @@
-/* The end of an endpoint: its last packet is acknowledged, or it is given up,
- * and its memory goes when nobody uses it any more. */
+/* The end of an endpoint: its last packet is acknowledged, or it is given up.
+ * Its memory is freed when no caller can use it any more. */
 #include "ep_end.h"
 
 #include <stdlib.h>
@@ -31,8 +31,8 @@ psc_status_t gw_ep_stop(psc_ep_t *self)
                : PSC_INPROGRESS;
 }
 
-/* Packets in flight outlive the endpoint, but not its ops: what is not
- * acknowledged now is given up. */
+/* Gives up all packets that are not acknowledged. Packets in flight outlive the
+ * endpoint, but not its ops. */
 void gw_ep_fini(psc_ep_t *self)
 {
     gw_ep_t *ep = (gw_ep_t *)self;

@@ -5,8 +5,8 @@
 #include "agent.h"
 
 typedef enum gw_note_kind {
-    GW_NOTE_UP,    /* a path leads to a gateway */
-    GW_NOTE_DOWN,  /* the path leads there no more */
+    GW_NOTE_UP,    /* a path is connected to its gateway */
+    GW_NOTE_DOWN,  /* a path is disconnected */
     GW_NOTE_LOST,  /* a node is gone, as all gateways report */
     GW_NOTE_ROUTE, /* a node is reached by this path alone */
     GW_NOTE_LOAD,  /* a gateway has reported its load */
@@ -28,11 +28,11 @@ gw_note_t *gw_notes_take(gw_agent_t *agent);
 void gw_notes_destroy(gw_agent_t *agent);
 
 /* CDEF BEGIN */
-/* Queue a note about a path or a node; see gw_note_kind_t. They may be called
- * from any thread, and return a status. */
+/* Queue a note about a path or a node; see gw_note_kind_t. Both functions may
+ * be called from any thread, and return a status. */
 int gw_agent_note(gw_agent_t *agent, int kind, uint32_t path, uintptr_t conn,
                   uint64_t node, const char *name);
-/* The gateway of a path carries so many bytes, for so many pairs. */
+/* Queue the load of a path's gateway: bytes in flight, and pairs of nodes. */
 int gw_agent_load(gw_agent_t *agent, uint32_t path, uint64_t load,
                   uint32_t streams);
 /* CDEF END */

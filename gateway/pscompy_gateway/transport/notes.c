@@ -1,4 +1,4 @@
-/* What the Python half reports changes paths, routes and endpoints. */
+/* Applies the notes of the Python half to paths, routes and endpoints. */
 #include "notes.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void note_route(gw_agent_t *agent, const gw_note_t *note)
     gw_route_t *route = calloc(1, sizeof *route);
 
     if (!route)
-        return; /* it is reached by any */
+        return; /* no memory: packets to the node take any path */
     route->node = note->node;
     route->path = note->path % GW_PATHS_MAX;
     psc_list_push_front(&agent->routes, &route->link);

@@ -1,25 +1,25 @@
-"""What a process knows of others behind gateways: which gateways do not lead to one, and since
-when none does. No I/O.
+"""The ways of a process to one node: which gateways do not lead to it, and since when none does.
+No I/O.
 """
 
 from __future__ import annotations
 
 # Seconds without any way before a node counts as lost.
-GRACE = 2.5  # gateways may start again
-ARRIVAL = 20.0  # a node may be on its way to those that are there
+GRACE = 2.5  # if no gateway is connected: they may restart
+ARRIVAL = 20.0  # if gateways are connected: the node may still be connecting to them
 
 
 class Reach:
-    """The ways to one node."""
+    """The ways to one node. Gateways are given by their index in PSP_GW_SERVER."""
 
     def __init__(self) -> None:
-        self._missing: set[int] = set()  # gateways that have said that they do not know it
-        self._left = False  # a gateway has seen it go
-        self._since: float | None = None  # when the last way was gone
+        self._missing: set[int] = set()  # gateways that have reported that they do not know it
+        self._left = False  # a gateway has reported that the node left it
+        self._since: float | None = None  # since when no gateway leads to the node; else None
 
     def missing(self, gateway: int, left: bool = False) -> bool:
-        """A gateway does not know it: it has seen it leave, or has not seen it yet, if it has just
-        started. True: that is new."""
+        """Note that a gateway does not know the node: because the node has left it (`left`), or has
+        not connected to it yet. Returns True if this was not noted before."""
         new = gateway not in self._missing
         self._missing.add(gateway)
         self._left |= left
@@ -30,12 +30,15 @@ class Reach:
         self._left = False
 
     def doubtful(self, live: set[int]) -> set[int]:
-        """The gateways to ask again."""
+        """The connected gateways that did not know the node; they should be asked again."""
         return self._missing & live
 
     def lost(self, live: set[int], steady: bool, now: float) -> bool:
-        """Whether the node is gone. `live`: the gateways that are there; `steady`: they have been
-        for a while, so what they say is all there is to know."""
+        """Whether the node is lost at the monotonic time `now`.
+
+        `live` are the connected gateways. `steady` means that this set has not changed for a while,
+        so that the report of a gateway that the node has left is final.
+        """
         if live - self._missing:
             self._since = None
             return False

@@ -1,8 +1,8 @@
-"""PSP_GW_SERVER: which gateways there are, and which of them serves whom.
+"""PSP_GW_SERVER: the list of gateways, and which gateway serves which pair of nodes.
 
-Either addresses, `HOST:PORT HOST:PORT ...`; or the name of a route file in ParaStation's format,
-one line `GATEWAY:PORT NODE_A NODE_B` per pair of nodes. A gateway that has an address in each
-module is written with all of them, separated by commas.
+The variable holds addresses, `HOST:PORT HOST:PORT ...`, or the name of a route file in
+ParaStation's format, with one line `GATEWAY:PORT NODE_A NODE_B` per pair of nodes. A gateway that
+has an address in each module is written with all of them, separated by commas.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from typing import NamedTuple
 
 
 class BadRoutes(ValueError):
-    """A route file that cannot be understood."""
+    """PSP_GW_SERVER, or the route file that it names, is malformed."""
 
 
 class Routes(NamedTuple):
-    """`gateways` by their addresses, in order; `pairs` says which of them serves a pair of nodes
-    (in either order), empty: any serves all."""
+    """The addresses of all gateways, in order, and for each pair of nodes (in either order) the
+    index of its gateway. If `pairs` is empty, any gateway serves any pair."""
 
     gateways: tuple[str, ...]
     pairs: Mapping[frozenset[str], int]
 
     def between(self, here: set[str], there: set[str]) -> int | None:
-        """The gateway for two processes, each known by several names of its node."""
+        """The index of the gateway for two processes, given all names of their nodes; None if the
+        route file does not name one."""
         for mine in here:
             for other in there:
                 index = self.pairs.get(frozenset((mine, other)))
@@ -33,11 +34,12 @@ class Routes(NamedTuple):
         return None
 
 
-PATHS_MAX = 32  # GW_PATHS_MAX of agent.h
+PATHS_MAX = 32  # must equal GW_PATHS_MAX in agent.h
 
 
 def parse(value: str) -> Routes:
-    """What PSP_GW_SERVER says. `BadRoutes`: neither addresses nor a route file, or too many."""
+    """Parse PSP_GW_SERVER. Raises `BadRoutes` if the route file is malformed or there are more than
+    PATHS_MAX gateways."""
     words = value.split()
     if len(words) == 1 and ("/" in value or Path(value).is_file()):
         routes = read(Path(value))

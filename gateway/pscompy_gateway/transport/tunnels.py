@@ -1,4 +1,4 @@
-"""The tunnels of one process: sockets on this side, frames on the other."""
+"""The tunnels of one process: each forwards a local socket over frames to another process."""
 
 from __future__ import annotations
 
@@ -12,32 +12,36 @@ from typing import Any
 from pscompy_gateway.trunk import Frame
 from pscompy_gateway.tunnel import Tunnel
 
-AGAIN_TICKS = 3  # before frames are sent again
-CHUNK = 64 << 10
+AGAIN_TICKS = 3  # calls of again() between retransmissions of a tunnel's frames
+CHUNK = 64 << 10  # bytes to read from a local socket at once
 
 Post = Callable[[int, list[Frame]], object]
-"""Sends frames to a node."""
+"""post(node, frames) sends frames to a node."""
 
 Accept = Callable[[socket.socket], object]
 
 
 class _End:
-    """This process's end of a tunnel: a socket, and the stream that it goes through."""
+    """This process's end of a tunnel: a local socket, and the Tunnel that carries its bytes."""
 
     def __init__(self, tunnel: Tunnel, node: int, sock: socket.socket) -> None:
         self.tunnel = tunnel
         self.node = node
         self.sock = sock
-        self.inbox = bytearray()  # what the socket has not taken yet
+        self.inbox = bytearray()  # bytes that were received and not written to the socket yet
         self.ticks = 0
         self.reading = False
 
 
 class Tunnels:
-    """All calls are made in the event loop. `doors` take callers in, by their numbers."""
+    """The tunnels of one process; all methods must be called in its event loop.
+
+    `doors` has a function for each local listener, by its number: it gets the socket of each tunnel
+    that another process opens to that listener.
+    """
 
     def __init__(self, me: Frame, doors: dict[int, Accept], post: Post) -> None:
-        """`me` are the fields that tell who sends a frame."""
+        """`me` holds the fields of a frame that name its sender."""
         self._me = me
         self._doors = doors
         self._post = post
@@ -45,11 +49,11 @@ class Tunnels:
 
     @property
     def nodes(self) -> dict[int, int]:
-        """The other ends, with the modules that they are in."""
+        """The nodes at the other ends of all tunnels: node -> its module."""
         return {end.node: end.tunnel.label["module"] for end in self._ends.values()}
 
     def dial(self, module: int, node: int, door: int) -> socket.socket:
-        """The near end of a new tunnel."""
+        """Open a tunnel to the listener `door` of a node, and return the local socket."""
         near, far = _pair()
         name = os.urandom(12).hex()
         end = self._open(name, self._label(name, module, node, door), far)
@@ -57,26 +61,28 @@ class Tunnels:
         return near
 
     def take(self, frame: Frame) -> None:
-        """A frame of a tunnel has come. KeyError, TypeError, ValueError: it is none."""
+        """Handle a frame of a tunnel. Raises `KeyError`, `TypeError` or `ValueError` if the frame
+        is malformed."""
         name, node = str(frame["name"]), int(frame["from_node"])
         end = self._ends.get(name) or self._on_caller(name, node, frame)
         if end is None or end.node != node:
             return
         data = end.tunnel.take(frame)
         if data or frame["data"] or frame.get("fin"):
-            self._post(node, end.tunnel.frames())  # it acknowledges
+            self._post(node, end.tunnel.frames())  # at least one frame, which acknowledges
         end.inbox += data
         self._to_local(name, end)
 
     def again(self, waiting: bool = False) -> None:
-        """Send what is not acknowledged again; `waiting`: only where that has taken a while."""
+        """Send all unacknowledged data again. With `waiting`, only in tunnels that wait for an
+        acknowledgement, and only at every AGAIN_TICKS-th call."""
         for end in list(self._ends.values()):
             end.ticks += 1
             if not waiting or (end.tunnel.waiting and end.ticks % AGAIN_TICKS == 0):
                 self._post(end.node, end.tunnel.again())
 
     def drop(self, node: int | None = None) -> None:
-        """Break off what leads to a node, or all."""
+        """Close the tunnels to a node, or all tunnels."""
         for name, end in list(self._ends.items()):
             if node is None or end.node == node:
                 self._drop(name)
@@ -99,7 +105,8 @@ class Tunnels:
         return end
 
     def _on_caller(self, name: str, node: int, frame: Frame) -> _End | None:
-        """The first frame of a tunnel; for what has no door here, its end."""
+        """Open our end of a tunnel at its first frame. If there is no such listener, or the tunnel
+        has been closed here, reply with its end and return None."""
         label = self._label(name, int(frame["from_module"]), node, None)
         accept = self._doors.get(frame.get("door") or 0)
         if accept is not None and frame["offset"] == 0:
