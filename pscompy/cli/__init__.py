@@ -1,1 +1,1 @@
-"""The program `pscompy` and those of its sub-commands that have no other home."""
+"""The program `pscompy` and its sub-commands `endpoints`, `info` and `perf`."""

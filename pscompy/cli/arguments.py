@@ -1,6 +1,6 @@
-"""The parser of a command's arguments, and of some of their kinds.
+"""The argument parser of commands, and parsers for some kinds of arguments.
 
-A mistake is one line and exit code 2.
+A wrong argument is reported in one line, with exit code 2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pscompy.config.config import seconds
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """argparse's, without the usage text before every error."""
+    """The parser of argparse, without the usage text before every error."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}\n")
@@ -29,7 +29,7 @@ def positive(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """In seconds, written as in variables: 0.5, 200ms."""
+    """A positive time in seconds, written as in variables: 0.5, 200ms."""
     with suppress(ValueError):
         value: float = seconds(text)
         if 0 < value < inf:
@@ -38,7 +38,7 @@ def duration(text: str) -> float:
 
 
 def picture(text: str) -> Path:
-    """A file whose format matplotlib knows by the suffix."""
+    """The path of a picture, with the suffix .png, .svg or .pdf."""
     path = Path(text)
     if path.suffix in (".png", ".svg", ".pdf"):
         return path
@@ -46,7 +46,7 @@ def picture(text: str) -> Path:
 
 
 def words(text: str, allowed: Collection[str]) -> tuple[str, ...]:
-    """Some of those that are allowed, separated by commas."""
+    """Words separated by commas, all of them in `allowed`."""
     found = tuple(text.split(","))
     if set(found) <= set(allowed):
         return found

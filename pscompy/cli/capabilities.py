@@ -1,4 +1,4 @@
-"""Finds what a transport can do on this machine: opens it once, in a worker of its own."""
+"""Finds the capabilities of a transport on this machine: opens it once, in a separate worker."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _SIZES = ("max_short", "max_bcopy", "max_zcopy", "min_zcopy", "max_put", "max_ge
 _COUNTS = ("max_iov", "max_eps", "paths")
 _ESTIMATES = ("latency_ns", "overhead_ns", "bandwidth", "copy_bandwidth", "reg_ns", "poll_ns")
 _NO_LIMIT = 1 << 62
-_LOG_INFO = 3  # the level; warnings and errors are below
+_LOG_INFO = 3  # log level "info", which includes warnings and errors
 
 
 class Probe:
-    """A context in which transports are opened to be asked what they can do."""
+    """A context in which transports are opened to query their capabilities."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -74,7 +74,7 @@ class Probe:
         try:
             settings = self._config.settings(found.name.upper())
             carrier = found.transport.carry_within(settings, self._config["CANDIDATE_TIMEOUT"])
-        except Exception as error:  # a plug-in's fault is a reason too
+        except Exception as error:  # any exception of a plug-in counts as a reason
             return f"{error}" or type(error).__name__, None
         self._carriers.append(carrier)
         reason = self._ffi.new("char[256]")

@@ -1,8 +1,8 @@
-"""Other libraries that `pscompy perf --against` measures: one of the two processes of each.
+"""One of the two processes of another library that `pscompy perf --against` measures.
 
-`python -m pscompy.cli.contender NAME FOLDER ROLE` gets its jobs, and answers with seconds, as
-lines of JSON through the socket CONTROL in the folder. It sleeps between them, so that it takes
-no time from what is measured meanwhile. Role 0 is the active one.
+`python -m pscompy.cli.contender NAME FOLDER ROLE` receives jobs as lines of JSON through the socket
+CONTROL in the folder, and answers each with the seconds it took. Between jobs the process sleeps,
+so that it does not disturb the measurement of other libraries. Role 0 is the active process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONTROL = "control"
 
 _Pipe: TypeAlias = "connection.Connection[bytes, bytes]"
 
-# What a process of a library knows: its role, and how to make the calls of a job.
+# One process of a library: its role, and a function that returns the Calls of a job.
 End: TypeAlias = "tuple[int, Callable[[Job], Calls]]"
 Library: TypeAlias = "Callable[[Path, int], AbstractContextManager[End]]"
 
@@ -35,9 +35,10 @@ _DATA, _UNRELATED = range(2)  # tags
 
 @contextmanager
 def mpi4py(folder: Path, role: int) -> Iterator[End]:
-    """mpi4py with numpy buffers; mpiexec has started both processes and numbered them.
+    """mpi4py with numpy buffers. `role` is unused, because mpiexec has started both processes and
+    assigned their ranks.
 
-    A receive that nothing matches is pending, as in most programs.
+    A receive that no message matches is pending during the jobs, as in most programs.
     """
     from mpi4py import MPI
 
@@ -67,7 +68,7 @@ def mpi4py(folder: Path, role: int) -> Iterator[End]:
 
 @contextmanager
 def _pipe(folder: Path, role: int) -> Iterator[End]:
-    """What multiprocessing.Pipe gives."""
+    """A connection of multiprocessing, as multiprocessing.Pipe makes it."""
     both = pipe(folder, role)
 
     def make(job: Job) -> Calls:
@@ -91,7 +92,7 @@ def _pipe(folder: Path, role: int) -> Iterator[End]:
 
 
 def pipe(folder: Path, role: int) -> _Pipe:
-    """The end of this role."""
+    """Connect the two processes through a socket in the folder; returns this role's end."""
     path = str(folder / "pipe")
     return _first_caller(path) if role == 0 else _call(path)
 
@@ -102,7 +103,7 @@ def _first_caller(path: str) -> _Pipe:
 
 
 def _call(path: str) -> _Pipe:
-    """Role 0 was started at the same time, and may not listen yet."""
+    """Connect to role 0, again and again, because role 0 may not listen yet."""
     while True:
         try:
             return connection.Client(path, "AF_UNIX")
@@ -114,7 +115,7 @@ LIBRARIES: dict[str, Library] = {"mpi4py": mpi4py, "pipe": _pipe}
 
 
 def serve(library: Library, folder: Path, role: int, halves: Halves = HALVES) -> None:
-    """Connect to the other process, say who this is, and do what the lines say."""
+    """Connect to the control socket and to the other process, send our role, and run the jobs."""
     with socket.socket(socket.AF_UNIX) as control:
         control.connect(str(folder / CONTROL))
         with control.makefile("rw") as lines, library(folder, role) as (number, make):

@@ -1,4 +1,4 @@
-"""Starts the processes of contender.py and gives them their jobs."""
+"""Starts the processes of contender.py and sends them jobs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ Commands = Callable[[Path], list[list[str]]]
 class Contender:
     """Two processes that are connected by another library. A context manager.
 
-    `commands` gives what starts them, from the folder over which they meet; `environment` is
-    theirs, None: this process's own. `tests` are those that the library can do.
+    `commands(folder)` returns the commands that start the processes; they connect through files in
+    the folder. `environment` is the environment of the processes; None stands for this process's
+    own. `tests` are the tests that the library supports. Raises `PscomError` if the processes do
+    not start.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Contender:
             raise
 
     def run(self, job: Job) -> float:
-        """Seconds that the job took."""
+        """Run a job and return the seconds it took. Raises `PscomError` if a process has ended."""
         for control in self._controls.values():
             print(json.dumps(asdict(job)), file=control, flush=True)
         answers = {role: control.readline() for role, control in self._controls.items()}
@@ -62,7 +64,7 @@ class Contender:
         return float(answers[0])
 
     def close(self) -> None:
-        """End the processes, which happens by itself when nobody gives them jobs."""
+        """End the processes: they exit when their control socket is closed, or are killed."""
         for control in self._controls.values():
             control.close()
         for process in self._processes:
@@ -89,7 +91,10 @@ class Contender:
                 self._admit(door, deadline)
 
     def _admit(self, door: socket.socket, deadline: float) -> None:
-        """Wait a moment for a process to report."""
+        """Accept the control connection of one process, or return after the socket's timeout.
+
+        Raises `PscomError` if a process has ended or the deadline has passed.
+        """
         try:
             caller, _ = door.accept()
         except TimeoutError:
@@ -110,12 +115,12 @@ class Contender:
 
 
 def installed(name: str) -> Contender:
-    """A library that stands beside pscompy.
+    """Start the contender for the library `name`, one of NAMES.
 
-    `Unsupported`: the library, or its launcher, is not installed.
+    Raises `Unsupported` if the library or its launcher is not installed.
     """
     process = [sys.executable, "-m", "pscompy.cli.contender", name]
-    if name == "pipe":  # sends nothing while it receives
+    if name == "pipe":  # a pipe blocks, so both sides cannot send large messages at once
         return Contender(
             name,
             lambda folder: [[*process, str(folder), role] for role in "01"],

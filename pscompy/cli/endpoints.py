@@ -123,7 +123,7 @@ def _plain(name: str) -> str:
 
 
 def _categories(text: str) -> list[Category]:
-    """Names in any case, with or without what stands between their words."""
+    """Names of categories, separated by commas; case and punctuation are ignored."""
     known = {_plain(category.name): category for category in CATEGORIES}
     words = text.split(",")
     for word in words:
@@ -158,7 +158,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def _table(rows: Sequence[Usage]) -> Iterator[str]:
-    """Columns as wide as what stands in them."""
+    """The lines of the table; each column is as wide as its longest cell."""
     cells = [_HEADS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for name, *others in cells:
@@ -178,7 +178,7 @@ def _cells(row: Usage) -> tuple[str, ...]:
 
 
 def _table_i() -> str:
-    """The sizes and their sum, in K where they are that large."""
+    """The sizes and their sum; those of at least 1 KiB in K."""
     sizes = {**TABLE_I, "together": sum(TABLE_I.values())}
     return ", ".join(
         f"{name} {size // KIB}K" if size >= KIB else f"{name} {size}"

@@ -21,7 +21,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class _Entry:
-    """A transport with the reason why it is unusable, or what it can do."""
+    """A transport with its capabilities, or with the reason why it is not usable."""
 
     found: registry.Found
     reason: str | None

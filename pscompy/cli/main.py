@@ -1,8 +1,8 @@
-"""The program `pscompy`: finds the sub-command and turns errors into a line.
+"""The program `pscompy`: runs a sub-command and reports errors in one line.
 
 A sub-command is an entry point of the group "pscompy.commands" that names a
-function `main(arguments: list[str]) -> int` (the exit code). The first line
-of its docstring is what `pscompy --help` says about it.
+function `main(arguments: list[str]) -> int` (the exit code). `pscompy --help`
+prints the first line of its docstring.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib import metadata
 
 GROUP = "pscompy.commands"
-# Its own: found without looking through what is installed, and replaced by nobody.
+# Built-in commands are found without a search of the installed packages and cannot be replaced.
 BUILT_IN = {
     "endpoints": "pscompy.cli.endpoints",
     "info": "pscompy.cli.info",
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     except PscomError as error:
         return _complain(error, FAILED)
     except BrokenPipeError:
-        # The reader has gone (`| head`); nor may the flush at exit tell so.
+        # The reader has closed the pipe (`| head`). Without this, the flush at exit would fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:
@@ -65,14 +65,14 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"pscompy {__version__}")
         return OK
     code = _find(name)()(rest)
-    if sys.stdout is not None:  # it was closed by whoever started us
+    if sys.stdout is not None:  # None if stdout was closed when the program started
         sys.stdout.flush()
     return code
 
 
 def _commands() -> dict[str, Loader]:
-    """All sub-commands by name, sorted; not imported yet."""
-    from importlib import metadata  # not before: 10 ms of every `pscompy run`
+    """All sub-commands by name, sorted; none is imported yet."""
+    from importlib import metadata  # imported late: it would add 10 ms to every `pscompy run`
 
     found = {entry.name: partial(_load, entry) for entry in metadata.entry_points(group=GROUP)}
     own = {name: partial(_load_own, module) for name, module in BUILT_IN.items()}
@@ -100,7 +100,7 @@ def _load_own(module: str) -> Command:
 
 
 def _load(entry: metadata.EntryPoint) -> Command:
-    from pscompy.discovery.sources import load_entry  # not before: our own commands need no plug-in
+    from pscompy.discovery.sources import load_entry  # imported late: only plug-ins need it
 
     function: Command = load_entry(entry)
     return function

@@ -1,8 +1,8 @@
-"""What `pscompy perf` measures, written once for every library that it measures.
+"""The tests of `pscompy perf`, shared by all libraries that it measures.
 
 A library is measured by two processes, an active and a passive one. For each job they make a
-`Calls`, whose functions take no argument and always use the same two buffers, and the loops here
-call them. Times are those of the active process.
+`Calls`, whose functions take no argument and always use the same two buffers, and the loops in this
+module call these functions. Times are measured in the active process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LATENCY, STREAM, BOTH_WAYS = "latency", "stream", "both_ways"
 
 @dataclass(frozen=True)
 class Job:
-    """`count` times there and back (LATENCY), or `count` windows of messages, one way (STREAM) or
-    both at once (BOTH_WAYS)."""
+    """One measurement with messages of `size` bytes: `count` round trips (LATENCY), or `count`
+    windows of `window` messages, one way (STREAM) or both ways at once (BOTH_WAYS)."""
 
     test: str
     size: int
@@ -28,17 +28,17 @@ class Job:
 
     @property
     def messages(self) -> int:
-        """How many messages of `size` bytes follow one another."""
+        """The number of messages by which the time is divided: both ways are counted."""
         ways = 1 if self.test == STREAM else 2
         return self.count * ways * (1 if self.test == LATENCY else self.window)
 
 
 @dataclass(frozen=True)
 class Calls:
-    """A library's operations on a message; an acknowledgement is one that is short."""
+    """A library's operations on messages. An acknowledgement is an empty message."""
 
-    outgoing: Any  # the buffers, numpy arrays of job.size bytes
-    incoming: Any
+    outgoing: Any  # numpy array of job.size bytes
+    incoming: Any  # numpy array of job.size bytes
     send: Callable[[], Any]
     recv: Callable[[], Any]
     isend: Callable[[], Any]
@@ -48,13 +48,13 @@ class Calls:
     acknowledged: Callable[[], Any]
 
 
-# One side of a test; the active one returns seconds.
+# One side of a test; the active side returns the seconds it took.
 Half: TypeAlias = "Callable[[Job, Calls], float | None]"
 Halves: TypeAlias = "dict[str, tuple[Half, Half]]"
 
 
 def timed(half: Callable[[Job, Calls], None]) -> Half:
-    """The same, and returns how long it took."""
+    """A half that runs `half` and returns the seconds it took."""
 
     def run(job: Job, calls: Calls) -> float:
         start = perf_counter()
@@ -93,7 +93,7 @@ def _receive_windows(job: Job, calls: Calls) -> None:
 
 
 def _exchange_windows(job: Job, calls: Calls) -> None:
-    """The windows of the other side are this side's acknowledgement."""
+    """Both sides of BOTH_WAYS: the windows of the other side serve as acknowledgement."""
     isend, irecv, wait_all = calls.isend, calls.irecv, calls.wait_all
     for _ in repeat(None, job.count):
         requests = [irecv() for _ in repeat(None, job.window)]
@@ -101,7 +101,7 @@ def _exchange_windows(job: Job, calls: Calls) -> None:
         wait_all(requests)
 
 
-# Test -> the active side's half and the passive side's.
+# Test -> (half of the active side, half of the passive side).
 HALVES: Halves = {
     LATENCY: (timed(_ping), _pong),
     STREAM: (timed(_send_windows), _receive_windows),

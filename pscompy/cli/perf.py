@@ -111,18 +111,18 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _only(transport: str, parser: ArgumentParser) -> dict[str, int]:
-    """Variables that leave this transport alone."""
+    """Variables that disable all other transports."""
     names = registry.transport_names()
     if transport not in names:
         parser.error(f"no transport {transport!r} (there are {', '.join(names)})")
     return {name.upper(): int(name == transport) for name in names}
 
 
-# ---- who is connected ----
+# ---- the connection to measure ----
 
 
 def _in_job(options: argparse.Namespace, config: dict[str, int], parser: ArgumentParser) -> int:
-    """Ranks 0 and 1 of a World; others look on."""
+    """Measure between ranks 0 and 1 of a World; other ranks do nothing."""
     if options.listen is not None or options.connect or options.against:
         parser.error("--listen, --connect and --against are not for a job's ranks")
     with World(config=config) as world:
@@ -136,7 +136,7 @@ def _in_job(options: argparse.Namespace, config: dict[str, int], parser: Argumen
 
 
 def _serve_all(host: str, port: int, config: dict[str, int]) -> int:
-    """One active side after the other, until Ctrl-C."""
+    """Serve one active side after another, until Ctrl-C."""
     with Session(config=config) as session, session.listen(host or None, port) as sock:
         print(sock.address, flush=True)
         for connection in sock:
@@ -157,7 +157,7 @@ def _connected(address: str, config: dict[str, int]) -> Iterator[Connection]:
 
 @contextmanager
 def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
-    """A connection to a process that is started for it."""
+    """A connection to a passive side that is started for it. Raises `PscomError` if that fails."""
     command = [sys.executable, "-m", "pscompy.cli.perf_pair", json.dumps(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -176,9 +176,9 @@ def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
 
 
 def _measure(connection: Connection, others: list[Any], options: argparse.Namespace) -> None:
-    """Measure, and print what came out."""
+    """Measure all sizes, and print the report."""
     if options.plot:
-        plot.check()  # before anything is measured
+        plot.check()  # fails before the measurement, not after it
     own = OwnPair(connection)
     connection.open(_UP_SECONDS)
     pairs: list[Pair] = [own, *others]
@@ -195,7 +195,7 @@ def _measure(connection: Connection, others: list[Any], options: argparse.Namesp
 
 
 def _rows(pairs: list[Pair], size: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Quantity -> samples; bandwidth and rate are two views of one test."""
+    """Measure one size; returns quantity -> samples. Bandwidth and rate share one test."""
     tests = {
         LATENCY: ["latency"],
         STREAM: ["bandwidth", "rate"],

@@ -1,8 +1,8 @@
 """The two processes of `pscompy perf` that are connected by pscompy itself.
 
 The active side sends a command before every job, as JSON with the tag COMMAND; the passive side
-serves it until it says that this was all. `python -m pscompy.cli.perf_pair CONFIG` is the passive
-side that `pscompy perf` starts by itself; its first line is its address.
+serves commands until it receives END. `python -m pscompy.cli.perf_pair CONFIG` is the passive side
+that `pscompy perf` starts by itself; its first line of output is its address.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Bytes = NDArray[np.uint8]
 
 
 class OwnPair:
-    """The active side; `run` is what every pair has."""
+    """The active side of a connection of pscompy; a `Pair` of sampling.py."""
 
     name = "pscompy"
     tests = tuple(HALVES)
@@ -42,15 +42,15 @@ class OwnPair:
         return self._connection.transport
 
     def run(self, job: Job) -> float:
-        """Seconds that the job took."""
+        """Run a job and return the seconds it took. Raises `PscomError`."""
         self._command(**asdict(job))
         half, _ = HALVES[job.test]
         return half(job, calls(self._connection, job)) or 0.0
 
     def validate(self, size: int) -> int:
-        """Exchange messages whose contents are compared; returns how many.
+        """Exchange messages of `size` bytes and compare their contents; returns their number.
 
-        `PscomError`: contents differ.
+        Raises `PscomError` if contents differ.
         """
         self._command(test=VALIDATE, size=size)
         count = _send_checked(self._connection, size)
@@ -61,7 +61,7 @@ class OwnPair:
         return 2 * count
 
     def close(self) -> None:
-        """Let the passive side go."""
+        """End the passive side."""
         self._command(test=END)
 
     def _command(self, **command: object) -> None:
@@ -69,7 +69,7 @@ class OwnPair:
 
 
 def serve(connection: Connection) -> None:
-    """The passive side, until the active one has had all that it wants."""
+    """Serve as the passive side, until the active side sends END."""
     while (command := json.loads(connection.recv(tag=COMMAND)))["test"] != END:
         if command["test"] == VALIDATE:
             found = _receive_checked(connection, command["size"])
@@ -115,7 +115,8 @@ def _send_checked(connection: Connection, size: int) -> int:
 
 
 def _receive_checked(connection: Connection, size: int) -> str:
-    """What is wrong with the messages; empty: nothing."""
+    """Receive messages and return a text that describes the first wrong one, empty if all are
+    right."""
     buffers = [np.zeros(size, dtype=np.uint8) for _ in range(_in_flight(size))]
     requests = [connection.irecv(buffer, DATA) for buffer in buffers]
     lengths = [status.nbytes for status in wait_all(requests)]

@@ -20,7 +20,8 @@ _COLUMNS = 2
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: a line for each name, over sizes in bytes; `dashed` names are limits."""
+    """One plot: a line for each name, over sizes in bytes. The names in `dashed` are limits and
+    drawn as dashed lines."""
 
     label: str
     lines: Mapping[str, Mapping[int, float]]
@@ -28,13 +29,14 @@ class Panel:
 
 
 def check() -> None:
-    """`Unsupported`: there is nothing to draw with."""
+    """Raises `Unsupported` if matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         raise Unsupported("matplotlib is not installed: pip install matplotlib")
 
 
 def draw(path: Path, title: str, panels: Sequence[Panel]) -> None:
-    """Write a picture, in the format that the path's suffix names. A size of 0 has no place."""
+    """Write a picture, in the format that the path's suffix names. A size of 0 is not drawn,
+    because the axes are logarithmic."""
     from matplotlib.figure import Figure
 
     columns = min(_COLUMNS, len(panels))

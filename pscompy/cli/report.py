@@ -1,4 +1,4 @@
-"""What `pscompy perf` prints: a table for people, JSON for programs."""
+"""The report of `pscompy perf`: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Quantity(NamedTuple):
     """A column of the table."""
 
     heading: str
-    key: str  # in JSON
+    key: str  # the name in JSON
     figure: Callable[[Sample], float]
 
 
@@ -95,7 +95,7 @@ class Report:
         return [" " * 8 + "".join(titles), f"{'size':>8}" + group * len(self.quantities)]
 
     def _width(self, quantity: str) -> int:
-        """Of all columns of a quantity."""
+        """The width in characters of all columns of a quantity together."""
         if len(self.names) == 1:
             return max(_WIDTH, len(QUANTITIES[quantity].heading) + 2)
         return _WIDTH * len(self.names) + 6 * (len(self.names) - 1)
@@ -118,12 +118,13 @@ class Report:
     # ---- figures ----
 
     def _values(self, size: int, quantity: str) -> dict[str, float]:
-        """Of those pairs that can do the test."""
+        """The figures by name, of the pairs that support the test."""
         samples, figure = self.rows[size][quantity], QUANTITIES[quantity].figure
         return {name: figure(samples[name]) for name in self.names if name in samples}
 
     def _ratio(self, size: int, quantity: str, name: str) -> float:
-        """How many times better than `name`; by time per message, which a size of 0 has too."""
+        """How many times better than `name` the first pair is. Computed from the time per message,
+        which, unlike a bandwidth, is not 0 for a size of 0."""
         samples = self.rows[size][quantity]
         return samples[name].seconds / samples[self.names[0]].seconds
 

@@ -1,4 +1,4 @@
-"""How `pscompy perf` gets figures: how often to repeat a job, and pairs measured in turns."""
+"""Sampling of `pscompy perf`: calibrates the repetitions of a job and measures pairs in turns."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Protocol
 from pscompy.cli.measure import Job
 
 ROUNDS = 5
-_GROWTH = 8
+_GROWTH = 8  # factor by which calibration increases the count of a job
 
 
 class Pair(Protocol):
     """Two processes that can be measured."""
 
     name: str
-    tests: tuple[str, ...]  # those that it can do
+    tests: tuple[str, ...]  # the tests that the pair supports
 
     def run(self, job: Job) -> float:
-        """Seconds that the job took."""
+        """Run a job and return the seconds it took."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sample:
 
     @property
     def seconds(self) -> float:
-        """Per message: the median of the rounds."""
+        """The seconds per message, as the median of the rounds."""
         return statistics.median(self.rounds) / self.job.messages
 
     @property
@@ -49,9 +49,10 @@ class Sample:
 
 
 def sample(pairs: Sequence[Pair], job: Job, seconds: float) -> dict[str, Sample]:
-    """Measure every pair about `seconds` long, in ROUNDS rounds, the pairs taking turns.
+    """Measure every pair for about `seconds` seconds, in ROUNDS rounds.
 
-    What disturbs the machine for a while disturbs all of them; `job.count` is the least count.
+    The pairs take turns, so that a temporary load of the machine affects all of them. `job.count`
+    is the smallest count. Returns the sample of each pair by its name.
     """
     jobs = {pair.name: _calibrate(pair, job, seconds / ROUNDS) for pair in pairs}
     rounds: dict[str, list[float]] = {pair.name: [] for pair in pairs}
@@ -62,7 +63,8 @@ def sample(pairs: Sequence[Pair], job: Job, seconds: float) -> dict[str, Sample]
 
 
 def _calibrate(pair: Pair, job: Job, seconds: float) -> Job:
-    """The job, repeated as often as fits; finding that out warms up as well."""
+    """The job with the count that takes about `seconds`; the runs for this also warm up the
+    pair."""
     taken = pair.run(job)
     while (taken := pair.run(job)) * _GROWTH < seconds:
         job = replace(job, count=job.count * _GROWTH)

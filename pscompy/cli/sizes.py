@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Sizes in bytes as short texts for people."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ _SHIFTS = {30: "G", 20: "M", 10: "k"}
 
 
 def short(size: int) -> str:
-    """64k for 65536."""
+    """A size such as 64k, for 65536."""
     number, letter = _scaled(size)
     return f"{number}{letter}"
 
 
 def spelt(size: int) -> str:
-    """64 KiB for 65536, and 8 B for 8."""
+    """A size such as 64 KiB, for 65536, or 8 B, for 8."""
     number, letter = _scaled(size)
     return f"{number} {letter.upper()}iB" if letter else f"{number} B"
 
