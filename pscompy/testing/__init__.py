@@ -1,14 +1,14 @@
-"""The conformance suite: a transport proves that it carries everything that pscompy promises.
+"""The conformance suite: tests that a transport keeps all guarantees of pscompy.
 
-In a repository of its own a transport needs these lines, and pytest:
+In a repository of its own a transport needs pytest and these lines:
 
     from pscompy.testing import conformance
 
     class TestMine(conformance.Suite):
         transport = "mine"
 
-Every case runs over two real processes, checks what arrives, and asserts by the counters which
-protocol carried it. What the transport cannot do is skipped, with the reason.
+Every case runs two real processes, checks the contents that arrive, and asserts by the counters
+which protocol was used. Cases that the transport does not support are skipped, with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every case works with: a session here, one in a process of its own, and their connection."""
+"""The base of all cases: a session here, one in a separate process, and their connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ LARGE = (5 << 20) + 3
 
 @dataclass
 class Link:
-    """`c` is the connection on this side; `far` calls functions on the other."""
+    """A connection between two processes: `c` is this side of it, `far` calls functions in the
+    other process."""
 
     session: Session
     c: Connection
@@ -36,16 +37,16 @@ class Link:
 
     @property
     def eager_max(self) -> int:
-        """The longest message that is sent eagerly."""
+        """The length in bytes of the longest message that is sent eagerly."""
         return int(self.c.explain().as_dict()["eager_max"])
 
     @property
     def rendezvous(self) -> str:
-        """How longer ones move their data: put, get or am."""
+        """The rendezvous scheme of longer messages: put, get or am."""
         return str(self.c.explain().as_dict()["rendezvous"])
 
     def sizes(self) -> list[int]:
-        """Around every threshold at which something else happens, and some others."""
+        """Sizes in bytes around every threshold between two protocols, and some others."""
         known = self.c.explain().as_dict()
         estimates = self.c.explain().estimates
         assert estimates is not None
@@ -56,19 +57,20 @@ class Link:
         return sorted({0, 1, 7, 1000, 100_003, LARGE} | {size for size in around if size >= 0})
 
     def counted(self) -> Counted:
-        """The counters of both sides, from now on."""
+        """The changes of the counters of both sides from now on."""
         return Counted(self, self.c.stats, self.far(remote_side.stats))
 
 
 class Counted:
-    """How the counters have changed: of this side by name, of the far one by `far_` and name."""
+    """The changes of counters since construction: of this side by name, of the far side by `far_`
+    and name."""
 
     def __init__(self, link: Link, here: dict[str, int], there: dict[str, int]) -> None:
         self._link = link
         self._before = here, there
 
     def here(self) -> dict[str, int]:
-        """Of this side only, while the far one is busy."""
+        """The changes on this side only; may be called while the far process is busy."""
         before, _ = self._before
         stats = self._link.c.stats
         return {name: value - before.get(name, 0) for name, value in stats.items()}
@@ -80,19 +82,19 @@ class Counted:
 
 
 class Base:
-    """What the groups of cases are built on. Derive from `conformance.Suite`."""
+    """The base class of the groups of cases. Derive suites from `conformance.Suite`."""
 
     transport: ClassVar[str] = ""
-    """The name of the transport that is to be proved."""
+    """The name of the transport under test."""
 
     config: ClassVar[Mapping[str, Any]] = {}
-    """Further settings, for both sides: {"MINE_BUFFER_SIZE": "4k"}."""
+    """Further variables of both sides, for example {"MINE_BUFFER_SIZE": "4k"}."""
 
     _far: ClassVar[Far | None] = None
 
     @pytest.fixture
     def far(self, request: pytest.FixtureRequest) -> Far:
-        """The far process, one for all cases of the class until one kills it."""
+        """The far process: one for all cases of the class, replaced if a case has killed it."""
         cls = type(self)
         if cls._far is None or not cls._far.alive:
             cls._far = Far()
@@ -101,19 +103,20 @@ class Base:
 
     @pytest.fixture
     def link(self, far: Far) -> Iterator[Link]:
-        """A connection that is up, with the settings of the suite."""
+        """An established connection, with the settings of the suite."""
         with self.joined(far) as link:
             yield link
 
     def joined(
         self, far: Far, here: Mapping[str, Any] = {}, there: Mapping[str, Any] = {}
     ) -> Joined:
-        """A context with a connection; `here` and `there` are settings of one side."""
+        """A context with a connection; `here` and `there` are further variables of one side."""
         common = self.settings()
         return Joined(self.transport, far, {**common, **here}, {**common, **there})
 
     def settings(self) -> dict[str, Any]:
-        """Those that leave no other transport than this one."""
+        """Variables that disable all other transports, and those of `config`. Skips the test if the
+        transport is not available."""
         _, found = registry.load(self.config)
         names = [it.name for it in found]
         assert self.transport in names, f"{self.transport} is not among {', '.join(names)}"
@@ -125,7 +128,7 @@ class Base:
 
 
 class Joined:
-    """Two sessions and their connection, as a context."""
+    """A context that opens two sessions and their connection, and closes them."""
 
     def __init__(
         self, transport: str, far: Far, here: dict[str, Any], there: dict[str, Any]
@@ -152,7 +155,7 @@ class Joined:
 
     def __exit__(self, *exc: object) -> None:
         self._far.session = None
-        if self._far.busy:  # the case failed half way
+        if self._far.busy:  # the case has failed during a call
             self._far.kill()
         if self._far.alive:
             self._far.begin(remote_side.close)

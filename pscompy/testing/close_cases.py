@@ -1,4 +1,4 @@
-"""Cases: how connections end, in order or not."""
+"""Conformance cases: connections that are closed, and connections that fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pscompy.testing.remote_side import payload
 
 
 class Ends(Base):
-    """What `close`, `Closed` and `PeerLost` promise."""
+    """Cases for the guarantees of `close`, `Closed` and `PeerLost`."""
 
     def test_closing_flushes_and_tells(self, link: Link) -> None:
         sizes = [10, link.eager_max, link.eager_max + 1, 8]

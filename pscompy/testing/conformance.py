@@ -1,4 +1,4 @@
-"""All cases as one class to derive from; see the package."""
+"""All conformance cases as one class to derive from; see pscompy.testing."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ __all__ = ["Ends", "Memory", "Messages", "Suite", "Trouble"]
 
 
 class Suite(Messages, Memory, Ends, Trouble):
-    """Everything. Set `transport`, and `config` where it needs settings to run here."""
+    """All cases. A derived class sets `transport`, and `config` if the transport needs settings."""

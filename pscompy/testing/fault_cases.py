@@ -1,4 +1,5 @@
-"""Cases with injected faults: no room, late progress, broken endpoints, deaths at any operation."""
+"""Conformance cases with injected faults: no resources, late progress, broken endpoints, and
+processes that die during an operation."""
 
 from __future__ import annotations
 
@@ -14,16 +15,17 @@ from pscompy.testing.base import CAP_GET, CAP_PUT, LARGE, Base, Joined, Link
 from pscompy.testing.process import BOUND, Far
 from pscompy.testing.remote_side import payload
 
-OPERATIONS = (2, 3, 4, 5, 7, 10, 20, 50)  # those that go wrong
+OPERATIONS = (2, 3, 4, 5, 7, 10, 20, 50)  # numbers of the operations that fail
 
 
 class Trouble(Base):
-    """What holds when the transport is slow, full, or breaks."""
+    """Cases with a transport that is slow or full, or that fails."""
 
     def troubled(
         self, folder: Path, far: Far, here: Mapping[str, Any] = {}, there: Mapping[str, Any] = {}
     ) -> Joined:
-        """As `joined`, over the wrapped transport; `here` and `there` are its knobs."""
+        """Like `joined`, with the wrapped transport; `here` and `there` are the KNOBS of each side,
+        without their prefix."""
         own = f"{self.transport.upper()}_{faults.PREFIX}"
         plugindir = self.settings().get("PLUGINDIR", "")
         wrapped = {"PLUGINDIR": faults.make_folder(folder, self.transport, plugindir)}
@@ -112,7 +114,7 @@ class Trouble(Base):
 
 
 def _echo_all(link: Link) -> None:
-    """A thousand messages there and back, of all kinds."""
+    """Send a thousand messages of four sizes and receive each back."""
     for round_ in range(250):
         for nbytes in (8, link.eager_max, link.eager_max + 1, 300_000):
             link.c.send(payload(nbytes, round_), timeout=BOUND)

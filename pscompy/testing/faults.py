@@ -1,8 +1,8 @@
-"""A transport wrapped in one that makes trouble, as far as the contract allows it.
+"""A wrapper around a transport that injects faults which the contract allows.
 
-The wrapper takes the place of the transport under its own name, by a plug-in folder, so the
-session that it troubles knows nothing of it. Its knobs are variables of that transport,
-PSP_<NAME>_FAULT_*; all of them are off by default.
+The wrapper replaces the transport under the same name, by a plug-in folder, so the session uses it
+like the transport itself. The faults are set by variables of that transport, PSP_<NAME>_FAULT_*;
+by default there are none.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def pscompy_transport():
 
 
 def make_folder(folder: Path, name: str, plugindir: str) -> str:
-    """Fill a folder with the wrapped transport; the value of PSP_PLUGINDIR that uses it in front
-    of those that are there already."""
+    """Write a plug-in for the wrapped transport `name` into a folder. Returns the value of
+    PSP_PLUGINDIR that puts the folder in front of those in `plugindir`."""
     (folder / f"{name}.py").write_text(PLUGIN.format(name=name, plugindir=plugindir))
     return ":".join(filter(None, [str(folder), plugindir]))
 
 
 def wrapped(name: str, plugindir: str) -> Transport:
-    """The transport of that name, in a wrapper."""
+    """The transport `name`, which is looked for in `plugindir` too, in a wrapper."""
     _, found = registry.load({"PLUGINDIR": plugindir})
     (inner,) = (it.transport for it in found if it.name == name)
     assert inner is not None
@@ -53,7 +53,7 @@ def wrapped(name: str, plugindir: str) -> Transport:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapped(Transport):
-    """Carries what is inside it, behind a table of its own."""
+    """The transport `inner` behind the wrapper's table of operations."""
 
     inner: Transport | None = None
 

@@ -1,4 +1,4 @@
-"""Cases: messages, whatever their size, order, tag and shape."""
+"""Conformance cases: messages of all sizes, orders, tags and shapes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pscompy.testing.process import BOUND, Far
 from pscompy.testing.remote_side import payload
 
 EAGER = ("eager_short", "eager_bcopy", "eager_zcopy")
-# Which counter a rendezvous raises, seen from its sender: a get is the receiver's.
+# Scheme -> the counter that a rendezvous raises, seen from its sender. The receiver counts gets.
 RENDEZVOUS = {"put": "rndv_put", "get": "far_rndv_get", "am": "rndv_am"}
 
 
 class Messages(Base):
-    """Everything that `send`, `recv`, `probe` and their like promise."""
+    """Cases for the guarantees of `send`, `recv`, `probe` and related calls."""
 
     def test_every_size_around_every_threshold(self, link: Link) -> None:
         for nbytes in link.sizes():
             counted = link.counted()
             link.far.begin(remote_side.receive_and_answer, nbytes)
             link.c.send(payload(nbytes), timeout=BOUND)
-            assert link.c.recv(timeout=BOUND) == b""  # with it came the credits for the next one
+            assert link.c.recv(timeout=BOUND) == b""  # also returns the credits for the next send
             link.far.result()
             counts = counted()
             assert counts["sent_messages"] == counts["far_received_messages"] == 1, nbytes
@@ -79,7 +79,7 @@ class Messages(Base):
     def test_what_nobody_expects_is_kept(self, link: Link) -> None:
         counted = link.counted()
         link.far.begin(remote_side.flood, 800, 100)
-        link.far.result()  # they fit into the window: all sends end
+        link.far.result()  # all sends complete, because the messages fit into the window
         for place in range(800):
             assert link.c.recv(timeout=BOUND) == payload(100, place)
         counts = counted()
@@ -131,7 +131,7 @@ class Messages(Base):
     ) -> None:
         nbytes = min(link.eager_max, 1000) if eager else link.eager_max + 1000
         link.far.begin(remote_side.send, nbytes, nbytes, 3)
-        for place in (0, 1):  # expected or not
+        for place in (0, 1):  # the message may arrive before the receive is posted, or after it
             buffer = bytearray(100)
             with pytest.raises(Truncated) as caught:
                 link.c.recv(buffer, timeout=BOUND)

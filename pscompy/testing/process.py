@@ -1,7 +1,7 @@
-"""The far process of a test: it calls functions of `pscompy.testing.remote_side` when told to.
+"""The far process of a test: it calls functions of `pscompy.testing.remote_side` on request.
 
-Run as `python -m pscompy.testing.process`, it reads calls from its standard input and writes what
-they return or raise; whatever they print goes to standard error.
+Run as `python -m pscompy.testing.process`, it reads calls from its standard input and writes their
+results or exceptions to standard output; text that the functions print goes to standard error.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ import pscompy
 from pscompy.api.session import Session
 from pscompy.testing.remote_side import Here
 
-BOUND = 60.0  # seconds: what takes longer hangs
+BOUND = 60.0  # seconds after which an operation counts as hanging
 _LENGTH = struct.Struct("<Q")
 
 
 class FarError(Exception):
-    """An exception of the far process that could not be brought here as it was."""
+    """Stands for an exception of the far process that cannot be pickled."""
 
 
 class Far:
-    """A process of its own: `far(function, ...)` calls `function(here, ...)` there."""
+    """The far process, which the constructor starts.
+
+    `far(function, ...)` calls `function(here, ...)` there, with the `Here` of that process.
+    """
 
     def __init__(self) -> None:
-        self.session: Session | None = None  # of this process
-        self.busy = False  # a call was begun whose result nobody has asked for
+        self.session: Session | None = None  # session of this process that `result` serves
+        self.busy = False  # a call was begun and `result` was not called yet
         packages = str(Path(pscompy.get_include()))
         paths = os.pathsep.join([packages, *filter(None, sys.path)])
         self._process = subprocess.Popen(
@@ -47,19 +50,21 @@ class Far:
         )
 
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What it returns, or its exception."""
+        """Call a function there; returns its result or raises its exception."""
         self.begin(function, *args, **kwargs)
         return self.result()
 
     def begin(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Have it called while this process does something else; `result` follows."""
+        """Begin to call a function there; `result` must be called later."""
         assert self._process.stdin is not None
         assert not self.busy, "the far process does one thing at a time"
         self.busy = True
         _write(self._process.stdin, (function, args, kwargs))
 
     def result(self) -> Any:
-        """Of what was begun. Meanwhile `session` serves its peers, as in an event loop."""
+        """The result of the call that was begun, or its exception. While this waits, `session`
+        makes progress. Raises `AssertionError` after BOUND seconds, and `EOFError` if the far
+        process has ended."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + BOUND
         if self.session is not None:
@@ -76,16 +81,18 @@ class Far:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """As `kill -9`."""
+        """Kill the process by SIGKILL."""
         self._process.kill()
         self._process.wait(BOUND)
 
     def wait(self) -> int:
-        """Until it has ended by itself; its exit code, negative for a signal."""
+        """Wait until the process has ended by itself; returns its exit code, negative for a
+        signal."""
         return self._process.wait(BOUND)
 
     def close(self) -> None:
-        """It ends by itself, or is killed."""
+        """Make the process end by closing its pipes. If it has not ended after BOUND seconds, it is
+        killed and `subprocess.TimeoutExpired` is raised."""
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             with contextlib.suppress(BrokenPipeError):
@@ -129,7 +136,8 @@ def _answer(here: Here, call: bytes) -> tuple[bool, object]:
 
 
 def serve(session: Session, until: BinaryIO | Any, deadline: float = math.inf) -> None:
-    """Serve the peers, as any event loop does, until this can be read or the deadline."""
+    """Make progress as an event loop does, until `until` is readable or the monotonic time
+    `deadline` has passed."""
     while time.monotonic() < deadline:
         armed = session.arm()
         watched = [until, session.fileno()] if armed else [until]
@@ -139,7 +147,7 @@ def serve(session: Session, until: BinaryIO | Any, deadline: float = math.inf) -
 
 
 def _read_exactly(stream: BinaryIO | Any, nbytes: int) -> bytes:
-    """Fewer only at the end."""
+    """Read `nbytes` bytes; fewer only at the end of the stream."""
     data = b""
     while len(data) < nbytes and (piece := stream.read(nbytes - len(data))):
         data += piece

@@ -1,8 +1,8 @@
-"""Programs of tests are functions, which linters and type checkers see, not strings.
+"""Programs of tests, written as functions, so that linters and type checkers read them.
 
-A test that needs processes of its own writes what they do as a function of its module, and runs
-the text that `program` makes of it. Nothing else of the test's module comes along, so such a
-program starts as fast as a user's.
+A test that starts processes of its own writes their program as a function of its module and runs
+the text that `program` makes of that function. The text contains nothing else of the test's module,
+so such a program starts as fast as a user's.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def program(
 ) -> str:
     """The text of a program that calls `main(*arguments, **keywords)`.
 
-    `uses` are the functions and classes that `main` calls and that are not imported inside it;
-    imports stand inside each function. Arguments are what `repr` can write: numbers, texts, bytes,
-    and lists, tuples and dicts of them.
+    `uses` are the functions and classes that `main` calls and does not import itself; imports must
+    stand inside each function. Arguments must be literals: numbers, texts, bytes, and lists, tuples
+    and dicts of them. Raises `ValueError` for another argument.
     """
     words = [*map(_literal, arguments), *(f"{k}={_literal(it)}" for k, it in keywords.items())]
     parts = [textwrap.dedent(inspect.getsource(it)) for it in (*uses, main)]

@@ -1,4 +1,4 @@
-"""What the far process of a test does: each function is called with its `Here`."""
+"""The functions that the far process of a test calls, each with its `Here`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOUND = 60.0
 
 
 class Here:
-    """The far side: one session, one connection, and what they hold."""
+    """The state of the far process: one session, one connection, a memory region, messages."""
 
     session: Session | None = None
     c: Connection
@@ -28,11 +28,11 @@ class Here:
 
 
 def payload(nbytes: int, seed: int = 0) -> bytes:
-    """Bytes that both sides can make."""
+    """Random bytes that both sides compute alike from length and seed."""
     return random.Random(f"{seed}.{nbytes}").randbytes(nbytes)
 
 
-# ---- coming and going ----
+# ---- opening and closing ----
 
 
 def connect(here: Here, address: str, config: Mapping[str, object]) -> None:
@@ -56,7 +56,7 @@ def stats(here: Here) -> dict[str, int]:
 
 
 def wait_closed(here: Here) -> str:
-    """Receive until there is an error; its name."""
+    """Receive until there is an error; returns the name of its class."""
     try:
         while True:
             here.c.recv(timeout=BOUND)
@@ -74,7 +74,7 @@ def echo(here: Here, count: int) -> None:
 
 
 def send(here: Here, *sizes: int, tag: int = 0) -> None:
-    """One message per size, its payload seeded with its place."""
+    """Send one message per size; the seed of its payload is its position."""
     for place, nbytes in enumerate(sizes):
         here.c.send(payload(nbytes, place), tag=tag, timeout=BOUND)
 
@@ -85,7 +85,7 @@ def send_tagged(here: Here, *tags: int, nbytes: int = 8) -> None:
 
 
 def send_ahead(here: Here, count: int, nbytes: int) -> None:
-    """Messages with tag 0, and behind them one with tag 1 that tells of them."""
+    """Send messages with tag 0, followed by an empty one with tag 1."""
     ahead = [here.c.isend(payload(nbytes, place)) for place in range(count)]
     here.c.send(b"", tag=1, timeout=BOUND)
     wait_all(ahead, timeout=BOUND)
@@ -97,7 +97,7 @@ def send_later(here: Here, seconds: float, nbytes: int) -> None:
 
 
 def receive(here: Here, *sizes: int) -> None:
-    """Messages of these sizes, their payloads as `send` makes them."""
+    """Receive messages of these sizes, with the payloads of `send`."""
     for place, nbytes in enumerate(sizes):
         data = here.c.recv(timeout=BOUND)
         assert data == payload(nbytes, place), f"message {place}"
@@ -114,7 +114,7 @@ def receive_later(here: Here, seconds: float, *sizes: int) -> None:
 
 
 def exchange(here: Here, sizes: list[int]) -> None:
-    """Everything at once in both directions."""
+    """Send and receive a message of each size, all at once; tags are positions."""
     sends = [here.c.isend(payload(n, i), tag=i) for i, n in enumerate(sizes)]
     receives = [here.c.irecv(tag=i) for i in range(len(sizes))]
     wait_all(sends, timeout=BOUND)
@@ -125,13 +125,13 @@ def exchange(here: Here, sizes: list[int]) -> None:
 
 
 def flood(here: Here, count: int, nbytes: int) -> None:
-    """Send without anybody who receives; all sends end."""
+    """Send messages without waiting for the peer to receive, and wait until all sends complete."""
     requests = [here.c.isend(payload(nbytes, place)) for place in range(count)]
     wait_all(requests, timeout=BOUND)
 
 
 def start_sending(here: Here, nbytes: int) -> None:
-    """In the background, for as long as it goes."""
+    """Send messages in a thread, until an error ends it."""
 
     def run() -> None:
         data = payload(nbytes)
@@ -158,7 +158,7 @@ def handle_messages(here: Here, number: int) -> None:
 
 
 def handled(here: Here, count: int) -> list[tuple[int, bytes, bytes]]:
-    """The active messages that came, once they are so many."""
+    """The active messages that have arrived, once there are `count` of them."""
     assert here.session is not None
     deadline = time.monotonic() + BOUND
     while len(here.messages) < count:
@@ -168,7 +168,7 @@ def handled(here: Here, count: int) -> list[tuple[int, bytes, bytes]]:
 
 
 def register(here: Here, nbytes: int) -> bytes:
-    """A region filled with `payload(nbytes)`; its key."""
+    """Register a region filled with `payload(nbytes)`; returns its remote key."""
     here.buffer = bytearray(payload(nbytes))
     assert here.session is not None
     here.region = here.session.register(here.buffer)

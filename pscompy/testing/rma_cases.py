@@ -1,4 +1,4 @@
-"""Cases: active messages, and memory that a peer writes and reads."""
+"""Conformance cases: active messages, and remote memory access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBER = 1234
 
 
 class Memory(Base):
-    """What `am_send`, `put` and `get` promise."""
+    """Cases for the guarantees of `am_send`, `put` and `get`."""
 
     def test_active_messages_arrive_in_order(self, link: Link) -> None:
         link.far(remote_side.handle_messages, NUMBER)
