@@ -65,20 +65,20 @@ PREFIX = "PSP_"
 
 
 class ConfigWarning(UserWarning):
-    """A PSP_ variable is unknown, probably misspelt; or its value is unwise, or names something
-    that does not exist."""
+    """A PSP_ variable is unknown, probably misspelt; or its value is allowed but unwise, or names a
+    thing that does not exist."""
 
 
 class TransportWarning(UserWarning):
-    """A transport that runs everywhere cannot be used here: slower ones take its place."""
+    """A transport that should run everywhere cannot be used here, so slower ones are used."""
 
 
 class Var(NamedTuple):
     """One variable. `parent` and `aliases` are full names without PSP_.
 
     A variable that is not set has the value of its parent if that one is set, else its default.
-    The name "" stands for the section itself: with it the transport shm declares PSP_SHM. A
-    variable that `selects` names a device, an address or the like; the user is warned if that
+    The name "" stands for the section itself: with it the transport shm declares PSP_SHM. The value
+    of a variable with `selects` is a device, an address or the like; the user is warned if it
     cannot be used.
     """
 
@@ -93,7 +93,7 @@ class Var(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A value as a transport in C gets it; see psc_setting_t."""
+    """A value in the form for a transport in C; see psc_setting_t."""
 
     name: str
     text: str
@@ -116,7 +116,7 @@ class Row(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A variable that was read: its text, where that came from, and its value."""
+    """A variable that was read: its text, the origin of the text, and its value."""
 
     text: str
     origin: str
@@ -143,8 +143,8 @@ def tell_children(name: str, value: str) -> None:
 class Config(Mapping[str, Any]):
     """All variables with their values: `config["SPIN_US"]`.
 
-    Keys are full names without PSP_. Each variable is read and validated once: when somebody asks
-    for its value, or by `check`, after which nothing changes any more.
+    Keys are full names without PSP_. Each variable is read and validated once: at the first access
+    to its value, or by `check`. After `check` no value changes any more.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class Config(Mapping[str, Any]):
     ) -> None:
         """Declare the variables of `tables` (section -> variables).
 
-        `overrides` (keys with or without PSP_) come before `environ` (default: the process's
-        environment), a variable's own setting before its parent's, and an empty text counts as not
-        set.
+        `overrides` (keys with or without PSP_) take precedence over `environ` (default: the
+        process's environment), and a variable's own setting over its parent's. An empty text counts
+        as not set.
         """
         self._environ = dict(os.environ if environ is None else environ)
         self._sources = {
@@ -183,7 +183,8 @@ class Config(Mapping[str, Any]):
         known: Collection[str] | None = (),
         withheld: Callable[[], Collection[str]] = frozenset,
     ) -> Config:
-        """A configuration of `tables` alone, checked; takes what `Config` and `check` take."""
+        """A checked configuration of `tables`. Takes the arguments of `Config` and `check`, and
+        raises the errors of `check`."""
         config = cls(tables, overrides, environ)
         config.check(known, withheld)
         return config
@@ -198,12 +199,12 @@ class Config(Mapping[str, Any]):
         known: Collection[str] | None = (),
         withheld: Callable[[], Collection[str]] = frozenset,
     ) -> None:
-        """Look for names that nobody declares, and read and validate all variables.
+        """Look for undeclared names, and read and validate all variables.
 
-        `known` are names that need no declaration, "DAPL_" with all names below it; None accepts
-        every name. `withheld` returns further names, and is called only if there are others than
-        all these. Raises `ConfigError` for a bad value, and for an override that nobody declares;
-        warns (`ConfigWarning`) of undeclared PSP_ variables.
+        `known` are names that need no declaration; "DAPL_" stands for all names that begin so. None
+        accepts every name. `withheld()` returns further known names, and is called only if a name
+        is in none of these sets. Raises `ConfigError` for a bad value and for an undeclared
+        override; warns (`ConfigWarning`) of undeclared PSP_ variables.
         """
         if known is not None:
             self._check_names(known, withheld)
@@ -227,7 +228,7 @@ class Config(Mapping[str, Any]):
         return f"<Config {changed or 'all defaults'}>"
 
     def origin(self, name: str) -> str:
-        """Where the value comes from: "default", "config", "environment", or one
+        """The origin of the value: "default", "config", "environment", or one
         of these with the alias or parent that was set: "config PSP_RENDEZVOUS"."""
         return self._entry(name).origin
 
@@ -241,7 +242,7 @@ class Config(Mapping[str, Any]):
         return Row(section, PREFIX + name, var.default, shown, entry.origin, var.doc)
 
     def settings(self, section: str) -> list[Setting]:
-        """The section's variables as its transport gets them."""
+        """The section's variables in the form for its transport."""
         return [
             Setting(var.name, entry.text, as_number(entry.value))
             for var, entry in self._section(section)
@@ -287,7 +288,7 @@ class Config(Mapping[str, Any]):
             raise _bad_value(name, var, given, origin) from None
 
     def _lookup(self, name: str) -> tuple[str, str] | None:
-        """The text that is set for a name, and its origin; None if nothing is."""
+        """The text that is set for a name, and its origin; None if the name is not set."""
         _, var = self._declared.get(name, ("", None))
         for spelling in (name, *(var.aliases if var else ())):
             for source, given in self._sources.items():
@@ -300,7 +301,7 @@ class Config(Mapping[str, Any]):
             return inherited
         return inherited[0], f"{inherited[1]} {PREFIX}{var.parent}"
 
-    # ---- names that nobody declares ----
+    # ---- undeclared names ----
 
     def _check_names(self, known: Collection[str], withheld: Callable[[], Collection[str]]) -> None:
         aliases = {alias for _, var in self._declared.values() for alias in var.aliases}
@@ -323,7 +324,8 @@ class Config(Mapping[str, Any]):
 
 
 def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:
-    """Overrides as if they had come from the environment."""
+    """Overrides in the form of the environment: texts, by names without PSP_. A value of None is
+    left out."""
     return {
         name.removeprefix(PREFIX): str(int(value)) if isinstance(value, bool) else str(value)
         for name, value in overrides.items()
@@ -347,7 +349,7 @@ def _suggest(name: str, names: Collection[str]) -> str:
 
 
 def warn(message: str, kind: type[Warning] = ConfigWarning) -> None:
-    """Warn, and name the line of the program that called pscompy."""
+    """Issue a warning for the line of the program that called pscompy."""
     warnings.warn(message, kind, stacklevel=_own_frames())
 
 

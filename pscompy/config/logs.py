@@ -22,7 +22,7 @@ VERBOSE, TRACE, NOTICE = 7, 5, 60
 logging.addLevelName(VERBOSE, "VERBOSE")
 logging.addLevelName(TRACE, "TRACE")
 
-# By PSP_DEBUG; higher values mean the last one.
+# The levels by PSP_DEBUG; higher values stand for the last level.
 LEVELS = (
     logging.CRITICAL,
     logging.ERROR,
@@ -70,12 +70,12 @@ def _local(layout: str, now: float) -> str:
 
 
 def configure(config: Config) -> int:
-    """Set the log up, and log what PSP_DEBUG_VERSION and PSP_DEBUG_PARAM ask for.
+    """Set up the log, and log the lines that PSP_DEBUG_VERSION and PSP_DEBUG_PARAM request.
 
-    The log is one for the process: if the configurations of two sessions differ, the later one
-    that sets a variable wins. Returns PSP_DEBUG, at most the index of the last level.
+    All sessions of a process share one log: if their configurations differ, the latest one that
+    sets a variable wins. Returns PSP_DEBUG, at most the index of the last level.
 
-    ConfigError: PSP_DEBUG_OUT cannot be written.
+    Raises `ConfigError` if the file PSP_DEBUG_OUT cannot be written.
     """
     level = min(int(config["DEBUG"]), len(LEVELS) - 1)
     with _lock:
@@ -88,7 +88,7 @@ def configure(config: Config) -> int:
 
 
 def notice(message: str, *args: object) -> None:
-    """Log what a PSP_DEBUG_ switch asked for, whatever PSP_DEBUG is."""
+    """Log a line that a PSP_DEBUG_ switch requests, regardless of PSP_DEBUG."""
     logger.log(NOTICE, message, *args)
 
 
@@ -111,7 +111,8 @@ def _install(config: Config) -> None:
 
 
 def _make_handler(target: str) -> logging.Handler:
-    """Lines go to the file `target`, or to descriptor 2, which stays when sys.stderr goes."""
+    """A handler that writes to the file `target`, or, if that is empty, to descriptor 2, which
+    remains open if sys.stderr is replaced. Raises `ConfigError`."""
     if not target:
         return logging.StreamHandler(os.fdopen(2, "w", buffering=1, closefd=False))
     try:

@@ -1,7 +1,7 @@
-"""Parsers of variables: from text, in the units that people write, to values.
+"""Parsers of variables: convert text with units to values.
 
-A parser raises ValueError for what it does not take; its `allowed` completes
-the sentence "must be ...".
+A parser raises ValueError for a text that is not allowed; its `allowed`
+completes the sentence "must be ...".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FALSE = {"0", "no", "off", "false", "n"}
 
 
 class Parser(NamedTuple):
-    """Turns a variable's text into its value."""
+    """Converts a variable's text to its value. Raises `ValueError` if it is not allowed."""
 
     parse: Callable[[str], Any]
     allowed: str
@@ -64,7 +64,7 @@ def integer(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Pars
 
 
 def choice(*words: str) -> Parser:
-    """One of some words, in any case."""
+    """One of the given words, in upper or lower case."""
 
     def parse(given: str) -> str:
         if given.lower() not in words:
@@ -88,7 +88,7 @@ def _parse_size(given: str) -> int:
 
 
 def _split_unit(given: str) -> tuple[str, str]:
-    """A number with at most one point, and the lower-case word that follows."""
+    """Split into a number with at most one point, and the word that follows, in lower case."""
     found = _NUMBER.fullmatch(given)
     if found is None:
         raise ValueError(given)

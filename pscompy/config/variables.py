@@ -1,7 +1,7 @@
 """The core's own variables: general, debugging, precon.
 
-Transports declare theirs beside their code. Names and meanings are
-ParaStation's wherever it has the variable.
+Transports declare their variables beside their code. If ParaStation has a
+variable, its name and meaning are the same here.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ PRECON = (
 
 VARIABLES = GENERAL + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 
-# Names that are not misspelt although nobody declares them: the build's own, and ParaStation's
+# Undeclared names that are not reported as misspelt: those of the build, and those of ParaStation
 # that have no effect in pscompy. A name that ends in _ stands for all names that begin so.
 KNOWN = (
     "BUILD_PLUGINS",
@@ -99,6 +99,6 @@ KNOWN = (
     *("PRECON_TYPE", "PRECON_RRCOMM_"),
 )
 
-# Section -> the beginnings of its variables' names, for a transport of pscompy's that is a package
-# of its own: it is not found if pscompy runs from a source folder that was not installed.
+# Section -> prefixes of its variables' names, for transports of pscompy in separate packages. Such
+# a transport is not found if pscompy runs from a source folder that was not installed.
 APART = {"GATEWAY": ("GATEWAY_", "GW_")}
