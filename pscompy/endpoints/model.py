@@ -1,4 +1,4 @@
-"""What the threads of a node take of a device, in each category of endpoints.
+"""The resources of a device that the threads of a node use, in each category of endpoints.
 
 Source: Zambre, Chandramowlishwaran, Balaji, table I and sections III, VI and VII. A category is a
 row of CATEGORIES; `usage` assigns the QPs of one context by the policy and counts.
@@ -23,18 +23,18 @@ TABLE_I: Mapping[str, int] = {
     "QP": 80 * KIB,
     "CQ": 9 * KIB,
 }
-DEVICE_UARS = 8192  # of a ConnectX-4
-DYNAMIC_UARS = 512  # that TDs can add to a context
-INDEPENDENT_PATHS = DYNAMIC_UARS // 2  # TDs of a context that share nothing; see CONTRADICTIONS
+DEVICE_UARS = 8192  # UARs of a ConnectX-4
+DYNAMIC_UARS = 512  # most UARs that TDs can add to a context
+INDEPENDENT_PATHS = DYNAMIC_UARS // 2  # most TDs of a context without sharing; see CONTRADICTIONS
 
 
 @dataclass(frozen=True)
 class Category:
-    """How threads are given QPs, CQs and contexts.
+    """The assignment of QPs, CQs and contexts to threads.
 
-    `domain` is what the TDs of QPs are asked to share, None if QPs have no TD. A context is a
-    thread's own or its rank's. `made` QPs are made for each that is used. With `one_qp` the
-    threads of a context use the same QPs.
+    `domain` is the level of sharing that the TDs of QPs request, None if QPs have no TD. With
+    `own_context` each thread has a context, else each rank. `made` is the number of QPs created for
+    each QP that is used. With `one_qp` all threads of a context use the same QPs.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Category:
     one_qp: bool = False
 
     def uuars(self, policy: Policy) -> Iterator[int]:
-        """The uUAR of one QP of a context after the other."""
+        """The uUARs of the QPs of a context, in order of their creation; endless."""
         return policy.static() if self.domain is None else policy.dynamic(self.domain)
 
 
@@ -62,7 +62,8 @@ NAIVE = Category("naive", Sharing.INDEPENDENT, own_context=True)
 
 @dataclass(frozen=True)
 class Usage:
-    """What the threads of a node take together; `levels` counts the QPs that threads use."""
+    """The resources that all threads of a node use together. `levels` maps each level of Sharing to
+    the number of QPs that threads use at it."""
 
     category: str
     threads: int
@@ -75,22 +76,23 @@ class Usage:
     uar: int
     uuar: int
     used_uuar: int
-    percent_uuar: float  # of what MPI everywhere takes for as many threads
+    percent_uuar: float  # percent of the uUARs of MPI everywhere with as many threads
     levels: Mapping[int, int]
-    exceeds: tuple[str, ...]  # limits of mlx5
+    exceeds: tuple[str, ...]  # descriptions of the limits of mlx5 that are exceeded
 
     @property
     def memory_bytes(self) -> int:
-        """Of contexts, QPs and CQs. The paper's sums leave PDs and MRs out, 144 bytes each."""
+        """The bytes of contexts, QPs and CQs. As in the paper's sums, PDs and MRs are left out,
+        which have 144 bytes each."""
         return self.ctx * TABLE_I["CTX"] + self.qp * TABLE_I["QP"] + self.cq * TABLE_I["CQ"]
 
     @property
     def percent_wasted(self) -> float:
-        """uUARs that no thread uses, of those that are allocated."""
+        """The percentage of allocated uUARs that no thread uses."""
         return 100 * (self.uuar - self.used_uuar) / self.uuar
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields and the properties."""
+        """The fields and the computed properties, by name."""
         computed = {"percent_wasted": self.percent_wasted, "memory_bytes": self.memory_bytes}
         return asdict(self) | computed
 
@@ -102,9 +104,10 @@ def usage(
     qps_per_thread: int = 1,
     policy: Policy | None = None,
 ) -> Usage:
-    """Count for that many threads, divided evenly among ranks.
+    """Count the resources of `threads` threads, divided evenly among `ranks` ranks.
 
-    The QPs of a thread share a CQ and a MR; a context has one PD.
+    The QPs of a thread share a CQ and a MR; a context has one PD. Raises `ValueError` if a number
+    is not positive, or if the threads cannot be divided evenly.
     """
     if min(threads, ranks, qps_per_thread) < 1:
         raise ValueError("threads, ranks and QPs of a thread are positive numbers")
@@ -113,7 +116,7 @@ def usage(
     policy = policy or Policy()
     contexts = threads if category.own_context else ranks
     sharers = threads // contexts
-    ends = 1 if category.one_qp else sharers  # in a context, each with a CQ
+    ends = 1 if category.one_qp else sharers  # endpoints of a context, each with a CQ
     made = list(islice(category.uuars(policy), ends * qps_per_thread * category.made))
     used = made[:: category.made]
     brought = {uuar // UUARS_PER_UAR for uuar in made if policy.kind(uuar) == "dynamic"}
@@ -137,7 +140,7 @@ def usage(
 
 
 def _levels(category: Category, sharers: int, contexts: int, uuars: list[int]) -> dict[int, int]:
-    """QPs by level. The only thread of a context shares nothing."""
+    """The number of QPs by level. A thread that is alone in its context shares nothing."""
     if sharers == 1:
         found = [Sharing.INDEPENDENT] * len(uuars)
     else:
@@ -155,7 +158,8 @@ def _exceeded(category: Category, qps: int, brought: int, uar: int) -> Iterator[
 
 
 def hybrids(threads: int) -> list[tuple[int, int]]:
-    """(ranks, threads of each) from all ranks to all threads, ranks halved: 16.1 ... 1.16."""
+    """The divisions of `threads` threads as (ranks, threads per rank), from one thread per rank to
+    one rank, halving the ranks: (16, 1), (8, 2) ... (1, 16)."""
     ranks, found = threads, []
     while ranks > 1:
         found.append((ranks, threads // ranks))

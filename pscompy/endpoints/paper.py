@@ -1,6 +1,6 @@
-"""Where the paper and what follows from its own numbers differ, and what it measured.
+"""Measurements of the paper, and contradictions between its text and its own numbers.
 
-Source: Zambre, Chandramowlishwaran, Balaji; the sections are theirs.
+Source: Zambre, Chandramowlishwaran, Balaji; the sections named are those of the paper.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MEASURED_RATE: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Contradiction:
-    """`stated` stands in the paper, `counted` in another place of it or in its arithmetic."""
+    """A contradiction: the paper says `stated`, but `counted` follows from another part of it."""
 
     about: str
     stated: str

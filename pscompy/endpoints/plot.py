@@ -1,7 +1,8 @@
 """Table I and figures 3, 12 and 14b of the paper, redrawn; needs matplotlib.
 
-Source: Zambre, Chandramowlishwaran, Balaji. All figures show what is counted here, but for the
-rates of figure 12, which the paper measured; those of figures 3 and 14a it gives only as curves.
+Source: Zambre, Chandramowlishwaran, Balaji. All figures show counts of this model, except the rates
+of figure 12, which the paper measured. The rates of figures 3 and 14a are missing, because the
+paper gives them only as curves.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _draw_scaling(axes: Axes, threads: int, policy: Policy) -> None:
     for (name, field), style in zip(_RESOURCES.items(), ("o-", "x--", "s-", "D-"), strict=True):
         counts = [getattr(row, field) for row in rows]
         axes.plot(ticks, counts, style, label=name)
-        if name != "CQs":  # as many as QPs
+        if name != "CQs":  # there are as many CQs as QPs, so one label is enough
             text, point = str(counts[-1]), (ticks[-1], counts[-1])
             axes.annotate(text, point, (8, 0), textcoords="offset points", va="center")
     axes.margins(x=0.1, y=0.15)
@@ -114,7 +115,7 @@ def _draw_bars(
     colours: Sequence[str] | None,
     labels: bool,
 ) -> None:
-    """A group of bars for each name of `groups`, in it one for each of the series."""
+    """Draw a group of bars for each name of `groups`, with one bar for each of the series."""
     width = 0.84 / len(series)
     for number, (name, counts) in enumerate(series.items()):
         places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]

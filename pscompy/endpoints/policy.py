@@ -1,8 +1,8 @@
-"""Which uUAR of a context a QP is assigned to, and what QPs share by it.
+"""The assignment of QPs to the uUARs of a context, and the sharing that results.
 
-Source: Zambre, Chandramowlishwaran, Balaji, section V-B, figure 4(b) and appendix B. uUARs are
-numbered through: 2k and 2k + 1 are on UAR k. The static ones, which a context begins with, come
-first; those of thread domains (TDs) follow.
+Source: Zambre, Chandramowlishwaran, Balaji, section V-B, figure 4(b) and appendix B. uUARs 2k and
+2k + 1 are on UAR k. The static uUARs, with which a context begins, have the lowest numbers; the
+uUARs of thread domains (TDs) follow.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count, cycle
 
-UUARS_PER_UAR = 2  # for data; the device keeps the other two of a page to itself
+UUARS_PER_UAR = 2  # uUARs of a page for data; the device reserves two more for itself
 
 
 class Sharing(IntEnum):
-    """The levels of figure 4(b): what threads share on their way to the device."""
+    """The levels of figure 4(b): the resource that threads share when they access the device."""
 
     INDEPENDENT = 1
     UAR = 2
@@ -29,9 +29,10 @@ class Sharing(IntEnum):
 class Policy:
     """How mlx5 assigns QPs to the uUARs of one context.
 
-    The fields are what MLX5_TOTAL_UUARS and MLX5_NUM_LOW_LAT_UUARS set. rdma-core also rounds an
-    odd total up, and raises the number of low-latency uUARs to the total less 12 if it is lower;
-    the paper mentions neither, and the model does neither.
+    The fields are the values of MLX5_TOTAL_UUARS and MLX5_NUM_LOW_LAT_UUARS. rdma-core also rounds
+    an odd total up, and raises the number of low-latency uUARs to the total less 12 if it is lower;
+    the paper mentions neither, and the model does neither. Raises `ValueError` if the total is not
+    a positive even number, or if not at least one uUAR remains besides the low-latency ones.
     """
 
     total_uuars: int = 16
@@ -48,11 +49,11 @@ class Policy:
 
     @property
     def uars(self) -> int:
-        """UARs that a context begins with."""
+        """The number of UARs with which a context begins."""
         return self.total_uuars // UUARS_PER_UAR
 
     def kind(self, uuar: int) -> str:
-        """Latency of a uUAR: "high", "medium" or "low"; "dynamic" if a TD brought it."""
+        """The latency of a uUAR: "high", "medium" or "low"; "dynamic" if a TD has added it."""
         if uuar >= self.total_uuars:
             return "dynamic"
         if uuar >= self.total_uuars - self.low_latency_uuars:
@@ -60,26 +61,26 @@ class Policy:
         return "medium" if uuar else "high"
 
     def static(self) -> Iterator[int]:
-        """The uUAR of one QP after the other, without TDs.
+        """The uUARs of QPs without TDs, in order of their creation; endless.
 
-        Each low-latency uUAR takes one QP; the medium ones, which need a lock, take the rest in
-        turns. Only if there are no medium ones the rest goes to uUAR 0, which has no BlueFlame.
+        Each low-latency uUAR gets one QP; the medium uUARs, which need a lock, get the others in
+        turn. If there are no medium uUARs, the others get uUAR 0, which has no BlueFlame.
         """
         first_low = self.total_uuars - self.low_latency_uuars
         yield from range(first_low, self.total_uuars)
         yield from cycle(range(1, first_low) or (0,))
 
     def dynamic(self, sharing: Sharing) -> Iterator[int]:
-        """The uUAR of one TD after the other.
+        """The uUARs of TDs, in order of their creation; endless.
 
-        INDEPENDENT: each TD takes a new UAR and leaves the second uUAR of it unused. UAR, which
-        mlx5 does by itself: every even TD takes a new UAR, the next TD the second uUAR of it.
+        With INDEPENDENT each TD gets a new UAR, whose second uUAR stays unused. With UAR, the
+        default of mlx5, every even TD gets a new UAR, and the next TD gets its second uUAR.
         """
         return count(self.total_uuars, UUARS_PER_UAR if sharing == Sharing.INDEPENDENT else 1)
 
 
 def levels(uuars: Sequence[int]) -> list[Sharing]:
-    """What each QP of one context shares with the others, from the uUAR of each."""
+    """The level of sharing of each QP of one context, given the uUAR of each QP."""
     on_uuar = Counter(uuars)
     on_uar = Counter(uuar // UUARS_PER_UAR for uuar in uuars)
 
