@@ -40,7 +40,8 @@ def insert_variables(app: Sphinx, page: str, source: list[str]) -> None:
 def adapt_docstring(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Docstrings are plain text: indented parts are code, and PSP_ is no reference."""
+    """Convert a docstring, which is plain text, to reStructuredText: a part that is indented after
+    a colon becomes code, and a name such as PSP_ is escaped, so that it is no reference."""
     for number, line in enumerate(lines):
         following = lines[number + 1 : number + 3]
         if line.endswith(":") and len(following) == 2 and following[1].startswith("    "):
@@ -49,7 +50,7 @@ def adapt_docstring(
             lines[number] = re.sub(r"\b(PSP_(<\w+>_)?)(?!\w)", lambda m: m[1][:-1] + r"\_", line)
 
 
-# What a program gets from others and never makes.
+# Classes whose instances a program gets from pscompy and never constructs.
 _GIVEN = {f"pscompy.{name}" for name in ("Socket", "Connection", "MemoryRegion", "Request")}
 
 
@@ -62,7 +63,8 @@ def adapt_signature(
     signature: str | None,
     returns: str | None,
 ) -> tuple[str | None, str | None]:
-    """Wildcards by name; no signature for what only pscompy makes."""
+    """Write wildcards by name, and remove the signatures of classes that only pscompy
+    constructs."""
     if name in _GIVEN or (what == "class" and issubclass(obj, (Enum, tuple))):
         return "", returns
     for value, word in ((pscompy.ANY_SOURCE, "ANY_SOURCE"), (pscompy.ANY_TAG, "ANY_TAG")):

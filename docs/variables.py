@@ -1,4 +1,4 @@
-"""The part of configuration.md that is made from the declarations of the variables."""
+"""The part of configuration.md that is generated from the declarations of the variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MARK = "<!-- variables -->"
 
 
 def as_markdown() -> str:
-    """A section with a table for the core, and for each transport that comes with pscompy."""
+    """Markdown with one section and table for the core and for each transport of pscompy."""
     config, found = registry.load(environ={})
     ours = {
         it.name.upper()
