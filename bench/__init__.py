@@ -1,1 +1,1 @@
-"""What `./run bench` runs: pscompy against its peers and the machine's limits, in one run."""
+"""`./run bench`: compares pscompy with its peers and with the machine's limits, in one run."""

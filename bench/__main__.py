@@ -29,11 +29,11 @@ def main(arguments: list[str]) -> int:
     options = _parser(known).parse_args(arguments)
     if options.quick:
         options.launches, options.seconds, options.patience = 1, 0.02, 0.0
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every library's imports are cached
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # let each library cache its compiled modules
     options.folder.mkdir(parents=True, exist_ok=True)
     for peer in {library for name in options.only for library in known[name].launches}:
         if peer in peers.PACKAGES:
-            peers.environment(peer)  # before anything is measured
+            peers.environment(peer)  # installs the peer now, not during the measurement
     for name in options.only:
         patience = Patience(_near(options.folder), options.patience)
         rounds = measure(known[name], options.launches, options.seconds, patience, options.bound)

@@ -18,7 +18,7 @@ _SIZE, _ROUNDS = 1024, 20
 
 @dataclass(frozen=True)
 class Ranks:
-    """A library's operations among ranks: (array, rank, tag)."""
+    """A library's operations among ranks; sends and receives take (array, rank, tag)."""
 
     rank: int
     size: int
@@ -47,7 +47,7 @@ def _mpi4py() -> Iterator[Ranks]:
 
 
 def _exchange(ranks: Ranks, outgoing: Any, incoming: Any) -> None:
-    """_ROUNDS messages to each of the others, and as many from each."""
+    """Send _ROUNDS messages to each other rank, and receive as many from each."""
     others = [rank for rank in range(ranks.size) if rank != ranks.rank]
     for _ in range(_ROUNDS):
         requests = [ranks.irecv(incoming[rank], rank, 0) for rank in others]
@@ -56,7 +56,7 @@ def _exchange(ranks: Ranks, outgoing: Any, incoming: Any) -> None:
 
 
 def _measure(ranks: Ranks, seconds: float) -> float:
-    """Messages per second of all ranks together; rank 0 says when it is enough."""
+    """The messages per second of all ranks together; rank 0 decides when to stop."""
     outgoing, incoming = np.ones((2, ranks.size, _SIZE), np.uint8)
     more = np.ones(1, np.uint8)
     _exchange(ranks, outgoing, incoming)

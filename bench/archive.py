@@ -1,7 +1,7 @@
 """One serialiser: `python -m bench.archive NAME SECONDS` prints times and sizes as JSON.
 
-The object has ten arrays in a dictionary and a few numbers. Writing gives what goes to a network:
-bytes, or for out-of-band ways the bytes beside the arrays, which stay where they are.
+The object has ten arrays in a dictionary and a few numbers. Writing returns the bytes to send; for
+out-of-band serialisers these are the bytes besides the arrays, which are not copied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pscompy.parcel.pickling import Pickle
 
 _PARTS = 10
 
-# Taken apart: the archive, and the buffers that are not in it.
+# A serialised object: the archive, and the buffers that are not in it.
 Apart = tuple[Any, list[Any]]
 
 
@@ -87,7 +87,7 @@ WAYS: dict[str, tuple[Callable[[Any], Apart], Callable[[Apart], Any]]] = {
 
 
 def _timed(function: Callable[[], object], seconds: float) -> float:
-    """Microseconds, the median of calls for so long."""
+    """The median time of a call in microseconds, of calls during `seconds` seconds."""
     taken: list[float] = []
     until = time.perf_counter() + seconds
     while len(taken) < 3 or time.perf_counter() < until:

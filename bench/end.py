@@ -1,8 +1,8 @@
-"""One of the two processes of a pair, of pscompy or of a peer.
+"""One of the two processes of a pair, of pscompy or of a peer library.
 
-`python -m bench.end LIBRARY FOLDER [ROLE]`, started by the library's own launcher where it has
-one; the folder and the lines in it are those of pscompy/cli/contender.py. The process is pinned
-before it loads anything, in the same way whatever the library is.
+`python -m bench.end LIBRARY FOLDER [ROLE]` is started by the library's own launcher if it has one.
+The folder and the control socket in it are described in pscompy/cli/contender.py. The process is
+pinned to a core before it imports the library, in the same way for all libraries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pscompy.cli.measure import Calls, Job
 if TYPE_CHECKING:
     from pscompy import Connection, World
 
-_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")  # where launchers tell it
+_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")  # variables in which launchers pass the rank
 _UNRELATED = 2  # a tag that no message has
 _PAGE = 4096
 
@@ -39,9 +39,9 @@ Make = Callable[["World", "Connection", Job], Calls]
 
 @contextmanager
 def pscompy(transport: str, make: Make, folder: Path, role: int) -> Iterator[End]:
-    """Ranks of a World, whose connection must have come to use this transport.
+    """Ranks of a World, whose connection must use this transport.
 
-    As for the peers, a receive that nothing matches is pending.
+    As with the peer libraries, a receive that no message matches is pending.
     """
     from pscompy import World
 
@@ -62,13 +62,14 @@ def _plain(world: World, connection: Connection, job: Job) -> Calls:
 
 
 def _awaited(world: World, connection: Connection, job: Job) -> Calls:
-    """Sending and receiving give requests, to be awaited."""
+    """Calls whose `send` and `recv` return requests to be awaited."""
     calls = _plain(world, connection, job)
     return replace(calls, send=calls.isend, recv=calls.irecv)
 
 
 def _lent(world: Any, connection: Any, job: Job) -> Calls:
-    """Each message is a new block of the pool, lent and forgotten; the receiver reads a view."""
+    """Each message is a new block of the pool, which is lent and not waited for; the receiver reads
+    a view of it."""
 
     def send() -> None:
         connection.isend(world.empty(job.size, np.uint8), lend=True)
@@ -80,13 +81,13 @@ def _lent(world: Any, connection: Any, job: Job) -> Calls:
 
 
 def _read(array: Bytes) -> None:
-    """A byte of each page."""
+    """Read a byte of each page."""
     array[::_PAGE].tobytes()
 
 
 @contextmanager
 def _mpi4py_read(folder: Path, role: int) -> Iterator[End]:
-    """The receiver reads what it received in the same way."""
+    """mpi4py, with a receiver that reads each message as the one of `_lent` does."""
     with contender.mpi4py(folder, role) as (number, make):
 
         def reading(job: Job) -> Calls:

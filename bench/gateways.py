@@ -42,21 +42,21 @@ Figures = tuple[float, ...]
 
 
 class Ground:
-    """Where a part is measured: modules and gateways in namespaces."""
+    """The machine on which a part is measured: modules and gateways in network namespaces."""
 
     def __init__(self, names: Any, machine: Any) -> None:
         self._names = names
         self.machine = machine
 
     def launch(self, ranks: int, program: str, *numbers: object) -> list[Figures]:
-        """Both modules run it; the figures that they print."""
+        """Run a program on the ranks of both modules; returns the figures that they print."""
         file = ROOT / f"bench/gateways_{program}.py"
         jobs = [self.machine.ranks(module, ranks, file, *numbers) for module in (2, 1)]
         outs = [self._names.finished(job)[0] for job in jobs]
         return [tuple(map(float, out.split())) for out in outs if out]
 
     def relayed(self, *numbers: object) -> Figures:
-        """gateways_sockets.py through the relay."""
+        """Run gateways_sockets.py through the TCP relay."""
         file = ROOT / "bench/gateways_sockets.py"
         server = self.machine.python(2, file, "serve", "10.2.1.1", SERVER_PORT, *numbers)
         server.stdout.readline()
@@ -66,7 +66,7 @@ class Ground:
         return tuple(map(float, out.split()))
 
     def carried(self) -> list[int]:
-        """Bytes, of every gateway."""
+        """The bytes that each gateway has forwarded."""
         told = (self.machine.status(number) for number in self.machine.gateways)
         return [status["counters"]["bytes"] for status in told]
 
@@ -126,7 +126,7 @@ def relay(launches: int) -> None:
 
 
 def stalled(launches: int) -> None:
-    """What other streams reach while a receiver is stopped, to what they reach otherwise."""
+    """The rates of other streams while a receiver is stopped, compared with those otherwise."""
     figures: list[Figures] = []
     with ground(1) as here:
         for _ in range(launches):
@@ -142,7 +142,7 @@ def stalled(launches: int) -> None:
 
 
 def all_to_all(launches: int) -> None:
-    """How 4 gateways share what 8 + 8 ranks send each other."""
+    """The shares of 4 gateways in the traffic of 8 + 8 ranks that all send to each other."""
     for size, rounds in ALL_TO_ALL:
         with ground(4) as here:
             here.launch(8, "all", size, rounds)

@@ -1,4 +1,4 @@
-"""The rank that `bench.gateways` times: one of two, each in a module of its own.
+"""One of the two ranks that `bench.gateways` times, each in a module of its own.
 
     gateways_pair.py SIZE COUNT TURNS
 
@@ -12,11 +12,11 @@ import time
 
 import pscompy
 
-ROUNDS = 3  # the best counts: what disturbs makes it slower
+ROUNDS = 3  # the best round counts, because disturbances only make a round slower
 
 
 def latency(world: pscompy.World, turns: int) -> float:
-    """us for 8 bytes one way."""
+    """The time of 8 bytes one way, in us."""
     other, small = 1 - world.rank, bytearray(8)
     begun = time.perf_counter()
     for _ in range(turns):
@@ -29,7 +29,7 @@ def latency(world: pscompy.World, turns: int) -> float:
 
 
 def bandwidth(world: pscompy.World, buffers: list[bytearray]) -> float:
-    """MB/s from rank 0 to rank 1."""
+    """The rate from rank 0 to rank 1, in MB/s."""
     other, small = 1 - world.rank, bytearray(8)
     begun = time.perf_counter()
     if world.rank:

@@ -1,8 +1,9 @@
-"""What `bench.gateways` measures a relay of TCP with: the ends of gateways_pair.py over sockets.
+"""One of the two processes with which `bench.gateways` measures a TCP relay.
 
     gateways_sockets.py {serve,call} HOST PORT SIZE COUNT TURNS
 
-Both ends block. The one that calls prints what rank 0 prints there.
+Sockets are blocking. The process with `call` prints the figures that rank 0 of gateways_pair.py
+prints.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def take(sock: socket.socket, room: memoryview, count: int) -> None:
 
 
 def latency(sock: socket.socket, room: memoryview, serve: bool, turns: int) -> float:
-    """us for 8 bytes one way."""
+    """The time of 8 bytes one way, in us."""
     begun = time.perf_counter()
     for _ in range(turns):
         if serve:
@@ -33,7 +34,7 @@ def latency(sock: socket.socket, room: memoryview, serve: bool, turns: int) -> f
 
 
 def bandwidth(sock: socket.socket, room: memoryview, serve: bool, size: int, count: int) -> float:
-    """MB/s from the one that calls."""
+    """The rate from the calling process to the serving one, in MB/s."""
     begun = time.perf_counter()
     if serve:
         take(sock, room, size * count)

@@ -1,4 +1,4 @@
-"""The rank of `bench.gateways` whose module has one that stops receiving: two modules of two.
+"""A rank of `bench.gateways`, in two modules of two ranks, of which rank 2 stops receiving.
 
     gateways_stalled.py SIZE COUNT ROUNDS
 
@@ -17,12 +17,12 @@ import time
 
 import pscompy
 
-STUCK = 32  # messages for the rank that is stopped
+STUCK = 32  # messages to the rank that does not receive
 START, DATA, END, FOR_STOPPED, WHO = range(5)  # tags
 
 
 def rate(world: pscompy.World, sender: int, buffers: list[bytearray]) -> float:
-    """MB/s from `sender` to rank 3, which gets the figure."""
+    """The rate from `sender` to rank 3, in MB/s; only rank 3 returns it."""
     begun = time.perf_counter()
     if world.rank == sender:
         world.recv(source=3, tag=START)
@@ -37,7 +37,7 @@ def rate(world: pscompy.World, sender: int, buffers: list[bytearray]) -> float:
 
 
 def while_stopped(world: pscompy.World, buffers: list[bytearray]) -> list[float]:
-    """The rates while rank 2 does not receive what rank 0 sends it."""
+    """The rates while rank 2 does not receive the messages of rank 0."""
     sends = []
     if world.rank == 0:
         sends = [world.isend(it, dest=2, tag=FOR_STOPPED) for it in buffers[:STUCK]]

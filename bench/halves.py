@@ -1,8 +1,8 @@
-"""Tests of the table that `pscompy perf` does not have, as in pscompy/cli/measure.py.
+"""Further tests that `pscompy perf` does not have, in the form of pscompy/cli/measure.py.
 
-WAKE is the median time from before a send to behind the receive that slept meanwhile; ASLEEP is
-the processor time that such a receive takes, per second; AWAIT is LATENCY for calls that are
-awaited. Both processes read the same clock.
+WAKE is the median time from the start of a send to the end of the receive, which was asleep. ASLEEP
+is the processor time per second of such a receive. AWAIT is LATENCY for calls that are awaited.
+Both processes read the same clock.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 from pscompy.cli.measure import HALVES, Calls, Halves, Job, timed
 
 WAKE, ASLEEP, AWAIT = "wake", "asleep", "await"
-_PAUSE = 0.002  # seconds: much longer than anybody spins
+_PAUSE = 0.002  # seconds; much longer than any library polls before it sleeps
 _LONG_PAUSE = 0.5
 
 
 def _wake(job: Job, calls: Calls) -> float:
-    """The answer to each message is the time at which it was received."""
+    """The active half of WAKE: the answer to each message is the time of its receipt."""
     ways = []
     received = calls.incoming.view(np.float64)
     for _ in repeat(None, job.count):
@@ -45,7 +45,8 @@ def _woken(job: Job, calls: Calls) -> None:
 
 
 def _let_sleep(job: Job, calls: Calls) -> float:
-    """The answer is the processor's share of all threads of the process."""
+    """The active half of ASLEEP: the answer is the processor time per second of all threads of the
+    passive process."""
     time.sleep(_LONG_PAUSE)
     calls.send()
     calls.recv()

@@ -70,7 +70,7 @@ def _importing() -> Group:
 
 
 def _import(name: str, seconds: float) -> Figures:
-    """Turns of bare Python and Python with an import, about `seconds` long in all."""
+    """Start bare Python and Python with an import in turn, for about `seconds` seconds in all."""
     folder = peers.environment(MPI[0]) if name == "mpi4py" else None
     if isinstance(folder, NotMeasured):
         raise folder
@@ -78,7 +78,7 @@ def _import(name: str, seconds: float) -> Figures:
     programs = [_IMPORTS[name], *([_ALL_NAMES[name]] if name in _ALL_NAMES else [])]
     taken: dict[str, list[float]] = {program: [] for program in ("pass", *programs)}
     for program in taken:
-        _python(python, program)  # warms the caches up
+        _python(python, program)  # warms up the caches
     until = time.perf_counter() + seconds
     while time.perf_counter() < until or not taken["pass"]:
         for program, times in taken.items():
@@ -121,7 +121,7 @@ def _against_mpi(
 
 
 def _run(start: peers.Start, program: str, *arguments: str) -> list[dict[str, float]]:
-    """What the ranks have told, each in a file of its own."""
+    """Run the ranks of a program and return what each wrote as JSON into a file of its own."""
     with tempfile.TemporaryDirectory(prefix="pscompy-bench-") as folder:
         command = [*start.command, str(_HERE / program), folder, *arguments]
         try:

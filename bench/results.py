@@ -1,4 +1,4 @@
-"""What a run leaves: a document for each group, and the table made of all of them."""
+"""The results of a run: a document for each group, and one table of all groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 def document(group: Group, rounds: Rounds, near_ns: float) -> Document:
-    """All that was measured, and what it means."""
+    """The document of a group: all figures, their medians and their bars."""
     launched = [
         {**asdict(launch), "fault": rounds.fault(launch, near_ns)} for launch in rounds.launched
     ]
@@ -44,8 +44,9 @@ def document(group: Group, rounds: Rounds, near_ns: float) -> Document:
 
 
 def _comparable(libraries: list[str], launched: list[Document]) -> list[Document]:
-    """The launches that count; like is compared with like, so if a library has none, those of all
-    libraries on cores far apart, and if that gives nothing either, all."""
+    """The launches whose figures are used: those without a fault. If a library has none, the
+    launches of all libraries on cores far apart are used, so that the comparison stays fair; if a
+    library has none of these either, all launches are used."""
     for faults in (("",), ("cores far apart",)):
         taken = [launch for launch in launched if launch["fault"] in faults]
         if {launch["library"] for launch in taken} == set(libraries):
@@ -94,7 +95,7 @@ def _machine() -> str:
 
 
 def _commit() -> str:
-    """Of the checkout, with a + when it has been changed."""
+    """The version of the checkout, with a + if it has been changed."""
     command = ["git", "describe", "--always", "--dirty=+"]
     ended = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
     return ended.stdout.strip()
@@ -104,7 +105,7 @@ def _commit() -> str:
 
 
 def write(folder: Path, made: Document) -> None:
-    """Add a group to the folder; the table is of all groups there."""
+    """Add a group to the folder, and write the table of all groups in it."""
     (folder / f"{made['group']}.json").write_text(json.dumps(made, indent=1))
     documents = load(folder)
     text = "# Measured\n\n" + "\n".join(as_markdown(document) for document in documents)
@@ -148,7 +149,7 @@ def _figure(value: float | None) -> str:
 
 
 def _quality(made: Document) -> str:
-    """How many launches count, how many do not, and why."""
+    """A text with the number of launches that count, and the reasons of the others."""
     kept = Counter(x["library"] for x in made["launches"] if not x["fault"])
     faults = Counter(x["fault"] for x in made["launches"] if x["fault"])
     counts = ", ".join(f"{name} {kept[name]}" for name in made["libraries"])

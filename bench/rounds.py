@@ -1,4 +1,7 @@
-"""Launches in random order, each between two brackets, and which of them count."""
+"""Launches libraries in random order, each between two brackets, and decides which launches count.
+
+A bracket measures the distance of the cores.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from bench.native import Bracket, NotMeasured, run
 from bench.rows import Figures, Group
 from pscompy.errors import PscomError
 
-FAR = 2.5  # times the shortest way of a cache line that was ever seen here
-BUSY = 0.1  # of a core, used by others during a launch
+FAR = 2.5  # a longer way of a cache line, in multiples of the shortest one seen, is "far apart"
+BUSY = 0.1  # cores used by other processes during a launch above which it does not count
 _WAKE_UPS = 100
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
-_OTHERS_COLUMNS = (0, 1, 2, 7)  # of /proc/stat: user, nice, system, stolen
+_OTHERS_COLUMNS = (0, 1, 2, 7)  # columns of /proc/stat: user, nice, system, stolen
 
 
 @dataclass(frozen=True)
@@ -28,35 +31,35 @@ class Launched:
 
     library: str
     figures: Figures
-    line_ns: float  # the worse of both brackets
+    line_ns: float  # ns of a cache line one way, the worse of both brackets
     others: float  # cores used by others meanwhile
     seconds: float
 
 
 @dataclass
 class Rounds:
-    """All launches of a group; `missing` has the libraries that were left out, and why."""
+    """All launches of a group; `missing` maps each library that was left out to the reason."""
 
     launched: list[Launched] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
     def fault(self, launch: Launched, near_ns: float) -> str:
-        """Why a launch does not count; empty: it does."""
+        """The reason why a launch does not count; empty if it counts."""
         if launch.line_ns > FAR * near_ns:
             return "cores far apart"
         return "machine busy" if launch.others > BUSY else ""
 
     def counting(self, library: str, near_ns: float) -> int:
-        """How many launches of a library count."""
+        """The number of launches of a library that count."""
         mine = [launch for launch in self.launched if launch.library == library]
         return sum(not self.fault(launch, near_ns) for launch in mine)
 
 
 class Patience:
-    """Seconds that a group may wait for cores that are near.
+    """The seconds that a group may wait for cores that are near each other.
 
-    A hypervisor tends to bring cores together that wake each other up, so that is what waiting
-    consists of.
+    A hypervisor tends to move cores together that wake each other up, so the wait consists of
+    brackets, which do that.
     """
 
     def __init__(self, near_ns: float, seconds: float) -> None:
@@ -82,8 +85,8 @@ class Patience:
 def measure(
     group: Group, wanted: int, seconds: float, patience: Patience, bound: float = math.inf
 ) -> Rounds:
-    """Until `wanted` launches of each library count, or there were twice as many rounds, or `bound`
-    seconds are over: no further round begins then."""
+    """Run rounds until `wanted` launches of each library count. No round begins after twice as many
+    rounds or after `bound` seconds."""
     rounds = Rounds()
     start = time.monotonic()
     for number in range(2 * wanted):
@@ -119,13 +122,13 @@ def _launch(group: Group, library: str, seconds: float, patience: Patience, roun
 
 
 def _busy() -> float:
-    """Processor seconds that all processes have used."""
+    """The processor seconds that all processes of the machine have used."""
     columns = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     return sum(int(columns[column]) for column in _OTHERS_COLUMNS) * _TICK
 
 
 def _own() -> float:
-    """Those of this process, and of its children that have ended."""
+    """The processor seconds of this process and of its children that have ended."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 

@@ -1,4 +1,4 @@
-"""What a table is made of: cells, and groups of them that the same launches measure."""
+"""Cells of a table, and groups of cells that the same launches measure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ K, M = 1 << 10, 1 << 20
 OWN = "pscompy"
 MPI = ("mpich", "openmpi")
 
-# Cell -> figure, of one launch.
+# Name of a cell -> its figure in one launch.
 Figures = dict[str, float]
-Launch = Callable[[float], Figures]  # gets the seconds for each cell
+Launch = Callable[[float], Figures]  # the argument is the number of seconds for each cell
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure, and what it is held against: `bar` times the best of `against`.
+    """A figure and its limit: `bar` times the best figure of the libraries in `against`.
 
-    Without `against`, the bar is the figure's own, and without a bar it is only reported. `size`
-    are the bytes that the plots draw it at.
+    Without `against`, `bar` itself is the limit; without `bar`, the figure is only reported. `size`
+    is the size in bytes at which the plots show the figure.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """What is measured together; libraries that nothing is held against are shown beside it."""
+    """Cells that are measured together. Libraries that no cell is compared with are only shown."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Sockets as libraries: polled or blocking, of the loopback or of the file system, and streams."""
+"""Sockets as libraries: polled or blocking, TCP loopback or Unix sockets, and asyncio streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FAMILIES = {"unix": socket.AF_UNIX, "inet": socket.AF_INET}
 
 @contextmanager
 def sockets(family: str, polling: bool, folder: Path, role: int) -> Iterator[End]:
-    """Sockets that both sides poll, or that they sleep on."""
+    """A socket that both sides poll, or on which both block."""
     with _connected(family, folder, role) as sock:
         sock.setblocking(not polling)
         send, recv = (_send_polling, _recv_polling) if polling else (_send, _recv)
@@ -33,7 +33,7 @@ def sockets(family: str, polling: bool, folder: Path, role: int) -> Iterator[End
 
 @contextmanager
 def streams(folder: Path, role: int) -> Iterator[End]:
-    """asyncio's streams over a Unix socket; a call is awaited."""
+    """asyncio streams over a Unix socket; calls are awaited."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     sock = _connected("unix", folder, role)
@@ -101,7 +101,7 @@ def _recv_polling(sock: socket.socket, array: Bytes) -> None:
 
 
 def _connected(family: str, folder: Path, role: int) -> socket.socket:
-    """Role 0 listens; where, it tells by a file that appears once it does."""
+    """Connect both roles. Role 0 listens, and then writes its address into a file."""
     told = folder / "address"
     if role == 1:
         return _call(family, told)
@@ -125,7 +125,7 @@ def _call(family: str, told: Path) -> socket.socket:
 
 
 def _prompt(sock: socket.socket) -> socket.socket:
-    """Small messages leave at once."""
+    """Set TCP_NODELAY, so that small messages are sent at once."""
     if sock.family == socket.AF_INET:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock

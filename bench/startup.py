@@ -1,4 +1,4 @@
-"""A rank that does nothing but start: FOLDER LIBRARY [numpy]. It loads nothing else."""
+"""A rank that only starts: FOLDER LIBRARY [numpy]. It imports nothing else."""
 # ruff: noqa: PTH118, PTH123
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main(folder: str, library: str, first: str = "") -> None:
 
 
 def _tell(folder: str, rank: int, barrier: Callable[[], object]) -> None:
-    """When it was past the barrier, and what memory it had while all ranks were there."""
+    """The time at which this rank left the barrier, and its memory while all ranks existed."""
     barrier()
     past = time.perf_counter()
     barrier()

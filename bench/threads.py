@@ -31,7 +31,7 @@ def _exchange(comm: Any, calls: Calls, count: int) -> None:
 def exchanged(
     comms: list[Communicator], make: Callable[..., Calls], size: int, count: int
 ) -> float:
-    """Seconds that all threads took, each with a communicator of its own."""
+    """The seconds that all threads took together, each with a communicator of its own."""
     jobs = [
         (comm, make(comm, comm[1 - comm.rank], Job(LATENCY, size, count, 1)), count)
         for comm in comms

@@ -40,32 +40,33 @@ def built(folder: Path) -> Path:
 
 
 def latency(program: Path, size: int) -> float:
-    """Microseconds one way."""
+    """The latency one way, in microseconds."""
     return float(output(program, "latency", str(size), str(TRIPS))) * 1e6 / TRIPS / 2
 
 
 def bandwidth(program: Path, size: int) -> float:
-    """Millions of bytes per second."""
+    """The bandwidth, in millions of bytes per second."""
     count = max(1, STREAM_BYTES // size)
     return size * count / float(output(program, "stream", str(size), str(count))) / 1e6
 
 
 def pingpong() -> float | None:
-    """Microseconds one way of 8 bytes with events; None: it is not there."""
+    """The latency of 8 bytes one way with events, in microseconds. None if ibv_rc_pingpong or a GID
+    is missing."""
     program = shutil.which("ibv_rc_pingpong")
     gid = re.search(r"GID\[\s*(\d+)\]:\s*::ffff:", output("ibv_devinfo", "-v"))
     if not program or not gid:
         return None
     command = [program, "-e", "-g", gid[1], "-s", "8", "-n", str(TRIPS)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
-        sleep(0.3)  # it does not say when it listens
+        sleep(0.3)  # ibv_rc_pingpong does not report when it listens
         found = re.search(r"([\d.]+) usec/iter", output(*command, "localhost"))
         server.wait(_SECONDS)
     return float(found[1]) / 2 if found else None
 
 
 def pscompy() -> dict[int, tuple[float, float]]:
-    """Size -> microseconds one way, millions of bytes per second."""
+    """Size -> (latency one way in microseconds, bandwidth in millions of bytes per second)."""
     sizes = ",".join(map(str, SMALL + LARGE))
     command = [sys.executable, "-m", "pscompy", "perf", "--transport", "ib", "--json"]
     command += [
