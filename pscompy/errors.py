@@ -108,7 +108,7 @@ class Closed(PscomError):
 
 
 class OutOfDescriptors(PscomError, OSError):
-    """This process can open no more descriptors; the text says how to raise the limit."""
+    """The process has reached its limit of descriptors; the text says how to raise it."""
 
     def __init__(self, message: str = "", *, peer: str | None = None) -> None:
         super().__init__(message, peer=peer)
@@ -150,7 +150,7 @@ class OutOfBounds(PscomError, IndexError):
 
 
 class NoMemory(PscomError, MemoryError):
-    """There is no memory for a message of `nbytes` bytes, here or at the peer it was sent to.
+    """Memory for a message of `nbytes` bytes cannot be allocated, here or at the receiving peer.
 
     A message that could not be received stays in the queue: receive it into a buffer of your own.
     """
@@ -186,7 +186,7 @@ class ParcelError(PscomError):
 
 
 class RemoteError(PscomError):
-    """An action ended with an exception that cannot be reconstructed locally; the text is its
+    """An action has raised an exception that cannot be reconstructed locally; the text is its
     traceback."""
 
 
