@@ -1,4 +1,4 @@
-"""Real processes, each with a session, connected over each transport in turn."""
+"""Fixtures that start real processes, each with a session, and connect them over each transport."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Connect = Callable[..., Link]
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A key of this test alone, for all its processes."""
+    """Sets PSP_KEY to a random key that only the processes of this test share."""
     made = f"random:{secrets.token_hex(32)}"
     monkeypatch.setenv("PSP_KEY", made)
     return made
@@ -34,7 +34,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Makes puppets: start(config, VARIABLE=...)."""
+    """Returns a function that starts puppets: start(config, VARIABLE=...)."""
     puppets = []
 
     def begin(config: dict[str, object] | None = None, **environ: str) -> Puppet:
@@ -50,7 +50,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def open_session() -> Iterator[Callable[..., pscompy.Session]]:
-    """Makes sessions of this process, closed at the end."""
+    """Returns a function that opens sessions in this process; all are closed after the test."""
     sessions: list[pscompy.Session] = []
 
     def begin(name: str | None = None, **config: object) -> pscompy.Session:
@@ -64,7 +64,7 @@ def open_session() -> Iterator[Callable[..., pscompy.Session]]:
 
 @pytest.fixture
 def connect(start: Start, open_session: Callable[..., pscompy.Session]) -> Connect:
-    """A puppet that is connected to a session of this process."""
+    """Returns a function that connects a puppet to a session of this process."""
 
     def begin(transport: str, **config: Any) -> Link:
         settings = {**ONLY[transport], "SHUTDOWN_TIMEOUT": 30, **config}
@@ -84,7 +84,7 @@ def attach(session: pscompy.Session, sock: pscompy.Socket, peer: Puppet) -> Link
 
 @pytest.fixture
 def join(start: Start) -> Callable[[Link], Link]:
-    """One more puppet for the same session."""
+    """Returns a function that connects one more puppet to the session of a link."""
 
     def begin(link: Link, **config: Any) -> Link:
         settings = {**ONLY[link.c.transport], "SHUTDOWN_TIMEOUT": 30, **config}

@@ -1,7 +1,8 @@
-"""A process that a test tells what to do: Python source comes in, values and exceptions go out.
+"""A process that runs the Python source it reads from its input and answers with the value or
+the exception.
 
-Every piece runs in the same namespace; the value of its last expression is the answer. At the end
-of the input the interpreter exits as any program does, with whatever is still open.
+All pieces of source run in one namespace; the value of the last expression is the answer. At the
+end of its input the interpreter exits like any program, with everything that is still open.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The test's end of `puppet.py`, and what tests of whole sessions have in common."""
+"""Puppet, the test's side of `puppet.py`, and helpers that the tests of whole sessions share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ import pscompy
 from tests.waiting import asleep
 
 HEAD = struct.Struct("<Q")
-BOUND = 60.0  # seconds: what takes longer hangs
-ONLY = {"shm": {"TCP": 0}, "tcp": {"SHM": 0}}  # the configuration that leaves one transport
+BOUND = 60.0  # seconds; a step that takes longer is taken to hang
+ONLY = {"shm": {"TCP": 0}, "tcp": {"SHM": 0}}  # configurations that leave one transport enabled
 
 OPEN = """
 import gc, os, signal, socket, sys, threading, time
@@ -36,7 +36,7 @@ c.send(b"hello")
 
 
 class Puppet:
-    """A process with the namespace of a session: `session`, and `c` once it has connected."""
+    """A process whose namespace has `session`, and `c` once it is connected."""
 
     def __init__(self, environ: dict[str, str]) -> None:
         script = Path(__file__).with_name("puppet.py")
@@ -53,7 +53,7 @@ class Puppet:
         return self.process.pid
 
     def __call__(self, source: str, timeout: float = BOUND, **names: object) -> Any:
-        """Run this; its value, or its exception."""
+        """Run `source` in the puppet; return its value or raise its exception."""
         self.begin(source, **names)
         return self.result(timeout)
 
@@ -64,7 +64,7 @@ class Puppet:
         self.process.stdin.flush()
 
     def result(self, timeout: float = BOUND) -> Any:
-        """Of what was begun."""
+        """The value or exception of the source that `begin` has sent."""
         deadline = time.monotonic() + timeout
         (length,) = HEAD.unpack(self._read(HEAD.size, deadline))
         good, value = pickle.loads(self._read(length, deadline))
@@ -79,30 +79,30 @@ class Puppet:
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """As `kill -9`, and wait until it is gone."""
+        """Send SIGKILL and wait until the process has ended."""
         self.process.kill()
         self.process.wait(BOUND)
 
     def finish(self, timeout: float = BOUND) -> int:
-        """Let it come to its end as a program does; the exit code."""
+        """Let the puppet exit like a program at the end of its input; returns the exit code."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(timeout)
 
     def sleeps(self) -> bool:
-        """Whether its main thread waits in the kernel."""
+        """True if the puppet's main thread is blocked in the kernel."""
         return asleep(self.pid, self.pid)
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def resident(self) -> int:
-        """Bytes of memory that it has."""
+        """Resident memory of the puppet, in bytes."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def end(self) -> None:
-        """Whatever it does, at the end of the test it is gone."""
+        """Kill the puppet even if it is stopped, and close its pipes."""
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()
         self.process.wait(BOUND)
@@ -129,7 +129,7 @@ class Puppet:
 
 @dataclass
 class Link:
-    """A session of this process, and one connection of it to a puppet."""
+    """A session of this process and one connection from it to a puppet."""
 
     session: pscompy.Session
     sock: pscompy.Socket
@@ -138,7 +138,8 @@ class Link:
 
 
 def quiet_port() -> int:
-    """A port that stays free between two uses: no system hands it out to whoever wants any."""
+    """A port below the ephemeral range, so that the kernel gives it to no other socket
+    meanwhile."""
     while True:
         port = random.randrange(20_000, 30_000)
         with socket.socket() as sock:
@@ -150,11 +151,11 @@ def quiet_port() -> int:
 
 
 def own_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd")) - 1  # the listing has one itself
+    return len(os.listdir("/proc/self/fd")) - 1  # listdir itself has one descriptor open
 
 
 def check_echo(link: Link) -> None:
-    """The two still exchange messages, in both directions."""
+    """Check that link.c and its puppet still exchange messages in both directions."""
     link.peer.begin("c.send(b'<' + c.recv() + b'>')")
     link.c.send(b"still there")
     assert link.c.recv(timeout=BOUND) == b"<still there>"

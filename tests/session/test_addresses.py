@@ -1,7 +1,8 @@
-"""Hosts with several addresses, some of which lead nowhere from the other one: two namespaces.
+"""Hosts with several addresses, some of which cannot be reached from the other host.
 
-Both are in 10.77.0.0/24, by a link of their own, and both have the address 172.31.0.1 on a device
-that leads nowhere, as bridges of containers have on every host; the default route is there.
+The two hosts are network namespaces. A link joins them in 10.77.0.0/24. Each also has the
+address 172.31.0.1 on a device without a neighbour, like the bridge of a container engine, and
+the default route points to that device.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pscompy
 from tests.names import A_KEY, ANOTHER_KEY
 
 ROOT = str(Path(pscompy.__file__).parents[1])
-TIMEOUT = 120  # a guard against hanging
+TIMEOUT = 120  # seconds; a guard against hanging
 BRIDGE = "172.31.0.1"
 
 LISTENER = """
@@ -55,14 +56,15 @@ with socket.create_server(("0.0.0.0", 4477)) as server:
 
 
 class Hosts:
-    """`one` calls, `two` listens."""
+    """Two network namespaces: the process in `one` connects, the process in `two` listens."""
 
     def __init__(self) -> None:
         self.one, self.two = (f"psc{os.getpid()}h{n}" for n in (1, 2))
         self._started: list[subprocess.Popen[str]] = []
 
     def make(self) -> str:
-        """Returns why that is not possible, or nothing."""
+        """Create both namespaces; returns the reason if that is not possible, else an empty
+        string."""
         if os.geteuid() != 0:
             return "network namespaces need root"
         commands = [f"ip netns add {self.one}", f"ip netns add {self.two}"]
@@ -132,22 +134,22 @@ def line(process: subprocess.Popen[str]) -> str:
 
 
 def nobody(hosts: Hosts) -> None:
-    """The caller has that address itself, and nothing listens there."""
+    """The caller has the listener's address itself, and no process listens there."""
 
 
 def hole(hosts: Hosts) -> None:
-    """What the caller sends there is gone, and no answer comes."""
+    """Packets of the caller to this address are lost, and no answer arrives."""
     hosts.ip(hosts.one, f"addr del {BRIDGE}/16 dev bridge")
     hosts.ip(hosts.one, "addr add 172.31.0.9/16 dev bridge")
 
 
 def mute(hosts: Hosts) -> None:
-    """Somebody listens there at that very port, and never says a word."""
+    """A process listens at the same address and port but never answers."""
     assert line(hosts.start(hosts.one, MUTE)) == "ready"
 
 
 def stranger(hosts: Hosts) -> None:
-    """Another process with the same key."""
+    """Another process with the same key listens at the same address and port."""
     assert BRIDGE in line(hosts.start(hosts.one, LISTENER, 4477, PSP_SHM=0))
 
 

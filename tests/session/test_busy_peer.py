@@ -1,5 +1,6 @@
-"""Peers that do something else: they are connected to meanwhile, or right after; and waiting costs
-next to nothing."""
+"""Peers that compute or are stopped: connections to them succeed meanwhile or right after, and
+waiting for them uses almost no CPU time.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ SECONDS = 5
 
 @pytest.fixture
 def busy(transport, start):
-    """A peer that listens and has begun something that takes a while; with its address."""
+    """Returns a function that starts a listening peer, lets it begin `work`, and returns the
+    peer and its address."""
 
     def begin(work):
         peer = start(ONLY[transport])
@@ -34,7 +36,7 @@ def session(transport, open_session):
 
 
 def test_a_peer_in_a_python_loop(session, busy):
-    """The first eager send returns, and the connection is up, while the loop runs."""
+    """The first eager send returns and the connection opens while the peer's Python loop runs."""
     peer, address = busy(
         """
         told = []
@@ -46,14 +48,15 @@ def test_a_peer_in_a_python_loop(session, busy):
     c.send(b"first")
     assert c.open(BOUND) is None
     with pytest.raises(AssertionError, match="hangs"):
-        peer.result(timeout=0)  # it is still in its loop
+        peer.result(timeout=0)  # the peer is still in its loop
     peer.send_signal(signal.SIGUSR1)
     peer.result()
     assert peer("bytes(sock.accept(60).recv())") == b"first"
 
 
 def test_a_peer_that_holds_the_interpreter(session, busy):
-    """It is connected to as soon as it lets go; nothing times out meanwhile."""
+    """A peer that holds the GIL is connected as soon as it releases the GIL; nothing times out
+    before."""
     peer, address = busy(f"ctypes.PyDLL(None).sleep({SECONDS})")
     c = session.connect(address)
     c.send(b"first")
@@ -65,7 +68,7 @@ def test_a_peer_that_holds_the_interpreter(session, busy):
 
 
 def test_two_that_hold_the_interpreter_in_turns(session, busy):
-    """Both sides of a handshake are stuck, one after the other."""
+    """Both sides of a handshake hold the GIL, one after the other."""
     peer, address = busy("ctypes.PyDLL(None).usleep(1_000_000)")
     c = session.connect(address)
     request = c.iopen()
@@ -76,7 +79,8 @@ def test_two_that_hold_the_interpreter_in_turns(session, busy):
 
 
 def test_a_candidate_is_not_given_up_for_a_peer_that_is_held_up(transport, start, open_session):
-    """Again and again, and longer than the candidate's time: both sides have to be awake for it."""
+    """The peer holds the GIL several times, for longer than the candidate's time-out; the
+    handshake needs moments in which both sides run."""
     config = ONLY[transport] | {"CANDIDATE_TIMEOUT": "0.2"}
     peer = start(config)
     address = peer("import ctypes; sock = session.listen('127.0.0.1'); sock.address")
@@ -105,7 +109,7 @@ def used(call):
 
 @pytest.mark.parametrize("call", BLOCKED)
 def test_a_blocked_call_sleeps(connect, transport, call):
-    """Less than 2 % of a core, all threads together, shortly after other traffic."""
+    """All threads together use less than 2 % of a core, shortly after other traffic."""
     link = connect(transport)
     link.peer("sock = session.listen('127.0.0.1')")
     link.peer.begin("for _ in range(100): c.send(c.recv())")
@@ -120,13 +124,13 @@ def test_a_blocked_call_sleeps(connect, transport, call):
 
 
 def test_an_idle_session_sleeps(connect, transport):
-    """Nobody waits for anything: its threads do nothing."""
+    """Without any waiting call the threads of a session use no CPU time."""
     connect(transport)
     assert idles(own_use)
 
 
 def test_a_blocked_coroutine_sleeps(start, transport):
-    """The same in an event loop."""
+    """A coroutine that waits for a message uses no CPU time either."""
     server, client = start(ONLY[transport]), start(ONLY[transport])
     address = server("sock = session.listen('127.0.0.1'); sock.address")
     client("c = session.connect(address); c.send(b'')", address=address)
@@ -148,7 +152,7 @@ def test_a_blocked_coroutine_sleeps(start, transport):
 
 
 def test_a_stopped_peer_is_not_dead(connect, transport):
-    """SIGSTOP for some seconds: slow, not gone."""
+    """A peer that SIGSTOP has suspended for some seconds is not reported as lost."""
     link = connect(transport)
     link.peer.send_signal(19)
     link.c.send(b"patience")
@@ -161,7 +165,7 @@ def test_a_stopped_peer_is_not_dead(connect, transport):
 
 
 def test_many_sessions_in_turn(start, transport):
-    """A process that opens and closes sessions while peers connect to the next one."""
+    """A process opens and closes sessions while peers connect to the next one."""
     server, client = start(ONLY[transport]), start(ONLY[transport])
     for _ in range(5):
         address = server("sock = session.listen('127.0.0.1'); sock.address")
@@ -173,7 +177,8 @@ def test_many_sessions_in_turn(start, transport):
 
 
 def test_what_was_sent_leaves_though_the_sender_never_calls_again(start):
-    """Sends have returned whose bytes the socket had no room for; nobody polls for it either."""
+    """Sends that returned although the socket had no room for their bytes complete without a
+    poll."""
     small = {**ONLY["tcp"], "TCP_SO_SNDBUF": 16 << 10, "TCP_SO_RCVBUF": 16 << 10}
     sender, receiver = start(small), start(small)
     sender.connect(receiver("sock = session.listen('127.0.0.1'); sock.address"))

@@ -1,4 +1,4 @@
-"""Random cancellations between sessions of this process: every message is counted."""
+"""Receives between sessions of this process are cancelled at random; every message is counted."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.session.puppets import ONLY
 
 FAR = 60.0
 EAGER, LONG = 10, 300_000
-CHANCES = 8  # a receive is cancelled so often before one may wait
+CHANCES = 8  # how many times a receive may be cancelled before it waits without a limit
 
 
 @dataclass
 class Ends:
     send: Callable[[Any, int], pscompy.Request]
     send_obj: Callable[[Any, int], pscompy.Request]
-    into: Any  # what receives
+    into: Any  # the World or connection that receives
 
 
 @pytest.fixture(scope="module", params=["loop", "shm", "tcp"])
@@ -51,13 +51,13 @@ def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 
 def check_hit(stats: dict[str, int]) -> None:
-    """Of all these messages some had come, or were on their way, when their receive was cancelled;
-    otherwise this would test nothing."""
+    """Check that some messages had arrived or were in flight when their receive was cancelled;
+    otherwise this test would prove nothing."""
 
     assert stats["given_back"]
 
 
-# ---- what is sent and received ----
+# ---- kinds of messages ----
 
 
 def payload(kind: str, number: int, long: bool) -> Any:
@@ -77,7 +77,7 @@ def number_of(kind: str, got: Any) -> int:
 
 
 async def receive(ends: Ends, kind: str, tag: int) -> int:
-    """The number in the next message."""
+    """Receive the next message; returns the number in it."""
     if kind == "object":
         return number_of(kind, await ends.into.irecv_obj(tag=tag))
     if kind == "new":
@@ -93,7 +93,7 @@ async def receive(ends: Ends, kind: str, tag: int) -> int:
     return number_of(kind, buffer[: status.nbytes])
 
 
-# ---- ways to be cancelled ----
+# ---- ways to cancel a receive ----
 
 
 async def in_a_task(coroutine: Any, moment: int) -> int | None:
@@ -115,7 +115,7 @@ async def in_time(coroutine: Any, moment: int) -> int | None:
 
 
 async def in_its_timeout(coroutine: Any, moment: int) -> int | None:
-    if not hasattr(asyncio, "timeout"):  # Python 3.10
+    if not hasattr(asyncio, "timeout"):  # Python 3.10 has no asyncio.timeout
         return await in_time(coroutine, moment)
     try:
         async with asyncio.timeout(moment * 1e-4):

@@ -1,4 +1,4 @@
-"""What code in C gets of sessions: addresses that its calls take."""
+"""Addresses of a session's objects, as code in C passes them to the C interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.waiting import expect_soon
 
 
 class Head(ctypes.Structure):
-    """How psc_api_t begins."""
+    """The first fields of psc_api_t."""
 
     _fields_ = (("abi", ctypes.c_uint32), ("size", ctypes.c_uint32))
 

@@ -1,5 +1,6 @@
-"""A process that runs out of descriptors says so, turns peers away with the reason, and goes on
-when some are free again."""
+"""A process that runs out of descriptors raises an error that says so, refuses peers with that
+reason, and works again when descriptors are free.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from puppets import BOUND, ONLY
 import pscompy
 from tests.waiting import expect_soon
 
-# For the longer test of many peers; 2000 of them take a limit of 8192.
+# The longer test with many peers sets this variable; 2000 peers need a limit of 8192.
 PEERS = int(os.environ.get("PSCOMPY_TEST_PEERS", "60"))
-COST = {"shm": 3, "tcp": 2}  # descriptors of a connection, on each side
+COST = {"shm": 3, "tcp": 2}  # descriptors that a connection uses on each side
 
 LIMIT = """
 import resource
@@ -43,7 +44,7 @@ len(filling)
 
 
 def raised(call, *arguments):
-    """What it raises, as text, or None."""
+    """Returns the text of the ConnectError that `call` raises, or None."""
     try:
         call(*arguments)
     except pscompy.ConnectError as error:
@@ -53,7 +54,7 @@ def raised(call, *arguments):
 
 @pytest.mark.parametrize("limit", [12, 24])
 def test_a_program_with_too_few_for_a_session(limit):
-    """No traceback of something else, no session that works by halves."""
+    """Opening a session fails with OutOfDescriptors and leaves nothing open."""
     program = (
         "import os, resource, sys, pscompy\n"
         "pscompy.Session.__init__, pscompy.OutOfDescriptors\n"
@@ -69,12 +70,12 @@ def test_a_program_with_too_few_for_a_session(limit):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert re.search(rf"may have {limit} in all .*ulimit -n", done.stdout)
-    assert int(done.stdout.split()[-1]) < 6  # nothing was left open
+    assert int(done.stdout.split()[-1]) < 6  # no descriptor of the session was left open
     assert done.stderr == ""
 
 
 def test_the_cost_of_a_connection(connect, join, transport):
-    """As docs/transports.md says."""
+    """A connection uses as many descriptors as docs/transports.md says."""
     link = connect(transport)
 
     def used():
@@ -91,7 +92,7 @@ def test_the_cost_of_a_connection(connect, join, transport):
 
 
 def test_without_any_descriptor_causes_are_told_at_once(start, open_session, transport):
-    """Afterwards everything goes on."""
+    """Both sides report the cause at once; when descriptors are free again, connections succeed."""
     full = start({**ONLY[transport], "RETRY": 0})
     address = full(LIMIT, limit=256)
     session = open_session(**ONLY[transport], RETRY=0)
@@ -120,11 +121,12 @@ def test_a_session_without_any_descriptor_closes(start):
     full(LIMIT, limit=256)
     full(FILL)
     full("session.close()")
-    assert full("1 + 1") == 2  # the process goes on
+    assert full("1 + 1") == 2  # the process still answers
 
 
 def test_peers_beyond_the_limit_are_turned_away(start, open_session, transport):
-    """Each is told why; and those that come after others have left are served."""
+    """Every refused peer gets the reason; peers that connect after others have left are
+    accepted."""
     room = PEERS if PEERS <= 60 else PEERS // 4
     server = start(ONLY[transport])
     address = server(LIMIT, limit=room * COST[transport])
@@ -141,7 +143,8 @@ def test_peers_beyond_the_limit_are_turned_away(start, open_session, transport):
     before = len(served)
     for connection in served[: before // 2]:
         connection.close()
-    again = open_session(**ONLY[transport])  # it tries again until the server has noticed
+    # retries until the server has noticed that peers have left
+    again = open_session(**ONLY[transport])
     for _ in range(before // 2):
         again.connect(address).send(b"x", timeout=BOUND)
     expect_soon(lambda: server("len(kept)") >= before + before // 2)
@@ -165,8 +168,8 @@ def test_many_peers_of_one_listener(start, transport):
 
 
 def test_strangers_leave_descriptors_to_peers(start, open_session):
-    """64 of them at a listener that may have 60 descriptors, and peers beside them, and when they
-    have left."""
+    """64 strangers connect to a listener whose limit is 60 descriptors; peers can connect while
+    the strangers stay and after they have left."""
     server = start({})
     address = server(LIMIT, limit=60)
     session = open_session()

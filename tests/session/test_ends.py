@@ -1,4 +1,4 @@
-"""Sessions and connections that end: in order, from another thread, and with the interpreter."""
+"""The end of sessions and connections: in order, from another thread, and with the interpreter."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def link(connect, transport):
 
 @pytest.fixture
 def hasty(connect, transport):
-    """For who closes in vain: it waits for 3 s."""
+    """A link for tests whose close cannot complete: it waits for only 3 s."""
     return connect(transport, SHUTDOWN_TIMEOUT=3)
 
 
 def test_in_order_with_data_in_flight_both_ways(link):
-    """Both send much, then close: everything that was sent before the close arrives."""
+    """Both sides send much and then close: all messages sent before the close arrive."""
     link.peer.begin(
         """
         sent = [c.isend(bytes([i]) * 5000) for i in range(200)]
@@ -46,7 +46,8 @@ def test_in_order_with_data_in_flight_both_ways(link):
 
 @pytest.mark.parametrize("nbytes", [10, 3000, 100_000, 5_000_000])
 def test_what_was_sent_before_the_close_arrives(link, nbytes):
-    """The peer posts its sends and closes at once: they still go, and are received first."""
+    """The peer posts its sends and closes at once: the messages are still sent and are received
+    before the end."""
     link.peer(
         """
         for i in range(8):
@@ -64,7 +65,8 @@ def test_what_was_sent_before_the_close_arrives(link, nbytes):
 
 
 def test_what_is_left_names_its_source(link):
-    """Long after the end, when only the program still knows the connection."""
+    """Messages that are left keep their source when only the program still refers to the
+    connection."""
     link.peer("for i in range(3): c.send(bytes([i]), tag=i)\nc.close()")
     expect_soon(lambda: link.c.state is pscompy.ConnectionState.CLOSED)
     link.sock.close()
@@ -77,7 +79,8 @@ def test_what_is_left_names_its_source(link):
 
 
 def test_a_handler_learns_who_it_was(link):
-    """The connection has ended before its last messages reach their handler."""
+    """A handler gets its connection even if that has ended before its last messages are
+    delivered."""
     seen = []
     link.session.on_message(5, lambda c, header, payload: seen.append((c, bytes(header))))
     peer = link.c.peer
@@ -111,7 +114,7 @@ def test_close_is_idempotent(link):
 @pytest.mark.parametrize("what", ["c", "session"])
 @pytest.mark.parametrize("call", ["recv()", "probe()", "send(bytes(20 << 20))", "irecv().wait()"])
 def test_close_from_another_thread_wakes(hasty, what, call):
-    """A blocked call ends with Closed."""
+    """A blocked call ends with Closed if another thread closes what it waits for."""
     hasty.peer.begin(
         """
         def close():
@@ -142,7 +145,7 @@ def test_close_wakes_accept(link):
 
 
 def test_close_of_a_peer_that_is_silent_is_bounded(hasty):
-    """A stopped process answers nothing."""
+    """Closing a session is bounded in time although the stopped peer answers nothing."""
     hasty.peer.send_signal(19)
     thread = threading.Thread(target=hasty.session.close)
     thread.start()
@@ -169,7 +172,7 @@ EXITS = {
 
 @pytest.mark.parametrize("open_things", EXITS)
 def test_interpreter_exit(hasty, open_things):
-    """With whatever is open: exit code 0, in bounded time, nothing on the way crashes."""
+    """The interpreter exits with code 0 in bounded time while the object of EXITS is open."""
     hasty.c.send(b"for the probe")
     hasty.peer("try:\n  exec(do)\nexcept pscompy.PscomError as e: print(e)", do=EXITS[open_things])
     assert hasty.peer.finish() == 0
@@ -179,7 +182,8 @@ def test_interpreter_exit(hasty, open_things):
 
 
 def test_exit_without_close_after_messages(link):
-    """The program ends without a word; what it had sent is received, then the end."""
+    """The program exits without closing: its messages are received, then the end of the
+    connection."""
     link.peer("for i in range(50): c.send(bytes([i]) * 100)")
     assert link.peer.finish() == 0
     for i in range(50):
@@ -196,7 +200,8 @@ def test_os_exit_without_close(link):
 
 
 def test_sessions_leave_nothing_behind(transport, start, key):
-    """Descriptors and memory of 30 sessions, each with a connection to a long-lived peer."""
+    """30 sessions, each with a connection to a long-lived peer, leave no descriptors and no
+    memory."""
     server = start(ONLY[transport])
     address = server("sock = session.listen('127.0.0.1'); sock.address")
     client = start(ONLY[transport])
@@ -219,7 +224,7 @@ def test_sessions_leave_nothing_behind(transport, start, key):
 
 
 def test_own_descriptors_are_counted():
-    """The measure that other tests rely on."""
+    """own_descriptors() counts a file that is opened; other tests rely on it."""
     before = own_descriptors()
     with open("/dev/null"):
         assert own_descriptors() == before + 1

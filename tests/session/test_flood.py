@@ -1,7 +1,8 @@
-"""Messages that nobody receives yet: memory stays within the bound, what is wanted gets through.
+"""Messages without a matching receive: memory stays bounded, and wanted messages still arrive.
 
-The bound is that of `credit.h`: PSP_UNEXPECTED_MAX for the session and the window of each
-connection; beyond it senders turn to rendezvous, which costs a record per message."""
+`credit.h` defines the bound: PSP_UNEXPECTED_MAX for the session plus the window of each
+connection. Beyond it senders turn to rendezvous, which costs a record per message.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.waiting import expect_soon
 
 MIB = 1 << 20
 WINDOW = 4 * MIB
-SLACK = 16 * MIB  # the allocator, and the rings
+SLACK = 16 * MIB  # memory of the allocator and of the rings
 LARGE = 256 << 10
 
 FLOOD = """
@@ -36,7 +37,7 @@ for i in range(count):
 
 
 class Sampler:
-    """The largest memory of a process while something goes on."""
+    """Samples the resident memory of a puppet in a thread and keeps the peak."""
 
     def __init__(self, puppet):
         self.puppet, self.before, self.peak = puppet, puppet.resident(), 0
@@ -62,7 +63,8 @@ class Sampler:
 
 @pytest.fixture
 def receiver(start, transport):
-    """A process with two peers, `flood` and `other`; with these two processes."""
+    """Returns a function that starts a receiving puppet with two connected peers, `flood` and
+    `other`; it returns all three."""
 
     def begin(**config):
         settings = {**ONLY[transport], **config}
@@ -78,8 +80,8 @@ def receiver(start, transport):
 
 
 def full(receiver, counter="credits_withheld", least=1, kept=0):
-    """Let the flood come as far as it may, at least to `kept` messages: only progress, nothing is
-    received."""
+    """Drive progress in `receiver` without receiving, until `counter` reaches `least`, at least
+    `kept` messages are unexpected, and no further message has arrived for 0.3 s."""
     receiver(
         """
         def full():
@@ -101,8 +103,8 @@ def full(receiver, counter="credits_withheld", least=1, kept=0):
 
 @pytest.mark.timeout(900)
 def test_a_million_messages_while_rendezvous_complete(receiver):
-    """Large messages of another peer go through while the flood stands at the door; in the end
-    every message of the flood is received, in order."""
+    """Large messages of another peer complete while the flood is held back; then every message
+    of the flood is received, in order."""
     count, size = 1_000_000, 1024
     here, flooder, other = receiver(UNEXPECTED_MAX=64 * MIB)
     with Sampler(here) as memory:
@@ -121,7 +123,8 @@ def test_a_million_messages_while_rendezvous_complete(receiver):
 
 @pytest.mark.parametrize("peers", [1, 4])
 def test_peers_share_what_they_may_send_unasked(start, transport, peers):
-    """Behind the bound of the session a flood goes on for its connection's window."""
+    """When the session's bound is used up, a flood continues for the window of its connection
+    only."""
     settings = {**ONLY[transport], "UNEXPECTED_MAX": 8 * MIB, "RTS_MAX": 1}
     here, *there = (start(settings) for _ in range(1 + peers))
     address = here("peers = []; sock = session.listen('127.0.0.1'); sock.address")
@@ -139,7 +142,8 @@ def test_peers_share_what_they_may_send_unasked(start, transport, peers):
 @pytest.mark.parametrize("size", [0, 8, 1024, 60_000])
 @pytest.mark.parametrize("limit", [0, MIB, 32 * MIB])
 def test_memory_is_bounded(receiver, limit, size):
-    """Also by messages of few bytes, whose records cost more than what they carry."""
+    """Memory is bounded for small messages, too, although their records are larger than their
+    data."""
     count = min(300_000, 3 * limit // (size + 100) + 5000)
     here, flooder, _ = receiver(UNEXPECTED_MAX=limit)
     with Sampler(here) as memory:
@@ -151,7 +155,7 @@ def test_memory_is_bounded(receiver, limit, size):
 
 
 def test_memory_comes_back_after_the_flood(receiver):
-    """Ten floods take no more than one, whatever the allocator keeps of it."""
+    """Ten floods use no more memory than one, apart from what the allocator keeps."""
     here, flooder, _ = receiver(UNEXPECTED_MAX=8 * MIB)
     assert 8 * MIB < 15_000 * 1024
     sizes = []
@@ -165,7 +169,7 @@ def test_memory_comes_back_after_the_flood(receiver):
 
 
 def test_a_flood_of_posted_sends(receiver):
-    """The sender posts all at once; its own memory is its own business, the receiver's is not."""
+    """The sender posts all sends at once: its own memory may grow, the receiver's may not."""
     here, flooder, _ = receiver(UNEXPECTED_MAX=MIB)
     with Sampler(here) as memory:
         flooder("data = bytes(1024); sends = [c.isend(data, tag=1) for _ in range(50_000)]")
@@ -177,7 +181,8 @@ def test_a_flood_of_posted_sends(receiver):
 
 
 def test_a_flood_of_announcements(receiver):
-    """Large messages that nobody wants: a record each, and no more than PSP_RTS_MAX of them."""
+    """Large messages without a receive cost a record each, and at most PSP_RTS_MAX of them are
+    kept."""
     here, flooder, other = receiver(RTS_MAX=64)
     with Sampler(here) as memory:
         flooder("data = bytes(1 << 20); sends = [c.isend(data, tag=1) for _ in range(500)]")
@@ -193,7 +198,7 @@ def test_a_flood_of_announcements(receiver):
 
 
 def test_both_flood_each_other(connect, transport):
-    """Neither receives before it has sent all: posted sends, so nobody is stuck."""
+    """Both sides post all sends before they receive; neither blocks."""
     link = connect(transport, UNEXPECTED_MAX=MIB)
     count = 20_000
     exchange = """
@@ -212,7 +217,7 @@ def test_both_flood_each_other(connect, transport):
 
 
 def test_control_messages_pass_a_flood(receiver):
-    """A connection that is stuck closes in order all the same."""
+    """A connection that has used up its credit still closes in order."""
     here, flooder, _ = receiver(UNEXPECTED_MAX=0, SHUTDOWN_TIMEOUT=30)
     flooder("data = bytes(1024)\nfor _ in range(2000): c.isend(data, tag=1)")
     full(here)

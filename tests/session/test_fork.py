@@ -1,4 +1,4 @@
-"""Processes that begin as copies: an inherited session is of no use and does no harm."""
+"""Processes made by fork: the session they inherit is unusable and does no harm to the parent's."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def in_child(work):
 
 @pytest.fixture
 def link(connect, transport):
-    """The puppet forks."""
+    """A link whose puppet has the functions that fork."""
     link = connect(transport)
     link.peer(IN_CHILD)
     link.peer("posted = c.irecv(tag=99); sock = session.listen('127.0.0.1')")
@@ -109,7 +109,7 @@ def test_ends_in_the_child_touch_nothing(link, end):
 
 
 def test_the_childs_exit_runs_and_the_parent_goes_on(link):
-    """A whole interpreter exit, with atexit, not os._exit."""
+    """The child runs a whole interpreter exit with its atexit handlers, not os._exit."""
     code = link.peer(
         """
         import multiprocessing
@@ -144,7 +144,7 @@ def test_a_new_session_works_in_the_child(link):
 
 
 def test_fork_while_messages_are_in_flight(link):
-    """The parent's large messages arrive unharmed."""
+    """Large messages of the parent arrive complete although it forks meanwhile."""
     link.peer.begin(
         """
         data = bytes(range(256)) * 40_000
@@ -179,7 +179,7 @@ def test_fork_from_a_thread_while_another_receives(link):
 
 
 def test_the_peer_survives_a_child_that_outlives_its_parent(link):
-    """The child holds copies of descriptors; the parent's death is noticed all the same."""
+    """The peer notices the parent's death although the child holds copies of its descriptors."""
     child = link.peer(
         """
         def linger():
@@ -228,7 +228,7 @@ def test_multiprocessing(transport, method, open_session):
 
 
 def test_descriptors_are_closed_by_exec(link):
-    """A program that the process starts inherits none of them."""
+    """A program that the process executes inherits none of the session's descriptors."""
     listing = (
         "import os; print([os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
     )
@@ -238,7 +238,7 @@ def test_descriptors_are_closed_by_exec(link):
         done = subprocess.run(
             [sys.executable, "-c", listing],
             close_fds=False,
-            stdin=subprocess.DEVNULL,  # may be anything where the tests run
+            stdin=subprocess.DEVNULL,  # the stdin of the test run may be anything
             capture_output=True,
             text=True,
             check=True,

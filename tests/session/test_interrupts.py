@@ -1,5 +1,6 @@
-"""Ctrl-C and other signals in calls that block: the call ends with KeyboardInterrupt, or goes on
-where the handler raises nothing; the session works afterwards and no message is lost."""
+"""Ctrl-C and other signals during calls that block. A call ends with KeyboardInterrupt, or
+continues if the handler raises nothing; the session works afterwards and no message is lost.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def link(connect, transport):
 
 
 def check_interrupted(peer, call):
-    """SIGINT while the puppet is blocked in it."""
+    """Send SIGINT while `call` blocks in the puppet, and check that it raises KeyboardInterrupt."""
     peer.begin(call)
     expect_soon(peer.sleeps)
     peer.send_signal(signal.SIGINT)
@@ -43,7 +44,7 @@ BLOCKED = {
     "call", ["recv", "recv into", "recv_status", "recv with timeout", "probe", "mprobe"]
 )
 def test_receiving(link, call):
-    """What comes later is received by the next receive."""
+    """After an interrupted receive the next receive gets the next message."""
     for _ in range(5):
         check_interrupted(link.peer, BLOCKED[call])
     check_echo(link)
@@ -51,7 +52,8 @@ def test_receiving(link, call):
 
 @pytest.mark.parametrize("call", ["wait", "wait_all", "wait_any"])
 def test_waiting(link, call):
-    """The requests stay in flight; these were dropped, and still take their messages."""
+    """Requests stay in flight when the wait is interrupted, and still take their messages
+    although the program dropped them."""
     check_interrupted(link.peer, BLOCKED[call])
     for _ in range(call.count("_") + 1):
         link.c.send(b"for the dropped ones")
@@ -70,7 +72,7 @@ def test_a_request_goes_on(link):
     "call", ["c.send(data)", "c.isend(data).wait()", "c.send(data, timeout=60)"]
 )
 def test_sending(link, call):
-    """Nobody receives. Afterwards the message arrives as a whole or not at all."""
+    """Nothing receives. After the interrupt the message arrives as a whole or not at all."""
     link.peer("data = bytes(range(256)) * 40_000")
     check_interrupted(link.peer, call)
     link.peer.begin("c.send(b'next', tag=1); c.recv()")
@@ -85,7 +87,8 @@ def test_sending(link, call):
 
 
 def test_an_active_message_keeps_its_header(link):
-    """Its header was a temporary: after Ctrl-C the message goes on all the same."""
+    """After Ctrl-C an active message completes, although the program has dropped the header
+    object."""
     got = []
     link.session.on_message(7, lambda c, header, payload: got.append((header, len(payload))))
     link.peer("for _ in range(3000): c.isend(bytes(60_000), tag=3)")
@@ -119,7 +122,7 @@ def test_accepting(transport, start):
 
 
 def test_opening(start):
-    """A peer that takes the connection and says nothing."""
+    """SIGINT ends open() while the listener accepts the connection but never answers."""
     peer = start({})
     peer("silent = socket.create_server(('127.0.0.1', 0)); port = silent.getsockname()[1]")
     check_interrupted(peer, "session.connect(f'psp://127.0.0.1:{port}/nobody').open()")
@@ -127,7 +130,7 @@ def test_opening(start):
 
 
 def test_closing(link):
-    """Ctrl-C while close waits for a silent peer: a second close still works."""
+    """Ctrl-C interrupts a close that waits for a silent peer; a second close still works."""
     link.peer("c.isend(bytes(10_000_000)) and None")
     link.peer.begin("session.close()")
     expect_soon(link.peer.sleeps)
@@ -141,7 +144,7 @@ def test_closing(link):
 
 @pytest.mark.parametrize("call", sorted(BLOCKED.keys() - {"wait_all", "mprobe"}))
 def test_a_handler_that_raises_nothing(link, call):
-    """The call goes on and gets the message."""
+    """The call continues after a handler that raises nothing, and receives the message."""
     link.peer("signal.signal(signal.SIGUSR1, lambda *_: seen.append(1)); seen = []")
     link.peer.begin(BLOCKED[call])
     for _ in range(5):
@@ -154,7 +157,7 @@ def test_a_handler_that_raises_nothing(link, call):
 
 
 def test_a_handler_uses_the_session(link):
-    """What a handler sends while its thread is blocked in a receive arrives."""
+    """A message arrives that a handler sends while its thread is blocked in a receive."""
     link.peer("signal.signal(signal.SIGUSR1, lambda *_: c.send(b'from the handler'))")
     link.peer.begin("bytes(c.recv())")
     expect_soon(link.peer.sleeps)
@@ -165,7 +168,7 @@ def test_a_handler_uses_the_session(link):
 
 
 def test_a_storm_of_signals(link):
-    """No message is lost or doubled while signals come all the time."""
+    """No message is lost or duplicated while a timer sends a signal every millisecond."""
     link.peer(
         """
         signal.signal(signal.SIGALRM, lambda *_: None)

@@ -1,4 +1,4 @@
-"""Connections that are made when they are used, by both sides at once, and only then."""
+"""Lazy connections: opened on first use, also by both sides at once, and never before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = str(Path(pscompy.__file__).parents[1])
 
 
 def run_world(source, ranks, timeout=280, **environ):
-    """Run this source as a job; what it printed."""
+    """Run `source` as a job of `ranks` ranks; returns its output."""
     done = subprocess.run(
         [sys.executable, "-m", "pscompy", "run", "-n", str(ranks), "-c", source],
         env={**os.environ, "PYTHONPATH": PACKAGES, **environ},
@@ -33,7 +33,7 @@ def run_world(source, ranks, timeout=280, **environ):
 
 
 def test_only_the_used_ones_are_made(transport, start, open_session):
-    """200 connections declared to 4 peers; 7 are used."""
+    """The session declares 200 connections to 4 peers and opens only the 7 that are used."""
     peers = [start(ONLY[transport]) for _ in range(4)]
     addresses = [peer("sock = session.listen('127.0.0.1'); sock.address") for peer in peers]
     session = open_session(**ONLY[transport])
@@ -54,7 +54,7 @@ def test_only_the_used_ones_are_made(transport, start, open_session):
 
 
 def test_many_connections_between_two(transport, start, open_session):
-    """All 60 of them used; each keeps its own messages."""
+    """All 60 connections are used; each keeps its own messages."""
     peer = start(ONLY[transport])
     address = peer("sock = session.listen('127.0.0.1'); sock.address")
     session = open_session(**ONLY[transport])
@@ -74,7 +74,7 @@ def test_many_connections_between_two(transport, start, open_session):
 
 
 def test_both_connect_at_once(transport, start):
-    """Each to the other's socket, again and again: every connection comes up and works."""
+    """Each side connects to the other's socket, repeatedly: every connection opens and works."""
     one, two = start(ONLY[transport]), start(ONLY[transport])
     addresses = [peer("sock = session.listen('127.0.0.1'); sock.address") for peer in (one, two)]
     source = """
@@ -100,7 +100,7 @@ def test_both_connect_at_once(transport, start):
 
 
 def test_connections_that_end_and_begin_again(transport, start):
-    """Many short connections: each is answered, and none leaves anything behind."""
+    """Every one of many short connections is answered, and none leaves anything behind."""
     server, client = start(ONLY[transport]), start(ONLY[transport])
     address = server("sock = session.listen('127.0.0.1'); sock.address")
     server.begin(
@@ -133,7 +133,7 @@ def test_connections_that_end_and_begin_again(transport, start):
         sizes.append(server.resident() + client.resident())
     client("session.connect(address).send(b'end')", address=address)
     assert server.result() == 1600
-    assert sizes[3] - sizes[1] < 4 << 20  # 800 connections
+    assert sizes[3] - sizes[1] < 4 << 20  # 800 connections lie between these two samples
 
 
 SIMULTANEOUS = """
@@ -154,7 +154,7 @@ for round in range(rounds):
 
 @pytest.mark.timeout(300)
 def test_simultaneous_first_sends(transport):
-    """All ranks send to all others first thing, in one world after the other."""
+    """All ranks send to all others as their first call, in one world after the other."""
     names = {"shm": "TCP", "tcp": "SHM"}
     ranks, rounds = 6, 150
     printed = run_world(
@@ -162,7 +162,7 @@ def test_simultaneous_first_sends(transport):
     )
     made = [int(line) for line in printed.split()]
     assert len(made) == ranks
-    assert sum(made) == ranks * (ranks - 1)  # each pair has one, counted at either end
+    assert sum(made) == ranks * (ranks - 1)  # each pair has one connection, which both ends count
 
 
 RING = """
@@ -177,7 +177,7 @@ with pscompy.World() as world:
 
 @pytest.mark.timeout(300)
 def test_a_ring_of_many(transport):
-    """16 ranks, 16 connections, each counted at either end: not 120."""
+    """16 ranks in a ring make 16 connections, which both ends count, and not all 120."""
     names = {"shm": "TCP", "tcp": "SHM"}
     printed = run_world(RING, 16, 280, **{f"PSP_{names[transport]}": "0"})
     made = [int(line) for line in printed.split()]
@@ -201,7 +201,8 @@ with pscompy.World() as world:
 
 
 def test_threads_race_for_the_first_send():
-    """Four threads on each side use the connection for the first time together: it is one."""
+    """Four threads on each side use a connection for the first time together; only one is
+    opened."""
     for _ in range(5):
         for line in run_world(RACE, 2).splitlines():
             assert json.loads(line) == [[0, 1, 2, 3], 1]

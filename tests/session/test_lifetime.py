@@ -1,5 +1,6 @@
-"""A server that runs for months: connections that have ended leave nothing behind, and live
-exactly as long as somebody has a use for them."""
+"""A server that runs for months: connections that have ended leave nothing behind, and a
+connection object lives exactly as long as it is referred to.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import pscompy
 from tests.waiting import expect_soon
 
 CONNECTIONS = 2000
-SLACK = 4 << 20  # bytes that a process may grow by chance; 1600 connections are 16 MB
+SLACK = 4 << 20  # bytes that a process may grow by chance; 1600 leaked connections would be 16 MB
 
 MEASURE = """
 def connections():
@@ -53,7 +54,7 @@ sock = session.listen("127.0.0.1")
 
 
 def settled(peer, connections, descriptors):
-    """What a process has, once the last connections have gone."""
+    """Wait until only these connections and descriptors are left; returns the resident memory."""
     expect_soon(lambda: peer("measure()")[:2] == (connections, descriptors))
     return peer("resident()")
 
@@ -65,7 +66,7 @@ def link(connect, transport):
 
 @pytest.fixture
 def last(link):
-    """Of the connection `link.c`: a weak reference."""
+    """A weak reference to the connection `link.c`."""
     return weakref.ref(link.c)
 
 
@@ -73,12 +74,13 @@ def drop(link):
     link.c = None
 
 
-# ---- many of them ----
+# ---- many connections ----
 
 
 @pytest.mark.timeout(700)
 def test_thousands_of_connections(transport, start):
-    """Made, used and closed between two sessions, without help of the garbage collector."""
+    """Connections between two sessions are opened, used and closed; none needs the garbage
+    collector."""
     peer = start(ONLY[transport])
     peer(MEASURE + CYCLES, config=ONLY[transport])
     peer("cycles(400)", timeout=300)
@@ -90,7 +92,7 @@ def test_thousands_of_connections(transport, start):
 
 
 def test_peers_that_are_killed(transport, start):
-    """Each with ten connections, in the middle of an exchange."""
+    """Peers with ten connections each are killed in the middle of an exchange."""
     server = start(ONLY[transport])
     address = server(MEASURE + "sock = session.listen('127.0.0.1'); sock.address")
     taken = []
@@ -137,13 +139,14 @@ def test_peers_that_are_killed(transport, start):
     before = settled(server, 0, descriptors)
     for _ in range(6):
         round_of_ten()
-    # malloc may keep a round's buffers (10 MiB) as fragments; 60 lost connections would keep 60
+    # malloc may keep one round's buffers (10 MiB) as fragments; 60 leaked connections would keep 60
+    # MiB.
     assert settled(server, 0, descriptors) - before < 4 * SLACK
     assert taken == [20] * 8
 
 
 def test_from_several_threads(transport, open_session):
-    """Connections of one session that begin and end at once."""
+    """Threads open and close connections of one session at the same time."""
     here, there = open_session(**ONLY[transport]), open_session(**ONLY[transport])
     sock = there.listen("127.0.0.1")
     answered = []
@@ -172,17 +175,17 @@ def test_from_several_threads(transport, open_session):
 
 
 def owner(thing):
-    """The session whose connection this is."""
+    """The session that the connection `thing` belongs to; None for other objects."""
     kept = isinstance(thing, pscompy.Connection)
     return thing._context.control._connections._adopt.__self__ if kept else None
 
 
-# ---- what has ended ----
+# ---- connections that have ended ----
 
 
 @pytest.mark.parametrize("how", ["close", "kill"])
 def test_it_is_usable_after_its_end(link, last, transport, how):
-    """What had arrived is received first; state, statistics and explanation stay."""
+    """Messages that had arrived are received first; state, statistics and explanation stay."""
     link.peer("for i in range(3): c.send(bytes([i]) * 100, tag=i)")
     link.c.probe(tag=2, timeout=BOUND)
     link.peer("c.close()") if how == "close" else link.peer.kill()
@@ -211,7 +214,8 @@ def test_it_is_usable_after_its_end(link, last, transport, how):
 
 
 def test_messages_that_nobody_receives_go_with_it(link, last):
-    """A Message that was taken keeps it."""
+    """Unreceived messages are freed with the connection; a Message that was matched keeps it
+    alive."""
     link.peer("for i in range(50): c.send(bytes(1000), tag=i)\nc.isend(bytes(1 << 20), tag=50)")
     message = link.c.mprobe(tag=49, timeout=BOUND)
     link.peer.kill()
@@ -245,7 +249,8 @@ def test_a_request_that_is_dropped_with_it_completes(link, last):
 
 
 def test_while_it_is_up_it_stays(link, last):
-    """The program has dropped it; handlers may be given it all the same."""
+    """An open connection that the program has dropped stays alive, because handlers may still
+    get it."""
     seen = []
     link.session.on_message(3, lambda c, header, payload: seen.append((c, header)))
     name = link.c.peer
@@ -260,7 +265,7 @@ def test_while_it_is_up_it_stays(link, last):
 
 
 def test_a_message_that_waits_for_its_handler_keeps_it(link, last):
-    """It has arrived, and the connection has ended, before the program calls."""
+    """The message has arrived and the connection has ended before the program calls the library."""
     seen = []
     link.session.on_message(3, lambda c, header, payload: seen.append((c, header)))
     held, number, name = link.session._hot, link.c._record.id, link.c.peer
@@ -278,7 +283,7 @@ def test_a_message_that_waits_for_its_handler_keeps_it(link, last):
 
 
 def test_the_accept_queue_keeps_it(transport, start, open_session):
-    """It has come and gone before the program accepts it."""
+    """A connection that opens and ends before the program accepts it stays in the accept queue."""
     session = open_session(**ONLY[transport])
     sock = session.listen("127.0.0.1")
     peer = start(ONLY[transport])
@@ -295,7 +300,7 @@ def test_the_accept_queue_keeps_it(transport, start, open_session):
     expect_soon(lambda: last() is None)
 
 
-# ---- what has never been ----
+# ---- connections that were never opened ----
 
 
 def test_a_lazy_one_goes_at_once(open_session):
@@ -305,7 +310,8 @@ def test_a_lazy_one_goes_at_once(open_session):
 
 
 def test_one_that_cannot_be_made_goes(open_session):
-    """Whoever tries again with a fresh connection each time keeps none of them."""
+    """A program that retries with a fresh connection object each time keeps none of the failed
+    ones."""
     session = open_session(RETRY=0)
     refused = []
     for _ in range(20):
@@ -348,7 +354,7 @@ def test_one_that_could_not_be_made_may_be_used_again(transport, open_session):
 
 
 def test_it_outlives_its_session(link, last):
-    """As an object that says what it was."""
+    """A connection object outlives its session and still reports its peer and state."""
     message = link.peer("c.send(b'left')\nc.send(b'taken', tag=1)")
     message = link.c.mprobe(tag=1, timeout=BOUND)
     link.session.close()
@@ -367,7 +373,7 @@ def test_it_outlives_its_session(link, last):
 
 
 def test_a_child_drops_it_without_effect(link):
-    """Nor does the end of what the child has inherited touch the parent's."""
+    """The child drops the connection, and its exit does not disturb the parent's connection."""
     pid = os.fork()
     if not pid:
         drop(link)

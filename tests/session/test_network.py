@@ -1,4 +1,4 @@
-"""What travels over the network, told by the kernel's counters in a namespace of our own."""
+"""Traffic on the network, read from the kernel's counters in a namespace of our own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ else:
 
 
 def namespace():
-    """The command that runs something in a network of its own, with lo up."""
+    """The command prefix that runs a program in a network namespace of its own, with lo up."""
     prefix = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
     if not shutil.which("unshare") or not shutil.which("ip"):
         pytest.skip("there is no `unshare` or no `ip` here")
@@ -76,7 +76,7 @@ def run(isolated, tmp_path, **environ):
 
 @pytest.mark.parametrize("cma", ["0", "1"])
 def test_shm_leaves_the_network_alone(isolated, tmp_path, cma):
-    """Only the handshake, a few kilobytes, is seen there."""
+    """With shm only the handshake, a few kilobytes, uses the network."""
     name, counted = run(isolated, tmp_path, PSP_TCP="0", PSP_SHM_CMA=cma)
     assert name == "shm"
     assert 0 < counted < 100_000

@@ -1,4 +1,6 @@
-"""Connecting fails fast; the operation that began it says why, however fast that was."""
+"""Without a usable transport connecting fails fast, and the operation that began it raises the
+reason, however early the failure was.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tests.waiting import expect_soon
 
 
 def hesitate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let connecting fail before the operation that began it goes on."""
+    """Let connecting fail before the operation that began it continues."""
     begin = pscompy.Connection._begin_open
 
     def begin_and_wait(connection: pscompy.Connection) -> None:
@@ -53,11 +55,12 @@ def test_the_first_use_says_why_there_is_no_connection(
 
 
 def test_a_transport_that_runs_everywhere_is_missed_aloud() -> None:
-    """Others take its place; nobody who has not switched it off expects that."""
+    """A warning says that shm cannot be used, because other transports replace it silently."""
     wrong = {"SHM_DIR": "/no such folder"}
     with pytest.warns(TransportWarning, match=r"^shm cannot be used: .*PSP_SHM_DIR.*PSP_SHM=0"):
         pscompy.Session(config=wrong).close()
-    pscompy.Session(config={**wrong, "SHM": 0}).close()  # a warning would be an error here
+    # pytest would turn a warning into an error here
+    pscompy.Session(config={**wrong, "SHM": 0}).close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take /proc away")

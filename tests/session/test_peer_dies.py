@@ -1,5 +1,6 @@
-"""kill -9 of a peer, at every stage of a connection's and a message's life: the other side learns
-of it soon, loses nothing that had arrived, and goes on with its other peers."""
+"""A peer is killed (SIGKILL) at every stage of a connection's and a message's life: the other
+side learns of it soon, loses nothing that had arrived, and still serves its other peers.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def pattern(nbytes):
 
 
 def expect_lost(call):
-    """The call ends with PeerLost, and nobody needs to wait for it."""
+    """Check that `call` ends with PeerLost within BOUND seconds."""
     begun = time.monotonic()
     with pytest.raises(pscompy.PeerLost):
         call()
@@ -63,7 +64,8 @@ def test_while_a_send_is_blocked(link):
     expect_lost(lambda: link.c.send(bytes(LARGE)))
 
 
-# A kernel that closes a socket with unread bytes resets it, and drops what waits to be sent there.
+# The puppet waits until its bytes have left, because a kernel that closes a socket with unread
+# bytes resets it and drops the bytes that are still to be sent.
 ALL_HAVE_LEFT = """
 import fcntl, pathlib, struct, termios
 def unsent(fd):
@@ -123,7 +125,7 @@ PASSES = (0, 1, 2, 3, 5, 8, 13, 30, 100)
 
 @pytest.mark.parametrize("scheme", ["put", "get", "am"])
 def test_sender_dies_before_the_receive(transport, scheme, connect, join):
-    """Announced, and nobody is left who could hand over the bytes."""
+    """The sender dies after its announcement: the receive ends with PeerLost."""
     first = connect(transport, RNDV_SCHEME=scheme)
     link = join(first, RNDV_SCHEME=scheme)
     link.peer(SEND, size=LARGE)
@@ -147,7 +149,7 @@ def test_receiver_dies_before_its_receive(transport, scheme, connect, join):
 
 
 def end_of(request):
-    """Its status, or None where the peer was lost. It ends in no other way."""
+    """The status of `request`, or None if it ended with PeerLost; any other error is raised."""
     try:
         return request.wait(BOUND)
     except pscompy.PeerLost:
@@ -156,8 +158,8 @@ def end_of(request):
 
 @pytest.mark.parametrize("scheme", ["put", "get", "am"])
 def test_sender_dies_in_rendezvous(transport, scheme, connect, join):
-    """At the n-th pass of its progress, for several n: a race, and lost or whole are both right,
-    but what is whole has every byte."""
+    """The sender is killed at the n-th pass of its progress, for several n. The message may be
+    lost or complete; if it is complete every byte is right."""
     first = connect(transport, RNDV_SCHEME=scheme)
     data = pattern(LARGE)[:LARGE]
     for passes in PASSES:
@@ -185,7 +187,7 @@ def test_receiver_dies_in_rendezvous(transport, scheme, connect, join):
 
 
 def test_many_deaths_leave_nothing_behind(link, join):
-    """Descriptors and memory after 12 peers were killed in the middle of large messages."""
+    """12 peers killed in the middle of large messages leave no descriptors and no memory."""
     buffer = bytearray(MIB)
     counts = []
     for _ in range(12):

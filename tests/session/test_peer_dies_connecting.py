@@ -1,4 +1,6 @@
-"""kill -9 of a peer at each stage of the handshake, taken from its table, on either side."""
+"""A peer is killed (SIGKILL) at each stage of the handshake, on either side; the stages are read
+from the table of states.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from pscompy.control.handshake.states import LINK, LinkState
 from tests.waiting import expect_soon
 
 STAGES = sorted({after.name for moves in LINK.values() for after in moves.values()})
-STAGES.remove(LinkState.CLOSED.name)  # the end of every link
-STAGES.remove(LinkState.PARKED.name)  # of links between the ranks of a world only
+STAGES.remove(LinkState.CLOSED.name)  # the last state of every link
+STAGES.remove(LinkState.PARKED.name)  # a state of links between the ranks of a world only
 
 DIE_AT = """
 from pscompy.control.handshake import handshake

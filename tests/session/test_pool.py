@@ -1,4 +1,4 @@
-"""Memory of the pool, messages that are lent out of it, and views of messages."""
+"""Memory of the pool, messages sent with lend=True, and views of messages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ KEPT = """
 import numpy as np
 kept = []
 """
-# A sum that tells every page from every other and from one that was overwritten.
+# One byte of each page; differs for other seeds, exchanged pages and overwritten pages.
 TOLD = "[int(view[at]) for at in range(0, len(view), 4096)]"
 
 
 def pattern(array, seed):
-    """Each page begins with a byte of its own."""
+    """Fill `array` so that the first byte of each page identifies the page and `seed`; returns
+    these bytes."""
     array[...] = seed
     array[::4096] = (np.arange(len(array[::4096])) * 7 + seed) % 251
     return [int(byte) for byte in array[::4096]]
@@ -58,14 +59,14 @@ def stat(peer, name):
 
 
 def driven(link, source, **names):
-    """What the puppet answers, while messages of this side move on."""
+    """The puppet's answer to `source`; this side makes progress until it arrives."""
     link.peer.begin(source, **names)
     while not select.select([link.peer.process.stdout], [], [], 0.001)[0]:
         link.session.progress()
     return link.peer.result()
 
 
-# ---- the memory ----
+# ---- the pool's memory ----
 
 
 @pytest.mark.parametrize("shape", [0, 1, 7, (3, 5), (), [2, 2, 2], np.int64(4)])
@@ -181,7 +182,7 @@ def test_memory_outlives_its_session(open_session):
 
 
 def test_descriptors_go_with_the_session_and_the_memory(open_session):
-    gc.collect()  # what other tests have left
+    gc.collect()  # free the arrays that other tests have left
     before = set(os.listdir("/proc/self/fd"))
     session = open_session()
     array = session.empty(MIB, np.uint8)
@@ -325,7 +326,7 @@ def test_many_views_at_once(connect):
 
 
 def test_the_sender_may_go_on_with_others_while_it_lends(link):
-    """What is taken does not keep later messages back."""
+    """A message that is being read does not hold later messages back."""
     array, _ = block(link.session, MIB, 1)
     request = link.c.isend(array, lend=True)
     driven(link, "view = c.recv_view(timeout=60)")
@@ -454,7 +455,7 @@ def test_recv_view_matches_tags(link):
     assert driven(link, "[c.recv_view(tag, 30)[0] for tag in (3, 1, 2)]") == [3, 1, 2]
 
 
-# ---- ends ----
+# ---- ends of processes and connections ----
 
 
 def test_kill_of_a_receiver_frees_what_it_had(shm):
@@ -477,7 +478,7 @@ def test_kill_of_a_receiver_that_has_not_asked_for_it(shm):
 
 
 def test_lent_to_nobody_is_lost(connect):
-    """What could not even be announced has failed."""
+    """A send with lend=True that could not be announced fails."""
     link = connect("shm", RTS_MAX=1)
     array, _ = block(link.session, MIB, 1)
     requests = [link.c.isend(array, lend=True) for _ in range(2)]
@@ -529,7 +530,7 @@ def test_views_survive_their_own_sides_end(shm, who):
 
 
 def test_views_survive_the_sessions_that_are_dropped_at_the_end(shm):
-    """The interpreter ends with a view alive: no crash, no hang."""
+    """The interpreter exits with a view alive and does not crash or hang."""
     request = shm.c.isend(block(shm.session, MIB, 1)[0], lend=True)
     shm.peer("view = c.recv_view()")
     assert shm.peer.finish() == 0
@@ -537,7 +538,8 @@ def test_views_survive_the_sessions_that_are_dropped_at_the_end(shm):
 
 
 def test_a_lent_message_that_nobody_takes_keeps_the_close_waiting(shm):
-    """As any message that has not been received; then its loan ends."""
+    """Close waits for a lent message like for any message that has not been received; then the
+    loan ends."""
     array, bytes_ = block(shm.session, MIB, 1)
     request = shm.c.isend(array, lend=True)
     shm.c.close()
@@ -579,7 +581,7 @@ def test_a_view_that_dies_while_the_peer_sleeps_wakes_it(shm):
 
 
 def test_a_loop_within_one_session(open_session):
-    """A session lends to itself: the loop transport copies."""
+    """A session that lends to itself uses the loop transport, which copies."""
     session = open_session()
     sock = session.listen("127.0.0.1")
     c = session.connect(sock.address)

@@ -1,5 +1,6 @@
-"""With PSP_PROGRESS_THREAD messages move though the program stays away from pscompy; and whatever
-else a session can do goes on as ever."""
+"""With PSP_PROGRESS_THREAD messages move while the program makes no call; all else works as
+without it.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from puppets import BOUND, ONLY, check_echo
 import pscompy
 from tests.waiting import expect_soon, idles, own_use
 
-BIG = 3_000_000  # a rendezvous: the other side has to do something for it
-SECONDS = 50  # that a peer computes at most
+BIG = 3_000_000  # large enough for rendezvous, which needs progress on both sides
+SECONDS = 50  # how long a peer computes at most
 
 COMPUTE = f"""
 began = time.monotonic()
@@ -30,15 +31,16 @@ def link(connect, transport):
 
 
 def hold_the_interpreter(link: object) -> None:
-    """Until the test lets go: a call of C that keeps the GIL blocks on a pipe."""
+    """Hold the GIL in the peer by a call of C that blocks on a pipe, until the test writes to
+    it."""
     link.peer.begin("ctypes.PyDLL(None).read(gate, ctypes.create_string_buffer(1), 1)")
 
 
-# ---- nobody calls --------------------------------------------------------------------------------
+# ---- no calls of the program --------------------------------------------------------------------
 
 
 def test_a_message_arrives_while_its_receiver_computes(link):
-    """It never calls pscompy: the memory changes under its eyes."""
+    """The receiver makes no call; it sees its buffer change."""
     link.peer(f"room = bytearray({BIG}); receive = c.irecv(room)")
     link.peer.begin(COMPUTE.format(done="room[-1] == 7"))
     link.c.send(bytes([7]) * BIG, timeout=BOUND)
@@ -56,7 +58,8 @@ def test_a_message_leaves_while_its_sender_computes(link):
 
 
 def test_messages_move_while_a_peer_holds_the_interpreter(link):
-    """The peer lets go when a byte comes through the gate, which is after all have moved."""
+    """The peer releases the GIL when a byte arrives in the pipe `gate`, after all messages have
+    moved."""
     link.peer("import ctypes; gate, key = os.pipe()")
     link.peer(
         f"room = bytearray({BIG}); receive = c.irecv(room, 1); sent = c.isend(bytes({BIG}), 2)"
@@ -75,11 +78,12 @@ def test_messages_move_while_a_peer_holds_the_interpreter(link):
     assert link.peer("receive.wait(60); sent.wait(60); bytes(room) == bytes([7]) * len(room)")
 
 
-# ---- what else there is --------------------------------------------------------------------------
+# ---- everything else ----------------------------------------------------------------------------
 
 
 def test_it_sleeps(link):
-    """Less than 2 % of a core shortly after traffic, while a call waits and while none does."""
+    """The thread uses less than 2 % of a core shortly after traffic, with and without a waiting
+    call."""
     for _ in range(100):
         check_echo(link)
 
@@ -94,7 +98,7 @@ def test_it_sleeps(link):
 
 
 def test_awaiting(link):
-    """A loop sleeps on what the thread finishes."""
+    """An event loop sleeps until the progress thread has completed its request."""
     link.peer.begin("for _ in range(200): c.send(c.recv())")
 
     async def main() -> None:
@@ -110,7 +114,7 @@ def test_awaiting(link):
 
 
 def test_closing(link):
-    """What was sent before it arrives, and both sides end."""
+    """All messages sent before the close arrive, and both sides end."""
     link.peer(f"sent = [c.isend(bytes({BIG})) for _ in range(4)]")
     link.peer.begin("session.close()")
     for _ in range(4):
@@ -123,7 +127,7 @@ def test_closing(link):
 
 
 def test_a_child_of_fork(link):
-    """It has neither the thread nor the session, and ends without harm to either."""
+    """The child has neither the thread nor the session, and its exit disturbs neither."""
     code = link.peer(
         """
         pid = os.fork()
@@ -149,7 +153,7 @@ def test_a_peer_dies(link):
 
 
 def test_many_sessions_come_and_go(open_session, transport):
-    """The progress thread is none of Python's: the system lists it."""
+    """The progress thread is not a Python thread, so it is looked up in /proc."""
     before = set(os.listdir("/proc/self/task"))
     for _ in range(20):
         open_session(**ONLY[transport], PROGRESS_THREAD=1).close()

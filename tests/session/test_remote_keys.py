@@ -1,4 +1,6 @@
-"""Remote keys of memory: only a region's own key, unaltered, and only within the region."""
+"""Remote keys of memory: only a region's own, unaltered key is accepted, and only within the
+region.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def link(connect, transport):
 
 
 def test_an_altered_key_is_refused(link):
-    """Every byte of it counts, and every byte of the memory stays as it was."""
+    """Altering any byte of the key is refused, and the memory stays unchanged."""
     rkey = link.peer("region.rkey")
     for place in range(len(rkey)):
         altered = bytearray(rkey)
@@ -30,7 +32,7 @@ def test_an_altered_key_is_refused(link):
         with pytest.raises(pscompy.PscomError, match="altered"):
             link.c.put(b"x", part)
     assert link.peer("not any(memory)")
-    link.peer.begin("c.recv()")  # takes part in what the fabric does not do alone
+    link.peer.begin("c.recv()")  # drive progress for operations that the fabric does not do alone
     link.c.put(b"here", rkey, 5)
     link.c.send(b"done")
     link.peer.result()
@@ -55,7 +57,7 @@ def test_outside_of_the_region(link, offset, nbytes):
 
 
 def test_a_key_that_was_made_before_anything_was_connected(open_session):
-    """It is authenticated by the job's key, which is read for it."""
+    """The job's key authenticates the remote key; making the remote key reads it."""
     session = open_session(name="early")
     memory = bytearray(8)
     region = session.register(memory)

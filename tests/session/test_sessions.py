@@ -1,4 +1,4 @@
-"""Several sessions in one process, connections to oneself, and names that are taken."""
+"""Several sessions in one process, connections of a session to itself, and names that are taken."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ def session(open_session, transport):
 
 
 def check_exchange(one, two):
-    """Both in this process, moved by one thread."""
+    """Exchange messages between two connections of this process; one thread drives both."""
     for nbytes in (0, 8, 5000, 300_000, 5_000_000):
         data = bytes([nbytes % 251]) * nbytes
         for source, target in ((one, two), (two, one)):
             receive, send = target.irecv(), source.isend(data)
-            while not all([receive.test(), send.test()]):  # both, always: either moves its own
+            # test both each time: each drives its own session
+            while not all([receive.test(), send.test()]):
                 pass
             assert receive.result() == data
 
 
 def pair_of(first, second):
-    """A connection between two sessions of this process."""
+    """The two ends of a connection between two sessions of this process."""
     with second.listen("127.0.0.1") as sock:
         c = first.connect(sock.address)
         c.send(b"hello")
@@ -37,7 +38,7 @@ def pair_of(first, second):
 
 
 def test_different_configurations(open_session):
-    """One session has shm alone, one tcp alone, one both; all are open at once."""
+    """Three sessions are open at once: with shm alone, with tcp alone, and with both."""
     shm, tcp, both = open_session(TCP=0), open_session(SHM=0), open_session(RENDEZVOUS="1000")
     assert shm.config["TCP"] == 0 or "tcp" in shm.transports
     assert pair_of(shm, both)[0].transport == "shm"
@@ -83,7 +84,7 @@ def test_one_closes_while_the_other_goes_on(session, open_session, transport, co
 
 
 def test_connecting_to_oneself(open_session):
-    """A session connects to its own address: two ends in one session."""
+    """A session connects to its own address and then has both ends of the connection."""
     session = open_session()
     c, d = pair_of(session, session)
     check_exchange(c, d)
@@ -94,7 +95,7 @@ def test_connecting_to_oneself(open_session):
 
 
 def test_two_connections_between_the_same_two(connect, transport):
-    """They are separate: a message of one is not received from the other."""
+    """Two connections to one peer are separate: each receives only its own messages."""
     link = connect(transport)
     link.peer.begin(
         "e = session.connect(address); e.send(b'second'); c.send(b'first')",
@@ -111,7 +112,7 @@ def test_two_connections_between_the_same_two(connect, transport):
 
 
 def test_a_name_that_is_taken(open_session, start, transport):
-    """Two peers that meet at one session may not have the same name."""
+    """Two peers that connect to one session must not have the same name."""
     session = open_session("server", **ONLY[transport])
     sock = session.listen("127.0.0.1")
     peers = [start(ONLY[transport]) for _ in range(3)]
@@ -129,7 +130,7 @@ def test_a_name_that_is_taken(open_session, start, transport):
 
 
 def test_the_name_of_the_listener(start, transport):
-    """Nobody connects to a session that has the same name."""
+    """A session cannot connect to a listener that has the same name."""
     one, two = start(ONLY[transport]), start(ONLY[transport])
     for peer in (one, two):
         peer("session.close(); session = pscompy.Session('same', config)", config=ONLY[transport])
@@ -139,7 +140,7 @@ def test_the_name_of_the_listener(start, transport):
 
 
 def test_an_address_of_somebody_else_now(open_session, start, transport):
-    """The address names a peer that has ended; another one listens at its port."""
+    """The address names a peer that has ended, and another peer listens at its port."""
     session = open_session(**ONLY[transport])
     peer = start(ONLY[transport])
     port = quiet_port()
@@ -152,7 +153,7 @@ def test_an_address_of_somebody_else_now(open_session, start, transport):
 
 
 def test_several_sockets(connect, transport, start):
-    """A session listens at three; each hands out its own connections."""
+    """A session listens at three sockets; each accepts its own connections."""
     link = connect(transport)
     socks = [link.session.listen("127.0.0.1", quiet_port()) for _ in range(3)]
     peer = start(ONLY[transport])

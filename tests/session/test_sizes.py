@@ -1,4 +1,4 @@
-"""Messages of every length and shape, and buffers that cannot be one."""
+"""Messages of every length and shape, and objects that cannot serve as buffers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def thresholds(c):
 
 
 def test_every_length(link):
-    """There and back, with its contents, around every threshold."""
+    """Messages are echoed unchanged for lengths around every threshold."""
     rng = random.Random(5)
     lengths = sorted({*EDGES, *thresholds(link.c)})
     link.peer.begin("for _ in range(n): c.send(c.recv())", n=len(lengths))
@@ -55,7 +55,7 @@ def test_every_length(link):
 
 @pytest.mark.parametrize("scheme", ["put", "get", "am"])
 def test_every_scheme(connect, transport, scheme):
-    """The receiver posts before, or after, the announcement has come."""
+    """The receiver posts its receive before or after the announcement arrives."""
     link = connect(transport, RNDV_SCHEME=scheme)
     rng = random.Random(6)
     lengths = [300_000, (1 << 20) + 1, 9_000_001]
@@ -74,7 +74,8 @@ def test_every_scheme(connect, transport, scheme):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_more_than_four_gib(connect, transport, record_property):
-    """4 GiB + 3 B, into a buffer of the receiver's; one buffer on either side."""
+    """A message of 4 GiB + 3 B arrives in a buffer of the receiver; each side has one such
+    buffer."""
     needed = 2 * HUGE + GIB
     available = next(
         int(line.split()[1]) * 1024
@@ -105,7 +106,7 @@ def test_more_than_four_gib(connect, transport, record_property):
 
 
 def test_nothing(link):
-    """Messages without bytes are messages."""
+    """Messages without bytes are delivered like others."""
     link.peer.begin("c.send(b'', tag=3); c.send([], tag=4); c.send([b'', b''], tag=5); c.recv()")
     assert link.c.recv(tag=3, timeout=BOUND) == b""
     assert link.c.recv(bytearray(), tag=4, timeout=BOUND).nbytes == 0
@@ -116,7 +117,7 @@ def test_nothing(link):
 
 @pytest.mark.parametrize("piece", [0, 1, 100, 5000, 200_000])
 def test_a_hundred_pieces(link, piece):
-    """A list of buffers is one message, on either side, cut differently."""
+    """A list of buffers is one message; sender and receiver may divide it differently."""
     pieces = [bytes([i]) * (piece + i % 3) for i in range(100)]
     whole = b"".join(pieces)
     link.peer.begin("m = c.recv(); c.send([m[i::7] for i in range(7)]); bytes(m)")
@@ -131,7 +132,8 @@ def test_a_hundred_pieces(link, piece):
 
 @pytest.mark.parametrize("nbytes", [10, 3000, 100_000, 3_000_000])
 def test_truncation(link, nbytes):
-    """What fits is delivered, the message is gone, the true length is told; the next is whole."""
+    """A message too long for its buffer fills it and raises Truncated with the true length; the
+    next message is complete."""
     link.peer.begin("c.send(bytes([1]) * n); c.send(b'next')", n=nbytes)
     buffer = bytearray(nbytes // 2)
     with pytest.raises(pscompy.Truncated) as caught:
@@ -174,7 +176,7 @@ def test_things_with_a_buffer(link, kind):
     ids=["column", "fortran", "strided"],
 )
 def test_what_is_not_contiguous(link, thing, post):
-    """Refused before anything is sent, in any place of a list."""
+    """Memory that is not contiguous is refused before anything is sent, also inside a list."""
     send = link.c.isend if post else link.c.send
     receive = link.c.irecv if post else link.c.recv
     for call in (send, receive):
@@ -222,7 +224,7 @@ def test_extreme_tags(link):
 
 
 def test_a_buffer_in_flight_is_kept(link):
-    """The program drops everything; the message arrives as it was."""
+    """The program drops the buffer of a send in flight; the message arrives unchanged."""
     link.peer("c.isend(bytes(range(256)) * 20_000) and gc.collect()")
     link.peer("junk = [bytes([255]) * 5_120_000 for _ in range(4)]")
     link.peer.begin("c.recv()")

@@ -1,5 +1,6 @@
-"""A peer that copies into our memory by itself is stopped just before it writes: nothing gives that
-memory back until the peer has ended its copy, or its process has ended."""
+"""A peer is stopped just before it copies into our memory. That memory is not released until the
+peer has finished its copy or its process has ended.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ ctypes.c_int.in_dll(ctypes.CDLL(None), "stop_before_writing").value = 1
 
 @pytest.fixture(scope="module")
 def stops(tmp_path_factory):
-    """A library whose process_vm_writev stops the process, once, when told to."""
+    """Compiles a library whose process_vm_writev stops the process once when armed."""
     library = tmp_path_factory.mktemp("stops") / "libstops.so"
     command = ["gcc", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"]
     subprocess.run(command, input=STOPS, text=True, check=True)
@@ -73,7 +74,7 @@ def expect_stopped(link):
 
 
 def fail(connection):
-    """As when the network says that the peer is lost, though its process lives."""
+    """Fail the connection as the network does when it reports a live process as lost."""
     lib.psc_conn_fail(connection._record.handle, lib.PSC_ERR_PEER_LOST)
 
 
@@ -89,7 +90,7 @@ ENDS = pytest.mark.parametrize("ends", [continues, is_killed])
 
 
 def check_quiet(link, memory):
-    """Nothing writes into it any more."""
+    """Check that nothing writes into `memory` any more."""
     memory[:] = bytes([1]) * len(memory)
     begun = time.monotonic()
     while time.monotonic() - begun < SHORT:
@@ -120,7 +121,8 @@ def test_a_region_is_closed_when_the_copy_has_ended(link, ends):
 @ENDS
 @pytest.mark.parametrize("scheme", ["put", "get"])
 def test_a_receive_ends_when_the_copy_has_ended(link, scheme, ends):
-    """Put: the sender writes. Get: it was asked to help, by writing."""
+    """Scheme put: the sender writes. Scheme get: the receiver has asked the sender to help by
+    writing."""
     link = link(RNDV_SCHEME=scheme)
     memory = bytearray(NBYTES)
     receive = link.c.irecv(memory)
@@ -132,7 +134,7 @@ def test_a_receive_ends_when_the_copy_has_ended(link, scheme, ends):
     with pytest.raises(pscompy.Timeout):
         receive.wait(SHORT)
     with pytest.raises(BufferError):
-        memory.append(0)  # it is still the request's
+        memory.append(0)  # the request still exports the buffer
     ends(link)
     with pytest.raises(pscompy.PscomError):
         receive.wait(BOUND)
@@ -141,7 +143,7 @@ def test_a_receive_ends_when_the_copy_has_ended(link, scheme, ends):
 
 
 def test_a_session_that_is_closed_keeps_what_may_be_written_to(link):
-    """It does not wait for ever; the buffer is never used for anything else."""
+    """Closing the session is bounded in time; the buffer is never used for anything else."""
     link = link(RNDV_SCHEME="put")
     memory, other = bytearray(NBYTES), bytearray(1000)
     region = link.session.register(other)
@@ -161,7 +163,7 @@ def test_a_session_that_is_closed_keeps_what_may_be_written_to(link):
 
 
 def test_a_session_that_is_closed_lets_go_of_what_nobody_writes_to(link):
-    """The peer is stopped, but not in the middle of a copy."""
+    """Memory is released if the stopped peer is not in the middle of a copy."""
     link = link()
     memory, other = bytearray(1000), bytearray(1000)
     link.session.register(memory)

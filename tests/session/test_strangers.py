@@ -1,5 +1,6 @@
-"""Whatever connects to a session's ports: wrong keys, scans, silence, other protocols, broken
-frames. Each is told or dropped in bounded time, and good peers are served meanwhile."""
+"""Strangers at a session's ports: wrong keys, scans, silence, other protocols, broken frames.
+Each gets an answer or is disconnected in bounded time, and good peers are served meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +29,14 @@ def port_of(address):
 
 
 def knock(port, words=b""):
-    """A stranger: connects and says this."""
+    """Connect to `port` as a stranger and send `words`."""
     stranger = socket.create_connection(("127.0.0.1", port), timeout=BOUND)
     stranger.sendall(words)
     return stranger
 
 
 def heard_until_end(stranger):
-    """What it is told before it is dropped."""
+    """All bytes that the stranger receives until it is disconnected."""
     stranger.settimeout(BOUND)
     heard = b""
     try:
@@ -72,7 +73,7 @@ def test_a_wrong_key_where_they_connect(link, start):
 
 
 def test_both_sides_are_told(start, caplog):
-    """The side that was connected to logs who it was that holds another key."""
+    """The listening side logs which peer has another key."""
     server = start({"DEBUG_OUT": ""}, PSP_DEBUG="3")
     address = server(
         """
@@ -106,7 +107,7 @@ WORDS = {
 
 @pytest.mark.parametrize("words", WORDS)
 def test_a_stranger_that_leaves(link, words):
-    """Connect, say it, close."""
+    """Strangers connect, send `words` and close."""
     before = own_descriptors()
     port = port_of(link.sock.address)
     for _ in range(20):
@@ -130,14 +131,14 @@ def test_a_stranger_that_stays_is_dropped(link, words):
 
 
 def test_a_silent_stranger_is_dropped(link):
-    """It never proves the key: after a bounded time it is disconnected."""
+    """A stranger that never proves the key is disconnected after a bounded time."""
     with knock(port_of(link.sock.address)) as stranger:
         heard_until_end(stranger)
     check_echo(link)
 
 
 def greeting_of(session):
-    """What this session says first to whom it connects to."""
+    """The first bytes that this session sends when it connects."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         c = session.connect(f"psp://127.0.0.1:{server.getsockname()[1]}/nobody")
         c.iopen()
@@ -150,7 +151,7 @@ def greeting_of(session):
 
 
 def test_spoiled_words(link):
-    """A real greeting with each of its bytes spoiled in turn, and cut off after each."""
+    """A real greeting with each of its bytes altered in turn, and cut off after each."""
     port = port_of(link.sock.address)
     greeting = greeting_of(link.session)
     assert greeting
@@ -164,7 +165,7 @@ def test_spoiled_words(link):
 
 
 def echo_back(stranger):
-    """Say what one is told, until the end."""
+    """Send all bytes back that arrive, until the end."""
     stranger.settimeout(BOUND)
     try:
         while data := stranger.recv(4096):
@@ -174,7 +175,7 @@ def echo_back(stranger):
 
 
 def test_reflection(link):
-    """Our own words, said back, prove nothing: neither where we connect nor where they do."""
+    """Our own bytes, sent back, prove no key, whether we connect or listen."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         c = link.session.connect(f"psp://127.0.0.1:{server.getsockname()[1]}")
         request = c.iopen()
@@ -204,7 +205,8 @@ def test_a_thing_that_speaks_http_answers_our_connect(link):
 
 
 def test_a_listener_that_is_silent(connect, transport):
-    """It may be a peer that is busy, so only the caller limits the time; its end is noticed."""
+    """A silent listener may be a busy peer, so only the caller limits the time; the listener's
+    end is noticed."""
     link = connect(transport, RETRY=0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         c = link.session.connect(f"psp://127.0.0.1:{server.getsockname()[1]}/nobody")
@@ -249,7 +251,7 @@ def test_an_address_that_cannot_be_parsed(link, address):
 
 
 def test_two_hundred_silent_strangers(link, join):
-    """They are limited in number and time: a good peer gets in while they all stand there."""
+    """Silent strangers are limited in number and in time: a good peer connects while they wait."""
     strangers = []
     try:
         for _ in range(200):
@@ -265,7 +267,7 @@ def test_two_hundred_silent_strangers(link, join):
 
 
 def lane_ports(before):
-    """Ports that this process listens at, beside those."""
+    """Ports that this process listens at, except those in `before`."""
     inodes = set()
     for fd in os.listdir("/proc/self/fd"):
         try:

@@ -1,4 +1,4 @@
-"""Several threads on one session, and event loops: nothing is lost, doubled or kept waiting."""
+"""Several threads and event loops on one session: no message is lost, duplicated or delayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ THREADS = 4
 
 
 def together(*works):
-    """Run each in a thread of its own; the first error is raised here."""
+    """Run each function in a thread of its own; the first error is raised here."""
     errors = []
 
     def guarded(work):
@@ -50,7 +50,7 @@ for thread in threads: thread.join()
 
 @pytest.mark.parametrize("nbytes", [8, 20_000, 500_000])
 def test_four_threads_on_one_connection(link, nbytes):
-    """Each with a tag of its own, against four threads of the peer."""
+    """Each of four threads uses a tag of its own, against four threads of the peer."""
     count = {8: 2000, 20_000: 500, 500_000: 60}[nbytes]
     link.peer.begin(ANSWER, count=count, n=THREADS)
 
@@ -65,7 +65,7 @@ def test_four_threads_on_one_connection(link, nbytes):
 
 
 def test_one_sends_while_another_is_blocked_in_a_receive(link):
-    """On the same connection: the receive is answered last of all."""
+    """One thread sends on a connection while another waits on it for the peer's last message."""
     count = 2000
     link.peer.begin(
         "n = sum(len(c.recv(tag=1)) for _ in range(count)); c.send(b'end', tag=2); n", count=count
@@ -85,7 +85,7 @@ def test_one_sends_while_another_is_blocked_in_a_receive(link):
 
 
 def test_receivers_share_a_stream(link):
-    """Four threads receive from one connection: every message once, each thread's in order."""
+    """Four threads receive from one connection: every message once, and each thread's in order."""
     count = 4000
     link.peer.begin("for i in range(count): c.send(i.to_bytes(4, 'little'))", count=count)
     got = [[] for _ in range(THREADS)]
@@ -130,7 +130,7 @@ def test_threads_on_different_connections(link, join):
 
 
 def test_waiting_for_each_others_requests(link):
-    """A request posted by one thread, waited for by all."""
+    """One thread posts the requests, all threads wait for them."""
     requests = [link.c.irecv() for _ in range(200)]
     link.peer.begin("for i in range(200): c.send(bytes([i]))")
     together(
@@ -154,13 +154,14 @@ def test_one_cancels_while_another_waits(link):
 
 
 def test_messages_to_handlers_from_all_threads(link):
-    """Active messages: each delivered once, whichever thread it is that comes by."""
+    """Active messages are delivered once each, by whichever thread makes progress."""
     seen = []
     link.session.on_message(3, lambda c, header, payload: seen.append(bytes(header)))
     link.peer.begin("for i in range(2000): c.am_send(3, i.to_bytes(4, 'little'), b'')\nc.send(b'')")
     together(lambda: link.c.recv(timeout=BOUND), *[lambda: link.c.iprobe(tag=5)] * 3)
     link.peer.result()
-    while len(seen) < 2000:  # the last ones may have come in the same moment as what recv got
+    # the last messages may have arrived together with the one that recv returned
+    while len(seen) < 2000:
         link.session.progress()
     assert sorted(seen) == sorted(i.to_bytes(4, "little") for i in range(2000))
 
@@ -169,7 +170,7 @@ def test_messages_to_handlers_from_all_threads(link):
 
 
 def test_gather(link):
-    """Many requests of one loop at once, answered in another order."""
+    """One loop awaits many requests at once, which complete in another order."""
     count = 300
 
     async def main():
@@ -205,7 +206,7 @@ asyncio.run(asyncio.wait_for(answer(), 100))
 
 
 def test_ten_thousand_ping_pongs_of_two_loops(link):
-    """A lost wake-up would stop them."""
+    """A lost wake-up would stop the exchange."""
     count = 10_000
 
     async def play():
@@ -230,7 +231,7 @@ def test_large_ping_pongs_of_two_loops(link):
 
 
 def test_cancelling_a_task_loses_nothing(link):
-    """Its receive is withdrawn, and the others get all that comes."""
+    """The receive of a cancelled task is withdrawn, and the other receives get all messages."""
 
     async def main():
         requests = [link.c.irecv() for _ in range(20)]
@@ -290,7 +291,7 @@ def test_a_closed_connection_wakes_a_loop(link):
 
 
 def test_a_loop_and_a_blocked_thread(link):
-    """Both wait for the same connection; each gets what is its own."""
+    """A coroutine and a thread wait for the same connection; each receives its own messages."""
     count = 500
     link.peer.begin("for i in range(n): c.send(b'l', 1); c.send(b't', 2); c.recv(tag=3)", n=count)
 
@@ -348,7 +349,7 @@ def test_accepting_and_opening_in_a_loop(transport, start, open_session):
 
 
 def test_a_loop_of_ones_own(link):
-    """fileno, arm and progress, as another event loop would use them."""
+    """Another event loop would use fileno, arm and progress like this source does."""
     source = """
     import select
     def await_(request):

@@ -1,4 +1,4 @@
-"""Calls with a time limit: what they raise, and what becomes of the message."""
+"""Calls with a time limit: the exception they raise, and what happens to the message."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_message_with_another_tag_stays(link, nbytes):
 
 
 def test_zero_polls(link):
-    """A timeout of 0 looks once: it gets what is there."""
+    """A call with a timeout of 0 polls once and returns a message that is there."""
     with pytest.raises(pscompy.Timeout):
         link.c.recv(timeout=0)
     link.peer("c.send(b'there')")
@@ -76,7 +76,8 @@ def test_wait_leaves_the_request_in_flight(link):
 
 
 def test_a_send_of_which_nothing_has_left_is_withdrawn(link):
-    """The peer is not there to take it: many messages before it fill what there is."""
+    """The peer is stopped and earlier messages fill the transport, so this send can be
+    withdrawn."""
     link.peer.send_signal(19)
     queued = [link.c.isend(bytes(60_000), tag=1) for _ in range(3000)]
     error = timed_out(lambda: link.c.send(bytes(60_000), tag=2, timeout=SHORT))
@@ -91,14 +92,14 @@ def test_a_send_of_which_nothing_has_left_is_withdrawn(link):
 
 
 def test_a_send_under_way_keeps_its_buffer(link):
-    """The rendezvous has been announced: Timeout.request ends when the peer has received."""
+    """After the rendezvous was announced, Timeout.request ends when the peer has received."""
     data = bytearray(b"x" * 5_000_000)
     error = timed_out(lambda: link.c.send(data, tag=4, timeout=SHORT))
     request = error.request
     assert isinstance(request, pscompy.Request)
     assert not request.test()
     with pytest.raises(BufferError):
-        data.clear()  # the library has it
+        data.clear()  # the library holds the buffer
     link.peer.begin("c.recv(tag=4) == b'x' * 5_000_000")
     assert request.wait(BOUND) is None
     assert link.peer.result()
@@ -112,11 +113,11 @@ def test_accept(link, join):
 
 
 def test_open_goes_on(link, start):
-    """A peer that is stopped during the handshake is connected to when it goes on."""
+    """A peer that is stopped during the handshake is connected when it continues."""
     peer = start({})
     address = peer("sock = session.listen('127.0.0.1'); sock.address")
     peer.send_signal(19)
-    os.waitid(os.P_PID, peer.pid, os.WSTOPPED)  # all its threads
+    os.waitid(os.P_PID, peer.pid, os.WSTOPPED)  # all threads of the peer have stopped
     c = link.session.connect(address)
     timed_out(lambda: c.open(timeout=SHORT))
     timed_out(lambda: c.recv(timeout=SHORT))
@@ -127,7 +128,7 @@ def test_open_goes_on(link, start):
 
 
 def test_timeouts_are_exact_enough(link):
-    """Never early, and not at the end of a longer turn of waiting."""
+    """A call never times out early, and never as late as the end of a longer wait."""
     for limit in (0.001, 0.01, 0.3):
         begun = time.monotonic()
         with pytest.raises(pscompy.Timeout):
