@@ -1,5 +1,6 @@
-"""Connections for tests of messages, made by hand: workers, transports and lanes are real, only
-the control plane's thread and negotiation are left out."""
+"""Connections for tests of messages, made without the control plane's thread and negotiation;
+workers, transports and lanes are real.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ COME_UP_SECONDS = 60.0
 
 
 class Peer(_binding.Connection):
-    """A connection whose errors say which side it is."""
+    """A connection whose errors name its side."""
 
     name = "?"
 
@@ -41,7 +42,7 @@ class Peer(_binding.Connection):
 
 @dataclass
 class Side:
-    """One worker with one transport, as a session has it."""
+    """One worker with one transport, as in a session."""
 
     engine: Engine
     worker: _binding.Worker
@@ -81,7 +82,8 @@ class Side:
 
 @dataclass
 class Pair:
-    """Two ends of one connection; the same object twice where it leads to itself."""
+    """The two ends of one connection. The loop transport connects a worker to itself; then both
+    are the same object."""
 
     left: Peer
     right: Peer
@@ -95,7 +97,7 @@ class Pair:
         return len(self.sides) == 1
 
     def connect(self) -> None:
-        """Bring the lanes up and let them carry messages."""
+        """Connect the lanes and open the connection."""
         token = secrets.token_bytes(32)
         addresses = [lane.address() for lane in self.lanes]
         roles = [ROLE_SELF] if self.one_ended else [ROLE_CONNECTOR, ROLE_ACCEPTOR]
@@ -116,9 +118,9 @@ class Pair:
                 side.worker.progress()
 
     def wait(self, *requests: _binding.Request) -> list[Any]:
-        """Wait for requests of both ends, which one thread must move in turn."""
+        """Wait for requests of both ends; one thread drives both."""
         deadline = time.monotonic() + COME_UP_SECONDS
-        while sum(not request.test() for request in requests):  # all of them, each time
+        while sum(not request.test() for request in requests):  # test every request each time
             assert time.monotonic() < deadline, f"{requests} do not end"
             self.progress()
         return [request.result() for request in requests]
@@ -130,8 +132,9 @@ class Pair:
             self.progress()
 
     def settle(self, passes: int = 50) -> None:
-        """Let everything arrive that is on its way, however late the kernel delivers it; what is
-        stuck, because its receiver does not read, is not waited for long."""
+        """Drive progress until all messages in flight have arrived, however late the kernel
+        delivers them. Messages that are stuck because their receiver does not read are given up
+        after half a second."""
         deadline = time.monotonic() + 0.5
         while True:
             for _ in range(passes):
@@ -140,7 +143,8 @@ class Pair:
                 return
 
     def close(self) -> None:
-        """Both ends say goodbye before either is destroyed, which would wait for the other."""
+        """Close both ends before either is destroyed, because destroying one waits for the
+        other."""
         for side in self.sides:
             for handle in side.handles if side.worker.address else ():
                 side.engine.close_connection(handle)
@@ -150,10 +154,10 @@ class Pair:
 
 
 def unacknowledged() -> int:
-    """How many bytes of this process's sockets have been sent and have not arrived."""
+    """How many bytes the sockets of this process have sent that the peer has not acknowledged."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # no socket, or the listing's own
+        with contextlib.suppress(OSError):  # no socket, or the descriptor of listdir itself
             total += struct.unpack("i", fcntl.ioctl(int(name), termios.TIOCOUTQ, bytes(4)))[0]
     return total
 
@@ -200,5 +204,5 @@ def pair(request: pytest.FixtureRequest, make: Callable[..., Pair]) -> Pair:
 
 @pytest.fixture
 def loop_pair(make: Callable[..., Pair]) -> Pair:
-    """One worker connected to itself: what it sends it receives."""
+    """One worker that is connected to itself and receives its own messages."""
     return make("loop")

@@ -36,7 +36,7 @@ def test_order_and_pieces(pair: Pair) -> None:
 
 
 def test_handlers_run_while_others_wait(loop_pair: Pair) -> None:
-    """A blocked receive delivers them, and a handler may send."""
+    """A blocked receive delivers active messages, and their handler may send."""
     worker, connection = loop_pair.sides[0].worker, loop_pair.left
     worker.on_message(2, lambda source, header, payload: source.send(payload))
     connection.am_send(2, b"", b"echo")
@@ -44,7 +44,7 @@ def test_handlers_run_while_others_wait(loop_pair: Pair) -> None:
 
 
 def test_many_messages_whose_handlers_send(make: Callable[..., Pair]) -> None:
-    """Delivery does not nest for each message."""
+    """A handler that sends does not make delivery nest one level deeper per message."""
     pair = make("loop")
     depth = [0, 0]
 

@@ -57,7 +57,7 @@ def test_errors(pair: Pair) -> None:
 
 
 def test_ping_pong(make: Callable[..., Pair]) -> None:
-    """Thousands of sleeps, each of which a lost wake-up would make endless."""
+    """The event loop sleeps thousands of times; one lost wake-up would stop the exchange."""
     pair = make("shm")
 
     async def echo(count: int) -> None:
@@ -76,7 +76,8 @@ def test_ping_pong(make: Callable[..., Pair]) -> None:
 
 
 def test_a_message_while_nothing_is_awaited(make: Callable[..., Pair]) -> None:
-    """The loop lets go of the descriptor then, and takes it up again."""
+    """The loop stops watching the descriptor when nothing is awaited, and watches it again
+    later."""
     pair = make("shm")
 
     async def main() -> None:
@@ -97,7 +98,7 @@ async def some_turns() -> None:
 
 
 def test_who_awaits_all_the_time_lets_others_run(make: Callable[..., Pair]) -> None:
-    """Answers so fast that no await has to suspend; the loop has its turns all the same."""
+    """Messages arrive so fast that no await has to suspend; other tasks run all the same."""
     pair = make("shm")
 
     def echo() -> None:
@@ -151,7 +152,8 @@ def test_a_loop_that_waits_sleeps(make: Callable[..., Pair]) -> None:
 def test_a_loop_and_a_blocked_thread_let_each_other_sleep(
     make: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They sleep on the same worker; what wakes one for nothing must not wake the other."""
+    """A thread and an event loop sleep on one worker; the thread must not wake the loop without
+    need."""
     pair = make("shm")
     looks = []
     look = aio.Reader._look
@@ -180,8 +182,8 @@ def test_a_loop_and_a_blocked_thread_let_each_other_sleep(
 
 
 def test_others_who_poll_do_not_steal_the_wake_up(make: Callable[..., Pair]) -> None:
-    """A thread blocks on the same session while the loop sleeps, many times: were the wake-up of
-    either lost, it would go on at the end of a slice of its sleep, and this would take minutes."""
+    """A thread blocks on the session while the loop sleeps, many times. A lost wake-up would
+    last until the end of a slice of sleep, and the test would take minutes."""
     pair = make("shm")
     rounds = 1000
 
@@ -203,8 +205,8 @@ def test_others_who_poll_do_not_steal_the_wake_up(make: Callable[..., Pair]) -> 
 
 
 def test_who_polls_once_and_goes_away_does_not_steal_the_wake_up(make: Callable[..., Pair]) -> None:
-    """Another thread polls, at any moment, while the loop is about to sleep; then a message comes.
-    A few of the messages would be lost if the loop were not always told."""
+    """Another thread polls at any moment while the loop is about to sleep, and then a message
+    arrives. Without a notification for each message the loop would sleep on beside some of them."""
     pair = make("shm", SPIN_US=0)
     rounds = 5000
     begun = threading.Semaphore(0)
@@ -230,7 +232,7 @@ def test_who_polls_once_and_goes_away_does_not_steal_the_wake_up(make: Callable[
         asyncio.run(main())
     finally:
         sys.setswitchinterval(interval)
-        begun.release(rounds)  # also if it has failed
+        begun.release(rounds)  # also after a failure, so that the thread ends
         thread.join()
 
 
@@ -251,7 +253,7 @@ def test_several_tasks_await_one_request(pair: Pair) -> None:
 
 
 def test_events(loop_pair: Pair) -> None:
-    """Ended by another thread, which never polls."""
+    """A thread that never polls completes the event."""
     worker = loop_pair.sides[0].worker
 
     async def main() -> None:
@@ -265,7 +267,7 @@ def test_events(loop_pair: Pair) -> None:
 
 
 def test_one_loop_after_the_other(pair: Pair) -> None:
-    """Nothing of a loop that is gone stays behind."""
+    """A loop that is gone leaves no reference and no descriptor."""
 
     async def main() -> weakref.ref[asyncio.AbstractEventLoop]:
         receive = pair.right.irecv()
@@ -279,7 +281,8 @@ def test_one_loop_after_the_other(pair: Pair) -> None:
     gone += [asyncio.run(main()) for _ in range(5)]
     gc.collect()
     assert [it() for it in gone] == [None] * 7
-    assert len(set(os.listdir("/proc/self/fd")) - before) <= 1  # which the listing has itself
+    # at most the descriptor of listdir itself
+    assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
 
 
 def test_a_loop_that_is_closed_while_something_is_awaited(pair: Pair) -> None:

@@ -1,4 +1,4 @@
-"""What may be sent and received into, and the errors about what may not."""
+"""Objects that can be sent or received into, and the errors for others."""
 
 from __future__ import annotations
 
@@ -120,13 +120,13 @@ def test_a_bad_piece_releases_the_others(loop_pair: Pair) -> None:
         loop_pair.left.send([good, {}])
     with pytest.raises(BufferError):
         loop_pair.right.recv([good, b"read-only"])
-    good.append(1)  # BufferError while anybody exports it
+    good.append(1)  # BufferError while the buffer is exported
 
 
 def test_buffers_are_released(pair: Pair) -> None:
     data, into = bytearray(10), bytearray(10)
     pair.wait(pair.left.isend(data), pair.right.irecv(into))
-    data.append(1)  # which an exported buffer refuses
+    data.append(1)  # a bytearray refuses this while its buffer is exported
     into.append(1)
     assert (len(data), len(into)) == (11, 11)
 

@@ -1,4 +1,4 @@
-"""Awaits that are cancelled: no message is lost, none comes twice, none overtakes another one."""
+"""Cancelled awaits lose no message, duplicate none, and keep the order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nbytes(request: pytest.FixtureRequest) -> int:
 
 
 async def cancelled(awaiting: Awaitable[Any], turns: int = 3) -> None:
-    """Await it in a task, which is cancelled after some turns of the loop."""
+    """Await in a task that is cancelled after some turns of the event loop."""
 
     async def one() -> Any:
         return await awaiting
@@ -148,13 +148,13 @@ def test_a_coroutine_that_is_closed_withdraws(pair: Pair) -> None:
     asyncio.run(main())
 
 
-# ---- tasks that are cancelled before their first turn ----
+# ---- tasks that are cancelled before they start ----
 
 
 @pytest.mark.parametrize("into", [False, True])
 @pytest.mark.parametrize("how", ["wait_for", "gather", "task"])
 def test_a_task_that_has_not_begun_withdraws(pair: Pair, how: str, into: bool) -> None:
-    """asyncio makes a task of each request; the program has nothing else of it."""
+    """asyncio wraps each request in a task; the program keeps no other reference to the request."""
 
     def receive() -> _binding.Request:
         return pair.right.irecv(bytearray(10) if into else None)
@@ -219,7 +219,7 @@ def test_a_receive_that_nobody_has_offered_goes_on(pair: Pair) -> None:
     assert buffer == b"first"
     (request,) = seen
     seen.clear()
-    request.start()  # its finalizer has been called
+    request.start()  # the finalizer of the request has run before
     del request
     gc.collect()
     pair.left.isend(b"again", 2)
@@ -227,11 +227,11 @@ def test_a_receive_that_nobody_has_offered_goes_on(pair: Pair) -> None:
     assert pair.right.iprobe() is None
 
 
-# ---- receives that have ended ----
+# ---- receives that are complete ----
 
 
 def kept_to_the_end(pair: Pair, request: _binding.Request, data: bytes) -> None:
-    """Two messages around the one that the request gets: both are unexpected."""
+    """Send a message before and after the one that completes `request`; both are unexpected."""
     pair.left.isend(b"before", 1)
     pair.settle()
     sent = pair.left.isend(data, 2)
@@ -243,7 +243,8 @@ def kept_to_the_end(pair: Pair, request: _binding.Request, data: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["new", "memory", "into", "persistent"])
 def test_what_comes_before_the_task_goes_on_goes_back(pair: Pair, kind: str, nbytes: int) -> None:
-    """The task has been told, and is cancelled before it has its turn."""
+    """The task is cancelled after its request completed and before it runs again; the message is
+    returned to its place."""
     buffer = bytearray(nbytes)
 
     async def main() -> None:
@@ -274,7 +275,7 @@ def test_what_comes_before_the_task_goes_on_goes_back(pair: Pair, kind: str, nby
 def test_what_was_there_before_the_await_goes_back(
     pair: Pair, into: bool, nbytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such an await lets the loop have its turn now and then: it is cancelled there."""
+    """Awaiting a complete request yields to the loop now and then; the task is cancelled there."""
     buffer = bytearray(nbytes)
 
     async def main() -> int:
@@ -288,7 +289,7 @@ def test_what_was_there_before_the_await_goes_back(
             steps = request.__await__()
             try:
                 assert next(steps) is None
-            except StopIteration:  # it has not let the loop have its turn
+            except StopIteration:  # the await did not yield to the loop
                 sends.append(pair.left.isend(message(nbytes), 5))
                 assert await received(pair, 5) == b"next"
                 sends.append(pair.left.isend(b"next", 5))
@@ -355,15 +356,15 @@ def test_the_buffer_of_a_receive_is_free_once_its_end_is_known(pair: Pair) -> No
         pair.left.isend(b"data")
         pair.until(lambda: request._finished)  # noqa: B023
         know(request)
-        buffer.clear()  # a BufferError while the request holds it
+        buffer.clear()  # BufferError while the request holds the buffer
         assert not buffer
 
 
-# ---- receives whose message is on its way ----
+# ---- receives whose message is in flight ----
 
 
 def on_its_way(pair: Pair, request: _binding.Request) -> None:
-    """Its peer has announced the message, and stalls: nobody moves its side."""
+    """The peer has announced the message and stalls, because its side makes no progress."""
     for _ in range(20):
         pair.sides[0].worker.progress()
     pair.sides[1].worker.progress()
@@ -377,7 +378,7 @@ def stalling(make: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch) -> Pair
 
 
 def test_a_peer_that_stalls_keeps_the_buffer(stalling: Pair) -> None:
-    """The next receive gets the message, when it comes, and what follows does not overtake it."""
+    """The next receive gets the message when it arrives, and later messages do not overtake it."""
     pair = stalling
     buffer = bytearray(SIZES[-1])
     data = message(SIZES[-1])
@@ -504,7 +505,7 @@ def test_a_send_that_has_not_begun_is_withdrawn(make: Callable[..., Pair]) -> No
     asyncio.run(main())
 
 
-# ---- what asyncio and concurrent.futures expect of a future ----
+# ---- behaviour that asyncio and concurrent.futures expect of a future ----
 
 
 def test_wait(pair: Pair) -> None:
@@ -538,7 +539,7 @@ def test_wait_ends_at_the_first_exception(pair: Pair) -> None:
 
 
 def test_callbacks_that_are_added_in_a_loop_run_there(make: Callable[..., Pair]) -> None:
-    """Another thread ends the request, and nothing else is awaited."""
+    """Another thread completes the request while nothing else is awaited."""
     pair = make("shm")
 
     async def main() -> None:

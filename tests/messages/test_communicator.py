@@ -1,4 +1,4 @@
-"""The base type Communicator: peers by rank."""
+"""The base type Communicator, which addresses peers by rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTEXT = 2
 
 
 class Ranks(_binding.Communicator):
-    """Three ranks in one process: rank 1 is this process, the others are lazy."""
+    """Three ranks in one process: rank 1 is this process, the others are connected lazily."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -106,7 +106,7 @@ def test_peers_are_connections_with_the_same_context(comm: Ranks) -> None:
 
 
 def test_threads_get_the_same_connection(comm: Ranks) -> None:
-    """Both ask for a rank at once: only one of the two that are made is used."""
+    """Two threads use a rank for the first time at once; only one of their connections is kept."""
     both = threading.Barrier(2, timeout=60)
     make = comm._peer
 

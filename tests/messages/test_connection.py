@@ -1,4 +1,4 @@
-"""Connection as a session makes it."""
+"""Connections as a session makes them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_iopen_is_awaitable(sessions: tuple[Session, Session]) -> None:
 
 
 def test_a_loop_is_woken_when_a_connection_comes_up(sessions: tuple[Session, Session]) -> None:
-    """What queues while another thread connects leaves at once, though the loop sleeps."""
+    """Messages queued while another thread connects are sent at once, although the loop sleeps."""
     server, client = sessions
     listening = server.listen("127.0.0.1")
 

@@ -1,4 +1,4 @@
-"""Messages that there is no memory for: what is said of them, and what goes on."""
+"""Messages that do not fit into memory: the error is reported and the connection still works."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import pscompy
 from tests.messages.conftest import Pair
 
-NBYTES = 1 << 45  # 32 TiB, of which no page is ever touched
+NBYTES = 1 << 45  # 32 TiB of address space; no page is ever touched
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_a_message_that_there_is_no_memory_for(pair: Pair, huge: mmap.mmap, how:
                 message.recv()
     assert isinstance(caught.value, MemoryError)
     assert caught.value.nbytes == NBYTES
-    # It stays where it is, and can be had into what there is.
+    # The message stays queued and can be received into a smaller buffer.
     buffer = bytearray(8)
     receive = pair.right.irecv(buffer, tag=1)
     pair.until(receive.test)
@@ -51,7 +51,7 @@ def test_a_message_that_there_is_no_memory_for(pair: Pair, huge: mmap.mmap, how:
 
 
 def test_an_active_message_that_there_is_no_memory_for(pair: Pair, huge: mmap.mmap) -> None:
-    """Its sender hears of it, and the connection goes on."""
+    """The sender gets an error, and the connection still works."""
     got: list[bytes] = []
     pair.sides[-1].worker.on_message(7, lambda source, header, data: got.append(bytes(data)))
     with ThreadPoolExecutor(1) as sender:

@@ -1,4 +1,4 @@
-"""Nothing is kept that should go, and the shortest way allocates nothing."""
+"""No object outlives its use, and the fast path allocates nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pscompy
 from tests.messages.conftest import Pair
 
 ROUNDS = 300
-NOISE = 40  # objects of the interpreter and of the tests themselves
+NOISE = 40  # objects that the interpreter and the tests themselves create
 
 
 def expect(error: type[BaseException], call: Callable[..., object], *args: Any) -> None:
@@ -139,7 +139,7 @@ def test_no_leaks(loop_pair: Pair, step: Callable[[Pair], None]) -> None:
         tracemalloc.stop()
     assert grown < NOISE
     assert max(more) < NOISE
-    assert min(growth) < rounds * 16 + 8192  # a leak grows each time, a cache once
+    assert min(growth) < rounds * 16 + 8192  # a leak grows each time, a cache only once
 
 
 def test_a_small_blocking_send_allocates_nothing(make: Callable[..., Pair]) -> None:
@@ -162,7 +162,7 @@ def test_a_small_blocking_send_allocates_nothing(make: Callable[..., Pair]) -> N
 
 
 def test_a_session_that_is_dropped_goes(make: Callable[..., Pair]) -> None:
-    """Connections, requests and their worker are collected with all that refers to them."""
+    """A dropped connection is collected together with its requests and its worker."""
     import weakref
 
     pair = make("loop")

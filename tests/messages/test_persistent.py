@@ -1,4 +1,4 @@
-"""Persistent requests: described once, started many times, over eager and rendezvous."""
+"""Persistent requests are described once and started many times, over eager and rendezvous."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_dropped_in_flight_it_completes(loop_pair: Pair) -> None:
 
 
 class Memory(bytearray):
-    """Something with a buffer whose end can be seen."""
+    """A buffer whose end of life can be observed by a weak reference."""
 
 
 def test_it_keeps_its_buffer_as_long_as_it_lives(loop_pair: Pair) -> None:

@@ -1,4 +1,4 @@
-"""Looking before receiving."""
+"""Probing for messages before they are received."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_iprobe(pair: Pair) -> None:
 
 
 def test_iprobe_makes_progress(make: Callable[..., Pair]) -> None:
-    """A loop of nothing but looks finds what arrives."""
+    """A loop that only calls iprobe finds a message that arrives."""
     pair = make("shm")
     pair.left.send(b"x")
     for _ in range(100_000):

@@ -1,4 +1,4 @@
-"""What a Request says of itself, of every kind that a program may come to see."""
+"""The repr of requests of every kind that a program can get."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_what_is_posted(pair: Pair) -> None:
 
 
 class Interrupted(Exception):
-    """What the signal handler raises."""
+    """Raised by the signal handler."""
 
 
 def interrupt(*_: object) -> None:
@@ -32,7 +32,8 @@ def interrupt(*_: object) -> None:
 
 
 def test_what_an_interrupted_receive_of_an_object_leaves() -> None:
-    """Its message has begun to arrive and its sender does not go on: it ends as a Request."""
+    """The message has arrived in part and its sender does not continue; the interrupted receive
+    leaves a Request."""
     config = {"SHM": "0", "TCP": "1"}
     with pscompy.Session(name="right", config=config) as right:
         listening = right.listen()

@@ -1,4 +1,4 @@
-"""Requests: results that may be asked for again, call-backs, dropping, several at once."""
+"""Requests: repeated results, call-backs, dropped requests, and waiting for several."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BIG = 2_000_000
 
 
 class Array(bytearray):
-    """Something with a buffer whose end can be seen."""
+    """A buffer whose end of life can be observed by a weak reference."""
 
 
 def test_results_may_be_repeated(pair: Pair) -> None:
@@ -234,7 +234,7 @@ def test_several_threads_wait_for_one_request(make: Callable[..., Pair]) -> None
     assert all(it is results[0] for it in results)
 
 
-# ---- events: requests that somebody ends by hand ----
+# ---- events: requests that the program completes ----
 
 
 def test_events(loop_pair: Pair) -> None:
@@ -285,7 +285,7 @@ def test_events_of_a_type(loop_pair: Pair) -> None:
 
 
 def test_a_short_message_arrives_in_the_memory_of_a_receive_without_buffer(pair: Pair) -> None:
-    """It is notified once: nothing has to learn its length and to copy it afterwards."""
+    """The message is notified once, with its data: no second step learns the length or copies."""
     receives = [pair.right.irecv() for _ in range(3)]
     before = pair.sides[-1].engine.counters()["unexpected_copied"]
     sent = [bytes([number]) * 100 for number in range(3)]

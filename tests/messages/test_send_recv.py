@@ -134,7 +134,7 @@ def test_sendrecv_that_cannot_send_withdraws_its_receive(loop_pair: Pair) -> Non
 
 
 def test_lazy_connection_queues(make: Callable[..., Pair]) -> None:
-    """Nothing blocks, and the first use begins to open."""
+    """Sends on a lazy connection do not block, and the first of them begins to open it."""
     pair = make("shm", up=False)
     begun = []
 
@@ -165,7 +165,7 @@ def test_an_error_of_begin_open_is_raised(make: Callable[..., Pair]) -> None:
 
 
 def test_put_and_get(pair: Pair) -> None:
-    """Without a region there: the peer refuses the key, and nothing hangs."""
+    """The peer has no region: it refuses the key, and the call does not hang."""
     with pytest.raises(TypeError, match="rkey must be a bytes-like"):
         pair.left.put(b"", None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="offset is a number from 0"):

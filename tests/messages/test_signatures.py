@@ -1,4 +1,4 @@
-"""The signatures are fixed: other programs call them."""
+"""Signatures of the public types; they are fixed, because other programs call them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocking calls that end otherwise: time-outs, signals, a session that closes."""
+"""Blocking calls that end without a message: time-outs, signals, a session that closes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Interrupt(Exception):
 
 @pytest.fixture
 def interrupted() -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Makes a call that blocks: a signal comes once it sleeps, and the handler raises."""
+    """Runs a blocking call; once it sleeps, a signal arrives and its handler raises Interrupt."""
 
     def handler(number: int, frame: object) -> None:
         raise Interrupt
@@ -77,7 +77,7 @@ def test_a_timeout_of_zero_looks_once(pair: Pair) -> None:
 def test_a_receive_that_is_under_way_cannot_time_out_without_trace(
     make: Callable[..., Pair],
 ) -> None:
-    """The peer has begun to send but does not go on: the request owns the buffer."""
+    """The peer has sent a part of the message and stops: the request owns the buffer."""
     pair = make("tcp", scheme="am", eager_max=1000)
     sent = pair.left.isend(b"s" * BIG)
     pair.settle()
@@ -129,7 +129,8 @@ def test_timed_calls_in_time(pair: Pair) -> None:
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_a_blocked_receive_sleeps(make: Callable[..., Pair], transport: str) -> None:
-    """In one piece, but for the looks for signals; what woke it once is over then."""
+    """The receive sleeps without interruption except to check for signals; an earlier wake-up
+    does not keep it awake."""
     pair = make(transport)
     woken: list[float] = []
 
@@ -176,7 +177,8 @@ def test_a_signal_interrupts_a_wait(
 def test_a_signal_in_a_send_that_has_left(
     make: Callable[..., Pair], interrupted: Callable[[Callable[[], object]], None]
 ) -> None:
-    """The buffer stays until the library lets go of it, also without a request to ask."""
+    """The library holds the buffer until the send is complete, even if the program has no
+    request."""
     pair = make("tcp", eager_max=1000)
     data = bytearray(b"d" * BIG)
     interrupted(lambda: pair.left.send(data))
