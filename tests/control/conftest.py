@@ -1,4 +1,4 @@
-"""What the tests of the control plane share."""
+"""Fixtures that the tests of the control plane share."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 
 from tests.names import A_KEY
 
-sys.path.insert(0, str(Path(__file__).parent))  # their helpers
+sys.path.insert(0, str(Path(__file__).parent))  # the helper modules of these tests
 
 
 @pytest.fixture(autouse=True)
 def _own_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's key file is left alone."""
+    """Sets PSP_KEY, so that the user's key file is neither read nor written."""
     monkeypatch.setenv("PSP_KEY", A_KEY)
 
 
 @pytest.fixture
 def session() -> Iterator[Callable[..., object]]:
-    """Makes sessions that are closed after the test."""
+    """Returns a function that opens sessions; all are closed after the test."""
     from pscompy import Session
 
     made: list[Session] = []
@@ -37,7 +37,8 @@ def session() -> Iterator[Callable[..., object]]:
 
 @pytest.fixture(autouse=True)
 def _no_callback_failed(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """An exception on the control thread ends nothing, so it must be looked for."""
+    """Checks the log for exceptions on the control thread, because they end no call and no
+    thread."""
     yield
     failed = [record for when in ("setup", "call") for record in caplog.get_records(when)]
     assert [record.getMessage() for record in failed if record.exc_info] == []

@@ -1,4 +1,4 @@
-"""A World without a launcher: sessions of one process that know each other by rank."""
+"""A World without a launcher: sessions of one process that address each other by rank."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TRANSPORTS = ["shm", "tcp"]
 
 
 def only(transport: str) -> dict[str, int]:
-    """The configuration of a session that uses this transport alone."""
+    """The configuration that leaves only this transport enabled."""
     return {name.upper(): 0 for name in TRANSPORTS if name != transport}
 
 
 class Peer(Session):
-    """One rank; `peers[r]` is its connection with rank r, itself included."""
+    """One rank; `peers[r]` is its connection to rank r, which may be itself."""
 
     def __init__(self, rank: int, size: int, **config: object) -> None:
         self.rank = rank
@@ -36,7 +36,7 @@ class Peer(Session):
 
 @contextmanager
 def world(size: int, **config: object) -> Iterator[list[Peer]]:
-    """All ranks; they are closed side by side, as processes would."""
+    """Open a session per rank; close them concurrently, as processes would."""
     ranks = [Peer(rank, size, **config) for rank in range(size)]
     for peer in ranks:
         for rank, connection in enumerate(peer.peers):

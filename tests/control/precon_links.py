@@ -1,4 +1,4 @@
-"""Two real handshake machines joined by bytes in memory, as h11 tests its connections."""
+"""Two real handshake state machines, joined by bytes in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def identity(name: str, **changes: object) -> Identity:
 
 
 class Pair:
-    """A dialer and a listener; `run` carries bytes until both are silent."""
+    """A dialer and a listener; `run` carries bytes until neither has output."""
 
     def __init__(self, kind: Kind = Kind.PLAIN, key: Key = KEY, peer_key: Key = KEY) -> None:
         self.dialer = Handshake(Side.DIALER, key, identity("a"), kind)
@@ -50,7 +50,7 @@ class Pair:
         return taken
 
     def report(self, side: Handshake, reason: str | None = None) -> None:
-        """Report that a side's lanes are up, or have failed with a reason."""
+        """Report that the lanes of `side` are up, or that they failed for `reason`."""
         self.events[side] += side.lane_up() if reason is None else side.lane_failed(reason)
 
     def introduce(self) -> None:

@@ -1,4 +1,4 @@
-"""Other processes for the tests: Python code that talks with the test over pipes."""
+"""Child processes that run Python code and talk to the test over pipes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(pscompy.__file__).parent.parent
 
 
 class Child:
-    """`python -c code args...`; a context manager that leaves no process behind."""
+    """`python -c code args...` as a context manager that leaves no process behind."""
 
     def __init__(self, code: str, *args: str, **env: str) -> None:
         self._process = subprocess.Popen(
@@ -31,10 +31,10 @@ class Child:
         return self._process.pid
 
     def line(self) -> str:
-        """The next line that it prints."""
+        """Read the next line of the child's output."""
         assert self._process.stdout is not None
         line, last = b"", b""
-        while last != b"\n":  # no further: communicate() would not see what a buffer holds
+        while last != b"\n":  # read no further, because communicate() does not see buffered bytes
             last = os.read(self._process.stdout.fileno(), 1)
             assert last, self.end()
             line += last
@@ -49,7 +49,8 @@ class Child:
         self._process.wait()
 
     def end(self, timeout: float = 60) -> tuple[int, str, str]:
-        """Wait for its end: exit code, the rest of what it printed, what it complained."""
+        """Wait for the child's exit; returns its exit code, the rest of its output, and its
+        errors."""
         out, err = self._process.communicate(timeout=timeout)
         return self._process.returncode, out, err
 

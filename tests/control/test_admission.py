@@ -1,4 +1,4 @@
-"""Admission to a listening socket: peers come in beside strangers that never prove the key."""
+"""Admission to a listening socket: peers are accepted beside strangers that never prove the key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GREETING = Hello(b"n" * frames.NONCE_SIZE).pack()
 
 @pytest.fixture
 def listening(session: Make, monkeypatch: pytest.MonkeyPatch) -> pscompy.Socket:
-    """A socket with few places, and no limit of time."""
+    """A listening socket with few places and no time limit for strangers."""
     monkeypatch.setattr(admission, "PLACES_MAX", PLACES)
     monkeypatch.setattr(admission, "UNPROVED_SECONDS", 10_000.0)
     return session("server").listen("127.0.0.1")
@@ -45,14 +45,14 @@ def dial(listening: pscompy.Socket, source: str = "127.0.0.1") -> sockets.socket
 
 
 def dropped(stranger: sockets.socket) -> bool:
-    """Whether the other end has closed the connection. Its data is not read."""
+    """True if the other end has closed the connection; reads no data."""
     poll = select.poll()
     poll.register(stranger, select.POLLRDHUP)
     return bool(poll.poll(0))
 
 
 def check_served(session: Make, listening: pscompy.Socket) -> None:
-    client = session(RETRY=0)  # it is let in at once
+    client = session(RETRY=0)  # this client is accepted at once
     client.connect(listening.address).send(b"x", timeout=60)
     assert bytes(listening.accept(60).recv(timeout=60)) == b"x"
 
@@ -61,7 +61,7 @@ def check_served(session: Make, listening: pscompy.Socket) -> None:
 def test_a_peer_comes_in_beside_strangers(
     session: Make, listening: pscompy.Socket, strangers: list[sockets.socket], words: bytes
 ) -> None:
-    """Whatever the strangers have sent so far, and however many wait to be accepted."""
+    """Peers are accepted, however much the strangers have sent and however many of them wait."""
     for _ in range(3 * PLACES):
         strangers.append(dial(listening))
         strangers[-1].sendall(words)
@@ -103,7 +103,7 @@ def test_one_byte_at_a_time_gains_no_time(session: Make, monkeypatch: pytest.Mon
 
 
 def test_a_link_that_comes_in_has_the_options_of_those_that_go_out(session: Make) -> None:
-    """It inherits them from the listening socket."""
+    """An accepted socket inherits its options from the listening socket."""
     settings = {"PRECON_TCP_NODELAY": 1, "PRECON_TCP_SO_RCVBUF": 50_000}
     server, client = session("server", **settings), session("client", **settings)
     client.connect(server.listen("127.0.0.1").address).open(60)

@@ -1,4 +1,4 @@
-"""The control thread: no failure of a call-back ends it, and each kind is logged once."""
+"""The control thread: an exception in a call-back does not end it, and each kind is logged once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def thread() -> Iterator[ControlThread]:
 
 @pytest.fixture
 def _failures_are_wanted(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Those that a test has brought about are no defect."""
+    """Clears the log, because these tests provoke the errors that it contains."""
     yield
     for when in ("setup", "call"):
         caplog.get_records(when).clear()

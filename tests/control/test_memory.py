@@ -1,4 +1,4 @@
-"""Registered memory: put, get, and its end."""
+"""Registered memory: put, get, and closing a region."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pair = tuple[Session, pscompy.Connection]
 
 @pytest.fixture(params=["shm", "tcp"])
 def pair(session: Make, request: pytest.FixtureRequest) -> Pair:
-    """The owner's session, and a connection to it from another one."""
+    """The session that owns the memory, and a connection to it from another session."""
     off = {"shm": {"TCP": 0}, "tcp": {"SHM": 0}}[request.param]
     owner, other = session(**off), session(**off)
     connection = other.connect(owner.listen().address)
@@ -41,7 +41,7 @@ def test_put_and_get(pair: Pair, size: int) -> None:
 
 
 def _in_turn(owner: Session, call: Callable[[], object]) -> None:
-    """`call` in a thread, while the owner of the memory makes progress."""
+    """Run `call` in a thread while the session that owns the memory makes progress."""
     done: list[BaseException | None] = []
 
     def run() -> None:
@@ -75,7 +75,7 @@ LARGE = 64 << 20
 
 @pytest.mark.parametrize("kind", ["put", "get"])
 def test_nothing_moves_after_the_close(pair: Pair, kind: str) -> None:
-    """The region is closed in the middle of an access, which fails on its origin."""
+    """The region is closed in the middle of an access, which fails at its origin."""
     owner, connection = pair
     memory, local = bytearray(LARGE), bytearray(b"\x07") * LARGE
     region = owner.register(memory)
@@ -116,7 +116,7 @@ def test_the_buffer_is_held_until_the_end(session: Make) -> None:
     own = session()
     memory, dropped = bytearray(10), bytearray(10)
     region = own.register(memory)
-    own.register(dropped)  # peers may hold its key
+    own.register(dropped)  # the dropped region stays registered, because peers may hold its key
     for held in (memory, dropped):
         with pytest.raises(BufferError):
             held.extend(b"x")

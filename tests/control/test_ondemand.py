@@ -1,4 +1,4 @@
-"""The lower-name rule and simultaneous first sends, among real sessions of one process."""
+"""The lower-name rule and simultaneous first sends between real sessions of one process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def test_simultaneous_first_sends_make_one_connection(rounds: int) -> None:
     for _ in range(15):
         with world(2) as ranks:
             everybody_sends_to_everybody(ranks)
-            assert made(ranks) == 2 + 2  # both ends, and each one's own
+            # both ends of one connection, and each rank's connection to itself
+            assert made(ranks) == 2 + 2
 
 
 @pytest.mark.parametrize("config", [{}, {"SHM": 0}], ids=["shm", "tcp"])
@@ -64,7 +65,7 @@ def test_only_what_is_used_is_connected() -> None:
 
 
 def test_a_call_works_where_the_caller_cannot_be_dialed() -> None:
-    """The higher side's address is wrong: its own call is the only way between the two."""
+    """The higher side's address is wrong, so only the higher side's call can connect the two."""
     with world(2) as ranks:
         ranks[0].peers[1]._record.address = "127.0.0.1:1"
         low = ranks[0].peers[1].isend(b"down")
@@ -99,7 +100,7 @@ def test_refused_attempts_are_repeated_until_somebody_listens() -> None:
 
 
 def test_a_session_that_is_no_peer_is_refused() -> None:
-    with world(2) as ranks, Peer(1, 2) as stranger:  # of the same name
+    with world(2) as ranks, Peer(1, 2) as stranger:  # the stranger has the name of rank 1
         stranger.peers[0]._record.address = ranks[0].socket.address
         ranks[1].peers[0].open(60)
         with pytest.raises(ConnectError, match="in use"):
@@ -152,7 +153,7 @@ def test_a_connection_with_oneself_needs_no_link() -> None:
 
 def test_without_any_transport_it_fails_at_once_with_all_reasons() -> None:
     with world(2, SHM=0, TCP=0) as ranks:
-        ranks[0].peers[1]._record.address = "192.0.2.1:1"  # is not dialed
+        ranks[0].peers[1]._record.address = "192.0.2.1:1"  # an address that must not be dialed
         with pytest.raises(ConnectError) as caught:
             ranks[0].peers[1].open(60)
         assert ranks[0].peers[1]._record.attempt is None

@@ -1,4 +1,4 @@
-"""An address with several places, of which one leads to the peer."""
+"""An address with several places, only one of which leads to the peer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Make = Callable[..., Session]
 
 @pytest.fixture
 def places(session: Make) -> Iterator[Callable[[str], Place]]:
-    """Makes a place that leads to no process, to one that is silent or hangs up, or to another
-    session."""
+    """Returns a function that makes a place: without a process, with a silent one, with one that
+    hangs up, or with another session."""
     opened: list[sockets.socket] = []
 
     def make(what: str) -> Place:
@@ -44,7 +44,7 @@ def places(session: Make) -> Iterator[Callable[[str], Place]]:
 
 
 def hang_up(server: sockets.socket) -> None:
-    """Close every connection at once."""
+    """Close every accepted connection at once."""
     with suppress(OSError):
         while True:
             server.accept()[0].close()
@@ -92,7 +92,8 @@ def test_where_it_is_nowhere_the_error_says_why(
 
 
 def test_a_link_that_is_not_heard_first_is_let_go(session: Make) -> None:
-    """Both places lead to the peer, which answers only after both are connected."""
+    """Both places lead to the peer, which answers only after both are connected; the second link
+    is closed."""
     peer = session("peer")
     listening = peer.listen()
     port = Address.parse(listening.address).places[0].port

@@ -1,4 +1,4 @@
-"""Bad input over real sockets: typed errors, bounded waits, and a session that goes on."""
+"""Bad input over real sockets: typed errors, bounded waits, and a session that still works."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def raw(address: str) -> sockets.socket:
 
 
 def check_still_serves(server: Session, listening: pscompy.Socket) -> None:
-    """A well-behaved client gets through."""
+    """Check that a well-behaved client can connect and exchange messages."""
     with Session() as client:
         connection = client.connect(listening.address)
         connection.send(b"ping", timeout=60)
@@ -48,7 +48,7 @@ def check_still_serves(server: Session, listening: pscompy.Socket) -> None:
 
 @contextmanager
 def raw_server(talk: Callable[[sockets.socket], object]) -> Iterator[str]:
-    """Something that is no session listens; `talk` gets each connection."""
+    """A server that is no session; `talk` gets each accepted socket."""
     with sockets.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -137,7 +137,7 @@ def test_a_name_belongs_to_one(session: Make) -> None:
     check_still_serves(server, listening)
 
 
-# ---- peers that are none ------------------------------------------------------------------------
+# ---- peers that are not sessions ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_host_that_does_not_exist(session: Make) -> None:
 
 @pytest.mark.parametrize("port", [-1, 65536, 22222222])
 def test_a_port_that_cannot_be(session: Make, port: int) -> None:
-    """The system would take what is left of it in 16 bits."""
+    """Without a check the system would use the low 16 bits of the number."""
     with pytest.raises(ConnectError, match=rf":{port}: a port is a number from 0 to 65535"):
         session().listen("127.0.0.1", port)
 
@@ -187,7 +187,8 @@ def test_a_port_that_cannot_be(session: Make, port: int) -> None:
 def test_strangers_scans_and_half_open_links_do_not_keep_others_out(
     session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor need the others wait until the strangers' time is over, which is never here."""
+    """Peers need not wait until the strangers' time limit ends, which never happens in this
+    test."""
     monkeypatch.setattr(admission, "UNPROVED_SECONDS", 10_000.0)
     monkeypatch.setattr(admission, "PLACES_MAX", 64)
     server = session("server")
@@ -198,7 +199,7 @@ def test_strangers_scans_and_half_open_links_do_not_keep_others_out(
             link.sendall(words)
             if number == 0:
                 assert link.recv(100) == b""
-    for _ in range(50):  # a port scan
+    for _ in range(50):  # like a port scan
         raw(listening.address).close()
     check_still_serves(server, listening)
     for link in half_open:
@@ -206,7 +207,7 @@ def test_strangers_scans_and_half_open_links_do_not_keep_others_out(
 
 
 def test_links_that_reset_at_every_stage_do_no_harm(session: Make) -> None:
-    """Peers that hold the key and die after so many bytes."""
+    """Peers that hold the key reset the link after `cut` bytes."""
     server = session("server")
     listening = server.listen()
     key = find_key(server._config)
@@ -223,7 +224,7 @@ def _talk_and_reset(address: str, key: Key, cut: int) -> None:
         while sent < cut:
             data = machine.output()[: cut - sent]
             if not data and machine.authenticated:
-                return  # it has said all that it has to say
+                return  # all its bytes have been sent
             if not data:
                 machine.receive(link.recv(4096))
             link.sendall(data)
@@ -255,13 +256,14 @@ def test_garbage_of_one_who_holds_the_key(session: Make) -> None:
     check_still_serves(server, listening)
 
 
-# ---- candidates that fall -----------------------------------------------------------------------
+# ---- candidates that fail -----------------------------------------------------------------------
 
 
 def test_the_next_candidate_is_tried_where_one_does_not_come_up(
     session: Make,
 ) -> None:
-    folders = [tempfile.mkdtemp() for _ in range(2)]  # pytest's are too long for a Unix socket
+    # pytest's folders are too long for the path of a Unix socket
+    folders = [tempfile.mkdtemp() for _ in range(2)]
     server, client = (session(SHM_DIR=folder) for folder in folders)
     listening = server.listen()
     for folder in folders:  # shm cannot connect without its folder
@@ -321,5 +323,5 @@ def test_explain_names_thresholds_and_variables(session: Make) -> None:
 
 
 def test_the_key_of_the_helpers_is_not_the_sessions(session: Make) -> None:
-    """The tests above would prove nothing if all keys were equal."""
+    """The tests above would prove nothing if the session had the helpers' key."""
     assert find_key(session()._config).secret != KEY.secret

@@ -1,4 +1,6 @@
-"""Frames: packed frames come back; malformed ones are a typed error, never a crash."""
+"""Frames: packed frames are unpacked unchanged; malformed frames raise a typed error, never
+crash.
+"""
 
 from __future__ import annotations
 

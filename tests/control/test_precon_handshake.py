@@ -1,4 +1,4 @@
-"""The handshake between two real machines over bytes in memory."""
+"""The handshake between two real state machines over bytes in memory."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_was_up_may_still_fail_before_both_are() -> None:
     pair.report(pair.connector)
     pair.run()
     pair.report(pair.connector, "peer reset")
-    pair.report(pair.acceptor)  # crosses the failure: says UP and GO
+    pair.report(pair.acceptor)  # crosses the failure in flight: sends UP and GO
     pair.run()
     for side in _sides(pair).values():
         (failed,) = pair.take(side)
@@ -116,7 +116,7 @@ def test_after_go_nothing_is_taken_back() -> None:
     pair.to_trial()
     pair.report(pair.connector)
     pair.run()
-    pair.report(pair.acceptor)  # has said GO now
+    pair.report(pair.acceptor)  # the acceptor has sent GO now
     assert pair.acceptor.lane_failed("too late") == []
     pair.run()
     assert pair.take(pair.connector) == pair.take(pair.acceptor) == [Established(1)]
@@ -148,14 +148,15 @@ def test_a_peer_that_is_busy_is_waited_for() -> None:
     pair.connector.lane_late("")
     assert pair.connector.lane_late("") == []
     pair.run()
-    pair.report(pair.acceptor)  # it has been let go
+    pair.report(pair.acceptor)  # the busy acceptor continues
     pair.run()
     assert pair.take(pair.connector) == pair.take(pair.acceptor) == [Established(1)]
 
 
 @pytest.mark.parametrize("side", ["connector", "acceptor"])
 def test_lanes_that_fail_unnoticed_before_both_know_that_they_are_up(side: str) -> None:
-    """The fabric knows, its news has not been read when the peer's report comes: no GO."""
+    """The fabric has failed the lanes, but the event is still unread when the peer's report
+    arrives: GO is not sent."""
     pair = Pair()
     pair.to_trial()
     pair.report(pair.connector)
@@ -173,7 +174,7 @@ MOVES = ["up c", "up a", "fail c", "fail a", "late c", "late a", "c>a", "a>c"]
 
 @given(st.lists(st.sampled_from(MOVES), max_size=16))
 def test_both_sides_always_agree_on_an_attempt(moves: list[str]) -> None:
-    """Whatever the order of reports and deliveries: both established, or both failed."""
+    """In any order of reports and deliveries both sides establish the attempt or both fail it."""
     pair = Pair()
     pair.to_trial()
     reported: set[tuple[str, str]] = set()
@@ -316,8 +317,9 @@ def test_a_mirror_proves_nothing() -> None:
 
 
 def test_a_greeting_says_nothing_of_the_key() -> None:
-    """Before a dialer has proved the key a listener sends the same bytes whatever its key is, but
-    for random ones. So does a dialer to a process that may be no listener."""
+    """Before a dialer has proved the key, the bytes that a listener sends do not depend on its
+    key, but only on random numbers. The same holds for a dialer, because the process it reaches
+    may be no listener."""
     said = {KEY: b"", OTHER_KEY: b""}
     for key in said:
         pair = Pair(key=key, peer_key=key)
@@ -332,7 +334,7 @@ def test_a_greeting_says_nothing_of_the_key() -> None:
 
 
 def test_a_proof_depends_on_both_nonces() -> None:
-    """It is of no use against another link, nor as a table made beforehand."""
+    """A proof cannot be used on another link, and proofs cannot be computed in advance."""
     greetings = [frames.Hello(letter * frames.NONCE_SIZE).pack() for letter in (b"a", b"b")]
     proofs = set()
     for dialer in greetings:
@@ -379,7 +381,7 @@ def test_a_listener_says_nothing_before_the_greeting() -> None:
 
 
 def test_a_candidate_cannot_be_stripped() -> None:
-    """Somebody in between removes shm from the offer and repairs all lengths."""
+    """An attacker on the link removes shm from the offer and corrects all lengths."""
     pair = Pair()
     pair.introduce()
     both = tuple(frames.Candidate(name, 1, b"x") for name in ("shm", "tcp"))
@@ -443,7 +445,7 @@ def test_an_answer_must_choose_what_is_left(second: tuple[int, ...]) -> None:
 def test_an_offer_from_the_acceptor_is_refused() -> None:
     pair = Pair()
     pair.introduce()
-    pair.listener.kind = Kind.CALL  # it now takes itself for the connector
+    pair.listener.kind = Kind.CALL  # the listener now takes itself for the connector
     pair.listener.offer(Offer(()))
     with pytest.raises(RemoteProtocolError, match="offer from the acceptor"):
         pair.run()
@@ -459,7 +461,8 @@ def test_a_second_introduction_is_refused() -> None:
 
 @given(st.data())
 def test_flipped_bits_never_go_unnoticed(data: st.DataObject) -> None:
-    """One flipped bit anywhere in the dialer's bytes: a typed error, or not enough bytes yet."""
+    """One flipped bit anywhere in the dialer's bytes gives a typed error, or leaves the listener
+    waiting for more bytes."""
     pair = Pair()
     pair.listener.receive(pair.dialer.output())
     pair.dialer.receive(pair.listener.output())

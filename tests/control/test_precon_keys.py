@@ -1,4 +1,4 @@
-"""The sources of the key, and where it is shown."""
+"""The sources of the key, and the places where it may be shown."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_32_concurrent_starts_agree(tmp_path: Path) -> None:
         "from pscompy.control.handshake.keys import find_key\n"
         "from pscompy.config.variables import VARIABLES\n"
         "config = Config.load({'': VARIABLES}, {}, {'XDG_CONFIG_HOME': sys.argv[1]})\n"
-        "sys.stdin.read()\n"  # all start at once, when the gate opens
+        "sys.stdin.read()\n"  # all children start at once when the test writes to their input
         "print(find_key(config).secret.hex())\n"
     )
     read, write = os.pipe()
@@ -127,7 +127,8 @@ def test_a_home_that_cannot_hold_it_says_what_to_set(tmp_path: Path) -> None:
 
 @pytest.fixture
 def stretched(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What is given to scrypt; fresh, as in a process that has not seen a key yet."""
+    """Records the texts given to scrypt; the cache is empty, as in a process that has seen no
+    key yet."""
     given: list[bytes] = []
     scrypt = hashlib.scrypt
 
@@ -179,7 +180,7 @@ def test_a_key_below_128_bits_is_warned_of(tmp_path: Path, text: str, bits: int)
 
 @pytest.mark.parametrize("text", [A_KEY, "random:" + "0f" * 16, "c3" * 32, "Aa1!" * 6])
 def test_other_keys_are_not(tmp_path: Path, text: str) -> None:
-    key = find_key(config(tmp_path, KEY=text))  # a warning would be an error here
+    key = find_key(config(tmp_path, KEY=text))  # pytest would turn a warning into an error here
     assert key.origin == "PSP_KEY"
 
 

@@ -1,4 +1,4 @@
-"""Order, reachability, and the cost model: pure functions."""
+"""Order, reachability, and the cost model of transports, all of them pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers that die at every stage of a link: after each step of sending or receiving."""
+"""Peers that die at every stage of a link, after each step of sending or receiving."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ Make = Callable[..., Session]
 
 STEPS = range(9)
 
-# A peer without lanes reaches neither the guard nor, outside a World, a parked link. A real process
-# dies there in test_session_processes.py, and a real peer in test_ondemand.py.
+# A peer without lanes never reaches GUARD nor, outside a World, PARKED. test_session_processes.py
+# and test_ondemand.py let peers die in these states.
 ELSEWHERE = {LinkState.PARKED, LinkState.GUARD, LinkState.CLOSED}
 
 
 def play(link: sockets.socket, machine: Handshake, steps: int) -> set[LinkState]:
-    """Keep to the protocol for so many steps, then reset the link; the states it was in."""
+    """Follow the protocol for `steps` steps, then reset the link; returns the states passed
+    through."""
     link.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, struct.pack("ii", 1, 0))
     link.settimeout(60)
     waited = {machine.state}

@@ -1,4 +1,4 @@
-"""The tables: complete, without dead ends, and closed against what they do not know."""
+"""The tables of states: complete, without dead ends, and refusing events that they do not list."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def test_every_phase_has_a_verdict_and_a_taken_link_has_a_transition() -> None:
 
 
 def test_one_link_wins_whoever_arrives_first() -> None:
-    """The lower side dials, the higher side calls: never do both give way, never do both win."""
+    """The lower side dials and the higher side calls: never do both give way, and never do both
+    win."""
     lower, higher = Phase.DIALING, Phase.CALLING
     assert ON_CALL[lower] is Verdict.CROSS
     assert ON_CONNECT[higher] is Verdict.TAKE

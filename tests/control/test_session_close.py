@@ -1,4 +1,4 @@
-"""How sessions and connections are closed, and that nothing of them is left."""
+"""Closing sessions and connections leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ def test_sessions_leave_no_descriptors_and_no_threads(session: Make) -> None:
 
 
 def test_ended_connections_leave_no_garbage(session: Make) -> None:
-    """No cycle of references keeps their parts until the garbage collector runs."""
+    """The parts of a connection form no reference cycle, so they do not wait for the garbage
+    collector."""
     kinds = (Handshake, Negotiation, Candidates, Link, Attempt, Record)
 
     def count() -> Counter[str]:
@@ -155,7 +156,7 @@ def test_lazy_connections_cost_no_thread_and_no_peer(session: Make) -> None:
     assert {connection.state for connection in connections} == {ConnectionState.LAZY}
     start = time.monotonic()
     own.close()
-    assert time.monotonic() - start < 60  # a second each would be too much
+    assert time.monotonic() - start < 60  # one second per connection would be too much
 
 
 FORGETFUL = """

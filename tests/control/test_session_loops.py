@@ -1,4 +1,4 @@
-"""Sessions in an event loop: asyncio, and loops that sleep on the session's descriptor."""
+"""Sessions in an event loop: asyncio, and loops that wait on the session's descriptor."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_what_is_accepted_while_nobody_waits_is_not_lost(session: Make) -> None:
 
 @pytest.mark.parametrize("how", ["await", "async for"])
 def test_a_connection_of_a_cancelled_accept_keeps_its_place(session: Make, how: str) -> None:
-    """The connections come up while the loop does not run, so no task has received one."""
+    """The connections open while the loop does not run, so no task has received one."""
 
     async def accepted(socket: pscompy.Socket) -> pscompy.Connection:
         return await socket.iaccept() if how == "await" else await _next(socket)
