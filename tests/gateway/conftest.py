@@ -1,4 +1,4 @@
-"""Modules without a route between them, for each test anew."""
+"""Network namespaces with modules that have no route to each other, made anew for each test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # its helpers
+sys.path.insert(0, str(Path(__file__).parent))  # the helper modules of these tests
 
 from gate import Gate
 from namespaces import Machine, why_no_namespaces
@@ -16,7 +16,7 @@ from namespaces import Machine, why_no_namespaces
 
 @pytest.fixture
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """Two modules and a gateway, or what @pytest.mark.parametrize gives: (modules, gateways)."""
+    """Two modules and a gateway, or the (modules, gateways) that @pytest.mark.parametrize gives."""
     if reason := why_no_namespaces():
         pytest.skip(reason)
     made = Machine(*getattr(request, "param", (2, 1)))
@@ -29,7 +29,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.fixture
 def gate(machine: Machine, tmp_path: Path) -> Iterator[Gate]:
-    """Where ranks wait until all gateways know them; their programs get its path."""
+    """A gate where ranks wait until all gateways know them; their programs get its path."""
     made = Gate(machine, tmp_path / "gate")
     try:
         yield made
@@ -39,7 +39,7 @@ def gate(machine: Machine, tmp_path: Path) -> Iterator[Gate]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes a Python program and tells where it is."""
+    """Returns a function that writes a Python program and returns its path."""
 
     def write(text: str, name: str = "program.py") -> Path:
         path = tmp_path / name

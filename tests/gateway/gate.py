@@ -1,4 +1,6 @@
-"""Where ranks wait until all gateways know all of them: what they send then can take any."""
+"""A gate where ranks wait until every gateway knows every rank, so that messages may take any
+gateway.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,16 @@ SECONDS = 300
 
 
 def wait(world: pscompy.World, *paths: str) -> None:
-    """In a rank; at no gate if none is given."""
+    """Wait at the gate in a rank; returns at once if no path is given."""
     for path in paths:
         pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         while not select.select([pipe], [], [], 0.01)[0]:
-            world.session.progress()  # it makes itself known at gateways that have come up
+            world.session.progress()  # progress registers this rank with gateways that have started
         os.read(pipe, 1)
 
 
 class Gate:
-    """The test's side."""
+    """The test's side of the gate."""
 
     def __init__(self, machine: Machine, path: Path) -> None:
         os.mkfifo(path)
@@ -35,7 +37,7 @@ class Gate:
         self._pipe = os.open(path, os.O_RDWR)
 
     def let_through(self, ranks: int) -> None:
-        """As soon as each gateway knows so many of them."""
+        """Open the gate as soon as each gateway knows `ranks` ranks."""
         deadline = time.monotonic() + SECONDS
         for number in self._machine.gateways:
             while self._there(number) < ranks:

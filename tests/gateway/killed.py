@@ -1,8 +1,8 @@
-"""A survivor whose peers are killed before, while and after their connection comes up.
+"""A survivor whose peers are killed before, while and after their connection opens.
 
 Usage: killed.py COUNT SEED COMMAND...; COMMAND runs a program where the peers are. Prints a line
-of JSON per peer: how they met, when it was killed (seconds after the survivor began to connect),
-how long the survivor then did not know, and what it was told.
+of JSON per peer: how the two connected, when the peer was killed (seconds after the survivor
+began to connect), how long the survivor took to notice, and the error that it got.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from pathlib import Path
 
 import pscompy
 
-HOW = ("connect", "lower", "higher")  # to a socket; or as a World's rank 0, or 1
-EARLIEST, LATEST = -0.3, 0.7  # seconds, when a peer is killed; every other time:
-COMING_UP = 0.08  # while the connection comes up
+HOW = ("connect", "lower", "higher")  # to a socket, or as rank 0 or rank 1 of a World
+# Half of the peers are killed at a random time of this range, in seconds after the survivor begins
+# to connect; the other half within COMING_UP seconds, while the connection opens.
+EARLIEST, LATEST = -0.3, 0.7
+COMING_UP = 0.08
 GIVE_UP = 60.0  # seconds
 
 
 class Rank(pscompy.Session):
-    """One of two ranks of a World; the other's address is told later."""
+    """One of two ranks of a World; the other rank's address is set later."""
 
     def __init__(self, rank: int, job: str) -> None:
         self.rank = rank
@@ -39,7 +41,7 @@ class Rank(pscompy.Session):
 
 
 def peer(how: str, address: str, job: str) -> None:
-    """Until it is killed."""
+    """Connect to the survivor, send one message, and sleep until killed."""
     if how == "connect":
         socket = pscompy.Session().listen()
         print(socket.address, flush=True)
@@ -86,7 +88,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def end(connection: pscompy.Connection, first: pscompy.Request, until: float) -> str:
-    """What the survivor is told of the end of its peer."""
+    """The error by which the survivor learns of the end of its peer."""
     try:
         first.wait(until - time.monotonic())
         while True:

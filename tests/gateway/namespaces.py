@@ -1,7 +1,8 @@
-"""Modules and gateways in network namespaces: no route leads from one module to another.
+"""Modules and gateways in network namespaces; no route leads from one module to another.
 
-Every gateway has a link to every module, of its own: 10.MODULE.GATEWAY.0/24, the module's end .1,
-the gateway's .9. What is made here is named after this process and is gone after the test.
+Every gateway has a link of its own to every module: 10.MODULE.GATEWAY.0/24, where the module has
+.1 and the gateway .9. All names begin with this process's id, and everything is removed after
+the test.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ import pscompy
 from tests.names import A_KEY
 
 ROOT = Path(pscompy.__file__).parents[1]
-HERE = Path(__file__).parent  # with what ranks import
-TIMEOUT = 300  # seconds: a guard against hanging, on any machine
+HERE = Path(__file__).parent  # folder of the modules that ranks import
+TIMEOUT = 300  # seconds; a guard against hanging on machines of any speed
 PORT = 4470
 
 _numbers = itertools.count()
@@ -31,7 +32,7 @@ _numbers = itertools.count()
 
 @cache
 def why_no_namespaces() -> str:
-    """Empty where they can be made, with links between them."""
+    """The reason why namespaces and links between them cannot be made; empty if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     name = f"psc{os.getpid()}try"
@@ -98,7 +99,8 @@ class Machine:
             ip("-n", space, "link", "set", device, "up")
 
     def link_gateways(self, one: int, other: int) -> None:
-        """A network of these two: 10.200.0.0/24, each with its number as the last part."""
+        """Link the two gateways by 10.200.0.0/24; each has its number as the last part of its
+        address."""
         ip("-n", self.gateway(one), "link", "add", f"to{other}", "type", "veth", "peer",
            "name", f"to{one}", "netns", self.gateway(other))  # fmt: skip
         for here, there in ((one, other), (other, one)):
@@ -106,7 +108,7 @@ class Machine:
             ip("-n", self.gateway(here), "link", "set", f"to{there}", "up")
 
     def limit(self, rate: str) -> None:
-        """Every link lets at most this much through, each way ("200mbit")."""
+        """Limit every link to this rate in each direction ("200mbit")."""
         for module, gateway in itertools.product(self.modules, self.gateways):
             ends = ((self.module(module), f"g{gateway}"), (self.gateway(gateway), f"m{module}"))
             for space, device in ends:
@@ -116,7 +118,8 @@ class Machine:
     # ---- processes ----
 
     def start(self, space: str, *command: object, **env: object) -> subprocess.Popen[str]:
-        """A process (and what it starts) in a namespace; killed after the test."""
+        """Start a process in a namespace; the process and its children are killed after the
+        test."""
         foreign = ("PMI", "PSP_", "SLURM_", "OMPI_", "PMIX_")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         environ = {**kept, "PYTHONPATH": f"{ROOT}:{HERE}", "PSP_KEY": A_KEY}
@@ -141,7 +144,7 @@ class Machine:
         fabrics: Iterable[str] = (),
         **env: object,
     ) -> subprocess.Popen[str]:
-        """It serves these modules (else all) over tcp, or these fabrics, when this returns."""
+        """Start a gateway; on return it serves `modules` (default: all) over tcp, or `fabrics`."""
         fabrics = fabrics or [f"tcp@10.{it}.{number}.9:{PORT}" for it in modules or self.modules]
         process = self.start(
             self.gateway(number),
@@ -166,7 +169,7 @@ class Machine:
         process.wait(TIMEOUT)
 
     def servers(self, module: int) -> str:
-        """PSP_GW_SERVER for a module."""
+        """PSP_GW_SERVER for processes of a module."""
         return " ".join(f"10.{module}.{number}.9:{PORT}" for number in self.gateways)
 
     def python(self, module: int, *arguments: object, **env: object) -> subprocess.Popen[str]:
@@ -181,7 +184,7 @@ class Machine:
         return self.python(module, "-m", "pscompy", "run", "-n", n, program, *arguments, **env)
 
     def status(self, number: int, module: int = 1) -> dict[str, Any]:
-        """What a gateway tells of itself."""
+        """The status that a gateway reports, as seen from `module`."""
         address = f"10.{module}.{number}.9:{PORT}"
         asking = self.python(module, "-m", "pscompy_gateway", "status", "--json", address)
         told: dict[str, Any] = json.loads(finished(asking)[0])
@@ -189,7 +192,7 @@ class Machine:
 
 
 def finished(process: subprocess.Popen[str], timeout: float = TIMEOUT) -> tuple[str, str]:
-    """Its output, after it has ended well."""
+    """Wait until the process has exited with code 0; returns its output and errors."""
     out, err = process.communicate(timeout=timeout)
     assert process.returncode == 0, f"{out}\n{err}"
     return out, err

@@ -1,7 +1,8 @@
-"""Every rank sends messages of all sizes to every rank of the other module and checks what comes:
-the content by a checksum, the order by what was expected. Before every so many rounds they wait at
-the gate, if there is one, and after the first of these rank 0 tells of it.
-   soak.py ROUNDS EVERY [GATE]
+"""Every rank sends messages of all sizes to every rank of the other module and checks those that
+arrive: the content by a checksum, the order by its own count. Before every EVERY-th round the
+ranks wait at the gate, if there is one; after such a round rank 0 prints its number.
+
+soak.py ROUNDS EVERY [GATE]
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What one process can do to a gateway, and to those that use it: nothing."""
+"""A hostile or broken process cannot harm a gateway or the processes that use it."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ asyncio.run(main(sys.argv[1]))
 
 
 def exchange(machine, script):
-    """Two processes, one in each module, do their work."""
+    """Two processes, one in each module, exchange messages through the gateway."""
     second = machine.ranks(2, 1, script(EXCHANGE, "exchange.py"))
     assert finished(machine.ranks(1, 1, script(EXCHANGE, "exchange.py")))[0] == "done\n"
     finished(second)
 
 
 def listening(machine):
-    """Every address where the gateway listens, as seen from module 1."""
+    """Every address at which the gateway listens, as seen from module 1."""
     command = ["ip", "netns", "exec", machine.gateway(1), "ss", "-ltnH"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     ports = {line.split()[3].rpartition(":")[2] for line in lines}
@@ -139,7 +139,7 @@ def test_garbage_on_every_port(machine, script):
     ports = listening(machine)
     assert f"10.1.1.9:{PORT}" in ports
     reachable = [where for where in ports if connects(machine, where)]
-    assert len(reachable) >= 3  # trunks, data, and what the fabric listens on itself
+    assert len(reachable) >= 3  # the trunks', the data's, and the fabric's own ports
     finished(machine.python(1, script(GARBAGE), *reachable))
     exchange(machine, script)
     assert gateway.poll() is None
@@ -154,7 +154,8 @@ def connects(machine, where):
 
 
 def test_nonsense_of_somebody_who_has_the_key(machine, script):
-    """Each is told once, in one line, and ends the trunk that it came on, nothing else."""
+    """Each malformed frame is logged once, in one line, and ends only the trunk that it arrived
+    on."""
     gateway = machine.start_gateway(1, PSP_DEBUG=2)
     asking = machine.python(1, script(NONSENSE), f"10.1.1.9:{PORT}", PSP_GW_SERVER="")
     *ended, last = finished(asking)[0].splitlines()
@@ -169,7 +170,8 @@ def test_nonsense_of_somebody_who_has_the_key(machine, script):
 
 @pytest.mark.parametrize("share", ["1M", "32M"])
 def test_a_receiver_that_stops(machine, script, share):
-    """Held for it is what it was granted, or its share; others go on, and nothing is lost."""
+    """A gateway holds for a stopped receiver at most its granted bytes or its share; other
+    streams continue, and nothing is lost."""
     machine.start_gateway(1, f"--share={share}", f"--memory={share}")
     second = machine.ranks(2, 2, script(STALL), PSP_GW_TOKENS=32)
     first = machine.ranks(1, 2, script(STALL), PSP_GW_TOKENS=32)
@@ -202,14 +204,15 @@ def test_a_fabric_that_is_not_there(machine):
     *warnings, error = err.splitlines()
     assert "10.9.9.9" in error
     assert "Traceback" not in err
-    assert len(warnings) <= 2  # tcp is asked for in vain, and the line that asks
+    # one warning that tcp cannot be used, and one for the line that requests it
+    assert len(warnings) <= 2
 
 
 def test_what_a_gateway_tells_of_itself(machine, script):
     machine.start_gateway(1)
     exchange(machine, script)
     deadline = time.monotonic() + TIMEOUT
-    while (told := machine.status(1))["members"]:  # they may still be leaving
+    while (told := machine.status(1))["members"]:  # members may still be leaving
         assert time.monotonic() < deadline
     assert json.loads(json.dumps(told)) == told
     assert [one["transports"] for one in told["fabrics"]] == [["tcp"], ["tcp"]]

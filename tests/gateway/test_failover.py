@@ -1,4 +1,4 @@
-"""Gateways are killed, and started again, while messages are on their way."""
+"""Gateways are killed and restarted while messages are in flight."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from namespaces import TIMEOUT, finished
 
 KILLED = Path(__file__).with_name("killed.py")
 PEERS = int(os.environ.get("PSCOMPY_TEST_PEER_KILLS", "12"))
-SOON = 15  # seconds; it takes 2 or 3 on an idle machine, and took minutes
+SOON = 15  # seconds; an idle machine needs 2 or 3, the defect that this bound detects took minutes
 SOAK = Path(__file__).with_name("soak.py")
 KILLS = int(os.environ.get("PSCOMPY_TEST_GATEWAY_KILLS", "2"))
-EVERY = 12  # rounds
+EVERY = 12  # rounds between two kills
 
 LOST = """\
 import os, sys, time, pscompy
@@ -35,7 +35,8 @@ with pscompy.World() as world:
 
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
 def test_killed_gateways_cost_no_message(machine, gate):
-    """Each is killed while messages pass; the next one when all know the first one again."""
+    """Gateways are killed in turn while messages pass; the next one when all ranks know the
+    previous one again."""
     for number in machine.gateways:
         machine.start_gateway(number)
     rounds = EVERY * (KILLS + 1)
@@ -71,7 +72,8 @@ def test_with_no_gateway_left_the_peer_is_lost(machine, script):
 
 @pytest.mark.parametrize("machine", [(2, 1), (2, 2)], indirect=True)
 def test_a_peer_killed_before_or_while_it_connects_is_lost(machine):
-    """At random moments, from before the survivor begins to after the first message."""
+    """Peers are killed at random moments, from before the survivor connects to after the first
+    message."""
     for number in machine.gateways:
         machine.start_gateway(number)
     there = [f"PSP_GW_SERVER={machine.servers(2)}", "PSP_MSA_MODULE_ID=2"]
@@ -87,7 +89,7 @@ def test_a_peer_killed_before_or_while_it_connects_is_lost(machine):
 
 
 def histogram(seconds):
-    """How many were told after how long, in steps of half a second."""
+    """A histogram of the times until notification, in steps of half a second."""
     steps = [int(each * 2) for each in seconds]
     counts = {step: steps.count(step) for step in range(max(steps) + 1)}
     return "\n".join(f"{step / 2:4.1f} s and up: {'#' * n} {n}" for step, n in counts.items())

@@ -1,4 +1,4 @@
-"""One World of modules that different launchers have started.
+"""One World of modules that were started by different launchers.
 
 PSCOMPY_TEST_OPENMPI is a folder with an environment in which mpi4py runs on Open MPI: bin/mpirun
 and bin/python, which need not have pscompy.
@@ -82,7 +82,7 @@ def test_modules_under_mpich_and_open_mpi(way, machine, script, tmp_path):
     machine.start_gateway(1)
     program = script(SUM)
     first = start_mpich(machine, program)
-    missing = tmp_path / "missing"  # what pscompy needs and that environment has not
+    missing = tmp_path / "missing"  # packages that pscompy needs and the Open MPI environment lacks
     missing.mkdir()
     packages = Path(cffi.__file__).parents[1]
     for name in ("cffi", "pluggy", "pycparser", *(it.name for it in packages.glob("_cffi_b*.so"))):

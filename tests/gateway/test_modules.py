@@ -1,4 +1,4 @@
-"""What a World knows of modules, and how seldom collective operations cross between them."""
+"""The modules of a World, and how rarely collective operations send messages between modules."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_modules_of_a_world(machine, script):
         assert one["part"] == [one["rank"] % 4, 4]
         assert one["got"] == "from rank 3"
     assert sum(one["broadcast"] for one in told) == 1
-    assert sum(one["barrier"] for one in told) == 2  # up, and down
+    assert sum(one["barrier"] for one in told) == 2  # messages: one up, one down
 
 
 MIXED = """\
@@ -90,7 +90,7 @@ with pscompy.World(config={"MSA_MODULE_ID": 5 + rank % 2}) as world:
 
 
 def run(program, n, **env):
-    """A job under one launcher, in no namespace."""
+    """Run a job under one launcher, without network namespaces."""
     command = [sys.executable, "-m", "pscompy", "run", "-n", str(n), str(program)]
     kept = {name: it for name, it in os.environ.items() if not name.startswith("PSP_")}
     env = {**kept, "PYTHONPATH": str(ROOT), **env}

@@ -1,4 +1,4 @@
-"""Gateways in the background, stopped while messages pass, and what they tell."""
+"""Gateways run in the background, are stopped while messages pass, and report their status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOAK = Path(__file__).with_name("soak.py")
 
 
 def command(machine, *words):
-    """`pscompy gateway` where gateway 1 is."""
+    """Run `pscompy gateway` in the namespace of gateway 1."""
     return machine.start(machine.gateway(1), sys.executable, "-m", "pscompy", "gateway", *words)
 
 
@@ -73,7 +73,7 @@ with pscompy.World() as world:
 
 
 def test_a_picture(machine, script, gate, tmp_path):
-    """Who talks to whom, while they are there."""
+    """The table and the map show which processes exchange messages while they are connected."""
     pytest.importorskip("matplotlib", reason="no matplotlib: pip install 'pscompy[plot]'")
     machine.start_gateway(1)
     jobs = [machine.ranks(module, 2, script(TALK), gate.path) for module in machine.modules]

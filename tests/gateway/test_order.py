@@ -1,4 +1,4 @@
-"""Packets are put in order wherever their numbers begin; in C, under AddressSanitizer."""
+"""Packets are delivered in order for any first number; a program in C under AddressSanitizer."""
 
 from __future__ import annotations
 

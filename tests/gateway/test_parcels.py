@@ -1,4 +1,6 @@
-"""Objects, and the executor of examples/parcels, between modules without a route between them."""
+"""Objects, and the executor of examples/parcels, between modules that have no route to each
+other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways over several gateways, to several modules; the route file and its policies."""
+"""Routes over several gateways and to several modules; the route file and its policies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ with pscompy.World() as world:
 
 @pytest.mark.parametrize("machine", [(3, 2)], indirect=True)
 def test_a_way_over_two_gateways(machine, script):
-    """Gateway 1 stands in modules 1 and 2, gateway 2 in 3 alone; they share a network."""
+    """Gateway 1 serves modules 1 and 2, gateway 2 serves module 3; a network joins the gateways."""
     machine.link_gateways(1, 2)
     machine.start_gateway(1, f"tcp@10.200.0.1:{PORT}", modules=(1, 2))
     machine.start_gateway(
@@ -52,7 +52,8 @@ def test_a_way_over_two_gateways(machine, script):
         module = one["rank"] // 2
         far = [name for rank, name in enumerate(one["transports"]) if rank // 2 != module]
         assert far == ["gateway"] * 4
-    over_both = 2 * 4 * 2 * 300_000  # between modules 1 and 2 and module 3, each way
+    # bytes between modules 1 and 2 on one side and module 3, each way
+    over_both = 2 * 4 * 2 * 300_000
     assert machine.status(2, module=3)["counters"]["bytes"] >= over_both
 
 
@@ -135,7 +136,8 @@ with pscompy.World() as world:
 
 @pytest.mark.parametrize("machine", [(2, 4)], indirect=True)
 def test_gateways_share_what_all_send_to_all(machine, script, gate):
-    """Short messages, which keep to one gateway each; long ones are spread anyway."""
+    """Each stream of short messages keeps to one gateway, so the streams must spread over the
+    gateways; long messages are always spread."""
     ranks = 8
     for number in machine.gateways:
         machine.start_gateway(number)

@@ -1,5 +1,6 @@
-"""The stream that handshakes run in, over frames that get lost, come twice, or out of order; what
-is known of nodes; which way frames go between gateways."""
+"""The reliable stream that carries handshakes over frames that are lost, duplicated or
+reordered; the state of nodes; and the routes of frames between gateways.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from pscompy_gateway.tunnel import PIECE, Tunnel
 
 
 class Wire:
-    """Two ends, and frames between them that chance treats badly."""
+    """Two tunnel ends joined by a wire that loses, duplicates and reorders frames at random."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -38,7 +39,7 @@ class Wire:
             self.got[to].extend(self.ends[to].take(json.loads(frame)))
 
     def settle(self) -> None:
-        """Until both have all, as timers would make it."""
+        """Deliver and retransmit, as timers would do, until both ends have received everything."""
         for _ in range(200):
             self.deliver()
             for end in (0, 1):
@@ -86,7 +87,8 @@ def test_a_node_is_lost_when_no_gateway_knows_it():
 
 
 def test_a_node_that_no_gateway_has_seen_yet_may_still_come():
-    """To all of them at first, or to those that have started anew."""
+    """A missing node is lost only after ARRIVAL seconds, because it may still connect to a
+    gateway; the time starts again for a gateway that has restarted."""
     reach = Reach()
     for gateway in (0, 1):
         reach.missing(gateway)
@@ -130,7 +132,7 @@ def test_more_gateways_than_can_be():
 
 
 def board_of(*neighbours: int) -> tuple[Switchboard, dict[int, Member], list[dict[str, object]]]:
-    """A gateway with some neighbours and one process, 7, with the frames that it is told."""
+    """A gateway with neighbours and one process, node 7, whose received frames are in the list."""
     board = Switchboard("here", 100, lambda: None, lambda: {"bytes": 0, "streams": 0})
     told: list[dict[str, object]] = []
     members = {7: Member(told.append, "data", "host", "seven")}
@@ -152,7 +154,7 @@ def test_nobody_takes_anothers_number() -> None:
         with pytest.raises(ValueError, match="somebody else"):
             board.take(Member(lambda _: None, "data", "host", "another"), hello | more)
     assert board.nodes[7] is members[7]
-    again = Member(lambda _: None, "data", "host", "seven")  # the same session, on a new trunk
+    again = Member(lambda _: None, "data", "host", "seven")  # the same session on a new trunk
     board.take(again, hello)
     board.leave(members[7])
     assert board.nodes[7] is again
@@ -161,7 +163,7 @@ def test_nobody_takes_anothers_number() -> None:
 def test_a_gateway_tells_only_of_the_end_of_its_own_nodes() -> None:
     board, members, told = board_of(101, 102)
     source = {"from_module": 2, "from_node": 55, "module": 1, "node": 7}
-    board.take(members[101], {"kind": "tunnel", **source})  # node 55 is there
+    board.take(members[101], {"kind": "tunnel", **source})  # node 55 is behind neighbour 101
     for about in (7, 55):
         board.take(members[102], {"kind": "gone", "about": about})
     assert gone(told) == []

@@ -1,8 +1,9 @@
-"""Nobody sleeps beside his message: threads that wait and event loops that await, many at once, in
-one process, over what the machine has and through a gateway; threads of C through a gateway, too.
+"""No thread or event loop may sleep after its message has arrived. Many threads and loops of one
+process wait at once, over the machine's transports and through a gateway; threads of C do so
+through a gateway.
 
-PSCOMPY_TEST_WAITS=1000000 widens it. A wait that only its time slice ends although its request has
-is counted (`late_wakeups`); an event loop that is not woken hangs.
+PSCOMPY_TEST_WAITS=1000000 runs more waits. `late_wakeups` counts waits that ended only by their
+time slice although their request was complete; an event loop that misses its wake-up hangs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs in two modules without a route between them, unchanged."""
+"""Programs run unchanged in two modules that have no route to each other."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_no_gateway_is_named_in_time(machine, script):
 
 
 def test_a_module_that_does_not_come(machine, script):
-    """In a second it may not even have got as far as the gateway: what is said then is another
-    test's."""
+    """The limit of one second may end before the ranks reach the gateway, so only the kind of
+    their error is checked; another test checks the message about a missing gateway."""
     machine.start_gateway(1)
     process = machine.ranks(1, 2, script(PAIRS), PSP_JOIN_TIMEOUT=1)
     _, err = process.communicate(timeout=TIMEOUT)
@@ -124,7 +124,7 @@ def test_a_module_with_another_key(machine, script):
 
 
 def test_a_second_module_of_the_same_number(machine, script):
-    """One is refused; the other one waits for a module that does not come."""
+    """One of the two modules is refused; the other waits for a module that never joins."""
     machine.start_gateway(1)
     both = [machine.ranks(1, 1, script(PAIRS), PSP_JOIN_TIMEOUT=600) for _ in range(2)]
     ends = [os.pidfd_open(it.pid) for it in both]
