@@ -23,7 +23,7 @@ def pscompy_transport():
 
 
 class Site:
-    """A folder with installed distributions, and programs that run with it."""
+    """A folder with installed distributions; `run` starts programs that see them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class Site:
         self.packages.mkdir()
 
     def install(self, distribution: str, files: dict[str, str], entry_points: str = "") -> None:
-        """As pip would: the files, and beside them what was installed."""
+        """Install a distribution like pip: its files, and the metadata beside them."""
         info = self.packages / f"{distribution.replace('-', '_')}-1.0.dist-info"
         records = {
             f"{info.name}/METADATA": f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n",
@@ -45,7 +45,7 @@ class Site:
         (info / "RECORD").write_text("".join(f"{name},,\n" for name in records))
 
     def transport(self, name: str, code: str | None = None, priority: int = 50) -> None:
-        """Install a distribution that has one transport."""
+        """Install a distribution that contains one transport."""
         code = PLUGIN.format(name=name, priority=priority) if code is None else code
         entry = f"[pscompy]\n{name} = {name}_fabric\n"
         self.install(f"fabric-{name}", {f"{name}_fabric/__init__.py": code}, entry)
@@ -53,7 +53,7 @@ class Site:
     def run(
         self, *arguments: str, cwd: Path | None = None, **environ: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run Python with these distributions; `environ` without PSP_."""
+        """Run Python with these distributions; inherits no PSP_ variables."""
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=cwd or self.folder,

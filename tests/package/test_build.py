@@ -1,4 +1,4 @@
-"""The build hook, on a project of its own with one small plug-in."""
+"""The build hook, run on a small project with one plug-in."""
 
 import json
 import os
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Project:
-    """A tree with the build hook of pscompy and the plug-in nu."""
+    """A tree with the build hook of pscompy and the plug-in `nu`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ class Project:
         return sorted(self.plugin.glob("_native*.so"))
 
     def answer(self) -> str:
-        """What the built plug-in's function returns."""
+        """The result of the built plug-in's function."""
         program = "from _native import lib; print(lib.nu_transport())"
         command = [sys.executable, "-c", program]
         return subprocess.run(

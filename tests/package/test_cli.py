@@ -1,4 +1,4 @@
-"""The program `pscompy`: its commands, its errors, and what info tells."""
+"""The program `pscompy`: its commands, its errors, and the output of info."""
 
 import json
 import re

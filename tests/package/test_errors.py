@@ -1,4 +1,4 @@
-"""The exception tree: what it is caught as, what it carries, that it pickles."""
+"""The exception classes: their bases, their attributes, and pickling."""
 
 import concurrent.futures
 import inspect

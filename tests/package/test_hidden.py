@@ -1,4 +1,4 @@
-"""A stranger on the user's path that hides a plug-in is named."""
+"""A foreign module on the user's path that hides a plug-in is reported by its file name."""
 
 import json
 import subprocess
@@ -55,7 +55,7 @@ def test_a_single_module_is_compared_too(site):
 
 
 def editable(site):
-    """An editable installation: its files are elsewhere, in the project, and it lists none."""
+    """An editable installation: its files are in the project, and its metadata lists none."""
     project = site.folder / "project"
     site.transport("alpha")
     site.transport("beta")
@@ -78,7 +78,8 @@ def test_an_editable_installation(site):
     ],
 )
 def test_a_stranger_before_an_editable_installation(site, stranger, reason):
-    """Nothing says where the plug-in's own file is, so the stranger is imported, and named."""
+    """The metadata does not name the plug-in's file, so the foreign module is imported and
+    reported."""
     editable(site)
     (site.folder / "alpha_fabric.py").write_text(stranger)
     problem = problem_of(site, "alpha")
@@ -98,7 +99,7 @@ def test_a_command_is_looked_at_too(site):
 
 
 def test_a_checkout_beside_the_program_hides_nothing(tmp_path):
-    """A folder of our own name with no package in it: however pscompy is installed, it is found."""
+    """A folder `pscompy` without a package does not hide pscompy, however pscompy is installed."""
     (tmp_path / "pscompy" / "docs").mkdir(parents=True)
     (tmp_path / "program.py").write_text("import pscompy; print(pscompy.World.__name__)")
     command = [sys.executable, str(tmp_path / "program.py")]

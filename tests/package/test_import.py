@@ -1,4 +1,4 @@
-"""Importing pscompy: cheap, and its names are where they should be."""
+"""Importing pscompy is cheap, and each public name is found in its module."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_importing_pscompy_loads_next_to_nothing():
 
 
 def test_a_world_of_a_job_loads_none_of_what_is_slow(site):
-    """These are loaded by those who use them."""
+    """Modules that are slow to import are loaded only by the code that uses them."""
     program = (
         "import sys; before = {*sys.modules}; import pscompy\n"
         "with pscompy.World() as world: world.barrier()\n"
@@ -73,4 +73,4 @@ def test_a_name_that_is_not_there():
 
 def test_the_wildcards():
     assert pscompy.ANY_TAG == -1
-    assert pscompy.ANY_SOURCE < -1  # `rank - 1` is not anybody
+    assert pscompy.ANY_SOURCE < -1  # so that `rank - 1` of rank 0 is no wildcard

@@ -1,4 +1,4 @@
-"""`pscompy perf`: what it prints, between whom, and that it notices wrong contents."""
+"""`pscompy perf`: its output, its peers, and its check of the contents."""
 
 import json
 import re
@@ -53,7 +53,8 @@ def test_a_wrong_argument_is_one_line(site):
 
 
 def column_ends(line):
-    """Columns stand two spaces apart; a heading may have single ones."""
+    """The end of each column; columns stand two spaces apart, and a heading may contain single
+    spaces."""
     return [found.end() for found in re.finditer(r"\S+(?: \S+)*", line)]
 
 
@@ -118,7 +119,7 @@ def test_listen_and_connect(site):
     )
     try:
         address = listener.stdout.readline().strip()
-        for _ in range(2):  # it serves one after the other
+        for _ in range(2):  # the server takes one client after the other
             assert "one way, us" in perf(site, *QUICK, "--connect", address).stdout
     finally:
         listener.kill()

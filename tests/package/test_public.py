@@ -1,6 +1,6 @@
-"""The public names and signatures are fixed: other programs call them.
+"""The public names and signatures are fixed, because other programs call them.
 
-What is inherited from the extension is held by tests/messages/test_signatures.py.
+tests/messages/test_signatures.py checks those inherited from the extension.
 """
 
 import concurrent.futures

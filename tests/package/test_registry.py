@@ -1,4 +1,4 @@
-"""The registry: what it finds, in which order, and what it says of the rest."""
+"""The registry: the plug-ins that it finds, their order, and its reports on the others."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ print(json.dumps(problems))
 
 
 def problems(site, **environ):
-    """For each name the problems of all plug-ins that have it, in their order."""
+    """For each name the problems of all plug-ins with that name, in their order."""
     ended = site.run("-W", "error", "-c", PROBLEMS, **environ)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
@@ -134,7 +134,7 @@ def test_variables_of_an_excluded_transport_are_not_misspelt(site):
     ],
 )
 def test_no_name_of_ours_is_misspelt_without_a_word(misspelt, meant, excluded):
-    """Nor where it is not built, for want of its fabric, or switched off."""
+    """A misspelt variable is reported even if its transport is not built or is switched off."""
     hint = f" (did you mean PSP_{meant}?)" if meant else ""
     environ = {f"PSP_{name}": value for name, value in ({misspelt: "1"} | excluded).items()}
     with pytest.warns(ConfigWarning) as caught:
@@ -185,7 +185,8 @@ def test_a_broken_plugin_says_what_is_wrong_and_stops_nobody(site, code, reason)
 
 
 def test_a_plugin_that_ends_its_process_ends_nobody(site):
-    """A program that is found in place of a plug-in, for example."""
+    """A plug-in that exits on import, for example a program found in its place, is only
+    reported."""
     site.transport("alpha", code="import sys\nsys.exit('usage: alpha FILE')")
     site.transport("beta")
     answers = report(site)
@@ -242,13 +243,13 @@ def test_one_plugin_of_two_names(site):
 
 
 def test_a_transport_is_not_named_as_a_variable_of_pscompy(site):
-    """PSP_DEBUG would be its priority."""
+    """A transport `debug` would have PSP_DEBUG as its priority."""
     site.transport("debug")
     assert report(site, DEBUG="4")["debug"] == "PSP_DEBUG is another variable"
 
 
 def test_a_name_that_no_transport_can_have_takes_no_variable(site):
-    """PSP_IB_PORT would be the priority of this one."""
+    """The priority of a transport `ib_port` would be PSP_IB_PORT."""
     (site.folder / "ib_port.py").write_text("raise SystemExit")
     found = problems(site, PLUGINDIR=str(site.folder), IB_PORT="1")
     assert found["ib_port"] == ["the name 'ib_port' is not 1 to 15 lower-case letters and digits"]
@@ -265,7 +266,7 @@ def test_a_plugin_that_cannot_tell_whether_it_is_enabled(site):
 
 
 def test_a_variable_of_a_transport_has_a_name_of_its_own(site):
-    """PSP_PRECON_TCP_NODELAY is pscompy's."""
+    """PSP_PRECON_TCP_NODELAY belongs to pscompy itself."""
     code = """
 from pscompy.plugin import Transport, Var, count, hookimpl
 

@@ -1,4 +1,4 @@
-"""./run names what a machine lacks as the Debian package to install."""
+"""./run names the Debian package to install for each program that a machine lacks."""
 
 import os
 import shutil
@@ -44,7 +44,8 @@ class Machine:
         path.chmod(0o755)
 
     def has_python(self, lacking: str = "nothing", answer: str = "") -> None:
-        """The real Python, but a program that mentions `lacking` gets `answer`."""
+        """Install a `python3` that runs the real Python; if its arguments contain `lacking` it
+        runs `answer` instead."""
         real = f'exec {sys.executable} "$@"'
         self.has_script("python3", f'case "$*" in *{lacking}*) {answer} ;; *) {real} ;; esac')
 

@@ -1,4 +1,4 @@
-"""A type checker knows the results of receives and requests: mypy reads a typed program."""
+"""mypy infers the result types of receives and requests in a typed program."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ WRONG = ("comm.recv().source", "comm.irecv(bytearray(1)).wait().decode()", "comm
 
 
 def test_a_typed_program(tmp_path: Path) -> None:
-    """mypy agrees with every assert_type, and finds the mistakes, which are its only errors."""
+    """mypy agrees with every assert_type and reports only the deliberate mistakes."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     folder = Path(pscompy.__file__).parents[1]
