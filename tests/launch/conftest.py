@@ -1,4 +1,4 @@
-"""Runs jobs as a user does: the program `pscompy run` in its own process."""
+"""Runs jobs as a user does: the program `pscompy run` in a process of its own."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TIMEOUT = 250
 
 
 class Launcher:
-    """`pscompy run` with arguments; texts, not bytes."""
+    """Starts `pscompy run` with arguments; input and output are text."""
 
     command: tuple[str, ...] = (sys.executable, "-m", "pscompy", "run")
     before_program: tuple[str, ...] = ("--",)
 
     def patient(self) -> Launcher:
-        """Ranks that clean up have all the time that a slow machine takes."""
+        """Give ranks 100 s to clean up, enough for a slow machine; returns this launcher."""
         code = (
             "import sys; from pscompy.launch import job; job.GRACE = 100.0\n"
             "from pscompy.cli.main import main; sys.exit(main())"
@@ -38,8 +38,9 @@ class Launcher:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Without what a launcher around the tests would say; pscompy can be imported. A line is
-        one write, as usual: mpiexec keeps nothing else whole."""
+        """The environment of a job, without the variables of a launcher that runs the tests;
+        pscompy can be imported. PYTHONUNBUFFERED is removed, because mpiexec keeps a line whole
+        only if it is one write."""
         foreign = ("PMI", "PSP_", "SLURM_", "PYTHONUNBUFFERED")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         return {**kept, "PYTHONPATH": str(ROOT)}
@@ -47,7 +48,7 @@ class Launcher:
     def start(
         self, *arguments: object, env: dict[str, str] | None = None, **kwargs: object
     ) -> subprocess.Popen[str]:
-        """A running job, to be talked to; killed after the test."""
+        """Start a job and return the running process; it is killed after the test."""
         environ = {**self.environ, **(env or {})}
         process = subprocess.Popen(
             [*self.command, *map(str, arguments)],
@@ -56,7 +57,7 @@ class Launcher:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environ,
-            # A shell that runs the tests in the background ignores these.
+            # A shell that runs the tests in the background ignores SIGINT.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             **kwargs,
         )
@@ -70,7 +71,7 @@ class Launcher:
         env: dict[str, str] | None = None,
         **kwargs: object,
     ) -> subprocess.CompletedProcess[str]:
-        """Run to the end."""
+        """Run a job to its end."""
         stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
         process = self.start(*arguments, env=env, stdin=stdin, **kwargs)
         out, err = process.communicate(input, timeout=TIMEOUT)
@@ -91,7 +92,7 @@ def run() -> Iterator[Launcher]:
 
 @pytest.fixture
 def mpiexec(run: Launcher) -> Launcher:
-    """MPICH's launcher instead of ours."""
+    """A launcher that uses MPICH's mpiexec."""
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if not found:
@@ -105,7 +106,7 @@ def mpiexec(run: Launcher) -> Launcher:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes a Python program and tells where it is."""
+    """Returns a function that writes a Python program and returns its path."""
 
     def write(text: str) -> Path:
         path = tmp_path / "program.py"

@@ -1,4 +1,4 @@
-"""The demo, as a user runs it."""
+"""The demo program, run as a user does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_demo_matches_the_serial_result(run, tmp_path, ranks, env):
 
 
 def test_the_demo_notices_a_wrong_result(run, tmp_path):
-    """Rank 1 computes with another conductivity."""
+    """The check fails because rank 1 computes with another conductivity."""
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
         f"import os, sys\nsys.path.insert(0, {str(HEAT.parent)!r})\nimport heat\n"

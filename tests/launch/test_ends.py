@@ -1,4 +1,4 @@
-"""How a job ends: failing ranks, signals, and the launcher's own death."""
+"""The end of a job: failing ranks, signals, and the launcher's own death."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.waiting import STAYS, expect_soon, waits_until
 
-# A signal may come while a rank is still inside print, which cannot be entered twice; a write can.
+# Ranks write by os.write: a signal handler may interrupt print, which cannot be entered again.
 RANK = (
     "import os, sys, time, signal; rank = int(os.environ['PMI_RANK'])\n"
     "def say(text): os.write(1, f'{text}\\n'.encode())\n"
@@ -21,7 +21,7 @@ RANK = (
 
 
 def children_with(word: str) -> list[int]:
-    """Processes whose command line holds `word`."""
+    """Processes whose command line contains `word`."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -77,7 +77,7 @@ def test_a_rank_may_clean_up_at_sigterm(run, tmp_path):
 
 
 def test_a_command_that_does_not_exist(run):
-    places = {"PATH": "/usr/bin:/bin"}  # in others one may not even look
+    places = {"PATH": "/usr/bin:/bin"}  # other folders of the user's PATH may not be readable
     done = run("-n", 2, "--", "no-such-command", env=places)
     assert done.returncode == 127
     assert done.stderr == ("pscompy run: cannot start no-such-command: No such file or directory\n")
@@ -93,7 +93,7 @@ def test_a_file_that_is_no_program(run, tmp_path):
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
 def test_signals_reach_all_ranks(run, name):
     code = RANK + (
-        # A handler may not print: it may interrupt a print.
+        # A handler must not print, because it may interrupt a print.
         "def note(number, _):\n"
         "    os.write(1, f'{rank} {signal.Signals(number).name}\\n'.encode()); sys.exit()\n"
         f"signal.signal(signal.{name}, note)\n"
@@ -115,7 +115,7 @@ def test_ctrl_c_lets_every_rank_clean_up(run):
         "    say('ready')\n"
         f"    {STAYS}\n"
         "except KeyboardInterrupt:\n"
-        "    time.sleep(rank * 0.3)\n"  # who takes longer is waited for
+        "    time.sleep(rank * 0.3)\n"  # the launcher waits for slow ranks
         "    say(f'clean {rank}')\n"
         "    raise\n"
     )
@@ -138,13 +138,13 @@ def test_a_second_ctrl_c_kills(run):
     process.send_signal(signal.SIGINT)
     for _ in range(2):
         assert process.stdout.readline() == "caught\n"
-    time.sleep(0.3)  # two within 0.2 s count as one, and that is what this is not about
+    time.sleep(0.3)  # within 0.2 s the launcher counts two signals as one
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=100) == 128 + signal.SIGKILL
 
 
 def test_no_process_is_left_when_the_launcher_is_killed(run, tmp_path):
-    # The shells show that it holds for what the ranks have started, too.
+    # The shells start processes of their own, which must end, too.
     word = f"sleep-{tmp_path.name}-{os.getpid()}"
     script = f"(exec -a {word} sleep 300) & echo ready; wait"
     process = run.start("-n", 3, "--", "bash", "-c", script)
@@ -163,7 +163,7 @@ def test_no_process_is_left_when_the_job_has_ended(run, tmp_path):
 
 
 class Terminal:
-    """A job in a terminal of its own, in its foreground."""
+    """A job in the foreground of a terminal of its own."""
 
     def __init__(self, launcher, *arguments):
         self.pid, self._fd = pty.fork()
@@ -175,14 +175,14 @@ class Terminal:
         os.write(self._fd, keys)
 
     def read_lines(self, count: int) -> list[bytes]:
-        """The first `count` lines."""
+        """Read until `count` lines have arrived; returns them."""
         while self._text.count(b"\n") < count:
             self._text += os.read(self._fd, 4096)
         return self._text.split(b"\n")[:count]
 
     def end(self) -> tuple[int, bytes]:
-        """Exit code and everything that was printed."""
-        with contextlib.suppress(OSError):  # how a terminal says that it ended
+        """Read to the end; returns the exit code and all output."""
+        with contextlib.suppress(OSError):  # reading the terminal fails when the job has ended
             while data := os.read(self._fd, 4096):
                 self._text += data
         os.close(self._fd)
@@ -199,7 +199,7 @@ def test_ctrl_c_at_a_terminal_is_one_signal_for_each_rank(run):
         "caughts = []; signal.signal(signal.SIGINT, caught)\n"
         "say(f'ready {rank}')\n"
         + waits_until("caughts")
-        + "time.sleep(1)\n"  # another one would come within that
+        + "time.sleep(1)\n"  # a second signal would arrive within this second
     )
     job = Terminal(run, "-n", "3", "-c", code)
     job.read_lines(3)

@@ -1,4 +1,4 @@
-"""PMI-1: our client and our server, each against MPICH's and each other's."""
+"""PMI-1: our client and our server, each against MPICH's and against each other."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ me.finalize()
 
 @pytest.fixture(params=["pscompy", "mpiexec", "mpiexec -pmi-port"])
 def launch(request):
-    """Every launcher that speaks PMI-1, in every way that it does."""
+    """Every launcher with PMI-1, in each of its ways to offer it."""
     name = request.param
     if name == "pscompy":
         return request.getfixturevalue("run")
@@ -250,7 +250,7 @@ def test_abort_carries_its_code(text, code):
     assert (caught.value.rank, caught.value.code) == (1, code)
 
 
-# ---- the text ----
+# ---- the format of values ----
 
 
 @pytest.mark.parametrize("value", ["", "two words", "line\nbreak", "back\\slash", "é", " x"])
@@ -279,7 +279,7 @@ def test_a_line_without_end_is_refused():
         buffer.feed(b"x" * 60000)
 
 
-# ---- which bootstrap ----
+# ---- the choice of the bootstrap ----
 
 
 def test_no_launcher_means_rank_0_of_1():
@@ -312,11 +312,11 @@ def test_a_port_where_nobody_listens():
         detect({"PMI_PORT": "localhost:1", "PMI_ID": "0"})
 
 
-# ---- the client and a launcher that is slow or dies ----
+# ---- a launcher that is slow or dies ----
 
 
 class Link:
-    """A server at one end of a socket, which answers when told to."""
+    """A server at one end of a socket; it answers only when `answer` is called."""
 
     def __init__(self):
         self.theirs, self.ours = socket.socketpair()

@@ -1,7 +1,7 @@
 """PMIx: our client under Open MPI's mpirun.
 
-PSCOMPY_TEST_OPENMPI is a folder with an Open MPI: bin/mpirun, and for one test a bin/python that
-has mpi4py and cffi. Without it an mpirun on the PATH is taken.
+PSCOMPY_TEST_OPENMPI is a folder with an Open MPI: bin/mpirun, and for one test a bin/python with
+mpi4py and cffi. Without the variable an mpirun on the PATH is used.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def is_open_mpi(path):
 
 @pytest.fixture
 def mpirun(run):
-    """Open MPI's launcher, called as `run` is."""
+    """Open MPI's launcher, with the interface of `run`."""
     folder = os.environ.get("PSCOMPY_TEST_OPENMPI")
     path = Path(folder) / "bin/mpirun" if folder else shutil.which("mpirun")
     if not path or not is_open_mpi(path):

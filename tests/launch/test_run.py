@@ -68,7 +68,7 @@ def test_lines_stay_whole_when_all_ranks_print_at_once(run):
     matches = [re.fullmatch(r"<(\d):(\d+):x{700}>", line) for line in lines]
     assert all(matches)
     assert len(lines) == 6 * 200
-    for rank in "012345":  # each in its order
+    for rank in "012345":  # the lines of each rank are in order
         assert [m[2] for m in matches if m[1] == rank] == [str(i) for i in range(200)]
 
 

@@ -1,4 +1,4 @@
-"""What is only declared costs nothing but a small record, and what connects does so at once."""
+"""Connections that are only declared cost no more than a small record; used ones open at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ gc.collect()
 assert not any(isinstance(it, pscompy.Connection) for it in gc.get_objects())
 """
 
-# The last rank stops itself, and tells who it is by a file.
+# The last rank stops itself and writes its pid to a file.
 TOGETHER = """\
 import os, signal, sys, time, pscompy
 file = sys.argv[1]
@@ -76,7 +76,7 @@ with pscompy.World() as world:
 
 
 def serve(link: socket.socket, server: Server, process: subprocess.Popen[str]) -> None:
-    """The launcher's part for rank 0, until its process ends."""
+    """Serve rank 0 as its launcher until its process ends."""
     lines = LineBuffer()
     with selectors.DefaultSelector() as selector:
         selector.register(link, selectors.EVENT_READ)
@@ -90,7 +90,8 @@ def serve(link: socket.socket, server: Server, process: subprocess.Popen[str]) -
 
 
 def test_a_world_of_10000_ranks_is_10000_promises():
-    """The other ranks have come and wait: what rank 0 makes of them is to be seen."""
+    """The other ranks are already in the barrier; only the memory and connections of rank 0
+    count."""
     server = Server(LARGE, "job")
     for rank in range(1, LARGE):
         server.receive(rank, b"cmd=barrier_in")

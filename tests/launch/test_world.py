@@ -1,4 +1,4 @@
-"""World: real jobs of several ranks."""
+"""World, tested by real jobs of several ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pscompy
 
 
 def all_wrote(sign, ranks):
-    """The condition that these ranks have left their signs, files beside the program."""
+    """A condition that is true when each of these ranks has left its file beside the program."""
     return f"all(os.path.exists({sign} + n) for n in '{ranks}')"
 
 
@@ -81,7 +81,7 @@ def test_a_ring_under_mpiexec(mpiexec, script):
 def test_a_ring_of_32_makes_32_connections(run, script):
     told = run_ring(run, 32, script)
     assert len(told) == 32
-    assert sum(one["up"] for one in told) == 2 * 32  # both ends count it
+    assert sum(one["up"] for one in told) == 2 * 32  # both ends count a connection
     assert sum(one["made"] for one in told) == 32
 
 
@@ -160,7 +160,7 @@ def test_no_launcher_means_a_world_of_one(run):
 
 
 def test_a_duplicate_outlives_the_name_of_its_world():
-    """It keeps the session, which stays open until it is closed, or the process ends."""
+    """The duplicate keeps the session open until it is closed or the process ends."""
     world = pscompy.World()
     other = world.dup()
     session = world.session
@@ -183,7 +183,7 @@ def test_a_world_closes_its_session():
         assert world.stats == session.stats
     with pytest.raises(pscompy.Closed):
         session.listen()
-    world.close()  # again
+    world.close()  # closing twice is allowed
 
 
 def test_the_memory_of_a_communicator_is_its_sessions():
@@ -232,14 +232,15 @@ def test_a_world_of_one_has_nothing_to_warn_of(run, script):
     assert (done.stdout, done.stderr) == ("to myself\n", "")
 
 
-# ---- together ----
+# ---- collective calls ----
 
 
 def test_nobody_passes_a_barrier_before_all_have_come(run, script):
     text = (
         "with pscompy.World() as world:\n"
         "    for late in range(world.size):\n"
-        "        if world.rank == late: time.sleep(0.1)\n"  # the others are there by then
+        # most likely the other ranks are in the barrier by then
+        "        if world.rank == late: time.sleep(0.1)\n"
         "        came = time.monotonic()\n"
         "        world.barrier()\n"
         "        print(late, came, time.monotonic())\n"
@@ -253,7 +254,7 @@ def test_nobody_passes_a_barrier_before_all_have_come(run, script):
 
 
 def test_a_barrier_that_timed_out_goes_on(run, script):
-    """Rank 0 comes when the others have waited in vain."""
+    """Rank 0 enters the barrier only after the other ranks have timed out."""
     text = (
         "with pscompy.World() as world:\n"
         "    waited = __file__ + ' waited '\n"
@@ -337,14 +338,15 @@ def test_abort_ends_the_job(run, script):
 
 
 def test_what_was_sent_before_the_end_arrives(run, script):
-    """Rank 1 is at its end while rank 0 still needs it to move its message on."""
+    """Rank 1 is already closing while rank 0 still needs rank 1's progress to receive the last
+    message."""
     text = (
         "with pscompy.World() as world:\n"
         "    if world.rank == 1:\n"
         "        for size in (10, 100_000, 20_000_000):\n"
         "            world.isend(b'x' * size, 0)\n"
         "    else:\n"
-        "        time.sleep(0.5)\n"  # most likely rank 1 is at its end by then
+        "        time.sleep(0.5)\n"  # most likely rank 1 is closing by then
         "        print([len(world.recv(source=1)) for _ in range(3)])\n"
     )
     assert run_code(run, 2, script, text) == ["[10, 100000, 20000000]"]
