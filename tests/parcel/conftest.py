@@ -1,4 +1,4 @@
-"""The processes of tests/session, and its fixtures, for objects and actions."""
+"""The fixtures of tests/session, for the tests of objects and actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions that tests call; both sides import them by this name."""
+"""Actions that tests call; both sides import them from this module."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fails(kind, *args):
 
 
 class Odd(Exception):
-    """Pickles, and cannot be put together again."""
+    """An exception that can be pickled but not unpickled."""
 
     def __init__(self, one, two):
         super().__init__(one)

@@ -1,4 +1,4 @@
-"""Programs of several ranks, as tests write them."""
+"""Runs programs of several ranks that the tests contain as text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ BOUND = float(os.environ.get("PSCOMPY_TEST_SECONDS", "250"))
 
 
 def run(ranks, program, tmp_path, *arguments, **variables):
-    """Run a program on some ranks; the lines that they print, sorted."""
+    """Run a program on `ranks` ranks; returns the lines of their output, sorted."""
     script = tmp_path / "program.py"
     script.write_text("import numpy as np, pscompy\n" + textwrap.dedent(program))
     return sorted(run_file(ranks, script, *arguments, **variables))
 
 
 def run_file(ranks, script, *arguments, **variables):
-    """What it prints, by lines."""
+    """Run the file on `ranks` ranks; returns the lines of its output."""
     packages = str(Path(pscompy.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-m", "pscompy", "run", "-n", str(ranks), str(script), *arguments],

@@ -34,7 +34,7 @@ threading.Thread(target=serve, daemon=True).start()
 
 @pytest.fixture
 def serving(connect):
-    """Makes a link whose puppet runs actions."""
+    """Returns a function that makes a link whose puppet runs actions."""
 
     def begin(transport="shm", **config):
         link = connect(transport, **config)
@@ -92,7 +92,7 @@ def test_await(link):
 
 
 def test_both_ways_at_once(link):
-    """The peer calls us while we wait for it."""
+    """The peer calls an action of this process while this process waits for the peer's."""
     link.peer("helpers.back = pscompy.action(lambda: c.call(helpers.where)[0], name='back')")
     pscompy.action(_back, name="back")
     assert link.c.call(_back) == os.getpid()
@@ -203,7 +203,7 @@ def test_what_has_not_begun_is_dropped(serving):
     assert waiting[1].cancel()
     assert waiting[1].cancel()
     assert waiting[1].cancelled()
-    link.c.call(helpers.go)  # comes after what cancels
+    link.c.call(helpers.go)  # this call arrives after the cancellation
     held.result(BOUND)
     for n in (0, 2, 3):
         waiting[n].result(BOUND)
@@ -242,7 +242,8 @@ def test_an_action_that_never_ends_has_a_time_limit(link):
 
 
 def test_time_limits_of_several(link):
-    """The later ones are asked for first; however long asking takes, each has its time."""
+    """Limits are requested from the longest to the shortest. Each is kept, however long
+    requesting takes."""
     order, ends, futures = [], {}, []
     for n in (3, 2, 1):
         begun = time.monotonic()
@@ -302,7 +303,7 @@ def test_a_restricted_session_runs_actions_and_nothing_else(serving, transport, 
 
 
 def test_a_malicious_answer(serving, transport, tmp_path):
-    """The peer answers with a pickle that would run something here."""
+    """The peer answers with a pickle that would run code in this process."""
     link = serving(transport, PARCEL_UNPICKLE="restricted")
     link.peer(
         """
@@ -328,7 +329,7 @@ def _evil(failing):
 def test_two_functions_of_one_name():
     with pytest.raises(ValueError, match="already"):
         pscompy.action(lambda: 1, name="where it runs")
-    assert pscompy.action(helpers.echo) is helpers.echo  # the same again does no harm
+    assert pscompy.action(helpers.echo) is helpers.echo  # registering a function twice is allowed
 
 
 # ---- ends ----
@@ -401,4 +402,4 @@ def test_many_leave_nothing_behind(shm):
 def test_no_context_is_shared():
     kinds = (lib.PSC_CONTEXT_OBJECTS, lib.PSC_CONTEXT_CHUNKS, lib.PSC_CONTEXT_ACTIONS)
     assert len({kind + base for kind in (0, *kinds) for base in (1, 2, 4, 5, 6, 7)}) == 24
-    assert lib.PSC_CONTEXT_END + max(kinds) <= 0xFFFE  # the core's own
+    assert lib.PSC_CONTEXT_END + max(kinds) <= 0xFFFE  # the contexts above are the core's own

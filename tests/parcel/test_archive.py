@@ -1,4 +1,6 @@
-"""Archives alone: what is taken apart comes together again, and what is forged is refused."""
+"""Archives alone: objects are taken apart and put together again, and forged archives are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ HEAD, ENTRY = 32, 16
 
 
 class Peer:
-    """Copies what it gets, as a network does."""
+    """Copies the archive of an object, as a network does."""
 
     def __init__(self, obj, room=0, serialiser=None, ident=7):
         self.serialiser = serialiser or Pickle()
@@ -39,7 +41,7 @@ class Peer:
 
 
 def same(a, b):
-    """Equal, and of the same kinds."""
+    """Check that both are equal and of the same types."""
     assert type(a) is type(b)
     if isinstance(a, np.ndarray):
         assert (a.dtype, a.shape, a.flags.writeable) == (b.dtype, b.shape, b.flags.writeable)
@@ -52,7 +54,7 @@ def same(a, b):
 
 
 class Grid:
-    """A user's class, with a way of its own of being pickled."""
+    """A user's class with a method of its own for pickling."""
 
     def __init__(self, name, field):
         self.name = name
@@ -189,7 +191,7 @@ def test_the_threshold_is_the_shortest_that_is_not_copied():
 
 
 def test_more_than_4_gib(tmp_path):
-    """A sparse file: neither side touches its pages."""
+    """The array is a sparse file; neither side touches its pages."""
     nbytes = (4 << 30) + 5
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(nbytes)
@@ -201,7 +203,7 @@ def test_more_than_4_gib(tmp_path):
     assert archive.load(head, [outside], Pickle()).nbytes == nbytes
 
 
-# ---- other people's ----
+# ---- classes of other packages ----
 
 
 def test_pandas():
@@ -284,7 +286,8 @@ def test_truncated(length):
     st.booleans(),
 )
 def test_forged_heads_do_no_harm(changes, lengthened):
-    """Whatever the head says, what comes of it lies within what has arrived."""
+    """Whatever a forged head says, the objects made from it lie within the bytes that have
+    arrived."""
     forged = bytearray(SAMPLE)
     for at, byte in changes:
         forged[at] = byte
@@ -404,7 +407,7 @@ def test_an_array_of_two_chunks():
         archive.load(array_head(index, 2), [bytearray(800)] * 2, Pickle())
 
 
-# ---- who may name what ----
+# ---- names that a pickle may use ----
 
 
 class Evil:
@@ -443,11 +446,11 @@ def test_restricted_reads_what_the_program_allows():
         archive.restore(data, (), Restricted(Pickle()))
 
 
-# ---- serialisers of others ----
+# ---- foreign serialisers ----
 
 
 class Json:
-    """Chunks are none of its business."""
+    """A serialiser that does not use chunks."""
 
     name = "json"
 
@@ -487,6 +490,7 @@ def test_heads_that_are_alike_have_idents_of_their_own():
     made = archive.dump(numbers(10_000), Pickle(), ZERO_COPY)
     heads = [b"".join(made.pack(ident, 0)[0]) for ident in (5, 6, 5)]
     assert [archive.parse(head).ident for head in heads] == [5, 6, 5]
-    for place, byte in ((0, b"x"), (7, b"\xff")):  # the magic, and an ident beyond all tags
+    # the magic number, and an ident that is larger than any tag
+    for place, byte in ((0, b"x"), (7, b"\xff")):
         with pytest.raises(pscompy.ProtocolError):
             archive.parse(heads[0][:place] + byte + heads[0][place + 1 :])

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 SHM, TCP = {"PSP_TCP": "0"}, {"PSP_SHM": "0"}
 over = pytest.mark.parametrize("variables", [SHM, TCP], ids=["shm", "tcp"])
 
-# How many actions test_many makes in all; 100000 take less than a minute.
+# The number of actions of test_many; 100000 take less than a minute.
 ACTIONS = int(os.environ.get("PSCOMPY_TEST_ACTIONS", "3000"))
 
 
@@ -141,7 +141,7 @@ def test_shutdown_that_cancels(tmp_path):
 
 
 def test_serve_without_an_executor(tmp_path):
-    """Each rank calls all the others, from within actions too."""
+    """Each rank calls actions on all others, also from within actions."""
     program = """
     @pscompy.action
     def total(numbers):
@@ -233,6 +233,6 @@ MANY = """
 
 @pytest.mark.parametrize("variables", [{}, SHM, TCP], ids=["any", "shm", "tcp"])
 def test_many(tmp_path, variables):
-    """4 processes call each other with all sizes, exceptions and cancellations: every future ends,
-    none twice, and memory does not grow."""
+    """4 processes call each other with data of all sizes, exceptions and cancellations: every
+    future is completed exactly once, and memory does not grow."""
     assert run(4, MANY, tmp_path, str(ACTIONS), **variables) == ["good"] * 4

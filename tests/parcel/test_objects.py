@@ -21,7 +21,7 @@ from pscompy.parcel.pickling import Pickle
 from tests.waiting import expect_soon
 
 SMALL = {"a": 1, "b": [2.5, "text"], "c": None}
-LONG = 1 << 19  # doubles: 4 MiB
+LONG = 1 << 19  # number of doubles: 4 MiB
 SETUP = "import array, numpy as np"
 
 
@@ -43,7 +43,7 @@ def counters(link, *names):
     return [link.c.stats[name] for name in names]
 
 
-# ---- there and back ----
+# ---- round trips ----
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_long_array_is_copied_once(link):
 
 
 def copies(link, field, lend=False):
-    """How often its bytes were written to another place, on both sides together."""
+    """How often the bytes of `field` are copied, on both sides together."""
     ask = "c.stats['copied_bytes']"
     before = link.c.stats["copied_bytes"] + link.peer(ask)
     link.peer.begin(f"got = c.recv_obj(); del got; {ask}")
@@ -173,7 +173,7 @@ def copies(link, field, lend=False):
 
 
 def test_a_long_object_is_copied_once_by_count(link):
-    """And its head of 100 bytes more often."""
+    """The array is copied once; only its head of 100 bytes is copied more often."""
     assert copies(link, np.ones(LONG)) == pytest.approx(1, abs=0.001)
     assert copies(link, link.session.empty(LONG)) == pytest.approx(1, abs=0.001)
 
@@ -191,7 +191,7 @@ def test_a_short_message_is_copied_twice_by_count(link):
 
 
 def test_memory_of_the_pool_is_registered_for_no_message(shm):
-    """As chunks that a fabric knows; any other array it is told of."""
+    """The fabric knows the pool's memory, so only other arrays are registered for their message."""
     shm.peer.begin("for _ in range(6): c.recv_obj()")
     known = shm.session.empty(1 << 16)
     for _ in range(3):
@@ -288,7 +288,7 @@ def test_a_cancelled_await_takes_nothing(link):
 
 
 def test_a_dropped_receive_goes_on(link):
-    """Its head and its chunk are received, which ends the sender's call."""
+    """The head and the chunk of the object are received, so the sender's call ends."""
     before = link.c.stats["received_messages"]
     link.c.irecv_obj(tag=1)
     link.peer.begin("c.send_obj([np.ones(1 << 17)], tag=1)")
@@ -329,7 +329,7 @@ def test_await(link):
 
 
 def test_threads(link):
-    """Each thread has a tag of its own; lengths are such that heads and chunks mix."""
+    """Each thread uses a tag of its own; the lengths are chosen so that heads and chunks mix."""
     rounds, threads = 20, 4
     link.peer(
         """
@@ -361,7 +361,7 @@ def test_threads(link):
     link.peer("for server in servers: server.join()")
 
 
-# ---- what goes wrong ----
+# ---- errors ----
 
 
 class Unpicklable:
@@ -394,7 +394,8 @@ def test_a_class_that_the_receiver_lacks(link):
 
 
 def raw(link):
-    """A way to send anything at all as an object's head, and as a chunk."""
+    """Connections in the contexts of objects and of chunks, to send any bytes as a head or a
+    chunk."""
     return [link.c._beside(lib.PSC_CONTEXT_OBJECTS), link.c._beside(lib.PSC_CONTEXT_CHUNKS)]
 
 
@@ -452,7 +453,7 @@ def test_the_receiver_dies_before_it_takes_the_chunk(link):
         request.wait(BOUND)
 
 
-# ---- who may name what ----
+# ---- names that a pickle may use ----
 
 
 class Evil:
@@ -488,7 +489,8 @@ def test_a_malicious_pickle_from_a_peer(connect, transport, tmp_path):
 
 
 def test_without_restriction_it_runs(shm, tmp_path):
-    """What the documentation warns of, so that the tests above show something."""
+    """Without restriction a pickle runs code, as the documentation warns; so the tests above
+    prove something."""
     shm.peer("os.chdir(folder)", folder=str(tmp_path))
     shm.c.isend_obj(Evil())
     shm.peer("c.recv_obj()")
@@ -515,7 +517,7 @@ def test_a_dropped_request_completes(link):
 
 
 def test_memory_does_not_grow(shm):
-    """Of either side, whatever comes."""
+    """Neither side's memory grows with the number of objects."""
     exchange = "for _ in range(rounds): c.send_obj(c.recv_obj())"
     fields = [np.ones(1 << power) for power in (2, 10, 14, 17)]
     size = {}
@@ -530,7 +532,7 @@ def test_memory_does_not_grow(shm):
     assert size[200] - last < 4 << 20
 
 
-# ---- short ones, into memory that is used again ----
+# ---- short objects, received into reused memory ----
 
 
 def test_an_object_that_receives_while_it_is_made(link, monkeypatch):
@@ -561,7 +563,7 @@ def test_what_is_cut_short_does_not_go_on_with_the_object_before_it(link):
     link.peer.result()
     link.peer.begin(
         "from pscompy.parcel import archive\n"
-        f"archive.dump = lambda *_: {whole[:-6]!r}\n"  # isend_obj takes apart by this
+        f"archive.dump = lambda *_: {whole[:-6]!r}\n"  # isend_obj calls this function
         "c.isend_obj(1).wait(); c.isend_obj(2).wait()"
     )
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Memory of the program that the transports know beforehand."""
+"""Memory of the program that was registered with the transports by pin()."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_pinned_arrays_are_sent_and_received_as_others_are(link):
         link.peer.result()
     assert link.c.stats["rndv_fallback"] == 0
     link.peer.begin("c.send(c.recv())")
-    link.c.send(field, timeout=BOUND)  # not pinned any more
+    link.c.send(field, timeout=BOUND)  # the array is no longer pinned
     link.c.recv(into, timeout=BOUND)
     assert np.array_equal(into, field)
     link.peer.result()
@@ -62,7 +62,7 @@ def test_pins_come_and_go(open_session):
     session = open_session(POOL_MAX="1M")
     fields = [np.ones(n * 1000) for n in range(1, 30)]
     pins = [session.pin(field) for field in fields]
-    block = session.empty(1 << 16)  # pins do not use the pool up
+    block = session.empty(1 << 16)  # pins use no memory of the pool
     for pin in pins[::2]:
         pin.close()
         pin.close()
@@ -72,7 +72,7 @@ def test_pins_come_and_go(open_session):
     assert "closed" in repr(pins[0])
     session.close()
     assert "closed" in repr(again)
-    fields[0].resize(2, refcheck=False)  # nothing exports it any more
+    fields[0].resize(2, refcheck=False)  # no pin exports the array any more
     with pytest.raises(pscompy.Closed):
         session.pin(fields[1])
 

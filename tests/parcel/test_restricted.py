@@ -1,5 +1,6 @@
-"""PSP_PARCEL_UNPICKLE=restricted: what plain data is comes, and no pickle harms the process that
-reads it: it is refused, or is data no longer than what has arrived."""
+"""PSP_PARCEL_UNPICKLE=restricted: plain data is received; any other pickle is refused or becomes
+data no longer than the bytes that have arrived, and never harms the process that reads it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def read(data, chunks=(), names=()):
 
 
 def carried(obj, dumps=pickle.dumps):
-    """What a peer whose pickle knows nothing of ours sends, and what comes of it here."""
+    """The object that is received here from a peer that uses plain pickle."""
     left = []
     data = dumps(obj, 5, buffer_callback=left.append)
     return read(data, [bytearray(buffer.raw()) for buffer in left])
@@ -43,7 +44,7 @@ def carried(obj, dumps=pickle.dumps):
 
 
 class Point:
-    """A class of the program's."""
+    """A class of the program."""
 
     def __init__(self, x, y):
         self.x = x
@@ -180,7 +181,7 @@ def test_classes_that_the_program_allows():
     assert read(pickle.dumps([Point(1, {2}), slotted], 5), names=names) == [Point(1, {2}), slotted]
 
 
-# ---- forged ----
+# ---- forged pickles ----
 
 
 def text(word):
@@ -193,7 +194,7 @@ def name(full):
 
 
 def pickled(obj):
-    """The opcodes that push an object."""
+    """The opcodes that push `obj`."""
     data = pickle.dumps(obj, 5)
     return data[11:-1] if data[2:3] == pickle.FRAME else data[2:-1]
 
@@ -209,7 +210,7 @@ def call(full, *args):
 TYPE = call("numpy:dtype", "V8", False, True)
 OBJECTS = pickle.dumps(np.dtype("O"), 5)[11:-1]
 FLOATS = pickle.dumps(np.dtype("f8"), 5)[11:-1]
-POINTERS = b"".join(  # a record with an object in it that says that it has none
+POINTERS = b"".join(  # a record type that contains an object and claims to contain none
     (
         TYPE + pickle.MARK + pickled(3) + pickled("|") + pickle.NONE + pickled(("a",)),
         pickle.EMPTY_DICT + pickled("a") + OBJECTS + pickled(0) + pickle.TUPLE2 + pickle.SETITEM,
@@ -330,7 +331,7 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED)
 def test_forged(forged):
-    """In a process of its own, which must not die of it and not grow."""
+    """The pickle is read in a process of its own, which must neither crash nor grow."""
     program = (
         "import sys, resource, pscompy, numpy\n"
         "from pscompy.parcel import archive\n"
@@ -347,7 +348,7 @@ def test_forged(forged):
     )
     assert done.returncode == 0, done.stderr.decode()
     assert b"refused" in done.stdout, done.stdout
-    # A million tuples that refer to each other are 64 MiB, however they are written.
+    # A million tuples that refer to each other take 64 MiB, however they are pickled.
     assert int(done.stdout.split()[-2]) < 300, done.stdout
 
 
@@ -366,10 +367,10 @@ def test_what_is_allowed_stays_as_it_was():
 
 
 def seeds():
-    """Pickles of plain data, with the chunks that belong to them."""
+    """Pickles of plain data, each with its chunks."""
     for obj in [*DATA.values(), *ARRAYS.values(), [OSError(2, "x"), np.arange(9)], list(DATA)]:
         if obj is DATA["texts"]:
-            continue  # too long to be changed where it matters
+            continue  # too long: a random change would rarely hit its structure
         left = []
         yield pickle.dumps(obj, 5), []
         data = pickle.dumps(obj, 5, buffer_callback=left.append)
@@ -407,7 +408,7 @@ def mutated(dice, data, other):
 
 
 def use(made, depth=0):
-    """Look at everything, as a program may. An exception is the program's to handle."""
+    """Use the whole object, as a program may; exceptions are allowed."""
     try:
         if isinstance(made, np.ndarray):
             assert made.nbytes <= 1 << 20
@@ -421,7 +422,7 @@ def use(made, depth=0):
 
 
 def test_mutated_pickles_do_no_harm():
-    """PSCOMPY_TEST_PICKLES says how many."""
+    """PSCOMPY_TEST_PICKLES sets the number of mutated pickles."""
     dice = random.Random(12)
     known = list(seeds())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -8,7 +8,7 @@ from programs import run
 
 @pytest.mark.parametrize("variables", [{"PSP_TCP": "0"}, {"PSP_SHM": "0"}], ids=["shm", "tcp"])
 def test_from_anybody(tmp_path, variables):
-    """Heads of one rank, chunks of another: each object has its own."""
+    """Heads and chunks of several ranks arrive interleaved; each object gets its own."""
     program = """
     with pscompy.World() as world:
         if world.rank:
