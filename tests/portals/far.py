@@ -1,4 +1,6 @@
-"""What the far process of a test here does, beside `pscompy.testing.remote_side`."""
+"""Functions that the far process of these tests runs, beside those of
+`pscompy.testing.remote_side`.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ _sends: list[Request] = []
 
 
 def flood_tagged(here: Here, count: int, nbytes: int) -> None:
-    """All under way at once, each with its place as its tag."""
+    """Send `count` messages, all in flight at once; the tag of each is its index."""
     post_tagged(here, count, nbytes)
     finish_tagged(here)
 
 
 def post_tagged(here: Here, count: int, nbytes: int) -> None:
-    """The same, only begun."""
+    """Post the sends of flood_tagged without waiting for them."""
     _sends[:] = [here.c.isend(payload(nbytes, place), tag=place) for place in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Faults of the software NI, which a library of its own has by name (softni/fault_injection.c)."""
+"""Injects faults into the software NI by the functions of softni/fault_injection.c."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIBRARY = Path(pscompy.plugins.portals.__file__).parent / "softni" / "libsoftni.
 
 
 def set_here(faults: Mapping[str, int]) -> None:
-    """Of the interfaces that this process opens from now on."""
+    """Set the faults of all interfaces that this process opens from now on."""
     library = ctypes.CDLL(str(LIBRARY))
     for name, value in faults.items():
         assert library.softni_fault_set(name.encode(), ctypes.c_uint64(value)) == 0, name
@@ -27,7 +27,7 @@ def set_there(_: Here, faults: Mapping[str, int]) -> None:
 
 @contextmanager
 def faulty(faults: Mapping[str, int], far: Far | None = None) -> Iterator[None]:
-    """The interfaces that are opened meanwhile have these faults, also those of the far process."""
+    """Interfaces opened in this context have these faults, also those of the far process."""
     none = dict.fromkeys(faults, 0)
     set_here(faults)
     if far:

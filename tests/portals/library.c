@@ -1,7 +1,6 @@
-/* A library of Portals 4 for tests, made of the software NI: this file takes
- * the place of its library.c. Processes know a common key, because cookies are
- * no part of the specification. PtlNIInit finds no interface where
- * NO_PORTALS_NIC is set. */
+/* A Portals 4 library for tests, made of the software NI: this file replaces
+ * the NI's library.c. All processes use a fixed key, because the specification
+ * has no cookies. PtlNIInit finds no interface if NO_PORTALS_NIC is set. */
 #define PtlInit real_PtlInit
 #define PtlNIInit real_PtlNIInit
 #include "pscompy/plugins/portals/softni/library.c"

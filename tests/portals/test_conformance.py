@@ -25,7 +25,7 @@ class TestPortalsByPut(conformance.Suite):
 
 
 class TestPortalsWithSmallRings(conformance.Suite):
-    """Matching has room for what few connections have under way."""
+    """Matching has room for the messages in flight of few connections."""
 
     transport = "portals"
     config: ClassVar = {

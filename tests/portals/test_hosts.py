@@ -1,4 +1,4 @@
-"""The software NI between two hosts: network namespaces, joined by one link and nothing else."""
+"""The software NI between two hosts: network namespaces joined by a single link."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""portals over a library of the machine, which is used wherever there is one.
+"""portals over a system's Portals 4 library, which is used if there is one.
 
-No machine of ours has one. So it is made of the software NI, with a <portals4.h> whose types and
-constants are others, and found by the loader as a system's library is; the plug-in and its own
-software NI are built once more with that header.
+The test builds such a library from the software NI, with a <portals4.h> that has different types
+and constants, and the loader finds it like an installed library. The plug-in and its own
+software NI are built again with that header.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FUNCTIONS = re.findall(
     (FOLDER / "psptl/provider.h").read_text().split("#define PSPTL_EXTENSIONS")[0],
 )
 
-# How headers differ: handles, constants, order of members. The software NI's own is turned into
-# another by these, as unlike it as those of the two libraries that there are.
+# Headers differ in handles, constants and the order of members. These replacements turn the
+# software NI's header into a different one.
 OTHER_HEADER = {
     "typedef uint32_t ptl_handle_any_t;": "typedef void *ptl_handle_any_t;",
     "((ptl_handle_any_t)0xffffffff)": "((ptl_handle_any_t)0)",
@@ -74,7 +74,8 @@ def make_header(folder: Path) -> None:
 
 
 def make_library(folder: Path, header: Path) -> None:
-    """With the functions of the specification alone, the software NI's extensions are hidden."""
+    """Build a library that exports only the functions of the specification, not the NI's
+    extensions."""
     sources = [path for path in NI.glob("*.c") if path.name != "library.c"]
     sources.append(Path(__file__).parent / "library.c")
     exported = folder / "exported"
@@ -85,7 +86,7 @@ def make_library(folder: Path, header: Path) -> None:
 
 
 def make_package(folder: Path, header: Path) -> None:
-    """pscompy as it stands here, with a plug-in whose build has found a library's header."""
+    """Copy pscompy and build its plug-in as if a library's header had been found."""
     ignored = shutil.ignore_patterns("__pycache__", "_native.c", "*.o")
     shutil.copytree(ROOT / "pscompy", folder / "pscompy", ignore=ignored)
     plugin = folder / "pscompy/plugins/portals"
@@ -133,7 +134,7 @@ def portals(machine: Path, **environ: str) -> Any:
 
 
 def connection(machine: Path, **environ: str) -> str:
-    """What two ranks on this machine use, but for shm, and why."""
+    """The transport that two ranks on this machine use without shm, and the reason."""
     return run(machine, "run", "-n", "2", "which.py", PSP_SHM="0", PSP_IB="0", **environ).stdout
 
 

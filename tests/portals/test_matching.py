@@ -1,4 +1,6 @@
-"""Matching in the interface: who lands where, who is told what, and when it is left alone."""
+"""Matching in the interface: which receive gets a message, who is notified, and when matching is
+off.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def far() -> Iterator[Far]:
 
 
 def no_copy(counted: Counted, messages: int, moved: int = 0) -> None:
-    """Here, but for so many bytes that rendezvous fetched."""
+    """Check that this side copied nothing but `moved` bytes, which rendezvous fetched."""
     counts = counted()
     assert counts["tag_posted"] == counts["tag_matched"] == messages, counts
     assert counts["received_messages"] == messages
@@ -34,7 +36,7 @@ def no_copy(counted: Counted, messages: int, moved: int = 0) -> None:
 
 
 def flood(link: Link, sizes: list[int], room: int = 0) -> None:
-    """The far process sends messages of these sizes to receives that wait for them."""
+    """The far process sends messages of these sizes to receives that are already posted."""
     buffers = [bytearray(max(nbytes, room)) for nbytes in sizes]
     requests = [link.c.irecv(buffer) for buffer in buffers]
     link.far.begin(remote_side.send, *sizes)
@@ -45,7 +47,7 @@ def flood(link: Link, sizes: list[int], room: int = 0) -> None:
 
 
 class TestMatching(Base):
-    """By the software NI."""
+    """Matching by the software NI."""
 
     transport = "portals"
     config: ClassVar = {**ONLY, "PORTALS_BUFFER_SIZE": "16k"}
@@ -63,10 +65,10 @@ class TestMatching(Base):
         counts = counted()
         assert counts["far_eager_bcopy"] == 40
         assert counts["portals_tag_matched"] == 40
-        assert counts["portals_tag_copied"] == 0  # nor by the transport
+        assert counts["portals_tag_copied"] == 0  # the transport has not copied either
 
     def test_long_messages_land_there_too(self, link: Link) -> None:
-        """Those of up to 4 MiB; longer ones are fetched."""
+        """Messages of up to 4 MiB are put into their buffers; longer ones are fetched."""
         sizes = [100_000, KIB8, 4 << 20, 0, link.eager_max + 1, 5 << 20]
         counted = link.counted()
         buffers = [bytearray(nbytes) for nbytes in sizes]
@@ -81,7 +83,7 @@ class TestMatching(Base):
         assert counts["far_rndv_rts"] == counts["rndv_get"] == 1
 
     def test_long_messages_without_receive_are_fetched(self, link: Link) -> None:
-        """They are here before their receives, but for their bytes."""
+        """Only the announcements arrive before the receives; the bytes are fetched later."""
         counted = link.counted()
         link.far.begin(remote_side.send_ahead, 4, 100_000)
         link.c.recv(tag=1, timeout=BOUND)
@@ -101,7 +103,8 @@ class TestMatching(Base):
         assert counts["far_rndv_rts"] == counts["rndv_get"] == 4
 
     def test_a_sender_learns_that_receives_come_late(self, link: Link) -> None:
-        """The message after one in vain is announced; then it tries again."""
+        """A sender whose message found no receive announces the next one, and then tries a put
+        again."""
         counted = link.counted()
         for place in range(3):
             link.far.begin(remote_side.send_ahead, 1, 100_000)
@@ -156,7 +159,7 @@ class TestMatching(Base):
 
     def test_who_waits_in_software_holds_back_who_overlaps(self, link: Link) -> None:
         counted = link.counted()
-        first = link.c.irecv(tag=3)  # without a buffer: the core makes it
+        first = link.c.irecv(tag=3)  # a receive without buffer is matched by the core
         held = link.c.irecv(bytearray(8), tag=3)
         free = link.c.irecv(bytearray(8), tag=4)
         any_tag = link.c.irecv(bytearray(8))
@@ -165,7 +168,8 @@ class TestMatching(Base):
         assert first.wait(timeout=BOUND) == payload(8, 3)
         assert [r.wait(timeout=BOUND).tag for r in (held, free, any_tag)] == [3, 4, 9]
         counts = counted()
-        assert counts["tag_posted"] == counts["tag_matched"] == 3  # once nobody held them back
+        # posted when no earlier receive held them back
+        assert counts["tag_posted"] == counts["tag_matched"] == 3
 
     def test_who_is_cancelled_holds_nobody_back(self, link: Link) -> None:
         counted = link.counted()
@@ -231,7 +235,7 @@ class TestMatching(Base):
 
 
 class TestMatchingInTrouble(Faulty):
-    """What goes wrong below, or in other table entries, changes nothing."""
+    """Faults of the wire and in other table entries do not change the matching."""
 
     transport = "portals"
     config: ClassVar = ONLY
@@ -255,8 +259,8 @@ class TestMatchingInTrouble(Faulty):
 
 
 class TestMatchingWithAnEntryThatCloses(Faulty):
-    """And with messages that are dropped: what is sent again comes late. Every receive has room
-    for every message, since what is cut for the wrong one is lost."""
+    """Some messages are dropped, too, so resent ones arrive late. Every receive has room for
+    every message, because a message truncated by a wrong receive would be lost."""
 
     transport = "portals"
     config: ClassVar = ONLY
@@ -275,7 +279,7 @@ class TestMatchingWithAnEntryThatCloses(Faulty):
 
 
 def test_more_connections_than_there_is_room_for(far: Far) -> None:
-    """The queue has room for the messages of one connection."""
+    """The event queue has room for the messages of one connection only."""
     with two_connections(far, {**ONLY, "PORTALS_EQ_SIZE": 64}) as (first, second):
         assert first.explain().matching is None
         assert "PSP_PORTALS_EQ_SIZE" in str(second.explain().matching)

@@ -1,4 +1,4 @@
-"""What portals adds: who gets it, what its variables do, and an interface that does wrong."""
+"""Behaviour that only portals has: its selection, its variables, and an interface with faults."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def far() -> Iterator[Far]:
     process.close()
 
 
-# ---- for those who ask for it --------------------------------------------------
+# ---- selection on request -------------------------------------------------------
 
 
 def test_it_is_left_alone_until_somebody_asks() -> None:
@@ -187,7 +187,8 @@ class TestRendezvous(Base):
             count, nbytes = 50, link.eager_max + 1
             counted = link.counted()
             receives = [link.c.irecv(tag=place) for place in range(count)]
-            far(portals_far.post_tagged, count, nbytes)  # before any of them can be answered
+            # all sends are posted before any is answered
+            far(portals_far.post_tagged, count, nbytes)
             far.begin(portals_far.finish_tagged)
             for place, data in enumerate(wait_all(receives, timeout=BOUND)):
                 assert data == payload(nbytes, place)
@@ -219,7 +220,7 @@ class Faulty(Base):
 
 
 class TestFaults(Faulty):
-    """The software NI reorders events, closes table entries, and has a wire that loses frames."""
+    """The software NI reorders events and disables table entries, and its wire loses frames."""
 
     transport = "portals"
     config: ClassVar = ONLY
@@ -242,7 +243,7 @@ class TestFaults(Faulty):
 
 
 class TestFaultsWithoutMatching(TestFaults):
-    """It fails acknowledgements, too."""
+    """Acknowledgements fail, too."""
 
     config: ClassVar = {**ONLY, "PORTALS_MATCHING": 0}
     faults: ClassVar = {**TROUBLE, "fail_acks": 10_000}
@@ -253,7 +254,7 @@ class TestFaultsWithoutMatching(TestFaults):
 
 
 class TestCounters(Base):
-    """What the transport counts, where a user sees it."""
+    """The transport's counters, as a user sees them."""
 
     transport = "portals"
     config: ClassVar = ONLY
@@ -305,7 +306,7 @@ class TestCounters(Base):
 def two_connections(
     far: Far, config: Mapping[str, object]
 ) -> Iterator[tuple[Connection, Connection]]:
-    """Between this process, which has the settings, and the far one, which has none."""
+    """Two connections between this process, which uses `config`, and the far one (ONLY)."""
     with Session(config=config) as session:
         far.session = session
         socket = session.listen("127.0.0.1")

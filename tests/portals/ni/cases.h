@@ -1,4 +1,4 @@
-/* Every case, one line of cases.inc each. */
+/* Declares every case; cases.inc has one line for each. */
 #ifndef PSCOMPY_TESTS_PORTALS_CASES_H
 #define PSCOMPY_TESTS_PORTALS_CASES_H
 

@@ -1,4 +1,4 @@
-/* Peers that die, or close, or were never there. */
+/* Peers that die or close, and addresses without a peer. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,7 +32,8 @@ static void survive_target(side_t *side)
     same(expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE).hdr_data, 2);
     expect(side, PTL_EVENT_REPLY, PTL_NI_UNDELIVERABLE);
     same(counted(side).peers_lost, 1);
-    put(side, mine, 8, 1, 3, PTL_ACK_REQ); /* and later ones too */
+    /* puts posted after the loss fail, too */
+    put(side, mine, 8, 1, 3, PTL_ACK_REQ);
     same(expect(side, PTL_EVENT_ACK, PTL_NI_UNDELIVERABLE).hdr_data, 3);
     same(PtlMDRelease(side->md), PTL_OK);
 }
@@ -43,7 +44,7 @@ void case_target_dies(void)
     pair(survive_target, wait_to_die);
 }
 
-/* It dies in the middle of a put: the entry is given back. */
+/* The initiator dies in the middle of a put: the target gets its entry back. */
 static void survive_initiator(side_t *side)
 {
     ptl_me_t me = entry_for(theirs, sizeof(theirs), 1);
@@ -71,7 +72,8 @@ static void die_half_way(side_t *side)
 void case_initiator_dies(void)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
-    setup.settings.drop = 500000; /* so that it does not end before */
+    /* keeps the put from completing before the kill */
+    setup.settings.drop = 500000;
     setup.settings.seed = 2;
     pair(survive_initiator, die_half_way);
 }
@@ -81,7 +83,7 @@ static void call_nobody(side_t *side)
     uint8_t cookie[SOFTNI_COOKIE_BYTES] = {0};
 
     meet(side);
-    meet(side); /* the other one has closed */
+    meet(side); /* the other side has closed */
     side->peer.phys.pid = (ptl_pid_t)told(side);
     same(softni_admit(side->ni, side->peer, cookie), PTL_OK);
     put(side, mine, 1000, 1, 0, PTL_ACK_REQ);
@@ -103,7 +105,7 @@ void case_nobody_there(void)
     pair(call_nobody, be_nobody);
 }
 
-/* A target that is stopped is slow, until the settings call it dead. */
+/* A stopped target counts as slow until dead_after makes it count as dead. */
 static void call_stopped(side_t *side)
 {
     int status;
@@ -126,7 +128,7 @@ void case_silent_target(void)
     pair(call_stopped, wait_to_die);
 }
 
-/* A process that starts anew under the address of its predecessor. */
+/* A new process opens an interface under the address of its predecessor. */
 static void reborn_side(side_t *side)
 {
     ptl_pid_t pid = side->me.phys.pid;
@@ -179,7 +181,7 @@ void case_same_address_again(void)
     pair(faithful_side, reborn_side);
 }
 
-/* What was put is delivered although the NI closes at once. */
+/* Puts are delivered although the initiator closes its NI at once. */
 static void hasty_first(side_t *side)
 {
     meet(side);

@@ -1,13 +1,14 @@
-/* Flow control, and queues and lists that run full. The sending side does what
- * a driver does: it resends, in order, what was refused. */
+/* Flow control, and queues and lists that overflow. Like a driver, the sending
+ * side resends refused messages in order. */
 #include "cases.h"
 
 static uint8_t mine[1 << 20], theirs[1 << 20];
 
 enum { MESSAGES = 2000, LENGTH = 64 };
 
-/* Messages of one stream, `window` of them unacknowledged at a time. After a
- * refusal it waits until all are accounted for, and goes back. */
+/* A stream of messages with up to `window` unacknowledged ones. After a refusal
+ * it waits until no put is in flight, and resends from the first refused
+ * message. */
 typedef struct stream {
     side_t *side;
     unsigned next, base, window;
@@ -43,7 +44,7 @@ static void stream_event(stream_t *stream, ptl_ni_fail_t refusal)
     }
 }
 
-/* Every message is taken in the end. */
+/* Sends until every message has been accepted. */
 static void stream_run(stream_t *stream, ptl_ni_fail_t refusal)
 {
     fill(mine, sizeof(mine), 0);
@@ -56,8 +57,8 @@ static void stream_run(stream_t *stream, ptl_ni_fail_t refusal)
             stream->next = stream->base;
             while (stream->refused[stream->next] == false)
                 stream->next++;
-            meet(stream->side); /* nothing more comes, */
-            meet(stream->side); /* so it can be enabled again */
+            meet(stream->side); /* no further message will arrive, */
+            meet(stream->side); /* so the target can enable the table entry */
             blocked = false;
             for (unsigned i = stream->next; i < MESSAGES; i++)
                 stream->refused[i] = false;
@@ -81,7 +82,7 @@ static void stream_first(side_t *side)
     check(stream.refusals > 0);
 }
 
-/* Appends entries that are used once, up to `ahead` of what has come. */
+/* Appends use-once entries up to the message number `upto`. */
 static void stream_append(side_t *side, unsigned *appended, unsigned upto)
 {
     ptl_me_t me = entry_for(theirs, LENGTH, 0);
@@ -93,8 +94,8 @@ static void stream_append(side_t *side, unsigned *appended, unsigned upto)
     }
 }
 
-/* The other side says when all is through; until then it waits to be told
- * that the table is enabled. */
+/* Receives until all messages have arrived. Enables the table entry after each
+ * PT_DISABLED event, when the sender has no put in flight. */
 static void stream_second(side_t *side)
 {
     unsigned appended = 0, came = 0, disabled = 0;
@@ -113,7 +114,7 @@ static void stream_second(side_t *side)
             continue;
         }
         same(event.type, PTL_EVENT_PUT);
-        same(event.hdr_data, came); /* once each, and in order */
+        same(event.hdr_data, came); /* each message once, and in order */
         same((uintptr_t)event.user_ptr, came);
         check(memcmp(event.start, theirs + came % 1000 * LENGTH, LENGTH) == 0);
         came++;
@@ -129,7 +130,7 @@ void case_flow_control(void)
     pair(stream_first, stream_second);
 }
 
-/* The queue of the target is what runs full. */
+/* Replaces the target's event queue by one of 16 events, which overflows. */
 static void shrink_queue(side_t *side)
 {
     ptl_pt_index_t before = side->pt;
@@ -149,7 +150,7 @@ static void full_second(side_t *side)
     stream_append(side, &appended, MESSAGES);
     meet(side);
     while (came < MESSAGES) {
-        /* Nothing is taken out before the table is disabled. */
+        /* Take no event from the queue before the table entry is disabled. */
         while (disabled == 0 && counted(side).bytes_copied < 10 * LENGTH)
             continue;
         event = next_event(side);
@@ -183,7 +184,7 @@ void case_flow_control_full_queue(void)
     pair(full_first, full_second);
 }
 
-/* Unexpected headers are what runs out. */
+/* The target runs out of headers for unexpected messages. */
 static void headers_second(side_t *side)
 {
     ptl_me_t over = entry_for(theirs, sizeof(theirs), 0);
@@ -237,7 +238,7 @@ void case_flow_control_forced(void)
 
 enum { REPLIES = 3, ROUNDS = 200 };
 
-/* Puts that are acknowledged while the data of gets fills the window. */
+/* Puts whose ACKs must be sent while the replies to gets fill the window. */
 static void acks_first(side_t *side)
 {
     meet(side);
@@ -268,7 +269,7 @@ static void acks_second(side_t *side)
     same(told(side), 1);
 }
 
-/* The window of a lossy wire is narrow: ACKs wait for room in it. */
+/* The window of a lossy wire is narrow, so ACKs wait for room in it. */
 void case_acks_in_a_narrow_window(void)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
@@ -277,7 +278,7 @@ void case_acks_in_a_narrow_window(void)
     pair(acks_first, acks_second);
 }
 
-/* ---- without flow control: events are lost, and the queue says so ---- */
+/* ---- without flow control events are lost, and the queue reports it ---- */
 
 static void overflows_first(side_t *side)
 {
@@ -314,7 +315,7 @@ void case_queue_overflows(void)
     pair(overflows_first, overflows_second);
 }
 
-/* ---- faults that the user sees ---- */
+/* ---- faults that the caller sees ---- */
 
 static void failing_first(side_t *side)
 {

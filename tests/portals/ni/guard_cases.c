@@ -1,4 +1,4 @@
-/* What the NI refuses: bad arguments, and whatever strangers send. */
+/* Bad arguments, and frames of strangers, all of which the NI refuses. */
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -34,7 +34,8 @@ static void handles_side(side_t *side)
     same(PtlMDRelease(side->md), PTL_OK);
     same(PtlMDRelease(old), PTL_ARG_INVALID);
     same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
-    check(!PtlHandleIsEqual(old, side->md)); /* the same place */
+    /* the same slot, but not the same handle */
+    check(!PtlHandleIsEqual(old, side->md));
     same(PtlPTFree(side->ni, side->pt), PTL_OK);
     same(PtlPTFree(side->ni, side->pt), PTL_ARG_INVALID);
     same(PtlEQFree(side->eq), PTL_OK);
@@ -72,7 +73,7 @@ static void arguments_side(side_t *side)
     same(PtlMEAppend(side->ni, side->pt, &me, 0, NULL, &handle),
          PTL_ARG_INVALID);
     me.options = PTL_ME_OP_PUT | PTL_IOVEC;
-    me.length = 65; /* pieces */
+    me.length = 65; /* more pieces than allowed */
     same(PtlMEAppend(side->ni, side->pt, &me, 0, NULL, &handle),
          PTL_ARG_INVALID);
     same(PtlMDBind(side->ni, &md, &handle), PTL_OK);
@@ -84,7 +85,7 @@ static void arguments_side(side_t *side)
          PTL_ARG_INVALID);
     same(PtlPut(handle, 0, 8, PTL_NO_ACK_REQ, nobody, 0, 0, 0, NULL, 0),
          PTL_ARG_INVALID);
-    same(PtlMDRelease(handle), PTL_OK); /* no operation was left */
+    same(PtlMDRelease(handle), PTL_OK); /* refused puts left none */
     md.options = 1u << 30;
     same(PtlMDBind(side->ni, &md, &handle), PTL_ARG_INVALID);
     md.options = 0;
@@ -164,7 +165,8 @@ static void shared_side(side_t *side)
     same(PtlNIFini(other), PTL_OK);
     same(PtlGetId(other, &id), PTL_ARG_INVALID);
     same(PtlNIFini(again), PTL_OK);
-    same(PtlGetId(side->ni, &id), PTL_OK); /* the first user is left */
+    /* the handle of the first PtlNIInit is still valid */
+    same(PtlGetId(side->ni, &id), PTL_OK);
     same(PtlNIInit(2, PTL_NI_MATCHING | PTL_NI_LOGICAL, PTL_PID_ANY, NULL, NULL,
                    &other),
          PTL_ARG_INVALID);
@@ -177,7 +179,7 @@ void case_shared_interface(void)
     pair(shared_side, shared_side);
 }
 
-/* 192.0.2.1 is for documentation. */
+/* 192.0.2.1 is reserved for documentation. */
 #define NOBODYS_ADDRESS 0xc0000201u
 
 void case_settings(void)
@@ -212,7 +214,7 @@ static void refuse_stranger(side_t *side)
     same(counted(side).bytes_copied, 0);
 }
 
-/* It was not told the cookie: no operation begins. */
+/* A stranger does not know the cookie, so none of its operations begins. */
 static void be_stranger(side_t *side)
 {
     meet(side);
@@ -278,7 +280,7 @@ void case_common_key(void)
     pair(keyed_first, keyed_second);
 }
 
-/* ---- datagrams from elsewhere ---- */
+/* ---- datagrams from other programs ---- */
 
 static uint64_t random_word(void)
 {
@@ -306,7 +308,7 @@ static void send_to(int fd, const side_t *side, const void *bytes, size_t n)
     (void)!sendto(fd, bytes, n, 0, (struct sockaddr *)&to, sizeof(to));
 }
 
-/* Half of them begin as frames do. */
+/* Sends random datagrams; half of them begin with a valid frame header. */
 static void hostile_side(side_t *side)
 {
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -325,7 +327,8 @@ static void hostile_side(side_t *side)
     }
     close(fd);
     meet(side);
-    put(side, mine, 8, 1, 0, PTL_ACK_REQ); /* who is known gets through */
+    /* frames of an admitted peer still arrive */
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
     meet(side);
 }
@@ -348,7 +351,7 @@ void case_hostile_datagrams(void)
     pair(hostile_side, beset_side);
 }
 
-/* Greetings that look right but are not signed with the cookie. */
+/* Sends well-formed greetings that are not signed with the cookie. */
 static void hello_side(side_t *side)
 {
     struct {
@@ -369,7 +372,7 @@ static void hello_side(side_t *side)
         send_to(fd, side, &frame, sizeof(frame));
     }
     meet(side);
-    /* It made no answer, not even an error. */
+    /* The NI has sent no answer, not even an error. */
     same(recv(fd, answer, sizeof(answer), MSG_DONTWAIT), -1);
     close(fd);
 }
@@ -459,7 +462,7 @@ static void victim_side(side_t *side)
     meet(side);
 }
 
-/* It gets the answers to what it never asked for. */
+/* Receives answers to operations that it never posted. */
 static void accused_side(side_t *side)
 {
     ptl_event_t event;

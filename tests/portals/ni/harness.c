@@ -16,7 +16,7 @@ void fail_at(const char *file, int line, const char *what, long long value)
     exit(1);
 }
 
-/* ---- the line ---- */
+/* ---- the line between the two processes ---- */
 
 static void write_all(int fd, const void *bytes, size_t n)
 {

@@ -1,5 +1,5 @@
-/* Two processes that talk through the software NI, and a line beside it on
- * which they exchange their addresses and wait for each other. */
+/* Two processes that communicate over the software NI, and a second connection,
+ * the line, over which they exchange addresses and synchronise. */
 #ifndef PSCOMPY_TESTS_PORTALS_HARNESS_H
 #define PSCOMPY_TESTS_PORTALS_HARNESS_H
 
@@ -29,48 +29,50 @@ void fail_at(const char *file, int line, const char *what, long long value)
     } while (0)
 
 typedef struct side {
-    bool first; /* of the two */
+    bool first; /* true for the first of the two sides */
     int line;
-    pid_t other; /* the process; of the first side only */
+    pid_t other; /* pid of the other process; set on the first side only */
     ptl_handle_ni_t ni;
     ptl_ni_limits_t limits;
-    ptl_handle_eq_t eq, spare; /* spare: no events go there */
+    ptl_handle_eq_t eq, spare; /* spare is a queue that receives no events */
     ptl_pt_index_t pt;
     ptl_process_t me, peer;
-    ptl_handle_md_t md; /* over all memory; its events go to eq */
+    ptl_handle_md_t md; /* covers all memory; its events go to eq */
 } side_t;
 
 typedef struct setup {
     psni_settings_t settings;
     unsigned ni_options, pt_options, md_options;
     ptl_size_t eq_size;
-    bool strangers; /* do not admit each other */
+    bool strangers; /* the sides do not admit each other */
 } setup_t;
 
-extern setup_t setup; /* of the next pair; begins as most cases want it */
+/* Settings of the next pair; each case starts with the defaults. */
+extern setup_t setup;
 
-/* Each function runs in a process of its own; both must return. */
+/* Runs each function in a process of its own; both must return. */
 void pair(void (*first)(side_t *), void (*second)(side_t *));
-/* Both come here, then both go on. */
+/* Returns when both sides have called it. */
 void meet(const side_t *side);
-void meet_busily(const side_t *side); /* making progress meanwhile */
-/* One value to the other side, and from it. */
+void meet_busily(const side_t *side); /* drives progress while it waits */
+/* Send a value to the other side over the line, and receive one. */
 void tell(const side_t *side, uint64_t value);
 uint64_t told(const side_t *side);
-/* The other side is killed, without a chance to say so. */
+/* Kills the other side without notice. */
 void kill_other(side_t *side);
 
 void open_side(side_t *side);
 void close_side(side_t *side);
 void admit(side_t *side); /* exchanges addresses and cookies */
 
-/* The next event; fails after PATIENCE_NS. */
+/* Returns the next event; fails after PATIENCE_NS. */
 ptl_event_t next_event(const side_t *side);
 ptl_event_t expect(const side_t *side, ptl_event_kind_t type,
                    ptl_ni_fail_t fail);
-void expect_nothing(const side_t *side); /* after a meeting: none is due */
+/* call after meet(): no event is pending */
+void expect_nothing(const side_t *side);
 
-/* An entry of the priority list that takes `bits`, once, without LINK. */
+/* An entry that takes `bits` once, without a LINK event. */
 ptl_me_t entry_for(void *start, size_t length, uint64_t bits);
 ptl_handle_me_t append(const side_t *side, const ptl_me_t *me, ptl_list_t list,
                        void *user_ptr);

@@ -1,5 +1,5 @@
-/* Much under way at once, memory that moves while nobody calls, and callers
- * that sleep, wait for a counter, or are many. */
+/* Many operations in flight, memory that moves while the target makes no call,
+ * and callers that sleep, wait for a counter, or are threads. */
 #include <poll.h>
 #include <pthread.h>
 
@@ -50,7 +50,7 @@ void case_thousand_under_way(void)
     pair(thousand_first, thousand_second);
 }
 
-/* ---- the target does not call, and yet its memory is written and read ---- */
+/* ---- memory of a target that makes no call is written and read ---- */
 
 static void computing_first(side_t *side)
 {
@@ -105,7 +105,7 @@ static ptl_event_t sleep_for_event(const side_t *side)
 
 enum { NAPS = 500, AWAKE = 1000 };
 
-/* Long enough for what wakes sleepers to rest. */
+/* Polls so often that the thread that wakes sleepers becomes idle. */
 static void stay_awake(const side_t *side)
 {
     ptl_event_t event;
@@ -156,7 +156,7 @@ static int64_t cpu_ns(void)
     return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
 }
 
-/* An NI that has met its peer, and whose caller waits, uses no processor. */
+/* An NI that has a peer and a waiting caller uses no CPU time. */
 static void frugal_side(side_t *side)
 {
     ptl_me_t me = entry_for(theirs, 8, 1);
@@ -215,7 +215,7 @@ void case_timeouts(void)
     pair(timeouts_first, timeouts_second);
 }
 
-/* ---- a counter wakes who waits, also from another thread ---- */
+/* ---- a counter wakes waiting callers, also from another thread ---- */
 
 static void *increment(void *argument)
 {

@@ -1,11 +1,11 @@
-/* Entries: which one takes a message, the overflow list, searches. */
+/* Entries: matching, the overflow list, searches. */
 #include <unistd.h>
 
 #include "cases.h"
 
 static uint8_t mine[1 << 20], theirs[1 << 20];
 
-/* ---- what the entry does not allow ---- */
+/* ---- operations that the entry does not allow ---- */
 
 static void refused_first(side_t *side)
 {
@@ -82,7 +82,7 @@ static void matching_second(side_t *side)
     ptl_me_t me = entry_for(theirs, 8, 0x1200);
     static const uintptr_t wanted[] = {1, 3, 2, 6, 7};
 
-    me.ignore_bits = 0xf; /* not this: 0x34 has more */
+    me.ignore_bits = 0xf; /* does not match 0x1234 */
     append(side, &me, PTL_PRIORITY_LIST, (void *)9);
     me.ignore_bits = 0xff;
     append(side, &me, PTL_PRIORITY_LIST, (void *)1);
@@ -130,7 +130,7 @@ static void truncation_first(side_t *side)
                 side->pt, 2, 2000, NULL, 0),
          PTL_OK);
     same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).mlength, 0);
-    put(side, mine, 1001, 3, 0, PTL_ACK_REQ); /* too long for the first */
+    put(side, mine, 1001, 3, 0, PTL_ACK_REQ); /* too long for the first entry */
     same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).mlength, 1001);
 }
 
@@ -164,7 +164,7 @@ void case_truncation(void)
     pair(truncation_first, truncation_second);
 }
 
-/* ---- entries that place messages one behind the other ---- */
+/* ---- entries that place messages one after the other ---- */
 
 static void managed_first(side_t *side)
 {
@@ -181,7 +181,7 @@ static void managed_second(side_t *side)
     ptl_me_t me = entry_for(theirs, 1000, 1);
 
     me.options = PTL_ME_OP_PUT | PTL_ME_MANAGE_LOCAL;
-    me.min_free = 300; /* so three messages go in */
+    me.min_free = 300; /* so three messages fit */
     for (unsigned i = 0; i < 3; i++) {
         me.start = theirs + i * 1000;
         append(side, &me, PTL_PRIORITY_LIST, (void *)(uintptr_t)i);
@@ -232,7 +232,8 @@ static void unexpected_first(side_t *side)
     }
     meet(side);
     meet(side);
-    put(side, mine, 400, 77, 7, PTL_ACK_REQ); /* expected now */
+    /* the priority list has an entry for this put */
+    put(side, mine, 400, 77, 7, PTL_ACK_REQ);
     same(expect(side, PTL_EVENT_ACK, PTL_NI_OK).ptl_list, PTL_PRIORITY_LIST);
 }
 
@@ -271,14 +272,14 @@ static void unexpected_second(side_t *side)
         if (i % 3 == 2)
             expect(side, PTL_EVENT_AUTO_UNLINK, PTL_NI_OK);
     }
-    /* Of the first buffer, in another order; then of the second. */
+    /* Take the first buffer's messages in another order, then the second's. */
     take_unexpected(side, 2, false);
     take_unexpected(side, 0, false);
     take_unexpected(side, 1, true);
     me.options = PTL_ME_OP_PUT | PTL_ME_EVENT_OVER_DISABLE;
     me.match_bits = 5;
     append(side, &me, PTL_PRIORITY_LIST, NULL); /* no overflow event */
-    expect(side, PTL_EVENT_LINK, PTL_NI_OK);    /* and it stays */
+    expect(side, PTL_EVENT_LINK, PTL_NI_OK); /* the entry stays */
     take_unexpected(side, 3, false);
     take_unexpected(side, 4, true);
     me.match_bits = 77;
@@ -298,9 +299,9 @@ void case_unexpected(void)
 
 #define HALF_ROUNDS 100
 
-/* A long message is claimed while its bytes are arriving. Dropped frames keep
- * the initiator from being quick; where all bytes have arrived nevertheless,
- * both sides try again. */
+/* A long message is matched while its bytes are arriving. Dropped frames slow
+ * the initiator down; if all bytes have arrived nevertheless, both sides try
+ * again. */
 static void half_first(side_t *side)
 {
     fill(mine, sizeof(mine), 4);
@@ -311,7 +312,7 @@ static void half_first(side_t *side)
     } while (told(side));
 }
 
-/* Returns true if the claim was made before the end of the message. */
+/* Returns true if the entry matched before all bytes had arrived. */
 static bool half_claimed(const side_t *side)
 {
     ptl_event_t events[5];
@@ -422,7 +423,7 @@ static void search_second(side_t *side)
     same(expect(side, PTL_EVENT_SEARCH, PTL_NI_OK).hdr_data, 2);
     search(side, 1, PTL_ME_USE_ONCE, PTL_SEARCH_ONLY);
     same(expect(side, PTL_EVENT_SEARCH, PTL_NI_OK).hdr_data, 3);
-    search(side, 0, 0, PTL_SEARCH_DELETE); /* all of them */
+    search(side, 0, 0, PTL_SEARCH_DELETE); /* delete all of them */
     same(expect(side, PTL_EVENT_SEARCH, PTL_NI_OK).hdr_data, 0);
     same(expect(side, PTL_EVENT_SEARCH, PTL_NI_OK).hdr_data, 1);
     search(side, 0, 0, PTL_SEARCH_DELETE);
@@ -473,7 +474,7 @@ static void unlink_second(side_t *side)
         rc = PtlEQGet(side->eq, &event);
     while (rc == PTL_EQ_EMPTY && counted(side).bytes_copied == 0);
     if (rc == PTL_EQ_EMPTY) {
-        /* begun; and whole by now, if we were slow */
+        /* the put has begun; it may be complete if we were slow */
         unlinked = PtlMEUnlink(handle);
         event = next_event(side);
     }
@@ -504,8 +505,9 @@ static void used_first(side_t *side)
     meet(side);
 }
 
-/* The answers to PtlMEUnlink of entries that messages have used up, while the
- * events are in the queue; one of the entries has its header left. */
+/* Checks the result of PtlMEUnlink for entries that messages have used up while
+ * their events are still in the queue; the header of one entry is still in the
+ * overflow list. */
 static void used_second(side_t *side)
 {
     bool lies = setup.settings.unlink_used;

@@ -1,4 +1,4 @@
-/* A wire that loses, doubles and turns round. */
+/* A wire that loses, duplicates and reorders frames. */
 #include "cases.h"
 
 static uint8_t mine[2 << 20], theirs[2 << 20];

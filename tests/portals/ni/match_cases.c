@@ -1,5 +1,5 @@
-/* Long lists, against a plain search through all of it: entries that ignore
- * bits in many ways, and unexpected messages. */
+/* Long lists, compared with a linear search: entries with many different ignore
+ * bits, and unexpected messages. */
 #include "cases.h"
 #include "harness.h"
 #include "pscompy/plugins/portals/softni/nic.h"
@@ -14,7 +14,8 @@ static uint32_t roll(uint32_t sides)
     return (uint32_t)(dice >> 33) % sides;
 }
 
-/* More ways than there are classes, some of them used much. */
+/* A random mask of ignored bits. There are more different masks than a list
+ * has classes. */
 static uint64_t some_ignore(uint32_t ways)
 {
     uint32_t way = roll(ways);

@@ -1,9 +1,9 @@
-/* Puts and gets that go well, and what their events say. */
+/* Puts and gets that succeed, and their events. */
 #include "cases.h"
 
 static uint8_t mine[3 << 20], theirs[(3 << 20) + 3];
 
-/* ---- sizes: each put says at both ends what it was ---- */
+/* ---- sizes: the events at both ends describe each put ---- */
 
 static const size_t sizes[] = {0,     1,      8,       256,         257,
                                8192,  61440,  61441,   100000,      1 << 20,
@@ -63,7 +63,7 @@ void case_sizes(void)
     pair(sizes_first, sizes_second);
 }
 
-/* ---- order: puts of all sizes match in the order in which they left ---- */
+/* ---- order: puts of all sizes match in the order of their posting ---- */
 
 enum { ORDERED = 400 };
 
@@ -106,7 +106,7 @@ void case_order(void)
     pair(order_first, order_second);
 }
 
-/* ---- to itself ---- */
+/* ---- a side puts to itself ---- */
 
 static void itself_first(side_t *side)
 {
@@ -138,7 +138,7 @@ void case_to_itself(void)
     pair(itself_first, idle);
 }
 
-/* ---- the buffer is free at once where the specification says so ---- */
+/* ---- the buffer is free at once where the specification requires it ---- */
 
 static void volatile_first(side_t *side)
 {
@@ -179,7 +179,7 @@ void case_volatile_and_short(void)
     pair(volatile_first, volatile_second);
 }
 
-/* ---- scattered at both ends ---- */
+/* ---- scattered memory at both ends ---- */
 
 enum { PIECES = 60 };
 
@@ -228,7 +228,7 @@ static void scattered_first(side_t *side)
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
     tell(side, sent[1000]);
     tell(side, sent[SCATTERED - 1]);
-    /* Back into other memory, scattered there too. */
+    /* Get the data back into other memory, which is scattered, too. */
     memset(mine, 0, sizeof(mine));
     same(PtlGet(handle, 1000, SCATTERED - 1000, side->peer, side->pt, 2, 77,
                 NULL),
@@ -265,7 +265,7 @@ void case_scattered(void)
     pair(scattered_first, scattered_second);
 }
 
-/* ---- events that were not wanted do not come ---- */
+/* ---- disabled events are not delivered ---- */
 
 static void disabled_first(side_t *side)
 {
@@ -277,10 +277,10 @@ static void disabled_first(side_t *side)
     same(PtlMDRelease(side->md), PTL_OK);
     same(PtlMDBind(side->ni, &md, &side->md), PTL_OK);
     meet(side);
-    put(side, mine, 1000, 1, 0, PTL_ACK_REQ); /* an ACK that is not told of */
-    put(side, mine, 1000, 2, 0, PTL_ACK_REQ); /* no event over there */
-    put(side, mine, 1000, 3, 0, PTL_ACK_REQ); /* no ACK from there */
-    put(side, mine, 1000, 4, 0, PTL_ACK_REQ); /* nothing takes it */
+    put(side, mine, 1000, 1, 0, PTL_ACK_REQ); /* the MD hides its ACK */
+    put(side, mine, 1000, 2, 0, PTL_ACK_REQ); /* no event at the target */
+    put(side, mine, 1000, 3, 0, PTL_ACK_REQ); /* the target sends no ACK */
+    put(side, mine, 1000, 4, 0, PTL_ACK_REQ); /* no entry takes it */
     expect(side, PTL_EVENT_ACK, PTL_NI_DROPPED);
     meet(side);
     expect_nothing(side);

@@ -1,5 +1,6 @@
-"""The software NI of the portals plug-in: two processes under AddressSanitizer
-and UBSan; what several threads do, under ThreadSanitizer too."""
+"""The software NI of the portals plug-in: two processes under AddressSanitizer and UBSan; cases
+with several threads also under ThreadSanitizer.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ NI = ROOT / "pscompy/plugins/portals/softni"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
 SANITIZERS = {
     "address": ["-fsanitize=address,undefined"],
-    # TSan does not model fences; what they order here are flags beside the data.
+    # TSan does not model fences; here they only order flags relative to data.
     "thread": ["-fsanitize=thread", "-Wno-tsan"],
 }
 CASES = re.findall(r"^CASE\((\w+)\)", (HERE / "cases.inc").read_text(), re.M)
@@ -55,7 +56,7 @@ def test_threads_are_clean(folder: Path, case: str) -> None:
 
 
 def test_the_library_exports_the_specification_and_its_own_names(folder: Path) -> None:
-    """So nothing else of it clashes with what a process has."""
+    """The library exports no other name that could clash with one of the process."""
     target = folder / "libsoftni.so"
     flags = ["-std=c11", "-D_GNU_SOURCE", f"-I{ROOT}", "-shared", "-fPIC", "-fvisibility=hidden"]
     subprocess.run(["gcc", *flags, "-o", target, *sorted(NI.glob("*.c"))], check=True)
