@@ -1,4 +1,4 @@
-"""Two ranks that send and receive, with nothing in between that would let the other catch up."""
+"""Two ranks that send and receive without a pause in which the other rank could catch up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pscompy import wait_all
 
 AT_ONCE, ROUNDS = 64, 47
 DATA = bytes(9000)  # several packets
-SECONDS = 20.0  # that a round may take; many times what it takes
+SECONDS = 20.0  # time limit of a round; many times the usual duration
 
 with pscompy.World() as world:
     peer = 1 - world.rank

@@ -1,4 +1,4 @@
-"""What several suites need that run inside the guest."""
+"""Fixtures that several suites inside the guest need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from tests.ib.devices import ROOT, make_device
 
 @pytest.fixture(scope="session")
 def second_device() -> None:
-    """rxe1, which stays until the guest is gone."""
+    """Create rxe1, which stays until the guest ends."""
     if not (ROOT / "rxe1").exists():
         make_device(1)

@@ -1,4 +1,4 @@
-"""The devices of the guest: rxe0 is there from the start, rxe1 where a suite wants it."""
+"""The devices of the guest: rxe0 always exists, rxe1 is created by suites that need it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEVICES = ("rxe0", "rxe1")
 
 
 def make_device(rail: int) -> None:
-    """As the guest's first process has made rxe0."""
+    """Create a device like the guest's first process has created rxe0."""
     veth, other = (f"veth{2 * rail + end}" for end in (0, 1))
     ip("link", "add", veth, "type", "veth", "peer", "name", other)
     ip("addr", "add", f"10.9.{rail}.1/24", "dev", veth)
@@ -36,6 +36,6 @@ def await_port(device: str, state: str) -> None:
 
 
 def set_port(rail: int, state: str) -> None:
-    """Once its driver says so."""
+    """Set the port's state; returns when its driver reports the state."""
     ip("link", "set", f"veth{2 * rail}", state)
     await_port(f"rxe{rail}", "ACTIVE" if state == "up" else "DOWN")

@@ -1,6 +1,7 @@
-"""Two ranks send memory that is unmapped and mapped anew in the same place; see suite_cache.py.
+"""Two ranks send memory that is unmapped and mapped again at the same address; see
+suite_cache.py.
 
-What arrives, and what is received into, must be the memory that is there now.
+Sends and receives must use the memory that is mapped now, not the former one.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ def address(array: Bytes) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-# ---- memory that goes and comes back -------------------------------------------
+# ---- memory that is unmapped and mapped again ----------------------------------
 
 
 def reborn(make: Callable[[], Bytes]) -> Iterator[Bytes]:
-    """An array, and after its end another one in the same place."""
+    """An array, and after it is freed another one at the same address."""
     array = make()
     place = address(array)
     yield array
@@ -64,7 +65,7 @@ def from_mmap() -> Iterator[Bytes]:
 
 
 def dropped() -> Iterator[Bytes]:
-    """The mapping stays, its pages are others."""
+    """The mapping stays, but its pages are replaced."""
     memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     yield np.frombuffer(memory, np.uint8)
     memory.madvise(mmap.MADV_DONTNEED)
@@ -93,13 +94,13 @@ def from_c() -> Iterator[Bytes]:
 
 
 def moved() -> Iterator[Bytes]:
-    """The pages live on elsewhere, with what was in them."""
+    """The pages move to another address with their contents."""
     place = c_map(None)
     yield c_array(place)
     before = c_array(place).copy()
     away = LIBC.mremap(place, SIZE, 2 * SIZE, MREMAP_MAYMOVE)
     if away == place:
-        return  # it grew where it was: nothing has moved
+        return  # mremap has grown the mapping in place
     c_map(place)
     yield c_array(place)
     assert (c_array(away) == before).all(), "memory was written that had moved away"
@@ -127,7 +128,7 @@ def receive(world: World, array: Bytes, value: int) -> None:
 
 
 def remap(world: World, way: Way) -> int:
-    """This rank's memory goes and comes; how often."""
+    """Unmap and map this rank's memory by each kind; returns how often."""
     times = 0
     for kind in KINDS:
         memory = kind()
@@ -151,7 +152,7 @@ def follow(world: World, way: Way) -> None:
 
 
 def main() -> None:
-    LIBC.mallopt(M_MMAP_THRESHOLD, SIZE // 2)  # so that each array is mapped and unmapped
+    LIBC.mallopt(M_MMAP_THRESHOLD, SIZE // 2)  # so that malloc maps each array separately
     with World() as world:
         if world.rank == 0:
             print("remapped", remap(world, send), flush=True)

@@ -1,5 +1,7 @@
-"""Laps of messages of all sizes around all ranks; each tells where it is, and how it reached the
-next one. Rank 0 prints it for all: lines of several ranks may run into each other on their way."""
+"""Messages of all sizes go around all ranks for several laps. Each rank then reports its host
+and the transport to the next rank. Rank 0 prints all reports, because the output of several
+ranks may be mixed up.
+"""
 
 import socket
 

@@ -1,5 +1,6 @@
-"""Both directions at once, with queues of every size, and what the device has no room for; run
-inside the guest (see test_guest.py)."""
+"""Traffic in both directions at once, with queues of every size, and settings beyond the limits
+of the device; run inside the guest (see test_guest.py).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from pscompy.testing.remote_side import payload
 
 
 def pinned() -> int:
-    """Bytes of this process that adapters may write to."""
+    """Bytes of this process that adapters have pinned."""
     (found,) = re.findall(r"^VmPin:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
     return int(found) << 10
 
@@ -31,7 +32,7 @@ def pinned() -> int:
     "sizes", [{}, {"SRQ_SIZE": 16}, {"RECVQ_SIZE": 16}, {"RECVQ_SIZE": 4}], ids=str
 )
 def test_both_ways_at_once(sizes: dict[str, int], eager: str) -> None:
-    """Nobody waits for buffers that never come, nor takes late credits for wrong ones."""
+    """No rank waits for buffers that never arrive, nor takes late credits for wrong ones."""
     given = {f"PSP_IB_{name}": str(value) for name, value in sizes.items()}
     given |= {"PSP_IB_EAGER": eager, "PSP_SHM": "0", "PSP_TCP": "0"}
     done = subprocess.run(

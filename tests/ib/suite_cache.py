@@ -1,5 +1,6 @@
-"""The cache of registrations: it saves them, and it is never wrong; run inside the guest as its
-root, who is told the frames of pages (see test_guest.py)."""
+"""The cache of registrations saves registrations and never returns a stale one; run inside the
+guest as root, because only root can read the frames of pages (see test_guest.py).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ with World() as world:
 
 
 def run(*program: str, **variables: str) -> tuple[str, list[tuple[int, ...]]]:
-    """Two ranks over ib; what they print, and the counts of each."""
+    """Run two ranks over ib; returns their output, and the counts of each."""
     settings = {"PSP_SHM": "0", "PSP_TCP": "0", "PSP_DEBUG": "4", **variables}
     done = subprocess.run(
         [sys.executable, "-m", "pscompy", "run", "-n", "2", *program],

@@ -1,4 +1,6 @@
-"""Ends and failures over ib; run inside the guest (see test_guest.py), as its root."""
+"""The end of connections, and failures, over ib; run inside the guest (see test_guest.py), as
+root.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from tests.ib.devices import set_port
 
 @pytest.fixture
 def port() -> Iterator[None]:
-    """Whatever happens to the port, it is up again afterwards."""
+    """Sets the port up again after the test."""
     yield
     set_port(0, "up")
 
@@ -61,7 +63,7 @@ class TestPortDown(Base):
 
 
 class TestKilled(Base):
-    """Nobody but the adapter notices: the precon link does not stay open."""
+    """Only the adapter notices the peer's death, because the precon link does not stay open."""
 
     transport = "ib"
     config: ClassVar = {"GUARD": 0, "IB_KEEPALIVE": 1, "IB_TIMEOUT": 10}

@@ -1,8 +1,8 @@
-"""Gateways between a module with ib alone and one with tcp alone; run inside the guest as its root
+"""Gateways between a module with ib alone and one with tcp alone; run inside the guest as root
 (see test_guest.py).
 
-No route leads from one network namespace to the other. The guest's kernel lets all of them use its
-one device.
+No route leads from one network namespace to the other. The guest's kernel lets all namespaces
+use its one device.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.gateway.namespaces import PORT, ROOT, TIMEOUT, Machine, finished
 
 DEMO = ROOT / "examples/heat/heat.py"
 SOAK = ROOT / "tests/gateway/soak.py"
-SIZE, STEPS = 48, 60  # of the demo
+SIZE, STEPS = 48, 60  # size and steps of the demo
 ENDLESS = 1_000_000  # rounds
 MUCH = 1_000_000  # bytes
 ONLY = {1: {"PSP_SHM": 0, "PSP_TCP": 0}, 2: {"PSP_SHM": 0, "PSP_IB": 0}}
@@ -29,7 +29,7 @@ ONLY = {1: {"PSP_SHM": 0, "PSP_TCP": 0}, 2: {"PSP_SHM": 0, "PSP_IB": 0}}
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    """It serves all tests: in a guest, to start it takes long."""
+    """A machine that all tests share, because starting one in a guest takes long."""
     made = Machine(modules=2, gateways=2)
     try:
         made.open()
@@ -42,18 +42,18 @@ def machine() -> Iterator[Machine]:
 
 
 def both(machine: Machine, program: Path, *options: object) -> list[subprocess.Popen[str]]:
-    """Two ranks in each module."""
+    """Start two ranks in each module."""
     return [machine.ranks(it, 2, program, *options, **ONLY[it]) for it in machine.modules]
 
 
 def users(machine: Machine, number: int) -> list[dict[str, Any]]:
-    """What a gateway knows of each process that uses it."""
+    """The gateway's status of each process that uses it."""
     peers: Any = machine.status(number, module=2)["peers"]
     return [peer for peer in peers if peer["node"]]
 
 
 def over_ib(machine: Machine, number: int) -> int:
-    """Bytes between a gateway and those that use it now, in the module that has ib."""
+    """Bytes between a gateway and its present users in the module that has ib."""
     found = (it for it in users(machine, number) if it["module"] == 1)
     return sum(it["in_bytes"] + it["out_bytes"] for it in found)
 

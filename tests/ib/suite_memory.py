@@ -1,4 +1,6 @@
-"""How much memory is locked, as docs/ib.md has it; run inside the guest (see test_guest.py)."""
+"""The amount of locked memory, as docs/ib.md describes it; run inside the guest (see
+test_guest.py).
+"""
 
 from __future__ import annotations
 
@@ -84,8 +86,8 @@ with World() as world:
 
 
 def ranks_with_little_memory(program: Path, **variables: str) -> list[str]:
-    """What two ranks print that may lock one MiB, most of it taken by their buffers; the rights of
-    root would lift the limit."""
+    """The output of two ranks that may lock one MiB, most of which their buffers take. They run
+    without root's rights, which would lift the limit."""
     settings = {"PSP_SHM": "0", "PSP_TCP": "0", "PSP_IB_SRQ_SIZE": "32", "PSP_IB_SEND_BUFFERS": "8"}
     program.write_text(LITTLE)
     setpriv = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, str(program)]

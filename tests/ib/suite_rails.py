@@ -1,5 +1,6 @@
-"""Several devices carry one connection together; run inside the guest (see test_guest.py), as its
-root, who gives it a second device."""
+"""One connection over several devices; run inside the guest (see test_guest.py) as root, because
+the suite creates a second device.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ from pscompy.testing.remote_side import payload
 from tests.ib.devices import DEVICES, ROOT, set_port
 
 LONG = 8 << 20
-PACKET = 4096  # bytes, at most
+PACKET = 4096  # largest packet, in bytes
 
 
 def packets(device: str) -> int:
-    """That this device has received, as its driver counts them."""
+    """Packets that this device has received, as its driver counts them."""
     return int((ROOT / device / "ports/1/hw_counters/rcvd_pkts").read_text())
 
 
 @pytest.fixture
 def ports() -> Iterator[None]:
-    """Whatever happens to them, they are up again afterwards."""
+    """Sets both ports up again after the test."""
     yield
     for rail in (0, 1):
         set_port(rail, "up")
@@ -43,7 +44,8 @@ def echo(far: Far, connection: Connection) -> None:
 
 
 def await_packets(device: str, count: int) -> None:
-    """The driver looks at its counters now and then."""
+    """Wait until the device has received `count` packets; its driver updates the counter only
+    now and then."""
     deadline = time.monotonic() + BOUND
     while packets(device) < count:
         assert time.monotonic() < deadline, f"{device}: {packets(device)} of {count} packets"
@@ -78,7 +80,8 @@ class TestRails(Base):
 
     @pytest.mark.parametrize("rail", [0, 1])
     def test_a_port_goes_down(self, far: Far, rail: int, ports: None) -> None:
-        """A connection that uses it fails; later ones of the same session use the other."""
+        """A connection that uses the port fails; later ones of the same session use the other
+        device."""
         config, other = self.settings(), f"rxe{1 - rail}"
         with Session(config=config) as session:
             far.session = session

@@ -1,8 +1,8 @@
-"""What becomes of connections whose device is taken away; run inside the guest (see test_guest.py),
-as its root.
+"""The fate of connections whose device is removed; run inside the guest (see test_guest.py), as
+root.
 
-Soft-RoCE has no removal under a program's hands: its driver keeps the device for whoever has it
-open, and tells nobody. Only the network interface below goes at once.
+Soft-RoCE cannot remove a device that a program uses: its driver keeps the device until the last
+user closes it, without notifying the users. Only the network interface below is removed at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INTERFACE = Path("/sys/class/net/veth0")
 
 @pytest.fixture
 def device() -> Iterator[None]:
-    """Whatever became of it, there is one afterwards."""
+    """Leaves a device after the test, whether the test has removed it or not."""
     yield
     if INTERFACE.exists():
         ip("link", "del", "veth0")
@@ -43,7 +43,7 @@ def echo(link: Link) -> None:
 
 
 def ends(removal: subprocess.Popen[bytes]) -> None:
-    """Now that nobody holds the device; then another transport is tried."""
+    """Wait for the removal, which ends because no process has the device open any more."""
     assert removal.wait(BOUND) == 0
     deadline = time.monotonic() + BOUND
     while ROOT.exists() and "rxe0" in [path.name for path in ROOT.iterdir()]:
@@ -73,7 +73,7 @@ class TestRemoved(Base):
                 while time.monotonic() < deadline:
                     echo(link)
             print(type(caught.value).__name__, caught.value)
-            with suppress(PscomError):  # it may have done its part before
+            with suppress(PscomError):  # the far process may have finished before
                 link.far.result()
         ends(removal)
         self._over_tcp(far)

@@ -1,7 +1,7 @@
-"""ib on a real RDMA stack: Soft-RoCE, in a guest that a test boots in a second.
+"""ib on a real RDMA stack: Soft-RoCE, in a guest that a test boots within a second.
 
-PSCOMPY_TEST_UML names the guest's kernel, which tests/ib/guest/build-kernel makes. What a test
-runs inside the guest is a file `suite_*.py` here, or the contract's driver.
+PSCOMPY_TEST_UML names the guest's kernel, which tests/ib/guest/build-kernel makes. Inside the
+guest a test runs a file `suite_*.py` of this folder, or the contract's driver.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tests.contract.test_contract import ROOT, case_names, settings, sources
 
 HERE = Path(__file__).parent
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread"]
-# The guest's addresses are too few for AddressSanitizer: memcheck takes its place.
+# AddressSanitizer needs more address space than the guest has, so memcheck replaces it.
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
 MEMCHECK = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full"]
 MEMCHECK += ["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"]
 KERNEL = os.environ.get("PSCOMPY_TEST_UML", "")
-GUEST_DIED = 99  # what boot answers then
+GUEST_DIED = 99  # exit code of `boot` if the guest died
 PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
-# Settings under which everything is scarce.
+# Settings with the smallest queues and buffers.
 SQUEEZED = ["BUFFER_SIZE=2048:2k", "RECVQ_SIZE=4:4", "SENDQ_SIZE=16:16", "SRQ_SIZE=16:16"]
 SQUEEZED += ["SEND_BUFFERS=4:4", "COMPQ_SIZE=16:16", "PENDING_TOKENS=3:3"]
 TIGHT_CASES = (
@@ -62,7 +62,7 @@ QUICK = ["KEEPALIVE=1000000000:1", "CONNECT_TIMEOUT=3000000000:3", "TIMEOUT=10:1
 
 
 def missing() -> str | None:
-    """What a guest needs and this machine lacks."""
+    """The reason why no guest can run on this machine; None if one can."""
     if not KERNEL:
         return "PSCOMPY_TEST_UML names no kernel (tests/ib/guest/build-kernel makes one)"
     if not os.access(KERNEL, os.X_OK):
@@ -85,8 +85,8 @@ pytestmark = [
 def boot(command: str) -> subprocess.CompletedProcess[str]:
     """Run a shell command in a guest of its own, in the project's folder.
 
-    A guest that died, or whose kernel hung, says nothing of what ran in it (which has time limits
-    of its own): that is printed, and there is a second one.
+    A guest may die, or its kernel hang, for reasons that have nothing to do with the command,
+    which has time limits of its own. This is printed, and a second guest is tried.
     """
     done = booted(command)
     if done.returncode == GUEST_DIED:
@@ -131,7 +131,7 @@ def compile_driver(path: Path, more: Sequence[str]) -> Path:
 def check_cases(
     driver: Path, cases: Sequence[str], given: Sequence[str], under: Sequence[str] = ()
 ) -> None:
-    """All in one guest; each prints its exit code, 77 where it cannot run."""
+    """Run all cases in one guest; each prints its exit code, which is 77 if it cannot run."""
     arguments = shlex.join([*settings("ib"), *given])
     start = shlex.join([*under, str(driver)])
     lines = [
@@ -168,14 +168,14 @@ TOGETHER = {path.name for path in HERE.glob("suite_*.py")} - ALONE
 
 @pytest.mark.parametrize("suites", [*([it] for it in sorted(ALONE)), sorted(TOGETHER)], ids=str)
 def test_suites(suites: list[str]) -> None:
-    """Most share a guest; not the longest, nor those that make much of a guest their own."""
+    """Most suites share a guest, except the longest and those that change the guest."""
     pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     pytest_ += [f"tests/ib/{suite}" for suite in suites]
     assert boot(shlex.join(pytest_)).returncode == 0
 
 
 def test_demo(tmp_path: Path) -> None:
-    """Four ranks, with no other way between them."""
+    """Four ranks that have only ib run the demo."""
     program = [sys.executable, "-m", "pscompy", "run", "-n", "4", "examples/heat/heat.py"]
     program += ["--size", "48", "--steps", "60", "--out", str(tmp_path)]
     only_ib = "PSP_SHM=0 PSP_TCP=0 PSP_DEBUG=3 PSP_DEBUG_CONTYPE=1"
@@ -185,7 +185,7 @@ def test_demo(tmp_path: Path) -> None:
 
 
 def test_executor() -> None:
-    """The examples, with whole images on the way."""
+    """The examples with the executor, which send whole images."""
     only_ib = "PSP_SHM=0 PSP_TCP=0"
     run = shlex.join([sys.executable, "-m", "pscompy", "run", "-n", "3"])
     examples = ("montecarlo.py 100000", "images.py 6")
@@ -197,7 +197,7 @@ def test_executor() -> None:
 
 
 def why_no_two_hosts() -> str | None:
-    """What two hosts need beyond one."""
+    """The reason why two connected guests cannot run; None if they can."""
     if os.geteuid() != 0:
         return "a bridge needs root"
     if b"uml-vector" not in Path(KERNEL).read_bytes():
@@ -221,10 +221,10 @@ def test_a_ring_over_two_hosts() -> None:
     ]
 
 
-# ---- what `pscompy info` says --------------------------------------------------
+# ---- reports of `pscompy info` -------------------------------------------------
 
 PORT = "/sys/class/infiniband/rxe0/ports/1/state"
-# What is done to the guest, and stays; variables; the reason that it has then.
+# Rows of: a command that changes the guest for good, variables, and the reason that `info` reports.
 FLAWS = (
     ("", "PSP_IB_HCA=mlx5_0", "no device mlx5_0 (PSP_IB_HCA); the first is rxe0"),
     ("", "PSP_IB_HCA=mlx5_0,rxe0:3", "rxe0 has no port 3, the last is 1"),
@@ -238,7 +238,7 @@ FLAWS = (
 
 @pytest.fixture(scope="module")
 def told() -> list[str]:
-    """In one guest: what it says of the device, then what it says after each flaw."""
+    """Run `info` in one guest: once unchanged, then after each flaw; returns the outputs."""
     info = shlex.join([sys.executable, "-m", "pscompy", "info"])
     lines = [info, *(f"{done}\necho '# next'\nenv {how} {info} --json" for done, how, _ in FLAWS)]
     return boot("\n".join(lines)).stdout.split("# next\n")
