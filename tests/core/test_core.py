@@ -1,5 +1,6 @@
-"""The core in C, over every transport that is built here: two workers in one
-process, under AddressSanitizer and UBSan, and its threads under ThreadSanitizer."""
+"""The core in C, over every transport built here: two workers in one process, under
+AddressSanitizer and UBSan, and the cases with threads also under ThreadSanitizer.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"
 NO_RECOVERY = "-fno-sanitize-recover=all"
 SANITIZERS = {
     "address": ["-fsanitize=address,undefined"],
-    # TSan does not model fences; what they order here are flags beside the data.
+    # TSan does not model fences; here they only order flags relative to data.
     "thread": ["-fsanitize=thread", "-Wno-tsan"],
 }
 THREADED = ["threads", "wake", "lending_threads", "driven", "driven_and_waited", "waits"]
@@ -59,7 +60,7 @@ def compile_driver(name: str, sanitizer: str, folder: Path, *more: str) -> Path:
 
 @pytest.fixture(scope="module")
 def driver_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The program for a transport, compiled once."""
+    """The driver program for a transport, compiled once."""
     folder = tmp_path_factory.mktemp("core")
     return cache(lambda name: compile_driver(name, "address", folder))
 
@@ -85,7 +86,7 @@ def test_core_with_the_smallest_ring(
 
 
 def test_pages_of_64_kib(tmp_path: Path) -> None:
-    """Memory is shared, mapped and kept in whole pages of one size, whichever that is."""
+    """Memory is shared, mapped and kept in whole pages, whatever their size is."""
     driver = compile_driver("shm", "address", tmp_path, "-DPSC_PAGE_SIZE=65536")
     for case in ("sizes_auto", "blocks", "lending", "lent_and_received", *KEPT, "hostile_keys"):
         check_case(driver, case, "shm")

@@ -18,7 +18,7 @@ TRIPLES = [
     ("wait", "wait", "stay"),
     ("wait", "send", "call"),
 ]
-POLLERS_AND_SLEEPERS = ("outside", "wait", "brief", "call")  # two of each
+POLLERS_AND_SLEEPERS = ("outside", "wait", "brief", "call")  # two threads of each kind
 
 
 @pytest.mark.parametrize("kinds", [*PAIRS, *TRIPLES], ids="-".join)

@@ -1,16 +1,17 @@
-"""A model of the rule by which sleepers are woken (`core/progress/sleep.h`), small enough to try
-every order of its steps.
+"""A model of the rule by which sleeping threads are woken (`core/progress/sleep.h`), small
+enough to try every order of its steps.
 
-Some threads share one worker with one fabric. `outside` sleeps on a descriptor of its own. `wait`
-blocks: it polls, or follows who does. `send` queues a message that the fabric has no room for, and
-then blocks. `stay` blocks for what never comes, `brief` too, but not for long. `call` polls once
-and goes away, `glance` arms once and goes away. A step is what happens with the worker's lock held,
-or what one instruction does without it. Messages arrive, and room appears, at any time.
+Some threads share one worker with one fabric. An `outside` thread sleeps on a descriptor of its
+own. A `wait` thread blocks: it polls, or follows the thread that polls. A `send` thread queues a
+message that the fabric has no room for, and then blocks. A `stay` thread blocks for an event
+that never happens; a `brief` thread, too, but not for long. A `call` thread polls once and ends,
+a `glance` thread arms once and ends. A step is one critical section under the worker's lock, or
+one instruction without the lock. Messages arrive, and room becomes free, at any time.
 
-The fabric is the strictest that the contract allows: its descriptor becomes readable only while it
-is armed, only for what was known when it was armed, and a pass uses that up, as does arming that
-fails. An event is lost if a state can be reached in which nobody can do anything any more although
-not everybody's request has ended.
+The fabric is the strictest that the contract allows: its descriptor becomes readable only while
+it is armed, and only for events known when it was armed. A pass consumes that, as does arming
+that fails. An event is lost if a state can be reached in which no thread can make a step
+although some request is not complete.
 
 Each ingredient of the rule can be left out.
 """
@@ -37,24 +38,25 @@ INGREDIENTS = {
 
 class Thread(NamedTuple):
     kind: str
-    at: str  # where it is in its program
-    done: bool = False  # its request has ended
-    behind: bool = False  # the generation has changed since it looked
-    armed: bool = False  # to be rung
+    at: str  # position in the thread's program
+    done: bool = False  # the thread's request is complete
+    behind: bool = False  # the generation has changed since the thread last looked
+    armed: bool = False  # the thread asks to be rung
     rung: bool = False
 
 
 class State(NamedTuple):
     threads: tuple[Thread, ...]
-    coming: tuple[int, ...]  # messages that have not arrived: whose requests they end
-    inside: tuple[int, ...] = ()  # that nobody has polled yet
-    queued: tuple[int, ...] = ()  # whose sends wait for room
+    # messages that have not arrived, by the thread whose request they complete
+    coming: tuple[int, ...]
+    inside: tuple[int, ...] = ()  # messages that have arrived and were not polled yet
+    queued: tuple[int, ...] = ()  # threads whose sends wait for room
     room: bool = False
-    watched: bool = False  # arming knew of what is queued
-    armed: bool = False  # the fabric is
-    fired: bool = False  # its descriptor is readable
-    restless: bool = False  # the last pass found something
-    role: bool = False  # somebody has it
+    watched: bool = False  # when the fabric was armed it knew of queued sends
+    armed: bool = False  # the fabric is armed
+    fired: bool = False  # the fabric's descriptor is readable
+    restless: bool = False  # the last pass made progress
+    role: bool = False  # a thread holds the poller role
 
 
 BEGIN = {
@@ -76,7 +78,7 @@ class Model:
         threads = tuple(Thread(kind, BEGIN[kind]) for kind in kinds)
         self.begin = State(threads, coming=tuple(waiting))
 
-    # ---- what happens with the lock held ----
+    # ---- steps with the lock held ----
 
     def _set(self, state: State, me: int, **changes: object) -> State:
         threads = list(state.threads)
@@ -84,7 +86,7 @@ class Model:
         return state._replace(threads=tuple(threads))
 
     def _ring(self, state: State, *, following: bool, sleeping: bool) -> State:
-        """Ring armed sleepers, or wake those that follow, whose bell is the generation."""
+        """Ring armed sleepers, or wake followers, whose bell is the generation."""
         threads = []
         for thread in state.threads:
             chosen = following if thread.at in FOLLOWING else sleeping
@@ -116,7 +118,7 @@ class Model:
         return state._replace(armed=True, watched=bool(state.queued)), True
 
     def _settle(self, state: State) -> Iterator[State]:
-        """Something may arrive just before."""
+        """A message may arrive, or room become free, just before."""
         if not any(thread.armed and thread.at not in FOLLOWING for thread in state.threads):
             yield state
             return
@@ -275,7 +277,7 @@ class Model:
             yield from self._steps(state, me)
 
     def explore(self) -> tuple[int, State | None]:
-        """How many states there are, and one in which an event is lost, or None."""
+        """The number of states, and a state in which an event is lost, or None."""
         known, todo = {self.begin}, [self.begin]
         while todo:
             state = todo.pop()
