@@ -4,8 +4,8 @@
 
 The plate is cut into strips of rows, one per rank. In every step a rank needs
 the rows next to its strip, the halo, from the ranks above and below. Rank 0
-collects the result, compares it with what one process computes alone, and
-draws two pictures: the field, and who was connected to whom over what.
+collects the result, compares it with the result of a single process, and draws
+two pictures: the field, and the connections between the ranks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pictures
 from pscompy import World, wait_all
 
 HALO, RESULT, CONNECTIONS = range(3)  # tags
-CONDUCTIVITY = 0.2  # of a cell's difference to its neighbours, per step
+CONDUCTIVITY = 0.2  # share of the difference to the neighbours, per step
 
 
 def main() -> int:
@@ -51,32 +51,32 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def rows_of(rank: int, ranks: int, size: int) -> tuple[int, int]:
-    """First row of a rank's strip, and the first row behind it."""
+    """The first row of a rank's strip, and the first row after it."""
     return rank * size // ranks, (rank + 1) * size // ranks
 
 
 def plate(size: int, first: int, end: int) -> np.ndarray:
-    """Rows first to end of the plate at the beginning, in degrees."""
+    """Rows `first` to `end` of the plate at the start, in degrees."""
     rows = np.arange(first, end)[:, np.newaxis] / size
     columns = np.arange(size) / size
     field = np.zeros((end - first, size))
     field[(rows - 0.35) ** 2 + (columns - 0.6) ** 2 < 0.03] = 100.0  # a hot disc
-    field[:, 0] = 60.0  # and a warm left edge, which stays as it is
+    field[:, 0] = 60.0  # a warm left edge, whose temperature is fixed
     return field
 
 
 def step(old: np.ndarray, new: np.ndarray) -> None:
-    """One step of time for all cells but those at the edge of the arrays."""
+    """One step of time for all cells except those at the edge of the arrays."""
     inner = old[1:-1, 1:-1]
     neighbours = old[:-2, 1:-1] + old[2:, 1:-1] + old[1:-1, :-2] + old[1:-1, 2:]
     new[1:-1, 1:-1] = inner + CONDUCTIVITY * (neighbours - 4 * inner)
 
 
 def diffuse(world: World, size: int, steps: int) -> np.ndarray:
-    """This rank's strip after all steps."""
+    """Compute all steps; returns this rank's strip."""
     first, end = rows_of(world.rank, world.size, size)
-    # One row more on each side: the neighbour's, or at the plate's own edge
-    # one that is never computed and stays cold.
+    # Each side of the strip has one more row: the neighbour's row, or at the
+    # plate's own edge a row that is never computed and stays cold.
     old = np.zeros((end - first + 2, size))
     old[1:-1] = plate(size, first, end)
     new = old.copy()
@@ -92,7 +92,7 @@ def diffuse(world: World, size: int, steps: int) -> np.ndarray:
 
 
 def exchange_halo(world: World, field: np.ndarray) -> None:
-    """Send the strip's outer rows to the neighbours and get theirs."""
+    """Send the strip's outer rows to the neighbours and receive theirs."""
     above, below = world.rank - 1, world.rank + 1
     requests = []
     if above >= 0:
@@ -105,7 +105,7 @@ def exchange_halo(world: World, field: np.ndarray) -> None:
 
 
 def connections(world: World) -> dict[int, str]:
-    """The ranks that this one is connected to, and over what transport."""
+    """The ranks that this rank is connected to, with the transport of each connection."""
     transports = {rank: world[rank].transport for rank in range(world.size)}
     return {rank: name for rank, name in transports.items() if name}
 
@@ -113,7 +113,7 @@ def connections(world: World) -> dict[int, str]:
 def collect(
     world: World, strip: np.ndarray, used: dict[int, str], size: int
 ) -> tuple[np.ndarray, dict[tuple[int, int], str]]:
-    """The whole field, and the transport between each two connected ranks."""
+    """The whole field, and the transport between each pair of connected ranks."""
     field = np.empty((size, size))
     field[: len(strip)] = strip
     links = {(0, peer): transport for peer, transport in used.items()}
@@ -139,7 +139,7 @@ def report(
 
 
 def serial(size: int, steps: int) -> np.ndarray:
-    """The same without any other rank."""
+    """The result that one process computes without other ranks."""
     old = np.zeros((size + 2, size))
     old[1:-1] = plate(size, 0, size)
     new = old.copy()

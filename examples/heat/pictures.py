@@ -12,7 +12,7 @@ COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
 
 
 def draw(field: np.ndarray, links: Mapping[tuple[int, int], str], folder: Path) -> list[Path]:
-    """Write the pictures into `folder` and tell which."""
+    """Write the pictures into `folder`; returns their paths."""
     try:
         import matplotlib
     except ImportError:

@@ -1,7 +1,7 @@
 """An image pipeline over all ranks: pscompy run -n 4 images.py [COUNT].
 
-Rank 0 makes images and hands them out, the others blur them, find their edges and count what they
-show; whole images travel in both directions, without a copy that the network does not need.
+Rank 0 makes images and distributes them. The other ranks blur them, find edges and count the
+discs. Whole images travel in both directions, copied only where the network requires it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Image = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def scene(number: int) -> Image:
-    """Discs on a noisy ground: as many as number % 7, plus one."""
+    """An image of number % 7 + 1 discs on a noisy ground."""
     dice = np.random.default_rng(number)
     image = dice.normal(0, 0.05, (SIDE, SIDE)).astype(np.float32)
     y, x = np.ogrid[:SIDE, :SIDE]
@@ -46,7 +46,7 @@ def edges(image: Image) -> Image:
 
 @pscompy.action
 def count(image: Image, edge: Image) -> int:
-    """Discs by their area, and a check that their rims are where the edges are."""
+    """Count discs by their area, after a check that `edge` belongs to this image."""
     inside = image > 0.5
     if edge[inside].max() <= edge[~inside].mean():
         raise ValueError("these edges are of another image")

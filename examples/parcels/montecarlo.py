@@ -25,7 +25,7 @@ def payoffs(seed: int) -> tuple[float, float]:
 
 
 def exact() -> float:
-    """By the formula of Black and Scholes."""
+    """The price by the formula of Black and Scholes."""
     spread = VOLATILITY * math.sqrt(YEARS)
     up = (math.log(SPOT / STRIKE) + (RATE + VOLATILITY**2 / 2) * YEARS) / spread
     strike = STRIKE * math.exp(-RATE * YEARS)
