@@ -1,17 +1,16 @@
-"""What holds for all tests."""
+"""Settings for all tests."""
 
 import os
 import signal
 
 from hypothesis import HealthCheck, settings
 
-# A shell without job control starts what runs in the background with Ctrl-C ignored, and every
-# program started from there inherits that. Tests that interrupt programs need it as usual.
+# A shell without job control starts background programs with SIGINT ignored, and their children
+# inherit that. Tests that interrupt programs need the usual handler.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Nothing that a test asserts may depend on how fast the machine is, and what passed once passes
-# again: the examples are the same in every run.
+# No assertion may depend on the speed of the machine, and every run uses the same examples.
 settings.register_profile(
     "pscompy",
     deadline=None,
@@ -21,5 +20,5 @@ settings.register_profile(
 )
 settings.load_profile("pscompy")
 
-# Names that do not exist are looked up: where the name server is out of reach, not for minutes.
+# Tests look up names that do not exist; limit the wait if the name server cannot be reached.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")

@@ -1,7 +1,9 @@
-"""The rules of ARCHITECTURE.md: who may use what, and that the papers tell of everything.
+"""The rules of ARCHITECTURE.md: the permitted dependencies, and the completeness of the
+documents.
 
-A rule is a row of RULES: where it holds, what must not stand there, and why. What breaks one is
-reported with file, line and text. Every rule has a planted leak that it must find.
+A rule is a row of RULES: the files it holds for, a pattern that must not occur in them, and the
+reason. A line that breaks a rule is reported with file, line and text. Every rule has a planted
+leak that it must find.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ pytestmark = pytest.mark.skipif(
 
 
 class Rule(NamedTuple):
-    """`where` and `but` are patterns of paths, `leak` is one of text within a line."""
+    """`where` and `but` are patterns of paths, `leak` is a pattern of text within a line."""
 
     why: str
     where: tuple[str, ...]
     leak: str
-    planted: tuple[str, str]  # a file and a line that break it
+    planted: tuple[str, str]  # a file and a line that breaks the rule
     but: tuple[str, ...] = ()
 
 
@@ -50,7 +52,7 @@ class Leak(NamedTuple):
 
 
 def imports(*modules: str) -> str:
-    """Matches a line that imports one of these modules, or something out of one."""
+    """A pattern for lines that import one of these modules, or a name from one of them."""
     names = "|".join(re.escape(module) for module in modules)
     parents = "|".join(
         rf"{re.escape(parent)}\s+import\s.*\b{re.escape(name)}\b"
@@ -68,7 +70,7 @@ ALL_C = ("pscompy/**/*.[ch]",)
 ALL_PYTHON = ("pscompy/**/*.py",)
 GENERATED = ("**/_core.c", "**/_native.c")
 
-# The control plane, from the bottom to the top: a module imports only what stands below it.
+# The control plane, from the bottom to the top: a module imports only modules of lower rows.
 CONTROL = (
     ("descriptors", "addresses", "core_log", "handshake"),
     ("event_loop", "selection", "name_table"),
@@ -126,7 +128,8 @@ RULES = (
         ("pscompy/core/*.[ch]", "pscompy/core/[!p]*/*.[ch]", "pscompy/core/progress/*.[ch]"),
         r"#\s*include\s.*proto/",
         ("pscompy/core/conn.c", '#include "proto/match.h"'),
-        but=("pscompy/core/api_*.c", "pscompy/core/lifetime.c"),  # above the protocols
+        # these files are above the protocols
+        but=("pscompy/core/api_*.c", "pscompy/core/lifetime.c"),
     ),
     Rule(
         "one place knows the size of a page",
@@ -230,7 +233,7 @@ RULES = (
         imports(*(f"pscompy.api.{it}" for it in ("session", "listener", "connection")))
         + rf"|{SERVICES}|^\s*(from|import)\s+pscompy\.control\b",
         ("pscompy/parcel/objects.py", "from pscompy.api.connection import Connection"),
-        but=("pscompy/parcel/executor.py",),  # over a World
+        but=("pscompy/parcel/executor.py",),  # the executor works over a World
     ),
     Rule(
         "configuration and errors stand on nothing",
@@ -280,7 +283,7 @@ RULES = (
         ("gateway/**/*.py",),
         r"(\b(?!self\b|cls\b)[a-z_]\w*|[)\]])\._[a-z]",
         ("gateway/pscompy_gateway/daemon/daemon.py", "        worker = self._fabric._hot.address"),
-        but=("gateway/pscompy_gateway/build.py",),  # the name of its own module
+        but=("gateway/pscompy_gateway/build.py",),  # the file contains the name of its own module
     ),
     Rule(
         "the gateway's C includes the contract with its kit, and psc_api_t",
@@ -299,7 +302,7 @@ RULES = (
 
 
 def scan(root: Path, rule: Rule) -> Iterator[Leak]:
-    """What breaks the rule in the tree below `root`."""
+    """The lines below `root` that break the rule."""
     left_out = {path for pattern in rule.but for path in root.glob(pattern)}
     files = {path for pattern in rule.where for path in root.glob(pattern)} - left_out
     for path in sorted(files):
@@ -329,9 +332,9 @@ def test_every_module_of_the_control_plane_has_its_place() -> None:
     assert paths == {module for floor in CONTROL for module in floor}
 
 
-# ---- floors inside a folder ----------------------------------------------------
+# ---- the order of files within a folder ----------------------------------------
 
-# C files from the top down; each calls functions of those further down only.
+# C files from the top down; a file calls only functions of files further down.
 FLOORS = {
     "pscompy/plugins/portals": (
         *("transport", "settings", "receive", "connect", "match", "memory", "sleep", "ep", "send"),
@@ -367,7 +370,7 @@ DEFINITION = re.compile(r"^(?!static\b)[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.
 
 
 def upward(folder: Path, floors: tuple[str, ...]) -> list[str]:
-    """The functions that a file of this folder takes from one that is not further down."""
+    """The functions that a file of this folder calls although their file is not further down."""
     files = [path for path in folder.glob("*.c") if path.name != "_native.c"]
     code = {path.stem: re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S) for path in files}
     assert sorted(code) == sorted(floors)
@@ -395,10 +398,11 @@ def test_a_step_up_is_found(folder: str, tmp_path: Path) -> None:
     assert upward(copy, floors) == [f"{floors[-1]} -> {floors[0]}: at_the_top"]
 
 
-# ---- the floors of the core ----------------------------------------------------
+# ---- the order of files in the core --------------------------------------------
 
-# From the bottom to the top, also within a line: a file of the core, with its header, includes only
-# what stands before it. So the files call each other in one direction; upward goes only upward.h.
+# Files of the core from the bottom to the top, also within a row: a file, with its header, includes
+# only files listed before it. So calls go in one direction; calls in the other direction go only
+# through upward.h.
 CORE_ROWS = (
     "api control wire counters",
     "types/request types/sleeper types/completions types/worker types/lane types/conn",
@@ -418,7 +422,7 @@ CORE_ROWS = (
 )
 CORE_FLOORS = [unit for floor in CORE_ROWS for unit in floor.split()]
 CORE = ROOT / "pscompy/core"
-# Interfaces whose functions several files implement: api_*.c, and what the control plane calls.
+# Headers whose functions several files implement: api_*.c, and those that the control plane calls.
 WITHOUT_A_HEADER = {"api_message", "api_memory", "conn_control", "lifetime"}
 
 
@@ -427,7 +431,7 @@ def unit_of(path: Path, core: Path) -> str:
 
 
 def upward_includes(core: Path) -> Iterator[str]:
-    """Every include of the core that does not go down."""
+    """Every include of the core that does not lead to a lower file."""
     place = {unit: number for number, unit in enumerate(CORE_FLOORS)}
     for path in sorted(core.rglob("*.[ch]")):
         if path.name == "_core.c":
@@ -466,7 +470,7 @@ def test_every_file_of_the_core_has_a_floor_and_a_header() -> None:
     assert bare == WITHOUT_A_HEADER
 
 
-# ---- the papers tell of everything ---------------------------------------------
+# ---- the documents are complete ------------------------------------------------
 
 
 def calls_of_the_contract() -> list[str]:
@@ -507,10 +511,10 @@ def test_every_variable_of_a_transport_is_read(name: str) -> None:
     module = importlib.import_module(f"pscompy.plugins.{name}.config")
     code = texts(f"pscompy/plugins/{name}/*.c")
     unread = [var.name for var in module.VARIABLES if f'"{var.name}"' not in code]
-    assert unread in ([], ["RENDEZVOUS"])  # that one the control plane reads for all
+    assert unread in ([], ["RENDEZVOUS"])  # the control plane reads RENDEZVOUS for all transports
 
 
-# ---- this machine is nobody's --------------------------------------------------
+# ---- no paths of a particular machine ------------------------------------------
 
 HOMES = re.compile(r"""(?<![\w.$}~/:*"-])/(home|root|Users|opt|mnt|srv)/[\w.-]""")
 

@@ -1,4 +1,4 @@
-"""How tests know that something waits, and that it costs nothing, on a machine of any speed."""
+"""Helpers that detect waiting threads, and measure their CPU time, on a machine of any speed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# A line of a program that a test starts: it stays until it is ended. In naps: Python notes a signal
-# that comes just before a sleep begins, and acts when that is over.
+# A line of a program that a test starts: it sleeps until the process is ended. It sleeps in short
+# steps, because Python handles a signal that arrives just before a sleep only after that sleep.
 STAYS = "any(time.sleep(0.05) for _ in range(6000))"
 
 
 def waits_until(condition: str) -> str:
-    """A line of a program that a test starts: another process brings about what it waits for."""
+    """A line of a program that a test starts: it waits until another process makes `condition`
+    true."""
     return f"while not ({condition}): time.sleep(0.01)\n"
 
 
 def expect_soon(condition: Callable[[], object], what: str = "it", seconds: float = 60.0) -> None:
-    """For what can only be observed: poll until it is so."""
+    """Poll until `condition` is true; for conditions that notify nobody."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} does not happen"
@@ -26,8 +27,8 @@ def expect_soon(condition: Callable[[], object], what: str = "it", seconds: floa
 
 
 def asleep(thread: int, pid: int | None = None, seconds: float = 0.02) -> bool:
-    """Whether this thread has been waiting in the kernel for some time: longer than it would wait
-    for the interpreter, which it asks for again every 5 ms."""
+    """True if this thread has been blocked in the kernel for longer than it would wait for the
+    GIL, which it requests again every 5 ms."""
     status = Path(f"/proc/{pid or os.getpid()}/task/{thread}/status")
     before = status.read_text()
     if "State:\tS" not in before:
@@ -39,13 +40,13 @@ def asleep(thread: int, pid: int | None = None, seconds: float = 0.02) -> bool:
 
 
 def idles(used: Callable[[], float], share: float = 0.02) -> bool:
-    """Whether what uses so much of a processor at one time uses next to nothing at another: what
-    polls never does, and what else happens in the process or on the machine comes and goes."""
+    """True if at least one of ten measurements is below `share`. A thread that polls never is,
+    while other activity of the process or the machine comes and goes."""
     return any(used() < share for _ in range(10))
 
 
 def own_use(seconds: float = 1.0) -> float:
-    """The share of a processor that all threads of this process use for some time."""
+    """The share of a CPU that all threads of this process use within `seconds`."""
     before, begun = time.process_time(), time.monotonic()
     time.sleep(seconds)
     return (time.process_time() - before) / (time.monotonic() - begun)

@@ -1,4 +1,4 @@
-"""`./run bench`: what it writes, what it says of what it left out, and which launches count."""
+"""`./run bench`: its output, its remarks on what was left out, and the launches that count."""
 
 import json
 import math
@@ -30,7 +30,7 @@ def bench(folder, *arguments, code=0):
     return ended
 
 
-# ---- for real -----------------------------------------------------------------------------------
+# ---- with real measurements ---------------------------------------------------------------------
 
 
 def test_groups_that_need_no_peer(tmp_path):
@@ -97,7 +97,7 @@ def test_help_names_every_group():
         assert name in said
 
 
-# ---- which launches count, and what is made of them ---------------------------------------------
+# ---- launches that count, and the results made of them ------------------------------------------
 
 CELL = Cell("one way", "us", 0.5)
 

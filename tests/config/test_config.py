@@ -1,4 +1,4 @@
-"""Config: where a value comes from, and what is said about a wrong one."""
+"""Config: the source of each value, and the messages about wrong values."""
 
 import warnings
 
@@ -117,7 +117,7 @@ def test_a_misspelt_variable_is_a_warning_with_a_suggestion():
 
 
 def test_what_resembles_nothing_is_no_suggestion():
-    """The prefix is common to all of them."""
+    """The prefix PSP_, which all names share, does not count as resemblance."""
     with pytest.warns(ConfigWarning, match=r"unknown variable: PSP_FOO$"):
         Config.load({"LOOP": (Var("", "1", count, "Priority."),)}, None, {"PSP_FOO": "1"})
 

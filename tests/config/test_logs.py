@@ -1,4 +1,4 @@
-"""The log, in a process of its own each: logging is one for the process."""
+"""The log, tested in separate processes, because logging is configured once per process."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The parsers: every text that people write, and nothing else."""
+"""The parsers accept every usual spelling and nothing else."""
 
 import math
 
@@ -83,7 +83,7 @@ def test_words_for_extremes():
         (nbytes, ""),
         (nbytes, "0.3"),
         (nbytes, "1e3"),
-        (nbytes, "\u0661"),  # a digit, but not one of ours
+        (nbytes, "\u0661"),  # a digit, but not an ASCII digit
         (size(), "auto"),
         (size(1), "0"),
         (count, "-3"),

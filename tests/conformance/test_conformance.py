@@ -1,4 +1,4 @@
-"""Every transport of this machine, proved by the suite that third parties use."""
+"""Every transport of this machine, tested by the suite that third parties use."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class TestTcpWithSmallBuffers(conformance.Suite):
 
 
 class TestPython(conformance.Suite):
-    """A transport written in Python: that of the example."""
+    """The example's transport, which is written in Python."""
 
     transport = "packets"
 
     @pytest.fixture(autouse=True)
     def installed(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        """As PSP_PLUGINDIR installs it: a file with the transport's name."""
+        """Install the transport by PSP_PLUGINDIR: a file with the transport's name."""
         if self.config:
             return
         folder = tmp_path_factory.mktemp("plugins")
@@ -63,7 +63,7 @@ class TestPython(conformance.Suite):
 
 
 class TestPythonStream(conformance.Suite):
-    """One over byte streams, with frames of 2 KiB and two of them in each queue."""
+    """A transport over byte streams, with frames of 2 KiB and two of them in each queue."""
 
     transport = "pystream"
     config: ClassVar = {"PLUGINDIR": str(PLUGINS)}

@@ -35,7 +35,7 @@ class Block:
 
     @property
     def name(self) -> str | None:
-        """Of the file that it is, if it is one."""
+        """Name of the file that this block writes; None if it writes none."""
         match = re.match(r"# (\w+\.py)\n", self.text)
         return match[1] if match and self.language == "python" else None
 
@@ -52,7 +52,8 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "page"
         self.folder.mkdir()
-        self.write("pytest.ini", "[pytest]\n")  # a project of its own, whatever lies above it
+        # makes the folder a project of its own, whatever configuration lies above it
+        self.write("pytest.ini", "[pytest]\n")
         self._programs = folder / "bin"
         self._programs.mkdir()
         self._program("python", f'exec {sys.executable} "$@"')
@@ -67,7 +68,7 @@ class Desk:
         (self.folder / name).write_text(text)
 
     def run(self, block: Block) -> str:
-        """Run it; returns what it printed."""
+        """Run the block; returns its output."""
         if block.language == "python":
             self.write("example.py", block.text)
         script = block.text if block.language == "sh" else "python example.py"
@@ -86,7 +87,8 @@ class Desk:
 
 
 def differs(expected: str, printed: str) -> list[str]:
-    """The expected lines that were not printed, and the printed ones that nothing expects."""
+    """The expected lines that are missing in the output, and the lines of output that were not
+    expected."""
     patterns = expected.splitlines()
     lines = printed.splitlines()
     missing = []

@@ -1,4 +1,4 @@
-"""Every example of the README and of the documentation runs, and prints what the page says."""
+"""Every example of the README and of the documentation runs, and prints the output on the page."""
 
 from __future__ import annotations
 

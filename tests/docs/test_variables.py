@@ -1,4 +1,4 @@
-"""The page about the configuration has every variable, and the papers name no other one."""
+"""The configuration page lists every variable, and the other pages name no unknown variable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def generated() -> str:
 
 
 def declared() -> dict[str, str]:
-    """Name -> default, of everything that pscompy itself declares."""
+    """Name and default of each variable that pscompy itself declares."""
     config, found = registry.load(environ={})
     ours = {
         it.name.upper()
@@ -41,7 +41,7 @@ def declared() -> dict[str, str]:
 
 
 def other_names() -> set[str]:
-    """Further names of variables: ParaStation's, for example."""
+    """Aliases of variables, for example ParaStation's names."""
     _, found = registry.load(environ={})
     variables = [var for it in found if it.transport for var in it.transport.variables]
     return {f"PSP_{alias}" for var in variables for alias in var.aliases}

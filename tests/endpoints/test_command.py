@@ -1,4 +1,4 @@
-"""`pscompy endpoints`: what it prints, draws and refuses."""
+"""`pscompy endpoints`: its output, its plots and its errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = [category.name for category in CATEGORIES]
 
 
 def endpoints(capsys, *arguments, code=0):
-    """Run the command; returns what it printed, or its complaint."""
+    """Run the command; returns its output, or its error message."""
     try:
         ended = main(["endpoints", *map(str, arguments)])
     except SystemExit as exit_:

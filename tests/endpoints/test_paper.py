@@ -1,4 +1,5 @@
-"""Every number of the paper that its resources have, and what the model has instead of it.
+"""The numbers in the paper that the model computes from resources, and the model's own figures
+for the others.
 
 Zambre, Chandramowlishwaran, Balaji: "Scalable Communication Endpoints for MPI+Threads
 Applications". K is 1024 bytes, and the paper's MB are MiB unless a test says otherwise.
@@ -156,7 +157,7 @@ def test_a_third_of_the_resources():
 
 def test_what_each_thread_wastes():
     def idle(category):
-        """uUARs and QPs, of those that a context does not begin with, that no thread uses."""
+        """uUARs and QPs that no thread uses, apart from those that a new context has."""
         it = usage(category)
         return it.uuar - 16 - it.used_uuar, it.qp - sum(it.levels.values())
 

@@ -1,4 +1,4 @@
-"""Which uUAR a QP is assigned to: appendix B of the paper, figures 4(b) and 16."""
+"""The uUAR that a QP is assigned to: appendix B of the paper, figures 4(b) and 16."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_default_context_has_8_uars_and_16_uuars_of_which_4_have_low_latency
 def test_figure_16():
     policy = Policy(total_uuars=6, low_latency_uuars=2)
     assert assigned(policy, 7) == [4, 5, 1, 2, 3, 1, 2]
-    # The even TD brings a UAR, the odd one takes its second uUAR: UARs 3, 3 and 4.
+    # The first TD of a pair allocates a UAR, the second uses its other uUAR: UARs 3, 3 and 4.
     assert list(islice(policy.dynamic(Sharing.UAR), 3)) == [6, 7, 8]
 
 

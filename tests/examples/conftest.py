@@ -19,8 +19,8 @@ TIMEOUT = 800
 
 
 class Environment:
-    """`pscompy` and everything that it needs come from where the tests run; what is installed
-    here is seen nowhere else."""
+    """A virtual environment that uses `pscompy` and its dependencies from the environment of the
+    tests; packages installed into it are visible nowhere else."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Environment:
         (packages / "inherited.pth").write_text("".join(lines))
 
     def install(self, example: str, copy: Path) -> None:
-        """From a copy, because building writes beside the sources."""
+        """Install from a copy, because building writes beside the sources."""
         shutil.copytree(EXAMPLES / example, copy)
         done = subprocess.run(
             [
@@ -46,7 +46,8 @@ class Environment:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def run(self, *arguments: object, cwd: Path | None = None, **variables: str) -> str:
-        """What the program prints; it must succeed. `variables` without PSP_."""
+        """Run a program, which must succeed, and return its output. `variables` lack the prefix
+        PSP_."""
         foreign = ("PMI", "PSP_", "SLURM_", "PYTHONPATH", "VIRTUAL_ENV")
         environ = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         environ |= {f"PSP_{name}": value for name, value in variables.items()}
@@ -64,7 +65,7 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """With both example packages installed."""
+    """An environment with both example packages installed."""
     folder = tmp_path_factory.mktemp("examples")
     environment = Environment(folder / "venv")
     for example in ("transport_python", "transport_c"):

@@ -1,4 +1,6 @@
-"""Third parties' transports: installed beside an unchanged pscompy, they win where they should."""
+"""Transports of third parties: installed beside an unchanged pscompy, they are selected if they
+are best.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def test_a_bad_setting_is_refused_by_name(environment):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("example", ["transport_python", "transport_c"])
 def test_passes_the_conformance_suite_from_its_own_folder(environment, example):
-    """With the dozen lines that the example has, as somebody else would run them."""
+    """The example's own test file, a dozen lines, runs the suite like a third party would."""
     folder = environment.folder.parent / example / "tests"
     output = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", folder, cwd=folder)
     assert " passed" in output

@@ -1,4 +1,4 @@
-"""What becomes of a function that a test runs in a process of its own."""
+"""Functions of a test that run in a process of their own."""
 
 from __future__ import annotations
 

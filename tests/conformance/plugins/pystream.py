@@ -1,4 +1,4 @@
-"""A transport in Python over byte streams, with everything as tight as it may be."""
+"""A transport in Python over byte streams, with frames and queues as small as allowed."""
 
 from __future__ import annotations
 
