@@ -351,7 +351,7 @@ def test_the_connection_is_closed(link):
 
 def test_threads_end_with_the_session(connect):
     link = connect("shm")
-    link.session._service().start()
+    link.session._plain.service().start()
     name = f"pscompy actions {link.session.name}"
     link.peer.begin("sys.path.insert(0, here); import helpers; c.call(helpers.echo)", here=HERE)
     link.peer.result()
@@ -394,9 +394,9 @@ def test_many_leave_nothing_behind(shm):
     for _ in range(3):
         after = round_of(400)
     assert after - before < 4 << 20
-    service = link.session._service()
+    service = link.session._plain.service()
     expect_soon(lambda: not service._asked)
-    expect_soon(lambda: link.peer("len(session._service()._calls)") == 0)
+    expect_soon(lambda: link.peer("len(session._plain.service()._calls)") == 0)
 
 
 def test_no_context_is_shared():
