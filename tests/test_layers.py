@@ -339,13 +339,6 @@ FLOORS = {
     "pscompy/plugins/portals": (
         *("transport", "settings", "receive", "connect", "match", "memory", "sleep", "ep", "send"),
     ),
-    "pscompy/binding": (
-        *("module", "connection_type", "communicator", "worker_type", "access", "object"),
-        *("persistent", "run", "request", "await", "cancel", "message", "outcome"),
-        *("sleeper", "waiting", "worker_end", "completion", "request_life"),
-        *("giveback", "result", "start", "op", "buffers", "readonly_lease", "array", "connection"),
-        *("call", "memory", "rank_map", "recv_buffer", "errors", "args", "worker", "state"),
-    ),
     "pscompy/plugins/portals/psptl": (
         *("device", "event", "channel", "match", "deliver", "deferred", "source", "overflow"),
         *("receive", "tag", "rma", "send", "region", "backlog", "failure", "fence", "provider"),
@@ -360,11 +353,6 @@ FLOORS = {
         *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),
         *("network", "address", "settings"),
     ),
-    "gateway/pscompy_gateway/transport": (
-        *("transport", "notes", "ep_end", "probe", "receive", "ep"),
-        *("send", "packets", "paths", "note_queue", "agent"),
-    ),
-    "gateway/pscompy_gateway/daemon": ("lifetime", "forward", "routing", "accounting", "hub"),
 }
 DEFINITION = re.compile(r"^(?!static\b)[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.M)
 

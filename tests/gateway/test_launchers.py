@@ -84,14 +84,15 @@ def test_modules_under_mpich_and_open_mpi(way, machine, script, tmp_path):
     first = start_mpich(machine, program)
     missing = tmp_path / "missing"  # packages that pscompy needs and the Open MPI environment lacks
     missing.mkdir()
-    packages = Path(cffi.__file__).parents[1]
-    for name in ("cffi", "pluggy", "pycparser", *(it.name for it in packages.glob("_cffi_b*.so"))):
-        if (packages / name).exists():
-            (missing / name).symlink_to(packages / name)
+    installed = Path(cffi.__file__).parents[1]
+    for name in ("cffi", "pluggy", "pycparser", *(it.name for it in installed.glob("_cffi_b*.so"))):
+        if (installed / name).exists():
+            (missing / name).symlink_to(installed / name)
+    packages = f"{ROOT}:{ROOT}/gateway"
     second = machine.start(
         machine.module(2), folder / "bin/mpirun", "--allow-run-as-root", "--oversubscribe",
         "-n", 2, folder / "bin/python", program, *(["mpi"] if way == "from_mpi" else []),
-        PSP_MSA_MODULE_ID=2, PSP_GW_SERVER=machine.servers(2), PYTHONPATH=f"{ROOT}:{missing}",
+        PSP_MSA_MODULE_ID=2, PSP_GW_SERVER=machine.servers(2), PYTHONPATH=f"{packages}:{missing}",
         **{"WORLD" if way == "from_mpi" else "PSP_JOIN": "sum:2"},
     )  # fmt: skip
     assert sorted(lines(first) + lines(second)) == expected(["", "shm", "gateway", "gateway"])
