@@ -1,1 +1,1 @@
-"""What programs call: sessions, listeners, connections, requests, memory."""
+"""The public API: sessions, listeners, connections, requests, memory."""

@@ -43,7 +43,7 @@ void psb_request_adopt(psb_op_t *op);
 bool psb_request_advance(psb_request_t *self);
 /* Records that the program knows of the completion and may use the buffers. */
 void psb_request_told(psb_request_t *self);
-/* What wait() returns or raises for a completed request. */
+/* Returns or raises the result of wait() for a completed request. */
 PyObject *psb_request_result(psb_request_t *self);
 /* Completes an event. Returns false if it has completed already. */
 bool psb_request_complete(psb_request_t *self, PyObject *value, PyObject *error,

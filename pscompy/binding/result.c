@@ -1,4 +1,4 @@
-/* What a completed operation gives to Python: Status, memory, errors. */
+/* The Python result of a completed operation: Status, memory, errors. */
 #include "result.h"
 
 #include "array.h"

@@ -1,10 +1,11 @@
-/* What a completed operation gives to Python. */
+/* The Python result of a completed operation. */
 #ifndef PSCOMPY_BINDING_RESULT_H
 #define PSCOMPY_BINDING_RESULT_H
 
 #include "op.h"
 
-/* What the blocking call returns, or raises. For PSB_MATCH see message.h. */
+/* Returns the blocking call's result, or NULL with its error. For PSB_MATCH
+ * see message.h. */
 PyObject *psb_op_value(psb_op_t *op);
 /* The Status of the message that was received. */
 PyObject *psb_op_status(psb_op_t *op);

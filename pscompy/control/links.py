@@ -51,7 +51,7 @@ class Links:
         return descriptors.left(descriptors.CONNECTION * len(self._coming_up))
 
     def lanes_are_up(self, negotiation: Negotiation[Record]) -> None:
-        """Its lanes have the descriptors that they need."""
+        """The link's lanes have opened the descriptors that they need."""
         self._coming_up.discard(negotiation)
 
     def break_off_all(self) -> None:

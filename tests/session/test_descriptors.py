@@ -182,3 +182,4 @@ def test_strangers_leave_descriptors_to_peers(start, open_session):
             c.send(b"x", timeout=BOUND)
     with session.connect(address) as c:
         c.send(b"x", timeout=BOUND)
+        assert c.state is pscompy.ConnectionState.UP

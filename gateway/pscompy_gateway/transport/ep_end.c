@@ -1,5 +1,5 @@
 /* The end of an endpoint: its last packet is acknowledged, or it is given up.
- * Its memory is freed when no caller can use it any more. */
+ * The endpoint is freed when no caller can use it any more. */
 #include "ep_end.h"
 
 #include <stdlib.h>

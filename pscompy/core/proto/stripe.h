@@ -5,7 +5,8 @@
 
 #include "../types/conn.h"
 
-/* Of the first n_lanes, the lane that would finish `len` more bytes first. */
+/* Returns that lane of the first n_lanes which would finish `len` bytes first.
+ */
 psc_lane_t *psc_stripe_next(psc_conn_t *conn, uint32_t n_lanes, size_t len);
 /* Add `len` bytes to the lane's load. */
 void psc_stripe_charge(psc_lane_t *lane, size_t len);

@@ -1,7 +1,7 @@
 /* A bell wakes a caller that sleeps until a queue or a counter has an event.
- * Its descriptor is readable when datagrams wait in the socket (the sleeper
- * handles them itself), or when another thread posted the event while the bell
- * was armed.
+ * The bell's descriptor is readable when datagrams wait in the socket (the
+ * sleeper handles them itself), or when another thread posted the event while
+ * the bell was armed.
  *
  * Every datagram costs its sender a look at each bell that listens to the
  * socket. So bells begin to listen when they are armed, and stop when callers
