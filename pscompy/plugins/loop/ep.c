@@ -1,15 +1,9 @@
-/* Endpoints and messages. The upcalls ep_up and ep_failed are made by progress:
- * they are recorded as a notice, and a failure is reported only after the
- * messages before it are delivered. */
+/* Endpoints. The upcalls ep_up and ep_failed are made by progress: they are
+ * recorded as a notice, and a failure is reported only after the messages
+ * before it are delivered. */
 #include <stdlib.h>
 
 #include "loop.h"
-#include "pscompy/transport/kit/iov.h"
-
-static loop_iface_t *loop_ep_iface(const loop_ep_t *ep)
-{
-    return (loop_iface_t *)ep->super.iface;
-}
 
 /* ---- notices ---- */
 
@@ -55,8 +49,7 @@ unsigned loop_iface_notify(loop_iface_t *iface)
         loop_notice_t notice = ep->notice;
 
         loop_ep_note(ep, LOOP_NOTHING);
-        ep->up = notice == LOOP_IS_UP;
-        if (ep->up)
+        if (notice == LOOP_IS_UP)
             up->ep_up(&ep->super);
         else
             up->ep_failed(&ep->super, ep->status, ep->reason);
@@ -108,21 +101,12 @@ static loop_ep_t *loop_ep_find(loop_iface_t *iface, const uint8_t *address,
     return NULL;
 }
 
-static bool loop_token_equal(const uint8_t *a, const uint8_t *b)
-{
-    unsigned difference = 0;
-
-    for (unsigned i = 0; i < PSC_TOKEN_SIZE; i++)
-        difference |= a[i] ^ b[i];
-    return difference == 0;
-}
-
 /* Connects two endpoints that have asked for each other. */
 static void loop_ep_pair(loop_ep_t *ep, loop_ep_t *peer)
 {
     static const char reason[] = "the two ends hold different tokens";
 
-    if (!loop_token_equal(ep->token, peer->token)) {
+    if (memcmp(ep->token, peer->token, PSC_TOKEN_SIZE) != 0) {
         loop_ep_fail(ep, PSC_ERR_CONNECT, reason);
         loop_ep_fail(peer, PSC_ERR_CONNECT, reason);
         return;
@@ -142,7 +126,6 @@ psc_status_t loop_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     ep->asked = true;
     if (params->role == PSC_ROLE_SELF) {
         ep->peer = ep;
-        ep->up = true;
         return PSC_OK;
     }
     peer =
@@ -178,7 +161,6 @@ void loop_ep_close(psc_ep_t *self)
     if (ep->closed)
         return;
     ep->closed = true;
-    ep->up = false;
     ep->peer = NULL;
     loop_ep_note(ep, LOOP_NOTHING);
     loop_ep_leave(ep);
@@ -186,11 +168,11 @@ void loop_ep_close(psc_ep_t *self)
 
 psc_status_t loop_ep_stop(psc_ep_t *self)
 {
-    (void)self; /* its messages are in slots of the interface */
+    (void)self; /* messages in flight are in slots of the interface */
     return PSC_OK;
 }
 
-static void loop_ep_free_if_idle(loop_ep_t *ep)
+void loop_ep_free_if_idle(loop_ep_t *ep)
 {
     if (!ep->finished || ep->queued > 0)
         return;
@@ -205,114 +187,4 @@ void loop_ep_fini(psc_ep_t *self)
     loop_ep_close(self);
     ep->finished = true;
     loop_ep_free_if_idle(ep);
-}
-
-/* ---- slots ---- */
-
-static loop_slot_t *loop_slot_take(loop_iface_t *iface)
-{
-    psc_link_t *link = psc_list_pop(&iface->spare);
-
-    if (link)
-        return psc_container_of(link, loop_slot_t, link);
-    return malloc(sizeof(loop_slot_t) + iface->buffer_size);
-}
-
-static void loop_slot_give_back(loop_iface_t *iface, loop_slot_t *slot)
-{
-    loop_ep_t *to = slot->to;
-
-    psc_list_push_front(&iface->spare, &slot->link);
-    to->queued--;
-    loop_ep_free_if_idle(to);
-}
-
-void loop_desc_release(psc_iface_t *self, psc_desc_t *desc)
-{
-    loop_iface_t *iface = (loop_iface_t *)self;
-
-    loop_slot_give_back(iface, (loop_slot_t *)desc);
-    loop_iface_wake(iface); /* a send that found no room may be tried again */
-}
-
-static void loop_slot_deliver(loop_iface_t *iface, loop_slot_t *slot)
-{
-    loop_ep_t *to = slot->to;
-    psc_am_t am = {
-        .id = slot->id,
-        .header_len = slot->header_len,
-        .header = slot->header,
-        .payload = slot->payload,
-        .len = slot->len,
-        .desc = (psc_desc_t *)slot,
-    };
-
-    to->waiting--;
-    if (to->closed ||
-        iface->super.up->am_recv(&to->super, &am) != PSC_INPROGRESS)
-        loop_slot_give_back(iface, slot);
-}
-
-unsigned loop_iface_deliver(loop_iface_t *iface)
-{
-    unsigned n = 0;
-    psc_link_t *link;
-
-    while (n < LOOP_DELIVER_MAX && (link = psc_list_pop(&iface->queue))) {
-        loop_slot_deliver(iface, psc_container_of(link, loop_slot_t, link));
-        n++;
-    }
-    return n;
-}
-
-/* ---- messages ---- */
-
-static psc_status_t loop_send_check(const loop_ep_t *ep, uint8_t header_len,
-                                    size_t len)
-{
-    const loop_iface_t *iface = loop_ep_iface(ep);
-
-    if (!ep->peer)
-        return ep->closed ? PSC_ERR_CLOSED : PSC_ERR_PEER_LOST;
-    if (header_len > PSC_AM_HEADER_MAX || len > iface->buffer_size - header_len)
-        return PSC_ERR_INVALID;
-    return ep->peer->queued < iface->sendq_size ? PSC_OK : PSC_ERR_NO_RESOURCE;
-}
-
-psc_status_t loop_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
-                           uint8_t header_len, const psc_iov_t *iov,
-                           size_t n_iov)
-{
-    loop_ep_t *ep = (loop_ep_t *)self;
-    loop_iface_t *iface = loop_ep_iface(ep);
-    loop_slot_t *slot;
-    psc_status_t status;
-    size_t len = psc_iov_total(iov, n_iov);
-
-    status = loop_send_check(ep, header_len, len);
-    if (status != PSC_OK)
-        return status;
-    slot = loop_slot_take(iface);
-    if (!slot)
-        return PSC_ERR_NO_MEMORY;
-    slot->to = ep->peer;
-    slot->id = id;
-    slot->header_len = header_len;
-    if (header_len > 0)
-        memcpy(slot->header, header, header_len);
-    psc_iov_gather(slot->payload, iov, n_iov);
-    slot->len = len;
-    slot->to->queued++;
-    slot->to->waiting++;
-    psc_list_push(&iface->queue, &slot->link);
-    loop_iface_wake(iface);
-    return PSC_OK;
-}
-
-psc_status_t loop_am_short(psc_ep_t *ep, uint8_t id, const void *header,
-                           uint8_t header_len, const void *payload, size_t len)
-{
-    const psc_iov_t piece = {(void *)(uintptr_t)payload, len};
-
-    return loop_am_bcopy(ep, id, header, header_len, &piece, 1);
 }

@@ -1,9 +1,12 @@
 /* The declarations that this transport's files share. It connects a process to
  * itself.
  *
- *   transport.c  the operations table; opening, polling, waking
- *   ep.c         endpoints and messages
+ *   transport.c  the operations table; opening, polling
+ *   receive.c    messages out of slots
+ *   send.c       messages into slots
+ *   ep.c         endpoints: creating, connecting, failing, closing
  *   memory.c     registration, put and get
+ *   sleep.c      the descriptor to sleep on
  *
  * A message is copied into a slot, and progress delivers the slot. The protocol
  * may hold the slot; the receiving endpoint's credit is returned when the slot
@@ -20,9 +23,8 @@
 #include "pscompy/transport/transport.h"
 
 #define LOOP_IOV_MAX 64u
-#define LOOP_DELIVER_MAX 64u      /* messages delivered by one progress */
-/* a single put or get holds the worker's lock */
-#define LOOP_RMA_MAX (1u << 20)
+#define LOOP_DELIVER_MAX 64u     /* messages delivered by one progress */
+#define LOOP_RMA_MAX (1u << 20) /* holds the worker's lock while it copies */
 #define LOOP_ADDRESS_SIZE 16u /* the interface's nonce, the endpoint's id */
 
 typedef struct loop_ep loop_ep_t;
@@ -73,43 +75,51 @@ struct loop_ep {
     psc_link_t link;
     uint64_t id;
     bool asked; /* ep_connect was called: token and wanted are set */
-    bool up, closed;
+    bool closed;
     uint8_t token[PSC_TOKEN_SIZE];
     uint64_t wanted; /* id of the peer that ep_connect named */
     loop_ep_t *peer; /* while connected; NULL before and after */
     uint32_t queued; /* slots in use, including those that the protocol holds */
     uint32_t waiting; /* slots of these that are not delivered yet */
     loop_notice_t notice;
-    psc_status_t status; /* valid with LOOP_FAILS */
+    psc_status_t status; /* with reason: valid with LOOP_FAILS */
     const char *reason;
     bool finished; /* fini was called; freed when the last slot is returned */
 };
 
-/* ---- transport.c ---- */
+static inline loop_iface_t *loop_ep_iface(const loop_ep_t *ep)
+{
+    return (loop_iface_t *)ep->super.iface;
+}
 
+/* transport.c */
 uintptr_t loop_transport(void);
-void loop_iface_wake(loop_iface_t *iface);
 
-/* ---- ep.c ---- */
+/* receive.c */
+void loop_desc_release(psc_iface_t *iface, psc_desc_t *desc);
+/* Called by progress; returns the number of messages. */
+unsigned loop_iface_deliver(loop_iface_t *iface);
 
+/* send.c */
+psc_status_t loop_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                           uint8_t header_len, const psc_iov_t *iov,
+                           size_t n_iov);
+psc_status_t loop_am_short(psc_ep_t *ep, uint8_t id, const void *header,
+                           uint8_t header_len, const void *payload, size_t len);
+
+/* ep.c */
+/* Called by progress; returns the number of upcalls. */
+unsigned loop_iface_notify(loop_iface_t *iface);
 psc_status_t loop_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
 psc_status_t loop_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
 psc_status_t loop_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
 void loop_ep_close(psc_ep_t *ep);
 psc_status_t loop_ep_stop(psc_ep_t *ep);
 void loop_ep_fini(psc_ep_t *ep);
-psc_status_t loop_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                           uint8_t header_len, const psc_iov_t *iov,
-                           size_t n_iov);
-psc_status_t loop_am_short(psc_ep_t *ep, uint8_t id, const void *header,
-                           uint8_t header_len, const void *payload, size_t len);
-void loop_desc_release(psc_iface_t *iface, psc_desc_t *desc);
-/* Called by progress; both return the number of events. */
-unsigned loop_iface_deliver(loop_iface_t *iface);
-unsigned loop_iface_notify(loop_iface_t *iface);
+/* Frees the endpoint if it is finished and no slot refers to it. */
+void loop_ep_free_if_idle(loop_ep_t *ep);
 
-/* ---- memory.c ---- */
-
+/* memory.c */
 psc_status_t loop_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
                                size_t len, psc_mem_t **mem_p);
 void loop_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
@@ -125,5 +135,10 @@ psc_status_t loop_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
                       psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
 /* Deregisters all remaining regions. */
 void loop_mem_end(loop_iface_t *iface);
+
+/* sleep.c */
+void loop_iface_wake(loop_iface_t *iface);
+int loop_event_fd(psc_iface_t *iface);
+psc_status_t loop_arm(psc_iface_t *iface);
 
 #endif

@@ -1,5 +1,4 @@
-/* The operations table, and the life of an interface: opening, polling, waking,
- * shutting down. */
+/* The operations table, and the life of an interface. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,8 +104,6 @@ static void loop_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
     };
 }
 
-/* ---- progress and waking ---- */
-
 static unsigned loop_progress(psc_iface_t *self)
 {
     loop_iface_t *iface = (loop_iface_t *)self;
@@ -122,35 +119,6 @@ static unsigned loop_progress(psc_iface_t *self)
         n += loop_iface_notify(iface);
     return n;
 }
-
-/* Called when progress has work; costs a system call only if the core may
- * sleep. */
-void loop_iface_wake(loop_iface_t *iface)
-{
-    const uint64_t one = 1;
-
-    if (!iface->armed)
-        return;
-    iface->armed = false;
-    iface->rung = write(iface->event_fd, &one, sizeof(one)) == sizeof(one);
-}
-
-static int loop_event_fd(psc_iface_t *self)
-{
-    return ((loop_iface_t *)self)->event_fd;
-}
-
-static psc_status_t loop_arm(psc_iface_t *self)
-{
-    loop_iface_t *iface = (loop_iface_t *)self;
-
-    if (!psc_list_empty(&iface->queue) || iface->n_notices > 0 || iface->rung)
-        return PSC_ERR_NO_RESOURCE;
-    iface->armed = true;
-    return PSC_OK;
-}
-
-/* ---- shutting down ---- */
 
 static void loop_close(psc_iface_t *self)
 {
