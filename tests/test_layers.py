@@ -350,6 +350,10 @@ FLOORS = {
         *("api_entry", "api_table", "match", "entry", "table", "list", "counter", "queue"),
         *("fault_injection", "wakeup", "pool", "region"),
     ),
+    "pscompy/plugins/shm": (
+        *("transport", "settings", "listen", "connect", "trial", "ep", "offer", "receive", "map"),
+        *("memory", "share", "cma", "send", "state", "link", "sleep", "ring"),
+    ),
     "pscompy/plugins/tcp": (
         *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),
         *("network", "address", "settings"),

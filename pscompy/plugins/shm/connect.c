@@ -1,56 +1,54 @@
-/* The trial: two endpoints on one machine prove their identity to each other
- * and find out whether cross-memory attach works, before either enters the
- * state UP.
- *
- *   connector                     acceptor
- *   HELLO      ids, nonce    ->
- *              <-   nonce, proof  CHALLENGE
- *   OFFER      answer, ring, ->
- *              bell, probe
- *              <-        the same OFFER, then
- *              <-  read the probe VERDICT
- *   VERDICT    likewise      ->
- *
- * The peer's user is checked with SO_PEERCRED before the first packet. The
- * token proof (transport/kit/token_proof.h) is in HELLO, CHALLENGE and the
- * first OFFER. */
+/* Connecting two endpoints: the address that the peer was given, the socket to
+ * it, and the packets that arrive there. trial.c defines the packets'
+ * meaning. */
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "shm.h"
 
-const char *shm_stage_name(shm_stage_t stage)
+static bool shm_address_unpack(const uint8_t *from, size_t len,
+                               shm_address_t *address)
 {
-    static const char *const names[SHM_N_STAGES] = {
-#define SHM_STAGE_NAME(stage, packet, n_fds) [SHM_STAGE_##stage] = #stage,
-        SHM_LINK_STAGES(SHM_STAGE_NAME)
-#undef SHM_STAGE_NAME
-    };
-    return names[stage];
+    if (len <= SHM_ADDRESS_HEAD || len >= sizeof *address)
+        return false;
+    *address = (shm_address_t){0};
+    memcpy(address, from, len);
+    return address->magic == SHM_ADDRESS_MAGIC &&
+           address->path_len == len - SHM_ADDRESS_HEAD &&
+           address->path[0] == '/' &&
+           strlen(address->path) == address->path_len;
 }
 
-static psc_status_t shm_trial_send_verdict(shm_link_t *link)
+/* Maps both ends of one ring in one process; no trial is needed. */
+static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
 {
-    shm_packet_t packet = {.kind = SHM_PACKET_VERDICT};
+    shm_iface_t *iface = shm_ep_iface(ep);
+    int fd;
+    psc_status_t status = shm_ring_create(&iface->geometry, &fd);
 
-    packet.u.verdict = link->verdict;
-    shm_link_enter(link, SHM_STAGE_VERDICT);
-    return shm_link_send(link, &packet, NULL, 0);
+    if (status != PSC_OK)
+        return status;
+    status = shm_ring_map(&ep->tx.ring, &iface->geometry, fd);
+    if (status == PSC_OK)
+        status = shm_ring_map(&ep->rx.ring, &iface->geometry, fd);
+    close(fd);
+    if (status != PSC_OK)
+        return status;
+    ep->bell = fcntl(iface->bell.fd, F_DUPFD_CLOEXEC, 0);
+    if (ep->bell < 0)
+        return PSC_ERR_NO_MEMORY;
+    ep->self = true;
+    ep->fenced = !iface->expedited;
+    ep->cma = iface->cma != SHM_CMA_OFF;
+    shm_ep_enter(ep, SHM_EP_UP);
+    return PSC_OK;
 }
-
-static void shm_trial_check(shm_link_t *link, psc_status_t status)
-{
-    if (status != PSC_OK && link->ep != NULL)
-        shm_ep_fail(link->ep, status, "shm: stage %s of the trial: %s",
-                    shm_stage_name(link->stage), psc_status_string(status));
-}
-
-/* ---- the stages ---- */
 
 /* If the peer's backlog is full, every tick dials again. */
-void shm_trial_dial(shm_link_t *link)
+void shm_link_dial(shm_link_t *link)
 {
     shm_ep_t *ep = link->ep;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -78,252 +76,142 @@ void shm_trial_dial(shm_link_t *link)
     shm_trial_check(link, shm_link_send(link, &packet, NULL, 0));
 }
 
-/* Pass a message of the token proof to the proof's state machine. Returns false
- * if the peer does not hold the token; the endpoint has then failed. */
-static bool shm_trial_prove(shm_link_t *link, psc_proof_kind_t kind,
-                            const uint8_t *body, size_t len,
-                            psc_proof_reply_t *reply)
+static void shm_ep_dial(shm_ep_t *ep)
 {
-    psc_proof_receive(&link->ep->proof, kind, body, len, reply);
-    if (reply->verdict == PSC_PROOF_CONTINUES ||
-        reply->verdict == PSC_PROOF_ACCEPTED)
-        return true;
-    shm_ep_fail(link->ep, PSC_ERR_CONNECT, "shm: %s",
-                reply->verdict == PSC_PROOF_REFUSED
-                    ? reply->why
-                    : "the token proof is out of turn");
-    return false;
-}
+    shm_iface_t *iface = shm_ep_iface(ep);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    shm_link_t *link = fd < 0 ? NULL : shm_link_create(iface, fd);
 
-void shm_trial_challenge(shm_link_t *link)
-{
-    shm_ep_t *ep = link->ep;
-    shm_packet_t packet = {.kind = SHM_PACKET_CHALLENGE};
-    psc_proof_reply_t reply;
-
-    if (link->hello.source != ep->peer.ep ||
-        memcmp(link->hello.process, ep->peer.process, SHM_ID_SIZE) != 0) {
-        shm_link_refuse(link, "shm: another endpoint is expected here");
+    if (link == NULL) {
+        shm_ep_fail(ep, PSC_ERR_NO_MEMORY, "shm: no socket could be made: %s",
+                    shm_link_why(errno));
         return;
     }
-    if (!shm_trial_prove(link, PSC_PROOF_HELLO, link->hello.nonce,
-                         PSC_PROOF_NONCE_SIZE, &reply))
-        return;
-    memcpy(packet.u.challenge, reply.body, PSC_PROOF_CHALLENGE_SIZE);
-    shm_link_enter(link, SHM_STAGE_PROOF);
-    shm_trial_check(link, shm_link_send(link, &packet, NULL, 0));
-}
-
-static void shm_stage_anonymous(shm_link_t *link, const shm_packet_t *packet,
-                                int *fds)
-{
-    shm_ep_t *ep = shm_ep_find(link->iface, packet->u.hello.target);
-
-    (void)fds;
-    if (ep == NULL || ep->link != NULL ||
-        !(ep->state == SHM_EP_NEW ||
-          (ep->state == SHM_EP_CONNECTING && ep->role == PSC_ROLE_ACCEPTOR))) {
-        shm_link_refuse(link, "shm: no endpoint waits for this connection");
-        return;
-    }
-    link->hello = packet->u.hello;
-    link->ep = ep;
     ep->link = link;
-    if (ep->state == SHM_EP_NEW)
-        shm_link_enter(link, SHM_STAGE_PARKED);
-    else
-        shm_trial_challenge(link);
+    link->ep = ep;
+    link->hello.target = ep->peer.ep;
+    link->hello.source = ep->id;
+    memcpy(link->hello.process, iface->process, SHM_ID_SIZE);
+    memcpy(link->hello.nonce, psc_proof_hello(&ep->proof),
+           PSC_PROOF_NONCE_SIZE);
+    shm_link_dial(link);
 }
 
-static void shm_stage_challenge(shm_link_t *link, const shm_packet_t *packet,
-                                int *fds)
+static bool shm_ep_reachable(shm_ep_t *ep)
 {
-    psc_proof_reply_t reply;
+    const shm_iface_t *iface = shm_ep_iface(ep);
 
-    (void)fds;
-    if (!shm_trial_prove(link, PSC_PROOF_CHALLENGE, packet->u.challenge,
-                         PSC_PROOF_CHALLENGE_SIZE, &reply))
-        return;
-    shm_link_enter(link, SHM_STAGE_OFFER);
-    shm_trial_check(link, shm_trial_send_offer(link, reply.body));
-}
-
-static void shm_stage_proof(shm_link_t *link, const shm_packet_t *packet,
-                            int *fds)
-{
-    psc_proof_reply_t reply;
-    psc_status_t status;
-
-    if (!shm_trial_prove(link, PSC_PROOF_ANSWER, packet->u.offer.answer,
-                         PSC_PROOF_SIZE, &reply) ||
-        !shm_trial_take_offer(link, &packet->u.offer, fds))
-        return;
-    status = shm_trial_send_offer(link, NULL);
-    if (status == PSC_OK)
-        status = shm_trial_send_verdict(link);
-    shm_trial_check(link, status);
-}
-
-static void shm_stage_offer(shm_link_t *link, const shm_packet_t *packet,
-                            int *fds)
-{
-    if (shm_trial_take_offer(link, &packet->u.offer, fds))
-        shm_trial_check(link, shm_trial_send_verdict(link));
-}
-
-static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
-                              int *fds)
-{
-    shm_ep_t *ep = link->ep;
-
-    (void)fds;
-    ep->cma = link->verdict && packet->u.verdict == 1;
-    ep->probing = false;
-    if (ep->cma &&
-        memcmp(ep->probe->echo, ep->probe->bytes, SHM_ID_SIZE) != 0) {
-        shm_ep_fail(ep, PSC_ERR_PROTOCOL,
-                    "shm: the peer says that it wrote to our memory and has "
-                    "not");
-        return;
-    }
-    if (!ep->cma && link->iface->cma == SHM_CMA_FORCE) {
+    if (memcmp(ep->peer.boot, iface->boot, SHM_ID_SIZE) != 0)
+        shm_ep_fail(ep, PSC_ERR_CONNECT, "shm: the peer runs on another node");
+    else if (ep->peer.uid != iface->uid)
         shm_ep_fail(ep, PSC_ERR_CONNECT,
-                    "shm: cross-memory attach between process %ld and us does "
-                    "not work; PSP_SHM_CMA=auto does without it",
-                    (long)link->pid);
+                    "shm: the peer belongs to user %lu, we to user %lu",
+                    (unsigned long)ep->peer.uid, (unsigned long)iface->uid);
+    return ep->state == SHM_EP_CONNECTING;
+}
+
+psc_status_t shm_ep_connect(psc_ep_t *super, const psc_connect_params_t *params)
+{
+    shm_ep_t *ep = shm_ep(super);
+
+    if (ep->state != SHM_EP_NEW ||
+        !shm_address_unpack(params->address, params->address_len, &ep->peer))
+        return PSC_ERR_INVALID;
+    ep->role = params->role;
+    if (ep->role == PSC_ROLE_SELF)
+        return ep->peer.ep == ep->id ? shm_ep_connect_self(ep)
+                                     : PSC_ERR_INVALID;
+    if (!psc_proof_begin(&ep->proof, ep->role, params->token, ep->id,
+                         ep->peer.ep))
+        return PSC_ERR_TRANSPORT;
+    shm_ep_enter(ep, SHM_EP_CONNECTING);
+    if (!shm_ep_reachable(ep))
+        return PSC_INPROGRESS;
+    if (ep->role == PSC_ROLE_CONNECTOR)
+        shm_ep_dial(ep);
+    else if (ep->link != NULL)
+        shm_trial_challenge(ep->link);
+    return PSC_INPROGRESS;
+}
+
+/* ---- packets that arrive ---- */
+
+static bool shm_packet_valid(const shm_packet_t *packet, ssize_t len)
+{
+    return len == (ssize_t)sizeof *packet && packet->magic == SHM_PACKET_MAGIC;
+}
+
+/* Receives one packet. Returns false if there is none, or if the link is
+ * dead. */
+static bool shm_link_step(shm_link_t *link)
+{
+    shm_packet_t packet;
+    int fds[SHM_MAX_FDS] = {-1, -1};
+    bool cut;
+    ssize_t n = shm_link_recv(link, &packet, fds, &cut);
+
+    /* ECONNRESET is reported once, before the packets that arrived earlier. */
+    if (n < 0 && (errno == ECONNRESET || errno == EINTR))
+        n = shm_link_recv(link, &packet, fds, &cut);
+    if (n < 0 && errno == EAGAIN)
+        return false;
+    if (cut && link->ep != NULL)
+        shm_ep_fail(link->ep, PSC_ERR_CONNECT, "shm: " SHM_EXHAUSTED);
+    else if (n <= 0)
+        shm_trial_hangup(link);
+    else
+        shm_trial_receive(link, shm_packet_valid(&packet, n) ? &packet : NULL,
+                          fds);
+    for (size_t i = 0; i < SHM_MAX_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return !link->dead;
+}
+
+void shm_link_ready(shm_source_t *socket, uint32_t events)
+{
+    (void)events;
+    shm_link_step(psc_container_of(socket, shm_link_t, socket));
+}
+
+/* Processes the letter as the packet that it stands for. The link ends with
+ * it. */
+static void shm_letter_take(shm_link_t *link)
+{
+    shm_packet_t packet = {.version = SHM_PACKET_VERSION};
+    int fds[SHM_MAX_FDS] = {-1, -1};
+    uint32_t kind = shm_link_letter(link);
+
+    if (kind == 0)
         return;
-    }
-    if (!ep->cma && link->iface->cma != SHM_CMA_OFF)
-        psc_iface_log(&link->iface->super, 3,
-                      "no cross-memory attach with process %ld: switched off "
-                      "there, or forbidden (name spaces, "
-                      "kernel.yama.ptrace_scope)",
-                      (long)link->pid);
-    shm_link_enter(link, SHM_STAGE_OPEN);
-    if (shm_ep_enter(ep, SHM_EP_UP))
-        ep->super.iface->up->ep_up(&ep->super);
-    if (link->ep != NULL) /* unless the upcall has closed the endpoint */
-        shm_mail_begin(link);
-}
-
-/* The peer sends no more and writes no more into our memory. */
-static void shm_stage_parting(shm_link_t *link, const shm_packet_t *packet,
-                              int *fds)
-{
-    (void)packet;
-    (void)fds;
-    shm_link_close(link);
-}
-
-static void shm_stage_open(shm_link_t *link, const shm_packet_t *packet,
-                           int *fds)
-{
-    shm_ep_t *ep = link->ep;
-    shm_packet_t answer = {.kind = SHM_PACKET_GOODBYE};
-
-    (void)packet;
-    (void)fds;
-    shm_ep_leave(ep, PSC_ERR_CLOSED, "shm: the peer closed the endpoint");
-    /* After this answer no put of ours touches the peer's memory; the peer may
-     * free it. */
-    shm_link_send(link, &answer, NULL, 0);
-    shm_link_close(link);
-}
-
-/* ---- dispatch of packets ---- */
-
-typedef struct shm_stage_row {
-    shm_packet_kind_t packet;
-    size_t n_fds;
-} shm_stage_row_t;
-
-static const shm_stage_row_t shm_stage_rows[SHM_N_STAGES] = {
-#define SHM_STAGE_ROW(stage, packet, n_fds)                                    \
-    [SHM_STAGE_##stage] = {SHM_PACKET_##packet, n_fds},
-    SHM_LINK_STAGES(SHM_STAGE_ROW)
-#undef SHM_STAGE_ROW
-};
-
-typedef void (*shm_stage_fn_t)(shm_link_t *link, const shm_packet_t *packet,
-                               int *fds);
-
-static const shm_stage_fn_t shm_stage_fns[SHM_N_STAGES] = {
-    [SHM_STAGE_ANONYMOUS] = shm_stage_anonymous,
-    [SHM_STAGE_CHALLENGE] = shm_stage_challenge,
-    [SHM_STAGE_PROOF] = shm_stage_proof,
-    [SHM_STAGE_OFFER] = shm_stage_offer,
-    [SHM_STAGE_VERDICT] = shm_stage_verdict,
-    [SHM_STAGE_OPEN] = shm_stage_open,
-    [SHM_STAGE_PARTING] = shm_stage_parting,
-};
-
-static void shm_trial_fail(shm_link_t *link, psc_status_t status,
-                           const char *reason)
-{
-    if (link->ep != NULL && link->stage != SHM_STAGE_PARKED)
-        shm_ep_fail(link->ep, status, "%s", reason);
+    packet.kind = (uint16_t)kind;
+    memcpy(packet.u.refusal, link->ep->rx.ring.control->letter.text,
+           sizeof packet.u.refusal);
+    if (kind == SHM_LETTER)
+        shm_trial_hangup(link);
     else
-        shm_link_refuse(link, reason);
+        shm_trial_receive(link, &packet, fds);
 }
 
-/* The peer has given up the connection, or its process has ended. */
-static void shm_trial_ended(shm_link_t *link)
+void shm_letters_take(shm_iface_t *iface)
 {
-    if (link->ep != NULL)
-        link->ep->probing = false;
-    shm_link_close(link);
+    iface->mail = false;
+    psc_list_for_each(link, &iface->links, shm_link_t, listed)
+        shm_letter_take(link);
 }
 
-/* The peer's text is shown to users, so it is made printable and its length is
- * bounded. */
-static void shm_trial_refused(shm_link_t *link, const shm_packet_t *packet)
+/* The peer's process has ended; packets and letters that it sent before are
+ * still processed. */
+void shm_process_ready(shm_source_t *process, uint32_t events)
 {
-    char text[SHM_REFUSAL_MAX], reason[PSC_REASON_MAX];
+    shm_link_t *link = psc_container_of(process, shm_link_t, process);
 
-    memcpy(text, packet->u.refusal, sizeof text);
-    text[sizeof text - 1] = '\0';
-    for (char *c = text; *c != '\0'; c++)
-        if (*c < ' ' || *c > '~')
-            *c = '?';
-    snprintf(reason, sizeof reason, "shm: the peer refused, saying: %s", text);
-    if (link->stage == SHM_STAGE_OPEN)
-        shm_ep_leave(link->ep, PSC_ERR_PEER_LOST, reason);
-    else if (link->ep != NULL && link->stage != SHM_STAGE_PARKED)
-        shm_ep_fail(link->ep, PSC_ERR_CONNECT, "%s", reason);
-    shm_trial_ended(link);
-}
-
-/* `packet` is NULL if the bytes that arrived are not a packet. A stage that
- * keeps a descriptor replaces it by -1 in `fds`. */
-void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds)
-{
-    const shm_stage_row_t *row = &shm_stage_rows[link->stage];
-    size_t n_fds = (size_t)(fds[0] >= 0) + (fds[1] >= 0);
-
-    if (packet != NULL && packet->version != SHM_PACKET_VERSION)
-        shm_trial_fail(link, PSC_ERR_CONNECT,
-                       "shm: the two versions of pscompy do not understand "
-                       "each other");
-    else if (packet != NULL && packet->kind == SHM_PACKET_REFUSAL)
-        shm_trial_refused(link, packet);
-    else if (packet == NULL || packet->kind != row->packet ||
-             n_fds != row->n_fds || shm_stage_fns[link->stage] == NULL)
-        shm_trial_fail(link, PSC_ERR_PROTOCOL,
-                       "shm: a packet came that does not belong here");
+    (void)events;
+    if (link->by_mail)
+        shm_letter_take(link);
     else
-        shm_stage_fns[link->stage](link, packet, fds);
-}
-
-/* The peer has closed its socket, or its process has ended. */
-void shm_trial_hangup(shm_link_t *link)
-{
-    shm_ep_t *ep = link->ep;
-
-    if (link->stage == SHM_STAGE_OPEN)
-        shm_ep_leave(ep, PSC_ERR_PEER_LOST, "shm: the peer's process ended");
-    else if (ep != NULL && link->stage != SHM_STAGE_PARKED)
-        shm_ep_fail(ep, PSC_ERR_CONNECT,
-                    "shm: the peer hung up in stage %s of the trial",
-                    shm_stage_name(link->stage));
-    shm_trial_ended(link);
+        while (shm_link_step(link))
+            continue;
+    if (!link->dead)
+        shm_trial_hangup(link);
 }

@@ -1,11 +1,16 @@
 /* A Unix socket to one peer, used until both endpoints are up. It carries whole
- * packets with descriptors beside them. connect.c defines the packets'
- * meaning. */
+ * packets with descriptors beside them. trial.c defines the packets' meaning.
+ *
+ * If each side watches a pidfd of the other's process, their socket (a
+ * descriptor on each side) is closed once they are up. The last packet (a
+ * goodbye, a refusal, or the end of the link) is then written as a letter into
+ * the control page of the ring that its sender created, and the sender rings
+ * the bell. A side writes one letter only; later packets are dropped. After the
+ * bell was drained the letters are always checked, so none is missed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,6 +30,30 @@ const char *shm_link_why(int error)
 }
 
 /* ---- sending ---- */
+
+/* Before the last packet of the trial only the socket is used; after it the
+ * peer may have closed its socket. */
+static bool shm_letter_usable(const shm_link_t *link)
+{
+    return link->ep != NULL && link->ep->bell >= 0 &&
+           (link->stage == SHM_STAGE_VERDICT || link->stage == SHM_STAGE_OPEN);
+}
+
+/* Write the packet as a letter too, because the peer may have closed its
+ * socket. */
+static void shm_letter_post(shm_link_t *link, const shm_packet_t *packet)
+{
+    shm_letter_t *letter;
+
+    if (!shm_letter_usable(link) || link->posted)
+        return;
+    link->posted = true;
+    letter = &link->ep->tx.ring.control->letter;
+    memcpy(letter->text, packet->u.refusal, sizeof letter->text);
+    atomic_store_explicit(&letter->kind, SHM_LETTER | packet->kind,
+                          memory_order_release);
+    shm_bell_ring(link->ep->bell);
+}
 
 psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
                            const int *fds, size_t n_fds)
@@ -47,7 +76,7 @@ psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
     }
     if (packet->kind == SHM_PACKET_GOODBYE ||
         packet->kind == SHM_PACKET_REFUSAL)
-        shm_mail_post(link, packet);
+        shm_letter_post(link, packet);
     if (link->by_mail)
         return PSC_OK;
     if (sendmsg(link->socket.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
@@ -100,10 +129,8 @@ static void shm_link_take_fds(struct msghdr *message, int *fds)
     }
 }
 
-/* Sets *cut_p if the kernel dropped descriptors because this process may open
- * no more. */
-static ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
-                             bool *cut_p)
+ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
+                      bool *cut_p)
 {
     _Alignas(struct cmsghdr) char control[SHM_CONTROL_SIZE];
     struct iovec iov = {packet, sizeof *packet};
@@ -122,64 +149,10 @@ static ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
     return n;
 }
 
-static bool shm_packet_valid(const shm_packet_t *packet, ssize_t len)
-{
-    return len == (ssize_t)sizeof *packet && packet->magic == SHM_PACKET_MAGIC;
-}
-
-/* Receives one packet. Returns false if there is none, or if the link is
- * dead. */
-static bool shm_link_step(shm_link_t *link)
-{
-    shm_packet_t packet;
-    int fds[SHM_MAX_FDS] = {-1, -1};
-    bool cut;
-    ssize_t n = shm_link_recv(link, &packet, fds, &cut);
-
-    /* ECONNRESET is reported once, before the packets that arrived earlier. */
-    if (n < 0 && (errno == ECONNRESET || errno == EINTR))
-        n = shm_link_recv(link, &packet, fds, &cut);
-    if (n < 0 && errno == EAGAIN)
-        return false;
-    if (cut && link->ep != NULL)
-        shm_ep_fail(link->ep, PSC_ERR_CONNECT, "shm: " SHM_EXHAUSTED);
-    else if (n <= 0)
-        shm_trial_hangup(link);
-    else
-        shm_trial_receive(link, shm_packet_valid(&packet, n) ? &packet : NULL,
-                          fds);
-    for (size_t i = 0; i < SHM_MAX_FDS; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
-    return !link->dead;
-}
-
-static void shm_link_ready(shm_source_t *self, uint32_t events)
-{
-    (void)events;
-    shm_link_step(psc_container_of(self, shm_link_t, socket));
-}
-
-/* The peer's process has ended; packets and letters that it sent before are
- * still processed. */
-static void shm_process_ready(shm_source_t *self, uint32_t events)
-{
-    shm_link_t *link = psc_container_of(self, shm_link_t, process);
-
-    (void)events;
-    if (link->by_mail)
-        shm_mail_take(link);
-    else
-        while (shm_link_step(link))
-            continue;
-    if (!link->dead)
-        shm_trial_hangup(link);
-}
-
 /* ---- creating and closing ---- */
 
 /* Takes ownership of `fd`, also if it fails. */
-shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector)
+shm_link_t *shm_link_create(shm_iface_t *iface, int fd)
 {
     shm_link_t *link = calloc(1, sizeof *link);
 
@@ -188,10 +161,9 @@ shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector)
         return NULL;
     }
     link->iface = iface;
-    link->connector = connector;
     link->stage = SHM_STAGE_OVER;
-    link->socket = (shm_source_t){shm_link_ready, fd};
-    link->process = (shm_source_t){shm_process_ready, -1};
+    link->socket = (shm_source_t){iface->link_ready, fd};
+    link->process = (shm_source_t){iface->process_ready, -1};
     psc_list_push(&iface->links, &link->listed);
     return link;
 }
@@ -250,13 +222,14 @@ void shm_link_close(shm_link_t *link)
 
     if (link->dead)
         return;
-    shm_mail_post(link, &end);
+    shm_letter_post(link, &end);
     shm_link_enter(link, SHM_STAGE_OVER);
     shm_source_close(link->iface, &link->socket);
     shm_source_close(link->iface, &link->process);
     if (link->ep != NULL)
         link->ep->link = NULL;
     link->ep = NULL;
+    link->by_mail = false;
     link->dead = true;
     link->iface->buried = true;
 }

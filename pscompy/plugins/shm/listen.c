@@ -205,7 +205,7 @@ void shm_door_resume(shm_iface_t *iface)
 
 static void shm_door_admit(shm_iface_t *iface, int fd)
 {
-    shm_link_t *link = shm_link_create(iface, fd, false);
+    shm_link_t *link = shm_link_create(iface, fd);
     char reason[PSC_REASON_MAX];
 
     if (link == NULL)

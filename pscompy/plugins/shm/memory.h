@@ -1,11 +1,10 @@
-/* Memory that two processes share: registrations and their keys, put and get by
- * cross-memory attach, gets in which both copy, and mapped segments. */
+/* Registrations and their keys, put and get by cross-memory attach, gets in
+ * which both sides copy, and mapped segments. */
 #ifndef PSCOMPY_SHM_MEMORY_H
 #define PSCOMPY_SHM_MEMORY_H
 
 #include "shm.h"
 
-/* memory.c */
 struct psc_mem {
     _Atomic uint64_t seal; /* 0 if deregistered or revoked */
     uint64_t revoked; /* the seal before it was revoked, or 0 */
@@ -31,6 +30,7 @@ struct psc_rkey {
     uint64_t address, len, seal, seal_address;
 };
 
+/* cma.c */
 /* True if the peer's process id still denotes the peer. */
 bool shm_cma_guarded(const shm_ep_t *ep);
 /* Returns the registration whose seal has this address and this value, or
@@ -44,9 +44,16 @@ psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
 /* Writes to an address that the peer has sent. */
 psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,
                            uint64_t address);
+psc_status_t shm_cma_put(shm_ep_t *ep, const void *buffer, size_t len,
+                         const psc_rkey_t *rkey, uint64_t offset);
+/* Copies within this process. */
+psc_status_t shm_cma_self(const shm_iface_t *iface, void *to, const void *from,
+                          size_t len, const psc_rkey_t *rkey);
 bool shm_cma_available(void);
 /* Part of the trial: read the peer's probe and write it to the peer's echo. */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer);
+
+/* memory.c */
 psc_status_t shm_put(psc_ep_t *ep, const void *buffer, size_t len,
                      psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
                      psc_comp_t *comp);

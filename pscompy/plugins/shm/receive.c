@@ -69,7 +69,7 @@ static bool shm_am_receive_first(shm_ep_t *ep, shm_word_t word,
     *in = (shm_incoming_t){.rest = total};
     ep->super.iface->up->am_begin(&ep->super, word.id, header, word.header_len,
                                   total, &in->dest);
-    /* unless the upcall has closed the endpoint */
+    /* The upcall may have closed the endpoint. */
     if (ep->state <= SHM_EP_LEAVING)
         shm_incoming_copy(in, bytes + start, word.len - start);
     return true;

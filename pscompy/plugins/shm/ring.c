@@ -21,7 +21,7 @@ bool shm_geometry_valid(const shm_geometry_t *geometry)
            bytes <= SHM_RING_MAX;
 }
 
-size_t shm_geometry_bytes(const shm_geometry_t *geometry)
+static size_t shm_geometry_bytes(const shm_geometry_t *geometry)
 {
     return psc_page_up((size_t)geometry->slot_size * geometry->slots);
 }

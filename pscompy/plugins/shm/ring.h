@@ -82,7 +82,7 @@ typedef struct shm_share_slot {
 #define SHM_LETTER_SIZE 200u
 #define SHM_LETTER 0x10000u /* set in `kind` if a letter is present */
 
-/* The producer's last packet (mail.c). */
+/* The producer's last packet (link.c). */
 typedef struct shm_letter {
     _Atomic uint32_t kind; /* 0 until the letter is written */
     char text[SHM_LETTER_SIZE];
@@ -99,7 +99,7 @@ typedef struct shm_control {
     /* Set by the producer: wake it when lines become free. */
     _Alignas(128) _Atomic uint32_t starving;
     shm_share_slot_t shares[SHM_SHARE_SLOTS]; /* gets of the producer */
-    _Alignas(128) shm_letter_t letter; /* of the producer */
+    _Alignas(128) shm_letter_t letter; /* the producer's */
     /* Written by the producer: seal of the consumer's registration into which a
      * put is being written at this moment, or 0 (memory.c). */
     _Alignas(128) _Atomic uint64_t writing;
@@ -138,7 +138,6 @@ typedef struct shm_consumer {
 
 /* Returns false if the sizes are out of bounds. */
 bool shm_geometry_valid(const shm_geometry_t *geometry);
-size_t shm_geometry_bytes(const shm_geometry_t *geometry);
 /* Creates a sealed memfd for one ring. */
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
 /* Maps a ring. The size and the seals are verified first, so that no access can

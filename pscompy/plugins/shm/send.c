@@ -59,6 +59,21 @@ psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
     return status;
 }
 
+/* Called after a record was published. Wakes the receiver if it sleeps. */
+static void shm_ep_wake(shm_ep_t *ep)
+{
+    _Atomic uint32_t *sleeping = &ep->tx.ring.control->sleeping;
+
+    if (ep->fenced)
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(
+            atomic_load_explicit(sleeping, memory_order_relaxed) != 0, 0) &&
+        atomic_exchange_explicit(sleeping, 0, memory_order_relaxed) != 0)
+        shm_bell_ring(ep->bell);
+}
+
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes)
 {
     shm_producer_publish(&ep->tx, word, shm_ring_lines(bytes + SHM_WORD_SIZE));

@@ -35,7 +35,7 @@ typedef struct shm_share {
     uint8_t *buffer;
     psc_rkey_t key;
     uint64_t offset; /* in the key's region */
-    uint64_t len;    /* after a failure: the bytes that were taken by then */
+    uint64_t len; /* after a failure, the bytes that were taken until then */
     uint64_t own;    /* bytes that this process took */
     uint64_t turn;
     int slot; /* -1 if the owner has not been asked */

@@ -3,21 +3,24 @@
  * connection holds two descriptors on each side: a pidfd of the peer's process,
  * which guards the connection, and the peer's bell (an eventfd).
  *
+ * The files from the top down; a file calls only functions of files below it:
+ *
  *   transport.c  the operations table; opening, polling, shutting down
- *   sleep.c      descriptors that wake us, and how peers are woken
+ *   settings.c   PSP_SHM_*, and the ids of machine, user and process
  *   listen.c     the private folder and the socket that peers connect to
- *   link.c       one Unix socket to one peer: packets with descriptors
- *   mail.c       the last words of two endpoints, without the socket
- *   connect.c    the stages in which two endpoints come to trust each other
+ *   connect.c    connecting, and the packets that arrive on links
+ *   trial.c      the stages in which two endpoints come to trust each other
+ *   ep.c         endpoints: creating, addresses, closing
  *   offer.c      the rings, bells and probes that they offer each other
- *   wire.h       the packets on a link
- *   memory.h     what memory.c, share.c and map.c offer
- *   ep.c         endpoints: addresses, connecting, failing, closing
- *   send.c       messages into the rings
  *   receive.c    messages out of the rings
- *   memory.c     registration, and put and get by cross-memory attach
- *   share.c      large gets, at which both processes copy
  *   map.c        a peer's segments as memory of ours
+ *   memory.c     registration, put and get (memory.h)
+ *   share.c      large gets, at which both processes copy
+ *   cma.c        copies by cross-memory attach
+ *   send.c       messages into the rings
+ *   state.c      the states of endpoints, and how they fail
+ *   link.c       one Unix socket to one peer: packets (wire.h), letters
+ *   sleep.c      descriptors that wake us, and how peers are woken
  *   ring.[ch]    the ring itself */
 #ifndef PSCOMPY_SHM_SHM_H
 #define PSCOMPY_SHM_SHM_H
@@ -43,7 +46,7 @@
  * them. */
 #define SHM_PRIVATE_MAX 256u
 #define SHM_ANONYMOUS_MAX 64u /* accepted links without an endpoint */
-#define SHM_ANONYMOUS_NS 10000000000ll /* after which such a link is closed */
+#define SHM_ANONYMOUS_NS 10000000000ll /* age at which they are closed */
 
 typedef struct shm_iface shm_iface_t;
 typedef struct shm_ep shm_ep_t;
@@ -93,7 +96,7 @@ struct shm_iface {
     bool closing;
     bool expedited; /* membarrier works, so producers need no fence */
     shm_cma_mode_t cma;
-    shm_geometry_t geometry; /* of the rings that this interface creates */
+    shm_geometry_t geometry; /* rings that this interface creates */
     int epoll;
     shm_source_t bell; /* eventfd to which peers write */
     shm_source_t timer; /* ticks while n_ticking > 0 */
@@ -101,6 +104,9 @@ struct shm_iface {
     uint32_t n_anonymous;
     shm_door_t door;
     psc_list_t links;
+    /* handlers of links, set by transport.c */
+    void (*link_ready)(shm_source_t *socket, uint32_t events);
+    void (*process_ready)(shm_source_t *process, uint32_t events);
     /* all registrations, and the unused ones among them */
     psc_mem_t *mems, *free_mems;
     uint64_t last_seal;
@@ -114,34 +120,32 @@ struct shm_iface {
 
 /* ---- endpoints ---- */
 
-/* Each state with the states that may follow it. */
-#define SHM_EP_STATES(X)                                                       \
-    X(NEW, SHM_TO(CONNECTING) | SHM_TO(UP) | SHM_TO(FAILED) | SHM_TO(CLOSED))  \
-    X(CONNECTING, SHM_TO(UP) | SHM_TO(FAILED) | SHM_TO(CLOSED))                \
-    X(UP, SHM_TO(LEAVING) | SHM_TO(FAILED) | SHM_TO(CLOSED))                   \
-    X(LEAVING,                                                                 \
-      SHM_TO(FAILED) | SHM_TO(CLOSED)) /* the peer has closed or is lost */    \
-    X(FAILED, SHM_TO(CLOSED))                                                  \
-    X(CLOSED, 0)
-
-#define SHM_TO(state) (1u << SHM_EP_##state)
-
+/* state.c has the table with the states that may follow each state. */
 typedef enum shm_ep_state {
-#define SHM_EP_ENUM(state, next) SHM_EP_##state,
-    SHM_EP_STATES(SHM_EP_ENUM)
-#undef SHM_EP_ENUM
-        SHM_N_EP_STATES
+    SHM_EP_NEW,
+    SHM_EP_CONNECTING,
+    SHM_EP_UP,
+    SHM_EP_LEAVING, /* the peer has closed or is lost */
+    SHM_EP_FAILED,
+    SHM_EP_CLOSED,
+    SHM_N_EP_STATES
 } shm_ep_state_t;
 
-/* An endpoint's address, unpacked. */
+/* An endpoint's address; it is sent without the bytes behind the path. Only
+ * endpoints of one machine connect, so the fields have its byte order. */
 typedef struct shm_address {
-    uint8_t boot[SHM_ID_SIZE];
-    uint8_t process[SHM_ID_SIZE];
+    uint32_t magic;
     uint32_t uid;
     uint32_t pid; /* shown in messages only */
+    uint32_t path_len;
     uint64_t ep;
+    uint8_t boot[SHM_ID_SIZE];
+    uint8_t process[SHM_ID_SIZE];
     char path[SHM_PATH_MAX];
 } shm_address_t;
+
+#define SHM_ADDRESS_MAGIC 0x6d687361u /* "ashm" */
+#define SHM_ADDRESS_HEAD offsetof(shm_address_t, path)
 
 /* A message in arrival that spans several records. */
 typedef struct shm_incoming {
@@ -174,14 +178,13 @@ struct shm_ep {
     psc_ep_t super;
     shm_ep_state_t state;
     bool dead; /* ep_fini was called; freed when progress returns */
-    /* shm_ep_wake() needs a full fence, because one of the two processes cannot
-     * use membarrier */
+    /* A sender needs a full fence before it reads `sleeping`, because one of
+     * the two processes cannot use membarrier. */
     bool fenced;
     /* Cross-memory attach works in both directions, as shown by the trial. */
     bool cma;
     bool self; /* connected to itself */
     bool failing; /* progress has yet to report status and reason */
-    bool expected; /* unused; n_connecting counts by state */
     int bell; /* the peer's eventfd, or -1 */
     shm_producer_t tx;
     shm_consumer_t rx;
@@ -190,8 +193,8 @@ struct shm_ep {
     uint32_t share_slots; /* bit set of the slots of SHM_SHARE_SLOTS in use */
     uint32_t turn; /* counts how often a slot was taken */
     shm_help_t helps[SHM_SHARE_SLOTS];
-    /* of the peer, from SO_PEERCRED; 0 if the peer's process is not visible in
-     * our name space */
+    /* the peer's process, from SO_PEERCRED; 0 if it is not visible in our name
+     * space */
     pid_t pid;
     uint64_t id;
     psc_role_t role;
@@ -206,25 +209,19 @@ struct shm_ep {
 
 /* ---- links ---- */
 
-/* Each stage with the packet that it expects and the number of descriptors that
- * the packet carries. */
-#define SHM_LINK_STAGES(X)                                                     \
-    X(DIAL, NONE, 0) /* connector: the peer's backlog is full */               \
-    X(ANONYMOUS, HELLO, 0) /* acceptor: no hello yet */                        \
-    X(PARKED, NONE, 0) /* acceptor: ep_connect is still to be called */        \
-    X(CHALLENGE, CHALLENGE, 0) /* connector */                                 \
-    X(PROOF, OFFER, 2) /* acceptor */                                          \
-    X(OFFER, OFFER, 2) /* connector */                                         \
-    X(VERDICT, VERDICT, 0) /* both */                                          \
-    X(OPEN, GOODBYE, 0) /* both: guards the connection */                      \
-    X(PARTING, GOODBYE, 0) /* both: we have closed; the peer may not have */   \
-    X(OVER, NONE, 0)
-
+/* trial.c has the table with the packet that each stage expects. */
 typedef enum shm_stage {
-#define SHM_STAGE_ENUM(stage, packet, n_fds) SHM_STAGE_##stage,
-    SHM_LINK_STAGES(SHM_STAGE_ENUM)
-#undef SHM_STAGE_ENUM
-        SHM_N_STAGES
+    SHM_STAGE_DIAL, /* connector: the peer's backlog is full */
+    SHM_STAGE_ANONYMOUS, /* acceptor: no hello yet */
+    SHM_STAGE_PARKED, /* acceptor: ep_connect is still to be called */
+    SHM_STAGE_CHALLENGE, /* connector */
+    SHM_STAGE_PROOF, /* acceptor */
+    SHM_STAGE_OFFER, /* connector */
+    SHM_STAGE_VERDICT, /* both */
+    SHM_STAGE_OPEN, /* both: guards the connection */
+    SHM_STAGE_PARTING, /* both: we have closed; the peer may not have */
+    SHM_STAGE_OVER,
+    SHM_N_STAGES
 } shm_stage_t;
 
 struct shm_link {
@@ -237,7 +234,6 @@ struct shm_link {
     shm_ep_t *ep; /* NULL in stage ANONYMOUS */
     shm_stage_t stage;
     bool dead;
-    bool connector;
     bool verdict; /* The peer's probe could be read here. */
     /* The peer watches our process and needs no socket to notice its end. */
     bool guarded;
@@ -265,71 +261,49 @@ static inline shm_iface_t *shm_ep_iface(const shm_ep_t *ep)
     return (shm_iface_t *)ep->super.iface;
 }
 
-/* transport.c */
-psc_status_t shm_random(void *buffer, size_t len);
-/* Free dead links and endpoints, unless progress iterates over them. */
-void shm_iface_bury(shm_iface_t *iface);
-
-/* sleep.c */
-psc_status_t shm_sleep_open(shm_iface_t *iface);
-void shm_sleep_close(shm_iface_t *iface);
-psc_status_t shm_source_watch(shm_iface_t *iface, shm_source_t *source);
-void shm_source_unwatch(shm_iface_t *iface, shm_source_t *source);
-void shm_source_close(shm_iface_t *iface, shm_source_t *source);
-unsigned shm_sleep_poll(shm_iface_t *iface);
-void shm_sleep_tick(shm_iface_t *iface, int change);
-int shm_sleep_fd(psc_iface_t *iface);
-psc_status_t shm_sleep_arm(psc_iface_t *iface);
-void shm_sleep_disarm(shm_iface_t *iface);
-void shm_bell_ring(int bell);
-
-/* Called after a record was published. Wakes the receiver if it sleeps. */
-static inline void shm_ep_wake(shm_ep_t *ep)
+/* The kind of the peer's letter, or 0 if there is none. */
+static inline uint32_t shm_link_letter(const shm_link_t *link)
 {
-    _Atomic uint32_t *sleeping = &ep->tx.ring.control->sleeping;
-
-    if (ep->fenced)
-        atomic_thread_fence(memory_order_seq_cst);
-    else
-        atomic_signal_fence(memory_order_seq_cst);
-    if (__builtin_expect(
-            atomic_load_explicit(sleeping, memory_order_relaxed) != 0, 0) &&
-        atomic_exchange_explicit(sleeping, 0, memory_order_relaxed) != 0)
-        shm_bell_ring(ep->bell);
+    return link->by_mail
+               ? atomic_load_explicit(&link->ep->rx.ring.control->letter.kind,
+                                      memory_order_acquire)
+               : 0;
 }
+
+/* settings.c */
+psc_status_t shm_iface_configure(shm_iface_t *iface,
+                                 const psc_open_params_t *params);
+psc_status_t shm_iface_identify(shm_iface_t *iface, char *reason);
 
 /* listen.c */
 psc_status_t shm_door_open(shm_iface_t *iface, const char *base, char *reason);
 void shm_door_close(shm_iface_t *iface);
 void shm_door_resume(shm_iface_t *iface);
 
-/* link.c */
-#define SHM_EXHAUSTED "no descriptor is left (RLIMIT_NOFILE; see ulimit -n)"
-/* Text of errno for log lines. */
-const char *shm_link_why(int error);
-bool shm_link_exhausted(int error);
-shm_link_t *shm_link_create(shm_iface_t *iface, int fd, bool connector);
-void shm_link_enter(shm_link_t *link, shm_stage_t stage);
-psc_status_t shm_link_identify(shm_link_t *link, char *reason);
-psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
-                           const int *fds, size_t n_fds);
-void shm_link_refuse(shm_link_t *link, const char *reason);
-/* Send our last packet. If the peer may still be writing into our memory, the
- * link stays until the peer has closed it or the peer's process has ended. */
-void shm_link_part(shm_link_t *link, shm_packet_t *packet);
-void shm_link_close(shm_link_t *link);
-void shm_link_free(shm_link_t *link);
+/* connect.c */
+psc_status_t shm_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
+void shm_link_dial(shm_link_t *link);
+void shm_link_ready(shm_source_t *socket, uint32_t events);
+void shm_process_ready(shm_source_t *process, uint32_t events);
+void shm_letters_take(shm_iface_t *iface);
 
-/* mail.c */
-/* Write the packet as a letter too, because the peer may have closed its
- * socket. */
-void shm_mail_post(shm_link_t *link, const shm_packet_t *packet);
-void shm_mail_begin(shm_link_t *link);
-void shm_mail_take(shm_link_t *link);
-void shm_mail_collect(shm_iface_t *iface);
-bool shm_mail_waits(const shm_ep_t *ep);
-/* True if the peer has closed the link; it may have freed its memory. */
-bool shm_mail_says_end(const shm_link_t *link);
+/* trial.c */
+const char *shm_stage_name(shm_stage_t stage);
+void shm_trial_check(shm_link_t *link, psc_status_t status);
+/* Acceptor: continue a parked link after ep_connect was called. */
+void shm_trial_challenge(shm_link_t *link);
+void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
+void shm_trial_hangup(shm_link_t *link);
+
+/* ep.c */
+psc_status_t shm_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
+psc_status_t shm_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
+void shm_ep_close(psc_ep_t *ep);
+psc_status_t shm_ep_stop(psc_ep_t *ep);
+void shm_ep_fini(psc_ep_t *ep);
+shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id);
+/* Free dead links and endpoints, unless progress iterates over them. */
+void shm_iface_bury(shm_iface_t *iface);
 
 /* offer.c */
 /* `answer` is the connector's reply to the challenge; NULL for the acceptor. */
@@ -340,23 +314,19 @@ bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds);
 shm_probe_t *shm_probe_create(void);
 void shm_probe_drop(shm_probe_t *probe, bool probing);
 
-/* connect.c */
-const char *shm_stage_name(shm_stage_t stage);
-/* Acceptor: continue a parked link after ep_connect was called. */
-void shm_trial_challenge(shm_link_t *link);
-void shm_trial_dial(shm_link_t *link);
-void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
-void shm_trial_hangup(shm_link_t *link);
+/* receive.c, send.c */
+unsigned shm_am_poll(shm_ep_t *ep);
+psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines);
+void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
+size_t shm_am_max(const shm_geometry_t *geometry);
+psc_status_t shm_am_short(psc_ep_t *ep, uint8_t id, const void *header,
+                          uint8_t header_len, const void *payload, size_t len);
+psc_status_t shm_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
+                          uint8_t header_len, const psc_iov_t *iov,
+                          size_t n_iov);
 
-/* ep.c */
-psc_status_t shm_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
-psc_status_t shm_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
-psc_status_t shm_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
-void shm_ep_close(psc_ep_t *ep);
-psc_status_t shm_ep_stop(psc_ep_t *ep);
-void shm_ep_fini(psc_ep_t *ep);
-void shm_ep_free(shm_ep_t *ep);
-shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id);
+/* state.c */
+psc_status_t shm_random(void *buffer, size_t len);
 bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state);
 /* Record the failure; progress reports it. */
 void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
@@ -364,17 +334,42 @@ void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
 /* The peer has closed or is lost: deliver the records that have arrived, then
  * report the failure. */
 void shm_ep_leave(shm_ep_t *ep, psc_status_t status, const char *reason);
-void shm_ep_report(shm_ep_t *ep);
+void shm_iface_report(shm_iface_t *iface);
 
-/* send.c, receive.c */
-psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines);
-void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
-size_t shm_am_max(const shm_geometry_t *geometry);
-unsigned shm_am_poll(shm_ep_t *ep);
-psc_status_t shm_am_short(psc_ep_t *ep, uint8_t id, const void *header,
-                          uint8_t header_len, const void *payload, size_t len);
-psc_status_t shm_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                          uint8_t header_len, const psc_iov_t *iov,
-                          size_t n_iov);
+/* link.c */
+#define SHM_EXHAUSTED "no descriptor is left (RLIMIT_NOFILE; see ulimit -n)"
+/* Text of errno for log lines. */
+const char *shm_link_why(int error);
+bool shm_link_exhausted(int error);
+shm_link_t *shm_link_create(shm_iface_t *iface, int fd);
+void shm_link_enter(shm_link_t *link, shm_stage_t stage);
+psc_status_t shm_link_identify(shm_link_t *link, char *reason);
+psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
+                           const int *fds, size_t n_fds);
+/* Returns the length of the packet, 0 if the peer has closed, or -1. Unused
+ * entries of `fds` stay -1. Sets *cut_p if the kernel dropped descriptors
+ * because this process may open no more. */
+ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
+                      bool *cut_p);
+void shm_link_refuse(shm_link_t *link, const char *reason);
+/* Send our last packet. If the peer may still be writing into our memory, the
+ * link stays until the peer has closed it or the peer's process has ended. */
+void shm_link_part(shm_link_t *link, shm_packet_t *packet);
+void shm_link_close(shm_link_t *link);
+void shm_link_free(shm_link_t *link);
+
+/* sleep.c */
+psc_status_t shm_sleep_open(shm_iface_t *iface);
+void shm_sleep_close(shm_iface_t *iface);
+psc_status_t shm_source_watch(shm_iface_t *iface, shm_source_t *source);
+void shm_source_unwatch(shm_iface_t *iface, shm_source_t *source);
+void shm_source_close(shm_iface_t *iface, shm_source_t *source);
+void shm_source_drain(const shm_source_t *source);
+unsigned shm_sleep_poll(shm_iface_t *iface);
+void shm_sleep_tick(shm_iface_t *iface, int change);
+int shm_sleep_fd(psc_iface_t *iface);
+psc_status_t shm_sleep_arm(psc_iface_t *iface);
+void shm_sleep_disarm(shm_iface_t *iface);
+void shm_bell_ring(int bell);
 
 #endif

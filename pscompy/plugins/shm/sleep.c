@@ -16,10 +16,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "pscompy/transport/kit/clock.h"
 #include "shm.h"
 
-/* period of dialling again and of checking anonymous links */
+/* the timer's period */
 #define SHM_TICK_NS 10000000
 #define SHM_EVENTS_MAX 16
 
@@ -52,11 +51,11 @@ void shm_source_close(shm_iface_t *iface, shm_source_t *source)
 
 /* ---- bell and timer ---- */
 
-static void shm_drain(int fd)
+void shm_source_drain(const shm_source_t *source)
 {
     uint64_t count;
 
-    while (read(fd, &count, sizeof count) < 0 && errno == EINTR)
+    while (read(source->fd, &count, sizeof count) < 0 && errno == EINTR)
         continue;
 }
 
@@ -65,7 +64,7 @@ static void shm_bell_ready(shm_source_t *self, uint32_t events)
     shm_iface_t *iface = psc_container_of(self, shm_iface_t, bell);
 
     (void)events;
-    shm_drain(self->fd);
+    shm_source_drain(self);
     iface->mail = true;
 }
 
@@ -77,23 +76,6 @@ void shm_bell_ring(int bell)
 
     while (write(bell, &one, sizeof one) < 0 && errno == EINTR)
         continue;
-}
-
-static void shm_timer_ready(shm_source_t *self, uint32_t events)
-{
-    shm_iface_t *iface = psc_container_of(self, shm_iface_t, timer);
-    int64_t now = psc_clock_now();
-
-    (void)events;
-    shm_drain(self->fd);
-    shm_door_resume(iface);
-    psc_list_for_each(link, &iface->links, shm_link_t, listed) {
-        if (link->stage == SHM_STAGE_DIAL)
-            shm_trial_dial(link);
-        else if (link->stage == SHM_STAGE_ANONYMOUS &&
-                 now - link->since > SHM_ANONYMOUS_NS)
-            shm_link_close(link);
-    }
 }
 
 /* Run the timer while n_ticking > 0. `change` is +1 or -1. */
@@ -121,7 +103,6 @@ static bool shm_membarrier(int command)
 psc_status_t shm_sleep_open(shm_iface_t *iface)
 {
     iface->bell.ready = shm_bell_ready;
-    iface->timer.ready = shm_timer_ready;
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
     iface->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     iface->timer.fd =
@@ -159,8 +140,6 @@ unsigned shm_sleep_poll(shm_iface_t *iface)
         if (source->fd >= 0)
             source->ready(source, events[i].events);
     }
-    if (iface->mail)
-        shm_mail_collect(iface);
     return n > 0 ? (unsigned)n : 0;
 }
 
@@ -226,9 +205,9 @@ void shm_sleep_disarm(shm_iface_t *iface)
  * processes it. */
 static void shm_bell_silence(shm_iface_t *iface)
 {
-    shm_drain(iface->bell.fd);
-    for (uint32_t i = 0; i < iface->n_eps && !iface->mail; i++)
-        iface->mail = shm_mail_waits(iface->eps[i]);
+    shm_source_drain(&iface->bell);
+    psc_list_for_each(link, &iface->links, shm_link_t, listed)
+        iface->mail |= shm_link_letter(link) != 0;
     if (iface->mail)
         iface->idle_polls = UINT32_MAX - 1;
 }

@@ -1,115 +1,37 @@
 /* Shared memory between processes of one user on one node: the operations
  * table, and the life of an interface. shm.h lists the files. */
-#include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
-#include "pscompy/transport/kit/settings.h"
 #include "memory.h"
-
-#define SHM_BOOT_ID "/proc/sys/kernel/random/boot_id"
+#include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/settings.h"
 
 /* Passes over the rings between two polls of the sockets, which cost a system
  * call: while connections are being established, and otherwise. */
 #define SHM_POLLS_CONNECTING 16u
 #define SHM_POLLS_QUIET 1024u
 
-psc_status_t shm_random(void *buffer, size_t len)
-{
-    return getrandom(buffer, len, 0) == (ssize_t)len ? PSC_OK
-                                                     : PSC_ERR_TRANSPORT;
-}
-
-/* ---- settings ---- */
-
-static shm_cma_mode_t shm_setting_cma(const psc_open_params_t *params)
-{
-    const char *text = psc_setting_text(params, "CMA");
-
-    if (strcmp(text, "0") == 0)
-        return SHM_CMA_OFF;
-    return strcmp(text, "1") == 0 ? SHM_CMA_FORCE : SHM_CMA_AUTO;
-}
-
-static psc_status_t shm_iface_configure(shm_iface_t *iface,
-                                        const psc_open_params_t *params)
-{
-    int64_t size = psc_setting_number(params, "BUFFER_SIZE");
-    int64_t slots = psc_setting_number(params, "RECVQ_SIZE");
-
-    if (size >= SHM_SLOT_MIN && size <= SHM_RING_MAX && slots >= 2 &&
-        slots <= SHM_RING_MAX) {
-        iface->geometry.slot_size = shm_ring_lines((size_t)size) * SHM_LINE;
-        iface->geometry.slots = (uint32_t)slots;
-    }
-    if (!shm_geometry_valid(&iface->geometry)) {
-        snprintf(params->reason, PSC_REASON_MAX,
-                 "PSP_SHM_BUFFER_SIZE (at least %u) times PSP_SHM_RECVQ_SIZE "
-                 "(at least 2) must not exceed %u bytes",
-                 SHM_SLOT_MIN, SHM_RING_MAX);
-        return PSC_ERR_INVALID;
-    }
-    iface->cma = shm_setting_cma(params);
-    if (iface->cma != SHM_CMA_OFF && !shm_cma_available()) {
-        snprintf(params->reason, PSC_REASON_MAX,
-                 "the system refuses cross-memory attach (%s); "
-                 "PSP_SHM_CMA=auto does without it",
-                 strerror(errno));
-        if (iface->cma == SHM_CMA_FORCE)
-            return PSC_ERR_UNSUPPORTED;
-        iface->cma = SHM_CMA_OFF;
-    }
-    return PSC_OK;
-}
-
-/* ---- identity ---- */
-
-/* Parses 32 hexadecimal digits with dashes between them. */
-static bool shm_boot_parse(const char *text, uint8_t *boot)
-{
-    unsigned digits = 0;
-
-    for (; *text != '\0' && *text != '\n'; text++) {
-        unsigned digit;
-
-        if (*text == '-')
-            continue;
-        if (!isxdigit((unsigned char)*text) || digits == 2 * SHM_ID_SIZE)
-            return false;
-        digit = isdigit((unsigned char)*text)
-                    ? (unsigned)(*text - '0')
-                    : (unsigned)(tolower((unsigned char)*text) - 'a' + 10);
-        boot[digits / 2] = (uint8_t)(boot[digits / 2] << 4 | digit);
-        digits++;
-    }
-    return digits == 2 * SHM_ID_SIZE;
-}
-
-static psc_status_t shm_iface_identify(shm_iface_t *iface, char *reason)
-{
-    char text[64] = {0};
-    int fd = open(SHM_BOOT_ID, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0 || !shm_boot_parse(text, iface->boot)) {
-        snprintf(reason, PSC_REASON_MAX,
-                 SHM_BOOT_ID " cannot be read: mount /proc");
-        return PSC_ERR_UNSUPPORTED;
-    }
-    iface->uid = geteuid();
-    if (shm_random(&iface->last_seal, sizeof iface->last_seal) != PSC_OK)
-        return PSC_ERR_TRANSPORT;
-    return shm_random(iface->process, sizeof iface->process);
-}
-
 /* ---- life of an interface ---- */
+
+static void shm_timer_ready(shm_source_t *self, uint32_t events)
+{
+    shm_iface_t *iface = psc_container_of(self, shm_iface_t, timer);
+    int64_t now = psc_clock_now();
+
+    (void)events;
+    shm_source_drain(self);
+    shm_door_resume(iface);
+    psc_list_for_each(link, &iface->links, shm_link_t, listed) {
+        if (link->stage == SHM_STAGE_DIAL)
+            shm_link_dial(link);
+        else if (link->stage == SHM_STAGE_ANONYMOUS &&
+                 now - link->since > SHM_ANONYMOUS_NS)
+            shm_link_close(link);
+    }
+}
 
 static void shm_close(psc_iface_t *super)
 {
@@ -170,6 +92,9 @@ static psc_status_t shm_open(const psc_open_params_t *params,
     if (iface == NULL)
         return PSC_ERR_NO_MEMORY;
     iface->super = (psc_iface_t){&shm_ops, params->up, params->user};
+    iface->timer.ready = shm_timer_ready;
+    iface->link_ready = shm_link_ready;
+    iface->process_ready = shm_process_ready;
     iface->epoll = iface->bell.fd = iface->timer.fd = -1;
     iface->door.listener.fd = -1;
     psc_list_init(&iface->links);
@@ -212,25 +137,6 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-void shm_iface_bury(shm_iface_t *iface)
-{
-    uint32_t kept = 0;
-
-    if (!iface->buried || iface->in_progress)
-        return;
-    iface->buried = false;
-    psc_list_for_each(link, &iface->links, shm_link_t, listed)
-        if (link->dead)
-            shm_link_free(link);
-    for (uint32_t i = 0; i < iface->n_eps; i++) {
-        if (iface->eps[i]->dead)
-            shm_ep_free(iface->eps[i]);
-        else
-            iface->eps[kept++] = iface->eps[i];
-    }
-    iface->n_eps = kept;
-}
-
 /* Polls the sockets every `limit` passes, and when the rings hold no reason for
  * the wake-up. */
 static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
@@ -242,12 +148,6 @@ static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
         return false;
     iface->idle_polls = 0;
     return true;
-}
-
-static void shm_iface_report(shm_iface_t *iface)
-{
-    for (uint32_t i = 0; i < iface->n_eps; i++)
-        shm_ep_report(iface->eps[i]);
 }
 
 static unsigned shm_progress(psc_iface_t *super)
@@ -264,14 +164,18 @@ static unsigned shm_progress(psc_iface_t *super)
         n += shm_am_poll(iface->eps[i]);
     for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_eps; i++)
         n += shm_share_poll(iface->eps[i]);
-    if (shm_iface_due(iface, armed && n == 0))
+    if (shm_iface_due(iface, armed && n == 0)) {
         n += shm_sleep_poll(iface);
+        if (iface->mail)
+            shm_letters_take(iface);
+    }
     if (iface->n_failing > 0) {
         n += iface->n_failing;
         shm_iface_report(iface);
     }
     iface->in_progress = false;
-    shm_iface_bury(iface);
+    if (iface->buried)
+        shm_iface_bury(iface);
     return n;
 }
 
