@@ -28,7 +28,7 @@ def table() -> int:
 
 def worker(session: Session) -> int:
     """Return the address of the session's psc_worker_t, which is valid until it is closed."""
-    return session._hot.address
+    return session._binding.address
 
 
 def connection(of: Connection) -> int:

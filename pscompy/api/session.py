@@ -123,11 +123,11 @@ class Session:
         if self._config["PROGRESS_THREAD"]:
             self._engine.start_thread()
         self._engine.read_log()
-        self._hot = _binding.Worker(self._engine.address)
+        self._binding = _binding.Worker(self._engine.address)
         self._control = Control(
-            self._config, self._engine, self._identity, self._adopt, self._hot, find_peer
+            self._config, self._engine, self._identity, self._adopt, self._binding, find_peer
         )
-        self._plain = Context(self._hot, self._control, lib.PSC_CONTEXT_PLAIN, 0, _links_to)
+        self._plain = Context(self._binding, self._control, lib.PSC_CONTEXT_PLAIN, 0, _links_to)
 
     # ---- properties ----
 
@@ -181,7 +181,7 @@ class Session:
         sock = Socket(self._event, self._stop_listening)
         deliver = on_connection or sock._deliver
         sock._listener = self._control.listen(
-            host, port, lambda record: deliver(self._hot.connection(record.id))
+            host, port, lambda record: deliver(self._binding.connection(record.id))
         )
         self._sockets.add(sock)
         return sock
@@ -212,13 +212,13 @@ class Session:
         """The record of a connection that a peer has begun, perhaps while the session closes.
         Called on the control thread."""
         record = Record(*self._engine.create_connection(-1))
-        self._hot.hold(Connection(self._plain, record))
+        self._binding.hold(Connection(self._plain, record))
         return record
 
     def _event(self, kind: type[R]) -> R:
         """A request of this type that ends when `_complete` or `_fail` is called."""
         self._check()
-        return self._hot.event(kind)
+        return self._binding.event(kind)
 
     # ---- messages that name no connection ----
 
@@ -226,7 +226,7 @@ class Session:
         """Call handler(connection, header, payload) for each `am_send(id, ...)` that arrives, in
         whichever thread makes progress; a handler of None removes the one before."""
         self._check()
-        self._hot.on_message(id, handler)
+        self._binding.on_message(id, handler)
 
     def register(self, buf: Any) -> MemoryRegion:
         """Let peers put into this buffer, or get from it. Send them the region's `rkey`.
@@ -236,7 +236,7 @@ class Session:
         """
         self._check()
         self._control.prepare_memory()
-        region = MemoryRegion(self._hot, buf, self._regions.discard)
+        region = MemoryRegion(self._binding, buf, self._regions.discard)
         self._regions.add(region)
         return region
 
@@ -250,7 +250,7 @@ class Session:
         `Pin`, or the session, is closed; no message that uses it may be in flight then.
         """
         self._check()
-        pin = Pin(self._hot, buf, self._regions.discard)
+        pin = Pin(self._binding, buf, self._regions.discard)
         self._regions.add(pin)
         return pin
 
@@ -261,7 +261,7 @@ class Session:
         (PSP_POOL_MAX), it is ordinary memory instead, and `stats` counts it.
         """
         self._check()
-        return memoryview(self._hot.allocate(nbytes))
+        return memoryview(self._binding.allocate(nbytes))
 
     def empty(
         self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float
@@ -269,7 +269,7 @@ class Session:
         """A numpy array of the session's pool: `numpy.empty` for arrays that are sent often, or
         lent (`isend(array, lend=True)`)."""
         self._check()
-        array: NDArray[Any] = self._hot.empty(shape, dtype)
+        array: NDArray[Any] = self._binding.empty(shape, dtype)
         return array
 
     # ---- actions ----
@@ -302,19 +302,19 @@ class Session:
         last call of `progress`: call `progress`, check your requests, and call `arm` again.
         """
         sleeper = self._own_sleeper()
-        return not self._hot.pending and sleeper.arm() and not self._hot.pending
+        return not self._binding.pending and sleeper.arm() and not self._binding.pending
 
     def _own_sleeper(self) -> Sleeper:
         self._check()
         with self._lock:
             if self._sleeper is None:
-                self._sleeper = self._hot.sleeper()
+                self._sleeper = self._binding.sleeper()
             return self._sleeper
 
     def progress(self) -> int:
         """Make progress once, without waiting; returns the number of events."""
         self._check()
-        return self._hot.progress()
+        return self._binding.progress()
 
     # ---- the end ----
 
@@ -354,7 +354,7 @@ class Session:
             regions = list(self._regions)
             for region in regions:
                 region._forget()
-            reached = self._hot.close(self._engine.destroy if ended else self._engine.abandon)
+            reached = self._binding.close(self._engine.destroy if ended else self._engine.abandon)
             for region in regions:
                 region._keep() if reached else region.close()
             self._sleeper = None
@@ -375,7 +375,7 @@ class Session:
         touched."""
         self._forked = True
         self._lock = threading.Lock()
-        self._hot.forked()
+        self._binding.forked()
         self._control.forked()
         self._engine.forked()
 

@@ -139,7 +139,7 @@ class Communicator(Ranks):
             from pscompy.parcel.objects import AnyObjects
 
             self._objects_from_any = AnyObjects(
-                self.session._hot,
+                self.session._binding,
                 self.size,
                 self._context.number + lib.PSC_CONTEXT_OBJECTS,
                 lambda rank: self.connection(rank)._own_objects(),

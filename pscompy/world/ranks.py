@@ -24,11 +24,11 @@ class Ranks(_binding.Communicator):
         self._members = members
         self._rank = members.index(job.rank)
         self._context = Context(
-            session._hot, session._control, number, len(members), self._links_of
+            session._binding, session._control, number, len(members), self._links_of
         )
-        self._bind(session._hot, len(members), number)
+        self._bind(session._binding, len(members), number)
         if members != range(job.size):
-            session._hot.renumber(number, members)
+            session._binding.renumber(number, members)
 
     @property
     def rank(self) -> int:
