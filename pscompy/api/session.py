@@ -212,7 +212,7 @@ class Session:
         """The record of a connection that a peer has begun, perhaps while the session closes.
         Called on the control thread."""
         record = Record(*self._engine.create_connection(-1))
-        self._binding.hold(Connection(self._plain, record))
+        self._binding.retain(Connection(self._plain, record))
         return record
 
     def _event(self, kind: type[R]) -> R:

@@ -134,14 +134,14 @@ static PyObject *worker_empty(psb_worker_t *self, PyObject *const *args,
 
 /* ---- connections in use ---- */
 
-static PyObject *worker_hold(psb_worker_t *self, PyObject *object)
+static PyObject *worker_retain(psb_worker_t *self, PyObject *object)
 {
     psb_connection_t *connection = (psb_connection_t *)object;
     PyObject *id, *held;
 
     if (!PyObject_TypeCheck(object, self->state->connection_type) ||
         !connection->core) {
-        PyErr_SetString(PyExc_TypeError, "hold() needs a bound Connection");
+        PyErr_SetString(PyExc_TypeError, "retain() needs a bound Connection");
         return NULL;
     }
     if (self->status != PSC_OK)
@@ -285,10 +285,10 @@ static PyMethodDef worker_methods[] = {
      "A Request (or a type of it) that somebody ends with _complete(value) or\n"
      "_fail(error). origin._exception(status, 0) makes its Timeout and\n"
      "Cancelled."},
-    {"hold", PSB_FUNCTION(worker_hold), METH_O,
-     "hold($self, connection, /)\n--\n\n"
-     "The connection is in use: it lives until release, and handlers of its\n"
-     "messages are given it as their source."},
+    {"retain", PSB_FUNCTION(worker_retain), METH_O,
+     "retain($self, connection, /)\n--\n\n"
+     "Keep the connection alive until release. Handlers of its messages get it\n"
+     "as their source."},
     {"release", PSB_FUNCTION(worker_release), METH_O,
      "release($self, id, /)\n--\n\n"
      "Nothing comes of the connection of this id any more: let go of it as\n"

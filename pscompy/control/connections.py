@@ -37,11 +37,11 @@ DRAIN_PAUSE = 0.01  # seconds between two looks
 class Holder(Protocol):
     """Keeps the program's connection objects alive while they are in use: `_binding.Worker`."""
 
-    def hold(self, connection: Any, /) -> None:
+    def retain(self, connection: Any, /) -> None:
         """Keep the connection from its first use on."""
 
     def release(self, id: int, /) -> None:
-        """The connection is not in use any more, unless it is used again."""
+        """Keep it no longer: the connection has ended, or is lazy again."""
 
 
 class Connections:
@@ -88,7 +88,7 @@ class Connections:
         """Change a record's phase; no other function does.
 
         The holder releases the connection before the core knows that it is lazy again, because
-        its next use has it held anew.
+        its next use retains it again.
         """
         self.register(record)
         record.step(event)
@@ -99,9 +99,9 @@ class Connections:
             self._in_use.add(record)
         self._check_ended()
 
-    def hold(self, connection: object) -> None:
+    def retain(self, connection: object) -> None:
         """Keep the program's connection object while the connection is in use."""
-        self._holder.hold(connection)
+        self._holder.retain(connection)
 
     def adopt(self) -> Record:
         """Make the record of a connection that a peer has begun."""

@@ -176,7 +176,7 @@ class Control:
 
     def _begin(self, record: Record, connection: object) -> None:
         if record.phase is Phase.LAZY:
-            self._connections.hold(connection)
+            self._connections.retain(connection)
             self._on_demand.begin(record)
 
     def _on_core_events(self, _events: int) -> None:

@@ -64,7 +64,7 @@ class Side:
         peer = Peer()
         peer.name = name
         peer._bind(self.worker, int(ffi.cast("uintptr_t", handle)), context)
-        self.worker.hold(peer)
+        self.worker.retain(peer)
         return peer
 
     def install(self, handle: Any, lane: Lane, scheme: str, eager_max: int | None) -> None:
