@@ -80,17 +80,17 @@ class Joined:
         """Set up the stages of one exchange."""
         key, local = f"pscompy.join.{number}", self._local
 
-        def meet(timeout: float | None) -> None:
+        def exchange(timeout: float | None) -> None:
             if self._meeting is not None:
-                local.put(f"{key}.all", _pack(self._meet(self._meeting, number, key, timeout)))
+                local.put(f"{key}.all", _pack(self._texts(self._meeting, number, key, timeout)))
 
         def fetch(_: float | None) -> None:
             self._all = _unpack_all(_unpack(local.get(f"{key}.all", 0)))
 
         local.put(f"{key}.{local.rank}", _pack(mine))
-        self._stages = [local.barrier, meet, lambda _: local.barrier(), fetch]
+        self._stages = [local.barrier, exchange, lambda _: local.barrier(), fetch]
 
-    def _meet(
+    def _texts(
         self, meeting: Meeting, number: int, key: str, timeout: float | None
     ) -> dict[str, Any]:
         """The texts of all modules, or the error for all ranks to raise. Called on rank 0."""
