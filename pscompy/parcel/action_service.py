@@ -171,7 +171,7 @@ class Service:
             answer.cancel()
             raise
         if options.on_sent is not None:
-            sent._on_done(partial(_tell, options.on_sent))
+            sent._on_done(partial(_call_on_sent, options.on_sent))
         if options.timeout is not None:
             self._set_alarm(time.monotonic() + options.timeout, future)
         return future
@@ -256,15 +256,15 @@ class Service:
             try:
                 head = self._anybody.irecv(None)
             except PscomError as error:
-                logger.debug("%s hears nothing more: %s", self._name, error)
+                logger.debug("%s accepts no more calls: %s", self._name, error)
                 return
             if not head._finished:
-                head._on_done(self._came)
+                head._on_done(self._on_head)
                 return
             self._take(head)
             self._listening = False
 
-    def _came(self, head: Request) -> None:
+    def _on_head(self, head: Request) -> None:
         self._take(head)
         self._listening = False
         self._listen()
@@ -372,11 +372,11 @@ class Service:
         try:
             answers.begin(packed, call.number)
         except PscomError as error:
-            logger.debug("nobody hears the answer of %s: %s", call.name, error)
+            logger.debug("the answer of %s cannot be sent: %s", call.name, error)
         self._listen()
 
 
-def _tell(on_sent: Callable[[], object], _: Request) -> None:
+def _call_on_sent(on_sent: Callable[[], object], _: Request) -> None:
     on_sent()
 
 

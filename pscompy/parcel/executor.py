@@ -138,20 +138,20 @@ class Executor(concurrent.futures.Executor):
                 if rank is not None:
                     self._load[rank] += 1
             if rank is None:
-                self._tell(task, None, PeerLost("no rank is left that could run it"))
+                self._complete(task, None, PeerLost("no rank is left that could run it"))
             else:
                 self._send(task, rank)
 
     def _send(self, task: _Task, rank: int) -> None:
         if task.future.done():  # the future was cancelled while the task waited
             self._free(rank)
-            self._tell(task, None, None)
+            self._complete(task, None, None)
             return
         try:
             task.sent = task.call(rank)
         except Exception as error:
             self._free(rank)
-            self._tell(task, None, error)
+            self._complete(task, None, error)
             return
         if task.future.cancelled():  # the future was cancelled during the send
             task.sent.cancel()
@@ -164,7 +164,7 @@ class Executor(concurrent.futures.Executor):
                 self._load.pop(rank, None)
         self._free(rank)
         value = None if error or sent.cancelled() else sent.result()
-        self._tell(task, value, error)
+        self._complete(task, value, error)
         self._hand_out()
 
     def _free(self, rank: int) -> None:
@@ -172,7 +172,7 @@ class Executor(concurrent.futures.Executor):
             if rank in self._load:
                 self._load[rank] -= 1
 
-    def _tell(self, task: _Task, value: object, error: BaseException | None) -> None:
+    def _complete(self, task: _Task, value: object, error: BaseException | None) -> None:
         with self._lock:
             self._open.discard(task)
         task.future.finish(value, error)

@@ -293,16 +293,16 @@ class Receiving(Request):
         self._source = source
         self._chunks: list[Request[Buffer]] = []
         self._unwanted = False
-        self._lock = threading.RLock()  # excludes _head_came() and _give_back() from each other
+        self._lock = threading.RLock()  # excludes _on_head() and _give_back() from each other
         # A weak reference, so that the head does not keep a receive that the program has dropped.
-        head._on_done(partial(_head_came, weakref.ref(self)))
+        head._on_done(partial(_on_head, weakref.ref(self)))
 
     @property
     def status(self) -> Status | None:
         """The Status of the head; `nbytes` is the length of the head."""
         return self._head.status
 
-    def _head_came(self, request: Request) -> None:
+    def _on_head(self, request: Request) -> None:
         with self._lock:
             if self._unwanted:
                 request._give_back()
@@ -345,12 +345,12 @@ class Receiving(Request):
         return False
 
 
-def _head_came(receiving: weakref.ref[Receiving], head: Request) -> None:
+def _on_head(receiving: weakref.ref[Receiving], head: Request) -> None:
     it = receiving()
     if it is None:
         head._give_back()
     else:
-        it._head_came(head)
+        it._on_head(head)
 
 
 # ---- receives from any rank ---------------------------------------------------
