@@ -56,7 +56,7 @@ __all__ = [
     "priority",
     "seconds",
     "size",
-    "tell_children",
+    "set_for_children",
     "text",
     "warn",
 ]
@@ -130,12 +130,12 @@ def full_name(section: str, name: str) -> str:
 
 def launcher_environment() -> Mapping[str, str]:
     """The variables that a launcher sets, PMI_*, PMIX_*, SLURM_* and the folder of Open MPI's
-    library; and PSCOMPY_*, which pscompy sets (`tell_children`)."""
+    library; and PSCOMPY_*, which pscompy sets (`set_for_children`)."""
     names = ("PMI_", "PMIX_", "SLURM_", "OPAL_PREFIX", "PSCOMPY_")
     return {name: value for name, value in os.environ.items() if name.startswith(names)}
 
 
-def tell_children(name: str, value: str) -> None:
+def set_for_children(name: str, value: str) -> None:
     """Set a variable PSCOMPY_*, which child processes find in their `launcher_environment`."""
     os.environ[name] = value
 

@@ -70,7 +70,7 @@ class Dialer:
         rest = [self._release(sock, close=True) for sock in list(self._pending)]
         return rest + self._targets
 
-    def hurry(self) -> None:
+    def try_next(self) -> None:
         """A connected socket was of no use: try the next place now."""
         if self._targets:
             self._next()
@@ -189,7 +189,7 @@ class Detoured:
         self._cancel()
         return []
 
-    def hurry(self) -> None:
+    def try_next(self) -> None:
         """A relay has one place only."""
 
     def forget(self) -> None:

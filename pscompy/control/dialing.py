@@ -70,7 +70,7 @@ class Dialing:
         del attempt.rivals[negotiation]
         attempt.refused = attempt.refused or why
         if attempt.dialer is not None:
-            attempt.dialer.hurry()
+            attempt.dialer.try_next()
         elif not attempt.rivals:
             self.next_attempt(record, *attempt.refused)
 

@@ -53,7 +53,7 @@ class Pump:
         self._broken = ""  # why the transport has failed
         self._command = self._ffi.new("bridge_command_t *")
         self._since: float | None = None  # start time of the current round of `_serve`
-        self._told = False  # a blocking call was logged
+        self._stuck_logged = False  # a blocking call was logged
         self._opening = threading.Lock()
         self._opened = threading.Event()
         self._abandoned = False  # the time-out of `open` has expired
@@ -146,8 +146,8 @@ class Pump:
             return ""
         call = self._blocking_call()
         why = f"its {call} has not returned for {seconds:.1f} s, and no call may block"
-        if not self._told:
-            self._told = True
+        if not self._stuck_logged:
+            self._stuck_logged = True
             logger.warning("the transport %s blocks: %s", self._name, why)
         return why
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from cffi import FFI
 
-from pscompy.config.config import tell_children
+from pscompy.config.config import set_for_children
 from pscompy.errors import ConfigError, PeerLost, ProtocolError, Timeout
 from pscompy.world.bootstrap.long_values import join, split
 
@@ -68,7 +68,7 @@ class Pmix:
         if self.job_id != environ["PMIX_NAMESPACE"]:  # without a launcher the library invents a job
             raise ConfigError("the launcher's PMIx server is gone: unset PMIX_RANK to run alone")
         self.size: int = self._get("pmix.job.size", _RANK_WILDCARD, _UINT32)
-        tell_children(_TAKEN, _place(environ, os.getpid()))
+        set_for_children(_TAKEN, _place(environ, os.getpid()))
         self._over = threading.Event()
         self._in_barrier = False
         self._status = 0
