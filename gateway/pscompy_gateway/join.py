@@ -79,7 +79,7 @@ class Meeting:
         asyncio.set_event_loop(self._loop)
         tasks = [
             self._loop.create_task(
-                keep(self._session, it, partial(self._attend, it), partial(self._down, it))
+                keep(self._session, it, partial(self._use, it), partial(self._down, it))
             )
             for it in self._gateways
         ]
@@ -93,12 +93,12 @@ class Meeting:
         self._number, self._text = number, text
         self._pieces.clear()
         for trunk in self._trunks.values():
-            self._tell(trunk)
+            self._send_text(trunk)
 
-    async def _attend(self, address: str, trunk: Trunk) -> None:
+    async def _use(self, address: str, trunk: Trunk) -> None:
         self._trunks[address] = trunk
         if self._number >= 0:
-            self._tell(trunk)
+            self._send_text(trunk)
         while True:
             self._on_frame(address, await trunk.receive())
 
@@ -106,7 +106,7 @@ class Meeting:
         self._reasons[address] = reason
         self._trunks.pop(address, None)
 
-    def _tell(self, trunk: Trunk) -> None:
+    def _send_text(self, trunk: Trunk) -> None:
         for piece in pieces(self._text):
             trunk.send(
                 {
@@ -129,7 +129,7 @@ class Meeting:
             self._down(address, "it is being stopped")
         elif frame["kind"] == "left":
             self._seen.discard(frame["module"])
-            self._loop.call_later(LEFT_SECONDS, self._judge, frame["module"])
+            self._loop.call_later(LEFT_SECONDS, self._fail_if_left, frame["module"])
         elif frame["kind"] == "joined" and frame["number"] == self._number:
             self._on_joined(address, frame)
 
@@ -146,7 +146,7 @@ class Meeting:
         if len(whole) == self._join.modules and not self._answer.done():
             self._answer.set_result(whole)
 
-    def _judge(self, module: int) -> None:
+    def _fail_if_left(self, module: int) -> None:
         if module not in self._seen:
             self._fail(PeerLost(f"{self._join.name}: module {module} has left"))
 
@@ -198,7 +198,7 @@ class Gathering:
             given = self._given[module] = (number, {}, int(frame["count"]))
         new = given[1].get(piece) != text
         given[1][piece] = text
-        self._tell_if_whole(number)
+        self._answer_if_complete(number)
         return new
 
     def _wrong(self, module: int, member: str, modules: int) -> str:
@@ -215,14 +215,14 @@ class Gathering:
         for there in self._members:
             if send is not None:
                 send({"kind": "here", "module": there})
-        self._tell({"kind": "here", "module": module})
+        self._broadcast({"kind": "here", "module": module})
 
-    def _tell(self, frame: Frame) -> None:
+    def _broadcast(self, frame: Frame) -> None:
         for _, send in self._members.values():
             if send is not None:
                 send(frame)
 
-    def _tell_if_whole(self, number: int) -> None:
+    def _answer_if_complete(self, number: int) -> None:
         whole = [g for g in self._given.values() if g[0] == number and len(g[1]) == g[2]]
         if len(whole) < self.modules:
             return
@@ -230,7 +230,7 @@ class Gathering:
         for module, (_, texts, _) in self._given.items():
             for piece, text in texts.items():
                 fields = {"number": number, "module": module, "piece": piece, "text": text}
-                self._tell({"kind": "joined", "of": of, **fields})
+                self._broadcast({"kind": "joined", "of": of, **fields})
 
     def frames(self) -> Iterator[Frame]:
         """All pieces that were given, as frames for a neighbour that has just connected."""
@@ -255,5 +255,5 @@ class Gathering:
             return False
         del self._members[module]
         self._given.pop(module, None)
-        self._tell({"kind": "left", "module": module})
+        self._broadcast({"kind": "left", "module": module})
         return True

@@ -93,12 +93,12 @@ class Trunk:
 async def keep(
     through: Session,
     address: str,
-    attend: Callable[[Trunk], Awaitable[None]],
+    use: Callable[[Trunk], Awaitable[None]],
     ended: Callable[[str], object],
 ) -> None:
     """Keep a trunk to the gateway at `address`, until cancelled.
 
-    attend(trunk) uses the trunk until it raises. Then ended(reason) is called, and the gateway is
+    use(trunk) uses the trunk until it raises. Then ended(reason) is called, and the gateway is
     tried again after PAUSE seconds.
     """
     logged = ""
@@ -106,7 +106,7 @@ async def keep(
         connection = through.connect(address)
         try:
             await connection.iopen()
-            await attend(Trunk(connection))
+            await use(Trunk(connection))
         except PscomError as error:
             if logged != (logged := str(error)):  # repeated attempts log the same error only once
                 logger.info("gateway %s: %s", address, error)

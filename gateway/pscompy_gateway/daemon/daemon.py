@@ -259,7 +259,7 @@ class Daemon:
 
     async def _admit(self, station: _Station) -> None:
         async for connection in station.trunk_socket:
-            self._spawn(self._attend(station, connection))
+            self._spawn(self._serve(station, connection))
 
     def _member(self, station: _Station, trunk: Trunk) -> Member:
         owner = str(trunk.connection.peer)
@@ -267,7 +267,7 @@ class Daemon:
         self._members.add(member)
         return member
 
-    async def _attend(self, station: _Station, connection: Connection) -> None:
+    async def _serve(self, station: _Station, connection: Connection) -> None:
         trunk = Trunk(connection)
         member = self._member(station, trunk)
         try:

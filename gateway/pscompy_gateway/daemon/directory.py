@@ -87,7 +87,7 @@ class Switchboard:
             return
         del self.nodes[member.node]
         if member.reaches is None:
-            self._tell_gone(member, {"kind": "gone", "about": member.node})
+            self._broadcast_gone(member, {"kind": "gone", "about": member.node})
         for node in [node for node, at in self._behind.items() if at is member]:
             del self._behind[node]
         self._announce()
@@ -230,9 +230,9 @@ class Switchboard:
         here or behind another neighbour."""
         node = int(frame["about"])
         if node not in self.nodes and self._behind.get(node, member) is member:
-            self._tell_gone(member, {"kind": "gone", "about": node, "hops": frame.get("hops", 0)})
+            self._broadcast_gone(member, {"kind": "gone", "about": node, "hops": frame.get("hops", 0)})
 
-    def _tell_gone(self, member: Member, frame: Frame) -> None:
+    def _broadcast_gone(self, member: Member, frame: Frame) -> None:
         _remember(self._left, frame["about"], True)
         self._behind.pop(frame["about"], None)
         for other in self.processes:

@@ -71,10 +71,10 @@ class Agent:
         self.handle = int(lib.gw_agent_handle(self._native))
         self._gateways = [_Gateway(i, text) for i, text in enumerate(routes.gateways)]
         self._kept: list[Connection] = []  # connections that the C code may still use
-        self._doors: dict[int, Accept] = {}
+        self._listeners: dict[int, Accept] = {}
         self._numbers = itertools.count(1)
         me = {"from_module": module, "from_node": self.node, "names": self._names}
-        self._tunnels = Tunnels(me, self._doors, self._post)
+        self._tunnels = Tunnels(me, self._listeners, self._post)
         self._reach: dict[int, Reach] = {}
         self._losing: set[int] = set()  # nodes that were reported to the transport as lost
         self._lost: dict[int, tuple[float, str]] = {}  # node -> (monotonic end of LOST, reason)
@@ -101,11 +101,11 @@ class Agent:
         must not get the address earlier."""
         self._ready.wait(READY)
         number = next(self._numbers)
-        self._doors[number] = accept
+        self._listeners[number] = accept
         return f"{self.module}.{self.node:x}.{number}"
 
     def stop(self, place: str) -> None:
-        self._doors.pop(int(place.rpartition(".")[2]), None)
+        self._listeners.pop(int(place.rpartition(".")[2]), None)
 
     def leads(self, place: str) -> bool:
         return int(place.partition(".")[0]) != self.module
@@ -125,7 +125,7 @@ class Agent:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         works = [
-            keep(self._trunks, it.address, partial(self._attend, it), partial(self._down, it))
+            keep(self._trunks, it.address, partial(self._use, it), partial(self._down, it))
             for it in self._gateways
         ]
         self._tasks = [self._loop.create_task(it) for it in (*works, self._tick_on())]
@@ -147,7 +147,7 @@ class Agent:
 
     # ---- gateways ----
 
-    async def _attend(self, gateway: _Gateway, trunk: Trunk) -> None:
+    async def _use(self, gateway: _Gateway, trunk: Trunk) -> None:
         """Use a gateway until its trunk has ended, which raises `PscomError`."""
         trunk.send(
             {"kind": "hello", "node": self.node, "module": self.module, "names": self._names}
@@ -224,17 +224,17 @@ class Agent:
         if node not in self._tunnels.nodes:
             return
         reach = self._reach_of(node)
-        news = reach.missing(gateway.index, left)
-        for it in self._gateways if news else ():
+        new = reach.missing(gateway.index, left)
+        for it in self._gateways if new else ():
             if it is not gateway and it.index not in reach.doubtful(self._live()):
                 self._ask(it, node)
-        self._judge()
+        self._report_lost()
 
     def _reach_of(self, node: int) -> Reach:
         known = node in self._tunnels.nodes
         return self._reach.setdefault(node, Reach()) if known else Reach()
 
-    def _judge(self) -> None:
+    def _report_lost(self) -> None:
         """Report nodes that are lost to the transport."""
         now = time.monotonic()
         steady = now - self._changed > STEADY
@@ -266,7 +266,7 @@ class Agent:
         for node, reach in self._reach.items():
             for index in reach.doubtful(live):
                 self._ask(self._gateways[index], node)
-        self._judge()
+        self._report_lost()
         if self._lib.gw_agent_unsettled(self._native) or len(live) < len(self._gateways):
             self._note(self._lib.GW_NOTE_TICK)
         for it in self._gateways:
@@ -277,16 +277,16 @@ class Agent:
         """Ask a gateway whether it knows this node."""
         me = {"from_module": self.module, "from_node": self.node}
         module = self._tunnels.nodes.get(node, -1)
-        self._tell(gateway, {"kind": "find", "module": module, "node": node, **me})
+        self._send(gateway, {"kind": "find", "module": module, "node": node, **me})
 
-    def _tell(self, gateway: _Gateway, frame: Frame) -> None:
+    def _send(self, gateway: _Gateway, frame: Frame) -> None:
         if gateway.trunk is not None:
             gateway.trunk.send(frame)
 
     # ---- tunnels ----
 
     def _dial(self, place: str, done: Dialed) -> None:
-        module, number, door = place.split(".")
+        module, number, listener = place.split(".")
         node = int(number, 16)
         until, reason = self._lost.get(node, (0.0, ""))
         if time.monotonic() < until:
@@ -294,7 +294,7 @@ class Agent:
             return
         self._lost.pop(node, None)
         if self._live():
-            done(self._tunnels.dial(int(module), node, int(door)), "")
+            done(self._tunnels.dial(int(module), node, int(listener)), "")
             return
         reasons = "; ".join(f"{it.address}: {it.reason}" for it in self._gateways)
         done(None, f"no gateway is there ({reasons})")
@@ -306,7 +306,7 @@ class Agent:
         if useful:
             index = sorted(useful)[node % len(useful)]
             for frame in frames:
-                self._tell(self._gateways[index], frame)
+                self._send(self._gateways[index], frame)
 
     def _on_tunnel(self, gateway: _Gateway, frame: Frame) -> None:
         node = int(frame["from_node"])

@@ -36,14 +36,14 @@ class _End:
 class Tunnels:
     """The tunnels of one process; all methods must be called in its event loop.
 
-    `doors` has a function for each local listener, by its number: it gets the socket of each tunnel
-    that another process opens to that listener.
+    `listeners` has a function for each local listener, by its number: the function is called with
+    the socket of each tunnel that another process opens to that listener.
     """
 
-    def __init__(self, me: Frame, doors: dict[int, Accept], post: Post) -> None:
+    def __init__(self, me: Frame, listeners: dict[int, Accept], post: Post) -> None:
         """`me` holds the fields of a frame that name its sender."""
         self._me = me
-        self._doors = doors
+        self._listeners = listeners
         self._post = post
         self._ends: dict[str, _End] = {}
 
@@ -52,11 +52,11 @@ class Tunnels:
         """The nodes at the other ends of all tunnels: node -> its module."""
         return {end.node: end.tunnel.label["module"] for end in self._ends.values()}
 
-    def dial(self, module: int, node: int, door: int) -> socket.socket:
-        """Open a tunnel to the listener `door` of a node, and return the local socket."""
+    def dial(self, module: int, node: int, listener: int) -> socket.socket:
+        """Open a tunnel to a listener of a node, by its number, and return the local socket."""
         near, far = _pair()
         name = os.urandom(12).hex()
-        end = self._open(name, self._label(name, module, node, door), far)
+        end = self._open(name, self._label(name, module, node, listener), far)
         self._post(node, end.tunnel.frames())
         return near
 
@@ -89,13 +89,13 @@ class Tunnels:
 
     # ---- inside ----
 
-    def _label(self, name: str, module: int, node: int, door: int | None) -> Frame:
+    def _label(self, name: str, module: int, node: int, listener: int | None) -> Frame:
         return {
             "kind": "tunnel",
             "name": name,
             "module": module,
             "node": node,
-            "door": door,
+            "listener": listener,
             **self._me,
         }
 
@@ -108,7 +108,7 @@ class Tunnels:
         """Open our end of a tunnel at its first frame. If there is no such listener, or the tunnel
         has been closed here, reply with its end and return None."""
         label = self._label(name, int(frame["from_module"]), node, None)
-        accept = self._doors.get(frame.get("door") or 0)
+        accept = self._listeners.get(frame.get("listener") or 0)
         if accept is not None and frame["offset"] == 0:
             near, far = _pair()
             end = self._open(name, label, far)
