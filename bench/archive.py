@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bench.rows import OWN, K, M
-from pscompy.cli.sizes import spelt
+from pscompy.cli.sizes import with_unit
 from pscompy.parcel import archive
 from pscompy.parcel.pickling import Pickle
 
@@ -102,7 +102,7 @@ def measure(name: str, size: int, seconds: float) -> dict[str, float]:
     fields = {f"field {n}": np.ones(size // 8) for n in range(_PARTS)}
     obj = {"step": 7, "name": "text", "fields": fields}
     made = write(obj)
-    label = f"parts of {spelt(size)}"
+    label = f"parts of {with_unit(size)}"
     return {
         f"{label}: to write": _timed(partial(write, obj), seconds),
         f"{label}: to read": _timed(partial(read, made), seconds),

@@ -15,7 +15,7 @@ from pscompy import Session
 from pscompy.cli.contenders import Contender
 from pscompy.cli.measure import LATENCY, STREAM, Job
 from pscompy.cli.sampling import Pair, Sample, sample
-from pscompy.cli.sizes import spelt
+from pscompy.cli.sizes import with_unit
 
 # Size in bytes -> the bar of its cell.
 SHM_LATENCY = {8: 0.4, K: 0.5, 4 * K: 0.5, 8 * K: 0.5, 64 * K: 0.7, M: 1.05, 4 * M: 1.05}
@@ -124,7 +124,7 @@ def grouped(name: str, title: str, tests: Sequence[Test], launches: Mapping[str,
 def _latency(transport: str, bars: dict[int, float], more: Sequence[Test] = ()) -> Group:
     tests = [
         Test(
-            Cell(f"{transport} one way, {spelt(size)}", "us", bar, size=size),
+            Cell(f"{transport} one way, {with_unit(size)}", "us", bar, size=size),
             Job(LATENCY, size, 1, 1),
             one_way_us,
         )
@@ -147,7 +147,7 @@ def _bandwidth(transport: str, bars: dict[int, float]) -> Group:
     against = (*MPI, "sockets") if transport == "tcp" else MPI
     tests = [
         Test(
-            Cell(f"{transport} bandwidth, {spelt(size)}", "GB/s", bar, against, size),
+            Cell(f"{transport} bandwidth, {with_unit(size)}", "GB/s", bar, against, size),
             Job(STREAM, size, 1, 64 if size < 64 * M else 8),
             _gigabytes,
         )
@@ -171,10 +171,10 @@ def _lent() -> Group:
     tests = []
     for size, bar in LENT.items():
         job = Job(LATENCY, size, 1, 1)
-        first = Cell(f"lent, first use, {spelt(size)}", "us")
+        first = Cell(f"lent, first use, {with_unit(size)}", "us")
         tests += [
             Test(first, job, one_way_us, once=True),
-            Test(Cell(f"lent one way, {spelt(size)}", "us", bar), job, one_way_us),
+            Test(Cell(f"lent one way, {with_unit(size)}", "us", bar), job, one_way_us),
         ]
     launches = _against_mpi("shm", tests, own="pscompy-lent", mpi="mpi4py-read")
     return grouped("shm-lent", "shm: lent from the pool, a byte of each page read", tests, launches)

@@ -16,7 +16,7 @@ from bench import pairs, peers
 from bench.native import NotMeasured
 from bench.rows import MPI, OWN, Cell, Figures, Group, K, Launch, M
 from pscompy.cli.measure import LATENCY, Job
-from pscompy.cli.sizes import spelt
+from pscompy.cli.sizes import with_unit
 
 _PICKLE = tuple(f"{peer} pickle" for peer in MPI)
 _PKL5 = tuple(f"{peer} pkl5" for peer in MPI)
@@ -34,7 +34,7 @@ def _objects(transport: str, bars: dict[int, float]) -> Group:
     dictionary = Cell("a small dictionary, one way", "us", bars[8], _PICKLE)
     tests = [pairs.Test(dictionary, job(8), pairs.one_way_us)]
     for size in _SIZES:
-        cell = Cell(f"array of {spelt(size)}, one way", "us", bars[size], _PKL5, size)
+        cell = Cell(f"array of {with_unit(size)}, one way", "us", bars[size], _PKL5, size)
         tests.append(pairs.Test(cell, job(size), pairs.one_way_us))
     launches: dict[str, Launch] = {}
     # Memory cannot be lent over tcp: the last message would wait for a sender that has gone on.
@@ -71,9 +71,9 @@ def _archive() -> Group:
     for size in (20 * K, 64 * K, 64 * M):
         against = ("pickle 5",) if size == 20 * K else ()
         cells += [
-            Cell(f"parts of {spelt(size)}: to write", "us", 1.0 if against else None, against),
-            Cell(f"parts of {spelt(size)}: to read", "us", None, ()),
-            Cell(f"parts of {spelt(size)}: archive", "B", None, ()),
+            Cell(f"parts of {with_unit(size)}: to write", "us", 1.0 if against else None, against),
+            Cell(f"parts of {with_unit(size)}: to read", "us", None, ()),
+            Cell(f"parts of {with_unit(size)}: archive", "B", None, ()),
         ]
     names = {OWN: OWN, **{name: name for name in _SERIALISERS}}
     launches: dict[str, Launch] = {
@@ -96,7 +96,7 @@ def _threads(count: int) -> Group:
     is compared with them."""
     tests = [
         pairs.Test(
-            Cell(f"arrays of {spelt(size)}, there and back", "MB/s", None, (), size),
+            Cell(f"arrays of {with_unit(size)}, there and back", "MB/s", None, (), size),
             Job(LATENCY, size, 1, 1),
             lambda taken: taken.megabytes_per_second,
         )
@@ -115,7 +115,8 @@ def _round_trips(way: str, threads: int, seconds: float) -> Figures:
     program = ["-m", "bench.threads", way, str(threads), str(seconds), sizes]
     measured = _printed([*start.command, *program], start.environment)
     return {
-        f"arrays of {spelt(int(size))}, there and back": figure for size, figure in measured.items()
+        f"arrays of {with_unit(int(size))}, there and back": figure
+        for size, figure in measured.items()
     }
 
 

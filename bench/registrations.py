@@ -22,7 +22,7 @@ from bench.threads import exchanged
 from bench.verbs import output
 from pscompy import Communicator, World
 from pscompy.cli import plot
-from pscompy.cli.sizes import spelt
+from pscompy.cli.sizes import with_unit
 from pscompy.errors import Unsupported
 
 POOL, EACH = "RMA chunks", "registered for each message"
@@ -86,7 +86,7 @@ def report(threads: int, found: Found) -> None:
         rates = [found[way]["rates"][size] for way in WAYS]
         gains.append(rates[0] / rates[1])
         figures = "".join(f"{rate:30.0f}" for rate in rates)
-        print(f"{spelt(size):>8}{figures}{gains[-1] - 1:8.0%}")
+        print(f"{with_unit(size):>8}{figures}{gains[-1] - 1:8.0%}")
     counts = "".join(f"{found[way]['registrations']:30.2f}" for way in WAYS)
     print(f"registered{counts[2:]} times a message")
     mean = geometric_mean(gains) - 1

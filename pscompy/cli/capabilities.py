@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pscompy.cli.sizes import spelt
+from pscompy.cli.sizes import with_unit
 from pscompy.config.config import Config
 from pscompy.discovery.registry import Found
 from pscompy.transport.declaration import Carrier
@@ -122,4 +122,4 @@ def describe(capabilities: dict[str, Any]) -> list[str]:
 
 
 def _size(value: int) -> str:
-    return "inf" if value >= _NO_LIMIT else spelt(value)
+    return "inf" if value >= _NO_LIMIT else with_unit(value)

@@ -76,10 +76,10 @@ class Contender:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self, commands: list[list[str]]) -> None:
-        with socket.socket(socket.AF_UNIX) as door:
-            door.bind(str(self._folder / CONTROL))
-            door.listen()
-            door.settimeout(0.2)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(self._folder / CONTROL))
+            listener.listen()
+            listener.settimeout(0.2)
             self._processes = [
                 subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=self._environment
@@ -88,15 +88,15 @@ class Contender:
             ]
             deadline = time.monotonic() + _START_SECONDS
             while len(self._controls) < 2:
-                self._admit(door, deadline)
+                self._admit(listener, deadline)
 
-    def _admit(self, door: socket.socket, deadline: float) -> None:
+    def _admit(self, listener: socket.socket, deadline: float) -> None:
         """Accept the control connection of one process, or return after the socket's timeout.
 
         Raises `PscomError` if a process has ended or the deadline has passed.
         """
         try:
-            caller, _ = door.accept()
+            caller, _ = listener.accept()
         except TimeoutError:
             ended = any(process.poll() is not None for process in self._processes)
             if ended or time.monotonic() > deadline:

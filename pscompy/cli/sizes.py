@@ -11,7 +11,7 @@ def short(size: int) -> str:
     return f"{number}{letter}"
 
 
-def spelt(size: int) -> str:
+def with_unit(size: int) -> str:
     """A size such as 64 KiB, for 65536, or 8 B, for 8."""
     number, letter = _scaled(size)
     return f"{number} {letter.upper()}iB" if letter else f"{number} B"
