@@ -18,10 +18,10 @@ from pscompy.testing.remote_side import payload
 OPERATIONS = (2, 3, 4, 5, 7, 10, 20, 50)  # numbers of the operations that fail
 
 
-class Trouble(Base):
-    """Cases with a transport that is slow or full, or that fails."""
+class Faults(Base):
+    """Cases with a transport that is slow or full, or that fails: see faults.py."""
 
-    def troubled(
+    def faulty(
         self, folder: Path, far: Far, here: Mapping[str, Any] = {}, there: Mapping[str, Any] = {}
     ) -> Joined:
         """Like `joined`, with the wrapped transport; `here` and `there` are the KNOBS of each side,
@@ -38,7 +38,7 @@ class Trouble(Base):
     def test_everything_arrives_however_slowly(
         self, tmp_path: Path, far: Far, knobs: dict[str, int]
     ) -> None:
-        with self.troubled(tmp_path, far, knobs, knobs) as link:
+        with self.faulty(tmp_path, far, knobs, knobs) as link:
             limit = link.eager_max
             sizes = [8, limit, limit + 1, 0, 100_000, 1 << 20, limit + 1, 5] * 3
             counted = link.counted()
@@ -53,7 +53,7 @@ class Trouble(Base):
                 assert min(counts["back_pressure"], counts["far_back_pressure"]) > 0, counts
 
     def test_a_flood_against_a_transport_that_is_busy(self, tmp_path: Path, far: Far) -> None:
-        with self.troubled(tmp_path, far, {"BUSY": 2}, {"BUSY": 2}) as link:
+        with self.faulty(tmp_path, far, {"BUSY": 2}, {"BUSY": 2}) as link:
             far.begin(remote_side.flood, 500, 1000)
             for place in range(500):
                 assert link.c.recv(timeout=BOUND) == payload(1000, place)
@@ -62,7 +62,7 @@ class Trouble(Base):
     def test_active_messages_and_memory_over_a_busy_transport(
         self, tmp_path: Path, far: Far
     ) -> None:
-        with self.troubled(tmp_path, far, {"BUSY": 2}, {"BUSY": 2}) as link:
+        with self.faulty(tmp_path, far, {"BUSY": 2}, {"BUSY": 2}) as link:
             far(remote_side.handle_messages, 1)
             rkey = far(remote_side.register, LARGE)
             for place in range(50):
@@ -79,7 +79,7 @@ class Trouble(Base):
         self, tmp_path: Path, far: Far, refused: int
     ) -> None:
         knobs = {"REFUSE": refused}
-        with self.troubled(tmp_path, far, knobs, knobs) as link:
+        with self.faulty(tmp_path, far, knobs, knobs) as link:
             if not link.caps & (CAP_PUT | CAP_GET) or link.rendezvous == "am":
                 pytest.skip(f"{self.transport} registers no memory for a rendezvous")
             counted = link.counted()
@@ -95,7 +95,7 @@ class Trouble(Base):
     def test_a_broken_endpoint_is_told_on_both_sides(
         self, tmp_path: Path, far: Far, operation: int
     ) -> None:
-        with self.troubled(tmp_path, far, {"FAIL_AT": operation}) as link:
+        with self.faulty(tmp_path, far, {"FAIL_AT": operation}) as link:
             far.begin(remote_side.echo, 1000)
             with pytest.raises(PscomError):
                 _echo_all(link)
@@ -106,7 +106,7 @@ class Trouble(Base):
     def test_a_death_at_any_operation_is_a_lost_peer(
         self, tmp_path: Path, far: Far, operation: int
     ) -> None:
-        with self.troubled(tmp_path, far, there={"KILL_AT": operation}) as link:
+        with self.faulty(tmp_path, far, there={"KILL_AT": operation}) as link:
             far.begin(remote_side.echo, 1000)
             with pytest.raises(PeerLost):
                 _echo_all(link)
