@@ -230,7 +230,9 @@ class Switchboard:
         here or behind another neighbour."""
         node = int(frame["about"])
         if node not in self.nodes and self._behind.get(node, member) is member:
-            self._broadcast_gone(member, {"kind": "gone", "about": node, "hops": frame.get("hops", 0)})
+            self._broadcast_gone(
+                member, {"kind": "gone", "about": node, "hops": frame.get("hops", 0)}
+            )
 
     def _broadcast_gone(self, member: Member, frame: Frame) -> None:
         _remember(self._left, frame["about"], True)
