@@ -187,7 +187,7 @@ class Control:
                 lane.on_change()
         for conn_id in changed.connections:
             self._connections.on_core_event(conn_id)
-        self._progress.look_after_the_rest()
+        self._progress.check_background()
 
     def _begin_closing(self) -> None:
         self._listening.close_all()

@@ -11,7 +11,7 @@ from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.worker import Engine
 
 PASSES_MAX = 16  # passes of progress before the thread looks at its other descriptors again
-STUCK_PAUSE = 1.0  # seconds between looks at transports that may be stuck
+STUCK_PAUSE = 1.0  # seconds between checks for stuck transports
 HOLDING_PAUSE = 0.01  # seconds without progress after which this thread sends the held data
 
 _RETIRING = "retiring"
@@ -30,14 +30,14 @@ class Progress:
         self._reasons: set[object] = set()
         self._passes = 0  # passes of progress that this thread has made
         self._others_passes: int | None = (
-            None  # passes of other threads at the last look, while data is held
+            None  # passes of other threads at the last check, while data is held
         )
         self._holding_timer: Timer | None = None
 
     def start(self) -> None:
-        """Begin to look for transports that are stuck."""
+        """Begin the periodic check for transports that are stuck."""
         self._thread.set_pump(self._pump)
-        self._thread.call(self._look_for_stuck)
+        self._thread.call(self._log_stuck)
 
     def need(self, reason: object, needed: bool) -> None:
         """Drive the transports while `reason`, or any other, needs it."""
@@ -50,12 +50,12 @@ class Progress:
         else:
             self._thread.unregister(self._engine.fabric_fd)
 
-    def look_after_the_rest(self) -> None:
-        """Retire lanes that have ended, and send the data that a transport holds, although the
-        program may not call pscompy for long."""
+    def check_background(self) -> None:
+        """Drive the transports while lanes that have ended are being retired, or a transport holds
+        data, because the program may not call pscompy for long."""
         self.need(_RETIRING, self._engine.retiring)
         if self._holding_timer is None:
-            self._look_after_holding()
+            self._send_held()
 
     def _pump(self) -> bool:
         """Return True if the thread may sleep."""
@@ -65,13 +65,13 @@ class Progress:
             self._passes += 1
             self._engine.progress()
             if self._engine.arm_fabric():
-                self.look_after_the_rest()
+                self.check_background()
                 return True
         return False
 
-    def _look_after_holding(self) -> None:
-        """A program that calls pscompy sends the held data itself. If it has made no progress for
-        HOLDING_PAUSE, this thread makes progress until the program calls again."""
+    def _send_held(self) -> None:
+        """Make progress while a transport holds data and the program makes none for HOLDING_PAUSE.
+        A program that calls pscompy sends the held data itself."""
         passes = self._engine.holding()
         others = None if passes is None else (passes - self._passes) % (1 << 32)
         left_alone = others is not None and others == self._others_passes
@@ -79,8 +79,8 @@ class Progress:
         self._holding_timer = None
         self.need(_HOLDING, left_alone)
         if others is not None and not left_alone:
-            self._holding_timer = self._thread.later(HOLDING_PAUSE, self._look_after_holding)
+            self._holding_timer = self._thread.later(HOLDING_PAUSE, self._send_held)
 
-    def _look_for_stuck(self) -> None:
-        if self._engine.look_for_stuck():
-            self._thread.later(STUCK_PAUSE, self._look_for_stuck)
+    def _log_stuck(self) -> None:
+        if self._engine.log_stuck():
+            self._thread.later(STUCK_PAUSE, self._log_stuck)

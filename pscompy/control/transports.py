@@ -62,8 +62,8 @@ class Transports:
         stuck = self._carriers[option.name].stuck
         return stuck() if stuck is not None else ""
 
-    def look_for_stuck(self) -> bool:
-        """Have transports that are stuck log that. Returns False if no transport ever would."""
+    def log_stuck(self) -> bool:
+        """Have stuck transports log that. Returns False if no transport can detect it."""
         reports = [it.stuck() for it in self._carriers.values() if it.stuck is not None]
         return bool(reports)
 

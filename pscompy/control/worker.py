@@ -87,9 +87,9 @@ class Engine:
         """Return the call in which the transport blocks, if it reports one, or ""."""
         return self._transports.stuck(option)
 
-    def look_for_stuck(self) -> bool:
-        """Have transports that are stuck log that. Returns False if no transport ever would."""
-        return self._transports.look_for_stuck()
+    def log_stuck(self) -> bool:
+        """Have stuck transports log that. Returns False if no transport can detect it."""
+        return self._transports.log_stuck()
 
     def start_thread(self) -> None:
         """Have a thread of the core drive the transports while the program computes."""
