@@ -159,7 +159,7 @@ class Connections:
         """Let these lanes carry the messages, and notify all that wait for the connection."""
         option = lanes[0].option
         assert option.estimates is not None
-        params = selection.parameters(option.estimates, self._wishes(option), len(lanes))
+        params = selection.parameters(option.estimates, self._settings(option), len(lanes))
         record.transport = option.name
         record.report = explain(
             self._engine.options,
@@ -183,11 +183,11 @@ class Connections:
             logs.notice("connected to %s over %s", record.label, record.transport)
         record.settle(None)
 
-    def _wishes(self, option: selection.Option) -> selection.Wishes:
+    def _settings(self, option: selection.Option) -> selection.Settings:
         threshold = f"{option.name.upper()}_RENDEZVOUS"
         name = threshold if threshold in self._config else "RENDEZVOUS"
         wanted = self._config[name]
-        return selection.Wishes(AUTO if wanted is None else wanted, self._config["RNDV_SCHEME"])
+        return selection.Settings(AUTO if wanted is None else wanted, self._config["RNDV_SCHEME"])
 
     def when_settled(self, record: Record, on_settled: OnSettled) -> None:
         """Call `on_settled` once the connection, whose connecting has begun, is up or failed."""

@@ -155,14 +155,14 @@ def _common(offer: Offer, indices: Iterable[int], option: Option) -> list[int]:
 # ---- protocols and thresholds -------------------------------------------------------------------
 
 
-class Wishes(NamedTuple):
-    """The user's settings; with AUTO the cost model decides."""
+class Settings(NamedTuple):
+    """The user's settings of the protocols; the cost model decides where they are AUTO."""
 
     rendezvous: int = AUTO  # shortest rendezvous message; INF: never
     scheme: str = "auto"
 
 
-NO_WISHES = Wishes()
+ALL_AUTO = Settings()
 
 
 class Params(NamedTuple):
@@ -195,14 +195,14 @@ def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
     return control + memory + estimates.latency_ns + nbytes / estimates.bandwidth * 1e9
 
 
-def parameters(estimates: Estimates, wishes: Wishes = NO_WISHES, lanes: int = 1) -> Params:
+def parameters(estimates: Estimates, settings: Settings = ALL_AUTO, lanes: int = 1) -> Params:
     """Return the parameters of a connection over this number of equal lanes."""
-    rendezvous = _scheme(estimates, wishes.scheme)
+    rendezvous = _scheme(estimates, settings.scheme)
     fragment = _fragment(estimates, rendezvous)
     return Params(
-        eager_max=_eager_max(estimates, wishes.rendezvous, rendezvous),
+        eager_max=_eager_max(estimates, settings.rendezvous, rendezvous),
         zcopy_min=_zcopy_min(estimates),
-        scheme="auto" if wishes.scheme == "auto" else rendezvous,
+        scheme="auto" if settings.scheme == "auto" else rendezvous,
         fragment=min(fragment, STRIPE_MAX) if lanes > 1 else fragment,
         rendezvous=rendezvous,
     )

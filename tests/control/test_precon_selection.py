@@ -10,7 +10,7 @@ from precon_links import identity
 from pscompy.config.config import INF
 from pscompy.control import selection
 from pscompy.control.handshake.frames import Candidate, Offer
-from pscompy.control.selection import Estimates, Option, Wishes, candidates, choices, parameters
+from pscompy.control.selection import Estimates, Option, Settings, candidates, choices, parameters
 
 PLAIN = Estimates(
     caps=0,
@@ -152,8 +152,8 @@ def test_the_threshold_is_where_the_costs_cross(made: Estimates) -> None:
 
 @given(estimates, st.integers(0, 1 << 31))
 def test_the_users_threshold_comes_first(made: Estimates, wish: int) -> None:
-    params = parameters(made, Wishes(rendezvous=wish))
-    room = parameters(made, Wishes(rendezvous=INF)).eager_max
+    params = parameters(made, Settings(rendezvous=wish))
+    room = parameters(made, Settings(rendezvous=INF)).eager_max
     assert params.eager_max == min(room, max(0, wish - 1))
 
 
@@ -170,7 +170,7 @@ def test_the_users_threshold_comes_first(made: Estimates, wish: int) -> None:
 )
 def test_schemes(caps: int, wish: str, scheme: str, rendezvous: str) -> None:
     able = PLAIN._replace(caps=caps, max_put=1 << 20, max_get=1 << 21)
-    params = parameters(able, Wishes(scheme=wish))
+    params = parameters(able, Settings(scheme=wish))
     assert (params.scheme, params.rendezvous) == (scheme, rendezvous)
     assert params.fragment == {"am": 8192 - 64, "put": 1 << 20, "get": 1 << 21}[rendezvous]
 

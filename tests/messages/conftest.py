@@ -68,11 +68,11 @@ class Side:
         return peer
 
     def install(self, handle: Any, lane: Lane, scheme: str, eager_max: int | None) -> None:
-        wishes = selection.Wishes(scheme=scheme)
+        settings = selection.Settings(scheme=scheme)
         if eager_max is not None:
-            wishes = selection.Wishes(rendezvous=eager_max + 1, scheme=scheme)
+            settings = selection.Settings(rendezvous=eager_max + 1, scheme=scheme)
         assert self.option.estimates is not None
-        params = selection.parameters(self.option.estimates, wishes)
+        params = selection.parameters(self.option.estimates, settings)
         self.engine.begin_connecting(handle)
         self.engine.install(handle, [lane], params)
 

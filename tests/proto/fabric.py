@@ -61,9 +61,9 @@ class Rank:
 
     def install(self, handle: Any, lane: Lane) -> None:
         assert lane.option.estimates is not None
-        wishes = selection.Wishes(rendezvous=EAGER_MAX + 1)
+        settings = selection.Settings(rendezvous=EAGER_MAX + 1)
         self.engine.begin_connecting(handle)
-        params = selection.parameters(lane.option.estimates, wishes)
+        params = selection.parameters(lane.option.estimates, settings)
         self.engine.install(handle, [lane], params)
 
 
