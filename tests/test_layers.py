@@ -282,7 +282,7 @@ RULES = (
         "the gateway touches nothing private but its own",
         ("gateway/**/*.py",),
         r"(\b(?!self\b|cls\b)[a-z_]\w*|[)\]])\._[a-z]",
-        ("gateway/pscompy_gateway/daemon/daemon.py", "        worker = self._fabric._binding.address"),
+        ("gateway/pscompy_gateway/daemon/daemon.py", "    worker = self._fabric._binding.address"),
         but=("gateway/pscompy_gateway/build.py",),  # the file contains the name of its own module
     ),
     Rule(

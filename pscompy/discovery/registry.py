@@ -81,7 +81,7 @@ def load(
     names = {it.name for it in registrar.found if it.transport is not None}
     not_read = [source for source in sources if source.name not in names]
     config.check((*KNOWN, *_families(sources, not_read)), partial(_withheld, not_read))
-    return config, Transports((_dormant_unless_asked(it, config) for it in registrar.found), registrar.plugins)
+    return config, Transports((_if_asked(it, config) for it in registrar.found), registrar.plugins)
 
 
 def transport_names() -> list[str]:
@@ -151,7 +151,7 @@ def _priority_variable(name: str) -> Var:
     return Var("", "1", priority, f"Priority of {name}; the highest is tried first, 0 excludes it.")
 
 
-def _dormant_unless_asked(place: Found, config: Config) -> Found:
+def _if_asked(place: Found, config: Config) -> Found:
     """Mark a transport as dormant if it is used on request only, and no variable requests it."""
     transport, section = place.transport, place.name.upper()
     if place.problem or transport is None or transport.asked is None:
