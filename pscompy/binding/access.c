@@ -70,10 +70,11 @@ PyObject *psb_connection_am_send(psb_connection_t *self, PyObject *const *args,
         return NULL;
     call.id = (uint32_t)id;
     call.buf = given[2];
-    /* The message may go on after this call was interrupted. */
+    /* The message may still be sent after a signal has interrupted this call.
+     */
     call.keep = PyBytes_Check(given[1]) ? Py_NewRef(given[1])
                                         : PyMemoryView_FromObject(given[1]);
-    PyErr_Clear(); /* what has no buffer is refused below */
+    PyErr_Clear(); /* an object without a buffer is refused below */
     result = access_run(self, &call, given[1], "the header");
     Py_XDECREF(call.keep);
     return result;

@@ -21,7 +21,7 @@ int psb_args_parse(const psb_signature_t *signature, PyObject *const *args,
 int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p);
 int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
                 uint64_t *value_p);
-/* A timeout in Python (None, or seconds) as a deadline. */
+/* Converts a timeout in Python (None, or seconds) to a deadline. */
 int psb_arg_deadline(PyObject *object, int64_t *deadline_p);
 int64_t psb_now(void); /* CLOCK_MONOTONIC, ns */
 

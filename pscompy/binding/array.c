@@ -21,13 +21,13 @@ static int array_import(void)
     return 0;
 }
 
-/* The first array that is seen leads to numpy's functions. */
+/* Finds numpy's functions by the type of the first array that is passed. */
 static bool array_learn(PyObject *object)
 {
     if (array_type || strcmp(Py_TYPE(object)->tp_name, "numpy.ndarray") != 0)
         return false;
     if (array_import() < 0) {
-        PyErr_Clear(); /* the buffer protocol works, too */
+        PyErr_Clear(); /* the caller then uses the buffer protocol */
         return false;
     }
     return Py_IS_TYPE(object, array_type);
@@ -53,7 +53,7 @@ bool psb_array_get(Py_buffer *view, PyObject *object, bool writable)
 
 /* ---- arrays over memory of the core ---- */
 
-/* Takes over descr. */
+/* Takes over the reference `descr`. */
 static PyObject *array_over(PyObject *memory, PyArray_Descr *descr, int n,
                             const npy_intp *shape, int flags)
 {

@@ -4,8 +4,8 @@
  * pscompy.api.aio.
  *
  * Polling delays the loop's other tasks. It is therefore short, and skipped for
- * a while after it was in vain. A task that awaits one completed request after
- * the other yields to the loop at least every AWAIT_TURN_NS. */
+ * a while after it found nothing. A task that awaits one completed request
+ * after the other yields to the loop at least every AWAIT_TURN_NS. */
 #include "await.h"
 
 #include "args.h"
@@ -18,8 +18,8 @@
 
 /* ---- completed requests ---- */
 
-/* An iterator that ends with the request's result, at its first step, or at
- * the second if the loop gets its turn: a bare None asks asyncio for it. */
+/* An iterator that returns the result of a completed request. If `turn` is set,
+ * its first step gives None, by which a task yields to asyncio's loop. */
 typedef struct psb_ended {
     PyObject_HEAD psb_request_t *request;
     bool turn;
@@ -170,19 +170,20 @@ static bool await_linger(psb_request_t *request)
     }
     await_poll(request);
     if (psb_request_advance(request)) {
-        patience->vain = 0;
+        patience->backoff = 0;
         return true;
     }
-    patience->vain = 2 * patience->vain + 1;
-    if (patience->vain > AWAIT_SKIP_MAX)
-        patience->vain = AWAIT_SKIP_MAX;
-    patience->skip = patience->vain;
+    patience->backoff = 2 * patience->backoff + 1;
+    if (patience->backoff > AWAIT_SKIP_MAX)
+        patience->backoff = AWAIT_SKIP_MAX;
+    patience->skip = patience->backoff;
     return false;
 }
 
 /* ---- await ---- */
 
-/* Returns true if the loop has waited for too long and gets its turn now. */
+/* Returns true if no await has suspended for AWAIT_TURN_NS, so that the task
+ * must yield to the loop now. */
 static bool await_turn(psb_patience_t *patience)
 {
     int64_t now = psb_now();

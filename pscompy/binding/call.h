@@ -30,7 +30,7 @@ typedef struct psb_call {
     psb_kind_t kind;
     bool post; /* return a Request */
     bool lend; /* send: lend the sender's pages */
-    PyTypeObject *type; /* of that Request; NULL: Request itself */
+    PyTypeObject *type; /* of the new Request; NULL: Request itself */
     psb_worker_t *worker;
     PyObject *origin; /* its _exception() makes the errors */
     psb_connection_t *connection; /* NULL: a receive from any source */
@@ -39,7 +39,7 @@ typedef struct psb_call {
     int32_t tag;
     PyObject *buf; /* NULL: none */
     int64_t deadline;
-    uint32_t id; /* of an active message */
+    uint32_t id; /* active message: selects the handler */
     uint64_t offset; /* of a put or a get */
     const Py_buffer *blob; /* active message: the header; put and get:
                               the remote key */
@@ -56,12 +56,13 @@ typedef struct psb_verb {
     bool post;
 } psb_verb_t;
 
-/* Fills `call` from the arguments, but for worker, origin and context.
- * *peer_p: the argument of role p, or NULL. */
+/* Fills all fields of `call` except worker, origin and context. *peer_p gets
+ * the argument of role p, or NULL. */
 int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
                    Py_ssize_t n_args, PyObject *kwnames, psb_call_t *call,
                    PyObject **peer_p);
-/* Makes it a receive into buf, or into new memory if buf is None or NULL. */
+/* Makes the call a receive into buf, or into new memory if buf is None or
+ * NULL. */
 void psb_call_receive(psb_call_t *call, PyObject *buf);
 
 #endif

@@ -1,7 +1,7 @@
-/* Requests are taken back by the program, or because the await of one was
+/* Withdraws requests, for the program or because the await of one was
  * cancelled. An operation that has not begun is withdrawn. A receive gives its
  * message back to the queue, also after it has completed, as long as the
- * program has not seen that. */
+ * program has not seen its completion. */
 #include "cancel.h"
 
 #include "args.h"
@@ -22,14 +22,14 @@ PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused)
                            self->op.result.status == PSC_ERR_CANCELLED);
 }
 
-/* The request's result is replaced by Cancelled. */
+/* Replaces the request's result by Cancelled. */
 static void cancel_forget(psb_request_t *self, PyObject *cancelled)
 {
     self->op.result.status = PSC_ERR_CANCELLED;
     Py_CLEAR(self->value);
     Py_CLEAR(self->status);
     Py_XSETREF(self->error, cancelled);
-    psb_request_told(self);
+    psb_request_mark_seen(self);
 }
 
 static PyObject *cancel_exception(psb_request_t *self)
@@ -67,10 +67,10 @@ PyObject *psb_request_give_back(psb_request_t *self, PyObject *const *args,
     if (!self->finished && psb_op_give_up(&self->op))
         psb_request_advance(self);
     if (!self->finished) {
-        self->giving = psb_op_receives(&self->op);
-        return PyBool_FromLong(self->giving);
+        self->giving_back = psb_op_receives(&self->op);
+        return PyBool_FromLong(self->giving_back);
     }
-    if ((!self->told || (given[0] && given[0] == Py_True)) &&
+    if ((!self->seen || (given[0] && given[0] == Py_True)) &&
         psb_op_has_message(&self->op) && cancel_ended(self) < 0)
         return NULL;
     Py_RETURN_FALSE;
@@ -86,7 +86,7 @@ PyObject *psb_request_revoke(psb_request_t *self, PyObject *unused)
         psb_request_advance(self);
         Py_RETURN_TRUE;
     }
-    if (self->told)
+    if (self->seen)
         Py_RETURN_FALSE;
     cancelled = cancel_exception(self);
     if (!cancelled)

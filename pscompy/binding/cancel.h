@@ -1,4 +1,4 @@
-/* Methods of Request that take it back. */
+/* Methods of Request that withdraw it. */
 #ifndef PSCOMPY_BINDING_CANCEL_H
 #define PSCOMPY_BINDING_CANCEL_H
 

@@ -66,7 +66,8 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
     return *peer_p ? 0 : -1;
 }
 
-/* Makes the rank the peer of the call; without a rank it receives from any. */
+/* Makes the rank the peer of the call; a call without a rank receives from
+ * any. */
 static int comm_address(psb_communicator_t *self, PyObject *rank,
                         psb_call_t *call)
 {

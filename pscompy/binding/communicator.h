@@ -4,7 +4,7 @@
 
 #include "state.h"
 
-/* Cannot be the result of `rank - 1`, which must be an IndexError. */
+/* Not -1: a rank that a program computes wrongly must raise IndexError. */
 #define PSB_ANY_SOURCE INT32_MIN
 
 extern PyType_Spec psb_communicator_spec;

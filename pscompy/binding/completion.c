@@ -16,7 +16,7 @@
 int psb_worker_enter(psb_worker_t *self, PyObject *origin)
 {
     if (PSB_UNLIKELY(self->status == PSC_OK && !self->n_draining &&
-                     (self->n_late || self->api->pending(self->core))))
+                     (self->n_unnotified || self->api->pending(self->core))))
         psb_worker_drain(self);
     if (PSB_UNLIKELY(self->status != PSC_OK)) {
         psb_raise(self->state, origin, self->status, 0);
@@ -109,11 +109,11 @@ static void worker_sweep_late(psb_worker_t *self)
 {
     psc_link_t *link = self->ops.next;
 
-    while (self->n_late && link != &self->ops) {
+    while (self->n_unnotified && link != &self->ops) {
         psb_op_t *op = psb_op_of(link);
-        bool late = op->in_request && psb_request_of(op)->late;
+        bool unnotified = op->in_request && psb_request_of(op)->unnotified;
 
-        if (late && psb_request_advance(psb_request_of(op)))
+        if (unnotified && psb_request_advance(psb_request_of(op)))
             link = self->ops.next;
         else
             link = link->next;

@@ -10,8 +10,8 @@ struct psb_connection {
     psc_conn_t *core;
     PyObject *keep;    /* the owner of `core`, or NULL */
     uint32_t context;
-    bool leaving;      /* not in use any more: let go of it after its last
-                          message */
+    bool leaving;      /* not in use any more; psb_worker_let_go() drops it
+                          after its last message */
     bool pickles;      /* objects need nothing but pickle */
     bool apart; /* the object sent last had buffers besides its pickle */
     PyObject *objects; /* its pscompy.parcel Objects, NULL before the first */
@@ -26,8 +26,8 @@ psc_conn_t *psb_connection_enter(psb_connection_t *self);
 /* The value of Status.source: a rank in a World, else the Connection, or None
  * if that is not in use any more. */
 PyObject *psb_worker_source(psb_worker_t *worker, uint64_t id, int rank);
-/* Lets go of a connection that is not in use any more, unless one of its
- * messages is still to be delivered. */
+/* Drops the worker's reference to a connection that is not in use any more,
+ * unless one of its messages is still to be delivered. */
 int psb_worker_let_go(psb_worker_t *worker, psb_connection_t *connection);
 
 #endif

@@ -33,12 +33,12 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call);
 /* Returns true once the operation has completed; supplies memory to a receive
  * without buffer that has matched. */
 bool psb_op_advance(psb_op_t *op);
-/* Completes an op without the core, which has forgotten it. */
+/* Completes an op that the core does not know any more. */
 void psb_op_abandon(psb_op_t *op, psc_status_t status);
 /* Cancels an op that has not begun. Returns false if it is still in flight. */
 bool psb_op_withdraw(psb_op_t *op);
-/* The same for an op that nobody waits for any more: a receive also gives back
- * a message that is still arriving. */
+/* Like psb_op_withdraw(), for an op that nobody waits for any more: a receive
+ * also gives back a message that is still arriving. */
 bool psb_op_give_up(psb_op_t *op);
 /* True for a receive, which takes a message off the queue. */
 bool psb_op_receives(const psb_op_t *op);

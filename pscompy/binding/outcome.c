@@ -12,7 +12,7 @@ PyObject *psb_request_done(psb_request_t *self, PyObject *unused)
     (void)unused;
     if (!psb_request_advance(self))
         Py_RETURN_FALSE;
-    psb_request_told(self);
+    psb_request_mark_seen(self);
     Py_RETURN_TRUE;
 }
 
@@ -47,7 +47,7 @@ static PyObject *request_error(psb_request_t *self)
         return NULL;
     if (cancelled)
         return psb_request_result(self);
-    psb_request_told(self);
+    psb_request_mark_seen(self);
     Py_INCREF(error);
     return error;
 }

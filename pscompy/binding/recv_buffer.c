@@ -2,12 +2,12 @@
 #include "recv_buffer.h"
 
 #define ROOM_BYTES 1024
-/* Receives posted at a time that have a room: beyond it a program that posts
- * very many would pay for memory that it may not need. */
+/* Most posted receives that have a room at a time. Without this limit a program
+ * that posts very many receives would take memory that it may not need. */
 #define ROOMS_OUT_MAX 256u
 
 typedef struct psb_room {
-    PyObject_HEAD Py_ssize_t nbytes; /* of the message in it */
+    PyObject_HEAD Py_ssize_t nbytes; /* length of the message in it */
     char bytes[ROOM_BYTES];
 } psb_room_t;
 

@@ -1,7 +1,7 @@
 /* The type Room: memory for one short message, used again for the next. A
- * receive without buffer takes one, so that a short message arrives in it and
- * completes the receive at once; the length of any other message has to be
- * learned first. */
+ * receive without buffer takes a room. A short message arrives in the room and
+ * completes the receive at once; for a longer message memory is allocated once
+ * its length is known. */
 #ifndef PSCOMPY_BINDING_RECV_BUFFER_H
 #define PSCOMPY_BINDING_RECV_BUFFER_H
 

@@ -110,7 +110,7 @@ static PyObject *request_get_worker(psb_request_t *self, void *closure)
     return (PyObject *)self->op.worker;
 }
 
-/* Without a default, so that the compiler reports a kind that is missing. */
+/* The switch has no default, so that the compiler reports a missing kind. */
 static const char *request_kind_name(psb_kind_t kind)
 {
     switch (kind) {
@@ -163,7 +163,7 @@ static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
     return psb_buffers_traverse(&self->op.buffers, visit, arg);
 }
 
-/* The worker stays, because dealloc needs it. */
+/* Keeps the reference to the worker, because dealloc needs it. */
 static int request_clear(psb_request_t *self)
 {
     Py_CLEAR(self->op.origin);

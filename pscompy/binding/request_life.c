@@ -1,6 +1,6 @@
-/* Requests from start to completion. A request that the program drops while it
- * is in flight completes all the same, and its buffers live until then: its
- * finalizer adds a reference for the core. */
+/* Requests from start to completion. If the program drops a request that is in
+ * flight, the finalizer adds a reference for the core, so that the request and
+ * its buffers live until the operation completes. */
 #include "request_life.h"
 
 #include "errors.h"
@@ -29,33 +29,33 @@ static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
     return self;
 }
 
-static void request_hold(psb_request_t *self)
+static void request_refer_to_self(psb_request_t *self)
 {
-    self->held = true;
+    self->self_reference = true;
     Py_INCREF(self);
 }
 
-/* The finalizer of an object is called once, so a request that is started again
- * holds itself. */
-static void request_fly(psb_request_t *self)
+/* Python calls the finalizer of an object only once. A request that is started
+ * again after that keeps itself alive by a reference of its own. */
+static void request_begin(psb_request_t *self)
 {
-    self->flying = true;
+    self->in_flight = true;
     if (PSB_UNLIKELY(PyObject_GC_IsFinalized((PyObject *)self)))
-        request_hold(self);
+        request_refer_to_self(self);
     psb_op_link(&self->op);
 }
 
-/* Drops the reference for the core; the caller has another. */
-static void request_land(psb_request_t *self)
+/* Drops the reference that was held for the core; the caller has another. */
+static void request_end(psb_request_t *self)
 {
-    if (!self->flying)
+    if (!self->in_flight)
         return;
-    self->flying = false;
-    if (self->late)
-        self->op.worker->n_late--;
-    self->late = false;
-    if (PSB_UNLIKELY(self->held)) {
-        self->held = false;
+    self->in_flight = false;
+    if (self->unnotified)
+        self->op.worker->n_unnotified--;
+    self->unnotified = false;
+    if (PSB_UNLIKELY(self->self_reference)) {
+        self->self_reference = false;
         Py_DECREF(self);
     }
 }
@@ -63,11 +63,11 @@ static void request_land(psb_request_t *self)
 /* A task that asyncio made of a request, and that was cancelled before its
  * first step, has not begun to await the request. The request is withdrawn
  * here, as by a cancelled await, unless the program has seen its completion. */
-static void request_forsake(psb_request_t *self)
+static void request_withdraw(psb_request_t *self)
 {
     PyObject *later;
 
-    if (self->told || self->op.worker->status != PSC_OK)
+    if (self->seen || self->op.worker->status != PSC_OK)
         return;
     later = PyObject_CallMethod((PyObject *)self, "_give_back", NULL);
     if (!later)
@@ -81,25 +81,25 @@ void psb_request_finalize(PyObject *object)
     psb_raised_t raised = psb_raised_take();
 
     if (PSB_UNLIKELY(self->offered))
-        request_forsake(self);
-    if (self->flying && !self->held)
-        request_hold(self);
+        request_withdraw(self);
+    if (self->in_flight && !self->self_reference)
+        request_refer_to_self(self);
     psb_raised_restore(raised);
 }
 
 /* Returns -1 if nothing was started. */
 static int request_launch(psb_request_t *self, psb_call_t *call)
 {
-    request_fly(self);
+    request_begin(self);
     if (psb_op_start(&self->op, call, PSC_FLAG_NOTIFY, self) < 0) {
         self->op.done = true;
-        request_land(self);
+        request_end(self);
         return -1;
     }
     if (self->op.done && self->op.result.status != PSC_OK &&
         self->op.result.status != PSC_ERR_TRUNCATED) {
         psb_op_unlink(&self->op);
-        request_land(self);
+        request_end(self);
         psb_op_value(&self->op);
         return -1;
     }
@@ -118,12 +118,12 @@ PyObject *psb_request_post(psb_call_t *call, psb_op_t *op)
     return (PyObject *)self;
 }
 
-/* Makes it a completed request with the value None. */
+/* Completes the request with the value None. */
 static void request_rest(psb_request_t *self)
 {
     Py_INCREF(Py_None);
     Py_XSETREF(self->value, Py_None);
-    self->op.done = self->finished = self->told = true;
+    self->op.done = self->finished = self->seen = true;
 }
 
 psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
@@ -131,7 +131,7 @@ psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
     psb_request_t *self = request_new(type, op);
 
     if (self) {
-        self->again = true;
+        self->persistent = true;
         request_rest(self);
     }
     return self;
@@ -142,7 +142,7 @@ int psb_request_restart(psb_request_t *self, psb_call_t *call)
     Py_CLEAR(self->value);
     Py_CLEAR(self->error);
     Py_CLEAR(self->status);
-    self->finished = self->told = self->giving = self->op.done = false;
+    self->finished = self->seen = self->giving_back = self->op.done = false;
     self->op.result = (psc_result_t){.status = PSC_OK, .rank = -1};
     if (request_launch(self, call) == 0)
         return 0;
@@ -156,10 +156,10 @@ void psb_request_adopt(psb_op_t *op)
     psb_request_t *self = request_new(op->worker->state->request_type, op);
 
     if (self) {
-        request_fly(self);
-        self->late = true;
-        self->op.worker->n_late++;
-        self->held = true; /* by the reference from request_new */
+        request_begin(self);
+        self->unnotified = true;
+        self->op.worker->n_unnotified++;
+        self->self_reference = true; /* by the reference from request_new */
     } else { /* no memory: leak the buffers, which are still in use */
         PyErr_Clear();
         psb_op_unlink(op);
@@ -191,12 +191,12 @@ static void request_run_callbacks(psb_request_t *self)
     Py_XDECREF(callbacks);
 }
 
-/* The outcome of an operation. */
+/* The outcome of an operation as Python objects. */
 typedef struct harvest {
     PyObject *value, *error, *status;
 } harvest_t;
 
-/* May run Python code, and so another thread that harvests the same. */
+/* May run Python code, so another thread may make the outcome meanwhile. */
 static harvest_t request_harvest(psb_request_t *self)
 {
     psc_status_t status = self->op.result.status;
@@ -225,7 +225,7 @@ static bool request_store(psb_request_t *self, harvest_t harvest)
         Py_XDECREF(harvest.status);
         return false;
     }
-    if (harvest.value || harvest.error) { /* an event has its own already */
+    if (harvest.value || harvest.error) { /* an event has set its own already */
         self->value = harvest.value;
         self->error = harvest.error;
     }
@@ -237,33 +237,33 @@ static bool request_store(psb_request_t *self, harvest_t harvest)
 /* True if the message of a receive may still have to go back to the queue. */
 static bool request_keeps_memory(const psb_request_t *self)
 {
-    return psb_op_receives(&self->op) && !self->told &&
+    return psb_op_receives(&self->op) && !self->seen &&
            (self->op.result.status == PSC_OK ||
             self->op.result.status == PSC_ERR_TRUNCATED);
 }
 
-void psb_request_told(psb_request_t *self)
+void psb_request_mark_seen(psb_request_t *self)
 {
-    self->told = true;
-    if (self->finished && !self->again)
+    self->seen = true;
+    if (self->finished && !self->persistent)
         psb_buffers_release(&self->op.buffers);
 }
 
 static void request_finish(psb_request_t *self)
 {
-    if (self->giving)
+    if (self->giving_back)
         psb_op_return(&self->op);
     if (!request_store(self, request_harvest(self)))
         return;
     psb_op_unlink(&self->op);
     psb_op_free_core(&self->op);
     if (!request_keeps_memory(self)) {
-        if (!self->again)
+        if (!self->persistent)
             psb_buffers_release(&self->op.buffers);
         psb_op_drop_memory(&self->op);
     }
     request_run_callbacks(self);
-    request_land(self);
+    request_end(self);
 }
 
 bool psb_request_advance(psb_request_t *self)
@@ -311,8 +311,8 @@ bool psb_request_withdraw(psb_request_t *self)
 
 PyObject *psb_request_result(psb_request_t *self)
 {
-    if (!self->told)
-        psb_request_told(self);
+    if (!self->seen)
+        psb_request_mark_seen(self);
     if (self->value) {
         Py_INCREF(self->value);
         return self->value;

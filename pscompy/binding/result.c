@@ -7,8 +7,8 @@
 #include "rank_map.h"
 #include "recv_buffer.h"
 
-/* A receive from one connection gives that one, also when it is not in use any
- * more. */
+/* The source of a receive from one connection is that connection, even if it is
+ * not in use any more. */
 static PyObject *value_source(psb_op_t *op, const psc_result_t *result)
 {
     PyTypeObject *type = op->worker->state->connection_type;
@@ -48,8 +48,9 @@ static bool value_like_last(const psc_result_t *last,
            last->nbytes == result->nbytes;
 }
 
-/* In a World the last Status is kept, and equal messages share it. Outside a
- * World it would keep the connection alive that it names. */
+/* In a World the last Status is kept, and messages with equal results share it.
+ * A Status outside a World is not kept, because it would keep the connection
+ * that it names alive. */
 PyObject *psb_op_status(psb_op_t *op)
 {
     psb_worker_t *worker = op->worker;
@@ -88,7 +89,7 @@ static PyObject *value_fresh(psb_op_t *op)
     return Py_XNewRef(op->fresh);
 }
 
-/* The caller gives the room back. */
+/* The caller returns the room to the worker. */
 static PyObject *value_room(psb_op_t *op)
 {
     PyObject *room = op->room;

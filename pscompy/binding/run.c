@@ -63,7 +63,7 @@ static PyObject *call_finish(psb_request_t *request, int64_t deadline)
                                : call_give_up(request, outcome);
 }
 
-/* Runs it as a Request, which Timeout.request may have to name. */
+/* Runs the call as a Request, because Timeout.request may have to name it. */
 static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
 {
     PyObject *posted = psb_request_post(call, op), *value;

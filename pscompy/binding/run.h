@@ -12,7 +12,7 @@ int psb_call_enter(psb_call_t *call);
 PyObject *psb_call_run(psb_call_t *call);
 PyObject *psb_call_iprobe(psb_call_t *call);
 PyObject *psb_call_improbe(psb_call_t *call);
-/* The deadline of `send` is for both. */
+/* The deadline of `send` applies to both calls. */
 PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv);
 
 #endif

@@ -1,7 +1,7 @@
 /* Blocks: a bounded number of polls with the GIL, which is enough for a short
- * exchange, then the core's wait without it. That returns now and then although
- * nothing has completed, so that call-backs run, signals are handled, and the
- * end of the worker is noticed. */
+ * exchange, then the core's wait without the GIL. The core's wait returns now
+ * and then although nothing has completed, so that call-backs run, signals are
+ * handled, and the end of the worker is noticed. */
 #include "waiting.h"
 
 #include "completion.h"

@@ -11,19 +11,19 @@ typedef struct psb_numbering psb_numbering_t;
 
 /* Whether an await polls before it suspends; see await.c. */
 typedef struct psb_patience {
-    int64_t turn;  /* when the current run of awaits without suspending began;
-                      0: there is none */
-    unsigned vain; /* how many awaits skip polling after one polled in vain */
-    unsigned skip; /* how many of these are left */
+    int64_t turn; /* when a task last yielded to the loop, or began to await
+                     without suspending; 0 after an await has suspended */
+    unsigned backoff; /* awaits that skip polling after a poll found nothing */
+    unsigned skip; /* how many of these are still to come */
 } psb_patience_t;
 
 typedef struct psb_worker {
     PyObject_HEAD psb_state_t *state;
     const psc_api_t *api;
     psc_worker_t *core;
-    psc_status_t status;    /* PSC_OK; CLOSED or FORKED once it has ended */
-    psc_list_t ops;         /* psb_op_t that the core knows */
-    unsigned n_late;        /* requests that complete without notification */
+    psc_status_t status; /* PSC_OK; CLOSED or FORKED once it has ended */
+    psc_list_t ops; /* psb_op_t that the core knows */
+    unsigned n_unnotified; /* requests that complete without notification */
     unsigned n_inside; /* threads in a call of the core without the GIL */
     unsigned n_draining; /* calls of psb_worker_drain, nested or not */
     psb_patience_t patience;

@@ -1,4 +1,4 @@
-/* The end of a Worker: close() in order, and forked() in a child process. */
+/* The end of a Worker: close(), and forked() in a child process. */
 #include "worker_end.h"
 
 #include <time.h>
@@ -6,8 +6,8 @@
 #include "completion.h"
 #include "request_life.h"
 
-/* Completes operations that the core has forgotten. If `reached`, a peer may
- * still write into their buffers, which are leaked therefore. */
+/* Completes operations that the core does not know any more. If `reached`, a
+ * peer may still write into their buffers, so the buffers are leaked. */
 static void worker_abandon_ops(psb_worker_t *self, bool reached)
 {
     while (!psc_list_empty(&self->ops)) {

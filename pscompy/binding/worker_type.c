@@ -218,8 +218,9 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
 static PyObject *worker_get_pending(psb_worker_t *self, void *closure)
 {
     (void)closure;
-    return PyBool_FromLong(self->status == PSC_OK &&
-                           (self->n_late || self->api->pending(self->core)));
+    return PyBool_FromLong(
+        self->status == PSC_OK &&
+        (self->n_unnotified || self->api->pending(self->core)));
 }
 
 static PyObject *worker_get_address(psb_worker_t *self, void *closure)
@@ -287,7 +288,8 @@ static PyMethodDef worker_methods[] = {
      "Cancelled."},
     {"retain", PSB_FUNCTION(worker_retain), METH_O,
      "retain($self, connection, /)\n--\n\n"
-     "Keep the connection alive until release. Handlers of its messages get it\n"
+     "Keep the connection alive until release. Handlers of its messages get "
+     "it\n"
      "as their source."},
     {"release", PSB_FUNCTION(worker_release), METH_O,
      "release($self, id, /)\n--\n\n"
