@@ -277,8 +277,9 @@ static void comm_dealloc(psb_communicator_t *self)
 static PyMethodDef comm_methods[] = {
     {"connection", PSB_FUNCTION(comm_connection), METH_O,
      "connection($self, rank, /)\n--\n\n"
-     "The connection to a rank, this one's own included; it connects at its\n"
-     "first use. IndexError if there is no such rank."},
+     "The connection to a rank, which may be this rank itself; it is\n"
+     "established at its first use. Raises IndexError if there is no such\n"
+     "rank."},
     {"send", PSB_FUNCTION(comm_send), PSB_FAST,
      "send($self, buf, dest, tag=0, timeout=None)\n--\n\n"
      "Send one message to rank dest; see Connection.send."},
@@ -294,15 +295,14 @@ static PyMethodDef comm_methods[] = {
      "Like recv, but returns a Request at once."},
     {"send_init", PSB_FUNCTION(comm_send_init), PSB_FAST,
      "send_init($self, buf, dest, tag=0)\n--\n\n"
-     "A PersistentRequest: its start() sends buf as isend would, as it is\n"
-     "then, any number of times."},
+     "A PersistentRequest: each start() sends the current contents of buf,\n"
+     "as isend would."},
     {"recv_init", PSB_FUNCTION(comm_recv_init), PSB_FAST,
      "recv_init($self, buf, source=" ANY ", tag=-1)\n--\n\n"
-     "A PersistentRequest: its start() receives into buf as irecv would, any\n"
-     "number of times."},
+     "A PersistentRequest: each start() receives into buf, as irecv would."},
     {"recv_status", PSB_FUNCTION(comm_recv_status), PSB_FAST,
      "recv_status($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
-     "Receive into new memory: (bytearray, Status)."},
+     "Receive into new memory; returns (bytearray, Status)."},
     {"recv_view", PSB_FUNCTION(comm_recv_view), PSB_FAST,
      "recv_view($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive one message as a read-only array of bytes; see\n"
@@ -310,22 +310,25 @@ static PyMethodDef comm_methods[] = {
     {"sendrecv", PSB_FUNCTION(comm_sendrecv), PSB_FAST,
      "sendrecv($self, sendbuf, dest, recvbuf=None, source=" ANY ", sendtag=0,"
      " recvtag=-1, timeout=None)\n--\n\n"
-     "Send and receive at the same time; gives what recv gives."},
+     "Send and receive at the same time; returns what recv returns."},
     {"probe", PSB_FUNCTION(comm_probe), PSB_FAST,
      "probe($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
-     "Wait for a message and give its Status; it stays where it is."},
+     "Wait for a message and return its Status, without receiving it."},
     {"iprobe", PSB_FUNCTION(comm_iprobe), PSB_FAST,
      "iprobe($self, source=" ANY ", tag=-1)\n--\n\n"
-     "The Status of the message that recv would get, or None."},
+     "Returns the Status of the message that recv would return, or None if\n"
+     "there is none."},
     {"mprobe", PSB_FUNCTION(comm_mprobe), PSB_FAST,
      "mprobe($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
-     "Wait for a message and take it: a Message, which nobody else gets."},
+     "Wait for a message and take it off the queue: returns a Message, which\n"
+     "no other receive can match."},
     {"improbe", PSB_FUNCTION(comm_improbe), PSB_FAST,
      "improbe($self, source=" ANY ", tag=-1)\n--\n\n"
-     "Like mprobe if there is a message; else None."},
+     "Like mprobe if a message has arrived; otherwise returns None."},
     {"_bind", PSB_FUNCTION(comm_bind), METH_METHOD | PSB_FAST,
      "_bind($self, worker, size, context)\n--\n\n"
-     "Tie it to a worker; _peer(rank) is asked for each rank's Connection."},
+     "Bind this object to a worker; _peer(rank) returns the Connection of a\n"
+     "rank."},
     {"_exception", PSB_FUNCTION(comm_exception), METH_FASTCALL,
      "_exception($self, status, nbytes, /)\n--\n\n"
      "The exception for a status of the core, when no peer is involved."},

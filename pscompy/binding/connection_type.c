@@ -212,7 +212,7 @@ static PyObject *connection_get_state(psb_connection_t *self, void *closure)
 
 static PyGetSetDef connection_getset[] = {
     {"_objects", (getter)connection_get_objects, NULL,
-     "What _set_objects was given, None before.", NULL},
+     "The Objects that _set_objects has set, or None.", NULL},
     {"_worker", (getter)connection_get_worker, NULL, NULL, NULL},
     {"_state", (getter)connection_get_state, NULL,
      "psc_conn_state_t; CLOSED once the core's connection is gone.", NULL},
@@ -222,100 +222,111 @@ static PyMethodDef connection_methods[] = {
     {"send", PSB_FUNCTION(connection_send), PSB_FAST,
      "send($self, buf, tag=0, timeout=None)\n--\n\n"
      "Send one message: a bytes-like object, or a list of them. Returns when\n"
-     "buf may be changed again. Timeout (seconds): nothing was sent, unless\n"
-     "its .request says that it is under way and still owns buf."},
+     "buf may be changed again. After a Timeout (seconds) nothing was sent,\n"
+     "unless the exception has a `request`: the message is then in flight,\n"
+     "and the request still owns buf."},
     {"isend", PSB_FUNCTION(connection_isend), PSB_FAST,
      "isend($self, buf, tag=0, lend=False)\n--\n\n"
-     "Like send, but returns a Request at once; until it has ended buf must\n"
-     "not be changed. With lend the receiver reads buf where it is, if buf is\n"
-     "of the session's pool (empty, allocate) and the transport can do that:\n"
-     "the request ends when the last view there has gone, and an array is\n"
-     "read-only until then. Else it is sent like any other."},
+     "Like send, but returns a Request at once; buf must not be changed\n"
+     "until the request completes. With lend the receiver reads the memory\n"
+     "of buf in place, if buf is in the session's pool (empty, allocate) and\n"
+     "the transport supports it: the request completes when the receiver has\n"
+     "released its last view, and an array is read-only until then.\n"
+     "Otherwise buf is sent like any other."},
     {"recv", PSB_FUNCTION(connection_recv), PSB_FAST,
      "recv($self, buf=None, tag=-1, timeout=None)\n--\n\n"
-     "Receive one message, into buf (a writable bytes-like object or a list\n"
-     "of them), giving its Status, or without buf as a new bytearray.\n"
-     "Truncated: it was longer than buf, and is gone. Timeout: nothing was\n"
-     "taken, unless its .request says that it is under way."},
+     "Receive one message. With buf (a writable bytes-like object or a list\n"
+     "of them) the message is stored there, and its Status is returned;\n"
+     "without buf a new bytearray is returned. Raises Truncated if the\n"
+     "message was longer than buf; the message is then lost. After a Timeout\n"
+     "no message was taken, unless the exception has a `request`: it is then\n"
+     "in flight."},
     {"irecv", PSB_FUNCTION(connection_irecv), PSB_FAST,
      "irecv($self, buf=None, tag=-1)\n--\n\n"
-     "Like recv, but returns a Request at once; until it has ended buf\n"
-     "belongs to it."},
+     "Like recv, but returns a Request at once; buf must not be used until\n"
+     "the request completes."},
     {"send_init", PSB_FUNCTION(connection_send_init), PSB_FAST,
      "send_init($self, buf, tag=0)\n--\n\n"
-     "A PersistentRequest: its start() sends buf as isend would, as it is\n"
-     "then, any number of times."},
+     "A PersistentRequest: each start() sends the current contents of buf,\n"
+     "as isend would."},
     {"recv_init", PSB_FUNCTION(connection_recv_init), PSB_FAST,
      "recv_init($self, buf, tag=-1)\n--\n\n"
-     "A PersistentRequest: its start() receives into buf as irecv would, any\n"
-     "number of times."},
+     "A PersistentRequest: each start() receives into buf, as irecv would."},
     {"recv_status", PSB_FUNCTION(connection_recv_status), PSB_FAST,
      "recv_status($self, tag=-1, timeout=None)\n--\n\n"
-     "Receive into new memory: (bytearray, Status)."},
+     "Receive into new memory; returns (bytearray, Status)."},
     {"recv_view", PSB_FUNCTION(connection_recv_view), PSB_FAST,
      "recv_view($self, tag=-1, timeout=None)\n--\n\n"
-     "Receive one message as a read-only numpy array of bytes: of the memory\n"
-     "of its sender, if that has lent it, else of a copy. The loan ends when\n"
-     "nothing refers to that memory any more; what the array shows does not\n"
-     "change, also when the peer or the session has gone."},
+     "Receive one message as a read-only numpy array of bytes: over the\n"
+     "memory of the sender if it has lent the message, else over a copy. The\n"
+     "loan ends when nothing refers to that memory any more. The contents of\n"
+     "the array do not change, even if the peer or the session has ended."},
     {"sendrecv", PSB_FUNCTION(connection_sendrecv), PSB_FAST,
      "sendrecv($self, sendbuf, recvbuf=None, sendtag=0, recvtag=-1,"
      " timeout=None)\n--\n\n"
-     "Send and receive at the same time; gives what recv gives."},
+     "Send and receive at the same time; returns what recv returns."},
     {"probe", PSB_FUNCTION(connection_probe), PSB_FAST,
      "probe($self, tag=-1, timeout=None)\n--\n\n"
-     "Wait for a message and give its Status; it stays where it is."},
+     "Wait for a message and return its Status, without receiving it."},
     {"iprobe", PSB_FUNCTION(connection_iprobe), PSB_FAST,
      "iprobe($self, tag=-1)\n--\n\n"
-     "The Status of the message that recv would get, or None."},
+     "Returns the Status of the message that recv would return, or None if\n"
+     "there is none."},
     {"mprobe", PSB_FUNCTION(connection_mprobe), PSB_FAST,
      "mprobe($self, tag=-1, timeout=None)\n--\n\n"
-     "Wait for a message and take it: a Message, which nobody else gets."},
+     "Wait for a message and take it off the queue: returns a Message, which\n"
+     "no other receive can match."},
     {"improbe", PSB_FUNCTION(connection_improbe), PSB_FAST,
      "improbe($self, tag=-1)\n--\n\n"
-     "Like mprobe if there is a message; else None."},
+     "Like mprobe if a message has arrived; otherwise returns None."},
     {"put", PSB_FUNCTION(psb_connection_put), PSB_FAST,
      "put($self, buf, rkey, offset=0)\n--\n\n"
-     "Write buf at `offset` (bytes) of the peer's memory region; returns when\n"
-     "it is visible there."},
+     "Write buf at `offset` (bytes) of the peer's memory region; returns\n"
+     "when the data is visible there."},
     {"get", PSB_FUNCTION(psb_connection_get), PSB_FAST,
      "get($self, buf, rkey, offset=0)\n--\n\n"
      "Fill buf from `offset` (bytes) of the peer's memory region."},
     {"am_send", PSB_FUNCTION(psb_connection_am_send), PSB_FAST,
      "am_send($self, id, header, payload)\n--\n\n"
-     "Have the peer's handler of this id (on_message) called with header (a\n"
+     "Have the peer call its handler for this id (on_message) with header (a\n"
      "few bytes) and payload (any length)."},
     {"_bind", PSB_FUNCTION(connection_bind), METH_METHOD | PSB_FAST,
      "_bind($self, worker, conn_address, context, keep=None)\n--\n\n"
-     "Tie it to the core's connection at that address, which lives as long as\n"
-     "the object keep."},
+     "Bind this object to the core's connection at that address, which is\n"
+     "valid as long as the object `keep` exists."},
     {"send_obj", PSB_FUNCTION(psb_object_send), PSB_FAST,
      "send_obj($self, obj, tag=0, timeout=None, lend=False)\n--\n\n"
-     "Send any object that can be pickled; only recv_obj and its like receive\n"
-     "it. Returns when it may be changed again: at once, or for long buffers\n"
-     "(PSP_PARCEL_ZERO_COPY), which are sent from where they are, when they\n"
-     "have left. With lend the receiver gets those of the session's pool as\n"
-     "they are, read-only, and it returns when the last reference to them\n"
-     "there has died. Raises what pickling the object raises. Timeout\n"
-     "(seconds): nothing was sent, unless its .request says that it is under\n"
-     "way."},
+     "Send any object that can be pickled; only recv_obj and irecv_obj\n"
+     "receive it. Returns when the object may be changed again: at once, or,\n"
+     "if it has long buffers (PSP_PARCEL_ZERO_COPY), which are sent from\n"
+     "where they are, once these have been sent. With lend the receiver\n"
+     "reads long buffers in the session's pool in place, read-only, and the\n"
+     "call returns when the receiver has dropped its last reference to them.\n"
+     "Raises the exceptions of pickling. After a Timeout (seconds) nothing\n"
+     "was sent, unless the exception has a `request`: the object is then in\n"
+     "flight."},
     {"recv_obj", PSB_FUNCTION(psb_object_recv), PSB_FAST,
      "recv_obj($self, tag=-1, timeout=None)\n--\n\n"
      "Receive one object. Its long buffers are memory of the session's pool.\n"
-     "ParcelError: it cannot be put together here, and is gone.\n"
-     "ProtocolError: the peer has sent something else. Timeout (seconds):\n"
-     "nothing was taken, unless its .request says that it is under way."},
+     "Raises ParcelError if the object cannot be reconstructed locally; it\n"
+     "is then lost. Raises ProtocolError if the peer has sent something\n"
+     "else. After a Timeout (seconds) nothing was taken, unless the\n"
+     "exception has a `request`: the object is then in flight."},
     {"_set_objects", PSB_FUNCTION(connection_set_objects), METH_FASTCALL,
      "_set_objects($self, objects, heads, pickles, /)\n--\n\n"
-     "What send_obj and recv_obj use, and whether plain pickle does."},
+     "Set the Objects and the connection `heads` that send_obj and recv_obj\n"
+     "use; `pickles` tells whether the pickle module is enough for objects\n"
+     "without buffers."},
     {"_recv_memory", PSB_FUNCTION(connection_recv_memory), PSB_FAST,
      "_recv_memory($self, tag=-1)\n--\n\n"
-     "One message as bytes of the pool, or of its sender's."},
+     "Receive one message into memory of the pool, or map the memory of its\n"
+     "sender."},
     {"_irecv_memory", PSB_FUNCTION(connection_irecv_memory), PSB_FAST,
      "_irecv_memory($self, tag=-1)\n--\n\n"
-     "A Request of one message as bytes of the pool, or of its sender's."},
+     "A Request for one message in memory of the pool, or of its sender."},
     {"_begin_open", PSB_FUNCTION(connection_begin_open), METH_NOARGS,
-     "_begin_open($self)\n--\n\nCalled on first use; must not block."},
+     "_begin_open($self)\n--\n\n"
+     "Called at the first use of the connection; must not block."},
     {"_exception", PSB_FUNCTION(connection_exception), METH_FASTCALL,
      "_exception($self, status, nbytes, /)\n--\n\n"
      "The exception for a status of the core."},

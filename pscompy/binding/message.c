@@ -115,7 +115,8 @@ static void message_dealloc(psb_message_t *self)
 static PyMethodDef message_methods[] = {
     {"recv", PSB_FUNCTION(message_recv), PSB_FAST,
      "recv($self, buf=None)\n--\n\n"
-     "Receive it, once: into buf, giving its Status, or as a new bytearray."},
+     "Receive the message, once: into buf, returning its Status, or without\n"
+     "buf as a new bytearray."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef message_getset[] = {

@@ -208,17 +208,17 @@ static int module_clear(PyObject *module)
 static PyMethodDef module_methods[] = {
     {"bind", module_bind, METH_VARARGS,
      "bind($module, api_address, status_type, /)\n--\n\n"
-     "Tie the extension to the core's psc_api_t, whose version is checked,\n"
-     "and publish that as the capsule pscompy.core._api."},
+     "Bind the extension to the core's psc_api_t after a check of its\n"
+     "version, and publish the table as the capsule pscompy.core._api."},
     {"wait_all", PSB_FUNCTION(module_wait_all), PSB_FAST,
      "wait_all($module, requests, timeout=None)\n--\n\n"
-     "The results of all, as a list; an error is raised after all others have\n"
-     "ended (the first, if there are several). After a Timeout (seconds) what\n"
-     "has not ended is still in flight."},
+     "The results of all requests, as a list. If some fail, the exception of\n"
+     "the first of them is raised once all have completed. After a Timeout\n"
+     "(seconds) the requests that have not completed are still in flight."},
     {"wait_any", PSB_FUNCTION(module_wait_any), PSB_FAST,
      "wait_any($module, requests, timeout=None)\n--\n\n"
-     "(index, result) of one that has ended, the first in the list if there\n"
-     "are several."},
+     "(index, result) of a request that has completed; of several, the first\n"
+     "in the list."},
     {NULL, NULL, 0, NULL}};
 
 static PyModuleDef_Slot module_slots[] = {

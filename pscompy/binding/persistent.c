@@ -88,8 +88,8 @@ static void persistent_dealloc(psb_persistent_t *self)
 static PyMethodDef persistent_methods[] = {
     {"start", PSB_FUNCTION(persistent_start), METH_NOARGS,
      "start($self)\n--\n\n"
-     "Begin the operation, again if it has ended; wait(), test() and the rest\n"
-     "are of the latest start. RuntimeError while it is in flight."},
+     "Begin the operation. wait(), test() and the other methods refer to the\n"
+     "latest start. Raises RuntimeError while the operation is in flight."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot persistent_slots[] = {

@@ -191,55 +191,61 @@ static void request_dealloc(psb_request_t *self)
 static PyMethodDef request_methods[] = {
     {"wait", PSB_FUNCTION(request_wait), PSB_FAST,
      "wait($self, timeout=None)\n--\n\n"
-     "Block until it has ended; give what the blocking call would have\n"
-     "returned, or raise what it would have raised. After a Timeout (seconds)\n"
-     "it is still in flight. May be repeated."},
+     "Block until the request completes; returns the result of the blocking\n"
+     "call, or raises its exception. After a Timeout (seconds) the request\n"
+     "is still in flight. May be called repeatedly."},
     {"result", PSB_FUNCTION(request_result), METH_NOARGS,
-     "result($self)\n--\n\nThe same as wait()."},
+     "result($self)\n--\n\n"
+     "The same as wait()."},
     {"test", PSB_FUNCTION(request_test), METH_NOARGS,
      "test($self)\n--\n\n"
-     "Whether it has ended, after moving all messages on once."},
+     "Make progress once; returns whether the request has completed."},
     {"cancel", PSB_FUNCTION(psb_request_cancel), METH_NOARGS,
      "cancel($self)\n--\n\n"
-     "Take it back. False: too late, it has ended or is under way."},
+     "Withdraw the request. Returns False if it has completed already, or is\n"
+     "in flight and cannot be withdrawn any more."},
     {"done", PSB_FUNCTION(psb_request_done), METH_NOARGS,
      "done($self)\n--\n\n"
-     "Whether it has ended, without moving any message."},
+     "Returns whether the request has completed, without making progress."},
     {"cancelled", PSB_FUNCTION(psb_request_cancelled), METH_NOARGS,
      "cancelled($self)\n--\n\n"
-     "Whether it has ended because it was cancelled."},
+     "Returns whether the request was cancelled."},
     {"exception", PSB_FUNCTION(psb_request_exception), PSB_FAST,
      "exception($self, timeout=None)\n--\n\n"
-     "Block until it has ended, as wait() does; return the exception that\n"
-     "wait() would raise, or None. Cancelled is raised."},
+     "Block until the request completes, as wait() does; returns the\n"
+     "exception that wait() would raise, or None. Raises Cancelled if the\n"
+     "request was cancelled."},
     {"add_done_callback", PSB_FUNCTION(psb_request_add_done_callback), METH_O,
      "add_done_callback($self, fn, /)\n--\n\n"
-     "Call fn(request) once it has ended, at once if it has. Where an event\n"
-     "loop runs in this thread, fn runs in the loop, which moves messages\n"
-     "until then. Elsewhere it runs in whichever thread notices; its\n"
-     "exceptions go to sys.unraisablehook."},
+     "Call fn(request) when the request completes, or at once if it has\n"
+     "completed. If an event loop runs in this thread, fn runs in the loop,\n"
+     "which makes progress until then. Otherwise fn runs in the thread that\n"
+     "delivers the completion, and its exceptions go to sys.unraisablehook."},
     {"remove_done_callback", PSB_FUNCTION(psb_request_remove_done_callback),
      METH_O,
      "remove_done_callback($self, fn, /)\n--\n\n"
-     "Remove all of fn; how many there were."},
+     "Remove all occurrences of fn; returns their number."},
     {"_on_done", PSB_FUNCTION(psb_request_on_done), METH_O,
      "_on_done($self, fn, /)\n--\n\n"
-     "add_done_callback for a function that any thread may call."},
+     "Like add_done_callback, for a function that any thread may call."},
     {"_give_back", PSB_FUNCTION(psb_request_give_back), PSB_FAST,
      "_give_back($self, anyway=False)\n--\n\n"
-     "Nobody waits for it any more: withdraw it. A receive that has matched\n"
-     "gives its message back, unless somebody has its result; anyway: also\n"
-     "then. True: the message is on its way, and goes back when it ends."},
+     "Withdraw a request that nobody waits for any more. A receive that has\n"
+     "matched gives its message back, unless the program has its result;\n"
+     "with `anyway` also then. Returns True if the message is still arriving\n"
+     "and is given back afterwards."},
     {"_revoke", PSB_FUNCTION(psb_request_revoke), METH_NOARGS,
      "_revoke($self)\n--\n\n"
-     "End an event with Cancelled, also if it has ended and the program has\n"
-     "not seen that. False: the program has."},
+     "Complete an event with Cancelled, also if it has completed and the\n"
+     "program has not seen that. Returns False if the program has seen it."},
     {"_complete", PSB_FUNCTION(request_event_complete), METH_O,
      "_complete($self, value, /)\n--\n\n"
-     "End an event with a value. False: it has ended otherwise."},
+     "Complete an event with a value. Returns False if it has completed\n"
+     "already."},
     {"_fail", PSB_FUNCTION(request_event_fail), METH_O,
      "_fail($self, error, /)\n--\n\n"
-     "End an event with an exception. False: it has ended otherwise."},
+     "Complete an event with an exception. Returns False if it has completed\n"
+     "already."},
     {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS,
      "Request[T]: a Request whose wait() returns a T, for type checkers."},
     {"__reduce_ex__", PSB_FUNCTION(request_refuse_pickle), METH_O, NULL},
@@ -247,7 +253,7 @@ static PyMethodDef request_methods[] = {
 
 static PyGetSetDef request_getset[] = {
     {"status", (getter)request_get_status, NULL,
-     "The Status of a receive or probe that has ended; else None.", NULL},
+     "The Status of a completed receive or probe, else None.", NULL},
     {"_asyncio_future_blocking", (getter)request_get_blocking, NULL, NULL,
      NULL},
     {"_worker", (getter)request_get_worker, NULL, NULL, NULL},
@@ -259,7 +265,7 @@ static PyMemberDef request_members[] = {
     {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot request_slots[] = {
-    {Py_tp_doc, "An operation in flight, or ended. Awaitable."},
+    {Py_tp_doc, "An operation in flight, or completed. Awaitable."},
     {Py_tp_dealloc, request_dealloc},
     {Py_tp_finalize, psb_request_finalize},
     {Py_tp_traverse, request_traverse},

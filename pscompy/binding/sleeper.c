@@ -93,16 +93,17 @@ static PyObject *sleeper_progress(psb_sleeper_t *self, PyObject *unused)
 static PyMethodDef sleeper_methods[] = {
     {"fileno", PSB_FUNCTION(sleeper_fileno), METH_NOARGS,
      "fileno($self)\n--\n\n"
-     "The descriptor to sleep on, once armed. It stays readable when the\n"
-     "worker has ended."},
+     "The descriptor to sleep on after `arm` has returned True. It stays\n"
+     "readable once the worker has ended."},
     {"arm", PSB_FUNCTION(sleeper_arm), METH_NOARGS,
      "arm($self)\n--\n\n"
-     "True: sleep on the descriptor. False: there is something already, or\n"
-     "has been since the last progress(): call that, and look."},
+     "Returns True if the thread may sleep on the descriptor. Returns False\n"
+     "if something has happened since the last progress(): call progress()\n"
+     "and check the requests."},
     {"progress", PSB_FUNCTION(sleeper_progress), METH_NOARGS,
      "progress($self)\n--\n\n"
-     "As Worker.progress, for the thread that sleeps on this descriptor: it\n"
-     "is not woken for this pass."},
+     "Like Worker.progress, for the thread that sleeps on this descriptor:\n"
+     "this pass does not wake it."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot sleeper_slots[] = {

@@ -264,27 +264,31 @@ static void worker_dealloc(psb_worker_t *self)
 static PyMethodDef worker_methods[] = {
     {"progress", PSB_FUNCTION(worker_progress), METH_NOARGS,
      "progress($self)\n--\n\n"
-     "Move all messages on once and deliver what has ended; how many events\n"
-     "there were."},
+     "Make progress once and deliver all completions; returns the number of\n"
+     "events."},
     {"sleeper", PSB_FUNCTION(worker_sleeper), METH_NOARGS,
      "sleeper($self)\n--\n\n"
-     "A Sleeper: a descriptor for one thread that sleeps on it."},
+     "A Sleeper: a descriptor that one thread can sleep on."},
     {"drain", PSB_FUNCTION(worker_drain), METH_NOARGS,
      "drain($self)\n--\n\n"
-     "Deliver what has ended: call-backs of requests, handlers of messages."},
+     "Deliver completions: call the call-backs of requests and the handlers\n"
+     "of active messages."},
     {"on_message", PSB_FUNCTION(worker_on_message), PSB_FAST,
      "on_message($self, id, handler)\n--\n\n"
-     "Call handler(source, header, payload) for messages of am_send(id, ...);\n"
-     "None removes it. It runs in whichever thread uses the session, and its\n"
-     "exceptions go to sys.unraisablehook."},
+     "Call handler(source, header, payload) for active messages that were\n"
+     "sent by am_send(id, ...); None removes the handler. It runs in\n"
+     "whichever thread uses the session, and its exceptions go to\n"
+     "sys.unraisablehook."},
     {"allocate", PSB_FUNCTION(worker_allocate), METH_O,
-     "allocate($self, nbytes, /)\n--\n\nA writable Memory of the pool."},
+     "allocate($self, nbytes, /)\n--\n\n"
+     "A writable Memory of the pool."},
     {"empty", PSB_FUNCTION(worker_empty), PSB_FAST,
-     "empty($self, shape, dtype)\n--\n\nAn array of the pool."},
+     "empty($self, shape, dtype)\n--\n\n"
+     "A numpy array in memory of the pool."},
     {"event", PSB_FUNCTION(worker_event), PSB_FAST,
      "event($self, request_type=None, origin=None)\n--\n\n"
-     "A Request (or a type of it) that somebody ends with _complete(value) or\n"
-     "_fail(error). origin._exception(status, 0) makes its Timeout and\n"
+     "A Request (or a subclass of it) that _complete(value) or _fail(error)\n"
+     "completes. origin._exception(status, 0) makes its Timeout and\n"
      "Cancelled."},
     {"retain", PSB_FUNCTION(worker_retain), METH_O,
      "retain($self, connection, /)\n--\n\n"
@@ -293,31 +297,32 @@ static PyMethodDef worker_methods[] = {
      "as their source."},
     {"release", PSB_FUNCTION(worker_release), METH_O,
      "release($self, id, /)\n--\n\n"
-     "Nothing comes of the connection of this id any more: let go of it as\n"
-     "soon as its messages have been delivered."},
+     "The connection of this id is not in use any more: drop the reference\n"
+     "to it once its messages have been delivered."},
     {"connection", PSB_FUNCTION(worker_connection), METH_O,
      "connection($self, id, /)\n--\n\n"
-     "The connection of this id that is in use, or None."},
+     "The connection in use that has this id, or None."},
     {"renumber", PSB_FUNCTION(psb_worker_renumber), PSB_FAST,
      "renumber($self, context, ranks)\n--\n\n"
-     "Status.source of messages of this context is the place in `ranks` of\n"
-     "the rank that they come from."},
+     "Status.source of messages of this context is the index in `ranks` of\n"
+     "the rank that sent them."},
     {"close", PSB_FUNCTION(psb_worker_close), METH_O,
      "close($self, destroy, /)\n--\n\n"
-     "End all use of the core's worker, call destroy(), and end what is still\n"
-     "in flight with Closed; waiting threads are woken. Returns the result\n"
-     "of destroy(): True if a peer may still write to the buffers, which are\n"
-     "kept then."},
+     "End all use of the core's worker, call destroy(), and complete the\n"
+     "operations in flight with Closed; waiting threads are woken. Returns\n"
+     "the result of destroy(): True if a peer may still write to the\n"
+     "buffers, which are never freed then."},
     {"forked", PSB_FUNCTION(psb_worker_forked), METH_NOARGS,
      "forked($self)\n--\n\n"
-     "After fork, in the child: every use raises, nothing is touched."},
+     "In the child after a fork: every later use raises, and nothing that\n"
+     "the parent shares is changed."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef worker_getset[] = {
     {"pending", (getter)worker_get_pending, NULL,
      "Whether drain() may find something.", NULL},
     {"address", (getter)worker_get_address, NULL,
-     "Where the core's worker is, 0 after close().", NULL},
+     "Address of the core's worker, 0 after close().", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot worker_slots[] = {
