@@ -47,11 +47,11 @@ def parse(data: bytes | bytearray, whose: object) -> Frame:
     try:
         frame = json.loads(data)
     except ValueError as error:
-        raise BadFrame(f"{whose} sent no JSON: {error}") from error
+        raise BadFrame(f"{whose} sent text that is not JSON: {error}") from error
     except RecursionError:
         raise BadFrame(f"{whose} sent JSON that is nested too deeply") from None
     if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
-        raise BadFrame(f"{whose} sent no frame")
+        raise BadFrame(f"{whose} sent a message that is not a frame")
     if _deeper(frame, DEPTH_MAX):
         raise BadFrame(f"{whose} sent a frame that is nested deeper than {DEPTH_MAX}")
     return frame
@@ -112,8 +112,8 @@ async def keep(
                 logger.info("gateway %s: %s", address, error)
             ended(str(error))
         except Exception as error:  # a malformed frame
-            logger.warning("gateway %s sent nonsense: %.200r", address, error)
-            ended(f"it sent nonsense: {error!r:.200}")
+            logger.warning("gateway %s sent a malformed frame: %.200r", address, error)
+            ended(f"it sent a malformed frame: {error!r:.200}")
         finally:
             connection.close()
         await asyncio.sleep(PAUSE)

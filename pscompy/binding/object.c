@@ -15,7 +15,7 @@ int psb_object_bind(psb_connection_t *self, PyObject *const *args,
     if (n_args != 3 || !PyObject_TypeCheck(args[1], type)) {
         PyErr_SetString(PyExc_TypeError,
                         "_set_objects() takes Objects, their Connection, and "
-                        "whether pickle does as it is");
+                        "whether pickle suffices");
         return -1;
     }
     Py_INCREF(args[0]);

@@ -68,7 +68,7 @@ static void room_dealloc(psb_room_t *self)
 }
 
 static PyType_Slot room_slots[] = {
-    {Py_tp_doc, "A short message, until the program's object is made of it."},
+    {Py_tp_doc, "The memory of one short message that has arrived."},
     {Py_tp_dealloc, room_dealloc},
     {Py_bf_getbuffer, room_getbuffer},
     {0, NULL}};

@@ -107,7 +107,8 @@ static PyMethodDef sleeper_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot sleeper_slots[] = {
-    {Py_tp_doc, "What Worker.sleeper() gives."},
+    {Py_tp_doc,
+     "A descriptor that one thread sleeps on; see Worker.sleeper()."},
     {Py_tp_dealloc, sleeper_dealloc},
     {Py_tp_traverse, sleeper_traverse},
     {Py_tp_methods, sleeper_methods},

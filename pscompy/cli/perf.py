@@ -164,7 +164,7 @@ def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
             assert process.stdout is not None
             address = process.stdout.readline().strip()
             if not address:
-                raise PscomError("the other process does not start; see above why")
+                raise PscomError("the other process does not start; its error is printed above")
             with _connected(address, config) as connection:
                 yield connection
             process.wait(_UP_SECONDS)

@@ -129,7 +129,7 @@ class Engine:
         if reached:
             logger.error(
                 "a peer did not answer and may be in the middle of a copy into this process's "
-                "memory: the buffers of what was in flight stay allocated until the process ends"
+                "memory: the buffers of operations in flight stay allocated until the process ends"
             )
         return reached
 
@@ -214,7 +214,7 @@ class Engine:
         iface = next(iter(option.rails.values())) if rail is None else option.rails[rail]
         handle = lib.psc_lane_create(self._worker, iface, lane_id)
         if not handle:
-            raise PscomError("no endpoint could be made")
+            raise PscomError("the endpoint cannot be created")
         return Lane(self.lanes, option, lane_id, handle)
 
     @staticmethod

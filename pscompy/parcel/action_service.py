@@ -240,7 +240,7 @@ class Service:
             while self._deadlines and self._deadlines[0][0] <= time.monotonic():
                 late.append(heapq.heappop(self._deadlines)[2])
         for future in late:
-            if future.finish(None, Timeout("the action has not ended in its time")):
+            if future.finish(None, Timeout("the action has not ended within its timeout")):
                 future.withdraw()
 
     # ---- calls that this process receives ----
@@ -314,7 +314,7 @@ class Service:
 
     def _begin(self, call: Call, asked: object) -> None:
         if not (isinstance(asked, tuple) and len(asked) == 3 and isinstance(asked[1], tuple)):
-            raise ProtocolError("this is no call of an action")
+            raise ProtocolError("an object that is not a call of an action")
         target, args, kwargs = asked
         found = self.resolve(target)
         call.name = found.name
@@ -336,7 +336,7 @@ class Service:
                 raise Unsupported(f"no action {target!r} is registered here")
             return found
         if not callable(target):
-            raise ProtocolError("what is to be called is no function")
+            raise ProtocolError("the target of a call is neither a name nor a function")
         found = registered(target)
         if found is None and not self._any_function:
             raise Unsupported(

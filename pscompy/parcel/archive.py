@@ -201,7 +201,7 @@ def _parse(view: memoryview) -> Head:
         raise ProtocolError(f"an archive of {view.nbytes} bytes is too short")
     magic, ident, count, zero, nbytes, name = _HEAD.unpack_from(view)
     if magic != MAGIC or zero != 0 or ident > _IDENT_MAX:
-        raise ProtocolError("this is no archive, or one of another version")
+        raise ProtocolError("the data is not an archive, or one of another version")
     at = _HEAD.size + count * _ENTRY.size
     if count > CHUNKS_MAX or at + nbytes > view.nbytes:
         raise ProtocolError(f"an archive's table of {count} chunks exceeds it")
@@ -221,7 +221,7 @@ def _entries(
     for nbytes, fits, readonly in table:
         inside = None
         if fits > 1 or readonly > 1:
-            raise ProtocolError("an archive's table says what nothing means")
+            raise ProtocolError("an archive's table is malformed")
         if fits:
             at += -at % ALIGNMENT
             if nbytes > view.nbytes - at:
@@ -282,4 +282,4 @@ def restore(index: Buffer, chunks: Sequence[Buffer], serialiser: Serialiser) -> 
 
 def refusal(error: Exception) -> ParcelError:
     """The `ParcelError` to raise when unpickling has failed with `error`."""
-    return ParcelError(f"an object cannot be put together: {describe(error)}")
+    return ParcelError(f"an object cannot be reconstructed: {describe(error)}")

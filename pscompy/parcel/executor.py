@@ -121,7 +121,7 @@ class Executor(concurrent.futures.Executor):
         try:
             self._comm.serve()
         except PscomError as error:  # the World has ended, so the other ranks serve no more
-            logger.debug("the executor's ranks do not come together: %s", error)
+            logger.debug("the barrier at the end of the executor failed: %s", error)
 
     # ---- handing out ----
 
@@ -138,7 +138,7 @@ class Executor(concurrent.futures.Executor):
                 if rank is not None:
                     self._load[rank] += 1
             if rank is None:
-                self._complete(task, None, PeerLost("no rank is left that could run it"))
+                self._complete(task, None, PeerLost("no rank is left that could run the action"))
             else:
                 self._send(task, rank)
 

@@ -106,7 +106,7 @@ def find(module: str, name: str) -> Any:
 
 def check(fits: object, what: str) -> None:
     if not fits:
-        raise UnpicklingError(f"these are no arguments of {what}")
+        raise UnpicklingError(f"these are not arguments of {what}")
 
 
 def buffer(data: Any) -> memoryview:

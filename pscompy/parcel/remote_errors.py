@@ -34,7 +34,7 @@ def put_together(given: object, objects: Objects) -> BaseException:
     `ProtocolError` if `given` is no result of `take_apart`.
     """
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str)):
-        return ProtocolError("this is no answer of an action")
+        return ProtocolError("an object that is not the answer to a call")
     data, text = given
     try:
         error = objects.restore(data) if data is not None else None

@@ -111,7 +111,7 @@ class Reader:
 
     def pop_to_mark(self) -> list[Any]:
         if not self._below:
-            raise UnpicklingError("there is no mark")
+            raise UnpicklingError("no mark is on the stack")
         items, self._stack = self._stack, self._below.pop()
         return items
 
@@ -120,7 +120,7 @@ class Reader:
 
     def get(self, index: int) -> None:
         if index >= len(self._memo):
-            raise UnpicklingError(f"nothing was kept as number {index}")
+            raise UnpicklingError(f"no object was memoized as number {index}")
         self._stack.append(self._memo[index])
 
     # ---- containers ----
@@ -239,7 +239,7 @@ def _set_state(target: Any, state: Any) -> None:
         state, slots = state
     for values in (state, slots):
         if values and (type(values) is not dict or not all(map(_is_attribute, values))):
-            raise UnpicklingError(f"a state that is none for a {_named(target)}")
+            raise UnpicklingError(f"a state that does not fit a {_named(target)}")
     if state:
         target.__dict__.update({sys.intern(name): value for name, value in state.items()})
     for name, value in (slots or {}).items():

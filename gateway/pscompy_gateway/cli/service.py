@@ -36,7 +36,7 @@ def start(arguments: Sequence[str], pid_file: Path, log: Path | None) -> str:
     line = process.stdout.readline()
     if "serves" not in line:
         reason = process.stderr.read() if process.stderr else f"see {log}"
-        raise PscomError(f"it did not start: {reason.strip()}")
+        raise PscomError(f"the gateway did not start: {reason.strip()}")
     pid_file.write_text(f"{process.pid}\n")
     return line.rstrip()
 

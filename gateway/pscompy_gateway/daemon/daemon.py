@@ -278,7 +278,7 @@ class Daemon:
         except PscomError as error:
             logger.info("%s: %s", connection.peer, error)
         except Exception as error:  # a malformed frame ends only the trunk that it arrived on
-            logger.warning("%s sent nonsense: %.200r", connection.peer, error)
+            logger.warning("%s sent a malformed frame: %.200r", connection.peer, error)
         finally:
             self._leave(member)
             trunk.close()

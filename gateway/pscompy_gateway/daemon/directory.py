@@ -98,9 +98,9 @@ class Switchboard:
         kind = frame["kind"]
         handler = _HANDLERS[kind]
         if not member.node and kind not in ("hello", "join"):
-            raise ValueError("no hello")
+            raise ValueError("the first frame is not a hello")
         if member.node and member.reaches is None and kind not in OF_PROCESSES:
-            raise ValueError(f"a process may not say {kind}")
+            raise ValueError(f"a process may not send frames of kind {kind}")
         handler(self, member, frame)
 
     def hello(self) -> Frame:
@@ -118,7 +118,7 @@ class Switchboard:
         if not 0 < node < 1 << 64 or not -1 <= module <= MODULE_MAX:
             raise ValueError("no node, or no module, has that number")
         if member.node not in (0, node) or self.nodes.get(node, member).owner != member.owner:
-            raise ValueError(f"node {node:x} is somebody else")
+            raise ValueError(f"node {node:x}  belongs to another session")
         member.node, member.module = node, module
         self.nodes[node] = member
         self._left.pop(node, None)
@@ -200,7 +200,7 @@ class Switchboard:
         """Raises `ValueError` if the source of a frame is not behind this trunk."""
         node = int(frame["from_node"])
         if member.reaches is None and (node, frame["from_module"]) != (member.node, member.module):
-            raise ValueError("a process speaks for itself alone")
+            raise ValueError("a process may send frames about itself only")
         if member.reaches is not None and node not in self.nodes:
             _remember(self._behind, node, member)
             self._left.pop(node, None)

@@ -273,7 +273,9 @@ class Handshake:
             raise RemoteProtocolError(f"answer {frame.attempt} after {self.attempt}")
         chosen = {lane.candidate for lane in frame.lanes}
         if len(chosen) < len(frame.lanes) or not chosen <= self._untried:
-            raise RemoteProtocolError("an answer chooses what was not offered, or chosen before")
+            raise RemoteProtocolError(
+                "an answer chooses a candidate that was not offered, or was chosen before"
+            )
         self._untried -= chosen
         self._step(LinkEvent.ANSWER if frame.lanes else LinkEvent.NO_ANSWER)
         self._trial = self._new_trial(frame.attempt)

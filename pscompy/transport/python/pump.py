@@ -135,7 +135,7 @@ class Pump:
         if not self._thread.is_alive():
             self._lib.bridge_release(self._bridge)
         elif not self.stuck():
-            logger.warning("the transport %s does not end", self._name)
+            logger.warning("the thread of the transport %s does not end", self._name)
 
     def stuck(self) -> str:
         """Returns which call of the transport blocks, and where, or an empty text. May be called
@@ -234,7 +234,7 @@ class Pump:
         except OSError as error:
             self._lose(channel, str(error) or type(error).__name__)
         except Exception as error:
-            logger.exception("%s: a link ends by a mistake of the transport", self._name)
+            logger.exception("%s: a link ends because of an error in the transport", self._name)
             self._lose(channel, _describe(error))
 
     # ---- commands of the bridge ----
@@ -303,7 +303,7 @@ class Pump:
             self._lose(channel, str(error) or type(error).__name__)
             return
         except Exception as error:
-            logger.exception("%s: a link ends by a mistake of the transport", self._name)
+            logger.exception("%s: a link ends because of an error in the transport", self._name)
             self._lose(channel, _describe(error))
             return
         for _ in range(done):
@@ -386,7 +386,7 @@ class Pump:
         elif channel.stage is Stage.PROVING:
             self._prove(channel, frame)
         elif channel.stage is Stage.WAITING:
-            raise ConnectionError("the caller speaks out of turn")
+            raise ConnectionError("the caller sent a message out of turn")
 
     def _answer(self, channel: Channel) -> None:
         """Send the challenge: the endpoint that this caller has named expects a caller."""
@@ -416,7 +416,7 @@ class Pump:
         if status == self._lib.PSC_ERR_NO_RESOURCE:
             return False
         if status != self._lib.PSC_OK:
-            raise ConnectionError("the peer sent something that is no frame")
+            raise ConnectionError("the peer sent bytes that are not a frame")
         return True
 
     def _drain(self, channel: Channel) -> None:

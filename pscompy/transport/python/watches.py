@@ -63,7 +63,9 @@ class Watches:
         if watch is not None:
             self._wait_for(watch, (not channel.backlog and READ) | (channel.blocked and WRITE))
         elif channel.blocked:
-            raise RuntimeError("send took less than everything and no descriptor is watched")
+            raise RuntimeError(
+                "send took only a part of the frame, and no descriptor is watched for the rest"
+            )
 
     def wait(self) -> Iterator[tuple[Watch | None, int]]:
         """Sleep until a descriptor is ready. Yields each ready watch, unless it was removed

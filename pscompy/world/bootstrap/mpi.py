@@ -44,7 +44,7 @@ class Mpi:
             self._waiting = self._comm.Ibarrier()
         while not self._waiting.Test():
             if deadline is not None and time.monotonic() > deadline:
-                raise Timeout("not all ranks of the communicator came in time")
+                raise Timeout("not all ranks of the communicator have arrived in time")
             time.sleep(_PAUSE)
         self._waiting = None
         for values in self._comm.allgather(self._new):

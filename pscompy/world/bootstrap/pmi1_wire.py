@@ -26,7 +26,7 @@ def pack(command: str, **fields: object) -> bytes:
     for name, value in fields.items():
         text = str(value)
         if text.split() != [text] or "\\" in text or not text.isascii():
-            raise ValueError(f"{name}={text!r} cannot travel over PMI")
+            raise ValueError(f"{name}={text!r} cannot be sent over PMI")
         words.append(f"{name}={text}")
     return " ".join(words).encode() + b"\n"
 

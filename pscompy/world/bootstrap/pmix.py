@@ -85,7 +85,7 @@ class Pmix:
         if not self._in_barrier:
             self._begin_barrier()
         if not self._over.wait(timeout):
-            raise Timeout("not all ranks came in time", peer="launcher")
+            raise Timeout("not all ranks have arrived in time", peer="launcher")
         self._in_barrier = False
         if self._status != 0:
             raise PeerLost(f"barrier of all ranks: {self._text(self._status)}")
