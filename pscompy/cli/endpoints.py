@@ -1,4 +1,4 @@
-"""`pscompy endpoints`: what threads take of an InfiniBand device, by what they share."""
+"""`pscompy endpoints`: the resources of an InfiniBand device that threads use."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ columns:
   CTX PD MR QP CQ  objects of Verbs; a thread has one MR
   UAR, uUAR, used  pages of the device, their halves, and halves that threads use
   %uUAR            uUARs in percent of those of MPI everywhere
-  QPs:level        how many of the used QPs share what with other threads:
+  QPs:level        number of used QPs by what they share with other threads:
                    1 nothing, 2 the UAR, 3 the uUAR, 4 the QP itself
-  memory           of CTX, QP and CQ
+  memory           bytes of the CTXs, QPs and CQs
 
 The numbers are computed for mlx5 devices, not read from one. The model is that
 of Zambre, Chandramowlishwaran and Balaji, "Scalable Communication Endpoints for
@@ -45,7 +45,7 @@ MPI+Threads Applications". The paper's stencil is --qps-per-thread 2 with --rank
 
 
 def main(arguments: list[str]) -> int:
-    """Count what threads take of an InfiniBand device, by what they share."""
+    """Count the resources of an InfiniBand device that threads use, by their sharing."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.plot:
@@ -81,7 +81,7 @@ def _parser() -> ArgumentParser:
     numbers = (
         ("--threads", 16, "threads of the node, all ranks together"),
         ("--ranks", 1, "processes that the threads are divided among"),
-        ("--qps-per-thread", 1, "QPs, and so neighbours, of a thread"),
+        ("--qps-per-thread", 1, "QPs of a thread, one for each of its neighbours"),
         ("--total-uuars", 16, "uUARs that a CTX begins with, as MLX5_TOTAL_UUARS"),
     )
     for name, default, text in numbers:
@@ -92,14 +92,14 @@ def _parser() -> ArgumentParser:
         type=_natural,
         default=4,
         metavar="N",
-        help="those of them that take one QP each, as MLX5_NUM_LOW_LAT_UUARS: 0 to all but one [4]",
+        help="how many of these take only one QP, as MLX5_NUM_LOW_LAT_UUARS: 0 to all but one [4]",
     )
     parser.add_argument(
         "--category",
         type=_categories,
         action="extend",
         metavar="NAME,...",
-        help="only these, such as static,shared-dynamic",
+        help="show only these categories, such as static,shared-dynamic",
     )
     parser.add_argument(
         "--plot",
@@ -108,7 +108,7 @@ def _parser() -> ArgumentParser:
         help="draw table I and figures 3, 12 and 14b of the paper for these threads and uUARs,"
         " as .png, .svg or .pdf",
     )
-    parser.add_argument("--json", action="store_true", help="for programs to read")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     return parser
 
 

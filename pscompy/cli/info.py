@@ -1,4 +1,4 @@
-"""`pscompy info`: the transports, what they can do, and every variable."""
+"""`pscompy info`: the transports, their capabilities, and every variable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Entry:
 
 
 def main(arguments: list[str]) -> int:
-    """Show the transports, what they can do, and every variable."""
+    """Show the transports, their capabilities, and every variable."""
     options = _parse(arguments)
     config, found = registry.load()
     entries = _examine(config, found)
@@ -40,9 +40,9 @@ def main(arguments: list[str]) -> int:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = ArgumentParser(prog="pscompy info", description=main.__doc__)
-    parser.add_argument("--json", action="store_true", help="for programs to read")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.add_argument(
-        "--changed", action="store_true", help="only variables that are not at their default"
+        "--changed", action="store_true", help="show only variables whose value is not the default"
     )
     return parser.parse_args(arguments)
 

@@ -111,8 +111,8 @@ def _help() -> str:
     return (
         "usage: pscompy COMMAND [ARGUMENTS]\n\n"
         f"Message passing for Python over many kinds of network.\n\ncommands:\n{rows}\n\n"
-        "options:\n  -h, --help     this text\n  -V, --version  the version\n\n"
-        "pscompy COMMAND --help tells about a command."
+        "options:\n  -h, --help     show this text\n  -V, --version  show the version\n\n"
+        "pscompy COMMAND --help describes a command."
     )
 
 

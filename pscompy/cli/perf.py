@@ -24,12 +24,12 @@ from pscompy.world.bootstrap import launched
 _SIZES = "8,64,512,4k,32k,256k,2M"
 _UP_SECONDS = 60.0
 _EPILOG = """\
-By itself it starts the other process. Between two machines, start
-`pscompy perf --listen` on one and give what it prints to --connect on the
-other. Within a job (`pscompy run -n 2 -m pscompy perf`) ranks 0 and 1 are
-measured. Latency is half of a round trip of blocking calls; bandwidth and
-message rate are those of windows of messages that one side sends at once,
-bidirectional bandwidth that of windows which both sides send.
+Without --listen or --connect the command starts the other process itself.
+Between two machines, start `pscompy perf --listen` on one and pass the address
+that it prints to --connect on the other. Within a job (`pscompy run -n 2 -m
+pscompy perf`) ranks 0 and 1 are measured. Latency is half of a round trip of
+blocking calls. Bandwidth and message rate are measured with windows of messages
+that one side sends at once, bidirectional bandwidth with windows that both send.
 """
 
 
@@ -62,13 +62,19 @@ def _parser() -> ArgumentParser:
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--listen", nargs="?", const="", metavar="HOST", help="be the other side until Ctrl-C"
+        "--listen",
+        nargs="?",
+        const="",
+        metavar="HOST",
+        help="wait for measuring processes, until Ctrl-C",
     )
-    where.add_argument("--connect", metavar="ADDRESS", help="measure to what listens there")
-    parser.add_argument("--port", type=int, default=0, help="of --listen [a free one]")
-    parser.add_argument("--transport", help="use this one only [the best]")
+    where.add_argument(
+        "--connect", metavar="ADDRESS", help="measure to the process that listens there"
+    )
+    parser.add_argument("--port", type=int, default=0, help="port for --listen [a free one]")
+    parser.add_argument("--transport", help="use only this transport [the best]")
     parser.add_argument(
-        "--sizes", type=_sizes, default=_sizes(_SIZES), help=f"bytes in a message [{_SIZES}]"
+        "--sizes", type=_sizes, default=_sizes(_SIZES), help=f"message sizes in bytes [{_SIZES}]"
     )
     parser.add_argument(
         "--only",
@@ -77,17 +83,19 @@ def _parser() -> ArgumentParser:
         metavar="TEST,...",
         help=f"some of {', '.join(QUANTITIES)}",
     )
-    parser.add_argument("--window", type=positive, default=64, help="messages at once [64]")
+    parser.add_argument("--window", type=positive, default=64, help="messages in flight [64]")
     parser.add_argument(
-        "--seconds", type=duration, default=0.5, help="for each size of each test [0.5]"
+        "--seconds", type=duration, default=0.5, help="duration of each test of each size [0.5]"
     )
-    parser.add_argument("--validate", action="store_true", help="compare contents first")
     parser.add_argument(
-        "--against", type=_names, default=(), help="measure in turns with mpi4py, pipe or both"
+        "--validate", action="store_true", help="check the contents of messages first"
     )
-    parser.add_argument("--json", action="store_true", help="for programs to read")
     parser.add_argument(
-        "--plot", type=picture, metavar="FILE", help="draw it too, as .png, .svg or .pdf"
+        "--against", type=_names, default=(), help="compare with mpi4py, pipe or both"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_argument(
+        "--plot", type=picture, metavar="FILE", help="also plot the results, as .png, .svg or .pdf"
     )
     return parser
 

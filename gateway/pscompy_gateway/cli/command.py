@@ -19,12 +19,12 @@ from pscompy_gateway.trunk import Trunk, session
 
 _EPILOG = """\
 A fabric is TRANSPORT[+TRANSPORT...]@HOST[:PORT][,VARIABLE=VALUE...]: the transports to use in one
-network, this machine's address there, and what holds there beside the environment.
+network, this machine's address there, and variables that override the environment there.
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Join modules that share no fabric."""
+    """Run and query gateways, which connect modules that share no fabric."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.action(options))
@@ -51,11 +51,13 @@ def _add_running(actions: Any) -> None:
         "start", help="serve in the background", epilog=_EPILOG, description=_start.__doc__
     )
     _add_gateway(start)
-    start.add_argument("--pid-file", type=Path, required=True, help="where its number is written")
-    start.add_argument("--log", type=Path, help="file for its log")
+    start.add_argument("--pid-file", type=Path, required=True, help="file for the process id")
+    start.add_argument("--log", type=Path, help="file for the gateway's log")
     start.set_defaults(action=_start)
-    stop = actions.add_parser("stop", help="end what start began", description=_stop.__doc__)
-    stop.add_argument("--pid-file", type=Path, required=True)
+    stop = actions.add_parser(
+        "stop", help="stop a gateway that start has started", description=_stop.__doc__
+    )
+    stop.add_argument("--pid-file", type=Path, required=True, help="the file given to start")
     stop.set_defaults(action=_stop)
 
 
@@ -68,30 +70,45 @@ def _add_gateway(run: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="another gateway in one of these networks, which leads to further modules",
     )
-    run.add_argument("--memory", type=_size, default=256 << 20, help="bytes held in all [256M]")
     run.add_argument(
-        "--share", type=_size, default=32 << 20, help="bytes held for one receiver [32M]"
+        "--memory",
+        type=_size,
+        default=256 << 20,
+        help="most bytes in flight through the gateway [256M]",
+    )
+    run.add_argument(
+        "--share", type=_size, default=32 << 20, help="most bytes in flight to one receiver [32M]"
     )
     run.add_argument(
         "--burden",
         type=_size,
         default=0,
-        help="bytes that it says to carry beside what it does: processes rather take others [0]",
+        help="bytes added to the reported load, so that processes prefer other gateways [0]",
     )
 
 
 def _add_asking(actions: Any) -> None:
-    status = actions.add_parser("status", help="ask a gateway", description=_status.__doc__)
+    status = actions.add_parser(
+        "status", help="show the status of a gateway", description=_status.__doc__
+    )
     status.add_argument("address", metavar="HOST:PORT")
-    status.add_argument("--json", action="store_true", help="for programs")
+    status.add_argument("--json", action="store_true", help="print JSON, for programs")
     status.set_defaults(action=_status)
-    drawing = actions.add_parser("map", help="draw a picture", description=_map.__doc__)
+    drawing = actions.add_parser(
+        "map", help="draw modules, gateways and traffic", description=_map.__doc__
+    )
     drawing.add_argument("addresses", nargs="+", metavar="HOST:PORT")
     drawing.add_argument("--out", type=Path, default=Path("gateways.png"), help="[gateways.png]")
     drawing.set_defaults(action=_map)
-    routes = actions.add_parser("routes", help="write a route file", description=_routes.__doc__)
-    routes.add_argument("policy", help=f"{', '.join(policies.OURS)}, or a file")
-    for name, what in (("a", "nodes of one module"), ("b", "of the other"), ("gateways", "")):
+    routes = actions.add_parser(
+        "routes", help="write a route file by a static policy", description=_routes.__doc__
+    )
+    routes.add_argument("policy", help=f"{', '.join(policies.OURS)}, or a Python file")
+    for name, what in (
+        ("a", "nodes of one module"),
+        ("b", "nodes of the other"),
+        ("gateways", "HOST:PORT"),
+    ):
         routes.add_argument(f"--{name}", nargs="+", required=True, help=what)
     routes.set_defaults(action=_routes)
 
@@ -137,14 +154,14 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    """Tell what a gateway does."""
+    """Show the counters, connections and members of a gateway."""
     status = asyncio.run(_ask(options.address))
     print(json.dumps(status, indent=1) if options.json else "\n".join(report.table(status)))
     return 0
 
 
 def _map(options: argparse.Namespace) -> int:
-    """Draw modules, gateways, and who talks to whom through which of them."""
+    """Draw modules, gateways, and the traffic of pairs of nodes through each gateway."""
     statuses = [asyncio.run(_ask(it)) for it in options.addresses]
     topology_plot.draw(statuses, options.out)
     print(f"wrote {options.out}")
@@ -152,7 +169,7 @@ def _map(options: argparse.Namespace) -> int:
 
 
 def _start(options: argparse.Namespace) -> int:
-    """Serve in the background; returns once it does."""
+    """Serve in the background; returns once the gateway serves."""
     arguments = [f"--neighbour={it}" for it in options.neighbour]
     arguments += [f"--{it}={getattr(options, it)}" for it in ("memory", "share", "burden")]
     arguments += [str(fabric) for fabric in options.fabrics]
@@ -161,7 +178,7 @@ def _start(options: argparse.Namespace) -> int:
 
 
 def _stop(options: argparse.Namespace) -> int:
-    """End a gateway: it takes nothing new, and what it has leaves."""
+    """Stop a gateway after it has sent all packets that it holds."""
     service.stop(options.pid_file)
     return 0
 
