@@ -14,37 +14,37 @@ GENERAL = (
     Var("NETWORK", "", text, "Networks, addresses or interfaces to use, in order of preference."),
     Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
     Var("GUARD", "1", flag, "Keep the precon link open to notice that a peer died."),
-    Var("GUARD_TIMEOUT", "30", seconds, "Silence on that link after which a peer is lost."),
-    Var("RETRY", "10", count, "Further attempts to reach a peer that refuses, at most 1 s apart."),
-    Var("CANDIDATE_TIMEOUT", "10", seconds, "Time for a transport to come up; inf: no limit."),
-    Var("SHUTDOWN_TIMEOUT", "10", seconds, "How long closing waits for a peer that is silent."),
-    Var("FINALIZE_TIMEOUT", "30", seconds, "How long a World waits for its peers at its end."),
+    Var("GUARD_TIMEOUT", "30", seconds, "Silence on the precon link after which a peer is lost."),
+    Var("RETRY", "10", count, "Further attempts to connect, at most 1 s apart, if a peer refuses."),
+    Var("CANDIDATE_TIMEOUT", "10", seconds, "Time for a transport to connect; inf: no limit."),
+    Var("SHUTDOWN_TIMEOUT", "10", seconds, "Time that closing a session waits for silent peers."),
+    Var("FINALIZE_TIMEOUT", "30", seconds, "Time that a World waits for its ranks at its end."),
 )
 
 MODULES = (
     Var("MSA_MODULE_ID", "0", integer(0, 65535), "Number of the module that this process is in."),
-    Var("JOIN", "", text, "NAME:MODULES, the world that this job is one module of; empty: none."),
-    Var("JOIN_TIMEOUT", "60", seconds, "How long to wait for the other modules."),
-    Var("MSA_AWARENESS", "1", flag, "Barriers and broadcasts cross between modules once."),
-    Var("MSA_SHM", "0", flag, "Processes of different modules may share memory."),
+    Var("JOIN", "", text, "NAME:MODULES of the World that joins several jobs; empty: none."),
+    Var("JOIN_TIMEOUT", "60", seconds, "Time to wait for the other jobs of that World."),
+    Var("MSA_AWARENESS", "1", flag, "Barriers and broadcasts use one connection per module."),
+    Var("MSA_SHM", "0", flag, "Let processes of different modules share memory."),
 )
 
 PROTOCOL = (
     Var("SPIN_US", "50", integer(0, 60_000_000), "Microseconds of polling before a wait sleeps."),
-    Var("PROGRESS_THREAD", "0", flag, "A native thread moves messages while the program does not."),
-    Var("UNEXPECTED_MAX", "64M", size(), "Unexpected eager payload a session keeps, in bytes."),
-    Var("EAGER_WINDOW", "4M", size(1), "Most eager payload that one connection has in flight."),
-    Var("RTS_MAX", "1024", integer(1, 1 << 16), "Unmatched rendezvous per connection."),
-    Var("POOL_MAX", "1G", size(), "Bytes of a session's pool for lending; more is copied."),
-    Var("RENDEZVOUS", "auto", size(auto=True), "Shortest rendezvous message; auto: by cost."),
+    Var("PROGRESS_THREAD", "0", flag, "A native thread makes progress while the program computes."),
+    Var("UNEXPECTED_MAX", "64M", size(), "Bytes of unexpected eager messages in a session."),
+    Var("EAGER_WINDOW", "4M", size(1), "Bytes of eager messages in flight on one connection."),
+    Var("RTS_MAX", "1024", integer(1, 1 << 16), "Unmatched rendezvous messages of a connection."),
+    Var("POOL_MAX", "1G", size(), "Most bytes of a session's pool; beyond it messages are copied."),
+    Var("RENDEZVOUS", "auto", size(auto=True), "Shortest rendezvous message; auto: by cost model."),
     Var("RNDV_SCHEME", "auto", choice("auto", "put", "get", "am"), "Rendezvous by put, get or am."),
 )
 
 PARCEL = (
     Var("PARCEL_ZERO_COPY", "4k", size(1), "Shortest buffer of an object that is not copied."),
-    Var("PARCEL_SERIALISER", "pickle", text, "pickle, cloudpickle, or module:name of one."),
+    Var("PARCEL_SERIALISER", "pickle", text, "pickle, cloudpickle, or module:name of your own."),
     Var("PARCEL_UNPICKLE", "any", choice("any", "restricted"), "Names that objects may load."),
-    Var("PARCEL_ACTIONS", "registered", choice("registered", "any"), "What peers may call."),
+    Var("PARCEL_ACTIONS", "registered", choice("registered", "any"), "Functions that peers call."),
     Var("PARCEL_THREADS", "auto", integer(1, 4096, auto=True), "Most actions that run at once."),
     Var("PARCEL_ALLOW", "", names, "Names that restricted objects may load, besides plain types."),
 )
@@ -56,10 +56,10 @@ DEBUG = (
         "DEBUG_TIMING",
         "off",
         choice("off", "us", "date", "wall", "delta"),
-        "What time each line of the log begins with.",
+        "Time at the start of each line of the log.",
     ),
     Var("DEBUG_VERSION", "0", flag, "Log the version when a session opens."),
-    Var("DEBUG_PARAM", "0", integer(0, 2), "Log variables: 1 those changed, 2 all."),
+    Var("DEBUG_PARAM", "0", integer(0, 2), "Log the variables: 1: those that are set, 2: all."),
     Var("DEBUG_STATS", "0", flag, "Log a session's counters when it closes."),
     Var("DEBUG_CONTYPE", "0", flag, "Log every connection with its transport."),
 )
