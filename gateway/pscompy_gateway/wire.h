@@ -15,31 +15,32 @@
 #define GW_HOPS_MAX 8u       /* gateways on one way; more is a loop */
 
 typedef enum gw_kind {
-    GW_DATA = 1,    /* numbered */
-    GW_ACK,         /* of numbered ones, by itself; `mark` echoes a probe's */
-    GW_PROBE,       /* asks for an acknowledgement: what was sent before it on
-                       the same way and is not in that is lost */
-    GW_GONE,        /* the endpoint is not there (any more) */
-    GW_UNREACHABLE, /* from a gateway: it does not know the way to from_node */
-    GW_REGISTER /* to a gateway: from_node is at the end of this stream */
+    GW_DATA = 1,    /* a numbered packet of a stream */
+    GW_ACK,         /* only acknowledges; `mark` echoes that of a probe */
+    GW_PROBE,       /* asks for an acknowledgement. Packets that were sent
+                       earlier on the same path and that the answer does not
+                       acknowledge are lost */
+    GW_GONE,        /* the endpoint `from_ep` does not exist (any more) */
+    GW_UNREACHABLE, /* a gateway knows no way to node `from_node` */
+    GW_REGISTER     /* `from_node` is at the end of this connection */
 } gw_kind_t;
 
-#define GW_PROOF                                                               \
-    0x1u /* data: the token proof, first of a stream: the kind of              \
-            message (1 byte), then its body */
-#define GW_FIRST 0x2u /* data: begins with a gw_message */
-#define GW_BYE 0x4u /* data: the last of a stream */
-#define GW_ACK_NOW 0x8u /* data: the sender waits for the acknowledgement */
+/* Flags of data packets. PROOF: a message of the token proof, its kind (1 byte)
+ * and its body, before all others of the stream. */
+#define GW_PROOF 0x1u
+#define GW_FIRST 0x2u   /* the packet begins with a gw_message */
+#define GW_BYE 0x4u     /* the last packet of the stream */
+#define GW_ACK_NOW 0x8u /* the sender waits for the acknowledgement */
 
 typedef struct gw_head {
-    uint8_t kind, flags, hops, path; /* path: the sender's number for the way */
+    uint8_t kind, flags, hops, path; /* path: the sender's index of its path */
     uint16_t to_module, from_module;
     uint64_t to_node, from_node;
     uint64_t to_ep, from_ep;
-    uint32_t seq; /* data: its number */
-    uint32_t ack; /* the next number that is expected */
-    uint32_t limit; /* numbers below it may be sent */
-    uint32_t mark; /* probe, and its answer: when it was sent */
+    uint32_t seq; /* number of a data packet in its stream */
+    uint32_t ack; /* the next number that this side expects */
+    uint32_t limit; /* the peer may send numbers below it */
+    uint32_t mark; /* of a probe and its answer: when the probe was sent */
 } gw_head_t;
 
 _Static_assert(sizeof(gw_head_t) == 56, "no holes");

@@ -1,10 +1,10 @@
-/* The wrapper: it stands between the core and a transport, passes every call
- * down and every upcall up, and counts the operations that send or move data.
+/* The wrapper of a transport: passes every call of the core down and every
+ * upcall up, and counts the operations that send or move data.
  *
- * What it may do is what any transport may: say that there is no room, take
- * its time, break an endpoint, refuse a registration. It loses nothing and
- * reorders nothing. Whatever holds something up is owed a wake-up, so `arm`
- * refuses to sleep until it was tried again. */
+ * The wrapper does only what the contract allows any transport: it returns
+ * NO_RESOURCE, makes progress late, fails an endpoint or refuses a
+ * registration. It loses and reorders nothing. After a NO_RESOURCE the core is
+ * owed a wake-up, so `arm` returns NO_RESOURCE until the next progress. */
 #include "faults.h"
 
 #include <signal.h>
@@ -17,7 +17,7 @@
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/transport.h"
 
-/* The setting by which `open` finds its wrapper; no variable has its name. */
+/* The setting by which `open` finds its wrapper. It is no variable. */
 #define FAULTS_SETTING "faults"
 
 struct faults {
@@ -26,10 +26,10 @@ struct faults {
     const psc_transport_ops_t *inner_ops;
     psc_iface_t *inner;
     faults_knobs_t knobs;
-    psc_list_t breaking; /* endpoints whose failure is still to be told */
+    psc_list_t breaking; /* endpoints whose failure is not reported yet */
     uint64_t operations;
     uint32_t busy_left, delay_left;
-    bool owed; /* somebody was sent away */
+    bool owed; /* NO_RESOURCE was returned, so a wake-up is owed */
 };
 
 typedef struct faults_ep {
@@ -49,9 +49,10 @@ static faults_ep_t *ep_of(psc_ep_t *ep)
     return psc_container_of(ep, faults_ep_t, super);
 }
 
-/* ---- trouble ---- */
+/* ---- faults ---- */
 
-/* Before every operation: shall it happen? */
+/* Called before every operation. Returns PSC_OK if the operation is to be
+ * passed to the inner transport, otherwise the status of the fault. */
 static psc_status_t faults_before(faults_t *faults, faults_ep_t *ep)
 {
     if (ep->broken)
@@ -72,7 +73,8 @@ static psc_status_t faults_before(faults_t *faults, faults_ep_t *ep)
     return PSC_OK;
 }
 
-/* Afterwards: what was taken makes room for the next refusals. */
+/* Called after every operation: one that succeeded is followed by `busy`
+ * refusals. */
 static psc_status_t faults_after(faults_t *faults, psc_status_t status)
 {
     if (status >= 0)
@@ -369,7 +371,8 @@ static psc_status_t faults_open(const psc_open_params_t *params,
     }
     inner.up = &faults_upcalls;
     inner.user = faults;
-    faults->super.up = params->up; /* it may log while it opens */
+    faults->super.up =
+        params->up; /* the inner transport may log while it opens */
     faults->super.user = params->user;
     status = faults->inner_ops->open(&inner, &faults->inner);
     if (status != PSC_OK)
@@ -383,7 +386,7 @@ static void faults_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
     faults_t *faults = faults_of(iface);
 
     faults->inner_ops->query(faults->inner, attr_p);
-    attr_p->paths = 1; /* this wraps one interface */
+    attr_p->paths = 1; /* the wrapper wraps one interface only */
     attr_p->caps &= ~PSC_CAP_TAG;
 }
 

@@ -1,5 +1,5 @@
-/* A transport that wraps another one and makes trouble within the contract.
- * The text between the CDEF marks is read by build.py. */
+/* A transport that wraps another one and injects faults that the contract
+ * allows. build.py reads the text between the CDEF marks. */
 #ifndef PSCOMPY_TESTING_FAULTS_H
 #define PSCOMPY_TESTING_FAULTS_H
 
@@ -9,16 +9,18 @@
 typedef struct faults faults_t;
 
 typedef struct faults_knobs {
-    uint32_t busy;    /* NO_RESOURCE so many times before each operation */
-    uint32_t delay;   /* of so many passes plus one, one makes progress */
-    uint64_t fail_at; /* the operation that breaks its endpoint; 0: none */
-    uint64_t kill_at; /* the operation that kills the process; 0: none */
-    uint32_t refuse;  /* registrations that find no room */
+    uint32_t busy;    /* number of NO_RESOURCE before each operation */
+    uint32_t delay;   /* passes without progress between two with progress */
+    uint64_t fail_at; /* number of the operation that breaks its endpoint,
+                         or 0 */
+    uint64_t kill_at; /* number of the operation that kills the process,
+                         or 0 */
+    uint32_t refuse;  /* number of registrations that are refused */
 } faults_knobs_t;
 
-/* Wraps the table at `ops`, for one worker. NULL: out of memory. */
+/* Wraps the table at `ops`, for one worker. Returns NULL if memory is short. */
 faults_t *faults_create(uintptr_t ops, const faults_knobs_t *knobs);
-/* The worker is gone. */
+/* Call it after the worker was destroyed. */
 void faults_destroy(faults_t *faults);
 uintptr_t faults_ops(faults_t *faults);
 /* CDEF END */

@@ -5,7 +5,8 @@
 #include "hub.h"
 
 void hub_stream_count(gw_hub_t *hub, const gw_head_t *head, uint64_t len);
-/* A node has left. The caller holds `tables` for writing. */
+/* Removes the streams of a node that has left. The caller holds `tables` for
+ * writing. */
 void hub_streams_forget(gw_hub_t *hub, uint64_t node);
 void hub_streams_destroy(gw_hub_t *hub);
 
@@ -28,9 +29,9 @@ typedef struct gw_peer_counters {
     uint64_t in_packets, in_bytes, out_packets, out_bytes;
 } gw_peer_counters_t;
 
-/* The load of this gateway since the last call. */
+/* Stores the load of this gateway since the last call. */
 void gw_hub_load(gw_hub_t *hub, gw_load_t *load);
-/* Fill at most `max` entries, and return how many there are. */
+/* Both fill at most `max` entries, and return the number that exists. */
 int gw_hub_streams(gw_hub_t *hub, gw_stream_counters_t *streams, int max);
 int gw_hub_peers(gw_hub_t *hub, gw_peer_counters_t *peers, int max);
 void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters);

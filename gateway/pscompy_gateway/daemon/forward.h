@@ -5,7 +5,7 @@
 #include "hub.h"
 
 void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric, psc_message_t *message);
-/* A request of hub_forward has completed. */
+/* Called when a request of hub_forward has completed. */
 void hub_finished(gw_hub_t *hub, psc_request_t *request);
 
 /* CDEF BEGIN */

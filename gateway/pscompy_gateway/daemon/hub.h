@@ -19,24 +19,26 @@
 #define HUB_MODULE_BUCKETS 64u
 #define HUB_EARLY_MAX 256u
 #define HUB_STREAM_BUCKETS 4096u
-#define HUB_STREAMS_MAX 65536u /* further ones are forwarded, uncounted */
+#define HUB_STREAMS_MAX 65536u /* packets of further streams are not counted   \
+                                */
 
 typedef struct gw_hub gw_hub_t;
 
 /* A connection, to a process or to another gateway. */
 typedef struct hub_peer {
     psc_link_t node_link, conn_link, link;
-    pthread_mutex_t lock; /* protects conn, which is not freed meanwhile */
+    pthread_mutex_t
+        lock; /* protects conn, which is not freed while it is held */
     atomic_uint refs;
     psc_conn_t *conn; /* NULL once the connection has ended */
-    uint64_t key;     /* the number that Python names it by */
-    uint64_t node;    /* 0 until one is registered */
+    uint64_t key;     /* the connection's number in Python */
+    uint64_t node;    /* 0 until the node has registered */
     uint32_t fabric, module;
-    atomic_ullong held; /* bytes in flight to it */
+    atomic_ullong held; /* bytes in flight to the peer */
     atomic_ullong in_packets, in_bytes, out_packets, out_bytes, dropped;
-    atomic_ullong left;   /* bytes sent to it */
+    atomic_ullong left;   /* bytes sent to the peer */
     uint64_t left_before; /* `left` at the last gw_hub_load */
-    atomic_ullong load;   /* of a gateway: the load that it has reported */
+    atomic_ullong load;   /* load that the peer, a gateway, has reported */
 } hub_peer_t;
 
 /* Traffic from one node to another. */
@@ -86,9 +88,9 @@ struct gw_hub {
     uint32_t n_streams;
     hub_fabric_t fabrics[HUB_FABRICS_MAX];
     uint32_t n_fabrics;
-    hub_early_t early[HUB_EARLY_MAX]; /* a ring of the latest */
+    hub_early_t early[HUB_EARLY_MAX]; /* ring of the latest registrations */
     uint32_t next_early;
-    uint64_t bound, share; /* most bytes held in all, and per connection */
+    uint64_t bound, share; /* most bytes held: in all, per connection */
     atomic_ullong held, held_most, packets, bytes, dropped, unreachable;
     atomic_bool stopping;
 };

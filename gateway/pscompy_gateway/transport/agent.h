@@ -2,9 +2,9 @@
  * it, paths to gateways, endpoints, packets.
  *
  * The agent has a session of its own to the gateways, whose fabric carries the
- * packets. Everything here runs in calls of the contract, so with the lock of
- * the session that the transport belongs to. The exception are gw_agent_*,
- * which the Python half calls: they queue a note that progress reads. */
+ * packets. All functions run in calls of the contract, with the lock of the
+ * session that the transport belongs to, except gw_agent_*, which the Python
+ * half calls: they queue a note that progress reads. */
 #ifndef GATEWAY_AGENT_H
 #define GATEWAY_AGENT_H
 
@@ -28,15 +28,15 @@
 typedef struct gw_agent gw_agent_t;
 typedef struct gw_ep gw_ep_t;
 
-/* A gateway that is, or was, connected. */
+/* The path through one gateway, which is, or was, connected. */
 typedef struct gw_path {
     psc_conn_t *conn; /* NULL while the path is down */
     char name[GW_NAME_MAX];
-    uint64_t inflight; /* our bytes sent through it and not acknowledged */
-    uint64_t others;   /* bytes of others there, as the gateway reports */
-    uint32_t streams;  /* pairs of processes with traffic there, likewise */
+    uint64_t inflight; /* our bytes sent on the path and not acknowledged */
+    uint64_t others;   /* bytes of other processes, as the gateway reports */
+    uint32_t streams;  /* pairs of processes with traffic, as it reports */
     uint64_t sent_packets, sent_bytes;
-    uint32_t eps; /* endpoints that have it as their home */
+    uint32_t eps; /* endpoints whose home is this path */
 } gw_path_t;
 
 /* A zero-copy send: its packets point into the caller's buffers. */
@@ -47,8 +47,8 @@ typedef struct gw_op {
     uint8_t header[PSC_AM_HEADER_MAX];
     psc_iov_t iov[GW_IOV_MAX];
     size_t n_iov;
-    uint64_t cut;     /* bytes that packets have been made of */
-    uint32_t packets; /* packets that refer to it */
+    uint64_t cut;     /* bytes for which packets exist or existed */
+    uint32_t packets; /* packets that refer to this op */
     psc_status_t status;
 } gw_op_t;
 
@@ -57,62 +57,63 @@ typedef struct gw_packet {
     gw_head_t head;
     gw_agent_t *agent;
     gw_ep_t *ep; /* NULL: the packet is not acknowledged */
-    gw_op_t *op; /* has the payload, from `offset` on; NULL: `data` has it */
+    gw_op_t *op; /* owner of the payload, from `offset` on; NULL if the payload
+                    is in `data` */
     uint64_t offset;
-    uint32_t len;   /* of what follows the head */
+    uint32_t len; /* bytes after the head */
     uint32_t clock; /* out.clock when it was last sent */
-    uint32_t refs;  /* 1 until acknowledged, and 1 per request in flight */
-    uint8_t path;   /* last sent on */
-    bool small;     /* of GW_PATCH bytes */
-    bool waiting;   /* to be sent, or sent again */
+    uint32_t refs; /* 1 until acknowledged, and 1 per request in flight */
+    uint8_t path; /* path on which it was last sent */
+    bool small; /* has room for GW_PATCH bytes */
+    bool waiting; /* waits to be sent, or to be sent again */
     uint8_t data[];
 } gw_packet_t;
 
 typedef enum gw_stage {
-    GW_EP_NEW,     /* packets that arrive wait for ep_connect */
+    GW_EP_NEW, /* packets that arrive wait for ep_connect */
     GW_EP_PROVING, /* the token proof is in progress */
     GW_EP_UP,
     GW_EP_CLOSING, /* packets are sent until acknowledged */
     GW_EP_ENDED
 } gw_stage_t;
 
-/* Where the packets of an endpoint go. */
+/* The paths that the packets of an endpoint take. */
 typedef struct gw_way {
-    uint32_t home;        /* index of the path that short packets take;
-                             GW_PATHS_MAX: none is chosen */
+    uint32_t home; /* index of the path that short packets take;
+                      GW_PATHS_MAX: none is chosen */
     uint32_t unreachable; /* bit mask of paths that do not lead to the peer */
 } gw_way_t;
 
 /* Packets that an endpoint sends, until the peer has acknowledged them. */
 typedef struct gw_outgoing {
-    psc_list_t unacked;  /* gw_packet_t, in order */
-    psc_list_t ops;      /* gw_op_t that are not cut entirely, in order */
-    uint32_t next;       /* number of the next packet */
-    uint32_t acked;      /* numbers below it are acknowledged */
-    uint32_t limit;      /* numbers below it may be sent */
-    uint32_t clock;      /* counts sends and probes */
+    psc_list_t unacked; /* gw_packet_t, in order */
+    psc_list_t ops; /* gw_op_t that are not cut entirely, in order */
+    uint32_t next; /* number of the next packet */
+    uint32_t acked; /* all packets below this number are acknowledged */
+    uint32_t limit; /* packets below this number may be sent */
+    uint32_t clock; /* incremented by each send and each probe */
     uint32_t n_ops;
-    uint32_t n_waiting;  /* unacked packets that are to be sent, or again */
-    uint64_t copied;     /* bytes of copies among the unacked */
+    uint32_t n_waiting; /* packets of `unacked` that wait to be sent */
+    uint64_t copied; /* bytes of copied payload in `unacked` */
 } gw_outgoing_t;
 
 /* A long message that is arriving. */
 typedef struct gw_arrival {
     bool active;
     psc_dest_t dest;
-    uint64_t begun, left; /* bytes that have arrived, and that are missing */
+    uint64_t begun, left; /* bytes that have arrived, bytes still missing */
 } gw_arrival_t;
 
 /* The acknowledgement that an endpoint is to send. */
 typedef struct gw_answer {
-    bool owed, now;      /* now: the peer waits for it */
-    uint32_t unanswered; /* packets received since the last one */
+    bool owed, now; /* now: the peer waits for the acknowledgement */
+    uint32_t unanswered; /* packets received since the last acknowledgement */
 } gw_answer_t;
 
 /* Finds a peer that does not acknowledge; see probe.c. */
 typedef struct gw_watch {
-    uint32_t ticks;      /* without an acknowledgement that was awaited */
-    uint32_t stranded;   /* ticks without any way */
+    uint32_t ticks; /* ticks in which an acknowledgement was missing */
+    uint32_t stranded; /* ticks in which no path led to the peer */
     uint32_t last_acked; /* out.acked at the last tick */
 } gw_watch_t;
 
@@ -120,21 +121,21 @@ struct gw_ep {
     psc_ep_t super;
     psc_link_t link, due_link; /* in the agent's eps and due */
     gw_stage_t stage;
-    bool freed;     /* on the graveyard */
+    bool freed; /* in the agent's graveyard */
     bool hello_due; /* the connector's hello is sent by the next progress,
                        when all routes are known */
     uint64_t id;
     gw_address_t peer;
-    psc_proof_t proof; /* of the token; begun by ep_connect */
+    psc_proof_t proof; /* the token proof; ep_connect starts it */
     gw_outgoing_t out;
-    psc_reorder_t order; /* received packets until their turn */
+    psc_reorder_t order; /* packets received before those they follow */
     gw_arrival_t arriving;
     gw_answer_t answer;
     gw_way_t way;
     gw_watch_t watch;
 };
 
-/* A node that is reached by one path alone, from the route file. */
+/* An entry of the route file: a node that only one path leads to. */
 typedef struct gw_route {
     psc_link_t link;
     uint64_t node;
@@ -144,7 +145,7 @@ typedef struct gw_route {
 struct gw_agent {
     psc_iface_t super;
     const psc_api_t *api;
-    psc_worker_t *worker; /* of the session to the gateways */
+    psc_worker_t *worker; /* worker of the session to the gateways */
     psc_sleeper_t *sleeper; /* its descriptor wakes the session above */
     uint64_t node;
     uint16_t module;
@@ -159,7 +160,7 @@ struct gw_agent {
     uint32_t table_size, n_eps, n_free;
     unsigned handled;
     bool open, in_progress, holding;
-    atomic_uint unsettled; /* endpoints with something not acknowledged */
+    atomic_uint unsettled; /* endpoints with unacknowledged packets */
     _Atomic(struct gw_note *) notes; /* see note_queue.h */
     uint64_t resent, duplicates;
 };
@@ -182,7 +183,7 @@ static inline gw_head_t gw_head_to_peer(const gw_ep_t *ep, gw_kind_t kind)
                        .from_ep = ep->id};
 }
 
-/* The endpoint has something to do before progress ends. */
+/* Makes progress serve the endpoint before it returns. */
 static inline void gw_ep_due(gw_ep_t *ep)
 {
     if (!ep->freed && !psc_link_listed(&ep->due_link))

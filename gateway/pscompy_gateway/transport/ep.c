@@ -64,7 +64,7 @@ void gw_ep_remove(gw_ep_t *ep)
 
 /* ---- the token ---- */
 
-/* One byte for the kind, then the body. */
+/* Sends one byte for the kind, then the body. */
 static void ep_send_proof(gw_ep_t *ep, psc_proof_kind_t kind,
                           const uint8_t *body, size_t len)
 {

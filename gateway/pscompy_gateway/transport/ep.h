@@ -8,13 +8,13 @@ psc_status_t gw_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
 psc_status_t gw_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
 psc_status_t gw_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
 gw_ep_t *gw_ep_find(gw_agent_t *agent, uint64_t id);
-/* Removes it from the table. */
+/* Removes the endpoint from the agent's table. */
 void gw_ep_remove(gw_ep_t *ep);
-/* To be called from progress only: the endpoint fails. */
+/* Fails the endpoint. Called from progress only. */
 void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason);
 /* Sends the connector's hello, if it is due. */
 void gw_ep_greet(gw_ep_t *ep);
-/* From progress: a message of the token proof has arrived. */
+/* Processes a message of the token proof. Called from progress only. */
 void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
                       size_t len);
 

@@ -53,7 +53,7 @@ void gw_ep_fini(psc_ep_t *self)
     ep->stage = GW_EP_ENDED;
     ep->freed = true;
     psc_list_push(&agent->graveyard, &ep->link);
-    if (!agent->in_progress) /* else a caller may use it */
+    if (!agent->in_progress) /* otherwise progress may still use the endpoint */
         gw_ep_free_dead(agent);
 }
 

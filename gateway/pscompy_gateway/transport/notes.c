@@ -29,7 +29,8 @@ static void note_up(gw_agent_t *agent, const gw_note_t *note)
     gw_packet_drop(packet);
     psc_list_for_each(ep, &agent->eps, gw_ep_t, link) {
         ep->way.unreachable &= ~(1u << note->path % GW_PATHS_MAX);
-        gw_path_leave(ep); /* homes are chosen anew, among one more */
+        gw_path_leave(
+            ep); /* homes are chosen again, as there is one more path */
         gw_ep_due(ep);
     }
 }

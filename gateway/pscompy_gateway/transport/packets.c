@@ -71,7 +71,7 @@ void gw_packet_drop(gw_packet_t *packet)
         gw_op_release(op);
 }
 
-/* The session has ended, so requests complete no more. */
+/* Called after the session has ended, so no request completes any more. */
 void gw_packets_destroy(gw_agent_t *agent)
 {
     psc_list_for_each(packet, &agent->leaving, gw_packet_t, link) {
@@ -153,7 +153,7 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
     gw_packet_t *packet = gw_packet_create(agent, NULL, 0);
 
     if (!packet)
-        return; /* the same as if it were lost */
+        return; /* as if the packet were lost */
     packet->head = gw_head_to_peer(ep, kind);
     packet->head.path = number;
     packet->head.ack = ep->order.expected;

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A short packet takes the home of its endpoint, unless that path has so many
- * bytes more in flight than another that the packet would wait behind them. An
- * endpoint counts as so many bytes where homes are chosen. */
+/* A short packet takes the home of its endpoint, unless that path has at least
+ * HOME_EXTRA more bytes in flight than another one. When a home is chosen, each
+ * endpoint that has a path as its home counts as HOME_EXTRA bytes there. */
 #define HOME_EXTRA (256u << 10)
-/* Longer packets take the path with the least load */
+/* Packets from this size on take the path with the least load. */
 #define STRIPE_MIN 4096u
 
 uint32_t gw_path_usable(const gw_ep_t *ep)
@@ -45,9 +45,9 @@ static gw_path_t *path_emptiest(gw_agent_t *agent, uint32_t usable,
     return best;
 }
 
-/* The number of streams decides only between paths that are equal otherwise:
- * every process learns the same number late, so all would choose the same
- * path. */
+/* The number of streams decides only between paths whose bytes are equal. It is
+ * reported with a delay and to all processes alike, so by this number alone all
+ * of them would choose the same path. */
 static bool path_calmer(const gw_path_t *path, const gw_path_t *than)
 {
     uint64_t one = path->eps + path->others / HOME_EXTRA;

@@ -8,8 +8,9 @@
 #include "packets.h"
 #include "paths.h"
 
-#define PROBE_TICKS 2u /* without acknowledgement before the first probe */
-#define STRANDED_TICKS 30u /* without a way before the peer counts as lost */
+#define PROBE_TICKS                                                            \
+    2u /* ticks without acknowledgement before the first probe */
+#define STRANDED_TICKS 30u /* ticks without a path before the peer is lost */
 
 static void probe_send(gw_ep_t *ep)
 {

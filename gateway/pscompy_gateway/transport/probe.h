@@ -1,4 +1,4 @@
-/* Time passes for an endpoint. */
+/* Checks for packets and peers that were lost; see probe.c. */
 #ifndef GATEWAY_PROBE_H
 #define GATEWAY_PROBE_H
 

@@ -4,9 +4,9 @@
 
 #include "agent.h"
 
-/* Takes a message of the session below. */
+/* Processes a packet that the session below has received. */
 void gw_in_take(gw_agent_t *agent, psc_message_t *message);
-/* Hands packets upwards whose turn has come. */
+/* Delivers the messages in packets that are next in order. */
 void gw_in_deliver(gw_ep_t *ep);
 void gw_in_forget(gw_ep_t *ep);
 /* Sends the acknowledgements that are due. */
