@@ -22,7 +22,7 @@ from pscompy.binding._binding import Request, Worker
 from pscompy.errors import Closed
 
 PASSES = 16  # of progress, before the loop runs its other callbacks
-SETTLE_SECONDS = 1.0  # for the rest of a message that is given back, unless its peer stalls
+SETTLE_SECONDS = 1.0  # to wait for the rest of a message before it is given back
 
 
 class Reader:
@@ -33,7 +33,7 @@ class Reader:
         self._worker = worker
         self._sleeper = worker.sleeper()
         self._thread = threading.get_ident()
-        self._futures: set[asyncio.Future[None]] = set()  # of the awaits that are suspended
+        self._futures: set[asyncio.Future[None]] = set()  # futures of suspended awaits
         self._callbacks: weakref.WeakSet[LoopCallback] = weakref.WeakSet()  # not called yet
         self._registered = False  # True: the loop watches the descriptor
 
@@ -105,7 +105,7 @@ class Reader:
                 if self._sleeper.arm():
                     self._register(loop)
                     return True
-        except Closed:  # it ends the requests that are awaited
+        except Closed:  # closing the session completes the awaited requests
             return True
         return False
 

@@ -55,7 +55,7 @@ class Connection(_binding.Connection):
     __slots__ = ("__weakref__", "_context", "_links", "_record")
 
     def __init__(self, context: Context, record: Record, number: int | None = None) -> None:
-        """`number` is that of the context unless its messages are to be matched apart."""
+        """`number` is the number of another context that matches the messages, or None."""
         self._context = context
         self._record = record
         self._links: Links | None = None  # made when an action is called
@@ -170,7 +170,7 @@ class Connection(_binding.Connection):
         return _Beside(self, self._context.number + offset)
 
     def _as_mine(self, status: Status) -> Status:
-        """The status of a message of `_beside` as one of this connection."""
+        """The status of a message of `_beside`, with this connection as its source."""
         return status if isinstance(status.source, int) else status._replace(source=self)
 
     # ---- actions ----
@@ -245,7 +245,7 @@ class Connection(_binding.Connection):
 
 
 class _Beside(Connection):
-    """A connection in another context. If it connects, the original is held while it is in use."""
+    """A connection's messages in another context. If it connects, the original is kept alive."""
 
     __slots__ = ("_original",)
 

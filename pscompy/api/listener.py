@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 class Accepting(Request["Connection"]):
-    """Ends with the next connection of a socket."""
+    """A request for the next connection of a socket."""
 
     sock: Socket
-    place: tuple[int, Connection] | None = None  # its connection, and when that came up
+    place: tuple[int, Connection] | None = (
+        None  # when its connection was established, and the connection
+    )
 
     def _give_back(self, anyway: bool = False) -> bool:
         self.sock._put_back(self)

@@ -32,7 +32,7 @@ def remove(session: Closable) -> None:
 
 
 def _close_all() -> None:
-    """Close the last one first: it may depend on others, as a transport's own session does."""
+    """Close all open sessions, the latest first, because a session may use earlier ones."""
     for session in reversed(list(_open)):
         try:
             session.close()

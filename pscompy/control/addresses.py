@@ -61,7 +61,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Parse an address. `ConnectError`: the text is none."""
+        """Parse an address. Raises `ConnectError` if the text is not an address."""
         if not isinstance(text, str):
             raise TypeError(f"an address is a str, not {type(text).__name__}")
         places, _, name = text.strip().removeprefix(SCHEME).partition("/")
@@ -109,8 +109,8 @@ def advertised(network: str, v6: bool = True) -> list[str]:
 
     `network` is PSP_NETWORK: networks, addresses or interfaces, in order of preference. If it is
     empty: the source address of packets to the internet, then all others, because only the caller
-    can find out which of them it reaches; loopback if there is no other. `v6`: the socket accepts
-    IPv6 too. `ConfigError`: none of this host's addresses matches.
+    can find out which of them it reaches; loopback if there is no other. With `v6` IPv6 addresses, too. Raises
+    `ConfigError` if none of this host's addresses matches.
     """
     wanted = network.replace(",", " ").split()
     if not wanted:
@@ -152,9 +152,9 @@ def _primary() -> Iterator[str]:
 
 
 def listening_socket(host: str | None, port: int) -> socket.socket:
-    """Return a non-blocking listening socket; `host` None: at all addresses, IPv4 and IPv6.
+    """Return a non-blocking listening socket; at all addresses, IPv4 and IPv6, if `host` is None.
 
-    OSError: it cannot be bound. OverflowError: there is no such port.
+    Raises `OSError` if it cannot be bound, `OverflowError` if there is no such port.
     """
     if not 0 <= port <= PORT_MAX:
         raise OverflowError(f"a port is a number from 0 to {PORT_MAX}")

@@ -59,8 +59,8 @@ class Connections:
         holder: Holder,
         adopt: Callable[[], Record],
     ) -> None:
-        self.closing = False  # the session is; set by any thread
-        self.all_ended = threading.Event()  # set once none is left of a session that is closing
+        self.closing = False  # whether the session is closing; set by any thread
+        self.all_ended = threading.Event()  # set once a closing session has no connection left
         self._thread = thread
         self._engine = factory.engine
         self._here = factory.here
@@ -231,7 +231,7 @@ class Connections:
         self._drain(record, time.monotonic() + DRAIN_SECONDS)
 
     def _drain(self, record: Record, until: float) -> None:
-        """Deliver what the peer sent before it ended, then fail the connection."""
+        """Deliver the data that the peer sent before it ended, then fail the connection."""
         if record.phase is not Phase.UP:
             return
         if not self._engine.peer_ended(record.handle, last=time.monotonic() >= until):

@@ -24,7 +24,7 @@ class Explanation(NamedTuple):
     lanes: int = 0
     reasons: Mapping[str, str] = MappingProxyType({})
     params: Params | None = None
-    matching: str | None = ""  # why software matches, if known; None: the fabric does
+    matching: str | None = ""  # why software matches messages, if known; None if the fabric does
     estimates: Estimates | None = None
     peer: str = ""
     note: str = ""

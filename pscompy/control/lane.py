@@ -32,7 +32,7 @@ class Lane:
     def address(self) -> bytes:
         """Return the bytes that the peer needs to connect.
 
-        `PscomError`: the transport has no address for this endpoint.
+        Raises `PscomError` if the transport has no address for this endpoint.
         """
         room = ffi.new("uint8_t[]", ADDRESS_MAX)
         length = ffi.new("size_t *", ADDRESS_MAX)

@@ -1,4 +1,4 @@
-"""The precon links of a session: which are open, whose names they claim, and what they will need.
+"""The precon links of a session: which are open, the names they claim, the descriptors they need.
 
 A session's name belongs to it as long as one of its links lasts. Links whose lanes are coming up
 will take descriptors, so that many of them at once must leave enough.
@@ -22,8 +22,12 @@ class Links:
     def __init__(self, thread: ControlThread, here: Identity) -> None:
         self._thread = thread
         self._names = Names(here)
-        self._open: dict[Negotiation[Record], Identity | None] = {}  # the name that each claims
-        self._coming_up: set[Negotiation[Record]] = set()  # their lanes take descriptors yet
+        self._open: dict[
+            Negotiation[Record], Identity | None
+        ] = {}  # with the name that each claims
+        self._coming_up: set[Negotiation[Record]] = (
+            set()
+        )  # their lanes have yet to open descriptors
 
     def __iter__(self) -> Iterator[Negotiation[Record]]:
         return iter(list(self._open))
@@ -37,8 +41,8 @@ class Links:
         negotiation.link.on_close.append(lambda link: self._remove(negotiation))
 
     def claim(self, negotiation: Negotiation[Record], there: Identity) -> str | None:
-        """Reserve the peer's name for it as long as the link lasts. Returns the conflict if
-        another session has that name."""
+        """Reserve the peer's name for this negotiation as long as its link lasts. Returns the
+        conflict if another session has that name."""
         conflict = self._names.conflict(there)
         if conflict is None:
             self._names.add(there)
@@ -46,7 +50,7 @@ class Links:
         return conflict
 
     def has_room_for(self, negotiation: Negotiation[Record]) -> bool:
-        """Return whether descriptors are left for its lanes, and for all that are coming up."""
+        """Return whether descriptors are left for its lanes, and for all lanes coming up."""
         self._coming_up.add(negotiation)
         return descriptors.left(descriptors.CONNECTION * len(self._coming_up))
 

@@ -59,7 +59,7 @@ class Listening:
         self._closing = False
 
     def open(self, name: str, host: str | None, port: int, deliver: Deliver) -> Listener:
-        """Listen, in a session of this name. `ConnectError`: the address cannot be bound."""
+        """Listen, for a session of this name. Raises `ConnectError` if that is not possible."""
         try:
             sock = listening_socket(host, port)
         except (OSError, UnicodeError, OverflowError) as error:

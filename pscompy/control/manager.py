@@ -81,7 +81,7 @@ class Control:
     def begin_open(self, record: Record, connection: object) -> None:
         """Connect in the background; the core queues what is sent meanwhile. The connection is
         held as long as it is in use. A failure of the network ends what was queued, and raises
-        nothing here. `AuthError`: there is no usable key."""
+        nothing here. Raises `AuthError` if there is no usable key."""
         self._start()
         self._connections.register(record)
         if record.address is None and record.resolve is not None:
@@ -105,7 +105,7 @@ class Control:
     def listen(self, host: str | None, port: int, deliver: Deliver) -> Listener:
         """Accept connections; `deliver` gets each that has come up, on the control thread.
 
-        `ConnectError`: the address cannot be bound. `AuthError`: there is no usable key.
+        Raises `ConnectError` if the address cannot be bound, `AuthError` if there is no usable key.
         """
         self._start()
         return self._listening.open(self.here.name, host, port, deliver)
@@ -117,7 +117,7 @@ class Control:
     def prepare_memory(self) -> None:
         """Make the key with which remote keys of memory are authenticated.
 
-        `AuthError`: there is no usable key.
+        Raises `AuthError` if there is no usable key.
         """
         with self._lock:
             self._find_key()

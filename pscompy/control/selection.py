@@ -176,20 +176,20 @@ class Params(NamedTuple):
 
 
 def eager_ns(estimates: Estimates, nbytes: int) -> float:
-    """One copy into the ring and one out of it, not overlapped."""
+    """The cost of an eager message: one copy into the ring and one out of it, not overlapped."""
     copies = 2 * nbytes / estimates.copy_bandwidth * 1e9
     return estimates.latency_ns + 2 * estimates.overhead_ns + copies
 
 
 def zcopy_ns(estimates: Estimates, nbytes: int) -> float:
-    """No copy at the sender, one at the receiver."""
+    """The cost of an eager message without a copy at the sender, with one at the receiver."""
     wire = nbytes / estimates.bandwidth * 1e9
     copy = nbytes / estimates.copy_bandwidth * 1e9
     return estimates.latency_ns + 2 * estimates.overhead_ns + estimates.reg_ns + wire + copy
 
 
 def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
-    """RTS and RTR, or RTS and the round trip of a get; registration; the data; FIN."""
+    """The cost of a rendezvous: three control messages, registration at both ends, the data."""
     control = 3 * (estimates.latency_ns + estimates.overhead_ns)
     memory = 0.0 if scheme == "am" else 2 * estimates.reg_ns
     return control + memory + estimates.latency_ns + nbytes / estimates.bandwidth * 1e9

@@ -208,7 +208,7 @@ class Engine:
     def create_lane(self, option: Option, rail: int | None = None) -> Lane:
         """Create an endpoint of an open transport on this rail, or on its first one.
 
-        `PscomError`: the transport has no endpoint left.
+        Raises `PscomError` if the transport has no endpoint left.
         """
         lane_id = next(self._ids)
         iface = next(iter(option.rails.values())) if rail is None else option.rails[rail]

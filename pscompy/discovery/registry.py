@@ -42,12 +42,12 @@ class Found(NamedTuple):
 
     @property
     def order(self) -> tuple[bool, int, int]:
-        """Transports are tried from the highest to the lowest."""
+        """The sort key of transports: they are tried from the highest to the lowest."""
         built_in = self.transport.priority if self.transport else 0
         return self.problem is None, self.user_priority, built_in
 
     def unavailable(self) -> str | None:
-        """Why it cannot be used in this process, or None. Loads its fabric."""
+        """Why the transport cannot be used in this process, or None. Loads its fabric's library."""
         if self.problem or self.transport is None:
             return self.problem
         try:
@@ -177,8 +177,8 @@ def preload() -> None:
 
 
 def _families(sources: Sequence[Source], not_read: Sequence[Source]) -> Iterator[str]:
-    """The beginnings of names that all count as declared: those of other people's plug-ins that
-    are not imported, and of ours that are not installed."""
+    """The prefixes of variables that count as declared: those of third-party plug-ins that are not
+    imported, and of pscompy's own that are not installed."""
     yield from (f"{source.name.upper()}_" for source in not_read if not source.own)
     there = {source.name.upper() for source in sources}
     for section, families in APART.items():

@@ -35,7 +35,7 @@ class Source(NamedTuple):
 
 
 def find(folders: str) -> Iterator[Source]:
-    """All plug-ins; of several with one name, the first that can be used gets it.
+    """All plug-ins. Of several plug-ins with one name the first that can be used is taken.
 
     `folders` is PSP_PLUGINDIR. Raises `ConfigError` if one of them is no folder.
     """

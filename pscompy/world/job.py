@@ -57,8 +57,8 @@ class Job:
     # ---- ranks ----
 
     def record(self, rank: int) -> Record:
-        """The record of the connection to a rank; the same for the program and for the control
-        plane, to which that rank's link comes in."""
+        """The record of the connection to a rank. The program uses the same record as the control
+        plane, which accepts that rank's links."""
         with self._lock:
             record = self._records[rank]
             if record is None:
@@ -69,7 +69,7 @@ class Job:
             return record
 
     def _find_peer(self, identity: Identity) -> Record | None:
-        """The record of the rank whose link comes in. Called on the control thread."""
+        """The record of the rank that has dialed this process. Called on the control thread."""
         return self.record(identity.rank) if 0 <= identity.rank < self.size else None
 
     def _name_of(self, rank: int) -> str:

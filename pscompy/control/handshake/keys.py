@@ -58,7 +58,7 @@ def make_key() -> str:
 
 
 def find_key(config: Config) -> Key:
-    """Return the key of this process. `AuthError`: a key file cannot be used, for this reason."""
+    """Return the key of this process. Raises `AuthError` if a key file cannot be used."""
     if config["KEY"]:
         return _from_text(config["KEY"], "PSP_KEY")
     if config["KEY_FILE"]:

@@ -183,7 +183,7 @@ ON_CONNECT: Mapping[Phase, Verdict] = {
 
 
 def step(table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:
-    """Return the state after `event`. `LocalProtocolError`: the table has no such transition."""
+    """Return the state after `event`. Raises `LocalProtocolError` if the table has none."""
     after = table[state].get(event)
     if after is None:
         raise LocalProtocolError(f"{event.name} is not possible in state {state.name}")

@@ -80,7 +80,7 @@ class Trial:
     # ---- both ----
 
     def _advance(self, check_lanes: CheckLanes = str) -> Outcome:
-        """Report what follows from the reports so far."""
+        """Send the reports that the table REPORT demands now, and return the outcome, if any."""
         if self._late_here is not None and self._late_there is not None:
             ours = bool(self._late_here) or not self._late_there
             self._fail(_too_late(self._late_here if ours else self._late_there), ours)
