@@ -109,8 +109,8 @@ def advertised(network: str, v6: bool = True) -> list[str]:
 
     `network` is PSP_NETWORK: networks, addresses or interfaces, in order of preference. If it is
     empty: the source address of packets to the internet, then all others, because only the caller
-    can find out which of them it reaches; loopback if there is no other. With `v6` IPv6 addresses, too. Raises
-    `ConfigError` if none of this host's addresses matches.
+    can find out which of them it reaches; loopback if there is no other. `v6` includes IPv6.
+    Raises `ConfigError` if none of this host's addresses matches.
     """
     wanted = network.replace(",", " ").split()
     if not wanted:
