@@ -47,7 +47,7 @@ _Static_assert(sizeof(gw_head_t) == 56, "no holes");
 
 /* Begins a message; its header and its payload follow. */
 typedef struct gw_message {
-    uint64_t len; /* of the payload, in this packet and those that follow */
+    uint64_t len; /* bytes of payload, in this packet and those that follow */
     uint8_t id, header_len;
     uint8_t reserved[6];
 } gw_message_t;

@@ -21,8 +21,8 @@ from typing import Any
 from pscompy.binding._binding import Request, Worker
 from pscompy.errors import Closed
 
-PASSES = 16  # of progress, before the loop runs its other callbacks
-SETTLE_SECONDS = 1.0  # to wait for the rest of a message before it is given back
+PASSES = 16  # passes of progress before the loop runs its other callbacks
+SETTLE_SECONDS = 1.0  # seconds to wait for the rest of a message that is given back
 
 
 class Reader:

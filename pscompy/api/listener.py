@@ -20,9 +20,7 @@ class Accepting(Request["Connection"]):
     """A request for the next connection of a socket."""
 
     sock: Socket
-    place: tuple[int, Connection] | None = (
-        None  # when its connection was established, and the connection
-    )
+    place: tuple[int, Connection] | None = None  # the connection, and when it was established
 
     def _give_back(self, anyway: bool = False) -> bool:
         self.sock._put_back(self)

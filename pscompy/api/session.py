@@ -389,7 +389,7 @@ class Session:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """As `close`, while the loop goes on."""
+        """Close the session, without blocking the event loop."""
         import asyncio  # here: 20 ms that a program without it does not pay
 
         await asyncio.to_thread(self.__exit__, *raised)

@@ -17,7 +17,7 @@ typedef struct psb_signature {
  * was not given. */
 int psb_args_parse(const psb_signature_t *signature, PyObject *const *args,
                    Py_ssize_t n_args, PyObject *kwnames, PyObject **given);
-/* These leave the value as it is if `object` is NULL (not given). */
+/* These functions do not change the value if `object` is NULL (not given). */
 int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p);
 int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
                 uint64_t *value_p);

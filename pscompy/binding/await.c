@@ -39,7 +39,7 @@ static PySendResult ended_send(psb_ended_t *self, PyObject *unused,
     return *result_p ? PYGEN_RETURN : PYGEN_ERROR;
 }
 
-/* For code that calls next() instead of await. */
+/* One step of the iterator, for code that calls next() instead of await. */
 static PyObject *ended_next(psb_ended_t *self)
 {
     PyObject *value, *stop = NULL;

@@ -7,7 +7,7 @@
 typedef struct psb_buffers {
     Py_buffer view; /* if n == 1 */
     psc_iov_t piece;
-    Py_buffer *views; /* if n != 1: arrays of n */
+    Py_buffer *views; /* arrays of n elements, if n != 1 */
     psc_iov_t *pieces;
     size_t n;
     uint64_t nbytes;

@@ -30,7 +30,7 @@ typedef struct psb_call {
     psb_kind_t kind;
     bool post; /* return a Request */
     bool lend; /* send: lend the sender's pages */
-    PyTypeObject *type; /* of the new Request; NULL: Request itself */
+    PyTypeObject *type; /* type of the new request; NULL for Request */
     psb_worker_t *worker;
     PyObject *origin; /* its _exception() makes the errors */
     psb_connection_t *connection; /* NULL: a receive from any source */

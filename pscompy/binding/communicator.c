@@ -12,7 +12,7 @@ typedef struct psb_communicator {
     PyObject_HEAD psb_worker_t *worker;     /* NULL if not bound */
     uint32_t context;
     Py_ssize_t size;
-    psb_connection_t **peers; /* by rank; NULL if not used yet */
+    psb_connection_t **peers; /* connections by rank; NULL if not used yet */
 } psb_communicator_t;
 
 /* ---- ranks ---- */

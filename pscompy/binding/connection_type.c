@@ -38,7 +38,7 @@ static PyObject *connection_bind(psb_connection_t *self, PyTypeObject *type,
     Py_RETURN_NONE;
 }
 
-/* The default, for connections that open by themselves. */
+/* Default of _begin_open(): does nothing, if no opening is needed. */
 static PyObject *connection_begin_open(psb_connection_t *self, PyObject *unused)
 {
     (void)self;

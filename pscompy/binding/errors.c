@@ -1,4 +1,4 @@
-/* From statuses of the core to exceptions, which are created in Python, with
+/* Converts statuses of the core to exceptions, which Python creates with
  * peer and reasons. */
 #include "errors.h"
 

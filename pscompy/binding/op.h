@@ -7,7 +7,7 @@
 #include "call.h"
 
 typedef struct psb_op {
-    psc_link_t link;     /* in the worker's ops, see psb_op_link */
+    psc_link_t link;     /* link in the worker's ops, see psb_op_link */
     psb_worker_t *worker;
     PyObject *origin;    /* its _exception() makes the errors, or NULL */
     psc_request_t *core; /* NULL: none was needed, or it was freed */

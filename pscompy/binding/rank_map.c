@@ -11,7 +11,7 @@
 struct psb_numbering {
     psb_numbering_t *next;
     uint32_t context;
-    int n, ranks[]; /* by the first number; -1: not in this World */
+    int n, ranks[]; /* new numbers by first number; -1: no member */
 };
 
 int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank)

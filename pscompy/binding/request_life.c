@@ -159,7 +159,7 @@ void psb_request_adopt(psb_op_t *op)
         request_begin(self);
         self->unnotified = true;
         self->op.worker->n_unnotified++;
-        self->self_reference = true; /* by the reference from request_new */
+        self->self_reference = true; /* keeps the reference of request_new */
     } else { /* no memory: leak the buffers, which are still in use */
         PyErr_Clear();
         psb_op_unlink(op);

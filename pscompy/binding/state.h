@@ -22,7 +22,7 @@
 
 #define PSB_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* For method tables. */
+/* Casts a function for a method table. */
 #define PSB_FAST (METH_FASTCALL | METH_KEYWORDS)
 #define PSB_FUNCTION(f) ((PyCFunction)(void (*)(void))(f))
 

@@ -26,9 +26,9 @@ from pscompy.control.precon import Link, LinkOptions
 
 logger = logging.getLogger(__name__)
 
-PLACES_MAX = 1024  # for callers of one socket that have not proved the key
+PLACES_MAX = 1024  # most callers of one socket that have not proved the key
 PLACES_SHARE = 4  # these callers take at most 1/4 of the process's descriptors
-UNPROVED_SECONDS = 10.0  # for a caller to prove the key
+UNPROVED_SECONDS = 10.0  # seconds within which a caller must prove the key
 FREE_MAX = 16  # descriptors left free for connections that come up, and for the program
 FREE_SHARE = 8  # at most 1/8 of the process's descriptors is left free
 ACCEPT_MAX = 32  # callers accepted before links that are open are served again
@@ -114,7 +114,7 @@ class Admission:
         self._leave = to_leave()
         self._plenty = False  # whether descriptors are plentiful for the callers being accepted
         self._paused = False
-        self._reported = -REPORT_SECONDS  # when the log last had that peers are turned away
+        self._reported = -REPORT_SECONDS  # when the log last reported that peers are refused
         options.apply(listening)  # accepted sockets inherit them
         thread.register(listening.fileno(), READ, self._on_ready)
 

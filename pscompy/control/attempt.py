@@ -27,7 +27,7 @@ class Attempt:
         self.backoff = backoff
         self.stalled = 0  # rounds in which a place did not answer at all
         self.dialer: Dialer | Detoured | None = None
-        self.timer: Timer | None = None  # until the next round
+        self.timer: Timer | None = None  # timer of the next round
         self.rivals: dict[Negotiation[Any], Target | None] = {}  # connected, without an answer yet
         self.rest: Targets = []  # places of this round that were not tried
         self.refused: Refusal | None = None  # the first of this round

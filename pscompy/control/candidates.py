@@ -37,7 +37,7 @@ class LaneFactory:
     engine: Engine
     here: Identity
     progress: Progress
-    candidate_seconds: float  # for one candidate to come up
+    candidate_seconds: float  # time for one candidate to come up
 
 
 class Candidates:
@@ -209,7 +209,7 @@ class Answering(Candidates):
     def __init__(self, factory: LaneFactory, link: Link, there: Identity) -> None:
         super().__init__(factory, link, there)
         self._choices: Iterator[tuple[list[int], Option | None, str]] = iter(())
-        self._rejected: dict[str, str] = {}  # since the last answer
+        self._rejected: dict[str, str] = {}  # reasons for rejections since the last answer
         self._offer = Offer(())
 
     def on_offer(self, offer: Offer) -> None:

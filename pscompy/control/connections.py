@@ -30,7 +30,7 @@ from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 
 logger = logging.getLogger(__name__)
 
-DRAIN_SECONDS = 0.5  # to receive what a dead peer sent, if its lane has an end (PSC_CAP_EOF)
+DRAIN_SECONDS = 0.5  # seconds to receive the last data of a dead peer (PSC_CAP_EOF)
 DRAIN_PAUSE = 0.01  # seconds between two looks
 
 

@@ -179,5 +179,5 @@ def cannot_reach(record: Record, reason: str) -> ConnectError:
 
 
 def no_descriptor(record: Record) -> ConnectError:
-    """This process has no descriptor left for the connection."""
+    """Give up, because this process has no descriptor left for the connection."""
     return cannot_reach(record, descriptors.remedy())

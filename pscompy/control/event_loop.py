@@ -64,7 +64,7 @@ class ControlThread:
         self._commands: deque[tuple[Callback, tuple[Any, ...]]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
-        self._timers_max = TIMERS_MIN  # more than that: remove cancelled ones
+        self._timers_max = TIMERS_MIN  # number of timers above which cancelled ones are removed
         self._stopping = False
         self._idle = True  # the last result of the pump
         self._pump: Callable[[], bool] | None = None

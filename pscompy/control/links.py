@@ -22,12 +22,8 @@ class Links:
     def __init__(self, thread: ControlThread, here: Identity) -> None:
         self._thread = thread
         self._names = Names(here)
-        self._open: dict[
-            Negotiation[Record], Identity | None
-        ] = {}  # with the name that each claims
-        self._coming_up: set[Negotiation[Record]] = (
-            set()
-        )  # their lanes have yet to open descriptors
+        self._open: dict[Negotiation[Record], Identity | None] = {}  # with the names they claim
+        self._coming_up: set[Negotiation[Record]] = set()  # whose lanes will open descriptors
 
     def __iter__(self) -> Iterator[Negotiation[Record]]:
         return iter(list(self._open))

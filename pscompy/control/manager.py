@@ -30,7 +30,7 @@ from pscompy.errors import Closed, PscomError
 
 logger = logging.getLogger(__name__)
 
-STOP_SECONDS = 5.0  # for the thread to end
+STOP_SECONDS = 5.0  # seconds to wait for the end of the thread
 
 
 class Control:

@@ -20,7 +20,7 @@ from pscompy.control.handshake.events import Ended, HandshakeEvent
 from pscompy.control.handshake.handshake import Handshake
 from pscompy.errors import PscomError
 
-LINGER_SECONDS = 2.0  # for the last bytes of a link to be sent
+LINGER_SECONDS = 2.0  # seconds to send the last bytes of a link
 CHUNK = 64 * 1024
 
 # Errors of the kernel that mean that the peer's host, or the network to it, does not answer.
@@ -36,7 +36,7 @@ class LinkOptions(NamedTuple):
     nodelay: bool
     stall_seconds: float
     stalled_max: int
-    silence_seconds: float  # after which the peer of a link is lost
+    silence_seconds: float  # silence after which the peer of a link is lost
 
     @classmethod
     def of(cls, config: Config) -> LinkOptions:

@@ -124,7 +124,7 @@ class _Registrar:
             transport = self._register(source)
         except Refused as refusal:
             return place._replace(problem=f"{source.place}: {refusal}")
-        except (Exception, SystemExit) as error:  # its module may be a program
+        except (Exception, SystemExit) as error:  # the module may be a program that exits
             return place._replace(problem=f"{source.place} raised {describe(error)}")
         problem = None if transport.priority else "excluded by its own priority 0"
         return place._replace(transport=transport, problem=problem)

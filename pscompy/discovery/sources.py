@@ -31,7 +31,7 @@ class Source(NamedTuple):
     name: str
     place: str
     load: Callable[[], Any]
-    own: bool = False  # it belongs to pscompy's distribution
+    own: bool = False  # True for plug-ins of pscompy's own distribution
 
 
 def find(folders: str) -> Iterator[Source]:

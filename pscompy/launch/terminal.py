@@ -21,7 +21,7 @@ class Terminal:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._sinks = _open_sinks()
-        self._streams: dict[int, Stream] = {}  # by the descriptor of the rank's pipe
+        self._streams: dict[int, Stream] = {}  # streams by the descriptor of the rank's pipe
         self._typed: Typed | None = None
 
     def stdin(self) -> int:

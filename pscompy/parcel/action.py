@@ -77,7 +77,7 @@ def registered(function: Callable[..., Any]) -> Registered | None:
     """The action that this function is registered as, or None."""
     try:
         return _by_function.get(function)
-    except TypeError:  # not hashable, so it was not registered
+    except TypeError:  # an object that is not hashable was not registered
         return None
 
 

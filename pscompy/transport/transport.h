@@ -322,7 +322,7 @@ struct psc_transport_ops {
      * this call may block, to look up names or devices. */
     psc_status_t (*open)(const psc_open_params_t *params,
                          psc_iface_t **iface_p);
-    /* Constant after open. */
+    /* Stores the properties of the interface, constant after open. */
     void (*query)(psc_iface_t *iface, psc_iface_attr_t *attr_p);
     /* Poll once: deliver arrived messages, complete finished operations, send
      * queued bytes. Returns the number of events that it handled. The number is

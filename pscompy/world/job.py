@@ -34,7 +34,7 @@ class Job:
         self._generation = next(_generations)
         self._lock = threading.Lock()
         self._records: list[Record | None] = [None] * self.size
-        self._modules: tuple[int, ...] | None = None  # of all ranks, once somebody asked
+        self._modules: tuple[int, ...] | None = None  # modules of all ranks, once known
         name, job = self._name_of(self.rank), f"{bootstrap.job_id}.{self._generation}"
         self.session = Session._of_job(name, config, self.rank, job, self._find_peer)
 

@@ -119,7 +119,7 @@ class World(Communicator):
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """As leaving a `with` block, while the event loop goes on."""
+        """Leave the block as `with` does, without blocking the event loop."""
         import asyncio  # here: 20 ms that a program without it does not pay
 
         await asyncio.to_thread(self.__exit__, *raised)

@@ -119,7 +119,7 @@ typedef struct gw_watch {
 
 struct gw_ep {
     psc_ep_t super;
-    psc_link_t link, due_link; /* in the agent's eps and due */
+    psc_link_t link, due_link; /* links in the agent's eps and due */
     gw_stage_t stage;
     bool freed; /* in the agent's graveyard */
     bool hello_due; /* the connector's hello is sent by the next progress,

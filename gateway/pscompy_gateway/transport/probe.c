@@ -49,7 +49,7 @@ static bool is_power_of_two(uint32_t n)
     return (n & (n - 1)) == 0;
 }
 
-/* To be called every tenth of a second. Probes become rarer and rarer, because
+/* Called every tenth of a second. The pauses between probes grow, because
  * the peer may be computing. */
 void gw_probe_tick(gw_ep_t *ep)
 {

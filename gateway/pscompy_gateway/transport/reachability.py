@@ -5,8 +5,8 @@ No I/O.
 from __future__ import annotations
 
 # Seconds without any way before a node counts as lost.
-GRACE = 2.5  # if no gateway is connected: they may restart
-ARRIVAL = 20.0  # if gateways are connected: the node may still be connecting to them
+GRACE = 2.5  # seconds if no gateway is connected, because gateways may restart
+ARRIVAL = 20.0  # seconds otherwise, because the node may still be connecting to them
 
 
 class Reach:
@@ -15,7 +15,7 @@ class Reach:
     def __init__(self) -> None:
         self._missing: set[int] = set()  # gateways that have reported that they do not know it
         self._left = False  # a gateway has reported that the node left it
-        self._since: float | None = None  # since when no gateway leads to the node; else None
+        self._since: float | None = None  # when the last gateway ceased to lead to the node
 
     def missing(self, gateway: int, left: bool = False) -> bool:
         """Note that a gateway does not know the node: because the node has left it (`left`), or has

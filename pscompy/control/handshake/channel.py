@@ -26,7 +26,7 @@ class Channel:
         self._key = key
         self._in = bytearray()
         self._out = bytearray()
-        self._secrets: Secrets  # these three once the peer's greeting is known
+        self._secrets: Secrets  # set with both seals once the peer's greeting is known
         self._seal: Seal
         self._check: Seal
 

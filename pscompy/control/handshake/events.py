@@ -67,7 +67,7 @@ class Ended(NamedTuple):
     """The link has ended: with a `bye`, or because the peer or the network to it failed."""
 
     bye: bool
-    state: LinkState  # in which the link ended
+    state: LinkState  # state in which the link ended
 
 
 HandshakeEvent = (

@@ -216,7 +216,7 @@ class Handshake:
 
     def _on_hello(self, hello: Hello) -> Iterator[HandshakeEvent]:
         if self.side is Side.LISTENER:
-            self._channel.send_hello()  # before any error, whose reason the dialer finds in it
+            self._channel.send_hello()  # even before an error, so that the dialer gets the reason
         self._channel.compare(hello)
         if self.side is Side.DIALER and hello.flags & frames.FLAG_FULL:
             self.state = LinkState.CLOSED
@@ -239,7 +239,7 @@ class Handshake:
         if self.side is Side.LISTENER:
             self._channel.send_proof()
         else:
-            self._step(LinkEvent.INTRO)  # was sent with the proof
+            self._step(LinkEvent.INTRO)  # the introduction was sent with the proof
         return iter(())
 
     def _on_frame(self, frame: Frame) -> Iterator[HandshakeEvent]:

@@ -53,7 +53,7 @@ class LinkEvent(Enum):
     ANSWER = auto()
     NO_ANSWER = auto()  # no candidate is left
     REPORT = auto()
-    TRIAL_FAILED = auto()  # on both sides; the next candidate follows
+    TRIAL_FAILED = auto()  # failed on both sides; the next candidate follows
     ESTABLISHED = auto()
     CLOSING = auto()
     END = auto()  # bye, refusal, end of file, error
@@ -156,12 +156,12 @@ class Verdict(Enum):
     """How to treat a link on which a peer was introduced."""
 
     TAKE = auto()  # negotiate on it
-    CROSS = auto()  # this side is connecting already: park it
+    CROSS = auto()  # this side is connecting already: park the call
     LATER = auto()  # an older link of that peer has not ended yet: the peer tries again
     GONE = auto()  # this connection was closed here
 
 
-# For a CALL: this side has the lower name, and is asked to be the connector.
+# Verdict on a CALL, by phase. This side has the lower name and is asked to be the connector.
 ON_CALL: Mapping[Phase, Verdict] = {
     Phase.LAZY: Verdict.TAKE,
     Phase.DIALING: Verdict.CROSS,
@@ -171,7 +171,7 @@ ON_CALL: Mapping[Phase, Verdict] = {
     Phase.CLOSED: Verdict.GONE,
 }
 
-# For a link of the side with the lower name, which is the connector.
+# Verdict on a link of the side with the lower name, the connector, by phase.
 ON_CONNECT: Mapping[Phase, Verdict] = {
     Phase.LAZY: Verdict.TAKE,
     Phase.DIALING: Verdict.LATER,  # impossible: the higher side calls

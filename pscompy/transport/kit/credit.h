@@ -21,7 +21,7 @@ typedef struct psc_credit {
 } psc_credit_t;
 
 typedef enum psc_credit_verdict {
-    PSC_CREDIT_IMPOSSIBLE, /* more than were sent */
+    PSC_CREDIT_IMPOSSIBLE, /* the peer reports more than were sent */
     /* less than known: a later report has overtaken this one */
     PSC_CREDIT_EARLIER,
     PSC_CREDIT_SAME,

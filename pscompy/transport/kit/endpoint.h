@@ -37,7 +37,7 @@ typedef struct psc_parties {
     psc_list_t failing;
     uint32_t n, n_connecting, n_closed;
     int clock; /* descriptor of the timer, or -1 */
-    int64_t tick_ns; /* its period; 0: off */
+    int64_t tick_ns; /* period of the timer; 0: off */
     int64_t keepalive_ns;
 } psc_parties_t;
 
@@ -51,7 +51,7 @@ typedef struct psc_party {
     uint64_t id; /* unique within the interface; the proof is bound to it */
     bool heard; /* a message has arrived since the last tick */
     bool goodbye; /* the peer has sent its last message */
-    int64_t deadline; /* of the token proof */
+    int64_t deadline; /* when the token proof must be complete */
     psc_proof_t proof;
     psc_status_t status; /* why it failed */
     char reason[PSC_REASON_MAX];

@@ -26,7 +26,7 @@ typedef enum psc_reorder_verdict {
     PSC_REORDER_NEXT, /* in order */
     PSC_REORDER_EARLY, /* held until the items before it were taken */
     PSC_REORDER_DUPLICATE, /* held already, or taken before */
-    PSC_REORDER_BEYOND /* further ahead than the limit */
+    PSC_REORDER_BEYOND /* the number exceeds the limit */
 } psc_reorder_verdict_t;
 
 /* Returns the number of places for a limit. */

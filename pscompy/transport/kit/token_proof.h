@@ -52,13 +52,13 @@ typedef enum psc_proof_state {
 typedef enum psc_proof_verdict {
     PSC_PROOF_CONTINUES,
     PSC_PROOF_ACCEPTED,   /* the peer holds the token */
-    PSC_PROOF_REFUSED,    /* by either side; the reason is in reply.why */
+    PSC_PROOF_REFUSED, /* either side has refused; reply.why is the reason */
     PSC_PROOF_OUT_OF_TURN /* the state does not allow this kind */
 } psc_proof_verdict_t;
 
 typedef struct psc_proof {
     psc_proof_state_t state;
-    uint64_t ids[2];                         /* connector's, acceptor's */
+    uint64_t ids[2]; /* connector's, acceptor's */
     uint8_t nonces[2][PSC_PROOF_NONCE_SIZE]; /* connector's, acceptor's */
     uint8_t token[PSC_TOKEN_SIZE];
 } psc_proof_t;

@@ -30,7 +30,7 @@ class Channel(Link):
     def __init__(self, stream: bool, max_frame: int) -> None:
         self.stage = Stage.CALLED
         self.number: int | None = None
-        self.nonce = b""  # of a caller's hello, in stage WAITING
+        self.nonce = b""  # nonce of a caller's hello, in stage WAITING
         self.connecting: Connecting | None = None
         self.accepting: Accepting | None = None
         self.backlog: deque[bytes] = deque()  # frames that have arrived and are not delivered yet

@@ -85,7 +85,7 @@ const uint8_t *bridge_proof_hello(const bridge_proof_t *proof);
 int bridge_proof_receive(bridge_proof_t *proof, int kind, const uint8_t *body,
                          size_t len);
 const uint8_t *bridge_proof_reply(const bridge_proof_t *proof);
-/* The reason of a refusal. */
+/* Returns the reason if the proof was refused. */
 const char *bridge_proof_why(const bridge_proof_t *proof);
 /* CDEF END */
 

@@ -102,7 +102,7 @@ static void bridge_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
         .max_bcopy = attr->max_frame - sizeof(bridge_head_t),
         .max_iov = BRIDGE_IOV_MAX,
         .latency_ns = attr->latency_ns,
-        .overhead_ns = 5e3, /* for two queues and two threads */
+        .overhead_ns = 5e3, /* two queues and a switch of threads */
         .bandwidth = attr->bandwidth,
         .copy_bandwidth = attr->bandwidth,
         .poll_ns = 2,

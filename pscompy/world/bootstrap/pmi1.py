@@ -197,7 +197,7 @@ class Pmi1:
             raise ProtocolError(f"the launcher sent {error}", peer="launcher") from error
         if command == "barrier_out":
             self._barrier_reply = command, fields
-        elif command != "set":  # with `set` older servers repeat rank and size
+        elif command != "set":  # `set`: older servers repeat rank and size
             self._reply = command, fields
             self._answered += 1
 

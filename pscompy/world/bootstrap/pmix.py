@@ -23,7 +23,7 @@ from pscompy.world.bootstrap.long_values import join, split
 _REPLY_TIMEOUT = 60  # seconds for a value of another rank
 _LIBRARY = "libpmix.so.2"
 _VALUE_MAX = 2048  # bytes; the library may return longer values in compressed form
-_TAKEN = "PSCOMPY_PMIX_RANK"  # in the environment: namespace, rank and process id of the rank
+_TAKEN = "PSCOMPY_PMIX_RANK"  # variable with namespace, rank and process id of the rank
 
 # From the PMIx standard (4.0, stable since 2.0): sizes of names, structures, numbers of constants.
 # The union is larger than the library's; only members that were written are read.
@@ -176,7 +176,7 @@ def _load(environ: Mapping[str, str]) -> tuple[Any, Any]:
         except OSError as error:
             reasons.append(
                 str(error).partition(".  ")[0]
-            )  # behind it cffi lists the places that it has tried
+            )  # cffi appends the places that it has tried
     raise ConfigError(
         "this launcher speaks PMIx, and its library cannot be loaded (PMIX_PREFIX names the folder"
         f" above its lib): {'; '.join(reasons)}"
