@@ -7,7 +7,7 @@
  *
  * A bridge is an interface of the contract whose fabric is a thread that runs
  * Python, the pump. Two queues lie between them: commands are passed to the
- * pump, news to `progress`. Items are allocated one by one; both queues are
+ * pump, events to `progress`. Items are allocated one by one; both queues are
  * bounded per endpoint, so a peer that does not receive delays no other peer.
  *
  * There are two locks: the worker's, which the core holds when it calls, and
@@ -25,7 +25,7 @@
 #include "pump.h"
 
 #define BRIDGE_BUCKETS 64u
-#define BRIDGE_NEWS_MAX 32   /* news reported by one progress */
+#define BRIDGE_EVENTS_MAX 32   /* events reported by one progress */
 /* an endpoint's number is the start of its address */
 #define BRIDGE_NUMBER_SIZE 8u
 #define BRIDGE_IOV_MAX 16u
@@ -37,10 +37,10 @@ typedef struct bridge_head {
     uint8_t reserved[6]; /* zero; the header is aligned to 8 */
 } bridge_head_t;
 
-/* A command to the pump, or news from it. */
+/* A command to the pump, or an event from it. */
 typedef struct bridge_item {
     psc_link_t link;
-    int kind; /* bridge_kind_t or bridge_news_t */
+    int kind; /* bridge_kind_t or bridge_event_t */
     uint64_t ep;
     uint64_t peer;
     int number; /* role (CONNECT) or status (FAILED) */
@@ -49,11 +49,11 @@ typedef struct bridge_item {
     _Alignas(8) uint8_t data[];
 } bridge_item_t;
 
-typedef enum bridge_news {
+typedef enum bridge_event {
     BRIDGE_UP,
     BRIDGE_FAILED, /* data: the reason */
     BRIDGE_ARRIVED /* data: a frame */
-} bridge_news_t;
+} bridge_event_t;
 
 typedef struct bridge_ep {
     psc_ep_t super;
@@ -79,11 +79,11 @@ struct bridge {
     atomic_uint references;
     psc_lock_t lock;
     psc_list_t eps[BRIDGE_BUCKETS];
-    psc_list_t commands, news;
+    psc_list_t commands, events;
     bridge_item_t *taken; /* command that the pump is processing */
     int pump_fd, event_fd;
     atomic_bool busy; /* progress has something to do */
-    bool armed; /* event_fd must be signalled before the next news */
+    bool armed; /* event_fd must be signalled before the next event */
     bool signalled; /* event_fd was written */
     bool ended; /* END is returned after the last command */
 };
@@ -97,7 +97,7 @@ bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
                                   size_t len);
 /* Queues an item and wakes the other side. The lock must be held. */
 void bridge_command_push(bridge_t *bridge, bridge_item_t *item);
-void bridge_news_push(bridge_t *bridge, bridge_item_t *item);
+void bridge_event_push(bridge_t *bridge, bridge_item_t *item);
 /* Ensures that progress finds work, and wakes a sleeper. The lock must be
  * held. */
 void bridge_wake(bridge_t *bridge);

@@ -13,7 +13,7 @@
 static void bridge_lists_init(bridge_t *bridge)
 {
     psc_list_init(&bridge->commands);
-    psc_list_init(&bridge->news);
+    psc_list_init(&bridge->events);
     for (unsigned i = 0; i < BRIDGE_BUCKETS; i++)
         psc_list_init(&bridge->eps[i]);
 }
@@ -44,7 +44,7 @@ static void bridge_eps_free(bridge_t *bridge)
 static void bridge_free(bridge_t *bridge)
 {
     bridge_items_free(&bridge->commands);
-    bridge_items_free(&bridge->news);
+    bridge_items_free(&bridge->events);
     bridge_eps_free(bridge);
     bridge_item_wipe(bridge->taken);
     if (bridge->pump_fd >= 0)
@@ -154,7 +154,7 @@ int bridge_take(bridge_t *bridge, bridge_command_t *command_p)
     return 1;
 }
 
-/* ---- news ---- */
+/* ---- events ---- */
 
 void bridge_frame_done(bridge_t *bridge, uint64_t number)
 {
@@ -204,7 +204,7 @@ int bridge_deliver(bridge_t *bridge, uint64_t number, const uint8_t *frame,
         status = PSC_ERR_NO_RESOURCE;
     } else if (ep) {
         ep->arrived++;
-        bridge_news_push(bridge, item);
+        bridge_event_push(bridge, item);
         item = NULL;
     }
     psc_lock_release(&bridge->lock);
@@ -212,7 +212,7 @@ int bridge_deliver(bridge_t *bridge, uint64_t number, const uint8_t *frame,
     return status;
 }
 
-/* Queues news of an endpoint, unless it has failed already. */
+/* Queues an event of an endpoint, unless it has failed already. */
 static void bridge_tell_ep(bridge_t *bridge, bridge_item_t *item)
 {
     bridge_ep_t *ep;
@@ -224,7 +224,7 @@ static void bridge_tell_ep(bridge_t *bridge, bridge_item_t *item)
     if (ep && ep->failed == PSC_OK) {
         if (item->kind == BRIDGE_FAILED)
             ep->failed = (psc_status_t)item->number;
-        bridge_news_push(bridge, item);
+        bridge_event_push(bridge, item);
         item = NULL;
     }
     psc_lock_release(&bridge->lock);

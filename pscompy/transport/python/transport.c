@@ -59,9 +59,9 @@ void bridge_wake(bridge_t *bridge)
     bridge_signal(bridge->event_fd);
 }
 
-void bridge_news_push(bridge_t *bridge, bridge_item_t *item)
+void bridge_event_push(bridge_t *bridge, bridge_item_t *item)
 {
-    psc_list_push(&bridge->news, &item->link);
+    psc_list_push(&bridge->events, &item->link);
     bridge_wake(bridge);
 }
 
@@ -126,16 +126,16 @@ static void bridge_resume(bridge_t *bridge, bridge_ep_t *ep)
     bridge_command_push(bridge, item);
 }
 
-/* Takes the oldest news. *ep_p is its endpoint, or NULL if that is closed or
+/* Takes the oldest event. *ep_p is its endpoint, or NULL if that is closed or
  * freed. */
-static bridge_item_t *bridge_news_pop(bridge_t *bridge, psc_ep_t **ep_p)
+static bridge_item_t *bridge_event_pop(bridge_t *bridge, psc_ep_t **ep_p)
 {
     bridge_item_t *item = NULL;
     bridge_ep_t *ep = NULL;
     psc_link_t *link;
 
     psc_lock_acquire(&bridge->lock);
-    link = psc_list_pop(&bridge->news);
+    link = psc_list_pop(&bridge->events);
     if (link) {
         item = psc_container_of(link, bridge_item_t, link);
         ep = bridge_ep_find(bridge, item->ep);
@@ -184,7 +184,7 @@ static void bridge_tell(bridge_t *bridge, psc_ep_t *ep, bridge_item_t *item)
         free(item);
 }
 
-/* Clears the flag if all news were reported; later news set it again. */
+/* Clears the flag if all events were reported; later events set it again. */
 static void bridge_quiet(bridge_t *bridge)
 {
     uint64_t ignored;
@@ -193,7 +193,7 @@ static void bridge_quiet(bridge_t *bridge)
     if (bridge->signalled &&
         read(bridge->event_fd, &ignored, sizeof ignored) == sizeof ignored)
         bridge->signalled = false;
-    if (psc_list_empty(&bridge->news))
+    if (psc_list_empty(&bridge->events))
         atomic_store_explicit(&bridge->busy, false, memory_order_relaxed);
     psc_lock_release(&bridge->lock);
 }
@@ -205,9 +205,9 @@ static unsigned bridge_progress(psc_iface_t *iface)
 
     if (!atomic_load_explicit(&bridge->busy, memory_order_relaxed))
         return 0;
-    while (n < BRIDGE_NEWS_MAX) {
+    while (n < BRIDGE_EVENTS_MAX) {
         psc_ep_t *ep;
-        bridge_item_t *item = bridge_news_pop(bridge, &ep);
+        bridge_item_t *item = bridge_event_pop(bridge, &ep);
 
         if (!item)
             break;
