@@ -28,7 +28,8 @@ static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
     return piece;
 }
 
-/* A truncated message comes back from the buffer that was too short for it. */
+/* A truncated message can be given back, too: from the program's buffer, which
+ * was too short for it. */
 bool psb_op_has_message(const psb_op_t *op)
 {
     return op->worker->status == PSC_OK && psb_op_receives(op) &&

@@ -88,9 +88,9 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
     Py_RETURN_NONE;
 }
 
-/* In a thread with an event loop: a call-back that runs fn in the loop; else
- * fn. If asyncio is not imported there is no loop, and importing it takes
- * long. */
+/* Returns a call-back that runs fn in the event loop of this thread, or fn if
+ * the thread has none. asyncio is not imported for this, because the import
+ * takes long: without it there is no loop. */
 static PyObject *request_callback(psb_request_t *self, PyObject *fn)
 {
     psb_state_t *state = self->op.worker->state;

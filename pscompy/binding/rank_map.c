@@ -23,7 +23,7 @@ int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank)
     return it && rank < it->n ? it->ranks[rank] : rank;
 }
 
-/* A sequence of ranks as numbers; NULL with an exception. */
+/* Converts a sequence of ranks to an array. Returns NULL with an exception. */
 static int *numbering_ranks(PyObject *sequence, Py_ssize_t n, int *highest_p)
 {
     int *ranks = PyMem_Calloc((size_t)n + 1, sizeof *ranks);

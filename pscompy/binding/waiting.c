@@ -194,8 +194,8 @@ PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline)
     return results;
 }
 
-/* The first that has completed, or -1; `requests` gets the core's requests of
- * the others. */
+/* Returns the index of the first request that has completed, or -1. Stores the
+ * core's requests of all others in `requests`. */
 static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {

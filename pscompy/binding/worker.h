@@ -14,7 +14,7 @@ typedef struct psb_patience {
     int64_t turn; /* when a task last yielded to the loop, or began to await
                      without suspending; 0 after an await has suspended */
     unsigned backoff; /* awaits that skip polling after a poll found nothing */
-    unsigned skip; /* how many of these are still to come */
+    unsigned skip; /* awaits that still skip polling */
 } psb_patience_t;
 
 typedef struct psb_worker {

@@ -310,9 +310,7 @@ class Agent:
 
     def _on_tunnel(self, gateway: _Gateway, frame: Frame) -> None:
         node = int(frame["from_node"])
-        self._route(
-            node, frame.get("names")
-        )  # the route must be known before the handshake goes on
+        self._route(node, frame.get("names"))  # needed before the handshake goes on
         self._tunnels.take(frame)
         self._lost.pop(node, None)
         self._reach_of(node).seen(gateway.index)

@@ -27,7 +27,7 @@ from pscompy.world.bootstrap.pmi1_wire import (
     parse,
 )
 
-_REPLY_TIMEOUT = 60.0  # seconds for anything but a barrier
+_REPLY_TIMEOUT = 60.0  # seconds to wait for any reply, except that to a barrier
 
 Reply = tuple[str, dict[str, str]]
 
