@@ -62,15 +62,9 @@ def _parser() -> ArgumentParser:
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--listen",
-        nargs="?",
-        const="",
-        metavar="HOST",
-        help="wait for measuring processes, until Ctrl-C",
+        "--listen", nargs="?", const="", metavar="HOST", help="serve others until Ctrl-C"
     )
-    where.add_argument(
-        "--connect", metavar="ADDRESS", help="measure to the process that listens there"
-    )
+    where.add_argument("--connect", metavar="ADDRESS", help="measure to this listener")
     parser.add_argument("--port", type=int, default=0, help="port for --listen [a free one]")
     parser.add_argument("--transport", help="use only this transport [the best]")
     parser.add_argument(
@@ -85,11 +79,9 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--window", type=positive, default=64, help="messages in flight [64]")
     parser.add_argument(
-        "--seconds", type=duration, default=0.5, help="duration of each test of each size [0.5]"
+        "--seconds", type=duration, default=0.5, help="for each size and test [0.5]"
     )
-    parser.add_argument(
-        "--validate", action="store_true", help="check the contents of messages first"
-    )
+    parser.add_argument("--validate", action="store_true", help="check contents first")
     parser.add_argument(
         "--against", type=_names, default=(), help="compare with mpi4py, pipe or both"
     )
@@ -172,7 +164,7 @@ def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
             assert process.stdout is not None
             address = process.stdout.readline().strip()
             if not address:
-                raise PscomError("the other process does not start; its error is printed above")
+                raise PscomError("the other process does not start; its error is above")
             with _connected(address, config) as connection:
                 yield connection
             process.wait(_UP_SECONDS)

@@ -43,15 +43,9 @@ def _parser() -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    result.add_argument(
-        "-n", "--np", type=_positive, default=1, metavar="N", help="number of ranks [1]"
-    )
-    result.add_argument(
-        "--module", type=int, metavar="M", help="number of the module that the ranks are in"
-    )
-    result.add_argument(
-        "--label", action="store_true", help="begin each line of output with the rank's number"
-    )
+    result.add_argument("-n", "--np", type=_positive, default=1, metavar="N", help="ranks [1]")
+    result.add_argument("--module", type=int, metavar="M", help="number of the ranks' module")
+    result.add_argument("--label", action="store_true", help="begin each line with its rank")
     result.add_argument(
         "--env",
         type=_assignment,

@@ -7,6 +7,7 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,24 +42,22 @@ def _parser() -> argparse.ArgumentParser:
     return result
 
 
+def _add(actions: Any, action: Callable[..., int], epilog: str = "") -> Any:
+    """A parser for this action, which its docstring describes."""
+    name, text = action.__name__.strip("_"), action.__doc__
+    result = actions.add_parser(name, help=text, description=text, epilog=epilog)
+    result.set_defaults(action=action)
+    return result
+
+
 def _add_running(actions: Any) -> None:
-    run = actions.add_parser(
-        "run", help="serve until SIGTERM or Ctrl-C", epilog=_EPILOG, description=_run.__doc__
-    )
-    _add_gateway(run)
-    run.set_defaults(action=_run)
-    start = actions.add_parser(
-        "start", help="serve in the background", epilog=_EPILOG, description=_start.__doc__
-    )
+    _add_gateway(_add(actions, _run, _EPILOG))
+    start = _add(actions, _start, _EPILOG)
     _add_gateway(start)
     start.add_argument("--pid-file", type=Path, required=True, help="file for the process id")
     start.add_argument("--log", type=Path, help="file for the gateway's log")
-    start.set_defaults(action=_start)
-    stop = actions.add_parser(
-        "stop", help="stop a gateway that start has started", description=_stop.__doc__
-    )
+    stop = _add(actions, _stop)
     stop.add_argument("--pid-file", type=Path, required=True, help="the file given to start")
-    stop.set_defaults(action=_stop)
 
 
 def _add_gateway(run: argparse.ArgumentParser) -> None:
@@ -70,14 +69,9 @@ def _add_gateway(run: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="another gateway in one of these networks, which leads to further modules",
     )
+    run.add_argument("--memory", type=_size, default=256 << 20, help="most bytes in flight [256M]")
     run.add_argument(
-        "--memory",
-        type=_size,
-        default=256 << 20,
-        help="most bytes in flight through the gateway [256M]",
-    )
-    run.add_argument(
-        "--share", type=_size, default=32 << 20, help="most bytes in flight to one receiver [32M]"
+        "--share", type=_size, default=32 << 20, help="of these, bytes to one receiver [32M]"
     )
     run.add_argument(
         "--burden",
@@ -88,29 +82,16 @@ def _add_gateway(run: argparse.ArgumentParser) -> None:
 
 
 def _add_asking(actions: Any) -> None:
-    status = actions.add_parser(
-        "status", help="show the status of a gateway", description=_status.__doc__
-    )
+    status = _add(actions, _status)
     status.add_argument("address", metavar="HOST:PORT")
     status.add_argument("--json", action="store_true", help="print JSON, for programs")
-    status.set_defaults(action=_status)
-    drawing = actions.add_parser(
-        "map", help="draw modules, gateways and traffic", description=_map.__doc__
-    )
+    drawing = _add(actions, _map)
     drawing.add_argument("addresses", nargs="+", metavar="HOST:PORT")
     drawing.add_argument("--out", type=Path, default=Path("gateways.png"), help="[gateways.png]")
-    drawing.set_defaults(action=_map)
-    routes = actions.add_parser(
-        "routes", help="write a route file by a static policy", description=_routes.__doc__
-    )
+    routes = _add(actions, _routes)
     routes.add_argument("policy", help=f"{', '.join(policies.OURS)}, or a Python file")
-    for name, what in (
-        ("a", "nodes of one module"),
-        ("b", "nodes of the other"),
-        ("gateways", "HOST:PORT"),
-    ):
+    for name, what in (("a", "nodes of one module"), ("b", "nodes of the other"), ("gateways", "")):
         routes.add_argument(f"--{name}", nargs="+", required=True, help=what)
-    routes.set_defaults(action=_routes)
 
 
 def _routes(options: argparse.Namespace) -> int:
@@ -139,7 +120,7 @@ def _size(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Serve in the foreground."""
+    """Serve until SIGTERM or Ctrl-C."""
 
     async def serve() -> None:
         limits = options.memory, options.share, options.burden
