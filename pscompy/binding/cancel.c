@@ -52,8 +52,6 @@ static int cancel_ended(psb_request_t *self)
     return 0;
 }
 
-/* ---- methods ---- */
-
 PyObject *psb_request_give_back(psb_request_t *self, PyObject *const *args,
                                 Py_ssize_t n_args, PyObject *kwnames)
 {

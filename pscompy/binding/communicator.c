@@ -191,8 +191,6 @@ static PyObject *comm_sendrecv(psb_communicator_t *self, PyObject *const *args,
     return psb_call_sendrecv(&send, &recv);
 }
 
-/* ---- binding ---- */
-
 static void comm_forget_peers(psb_communicator_t *self)
 {
     psb_connection_t **peers = self->peers;
@@ -243,8 +241,6 @@ static PyObject *comm_exception(psb_communicator_t *self, PyObject *const *args,
         return NULL;
     return psb_default_exception(self->worker->state, args, n_args);
 }
-
-/* ---- the type ---- */
 
 static int comm_traverse(psb_communicator_t *self, visitproc visit, void *arg)
 {

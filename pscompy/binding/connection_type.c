@@ -9,8 +9,6 @@
 #include "persistent.h"
 #include "run.h"
 
-/* ---- binding ---- */
-
 static PyObject *connection_bind(psb_connection_t *self, PyTypeObject *type,
                                  PyObject *const *args, Py_ssize_t n_args,
                                  PyObject *kwnames)
@@ -140,8 +138,6 @@ static PyObject *connection_sendrecv(psb_connection_t *self,
     psb_call_receive(&recv, given[1]);
     return psb_call_sendrecv(&send, &recv);
 }
-
-/* ---- the type ---- */
 
 static int connection_traverse(psb_connection_t *self, visitproc visit,
                                void *arg)

@@ -13,8 +13,6 @@ typedef struct psb_memory {
     bool readonly;
 } psb_memory_t;
 
-/* ---- making one ---- */
-
 static psb_memory_t *memory_new(psb_worker_t *worker, bool readonly)
 {
     PyTypeObject *type = worker->state->memory_type;
@@ -96,8 +94,6 @@ void *psb_memory_base(PyObject *object, Py_ssize_t *nbytes_p)
     *nbytes_p = self->nbytes;
     return self->base;
 }
-
-/* ---- the type ---- */
 
 static int memory_getbuffer(psb_memory_t *self, Py_buffer *view, int flags)
 {

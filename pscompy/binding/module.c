@@ -111,8 +111,6 @@ static PyObject *module_wait_any(PyObject *module, PyObject *const *args,
     return module_wait(module, psb_wait_any, &signature, args, n_args, kwnames);
 }
 
-/* ---- the module ---- */
-
 static int module_add_type(PyObject *module, PyType_Spec *spec,
                            PyTypeObject *base, PyTypeObject **type_p)
 {

@@ -5,8 +5,6 @@
 #include "errors.h"
 #include "waiting.h"
 
-/* ---- looking ---- */
-
 PyObject *psb_request_done(psb_request_t *self, PyObject *unused)
 {
     (void)unused;

@@ -12,8 +12,6 @@ typedef struct psb_persistent {
     PyObject *connection; /* keeps call.connection, or NULL */
 } psb_persistent_t;
 
-/* ---- making one ---- */
-
 PyObject *psb_call_init(psb_call_t *call)
 {
     PyTypeObject *type = call->worker->state->persistent_type;
@@ -38,8 +36,6 @@ PyObject *psb_call_init(psb_call_t *call)
     return (PyObject *)self;
 }
 
-/* ---- methods ---- */
-
 static PyObject *persistent_start(psb_persistent_t *self, PyObject *unused)
 {
     (void)unused;
@@ -54,8 +50,6 @@ static PyObject *persistent_start(psb_persistent_t *self, PyObject *unused)
         return NULL;
     Py_RETURN_NONE;
 }
-
-/* ---- the type ---- */
 
 static int persistent_traverse(psb_persistent_t *self, visitproc visit,
                                void *arg)

@@ -11,8 +11,6 @@
 
 #include <structmember.h>
 
-/* ---- methods ---- */
-
 static PyObject *request_wait_until(psb_request_t *self, int64_t deadline)
 {
     switch (psb_request_wait(self, deadline)) {
@@ -83,8 +81,6 @@ static PyObject *request_event_fail(psb_request_t *self, PyObject *error)
     }
     return PyBool_FromLong(psb_request_complete(self, NULL, error, PSC_OK));
 }
-
-/* ---- the type ---- */
 
 static PyObject *request_get_status(psb_request_t *self, void *closure)
 {

@@ -21,8 +21,6 @@ int psb_call_enter(psb_call_t *call)
     return call->conn ? 0 : -1;
 }
 
-/* ---- blocking ---- */
-
 static PyObject *call_value(psb_op_t *op)
 {
     return op->kind == PSB_MATCH && op->result.status == PSC_OK
@@ -121,8 +119,6 @@ PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv)
     Py_DECREF(posted);
     return value;
 }
-
-/* ---- looking ---- */
 
 static psc_status_t call_look(psb_call_t *call, psc_result_t *result_p)
 {

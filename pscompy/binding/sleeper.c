@@ -53,8 +53,6 @@ static int sleeper_traverse(psb_sleeper_t *self, visitproc visit, void *arg)
     return 0;
 }
 
-/* ---- methods ---- */
-
 static PyObject *sleeper_fileno(psb_sleeper_t *self, PyObject *unused)
 {
     (void)unused;

@@ -12,8 +12,6 @@
 #include "sleeper.h"
 #include "worker_end.h"
 
-/* ---- methods ---- */
-
 static PyObject *worker_progress(psb_worker_t *self, PyObject *unused)
 {
     unsigned events;
@@ -183,8 +181,6 @@ static PyObject *worker_connection(psb_worker_t *self, PyObject *id)
     Py_INCREF(held);
     return held;
 }
-
-/* ---- the type ---- */
 
 static PyObject *worker_new(PyTypeObject *type, PyObject *args,
                             PyObject *kwargs)
