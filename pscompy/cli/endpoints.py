@@ -133,9 +133,6 @@ def _categories(text: str) -> list[Category]:
     return [known[_plain(word)] for word in words]
 
 
-# ---- what is printed ----
-
-
 def _as_json(rows: Sequence[Usage]) -> str:
     return json.dumps([row.as_dict() for row in rows], indent=2)
 

@@ -60,9 +60,6 @@ def _examine(config: Config, found: Iterable[registry.Found]) -> list[_Entry]:
     return entries
 
 
-# ---- for programs -----------------------------------------------------------
-
-
 def _as_json(entries: list[_Entry], rows: list[Row]) -> str:
     document = {
         "version": __version__,
@@ -85,9 +82,6 @@ def _transport_document(entry: _Entry) -> dict[str, Any]:
         "reason": entry.reason,
         "capabilities": entry.capabilities,
     }
-
-
-# ---- for people -------------------------------------------------------------
 
 
 def _as_text(entries: list[_Entry], rows: list[Row]) -> str:

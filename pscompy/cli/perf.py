@@ -50,9 +50,6 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-# ---- the command line ----
-
-
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="pscompy perf",
@@ -170,9 +167,6 @@ def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
             process.wait(_UP_SECONDS)
         finally:
             process.kill()
-
-
-# ---- measuring ----
 
 
 def _measure(connection: Connection, others: list[Any], options: argparse.Namespace) -> None:

@@ -88,8 +88,6 @@ void hub_streams_destroy(gw_hub_t *hub)
     streams_forget(hub, 0, true);
 }
 
-/* ---- the load ---- */
-
 /* Bytes queued for a stalled receiver delay nobody else, so count at most as
  * many as were sent since the last sample. */
 static uint64_t load_of_peer(hub_peer_t *peer)
@@ -142,8 +140,6 @@ int gw_hub_streams(gw_hub_t *hub, gw_stream_counters_t *streams, int max)
     pthread_rwlock_unlock(&hub->tables);
     return n;
 }
-
-/* ---- counters ---- */
 
 void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters)
 {

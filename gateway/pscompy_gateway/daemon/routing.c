@@ -36,8 +36,6 @@ static hub_peer_t *table_hold(hub_peer_t *peer)
     return peer;
 }
 
-/* ---- looking up ---- */
-
 static hub_peer_t *table_node(gw_hub_t *hub, uint64_t node)
 {
     psc_list_for_each(peer, table_nodes(hub, node), hub_peer_t, node_link) {
@@ -103,8 +101,6 @@ static hub_peer_t *table_key(gw_hub_t *hub, uint64_t key)
     }
     return NULL;
 }
-
-/* ---- changes ---- */
 
 /* The latest connection of a node is used: an older one is about to end. */
 static void table_register(gw_hub_t *hub, hub_peer_t *peer, uint64_t node,

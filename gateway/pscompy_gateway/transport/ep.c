@@ -62,8 +62,6 @@ void gw_ep_remove(gw_ep_t *ep)
     agent->n_eps--;
 }
 
-/* ---- the token ---- */
-
 /* Sends one byte for the kind, then the body. */
 static void ep_send_proof(gw_ep_t *ep, psc_proof_kind_t kind,
                           const uint8_t *body, size_t len)

@@ -19,8 +19,6 @@ static bool out_may_send(const gw_ep_t *ep)
     return (int32_t)(ep->out.limit - ep->out.next) > 0;
 }
 
-/* ---- sending ---- */
-
 static void out_stamp(gw_ep_t *ep, gw_packet_t *packet, uint32_t path)
 {
     gw_agent_t *agent = gw_agent_of(ep);
