@@ -30,7 +30,8 @@ typedef struct stream {
     uint64_t posted, sent, done;
 } stream_t;
 
-/* Of those: who had a receive, in the words of both sides. */
+/* Number of direct messages that met a receive: reported by the sender, and
+ * counted at the receiver. */
 static uint64_t n_taken, n_here;
 
 static bool stream_direct(uint64_t number)

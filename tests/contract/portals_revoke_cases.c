@@ -231,8 +231,8 @@ static void count_log(psc_iface_t *iface, int level, const char *line)
     n_logged += level == 1 && strstr(line, "4194304 bytes") != NULL;
 }
 
-/* Nobody revoked: the memory's last use is waited for in vain, and the entry
- * is taken back when the peer goes on. */
+/* The region is closed without having been revoked. Closing waits in vain for
+ * the peer's access, and the entry is taken back when the peer continues. */
 void an_entry_that_was_closed_in_use_is_taken_back(void)
 {
     owner_t owner = {0};
