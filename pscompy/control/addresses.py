@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ipaddress import ip_network
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -151,21 +151,24 @@ def _primary() -> Iterator[str]:
             yield str(probe.getsockname()[0])
 
 
-def listening_socket(host: str | None, port: int) -> socket.socket:
+def listening_socket(
+    host: str | None, port: int, prepare: Callable[[socket.socket], object]
+) -> socket.socket:
     """Return a non-blocking listening socket; at all addresses, IPv4 and IPv6, if `host` is None.
+    prepare(socket) is called before a peer can connect; accepted sockets inherit its options.
 
     Raises `OSError` if it cannot be bound, `OverflowError` if there is no such port.
     """
     if not 0 <= port <= PORT_MAX:
         raise OverflowError(f"a port is a number from 0 to {PORT_MAX}")
     if host is not None:
-        return _listen(*_resolve(host, port))
+        return _listen(*_resolve(host, port), prepare)
     try:
-        return _listen(socket.AF_INET6, ("::", port), dual=True)
+        return _listen(socket.AF_INET6, ("::", port), prepare, dual=True)
     except OSError:
         if port and socket.has_ipv6 and _in_use(port):
             raise
-        return _listen(socket.AF_INET, ("0.0.0.0", port))
+        return _listen(socket.AF_INET, ("0.0.0.0", port), prepare)
 
 
 def _in_use(port: int) -> bool:
@@ -184,12 +187,18 @@ def _resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
     return family, (str(where[0]), int(where[1]))
 
 
-def _listen(family: int, where: tuple[str, int], dual: bool = False) -> socket.socket:
+def _listen(
+    family: int,
+    where: tuple[str, int],
+    prepare: Callable[[socket.socket], object],
+    dual: bool = False,
+) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if dual:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        prepare(listening)
         listening.bind(where)
         listening.listen(socket.SOMAXCONN)
         listening.setblocking(False)

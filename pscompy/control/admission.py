@@ -22,7 +22,7 @@ from typing import Any
 from pscompy.control import descriptors
 from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.handshake.handshake import full_greeting
-from pscompy.control.precon import Link, LinkOptions
+from pscompy.control.precon import Link
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,6 @@ class Admission:
         self,
         thread: ControlThread,
         listening: socket.socket,
-        options: LinkOptions,
         new_link: Callable[[socket.socket], Link],
     ) -> None:
         self._thread = thread
@@ -115,7 +114,6 @@ class Admission:
         self._plenty = False  # whether descriptors are plentiful for the callers being accepted
         self._paused = False
         self._reported = -REPORT_SECONDS  # when the log last reported that peers are refused
-        options.apply(listening)  # accepted sockets inherit them
         thread.register(listening.fileno(), READ, self._on_ready)
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ class Listening:
     def open(self, name: str, host: str | None, port: int, deliver: Deliver) -> Listener:
         """Listen, for a session of this name. Raises `ConnectError` if that is not possible."""
         try:
-            sock = listening_socket(host, port)
+            sock = listening_socket(host, port, self._options.apply)
         except (OSError, UnicodeError, OverflowError) as error:
             reason = descriptors.why(error) if isinstance(error, OSError) else error
             raise ConnectError(f"cannot listen at {host or '*'}:{port}: {reason}") from error
@@ -108,7 +108,7 @@ class Listening:
             return
         self._listeners.append(listener)
         listener.admission = Admission(
-            self._thread, listener.socket, self._options, partial(self._accept, listener)
+            self._thread, listener.socket, partial(self._accept, listener)
         )
 
     def _on_detour(self, listener: Listener, sock: socket.socket) -> None:

@@ -12,7 +12,7 @@ import pytest
 import pscompy
 from pscompy import Session
 from pscompy.control import admission
-from pscompy.control.addresses import Address
+from pscompy.control.addresses import Address, listening_socket
 from pscompy.control.admission import source_of
 from pscompy.control.handshake import frames
 from pscompy.control.handshake.frames import Hello
@@ -116,6 +116,18 @@ def test_a_link_that_comes_in_has_the_options_of_those_that_go_out(session: Make
     taken, dialled = ([end.getsockopt(*option) for option in options] for end in ends if end)
     assert taken == dialled
     assert 0 not in taken
+
+
+def test_a_listening_socket_is_prepared_before_a_peer_can_connect() -> None:
+    """A connection that comes in before the options are set would not inherit them."""
+    listening: list[int] = []
+
+    def prepare(sock: sockets.socket) -> None:
+        listening.append(sock.getsockopt(sockets.SOL_SOCKET, sockets.SO_ACCEPTCONN))
+
+    for host in (None, "127.0.0.1"):
+        listening_socket(host, 0, prepare).close()
+    assert listening == [0, 0]
 
 
 def test_callers_are_counted_by_source() -> None:
