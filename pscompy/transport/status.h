@@ -1,8 +1,8 @@
 /* The three-way status that every call of the library returns: done (0), in
  * progress (1), or an error (negative). One list defines the constants and the
  * texts; pscompy/errors.py maps each error to its exception. */
-#ifndef PSCOMPY_CORE_STATUS_H
-#define PSCOMPY_CORE_STATUS_H
+#ifndef PSCOMPY_TRANSPORT_STATUS_H
+#define PSCOMPY_TRANSPORT_STATUS_H
 
 /* name, value, text for log lines */
 #define PSC_STATUS_LIST(X)                                                     \

@@ -23,8 +23,8 @@
  *     reorders messages, its transport repairs that.
  *   - Values that a peer can write are bounds-checked before they are used.
  *   - All wire formats are little-endian; lengths are 64 bit. */
-#ifndef PSCOMPY_CORE_TRANSPORT_H
-#define PSCOMPY_CORE_TRANSPORT_H
+#ifndef PSCOMPY_TRANSPORT_TRANSPORT_H
+#define PSCOMPY_TRANSPORT_TRANSPORT_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Monotonic time in nanoseconds, and the pause instruction for spinning. */
-#ifndef PSCOMPY_KIT_CLOCK_H
-#define PSCOMPY_KIT_CLOCK_H
+#ifndef PSCOMPY_TRANSPORT_KIT_CLOCK_H
+#define PSCOMPY_TRANSPORT_KIT_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>

@@ -5,8 +5,8 @@
  *
  * Counters begin at 0 on both ends and wrap around. Pure: no function here
  * sends or waits. Header only. */
-#ifndef PSCOMPY_KIT_CREDIT_H
-#define PSCOMPY_KIT_CREDIT_H
+#ifndef PSCOMPY_TRANSPORT_KIT_CREDIT_H
+#define PSCOMPY_TRANSPORT_KIT_CREDIT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * (token_proof.h): their states, their failures, which are recorded where they
  * are found and reported by progress, and the timer for checks of all
  * endpoints. No function here sends or waits. Header only. */
-#ifndef PSCOMPY_KIT_ENDPOINT_H
-#define PSCOMPY_KIT_ENDPOINT_H
+#ifndef PSCOMPY_TRANSPORT_KIT_ENDPOINT_H
+#define PSCOMPY_TRANSPORT_KIT_ENDPOINT_H
 
 #include <stdarg.h>
 #include <stdio.h>

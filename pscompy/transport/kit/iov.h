@@ -1,7 +1,7 @@
 /* The pieces of a message: their total length, and their copy in one buffer.
  * Header only. */
-#ifndef PSCOMPY_KIT_IOV_H
-#define PSCOMPY_KIT_IOV_H
+#ifndef PSCOMPY_TRANSPORT_KIT_IOV_H
+#define PSCOMPY_TRANSPORT_KIT_IOV_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* An intrusive doubly linked list: the links are members of the listed
  * structures, so nothing is allocated and removal needs no search. */
-#ifndef PSCOMPY_KIT_LIST_H
-#define PSCOMPY_KIT_LIST_H
+#ifndef PSCOMPY_TRANSPORT_KIT_LIST_H
+#define PSCOMPY_TRANSPORT_KIT_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>

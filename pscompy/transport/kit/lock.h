@@ -1,8 +1,8 @@
 /* A lock of one word: one atomic operation to acquire and one to release it
  * without contention, and a futex with contention (0 free, 1 held, 2 held with
  * waiters). */
-#ifndef PSCOMPY_KIT_LOCK_H
-#define PSCOMPY_KIT_LOCK_H
+#ifndef PSCOMPY_TRANSPORT_KIT_LOCK_H
+#define PSCOMPY_TRANSPORT_KIT_LOCK_H
 
 #include <errno.h>
 #include <linux/futex.h>

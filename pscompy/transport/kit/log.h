@@ -1,6 +1,6 @@
 /* Writes a line to the log, prefixed by the transport's name. Header only. */
-#ifndef PSCOMPY_KIT_LOG_H
-#define PSCOMPY_KIT_LOG_H
+#ifndef PSCOMPY_TRANSPORT_KIT_LOG_H
+#define PSCOMPY_TRANSPORT_KIT_LOG_H
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Maps a file at an address that allows huge pages. */
-#ifndef PSCOMPY_KIT_MAPPING_H
-#define PSCOMPY_KIT_MAPPING_H
+#ifndef PSCOMPY_TRANSPORT_KIT_MAPPING_H
+#define PSCOMPY_TRANSPORT_KIT_MAPPING_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The size of a page, for all code that maps, unmaps or moves memory. The tests
  * also compile with a larger one. */
-#ifndef PSCOMPY_KIT_PAGE_H
-#define PSCOMPY_KIT_PAGE_H
+#ifndef PSCOMPY_TRANSPORT_KIT_PAGE_H
+#define PSCOMPY_TRANSPORT_KIT_PAGE_H
 
 #include <stddef.h>
 #include <unistd.h>

@@ -5,8 +5,8 @@
  * The number of the next item is `expected`. An item is held from its arrival
  * until it is taken; items that are not held (repeated, or too far ahead) are
  * reported by the verdict and stay with the caller. */
-#ifndef PSCOMPY_KIT_REORDER_H
-#define PSCOMPY_KIT_REORDER_H
+#ifndef PSCOMPY_TRANSPORT_KIT_REORDER_H
+#define PSCOMPY_TRANSPORT_KIT_REORDER_H
 
 #include <stddef.h>
 #include <stdint.h>

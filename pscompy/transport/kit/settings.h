@@ -1,11 +1,11 @@
 /* A transport's settings by name, as passed to its `open`. A missing setting
  * reads as an empty text and 0. */
-#ifndef PSCOMPY_KIT_SETTING_H
-#define PSCOMPY_KIT_SETTING_H
+#ifndef PSCOMPY_TRANSPORT_KIT_SETTINGS_H
+#define PSCOMPY_TRANSPORT_KIT_SETTINGS_H
 
 #include <string.h>
 
-#include "../transport.h"
+#include "pscompy/transport/transport.h"
 
 static inline const psc_setting_t *
 psc_setting_find(const psc_open_params_t *params, const char *name)

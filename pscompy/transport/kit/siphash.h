@@ -1,8 +1,8 @@
 /* SipHash-2-4 with 128 bits of output (Aumasson and Bernstein): a keyed hash
  * for short messages. Transports use it to prove that both ends of a lane
  * hold the same one-time token; it encrypts nothing. Header only, no state. */
-#ifndef PSCOMPY_KIT_SIPHASH_H
-#define PSCOMPY_KIT_SIPHASH_H
+#ifndef PSCOMPY_TRANSPORT_KIT_SIPHASH_H
+#define PSCOMPY_TRANSPORT_KIT_SIPHASH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -14,8 +14,8 @@
  * arrive, sends the reply, and acts on the verdict. A transport whose stream
  * tells messages apart by their order (tcp) needs no kinds on the wire and may
  * hang up instead of sending a refusal. Header only. */
-#ifndef PSCOMPY_KIT_TOKEN_PROOF_H
-#define PSCOMPY_KIT_TOKEN_PROOF_H
+#ifndef PSCOMPY_TRANSPORT_KIT_TOKEN_PROOF_H
+#define PSCOMPY_TRANSPORT_KIT_TOKEN_PROOF_H
 
 #include <endian.h>
 #include <stdbool.h>

@@ -13,8 +13,8 @@
  * There are two locks: the worker's, which the core holds when it calls, and
  * the bridge's, which protects all fields that both sides use. No upcall is
  * made with the bridge's lock held. */
-#ifndef PSCOMPY_BRIDGE_BRIDGE_H
-#define PSCOMPY_BRIDGE_BRIDGE_H
+#ifndef PSCOMPY_TRANSPORT_PYTHON_BRIDGE_H
+#define PSCOMPY_TRANSPORT_PYTHON_BRIDGE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * thread, takes the bridge's own lock and never the worker's, and never blocks.
  * An endpoint is named by its number; the number of an endpoint that was freed
  * is ignored. build.py reads the text between the CDEF marks. */
-#ifndef PSCOMPY_BRIDGE_PUMP_H
-#define PSCOMPY_BRIDGE_PUMP_H
+#ifndef PSCOMPY_TRANSPORT_PYTHON_PUMP_H
+#define PSCOMPY_TRANSPORT_PYTHON_PUMP_H
 
 #include <stddef.h>
 #include <stdint.h>
