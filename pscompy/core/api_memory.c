@@ -12,18 +12,13 @@
 int psc_memory_register(psc_worker_t *worker, void *base, size_t len,
                         psc_region_t **region_p)
 {
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    status = psc_region_create(worker, base, len, region_p);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_locked(worker, 0,
+                             psc_region_create(worker, base, len, region_p));
 }
 
 int psc_memory_deregister(psc_region_t *region)
 {
-    psc_worker_t *worker = psc_region_worker(region);
+    psc_worker_t *worker = region->worker;
     psc_status_t status = psc_worker_enter(worker, 0);
 
     if (status != PSC_OK)
@@ -47,33 +42,22 @@ void psc_api_region_destroy(psc_region_t *region)
 
 int psc_memory_pack(psc_region_t *region, uint8_t *packed, size_t *len_p)
 {
-    psc_worker_t *worker = psc_region_worker(region);
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    status = psc_region_pack(region, packed, len_p);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_locked(region->worker, 0,
+                             psc_region_pack(region, packed, len_p));
 }
 
 int psc_memory_pin(psc_worker_t *worker, void *base, size_t len,
                    psc_block_t **block_p)
 {
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    status = psc_pool_pin(worker->pool, base, len, block_p);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_locked(
+        worker, 0, psc_pool_pin(worker->memory.pool, base, len, block_p));
 }
 
 void psc_memory_unpin(psc_worker_t *worker, psc_block_t *block)
 {
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
-    psc_pool_unpin(worker->pool, block);
+    psc_pool_unpin(worker->memory.pool, block);
     psc_worker_leave(worker);
 }
 
@@ -81,13 +65,8 @@ static psc_status_t api_rma(psc_conn_t *conn, const psc_send_args_t *args,
                             const psc_rma_args_t *rma,
                             psc_request_t **request_p)
 {
-    psc_status_t status = psc_worker_enter(conn->worker, args->flags);
-
-    if (status != PSC_OK)
-        return status;
-    status = psc_rma_start(conn, args, rma, request_p);
-    psc_worker_leave(conn->worker);
-    return status;
+    return psc_worker_locked(conn->worker, args->flags,
+                             psc_rma_start(conn, args, rma, request_p));
 }
 
 psc_status_t psc_api_put(psc_conn_t *conn, const psc_send_args_t *args,

@@ -14,17 +14,12 @@
 
 /* ---- messages ---- */
 
-static bool api_tag_valid(int32_t tag, bool wildcard)
-{
-    return tag >= 0 || (wildcard && tag == PSC_ANY_TAG);
-}
-
 psc_status_t psc_api_send(psc_conn_t *conn, const psc_send_args_t *args,
                           psc_request_t **request_p)
 {
     psc_status_t status;
 
-    if (!api_tag_valid(args->tag, false))
+    if (args->tag < 0)
         return PSC_ERR_INVALID;
     status = psc_worker_enter(conn->worker, args->flags);
     if (status != PSC_OK)
@@ -33,11 +28,20 @@ psc_status_t psc_api_send(psc_conn_t *conn, const psc_send_args_t *args,
     if (status != PSC_OK) {
         /* a program that only sends has not polled for returned credit */
         if (psc_message_starved(conn, args))
-            psc_worker_progress_locked(conn->worker, psc_conn_ifaces(conn));
+            psc_worker_progress_locked(
+                conn->worker, psc_iface_bit(psc_conn_main_lane(conn)->slot));
         status = psc_message_send(conn, args, 0, request_p);
     }
-    psc_worker_leave(conn->worker);
-    return status;
+    return psc_worker_left(conn->worker, status);
+}
+
+/* Take the lock for an operation that looks for a message. */
+static psc_status_t api_enter_to_match(psc_worker_t *worker,
+                                       const psc_recv_args_t *args)
+{
+    return args->tag >= 0 || args->tag == PSC_ANY_TAG
+               ? psc_worker_enter(worker, args->flags)
+               : PSC_ERR_INVALID;
 }
 
 /* Poll for the message while the call still holds the lock. No other thread has
@@ -64,7 +68,7 @@ static psc_status_t api_recv_poll(psc_worker_t *worker, unsigned polls,
     *result_p = request->result;
     *request_p = NULL;
     if (inside)
-        psc_req_recycle(req);
+        psc_req_recycle(&worker->requests, req);
     else
         psc_req_release(req);
     return result_p->status;
@@ -73,112 +77,76 @@ static psc_status_t api_recv_poll(psc_worker_t *worker, unsigned polls,
 psc_status_t psc_api_recv(psc_worker_t *worker, const psc_recv_args_t *args,
                           psc_result_t *result_p, psc_request_t **request_p)
 {
-    psc_status_t status;
+    psc_status_t status = api_enter_to_match(worker, args);
 
-    if (!api_tag_valid(args->tag, true))
-        return PSC_ERR_INVALID;
-    status = psc_worker_enter(worker, args->flags);
     if (status != PSC_OK)
         return status;
     status = psc_message_recv(worker, args, result_p, request_p);
     if (status == PSC_INPROGRESS && args->polls)
         status = api_recv_poll(worker, args->polls, result_p, request_p);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_left(worker, status);
 }
 
 psc_status_t psc_api_recv_supply(psc_request_t *request, const psc_iov_t *iov,
                                  size_t n_iov)
 {
-    psc_worker_t *worker = psc_req_of(request)->worker;
-    psc_status_t status = psc_worker_enter(worker, 0);
+    psc_req_t *req = psc_req_of(request);
 
-    if (status != PSC_OK)
-        return status;
-    status = psc_message_supply(psc_req_of(request), iov, n_iov);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_locked(req->worker, 0,
+                             psc_message_supply(req, iov, n_iov));
 }
 
 psc_status_t psc_api_recv_view(psc_request_t *request, psc_view_t **view_p)
 {
-    psc_worker_t *worker = psc_req_of(request)->worker;
-    psc_status_t status = psc_worker_enter(worker, 0);
+    psc_req_t *req = psc_req_of(request);
 
-    if (status != PSC_OK)
-        return status;
-    status = psc_lend_view(psc_req_of(request), view_p);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_locked(req->worker, 0, psc_lend_view(req, view_p));
 }
 
 psc_status_t psc_api_probe(psc_worker_t *worker, const psc_recv_args_t *args,
                            psc_result_t *result_p, psc_request_t **request_p)
 {
-    psc_status_t status;
+    psc_status_t status = api_enter_to_match(worker, args);
 
-    if (!api_tag_valid(args->tag, true))
-        return PSC_ERR_INVALID;
-    status = psc_worker_enter(worker, args->flags);
     if (status != PSC_OK)
         return status;
-    status = psc_message_probe(worker, args, result_p, request_p);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_left(
+        worker, psc_message_probe(worker, args, result_p, request_p));
 }
 
 psc_status_t psc_api_iprobe(psc_worker_t *worker, const psc_recv_args_t *args,
                             psc_result_t *result_p)
 {
-    psc_status_t status;
+    psc_status_t status = api_enter_to_match(worker, args);
 
-    if (!api_tag_valid(args->tag, true))
-        return PSC_ERR_INVALID;
-    status = psc_worker_enter(worker, args->flags);
     if (status != PSC_OK)
         return status;
     psc_worker_progress_locked(worker, PSC_PASS_ALL);
-    status = psc_message_iprobe(worker, args, result_p);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_left(worker, psc_message_iprobe(worker, args, result_p));
 }
 
 /* ---- giving back ---- */
 
-static psc_status_t api_take_back(psc_request_t *request,
-                                  psc_status_t (*take)(psc_req_t *req))
-{
-    psc_worker_t *worker = psc_req_of(request)->worker;
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    status = take(psc_req_of(request));
-    psc_worker_leave(worker);
-    return status;
-}
-
 psc_status_t psc_api_cancel(psc_request_t *request)
 {
-    return api_take_back(request, psc_message_cancel);
+    psc_req_t *req = psc_req_of(request);
+
+    return psc_worker_locked(req->worker, 0, psc_message_cancel(req));
 }
 
 psc_status_t psc_api_recv_give_up(psc_request_t *request)
 {
-    return api_take_back(request, psc_giveback_request);
+    psc_req_t *req = psc_req_of(request);
+
+    return psc_worker_locked(req->worker, 0, psc_giveback_request(req));
 }
 
 psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,
                                  const psc_result_t *result,
                                  const psc_iov_t *iov, size_t n_iov)
 {
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    status = psc_giveback_message(worker, context, result, iov, n_iov);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_locked(
+        worker, 0, psc_giveback_message(worker, context, result, iov, n_iov));
 }
 
 /* ---- active messages ---- */
@@ -209,27 +177,21 @@ psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,
     status = psc_message_send(conn, &whole, (uint16_t)header_len, request_p);
     if (status >= 0)
         psc_count(conn, PSC_COUNTER_am_sent, 1);
-    psc_worker_leave(conn->worker);
-    return status;
+    return psc_worker_left(conn->worker, status);
 }
 
 psc_status_t psc_api_am_handler(psc_worker_t *worker, uint32_t id,
                                 psc_am_handler_t handler, void *arg)
 {
-    psc_status_t status = psc_worker_enter(worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    status = psc_am_set_handler(worker, id, handler, arg);
-    psc_worker_leave(worker);
-    return status;
+    return psc_worker_locked(worker, 0,
+                             psc_am_set_handler(worker, id, handler, arg));
 }
 
 psc_message_t *psc_api_message_poll(psc_worker_t *worker)
 {
     psc_message_t *message;
 
-    if (atomic_load(&worker->n_messages) == 0 ||
+    if (atomic_load(&worker->am.n_queued) == 0 ||
         psc_worker_enter(worker, 0) != PSC_OK)
         return NULL;
     message = psc_am_poll(worker);

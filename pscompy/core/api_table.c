@@ -2,10 +2,7 @@
  * connections. */
 #include "api_table.h"
 
-#include <time.h>
-
 #include "pscompy/transport/kit/clock.h"
-#include "completion.h"
 #include "finish.h"
 #include "memory/pool.h"
 #include "progress/progress.h"
@@ -29,7 +26,9 @@ static void api_request_free(psc_request_t *request)
     psc_worker_t *worker = psc_req_of(request)->worker;
 
     if (psc_request_state(request) == PSC_REQUEST_DONE) {
-        psc_req_free_done(psc_req_of(request));
+        if (!atomic_load_explicit(&worker->forked, memory_order_relaxed))
+            psc_completion_free(&worker->requests.completions,
+                                psc_req_of(request));
         return;
     }
     if (psc_worker_enter(worker, 0) != PSC_OK)
@@ -48,7 +47,7 @@ static psc_status_t api_event_create(psc_worker_t *worker, uint32_t flags,
 
     if (status != PSC_OK)
         return status;
-    req = psc_req_create(worker, PSC_REQ_EVENT);
+    req = psc_req_create(&worker->requests, PSC_REQ_EVENT);
     if (req) {
         req->head.flags = flags;
         req->head.owner = owner;
@@ -118,14 +117,13 @@ static psc_request_t *api_completion_poll(psc_worker_t *worker)
     psc_req_t *req = NULL;
 
     if (!atomic_load_explicit(&worker->forked, memory_order_relaxed))
-        req = psc_completion_poll(worker);
+        req = psc_completion_poll(&worker->requests.completions);
     return req ? &req->head : NULL;
 }
 
 static bool api_pending(psc_worker_t *worker)
 {
-    return atomic_load_explicit(&worker->completions.n, memory_order_relaxed) ||
-           atomic_load_explicit(&worker->n_messages, memory_order_relaxed);
+    return psc_worker_pending(worker);
 }
 
 /* ---- connections ---- */
@@ -210,9 +208,4 @@ uintptr_t psc_api_address(void)
 uint32_t psc_api_abi(void)
 {
     return PSC_API_ABI;
-}
-
-uint32_t psc_transport_abi(void)
-{
-    return PSC_TRANSPORT_ABI;
 }

@@ -2,26 +2,22 @@
 
 /* ---- holds on a request ---- */
 
-/* Without the lock: leave the request for the next call of psc_req_create. */
-static void completion_push_freed(psc_completions_t *queue, psc_req_t *req)
+static void completion_push(_Atomic(psc_req_t *) *chain, psc_req_t *req)
 {
-    req->next = atomic_load_explicit(&queue->freed, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak(&queue->freed, &req->next, req))
+    req->next = atomic_load_explicit(chain, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak(chain, &req->next, req))
         ;
 }
 
-psc_req_t *psc_completion_take_freed(psc_worker_t *worker)
+psc_req_t *psc_completion_take_freed(psc_completions_t *queue)
 {
-    psc_completions_t *queue = &worker->completions;
-
     if (!atomic_load_explicit(&queue->freed, memory_order_relaxed))
         return NULL;
     return atomic_exchange(&queue->freed, NULL);
 }
 
-unsigned psc_completion_let_go(psc_req_t *req)
+unsigned psc_completion_let_go(psc_completions_t *queue, psc_req_t *req)
 {
-    psc_completions_t *queue = &req->worker->completions;
     unsigned others = atomic_fetch_and(&req->holds, ~PSC_HELD_BY_CONSUMER) &
                       ~PSC_HELD_BY_CONSUMER;
 
@@ -32,28 +28,17 @@ unsigned psc_completion_let_go(psc_req_t *req)
     return others;
 }
 
-void psc_req_free_done(psc_req_t *req)
+void psc_completion_free(psc_completions_t *queue, psc_req_t *req)
 {
-    psc_worker_t *worker = req->worker;
-
-    if (atomic_load_explicit(&worker->forked, memory_order_relaxed))
-        return;
-    if (psc_completion_let_go(req) == 0)
-        completion_push_freed(&worker->completions, req);
+    if (psc_completion_let_go(queue, req) == 0)
+        completion_push(&queue->freed, req);
 }
 
 /* ---- the queue ---- */
 
-static void completion_push(psc_completions_t *queue, psc_req_t *req)
+unsigned psc_completion_add(psc_completions_t *queue, psc_req_t *req,
+                            unsigned drop)
 {
-    req->next = atomic_load_explicit(&queue->added, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak(&queue->added, &req->next, req))
-        ;
-}
-
-unsigned psc_completion_add(psc_req_t *req, unsigned drop)
-{
-    psc_completions_t *queue = &req->worker->completions;
     unsigned holds = atomic_load(&req->holds), after;
 
     atomic_fetch_add(&queue->n, 1);
@@ -66,7 +51,7 @@ unsigned psc_completion_add(psc_req_t *req, unsigned drop)
         atomic_fetch_sub(&queue->n, 1);
         return after;
     }
-    completion_push(queue, req);
+    completion_push(&queue->added, req);
     return after;
 }
 
@@ -95,13 +80,12 @@ static bool completion_take(psc_completions_t *queue, psc_req_t *req)
     }
     atomic_fetch_sub(&queue->n_freed, 1);
     if (others == 0)
-        completion_push_freed(queue, req);
+        completion_push(&queue->freed, req);
     return false;
 }
 
-psc_req_t *psc_completion_poll(psc_worker_t *worker)
+psc_req_t *psc_completion_poll(psc_completions_t *queue)
 {
-    psc_completions_t *queue = &worker->completions;
     psc_req_t *req;
 
     if (atomic_load(&queue->n) == 0)
@@ -120,9 +104,8 @@ psc_req_t *psc_completion_poll(psc_worker_t *worker)
 
 /* Recycle the freed requests in the queue. Needed for a consumer that never
  * polls, because only polling removes requests. */
-void psc_completion_sift(psc_worker_t *worker)
+void psc_completion_sift(psc_completions_t *queue)
 {
-    psc_completions_t *queue = &worker->completions;
     psc_req_t *req, *next;
 
     if (atomic_load(&queue->n_freed) == 0)
@@ -131,7 +114,7 @@ void psc_completion_sift(psc_worker_t *worker)
     for (; req; req = next) {
         next = req->next;
         if (atomic_load(&req->holds) & PSC_HELD_BY_CONSUMER)
-            completion_push(queue, req);
+            completion_push(&queue->added, req);
         else
             completion_take(queue, req);
     }

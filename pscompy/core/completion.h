@@ -12,31 +12,40 @@
 #ifndef PSCOMPY_CORE_COMPLETION_H
 #define PSCOMPY_CORE_COMPLETION_H
 
-#include "types/worker.h"
+#include "types/request.h"
 
 #define PSC_HELD_BY_CORE 1u
 #define PSC_HELD_BY_CONSUMER 2u
 #define PSC_HELD_BY_QUEUE 4u
+
+typedef struct psc_completions {
+    _Atomic(psc_req_t *) added; /* newest first */
+    psc_req_t *taken;           /* the consumer's part, oldest first */
+    _Atomic(psc_req_t *) freed; /* for the pool to take when the lock is held */
+    atomic_uint n; /* queued requests that a consumer holds */
+    atomic_uint n_freed; /* queued requests that no consumer holds */
+} psc_completions_t;
 
 /* ---- with the lock held ---- */
 
 /* Add the request to the queue, unless it is queued already or the consumer has
  * released it; `drop` is a hold that is released in the same step. Returns the
  * remaining holds. Afterwards the consumer may free the request at any time. */
-unsigned psc_completion_add(psc_req_t *req, unsigned drop);
+unsigned psc_completion_add(psc_completions_t *queue, psc_req_t *req,
+                            unsigned drop);
 /* Release the consumer's hold. Returns the remaining holds. */
-unsigned psc_completion_let_go(psc_req_t *req);
+unsigned psc_completion_let_go(psc_completions_t *queue, psc_req_t *req);
 /* Take the requests that were freed without the lock, as a chain. Returns NULL
  * if there are none. */
-psc_req_t *psc_completion_take_freed(psc_worker_t *worker);
+psc_req_t *psc_completion_take_freed(psc_completions_t *queue);
 /* Add the requests that were freed while they were queued to that chain. */
-void psc_completion_sift(psc_worker_t *worker);
+void psc_completion_sift(psc_completions_t *queue);
 
 /* ---- without the lock ---- */
 
 /* Release the consumer's hold on a request that is DONE; any thread. */
-void psc_req_free_done(psc_req_t *req);
+void psc_completion_free(psc_completions_t *queue, psc_req_t *req);
 /* The next request of the queue, or NULL; one thread at a time. */
-psc_req_t *psc_completion_poll(psc_worker_t *worker);
+psc_req_t *psc_completion_poll(psc_completions_t *queue);
 
 #endif

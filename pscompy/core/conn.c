@@ -2,10 +2,8 @@
 #include "conn.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "conn_queue.h"
-#include "events.h"
 #include "lane.h"
 #include "progress/sleep.h"
 #include "upward.h"
@@ -13,32 +11,13 @@
 
 /* ---- states ---- */
 
-/* Divide the eager window: all connections that are up may together have no
- * more than unexpected_max bytes in flight, apart from the minimum in
- * proto/credit.h. */
-static void conn_share_window(psc_worker_t *worker, int change)
-{
-    uint64_t share = worker->config.unexpected_max;
-
-    worker->n_up += (uint32_t)change;
-    if (worker->n_up > 1)
-        share /= worker->n_up;
-    worker->window = share < worker->config.eager_window
-                         ? share
-                         : worker->config.eager_window;
-}
-
 /* The only function that changes a connection's state. */
 void psc_conn_state_set(psc_conn_t *conn, psc_conn_state_t state)
 {
-    conn_share_window(conn->worker,
-                      (state == PSC_CONN_UP) - (conn->state == PSC_CONN_UP));
+    psc_room_share(&conn->worker->room,
+                   (state == PSC_CONN_UP) - (conn->state == PSC_CONN_UP));
     __atomic_store_n(&conn->state, state, __ATOMIC_RELEASE);
-    if (!conn->event) {
-        conn->event = true;
-        psc_list_push(&conn->worker->conn_events, &conn->event_link);
-        psc_worker_control_signal(conn->worker);
-    }
+    psc_notice_post(&conn->worker->notices, &conn->notice);
 }
 
 int psc_conn_state(const psc_conn_t *conn)
@@ -65,14 +44,12 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank)
     conn->id = id;
     conn->rank = rank;
     conn->counters = &worker->nobodys;
-    psc_list_init(&conn->busy_link);
-    psc_list_init(&conn->event_link);
+    psc_flow_init(&conn->flow);
+    psc_work_init(&conn->work);
+    psc_notice_init(&conn->notice, PSC_CONTROL_CONN, id);
     psc_list_init(&conn->queues);
     psc_list_init(&conn->active);
-    psc_list_init(&conn->urgent);
-    psc_list_init(&conn->ordered);
-    psc_list_init(&conn->fins);
-    conn->worker->up->conn_init(conn);
+    psc_list_init(&conn->maps);
     if (psc_worker_enter(worker, 0) != PSC_OK) {
         free(conn);
         return NULL;
@@ -97,18 +74,18 @@ static void conn_free(psc_conn_t *conn)
     if (conn->counters != &conn->worker->nobodys)
         free(conn->counters);
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        psc_list_remove(&conn->lanes[i]->event_link);
+        psc_notice_end(&conn->lanes[i]->notice);
         free(conn->lanes[i]);
     }
-    psc_list_remove(&conn->busy_link);
-    psc_list_remove(&conn->event_link);
+    psc_list_remove(&conn->work.busy_link);
+    psc_notice_end(&conn->notice);
     psc_list_remove(&conn->link);
     free(conn);
 }
 
 void psc_conn_reap(psc_worker_t *worker)
 {
-    psc_list_for_each(conn, &worker->doomed, psc_conn_t, link) {
+    psc_list_for_each(conn, &worker->ends.doomed, psc_conn_t, link) {
         if (!conn_needed(conn))
             conn_free(conn);
     }
@@ -116,7 +93,7 @@ void psc_conn_reap(psc_worker_t *worker)
 
 void psc_conn_destroy_all(psc_worker_t *worker)
 {
-    psc_list_for_each(conn, &worker->doomed, psc_conn_t, link)
+    psc_list_for_each(conn, &worker->ends.doomed, psc_conn_t, link)
         conn_free(conn);
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
         conn_free(conn);
@@ -134,8 +111,7 @@ void psc_conn_destroy(psc_conn_t *conn)
     worker->up->inbox_drain(worker);
     conn->worker->up->conn_destroy(conn);
     psc_list_remove(&conn->link);
-    psc_list_push(&worker->doomed, &conn->link);
-    worker->ending = true;
+    psc_ends_add(&worker->ends, &worker->ends.doomed, &conn->link);
     psc_conn_reap(worker);
     psc_worker_leave(worker);
 }
@@ -156,7 +132,7 @@ void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status)
                                                       : PSC_CONN_FAILED);
     conn->worker->up->conn_ended(conn, status);
     psc_conn_retire_lanes(conn);
-    psc_list_remove(&conn->busy_link);
+    psc_list_remove(&conn->work.busy_link);
     psc_wake(conn->worker, PSC_WAKE_NEWS);
 }
 
@@ -165,9 +141,9 @@ void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status)
  * acknowledgement. */
 static void conn_peer_closes(psc_conn_t *conn)
 {
-    conn->close_received = conn->close_ack_due = true;
+    conn->closing.received = conn->closing.ack_due = true;
     psc_conn_mark_busy(conn);
-    if (conn->state == PSC_CONN_CLOSING && conn->close_sent)
+    if (conn->state == PSC_CONN_CLOSING && conn->closing.sent)
         return;
     conn->worker->up->conn_ended(conn, PSC_ERR_CLOSED);
     psc_conn_state_set(conn, PSC_CONN_CLOSED);
@@ -180,7 +156,7 @@ void psc_conn_close_received(psc_conn_t *conn, bool is_ack)
         return;
     if (!is_ack) {
         conn_peer_closes(conn);
-    } else if (conn->close_ack_due) {
+    } else if (conn->closing.ack_due) {
         conn->worker->up->conn_ended(conn, PSC_ERR_CLOSED);
         psc_conn_state_set(conn, PSC_CONN_CLOSED);
     } else {

@@ -32,14 +32,10 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
     if (status != PSC_OK)
         return status;
     if (n_lanes == 0 || n_lanes > PSC_LANES_MAX ||
-        conn->state > PSC_CONN_CONNECTING) {
-        psc_worker_leave(conn->worker);
-        return PSC_ERR_INVALID;
-    }
-    if (!conn_counters_make(conn)) {
-        psc_worker_leave(conn->worker);
-        return PSC_ERR_NO_MEMORY;
-    }
+        conn->state > PSC_CONN_CONNECTING)
+        return psc_worker_left(conn->worker, PSC_ERR_INVALID);
+    if (!conn_counters_make(conn))
+        return psc_worker_left(conn->worker, PSC_ERR_NO_MEMORY);
     conn->worker->up->conn_params(conn, params);
     conn->n_lanes = n_lanes;
     for (uint32_t i = 0; i < n_lanes; i++) {
@@ -64,8 +60,7 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
         psc_conn_flush(conn);
     }
     psc_wake(conn->worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
-    psc_worker_leave(conn->worker);
-    return PSC_OK;
+    return psc_worker_left(conn->worker, PSC_OK);
 }
 
 /* ---- other changes of state ---- */
@@ -76,12 +71,10 @@ int psc_conn_connecting(psc_conn_t *conn)
 
     if (status != PSC_OK)
         return status;
-    if (conn->state == PSC_CONN_LAZY)
-        psc_conn_state_set(conn, PSC_CONN_CONNECTING);
-    else
-        status = PSC_ERR_INVALID;
-    psc_worker_leave(conn->worker);
-    return status;
+    if (conn->state != PSC_CONN_LAZY)
+        return psc_worker_left(conn->worker, PSC_ERR_INVALID);
+    psc_conn_state_set(conn, PSC_CONN_CONNECTING);
+    return psc_worker_left(conn->worker, PSC_OK);
 }
 
 void psc_conn_fail(psc_conn_t *conn, int status)
@@ -126,8 +119,8 @@ int psc_conn_peer_ended(psc_conn_t *conn, int last)
     else if (conn_will_say(conn) && !last)
         status = PSC_INPROGRESS;
     else
-        psc_conn_fail_locked(conn, conn->close_sent ? PSC_ERR_CLOSED
-                                                    : PSC_ERR_PEER_LOST);
+        psc_conn_fail_locked(conn, conn->closing.sent ? PSC_ERR_CLOSED
+                                                      : PSC_ERR_PEER_LOST);
     psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
     psc_worker_leave(worker);
     return status;
@@ -161,4 +154,36 @@ void psc_conn_close(psc_conn_t *conn)
     psc_worker_leave(worker);
     /* a blocked send of this connection must check its state */
     psc_worker_wake(worker);
+}
+
+/* ---- counters ---- */
+
+void psc_conn_counters(psc_conn_t *conn, uint64_t *values)
+{
+    static const psc_counters_t none;
+    const psc_counters_t *counters;
+
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    counters =
+        conn->counters == &conn->worker->nobodys ? &none : conn->counters;
+    memcpy(values, counters->value, sizeof counters->value);
+    psc_worker_leave(conn->worker);
+}
+
+uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
+                                  uint32_t room)
+{
+    uint32_t n = 0;
+
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return 0;
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        const psc_lane_t *lane = conn->lanes[i];
+
+        if (lane->ep && lane->slot->ops->ep_counters)
+            n += lane->slot->ops->ep_counters(lane->ep, counters + n, room - n);
+    }
+    psc_worker_leave(conn->worker);
+    return n;
 }

@@ -7,9 +7,9 @@
 
 void psc_conn_mark_busy(psc_conn_t *conn)
 {
-    if (psc_link_listed(&conn->busy_link))
+    if (psc_link_listed(&conn->work.busy_link))
         return;
-    psc_list_push(&conn->worker->busy, &conn->busy_link);
+    psc_list_push(&conn->worker->busy, &conn->work.busy_link);
     /* no thread may sleep before the next pass */
     conn->worker->restless = true;
     psc_wake(conn->worker, PSC_WAKE_SPENT); /* sleeping threads must wake up */
@@ -19,6 +19,7 @@ void psc_conn_queue(psc_conn_t *conn, psc_req_t *req, bool urgent)
 {
     psc_list_remove(&req->link);
     req->urgent = urgent;
-    psc_list_push(urgent ? &conn->urgent : &conn->ordered, &req->link);
+    psc_list_push(urgent ? &conn->work.urgent : &conn->work.ordered,
+                  &req->link);
     psc_conn_mark_busy(conn);
 }

@@ -178,7 +178,6 @@ void psc_memory_unpin(psc_worker_t *worker, psc_block_t *block);
 /* Address of the psc_api_t, for the hot extension. */
 uintptr_t psc_api_address(void);
 uint32_t psc_api_abi(void);
-uint32_t psc_transport_abi(void);
 /* CDEF END */
 
 #endif

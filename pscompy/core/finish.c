@@ -1,8 +1,6 @@
 #include "finish.h"
 
-#include "completion.h"
 #include "progress/sleep.h"
-#include "request.h"
 
 /* ---- the consumer's hold ---- */
 
@@ -10,8 +8,8 @@ void psc_req_release(psc_req_t *req)
 {
     req->head.flags &= ~PSC_FLAG_NOTIFY;
     req->head.owner = NULL;
-    if (psc_completion_let_go(req) == 0)
-        psc_req_recycle(req);
+    if (psc_completion_let_go(&req->worker->requests.completions, req) == 0)
+        psc_req_recycle(&req->worker->requests, req);
 }
 
 /* ---- the core's hold ---- */
@@ -55,16 +53,18 @@ static void req_state_set(psc_req_t *req, psc_request_state_t state)
 static void req_drop(psc_req_t *req, bool notify)
 {
     psc_worker_t *worker = req->worker;
+    psc_requests_t *requests = &worker->requests;
     unsigned holds;
 
     req_state_set(req, PSC_REQUEST_DONE);
     if (notify)
-        holds = psc_completion_add(req, PSC_HELD_BY_CORE);
+        holds =
+            psc_completion_add(&requests->completions, req, PSC_HELD_BY_CORE);
     else
         holds = atomic_fetch_and(&req->holds, ~PSC_HELD_BY_CORE) &
                 ~PSC_HELD_BY_CORE;
     if (holds == 0)
-        psc_req_recycle(req);
+        psc_req_recycle(requests, req);
     else
         psc_wake(worker, PSC_WAKE_NEWS);
 }
@@ -94,6 +94,6 @@ void psc_req_matched(psc_req_t *req)
     req->inside = false; /* the request is queued, or about to be returned */
     req_state_set(req, PSC_REQUEST_MATCHED);
     if (req->head.flags & PSC_FLAG_NOTIFY)
-        psc_completion_add(req, 0);
+        psc_completion_add(&req->worker->requests.completions, req, 0);
     psc_wake(req->worker, PSC_WAKE_NEWS);
 }

@@ -4,28 +4,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "iface_check.h"
 #include "lane_upcalls.h"
 #include "progress/sleep.h"
 #include "worker.h"
-
-static uint32_t iface_bit(const psc_iface_slot_t *slot)
-{
-    return 1u << (slot - slot->worker->ifaces);
-}
-
-/* Let all sleepers watch a new interface, and wake them: they armed without
- * it. */
-static int iface_watch_by_all(psc_iface_slot_t *slot)
-{
-    psc_wake(slot->worker, PSC_WAKE_SPENT);
-    if (!(slot->attr.caps & PSC_CAP_EVENT))
-        return 0;
-    return psc_sleepers_watch(slot->worker, slot->ops->event_fd(slot->iface),
-                              iface_bit(slot));
-}
 
 static psc_status_t iface_adopt(psc_iface_slot_t *slot, char *reason)
 {
@@ -35,7 +18,8 @@ static psc_status_t iface_adopt(psc_iface_slot_t *slot, char *reason)
     status = psc_iface_check_attr(slot->ops, &slot->attr, reason);
     if (status != PSC_OK)
         return status;
-    if (iface_watch_by_all(slot) < 0) {
+    psc_wake(slot->worker, PSC_WAKE_SPENT); /* sleepers armed without it */
+    if (psc_sleepers_watch(slot->worker, slot) < 0) {
         snprintf(reason, PSC_REASON_MAX, "its event descriptor: %s",
                  strerror(errno));
         return PSC_ERR_TRANSPORT;
@@ -58,10 +42,11 @@ static void iface_close(psc_iface_slot_t *slot)
 static int iface_open(psc_worker_t *worker, const psc_transport_ops_t *ops,
                       psc_open_params_t *params)
 {
-    psc_iface_slot_t *slot = &worker->ifaces[worker->n_ifaces];
+    psc_interfaces_t *interfaces = &worker->interfaces;
+    psc_iface_slot_t *slot = &interfaces->slots[interfaces->n];
     psc_status_t status;
 
-    if (worker->n_ifaces == PSC_IFACES_MAX) {
+    if (interfaces->n == PSC_IFACES_MAX) {
         snprintf(params->reason, PSC_REASON_MAX,
                  "more than %d transports; switch some off with PSP_<NAME>=0",
                  PSC_IFACES_MAX);
@@ -69,6 +54,7 @@ static int iface_open(psc_worker_t *worker, const psc_transport_ops_t *ops,
     }
     slot->worker = worker;
     slot->ops = ops;
+    slot->index = interfaces->n;
     slot->every = 1;
     params->user = slot;
     status = ops->open(params, &slot->iface);
@@ -79,7 +65,7 @@ static int iface_open(psc_worker_t *worker, const psc_transport_ops_t *ops,
         iface_close(slot);
         return status;
     }
-    return worker->n_ifaces++;
+    return (int)interfaces->n++;
 }
 
 int psc_worker_open(psc_worker_t *worker, uintptr_t ops_address, uint32_t path,
@@ -110,13 +96,13 @@ int psc_worker_open(psc_worker_t *worker, uintptr_t ops_address, uint32_t path,
 
 void psc_worker_query(psc_worker_t *worker, int iface, psc_iface_attr_t *attr_p)
 {
-    *attr_p = worker->ifaces[iface].attr;
+    *attr_p = worker->interfaces.slots[iface].attr;
 }
 
 /* ---- closing ---- */
 
 void psc_iface_close_all(psc_worker_t *worker)
 {
-    for (int i = 0; i < worker->n_ifaces; i++)
-        iface_close(&worker->ifaces[i]);
+    psc_iface_for_each(slot, &worker->interfaces)
+        iface_close(slot);
 }

@@ -4,25 +4,17 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "events.h"
 #include "lane_early.h"
 #include "memory/access.h"
 #include "progress/pace.h"
 #include "progress/sleep.h"
 #include "worker.h"
 
-/* ---- events for the control thread ---- */
-
 void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state)
 {
     lane->state = state;
-    if (lane->event)
-        return;
-    lane->event = true;
-    psc_list_push(&lane->worker->lane_events, &lane->event_link);
-    psc_worker_control_signal(lane->worker);
+    psc_notice_post(&lane->worker->notices, &lane->notice);
 }
 
 void psc_lane_fail(psc_lane_t *lane, psc_status_t status)
@@ -42,7 +34,7 @@ psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id)
     lane->worker = worker;
     lane->id = id;
     psc_list_init(&lane->link);
-    psc_list_init(&lane->event_link);
+    psc_notice_init(&lane->notice, PSC_CONTROL_LANE, id);
     psc_list_init(&lane->early);
     psc_list_init(&lane->announced);
     lane->promised_end = &lane->promised;
@@ -50,7 +42,7 @@ psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id)
         free(lane);
         return NULL;
     }
-    lane->slot = &worker->ifaces[iface];
+    lane->slot = &worker->interfaces.slots[iface];
     if (lane->slot->ops->ep_create(lane->slot->iface, lane, &lane->ep) !=
         PSC_OK) {
         psc_worker_leave(worker);
@@ -58,20 +50,15 @@ psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id)
         return NULL;
     }
     lane->slot->lanes++;
-    psc_worker_pace(worker);
+    psc_interfaces_pace(&worker->interfaces, worker->config.spin_ns);
     psc_worker_leave(worker);
     return lane;
 }
 
 int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p)
 {
-    psc_status_t status = psc_worker_enter(lane->worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    status = lane->slot->ops->ep_address(lane->ep, address, len_p);
-    psc_worker_leave(lane->worker);
-    return status;
+    return psc_worker_locked(
+        lane->worker, 0, lane->slot->ops->ep_address(lane->ep, address, len_p));
 }
 
 int psc_lane_connect(psc_lane_t *lane, int role, const uint8_t *token,
@@ -127,14 +114,9 @@ bool psc_lane_tagged(const psc_lane_t *lane, char *reason)
 
 int psc_lane_matching(psc_lane_t *lane, char *reason)
 {
-    psc_status_t status = psc_worker_enter(lane->worker, 0);
-
-    if (status != PSC_OK)
-        return status;
-    if (!psc_lane_tagged(lane, reason))
-        status = PSC_ERR_UNSUPPORTED;
-    psc_worker_leave(lane->worker);
-    return status;
+    return psc_worker_locked(
+        lane->worker, 0,
+        psc_lane_tagged(lane, reason) ? PSC_OK : PSC_ERR_UNSUPPORTED);
 }
 
 void psc_lane_retire(psc_lane_t *lane)
@@ -143,14 +125,13 @@ void psc_lane_retire(psc_lane_t *lane)
         return;
     lane->closing = true;
     if (lane->conn) /* no control message can be sent any more */
-        lane->conn->close_ack_due = lane->conn->credit_due = false;
+        lane->conn->closing.ack_due = lane->conn->flow.due = false;
     psc_early_drop(lane);
     psc_landing_drop(lane);
     lane->slot->ops->ep_close(lane->ep);
-    psc_list_push(&lane->worker->retiring, &lane->link);
-    lane->worker->ending = true;
-    /* the program may not call progress */
-    psc_worker_control_signal(lane->worker);
+    psc_ends_add(&lane->worker->ends, &lane->worker->ends.retiring,
+                 &lane->link);
+    psc_notices_ring(&lane->worker->notices); /* the program may not poll */
 }
 
 static void lane_fini(psc_lane_t *lane)
@@ -162,16 +143,16 @@ static void lane_fini(psc_lane_t *lane)
     lane->slot->ops->ep_fini(lane->ep);
     lane->ep = NULL;
     lane->slot->lanes--;
-    psc_worker_pace(worker);
+    psc_interfaces_pace(&worker->interfaces, worker->config.spin_ns);
     if (!lane->conn) {
-        psc_list_remove(&lane->event_link);
+        psc_notice_end(&lane->notice);
         free(lane);
     }
 }
 
 void psc_lane_progress_retiring(psc_worker_t *worker, bool force)
 {
-    psc_list_for_each(lane, &worker->retiring, psc_lane_t, link) {
+    psc_list_for_each(lane, &worker->ends.retiring, psc_lane_t, link) {
         psc_status_t written = psc_access_lane_end(lane);
         psc_status_t sent = lane->slot->ops->ep_stop(lane->ep);
 
@@ -186,8 +167,7 @@ void psc_lane_destroy(psc_lane_t *lane)
 
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
-    psc_list_remove(&lane->event_link);
-    lane->event = true; /* set, so that no further event is queued */
+    psc_notice_end(&lane->notice);
     psc_lane_retire(lane);
     psc_worker_leave(worker);
 }
@@ -200,16 +180,11 @@ psc_status_t psc_lane_send(psc_lane_t *lane, psc_wire_id_t id,
 {
     const psc_transport_ops_t *ops = lane->slot->ops;
     psc_iov_t iov = {(void *)payload, len};
-    psc_status_t status;
 
     if (lane->slot->attr.caps & PSC_CAP_AM_SHORT &&
         header_len + len <= lane->slot->attr.max_short)
-        status = ops->am_short(lane->ep, (uint8_t)id, header, header_len,
-                               payload, len);
-    else
-        status = ops->am_bcopy(lane->ep, (uint8_t)id, header, header_len, &iov,
-                               len ? 1 : 0);
-    if (status == PSC_ERR_NO_RESOURCE && lane->conn)
-        psc_count(lane->conn, PSC_COUNTER_back_pressure, 1);
-    return status;
+        return ops->am_short(lane->ep, (uint8_t)id, header, header_len, payload,
+                             len);
+    return ops->am_bcopy(lane->ep, (uint8_t)id, header, header_len, &iov,
+                         len ? 1 : 0);
 }

@@ -4,12 +4,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "conn.h"
-#include "events.h"
 #include "lane.h"
 #include "lane_early.h"
+#include "memory/access.h"
 #include "upward.h"
 
 static psc_lane_t *lane_of(psc_ep_t *ep)
@@ -26,7 +25,7 @@ void psc_lane_break(psc_lane_t *lane, psc_status_t status)
     snprintf(line, sizeof line,
              "%s: a message of the peer was refused (%s); the connection ends",
              lane->slot->ops->name, psc_status_string(status));
-    psc_worker_log(lane->worker, 1, line);
+    psc_notices_log(&lane->worker->notices, 1, line);
     psc_conn_fail_locked(lane->conn, status);
 }
 
@@ -37,7 +36,7 @@ void psc_lane_fail_conn(psc_lane_t *lane)
 
     if (!conn || lane->closing)
         return;
-    if (conn->close_sent || conn->close_received)
+    if (conn->closing.sent || conn->closing.received)
         status = PSC_ERR_CLOSED;
     else if (status == PSC_ERR_CLOSED) /* only CLOSE ends it normally */
         status = PSC_ERR_PEER_LOST;
@@ -112,7 +111,7 @@ static void lane_tag_goes_on(psc_ep_t *ep, uint64_t bits, uint8_t id,
 {
     const psc_conn_t *conn = lane_of(ep)->conn;
     psc_wire_eager_t wire = {
-        .credit = conn ? conn->credit_limit : 0, /* unchanged */
+        .credit = conn ? conn->flow.limit : 0, /* unchanged */
         .tag = (uint32_t)(bits & PSC_TAG_MASK),
         .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT),
     };
@@ -145,24 +144,6 @@ static void lane_tag_missed(psc_ep_t *ep, uint64_t bits, size_t len,
 
 /* ---- header first ---- */
 
-/* Before the lane is installed, a long payload is received into memory of its
- * own. */
-static void lane_begin_early(psc_lane_t *lane, uint8_t id, const void *header,
-                             uint8_t header_len, uint64_t len,
-                             psc_dest_t *dest_p)
-{
-    psc_incoming_t *in = &lane->incoming;
-
-    *in = (psc_incoming_t){.id = id, .header_len = header_len, .len = len};
-    memcpy(in->header, header, header_len);
-    in->bounce = len <= PSC_EARLY_MAX ? malloc(len ? len : 1) : NULL;
-    if (!in->bounce)
-        return;
-    in->kind = PSC_INCOMING_BOUNCE;
-    in->iov[0] = (psc_iov_t){in->bounce, len};
-    *dest_p = (psc_dest_t){.iov = in->iov, .n_iov = 1};
-}
-
 static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, uint64_t len, psc_dest_t *dest_p)
 {
@@ -171,10 +152,14 @@ static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
     *dest_p = (psc_dest_t){.iov = NULL};
     if (lane_deaf(lane))
         return;
-    if (!lane->conn)
-        lane_begin_early(lane, id, header, header_len, len, dest_p);
-    else
-        lane->worker->up->begin(lane, id, header, header_len, len, dest_p);
+    lane->incoming.kind = PSC_INCOMING_NONE;
+    lane->incoming.id = id;
+    lane->incoming.header_len = header_len;
+    lane->incoming.len = len;
+    if (lane->conn)
+        lane->worker->up->begin(lane, header, dest_p);
+    else if (len <= PSC_EARLY_MAX)
+        psc_landing_bounce(&lane->incoming, header, dest_p);
     dest_p->cookie = lane->conn;
 }
 
@@ -183,11 +168,7 @@ static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
 static psc_status_t lane_end_early(psc_lane_t *lane)
 {
     psc_incoming_t *in = &lane->incoming;
-    psc_am_t am = {.id = in->id,
-                   .header_len = in->header_len,
-                   .header = in->header,
-                   .payload = in->bounce,
-                   .len = in->len};
+    psc_am_t am = psc_incoming_bounced(in);
     psc_status_t status = PSC_OK;
 
     if (in->kind != PSC_INCOMING_BOUNCE)
@@ -237,14 +218,14 @@ static void lane_log(psc_iface_t *iface, int level, const char *line)
 {
     psc_iface_slot_t *slot = iface->user;
 
-    psc_worker_log(slot->worker, level, line);
+    psc_notices_log(&slot->worker->notices, level, line);
 }
 
 static void lane_holding(psc_iface_t *iface, int holding)
 {
     psc_iface_slot_t *slot = iface->user;
 
-    psc_worker_count_holding(slot->worker, holding ? 1 : -1);
+    psc_notices_hold(&slot->worker->notices, holding ? 1 : -1);
 }
 
 const psc_upcalls_t psc_lane_upcalls = {

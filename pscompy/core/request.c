@@ -1,79 +1,66 @@
-/* The pool of requests, and their ids. finish.c ends them. */
 #include "request.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "completion.h"
-#include "types/conn.h"
-
-static const char *const stage_names[PSC_STAGE_COUNT] = {
-#define PSC_STAGE_NAME(name) #name,
-    PSC_STAGE_LIST(PSC_STAGE_NAME)
-#undef PSC_STAGE_NAME
-};
-
-const char *psc_req_stage_name(psc_stage_t stage)
-{
-    return stage_names[stage];
-}
-
-void psc_req_stage_set(psc_req_t *req, psc_stage_t stage)
-{
-    req->stage = stage;
-}
-
 /* ---- the pool ---- */
 
-static psc_status_t req_pool_grow(psc_worker_t *worker)
+void psc_requests_init(psc_requests_t *requests, psc_worker_t *worker)
 {
-    psc_req_t **chunks, *chunk;
+    *requests = (psc_requests_t){.worker = worker};
+    psc_list_init(&requests->free);
+}
 
-    chunks = realloc(worker->chunks, (worker->n_chunks + 1) * sizeof *chunks);
-    if (!chunks)
+static psc_status_t req_pool_grow(psc_requests_t *requests)
+{
+    uint32_t n = requests->n_chunks;
+    psc_req_t **chunks = realloc(requests->chunks, (n + 1) * sizeof *chunks);
+    psc_req_t *chunk = calloc(PSC_REQ_CHUNK, sizeof *chunk);
+
+    if (chunks)
+        requests->chunks = chunks;
+    if (!chunks || !chunk) {
+        free(chunk);
         return PSC_ERR_NO_MEMORY;
-    worker->chunks = chunks;
-    chunk = calloc(PSC_REQ_CHUNK, sizeof *chunk);
-    if (!chunk)
-        return PSC_ERR_NO_MEMORY;
-    chunks[worker->n_chunks++] = chunk;
+    }
+    chunks[requests->n_chunks++] = chunk;
     for (uint32_t i = 0; i < PSC_REQ_CHUNK; i++) {
-        chunk[i].worker = worker;
-        chunk[i].index = worker->n_reqs++;
+        chunk[i].worker = requests->worker;
+        chunk[i].index = n * PSC_REQ_CHUNK + i;
         chunk[i].generation = 1;
-        psc_list_push(&worker->free_reqs, &chunk[i].link);
+        psc_list_push(&requests->free, &chunk[i].link);
     }
     return PSC_OK;
 }
 
-void psc_req_recycle(psc_req_t *req)
+void psc_req_recycle(psc_requests_t *requests, psc_req_t *req)
 {
     if (req->iov != req->iov_room)
         free(req->iov);
     req->iov = req->iov_room;
     req->in_use = false;
     req->generation++;
-    psc_list_push_front(&req->worker->free_reqs, &req->link);
+    psc_list_push_front(&requests->free, &req->link);
 }
 
 /* Recycle the requests that were freed without the lock. */
-static void req_reclaim(psc_worker_t *worker)
+static void req_reclaim(psc_requests_t *requests)
 {
-    psc_req_t *req = psc_completion_take_freed(worker), *next;
+    psc_req_t *req = psc_completion_take_freed(&requests->completions), *next;
 
     for (; req; req = next) {
         next = req->next;
-        psc_req_recycle(req);
+        psc_req_recycle(requests, req);
     }
 }
 
 /* Before the pool grows, reuse requests that were freed while they were in the
  * completion queue. */
-static psc_status_t req_pool_extend(psc_worker_t *worker)
+static psc_status_t req_pool_extend(psc_requests_t *requests)
 {
-    psc_completion_sift(worker);
-    req_reclaim(worker);
-    return psc_list_empty(&worker->free_reqs) ? req_pool_grow(worker) : PSC_OK;
+    psc_completion_sift(&requests->completions);
+    req_reclaim(requests);
+    return psc_list_empty(&requests->free) ? req_pool_grow(requests) : PSC_OK;
 }
 
 /* Invariant: a free request owns no registration and no remote key;
@@ -86,14 +73,14 @@ static void req_bulk_reset(psc_bulk_t *bulk)
     bulk->one_lane = bulk->waited = false;
 }
 
-psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
+psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
 {
     psc_req_t *req;
 
-    req_reclaim(worker);
-    if (psc_list_empty(&worker->free_reqs) && req_pool_extend(worker) != PSC_OK)
+    req_reclaim(requests);
+    if (psc_list_empty(&requests->free) && req_pool_extend(requests) != PSC_OK)
         return NULL;
-    req = psc_container_of(worker->free_reqs.next, psc_req_t, link);
+    req = psc_container_of(requests->free.next, psc_req_t, link);
     psc_list_remove(&req->link);
     memset(&req->head, 0, sizeof req->head);
     req_bulk_reset(&req->bulk);
@@ -118,24 +105,17 @@ psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind)
     return req;
 }
 
-void psc_req_attach(psc_req_t *req, psc_conn_t *conn)
+void psc_requests_destroy(psc_requests_t *requests)
 {
-    req->conn = conn;
-    if (!psc_link_listed(&req->conn_link))
-        psc_list_push(&conn->active, &req->conn_link);
-}
-
-void psc_req_pool_destroy(psc_worker_t *worker)
-{
-    for (uint32_t i = 0; i < worker->n_reqs; i++) {
-        psc_req_t *req = psc_req_at(worker, i);
+    for (uint32_t i = 0; i < psc_requests_count(requests); i++) {
+        psc_req_t *req = psc_req_at(requests, i);
 
         if (req->in_use && req->iov != req->iov_room)
             free(req->iov);
     }
-    for (uint32_t i = 0; i < worker->n_chunks; i++)
-        free(worker->chunks[i]);
-    free(worker->chunks);
+    for (uint32_t i = 0; i < requests->n_chunks; i++)
+        free(requests->chunks[i]);
+    free(requests->chunks);
 }
 
 uint64_t psc_req_id(const psc_req_t *req)
@@ -143,19 +123,19 @@ uint64_t psc_req_id(const psc_req_t *req)
     return (uint64_t)req->generation << 32 | req->index;
 }
 
-psc_req_t *psc_req_at(const psc_worker_t *worker, uint32_t index)
+psc_req_t *psc_req_at(const psc_requests_t *requests, uint32_t index)
 {
-    return &worker->chunks[index / PSC_REQ_CHUNK][index % PSC_REQ_CHUNK];
+    return &requests->chunks[index / PSC_REQ_CHUNK][index % PSC_REQ_CHUNK];
 }
 
-psc_req_t *psc_req_find(psc_worker_t *worker, uint64_t id)
+psc_req_t *psc_req_find(const psc_requests_t *requests, uint64_t id)
 {
     uint32_t index = (uint32_t)id;
     psc_req_t *req;
 
-    if (index >= worker->n_reqs)
+    if (index >= psc_requests_count(requests))
         return NULL;
-    req = psc_req_at(worker, index);
+    req = psc_req_at(requests, index);
     if (!req->in_use || req->generation != id >> 32)
         return NULL;
     return req;

@@ -1,27 +1,40 @@
-/* The pool of requests. Request ids are safe to send to a peer: an id that was
- * released never identifies a request again. With the lock held. */
+/* The requests of a worker: their pool, and the queue of those that are done.
+ * Request ids are safe to send to a peer: an id that was released never
+ * identifies a request again. With the lock held. */
 #ifndef PSCOMPY_CORE_REQUEST_H
 #define PSCOMPY_CORE_REQUEST_H
 
-#include "types/worker.h"
+#include "completion.h"
+
+#define PSC_REQ_CHUNK 64u
+
+typedef struct psc_requests {
+    psc_worker_t *worker;
+    psc_req_t **chunks; /* of PSC_REQ_CHUNK requests each; never moved */
+    uint32_t n_chunks;
+    psc_list_t free;
+    psc_completions_t completions;
+} psc_requests_t;
+
+void psc_requests_init(psc_requests_t *requests, psc_worker_t *worker);
+void psc_requests_destroy(psc_requests_t *requests);
+/* Number of requests in the pool, in use or not. */
+static inline uint32_t psc_requests_count(const psc_requests_t *requests)
+{
+    return requests->n_chunks * PSC_REQ_CHUNK;
+}
 
 /* Take a request from the pool. Returns NULL if memory is short. */
-psc_req_t *psc_req_create(psc_worker_t *worker, psc_req_kind_t kind);
+psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind);
+/* Put a request back into the pool. */
+void psc_req_recycle(psc_requests_t *requests, psc_req_t *req);
 /* Replace the request's pieces by a copy of iov (not of the bytes). */
 psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov,
                              size_t n_iov);
-/* Add the request to the connection's outstanding requests. */
-void psc_req_attach(psc_req_t *req, psc_conn_t *conn);
 uint64_t psc_req_id(const psc_req_t *req);
 /* The request with this index in the pool, even if it is free. */
-psc_req_t *psc_req_at(const psc_worker_t *worker, uint32_t index);
+psc_req_t *psc_req_at(const psc_requests_t *requests, uint32_t index);
 /* Returns NULL if the id does not identify a request in use. */
-psc_req_t *psc_req_find(psc_worker_t *worker, uint64_t id);
-/* The only function that changes a request's stage. */
-void psc_req_stage_set(psc_req_t *req, psc_stage_t stage);
-const char *psc_req_stage_name(psc_stage_t stage);
-/* Put the request back into the pool. */
-void psc_req_recycle(psc_req_t *req);
-void psc_req_pool_destroy(psc_worker_t *worker);
+psc_req_t *psc_req_find(const psc_requests_t *requests, uint64_t id);
 
 #endif

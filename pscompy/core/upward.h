@@ -11,8 +11,8 @@ struct psc_upward {
 
     /* Dispatch a message that a lane delivers. An error breaks the lane. */
     psc_status_t (*arrived)(psc_lane_t *lane, const psc_am_t *am);
-    void (*begin)(psc_lane_t *lane, uint8_t id, const void *header,
-                  uint8_t header_len, uint64_t len, psc_dest_t *dest);
+    /* A payload begins; lane->incoming has its id and its lengths. */
+    void (*begin)(psc_lane_t *lane, const void *header, psc_dest_t *dest);
     psc_status_t (*end)(psc_lane_t *lane);
     /* Advance a request as far as possible: until it waits for the peer or the
      * fabric, is done, or (PSC_ERR_NO_RESOURCE) must be tried again later. */
@@ -22,13 +22,12 @@ struct psc_upward {
 
     /* Send CREDIT, CLOSE or CLOSE_ACK. Returns false if the lane is full. */
     bool (*send_control)(psc_conn_t *conn, psc_wire_id_t id);
-    /* Send the FINs of the requests in conn->fins. Returns true if any request
-     * was ended. */
+    /* Send the FINs of the requests in conn->work.fins. Returns true if any
+     * request was ended. */
     bool (*send_fins)(psc_conn_t *conn);
 
     /* ---- a connection ---- */
 
-    void (*conn_init)(psc_conn_t *conn);
     /* Set the parameters that both sides agreed on, within the protocols'
      * limits. */
     void (*conn_params)(psc_conn_t *conn, const psc_proto_params_t *params);

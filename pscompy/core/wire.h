@@ -106,7 +106,7 @@ typedef struct psc_wire_taken {
 
 typedef struct psc_wire_rma {
     uint32_t credit;
-    uint32_t n_keys;
+    uint32_t reserved;
     uint64_t request_id; /* request id of the origin */
     uint64_t region;
     uint64_t nonce;

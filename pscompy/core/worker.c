@@ -1,15 +1,6 @@
 /* The lock of a worker, and the mail for its holder. */
 #include "worker.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include "pscompy/transport/kit/clock.h"
 #include "progress/sleep.h"
 #include "upward.h"
 

@@ -8,8 +8,22 @@
  * and the lock is held; PSC_ERR_FORKED in a forked child. */
 psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags);
 void psc_worker_leave(psc_worker_t *worker);
+/* Leave, and return what was done with the lock held. */
+static inline psc_status_t psc_worker_left(psc_worker_t *worker,
+                                           psc_status_t status)
+{
+    psc_worker_leave(worker);
+    return status;
+}
 /* Make the lock's holder read the mail, or read it here if the lock is free.
  * Never waits. */
 void psc_worker_mail(psc_worker_t *worker);
+/* The status of a call that is made with the lock held, or why the lock was not
+ * taken. */
+#define psc_worker_locked(worker, flags, call)                                 \
+    ({                                                                         \
+        psc_status_t entered_ = psc_worker_enter(worker, flags);               \
+        entered_ == PSC_OK ? psc_worker_left(worker, call) : entered_;         \
+    })
 
 #endif

@@ -12,6 +12,7 @@
 #include "lending.h"
 #include "lifetimes.h"
 #include "messages.h"
+#include "parts.h"
 #include "remote.h"
 #include "sleepers.h"
 #include "taken.h"
@@ -154,6 +155,13 @@ static const struct {
     const char *name;
     void (*func)(void);
 } cases[] = {
+    {"pool_of_requests", case_pool_of_requests},
+    {"queue_of_completions", case_queue_of_completions},
+    {"notices", case_notices},
+    {"flow", case_flow},
+    {"room_of_worker", case_room_of_worker},
+    {"pace", case_pace},
+    {"idle_nodes", case_idle_nodes},
     {"sizes_auto", case_sizes_auto},
     {"sizes_put", case_sizes_put},
     {"sizes_get", case_sizes_get},

@@ -115,7 +115,7 @@ void case_freed_in_the_queue(void)
         check(!api->pending(pair.b.worker));
         check(i % 300 != 0 || !api->completion_poll(pair.b.worker));
     }
-    check(pair.b.worker->n_reqs <= PSC_REQ_CHUNK);
+    check(psc_requests_count(&pair.b.worker->requests) <= PSC_REQ_CHUNK);
     pair_close(&pair);
 }
 
@@ -143,7 +143,7 @@ void case_freed_while_in_flight(void)
     settle(&pair);
     check(filled(in, LENGTH, 2));
     check(!api->pending(pair.b.worker));
-    check(pair.b.worker->n_reqs <= 2 * PSC_REQ_CHUNK);
+    check(psc_requests_count(&pair.b.worker->requests) <= 2 * PSC_REQ_CHUNK);
     pair_close(&pair);
     free(out);
     free(in);

@@ -105,7 +105,7 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
         break;
     case PSC_WIRE_RMA_PUT:
     case PSC_WIRE_RMA_GET:
-        frame->rma.n_keys = dice(2);
+        frame->rma.reserved = dice(2);
         frame->rma.request_id = some_id();
         frame->rma.region = dice(3);
         frame->rma.offset = some_length();
@@ -418,7 +418,7 @@ void case_hostile_promises(void)
 
         pair_open(&pair);
         psc_worker_log_to(pair.a.worker, -1, 0);
-        if (pair.a.conn->tagged) {
+        if (pair.a.conn->tagging.on) {
             wire.aux = (uint16_t)put_in_vain(&pair, out, sizeof out);
             if (i < 2)
                 recv = post_recv(&pair.a, pair.a.conn, buffer, sizeof buffer, 0,

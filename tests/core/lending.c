@@ -375,8 +375,8 @@ static size_t key_of(side_t *side, const psc_block_t *block, uint8_t *key,
                      uint64_t *offset_p, size_t *segment_p)
 {
     psc_lane_t *lane = side->conn->lanes[0];
-    psc_segment_t *segment =
-        psc_pool_find(side->worker->pool, block->base, block->nbytes, offset_p);
+    psc_segment_t *segment = psc_pool_find(
+        side->worker->memory.pool, block->base, block->nbytes, offset_p);
     psc_wire_key_t head = {.lane = 0};
     size_t len = PSC_RKEY_MAX;
 

@@ -17,7 +17,7 @@ static unsigned listed(psc_list_t *list)
 
 static unsigned connections(const side_t *side)
 {
-    return listed(&side->worker->conns) + listed(&side->worker->doomed);
+    return listed(&side->worker->conns) + listed(&side->worker->ends.doomed);
 }
 
 /* Make another connection beside the first. */

@@ -1,10 +1,41 @@
 #include "access.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "../conn_queue.h"
 #include "../finish.h"
 #include "../request.h"
+
+/* ---- the payload that is arriving on a lane ---- */
+
+/* Discard the rest of the payload. */
+static void landing_cut(psc_lane_t *lane)
+{
+    for (size_t i = 0; i < PSC_INCOMING_IOV; i++)
+        lane->incoming.iov[i].len = 0;
+}
+
+void psc_landing_bounce(psc_incoming_t *in, const void *header,
+                        psc_dest_t *dest_p)
+{
+    memcpy(in->header, header, in->header_len);
+    in->bounce = malloc(in->len ? in->len : 1);
+    if (!in->bounce)
+        return;
+    in->kind = PSC_INCOMING_BOUNCE;
+    in->iov[0] = (psc_iov_t){in->bounce, in->len};
+    *dest_p = (psc_dest_t){.iov = in->iov, .n_iov = 1};
+}
+
+void psc_landing_drop(psc_lane_t *lane)
+{
+    landing_cut(lane);
+    if (lane->incoming.kind != PSC_INCOMING_BOUNCE)
+        return;
+    free(lane->incoming.bounce);
+    lane->incoming.kind = PSC_INCOMING_NONE;
+}
 
 /* ---- regions ---- */
 
@@ -29,7 +60,7 @@ static void access_cut(psc_req_t *req)
 {
     for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
         if (psc_incoming_for(&req->conn->lanes[i]->incoming, req))
-            psc_landing_cut(req->conn->lanes[i]);
+            landing_cut(req->conn->lanes[i]);
     }
     req->n_iov = 0;
     req->total = 0;
@@ -75,23 +106,6 @@ psc_status_t psc_target_close(psc_target_t *target)
     return status;
 }
 
-/* ---- landings ---- */
-
-void psc_landing_cut(psc_lane_t *lane)
-{
-    for (size_t i = 0; i < PSC_INCOMING_IOV; i++)
-        lane->incoming.iov[i].len = 0;
-}
-
-void psc_landing_drop(psc_lane_t *lane)
-{
-    psc_landing_cut(lane);
-    if (lane->incoming.kind != PSC_INCOMING_BOUNCE)
-        return;
-    free(lane->incoming.bounce);
-    lane->incoming.kind = PSC_INCOMING_NONE;
-}
-
 /* ---- keys ---- */
 
 static psc_status_t access_revoke_lane(const psc_req_t *req,
@@ -124,8 +138,8 @@ void psc_access_settle(psc_req_t *req)
         return;
     if (req->exposed && access_revoke(req) == PSC_INPROGRESS) {
         if (!psc_link_listed(&req->link))
-            psc_list_push(&req->worker->revoking, &req->link);
-        req->worker->ending = true;
+            psc_ends_add(&req->worker->ends, &req->worker->ends.revoking,
+                         &req->link);
         return;
     }
     psc_list_remove(&req->link);
@@ -143,7 +157,7 @@ void psc_req_fail(psc_req_t *req, psc_status_t status)
 
 void psc_access_progress(psc_worker_t *worker)
 {
-    psc_list_for_each(req, &worker->revoking, psc_req_t, link)
+    psc_list_for_each(req, &worker->ends.revoking, psc_req_t, link)
         psc_access_settle(req);
 }
 
@@ -181,7 +195,7 @@ unsigned psc_access_count(const psc_worker_t *worker)
 {
     unsigned n = 0;
 
-    for (uint32_t i = 0; i < worker->n_reqs; i++)
-        n += access_open(psc_req_at(worker, i));
+    for (uint32_t i = 0; i < psc_requests_count(&worker->requests); i++)
+        n += access_open(psc_req_at(&worker->requests, i));
     return n;
 }

@@ -8,8 +8,8 @@
  *    is in flight is waited for (mem_revoke).
  *
  * Only then may the owner reuse the memory. */
-#ifndef PSCOMPY_CORE_ACCESS_H
-#define PSCOMPY_CORE_ACCESS_H
+#ifndef PSCOMPY_CORE_MEMORY_ACCESS_H
+#define PSCOMPY_CORE_MEMORY_ACCESS_H
 
 #include "../types/conn.h"
 
@@ -35,8 +35,10 @@ psc_status_t psc_target_close(psc_target_t *target);
 
 /* ---- the payload that is arriving on a lane ---- */
 
-/* Discard the rest of the payload. */
-void psc_landing_cut(psc_lane_t *lane);
+/* Receive a payload into memory of its own, if there is any; `in` has its id
+ * and its lengths. */
+void psc_landing_bounce(psc_incoming_t *in, const void *header,
+                        psc_dest_t *dest_p);
 /* Discard the rest of the payload and free its bounce buffer. */
 void psc_landing_drop(psc_lane_t *lane);
 

@@ -1,8 +1,8 @@
 /* Blocks of the pool: powers of two that are split when a shorter one is
  * needed, and joined again only when no free block is long enough. All
  * functions are called with the pool's lock held. */
-#ifndef PSCOMPY_CORE_BLOCKS_H
-#define PSCOMPY_CORE_BLOCKS_H
+#ifndef PSCOMPY_CORE_MEMORY_BLOCKS_H
+#define PSCOMPY_CORE_MEMORY_BLOCKS_H
 
 #include "segment.h"
 

@@ -78,9 +78,9 @@ void psc_pool_detach(psc_pool_t *pool)
  * fails here is tried again at that message. */
 static void pool_register(psc_segment_t *segment, psc_worker_t *worker)
 {
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        if (worker->ifaces[i].attr.caps & (PSC_CAP_PUT | PSC_CAP_GET))
-            psc_segment_mem(segment, &worker->ifaces[i]);
+    psc_iface_for_each(slot, &worker->interfaces) {
+        if (slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET))
+            psc_segment_mem(segment, slot);
     }
 }
 
@@ -241,7 +241,7 @@ static psc_status_t pool_grow_entering(psc_worker_t *worker, size_t nbytes,
 
     if (status != PSC_OK)
         return status;
-    status = pool_grow(worker->pool, nbytes);
+    status = pool_grow(worker->memory.pool, nbytes);
     if (status == PSC_ERR_NO_RESOURCE)
         worker->counters.value[PSC_COUNTER_pool_exhausted]++;
     psc_worker_leave(worker);
@@ -255,7 +255,7 @@ psc_status_t psc_pool_alloc(psc_worker_t *worker, size_t nbytes, uint32_t flags,
 
     if (atomic_load_explicit(&worker->forked, memory_order_relaxed))
         return PSC_ERR_FORKED;
-    while (!(block = pool_take(worker->pool, nbytes))) {
+    while (!(block = pool_take(worker->memory.pool, nbytes))) {
         psc_status_t status = pool_grow_entering(worker, nbytes, flags);
 
         if (status != PSC_OK)

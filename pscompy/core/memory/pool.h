@@ -7,8 +7,8 @@
  * Blocks and views may outlive the worker: the pool counts them and is freed
  * with the last. The pool has a lock of its own, held for a few instructions. A
  * slow path (add a segment, or give one up) takes the worker's lock first. */
-#ifndef PSCOMPY_CORE_POOL_H
-#define PSCOMPY_CORE_POOL_H
+#ifndef PSCOMPY_CORE_MEMORY_POOL_H
+#define PSCOMPY_CORE_MEMORY_POOL_H
 
 #include "blocks.h"
 

@@ -2,7 +2,6 @@
  * fit, with an identity in their last page. */
 #include "segment.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -162,7 +161,7 @@ static psc_status_t segment_register(psc_segment_t *segment,
 
 psc_mem_t *psc_segment_mem(psc_segment_t *segment, psc_iface_slot_t *slot)
 {
-    psc_mem_t **mem = &segment->mem[slot - slot->worker->ifaces];
+    psc_mem_t **mem = &segment->mem[slot->index];
 
     if (!*mem && segment_register(segment, slot, mem) != PSC_OK)
         *mem = NULL;
@@ -171,11 +170,11 @@ psc_mem_t *psc_segment_mem(psc_segment_t *segment, psc_iface_slot_t *slot)
 
 void psc_segment_unregister(psc_segment_t *segment, psc_worker_t *worker)
 {
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
+    psc_iface_for_each(slot, &worker->interfaces) {
+        psc_mem_t **mem = &segment->mem[slot->index];
 
-        if (segment->mem[i])
-            slot->ops->mem_deregister(slot->iface, segment->mem[i]);
-        segment->mem[i] = NULL;
+        if (*mem)
+            slot->ops->mem_deregister(slot->iface, *mem);
+        *mem = NULL;
     }
 }

@@ -1,6 +1,6 @@
 /* Segments of a pool: sealed memory files, or pinned memory of a user. */
-#ifndef PSCOMPY_CORE_SEGMENT_H
-#define PSCOMPY_CORE_SEGMENT_H
+#ifndef PSCOMPY_CORE_MEMORY_SEGMENT_H
+#define PSCOMPY_CORE_MEMORY_SEGMENT_H
 
 #include "../types/worker.h"
 #include "pscompy/transport/kit/page.h"

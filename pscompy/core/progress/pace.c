@@ -9,37 +9,30 @@
 #define PACE_LOOK_NS 2000.0 /* between two clock reads while spinning */
 #define PACE_PASS_NS 30.0   /* cost of a pass without its interfaces */
 
-static void pace_stride(psc_worker_t *worker)
+static unsigned pace_stride(const psc_interfaces_t *interfaces, int64_t spin_ns)
 {
     double ns = PACE_PASS_NS, look = PACE_LOOK_NS;
 
-    if (look > (double)worker->config.spin_ns)
-        look = (double)worker->config.spin_ns;
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
+    if (look > (double)spin_ns)
+        look = (double)spin_ns;
+    for (uint32_t i = 0; i < interfaces->n; i++) {
+        const psc_iface_slot_t *slot = &interfaces->slots[i];
 
         if (slot->lanes > 0)
             ns += slot->attr.poll_ns / slot->every;
     }
-    atomic_store_explicit(&worker->stride,
-                          ns < look ? (unsigned)(look / ns) : 1,
-                          memory_order_relaxed);
+    return ns < look ? (unsigned)(look / ns) : 1;
 }
 
-void psc_worker_pace(psc_worker_t *worker)
+void psc_interfaces_pace(psc_interfaces_t *interfaces, int64_t spin_ns)
 {
     bool cheap = false;
 
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
+    psc_iface_for_each(slot, interfaces)
         cheap |= slot->lanes > 0 && slot->attr.poll_ns <= PACE_CHEAP_NS;
-    }
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
+    psc_iface_for_each(slot, interfaces)
         slot->every =
             cheap && slot->attr.poll_ns > PACE_CHEAP_NS ? PACE_RARELY : 1;
-    }
-    pace_stride(worker);
+    atomic_store_explicit(&interfaces->stride, pace_stride(interfaces, spin_ns),
+                          memory_order_relaxed);
 }

@@ -21,9 +21,7 @@ static void progress_ends(psc_worker_t *worker)
     psc_access_progress(worker);
     psc_lane_progress_retiring(worker, false);
     psc_conn_reap(worker);
-    worker->ending = !psc_list_empty(&worker->revoking) ||
-                     !psc_list_empty(&worker->retiring) ||
-                     !psc_list_empty(&worker->doomed);
+    psc_ends_update(&worker->ends);
 }
 
 unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
@@ -31,18 +29,16 @@ unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
     unsigned n = 0;
 
     worker->pass++;
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
-        if (ifaces.bits ? ifaces.bits >> i & 1
+    psc_iface_for_each(slot, &worker->interfaces) {
+        if (ifaces.bits ? ifaces.bits & psc_iface_bit(slot).bits
                         : progress_due(slot, worker->pass))
             n += slot->ops->progress(slot->iface);
     }
     if (!psc_list_empty(&worker->busy)) {
-        psc_list_for_each(conn, &worker->busy, psc_conn_t, busy_link)
+        psc_list_for_each(conn, &worker->busy, psc_conn_t, work.busy_link)
             n += psc_conn_flush(conn);
     }
-    if (worker->ending)
+    if (worker->ends.any)
         progress_ends(worker);
     worker->restless = n > 0;
     return n;

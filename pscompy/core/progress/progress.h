@@ -1,6 +1,6 @@
 /* Progress: one pass over the interfaces and the queued work. */
-#ifndef PSCOMPY_CORE_PROGRESS_H
-#define PSCOMPY_CORE_PROGRESS_H
+#ifndef PSCOMPY_CORE_PROGRESS_PROGRESS_H
+#define PSCOMPY_CORE_PROGRESS_PROGRESS_H
 
 #include "../types/worker.h"
 

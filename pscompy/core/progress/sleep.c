@@ -66,9 +66,7 @@ static psc_status_t sleeper_arm_fabrics(psc_worker_t *worker)
 {
     if (worker->restless || atomic_load(&worker->mail))
         return PSC_ERR_NO_RESOURCE;
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
+    psc_iface_for_each(slot, &worker->interfaces) {
         if (!(slot->attr.caps & PSC_CAP_EVENT)) {
             if (slot->lanes > 0)
                 return PSC_ERR_NO_RESOURCE;
@@ -99,8 +97,7 @@ static bool sleeper_has_news(psc_sleeper_t *sleeper)
     uint32_t seen = sleeper->seen;
 
     psc_sleeper_look(sleeper);
-    return seen != sleeper->seen || atomic_load(&worker->completions.n) ||
-           atomic_load(&worker->n_messages);
+    return seen != sleeper->seen || psc_worker_pending(worker);
 }
 
 psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants)
@@ -120,25 +117,19 @@ psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants)
 
 /* ---- life ---- */
 
-int psc_sleepers_watch(psc_worker_t *worker, int fd, uint32_t ifaces)
+static int sleeper_watch(const psc_sleeper_t *sleeper,
+                         const psc_iface_slot_t *slot)
 {
-    psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link) {
-        if (psc_descriptor_watch(sleeper->set, fd, EPOLLIN, ifaces) < 0)
-            return -1;
-    }
-    return 0;
+    if (!(slot->attr.caps & PSC_CAP_EVENT))
+        return 0;
+    return psc_descriptor_watch(sleeper->set, slot->ops->event_fd(slot->iface),
+                                EPOLLIN, psc_iface_bit(slot).bits);
 }
 
-static int sleeper_watch_ifaces(const psc_sleeper_t *sleeper)
+int psc_sleepers_watch(psc_worker_t *worker, const psc_iface_slot_t *slot)
 {
-    psc_worker_t *worker = sleeper->worker;
-
-    for (int i = 0; i < worker->n_ifaces; i++) {
-        const psc_iface_slot_t *slot = &worker->ifaces[i];
-
-        if (slot->attr.caps & PSC_CAP_EVENT &&
-            psc_descriptor_watch(sleeper->set, slot->ops->event_fd(slot->iface),
-                                 EPOLLIN, 1u << i) < 0)
+    psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link) {
+        if (sleeper_watch(sleeper, slot) < 0)
             return -1;
     }
     return 0;
@@ -154,7 +145,11 @@ int psc_sleeper_open(psc_sleeper_t *sleeper, psc_worker_t *worker)
     if (sleeper->set < 0 || sleeper->bell < 0 ||
         psc_descriptor_watch(sleeper->set, sleeper->bell, EPOLLIN, 0) < 0)
         return -1;
-    return sleeper_watch_ifaces(sleeper);
+    psc_iface_for_each(slot, &worker->interfaces) {
+        if (sleeper_watch(sleeper, slot) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 void psc_sleeper_close(psc_sleeper_t *sleeper)

@@ -20,8 +20,8 @@
  * Threads that follow the poller sleep on the generation itself (a futex). They
  * arm by setting wait.followers and check the poller's role after that.
  * tests/core/wake_model.py tries all orders of these steps. */
-#ifndef PSCOMPY_CORE_SLEEP_H
-#define PSCOMPY_CORE_SLEEP_H
+#ifndef PSCOMPY_CORE_PROGRESS_SLEEP_H
+#define PSCOMPY_CORE_PROGRESS_SLEEP_H
 
 #include "../types/worker.h"
 
@@ -49,8 +49,8 @@ void psc_wake_sleepers(psc_worker_t *worker, uint32_t reasons);
  * behalf of the others, or ring them if something is pending. Called by
  * psc_settle. */
 void psc_sleepers_settle(psc_worker_t *worker);
-/* Add a descriptor to the sets of all sleepers. Returns 0, or -1 with errno. */
-int psc_sleepers_watch(psc_worker_t *worker, int fd, uint32_t ifaces);
+/* Let all sleepers watch an interface. Returns 0, or -1 with errno. */
+int psc_sleepers_watch(psc_worker_t *worker, const psc_iface_slot_t *slot);
 /* Free the ended sleepers that their owners have released. */
 void psc_sleepers_bury(psc_worker_t *worker);
 /* Open the poller's and the control thread's sleeper when the worker is
@@ -58,6 +58,14 @@ void psc_sleepers_bury(psc_worker_t *worker);
  * the worker. */
 int psc_sleepers_open(psc_worker_t *worker);
 void psc_sleepers_close(psc_worker_t *worker);
+
+/* Needs no lock. Returns true if completion_poll or message_poll has something. */
+static inline bool psc_worker_pending(const psc_worker_t *worker)
+{
+    return atomic_load_explicit(&worker->requests.completions.n,
+                                memory_order_relaxed) ||
+           atomic_load_explicit(&worker->am.n_queued, memory_order_relaxed);
+}
 
 /* With the lock held: begin a new wake generation. */
 static inline void psc_generation_next(psc_worker_t *worker)

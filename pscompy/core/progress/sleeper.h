@@ -1,7 +1,7 @@
 /* The sleeper functions of psc_api_t; control.h declares those of the control
  * thread. Each function takes the lock. */
-#ifndef PSCOMPY_CORE_SLEEPER_H
-#define PSCOMPY_CORE_SLEEPER_H
+#ifndef PSCOMPY_CORE_PROGRESS_SLEEPER_H
+#define PSCOMPY_CORE_PROGRESS_SLEEPER_H
 
 #include "../types/worker.h"
 

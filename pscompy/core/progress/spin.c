@@ -28,13 +28,14 @@ static unsigned spin_passes(psc_worker_t *worker)
 {
     return atomic_load_explicit(&worker->wait.crowded, memory_order_relaxed)
                ? 1
-               : atomic_load_explicit(&worker->stride, memory_order_relaxed);
+               : atomic_load_explicit(&worker->interfaces.stride,
+                                      memory_order_relaxed);
 }
 
 unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes)
 {
     unsigned limit =
-        atomic_load_explicit(&worker->stride, memory_order_relaxed);
+        atomic_load_explicit(&worker->interfaces.stride, memory_order_relaxed);
 
     if (worker->config.spin_ns == 0 ||
         atomic_load_explicit(&worker->wait.crowded, memory_order_relaxed))

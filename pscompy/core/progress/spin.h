@@ -1,6 +1,6 @@
 /* Spinning: how long it pays to poll before sleeping. */
-#ifndef PSCOMPY_CORE_SPIN_H
-#define PSCOMPY_CORE_SPIN_H
+#ifndef PSCOMPY_CORE_PROGRESS_SPIN_H
+#define PSCOMPY_CORE_PROGRESS_SPIN_H
 
 #include "../types/worker.h"
 

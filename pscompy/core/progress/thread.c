@@ -17,7 +17,6 @@
 
 #include "../descriptor.h"
 #include "../worker.h"
-#include "pscompy/transport/kit/clock.h"
 #include "progress.h"
 #include "sleep.h"
 

@@ -1,6 +1,6 @@
 /* Stops the progress thread; control.h declares its start. */
-#ifndef PSCOMPY_CORE_THREAD_H
-#define PSCOMPY_CORE_THREAD_H
+#ifndef PSCOMPY_CORE_PROGRESS_THREAD_H
+#define PSCOMPY_CORE_PROGRESS_THREAD_H
 
 #include "../types/worker.h"
 

@@ -8,9 +8,7 @@
  * follower arms only if the generation has not changed since it looked. */
 #include "wait.h"
 
-#include <errno.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "../worker.h"
 #include "pscompy/transport/kit/clock.h"
@@ -46,12 +44,6 @@ static bool wait_reached(wait_goal_t *goal)
     return goal->first == goal->n;
 }
 
-static bool wait_attention(psc_worker_t *worker)
-{
-    return atomic_load_explicit(&worker->completions.n, memory_order_relaxed) ||
-           atomic_load_explicit(&worker->n_messages, memory_order_relaxed);
-}
-
 /* Returns PSC_OK if there is a reason to return, PSC_INPROGRESS to go on
  * waiting. */
 static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
@@ -59,7 +51,7 @@ static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
 {
     if (wait_reached(goal))
         *result_p = PSC_OK;
-    else if (wait_attention(worker))
+    else if (psc_worker_pending(worker))
         *result_p = PSC_INPROGRESS;
     else if (atomic_load(&worker->wait.wakes) != goal->wakes)
         *result_p = PSC_ERR_INTERRUPTED;

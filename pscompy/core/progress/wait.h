@@ -1,6 +1,6 @@
 /* Blocking until requests have ended: wait and linger of psc_api_t. */
-#ifndef PSCOMPY_CORE_WAIT_H
-#define PSCOMPY_CORE_WAIT_H
+#ifndef PSCOMPY_CORE_PROGRESS_WAIT_H
+#define PSCOMPY_CORE_PROGRESS_WAIT_H
 
 #include "../types/worker.h"
 

@@ -1,7 +1,5 @@
 #include "am.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +14,17 @@ typedef struct am_handler {
     void *arg;
 } am_handler_t;
 
+void psc_am_init(psc_am_state_t *am)
+{
+    for (int i = 0; i < PSC_HANDLER_BUCKETS; i++)
+        psc_list_init(&am->handlers[i]);
+    psc_list_init(&am->queued);
+    psc_list_init(&am->offers);
+}
+
 static am_handler_t *am_find(psc_worker_t *worker, uint32_t id)
 {
-    psc_list_t *bucket = &worker->handlers[id % PSC_HANDLER_BUCKETS];
+    psc_list_t *bucket = &worker->am.handlers[id % PSC_HANDLER_BUCKETS];
 
     psc_list_for_each(handler, bucket, am_handler_t, link) {
         if (handler->id == id)
@@ -44,7 +50,7 @@ psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
         if (!handler)
             return PSC_ERR_NO_MEMORY;
         handler->id = id;
-        psc_list_push(&worker->handlers[id % PSC_HANDLER_BUCKETS],
+        psc_list_push(&worker->am.handlers[id % PSC_HANDLER_BUCKETS],
                       &handler->link);
     }
     handler->func = func;
@@ -58,21 +64,21 @@ am_node_t *psc_am_node_create(psc_conn_t *conn, uint32_t id, size_t header_len,
                               uint64_t len)
 {
     psc_worker_t *worker = conn->worker;
-    am_node_t *node = psc_am_node_fill(psc_am_node_reuse(worker, len), conn, id,
-                                       header_len, len);
+    am_node_t *node = psc_am_node_fill(psc_am_node_reuse(&worker->am.idle, len),
+                                       conn, id, header_len, len);
 
     if (!node)
         return NULL;
     node->kept = len + PSC_CREDIT_OVERHEAD;
-    worker->unexpected += node->kept;
-    worker->unpolled += node->kept;
+    worker->room.kept += node->kept;
+    worker->am.unpolled += node->kept;
     return node;
 }
 
 void psc_am_node_release(psc_worker_t *worker, am_node_t *node)
 {
-    worker->unexpected -= node->kept;
-    worker->unpolled -= node->kept;
+    worker->room.kept -= node->kept;
+    worker->am.unpolled -= node->kept;
     if (node->owed)
         psc_credit_return(node->conn, node->owed);
     node->kept = node->owed = 0;
@@ -81,7 +87,7 @@ void psc_am_node_release(psc_worker_t *worker, am_node_t *node)
 void psc_am_node_drop(psc_worker_t *worker, am_node_t *node)
 {
     psc_am_node_release(worker, node);
-    psc_am_node_free(worker, node);
+    psc_am_node_free(&worker->am.idle, node);
 }
 
 bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node)
@@ -99,8 +105,8 @@ bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node)
         return false;
     }
     atomic_fetch_add(&conn->messages, 1);
-    psc_list_push(&worker->messages, &node->link);
-    atomic_fetch_add(&worker->n_messages, 1);
+    psc_list_push(&worker->am.queued, &node->link);
+    atomic_fetch_add(&worker->am.n_queued, 1);
     psc_wake(worker, PSC_WAKE_NEWS);
     return true;
 }
@@ -112,7 +118,7 @@ static void am_taken(psc_conn_t *conn, am_node_t *node, bool queued,
 {
     psc_worker_t *worker = conn->worker;
 
-    if (queued && worker->unexpected > worker->config.unexpected_max) {
+    if (queued && !psc_room_left(&worker->room)) {
         node->owed = cost;
         psc_count(conn, PSC_COUNTER_credits_withheld, 1);
         return;
@@ -179,7 +185,7 @@ void psc_am_abort(psc_lane_t *lane)
 void psc_am_handlers_destroy(psc_worker_t *worker)
 {
     for (int i = 0; i < PSC_HANDLER_BUCKETS; i++) {
-        psc_list_for_each(handler, &worker->handlers[i], am_handler_t, link)
+        psc_list_for_each(handler, &worker->am.handlers[i], am_handler_t, link)
             free(handler);
     }
 }

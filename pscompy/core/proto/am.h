@@ -5,13 +5,14 @@
  * been polled count against the bound of unexpected messages. Beyond the bound
  * credit is withheld, and an announced message waits as a record, unless no
  * message is unpolled. */
-#ifndef PSCOMPY_PROTO_AM_H
-#define PSCOMPY_PROTO_AM_H
+#ifndef PSCOMPY_CORE_PROTO_AM_H
+#define PSCOMPY_CORE_PROTO_AM_H
 
 #include "am_node.h"
 
 #define PSC_AM_USER_HEADER_MAX UINT16_MAX
 
+void psc_am_init(psc_am_state_t *am);
 psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
                                 psc_am_handler_t handler, void *arg);
 

@@ -31,30 +31,30 @@ am_node_t *psc_am_node_alloc(uint64_t len)
     return node;
 }
 
-am_node_t *psc_am_node_reuse(psc_worker_t *worker, uint64_t len)
+am_node_t *psc_am_node_reuse(psc_am_idle_t *idle, uint64_t len)
 {
     unsigned class = am_class(len);
-    am_node_t *node = class < PSC_AM_CLASSES ? worker->idle[class] : NULL;
+    am_node_t *node = class < PSC_AM_CLASSES ? idle->nodes[class] : NULL;
 
     if (!node)
         return psc_am_node_alloc(len);
-    worker->idle[class] = node->next;
-    worker->idle_bytes -= AM_CLASS_MIN << class;
+    idle->nodes[class] = node->next;
+    idle->bytes -= AM_CLASS_MIN << class;
     return node;
 }
 
-void psc_am_node_free(psc_worker_t *worker, am_node_t *node)
+void psc_am_node_free(psc_am_idle_t *idle, am_node_t *node)
 {
     unsigned class = node->size_class;
 
     if (class == PSC_AM_CLASSES ||
-        worker->idle_bytes + (AM_CLASS_MIN << class) > AM_IDLE_MAX) {
+        idle->bytes + (AM_CLASS_MIN << class) > AM_IDLE_MAX) {
         free(node);
         return;
     }
-    node->next = worker->idle[class];
-    worker->idle[class] = node;
-    worker->idle_bytes += AM_CLASS_MIN << class;
+    node->next = idle->nodes[class];
+    idle->nodes[class] = node;
+    idle->bytes += AM_CLASS_MIN << class;
 }
 
 am_node_t *psc_am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
@@ -73,16 +73,16 @@ am_node_t *psc_am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
     return node;
 }
 
-void psc_am_nodes_destroy(psc_worker_t *worker)
+void psc_am_idle_destroy(psc_am_idle_t *idle)
 {
     am_node_t *node, *next;
 
     for (int i = 0; i < PSC_AM_CLASSES; i++) {
-        for (node = worker->idle[i]; node; node = next) {
+        for (node = idle->nodes[i]; node; node = next) {
             next = node->next;
             free(node);
         }
-        worker->idle[i] = NULL;
+        idle->nodes[i] = NULL;
     }
-    worker->idle_bytes = AM_IDLE_MAX; /* nodes freed from now on are not kept */
+    idle->bytes = AM_IDLE_MAX; /* nodes freed from now on are not kept */
 }

@@ -1,7 +1,7 @@
 /* The memory of active messages that are queued, being received, or being sent;
  * am.c and am_post.c share it. */
-#ifndef PSCOMPY_PROTO_AM_NODE_H
-#define PSCOMPY_PROTO_AM_NODE_H
+#ifndef PSCOMPY_CORE_PROTO_AM_NODE_H
+#define PSCOMPY_CORE_PROTO_AM_NODE_H
 
 #include "../types/conn.h"
 
@@ -10,7 +10,7 @@ typedef struct am_node {
     psc_message_t message; /* first: message_free gets a pointer to it */
     psc_link_t link;
     psc_conn_t *conn;
-    struct am_node *next; /* in worker's inbox or idle */
+    struct am_node *next; /* in the worker's am.inbox or am.idle */
     uint64_t kept; /* bytes counted in the worker's unexpected */
     uint32_t owed; /* credit to return when the message is polled */
     uint8_t size_class; /* PSC_AM_CLASSES: not kept for reuse */
@@ -22,13 +22,13 @@ typedef struct am_node {
 am_node_t *psc_am_node_alloc(uint64_t len);
 /* Take a node that was kept for reuse, or allocate one. With the worker's lock,
  * as psc_am_node_free. */
-am_node_t *psc_am_node_reuse(psc_worker_t *worker, uint64_t len);
-void psc_am_node_free(psc_worker_t *worker, am_node_t *node);
+am_node_t *psc_am_node_reuse(psc_am_idle_t *idle, uint64_t len);
+void psc_am_node_free(psc_am_idle_t *idle, am_node_t *node);
 /* Fill in a node's message; the caller copies the data. Returns NULL if node is
  * NULL. */
 am_node_t *psc_am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
                             size_t header_len, uint64_t len);
 /* Free the nodes kept for reuse; later ones are not kept any more. */
-void psc_am_nodes_destroy(psc_worker_t *worker);
+void psc_am_idle_destroy(psc_am_idle_t *idle);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include "../conn_flush.h"
 #include "../conn_queue.h"
-#include "../events.h"
 #include "../request.h"
 #include "am.h"
 #include "am_node.h"
@@ -51,7 +50,7 @@ static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
              "an active message of %" PRIu64 " bytes is refused: there is no "
              "memory for it",
              offer->len);
-    psc_worker_log(req->worker, 1, line);
+    psc_notices_log(&req->worker->notices, 1, line);
     req->on_done = am_refused;
     req->error = PSC_ERR_NO_MEMORY;
     req->bulk.remote_id = offer->send_id;
@@ -62,7 +61,8 @@ static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
 
 static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
 {
-    psc_req_t *req = psc_req_create(offer->conn->worker, PSC_REQ_RECV);
+    psc_req_t *req =
+        psc_req_create(&offer->conn->worker->requests, PSC_REQ_RECV);
     am_node_t *node;
 
     if (!req)
@@ -85,10 +85,10 @@ static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
 /* A message may exceed the whole bound if no other message is unpolled. */
 static bool am_has_room(const psc_worker_t *worker, uint64_t len)
 {
-    uint64_t max = worker->config.unexpected_max;
+    const psc_room_t *room = &worker->room;
 
-    return worker->unpolled == 0 ||
-           (worker->unexpected <= max && len <= max - worker->unexpected);
+    return worker->am.unpolled == 0 ||
+           (psc_room_left(room) && len <= room->max - room->kept);
 }
 
 /* Fetch offers that have waited, while there is room. Returns true if a fetch
@@ -97,15 +97,15 @@ static bool am_offers_start(psc_worker_t *worker)
 {
     bool started = false;
 
-    while (!psc_list_empty(&worker->offers)) {
+    while (!psc_list_empty(&worker->am.offers)) {
         am_offer_t *waiting =
-            psc_container_of(worker->offers.next, am_offer_t, link);
+            psc_container_of(worker->am.offers.next, am_offer_t, link);
 
         if (!am_has_room(worker, waiting->offer.len))
             break;
         psc_list_remove(&waiting->link);
         if (am_fetch(&waiting->offer, waiting->header_len) != PSC_OK) {
-            psc_list_push_front(&worker->offers, &waiting->link);
+            psc_list_push_front(&worker->am.offers, &waiting->link);
             break;
         }
         free(waiting);
@@ -125,7 +125,7 @@ static psc_status_t am_offer_keep(const psc_offer_t *offer, uint16_t header_len)
     waiting->header_len = header_len;
     if (offer->keys_len)
         memcpy(waiting->keys, offer->keys, offer->keys_len);
-    psc_list_push(&offer->conn->worker->offers, &waiting->link);
+    psc_list_push(&offer->conn->worker->am.offers, &waiting->link);
     return PSC_OK;
 }
 
@@ -137,7 +137,7 @@ psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
 
     if (header_len > offer->len || conn->rts_in >= PSC_RTS_LIMIT)
         return PSC_ERR_PROTOCOL;
-    if (psc_list_empty(&worker->offers) && am_has_room(worker, offer->len))
+    if (psc_list_empty(&worker->am.offers) && am_has_room(worker, offer->len))
         status = am_fetch(offer, header_len);
     else
         status = am_offer_keep(offer, header_len);
@@ -157,18 +157,18 @@ static void am_polled(psc_worker_t *worker, am_node_t *node)
     psc_am_node_release(worker, node);
     if (!am_offers_start(worker) && !owed)
         return;
-    psc_list_for_each(conn, &worker->busy, psc_conn_t, busy_link)
+    psc_list_for_each(conn, &worker->busy, psc_conn_t, work.busy_link)
         psc_conn_flush(conn);
 }
 
 psc_message_t *psc_am_poll(psc_worker_t *worker)
 {
-    psc_link_t *link = psc_list_pop(&worker->messages);
+    psc_link_t *link = psc_list_pop(&worker->am.queued);
     am_node_t *node;
 
     if (!link)
         return NULL;
-    atomic_fetch_sub(&worker->n_messages, 1);
+    atomic_fetch_sub(&worker->am.n_queued, 1);
     node = psc_container_of(link, am_node_t, link);
     am_polled(worker, node);
     return &node->message;
@@ -179,14 +179,14 @@ void psc_am_message_free(psc_message_t *message)
     am_node_t *node = psc_container_of(message, am_node_t, message);
 
     atomic_fetch_sub(&node->conn->messages, 1);
-    psc_am_node_free(node->conn->worker, node);
+    psc_am_node_free(&node->conn->worker->am.idle, node);
 }
 
 /* ---- ends ---- */
 
 static void am_offers_end(psc_worker_t *worker, const psc_conn_t *conn)
 {
-    psc_list_for_each(waiting, &worker->offers, am_offer_t, link) {
+    psc_list_for_each(waiting, &worker->am.offers, am_offer_t, link) {
         if (conn && waiting->offer.conn != conn)
             continue;
         waiting->offer.conn->rts_in--;
@@ -202,7 +202,7 @@ void psc_am_conn_ended(psc_conn_t *conn)
 
 void psc_am_worker_destroy(psc_worker_t *worker)
 {
-    am_node_t *node = atomic_exchange(&worker->inbox, NULL), *next;
+    am_node_t *node = atomic_exchange(&worker->am.inbox, NULL), *next;
     psc_message_t *message;
 
     am_offers_end(worker, NULL);
@@ -212,6 +212,6 @@ void psc_am_worker_destroy(psc_worker_t *worker)
     }
     while ((message = psc_am_poll(worker)))
         psc_am_message_free(message);
-    psc_am_nodes_destroy(worker);
+    psc_am_idle_destroy(&worker->am.idle);
     psc_am_handlers_destroy(worker);
 }

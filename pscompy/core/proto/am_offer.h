@@ -1,7 +1,7 @@
 /* Active messages that are announced, and wait while messages that have not
  * been polled take their room. */
-#ifndef PSCOMPY_PROTO_AM_OFFER_H
-#define PSCOMPY_PROTO_AM_OFFER_H
+#ifndef PSCOMPY_CORE_PROTO_AM_OFFER_H
+#define PSCOMPY_CORE_PROTO_AM_OFFER_H
 
 #include "am.h"
 #include "rndv.h"

@@ -13,7 +13,7 @@
 
 static void am_posted(psc_req_t *req)
 {
-    psc_am_node_free(req->worker, req->payload);
+    psc_am_node_free(&req->worker->am.idle, req->payload);
 }
 
 /* Send a node's message, with the lock held. The node lives until its request
@@ -31,13 +31,13 @@ static psc_status_t am_node_send(am_node_t *node)
         node->conn, &args, (uint16_t)node->message.header_len, &request);
 
     if (status != PSC_INPROGRESS) {
-        psc_am_node_free(node->conn->worker, node);
+        psc_am_node_free(&node->conn->worker->am.idle, node);
         return status;
     }
     psc_req_t *req = psc_container_of(request, psc_req_t, head);
     if (req->stage == PSC_STAGE_DONE) {
         psc_req_release(req);
-        psc_am_node_free(node->conn->worker, node);
+        psc_am_node_free(&node->conn->worker->am.idle, node);
         return PSC_OK;
     }
     req->payload = node;
@@ -66,8 +66,8 @@ psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
         memcpy(node->data, header, header_len);
     if (len)
         memcpy(node->data + header_len, payload, len);
-    node->next = atomic_load(&worker->inbox);
-    while (!atomic_compare_exchange_weak(&worker->inbox, &node->next, node))
+    node->next = atomic_load(&worker->am.inbox);
+    while (!atomic_compare_exchange_weak(&worker->am.inbox, &node->next, node))
         ;
     psc_worker_mail(worker);
     return PSC_OK;
@@ -75,7 +75,7 @@ psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
 
 void psc_am_inbox_drain(psc_worker_t *worker)
 {
-    am_node_t *node = atomic_exchange(&worker->inbox, NULL), *first = NULL;
+    am_node_t *node = atomic_exchange(&worker->am.inbox, NULL), *first = NULL;
 
     while (node) { /* the inbox is last in, first out */
         am_node_t *next = node->next;

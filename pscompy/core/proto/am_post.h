@@ -1,6 +1,6 @@
 /* Active messages from handlers and other threads. */
-#ifndef PSCOMPY_PROTO_AM_POST_H
-#define PSCOMPY_PROTO_AM_POST_H
+#ifndef PSCOMPY_CORE_PROTO_AM_POST_H
+#define PSCOMPY_CORE_PROTO_AM_POST_H
 
 #include "am.h"
 

@@ -12,13 +12,11 @@
  * same again, or 256 KiB per connection. Active messages that have not been
  * polled count as unexpected; see am.h.
  * Control messages need no credit. */
-#ifndef PSCOMPY_PROTO_CREDIT_H
-#define PSCOMPY_PROTO_CREDIT_H
+#ifndef PSCOMPY_CORE_PROTO_CREDIT_H
+#define PSCOMPY_CORE_PROTO_CREDIT_H
 
 #include "../types/conn.h"
 
-/* Bytes that both sides may send before they know each other's window. */
-#define PSC_CREDIT_INITIAL (256u << 10)
 /* An eager message may take at most half of PSC_CREDIT_INITIAL, so that credit
  * for the next message is always reported before it is needed. */
 #define PSC_EAGER_LIMIT (PSC_CREDIT_INITIAL / 2 - PSC_CREDIT_OVERHEAD)
@@ -30,24 +28,17 @@ static inline uint32_t psc_credit_cost(uint64_t len)
     return (uint32_t)len + PSC_CREDIT_OVERHEAD;
 }
 
-static inline bool psc_credit_has(const psc_conn_t *conn, uint32_t cost)
-{
-    return (int32_t)(conn->credit_limit - conn->credit_sent) >= (int32_t)cost;
-}
-
-void psc_credit_init(psc_conn_t *conn);
 /* Call when the connection is up: report a window that is larger than the
  * initial one. */
 void psc_credit_start(psc_conn_t *conn);
-/* Return the limit for a header that is sent now, and note that it was
- * reported. */
-uint32_t psc_credit_stamp(psc_conn_t *conn);
 /* Take over the peer's limit from a header. */
 void psc_credit_heard(psc_conn_t *conn, uint32_t limit);
-/* Account a received message of this cost. Returns false if the peer had no
- * credit for it. */
-bool psc_credit_spend(psc_conn_t *conn, uint32_t cost);
 /* Allow the peer to use this many bytes again. */
 void psc_credit_return(psc_conn_t *conn, uint32_t cost);
+/* Send a control message on the main lane. Its header, which begins with the
+ * credit, gets the limit that is valid now. */
+psc_status_t psc_credit_send(psc_conn_t *conn, psc_wire_id_t id, void *header,
+                             uint8_t header_len, const void *payload,
+                             size_t len);
 
 #endif

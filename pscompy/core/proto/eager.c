@@ -4,7 +4,6 @@
 
 #include "../finish.h"
 #include "../pieces.h"
-#include "../request.h"
 #include "am.h"
 #include "credit.h"
 #include "match.h"
@@ -47,7 +46,7 @@ static psc_counter_t eager_issue(psc_lane_t *lane, const psc_wire_eager_t *wire,
 
 void psc_eager_left(psc_conn_t *conn, psc_counter_t how, uint64_t len)
 {
-    conn->credit_sent += psc_credit_cost(len);
+    conn->flow.sent += psc_credit_cost(len);
     psc_count(conn, how, 1);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, len);
@@ -62,17 +61,15 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
     psc_wire_eager_t wire = {.tag = (uint32_t)head->tag,
                              .context = (uint16_t)head->context,
                              .aux = head->aux};
-    uint32_t told = conn->credit_told;
-    bool due = conn->credit_due;
+    psc_flow_t before = conn->flow;
     psc_counter_t how;
     psc_status_t status;
 
-    wire.credit = psc_credit_stamp(conn);
+    wire.credit = psc_flow_stamp(&conn->flow, conn->worker->room.window);
     how = eager_issue(psc_conn_main_lane(conn), &wire, iov, n_iov, len, comp,
                       &status);
     if (status < 0) {
-        conn->credit_told = told;
-        conn->credit_due = due;
+        psc_flow_unstamp(&conn->flow, &before);
         return status;
     }
     psc_eager_left(conn, how, len);
@@ -122,6 +119,19 @@ psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
     return result_p->status;
 }
 
+void psc_eager_finish(psc_req_t *req, psc_unexp_t *unexp)
+{
+    psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
+    psc_req_finish(req, req->head.result.status);
+}
+
+void psc_eager_complete(psc_unexp_t *unexp)
+{
+    unexp->arriving = false;
+    if (unexp->req)
+        psc_eager_finish(unexp->req, unexp);
+}
+
 /* Count the memory of a kept message. Within the bound its credit returns at
  * once; beyond it the credit is withheld. */
 static void eager_account(psc_unexp_t *unexp)
@@ -130,8 +140,8 @@ static void eager_account(psc_unexp_t *unexp)
     uint32_t cost = psc_credit_cost(unexp->len);
 
     unexp->kept = cost;
-    worker->unexpected += cost;
-    if (worker->unexpected <= worker->config.unexpected_max) {
+    worker->room.kept += cost;
+    if (psc_room_left(&worker->room)) {
         psc_credit_return(unexp->conn, cost);
         return;
     }
@@ -180,7 +190,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     psc_unexp_t *unexp;
     psc_req_t *req;
 
-    if (tag < 0 || !psc_credit_spend(conn, psc_credit_cost(am->len)))
+    if (tag < 0 || !psc_flow_spend(&conn->flow, psc_credit_cost(am->len)))
         return PSC_ERR_PROTOCOL;
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_deliver(conn, wire->tag, wire->aux, am->payload, am->len);
@@ -244,7 +254,7 @@ static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
         return eager_keep(unexp, req);
     psc_match_claim(req, unexp);
     unexp->kept = unexp->owed = psc_credit_cost(unexp->len);
-    lane->worker->unexpected += unexp->kept;
+    lane->worker->room.kept += unexp->kept;
     return PSC_OK;
 }
 
@@ -256,7 +266,7 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
     psc_unexp_t *unexp;
     psc_req_t *req;
 
-    if (tag < 0 || !psc_credit_spend(conn, psc_credit_cost(len)))
+    if (tag < 0 || !psc_flow_spend(&conn->flow, psc_credit_cost(len)))
         return PSC_ERR_PROTOCOL;
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
@@ -289,12 +299,5 @@ void psc_eager_end_receive(psc_lane_t *lane)
 
 void psc_eager_end_record(psc_lane_t *lane)
 {
-    psc_unexp_t *unexp = lane->incoming.unexp;
-    psc_req_t *req = unexp->req;
-
-    unexp->arriving = false;
-    if (!req)
-        return;
-    psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
-    psc_req_finish(req, req->head.result.status);
+    psc_eager_complete(lane->incoming.unexp);
 }

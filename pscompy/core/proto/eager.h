@@ -1,7 +1,7 @@
 /* Eager: the message is sent at once, in one piece, copied or directly from the
  * user's buffer, as the transport prefers. */
-#ifndef PSCOMPY_PROTO_EAGER_H
-#define PSCOMPY_PROTO_EAGER_H
+#ifndef PSCOMPY_CORE_PROTO_EAGER_H
+#define PSCOMPY_CORE_PROTO_EAGER_H
 
 #include "credit.h"
 #include "match.h"
@@ -36,6 +36,11 @@ void psc_eager_end_record(psc_lane_t *lane);
 /* Finish a receive whose buffer has a message of this length; its tag is
  * set. */
 void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len);
+/* The record of a message is complete: finish the receive that has claimed it,
+ * if there is one. */
+void psc_eager_complete(psc_unexp_t *unexp);
+/* Finish a receive by a complete unexpected message. */
+void psc_eager_finish(psc_req_t *req, psc_unexp_t *unexp);
 /* Copy a complete unexpected message into a receive's buffer, and free it. */
 psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
                                size_t n_iov, psc_result_t *result_p);

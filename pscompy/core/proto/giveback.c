@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "../finish.h"
 #include "../memory/access.h"
 #include "credit.h"
 #include "eager.h"
@@ -23,7 +22,7 @@ static psc_unexp_t *giveback_record(psc_conn_t *conn, uint32_t context,
     unexp->order = result->order;
     unexp->lost = result->nbytes - have;
     unexp->kept = have + PSC_CREDIT_OVERHEAD;
-    conn->worker->unexpected += unexp->kept;
+    conn->worker->room.kept += unexp->kept;
     psc_count(conn, PSC_COUNTER_given_back, 1);
     return unexp;
 }
@@ -99,17 +98,6 @@ static void giveback_failed(psc_unexp_t *unexp, psc_status_t status)
         psc_req_fail(req, status);
 }
 
-static void giveback_arrived(psc_unexp_t *unexp)
-{
-    psc_req_t *req = unexp->req;
-
-    unexp->arriving = false;
-    if (!req)
-        return;
-    psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
-    psc_req_finish(req, req->head.result.status);
-}
-
 /* Called when the original receive ends: its buffer has the message, or the
  * message has failed. */
 static void giveback_settled(psc_req_t *req)
@@ -125,7 +113,7 @@ static void giveback_settled(psc_req_t *req)
     }
     req->head.result.status = PSC_ERR_CANCELLED;
     giveback_copy(unexp, req->iov, req->n_iov);
-    giveback_arrived(unexp);
+    psc_eager_complete(unexp);
 }
 
 /* Returns true if the message is being transferred into the receive's buffer;

@@ -13,8 +13,8 @@
  *
  * Bytes for which the original receive had no room are lost: the message is
  * given back truncated. */
-#ifndef PSCOMPY_PROTO_GIVEBACK_H
-#define PSCOMPY_PROTO_GIVEBACK_H
+#ifndef PSCOMPY_CORE_PROTO_GIVEBACK_H
+#define PSCOMPY_CORE_PROTO_GIVEBACK_H
 
 #include "match.h"
 

@@ -5,9 +5,7 @@
 
 #include "../conn_flush.h"
 #include "../conn_queue.h"
-#include "../events.h"
 #include "../finish.h"
-#include "../lane.h"
 #include "../memory/blocks.h"
 #include "../memory/pool.h"
 #include "../memory/segment.h"
@@ -52,8 +50,8 @@ static bool lend_possible(psc_req_t *req)
     if (req->n_iov != 1 || req->total < PSC_LEND_MIN ||
         !(lane->slot->attr.caps & PSC_CAP_MAP))
         return false;
-    segment =
-        psc_pool_find(req->worker->pool, req->iov->base, req->total, &offset);
+    segment = psc_pool_find(req->worker->memory.pool, req->iov->base,
+                            req->total, &offset);
     return segment && segment->fd >= 0 && psc_segment_mem(segment, lane->slot);
 }
 
@@ -69,7 +67,7 @@ bool psc_lend_begin(psc_req_t *req)
 psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_taken_t *wire = am->header;
-    psc_req_t *req = psc_req_find(lane->worker, wire->request_id);
+    psc_req_t *req = psc_req_find(&lane->worker->requests, wire->request_id);
 
     if (!req || req->conn != lane->conn || req->kind != PSC_REQ_SEND ||
         req->stage != PSC_STAGE_AWAIT_RTR || !(req->head.flags & PSC_FLAG_LEND))
@@ -189,19 +187,20 @@ static psc_loan_t *lend_loan_create(const psc_unexp_t *unexp, psc_map_t *map)
 {
     psc_worker_t *worker = unexp->conn->worker;
     psc_loan_t *loan = malloc(sizeof *loan);
-    psc_req_t *req = loan ? psc_req_create(worker, PSC_REQ_LOAN) : NULL;
+    psc_req_t *req =
+        loan ? psc_req_create(&worker->requests, PSC_REQ_LOAN) : NULL;
 
     if (!req) {
         free(loan);
         return NULL;
     }
     *loan = (psc_loan_t){.view = {map->base + unexp->offset, unexp->len},
-                         .pool = worker->pool,
+                         .pool = worker->memory.pool,
                          .map = map,
                          .offset = unexp->offset,
                          .request_id = psc_req_id(req)};
     psc_map_hold(map);
-    psc_pool_hold(worker->pool);
+    psc_pool_hold(worker->memory.pool);
     req->payload = loan;
     req->on_done = lend_loan_done;
     req->bulk.remote_id = unexp->send_id;
@@ -218,9 +217,10 @@ static void lend_keep(psc_conn_t *conn, psc_loan_t *loan)
     loan->kept = true;
     psc_count(conn, PSC_COUNTER_views_kept, 1);
     if (loan->map->keep(loan->map, loan->offset, loan->view.nbytes) != PSC_OK)
-        psc_worker_log(conn->worker, 1,
-                       "a view of a lent message could not be copied when its "
-                       "connection ended: the sender may change what it shows");
+        psc_notices_log(
+            &conn->worker->notices, 1,
+            "a view of a lent message could not be copied when its connection "
+            "ended: the sender may change what it shows");
 }
 
 psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p)
@@ -254,11 +254,9 @@ psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p)
 
 psc_status_t psc_lend_send_taken(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
-    psc_wire_taken_t wire = {.credit = psc_credit_stamp(conn),
-                             .request_id = req->bulk.remote_id};
-    psc_status_t status = psc_lane_send(
-        psc_conn_main_lane(conn), PSC_WIRE_TAKEN, &wire, sizeof wire, NULL, 0);
+    psc_wire_taken_t wire = {.request_id = req->bulk.remote_id};
+    psc_status_t status =
+        psc_credit_send(req->conn, PSC_WIRE_TAKEN, &wire, sizeof wire, NULL, 0);
 
     if (status != PSC_OK)
         return status;
@@ -278,9 +276,9 @@ static bool lend_give_back(psc_loan_t *loan)
     psc_lock_acquire(&pool->gate);
     worker = pool->worker;
     if (worker) {
-        loan->next = atomic_load(&worker->returned);
-        while (
-            !atomic_compare_exchange_weak(&worker->returned, &loan->next, loan))
+        loan->next = atomic_load(&worker->memory.returned);
+        while (!atomic_compare_exchange_weak(&worker->memory.returned,
+                                             &loan->next, loan))
             ;
         psc_worker_mail(worker);
     }
@@ -301,7 +299,7 @@ void psc_lend_return(psc_view_t *view)
 /* The request of a loan. Returns NULL if the connection has ended. */
 static psc_req_t *lend_loan_request(psc_worker_t *worker, psc_loan_t *loan)
 {
-    psc_req_t *req = psc_req_find(worker, loan->request_id);
+    psc_req_t *req = psc_req_find(&worker->requests, loan->request_id);
 
     return req && req->payload == loan ? req : NULL;
 }
@@ -320,7 +318,7 @@ static void lend_settle(psc_worker_t *worker, psc_loan_t *loan)
 
 void psc_lend_drain(psc_worker_t *worker)
 {
-    psc_loan_t *loan = atomic_exchange(&worker->returned, NULL), *next;
+    psc_loan_t *loan = atomic_exchange(&worker->memory.returned, NULL), *next;
 
     for (; loan; loan = next) {
         next = loan->next;
@@ -357,6 +355,6 @@ void psc_lend_conn_ended(psc_conn_t *conn)
 
 void psc_lend_worker_destroy(psc_worker_t *worker)
 {
-    psc_pool_detach(worker->pool);
+    psc_pool_detach(worker->memory.pool);
     psc_lend_drain(worker);
 }

@@ -11,8 +11,8 @@
  * copies of the views that are still held (psc_map_t.keep), so that they keep
  * their contents. A lent message that is received into a buffer is an ordinary
  * rendezvous. */
-#ifndef PSCOMPY_PROTO_LEND_H
-#define PSCOMPY_PROTO_LEND_H
+#ifndef PSCOMPY_CORE_PROTO_LEND_H
+#define PSCOMPY_CORE_PROTO_LEND_H
 
 #include "match.h"
 

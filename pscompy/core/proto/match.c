@@ -12,7 +12,7 @@
 static psc_context_t *match_context(psc_worker_t *worker, uint32_t id,
                                     bool create)
 {
-    psc_list_t *bucket = &worker->contexts[id % PSC_CONTEXT_BUCKETS];
+    psc_list_t *bucket = &worker->matching.contexts[id % PSC_CONTEXT_BUCKETS];
     psc_context_t *context;
 
     psc_list_for_each(item, bucket, psc_context_t, link) {
@@ -112,7 +112,7 @@ static bool match_first_of_all(const psc_match_queue_t *queue,
  * because the fabric does not know them. */
 static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
 {
-    if (!conn->tagged || conn->state != PSC_CONN_UP ||
+    if (!conn->tagging.on || conn->state != PSC_CONN_UP ||
         !psc_list_empty(&psc_conn_main_lane(conn)->early))
         return;
     while (!psc_list_empty(&queue->posted)) {
@@ -134,7 +134,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
 
     if (!req)
         return NULL;
-    req->head.result.order = ++conn->worker->match_clock;
+    req->head.result.order = ++conn->worker->matching.clock;
     psc_list_remove(&req->link);
     if (queue && !psc_list_empty(&queue->posted))
         match_hand_over(conn, queue);
@@ -176,7 +176,8 @@ static bool match_fits(const psc_unexp_t *unexp, uint32_t context,
 
 static void match_answer_probes(psc_unexp_t *unexp)
 {
-    psc_list_for_each(probe, &unexp->conn->worker->probes, psc_req_t, link) {
+    psc_list_for_each(probe, &unexp->conn->worker->matching.probes, psc_req_t,
+                      link) {
         if (!match_fits(unexp, probe->context, probe->source, probe->tag))
             continue;
         psc_list_remove(&probe->link);
@@ -210,7 +211,7 @@ psc_status_t psc_match_keep(psc_unexp_t *unexp)
 
     if (!queue)
         return PSC_ERR_NO_MEMORY;
-    unexp->order = ++unexp->conn->worker->match_clock;
+    unexp->order = ++unexp->conn->worker->matching.clock;
     match_insert(queue, unexp);
     psc_count(unexp->conn, PSC_COUNTER_unexpected, 1);
     match_answer_probes(unexp);
@@ -276,7 +277,7 @@ psc_status_t psc_match_post(psc_req_t *req)
     }
     if (!posted)
         return PSC_ERR_NO_MEMORY;
-    req->order = ++req->worker->match_clock;
+    req->order = ++req->worker->matching.clock;
     psc_req_stage_set(req, PSC_STAGE_POSTED);
     psc_list_push(posted, &req->link);
     return PSC_OK;
@@ -354,7 +355,7 @@ void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp)
 void psc_unexp_free(psc_unexp_t *unexp)
 {
     psc_match_take(unexp);
-    unexp->conn->worker->unexpected -= unexp->kept;
+    unexp->conn->worker->room.kept -= unexp->kept;
     if (unexp->owed)
         psc_credit_return(unexp->conn, unexp->owed);
     if (unexp->desc) {
@@ -391,7 +392,8 @@ void psc_match_conn_destroy(psc_conn_t *conn)
 void psc_match_worker_destroy(psc_worker_t *worker)
 {
     for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++) {
-        psc_list_for_each(context, &worker->contexts[i], psc_context_t, link) {
+        psc_list_for_each(context, &worker->matching.contexts[i], psc_context_t,
+                          link) {
             psc_list_remove(&context->link);
             free(context);
         }

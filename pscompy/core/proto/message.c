@@ -15,6 +15,36 @@
 #include "tag.h"
 #include "tag_send.h"
 
+/* End a request that no one has seen. */
+static psc_status_t message_abandon(psc_req_t *req, psc_status_t status)
+{
+    psc_req_release(req);
+    psc_req_finish(req, status);
+    return status;
+}
+
+static inline psc_status_t message_request(psc_worker_t *worker,
+                                           psc_req_kind_t kind,
+                                           const psc_recv_args_t *args,
+                                           psc_req_t **req_p)
+{
+    psc_req_t *req = psc_req_create(&worker->requests, kind);
+    psc_status_t status;
+
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    status = psc_req_set_iov(req, args->iov, args->n_iov);
+    if (status != PSC_OK)
+        return message_abandon(req, status);
+    req->context = args->context;
+    req->tag = args->tag;
+    req->source = args->source;
+    req->head.flags = args->flags;
+    req->head.owner = args->owner;
+    *req_p = req;
+    return PSC_OK;
+}
+
 /* ---- send ---- */
 
 static void message_sent(psc_comp_t *comp, psc_status_t status)
@@ -49,7 +79,7 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
         return psc_rndv_send_rts(req);
     if (!psc_eager_fits(conn, req->total))
         return psc_rndv_send_rts(req);
-    if (!psc_credit_has(conn, psc_credit_cost(req->total))) {
+    if (!psc_flow_has(&conn->flow, psc_credit_cost(req->total))) {
         status = psc_rndv_send_rts(req);
         if (status == PSC_INPROGRESS)
             psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
@@ -75,7 +105,7 @@ bool psc_message_starved(const psc_conn_t *conn, const psc_send_args_t *args)
     uint64_t len = psc_iov_total(args->iov, args->n_iov);
 
     return conn->state == PSC_CONN_UP && psc_eager_fits(conn, len) &&
-           !psc_credit_has(conn, psc_credit_cost(len));
+           !psc_flow_has(&conn->flow, psc_credit_cost(len));
 }
 
 psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
@@ -85,9 +115,9 @@ psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
     uint64_t len = psc_iov_total(args->iov, args->n_iov);
 
     if (conn->state != PSC_CONN_UP || args->flags & PSC_FLAG_LEND ||
-        !psc_list_empty(&conn->ordered) || !psc_eager_fits(conn, len) ||
+        !psc_list_empty(&conn->work.ordered) || !psc_eager_fits(conn, len) ||
         len >= conn->params.zcopy_min ||
-        !psc_credit_has(conn, psc_credit_cost(len)))
+        !psc_flow_has(&conn->flow, psc_credit_cost(len)))
         return PSC_ERR_NO_RESOURCE;
     return message_send_eager(conn, &head, args->iov, args->n_iov, len, NULL);
 }
@@ -102,20 +132,17 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
         return status;
     if (psc_message_send_now(conn, args, aux) == PSC_OK)
         return PSC_OK;
-    req = psc_req_create(conn->worker, PSC_REQ_SEND);
-    if (!req)
-        return PSC_ERR_NO_MEMORY;
-    status = psc_req_set_iov(req, args->iov, args->n_iov);
-    if (status != PSC_OK) {
-        psc_req_release(req);
-        psc_req_finish(req, status);
+    status = message_request(conn->worker, PSC_REQ_SEND,
+                             &(psc_recv_args_t){.context = args->context,
+                                                .tag = args->tag,
+                                                .iov = args->iov,
+                                                .n_iov = args->n_iov,
+                                                .flags = args->flags,
+                                                .owner = args->owner},
+                             &req);
+    if (status != PSC_OK)
         return status;
-    }
-    req->context = args->context;
-    req->tag = args->tag;
     req->aux = aux;
-    req->head.flags = args->flags;
-    req->head.owner = args->owner;
     req->head.result.tag = args->tag;
     req->head.result.nbytes = req->total;
     psc_req_attach(req, conn);
@@ -133,30 +160,6 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
 static psc_status_t message_may_come(const psc_recv_args_t *args)
 {
     return args->source ? psc_conn_usable(args->source) : PSC_OK;
-}
-
-static psc_status_t message_recv_request(psc_worker_t *worker,
-                                         const psc_recv_args_t *args,
-                                         psc_req_t **req_p)
-{
-    psc_req_t *req = psc_req_create(worker, PSC_REQ_RECV);
-    psc_status_t status;
-
-    if (!req)
-        return PSC_ERR_NO_MEMORY;
-    status = psc_req_set_iov(req, args->iov, args->n_iov);
-    if (status != PSC_OK) {
-        psc_req_release(req);
-        psc_req_finish(req, status);
-        return status;
-    }
-    req->context = args->context;
-    req->tag = args->tag;
-    req->source = args->source;
-    req->head.flags = args->flags;
-    req->head.owner = args->owner;
-    *req_p = req;
-    return PSC_OK;
 }
 
 /* Continue a receive that has a buffer and a message which has not arrived
@@ -191,7 +194,7 @@ static psc_status_t message_recv_found(psc_worker_t *worker,
 
     if (message_whole(args, unexp))
         return psc_eager_deliver(unexp, args->iov, args->n_iov, result_p);
-    status = message_recv_request(worker, args, &req);
+    status = message_request(worker, PSC_REQ_RECV, args, &req);
     if (status != PSC_OK)
         return status;
     *request_p = &req->head;
@@ -216,20 +219,17 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     status = message_may_come(args);
     if (status != PSC_OK)
         return status;
-    status = message_recv_request(worker, args, &req);
+    status = message_request(worker, PSC_REQ_RECV, args, &req);
     if (status != PSC_OK)
         return status;
     *request_p = &req->head;
-    if (req->source && req->source->tagged && psc_tag_recv(req))
+    if (req->source && req->source->tagging.on && psc_tag_recv(req))
         return PSC_INPROGRESS;
     status = psc_match_post(req);
-    if (status != PSC_OK) {
-        *request_p = NULL;
-        psc_req_release(req);
-        psc_req_finish(req, status);
-        return status;
-    }
-    return PSC_INPROGRESS;
+    if (status == PSC_OK)
+        return PSC_INPROGRESS;
+    *request_p = NULL;
+    return message_abandon(req, status);
 }
 
 /* Continue with a message that has not arrived completely. The request may even
@@ -267,8 +267,7 @@ psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
         return message_supply_rest(req, unexp);
     /* MATCHED changes directly to DONE, so that a thread woken for MATCHED
      * never sees ACTIVE. */
-    psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
-    psc_req_finish(req, req->head.result.status);
+    psc_eager_finish(req, unexp);
     psc_req_returned(req);
     return PSC_OK;
 }
@@ -302,16 +301,11 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
 
     if (status != PSC_INPROGRESS)
         return status;
-    req = psc_req_create(worker, PSC_REQ_PROBE);
-    if (!req)
-        return PSC_ERR_NO_MEMORY;
-    req->context = args->context;
-    req->tag = args->tag;
-    req->source = args->source;
-    req->head.flags = args->flags;
-    req->head.owner = args->owner;
+    status = message_request(worker, PSC_REQ_PROBE, args, &req);
+    if (status != PSC_OK)
+        return status;
     psc_req_stage_set(req, PSC_STAGE_POSTED);
-    psc_list_push(&worker->probes, &req->link);
+    psc_list_push(&worker->matching.probes, &req->link);
     *request_p = &req->head;
     return PSC_INPROGRESS;
 }
@@ -338,8 +332,7 @@ psc_status_t psc_message_put_back(psc_unexp_t *unexp)
     } else if (unexp->rts || unexp->arriving) {
         message_recv_go_on(req, unexp);
     } else {
-        psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
-        psc_req_finish(req, req->head.result.status);
+        psc_eager_finish(req, unexp);
     }
     psc_conn_flush(conn);
     return PSC_OK;

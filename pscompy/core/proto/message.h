@@ -1,7 +1,7 @@
 /* The operations on messages: send, receive, probe, cancel. Called with the
  * worker's lock held; api_message.c takes it. */
-#ifndef PSCOMPY_PROTO_MESSAGE_H
-#define PSCOMPY_PROTO_MESSAGE_H
+#ifndef PSCOMPY_CORE_PROTO_MESSAGE_H
+#define PSCOMPY_CORE_PROTO_MESSAGE_H
 
 #include "eager.h"
 

@@ -3,7 +3,6 @@
 #include "proto.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "../conn.h"
 #include "../memory/access.h"
@@ -16,9 +15,8 @@
 #include "rma.h"
 #include "rndv.h"
 #include "rndv_am.h"
+#include "rndv_direct.h"
 #include "rndv_fin.h"
-#include "rndv_get.h"
-#include "rndv_put.h"
 #include "rndv_rts.h"
 #include "tag.h"
 #include "tag_send.h"
@@ -130,63 +128,35 @@ psc_status_t psc_proto_arrived(psc_lane_t *lane, const psc_am_t *am)
  * also of a user's active message. FRAGs go directly to their receive. */
 #define BOUNCE_MAX PSC_CREDIT_INITIAL
 
-static void proto_bounce(psc_lane_t *lane, const void *header, uint64_t len,
-                         psc_dest_t *dest)
-{
-    psc_incoming_t *in = &lane->incoming;
-
-    memcpy(in->header, header, in->header_len);
-    in->bounce = malloc(len ? len : 1);
-    if (!in->bounce)
-        return;
-    in->kind = PSC_INCOMING_BOUNCE;
-    in->iov[0] = (psc_iov_t){in->bounce, len};
-    dest->iov = in->iov;
-    dest->n_iov = 1;
-}
-
-void psc_proto_begin(psc_lane_t *lane, uint8_t id, const void *header,
-                     uint8_t header_len, uint64_t len, psc_dest_t *dest)
+void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest)
 {
     psc_incoming_t *in = &lane->incoming;
     psc_status_t status = PSC_ERR_UNSUPPORTED;
 
-    *dest = (psc_dest_t){.iov = NULL};
-    in->id = id;
-    in->header_len = header_len;
-    in->len = len;
-    in->kind = PSC_INCOMING_NONE;
     in->status = PSC_OK;
-    if (!proto_check(id, header_len) || id >= PSC_WIRE_MATCHED) {
-        in->status = PSC_ERR_PROTOCOL;
-        return;
-    }
-    if (id == PSC_WIRE_FRAG)
-        status = psc_rndv_frag_begin(lane, header, len, dest);
-    else if (len > BOUNCE_MAX)
+    if (!proto_check(in->id, in->header_len) || in->id >= PSC_WIRE_MATCHED)
         status = PSC_ERR_PROTOCOL;
-    else if (id == PSC_WIRE_EAGER)
-        status = psc_eager_begin(lane, header, len, dest);
+    else if (in->id == PSC_WIRE_FRAG)
+        status = psc_rndv_frag_begin(lane, header, in->len, dest);
+    else if (in->len > BOUNCE_MAX)
+        status = PSC_ERR_PROTOCOL;
+    else if (in->id == PSC_WIRE_EAGER)
+        status = psc_eager_begin(lane, header, in->len, dest);
     if (status == PSC_OK)
         psc_credit_heard(lane->conn,
                          ((const psc_wire_credit_t *)header)->credit);
     else if (status == PSC_ERR_UNSUPPORTED)
-        proto_bounce(lane, header, len, dest);
+        psc_landing_bounce(in, header, dest);
     else
         in->status = status;
 }
 
 static psc_status_t proto_end_bounce(psc_lane_t *lane)
 {
-    psc_incoming_t *in = &lane->incoming;
-    psc_am_t am = {.id = in->id,
-                   .header_len = in->header_len,
-                   .header = in->header,
-                   .payload = in->bounce,
-                   .len = in->len};
+    psc_am_t am = psc_incoming_bounced(&lane->incoming);
     psc_status_t status;
 
-    in->kind = PSC_INCOMING_NONE;
+    lane->incoming.kind = PSC_INCOMING_NONE;
     status = psc_proto_arrived(lane, &am);
     free((void *)am.payload);
     return status;
@@ -199,7 +169,7 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
     if (in->status != PSC_OK)
         return in->status;
     switch (in->kind) {
-    case PSC_INCOMING_NONE: /* proto_bounce had no memory */
+    case PSC_INCOMING_NONE: /* there was no memory for it */
         return PSC_ERR_NO_MEMORY;
     case PSC_INCOMING_FRAG:
         psc_rndv_frag_end(lane);

@@ -19,12 +19,6 @@
 
 /* ---- a connection begins ---- */
 
-static void conn_init(psc_conn_t *conn)
-{
-    psc_credit_init(conn);
-    psc_list_init(&conn->maps);
-}
-
 static void conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
 {
     conn->params = *params;
@@ -38,24 +32,17 @@ static void conn_lanes(psc_conn_t *conn)
 {
     char reason[PSC_REASON_MAX];
 
-    conn->tag_done = psc_tag_done;
-    conn->tagged = psc_lane_tagged(psc_conn_main_lane(conn), reason);
+    conn->tagging.done = psc_tag_done;
+    conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
 }
 
 /* ---- control messages ---- */
 
 static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
 {
-    bool due = conn->credit_due;
-    uint32_t told = conn->credit_told;
-    psc_wire_credit_t wire = {.credit = psc_credit_stamp(conn)};
+    psc_wire_credit_t wire;
 
-    if (psc_lane_send(psc_conn_main_lane(conn), id, &wire, sizeof wire, NULL,
-                      0) == PSC_OK)
-        return true;
-    conn->credit_due = due;
-    conn->credit_told = told;
-    return false;
+    return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0) == PSC_OK;
 }
 
 /* ---- a connection ends ---- */
@@ -94,7 +81,7 @@ static void receives_ended(psc_conn_t *conn, psc_status_t status)
         psc_list_for_each(req, &queue->tagged, psc_req_t, link)
             psc_tag_recv_end(req, status);
     }
-    psc_list_for_each(probe, &conn->worker->probes, psc_req_t, link) {
+    psc_list_for_each(probe, &conn->worker->matching.probes, psc_req_t, link) {
         if (probe->source != conn)
             continue;
         psc_list_remove(&probe->link);
@@ -141,7 +128,6 @@ const psc_upward_t psc_protocols = {
     .advance = psc_proto_advance,
     .send_control = send_control,
     .send_fins = psc_rndv_send_fins,
-    .conn_init = conn_init,
     .conn_params = conn_params,
     .conn_lanes = conn_lanes,
     .conn_up = psc_credit_start,
@@ -152,6 +138,16 @@ const psc_upward_t psc_protocols = {
     .conn_destroy = psc_match_conn_destroy,
     .inbox_drain = inbox_drain,
 };
+
+void psc_protocols_init(psc_worker_t *worker)
+{
+    worker->room.max = worker->config.unexpected_max;
+    worker->room.window_max = worker->config.eager_window;
+    psc_room_share(&worker->room, 0);
+    psc_am_init(&worker->am);
+    psc_matching_init(&worker->matching);
+    psc_list_init(&worker->memory.regions);
+}
 
 void psc_protocols_stop(psc_worker_t *worker)
 {

@@ -1,10 +1,12 @@
 /* The protocols as one object, for the worker that registers and ends them. */
-#ifndef PSCOMPY_PROTO_PROTOCOLS_H
-#define PSCOMPY_PROTO_PROTOCOLS_H
+#ifndef PSCOMPY_CORE_PROTO_PROTOCOLS_H
+#define PSCOMPY_CORE_PROTO_PROTOCOLS_H
 
 #include "../upward.h"
 
 extern const psc_upward_t psc_protocols;
+/* The worker's configuration is known. */
+void psc_protocols_init(psc_worker_t *worker);
 /* The worker ends: stop before its connections are freed, destroy
  * afterwards. */
 void psc_protocols_stop(psc_worker_t *worker);

@@ -23,7 +23,7 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
     if (!region)
         return PSC_ERR_NO_MEMORY;
     region->worker = worker;
-    region->id = ++worker->next_region;
+    region->id = ++worker->memory.last_region;
     region->base = base;
     region->len = len;
     psc_target_init(&region->target);
@@ -32,15 +32,13 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
         free(region);
         return PSC_ERR_NO_RESOURCE;
     }
-    for (int i = 0; i < worker->n_ifaces && len > 0; i++) {
-        psc_iface_slot_t *slot = &worker->ifaces[i];
-
-        if (region_capable(slot) &&
+    psc_iface_for_each(slot, &worker->interfaces) {
+        if (region_capable(slot) && len > 0 &&
             slot->ops->mem_register(slot->iface, NULL, base, len,
-                                    &region->mem[i]) != PSC_OK)
-            region->mem[i] = NULL; /* accesses go by messages */
+                                    &region->mem[slot->index]) != PSC_OK)
+            region->mem[slot->index] = NULL; /* accesses go by messages */
     }
-    psc_list_push(&worker->regions, &region->link);
+    psc_list_push(&worker->memory.regions, &region->link);
     *region_p = region;
     return PSC_OK;
 }
@@ -51,12 +49,11 @@ static psc_status_t region_revoke(psc_region_t *region)
 {
     psc_status_t status = PSC_OK;
 
-    for (int i = 0; i < region->worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &region->worker->ifaces[i];
+    psc_iface_for_each(slot, &region->worker->interfaces) {
+        psc_mem_t *mem = region->mem[slot->index];
 
-        if (region->mem[i] && slot->ops->mem_revoke &&
-            slot->ops->mem_revoke(slot->iface, region->mem[i]) ==
-                PSC_INPROGRESS)
+        if (mem && slot->ops->mem_revoke &&
+            slot->ops->mem_revoke(slot->iface, mem) == PSC_INPROGRESS)
             status = PSC_INPROGRESS;
     }
     return status;
@@ -64,11 +61,9 @@ static psc_status_t region_revoke(psc_region_t *region)
 
 static void region_free(psc_region_t *region)
 {
-    for (int i = 0; i < region->worker->n_ifaces; i++) {
-        psc_iface_slot_t *slot = &region->worker->ifaces[i];
-
-        if (region->mem[i])
-            slot->ops->mem_deregister(slot->iface, region->mem[i]);
+    psc_iface_for_each(slot, &region->worker->interfaces) {
+        if (region->mem[slot->index])
+            slot->ops->mem_deregister(slot->iface, region->mem[slot->index]);
     }
     psc_list_for_each(req, &region->target.accesses, psc_req_t, access_link)
         psc_target_leave(req); /* the request accesses no memory any more */
@@ -87,36 +82,31 @@ psc_status_t psc_region_close(psc_region_t *region)
     return PSC_OK;
 }
 
-psc_worker_t *psc_region_worker(const psc_region_t *region)
-{
-    return region->worker;
-}
-
 unsigned psc_regions_revoke(psc_worker_t *worker)
 {
     unsigned n = 0;
 
-    psc_list_for_each(region, &worker->regions, psc_region_t, link)
+    psc_list_for_each(region, &worker->memory.regions, psc_region_t, link)
         n += region_revoke(region) == PSC_INPROGRESS;
     return n;
 }
 
 void psc_regions_destroy(psc_worker_t *worker)
 {
-    psc_list_for_each(region, &worker->regions, psc_region_t, link)
+    psc_list_for_each(region, &worker->memory.regions, psc_region_t, link)
         region_free(region);
 }
 
 /* ---- packed ---- */
 
-static psc_status_t region_pack_key(psc_region_t *region, int iface,
+static psc_status_t region_pack_key(psc_region_t *region,
+                                    const psc_iface_slot_t *slot,
                                     uint8_t *packed, size_t *len_p)
 {
-    psc_iface_slot_t *slot = &region->worker->ifaces[iface];
     psc_region_packed_key_t head = {.rail = (uint16_t)slot->attr.rail};
     size_t len = PSC_RKEY_MAX;
-    psc_status_t status = slot->ops->rkey_pack(slot->iface, region->mem[iface],
-                                               packed + sizeof head, &len);
+    psc_status_t status = slot->ops->rkey_pack(
+        slot->iface, region->mem[slot->index], packed + sizeof head, &len);
 
     if (status != PSC_OK)
         return status;
@@ -131,7 +121,7 @@ static psc_status_t region_pack_key(psc_region_t *region, int iface,
 static void region_check(const psc_worker_t *worker, const uint8_t *packed,
                          size_t len, uint8_t *check)
 {
-    psc_siphash(worker->secret, packed + PSC_SIPHASH_SIZE,
+    psc_siphash(worker->memory.secret, packed + PSC_SIPHASH_SIZE,
                 len - PSC_SIPHASH_SIZE, check);
 }
 
@@ -144,12 +134,12 @@ psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
                                 .len = region->len};
     size_t at = sizeof head, len;
 
-    for (int i = 0; i < region->worker->n_ifaces; i++) {
-        if (!region->mem[i])
+    psc_iface_for_each(slot, &region->worker->interfaces) {
+        if (!region->mem[slot->index])
             continue;
         if (*len_p - at < sizeof(psc_region_packed_key_t) + PSC_RKEY_MAX)
             return PSC_ERR_INVALID;
-        if (region_pack_key(region, i, packed + at, &len) != PSC_OK)
+        if (region_pack_key(region, slot, packed + at, &len) != PSC_OK)
             continue;
         at += len;
         head.n_keys++;
@@ -191,7 +181,7 @@ uint64_t psc_region_size(const uint8_t *packed, size_t len)
 
 psc_region_t *psc_region_find(psc_worker_t *worker, const psc_wire_rma_t *wire)
 {
-    psc_list_for_each(region, &worker->regions, psc_region_t, link) {
+    psc_list_for_each(region, &worker->memory.regions, psc_region_t, link) {
         if (region->id == wire->region && region->nonce == wire->nonce &&
             !region->target.closed && wire->offset <= region->len &&
             wire->len <= region->len - wire->offset)

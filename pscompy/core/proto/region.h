@@ -1,7 +1,7 @@
 /* Regions: memory that peers may put to and get from, and the packed keys by
  * which they name it. */
-#ifndef PSCOMPY_PROTO_REGION_H
-#define PSCOMPY_PROTO_REGION_H
+#ifndef PSCOMPY_CORE_PROTO_REGION_H
+#define PSCOMPY_CORE_PROTO_REGION_H
 
 #include "../memory/access.h"
 #include "pscompy/transport/kit/siphash.h"
@@ -39,7 +39,6 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
 psc_status_t psc_region_close(psc_region_t *region);
 psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
                              size_t *len_p);
-psc_worker_t *psc_region_worker(const psc_region_t *region);
 
 /* Length of the region according to its packed key; 0 if the key is too short.
  * The key is not authenticated here. */

@@ -1,21 +1,16 @@
 #include "rma.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "../conn_flush.h"
 #include "../conn_queue.h"
 #include "../finish.h"
-#include "../lane.h"
 #include "../memory/access.h"
 #include "../request.h"
-#include "pscompy/transport/kit/siphash.h"
 #include "credit.h"
 #include "region.h"
-#include "rndv_get.h"
+#include "rndv.h"
 #include "rndv_keys.h"
-#include "rndv_put.h"
 
 /* ---- the origin ---- */
 
@@ -94,8 +89,8 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
                               rma->offset, args->iov->len, &head);
     if (status != PSC_OK || args->iov->len == 0)
         return status;
-    req =
-        psc_req_create(conn->worker, rma->is_put ? PSC_REQ_SEND : PSC_REQ_RECV);
+    req = psc_req_create(&conn->worker->requests,
+                         rma->is_put ? PSC_REQ_SEND : PSC_REQ_RECV);
     if (!req)
         return PSC_ERR_NO_MEMORY;
     psc_req_set_iov(req, args->iov, 1);
@@ -124,12 +119,12 @@ psc_status_t psc_rma_direct(psc_req_t *req)
     psc_status_t status;
 
     if (req->kind == PSC_REQ_SEND) {
-        status = psc_rndv_move_put(req);
+        status = psc_rndv_move(req, true);
         if (status == PSC_OK)
             psc_req_stage_set(req, PSC_STAGE_FLUSH);
         return status;
     }
-    status = psc_rndv_move_get(req);
+    status = psc_rndv_move(req, false);
     if (status != PSC_OK)
         return status;
     psc_req_finish(req, req->error);
@@ -138,17 +133,15 @@ psc_status_t psc_rma_direct(psc_req_t *req)
 
 psc_status_t psc_rma_send_request(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
     bool is_put = req->kind == PSC_REQ_SEND;
-    psc_wire_rma_t wire = {.credit = psc_credit_stamp(conn),
-                           .request_id = psc_req_id(req),
+    psc_wire_rma_t wire = {.request_id = psc_req_id(req),
                            .region = req->rma.region,
                            .nonce = req->rma.nonce,
                            .offset = req->rma.offset,
                            .len = req->total};
-    psc_status_t status = psc_lane_send(
-        psc_conn_main_lane(conn), is_put ? PSC_WIRE_RMA_PUT : PSC_WIRE_RMA_GET,
-        &wire, sizeof wire, NULL, 0);
+    psc_status_t status =
+        psc_credit_send(req->conn, is_put ? PSC_WIRE_RMA_PUT : PSC_WIRE_RMA_GET,
+                        &wire, sizeof wire, NULL, 0);
 
     if (status != PSC_OK)
         return status;
@@ -167,7 +160,7 @@ static void rma_served(psc_req_t *req)
 static psc_req_t *rma_answer(psc_lane_t *lane, const psc_wire_rma_t *wire,
                              psc_req_kind_t kind, psc_stage_t stage)
 {
-    psc_req_t *req = psc_req_create(lane->worker, kind);
+    psc_req_t *req = psc_req_create(&lane->worker->requests, kind);
 
     if (!req)
         return NULL;

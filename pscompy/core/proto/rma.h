@@ -5,8 +5,8 @@
  * RTR, and the target confirms with FIN when the data is in place. A get by
  * messages asks the target for FRAGs. The target finds its region by id and
  * nonce and checks every access against its bounds. */
-#ifndef PSCOMPY_PROTO_RMA_H
-#define PSCOMPY_PROTO_RMA_H
+#ifndef PSCOMPY_CORE_PROTO_RMA_H
+#define PSCOMPY_CORE_PROTO_RMA_H
 
 #include "region.h"
 

@@ -4,10 +4,8 @@
 
 #include "../conn_queue.h"
 #include "../finish.h"
-#include "../lane.h"
 #include "../memory/access.h"
 #include "../memory/pool.h"
-#include "../memory/segment.h"
 #include "../pieces.h"
 #include "../request.h"
 #include "credit.h"
@@ -15,7 +13,8 @@
 #include "rndv_keys.h"
 #include "stripe.h"
 
-bool psc_rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
+/* Returns true if the connection's configuration allows the scheme. */
+static bool rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
 {
     return conn->params.scheme == PSC_RNDV_AUTO ||
            conn->params.scheme == scheme;
@@ -32,9 +31,9 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
     psc_segment_t *segment = NULL;
 
     if (req->n_iov == 1)
-        segment = psc_pool_find(req->worker->pool, req->iov->base, req->total,
-                                &wire->offset);
-    if (psc_rndv_may(conn, PSC_RNDV_GET))
+        segment = psc_pool_find(req->worker->memory.pool, req->iov->base,
+                                req->total, &wire->offset);
+    if (rndv_may(conn, PSC_RNDV_GET))
         wire->n_keys = (uint16_t)psc_rndv_pack_keys(req, PSC_CAP_GET, segment,
                                                     keys, len_p);
     if (!(req->head.flags & PSC_FLAG_LEND) || !segment)
@@ -60,9 +59,8 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
     if (conn->rts_out >= conn->worker->config.rts_max)
         return PSC_ERR_NO_RESOURCE;
     rndv_rts_keys(req, &wire, keys, &keys_len);
-    wire.credit = psc_credit_stamp(conn);
-    status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_RTS, &wire,
-                           sizeof wire, keys, keys_len);
+    status =
+        psc_credit_send(conn, PSC_WIRE_RTS, &wire, sizeof wire, keys, keys_len);
     if (status != PSC_OK)
         return status;
     conn->rts_out++;
@@ -74,14 +72,14 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
 void psc_rndv_rts_answered(psc_conn_t *conn)
 {
     conn->rts_out--;
-    if (!psc_list_empty(&conn->ordered))
+    if (!psc_list_empty(&conn->work.ordered))
         psc_conn_mark_busy(conn);
 }
 
 psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_rtr_t *wire = am->header;
-    psc_req_t *req = psc_req_find(lane->worker, wire->send_id);
+    psc_req_t *req = psc_req_find(&lane->worker->requests, wire->send_id);
     psc_status_t status = PSC_ERR_UNSUPPORTED;
 
     if (!req || req->conn != lane->conn || wire->len > req->total ||
@@ -89,8 +87,7 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     req->bulk.remote_id = wire->recv_id;
     req->bulk.len = wire->len;
-    if (wire->n_keys && req->n_iov == 1 &&
-        psc_rndv_may(lane->conn, PSC_RNDV_PUT))
+    if (wire->n_keys && req->n_iov == 1 && rndv_may(lane->conn, PSC_RNDV_PUT))
         status = psc_rndv_unpack_keys(req, PSC_CAP_PUT, wire->n_keys,
                                       am->payload, am->len);
     if (status == PSC_ERR_PROTOCOL)
@@ -147,7 +144,7 @@ void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
     psc_req_stage_set(req, PSC_STAGE_SEND_RTR);
     req->rma.offset = offer->offset;
     if (offer->n_keys && req->bulk.len > 0 && req->n_iov == 1 &&
-        psc_rndv_may(offer->conn, PSC_RNDV_GET)) {
+        rndv_may(offer->conn, PSC_RNDV_GET)) {
         if (psc_rndv_unpack_keys(req, PSC_CAP_GET, offer->n_keys, offer->keys,
                                  offer->keys_len) == PSC_OK &&
             psc_rndv_register_local(req) == PSC_OK) {
@@ -207,12 +204,11 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
                            .len = req->bulk.len};
     psc_status_t status;
 
-    if (req->bulk.len > 0 && !req->confirm && psc_rndv_may(conn, PSC_RNDV_PUT))
+    if (req->bulk.len > 0 && !req->confirm && rndv_may(conn, PSC_RNDV_PUT))
         wire.n_keys =
             psc_rndv_pack_keys(req, PSC_CAP_PUT, NULL, keys, &keys_len);
-    wire.credit = psc_credit_stamp(conn);
-    status = psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_RTR, &wire,
-                           sizeof wire, keys, keys_len);
+    status =
+        psc_credit_send(conn, PSC_WIRE_RTR, &wire, sizeof wire, keys, keys_len);
     if (status != PSC_OK)
         return status;
     req->exposed = wire.n_keys > 0;
@@ -250,16 +246,18 @@ void psc_rndv_comp(psc_comp_t *comp, psc_status_t status)
         psc_conn_queue(req->conn, req, true);
 }
 
-static psc_status_t rndv_move_one(psc_req_t *req, psc_bulk_op_t op,
-                                  size_t (*limit)(const psc_iface_attr_t *),
-                                  size_t *moved_p)
+static psc_status_t rndv_move_one(psc_req_t *req, bool is_put, size_t *moved_p)
 {
     psc_conn_t *conn = req->conn;
     uint64_t left = req->bulk.len - req->bulk.issued;
     size_t want = left < conn->params.fragment ? left : conn->params.fragment;
     psc_lane_t *lane =
         psc_stripe_next(conn, req->bulk.one_lane ? 1 : conn->n_lanes, want);
-    size_t most = limit(&lane->slot->attr);
+    const psc_transport_ops_t *ops = lane->slot->ops;
+    psc_mem_t *mem = req->bulk.mem[lane->index];
+    psc_rkey_t *key = req->bulk.keys.key[lane->index];
+    uint64_t at = req->rma.offset + req->bulk.issued;
+    size_t most = is_put ? lane->slot->attr.max_put : lane->slot->attr.max_get;
     psc_iov_t piece;
     psc_status_t status;
 
@@ -267,7 +265,10 @@ static psc_status_t rndv_move_one(psc_req_t *req, psc_bulk_op_t op,
         want = most;
     psc_iov_slice(req->iov, req->n_iov, req->bulk.issued, &want, &piece, 1);
     req->comp.func = psc_rndv_comp;
-    status = op(req, lane, piece);
+    status = is_put ? ops->put(lane->ep, piece.base, piece.len, mem, key, at,
+                               &req->comp)
+                    : ops->get(lane->ep, piece.base, piece.len, mem, key, at,
+                               &req->comp);
     if (status < 0)
         return status;
     if (status == PSC_INPROGRESS) {
@@ -282,8 +283,7 @@ static psc_status_t rndv_move_one(psc_req_t *req, psc_bulk_op_t op,
     return PSC_OK;
 }
 
-psc_status_t psc_rndv_move(psc_req_t *req, psc_bulk_op_t op,
-                           size_t (*limit)(const psc_iface_attr_t *attr))
+psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
 {
     size_t moved = 0;
 
@@ -294,7 +294,7 @@ psc_status_t psc_rndv_move(psc_req_t *req, psc_bulk_op_t op,
             return PSC_ERR_NO_RESOURCE;
         if (req->bulk.inflight >= PSC_BULK_INFLIGHT)
             return PSC_INPROGRESS;
-        status = rndv_move_one(req, op, limit, &moved);
+        status = rndv_move_one(req, is_put, &moved);
         if (status == PSC_ERR_NO_RESOURCE)
             return req->bulk.inflight ? PSC_INPROGRESS : status;
         if (status < 0)

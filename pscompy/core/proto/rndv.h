@@ -1,16 +1,16 @@
 /* Rendezvous: RTS announces a message, the receiver answers when it has a
  * buffer, and the data goes directly into that buffer.
  *
- *   RPUT  RTS ->  <- RTR(keys)   put ...  FIN ->          rndv_put.c
- *   RGET  RTS(keys) ->           get ...  <- FIN          rndv_get.c
+ *   RPUT  RTS ->  <- RTR(keys)   put ...  FIN ->          rndv_direct.c
+ *   RGET  RTS(keys) ->           get ...  <- FIN          rndv_direct.c
  *   FRAG  RTS ->  <- RTR         FRAG ... ->              rndv_am.c
  *
  * The receiver chooses the scheme: when the RTS has arrived it knows the
  * abilities of both sides. Each file advances the stages of its own scheme.
  * Shared functions are here, the keys in rndv_keys.c, the RTS in rndv_rts.c,
  * the FIN in rndv_fin.c. */
-#ifndef PSCOMPY_PROTO_RNDV_H
-#define PSCOMPY_PROTO_RNDV_H
+#ifndef PSCOMPY_CORE_PROTO_RNDV_H
+#define PSCOMPY_CORE_PROTO_RNDV_H
 
 #include "match.h"
 
@@ -23,8 +23,6 @@
 
 /* ---- the sending side ---- */
 
-/* Returns true if the connection's configuration allows the scheme. */
-bool psc_rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme);
 /* Send the RTS. */
 psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags);
 /* The peer has answered an RTS, so that it does not count against rts_max any
@@ -56,11 +54,8 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req);   /* stage SEND_RTR */
 
 /* ---- moving data ---- */
 
-/* Issue the next pieces by `op`, a put or a get, until all are complete. */
-typedef psc_status_t (*psc_bulk_op_t)(psc_req_t *req, psc_lane_t *lane,
-                                      psc_iov_t piece);
-psc_status_t psc_rndv_move(psc_req_t *req, psc_bulk_op_t op,
-                           size_t (*limit)(const psc_iface_attr_t *attr));
+/* Issue the next pieces by put or get until all are complete. */
+psc_status_t psc_rndv_move(psc_req_t *req, bool is_put);
 /* The data of a receive is in place: confirm it or finish the request. */
 void psc_rndv_received(psc_req_t *req);
 /* Completion function of the operations of every data stage. */

@@ -6,7 +6,6 @@
 #include "../memory/access.h"
 #include "../pieces.h"
 #include "../request.h"
-#include "credit.h"
 #include "rndv.h"
 
 #define FRAG_IOV 8u
@@ -36,20 +35,27 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p,
                               bool *copied_p)
 {
     const psc_transport_ops_t *ops = lane->slot->ops;
-    psc_wire_frag_t wire = {.credit = psc_credit_stamp(req->conn),
+    psc_flow_t *flow = &req->conn->flow, before = *flow;
+    psc_wire_frag_t wire = {.credit =
+                                psc_flow_stamp(flow, req->worker->room.window),
                             .recv_id = req->bulk.remote_id,
                             .offset = req->bulk.issued};
     psc_iov_t pieces[FRAG_IOV];
     size_t n = psc_iov_slice(req->iov, req->n_iov, req->bulk.issued, len_p,
                              pieces, FRAG_IOV);
+    psc_status_t status;
 
     *copied_p = !frag_zcopy(lane, *len_p);
-    if (*copied_p)
-        return ops->am_bcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
-                             pieces, n);
     req->comp.func = psc_rndv_comp;
-    return ops->am_zcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire, pieces, n,
-                         &req->comp);
+    if (*copied_p)
+        status = ops->am_bcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
+                               pieces, n);
+    else
+        status = ops->am_zcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
+                               pieces, n, &req->comp);
+    if (status < 0)
+        psc_flow_unstamp(flow, &before);
+    return status;
 }
 
 /* Send all fragments on the main lane, so that later messages of the sender
@@ -104,7 +110,7 @@ psc_status_t psc_rndv_frag(psc_req_t *req)
 static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
                                 uint64_t len)
 {
-    psc_req_t *req = psc_req_find(lane->worker, wire->recv_id);
+    psc_req_t *req = psc_req_find(&lane->worker->requests, wire->recv_id);
 
     if (!req || req->conn != lane->conn || req->stage != PSC_STAGE_AWAIT_DATA ||
         wire->offset > req->bulk.len || len > req->bulk.len - wire->offset ||

@@ -1,6 +1,6 @@
 /* FRAG: see rndv.h. */
-#ifndef PSCOMPY_PROTO_RNDV_AM_H
-#define PSCOMPY_PROTO_RNDV_AM_H
+#ifndef PSCOMPY_CORE_PROTO_RNDV_AM_H
+#define PSCOMPY_CORE_PROTO_RNDV_AM_H
 
 #include "../types/conn.h"
 

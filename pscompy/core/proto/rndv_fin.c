@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "../finish.h"
-#include "../lane.h"
 #include "../memory/access.h"
 #include "../request.h"
 #include "credit.h"
@@ -20,12 +19,9 @@
 static psc_status_t fin_send(psc_conn_t *conn, psc_status_t result,
                              const uint64_t *ids, uint32_t n)
 {
-    psc_wire_fin_t wire = {.credit = psc_credit_stamp(conn),
-                           .status = result,
-                           .request_id = ids[0]};
-    psc_status_t status =
-        psc_lane_send(psc_conn_main_lane(conn), PSC_WIRE_FIN, &wire,
-                      sizeof wire, ids + 1, (n - 1) * sizeof *ids);
+    psc_wire_fin_t wire = {.status = result, .request_id = ids[0]};
+    psc_status_t status = psc_credit_send(
+        conn, PSC_WIRE_FIN, &wire, sizeof wire, ids + 1, (n - 1) * sizeof *ids);
 
     if (status == PSC_OK)
         psc_count(conn, PSC_COUNTER_rndv_fin, 1);
@@ -40,7 +36,7 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req)
     if (req->bulk.inflight > 0)
         return PSC_INPROGRESS;
     if (req->bulk.waited && req->error == PSC_OK) {
-        psc_list_push(&req->conn->fins, &req->link);
+        psc_list_push(&req->conn->work.fins, &req->link);
         return PSC_INPROGRESS;
     }
     status = fin_send(req->conn, req->error, &req->bulk.remote_id, 1);
@@ -53,10 +49,10 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req)
 /* Collect the ids of the next FINs, as many as fit into one message. */
 static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
 {
-    const psc_link_t *link = conn->fins.next;
+    const psc_link_t *link = conn->work.fins.next;
     uint32_t n = 0;
 
-    for (; link != &conn->fins && n < FINS_MAX; link = link->next)
+    for (; link != &conn->work.fins && n < FINS_MAX; link = link->next)
         ids[n++] = psc_container_of(link, psc_req_t, link)->bulk.remote_id;
     return n;
 }
@@ -68,14 +64,14 @@ bool psc_rndv_send_fins(psc_conn_t *conn)
     uint64_t ids[FINS_MAX];
     bool moved = false;
 
-    while (!psc_list_empty(&conn->fins)) {
+    while (!psc_list_empty(&conn->work.fins)) {
         uint32_t n = fin_ids(conn, ids);
         psc_status_t status = fin_send(conn, PSC_OK, ids, n);
         psc_link_t *link;
 
         if (status == PSC_ERR_NO_RESOURCE)
             break;
-        while (n-- > 0 && (link = psc_list_pop(&conn->fins)))
+        while (n-- > 0 && (link = psc_list_pop(&conn->work.fins)))
             psc_req_finish(psc_container_of(link, psc_req_t, link), status);
         moved = true;
     }
@@ -98,7 +94,7 @@ static psc_status_t fin_of_put(psc_req_t *req)
 static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
                                psc_status_t result)
 {
-    psc_req_t *req = psc_req_find(lane->worker, id);
+    psc_req_t *req = psc_req_find(&lane->worker->requests, id);
 
     if (!req || req->conn != lane->conn)
         return PSC_ERR_PROTOCOL;

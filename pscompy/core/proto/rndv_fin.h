@@ -1,12 +1,12 @@
 /* FIN: see rndv.h. */
-#ifndef PSCOMPY_PROTO_RNDV_FIN_H
-#define PSCOMPY_PROTO_RNDV_FIN_H
+#ifndef PSCOMPY_CORE_PROTO_RNDV_FIN_H
+#define PSCOMPY_CORE_PROTO_RNDV_FIN_H
 
 #include "../types/conn.h"
 
 psc_status_t psc_rndv_send_fin(psc_req_t *req); /* stage SEND_FIN */
-/* Send the FINs of the requests in conn->fins. Returns true if any request was
- * ended. */
+/* Send the FINs of the requests in conn->work.fins. Returns true if any request
+ * was ended. */
 bool psc_rndv_send_fins(psc_conn_t *conn);
 psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am);
 

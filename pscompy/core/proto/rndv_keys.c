@@ -8,7 +8,9 @@
 #include "../memory/segment.h"
 #include "../types/conn.h"
 
-bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
+/* Returns true if every lane of the connection has all of `caps`. Only then can
+ * the data of a request with one piece go by put or get. */
+static bool rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         if ((conn->lanes[i]->slot->attr.caps & caps) != caps)
@@ -22,8 +24,8 @@ bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
 static psc_status_t rndv_register(psc_req_t *req, psc_lane_t *lane)
 {
     uint64_t offset;
-    psc_segment_t *segment =
-        psc_pool_find(req->worker->pool, req->iov->base, req->total, &offset);
+    psc_segment_t *segment = psc_pool_find(req->worker->memory.pool,
+                                           req->iov->base, req->total, &offset);
 
     if (!segment)
         psc_count(req->conn, PSC_COUNTER_registrations, 1);
@@ -72,7 +74,7 @@ uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
     size_t at = 0;
 
     *len_p = 0;
-    if (req->n_iov != 1 || req->total == 0 || !psc_rndv_lanes_can(conn, caps))
+    if (req->n_iov != 1 || req->total == 0 || !rndv_lanes_can(conn, caps))
         return 0;
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         size_t len;
@@ -94,7 +96,7 @@ psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
 {
     psc_conn_t *conn = req->conn;
 
-    if (!psc_rndv_lanes_can(conn, caps))
+    if (!rndv_lanes_can(conn, caps))
         return PSC_ERR_UNSUPPORTED;
     if (n_keys != conn->n_lanes)
         return PSC_ERR_PROTOCOL;

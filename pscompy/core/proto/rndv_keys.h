@@ -1,15 +1,12 @@
 /* The keys by which a peer gets or puts the data of a rendezvous, and the
  * registrations that they stand for. */
-#ifndef PSCOMPY_PROTO_RNDV_KEYS_H
-#define PSCOMPY_PROTO_RNDV_KEYS_H
+#ifndef PSCOMPY_CORE_PROTO_RNDV_KEYS_H
+#define PSCOMPY_CORE_PROTO_RNDV_KEYS_H
 
 #include "../memory/segment.h"
 
 #define PSC_KEYS_MAX (PSC_LANES_MAX * (sizeof(psc_wire_key_t) + PSC_RKEY_MAX))
 
-/* Returns true if every lane of the connection has all of `caps`. Only then can
- * the data of a request with one piece go by put or get. */
-bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps);
 /* Register the request's buffer with every lane and pack the keys. Returns the
  * number of keys; 0 if that fails (the caller continues without keys). segment:
  * the pool's segment that holds the buffer, whose keys are used instead, or

@@ -1,6 +1,5 @@
 #include "rndv_rts.h"
 
-#include "../request.h"
 #include "am_offer.h"
 #include "match.h"
 #include "rndv.h"
@@ -69,7 +68,7 @@ static psc_status_t rndv_keep(psc_lane_t *lane, psc_req_t *req,
 
     if (status != PSC_OK)
         return status;
-    if (lane->conn->tagged)
+    if (lane->conn->tagging.on)
         psc_tag_announced(lane, unexp);
     else if (req)
         psc_req_no_buffer(req, unexp);
@@ -97,7 +96,7 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
         return psc_tag_late_arrived(lane, am);
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_announced(lane->conn, wire->aux, &offer);
-    if (!lane->conn->tagged)
+    if (!lane->conn->tagging.on)
         req = psc_match_arrival(lane->conn, wire->context, offer.tag);
     if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
         return rndv_keep(lane, req, am);

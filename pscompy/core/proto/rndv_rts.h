@@ -1,7 +1,7 @@
 /* RTS: the start of a rendezvous on either side; see rndv.h. A message that a
  * fabric matches may be sent without it; see tag.h. */
-#ifndef PSCOMPY_PROTO_RNDV_RTS_H
-#define PSCOMPY_PROTO_RNDV_RTS_H
+#ifndef PSCOMPY_CORE_PROTO_RNDV_RTS_H
+#define PSCOMPY_CORE_PROTO_RNDV_RTS_H
 
 #include "../types/conn.h"
 

@@ -1,7 +1,7 @@
 /* Striping: large data is spread over a connection's lanes by bandwidth, from
  * lane i to lane i, in pieces with offsets. */
-#ifndef PSCOMPY_PROTO_STRIPE_H
-#define PSCOMPY_PROTO_STRIPE_H
+#ifndef PSCOMPY_CORE_PROTO_STRIPE_H
+#define PSCOMPY_CORE_PROTO_STRIPE_H
 
 #include "../types/conn.h"
 

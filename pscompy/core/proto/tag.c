@@ -4,7 +4,6 @@
 
 #include "../finish.h"
 #include "../lane_upcalls.h"
-#include "../request.h"
 #include "credit.h"
 #include "eager.h"
 #include "match.h"
@@ -119,8 +118,7 @@ static psc_status_t tag_arrived(psc_unexp_t *unexp)
     } else if (unexp->rts) {
         psc_rndv_recv_unexpected(req, unexp);
     } else {
-        psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
-        psc_req_finish(req, req->head.result.status);
+        psc_eager_finish(req, unexp);
     }
     return PSC_OK;
 }
@@ -194,7 +192,7 @@ static psc_status_t tag_matched(psc_req_t *req, uint64_t bits, uint64_t len,
     int32_t tag = (int32_t)(bits & PSC_TAG_MASK);
 
     req->head.result.tag = tag;
-    req->head.result.order = ++req->worker->match_clock;
+    req->head.result.order = ++req->worker->matching.clock;
     psc_count(conn, PSC_COUNTER_tag_matched, 1);
     if (missed)
         return tag_goes_on(
@@ -205,7 +203,7 @@ static psc_status_t tag_matched(psc_req_t *req, uint64_t bits, uint64_t len,
         psc_rndv_recv_landed(req, conn, tag, len);
         return PSC_OK;
     }
-    if (!psc_credit_spend(conn, psc_credit_cost(len)))
+    if (!psc_flow_spend(&conn->flow, psc_credit_cost(len)))
         return PSC_ERR_PROTOCOL;
     psc_eager_landed(conn, req, len);
     return PSC_OK;
@@ -238,7 +236,7 @@ bool psc_tag_recv(psc_req_t *req)
     if (!psc_tag_may(req) || !(queue = psc_match_alone(req)) ||
         !psc_tag_post(req))
         return false;
-    req->order = ++req->worker->match_clock;
+    req->order = ++req->worker->matching.clock;
     psc_req_stage_set(req, PSC_STAGE_TAGGED);
     psc_list_push(&queue->tagged, &req->link);
     return true;

@@ -22,13 +22,13 @@
  * placeholder for an RTS, which the sender sends when it is notified. The
  * sender then announces messages by RTS for a while; each failure about doubles
  * the number of these messages. */
-#ifndef PSCOMPY_PROTO_TAG_H
-#define PSCOMPY_PROTO_TAG_H
+#ifndef PSCOMPY_CORE_PROTO_TAG_H
+#define PSCOMPY_CORE_PROTO_TAG_H
 
 #include "match.h"
 
 /* ---- receiving ---- */
-/* The function conn->tag_done: the fabric has matched a receive. */
+/* The function conn->tagging.done: the fabric has matched a receive. */
 void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
                   size_t len);
 /* Post the receive to the fabric. Returns false if it may not be posted or the

@@ -15,7 +15,7 @@ bool psc_tag_post(psc_req_t *req)
         .match =
             psc_tag_bits(req->context, req->tag == PSC_ANY_TAG ? 0 : req->tag),
         .ignore = PSC_TAG_MARK | (req->tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0),
-        .done = req->source->tag_done,
+        .done = req->source->tagging.done,
     };
     if (req->n_iov)
         req->tagged.buffer = *req->iov;

@@ -1,6 +1,6 @@
 /* Posting a receive to the fabric, and recalling it; tag.h describes when. */
-#ifndef PSCOMPY_PROTO_TAG_POST_H
-#define PSCOMPY_PROTO_TAG_POST_H
+#ifndef PSCOMPY_CORE_PROTO_TAG_POST_H
+#define PSCOMPY_CORE_PROTO_TAG_POST_H
 
 #include "../types/conn.h"
 

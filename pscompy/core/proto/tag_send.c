@@ -2,7 +2,6 @@
 
 #include "../conn_queue.h"
 #include "../finish.h"
-#include "../request.h"
 #include "eager.h"
 #include "rndv.h"
 #include "tag_post.h"
@@ -48,8 +47,8 @@ psc_status_t psc_tag_send_mark(psc_req_t *req)
 
     if (status != PSC_OK)
         return status;
-    if (req->conn->along_pause > 0)
-        req->conn->along_pause--;
+    if (req->conn->tagging.pause_left > 0)
+        req->conn->tagging.pause_left--;
     psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
     return PSC_INPROGRESS;
 }
@@ -61,7 +60,7 @@ static bool tag_may_go_along(const psc_req_t *req)
     psc_conn_t *conn = req->conn;
     const psc_iface_slot_t *slot;
 
-    if (!psc_tag_carries(conn, req->context) || conn->along_pause > 0 ||
+    if (!psc_tag_carries(conn, req->context) || conn->tagging.pause_left > 0 ||
         conn->params.scheme != PSC_RNDV_AUTO || req->n_iov != 1 ||
         req->total > TAG_ALONG_MAX || psc_eager_fits(conn, req->total) ||
         req->head.flags & PSC_FLAG_LEND)
@@ -75,9 +74,9 @@ static void tag_in_vain(psc_req_t *req)
     psc_conn_t *conn = req->conn;
 
     psc_count(conn, PSC_COUNTER_tag_in_vain, 1);
-    if (conn->along_missed < TAG_PAUSE_MAX)
-        conn->along_missed = 2 * conn->along_missed + 1;
-    conn->along_pause = conn->along_missed;
+    if (conn->tagging.pause < TAG_PAUSE_MAX)
+        conn->tagging.pause = 2 * conn->tagging.pause + 1;
+    conn->tagging.pause_left = conn->tagging.pause;
     psc_req_stage_set(req, PSC_STAGE_SEND_LATE);
     psc_conn_queue(conn, req, true);
 }
@@ -98,7 +97,7 @@ static void tag_along_done(psc_comp_t *comp, psc_status_t status)
         return;
     }
     psc_count(conn, PSC_COUNTER_tag_along, 1);
-    conn->along_missed = 0;
+    conn->tagging.pause = 0;
     psc_req_finish(req, PSC_OK);
 }
 

@@ -1,13 +1,13 @@
 /* Sending messages that a fabric matches; see tag.h. */
-#ifndef PSCOMPY_PROTO_TAG_SEND_H
-#define PSCOMPY_PROTO_TAG_SEND_H
+#ifndef PSCOMPY_CORE_PROTO_TAG_SEND_H
+#define PSCOMPY_CORE_PROTO_TAG_SEND_H
 
 #include "eager.h"
 
 /* Returns true if messages of this context are sent with match bits. */
 static inline bool psc_tag_carries(const psc_conn_t *conn, uint32_t context)
 {
-    return __builtin_expect(conn->tagged, 0) && context != PSC_CONTEXT_AM;
+    return __builtin_expect(conn->tagging.on, 0) && context != PSC_CONTEXT_AM;
 }
 
 /* Send a complete message. Returns PSC_ERR_UNSUPPORTED if it is too long. */

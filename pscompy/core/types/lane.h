@@ -33,6 +33,16 @@ typedef struct psc_incoming {
     _Alignas(8) uint8_t header[PSC_AM_HEADER_MAX];
 } psc_incoming_t;
 
+/* The message that is complete in `bounce`. */
+static inline psc_am_t psc_incoming_bounced(const psc_incoming_t *in)
+{
+    return (psc_am_t){.id = in->id,
+                      .header_len = in->header_len,
+                      .header = in->header,
+                      .payload = in->bounce,
+                      .len = in->len};
+}
+
 static inline bool psc_incoming_for(const psc_incoming_t *in,
                                     const psc_req_t *req)
 {
@@ -51,18 +61,17 @@ struct psc_lane {
     psc_lane_state_t state;
     psc_status_t status; /* why the lane is FAILED */
     psc_role_t role;
-    bool event; /* in lane_events: its owner must read its state */
     bool closing;
     /* A message keeps one of the transport's buffers. At most one may, because
      * messages that wait for a receive must not starve those that do not. */
     bool held;
     double busy_until; /* striping: when its queued bytes will be sent, in ns */
-    psc_link_t link; /* in the worker's retiring */
-    psc_link_t event_link; /* in the worker's lane_events */
+    psc_link_t link; /* in the worker's ends.retiring */
+    psc_notice_t notice; /* the state has changed */
     psc_list_t early; /* messages received before it was installed */
     size_t early_bytes;
     psc_list_t announced; /* RTSs whose mark is missing; see proto/tag.h */
-    struct psc_unexp *promised, **promised_end; /* marks whose RTS is missing */
+    psc_unexp_t *promised, **promised_end; /* marks whose RTS is missing */
     psc_incoming_t incoming;
     char reason[PSC_REASON_MAX];
 };

@@ -22,38 +22,33 @@ typedef enum psc_req_kind {
 
 /* The stage of a request. The table in proto.c has the function that advances
  * each stage. */
-#define PSC_STAGE_LIST(X)                                                      \
-    X(IDLE)        /* not begun, or waiting for the peer's or fabric's act */  \
-    X(POSTED)      /* recv: in a match queue */                                \
-    X(TAGGED)      /* recv: posted to the fabric, which matches it */          \
-    X(CLAIMED)     /* recv: matched, its payload is still arriving */          \
-    X(SEND)        /* send: eager or RTS waits for credit, in order */         \
-    X(SEND_FLIGHT) /* send: eager zcopy, fabric holds the buffer */            \
-    X(SEND_MARK)   /* send: RTS is sent, its mark is not */                    \
-    X(ALONG)       /* send: the mark carried the payload, no RTS */            \
-    X(SEND_LATE)   /* send: mark met no receive; RTS to be sent */             \
-    X(AWAIT_RTR)   /* send: RTS is sent */                                     \
-    X(PUT)         /* send: puts are being issued */                           \
-    X(FRAG)        /* send: fragments are being sent */                        \
-    X(FLUSH)       /* send: puts issued, not all remotely complete */          \
-    X(SEND_FIN)    /* either: FIN to be sent */                                \
-    X(SEND_RTR)    /* recv: RTR to be sent */                                  \
-    X(AWAIT_DATA)  /* recv: puts or FRAGs are in flight */                     \
-    X(GET)         /* recv: gets are in flight */                              \
-    X(LENT)        /* send: the peer reads the sender's memory */              \
-    X(SEND_TAKEN)  /* loan: TAKEN to be sent */                                \
-    X(HELD)        /* loan: its view is in use */                              \
-    X(RMA_REQUEST) /* origin: RMA_PUT or RMA_GET to be sent */                 \
-    X(RMA_DIRECT)  /* origin: the fabric executes it */                        \
-    X(AWAIT_FIN)   /* origin of a put by messages: all data sent */            \
-    X(ENDING)      /* failed, but its memory can still be accessed */          \
-    X(DONE)
-
 typedef enum psc_stage {
-#define PSC_STAGE_ENUM(name) PSC_STAGE_##name,
-    PSC_STAGE_LIST(PSC_STAGE_ENUM)
-#undef PSC_STAGE_ENUM
-        PSC_STAGE_COUNT
+    PSC_STAGE_IDLE, /* not begun, or waiting for the peer's or fabric's act */
+    PSC_STAGE_POSTED, /* recv: in a match queue */
+    PSC_STAGE_TAGGED, /* recv: posted to the fabric, which matches it */
+    PSC_STAGE_CLAIMED, /* recv: matched, its payload is still arriving */
+    PSC_STAGE_SEND, /* send: eager or RTS waits for credit, in order */
+    PSC_STAGE_SEND_FLIGHT, /* send: eager zcopy, fabric holds the buffer */
+    PSC_STAGE_SEND_MARK, /* send: RTS is sent, its mark is not */
+    PSC_STAGE_ALONG, /* send: the mark carried the payload, no RTS */
+    PSC_STAGE_SEND_LATE, /* send: mark met no receive; RTS to be sent */
+    PSC_STAGE_AWAIT_RTR, /* send: RTS is sent */
+    PSC_STAGE_PUT, /* send: puts are being issued */
+    PSC_STAGE_FRAG, /* send: fragments are being sent */
+    PSC_STAGE_FLUSH, /* send: puts issued, not all remotely complete */
+    PSC_STAGE_SEND_FIN, /* either: FIN to be sent */
+    PSC_STAGE_SEND_RTR, /* recv: RTR to be sent */
+    PSC_STAGE_AWAIT_DATA, /* recv: puts or FRAGs are in flight */
+    PSC_STAGE_GET, /* recv: gets are in flight */
+    PSC_STAGE_LENT, /* send: the peer reads the sender's memory */
+    PSC_STAGE_SEND_TAKEN, /* loan: TAKEN to be sent */
+    PSC_STAGE_HELD, /* loan: its view is in use */
+    PSC_STAGE_RMA_REQUEST, /* origin: RMA_PUT or RMA_GET to be sent */
+    PSC_STAGE_RMA_DIRECT, /* origin: the fabric executes it */
+    PSC_STAGE_AWAIT_FIN, /* origin of a put by messages: all data sent */
+    PSC_STAGE_ENDING, /* failed, but its memory can still be accessed */
+    PSC_STAGE_DONE,
+    PSC_STAGE_COUNT
 } psc_stage_t;
 
 /* The remote side's keys, one per lane, as received. */
@@ -120,6 +115,12 @@ struct psc_req {
     psc_link_t access_link; /* internal: in the accesses of its target */
     psc_tag_recv_t tagged; /* state of the receive in stage TAGGED */
 };
+
+/* The only function that changes a request's stage. */
+static inline void psc_req_stage_set(psc_req_t *req, psc_stage_t stage)
+{
+    req->stage = stage;
+}
 
 /* Returns true if an eager message of this length fits into the receive's
  * memory. If not, it waits for recv_supply. */

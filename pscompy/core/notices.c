@@ -1,0 +1,87 @@
+#include "notices.h"
+
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "descriptor.h"
+
+int psc_notices_open(psc_notices_t *notices)
+{
+    *notices = (psc_notices_t){.log_fd = -1};
+    psc_list_init(&notices->posted);
+    notices->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return notices->fd < 0 ? -1 : 0;
+}
+
+void psc_notices_close(psc_notices_t *notices)
+{
+    if (notices->fd >= 0)
+        close(notices->fd);
+}
+
+/* ---- notices ---- */
+
+void psc_notice_init(psc_notice_t *notice, psc_control_kind_t kind, uint64_t id)
+{
+    *notice = (psc_notice_t){.event = {kind, id}};
+    psc_list_init(&notice->link);
+}
+
+void psc_notice_post(psc_notices_t *notices, psc_notice_t *notice)
+{
+    if (notice->ended || psc_link_listed(&notice->link))
+        return;
+    psc_list_push(&notices->posted, &notice->link);
+    psc_notices_ring(notices);
+}
+
+void psc_notice_end(psc_notice_t *notice)
+{
+    notice->ended = true;
+    psc_list_remove(&notice->link);
+}
+
+int psc_notices_take(psc_notices_t *notices, psc_control_event_t *events,
+                     int max)
+{
+    psc_link_t *link;
+    int n = 0;
+
+    while (n < max && (link = psc_list_pop(&notices->posted)))
+        events[n++] = psc_container_of(link, psc_notice_t, link)->event;
+    if (n < max)
+        psc_descriptor_clear(notices->fd);
+    return n;
+}
+
+void psc_notices_ring(psc_notices_t *notices)
+{
+    psc_descriptor_signal(notices->fd);
+}
+
+void psc_notices_hold(psc_notices_t *notices, int change)
+{
+    notices->n_holding += (uint32_t)change;
+    if (notices->n_holding == 0 || notices->holding_told)
+        return;
+    notices->holding_told = true;
+    psc_notices_ring(notices);
+}
+
+/* ---- the log ---- */
+
+void psc_notices_log(const psc_notices_t *notices, int level, const char *line)
+{
+    char text[PSC_REASON_MAX + 32];
+    int len;
+
+    if (notices->log_fd < 0 || level > notices->log_level)
+        return;
+    len = snprintf(text, sizeof text, "%d %s\n", level, line);
+    if (len > (int)sizeof text - 1)
+        len = (int)sizeof text - 1;
+    text[len - 1] = '\n';
+    if (write(notices->log_fd, text, (size_t)len) < 0)
+        return; /* the pipe is full: the line is lost */
+}

@@ -1,0 +1,43 @@
+/* What the control thread reads: notices of lanes and connections that have
+ * changed, whether interfaces hold sent messages back, and lines for its log.
+ * With the worker's lock held; control.h has the functions that read. */
+#ifndef PSCOMPY_CORE_NOTICES_H
+#define PSCOMPY_CORE_NOTICES_H
+
+#include "control.h"
+#include "pscompy/transport/kit/list.h"
+
+/* A lane's or connection's notice. It is listed while its owner has changed and
+ * nobody has read that. */
+typedef struct psc_notice {
+    psc_link_t link;
+    psc_control_event_t event;
+    bool ended; /* never posted again */
+} psc_notice_t;
+
+typedef struct psc_notices {
+    int fd; /* readable while there is something to read */
+    psc_list_t posted;
+    uint32_t n_holding; /* interfaces that hold sent messages back */
+    bool holding_told;  /* the control thread was notified of n_holding */
+    int log_fd, log_level;
+} psc_notices_t;
+
+/* Returns 0, or -1 with errno. psc_notices_close may follow either. */
+int psc_notices_open(psc_notices_t *notices);
+void psc_notices_close(psc_notices_t *notices);
+void psc_notice_init(psc_notice_t *notice, psc_control_kind_t kind,
+                     uint64_t id);
+void psc_notice_post(psc_notices_t *notices, psc_notice_t *notice);
+/* The notice's owner is being destroyed: take the notice back for ever. */
+void psc_notice_end(psc_notice_t *notice);
+/* Take out the earliest notices. Returns their number, at most `max`. */
+int psc_notices_take(psc_notices_t *notices, psc_control_event_t *events,
+                     int max);
+/* Make the control thread call although no notice is posted. */
+void psc_notices_ring(psc_notices_t *notices);
+/* Count the interfaces that hold sent messages; change is +1 or -1. */
+void psc_notices_hold(psc_notices_t *notices, int change);
+void psc_notices_log(const psc_notices_t *notices, int level, const char *line);
+
+#endif

@@ -1,0 +1,41 @@
+/* What is ending in a worker: a pass of progress frees it as soon as no peer
+ * and no lane needs it. */
+#ifndef PSCOMPY_CORE_TYPES_ENDS_H
+#define PSCOMPY_CORE_TYPES_ENDS_H
+
+#include <stdbool.h>
+
+#include "pscompy/transport/kit/list.h"
+
+typedef struct psc_ends {
+    bool any;            /* one of the lists is not empty */
+    psc_list_t revoking; /* failed requests that a peer may still write to */
+    psc_list_t retiring; /* lanes waiting for ep_fini */
+    psc_list_t doomed;   /* destroyed connections; freed when unused */
+} psc_ends_t;
+
+static inline void psc_ends_init(psc_ends_t *ends)
+{
+    ends->any = false;
+    psc_list_init(&ends->revoking);
+    psc_list_init(&ends->retiring);
+    psc_list_init(&ends->doomed);
+}
+
+/* Add to one of the three lists. */
+static inline void psc_ends_add(psc_ends_t *ends, psc_list_t *list,
+                                psc_link_t *link)
+{
+    psc_list_push(list, link);
+    ends->any = true;
+}
+
+/* Call after the lists were walked. */
+static inline void psc_ends_update(psc_ends_t *ends)
+{
+    ends->any = !psc_list_empty(&ends->revoking) ||
+                !psc_list_empty(&ends->retiring) ||
+                !psc_list_empty(&ends->doomed);
+}
+
+#endif

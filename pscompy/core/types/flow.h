@@ -1,0 +1,118 @@
+/* Flow control of eager messages as pure arithmetic; proto/credit.h describes
+ * it. All counts of a psc_flow_t are cumulative bytes modulo 2^32. */
+#ifndef PSCOMPY_CORE_TYPES_FLOW_H
+#define PSCOMPY_CORE_TYPES_FLOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Bytes that both sides may send before they know each other's window. */
+#define PSC_CREDIT_INITIAL (256u << 10)
+
+/* ---- a worker: memory for messages that no receive has taken ---- */
+
+typedef struct psc_room {
+    uint64_t max;  /* bytes to keep before credits are withheld */
+    uint64_t kept; /* bytes of unexpected and of unpolled messages */
+    uint64_t window_max;
+    uint32_t n_up;   /* connections that are up */
+    uint32_t window; /* eager bytes that each may have in flight */
+} psc_room_t;
+
+static inline bool psc_room_left(const psc_room_t *room)
+{
+    return room->kept <= room->max;
+}
+
+/* The number of connections that are up has changed. Together they may have no
+ * more than `max` bytes in flight, apart from the initial credit of each. */
+static inline void psc_room_share(psc_room_t *room, int change)
+{
+    uint64_t share = room->max;
+
+    room->n_up += (uint32_t)change;
+    if (room->n_up > 1)
+        share /= room->n_up;
+    if (share > room->window_max)
+        share = room->window_max;
+    if (share < PSC_CREDIT_INITIAL)
+        share = PSC_CREDIT_INITIAL;
+    room->window = share > INT32_MAX / 2 ? INT32_MAX / 2 : (uint32_t)share;
+}
+
+/* ---- a connection ---- */
+
+typedef struct psc_flow {
+    uint32_t limit;    /* how much we may have sent in total */
+    uint32_t sent;
+    uint32_t consumed;
+    uint32_t got;      /* received from the peer; at most `told` */
+    uint32_t told;     /* the limit last reported to the peer */
+    bool due;          /* a report should be sent by itself */
+} psc_flow_t;
+
+static inline void psc_flow_init(psc_flow_t *flow)
+{
+    *flow =
+        (psc_flow_t){.limit = PSC_CREDIT_INITIAL, .told = PSC_CREDIT_INITIAL};
+}
+
+/* Credit that was not reported to the peer yet. Negative after the window has
+ * shrunk: a limit that was reported stays valid. */
+static inline int32_t psc_flow_untold(const psc_flow_t *flow, uint32_t window)
+{
+    return (int32_t)(flow->consumed + window - flow->told);
+}
+
+/* Return the limit for a header that is sent now, and note that it was
+ * reported. */
+static inline uint32_t psc_flow_stamp(psc_flow_t *flow, uint32_t window)
+{
+    flow->due = false;
+    if (psc_flow_untold(flow, window) > 0)
+        flow->told = flow->consumed + window;
+    return flow->told;
+}
+
+/* The header was not sent after all; `before` is a copy of the flow from before
+ * it was stamped. */
+static inline void psc_flow_unstamp(psc_flow_t *flow, const psc_flow_t *before)
+{
+    flow->told = before->told;
+    flow->due = before->due;
+}
+
+/* Take over the peer's limit from a header. Returns true if it is new. */
+static inline bool psc_flow_heard(psc_flow_t *flow, uint32_t limit)
+{
+    if ((int32_t)(limit - flow->limit) <= 0)
+        return false;
+    flow->limit = limit;
+    return true;
+}
+
+static inline bool psc_flow_has(const psc_flow_t *flow, uint32_t cost)
+{
+    return (int32_t)(flow->limit - flow->sent) >= (int32_t)cost;
+}
+
+/* Account a received message. Returns false if the peer had no credit for
+ * it. */
+static inline bool psc_flow_spend(psc_flow_t *flow, uint32_t cost)
+{
+    flow->got += cost;
+    return (int32_t)(flow->told - flow->got) >= 0;
+}
+
+/* Allow the peer to send this many bytes again. Returns true if a report has
+ * become due. */
+static inline bool psc_flow_return(psc_flow_t *flow, uint32_t cost,
+                                   uint32_t window)
+{
+    flow->consumed += cost;
+    if (flow->due || psc_flow_untold(flow, window) < (int32_t)(window / 4))
+        return false;
+    return flow->due = true;
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* The interfaces of a worker: its open transports. iface.c opens and closes
+ * them, progress/pace.c decides how often each is polled. */
+#ifndef PSCOMPY_CORE_TYPES_INTERFACES_H
+#define PSCOMPY_CORE_TYPES_INTERFACES_H
+
+#include <stdatomic.h>
+
+#include "../api.h"
+
+#define PSC_IFACES_MAX 16
+
+typedef struct psc_iface_slot {
+    psc_worker_t *worker;
+    psc_iface_t *iface;
+    const psc_transport_ops_t *ops;
+    psc_iface_attr_t attr;
+    uint32_t index;
+    unsigned every; /* polled on every n-th pass; a power of two */
+    uint32_t lanes; /* number of lanes */
+} psc_iface_slot_t;
+
+typedef struct psc_interfaces {
+    psc_iface_slot_t slots[PSC_IFACES_MAX];
+    uint32_t n;
+    atomic_uint stride; /* passes between two clock reads; see spin.c */
+} psc_interfaces_t;
+
+#define psc_iface_for_each(slot, interfaces)                                   \
+    for (psc_iface_slot_t *slot = (interfaces)->slots;                         \
+         slot < (interfaces)->slots + (interfaces)->n; slot++)
+
+/* Interfaces of a worker, as bits. A struct, so that a bool is not accepted by
+ * mistake. */
+typedef struct psc_ifaces {
+    uint32_t bits;
+} psc_ifaces_t;
+
+static inline psc_ifaces_t psc_iface_bit(const psc_iface_slot_t *slot)
+{
+    return (psc_ifaces_t){1u << slot->index};
+}
+
+#endif

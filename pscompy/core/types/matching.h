@@ -1,0 +1,26 @@
+/* What a worker's matching needs beside the queues of each connection;
+ * proto/match.h describes it. */
+#ifndef PSCOMPY_CORE_TYPES_MATCHING_H
+#define PSCOMPY_CORE_TYPES_MATCHING_H
+
+#include <stdint.h>
+
+#include "pscompy/transport/kit/list.h"
+
+#define PSC_CONTEXT_BUCKETS 16
+
+typedef struct psc_matching {
+    psc_list_t contexts[PSC_CONTEXT_BUCKETS];
+    psc_list_t probes;
+    uint64_t clock; /* orders receives and arrivals */
+} psc_matching_t;
+
+static inline void psc_matching_init(psc_matching_t *matching)
+{
+    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++)
+        psc_list_init(&matching->contexts[i]);
+    psc_list_init(&matching->probes);
+    matching->clock = 0;
+}
+
+#endif

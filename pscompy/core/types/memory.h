@@ -1,0 +1,17 @@
+/* The memory of a worker that peers reach: regions that they put to and get
+ * from (proto/region.c), and the pool whose pages are lent (memory/pool.c). */
+#ifndef PSCOMPY_CORE_TYPES_MEMORY_H
+#define PSCOMPY_CORE_TYPES_MEMORY_H
+
+#include "../control.h"
+#include "pscompy/transport/kit/list.h"
+
+typedef struct psc_memory {
+    psc_list_t regions;
+    uint64_t last_region; /* the id of the newest region */
+    uint8_t secret[PSC_SECRET_SIZE]; /* authenticates remote keys */
+    struct psc_pool *pool;
+    _Atomic(struct psc_loan *) returned; /* views that were released */
+} psc_memory_t;
+
+#endif

@@ -1,0 +1,252 @@
+/* Parts of a worker and of a connection, each alone, without a worker. */
+#include "parts.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "pscompy/core/notices.h"
+#include "pscompy/core/progress/pace.h"
+#include "pscompy/core/proto/am_node.h"
+#include "pscompy/core/request.h"
+#include "pscompy/core/types/flow.h"
+
+/* ---- requests ---- */
+
+void case_pool_of_requests(void)
+{
+    enum { N = 2 * PSC_REQ_CHUNK };
+    psc_iov_t iov[3] = {{"ab", 2}, {"cde", 3}, {"f", 1}};
+    psc_requests_t pool;
+    psc_req_t *req[N];
+    uint64_t id;
+
+    psc_requests_init(&pool, NULL);
+    check(psc_requests_count(&pool) == 0 && !psc_req_find(&pool, 0));
+    for (uint32_t i = 0; i < N; i++) {
+        req[i] = psc_req_create(&pool, PSC_REQ_RECV);
+        check(req[i] && psc_req_at(&pool, req[i]->index) == req[i]);
+        check(psc_req_find(&pool, psc_req_id(req[i])) == req[i]);
+    }
+    check(psc_requests_count(&pool) == N);
+    check(!psc_req_find(&pool, (uint64_t)1 << 32 | N));
+    check(psc_req_set_iov(req[5], iov, 3) == PSC_OK && req[5]->total == 6);
+    check(req[5]->iov != req[5]->iov_room);
+    id = psc_req_id(req[5]);
+    psc_req_recycle(&pool, req[5]);
+    check(!psc_req_find(&pool, id));
+    check(psc_req_create(&pool, PSC_REQ_SEND) == req[5]);
+    check(psc_req_id(req[5]) != id && !psc_req_find(&pool, id));
+    check(req[5]->kind == PSC_REQ_SEND && req[5]->n_iov == 0);
+    check(psc_req_set_iov(req[6], iov, 3) == PSC_OK); /* freed by destroy */
+    psc_requests_destroy(&pool);
+}
+
+void case_queue_of_completions(void)
+{
+    psc_requests_t pool;
+    psc_completions_t *queue = &pool.completions;
+    psc_req_t *a, *b, *c;
+
+    psc_requests_init(&pool, NULL);
+    a = psc_req_create(&pool, PSC_REQ_RECV);
+    b = psc_req_create(&pool, PSC_REQ_RECV);
+    c = psc_req_create(&pool, PSC_REQ_RECV);
+    check(!psc_completion_poll(queue));
+    psc_completion_add(queue, a, PSC_HELD_BY_CORE);
+    psc_completion_add(queue, b, PSC_HELD_BY_CORE);
+    psc_completion_add(queue, b, 0); /* is queued already */
+    psc_completion_add(queue, c, PSC_HELD_BY_CORE);
+    check(atomic_load(&queue->n) == 3);
+    psc_completion_free(queue, b); /* before it was polled */
+    check(atomic_load(&queue->n) == 2);
+    check(psc_completion_poll(queue) == a && psc_completion_poll(queue) == c);
+    check(!psc_completion_poll(queue) && atomic_load(&queue->n) == 0);
+    psc_completion_free(queue, a);
+    check(psc_req_create(&pool, PSC_REQ_RECV) == b); /* freed last, b first */
+    check(psc_completion_let_go(queue, c) == 0);
+    psc_req_recycle(&pool, c);
+    check(!psc_completion_take_freed(queue));
+    psc_requests_destroy(&pool);
+}
+
+/* ---- notices ---- */
+
+static bool rings(const psc_notices_t *notices)
+{
+    struct pollfd ready = {.fd = notices->fd, .events = POLLIN};
+
+    return poll(&ready, 1, 0) == 1;
+}
+
+static void notices_are_taken_once(psc_notices_t *notices)
+{
+    psc_control_event_t events[4];
+    psc_notice_t lane, conn;
+
+    psc_notice_init(&lane, PSC_CONTROL_LANE, 7);
+    psc_notice_init(&conn, PSC_CONTROL_CONN, 8);
+    psc_notice_post(notices, &lane);
+    psc_notice_post(notices, &conn);
+    psc_notice_post(notices, &lane);
+    check(rings(notices) && psc_notices_take(notices, events, 1) == 1);
+    check(events[0].kind == PSC_CONTROL_LANE && events[0].id == 7);
+    check(rings(notices) && psc_notices_take(notices, events, 4) == 1);
+    check(events[0].kind == PSC_CONTROL_CONN && events[0].id == 8);
+    check(!rings(notices) && psc_notices_take(notices, events, 4) == 0);
+    psc_notice_post(notices, &lane);
+    psc_notice_end(&lane);
+    psc_notice_post(notices, &lane);
+    check(psc_notices_take(notices, events, 4) == 0);
+}
+
+static void holding_rings_once(psc_notices_t *notices)
+{
+    psc_control_event_t event;
+
+    psc_notices_hold(notices, 1);
+    check(rings(notices) && psc_notices_take(notices, &event, 1) == 0);
+    psc_notices_hold(notices, 1);
+    psc_notices_hold(notices, -1);
+    check(!rings(notices));
+    psc_notices_hold(notices, -1);
+    notices->holding_told = false; /* as psc_worker_holding does */
+    psc_notices_hold(notices, 1);
+    check(rings(notices));
+}
+
+static void lines_are_cut(psc_notices_t *notices)
+{
+    char line[2 * PSC_REASON_MAX], read_back[sizeof line];
+    int pipes[2];
+    ssize_t len;
+
+    check(pipe(pipes) == 0);
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = 0;
+    notices->log_fd = pipes[1];
+    notices->log_level = 2;
+    psc_notices_log(notices, 3, "not of this level");
+    psc_notices_log(notices, 2, "short");
+    len = read(pipes[0], read_back, sizeof read_back);
+    check(len == 8 && memcmp(read_back, "2 short\n", 8) == 0);
+    psc_notices_log(notices, 1, line);
+    len = read(pipes[0], read_back, sizeof read_back);
+    check(len > PSC_REASON_MAX && len < (ssize_t)sizeof line);
+    check(read_back[len - 1] == '\n' && read_back[len - 2] == 'x');
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+void case_notices(void)
+{
+    psc_notices_t notices;
+
+    check(psc_notices_open(&notices) == 0 && !rings(&notices));
+    psc_notices_log(&notices, 0, "goes nowhere: there is no log yet");
+    notices_are_taken_once(&notices);
+    holding_rings_once(&notices);
+    lines_are_cut(&notices);
+    psc_notices_close(&notices);
+}
+
+/* ---- flow control ---- */
+
+/* Two ends exchange bytes in both directions, beyond the end of the counters.
+ * Some headers are not sent after all. */
+void case_flow(void)
+{
+    enum { WINDOW = 400000, COST = 1000 };
+    psc_flow_t a, b;
+    uint32_t stalls = 0;
+
+    psc_flow_init(&a);
+    psc_flow_init(&b);
+    check(psc_flow_has(&a, PSC_CREDIT_INITIAL));
+    check(!psc_flow_has(&a, PSC_CREDIT_INITIAL + 1));
+    for (uint64_t moved = 0; moved < (uint64_t)5 << 30; moved += COST) {
+        if (!psc_flow_has(&a, COST)) {
+            psc_flow_t before = b;
+            uint32_t lost = psc_flow_stamp(&b, WINDOW);
+
+            check(before.due);
+            psc_flow_unstamp(&b, &before);
+            check(b.due && b.told == before.told);
+            check(psc_flow_stamp(&b, WINDOW) == lost && !b.due);
+            check(psc_flow_heard(&a, lost) && !psc_flow_heard(&a, lost));
+            stalls++;
+        }
+        a.sent += COST;
+        check(psc_flow_spend(&b, COST));
+        psc_flow_return(&b, COST, WINDOW);
+    }
+    check(stalls > 10000);
+    check(!psc_flow_spend(&b, b.told - b.got + 1)); /* more than allowed */
+    psc_flow_init(&a);
+    check(psc_flow_untold(&a, PSC_CREDIT_INITIAL / 2) < 0);
+    check(psc_flow_stamp(&a, PSC_CREDIT_INITIAL / 2) == PSC_CREDIT_INITIAL);
+}
+
+void case_room_of_worker(void)
+{
+    psc_room_t room = {.max = 4 << 20, .window_max = 1 << 20};
+
+    psc_room_share(&room, 0);
+    check(room.window == 1 << 20);
+    psc_room_share(&room, 8);
+    check(room.window == 512 << 10);
+    psc_room_share(&room, 92);
+    check(room.window == PSC_CREDIT_INITIAL);
+    psc_room_share(&room, -98);
+    check(room.n_up == 2 && room.window == 1 << 20);
+    room.max = room.window_max = UINT64_MAX;
+    psc_room_share(&room, -1);
+    check(room.window == INT32_MAX / 2);
+    room = (psc_room_t){.max = 10, .kept = 10};
+    check(psc_room_left(&room));
+    room.kept++;
+    check(!psc_room_left(&room));
+}
+
+/* ---- progress ---- */
+
+void case_pace(void)
+{
+    psc_interfaces_t interfaces = {.n = 2};
+    psc_iface_slot_t *cheap = &interfaces.slots[0];
+    psc_iface_slot_t *dear = &interfaces.slots[1];
+
+    cheap->attr.poll_ns = 20;
+    dear->attr.poll_ns = 700;
+    psc_interfaces_pace(&interfaces, 50000);
+    check(cheap->every == 1 && dear->every == 1);
+    dear->lanes = 1;
+    psc_interfaces_pace(&interfaces, 50000);
+    check(dear->every == 1 && atomic_load(&interfaces.stride) == 2);
+    cheap->lanes = 1;
+    psc_interfaces_pace(&interfaces, 50000);
+    check(cheap->every == 1 && dear->every == 16);
+    check(atomic_load(&interfaces.stride) > 10);
+    psc_interfaces_pace(&interfaces, 0);
+    check(atomic_load(&interfaces.stride) == 1);
+}
+
+/* ---- active messages ---- */
+
+void case_idle_nodes(void)
+{
+    psc_am_idle_t idle = {.bytes = 0};
+    am_node_t *small = psc_am_node_reuse(&idle, 100);
+    am_node_t *large = psc_am_node_reuse(&idle, 10 << 20);
+
+    check(small && large);
+    psc_am_node_free(&idle, small);
+    psc_am_node_free(&idle, large); /* too long to be kept */
+    check(idle.bytes == 1024);
+    check(psc_am_node_reuse(&idle, 1024) == small && idle.bytes == 0);
+    psc_am_node_free(&idle, small);
+    check(!psc_am_node_alloc(UINT64_MAX));
+    psc_am_idle_destroy(&idle);
+    psc_am_node_free(&idle, psc_am_node_alloc(1)); /* not kept any more */
+    check(!idle.nodes[0]);
+}
