@@ -59,7 +59,8 @@ void psc_sleepers_bury(psc_worker_t *worker);
 int psc_sleepers_open(psc_worker_t *worker);
 void psc_sleepers_close(psc_worker_t *worker);
 
-/* Needs no lock. Returns true if completion_poll or message_poll has something. */
+/* Needs no lock. Returns true if completion_poll or message_poll has something.
+ */
 static inline bool psc_worker_pending(const psc_worker_t *worker)
 {
     return atomic_load_explicit(&worker->requests.completions.n,
