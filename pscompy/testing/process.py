@@ -1,4 +1,4 @@
-"""The far process of a test: it calls functions of `pscompy.testing.remote_side` on request.
+"""The far process of a test: it calls functions that the test sends.
 
 Run as `python -m pscompy.testing.process`, it reads calls from its standard input and writes their
 results or exceptions to standard output; text that the functions print goes to standard error.
@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 import pscompy
 from pscompy.api.session import Session
+from pscompy.testing import by_value
 from pscompy.testing.remote_side import Here
 
 BOUND = 60.0  # seconds after which an operation counts as hanging
@@ -34,10 +35,12 @@ class FarError(Exception):
 class Far:
     """The far process, which the constructor starts.
 
-    `far(function, ...)` calls `function(here, ...)` there, with the `Here` of that process.
+    `far(function, ...)` calls `function(here, ...)` there, with the `Here` of that process. The
+    function may be one of the test, or a lambda (see `by_value`); `environ` are variables of the
+    process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, **environ: str) -> None:
         self.session: Session | None = None  # session of this process that `result` serves
         self.busy = False  # a call was begun and `result` was not called yet
         packages = str(Path(pscompy.get_include()))
@@ -46,7 +49,7 @@ class Far:
             [sys.executable, "-m", "pscompy.testing.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, "PYTHONPATH": paths, **environ},
         )
 
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -59,14 +62,14 @@ class Far:
         assert self._process.stdin is not None
         assert not self.busy, "the far process does one thing at a time"
         self.busy = True
-        _write(self._process.stdin, (function, args, kwargs))
+        _write(self._process.stdin, by_value.dumps((function, args, kwargs)))
 
-    def result(self) -> Any:
-        """The result of the call that was begun, or its exception. While this waits, `session`
-        makes progress. Raises `AssertionError` after BOUND seconds, and `EOFError` if the far
-        process has ended."""
+    def result(self, timeout: float = BOUND) -> Any:
+        """The result of the call that was begun, or its exception; the text of either if it cannot
+        be pickled. While this waits, `session` makes progress. Raises `AssertionError` after
+        `timeout` seconds, and `EOFError` if the far process has ended."""
         assert self._process.stdout is not None
-        deadline = time.monotonic() + BOUND
+        deadline = time.monotonic() + timeout
         if self.session is not None:
             serve(self.session, self._process.stdout, deadline)
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
@@ -75,6 +78,10 @@ class Far:
         if not returned:
             raise value
         return value
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
@@ -90,13 +97,18 @@ class Far:
         signal."""
         return self._process.wait(BOUND)
 
+    def hang_up(self) -> None:
+        """Close the process's input; the process then exits like a program that has ended."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
     def close(self) -> None:
         """Make the process end by closing its pipes. If it has not ended after BOUND seconds, it is
         killed and `subprocess.TimeoutExpired` is raised."""
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            with contextlib.suppress(BrokenPipeError):
-                stream.close()
+        assert self._process.stdout is not None
+        self.hang_up()
+        self._process.stdout.close()
         try:
             self._process.wait(BOUND)
         except subprocess.TimeoutExpired:
@@ -117,22 +129,27 @@ class Far:
         return data
 
 
-def _write(stream: BinaryIO | Any, value: object) -> None:
-    data = pickle.dumps(value)
+def _write(stream: BinaryIO | Any, data: bytes) -> None:
     stream.write(_LENGTH.pack(len(data)) + data)
     stream.flush()
 
 
-def _answer(here: Here, call: bytes) -> tuple[bool, object]:
-    function, args, kwargs = pickle.loads(call)
+def _answer(here: Here, call: bytes) -> bytes:
+    answer: tuple[bool, object]
     try:
-        return True, function(here, *args, **kwargs)
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            return False, FarError(f"{type(error).__name__}: {error}")
-        return False, error
+        function, args, kwargs = pickle.loads(call)
+        answer = True, function(here, *args, **kwargs)
+    except (Exception, KeyboardInterrupt) as error:
+        answer = False, error
+    returned, value = answer
+    try:
+        data = pickle.dumps(answer)
+        if not returned:
+            pickle.loads(data)  # some exceptions can be pickled, but not be made again
+    except Exception:
+        text = repr(value) if returned else FarError(f"{type(value).__name__}: {value}")
+        return pickle.dumps((returned, text))
+    return data
 
 
 def serve(session: Session, until: BinaryIO | Any, deadline: float = math.inf) -> None:
@@ -160,7 +177,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     here = Here()
     while True:
-        if here.session is not None:
+        if here.session is not None and here.served:
             serve(here.session, calls)
         head = _read_exactly(calls, _LENGTH.size)
         if not head:

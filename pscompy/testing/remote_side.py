@@ -18,9 +18,11 @@ BOUND = 60.0
 
 
 class Here:
-    """The state of the far process: one session, one connection, a memory region, messages."""
+    """The state of the far process: one session, one connection, a memory region, messages, and
+    what the functions of a test keep in it."""
 
     session: Session | None = None
+    served = True  # if False, the session makes no progress between calls
     c: Connection
     region: MemoryRegion
     buffer: bytearray
