@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from pscompy.control.event_loop import READ, ControlThread
+from pscompy.testing.program import program
 from tests.waiting import expect_soon
 
 
@@ -93,17 +94,25 @@ def test_an_event_that_stays_is_told_once(
     os.close(writing)
 
 
+def log_without_descriptors() -> None:
+    import logging
+    import resource
+
+    import pscompy
+
+    session = pscompy.Session(config={"KEY": "random:" + "a1" * 32})
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    log = logging.getLogger("pscompy.test")
+    try:
+        raise ValueError("a cause")
+    except ValueError:
+        log.exception("%d things of %s", 3, type(session).__name__)
+
+
 def test_a_line_of_the_log_needs_no_descriptor() -> None:
-    program = (
-        "import logging, resource, pscompy\n"
-        "session = pscompy.Session(config={'KEY': 'random:' + 'a1' * 32})\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
-        "log = logging.getLogger('pscompy.test')\n"
-        "try: raise ValueError('a cause')\n"
-        "except ValueError: log.exception('%d things', 3)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    command = [sys.executable, "-c", program(log_without_descriptors)]
+    done = subprocess.run(command, capture_output=True, text=True)
     first, *_, last = done.stderr.splitlines()
     assert done.returncode == 0
-    assert first.endswith("error: 3 things")
+    assert first.endswith("error: 3 things of Session")
     assert last == "ValueError: a cause"

@@ -17,6 +17,7 @@ from pscompy.config.variables import VARIABLES
 from pscompy.control.handshake import keys
 from pscompy.control.handshake.keys import find_key, user_key_file
 from pscompy.errors import AuthError
+from pscompy.testing.program import program
 from tests.names import A_KEY, ANOTHER_KEY
 
 
@@ -51,20 +52,23 @@ def test_the_users_file_is_made_for_the_user_alone(tmp_path: Path) -> None:
     assert find_key(config(tmp_path / "fresh")) == first
 
 
+def print_key(home: str) -> None:
+    import sys
+
+    from pscompy.config.config import Config
+    from pscompy.config.variables import VARIABLES
+    from pscompy.control.handshake.keys import find_key
+
+    config = Config.load({"": VARIABLES}, {}, {"XDG_CONFIG_HOME": home})
+    sys.stdin.read()  # all children start at once when the test closes their input
+    print(find_key(config).secret.hex())
+
+
 def test_32_concurrent_starts_agree(tmp_path: Path) -> None:
-    code = (
-        "import sys\n"
-        "from pscompy.config.config import Config\n"
-        "from pscompy.control.handshake.keys import find_key\n"
-        "from pscompy.config.variables import VARIABLES\n"
-        "config = Config.load({'': VARIABLES}, {}, {'XDG_CONFIG_HOME': sys.argv[1]})\n"
-        "sys.stdin.read()\n"  # all children start at once when the test writes to their input
-        "print(find_key(config).secret.hex())\n"
-    )
     read, write = os.pipe()
     starts = [
         subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path)],
+            [sys.executable, "-c", program(print_key, str(tmp_path))],
             stdin=read,
             stdout=subprocess.PIPE,
             text=True,

@@ -21,6 +21,7 @@ from pscompy.control.handshake.handshake import Handshake
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record
 from pscompy.control.precon import Link
+from pscompy.testing.program import program
 from tests.waiting import asleep, expect_soon
 
 Make = Callable[..., Session]
@@ -159,25 +160,29 @@ def test_lazy_connections_cost_no_thread_and_no_peer(session: Make) -> None:
     assert time.monotonic() - start < 60  # one second per connection would be too much
 
 
-FORGETFUL = """
-import os, sys, threading, pscompy
-session = pscompy.Session()
-socket = session.listen()
-connection = session.connect(socket.address)
-connection.open(60)
-pending = connection.irecv()
-print("ready", flush=True)
-"""
+def leave_open(last: str) -> None:
+    import __main__
+    import pscompy
+
+    session = pscompy.Session()
+    socket = session.listen()
+    connection = session.connect(socket.address)
+    connection.open(60)
+    pending = connection.irecv()
+    print("ready", flush=True)
+    __main__.kept = [pending] if last == "drop" else [pending, session, socket, connection]
+    if last == "exit":
+        raise SystemExit(3)
+    if last == "error":
+        raise ZeroDivisionError
 
 
-@pytest.mark.parametrize(
-    "last", ["", "del session, socket, connection", "raise SystemExit(3)", "1 / 0"]
-)
-def test_the_interpreter_ends_with_requests_open(last: str) -> None:
-    with Child(FORGETFUL + last) as child:
+@pytest.mark.parametrize(("last", "code"), [("", 0), ("drop", 0), ("exit", 3), ("error", 1)])
+def test_the_interpreter_ends_with_requests_open(last: str, code: int) -> None:
+    with Child(program(leave_open, last)) as child:
         assert child.line() == "ready"
-        code, _, errors = child.end(30)
-    assert code == {"raise SystemExit(3)": 3, "1 / 0": 1}.get(last, 0), errors
+        ended, _, errors = child.end(30)
+    assert ended == code, errors
 
 
 def test_what_stays_in_its_process_refuses_to_be_pickled(session: Make) -> None:

@@ -13,31 +13,40 @@ from processes import Child
 
 import pscompy
 from pscompy import ConnectionState, Session
-from tests.waiting import STAYS, asleep
+from pscompy.testing.program import program
+from tests.waiting import asleep
 
 Make = Callable[..., Session]
 
 
-SERVER = """
-import sys, pscompy
-with pscompy.Session("server") as session:
-    with session.listen() as socket:
+def serve() -> None:
+    import pscompy
+
+    with pscompy.Session("server") as session, session.listen() as socket:
         print(socket.address, flush=True)
         for connection in socket:
             connection.send(b"welcome")
-            while True:
-                try:
+            try:
+                while True:
                     connection.send(connection.recv())
-                except (pscompy.Closed, pscompy.PeerLost) as error:
-                    print(type(error).__name__, flush=True)
-                    break
-"""
+            except (pscompy.Closed, pscompy.PeerLost) as error:
+                print(type(error).__name__, flush=True)
+
+
+def connect_and_die(address: str) -> None:
+    import os
+
+    import pscompy
+
+    connection = pscompy.Session().connect(address)
+    connection.recv(timeout=60)
+    os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_killed_peer_is_noticed(session: Make, transport: str) -> None:
     off = {f"PSP_{name}": str(value) for name, value in only(transport).items()}
-    with Child(SERVER, **off) as child:
+    with Child(program(serve), **off) as child:
         connection = session(**only(transport)).connect(child.line())
         assert bytes(connection.recv(timeout=60)) == b"welcome"
         assert connection.transport == transport
@@ -50,15 +59,9 @@ def test_a_killed_peer_is_noticed(session: Make, transport: str) -> None:
 
 
 def test_a_client_that_dies_does_not_end_its_server(session: Make) -> None:
-    with Child(SERVER) as server:
+    with Child(program(serve)) as server:
         address = server.line()
-        dying = (
-            "import os, sys, pscompy\n"
-            "connection = pscompy.Session().connect(sys.argv[1])\n"
-            "connection.recv(timeout=60)\n"
-            "os.kill(os.getpid(), 9)\n"
-        )
-        with Child(dying, address) as client:
+        with Child(program(connect_and_die, address)) as client:
             assert client.end()[0] == -signal.SIGKILL
         assert server.line() == "PeerLost"
         with session() as polite:
@@ -118,21 +121,29 @@ def _in_the_child(parent: Session, connection: pscompy.Connection, address: str)
     return "ok"
 
 
+def fork_and_die(address: str) -> None:
+    import os
+    import time
+
+    import pscompy
+
+    session = pscompy.Session()
+    connection = session.connect(address)
+    connection.send(b"here", timeout=60)
+    child = os.fork()
+    if child == 0:
+        for fd in range(3):
+            os.close(fd)
+        # short steps, because Python handles a signal that arrives just before a sleep only after
+        # that sleep
+        any(time.sleep(0.05) for _ in range(6000))
+    print(child, flush=True)
+    os.kill(os.getpid(), 9)
+
+
 def test_the_parents_death_is_noticed_although_a_child_lives_on(session: Make) -> None:
-    forking = (
-        "import os, sys, time, pscompy\n"
-        "session = pscompy.Session()\n"
-        "connection = session.connect(sys.argv[1])\n"
-        "connection.send(b'here', timeout=60)\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    os.close(0), os.close(1), os.close(2)\n"
-        f"    {STAYS}\n"
-        "print(child, flush=True)\n"
-        "os.kill(os.getpid(), 9)\n"
-    )
     socket = session().listen()
-    with Child(forking, socket.address) as process:
+    with Child(program(fork_and_die, socket.address)) as process:
         left = int(process.line())
         try:
             connection = socket.accept(60)
@@ -145,28 +156,33 @@ def test_the_parents_death_is_noticed_although_a_child_lives_on(session: Make) -
 
 # ---- peers that are busy ------------------------------------------------------------------------
 
-BUSY = """
-import ctypes, select, sys, pscompy
-session = pscompy.Session("busy")
-socket = session.listen()
-print(socket.address, flush=True)
-sys.stdin.readline()
-print("busy", flush=True)
-if sys.argv[1] == "python":
-    while not select.select([sys.stdin], [], [], 0)[0]:  # told to stop
-        pass
-else:
-    ctypes.PyDLL(None).usleep(900_000)  # PyDLL: with the GIL
-    ctypes.PyDLL(None).usleep(900_000)
-print("done", flush=True)
-connection = socket.accept(60)
-print(bytes(connection.recv()).decode(), flush=True)
-session.close()
-"""
+
+def be_busy(kind: str) -> None:
+    import ctypes
+    import select
+    import sys
+
+    import pscompy
+
+    session = pscompy.Session("busy")
+    socket = session.listen()
+    print(socket.address, flush=True)
+    sys.stdin.readline()
+    print("busy", flush=True)
+    if kind == "python":
+        while not select.select([sys.stdin], [], [], 0)[0]:  # until the test stops it
+            pass
+    else:
+        ctypes.PyDLL(None).usleep(900_000)  # PyDLL: with the GIL
+        ctypes.PyDLL(None).usleep(900_000)
+    print("done", flush=True)
+    connection = socket.accept(60)
+    print(bytes(connection.recv()).decode(), flush=True)
+    session.close()
 
 
 def test_a_peer_that_computes_is_connected_to_meanwhile(session: Make) -> None:
-    with Child(BUSY, "python") as child:
+    with Child(program(be_busy, "python")) as child:
         connection = session().connect(child.line())
         child.say("go")
         assert child.line() == "busy"
@@ -178,7 +194,7 @@ def test_a_peer_that_computes_is_connected_to_meanwhile(session: Make) -> None:
 
 
 def test_a_peer_that_holds_the_gil_is_connected_to_as_soon_as_it_lets_go(session: Make) -> None:
-    with Child(BUSY, "gil") as child:
+    with Child(program(be_busy, "gil")) as child:
         connection = session().connect(child.line())
         child.say("go")
         assert child.line() == "busy"
@@ -188,24 +204,26 @@ def test_a_peer_that_holds_the_gil_is_connected_to_as_soon_as_it_lets_go(session
         assert child.end()[0] == 0
 
 
+def wait_for_interrupts() -> None:
+    import pscompy
+
+    with pscompy.Session() as session:
+        socket = session.listen()
+        connection = session.connect(socket.address)
+        connection.open(60)
+        accepted = socket.accept(60)
+        for wait in (socket.accept, connection.recv):
+            try:
+                print("waiting", flush=True)
+                wait()
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+        accepted.send(b"goes on")
+        print(bytes(connection.recv()).decode())
+
+
 def test_ctrl_c_lands_in_the_main_thread_and_the_session_goes_on() -> None:
-    code = (
-        "import sys, pscompy\n"
-        "with pscompy.Session() as session:\n"
-        "    socket = session.listen()\n"
-        "    connection = session.connect(socket.address)\n"
-        "    connection.open(60)\n"
-        "    accepted = socket.accept(60)\n"
-        "    for wait in (socket.accept, connection.recv):\n"
-        "        try:\n"
-        "            print('waiting', flush=True)\n"
-        "            wait()\n"
-        "        except KeyboardInterrupt:\n"
-        "            print('interrupted', flush=True)\n"
-        "    accepted.send(b'goes on')\n"
-        "    print(bytes(connection.recv()).decode())\n"
-    )
-    with Child(code) as child:
+    with Child(program(wait_for_interrupts)) as child:
         for _ in range(2):
             assert child.line() == "waiting"
             while not asleep(child.pid, child.pid):
@@ -215,21 +233,24 @@ def test_ctrl_c_lands_in_the_main_thread_and_the_session_goes_on() -> None:
         assert child.end() == (0, "goes on\n", "")
 
 
+def measure_waits() -> None:
+    import contextlib
+    import time
+
+    import pscompy
+
+    with pscompy.Session() as session:
+        socket = session.listen()
+        connection = session.connect(socket.address)
+        connection.open(60)
+        socket.accept(60)
+        used = time.process_time()
+        for wait in (socket.accept, connection.recv):
+            with contextlib.suppress(pscompy.Timeout):
+                wait(timeout=1)
+        print(time.process_time() - used)
+
+
 def test_a_sleeping_session_uses_no_processor() -> None:
-    code = (
-        "import time, pscompy\n"
-        "with pscompy.Session() as session:\n"
-        "    socket = session.listen()\n"
-        "    connection = session.connect(socket.address)\n"
-        "    connection.open(60)\n"
-        "    socket.accept(60)\n"
-        "    used = time.process_time()\n"
-        "    for wait in (socket.accept, connection.recv):\n"
-        "        try:\n"
-        "            wait(timeout=1)\n"
-        "        except pscompy.Timeout:\n"
-        "            pass\n"
-        "    print(time.process_time() - used)\n"
-    )
-    with Child(code) as child:
+    with Child(program(measure_waits)) as child:
         assert float(child.line()) < 0.3
