@@ -9,26 +9,30 @@ import pytest
 
 from pscompy.config.config import Config
 from pscompy.config.variables import VARIABLES
-
-PROGRAM = """
-import logging
-from pscompy.config import logs
-from pscompy.config.config import Config
-from pscompy.config.variables import VARIABLES
-{before}
-config = Config.load({{"": VARIABLES}}, known=None)
-index = logs.configure(config)
-log = logging.getLogger("pscompy.part")
-for level in (50, 40, 30, 20, 10, logs.VERBOSE, logs.TRACE):
-    log.log(level, "at %d", level)
-logs.notice("asked for")
-print(index)
-"""
+from pscompy.testing.program import program
 
 
-def run(before="", **environ):
+def log_each_level(own_logging):
+    import logging
+
+    from pscompy.config import logs
+    from pscompy.config.config import Config
+    from pscompy.config.variables import VARIABLES
+
+    if own_logging:
+        logging.basicConfig(format="mine: %(message)s")
+    config = Config.load({"": VARIABLES}, known=None)
+    index = logs.configure(config)
+    log = logging.getLogger("pscompy.part")
+    for number in (50, 40, 30, 20, 10, logs.VERBOSE, logs.TRACE):
+        log.log(number, "at %d", number)
+    logs.notice("asked for")
+    print(index)
+
+
+def run(own_logging=False, **environ):
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(before=before)],
+        [sys.executable, "-c", program(log_each_level, own_logging)],
         env=os.environ | {f"PSP_{name}": text for name, text in environ.items()},
         capture_output=True,
         text=True,
@@ -91,7 +95,7 @@ def test_timing(timing, stamp):
 
 
 def test_a_program_with_its_own_logging_keeps_it():
-    _, lines = run("logging.basicConfig(format='mine: %(message)s')")
+    _, lines = run(own_logging=True)
     assert lines.splitlines() == ["mine: at 50", "mine: at 40", "mine: asked for"]
 
 
