@@ -14,14 +14,16 @@ import pytest
 
 import pscompy
 from pscompy import ConnectionState, Session
+from pscompy.testing.program import program
 
-PEER = """
-import sys, pscompy
-with pscompy.Session("child") as session:
-    connection = session.connect(sys.argv[1])
-    connection.send(b"x" * 10)
-    connection.recv(timeout=60)
-"""
+
+def peer(address: str) -> None:
+    import pscompy
+
+    with pscompy.Session("child") as session:
+        connection = session.connect(address)
+        connection.send(b"x" * 10)
+        connection.recv(timeout=60)
 
 
 @pytest.fixture
@@ -148,7 +150,7 @@ def test_a_closed_session(sessions: tuple[Session, Session]) -> None:
 def test_a_lost_peer(sessions: tuple[Session, Session]) -> None:
     server, _ = sessions
     listening = server.listen("127.0.0.1")
-    child = subprocess.Popen([sys.executable, "-c", PEER, listening.address])
+    child = subprocess.Popen([sys.executable, "-c", program(peer, listening.address)])
     try:
         connection = listening.accept(timeout=60)
         assert len(connection.recv(timeout=60)) == 10
