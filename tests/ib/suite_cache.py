@@ -12,25 +12,32 @@ from pathlib import Path
 
 import pytest
 
+from pscompy.testing.program import program
+
 HERE = Path(__file__).parent
 COUNTS = re.compile(
     r"ib: (\d+) registrations, (\d+) found again, (\d+) no longer right, (\d+) not kept"
 )
 TIMES = 20
 
-SAME_BUFFER = """
-import sys
-import numpy as np
-from pscompy import World
 
-with World() as world:
-    array = world.empty(1 << 19, np.uint8) if "pool" in sys.argv else np.ones(1 << 19, "u1")
-    for _ in range(int(sys.argv[1])):
-        if world.rank == 0:
-            world.send(array, dest=1)
-        else:
-            world.recv(array, source=0)
-"""
+def send_one_buffer(times: int, pool: bool) -> None:
+    import numpy as np
+
+    from pscompy import World
+
+    with World() as world:
+        array = world.empty(1 << 19, np.uint8) if pool else np.ones(1 << 19, "u1")
+        for _ in range(times):
+            if world.rank == 0:
+                world.send(array, dest=1)
+            else:
+                world.recv(array, source=0)
+
+
+def sends(memory: str) -> tuple[str, str]:
+    """The arguments of a Python that sends a buffer TIMES times, from the pool or of its own."""
+    return "-c", program(send_one_buffer, TIMES, memory == "pool")
 
 
 def run(*program: str, **variables: str) -> tuple[str, list[tuple[int, ...]]]:
@@ -50,39 +57,30 @@ def run(*program: str, **variables: str) -> tuple[str, list[tuple[int, ...]]]:
     return done.stdout, counts
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> str:
-    path = tmp_path / "same.py"
-    path.write_text(SAME_BUFFER)
-    return str(path)
-
-
 @pytest.mark.parametrize("scheme", ["put", "get"])
 @pytest.mark.parametrize("memory", ["own", "pool"])
-def test_the_second_send_of_a_buffer_registers_nothing(
-    program: str, memory: str, scheme: str
-) -> None:
-    _, counts = run(program, str(TIMES), memory, PSP_RNDV_SCHEME=scheme)
+def test_the_second_send_of_a_buffer_registers_nothing(memory: str, scheme: str) -> None:
+    _, counts = run(*sends(memory), PSP_RNDV_SCHEME=scheme)
     for registered, _, stale, not_kept in counts:
         assert (registered, stale, not_kept) == (1, 0, 0)
 
 
-def test_without_a_cache_each_message_registers(program: str) -> None:
-    _, counts = run(program, str(TIMES), "own", PSP_IB_MCACHE_SIZE="0")
+def test_without_a_cache_each_message_registers() -> None:
+    _, counts = run(*sends("own"), PSP_IB_MCACHE_SIZE="0")
     for registered, found, _, not_kept in counts:
         assert (registered, found, not_kept) == (TIMES, 0, TIMES)
 
 
-def test_no_more_is_kept_than_allowed(program: str) -> None:
-    _, counts = run(program, str(TIMES), "own", PSP_IB_MCACHE_BYTES="256k")
+def test_no_more_is_kept_than_allowed() -> None:
+    _, counts = run(*sends("own"), PSP_IB_MCACHE_BYTES="256k")
     for registered, found, _, not_kept in counts:
         assert (registered, found, not_kept) == (TIMES, 0, TIMES)
 
 
 @pytest.mark.parametrize("memory", ["own", "pool"])
-def test_who_is_told_no_frames_keeps_the_pool_only(program: str, memory: str) -> None:
-    setpriv = ["--", "setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, program]
-    _, counts = run(*setpriv, str(TIMES), memory)
+def test_who_is_told_no_frames_keeps_the_pool_only(memory: str) -> None:
+    setpriv = ["--", "setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable]
+    _, counts = run(*setpriv, *sends(memory))
     for registered, _, _, not_kept in counts:
         assert (registered, not_kept) == ((1, 0) if memory == "pool" else (TIMES, TIMES))
 

@@ -16,6 +16,7 @@ import pytest
 from pscompy.api.session import Session
 from pscompy.testing import remote_side
 from pscompy.testing.process import BOUND, Far
+from pscompy.testing.program import program
 
 BUFFER, WINDOW, SHARED, SENDS = 8192, 8, 32, 16
 PEERS, MESSAGES = 3, 80
@@ -66,33 +67,46 @@ def test_locked_memory(peers: list[Far], eager: str, rings: int) -> None:
 
 # ---- memory that cannot be registered ------------------------------------------
 
-LITTLE = """
-import resource
-from pscompy import PscomError, World
 
-resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
-with World() as world:
-    peer = world[1 - world.rank]
-    try:
-        if world.rank == 0:
-            peer.send(bytes(4 << 20))
-        else:
-            assert peer.recv() == bytes(4 << 20)
-        print("rank", world.rank, "arrived", peer.stats["rndv_am"], flush=True)
-    except PscomError as error:
-        print("rank", world.rank, type(error).__name__, error, flush=True)
-    raise SystemExit(0)
-"""
+def exchange_with_little_memory() -> None:
+    import resource
+
+    from pscompy import PscomError, World
+
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
+    with World() as world:
+        peer = world[1 - world.rank]
+        try:
+            if world.rank == 0:
+                peer.send(bytes(4 << 20))
+            else:
+                assert peer.recv() == bytes(4 << 20)
+            print("rank", world.rank, "arrived", peer.stats["rndv_am"], flush=True)
+        except PscomError as error:
+            print("rank", world.rank, type(error).__name__, error, flush=True)
+        raise SystemExit(0)
 
 
-def ranks_with_little_memory(program: Path, **variables: str) -> list[str]:
+def ranks_with_little_memory(**variables: str) -> list[str]:
     """The output of two ranks that may lock one MiB, most of which their buffers take. They run
     without root's rights, which would lift the limit."""
     settings = {"PSP_SHM": "0", "PSP_TCP": "0", "PSP_IB_SRQ_SIZE": "32", "PSP_IB_SEND_BUFFERS": "8"}
-    program.write_text(LITTLE)
-    setpriv = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, str(program)]
+    text = program(exchange_with_little_memory)
+    setpriv = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, "-c", text]
     done = subprocess.run(
-        [sys.executable, "-m", "pscompy", "run", "-n", "2", "--", *setpriv],
+        [
+            sys.executable,
+            "-m",
+            "pscompy",
+            "run",
+            "-n",
+            "2",
+            "--",
+            *setpriv,
+            sys.executable,
+            "-c",
+            text,
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -103,14 +117,14 @@ def ranks_with_little_memory(program: Path, **variables: str) -> list[str]:
     return sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
 
 
-def test_what_cannot_be_registered_travels_in_messages(tmp_path: Path) -> None:
-    printed = ranks_with_little_memory(tmp_path / "little.py")
+def test_what_cannot_be_registered_travels_in_messages() -> None:
+    printed = ranks_with_little_memory()
     assert printed[0].startswith("rank 0 arrived")
     assert printed[1] == "rank 1 arrived 0"
 
 
-def test_without_fallbacks_the_connection_fails(tmp_path: Path) -> None:
-    printed = ranks_with_little_memory(tmp_path / "little.py", PSP_IB_RNDV_FALLBACKS="0")
+def test_without_fallbacks_the_connection_fails() -> None:
+    printed = ranks_with_little_memory(PSP_IB_RNDV_FALLBACKS="0")
     assert printed[0].startswith("rank 0 TransportError")
     assert "4194304 bytes cannot be registered" in printed[0]
     assert "PSP_IB_RNDV_FALLBACKS=0" in printed[0]

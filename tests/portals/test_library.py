@@ -20,6 +20,7 @@ import pytest
 
 import pscompy
 from pscompy.testing.process import BOUND
+from pscompy.testing.program import program
 
 ROOT = Path(pscompy.get_include())
 FOLDER = ROOT / "pscompy" / "plugins" / "portals"
@@ -50,18 +51,21 @@ OTHER_HEADER = {
     "    PTL_OK = 0,\n    PTL_ARG_INVALID,": "    PTL_OK = 0,\n    PTL_ARG_INVALID = 32,",
 }
 
-WHICH = """
-import pscompy
 
-with pscompy.World() as world:
-    if world.rank == 0:
-        world.send(b"connect", dest=1)
-        world.recv()
-        print(world[1].transport)
-        print(world[1].explain())
-    else:
-        world.send(world.recv(), dest=0)
-"""
+def tell_the_transport() -> None:
+    import pscompy
+
+    with pscompy.World() as world:
+        if world.rank == 0:
+            world.send(b"connect", dest=1)
+            world.recv()
+            print(world[1].transport)
+            print(world[1].explain())
+        else:
+            world.send(world.recv(), dest=0)
+
+
+TWO_RANKS = ("run", "-n", "2", "-c", program(tell_the_transport))
 
 
 def make_header(folder: Path) -> None:
@@ -108,7 +112,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_header(folder / "include")
     make_library(folder, folder / "include")
     make_package(folder, folder / "include")
-    (folder / "which.py").write_text(WHICH)
     return folder
 
 
@@ -135,7 +138,7 @@ def portals(machine: Path, **environ: str) -> Any:
 
 def connection(machine: Path, **environ: str) -> str:
     """The transport that two ranks on this machine use without shm, and the reason."""
-    return run(machine, "run", "-n", "2", "which.py", PSP_SHM="0", PSP_IB="0", **environ).stdout
+    return run(machine, *TWO_RANKS, PSP_SHM="0", PSP_IB="0", **environ).stdout
 
 
 def test_where_there_is_a_library_it_is_used(machine: Path) -> None:
@@ -165,8 +168,7 @@ def test_a_library_without_an_interface_is_no_reason_for_the_software(
 
 
 def test_who_asks_for_a_library_that_is_not_there_is_told(machine: Path) -> None:
-    arguments = ("run", "-n", "2", "which.py")
-    done = run(machine, *arguments, PSP_SHM="0", PSP_PORTALS_PROVIDER="system")
+    done = run(machine, *TWO_RANKS, PSP_SHM="0", PSP_PORTALS_PROVIDER="system")
     assert done.stdout.startswith("tcp\n")
     asked = "portals is asked for by PSP_PORTALS_PROVIDER=system (environment)"
     assert f"{asked}, and cannot be used: libportals.so.4" in done.stderr
