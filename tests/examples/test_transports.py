@@ -8,30 +8,32 @@ import json
 
 import pytest
 
-RING = """
-import hashlib
-from pscompy import World
+from pscompy.testing.program import program
 
-with World() as world:
-    right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
-    for nbytes in (0, 1, 8, 1000, 65463, 65464, 65465, 300_000, (4 << 20) + 3):
-        message = hashlib.shake_128(b"%d" % world.rank).digest(nbytes)
-        request = world.isend(message, dest=right, tag=nbytes)
-        came = world.recv(source=left, tag=nbytes, timeout=60)
-        assert came == hashlib.shake_128(b"%d" % left).digest(nbytes), nbytes
-        request.wait(timeout=60)
-    print(world[right].transport, flush=True)
-"""
+
+def pass_around() -> None:
+    import hashlib
+
+    from pscompy import World
+
+    with World() as world:
+        right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+        for nbytes in (0, 1, 8, 1000, 65463, 65464, 65465, 300_000, (4 << 20) + 3):
+            message = hashlib.shake_128(b"%d" % world.rank).digest(nbytes)
+            request = world.isend(message, dest=right, tag=nbytes)
+            came = world.recv(source=left, tag=nbytes, timeout=60)
+            assert came == hashlib.shake_128(b"%d" % left).digest(nbytes), nbytes
+            request.wait(timeout=60)
+        print(world[right].transport, flush=True)
+
 
 TRANSPORTS = ("packets", "stream")
 
 
 @pytest.fixture
-def ring(environment, tmp_path):
+def ring(environment):
     def run(ranks, **variables):
-        program = tmp_path / "ring.py"
-        program.write_text(RING)
-        command = ("-m", "pscompy", "run", "-n", ranks, program)
+        command = ("-m", "pscompy", "run", "-n", ranks, "-c", program(pass_around))
         return environment.run(*command, **variables).split()
 
     return run
