@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,17 @@ def asleep(thread: int, pid: int | None = None, seconds: float = 0.02) -> bool:
     switches = [line for line in before.splitlines() if "ctxt_switches" in line]
     after = status.read_text()
     return "State:\tS" in after and all(line in after for line in switches)
+
+
+def once_blocked(act: Callable[[], object]) -> None:
+    """Call `act` in another thread as soon as the calling thread is blocked in the kernel."""
+    caller = threading.get_native_id()
+
+    def wait() -> None:
+        expect_soon(lambda: asleep(caller))
+        act()
+
+    threading.Thread(target=wait).start()
 
 
 def idles(used: Callable[[], float], share: float = 0.02) -> bool:

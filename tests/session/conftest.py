@@ -13,7 +13,7 @@ import pytest
 import pscompy
 
 sys.path.insert(0, str(Path(__file__).parent))
-from puppets import BOUND, ONLY, OPEN, Link, Puppet
+from puppets import BOUND, ONLY, Link, Puppet, open_session_there
 
 Start = Callable[..., Puppet]
 Connect = Callable[..., Link]
@@ -38,9 +38,9 @@ def start() -> Iterator[Start]:
     puppets = []
 
     def begin(config: dict[str, object] | None = None, **environ: str) -> Puppet:
-        puppet = Puppet(environ)
+        puppet = Puppet(**environ)
         puppets.append(puppet)
-        puppet(OPEN, config=config or {})
+        puppet(open_session_there, config or {})
         return puppet
 
     yield begin
@@ -73,6 +73,12 @@ def connect(start: Start, open_session: Callable[..., pscompy.Session]) -> Conne
         return attach(session, sock, start(settings))
 
     return begin
+
+
+@pytest.fixture
+def link(connect: Connect, transport: str) -> Link:
+    """A puppet that is connected to a session of this process."""
+    return connect(transport)
 
 
 def attach(session: pscompy.Session, sock: pscompy.Socket, peer: Puppet) -> Link:

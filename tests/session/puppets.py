@@ -1,97 +1,54 @@
-"""Puppet, the test's side of `puppet.py`, and helpers that the tests of whole sessions share."""
+"""Puppet, a far process of the tests of whole sessions, and the helpers that they share."""
 
 from __future__ import annotations
 
+import ast
+import gc
 import os
-import pickle
 import random
-import select
 import signal
 import socket
-import struct
-import subprocess
 import sys
 import textwrap
-import time
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pscompy
+from pscompy.testing.process import BOUND, Far
 from tests.waiting import asleep
 
-HEAD = struct.Struct("<Q")
-BOUND = 60.0  # seconds; a step that takes longer is taken to hang
 ONLY = {"shm": {"TCP": 0}, "tcp": {"SHM": 0}}  # configurations that leave one transport enabled
 
-OPEN = """
-import gc, os, signal, socket, sys, threading, time
-import pscompy
-session = pscompy.Session(config=config)
-"""
-CONNECT = """
-c = session.connect(address)
-c.send(b"hello")
-"""
 
+class Puppet(Far):
+    """A far process with a session, which makes progress inside calls only."""
 
-class Puppet:
-    """A process whose namespace has `session`, and `c` once it is connected."""
-
-    def __init__(self, environ: dict[str, str]) -> None:
-        script = Path(__file__).with_name("puppet.py")
-        packages = str(Path(pscompy.__file__).parents[1])
-        self.process = subprocess.Popen(
-            [sys.executable, str(script)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": packages, **environ},
-        )
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def __call__(self, source: str, timeout: float = BOUND, **names: object) -> Any:
-        """Run `source` in the puppet; return its value or raise its exception."""
-        self.begin(source, **names)
-        return self.result(timeout)
-
-    def begin(self, source: str, **names: object) -> None:
-        assert self.process.stdin is not None
-        message = pickle.dumps((textwrap.dedent(source), names))
-        self.process.stdin.write(HEAD.pack(len(message)) + message)
-        self.process.stdin.flush()
-
-    def result(self, timeout: float = BOUND) -> Any:
-        """The value or exception of the source that `begin` has sent."""
-        deadline = time.monotonic() + timeout
-        (length,) = HEAD.unpack(self._read(HEAD.size, deadline))
-        good, value = pickle.loads(self._read(length, deadline))
-        if good:
-            return value
-        raise value if isinstance(value, BaseException) else RuntimeError(value)
+    def begin(self, function: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(function, str):
+            super().begin(run_source, textwrap.dedent(function), kwargs)
+        else:
+            super().begin(function, *args, **kwargs)
 
     def connect(self, address: str) -> None:
-        self(CONNECT, address=address)
+        self(connect, address)
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def kill(self) -> None:
-        """Send SIGKILL and wait until the process has ended."""
-        self.process.kill()
-        self.process.wait(BOUND)
-
-    def finish(self, timeout: float = BOUND) -> int:
+    def finish(self) -> int:
         """Let the puppet exit like a program at the end of its input; returns the exit code."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        return self.process.wait(timeout)
+        self.hang_up()
+        return self.wait()
 
     def sleeps(self) -> bool:
         """True if the puppet's main thread is blocked in the kernel."""
         return asleep(self.pid, self.pid)
+
+    def idle(self) -> bool:
+        """True if all threads of the puppet are blocked in the kernel."""
+        return all(asleep(int(thread), self.pid) for thread in os.listdir(f"/proc/{self.pid}/task"))
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
@@ -103,28 +60,65 @@ class Puppet:
 
     def end(self) -> None:
         """Kill the puppet even if it is stopped, and close its pipes."""
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait(BOUND)
-        for stream in (self.process.stdin, self.process.stdout):
-            assert stream is not None
-            try:
-                stream.close()
-            except BrokenPipeError:
-                continue
+        if self.alive:
+            self.send_signal(signal.SIGCONT)
+        self.kill()
+        self.close()
 
-    def _read(self, nbytes: int, deadline: float) -> bytes:
-        assert self.process.stdout is not None
-        fd, data = self.process.stdout.fileno(), b""
-        while len(data) < nbytes:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([fd], [], [], left)[0]:
-                raise AssertionError("the process does not answer: it hangs")
-            piece = os.read(fd, nbytes - len(data))
-            if not piece:
-                raise EOFError(f"the process ended with {self.process.wait(BOUND)}")
-            data += piece
-        return data
+
+# ---- functions that puppets run ----
+
+
+def run_source(here: Any, source: str, given: dict[str, object]) -> Any:
+    """Run Python source in the namespace of `here`; returns the value of its last expression."""
+    names = vars(here)
+    names.update(given, gc=gc, os=os, signal=signal, sys=sys, threading=threading, pscompy=pscompy)
+    tree = ast.parse(source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "<puppet>", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "<puppet>", "eval"), names) if last else None
+
+
+def open_session_there(here: Any, config: dict[str, object]) -> None:
+    here.config, here.served = config, False
+    here.session = pscompy.Session(config=config)
+
+
+def connect(here: Any, address: str) -> None:
+    here.c = here.session.connect(address)
+    here.c.send(b"hello")
+
+
+def listen(here: Any, port: int = 0) -> str:
+    """Returns the address."""
+    here.sock = here.session.listen("127.0.0.1", port)
+    return str(here.sock.address)
+
+
+def accept(here: Any) -> bytes:
+    """Accept a connection; returns its first message."""
+    here.c = here.sock.accept(BOUND)
+    return bytes(here.c.recv())
+
+
+def echo(here: Any, n: int) -> None:
+    for _ in range(n):
+        here.c.send(here.c.recv())
+
+
+def answer_in_threads(here, count, n):
+    def answer(tag):
+        for _ in range(count):
+            here.c.send(here.c.recv(tag=tag), tag=tag)
+
+    threads = [threading.Thread(target=answer, args=(tag,)) for tag in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# ---- the test's side ----
 
 
 @dataclass
@@ -135,6 +129,26 @@ class Link:
     sock: pscompy.Socket
     c: pscompy.Connection
     peer: Puppet
+
+
+def together(*works):
+    """Run each function in a thread of its own; the first error is raised here."""
+    errors = []
+
+    def guarded(work):
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+        assert not thread.is_alive(), "a thread hangs"
+    if errors:
+        raise errors[0]
 
 
 def quiet_port() -> int:
@@ -156,7 +170,7 @@ def own_descriptors() -> int:
 
 def check_echo(link: Link) -> None:
     """Check that link.c and its puppet still exchange messages in both directions."""
-    link.peer.begin("c.send(b'<' + c.recv() + b'>')")
+    link.peer.begin(lambda here: here.c.send(b"<" + here.c.recv() + b">"))
     link.c.send(b"still there")
     assert link.c.recv(timeout=BOUND) == b"<still there>"
     link.peer.result()

@@ -16,43 +16,58 @@ from pathlib import Path
 import pytest
 
 import pscompy
+from pscompy.testing.program import program
 from tests.names import A_KEY, ANOTHER_KEY
 
 ROOT = str(Path(pscompy.__file__).parents[1])
 TIMEOUT = 120  # seconds; a guard against hanging
 BRIDGE = "172.31.0.1"
 
-LISTENER = """
-import sys, pscompy
-with pscompy.Session() as session, session.listen(port=int(sys.argv[1])) as sock:
-    print(sock.address, flush=True)
-    c = sock.accept()
-    c.send(c.recv())
-    print(c.transport, flush=True)
-    try:
-        c.recv()
-    except pscompy.PscomError as error:
-        print(type(error).__name__, error, flush=True)
-"""
-CALLER = """
-import sys, time, pscompy
-with pscompy.Session() as session:
-    c = session.connect(sys.argv[1])
-    c.send(b"over there")
-    assert bytes(c.recv()) == b"over there"
-    print(c.transport, flush=True)
-    begun = time.monotonic()
-    try:
-        c.recv() if len(sys.argv) > 2 else c.close()
-    except pscompy.PscomError as error:
-        print(type(error).__name__, error, time.monotonic() - begun, flush=True)
-"""
-MUTE = """
-import socket, time
-with socket.create_server(("0.0.0.0", 4477)) as server:
-    print("ready", flush=True)
-    kept = [server.accept() for _ in range(100)]
-"""
+
+def listener(port):
+    import pscompy
+
+    with pscompy.Session() as session, session.listen(port=port) as sock:
+        print(sock.address, flush=True)
+        c = sock.accept()
+        c.send(c.recv())
+        print(c.transport, flush=True)
+        try:
+            c.recv()
+        except pscompy.PscomError as error:
+            print(type(error).__name__, error, flush=True)
+
+
+def caller(address, stays=False):
+    import time
+
+    import pscompy
+
+    with pscompy.Session() as session:
+        c = session.connect(address)
+        c.send(b"over there")
+        assert bytes(c.recv()) == b"over there"
+        print(c.transport, flush=True)
+        begun = time.monotonic()
+        try:
+            c.recv() if stays else c.close()
+        except pscompy.PscomError as error:
+            print(type(error).__name__, error, time.monotonic() - begun, flush=True)
+
+
+def accept_and_say_nothing():
+    import socket
+
+    with socket.create_server(("0.0.0.0", 4477)) as server:
+        print("ready", flush=True)
+        kept = [server.accept() for _ in range(100)]
+        assert kept
+
+
+def addresses(**options):
+    from pscompy.control.addresses import advertised
+
+    print(*advertised("", **options))
 
 
 class Hosts:
@@ -91,13 +106,11 @@ class Hosts:
     def ip(self, host: str, words: str) -> None:
         subprocess.run(["ip", "-n", host, *words.split()], check=True)
 
-    def start(
-        self, host: str, program: str, *words: object, **env: object
-    ) -> subprocess.Popen[str]:
+    def start(self, host: str, text: str, **env: object) -> subprocess.Popen[str]:
         environ = {**os.environ, "PYTHONPATH": ROOT, "PSP_KEY": A_KEY}
         environ |= {name: str(value) for name, value in env.items()}
         process = subprocess.Popen(
-            ["ip", "netns", "exec", host, sys.executable, "-c", program, *map(str, words)],
+            ["ip", "netns", "exec", host, sys.executable, "-c", text],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -145,16 +158,16 @@ def hole(hosts: Hosts) -> None:
 
 def mute(hosts: Hosts) -> None:
     """A process listens at the same address and port but never answers."""
-    assert line(hosts.start(hosts.one, MUTE)) == "ready"
+    assert line(hosts.start(hosts.one, program(accept_and_say_nothing))) == "ready"
 
 
 def stranger(hosts: Hosts) -> None:
     """Another process with the same key listens at the same address and port."""
-    assert BRIDGE in line(hosts.start(hosts.one, LISTENER, 4477, PSP_SHM=0))
+    assert BRIDGE in line(hosts.start(hosts.one, program(listener, 4477), PSP_SHM=0))
 
 
 def other_key(hosts: Hosts) -> None:
-    assert BRIDGE in line(hosts.start(hosts.one, LISTENER, 4477, PSP_KEY=ANOTHER_KEY))
+    assert BRIDGE in line(hosts.start(hosts.one, program(listener, 4477), PSP_KEY=ANOTHER_KEY))
 
 
 @pytest.mark.parametrize("there", [nobody, hole, mute, stranger, other_key])
@@ -162,22 +175,22 @@ def test_ranks_connect_over_the_interface_that_works(
     hosts: Hosts, there: Callable[[Hosts], None]
 ) -> None:
     there(hosts)
-    listener = hosts.start(hosts.two, LISTENER, 4477, PSP_SHM=0)
-    address = line(listener)
+    listening = hosts.start(hosts.two, program(listener, 4477), PSP_SHM=0)
+    address = line(listening)
     assert address.startswith(f"psp://{BRIDGE}:4477,10.77.0.2:4477/")
-    caller = hosts.start(hosts.one, CALLER, address, PSP_SHM=0)
-    assert line(caller) == "tcp"
-    assert line(listener) == "tcp"
-    assert caller.wait(TIMEOUT) == 0
+    calling = hosts.start(hosts.one, program(caller, address), PSP_SHM=0)
+    assert line(calling) == "tcp"
+    assert line(listening) == "tcp"
+    assert calling.wait(TIMEOUT) == 0
 
 
 def test_an_outage_of_the_network_is_not_the_end_of_a_process(hosts: Hosts) -> None:
     env = {"PSP_SHM": 0, "PSP_GUARD_TIMEOUT": 3}
-    listener = hosts.start(hosts.two, LISTENER, 0, **env)
-    caller = hosts.start(hosts.one, CALLER, line(listener), "stay", **env)
-    assert [line(caller), line(listener)] == ["tcp", "tcp"]
+    listening = hosts.start(hosts.two, program(listener, 0), **env)
+    calling = hosts.start(hosts.one, program(caller, line(listening), stays=True), **env)
+    assert [line(calling), line(listening)] == ["tcp", "tcp"]
     hosts.ip(hosts.one, "link set to2 down")
-    for process in (caller, listener):
+    for process in (calling, listening):
         said = line(process)
         assert said.startswith("PeerLost")
         assert "does not answer, or the network to it is down" in said
@@ -190,15 +203,13 @@ def test_every_address_is_advertised_the_outgoing_one_first(
 ) -> None:
     hosts.ip(hosts.two, "addr add 10.77.0.3/24 dev to1")
     hosts.ip(hosts.two, "addr add fd77::2/64 dev to1 nodad")
-    program = (
-        "from pscompy.control.addresses import advertised as a; print(*a(''), *a('', v6=False))"
-    )
-    told = line(hosts.start(hosts.two, program)).split()
-    assert told == [BRIDGE, "10.77.0.2", "10.77.0.3", "fd77::2", BRIDGE, "10.77.0.2", "10.77.0.3"]
+    told = line(hosts.start(hosts.two, program(addresses))).split()
+    without_v6 = line(hosts.start(hosts.two, program(addresses, v6=False))).split()
+    assert told == [BRIDGE, "10.77.0.2", "10.77.0.3", "fd77::2"]
+    assert without_v6 == [BRIDGE, "10.77.0.2", "10.77.0.3"]
 
 
 def test_with_loopback_alone_that_is_advertised(hosts: Hosts) -> None:
     for device in ("to1", "bridge"):
         hosts.ip(hosts.two, f"link set {device} down")
-    program = "from pscompy.control.addresses import advertised; print(*advertised(''))"
-    assert line(hosts.start(hosts.two, program)) == "127.0.0.1"
+    assert line(hosts.start(hosts.two, program(addresses))) == "127.0.0.1"

@@ -4,14 +4,17 @@ waiting for them uses almost no CPU time.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
 import signal
+import time
 
 import pytest
-from puppets import BOUND, ONLY, OPEN
+from puppets import BOUND, ONLY, accept, echo, listen, open_session_there
 
 import pscompy
-from tests.waiting import idles, own_use
+from tests.waiting import expect_soon, idles, own_use
 
 SECONDS = 5
 
@@ -23,7 +26,7 @@ def busy(transport, start):
 
     def begin(work):
         peer = start(ONLY[transport])
-        address = peer("import ctypes; sock = session.listen('127.0.0.1'); sock.address")
+        address = peer(listen)
         peer.begin(work)
         return peer, address
 
@@ -35,15 +38,16 @@ def session(transport, open_session):
     return open_session(**ONLY[transport])
 
 
+def compute_until_a_signal(here):
+    told = []
+    signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+    while not told:
+        sum(range(1000))
+
+
 def test_a_peer_in_a_python_loop(session, busy):
     """The first eager send returns and the connection opens while the peer's Python loop runs."""
-    peer, address = busy(
-        """
-        told = []
-        signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
-        while not told: sum(range(1000))
-        """
-    )
+    peer, address = busy(compute_until_a_signal)
     c = session.connect(address)
     c.send(b"first")
     assert c.open(BOUND) is None
@@ -51,25 +55,30 @@ def test_a_peer_in_a_python_loop(session, busy):
         peer.result(timeout=0)  # the peer is still in its loop
     peer.send_signal(signal.SIGUSR1)
     peer.result()
-    assert peer("bytes(sock.accept(60).recv())") == b"first"
+    assert peer(lambda here: bytes(here.sock.accept(60).recv())) == b"first"
+
+
+def accept_two_messages(here):
+    here.c = here.sock.accept(60)
+    return bytes(here.c.recv()), len(here.c.recv())
 
 
 def test_a_peer_that_holds_the_interpreter(session, busy):
     """A peer that holds the GIL is connected as soon as it releases the GIL; nothing times out
     before."""
-    peer, address = busy(f"ctypes.PyDLL(None).sleep({SECONDS})")
+    peer, address = busy(lambda here: ctypes.PyDLL(None).sleep(SECONDS))
     c = session.connect(address)
     c.send(b"first")
     request = c.isend(bytes(3_000_000))
     peer.result()
-    peer.begin("c = sock.accept(60); bytes(c.recv()), len(c.recv())")
+    peer.begin(accept_two_messages)
     request.wait(BOUND)
     assert peer.result() == (b"first", 3_000_000)
 
 
 def test_two_that_hold_the_interpreter_in_turns(session, busy):
     """Both sides of a handshake hold the GIL, one after the other."""
-    peer, address = busy("ctypes.PyDLL(None).usleep(1_000_000)")
+    peer, address = busy(lambda here: ctypes.PyDLL(None).usleep(1_000_000))
     c = session.connect(address)
     request = c.iopen()
     for _ in range(3):
@@ -83,44 +92,46 @@ def test_a_candidate_is_not_given_up_for_a_peer_that_is_held_up(transport, start
     handshake needs moments in which both sides run."""
     config = ONLY[transport] | {"CANDIDATE_TIMEOUT": "0.2"}
     peer = start(config)
-    address = peer("import ctypes; sock = session.listen('127.0.0.1'); sock.address")
-    peer.begin("[ctypes.PyDLL(None).usleep(600_000) for _ in range(6)]")
+    address = peer(listen)
+    peer.begin(lambda here: [ctypes.PyDLL(None).usleep(600_000) for _ in range(6)])
     c = open_session(**config).connect(address)
     assert c.open(BOUND) is None
     peer.result()
 
 
 BLOCKED = {
-    "receive": "c.recv(timeout=1)",
-    "probe": "c.probe(timeout=1)",
-    "accept": "sock.accept(timeout=1)",
-    "rendezvous": "sent.wait(1)",
+    "receive": lambda here: here.c.recv(timeout=1),
+    "probe": lambda here: here.c.probe(timeout=1),
+    "accept": lambda here: here.sock.accept(timeout=1),
+    "rendezvous": lambda here: here.sent.wait(1),
 }
-USED = """
-def used(call):
+
+
+def used(here, call):
+    """The share of a CPU that the process uses while `call` waits."""
     before, begun = time.process_time(), time.monotonic()
-    try:
-        eval(call)
-    except pscompy.Timeout:
-        pass
+    with contextlib.suppress(pscompy.Timeout):
+        call(here)
     return (time.process_time() - before) / (time.monotonic() - begun)
-"""
+
+
+def post_large_send(here):
+    here.sent = here.c.isend(bytes(20_000_000))
 
 
 @pytest.mark.parametrize("call", BLOCKED)
 def test_a_blocked_call_sleeps(connect, transport, call):
     """All threads together use less than 2 % of a core, shortly after other traffic."""
     link = connect(transport)
-    link.peer("sock = session.listen('127.0.0.1')")
-    link.peer.begin("for _ in range(100): c.send(c.recv())")
+    link.peer(listen)
+    link.peer.begin(echo, 100)
     for _ in range(100):
         link.c.send(b"traffic")
         link.c.recv(timeout=BOUND)
     link.peer.result()
-    link.peer(USED)
     if call == "rendezvous":
-        link.peer("sent = c.isend(bytes(20_000_000))")
-    assert idles(lambda: link.peer("used(call)", call=BLOCKED[call]))
+        link.peer(post_large_send)
+    assert idles(lambda: link.peer(used, BLOCKED[call]))
 
 
 def test_an_idle_session_sleeps(connect, transport):
@@ -129,26 +140,21 @@ def test_an_idle_session_sleeps(connect, transport):
     assert idles(own_use)
 
 
+def used_by_await(here):
+    async def wait():
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(here.c.irecv(), 1)
+
+    return used(here, lambda here: asyncio.run(wait()))
+
+
 def test_a_blocked_coroutine_sleeps(start, transport):
     """A coroutine that waits for a message uses no CPU time either."""
     server, client = start(ONLY[transport]), start(ONLY[transport])
-    address = server("sock = session.listen('127.0.0.1'); sock.address")
-    client("c = session.connect(address); c.send(b'')", address=address)
-    server(
-        """
-        import asyncio
-        d = sock.accept(60)
-        d.recv()
-        async def used():
-            before, begun = time.process_time(), time.monotonic()
-            try:
-                await asyncio.wait_for(d.irecv(), 1)
-            except asyncio.TimeoutError:
-                pass
-            return (time.process_time() - before) / (time.monotonic() - begun)
-        """
-    )
-    assert idles(lambda: server("asyncio.run(used())"))
+    address = server(listen)
+    client.connect(address)
+    server(accept)
+    assert idles(lambda: server(used_by_await))
 
 
 def test_a_stopped_peer_is_not_dead(connect, transport):
@@ -159,7 +165,7 @@ def test_a_stopped_peer_is_not_dead(connect, transport):
     with pytest.raises(pscompy.Timeout):
         link.c.recv(timeout=3)
     link.peer.send_signal(18)
-    link.peer.begin("c.send(c.recv())")
+    link.peer.begin(lambda here: here.c.send(here.c.recv()))
     assert link.c.recv(timeout=BOUND) == b"patience"
     link.peer.result()
 
@@ -168,12 +174,17 @@ def test_many_sessions_in_turn(start, transport):
     """A process opens and closes sessions while peers connect to the next one."""
     server, client = start(ONLY[transport]), start(ONLY[transport])
     for _ in range(5):
-        address = server("sock = session.listen('127.0.0.1'); sock.address")
-        client("c = session.connect(address); c.send(b'x')", address=address)
-        assert server("d = sock.accept(60); bytes(d.recv())") == b"x"
-        server("session.close()")
-        client("c.close()")
-        server(OPEN, config=ONLY[transport])
+        address = server(listen)
+        client.connect(address)
+        assert server(accept) == b"hello"
+        server(lambda here: here.session.close())
+        client(lambda here: here.c.close())
+        server(open_session_there, ONLY[transport])
+
+
+def send_all(here):
+    for i in range(200):
+        here.c.send(bytes([i]) * 1000)
 
 
 def test_what_was_sent_leaves_though_the_sender_never_calls_again(start):
@@ -181,10 +192,9 @@ def test_what_was_sent_leaves_though_the_sender_never_calls_again(start):
     poll."""
     small = {**ONLY["tcp"], "TCP_SO_SNDBUF": 16 << 10, "TCP_SO_RCVBUF": 16 << 10}
     sender, receiver = start(small), start(small)
-    sender.connect(receiver("sock = session.listen('127.0.0.1'); sock.address"))
-    receiver("c = sock.accept(60); c.recv()")
-    sender("for i in range(200): c.send(bytes([i]) * 1000)")
-    sender(USED)
-    assert idles(lambda: sender("used('time.sleep(0.5)')"), 0.2)
-    received = receiver("[bytes(c.recv(timeout=60)) for _ in range(200)]")
+    sender.connect(receiver(listen))
+    receiver(accept)
+    sender(send_all)
+    expect_soon(sender.idle)
+    received = receiver(lambda here: [bytes(here.c.recv(timeout=60)) for _ in range(200)])
     assert received == [bytes([i]) * 1000 for i in range(200)]

@@ -4,43 +4,26 @@ reason, and works again when descriptors are free.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import resource
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 
 import pytest
-from puppets import BOUND, ONLY
+from puppets import BOUND, ONLY, listen, own_descriptors
 
 import pscompy
+from pscompy.testing.program import program
 from tests.waiting import expect_soon
 
 # The longer test with many peers sets this variable; 2000 peers need a limit of 8192.
 PEERS = int(os.environ.get("PSCOMPY_TEST_PEERS", "60"))
 COST = {"shm": 3, "tcp": 2}  # descriptors that a connection uses on each side
-
-LIMIT = """
-import resource
-resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-sock = session.listen("127.0.0.1")
-kept = []
-def serve():
-    for connection in sock:
-        kept.append(connection)
-threading.Thread(target=serve, daemon=True).start()
-sock.address
-"""
-FILL = """
-filling = []
-try:
-    while True:
-        filling.append(os.open("/dev/null", os.O_RDONLY))
-except OSError:
-    pass
-len(filling)
-"""
 
 
 def raised(call, *arguments):
@@ -52,26 +35,41 @@ def raised(call, *arguments):
     return None
 
 
+def open_with(limit):
+    import os
+    import resource
+
+    import pscompy
+
+    vars(pscompy.Session), vars(pscompy.OutOfDescriptors)  # imported before the limit
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limits[1]))
+    for _ in range(3):
+        try:
+            pscompy.Session()
+        except pscompy.OutOfDescriptors as error:
+            text = str(error)
+    assert isinstance(pscompy.OutOfDescriptors(), OSError)
+    print(text, os.open("/dev/null", os.O_RDONLY))
+
+
 @pytest.mark.parametrize("limit", [12, 24])
 def test_a_program_with_too_few_for_a_session(limit):
     """Opening a session fails with OutOfDescriptors and leaves nothing open."""
-    program = (
-        "import os, resource, sys, pscompy\n"
-        "pscompy.Session.__init__, pscompy.OutOfDescriptors\n"
-        "limits = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
-        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, limits[1]))\n"
-        "for _ in range(3):\n"
-        "    try: pscompy.Session()\n"
-        "    except pscompy.OutOfDescriptors as error: text = str(error)\n"
-        "assert isinstance(pscompy.OutOfDescriptors(), OSError)\n"
-        "print(text, os.open('/dev/null', os.O_RDONLY))\n"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program(open_with, limit)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert re.search(rf"may have {limit} in all .*ulimit -n", done.stdout)
     assert int(done.stdout.split()[-1]) < 6  # no descriptor of the session was left open
     assert done.stderr == ""
+
+
+def connect_again(here, address):
+    here.d = here.session.connect(address)
+    here.d.send(b"x")
 
 
 def test_the_cost_of_a_connection(connect, join, transport):
@@ -79,49 +77,71 @@ def test_the_cost_of_a_connection(connect, join, transport):
     link = connect(transport)
 
     def used():
-        return link.peer("len(os.listdir('/proc/self/fd'))"), len(os.listdir("/proc/self/fd"))
+        return link.peer(lambda here: own_descriptors()), own_descriptors()
 
     before = used()
     second = link.session.listen("127.0.0.1")
     own = used()[1] - before[1]
-    link.peer("d = session.connect(address); d.send(b'x')", address=second.address)
+    link.peer(connect_again, address=second.address)
     accepted = second.accept(BOUND)
     assert bytes(accepted.recv(timeout=BOUND)) == b"x"
     cost = COST[transport]
     expect_soon(lambda: used() == (before[0] + cost, before[1] + own + cost))
 
 
+def listen_with_limit(here, limit):
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
+    here.kept = []
+    address = listen(here)
+    threading.Thread(target=lambda: here.kept.extend(here.sock), daemon=True).start()
+    return address
+
+
+def free_descriptors(here):
+    for fd in here.filling:
+        os.close(fd)
+
+
 def test_without_any_descriptor_causes_are_told_at_once(start, open_session, transport):
     """Both sides report the cause at once; when descriptors are free again, connections succeed."""
     full = start({**ONLY[transport], "RETRY": 0})
-    address = full(LIMIT, limit=256)
+    address = full(listen_with_limit, limit=256)
     session = open_session(**ONLY[transport], RETRY=0)
     other = session.listen("127.0.0.1")
-    assert full(FILL) > 100
+    assert full(fill) > 100
 
     refused = raised(session.connect(address).open, BOUND)
     assert re.search(r"no descriptor left.*RLIMIT_NOFILE there.*ulimit -n", refused)
-    text = "session.connect(other).open(60)"
     with pytest.raises(pscompy.ConnectError, match=r"may have 256 \(RLIMIT_NOFILE.*ulimit -n"):
-        full(text, other=other.address)
+        full(lambda here, other: here.session.connect(other).open(60), other=other.address)
     with pytest.raises(pscompy.ConnectError, match=r"cannot listen.*RLIMIT_NOFILE"):
-        full("session.listen('127.0.0.1')")
+        full(lambda here: here.session.listen("127.0.0.1"))
     with pytest.raises(pscompy.OutOfDescriptors):
-        full("pscompy.Session()")
+        full(lambda here: pscompy.Session())
 
-    full("for fd in filling: os.close(fd)")
+    full(free_descriptors)
     with session.connect(address) as c:
         c.open(BOUND)
-    full(f"{text[:-9]}.send(b'x')", other=other.address)
+    full(lambda here, other: here.session.connect(other).send(b"x"), other=other.address)
     assert bytes(other.accept(BOUND).recv(timeout=BOUND)) == b"x"
+
+
+def fill(here):
+    here.filling = []
+    with contextlib.suppress(OSError):
+        while True:
+            here.filling.append(os.open("/dev/null", os.O_RDONLY))
+    return len(here.filling)
 
 
 def test_a_session_without_any_descriptor_closes(start):
     full = start({})
-    full(LIMIT, limit=256)
-    full(FILL)
-    full("session.close()")
-    assert full("1 + 1") == 2  # the process still answers
+    full(listen_with_limit, limit=256)
+    full(fill)
+    full(lambda here: here.session.close())
+    assert full(lambda here: 1 + 1) == 2  # the process still answers
 
 
 def test_peers_beyond_the_limit_are_turned_away(start, open_session, transport):
@@ -129,7 +149,7 @@ def test_peers_beyond_the_limit_are_turned_away(start, open_session, transport):
     accepted."""
     room = PEERS if PEERS <= 60 else PEERS // 4
     server = start(ONLY[transport])
-    address = server(LIMIT, limit=room * COST[transport])
+    address = server(listen_with_limit, limit=room * COST[transport])
     session = open_session(**ONLY[transport], RETRY=0)
     served, reasons = [], []
     for _ in range(room + 10):
@@ -147,31 +167,41 @@ def test_peers_beyond_the_limit_are_turned_away(start, open_session, transport):
     again = open_session(**ONLY[transport])
     for _ in range(before // 2):
         again.connect(address).send(b"x", timeout=BOUND)
-    expect_soon(lambda: server("len(kept)") >= before + before // 2)
+    expect_soon(lambda: server(lambda here: len(here.kept)) >= before + before // 2)
+
+
+def check_kept(here):
+    for connection in here.kept:
+        assert connection.recv(timeout=60) == b"x"
+
+
+def connect_many(here, address, count):
+    made = [here.session.connect(address) for _ in range(count)]
+    for connection in made:
+        connection.send(b"x", timeout=250)
 
 
 def test_many_peers_of_one_listener(start, transport):
     server = start(ONLY[transport])
-    address = server(LIMIT, limit=PEERS * 4 + 64)
+    address = server(listen_with_limit, limit=PEERS * 4 + 64)
     callers = [start({**ONLY[transport]}) for _ in range(4)]
     for caller in callers:
         caller.begin(
-            "made = [session.connect(address) for _ in range(count)]\n"
-            "for connection in made: connection.send(b'x', timeout=250)\n",
+            connect_many,
             address=address,
             count=PEERS // len(callers),
         )
     for caller in callers:
         caller.result(timeout=280)
-    expect_soon(lambda: server("len(kept)") == PEERS // len(callers) * len(callers))
-    server("for connection in kept: assert connection.recv(timeout=60) == b'x'")
+    expect_soon(lambda: server(lambda here: len(here.kept)) == PEERS // len(callers) * len(callers))
+    server(check_kept)
 
 
 def test_strangers_leave_descriptors_to_peers(start, open_session):
     """64 strangers connect to a listener whose limit is 60 descriptors; peers can connect while
     the strangers stay and after they have left."""
     server = start({})
-    address = server(LIMIT, limit=60)
+    address = server(listen_with_limit, limit=60)
     session = open_session()
     place = re.search(r"//(.*):(\d+)/", address)
     with ExitStack() as strangers:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
 import threading
 
 import pytest
-from puppets import BOUND, ONLY, OPEN, own_descriptors
+from puppets import BOUND, ONLY, listen, open_session_there, own_descriptors
 
 import pscompy
-from tests.waiting import expect_soon
+from tests.waiting import asleep, expect_soon, once_blocked
 
 MESSAGES = 200
-
-
-@pytest.fixture
-def link(connect, transport):
-    return connect(transport)
 
 
 @pytest.fixture
@@ -25,17 +22,17 @@ def hasty(connect, transport):
     return connect(transport, SHUTDOWN_TIMEOUT=3)
 
 
+def exchange_and_close(here):
+    sent = [here.c.isend(bytes([i]) * 5000) for i in range(200)]
+    got = [bytes(here.c.recv()) for _ in range(200)]
+    pscompy.wait_all(sent)
+    here.c.close()
+    return [message == bytes([i]) * 5000 for i, message in enumerate(got)].count(True)
+
+
 def test_in_order_with_data_in_flight_both_ways(link):
     """Both sides send much and then close: all messages sent before the close arrive."""
-    link.peer.begin(
-        """
-        sent = [c.isend(bytes([i]) * 5000) for i in range(200)]
-        got = [bytes(c.recv()) for _ in range(200)]
-        pscompy.wait_all(sent)
-        c.close()
-        [message == bytes([i]) * 5000 for i, message in enumerate(got)].count(True)
-        """
-    )
+    link.peer.begin(exchange_and_close)
     sent = [link.c.isend(bytes([i]) * 5000) for i in range(MESSAGES)]
     for i in range(MESSAGES):
         assert link.c.recv(timeout=BOUND) == bytes([i]) * 5000
@@ -44,16 +41,18 @@ def test_in_order_with_data_in_flight_both_ways(link):
     assert link.peer.result() == MESSAGES
 
 
+def post_and_close(here, nbytes):
+    for i in range(8):
+        here.c.isend(bytes([i]) * nbytes)
+    here.c.close()
+
+
 @pytest.mark.parametrize("nbytes", [10, 3000, 100_000, 5_000_000])
 def test_what_was_sent_before_the_close_arrives(link, nbytes):
     """The peer posts its sends and closes at once: the messages are still sent and are received
     before the end."""
     link.peer(
-        """
-        for i in range(8):
-            c.isend(bytes([i]) * nbytes)
-        c.close()
-        """,
+        post_and_close,
         nbytes=nbytes,
     )
     for i in range(8):
@@ -64,10 +63,16 @@ def test_what_was_sent_before_the_close_arrives(link, nbytes):
         link.c.send(b"too late")
 
 
+def send_and_close(here):
+    for i in range(3):
+        here.c.send(bytes([i]), tag=i)
+    here.c.close()
+
+
 def test_what_is_left_names_its_source(link):
     """Messages that are left keep their source when only the program still refers to the
     connection."""
-    link.peer("for i in range(3): c.send(bytes([i]), tag=i)\nc.close()")
+    link.peer(send_and_close)
     expect_soon(lambda: link.c.state is pscompy.ConnectionState.CLOSED)
     link.sock.close()
     gc.collect()
@@ -78,6 +83,12 @@ def test_what_is_left_names_its_source(link):
         link.c.recv()
 
 
+def send_and_close_active(here):
+    for i in range(20):
+        here.c.am_send(5, bytes([i]), b"")
+    here.c.close()
+
+
 def test_a_handler_learns_who_it_was(link):
     """A handler gets its connection even if that has ended before its last messages are
     delivered."""
@@ -85,15 +96,21 @@ def test_a_handler_learns_who_it_was(link):
     link.session.on_message(5, lambda c, header, payload: seen.append((c, bytes(header))))
     peer = link.c.peer
     link.c = None
-    link.peer("for i in range(20): c.am_send(5, bytes([i]), b'')\nc.close()")
-    expect_soon(lambda: link.peer("c.state.name") == "CLOSED")
+    link.peer(send_and_close_active)
+    expect_soon(lambda: link.peer(lambda here: here.c.state.name) == "CLOSED")
     expect_soon(lambda: link.session.progress() == 0 and len(seen) == 20)
     assert [header for _, header in seen] == [bytes([i]) for i in range(20)]
     assert {c.peer for c, _ in seen} == {peer}
 
 
+def post_and_close_session(here):
+    for i in range(8):
+        here.c.isend(bytes([i]) * 300_000)
+    here.session.close()
+
+
 def test_what_was_sent_before_the_session_closed_arrives(link):
-    link.peer.begin("for i in range(8): c.isend(bytes([i]) * 300_000)\nsession.close()")
+    link.peer.begin(post_and_close_session)
     for i in range(8):
         assert link.c.recv(timeout=BOUND) == bytes([i]) * 300_000
     link.peer.result()
@@ -111,35 +128,41 @@ def test_close_is_idempotent(link):
     assert link.c.state is pscompy.ConnectionState.CLOSED
 
 
+def close_while_blocked(here, what, call):
+    def close():
+        while not asleep(main):
+            pass
+        (here.c if what == "c" else here.session).close()
+
+    main = threading.get_native_id()
+    closer = threading.Thread(target=close)
+    closer.start()
+    try:
+        call(here)
+        return "completed"
+    except pscompy.Closed:
+        return "closed"
+    finally:
+        closer.join()
+
+
+BLOCKED = {
+    "recv": lambda here: here.c.recv(),
+    "probe": lambda here: here.c.probe(),
+    "send": lambda here: here.c.send(bytes(20 << 20)),
+    "wait": lambda here: here.c.irecv().wait(),
+}
+
+
 @pytest.mark.parametrize("what", ["c", "session"])
-@pytest.mark.parametrize("call", ["recv()", "probe()", "send(bytes(20 << 20))", "irecv().wait()"])
+@pytest.mark.parametrize("call", BLOCKED)
 def test_close_from_another_thread_wakes(hasty, what, call):
     """A blocked call ends with Closed if another thread closes what it waits for."""
-    hasty.peer.begin(
-        """
-        def close():
-            while open(f"/proc/self/task/{main}/stat").read().rpartition(")")[2].split()[0] != "S":
-                pass
-            (c if what == "c" else session).close()
-
-        main = threading.get_native_id()
-        closer = threading.Thread(target=close)
-        closer.start()
-        try:
-            eval("c." + call)
-        except pscompy.Closed:
-            outcome = "closed"
-        closer.join()
-        outcome
-        """,
-        what=what,
-        call=call,
-    )
-    assert hasty.peer.result() == "closed"
+    assert hasty.peer(close_while_blocked, what, BLOCKED[call]) == "closed"
 
 
 def test_close_wakes_accept(link):
-    threading.Timer(0.2, link.sock.close).start()
+    once_blocked(link.sock.close)
     with pytest.raises(pscompy.Closed):
         link.sock.accept()
 
@@ -153,38 +176,56 @@ def test_close_of_a_peer_that_is_silent_is_bounded(hasty):
     assert not thread.is_alive()
 
 
+def stop_a_loop(here):
+    here.loop = asyncio.new_event_loop()
+    here.task = here.loop.create_task(asyncio.wait_for(here.c.irecv(), 60))
+    here.loop.call_soon(here.loop.stop)
+    here.loop.run_forever()
+
+
+# What each of these functions returns stays open until the interpreter exits.
 EXITS = {
-    "a session": "pass",
-    "a posted receive": "r = c.irecv(bytearray(10))",
-    "a posted receive without buffer": "r = c.irecv()",
-    "unfinished sends": "r = [c.isend(bytes(10_000_000)) for _ in range(3)]",
-    "dropped sends": "[c.isend(bytes(10_000_000)) and None for _ in range(3)]",
-    "an unreachable peer": "r = session.connect('tcp:127.0.0.1:9').isend(b'x')",
-    "a thread that receives": "threading.Thread(target=lambda: c.recv(), daemon=True).start()",
-    "a socket": "sock = session.listen()",
-    "a closed connection": "c.close()",
-    "a received message": "held = c.probe()",
-    "a cycle of objects": "session.me = [c.recv, session]",
-    "an event loop": "import asyncio; loop = asyncio.new_event_loop(); t = loop.create_task("
-    "asyncio.wait_for(c.irecv(), 60)); loop.call_soon(loop.stop); loop.run_forever()",
+    "a session": lambda here: None,
+    "a posted receive": lambda here: here.c.irecv(bytearray(10)),
+    "a posted receive without buffer": lambda here: here.c.irecv(),
+    "unfinished sends": lambda here: [here.c.isend(bytes(10_000_000)) for _ in range(3)],
+    "dropped sends": lambda here: [here.c.isend(bytes(10_000_000)) and None for _ in range(3)],
+    "an unreachable peer": lambda here: here.session.connect("psp://127.0.0.1:9").isend(b"x"),
+    "a thread that receives": lambda here: threading.Thread(
+        target=lambda: here.c.recv(), daemon=True
+    ).start(),
+    "a socket": lambda here: here.session.listen(),
+    "a closed connection": lambda here: here.c.close(),
+    "a received message": lambda here: here.c.probe(),
+    "a cycle of objects": lambda here: setattr(here.session, "me", [here.c.recv, here.session]),
+    "an event loop": stop_a_loop,
 }
+
+
+def leave_open(here, do):
+    here.kept = do(here)
 
 
 @pytest.mark.parametrize("open_things", EXITS)
 def test_interpreter_exit(hasty, open_things):
     """The interpreter exits with code 0 in bounded time while the object of EXITS is open."""
     hasty.c.send(b"for the probe")
-    hasty.peer("try:\n  exec(do)\nexcept pscompy.PscomError as e: print(e)", do=EXITS[open_things])
+    hasty.peer(leave_open, EXITS[open_things])
     assert hasty.peer.finish() == 0
     with pytest.raises((pscompy.Closed, pscompy.PeerLost)):
         while True:
             hasty.c.recv(timeout=BOUND)
 
 
+def send_fifty(here):
+    for i in range(50):
+        here.c.send(bytes([i]) * 100)
+
+
 def test_exit_without_close_after_messages(link):
     """The program exits without closing: its messages are received, then the end of the
     connection."""
-    link.peer("for i in range(50): c.send(bytes([i]) * 100)")
+    link.peer(send_fifty)
     assert link.peer.finish() == 0
     for i in range(50):
         assert link.c.recv(timeout=BOUND) == bytes([i]) * 100
@@ -192,30 +233,51 @@ def test_exit_without_close_after_messages(link):
         link.c.recv(timeout=BOUND)
 
 
+def send_and_exit(here):
+    here.c.send(b"last")
+    os._exit(0)
+
+
 def test_os_exit_without_close(link):
-    link.peer.begin("c.send(b'last'); os._exit(0)")
+    link.peer.begin(send_and_exit)
     assert link.c.recv(timeout=BOUND) == b"last"
     with pytest.raises(pscompy.PeerLost):
         link.c.recv(timeout=BOUND)
+
+
+def connect_and_send(here, address):
+    here.c = here.session.connect(address)
+    here.c.send(bytes(100))
+
+
+def accept_other(here):
+    here.d = here.sock.accept(60)
+    here.m = here.d.recv()
+
+
+def close_and_drop(here):
+    here.session.close()
+    del here.c, here.session
+    gc.collect()
 
 
 def test_sessions_leave_nothing_behind(transport, start, key):
     """30 sessions, each with a connection to a long-lived peer, leave no descriptors and no
     memory."""
     server = start(ONLY[transport])
-    address = server("sock = session.listen('127.0.0.1'); sock.address")
+    address = server(listen)
     client = start(ONLY[transport])
-    client("session.close()")
+    client(lambda here: here.session.close())
     counts, resident = [], []
 
     def taken():
         return client.resident() + server.resident()
 
     for _ in range(30):
-        client(OPEN, config=ONLY[transport])
-        client("c = session.connect(address); c.send(bytes(100))", address=address)
-        server("d = sock.accept(60); m = d.recv()")
-        client("session.close(); del c, session; gc.collect()")
+        client(open_session_there, ONLY[transport])
+        client(connect_and_send, address=address)
+        server(accept_other)
+        client(close_and_drop)
         counts.append((client.descriptors(), server.descriptors()))
         resident.append(taken())
     expect_soon(lambda: client.descriptors() <= counts[4][0])

@@ -7,33 +7,18 @@ connection. Beyond it senders turn to rendezvous, which costs a record per messa
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
-from puppets import BOUND, ONLY
+from puppets import BOUND, ONLY, listen
 
+import pscompy
 from tests.waiting import expect_soon
 
 MIB = 1 << 20
 WINDOW = 4 * MIB
 SLACK = 16 * MIB  # memory of the allocator and of the rings
 LARGE = 256 << 10
-
-FLOOD = """
-on_their_way = []
-for i in range(count):
-    on_their_way.append(c.isend((i.to_bytes(4, "little") + bytes(size))[:size], tag=1))
-    while len(on_their_way) > 20_000:
-        pscompy.wait_any(on_their_way)
-        on_their_way = [send for send in on_their_way if not send.test()]
-pscompy.wait_all(on_their_way)
-"""
-
-DRAIN = """
-message = bytearray(size)
-for i in range(count):
-    flood.recv(message, tag=1)
-    assert message[:4] == i.to_bytes(4, "little")[:size], (i, message[:4])
-"""
 
 
 class Sampler:
@@ -61,6 +46,16 @@ class Sampler:
         return self.peak - self.before
 
 
+def accept_flood(here):
+    here.flood = here.sock.accept(60)
+    return here.flood.recv()
+
+
+def accept_other(here):
+    here.other = here.sock.accept(60)
+    return here.other.recv()
+
+
 @pytest.fixture
 def receiver(start, transport):
     """Returns a function that starts a receiving puppet with two connected peers, `flood` and
@@ -69,36 +64,32 @@ def receiver(start, transport):
     def begin(**config):
         settings = {**ONLY[transport], **config}
         receiver, flooder, other = (start(settings) for _ in range(3))
-        address = receiver("sock = session.listen('127.0.0.1'); sock.address")
+        address = receiver(listen)
         flooder.connect(address)
-        receiver("flood = sock.accept(60); flood.recv()")
+        receiver(accept_flood)
         other.connect(address)
-        receiver("other = sock.accept(60); other.recv()")
+        receiver(accept_other)
         return receiver, flooder, other
 
     return begin
 
 
-def full(receiver, counter="credits_withheld", least=1, kept=0):
-    """Drive progress in `receiver` without receiving, until `counter` reaches `least`, at least
-    `kept` messages are unexpected, and no further message has arrived for 0.3 s."""
-    receiver(
-        """
-        def full():
-            deadline = time.monotonic() + 50
-            while session.stats[counter] < least or session.stats["unexpected"] < kept:
-                session.progress()
-                assert time.monotonic() < deadline, session.stats
-            seen, since = -1, time.monotonic()
-            while time.monotonic() < since + 0.3:
-                if session.progress() and session.stats["unexpected"] != seen:
-                    seen, since = session.stats["unexpected"], time.monotonic()
-        full()
-        """,
-        counter=counter,
-        least=least,
-        kept=kept,
-    )
+def full(here, counter="credits_withheld", least=1, kept=0):
+    """Make progress without receiving, until `counter` reaches `least`, at least `kept` messages
+    are unexpected, and no further message has arrived for 0.3 s."""
+    deadline = time.monotonic() + 50
+    while here.session.stats[counter] < least or here.session.stats["unexpected"] < kept:
+        here.session.progress()
+        assert time.monotonic() < deadline, here.session.stats
+    seen, since = -1, time.monotonic()
+    while time.monotonic() < since + 0.3:
+        if here.session.progress() and here.session.stats["unexpected"] != seen:
+            seen, since = here.session.stats["unexpected"], time.monotonic()
+
+
+def send_large(here, large):
+    for i in range(64):
+        here.c.send(bytes([i]) * large)
 
 
 @pytest.mark.timeout(900)
@@ -108,17 +99,38 @@ def test_a_million_messages_while_rendezvous_complete(receiver):
     count, size = 1_000_000, 1024
     here, flooder, other = receiver(UNEXPECTED_MAX=64 * MIB)
     with Sampler(here) as memory:
-        flooder.begin(FLOOD, count=count, size=size)
-        full(here, kept=50_000)
-        other.begin("for i in range(64): c.send(bytes([i]) * large)", large=LARGE)
-        whole = here("sum(other.recv() == bytes([i]) * large for i in range(64))", large=LARGE)
+        flooder.begin(flood, count=count, size=size)
+        here(full, kept=50_000)
+        other.begin(send_large, large=LARGE)
+        whole = here(
+            lambda here, large: sum(here.other.recv() == bytes([i]) * large for i in range(64)),
+            large=LARGE,
+        )
         assert whole == 64
         other.result()
-        stats = here("session.stats")
+        stats = here(lambda here: here.session.stats)
         assert 50_000 <= stats["unexpected"] < 100_000
-        here(DRAIN, count=count, size=size, timeout=600)
+        here.begin(drain, count=count, size=size)
+        here.result(timeout=600)
         flooder.result()
     assert memory.grown < 64 * MIB + 2 * WINDOW + SLACK
+
+
+def flood(here, count, size):
+    on_their_way = []
+    for i in range(count):
+        on_their_way.append(here.c.isend((i.to_bytes(4, "little") + bytes(size))[:size], tag=1))
+        while len(on_their_way) > 20_000:
+            pscompy.wait_any(on_their_way)
+            on_their_way = [send for send in on_their_way if not send.test()]
+    pscompy.wait_all(on_their_way)
+
+
+def drain(here, count, size):
+    message = bytearray(size)
+    for i in range(count):
+        here.flood.recv(message, tag=1)
+        assert message[:4] == i.to_bytes(4, "little")[:size], (i, message[:4])
 
 
 @pytest.mark.parametrize("peers", [1, 4])
@@ -127,15 +139,15 @@ def test_peers_share_what_they_may_send_unasked(start, transport, peers):
     only."""
     settings = {**ONLY[transport], "UNEXPECTED_MAX": 8 * MIB, "RTS_MAX": 1}
     here, *there = (start(settings) for _ in range(1 + peers))
-    address = here("peers = []; sock = session.listen('127.0.0.1'); sock.address")
+    address = here(listen)
     for peer in there:
         peer.connect(address)
-        here("flood = sock.accept(60); flood.recv(); peers.append(flood)")
-    there[-1].begin(FLOOD, count=20_000, size=1024)
+        here(accept_flood)
+    there[-1].begin(flood, count=20_000, size=1024)
     each, window = 1024 + 160, min(WINDOW, 8 * MIB // peers)
-    full(here, kept=(8 * MIB + window * 3 // 4) // each)
-    assert here("session.stats['unexpected']") * each < 8 * MIB + window * 5 // 4
-    here(DRAIN, count=20_000, size=1024)
+    here(full, kept=(8 * MIB + window * 3 // 4) // each)
+    assert here(lambda here: here.session.stats["unexpected"]) * each < 8 * MIB + window * 5 // 4
+    here(drain, count=20_000, size=1024)
     there[-1].result()
 
 
@@ -147,9 +159,10 @@ def test_memory_is_bounded(receiver, limit, size):
     count = min(300_000, 3 * limit // (size + 100) + 5000)
     here, flooder, _ = receiver(UNEXPECTED_MAX=limit)
     with Sampler(here) as memory:
-        flooder.begin(FLOOD, count=count, size=size)
-        full(here)
-        here(DRAIN, count=count, size=size, timeout=200)
+        flooder.begin(flood, count=count, size=size)
+        here(full)
+        here.begin(drain, count=count, size=size)
+        here.result(timeout=200)
         flooder.result()
     assert memory.grown < limit + 2 * WINDOW + SLACK
 
@@ -160,24 +173,45 @@ def test_memory_comes_back_after_the_flood(receiver):
     assert 8 * MIB < 15_000 * 1024
     sizes = []
     for _ in range(10):
-        flooder.begin(FLOOD, count=15_000, size=1024)
-        full(here, least=len(sizes) + 1)
-        here(DRAIN, count=15_000, size=1024)
+        flooder.begin(flood, count=15_000, size=1024)
+        here(full, least=len(sizes) + 1)
+        here(drain, count=15_000, size=1024)
         flooder.result()
         sizes.append(here.resident())
     assert sizes[-1] - sizes[1] < 8 * MIB
+
+
+def post_sends(here):
+    data = bytes(1024)
+    here.sends = [here.c.isend(data, tag=1) for _ in range(50_000)]
+
+
+def receive_flood(here):
+    for _ in range(50_000):
+        here.flood.recv(tag=1)
 
 
 def test_a_flood_of_posted_sends(receiver):
     """The sender posts all sends at once: its own memory may grow, the receiver's may not."""
     here, flooder, _ = receiver(UNEXPECTED_MAX=MIB)
     with Sampler(here) as memory:
-        flooder("data = bytes(1024); sends = [c.isend(data, tag=1) for _ in range(50_000)]")
-        flooder.begin("pscompy.wait_all(sends)")
-        full(here)
-        here("for _ in range(50_000): flood.recv(tag=1)")
+        flooder(post_sends)
+        flooder.begin(lambda here: pscompy.wait_all(here.sends))
+        here(full)
+        here(receive_flood)
         flooder.result()
     assert memory.grown < MIB + 2 * WINDOW + SLACK
+
+
+def post_large_sends(here):
+    data = bytes(1 << 20)
+    here.sends = [here.c.isend(data, tag=1) for _ in range(500)]
+
+
+def receive_large_flood(here):
+    buffer = bytearray(1 << 20)
+    for _ in range(500):
+        here.flood.recv(buffer, tag=1)
 
 
 def test_a_flood_of_announcements(receiver):
@@ -185,28 +219,30 @@ def test_a_flood_of_announcements(receiver):
     kept."""
     here, flooder, other = receiver(RTS_MAX=64)
     with Sampler(here) as memory:
-        flooder("data = bytes(1 << 20); sends = [c.isend(data, tag=1) for _ in range(500)]")
-        flooder.begin("pscompy.wait_all(sends)")
-        full(here, "unexpected", 64)
-        assert here("session.stats['unexpected']") <= 64 + 2
-        other.begin("c.send(b'through')")
-        assert here("bytes(other.recv())") == b"through"
+        flooder(post_large_sends)
+        flooder.begin(lambda here: pscompy.wait_all(here.sends))
+        here(full, "unexpected", 64)
+        assert here(lambda here: here.session.stats["unexpected"]) <= 64 + 2
+        other.begin(lambda here: here.c.send(b"through"))
+        assert here(lambda here: bytes(here.other.recv())) == b"through"
         other.result()
-        here("buffer = bytearray(1 << 20)\nfor _ in range(500): flood.recv(buffer, tag=1)")
+        here(receive_large_flood)
         flooder.result()
     assert memory.grown < SLACK
+
+
+def exchange(here, count):
+    here.sends = [here.c.isend(i.to_bytes(4, "little") * 250) for i in range(count)]
+    right = sum(here.c.recv() == i.to_bytes(4, "little") * 250 for i in range(count))
+    pscompy.wait_all(here.sends)
+    return right
 
 
 def test_both_flood_each_other(connect, transport):
     """Both sides post all sends before they receive; neither blocks."""
     link = connect(transport, UNEXPECTED_MAX=MIB)
     count = 20_000
-    exchange = """
-    sends = [c.isend(i.to_bytes(4, "little") * 250) for i in range(count)]
-    right = sum(c.recv() == i.to_bytes(4, "little") * 250 for i in range(count))
-    pscompy.wait_all(sends)
-    right
-    """
+
     link.peer.begin(exchange, count=count)
     sends = [link.c.isend(i.to_bytes(4, "little") * 250) for i in range(count)]
     for i in range(count):
@@ -216,11 +252,22 @@ def test_both_flood_each_other(connect, transport):
     assert link.peer.result() == count
 
 
+def post_and_drop(here):
+    data = bytes(1024)
+    for _ in range(2000):
+        here.c.isend(data, tag=1)
+
+
+def progressed_state(here):
+    here.session.progress()
+    return here.flood.state.name
+
+
 def test_control_messages_pass_a_flood(receiver):
     """A connection that has used up its credit still closes in order."""
     here, flooder, _ = receiver(UNEXPECTED_MAX=0, SHUTDOWN_TIMEOUT=30)
-    flooder("data = bytes(1024)\nfor _ in range(2000): c.isend(data, tag=1)")
-    full(here)
-    here("flood.close()")
-    expect_soon(lambda: here("session.progress(); flood.state.name") == "CLOSED")
+    flooder(post_and_drop)
+    here(full)
+    here(lambda here: here.flood.close())
+    expect_soon(lambda: here(progressed_state) == "CLOSED")
     assert flooder.finish() == 0

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from puppets import BOUND, ONLY, check_echo
 
 import pscompy
+from pscompy.testing.program import program
 
 USES = {
-    "send": "c.send(b'x')",
-    "recv": "c.recv(timeout=1)",
-    "isend": "c.isend(b'x')",
-    "irecv": "c.irecv()",
-    "probe": "c.probe(timeout=1)",
-    "iprobe": "c.iprobe()",
-    "a request": "posted.wait(1)",
-    "listen": "session.listen()",
-    "connect": "session.connect(sock.address)",
-    "accept": "sock.accept(timeout=1)",
-    "open": "session.connect(sock.address).open(1)",
-    "stats": "session.stats",
-    "register": "session.register(bytearray(8))",
-    "on_message": "session.on_message(1, print)",
-    "progress": "session.progress()",
-    "fileno": "session.fileno()",
-    "arm": "session.arm()",
-    "am_send": "c.am_send(1, b'', b'')",
+    "send": lambda here: here.c.send(b"x"),
+    "recv": lambda here: here.c.recv(timeout=1),
+    "isend": lambda here: here.c.isend(b"x"),
+    "irecv": lambda here: here.c.irecv(),
+    "probe": lambda here: here.c.probe(timeout=1),
+    "iprobe": lambda here: here.c.iprobe(),
+    "a request": lambda here: here.posted.wait(1),
+    "listen": lambda here: here.session.listen(),
+    "connect": lambda here: here.session.connect(here.sock.address),
+    "accept": lambda here: here.sock.accept(timeout=1),
+    "open": lambda here: here.session.connect(here.sock.address).open(1),
+    "stats": lambda here: here.session.stats,
+    "register": lambda here: here.session.register(bytearray(8)),
+    "on_message": lambda here: here.session.on_message(1, print),
+    "progress": lambda here: here.session.progress(),
+    "fileno": lambda here: here.session.fileno(),
+    "arm": lambda here: here.session.arm(),
+    "am_send": lambda here: here.c.am_send(1, b"", b""),
 }
 
-IN_CHILD = """
+
 def in_child(work):
+    """Call `work` in a child, which ends with the value as its exit code; returns that code."""
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
@@ -47,93 +53,100 @@ def in_child(work):
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-"""
+
+
+def post_and_listen(here):
+    here.posted = here.c.irecv(tag=99)
+    here.sock = here.session.listen("127.0.0.1")
 
 
 @pytest.fixture
 def link(connect, transport):
-    """A link whose puppet has the functions that fork."""
+    """A link whose puppet has posted a receive and listens."""
     link = connect(transport)
-    link.peer(IN_CHILD)
-    link.peer("posted = c.irecv(tag=99); sock = session.listen('127.0.0.1')")
+    link.peer(post_and_listen)
     return link
+
+
+def use_in_child(here, use):
+    def work():
+        try:
+            use(here)
+        except pscompy.Closed as error:
+            return 0 if "fork" in str(error) else 2
+        return 3
+
+    return in_child(work)
 
 
 @pytest.mark.parametrize("use", USES)
 def test_every_use_raises_in_the_child(link, use):
-    code = link.peer(
-        """
-        def work():
-            try:
-                eval(use)
-            except pscompy.Closed as error:
-                return 0 if "fork" in str(error) else 2
-            return 3
-        in_child(work)
-        """,
-        use=USES[use],
-    )
+    code = link.peer(use_in_child, USES[use])
     assert code == 0
     check_echo(link)
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        "session.close()",
-        "c.close()",
-        "sock.close()",
-        "del c, session",
-        "posted.cancel()",
-        "repr((session, c, sock, posted, c.state))",
-    ],
-)
+def end_in_child(here, end):
+    def work():
+        with contextlib.suppress(pscompy.Closed):
+            end(here)
+        gc.collect()
+        return 0
+
+    return in_child(work)
+
+
+def drop(here):
+    del here.c, here.session
+
+
+ENDS = {
+    "session.close": lambda here: here.session.close(),
+    "c.close": lambda here: here.c.close(),
+    "sock.close": lambda here: here.sock.close(),
+    "drop": drop,
+    "posted.cancel": lambda here: here.posted.cancel(),
+    "repr": lambda here: repr((here.session, here.c, here.sock, here.posted, here.c.state)),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_ends_in_the_child_touch_nothing(link, end):
-    code = link.peer(
-        """
-        def work():
-            try:
-                exec(end, globals())
-            except pscompy.Closed:
-                pass
-            gc.collect()
-            return 0
-        in_child(work)
-        """,
-        end=end,
-    )
+    code = link.peer(end_in_child, ENDS[end])
     assert code == 0
     check_echo(link)
     link.c.send(b"posted before the fork", tag=99)
-    assert link.peer("bytes(posted.wait(60))") == b"posted before the fork"
+    assert link.peer(lambda here: bytes(here.posted.wait(60))) == b"posted before the fork"
+
+
+def exit_code_of_child(here):
+    child = multiprocessing.get_context("fork").Process(target=sys.exit, args=(7,))
+    child.start()
+    child.join(60)
+    return child.exitcode
 
 
 def test_the_childs_exit_runs_and_the_parent_goes_on(link):
     """The child runs a whole interpreter exit with its atexit handlers, not os._exit."""
-    code = link.peer(
-        """
-        import multiprocessing
-        child = multiprocessing.get_context("fork").Process(target=sys.exit, args=(7,))
-        child.start()
-        child.join(60)
-        child.exitcode
-        """
-    )
+    code = link.peer(exit_code_of_child)
     assert code == 7
     for _ in range(50):
         check_echo(link)
 
 
+def connect_in_child(here, address):
+    def work():
+        with pscompy.Session(config=here.config) as mine:
+            d = mine.connect(address)
+            d.send(b"hello from the child")
+            return 0 if d.recv() == b"welcome" else 2
+
+    return in_child(work)
+
+
 def test_a_new_session_works_in_the_child(link):
     link.peer.begin(
-        """
-        def work():
-            with pscompy.Session(config=config) as mine:
-                d = mine.connect(address)
-                d.send(b"hello from the child")
-                return 0 if d.recv() == b"welcome" else 2
-        in_child(work)
-        """,
+        connect_in_child,
         address=link.sock.address,
     )
     child = link.sock.accept(timeout=BOUND)
@@ -143,55 +156,55 @@ def test_a_new_session_works_in_the_child(link):
     check_echo(link)
 
 
+def fork_while_sending(here):
+    data = bytes(range(256)) * 40_000
+    sends = [here.c.isend(data) for _ in range(4)]
+    codes = [in_child(lambda: 0) for _ in range(5)]
+    pscompy.wait_all(sends)
+    return codes
+
+
 def test_fork_while_messages_are_in_flight(link):
     """Large messages of the parent arrive complete although it forks meanwhile."""
-    link.peer.begin(
-        """
-        data = bytes(range(256)) * 40_000
-        sends = [c.isend(data) for _ in range(4)]
-        codes = [in_child(lambda: 0) for _ in range(5)]
-        pscompy.wait_all(sends)
-        codes
-        """
-    )
+    link.peer.begin(fork_while_sending)
     for _ in range(4):
         assert link.c.recv(timeout=BOUND) == bytes(range(256)) * 40_000
     assert link.peer.result() == [0] * 5
     check_echo(link)
 
 
+def fork_while_receiving(here):
+    codes = []
+    forker = threading.Thread(target=lambda: codes.extend(in_child(lambda: 0) for _ in range(20)))
+    forker.start()
+    got = [int.from_bytes(here.c.recv(), "little") for _ in range(2000)]
+    forker.join()
+    return codes == [0] * 20 and got == list(range(2000))
+
+
 def test_fork_from_a_thread_while_another_receives(link):
-    link.peer.begin(
-        """
-        codes = []
-        forker = threading.Thread(
-            target=lambda: codes.extend(in_child(lambda: 0) for _ in range(20))
-        )
-        forker.start()
-        got = [int.from_bytes(c.recv(), "little") for _ in range(2000)]
-        forker.join()
-        codes == [0] * 20 and got == list(range(2000))
-        """
-    )
+    link.peer.begin(fork_while_receiving)
     for i in range(2000):
         link.c.send(i.to_bytes(4, "little"))
     assert link.peer.result()
 
 
+def fork_and_linger(here):
+    def linger():
+        os.close(0)
+        os.close(1)
+        signal.alarm(60)
+        signal.pause()
+
+    pid = os.fork()
+    if not pid:
+        linger()
+    return pid
+
+
 def test_the_peer_survives_a_child_that_outlives_its_parent(link):
     """The peer notices the parent's death although the child holds copies of its descriptors."""
-    child = link.peer(
-        """
-        def linger():
-            os.close(0); os.close(1)
-            signal.alarm(60)
-            signal.pause()
-        pid = os.fork()
-        if not pid:
-            linger()
-        pid
-        """
-    )
+    child = link.peer(fork_and_linger)
     try:
         link.peer.kill()
         with pytest.raises(pscompy.PeerLost):
@@ -227,16 +240,21 @@ def test_multiprocessing(transport, method, open_session):
         assert worker.exitcode == 0
 
 
+def list_descriptors():
+    import contextlib
+    import os
+
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of this listing
+            print(os.readlink(f"/proc/self/fd/{fd}"))
+
+
 def test_descriptors_are_closed_by_exec(link):
     """A program that the process executes inherits none of the session's descriptors."""
-    listing = (
-        "import os; print([os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
-    )
-    listing += " if os.path.exists(f'/proc/self/fd/{f}')])"
 
     def seen():
         done = subprocess.run(
-            [sys.executable, "-c", listing],
+            [sys.executable, "-c", program(list_descriptors)],
             close_fds=False,
             stdin=subprocess.DEVNULL,  # the stdin of the test run may be anything
             capture_output=True,

@@ -5,17 +5,15 @@ continues if the handler raises nothing; the session works afterwards and no mes
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
+import socket
 
 import pytest
-from puppets import BOUND, OPEN, check_echo
+from puppets import BOUND, accept, check_echo, listen, open_session_there
 
+import pscompy
 from tests.waiting import expect_soon
-
-
-@pytest.fixture
-def link(connect, transport):
-    return connect(transport)
 
 
 def check_interrupted(peer, call):
@@ -28,15 +26,15 @@ def check_interrupted(peer, call):
 
 
 BLOCKED = {
-    "recv": "c.recv()",
-    "recv into": "c.recv(bytearray(100))",
-    "recv_status": "c.recv_status()",
-    "recv with timeout": "c.recv(timeout=60)",
-    "probe": "c.probe()",
-    "mprobe": "c.mprobe()",
-    "wait": "c.irecv().wait()",
-    "wait_all": "pscompy.wait_all([c.irecv(), c.irecv()])",
-    "wait_any": "pscompy.wait_any([c.irecv(), c.irecv()])",
+    "recv": lambda here: here.c.recv(),
+    "recv into": lambda here: here.c.recv(bytearray(100)),
+    "recv_status": lambda here: here.c.recv_status(),
+    "recv with timeout": lambda here: here.c.recv(timeout=60),
+    "probe": lambda here: here.c.probe(),
+    "mprobe": lambda here: here.c.mprobe(),
+    "wait": lambda here: here.c.irecv().wait(),
+    "wait_all": lambda here: pscompy.wait_all([here.c.irecv(), here.c.irecv()]),
+    "wait_any": lambda here: pscompy.wait_any([here.c.irecv(), here.c.irecv()]),
 }
 
 
@@ -60,30 +58,55 @@ def test_waiting(link, call):
     check_echo(link)
 
 
+def post_receive(here):
+    here.r = here.c.irecv()
+
+
 def test_a_request_goes_on(link):
-    link.peer("r = c.irecv()")
-    check_interrupted(link.peer, "r.wait()")
+    link.peer(post_receive)
+    check_interrupted(link.peer, lambda here: here.r.wait())
     link.c.send(b"later")
-    assert link.peer("bytes(r.wait(60))") == b"later"
+    assert link.peer(lambda here: bytes(here.r.wait(60))) == b"later"
     check_echo(link)
 
 
-@pytest.mark.parametrize(
-    "call", ["c.send(data)", "c.isend(data).wait()", "c.send(data, timeout=60)"]
-)
+def send_next(here):
+    here.c.send(b"next", tag=1)
+    return here.c.recv()
+
+
+DATA = bytes(range(256)) * 40_000
+SENDING = {
+    "send": lambda here: here.c.send(here.data),
+    "wait": lambda here: here.c.isend(here.data).wait(),
+    "send with timeout": lambda here: here.c.send(here.data, timeout=60),
+}
+
+
+@pytest.mark.parametrize("call", SENDING)
 def test_sending(link, call):
     """Nothing receives. After the interrupt the message arrives as a whole or not at all."""
-    link.peer("data = bytes(range(256)) * 40_000")
-    check_interrupted(link.peer, call)
-    link.peer.begin("c.send(b'next', tag=1); c.recv()")
+    link.peer(lambda here: setattr(here, "data", DATA))
+    check_interrupted(link.peer, SENDING[call])
+    link.peer.begin(send_next)
     request = link.c.irecv(tag=0)
     assert link.c.recv(tag=1, timeout=BOUND) == b"next"
     if not request.cancel():
-        assert request.wait(BOUND) == bytes(range(256)) * 40_000
+        assert request.wait(BOUND) == DATA
     link.c.send(b"thanks")
     assert link.peer.result() == b"thanks"
-    link.peer("data = None; gc.collect()")
+    link.peer(lambda here: setattr(here, "data", None) or gc.collect())
     check_echo(link)
+
+
+def post_many(here):
+    for _ in range(3000):
+        here.c.isend(bytes(60_000), tag=3)
+
+
+def reuse_memory(here):
+    gc.collect()
+    here.junk = [bytes(2000) for _ in range(1000)]
 
 
 def test_an_active_message_keeps_its_header(link):
@@ -91,8 +114,8 @@ def test_an_active_message_keeps_its_header(link):
     object."""
     got = []
     link.session.on_message(7, lambda c, header, payload: got.append((header, len(payload))))
-    link.peer("for _ in range(3000): c.isend(bytes(60_000), tag=3)")
-    link.peer.begin("c.am_send(7, bytearray(b'head' * 500), bytes(5_000_000))")
+    link.peer(post_many)
+    link.peer.begin(lambda here: here.c.am_send(7, bytearray(b"head" * 500), bytes(5_000_000)))
     expect_soon(link.peer.sleeps)
     link.peer.send_signal(signal.SIGINT)
     try:
@@ -100,8 +123,8 @@ def test_an_active_message_keeps_its_header(link):
         sent = True
     except KeyboardInterrupt:
         sent = False
-    link.peer("gc.collect(); junk = [bytes(2000) for _ in range(1000)]")
-    link.peer.begin("c.recv()")
+    link.peer(reuse_memory)
+    link.peer.begin(lambda here: here.c.recv())
     for _ in range(3000):
         assert link.c.recv(tag=3, timeout=BOUND) == bytes(60_000)
     expect_soon(lambda: link.session.progress() == 0 and (got or not sent))
@@ -113,39 +136,49 @@ def test_an_active_message_keeps_its_header(link):
 
 def test_accepting(transport, start):
     peer = start({})
-    peer("sock = session.listen('127.0.0.1')")
-    check_interrupted(peer, "sock.accept()")
-    check_interrupted(peer, "next(iter(sock))")
+    peer(listen)
+    check_interrupted(peer, lambda here: here.sock.accept())
+    check_interrupted(peer, lambda here: next(iter(here.sock)))
     other = start({})
-    other.connect(peer("sock.address"))
-    assert peer("c = sock.accept(60); bytes(c.recv())") == b"hello"
+    other.connect(peer(lambda here: here.sock.address))
+    assert peer(accept) == b"hello"
+
+
+def listen_silently(here):
+    here.silent = socket.create_server(("127.0.0.1", 0))
+    return f"psp://127.0.0.1:{here.silent.getsockname()[1]}/nobody"
 
 
 def test_opening(start):
     """SIGINT ends open() while the listener accepts the connection but never answers."""
     peer = start({})
-    peer("silent = socket.create_server(('127.0.0.1', 0)); port = silent.getsockname()[1]")
-    check_interrupted(peer, "session.connect(f'psp://127.0.0.1:{port}/nobody').open()")
+    address = peer(listen_silently)
+    check_interrupted(peer, lambda here: here.session.connect(address).open())
     assert peer.finish() == 0
 
 
 def test_closing(link):
     """Ctrl-C interrupts a close that waits for a silent peer; a second close still works."""
-    link.peer("c.isend(bytes(10_000_000)) and None")
-    link.peer.begin("session.close()")
+    link.peer(lambda here: here.c.isend(bytes(10_000_000)) and None)
+    link.peer.begin(lambda here: here.session.close())
     expect_soon(link.peer.sleeps)
     link.peer.send_signal(signal.SIGINT)
     with contextlib.suppress(KeyboardInterrupt):
         link.peer.result()
-    link.peer("session.close()")
-    link.peer(OPEN, config={})
+    link.peer(lambda here: here.session.close())
+    link.peer(open_session_there, {})
     assert link.peer.finish() == 0
+
+
+def count_signals(here):
+    signal.signal(signal.SIGUSR1, lambda *_: here.seen.append(1))
+    here.seen = []
 
 
 @pytest.mark.parametrize("call", sorted(BLOCKED.keys() - {"wait_all", "mprobe"}))
 def test_a_handler_that_raises_nothing(link, call):
     """The call continues after a handler that raises nothing, and receives the message."""
-    link.peer("signal.signal(signal.SIGUSR1, lambda *_: seen.append(1)); seen = []")
+    link.peer(count_signals)
     link.peer.begin(BLOCKED[call])
     for _ in range(5):
         expect_soon(link.peer.sleeps)
@@ -153,13 +186,15 @@ def test_a_handler_that_raises_nothing(link, call):
     link.c.send(b"at last")
     result = link.peer.result()
     assert "at last" in repr(result) or "nbytes=7" in repr(result)
-    assert link.peer("len(seen) > 0")
+    assert link.peer(lambda here: len(here.seen) > 0)
 
 
 def test_a_handler_uses_the_session(link):
     """A message arrives that a handler sends while its thread is blocked in a receive."""
-    link.peer("signal.signal(signal.SIGUSR1, lambda *_: c.send(b'from the handler'))")
-    link.peer.begin("bytes(c.recv())")
+    link.peer(
+        lambda here: signal.signal(signal.SIGUSR1, lambda *_: here.c.send(b"from the handler"))
+    )
+    link.peer.begin(lambda here: bytes(here.c.recv()))
     expect_soon(link.peer.sleeps)
     link.peer.send_signal(signal.SIGUSR1)
     assert link.c.recv(timeout=BOUND) == b"from the handler"
@@ -167,21 +202,28 @@ def test_a_handler_uses_the_session(link):
     assert link.peer.result() == b"go on"
 
 
+def start_timer(here):
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+
+
+def send_large(here):
+    for i in range(20):
+        here.c.send(bytes([i]) * 500_000)
+
+
 def test_a_storm_of_signals(link):
     """No message is lost or duplicated while a timer sends a signal every millisecond."""
-    link.peer(
-        """
-        signal.signal(signal.SIGALRM, lambda *_: None)
-        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-        """
-    )
+    link.peer(start_timer)
     link.peer.begin(
-        "[int.from_bytes(c.recv(), 'little') for _ in range(3000)] == list(range(3000))"
+        lambda here: (
+            [int.from_bytes(here.c.recv(), "little") for _ in range(3000)] == list(range(3000))
+        )
     )
     for i in range(3000):
         link.c.send(i.to_bytes(4, "little"))
     assert link.peer.result()
-    link.peer.begin("for i in range(20): c.send(bytes([i]) * 500_000)")
+    link.peer.begin(send_large)
     for i in range(20):
         assert link.c.recv(timeout=BOUND) == bytes([i]) * 500_000
     link.peer.result()

@@ -1,12 +1,9 @@
-"""A server that runs for months: connections that have ended leave nothing behind, and a
-connection object lives exactly as long as it is referred to.
-"""
+"""A connection object lives exactly as long as it is referred to."""
 
 from __future__ import annotations
 
 import gc
 import os
-import threading
 import weakref
 
 import pytest
@@ -14,54 +11,6 @@ from puppets import BOUND, ONLY, check_echo, quiet_port
 
 import pscompy
 from tests.waiting import expect_soon
-
-CONNECTIONS = 2000
-SLACK = 4 << 20  # bytes that a process may grow by chance; 1600 leaked connections would be 16 MB
-
-MEASURE = """
-def connections():
-    return sum(isinstance(it, pscompy.Connection) for it in gc.get_objects())
-
-def resident():
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-def measure():
-    return connections(), len(os.listdir("/proc/self/fd")), resident()
-"""
-
-CYCLES = """
-def cycles(n):
-    for _ in range(n):
-        c = other.connect(sock.address)
-        c.send(b"question")
-        s = sock.accept(timeout=60)
-        assert s.recv() == b"question"
-        s.isend(b"answer")
-        assert c.recv(timeout=60) == b"answer"
-        c.close()
-        try:
-            s.recv(timeout=60)
-        except pscompy.Closed:
-            continue
-        raise AssertionError("it is still open")
-
-gc.collect()
-gc.disable()  # nothing waits for it
-other = pscompy.Session(config=config)
-sock = session.listen("127.0.0.1")
-"""
-
-
-def settled(peer, connections, descriptors):
-    """Wait until only these connections and descriptors are left; returns the resident memory."""
-    expect_soon(lambda: peer("measure()")[:2] == (connections, descriptors))
-    return peer("resident()")
-
-
-@pytest.fixture
-def link(connect, transport):
-    return connect(transport)
 
 
 @pytest.fixture
@@ -74,121 +23,20 @@ def drop(link):
     link.c = None
 
 
-# ---- many connections ----
-
-
-@pytest.mark.timeout(700)
-def test_thousands_of_connections(transport, start):
-    """Connections between two sessions are opened, used and closed; none needs the garbage
-    collector."""
-    peer = start(ONLY[transport])
-    peer(MEASURE + CYCLES, config=ONLY[transport])
-    peer("cycles(400)", timeout=300)
-    expect_soon(lambda: peer("measure()")[0] == 0)
-    descriptors = peer("measure()")[1]
-    before = settled(peer, 0, descriptors)
-    peer(f"cycles({CONNECTIONS - 400})", timeout=300)
-    assert settled(peer, 0, descriptors) - before < SLACK
-
-
-def test_peers_that_are_killed(transport, start):
-    """Peers with ten connections each are killed in the middle of an exchange."""
-    server = start(ONLY[transport])
-    address = server(MEASURE + "sock = session.listen('127.0.0.1'); sock.address")
-    taken = []
-
-    def round_of_ten():
-        peer = start(ONLY[transport])
-        server.begin(
-            """
-            accepted = [sock.accept(timeout=60) for _ in range(10)]
-            assert all(c.recv(timeout=60) == b"hello" for c in accepted)
-            sent = [c.isend(bytes(1 << 20)) for c in accepted]
-            received = [c.irecv() for c in accepted]
-            """
-        )
-        peer(
-            """
-            all = [session.connect(address) for _ in range(10)]
-            for c in all:
-                c.send(b"hello")
-            """,
-            address=address,
-        )
-        server.result()
-        peer.kill()
-        lost = server(
-            """
-            def lost(request):
-                try:
-                    request.wait(60)
-                except pscompy.PeerLost:
-                    return True
-            n = sum(map(lost, sent + received))
-            del accepted, sent, received
-            gc.collect()  # an exception refers to the frame that has the request that raised it
-            n
-            """
-        )
-        taken.append(lost)
-
-    for _ in range(2):
-        round_of_ten()
-    expect_soon(lambda: server("measure()")[0] == 0)
-    descriptors = server("measure()")[1]
-    before = settled(server, 0, descriptors)
-    for _ in range(6):
-        round_of_ten()
-    # malloc may keep one round's buffers (10 MiB) as fragments; 60 leaked connections would keep 60
-    # MiB.
-    assert settled(server, 0, descriptors) - before < 4 * SLACK
-    assert taken == [20] * 8
-
-
-def test_from_several_threads(transport, open_session):
-    """Threads open and close connections of one session at the same time."""
-    here, there = open_session(**ONLY[transport]), open_session(**ONLY[transport])
-    sock = there.listen("127.0.0.1")
-    answered = []
-
-    def serve():
-        for c in sock:
-            c.send(c.recv(timeout=BOUND))
-
-    def ask():
-        for _ in range(50):
-            c = here.connect(sock.address)
-            c.send(b"?")
-            answered.append(bytes(c.recv(timeout=BOUND)))
-            c.close()
-
-    threads = [threading.Thread(target=run) for run in (ask, ask, ask, serve)]
-    for thread in threads:
-        thread.start()
-    for thread in threads[:3]:
-        thread.join(BOUND)
-    sock.close()
-    threads[3].join(BOUND)
-    assert answered == [b"?"] * 150
-    mine = {here, there}
-    expect_soon(lambda: not any(owner(c) in mine for c in gc.get_objects()))
-
-
-def owner(thing):
-    """The session that the connection `thing` belongs to; None for other objects."""
-    kept = isinstance(thing, pscompy.Connection)
-    return thing._context.control._connections._adopt.__self__ if kept else None
-
-
 # ---- connections that have ended ----
+
+
+def send_three(here):
+    for i in range(3):
+        here.c.send(bytes([i]) * 100, tag=i)
 
 
 @pytest.mark.parametrize("how", ["close", "kill"])
 def test_it_is_usable_after_its_end(link, last, transport, how):
     """Messages that had arrived are received first; state, statistics and explanation stay."""
-    link.peer("for i in range(3): c.send(bytes([i]) * 100, tag=i)")
+    link.peer(send_three)
     link.c.probe(tag=2, timeout=BOUND)
-    link.peer("c.close()") if how == "close" else link.peer.kill()
+    link.peer(lambda here: here.c.close()) if how == "close" else link.peer.kill()
     ended = {
         "close": (pscompy.ConnectionState.CLOSED, pscompy.Closed),
         "kill": (pscompy.ConnectionState.FAILED, pscompy.PeerLost),
@@ -213,10 +61,16 @@ def test_it_is_usable_after_its_end(link, last, transport, how):
     assert last() is None
 
 
+def send_unreceived(here):
+    for i in range(50):
+        here.c.send(bytes(1000), tag=i)
+    return here.c.isend(bytes(1 << 20), tag=50)
+
+
 def test_messages_that_nobody_receives_go_with_it(link, last):
     """Unreceived messages are freed with the connection; a Message that was matched keeps it
     alive."""
-    link.peer("for i in range(50): c.send(bytes(1000), tag=i)\nc.isend(bytes(1 << 20), tag=50)")
+    link.peer(send_unreceived)
     message = link.c.mprobe(tag=49, timeout=BOUND)
     link.peer.kill()
     expect_soon(lambda: link.c.state is pscompy.ConnectionState.FAILED)
@@ -227,11 +81,16 @@ def test_messages_that_nobody_receives_go_with_it(link, last):
     assert last() is None
 
 
+def receive_and_close(here):
+    assert here.c.recv() == bytes(8 << 20)
+    here.c.close()
+
+
 def test_requests_in_flight_keep_it(link, last):
     receive, send = link.c.irecv(tag=7), link.c.isend(bytes(8 << 20))
     drop(link)
     assert not receive.test()
-    link.peer.begin("assert c.recv() == bytes(8 << 20)\nc.close()")
+    link.peer.begin(receive_and_close)
     assert send.wait(BOUND) is None
     link.peer.result()
     with pytest.raises(pscompy.Closed):
@@ -240,10 +99,16 @@ def test_requests_in_flight_keep_it(link, last):
     expect_soon(lambda: last() is None)
 
 
+def length_and_close(here):
+    n = len(here.c.recv())
+    here.c.close()
+    return n
+
+
 def test_a_request_that_is_dropped_with_it_completes(link, last):
     link.c.isend(bytes(8 << 20))
     drop(link)
-    link.peer.begin("n = len(c.recv())\nc.close()\nn")
+    link.peer.begin(length_and_close)
     expect_soon(lambda: link.session.progress() == 0 and last() is None)
     assert link.peer.result() == 8 << 20
 
@@ -256,12 +121,18 @@ def test_while_it_is_up_it_stays(link, last):
     name = link.c.peer
     drop(link)
     gc.collect()
-    link.peer("c.am_send(3, b'here', b'')")
+    link.peer(lambda here: here.c.am_send(3, b"here", b""))
     expect_soon(lambda: link.session.progress() == 0 and seen)
     assert [(c.peer, header) for c, header in seen] == [(name, b"here")]
     assert seen.pop()[0] is last()
-    link.peer("c.close()")
+    link.peer(lambda here: here.c.close())
     expect_soon(lambda: last() is None)
+
+
+def send_active_and_close(here):
+    for i in range(20):
+        here.c.am_send(3, bytes([i]), b"")
+    here.c.close()
 
 
 def test_a_message_that_waits_for_its_handler_keeps_it(link, last):
@@ -270,7 +141,7 @@ def test_a_message_that_waits_for_its_handler_keeps_it(link, last):
     link.session.on_message(3, lambda c, header, payload: seen.append((c, header)))
     held, number, name = link.session._binding, link.c._record.id, link.c.peer
     drop(link)
-    link.peer("for i in range(20): c.am_send(3, bytes([i]), b'')\nc.close()")
+    link.peer(send_active_and_close)
     expect_soon(lambda: last().state is pscompy.ConnectionState.CLOSED)
     gc.collect()
     assert held.connection(number) is not None
@@ -282,14 +153,19 @@ def test_a_message_that_waits_for_its_handler_keeps_it(link, last):
     assert last() is None
 
 
+def say_bye(here):
+    here.c.send(b"and bye")
+    here.c.close()
+
+
 def test_the_accept_queue_keeps_it(transport, start, open_session):
     """A connection that opens and ends before the program accepts it stays in the accept queue."""
     session = open_session(**ONLY[transport])
     sock = session.listen("127.0.0.1")
     peer = start(ONLY[transport])
     peer.connect(sock.address)
-    peer("c.send(b'and bye')\nc.close()")
-    expect_soon(lambda: peer("c.state.name") == "CLOSED")
+    peer(say_bye)
+    expect_soon(lambda: peer(lambda here: here.c.state.name) == "CLOSED")
     gc.collect()
     c = sock.accept(timeout=BOUND)
     assert [bytes(c.recv()), bytes(c.recv())] == [b"hello", b"and bye"]
@@ -353,9 +229,14 @@ def test_one_that_could_not_be_made_may_be_used_again(transport, open_session):
 # ---- sessions ----
 
 
+def send_two(here):
+    here.c.send(b"left")
+    here.c.send(b"taken", tag=1)
+
+
 def test_it_outlives_its_session(link, last):
     """A connection object outlives its session and still reports its peer and state."""
-    message = link.peer("c.send(b'left')\nc.send(b'taken', tag=1)")
+    message = link.peer(send_two)
     message = link.c.mprobe(tag=1, timeout=BOUND)
     link.session.close()
     link.session = link.sock = None

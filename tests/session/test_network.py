@@ -11,33 +11,45 @@ from pathlib import Path
 import pytest
 
 import pscompy
+from pscompy.testing.program import program
 
 PACKAGES = str(Path(pscompy.__file__).parents[1])
 NBYTES = 50_000_000
 
-TRAFFIC = """
-import os, subprocess, sys
-import pscompy
 
-def counted():
-    line = next(l for l in open("/proc/net/dev") if l.strip().startswith("lo:"))
+def carried():
+    """The bytes that lo has carried."""
+    with open("/proc/net/dev") as counters:
+        (line,) = (line for line in counters if line.strip().startswith("lo:"))
     return int(line.split(":")[1].split()[0])
 
-if len(sys.argv) > 1:
+
+def call(nbytes):
+    import sys
+
+    import pscompy
+
     with pscompy.Session() as session:
         c = session.connect(sys.argv[1])
-        c.send(bytes(%(nbytes)d))
+        c.send(bytes(nbytes))
         c.recv()
-else:
+
+
+def traffic(nbytes, caller):
+    """Print the transport, and the bytes that lo carries while the program `caller` sends."""
+    import subprocess
+    import sys
+
+    import pscompy
+
     with pscompy.Session() as session, session.listen() as sock:
-        before = counted()
-        peer = subprocess.Popen([sys.executable, __file__, sock.address])
+        before = carried()
+        peer = subprocess.Popen([sys.executable, "-c", caller, sock.address])
         c = sock.accept(timeout=60)
-        assert len(c.recv(timeout=60)) == %(nbytes)d
-        print(c.transport, counted() - before)
+        assert len(c.recv(timeout=60)) == nbytes
+        print(c.transport, carried() - before)
         c.send(b"")
         assert peer.wait(30) == 0
-"""
 
 
 def namespace():
@@ -58,11 +70,10 @@ def isolated():
     return namespace()
 
 
-def run(isolated, tmp_path, **environ):
-    script = tmp_path / "traffic.py"
-    script.write_text(TRAFFIC % {"nbytes": NBYTES})
+def run(isolated, **environ):
+    text = program(traffic, NBYTES, program(call, NBYTES), uses=[carried])
     done = subprocess.run(
-        [*isolated, sys.executable, str(script)],
+        [*isolated, sys.executable, "-c", text],
         env={**os.environ, "PYTHONPATH": PACKAGES, **environ},
         capture_output=True,
         text=True,
@@ -75,14 +86,14 @@ def run(isolated, tmp_path, **environ):
 
 
 @pytest.mark.parametrize("cma", ["0", "1"])
-def test_shm_leaves_the_network_alone(isolated, tmp_path, cma):
+def test_shm_leaves_the_network_alone(isolated, cma):
     """With shm only the handshake, a few kilobytes, uses the network."""
-    name, counted = run(isolated, tmp_path, PSP_TCP="0", PSP_SHM_CMA=cma)
+    name, counted = run(isolated, PSP_TCP="0", PSP_SHM_CMA=cma)
     assert name == "shm"
     assert 0 < counted < 100_000
 
 
-def test_tcp_uses_it(isolated, tmp_path):
-    name, counted = run(isolated, tmp_path, PSP_SHM="0")
+def test_tcp_uses_it(isolated):
+    name, counted = run(isolated, PSP_SHM="0")
     assert name == "tcp"
     assert NBYTES < counted < 2 * NBYTES

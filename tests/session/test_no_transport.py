@@ -13,6 +13,7 @@ import pytest
 
 import pscompy
 from pscompy.config.config import TransportWarning
+from pscompy.testing.program import program
 from tests.waiting import expect_soon
 
 
@@ -63,18 +64,20 @@ def test_a_transport_that_runs_everywhere_is_missed_aloud() -> None:
     pscompy.Session(config={**wrong, "SHM": 0}).close()
 
 
+def connect_to_oneself() -> None:
+    import pscompy
+
+    with pscompy.Session() as here, pscompy.Session() as there:
+        connection = there.connect(here.listen("127.0.0.1").address)
+        connection.open(60)
+        print(connection.transport)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take /proc away")
 def test_without_proc_the_remedy_is_told() -> None:
-    program = (
-        "import pscompy\n"
-        "with pscompy.Session() as here, pscompy.Session() as there:\n"
-        "    connection = there.connect(here.listen('127.0.0.1').address)\n"
-        "    connection.open(60)\n"
-        "    print(connection.transport)\n"
-    )
     command = 'mount -t tmpfs none /proc && exec "$0" -c "$1"'
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", command, sys.executable, program],
+        ["unshare", "-m", "sh", "-c", command, sys.executable, program(connect_to_oneself)],
         capture_output=True,
         text=True,
         check=True,

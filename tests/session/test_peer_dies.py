@@ -4,6 +4,13 @@ side learns of it soon, loses nothing that had arrived, and still serves its oth
 
 from __future__ import annotations
 
+import fcntl
+import itertools
+import os
+import pathlib
+import signal
+import struct
+import termios
 import threading
 import time
 
@@ -11,7 +18,7 @@ import pytest
 from puppets import BOUND, check_echo, own_descriptors
 
 import pscompy
-from tests.waiting import expect_soon
+from tests.waiting import expect_soon, once_blocked
 
 MIB = 1 << 20
 LARGE = 24 * MIB
@@ -33,11 +40,6 @@ def expect_failed(connection):
     expect_soon(lambda: connection.state is pscompy.ConnectionState.FAILED)
 
 
-@pytest.fixture
-def link(connect, transport):
-    return connect(transport)
-
-
 def test_idle(link, join):
     other = join(link)
     link.peer.kill()
@@ -49,38 +51,43 @@ def test_idle(link, join):
 
 def test_while_a_receive_is_blocked(link, join):
     other = join(link)
-    threading.Timer(0.2, link.peer.kill).start()
+    once_blocked(link.peer.kill)
     expect_lost(link.c.recv)
     check_echo(other)
 
 
 def test_while_a_probe_is_blocked(link):
-    threading.Timer(0.2, link.peer.kill).start()
+    once_blocked(link.peer.kill)
     expect_lost(link.c.probe)
 
 
 def test_while_a_send_is_blocked(link):
-    threading.Timer(0.2, link.peer.kill).start()
+    once_blocked(link.peer.kill)
     expect_lost(lambda: link.c.send(bytes(LARGE)))
 
 
-# The puppet waits until its bytes have left, because a kernel that closes a socket with unread
-# bytes resets it and drops the bytes that are still to be sent.
-ALL_HAVE_LEFT = """
-import fcntl, pathlib, struct, termios
-def unsent(fd):
-    try:
-        return struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))[0]
-    except OSError:  # no stream
-        return 0
-while any(unsent(int(fd.name)) for fd in pathlib.Path("/proc/self/fd").iterdir()):
-    time.sleep(0.01)
-"""
+def send_hundred(here):
+    for i in range(100):
+        here.c.send(i.to_bytes(4, "little") * 64)
+
+
+def await_departure(here):
+    """Wait until all bytes have left, because a kernel that closes a socket with unread bytes
+    resets it and drops the bytes that are still to be sent."""
+
+    def unsent(fd):
+        try:
+            return struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))[0]
+        except OSError:  # no stream
+            return 0
+
+    while any(unsent(int(fd.name)) for fd in pathlib.Path("/proc/self/fd").iterdir()):
+        time.sleep(0.01)
 
 
 def test_what_had_arrived_is_received_first(link):
-    link.peer("for i in range(100): c.send(i.to_bytes(4, 'little') * 64)")
-    link.peer(ALL_HAVE_LEFT)
+    link.peer(send_hundred)
+    link.peer(await_departure)
     link.peer.kill()
     expect_failed(link.c)
     for i in range(100):
@@ -88,9 +95,16 @@ def test_what_had_arrived_is_received_first(link):
     expect_lost(link.c.recv)
 
 
+def stream(here):
+    n = 0
+    while True:
+        here.c.send(n.to_bytes(8, "little") * 16)
+        n += 1
+
+
 def test_in_an_eager_stream(link, join):
     other = join(link)
-    link.peer.begin("n = 0\nwhile True:\n  c.send(n.to_bytes(8, 'little') * 16); n += 1")
+    link.peer.begin(stream)
     for i in range(1000):
         assert link.c.recv(timeout=BOUND) == i.to_bytes(8, "little") * 16
     link.peer.kill()
@@ -102,25 +116,41 @@ def test_in_an_eager_stream(link, join):
     check_echo(other)
 
 
+def receive_forever(here):
+    while True:
+        here.c.recv()
+
+
 def test_while_we_stream_to_it(link, join):
     other = join(link)
-    link.peer.begin("while True: c.recv()")
-    threading.Timer(0.2, link.peer.kill).start()
-    begun = time.monotonic()
+    link.peer.begin(receive_forever)
+    killing, begun = threading.Thread(target=link.peer.kill), time.monotonic()
     with pytest.raises(pscompy.PeerLost):
-        while time.monotonic() - begun < BOUND:
+        for sent in itertools.count():
+            assert time.monotonic() - begun < BOUND
+            if sent == 1000:
+                killing.start()
             link.c.send(bytes(200))
+    killing.join()
     check_echo(other)
 
 
-SEND = "data = (bytes(range(251)) * (size // 251 + 1))[:size]\nr = c.isend(data)\n"
-RECEIVE = "buffer = bytearray(size)\nr = c.irecv(buffer)\n"
-DIE_AFTER = """
-for _ in range(passes):
-    session.progress()
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 PASSES = (0, 1, 2, 3, 5, 8, 13, 30, 100)
+
+
+def post_send(here):
+    here.r = here.c.isend(pattern(LARGE)[:LARGE])
+
+
+def post_receive(here):
+    here.r = here.c.irecv(bytearray(LARGE))
+
+
+def die_after(here, post, passes):
+    post(here)
+    for _ in range(passes):
+        here.session.progress()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("scheme", ["put", "get", "am"])
@@ -128,7 +158,7 @@ def test_sender_dies_before_the_receive(transport, scheme, connect, join):
     """The sender dies after its announcement: the receive ends with PeerLost."""
     first = connect(transport, RNDV_SCHEME=scheme)
     link = join(first, RNDV_SCHEME=scheme)
-    link.peer(SEND, size=LARGE)
+    link.peer(post_send)
     assert link.c.probe(timeout=BOUND).nbytes == LARGE
     link.peer.kill()
     expect_lost(lambda: link.c.recv(bytearray(LARGE)))
@@ -141,7 +171,7 @@ def test_receiver_dies_before_its_receive(transport, scheme, connect, join):
     first = connect(transport, RNDV_SCHEME=scheme)
     link = join(first, RNDV_SCHEME=scheme)
     request = link.c.isend(bytes(LARGE))
-    assert link.peer("c.probe().nbytes") == LARGE
+    assert link.peer(lambda here: here.c.probe().nbytes) == LARGE
     link.peer.kill()
     expect_lost(request.wait)
     expect_failed(link.c)
@@ -166,7 +196,7 @@ def test_sender_dies_in_rendezvous(transport, scheme, connect, join):
         link = join(first, RNDV_SCHEME=scheme)
         buffer = bytearray(LARGE)
         request = link.c.irecv(buffer)
-        link.peer.begin(SEND + DIE_AFTER, size=LARGE, passes=passes)
+        link.peer.begin(die_after, post_send, passes)
         if status := end_of(request):
             assert status.nbytes == LARGE
             assert buffer == data
@@ -180,10 +210,15 @@ def test_receiver_dies_in_rendezvous(transport, scheme, connect, join):
     for passes in PASSES:
         link = join(first, RNDV_SCHEME=scheme)
         request = link.c.isend(bytes(LARGE))
-        link.peer.begin(RECEIVE + DIE_AFTER, size=LARGE, passes=passes)
+        link.peer.begin(die_after, post_receive, passes)
         end_of(request)
         expect_failed(link.c)
     check_echo(first)
+
+
+def send_forever(here):
+    while True:
+        here.c.send(bytes(1 << 20))
 
 
 def test_many_deaths_leave_nothing_behind(link, join):
@@ -192,7 +227,7 @@ def test_many_deaths_leave_nothing_behind(link, join):
     counts = []
     for _ in range(12):
         other = join(link)
-        other.peer.begin("while True: c.send(bytes(1 << 20))")
+        other.peer.begin(send_forever)
         other.c.recv(buffer, timeout=BOUND)
         other.peer.kill()
         with pytest.raises(pscompy.PeerLost):

@@ -4,10 +4,14 @@ from the table of states.
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
-from puppets import BOUND, ONLY, check_echo, own_descriptors
+from puppets import BOUND, ONLY, check_echo, listen, own_descriptors
 
 import pscompy
+from pscompy.control.handshake import handshake
 from pscompy.control.handshake.states import LINK, LinkState
 from tests.waiting import expect_soon
 
@@ -15,18 +19,17 @@ STAGES = sorted({after.name for moves in LINK.values() for after in moves.values
 STAGES.remove(LinkState.CLOSED.name)  # the last state of every link
 STAGES.remove(LinkState.PARKED.name)  # a state of links between the ranks of a world only
 
-DIE_AT = """
-from pscompy.control.handshake import handshake
-step = handshake.step
 
-def die_at_stage(table, state, event):
-    after = step(table, state, event)
-    if table is handshake.LINK and after.name == stage:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return after
+def die_at(here, stage):
+    step = handshake.step
 
-handshake.step = die_at_stage
-"""
+    def die_at_stage(table, state, event):
+        after = step(table, state, event)
+        if table is handshake.LINK and after.name == stage:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return after
+
+    handshake.step = die_at_stage
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -34,9 +37,11 @@ def test_who_connects_to_us_dies(transport, stage, connect, start):
     link = connect(transport)
     before = own_descriptors()
     peer = start(ONLY[transport])
-    peer(DIE_AT, stage=stage)
-    peer.begin("session.connect(address).open()", address=link.sock.address)
-    peer.process.wait(BOUND)
+    peer(die_at, stage=stage)
+    peer.begin(
+        lambda here, address: here.session.connect(address).open(), address=link.sock.address
+    )
+    peer.wait()
     peer.end()
     expect_soon(lambda: own_descriptors() <= before)
     check_echo(link)
@@ -47,14 +52,14 @@ def test_whom_we_connect_to_dies(transport, stage, connect, start):
     link = connect(transport, RETRY=1)
     before = own_descriptors()
     peer = start(ONLY[transport])
-    address = peer("sock = session.listen('127.0.0.1'); sock.address")
-    peer(DIE_AT, stage=stage)
+    address = peer(listen)
+    peer(die_at, stage=stage)
     c = link.session.connect(address)
     with pytest.raises((pscompy.ConnectError, pscompy.PeerLost)) as caught:
         c.open(BOUND)
         c.recv(timeout=BOUND)
     assert caught.value.peer
-    peer.process.wait(BOUND)
+    peer.wait()
     peer.end()
     expect_soon(lambda: own_descriptors() <= before)
     check_echo(link)

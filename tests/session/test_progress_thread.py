@@ -5,11 +5,12 @@ without it.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import time
 
 import pytest
-from puppets import BOUND, ONLY, check_echo
+from puppets import BOUND, ONLY, check_echo, echo
 
 import pscompy
 from tests.waiting import expect_soon, idles, own_use
@@ -17,12 +18,13 @@ from tests.waiting import expect_soon, idles, own_use
 BIG = 3_000_000  # large enough for rendezvous, which needs progress on both sides
 SECONDS = 50  # how long a peer computes at most
 
-COMPUTE = f"""
-began = time.monotonic()
-while not (seen := {{done}}) and time.monotonic() < began + {SECONDS}:
-    sum(range(1000))
-seen
-"""
+
+def compute(here, last):
+    """Compute until the last byte of here.room is `last`; returns whether it is."""
+    began = time.monotonic()
+    while not (seen := here.room[-1] == last) and time.monotonic() < began + SECONDS:
+        sum(range(1000))
+    return seen
 
 
 @pytest.fixture
@@ -33,38 +35,64 @@ def link(connect, transport):
 def hold_the_interpreter(link: object) -> None:
     """Hold the GIL in the peer by a call of C that blocks on a pipe, until the test writes to
     it."""
-    link.peer.begin("ctypes.PyDLL(None).read(gate, ctypes.create_string_buffer(1), 1)")
+    link.peer.begin(
+        lambda here: ctypes.PyDLL(None).read(here.gate, ctypes.create_string_buffer(1), 1)
+    )
 
 
 # ---- no calls of the program --------------------------------------------------------------------
 
 
+def post_receive(here):
+    here.room = bytearray(BIG)
+    here.receive = here.c.irecv(here.room)
+
+
+def received(here):
+    here.receive.wait(60)
+    return bytes(here.room) == bytes([7]) * len(here.room)
+
+
 def test_a_message_arrives_while_its_receiver_computes(link):
     """The receiver makes no call; it sees its buffer change."""
-    link.peer(f"room = bytearray({BIG}); receive = c.irecv(room)")
-    link.peer.begin(COMPUTE.format(done="room[-1] == 7"))
+    link.peer(post_receive)
+    link.peer.begin(compute, 7)
     link.c.send(bytes([7]) * BIG, timeout=BOUND)
     assert link.peer.result()
-    assert link.peer("receive.wait(60), bytes(room) == bytes([7]) * len(room)")[1]
+    assert link.peer(received)
+
+
+def post_send(here):
+    here.room = bytearray(1)
+    here.receive = here.c.irecv(here.room, 1)
+    here.sent = here.c.isend(bytes(BIG), 2)
 
 
 def test_a_message_leaves_while_its_sender_computes(link):
-    link.peer(f"room = bytearray(1); receive = c.irecv(room, 1); sent = c.isend(bytes({BIG}), 2)")
-    link.peer.begin(COMPUTE.format(done="room[0] == 7"))
+    link.peer(post_send)
+    link.peer.begin(compute, 7)
     assert link.c.recv(tag=2, timeout=BOUND) == bytes(BIG)
     link.c.send(bytes([7]), 1)
     assert link.peer.result()
-    link.peer("sent.wait(60)")
+    link.peer(lambda here: here.sent.wait(60))
+
+
+def open_gate(here):
+    here.gate, here.key = os.pipe()
+
+
+def post_both(here):
+    here.room = bytearray(BIG)
+    here.receive = here.c.irecv(here.room, 1)
+    here.sent = here.c.isend(bytes(BIG), 2)
 
 
 def test_messages_move_while_a_peer_holds_the_interpreter(link):
     """The peer releases the GIL when a byte arrives in the pipe `gate`, after all messages have
     moved."""
-    link.peer("import ctypes; gate, key = os.pipe()")
-    link.peer(
-        f"room = bytearray({BIG}); receive = c.irecv(room, 1); sent = c.isend(bytes({BIG}), 2)"
-    )
-    path = f"/proc/{link.peer.pid}/fd/{link.peer('key')}"
+    link.peer(open_gate)
+    link.peer(post_both)
+    path = f"/proc/{link.peer.pid}/fd/{link.peer(lambda here: here.key)}"
     hold_the_interpreter(link)
     try:
         link.c.send(bytes([7]) * BIG, 1, timeout=BOUND)
@@ -75,7 +103,7 @@ def test_messages_move_while_a_peer_holds_the_interpreter(link):
         with open(path, "wb") as key:
             key.write(b"x")
     assert link.peer.result() == 1
-    assert link.peer("receive.wait(60); sent.wait(60); bytes(room) == bytes([7]) * len(room)")
+    assert link.peer(lambda here: here.sent.wait(60) or received(here))
 
 
 # ---- everything else ----------------------------------------------------------------------------
@@ -99,7 +127,7 @@ def test_it_sleeps(link):
 
 def test_awaiting(link):
     """An event loop sleeps until the progress thread has completed its request."""
-    link.peer.begin("for _ in range(200): c.send(c.recv())")
+    link.peer.begin(echo, 200)
 
     async def main() -> None:
         for i in range(200):
@@ -113,10 +141,14 @@ def test_awaiting(link):
     link.peer.result()
 
 
+def post_sends(here):
+    here.sent = [here.c.isend(bytes(BIG)) for _ in range(4)]
+
+
 def test_closing(link):
     """All messages sent before the close arrive, and both sides end."""
-    link.peer(f"sent = [c.isend(bytes({BIG})) for _ in range(4)]")
-    link.peer.begin("session.close()")
+    link.peer(post_sends)
+    link.peer.begin(lambda here: here.session.close())
     for _ in range(4):
         assert link.c.recv(timeout=BOUND) == bytes(BIG)
     with pytest.raises(pscompy.Closed):
@@ -126,21 +158,21 @@ def test_closing(link):
     assert link.peer.finish() == 0
 
 
+def use_in_child(here):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            here.c.send(b"x")
+        except pscompy.Closed:
+            here.session.close()
+            os._exit(5)
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def test_a_child_of_fork(link):
     """The child has neither the thread nor the session, and its exit disturbs neither."""
-    code = link.peer(
-        """
-        pid = os.fork()
-        if pid == 0:
-            try:
-                c.send(b"x")
-            except pscompy.Closed:
-                session.close()
-                os._exit(5)
-            os._exit(1)
-        os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        """
-    )
+    code = link.peer(use_in_child)
     assert code == 5
     test_a_message_arrives_while_its_receiver_computes(link)
 

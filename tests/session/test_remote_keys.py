@@ -11,16 +11,21 @@ import pscompy
 SIZE = 4096
 
 
+def register(here):
+    here.memory = bytearray(SIZE)
+    here.region = here.session.register(here.memory)
+
+
 @pytest.fixture
 def link(connect, transport):
     made = connect(transport)
-    made.peer(f"memory = bytearray({SIZE}); region = session.register(memory)")
+    made.peer(register)
     return made
 
 
 def test_an_altered_key_is_refused(link):
     """Altering any byte of the key is refused, and the memory stays unchanged."""
-    rkey = link.peer("region.rkey")
+    rkey = link.peer(lambda here: here.region.rkey)
     for place in range(len(rkey)):
         altered = bytearray(rkey)
         altered[place] ^= 1 << place % 8
@@ -31,19 +36,20 @@ def test_an_altered_key_is_refused(link):
     for part in (b"", rkey[:-1], rkey + b"x", b"no key"):
         with pytest.raises(pscompy.PscomError, match="altered"):
             link.c.put(b"x", part)
-    assert link.peer("not any(memory)")
-    link.peer.begin("c.recv()")  # drive progress for operations that the fabric does not do alone
+    assert link.peer(lambda here: not any(here.memory))
+    # The peer makes progress for operations that the fabric does not do alone.
+    link.peer.begin(lambda here: here.c.recv())
     link.c.put(b"here", rkey, 5)
     link.c.send(b"done")
     link.peer.result()
-    assert link.peer("bytes(memory[5:9])") == b"here"
+    assert link.peer(lambda here: bytes(here.memory[5:9])) == b"here"
 
 
 @pytest.mark.parametrize(
     ("offset", "nbytes"), [(0, SIZE + 1), (SIZE, 1), (SIZE - 3, 4), (1 << 60, 9)]
 )
 def test_outside_of_the_region(link, offset, nbytes):
-    rkey = link.peer("region.rkey")
+    rkey = link.peer(lambda here: here.region.rkey)
     for access in (link.c.put, link.c.get):
         with pytest.raises(IndexError) as caught:
             access(bytearray(nbytes), rkey, offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from puppets import BOUND, ONLY, check_echo, quiet_port
+from puppets import BOUND, ONLY, check_echo, listen, quiet_port
 
 import pscompy
 
@@ -94,11 +94,25 @@ def test_connecting_to_oneself(open_session):
         d.recv(timeout=BOUND)
 
 
+def connect_second(here, address):
+    here.e = here.session.connect(address)
+    here.e.send(b"second")
+    here.c.send(b"first")
+
+
+def second_is_closed(here):
+    try:
+        here.e.recv()
+    except pscompy.Closed:
+        return True
+    return False
+
+
 def test_two_connections_between_the_same_two(connect, transport):
     """Two connections to one peer are separate: each receives only its own messages."""
     link = connect(transport)
     link.peer.begin(
-        "e = session.connect(address); e.send(b'second'); c.send(b'first')",
+        connect_second,
         address=link.sock.address,
     )
     second = link.sock.accept(timeout=BOUND)
@@ -106,9 +120,14 @@ def test_two_connections_between_the_same_two(connect, transport):
     assert second.recv(timeout=BOUND) == b"second"
     link.peer.result()
     second.close()
-    link.peer.begin("try:\n  e.recv()\nexcept pscompy.Closed:\n  ended = True\nended")
+    link.peer.begin(second_is_closed)
     assert link.peer.result() is True
     check_echo(link)
+
+
+def rename(here, name):
+    here.session.close()
+    here.session = pscompy.Session(name, here.config)
 
 
 def test_a_name_that_is_taken(open_session, start, transport):
@@ -117,13 +136,13 @@ def test_a_name_that_is_taken(open_session, start, transport):
     sock = session.listen("127.0.0.1")
     peers = [start(ONLY[transport]) for _ in range(3)]
     for peer in peers:
-        peer("session.close(); session = pscompy.Session('twin', config)", config=ONLY[transport])
+        peer(rename, "twin")
     peers[0].connect(sock.address)
     with pytest.raises(pscompy.NameInUse, match="twin"):
-        peers[1]("session.connect(address).open(60)", address=sock.address)
+        peers[1](lambda here, address: here.session.connect(address).open(60), address=sock.address)
     c = sock.accept(timeout=BOUND)
     assert c.recv(timeout=BOUND) == b"hello"
-    peers[0]("session.close()")
+    peers[0](lambda here: here.session.close())
     with pytest.raises(pscompy.Closed):
         c.recv(timeout=BOUND)
     peers[2].connect(sock.address)  # the name is free again
@@ -133,10 +152,10 @@ def test_the_name_of_the_listener(start, transport):
     """A session cannot connect to a listener that has the same name."""
     one, two = start(ONLY[transport]), start(ONLY[transport])
     for peer in (one, two):
-        peer("session.close(); session = pscompy.Session('same', config)", config=ONLY[transport])
-    address = one("sock = session.listen('127.0.0.1'); sock.address")
+        peer(rename, "same")
+    address = one(listen)
     with pytest.raises(pscompy.NameInUse, match="same"):
-        two("session.connect(address).open(60)", address=address)
+        two(lambda here, address: here.session.connect(address).open(60), address=address)
 
 
 def test_an_address_of_somebody_else_now(open_session, start, transport):
@@ -144,10 +163,10 @@ def test_an_address_of_somebody_else_now(open_session, start, transport):
     session = open_session(**ONLY[transport])
     peer = start(ONLY[transport])
     port = quiet_port()
-    address = peer("sock = session.listen('127.0.0.1', port); sock.address", port=port)
-    peer("session.close()")
+    address = peer(listen, port=port)
+    peer(lambda here: here.session.close())
     other = start(ONLY[transport])
-    other("sock = session.listen('127.0.0.1', port)", port=port)
+    other(listen, port=port)
     with pytest.raises(pscompy.ConnectError):
         session.connect(address).open(BOUND)
 
@@ -158,13 +177,17 @@ def test_several_sockets(connect, transport, start):
     socks = [link.session.listen("127.0.0.1", quiet_port()) for _ in range(3)]
     peer = start(ONLY[transport])
     for i, sock in enumerate(socks):
-        peer("session.connect(address).send(bytes([i]))", address=sock.address, i=i)
+        peer(
+            lambda here, address, i: here.session.connect(address).send(bytes([i])),
+            address=sock.address,
+            i=i,
+        )
     for i, sock in reversed(list(enumerate(socks))):
         assert sock.accept(timeout=BOUND).recv(timeout=BOUND) == bytes([i])
     socks[0].close()
     with pytest.raises(pscompy.ConnectError):
         peer(
-            "pscompy.Session(config={'RETRY': 0}).connect(address).open(60)",
+            lambda here, address: pscompy.Session(config={"RETRY": 0}).connect(address).open(60),
             address=socks[0].address,
         )
     check_echo(link)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import array
 import ctypes
+import gc
 import mmap
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
-from puppets import BOUND, check_echo
+from puppets import BOUND, check_echo, echo
 
 import pscompy
 from tests.names import nameless
@@ -26,13 +27,6 @@ EDGES = sorted(
     }
 )
 
-RECEIVE = "m = c.recv({}); c.send(m)"
-
-
-@pytest.fixture
-def link(connect, transport):
-    return connect(transport)
-
 
 def thresholds(c):
     """The lengths around which this connection changes its protocol."""
@@ -45,12 +39,18 @@ def test_every_length(link):
     """Messages are echoed unchanged for lengths around every threshold."""
     rng = random.Random(5)
     lengths = sorted({*EDGES, *thresholds(link.c)})
-    link.peer.begin("for _ in range(n): c.send(c.recv())", n=len(lengths))
+    link.peer.begin(echo, n=len(lengths))
     for nbytes in lengths:
         data = rng.randbytes(nbytes)
         link.c.send(data)
         assert link.c.recv(timeout=BOUND) == data
     link.peer.result()
+
+
+def send_and_echo(here, data):
+    here.c.send(data)
+    m = here.c.recv()
+    here.c.send(m)
 
 
 @pytest.mark.parametrize("scheme", ["put", "get", "am"])
@@ -63,12 +63,19 @@ def test_every_scheme(connect, transport, scheme):
         data = rng.randbytes(nbytes)
         buffer = bytearray(nbytes)
         request = link.c.irecv(buffer)
-        link.peer.begin("c.send(data); m = c.recv(); c.send(m)", data=data)
+        link.peer.begin(send_and_echo, data=data)
         assert request.wait(BOUND).nbytes == nbytes
         assert buffer == data
         link.c.send(data)
         assert link.c.recv(timeout=BOUND) == data
         link.peer.result()
+
+
+def send_huge(here, size):
+    data = np.zeros(size, dtype=np.uint8)
+    data[:3], data[-3:] = (1, 2, 3), (4, 5, 6)
+    data[1 << 31] = 7
+    here.c.send(data)
 
 
 @pytest.mark.slow
@@ -85,16 +92,7 @@ def test_more_than_four_gib(connect, transport, record_property):
     if available < needed:
         pytest.skip(f"{available >> 30} GiB of memory are available, {needed >> 30} are needed")
     link = connect(transport)
-    link.peer.begin(
-        """
-        import numpy as np
-        data = np.zeros(size, dtype=np.uint8)
-        data[:3], data[-3:] = (1, 2, 3), (4, 5, 6)
-        data[1 << 31] = 7
-        c.send(data)
-        """,
-        size=HUGE,
-    )
+    link.peer.begin(send_huge, HUGE)
     buffer = np.ones(HUGE, dtype=np.uint8)
     status = link.c.recv(buffer, timeout=500)
     link.peer.result(timeout=60)
@@ -105,9 +103,16 @@ def test_more_than_four_gib(connect, transport, record_property):
     check_echo(link)
 
 
+def send_nothing(here):
+    here.c.send(b"", tag=3)
+    here.c.send([], tag=4)
+    here.c.send([b"", b""], tag=5)
+    return here.c.recv()
+
+
 def test_nothing(link):
     """Messages without bytes are delivered like others."""
-    link.peer.begin("c.send(b'', tag=3); c.send([], tag=4); c.send([b'', b''], tag=5); c.recv()")
+    link.peer.begin(send_nothing)
     assert link.c.recv(tag=3, timeout=BOUND) == b""
     assert link.c.recv(bytearray(), tag=4, timeout=BOUND).nbytes == 0
     assert link.c.recv(bytearray(10), tag=5, timeout=BOUND) == (link.c, 5, 0)
@@ -115,12 +120,18 @@ def test_nothing(link):
     assert link.peer.result() == b""
 
 
+def send_slices_back(here):
+    m = here.c.recv()
+    here.c.send([m[i::7] for i in range(7)])
+    return bytes(m)
+
+
 @pytest.mark.parametrize("piece", [0, 1, 100, 5000, 200_000])
 def test_a_hundred_pieces(link, piece):
     """A list of buffers is one message; sender and receiver may divide it differently."""
     pieces = [bytes([i]) * (piece + i % 3) for i in range(100)]
     whole = b"".join(pieces)
-    link.peer.begin("m = c.recv(); c.send([m[i::7] for i in range(7)]); bytes(m)")
+    link.peer.begin(send_slices_back)
     link.c.send(pieces)
     into = [bytearray(len(whole) // 50 + 1) for _ in range(50)]
     status = link.c.recv(into, timeout=BOUND)
@@ -130,11 +141,16 @@ def test_a_hundred_pieces(link, piece):
     assert b"".join(into)[: len(whole)] == back
 
 
+def send_two(here, n):
+    here.c.send(bytes([1]) * n)
+    here.c.send(b"next")
+
+
 @pytest.mark.parametrize("nbytes", [10, 3000, 100_000, 3_000_000])
 def test_truncation(link, nbytes):
     """A message too long for its buffer fills it and raises Truncated with the true length; the
     next message is complete."""
-    link.peer.begin("c.send(bytes([1]) * n); c.send(b'next')", n=nbytes)
+    link.peer.begin(send_two, n=nbytes)
     buffer = bytearray(nbytes // 2)
     with pytest.raises(pscompy.Truncated) as caught:
         link.c.recv(buffer, timeout=BOUND)
@@ -164,7 +180,7 @@ def mapped():
 
 @pytest.mark.parametrize("kind", GOOD)
 def test_things_with_a_buffer(link, kind):
-    link.peer.begin("c.recv() == b'x' * 64")
+    link.peer.begin(lambda here: here.c.recv() == b"x" * 64)
     link.c.send(GOOD[kind]())
     assert link.peer.result()
 
@@ -216,18 +232,27 @@ def test_bad_tags(link, tag):
     check_echo(link)
 
 
+def send_extreme_tags(here):
+    here.c.send(b"first", 0)
+    here.c.send(b"last", (1 << 31) - 1)
+
+
 def test_extreme_tags(link):
-    link.peer.begin("c.send(b'first', 0); c.send(b'last', (1 << 31) - 1)")
+    link.peer.begin(send_extreme_tags)
     assert link.c.recv_status((1 << 31) - 1, timeout=BOUND) == (b"last", (link.c, (1 << 31) - 1, 4))
     assert link.c.recv_status(0, timeout=BOUND) == (b"first", (link.c, 0, 5))
     link.peer.result()
 
 
+def reuse_memory(here):
+    here.junk = [bytes([255]) * 5_120_000 for _ in range(4)]
+
+
 def test_a_buffer_in_flight_is_kept(link):
     """The program drops the buffer of a send in flight; the message arrives unchanged."""
-    link.peer("c.isend(bytes(range(256)) * 20_000) and gc.collect()")
-    link.peer("junk = [bytes([255]) * 5_120_000 for _ in range(4)]")
-    link.peer.begin("c.recv()")
+    link.peer(lambda here: here.c.isend(bytes(range(256)) * 20_000) and gc.collect())
+    link.peer(reuse_memory)
+    link.peer.begin(lambda here: here.c.recv())
     assert link.c.recv(timeout=BOUND) == bytes(range(256)) * 20_000
     link.c.send(b"")
     link.peer.result()

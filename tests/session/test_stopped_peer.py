@@ -4,11 +4,11 @@ peer has finished its copy or its process has ended.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import threading
-import time
 
 import pytest
 from puppets import BOUND
@@ -37,10 +37,6 @@ ssize_t process_vm_writev(pid_t pid, const struct iovec *local, unsigned long n_
     }
     return syscall(SYS_process_vm_writev, pid, local, n_local, remote, n_remote, flags);
 }
-"""
-ARM = """
-import ctypes
-ctypes.c_int.in_dll(ctypes.CDLL(None), "stop_before_writing").value = 1
 """
 
 
@@ -92,10 +88,12 @@ ENDS = pytest.mark.parametrize("ends", [continues, is_killed])
 def check_quiet(link, memory):
     """Check that nothing writes into `memory` any more."""
     memory[:] = bytes([1]) * len(memory)
-    begun = time.monotonic()
-    while time.monotonic() - begun < SHORT:
-        time.sleep(0.01)
+    expect_soon(lambda: not link.peer.alive or link.peer.idle(), "the peer's rest")
     assert memory.count(1) == len(memory), "a late copy"
+
+
+def arm(here):
+    ctypes.c_int.in_dll(ctypes.CDLL(None), "stop_before_writing").value = 1
 
 
 @ENDS
@@ -103,8 +101,8 @@ def test_a_region_is_closed_when_the_copy_has_ended(link, ends):
     link = link()
     memory = bytearray(1000)
     region = link.session.register(memory)
-    link.peer(ARM)
-    link.peer.begin("c.put(bytes([7]) * 1000, rkey)", rkey=region.rkey)
+    link.peer(arm)
+    link.peer.begin(lambda here, rkey: here.c.put(bytes([7]) * 1000, rkey), rkey=region.rkey)
     expect_stopped(link)
     closing = threading.Thread(target=region.close)
     closing.start()
@@ -126,8 +124,8 @@ def test_a_receive_ends_when_the_copy_has_ended(link, scheme, ends):
     link = link(RNDV_SCHEME=scheme)
     memory = bytearray(NBYTES)
     receive = link.c.irecv(memory)
-    link.peer(ARM)
-    link.peer.begin("c.send(bytes([7]) * nbytes)", nbytes=NBYTES)
+    link.peer(arm)
+    link.peer.begin(lambda here, nbytes: here.c.send(bytes([7]) * nbytes), nbytes=NBYTES)
     expect_stopped(link)
     fail(link.c)
     assert link.c.state is pscompy.ConnectionState.FAILED
@@ -148,8 +146,8 @@ def test_a_session_that_is_closed_keeps_what_may_be_written_to(link):
     memory, other = bytearray(NBYTES), bytearray(1000)
     region = link.session.register(other)
     receive = link.c.irecv(memory)
-    link.peer(ARM)
-    link.peer.begin("c.send(bytes([7]) * nbytes)", nbytes=NBYTES)
+    link.peer(arm)
+    link.peer.begin(lambda here, nbytes: here.c.send(bytes([7]) * nbytes), nbytes=NBYTES)
     expect_stopped(link)
     link.session.close()
     with pytest.raises(pscompy.Closed):

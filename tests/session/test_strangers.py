@@ -4,12 +4,13 @@ Each gets an answer or is disconnected in bounded time, and good peers are serve
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
 
 import pytest
-from puppets import BOUND, ONLY, check_echo, own_descriptors
+from puppets import BOUND, ONLY, check_echo, listen, own_descriptors
 
 import pscompy
 from tests.names import ANOTHER_KEY
@@ -17,11 +18,6 @@ from tests.waiting import expect_soon
 
 HTTP = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TLS = bytes.fromhex("16030100a5010000a10303") + bytes(160)
-
-
-@pytest.fixture
-def link(connect, transport):
-    return connect(transport)
 
 
 def port_of(address):
@@ -52,44 +48,52 @@ def heard_until_end(stranger):
 
 def test_a_wrong_key_where_we_connect(link, start):
     peer = start(ONLY[link.c.transport], PSP_KEY=ANOTHER_KEY)
-    address = peer("sock = session.listen('127.0.0.1'); sock.address")
+    address = peer(listen)
     with pytest.raises(pscompy.AuthError) as caught:
         link.session.connect(address).open(BOUND)
     assert "key" in str(caught.value)
     assert os.environ["PSP_KEY"] not in str(caught.value)
     with pytest.raises(pscompy.Timeout):
-        peer("sock.accept(0.1)")
+        peer(lambda here: here.sock.accept(0.1))
     check_echo(link)
 
 
 def test_a_wrong_key_where_they_connect(link, start):
     peer = start(ONLY[link.c.transport], PSP_KEY=ANOTHER_KEY)
-    for use in ("open(60)", "send(b'x')", "recv()", "irecv().wait(60)", "probe()"):
+    address = link.sock.address
+    for use in (
+        lambda c: c.open(60),
+        lambda c: c.send(b"x"),
+        lambda c: c.recv(),
+        lambda c: c.irecv().wait(60),
+        lambda c: c.probe(),
+    ):
         with pytest.raises(pscompy.AuthError, match="key"):
-            peer(f"session.connect(address).{use}", address=link.sock.address)
+            peer(lambda here, use: use(here.session.connect(address)), use)
     with pytest.raises(pscompy.Timeout):
         link.sock.accept(timeout=0.1)
     check_echo(link)
 
 
+def keep_log(here):
+    here.lines = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            here.lines.append(record.getMessage())
+
+    logging.getLogger("pscompy").addHandler(Keep())
+
+
 def test_both_sides_are_told(start, caplog):
     """The listening side logs which peer has another key."""
     server = start({"DEBUG_OUT": ""}, PSP_DEBUG="3")
-    address = server(
-        """
-        import logging
-        lines = []
-        class Keep(logging.Handler):
-            def emit(self, record): lines.append(record.getMessage())
-        logging.getLogger("pscompy").addHandler(Keep())
-        sock = session.listen('127.0.0.1')
-        sock.address
-        """
-    )
+    server(keep_log)
+    address = server(listen)
     client = start({}, PSP_KEY=ANOTHER_KEY)
     with pytest.raises(pscompy.AuthError):
-        client("session.connect(address).open(60)", address=address)
-    expect_soon(lambda: any("key" in line for line in server("lines")))
+        client(lambda here, address: here.session.connect(address).open(60), address=address)
+    expect_soon(lambda: any("key" in line for line in server(lambda here: here.lines)))
 
 
 # ---- strangers at the bootstrap port ----
@@ -209,7 +213,8 @@ def test_a_listener_that_is_silent(connect, transport):
     end is noticed."""
     link = connect(transport, RETRY=0)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        c = link.session.connect(f"psp://127.0.0.1:{server.getsockname()[1]}/nobody")
+        port = server.getsockname()[1]
+        c = link.session.connect(f"psp://127.0.0.1:{port}/nobody")
         request = c.iopen()
         conn, _ = server.accept()
         with conn, pytest.raises(pscompy.Timeout):

@@ -6,16 +6,11 @@ import os
 import time
 
 import pytest
-from puppets import BOUND, check_echo
+from puppets import BOUND, check_echo, listen
 
 import pscompy
 
 SHORT = 0.05
-
-
-@pytest.fixture
-def link(connect, transport):
-    return connect(transport)
 
 
 def timed_out(call):
@@ -41,7 +36,7 @@ def test_recv_and_probe_take_nothing(link):
 
 @pytest.mark.parametrize("nbytes", [10, 20_000, 5_000_000])
 def test_a_message_with_another_tag_stays(link, nbytes):
-    link.peer.begin("c.send(bytes(nbytes), tag=5)", nbytes=nbytes)
+    link.peer.begin(lambda here, nbytes: here.c.send(bytes(nbytes), tag=5), nbytes=nbytes)
     assert link.c.probe(5, timeout=BOUND).nbytes == nbytes
     timed_out(lambda: link.c.recv(tag=6, timeout=SHORT))
     timed_out(lambda: link.c.probe(6, timeout=SHORT))
@@ -53,7 +48,7 @@ def test_zero_polls(link):
     """A call with a timeout of 0 polls once and returns a message that is there."""
     with pytest.raises(pscompy.Timeout):
         link.c.recv(timeout=0)
-    link.peer("c.send(b'there')")
+    link.peer(lambda here: here.c.send(b"there"))
     link.c.probe(timeout=BOUND)
     assert link.c.recv(timeout=0) == b"there"
 
@@ -70,9 +65,14 @@ def test_wait_leaves_the_request_in_flight(link):
     assert error.request in (None, request)
     timed_out(lambda: pscompy.wait_all([request], timeout=SHORT))
     timed_out(lambda: pscompy.wait_any([request], timeout=SHORT))
-    link.peer("c.send(b'later')")
+    link.peer(lambda here: here.c.send(b"later"))
     assert request.wait(BOUND) == b"later"
     assert request.wait(0) == b"later"
+
+
+def drain_and_answer(here):
+    [here.c.recv(tag=1) and None for _ in range(3000)]
+    here.c.send(b"", tag=3)
 
 
 def test_a_send_of_which_nothing_has_left_is_withdrawn(link):
@@ -83,11 +83,11 @@ def test_a_send_of_which_nothing_has_left_is_withdrawn(link):
     error = timed_out(lambda: link.c.send(bytes(60_000), tag=2, timeout=SHORT))
     assert error.request is None
     link.peer.send_signal(18)
-    link.peer.begin("[c.recv(tag=1) and None for _ in range(3000)]; c.send(b'', tag=3)")
+    link.peer.begin(drain_and_answer)
     pscompy.wait_all(queued, timeout=BOUND)
     assert link.c.recv(tag=3, timeout=BOUND) == b""
     link.peer.result()
-    assert link.peer("c.iprobe(2)") is None
+    assert link.peer(lambda here: here.c.iprobe(2)) is None
     check_echo(link)
 
 
@@ -100,7 +100,7 @@ def test_a_send_under_way_keeps_its_buffer(link):
     assert not request.test()
     with pytest.raises(BufferError):
         data.clear()  # the library holds the buffer
-    link.peer.begin("c.recv(tag=4) == b'x' * 5_000_000")
+    link.peer.begin(lambda here: here.c.recv(tag=4) == b"x" * 5_000_000)
     assert request.wait(BOUND) is None
     assert link.peer.result()
     data.clear()
@@ -115,7 +115,7 @@ def test_accept(link, join):
 def test_open_goes_on(link, start):
     """A peer that is stopped during the handshake is connected when it continues."""
     peer = start({})
-    address = peer("sock = session.listen('127.0.0.1'); sock.address")
+    address = peer(listen)
     peer.send_signal(19)
     os.waitid(os.P_PID, peer.pid, os.WSTOPPED)  # all threads of the peer have stopped
     c = link.session.connect(address)
@@ -124,7 +124,7 @@ def test_open_goes_on(link, start):
     peer.send_signal(18)
     assert c.open(timeout=BOUND) is None
     c.send(b"after all")
-    assert peer("bytes(sock.accept(60).recv())") == b"after all"
+    assert peer(lambda here: bytes(here.sock.accept(60).recv())) == b"after all"
 
 
 def test_timeouts_are_exact_enough(link):
