@@ -158,17 +158,17 @@ class Negotiation(Generic[R]):
         except Exception as error:  # other links go on, and the peer must not wait for this one
             logger.exception("the link with %s is broken off", self.peer_label)
             self.break_off()
-            self._owner.failed(self, ConnectError(f"{self.peer_label}: {error!r}"), again=False)
+            failure = ConnectError(f"{self.peer_label}: {error!r}", peer=self.peer_label)
+            self._owner.failed(self, failure, again=False)
 
     def on_link_error(self, link: Link, error: PscomError) -> None:
-        error.peer = error.peer or self.peer_label
         logger.warning("%s: %s", self.peer_label, error)
         if self.established:
             self._ended = True
             self._owner.guard_ended(self, bye=False)
             return
         if isinstance(error, ProtocolError):
-            error = ConnectError(f"{self.peer_label}: {error}", peer=error.peer)
+            error = ConnectError(f"{self.peer_label}: {error}")
         self._fail(error, again=False)
 
     def _begin_lanes(self) -> None:
@@ -216,7 +216,6 @@ class Negotiation(Generic[R]):
         listed = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
         error = ConnectError(
             f"no transport connects with {self.peer_label}: {listed or 'there is none'}",
-            peer=self.peer.name if self.peer else None,
             candidates=self.reasons,
         )
         if not self.link.machine.connector:
@@ -231,9 +230,8 @@ class Negotiation(Generic[R]):
         self._owner.peer_closing(self)
 
     def _on_refused(self, event: Refused) -> None:
-        peer = self.peer.name if self.peer else None
         kind = NameInUse if event.code is RefuseCode.NAME_IN_USE else ConnectError
-        error = kind(f"{self.peer_label} refused: {event.reason}", peer=peer)
+        error = kind(f"{self.peer_label} refused: {event.reason}")
         self._fail(error, again=event.code in (RefuseCode.LATER, RefuseCode.FULL))
 
     def _on_ended(self, event: Ended) -> None:
@@ -250,6 +248,7 @@ class Negotiation(Generic[R]):
         )
 
     def _fail(self, error: PscomError, again: bool) -> None:
+        error.peer = error.peer or (self.peer.name if self.peer else self.link.peer_address)
         self._ended = True
         self._undo()
         self.link.close()

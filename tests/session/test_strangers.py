@@ -219,8 +219,9 @@ def test_a_listener_that_is_silent(connect, transport):
         conn, _ = server.accept()
         with conn, pytest.raises(pscompy.Timeout):
             request.wait(0.1)
-    with pytest.raises(pscompy.ConnectError):
+    with pytest.raises(pscompy.ConnectError) as caught:
         request.wait(BOUND)
+    assert caught.value.peer == f"127.0.0.1:{port}"
     check_echo(link)
 
 
