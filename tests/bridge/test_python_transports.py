@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pscompy import ConnectError, PeerLost, Session
+from pscompy.testing.program import program
 from tests.waiting import expect_soon
 
 PLUGIN = """
@@ -319,39 +320,42 @@ def test_many_callers_do_not_keep_others_out(frail):
         caller.close()
 
 
-EXIT = """
-import sys
-from pscompy import Session
-config = {config!r}
-a, b = Session(config=config), Session(config=config)
-c = a.connect(b.listen("127.0.0.1").address)
-c.open(timeout=60)
-c.irecv()
-print(c.transport, flush=True)
-{end}
-"""
+def open_everything(config, end, address=None):
+    import sys
+
+    import __main__
+    from pscompy import Session
+
+    a, b = Session(config=config), Session(config=config)
+    c = a.connect(address or b.listen("127.0.0.1").address)
+    c.open(timeout=60)
+    __main__.kept = a, b, c, c.irecv()
+    print(c.transport, flush=True)
+    if end == "exit":
+        sys.exit(3)
+    if end == "error":
+        raise KeyError
+    if end == "stay":
+        sys.stdin.read()
 
 
-@pytest.mark.parametrize("end", ["pass", "sys.exit(3)", "raise KeyError"])
-def test_an_interpreter_exits_with_everything_open(frail, end):
-    config = frail().config
-    code = EXIT.format(config=config, end=end)
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("exit", 3), ("error", 1)])
+def test_an_interpreter_exits_with_everything_open(frail, end, code):
+    text = program(open_everything, frail().config, end)
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=BOUND
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=BOUND
     )
     assert done.stdout == "frail\n", done.stderr
-    assert done.returncode == {"pass": 0, "sys.exit(3)": 3, "raise KeyError": 1}[end]
+    assert done.returncode == code
     assert "Fatal" not in done.stderr
 
 
 def test_a_peer_without_its_process_is_lost(frail):
     it = frail()
     near = it.session().listen("127.0.0.1")
-    code = EXIT.format(config=it.config, end="sys.stdin.read()").replace(
-        'b.listen("127.0.0.1").address', repr(near.address)
-    )
+    text = program(open_everything, it.config, "stay", near.address)
     peer = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
         c = near.accept(timeout=BOUND)
