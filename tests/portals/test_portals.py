@@ -23,6 +23,7 @@ from pscompy.errors import ConfigError
 from pscompy.testing import remote_side
 from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
+from pscompy.testing.program import program
 from pscompy.testing.remote_side import payload
 from tests.portals import far as portals_far
 from tests.portals.faults import faulty
@@ -335,33 +336,32 @@ def test_two_connections_between_the_same_two_processes(far: Far) -> None:
         check_exchange_on_both(far, first, second, 100)
 
 
+def explained_demo(folder: str) -> None:
+    """The demo, whose world at its end prints how each connection matches."""
+    import sys
+
+    sys.path.insert(0, folder)
+    import heat
+
+    class World(heat.World):  # type: ignore[misc]
+        def __exit__(self, *error: object) -> object:
+            for rank in set(range(self.size)) - {self.rank}:
+                if self[rank].transport:
+                    known = self[rank].explain().as_dict()
+                    print("explained", known["choice"], known["matching"], flush=True)
+            return super().__exit__(*error)
+
+    heat.World = World
+    sys.exit(heat.main())
+
+
 def test_the_demo(tmp_path: Path) -> None:
-    heat = ROOT / "examples" / "heat"
-    program = tmp_path / "explained.py"
-    program.write_text(EXPLAINED.format(heat=str(heat)))
+    text = program(explained_demo, str(ROOT / "examples" / "heat"))
     small = ("--size", "48", "--steps", "60", "--out", str(tmp_path))
     environ = {"SHM": "0", "TCP": "0", "IB": "0", "PORTALS": "1"}
-    done = run("run", "-n", "4", str(program), *small, **environ)
+    done = run("run", "-n", "4", "-c", text, *small, **environ)
     assert done.returncode == 0, done.stderr
     assert "matches the serial result" in done.stdout
     told = [line for line in done.stdout.splitlines() if line.startswith("explained")]
     assert len(told) >= 2 * 3, done.stdout  # each end of three neighbours' connections
     assert set(told) == {"explained portals fabric"}
-
-
-EXPLAINED = """
-import sys
-sys.path.insert(0, {heat!r})
-import heat
-
-class World(heat.World):
-    def __exit__(self, *error):
-        for rank in set(range(self.size)) - {{self.rank}}:
-            if self[rank].transport:
-                known = self[rank].explain().as_dict()
-                print("explained", known["choice"], known["matching"], flush=True)
-        return super().__exit__(*error)
-
-heat.World = World
-sys.exit(heat.main())
-"""
