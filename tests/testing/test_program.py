@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import subprocess
 import sys
+from string import ascii_lowercase as letters
+from string import digits
 
 import pytest
 
-from pscompy.testing.program import program
+from pscompy.testing.program import module, program
+
+FACTOR = len("ab")
+BOTH: str = letters[:3]
 
 
 def double(number: int) -> int:
-    return 2 * number
+    return FACTOR * number
 
 
 def shout(*numbers: int, name: str) -> None:
@@ -26,6 +32,7 @@ def ran(text: str) -> str:
 
 
 def test_a_function_runs_alone_with_its_arguments():
+    assert ran(program(shout, 1, 2, name="it's")) == "it's 2 4 False\n"
     assert ran(program(shout, 1, 2, uses=[double], name="it's")) == "it's 2 4 False\n"
 
 
@@ -34,6 +41,41 @@ def test_a_function_of_a_function():
         print(text)
 
     assert ran(program(inner, b"\x00")) == "b'\\x00'\n"
+
+
+def test_a_program_has_only_what_its_function_uses():
+    def inner(ran: pytest.Item | None = None) -> None:
+        class Doubled:
+            size = double(3)
+
+        print(letters[0], concurrent.futures.__name__, Doubled.size, ran)
+
+    text = program(inner)
+    assert ran(text) == "a concurrent.futures 6 None\n"
+    assert not any(name in text for name in ("import pytest", "subprocess", "shout", "digits"))
+
+
+def test_a_constant_brings_what_it_was_made_of():
+    def inner() -> None:
+        print(BOTH, digits)
+
+    assert ran(program(inner)) == "abc 0123456789\n"
+
+
+def test_a_module_with_other_constants():
+    names: dict[str, object] = {}
+    exec(module(double, FACTOR=5), names)
+    assert names["double"](3) == 15
+
+
+def test_a_variable_of_the_function_around_is_refused():
+    number = 3
+
+    def inner() -> None:
+        print(number)
+
+    with pytest.raises(ValueError, match="inner uses number: pass them"):
+        program(inner)
 
 
 def test_an_argument_that_cannot_be_written_is_refused():
