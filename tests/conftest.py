@@ -2,8 +2,14 @@
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from pscompy.testing.program import program
+from tests.jobs import Launcher
 
 # A shell without job control starts background programs with SIGINT ignored, and their children
 # inherit that. Tests that interrupt programs need the usual handler.
@@ -22,3 +28,24 @@ settings.load_profile("pscompy")
 
 # Tests look up names that do not exist; limit the wait if the name server cannot be reached.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
+
+
+@pytest.fixture
+def run() -> Iterator[Launcher]:
+    """Runs jobs by `pscompy run`."""
+    launcher = Launcher()
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., Path]:
+    """Returns a function that writes a function of the test, with its arguments, as a program and
+    returns the program's path."""
+
+    def write(main: Callable[..., object], *arguments: object, **keywords: object) -> Path:
+        path = tmp_path / f"{main.__name__}.py"
+        path.write_text(program(main, *arguments, **keywords))
+        return path
+
+    return write

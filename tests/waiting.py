@@ -19,12 +19,24 @@ def waits_until(condition: str) -> str:
     return f"while not ({condition}): time.sleep(0.01)\n"
 
 
+def stay() -> None:
+    """Sleep until this process is ended. Sleeps in short steps, because Python handles a signal
+    that arrives just before a sleep only after that sleep."""
+    for _ in range(6000):
+        time.sleep(0.05)
+
+
 def expect_soon(condition: Callable[[], object], what: str = "it", seconds: float = 60.0) -> None:
     """Poll until `condition` is true; for conditions that notify nobody."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} does not happen"
         time.sleep(0.005)
+
+
+def state_of(pid: int) -> str:
+    """The state of a process, as a letter of proc(5): "T" is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def asleep(thread: int, pid: int | None = None, seconds: float = 0.02) -> bool:

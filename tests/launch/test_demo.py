@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,15 +25,18 @@ def test_the_demo_matches_the_serial_result(run, tmp_path, ranks, env):
         assert (tmp_path / "heat-out" / name).read_bytes().startswith(PNG)
 
 
-def test_the_demo_notices_a_wrong_result(run, tmp_path):
-    """The check fails because rank 1 computes with another conductivity."""
-    wrong = tmp_path / "wrong.py"
-    wrong.write_text(
-        f"import os, sys\nsys.path.insert(0, {str(HEAT.parent)!r})\nimport heat\n"
-        "if os.environ['PMI_RANK'] == '1': heat.CONDUCTIVITY = 0.1\n"
-        "sys.exit(heat.main())\n"
-    )
-    done = run("-n", 2, wrong, *SMALL, "--out", tmp_path)
+def wrong_heat(folder):
+    """The demo, of which rank 1 computes with another conductivity."""
+    sys.path.insert(0, folder)
+    import heat
+
+    if os.environ["PMI_RANK"] == "1":
+        heat.CONDUCTIVITY = 0.1
+    sys.exit(heat.main())
+
+
+def test_the_demo_notices_a_wrong_result(run, script, tmp_path):
+    done = run("-n", 2, script(wrong_heat, str(HEAT.parent)), *SMALL, "--out", tmp_path)
     assert done.returncode == 1
     assert "does NOT match the serial result" in done.stdout
 

@@ -6,18 +6,43 @@ import contextlib
 import os
 import pty
 import signal
-import time
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import STAYS, expect_soon, waits_until
+from tests.waiting import expect_soon, state_of, stay
 
-# Ranks write by os.write: a signal handler may interrupt print, which cannot be entered again.
-RANK = (
-    "import os, sys, time, signal; rank = int(os.environ['PMI_RANK'])\n"
-    "def say(text): os.write(1, f'{text}\\n'.encode())\n"
-)
+PATIENT = 100.0  # seconds that ranks get to clean up, enough for a slow machine
+
+# ---- in a rank ----
+
+
+def own_rank():
+    return int(os.environ["PMI_RANK"])
+
+
+def say(*words):
+    """Write a line by os.write: a signal handler may interrupt print, which cannot be entered
+    again."""
+    os.write(1, f"{' '.join(map(str, words))}\n".encode())
+
+
+def meet(folder, ranks):
+    """Return when all ranks have come here."""
+    open(f"{folder}/{own_rank()}", "w").close()
+    expect_soon(lambda: len(os.listdir(folder)) == ranks)
+
+
+# ---- in the test ----
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An empty folder in which ranks leave files."""
+    made = tmp_path / "signs"
+    made.mkdir()
+    return made
 
 
 def children_with(word: str) -> list[int]:
@@ -32,47 +57,63 @@ def children_with(word: str) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
-def test_the_code_of_the_rank_that_fails_is_returned(run):
-    done = run("-n", 4, "-c", RANK + f"rank == 2 and sys.exit(7); {STAYS}")
+def test_the_code_of_the_rank_that_fails_is_returned(run, script):
+    def fails():
+        if own_rank() == 2:
+            sys.exit(7)
+        stay()
+
+    done = run("-n", 4, script(fails))
     assert done.returncode == 7
     assert done.stderr == "pscompy run: rank 2 exited with code 7; ending the others\n"
 
 
-def test_a_signal_becomes_128_and_its_number(run):
-    done = run("-n", 2, "-c", RANK + f"rank == 1 and os.kill(os.getpid(), 9); {STAYS}")
+def test_a_signal_becomes_128_and_its_number(run, script):
+    def kills_itself():
+        if own_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        stay()
+
+    done = run("-n", 2, script(kills_itself))
     assert done.returncode == 128 + 9
     assert done.stderr == "pscompy run: rank 1 was ended by SIGKILL; ending the others\n"
 
 
-def test_what_the_failing_rank_said_comes_first(run):
-    done = run("-n", 2, "-c", RANK + "rank == 1 and 1 / 0")
+def test_what_the_failing_rank_said_comes_first(run, script):
+    def divides_by_zero():
+        return own_rank() and 1 / 0
+
+    done = run("-n", 2, script(divides_by_zero))
     lines = done.stderr.splitlines()
     assert lines[0].startswith("Traceback")
     assert "ZeroDivisionError" in lines[-2]
     assert lines[-1].startswith("pscompy run: rank 1 exited with code 1")
 
 
-def test_a_rank_that_ignores_sigterm_is_killed(run, tmp_path):
-    code = RANK + (
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        f"open(f'{tmp_path}/{{rank}}', 'w').close()\n"
-        + waits_until(f"rank != 1 or len(os.listdir('{tmp_path}')) == 3")
-        + "if rank == 1: sys.exit(3)\n"
-        f"{STAYS}"
-    )
-    assert run("-n", 3, "-c", code).returncode == 3
+def test_a_rank_that_ignores_sigterm_is_killed(run, script, folder):
+    def ignores(folder):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        meet(folder, 3)
+        if own_rank() == 1:
+            sys.exit(3)
+        stay()
+
+    assert run("-n", 3, script(ignores, str(folder))).returncode == 3
 
 
-def test_a_rank_may_clean_up_at_sigterm(run, tmp_path):
-    code = RANK + (
-        "def clean(*_): say(f'clean {rank}'); sys.exit()\n"
-        "signal.signal(signal.SIGTERM, clean)\n"
-        f"open(f'{tmp_path}/{{rank}}', 'w').close()\n"
-        + waits_until(f"rank != 1 or len(os.listdir('{tmp_path}')) == 3")
-        + "if rank == 1: sys.exit(3)\n"
-        f"{STAYS}"
-    )
-    done = run.patient()("-n", 3, "-c", code)
+def test_a_rank_may_clean_up_at_sigterm(run, script, folder):
+    def cleans(folder):
+        def clean(*_):
+            say("clean", own_rank())
+            sys.exit()
+
+        signal.signal(signal.SIGTERM, clean)
+        meet(folder, 3)
+        if own_rank() == 1:
+            sys.exit(3)
+        stay()
+
+    done = run.having(GRACE=PATIENT)("-n", 3, script(cleans, str(folder)))
     assert sorted(done.stdout.splitlines()) == ["clean 0", "clean 2"]
 
 
@@ -91,16 +132,17 @@ def test_a_file_that_is_no_program(run, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
-def test_signals_reach_all_ranks(run, name):
-    code = RANK + (
-        # A handler must not print, because it may interrupt a print.
-        "def note(number, _):\n"
-        "    os.write(1, f'{rank} {signal.Signals(number).name}\\n'.encode()); sys.exit()\n"
-        f"signal.signal(signal.{name}, note)\n"
-        "say('ready')\n"
-        f"{STAYS}"
-    )
-    process = run.start("-n", 3, "-c", code)
+def test_signals_reach_all_ranks(run, script, name):
+    def notes(name):
+        def note(number, _):
+            say(own_rank(), signal.Signals(number).name)
+            sys.exit()
+
+        signal.signal(signal.Signals[name], note)
+        say("ready")
+        stay()
+
+    process = run.start("-n", 3, script(notes, name))
     for _ in range(3):
         assert process.stdout.readline() == "ready\n"
     process.send_signal(getattr(signal, name))
@@ -109,36 +151,43 @@ def test_signals_reach_all_ranks(run, name):
     assert (process.returncode, err) == (0, "")
 
 
-def test_ctrl_c_lets_every_rank_clean_up(run):
-    code = RANK + (
-        "try:\n"
-        "    say('ready')\n"
-        f"    {STAYS}\n"
-        "except KeyboardInterrupt:\n"
-        "    time.sleep(rank * 0.3)\n"  # the launcher waits for slow ranks
-        "    say(f'clean {rank}')\n"
-        "    raise\n"
-    )
-    process = run.patient().start("-n", 3, "-c", code)
-    for _ in range(3):
-        process.stdout.readline()
+def test_ctrl_c_lets_every_rank_clean_up(run, script, folder):
+    """Each rank begins to clean up when the rank before it has ended."""
+
+    def cleans_in_turn(folder):
+        try:
+            say(own_rank(), os.getpid())
+            stay()
+        except KeyboardInterrupt:
+            expect_soon(Path(folder, str(own_rank())).exists)
+            say("clean", own_rank())
+            raise
+
+    process = run.having(GRACE=PATIENT).start("-n", 3, script(cleans_in_turn, str(folder)))
+    lines = sorted(process.stdout.readline() for _ in range(3))
+    pids = dict(tuple(map(int, line.split())) for line in lines)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=100)
-    assert sorted(out.splitlines()) == ["clean 0", "clean 1", "clean 2"]
+    for rank, pid in pids.items():
+        (folder / str(rank)).touch()
+        assert process.stdout.readline() == f"clean {rank}\n"
+        expect_soon(lambda pid=pid: not Path(f"/proc/{pid}").exists(), "the end of a rank")
+    process.communicate(timeout=100)
     assert process.returncode == 128 + signal.SIGINT
 
 
-def test_a_second_ctrl_c_kills(run):
-    code = RANK + (
-        f"signal.signal(signal.SIGINT, lambda *_: say('caught'))\nsay('ready')\nwhile True: {STAYS}"
-    )
-    process = run.start("-n", 2, "-c", code)
+def test_a_second_ctrl_c_kills(run, script):
+    def catches():
+        signal.signal(signal.SIGINT, lambda *_: say("caught"))
+        say("ready")
+        stay()
+
+    # Usually a signal that follows at once counts as a repetition of the first.
+    process = run.having(_SAME=0.0).start("-n", 2, script(catches))
     for _ in range(2):
         assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     for _ in range(2):
         assert process.stdout.readline() == "caught\n"
-    time.sleep(0.3)  # within 0.2 s the launcher counts two signals as one
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=100) == 128 + signal.SIGKILL
 
@@ -189,29 +238,34 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), self._text
 
 
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def test_ctrl_c_at_a_terminal_is_one_signal_for_each_rank(run, script):
+    """The launcher passes signals on in their order, so a second SIGINT would reach the ranks
+    before SIGUSR1."""
 
+    def counts():
+        signal.signal(signal.SIGINT, lambda *_: say("caught", own_rank()))
+        signal.signal(signal.SIGUSR1, lambda *_: sys.exit())
+        say("ready")
+        stay()
 
-def test_ctrl_c_at_a_terminal_is_one_signal_for_each_rank(run):
-    code = RANK + (
-        "def caught(*_): caughts.append(1); say(f'caught {rank}')\n"
-        "caughts = []; signal.signal(signal.SIGINT, caught)\n"
-        "say(f'ready {rank}')\n"
-        + waits_until("caughts")
-        + "time.sleep(1)\n"  # a second signal would arrive within this second
-    )
-    job = Terminal(run, "-n", "3", "-c", code)
+    job = Terminal(run, "-n", "3", str(script(counts)))
     job.read_lines(3)
     job.type(b"\x03")
+    job.read_lines(6)
+    os.kill(job.pid, signal.SIGUSR1)
     code, text = job.end()
     assert code == 0
     assert [text.count(b"caught %d" % rank) for rank in range(3)] == [1, 1, 1]
 
 
-def test_ctrl_z_stops_launcher_and_ranks(run):
-    code = RANK + "print('pid', os.getpid(), flush=True)\n" + f"rank or sys.exit(input()); {STAYS}"
-    job = Terminal(run, "-n", "2", "-c", code)
+def test_ctrl_z_stops_launcher_and_ranks(run, script):
+    def reads():
+        say("pid", os.getpid())
+        if own_rank() == 0:
+            sys.exit(input())
+        stay()
+
+    job = Terminal(run, "-n", "2", str(script(reads)))
     ranks = [int(line.split()[1]) for line in job.read_lines(2)]
     job.type(b"\x1a")
     everybody = [job.pid, *ranks]

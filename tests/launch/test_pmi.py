@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import socket
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -13,79 +14,62 @@ from pscompy.errors import ConfigError, ConnectError, PeerLost, Timeout
 from pscompy.launch.pmi import Abort, Server
 from pscompy.world.bootstrap import Pmi1, Single, detect, pmi1
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer, WireError, pack, parse
-from tests.waiting import STAYS
+from tests.waiting import expect_soon, stay
 
-CLIENT = """\
-import sys
-from pscompy.world.bootstrap import detect
-me = detect()
-"""
+NO_MPI = "no mpi4py: pip install mpi4py mpich"
 
-EXCHANGE = (
-    CLIENT
-    + """\
-me.put(f"address-{me.rank}", f"{me.rank}:" + "a=b;c," * 900)
-me.put(f"short-{me.rank}", "")
-me.barrier()
-for rank in range(me.size):
-    assert me.get(f"address-{rank}", rank) == f"{rank}:" + "a=b;c," * 900
-    assert me.get(f"short-{rank}", rank) == ""
-try:
-    me.get("nothing", 0)
-except KeyError as error:
-    print(me.rank, me.size, me.job_id, error, flush=True)
-me.barrier(timeout=100)
-me.finalize()
-"""
-)
 
-ASKS_IN_BARRIER = (
-    CLIENT
-    + """\
-import pathlib, threading, time
-told = pathlib.Path(__file__).with_name("told")
-me.put(f"key-{me.rank}", "value")
-me.barrier()
-if me.rank == 0:
-    thread = threading.Thread(target=me.barrier)
-    thread.start()
-    for _ in range(100):
-        assert me.get(f"key-{me.size - 1}", me.size - 1) == "value"
-    me.put("asked", "yes")
-    told.touch()
-    print("asked", flush=True)
-    thread.join(100)
-    assert not thread.is_alive()
-else:
-    while not told.exists():
-        time.sleep(0.01)
+def exchanges():
+    me = detect()
+    me.put(f"address-{me.rank}", f"{me.rank}:" + "a=b;c," * 900)
+    me.put(f"short-{me.rank}", "")
     me.barrier()
-    assert me.get("asked", 0) == "yes"
-me.finalize()
-"""
-)
-
-TIMES_OUT = (
-    CLIENT
-    + """\
-import pathlib, time
-from pscompy.errors import Timeout
-told = pathlib.Path(__file__).with_name("told")
-if me.rank == 0:
+    for rank in range(me.size):
+        assert me.get(f"address-{rank}", rank) == f"{rank}:" + "a=b;c," * 900
+        assert me.get(f"short-{rank}", rank) == ""
     try:
-        me.barrier(timeout=0.2)
-    except Timeout:
-        print("timeout", flush=True)
-    me.put("late", "value")
-    told.touch()
-else:
-    while not told.exists():
-        time.sleep(0.01)
-me.barrier(timeout=100)
-assert me.get("late", 0) == "value"
-me.finalize()
-"""
-)
+        me.get("nothing", 0)
+    except KeyError as error:
+        print(me.rank, me.size, me.job_id, error, flush=True)
+    me.barrier(timeout=100)
+    me.finalize()
+
+
+def asks_in_barrier():
+    me, told = detect(), Path(__file__).with_name("told")
+    me.put(f"key-{me.rank}", "value")
+    me.barrier()
+    if me.rank == 0:
+        thread = threading.Thread(target=me.barrier)
+        thread.start()
+        for _ in range(100):
+            assert me.get(f"key-{me.size - 1}", me.size - 1) == "value"
+        me.put("asked", "yes")
+        told.touch()
+        print("asked", flush=True)
+        thread.join(100)
+        assert not thread.is_alive()
+    else:
+        expect_soon(told.exists)
+        me.barrier()
+        assert me.get("asked", 0) == "yes"
+    me.finalize()
+
+
+def times_out():
+    me, told = detect(), Path(__file__).with_name("told")
+    if me.rank == 0:
+        try:
+            me.barrier(timeout=0.2)
+        except Timeout:
+            print("timeout", flush=True)
+        me.put("late", "value")
+        told.touch()
+    else:
+        expect_soon(told.exists)
+    me.barrier(timeout=100)
+    assert me.get("late", 0) == "value"
+    me.finalize()
 
 
 @pytest.fixture(params=["pscompy", "mpiexec", "mpiexec -pmi-port"])
@@ -100,33 +84,38 @@ def launch(request):
 
 
 def launched(launch, n, program):
-    return launch("-n", n, *launch.before_program, sys.executable, program)
+    return launch("-n", n, *launch.python(program))
 
 
-def start(launch, n, script, text):
-    done = launched(launch, n, script(text))
+def start(launch, n, program):
+    done = launched(launch, n, program)
     assert done.returncode == 0, done.stdout + done.stderr
     return sorted(done.stdout.splitlines())
 
 
 def test_values_of_all_ranks_are_exchanged(launch, script):
-    lines = start(launch, 3, script, EXCHANGE)
+    lines = start(launch, 3, script(exchanges))
     jobs = {line.split()[2] for line in lines}
     assert len(jobs) == 1
     assert lines == [f"{rank} 3 {next(iter(jobs))} 'nothing'" for rank in range(3)]
 
 
 def test_values_are_got_while_another_thread_is_in_the_barrier(launch, script):
-    assert start(launch, 2, script, ASKS_IN_BARRIER) == ["asked"]
+    assert start(launch, 2, script(asks_in_barrier)) == ["asked"]
 
 
 def test_a_barrier_that_timed_out_is_gone_on_with(launch, script):
-    assert start(launch, 2, script, TIMES_OUT) == ["timeout"]
+    assert start(launch, 2, script(times_out)) == ["timeout"]
 
 
 def test_abort_ends_all_ranks(launch, script):
-    text = CLIENT + "import time\nif me.rank == 1: me.abort(5)\n" + STAYS
-    done = launched(launch, 3, script(text))
+    def aborts():
+        me = detect()
+        if me.rank == 1:
+            me.abort(5)
+        stay()
+
+    done = launched(launch, 3, script(aborts))
     assert done.returncode == 5
     if "pscompy" in launch.command:
         assert done.stderr == (
@@ -135,58 +124,67 @@ def test_abort_ends_all_ranks(launch, script):
 
 
 def test_abort_counts_though_the_rank_ends_at_once(run, script):
-    text = CLIENT + "import os\nif me.rank == 1: me.abort(5); os._exit(0)\nme.barrier()"
-    assert run("-n", 2, script(text)).returncode == 5
+    def aborts():
+        me = detect()
+        if me.rank == 1:
+            me.abort(5)
+            os._exit(0)
+        me.barrier()
+
+    assert run("-n", 2, script(aborts)).returncode == 5
 
 
 def test_nobody_waits_for_a_rank_that_has_left(run, script):
-    text = CLIENT + (
-        "from pscompy.errors import PeerLost\n"
-        "if me.rank == 2: sys.exit(0)\n"
-        "try: me.barrier()\n"
-        "except PeerLost as error: print(error)\n"
-    )
-    done = run("-n", 3, script(text))
+    def leaves():
+        me = detect()
+        if me.rank == 2:
+            sys.exit(0)
+        try:
+            me.barrier()
+        except PeerLost as error:
+            print(error)
+
+    done = run("-n", 3, script(leaves))
     assert done.stdout == "barrier of all ranks: rank 2 has left\n" * 2
     assert done.returncode == 0
 
 
 def test_an_mpi_program_runs_under_pscompy_run(run, script):
-    if importlib.util.find_spec("mpi4py") is None:
-        pytest.skip("no mpi4py: pip install mpi4py mpich")
-    text = (
-        "from mpi4py import MPI\n"
-        "world = MPI.COMM_WORLD\n"
-        "total = world.allreduce(world.rank)\n"
-        "node = world.Split_type(MPI.COMM_TYPE_SHARED)\n"
-        "print(world.rank, world.size, total, node.size)\n"
-    )
-    done = run("-n", 4, script(text))
+    def reduces():
+        from mpi4py import MPI
+
+        world = MPI.COMM_WORLD
+        total = world.allreduce(world.rank)
+        node = world.Split_type(MPI.COMM_TYPE_SHARED)
+        print(world.rank, world.size, total, node.size)
+
+    pytest.importorskip("mpi4py", reason=NO_MPI)
+    done = run("-n", 4, script(reduces))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [f"{rank} 4 6 4" for rank in range(4)]
 
 
 def test_mpi_abort_ends_the_job(run, script):
-    if importlib.util.find_spec("mpi4py") is None:
-        pytest.skip("no mpi4py: pip install mpi4py mpich")
-    text = (
-        "from mpi4py import MPI\n"
-        "world = MPI.COMM_WORLD\n"
-        "if world.rank == 1: world.Abort(9)\n"
-        "world.Barrier()\n"
-    )
-    done = run("-n", 3, script(text))
+    def aborts():
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.rank == 1:
+            MPI.COMM_WORLD.Abort(9)
+        MPI.COMM_WORLD.Barrier()
+
+    pytest.importorskip("mpi4py", reason=NO_MPI)
+    done = run("-n", 3, script(aborts))
     assert done.returncode == 9
     assert "rank 1 aborted the job with code 9" in done.stderr
 
 
 def test_a_rank_that_sends_nonsense_ends_the_job(run, script):
-    text = (
-        "import os, time\n"
-        "if os.environ['PMI_RANK'] == '1': os.write(int(os.environ['PMI_FD']), b'\\xff\\n')\n"
-        f"{STAYS}\n"
-    )
-    done = run("-n", 2, script(text))
+    def sends_nonsense():
+        if os.environ["PMI_RANK"] == "1":
+            os.write(int(os.environ["PMI_FD"]), b"\xff\n")
+        stay()
+
+    done = run("-n", 2, script(sends_nonsense))
     assert done.returncode == 1
     assert "rank 1 speaks no PMI-1" in done.stderr
 

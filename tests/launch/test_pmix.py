@@ -14,72 +14,73 @@ from pathlib import Path
 
 import pytest
 
-EXCHANGE = """\
-from pscompy.world.bootstrap import detect
-me = detect()
-me.put(f"address-{me.rank}", f"{me.rank}:" + "a=b;c," * 900)
-me.put("short", "")
-me.barrier()
-for rank in range(me.size):
-    assert me.get(f"address-{rank}", rank) == f"{rank}:" + "a=b;c," * 900
-    assert me.get("short", rank) == ""
-me.put(f"later-{me.rank}", "value")
-me.barrier(timeout=30)
-assert me.get(f"later-{me.size - 1}", me.size - 1) == "value"
-print(me.rank, me.size, bool(me.job_id), flush=True)
-me.finalize()
-"""
-
-TIMES_OUT = """\
-import os, pathlib, sys, time
-from pscompy.world.bootstrap import detect
+import pscompy
 from pscompy.errors import Timeout
-me, sign = detect(), pathlib.Path(sys.argv[1])
-if me.rank == 0:
-    try:
-        me.barrier(timeout=0.1)
-    except Timeout:
-        print("timeout", flush=True)
-    sign.touch()
-while not sign.exists():
-    time.sleep(0.01)
-me.barrier(timeout=30)
-me.finalize()
-"""
+from pscompy.world.bootstrap import detect
+from tests.waiting import expect_soon
 
-RING = """\
-import pscompy
-with pscompy.World() as world:
-    for it in (world, world.dup()):
-        request = it.irecv(source=(it.rank - 1) % it.size)
-        it.send(b"%d" % it.rank, dest=(it.rank + 1) % it.size)
-        print(it.rank, it.size, request.wait().decode(), flush=True)
-"""
 
-CHILD = """\
-import subprocess, sys, pscompy
-with pscompy.World() as world:
-    told = subprocess.run([sys.executable, "-c", "import pscompy; pscompy.World()"],
-                          capture_output=True, text=True, timeout=50)
-    print(told.returncode, told.stderr.splitlines()[-1], flush=True)
-"""
+def exchanges():
+    me = detect()
+    me.put(f"address-{me.rank}", f"{me.rank}:" + "a=b;c," * 900)
+    me.put("short", "")
+    me.barrier()
+    for rank in range(me.size):
+        assert me.get(f"address-{rank}", rank) == f"{rank}:" + "a=b;c," * 900
+        assert me.get("short", rank) == ""
+    me.put(f"later-{me.rank}", "value")
+    me.barrier(timeout=30)
+    assert me.get(f"later-{me.size - 1}", me.size - 1) == "value"
+    print(me.rank, me.size, bool(me.job_id), flush=True)
+    me.finalize()
 
-ABORT = """\
-import pscompy
-world = pscompy.World()
-world.barrier()
-if world.rank == 1:
-    world.abort(3)
-world.recv(source=1)
-"""
 
-MPI_TOO = """\
-import pscompy
-from mpi4py import MPI
-with pscompy.World() as world:
+def times_out():
+    me, sign = detect(), Path(__file__).with_name("sign")
+    if me.rank == 0:
+        try:
+            me.barrier(timeout=0.1)
+        except Timeout:
+            print("timeout", flush=True)
+        sign.touch()
+    expect_soon(sign.exists)
+    me.barrier(timeout=30)
+    me.finalize()
+
+
+def rings():
+    with pscompy.World() as world:
+        for it in (world, world.dup()):
+            request = it.irecv(source=(it.rank - 1) % it.size)
+            it.send(b"%d" % it.rank, dest=(it.rank + 1) % it.size)
+            print(it.rank, it.size, request.wait().decode(), flush=True)
+
+
+def starts_a_child():
+    with pscompy.World():
+        command = [sys.executable, "-c", "import pscompy; pscompy.World()"]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=50)
+        print(told.returncode, told.stderr.splitlines()[-1], flush=True)
+
+
+def aborts():
+    world = pscompy.World()
     world.barrier()
-    print(world.rank == MPI.COMM_WORLD.rank, MPI.COMM_WORLD.allreduce(world.rank), flush=True)
-"""
+    if world.rank == 1:
+        world.abort(3)
+    world.recv(source=1)
+
+
+def reduces():
+    from mpi4py import MPI
+
+    with pscompy.World() as world:
+        world.barrier()
+        print(world.rank == MPI.COMM_WORLD.rank, MPI.COMM_WORLD.allreduce(world.rank), flush=True)
+
+
+def opens_a_world():
+    pscompy.World()
 
 
 def is_open_mpi(path):
@@ -99,22 +100,22 @@ def mpirun(run):
     return run
 
 
-def lines(mpirun, n, program, *arguments, python=sys.executable):
-    done = mpirun("-n", n, python, program, *arguments)
+def lines(mpirun, n, program, python=sys.executable):
+    done = mpirun("-n", n, python, program)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines())
 
 
 def test_values_are_exchanged(mpirun, script):
-    assert lines(mpirun, 3, script(EXCHANGE)) == ["0 3 True", "1 3 True", "2 3 True"]
+    assert lines(mpirun, 3, script(exchanges)) == ["0 3 True", "1 3 True", "2 3 True"]
 
 
-def test_a_barrier_that_timed_out_is_gone_on_with(mpirun, script, tmp_path):
-    assert lines(mpirun, 2, script(TIMES_OUT), tmp_path / "sign") == ["timeout"]
+def test_a_barrier_that_timed_out_is_gone_on_with(mpirun, script):
+    assert lines(mpirun, 2, script(times_out)) == ["timeout"]
 
 
 def test_a_world_and_its_duplicate(mpirun, script):
-    assert lines(mpirun, 3, script(RING)) == sorted(["0 3 2", "1 3 0", "2 3 1"] * 2)
+    assert lines(mpirun, 3, script(rings)) == sorted(["0 3 2", "1 3 0", "2 3 1"] * 2)
 
 
 def test_mpi_and_a_world_in_one_process(mpirun, script):
@@ -122,11 +123,11 @@ def test_mpi_and_a_world_in_one_process(mpirun, script):
     needs = [python, "-c", "import mpi4py, cffi, pluggy"]
     if not python.exists() or subprocess.run(needs, capture_output=True, check=False).returncode:
         pytest.skip(f"{python} has not mpi4py, cffi and pluggy")
-    assert lines(mpirun, 2, script(MPI_TOO), python=python) == ["True 1"] * 2
+    assert lines(mpirun, 2, script(reduces), python=python) == ["True 1"] * 2
 
 
 def test_a_child_is_not_taken_for_its_rank(mpirun, script):
-    told = lines(mpirun, 2, script(CHILD))
+    told = lines(mpirun, 2, script(starts_a_child))
     assert len(told) == 2
     assert all(line.startswith("1 ") and "unset PMIX_RANK" in line for line in told)
 
@@ -139,13 +140,13 @@ def test_perf_measures_between_the_ranks_of_the_job(mpirun):
 
 
 def test_an_abort_ends_all_with_its_code(mpirun, script):
-    assert mpirun("-n", 2, sys.executable, script(ABORT)).returncode == 3
+    assert mpirun("-n", 2, sys.executable, script(aborts)).returncode == 3
 
 
 def test_a_launcher_that_is_gone_is_named(run, script):
     run.command, run.before_program = (sys.executable,), ()
     gone = {"PMIX_RANK": "0", "PMIX_NAMESPACE": "gone", "PMIX_PREFIX": "/nowhere"}
-    done = run(script("import pscompy; pscompy.World()"), env=gone)
+    done = run(script(opens_a_world), env=gone)
     assert done.returncode == 1
     assert "ConfigError" in done.stderr
     assert "PMIx" in done.stderr.splitlines()[-1]

@@ -11,7 +11,11 @@ import sys
 
 import pytest
 
-RANK = "import os; rank = int(os.environ['PMI_RANK'])\n"
+from tests.waiting import expect_soon
+
+
+def own_rank():
+    return int(os.environ["PMI_RANK"])
 
 
 def test_the_number_of_a_module(run):
@@ -21,8 +25,10 @@ def test_the_number_of_a_module(run):
 
 
 def test_runs_a_script_with_its_arguments(run, script):
-    path = script("import os, sys; print(os.environ['PMI_RANK'], sys.argv[1:])")
-    done = run("-n", 3, path, "-n", "7", "--label")
+    def prints():
+        print(own_rank(), sys.argv[1:])
+
+    done = run("-n", 3, script(prints), "-n", "7", "--label")
     assert sorted(done.stdout.splitlines()) == [f"{r} ['-n', '7', '--label']" for r in range(3)]
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -48,23 +54,22 @@ def test_one_rank_by_default(run):
 
 
 def test_label_stands_before_every_line(run):
-    done = run(
-        "-n", 11, "--label", "-c", RANK + "import sys; print('a\\n\\nb'); sys.stderr.write('e')"
-    )
+    code = "import sys; print('a\\n\\nb'); sys.stderr.write('e')"
+    done = run("-n", 11, "--label", "-c", code)
     for rank in range(11):
         mine = [line for line in done.stdout.splitlines() if line.startswith(f"[{rank:2}] ")]
         assert mine == [f"[{rank:2}] a", f"[{rank:2}] ", f"[{rank:2}] b"]
     assert sorted(done.stderr.splitlines()) == [f"[{rank:2}] e" for rank in range(11)]
 
 
-def test_lines_stay_whole_when_all_ranks_print_at_once(run):
-    code = RANK + (
-        "import sys\n"
-        "for i in range(200):\n"
-        "    for part in (f'<{rank}:{i}:', 'x' * 700, '>\\n'):\n"
-        "        sys.stdout.write(part); sys.stdout.flush()\n"
-    )
-    lines = run("-n", 6, "-c", code).stdout.splitlines()
+def test_lines_stay_whole_when_all_ranks_print_at_once(run, script):
+    def writes_parts():
+        for i in range(200):
+            for part in (f"<{own_rank()}:{i}:", "x" * 700, ">\n"):
+                sys.stdout.write(part)
+                sys.stdout.flush()
+
+    lines = run("-n", 6, script(writes_parts)).stdout.splitlines()
     matches = [re.fullmatch(r"<(\d):(\d+):x{700}>", line) for line in lines]
     assert all(matches)
     assert len(lines) == 6 * 200
@@ -72,14 +77,14 @@ def test_lines_stay_whole_when_all_ranks_print_at_once(run):
         assert [m[2] for m in matches if m[1] == rank] == [str(i) for i in range(200)]
 
 
-def test_long_lines_stay_whole_when_both_streams_are_one_file(run):
-    code = RANK + (
-        "import sys\n"
-        "for i in range(20):\n"
-        "    print('o' * 30000, flush=True); print('e' * 100, file=sys.stderr, flush=True)\n"
-    )
+def test_long_lines_stay_whole_when_both_streams_are_one_file(run, script):
+    def prints():
+        for _ in range(20):
+            print("o" * 30000, flush=True)
+            print("e" * 100, file=sys.stderr, flush=True)
+
     process = subprocess.run(
-        [*run.command, "-n", "3", "-c", code],
+        [*run.command, "-n", "3", script(prints)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -99,7 +104,8 @@ def test_output_of_one_rank_is_passed_on_byte_by_byte(run):
 
 
 def test_unfinished_lines_of_two_ranks_are_kept_apart(run):
-    done = run("-n", 2, "-c", RANK + "print(f'rank {rank}', end='')")
+    code = "import os; print('rank', os.environ['PMI_RANK'], end='')"
+    done = run("-n", 2, "-c", code)
     assert sorted(done.stdout.splitlines()) == ["rank 0", "rank 1"]
     assert not done.stdout.endswith("\n")
 
@@ -111,32 +117,31 @@ def test_a_reader_that_goes_away_ends_the_job(run):
     assert process.wait(timeout=100) != 0
 
 
-def test_a_slow_reader_does_not_stop_ranks_that_are_silent(run, tmp_path):
-    code = RANK + (
-        "import pathlib, time\n"
-        "if rank == 0: print('x' * 10_000_000)\n"
-        f"else: pathlib.Path({str(tmp_path / 'done')!r}).write_text('')\n"
-    )
-    process = run.start("-n", 2, "-c", code)
-    for _ in range(300):
-        if (tmp_path / "done").exists():
-            break
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=0.1)
-    else:
-        pytest.fail("rank 1 did not come to its end")
+def test_a_slow_reader_does_not_stop_ranks_that_are_silent(run, script, tmp_path):
+    def prints(file):
+        if own_rank() == 0:
+            print("x" * 10_000_000)
+        else:
+            open(file, "w").close()
+
+    process = run.start("-n", 2, script(prints, str(tmp_path / "done")))
+    expect_soon((tmp_path / "done").exists, "the end of rank 1")
+    assert process.poll() is None
     assert len(process.stdout.read()) == 10_000_001
 
 
 def test_stdin_goes_to_rank_0(run):
-    code = RANK + "import sys; print(rank, repr(sys.stdin.read()))"
+    code = "import os, sys; print(os.environ['PMI_RANK'], repr(sys.stdin.read()))"
     done = run("-n", 3, "-c", code, input="two\nlines\n")
     assert sorted(done.stdout.splitlines()) == [r"0 'two\nlines\n'", "1 ''", "2 ''"]
 
 
-def test_what_is_typed_at_a_terminal_goes_to_rank_0(run):
+def test_what_is_typed_at_a_terminal_goes_to_rank_0(run, script):
+    def reads():
+        print(own_rank(), own_rank() == 0 and input())
+
     ours, theirs = pty.openpty()
-    process = run.start("-n", 2, "-c", RANK + "print(rank, rank == 0 and input())", stdin=theirs)
+    process = run.start("-n", 2, script(reads), stdin=theirs)
     os.close(theirs)
     os.write(ours, b"typed\n")
     out, _ = process.communicate(timeout=100)

@@ -1,0 +1,151 @@
+"""The end of a World, and processes that hold more than one World, by real jobs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import pscompy
+from tests.waiting import asleep, expect_soon, stay
+
+
+def test_what_was_sent_before_the_end_arrives(run, script, tmp_path):
+    """Rank 1 is already closing while rank 0 still needs rank 1's progress to receive the last
+    message."""
+
+    def sends_and_closes(file):
+        with pscompy.World() as world:
+            if world.rank == 1:
+                for size in (10, 100_000, 20_000_000):
+                    world.isend(b"x" * size, 0)
+                Path(file).write_text(f"{os.getpid()}\n")
+            else:
+                expect_soon(lambda: Path(file).exists() and Path(file).read_text().endswith("\n"))
+                closing = int(Path(file).read_text())
+                expect_soon(lambda: asleep(closing, closing))
+                print([len(world.recv(source=1)) for _ in range(3)])
+
+    program = script(sends_and_closes, str(tmp_path / "closing"))
+    assert run.lines(2, program) == ["[10, 100000, 20000000]"]
+
+
+def test_an_exception_does_not_wait_for_others(run, script):
+    def raises():
+        with pscompy.World() as world:
+            if world.rank == 1:
+                raise ValueError("mine")
+            stay()
+
+    done = run("-n", 3, script(raises))
+    assert done.returncode == 1
+    assert "ValueError: mine" in done.stderr
+    assert "rank 1 exited with code 1" in done.stderr
+
+
+def test_ctrl_c_ends_the_wait_for_others(run, script):
+    def waits():
+        with pscompy.World() as world:
+            world.barrier()
+            print("ready", flush=True)
+            if world.rank == 0:
+                stay()
+
+    process = run.start("-n", 6, script(waits))
+    for _ in range(6):
+        assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 128 + signal.SIGINT
+    assert err.count("KeyboardInterrupt") >= 1
+
+
+@pytest.mark.parametrize("how", ["close", "exit"])
+def test_the_wait_for_a_rank_that_does_not_come_is_bounded(run, script, tmp_path, how):
+    def leaves(how, folder):
+        with pscompy.World() as world:
+            world.barrier()
+            if world.rank == 2:
+                world.close() if how == "close" else os._exit(0)
+                expect_soon(lambda: all(Path(folder, f"ended {rank}").exists() for rank in (0, 1)))
+            print("end", flush=True)
+        Path(folder, f"ended {world.rank}").touch()
+
+    program = script(leaves, how, str(tmp_path))
+    done = run("-n", 3, program, env={"PSP_FINALIZE_TIMEOUT": "1", "PSP_DEBUG": "2"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("end") >= 2
+    if how == "close":
+        assert "has not seen all ranks end within 1 s" in done.stderr
+
+
+@pytest.mark.parametrize("launcher", ["run", "mpiexec"])
+def test_a_process_may_open_one_world_after_another(request, launcher, script):
+    def opens_three():
+        for turn in range(3):
+            with pscompy.World() as world:
+                world.send(bytes([turn]), (world.rank + 1) % world.size)
+                assert bytes(world.recv()) == bytes([turn])
+        os.write(1, b"ok\n")
+
+    launch = request.getfixturevalue(launcher)
+    done = launch("-n", 3, *launch.python(script(opens_three)))
+    assert (done.returncode, done.stdout) == (0, "ok\n" * 3), done.stderr
+
+
+@pytest.mark.parametrize("launcher", ["run", "mpiexec"])
+@pytest.mark.parametrize("first", ["MPI", "World"])
+def test_mpi_and_a_world_in_one_process(request, launcher, first, script):
+    def uses_both(first):
+        if first == "MPI":
+            from mpi4py import MPI
+        with pscompy.World() as world:
+            from mpi4py import MPI
+
+            world.send(b"x", (world.rank + 1) % world.size)
+            assert bytes(world.recv()) == b"x"
+            assert MPI.COMM_WORLD.allreduce(world.rank) == 3
+            assert MPI.COMM_WORLD.rank == world.rank
+
+    pytest.importorskip("mpi4py", reason="no mpi4py: pip install mpi4py mpich")
+    launch = request.getfixturevalue(launcher)
+    done = launch("-n", 3, *launch.python(script(uses_both, first)))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def child():
+    try:
+        pscompy.World()
+    except pscompy.ConfigError as error:
+        print(error)
+    with pscompy.Session() as session:
+        print(bool(session.listen().address))
+
+
+def test_a_child_of_a_rank_is_no_rank(run, script):
+    def forks():
+        with pscompy.World() as world:
+            process = multiprocessing.get_context("fork").Process(target=child)
+            process.start()
+            process.join()
+            world.barrier()
+
+    lines = run.lines(2, script(forks))
+    assert [line[:32] for line in lines] == ["True"] * 2 + ["this process was forked from ran"] * 2
+
+
+def test_a_rank_that_computes_is_connected_to(run, script, tmp_path):
+    def computes(file):
+        with pscompy.World() as world:
+            if world.rank == 0:
+                while not Path(file).exists():
+                    pass
+                print(bytes(world.recv(source=1)))
+            else:
+                world.send(b"meanwhile", 0)
+                Path(file).touch()
+
+    assert run.lines(2, script(computes, str(tmp_path / "sent"))) == ["b'meanwhile'"]
