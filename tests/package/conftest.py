@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 import pscompy
+from pscompy.plugin import Transport, Var, count, hookimpl
+from pscompy.testing.program import module
 
 ROOT = Path(pscompy.get_include())
+NAME, PRIORITY = "alpha", 50
 
-PLUGIN = """
-from pscompy.plugin import Transport, Var, count, hookimpl
 
 @hookimpl
-def pscompy_transport():
-    return Transport("{name}", {priority}, (Var("SLOTS", "8", count, "Slots."),), lambda: 0)
-"""
+def pscompy_transport() -> Transport:
+    return Transport(NAME, PRIORITY, (Var("SLOTS", "8", count, "Slots."),), lambda: 0)
 
 
 class Site:
@@ -44,9 +44,14 @@ class Site:
             path.write_text(content)
         (info / "RECORD").write_text("".join(f"{name},,\n" for name in records))
 
+    @staticmethod
+    def plugin(name: str, priority: int) -> str:
+        """The code of a plug-in with one transport."""
+        return module(pscompy_transport, NAME=name, PRIORITY=priority)
+
     def transport(self, name: str, code: str | None = None, priority: int = 50) -> None:
         """Install a distribution that contains one transport."""
-        code = PLUGIN.format(name=name, priority=priority) if code is None else code
+        code = self.plugin(name, priority) if code is None else code
         entry = f"[pscompy]\n{name} = {name}_fabric\n"
         self.install(f"fabric-{name}", {f"{name}_fabric/__init__.py": code}, entry)
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 import pscompy
 from pscompy.cli.capabilities import CAPABILITIES
 from pscompy.config.variables import VARIABLES
+from pscompy.plugin import Transport, Var, count, hookimpl
+from pscompy.testing.program import module, program
 
 
 def info(site, *arguments, **environ):
@@ -71,29 +75,33 @@ def test_a_misspelt_variable_is_told_where_the_program_opens_its_session(site):
 
 
 def test_a_command_that_fails_with_an_error_of_ours(site):
-    code = (
-        "import pscompy\ndef main(arguments):\n    raise pscompy.PeerLost('the peer\\nis gone')\n"
-    )
-    site.install("losing", {"losing.py": code}, "[pscompy.commands]\nlose = losing:main\n")
+    def main(arguments):
+        raise pscompy.PeerLost("the peer\nis gone")
+
+    files = {"losing.py": module(main)}
+    site.install("losing", files, "[pscompy.commands]\nlose = losing:main\n")
     ended = site.run("-m", "pscompy", "lose")
     assert (ended.returncode, ended.stderr) == (1, "pscompy: error: the peer is gone\n")
 
 
 def test_the_code_and_the_arguments_of_a_command(site):
-    code = "def main(arguments):\n    return len(arguments)\n"
-    site.install("counting", {"counting.py": code}, "[pscompy.commands]\ncount = counting:main\n")
+    def main(arguments):
+        return len(arguments)
+
+    files = {"counting.py": module(main)}
+    site.install("counting", files, "[pscompy.commands]\ncount = counting:main\n")
     assert site.run("-m", "pscompy", "count", "-n", "--", "-x").returncode == 3
 
 
 def test_a_reader_that_goes_away_is_no_traceback(site):
-    program = (
-        "import subprocess, sys\n"
-        "info = subprocess.Popen([sys.executable, '-m', 'pscompy', 'info', '--json'],\n"
-        "    stdout=subprocess.PIPE, stderr=subprocess.PIPE)\n"
-        "info.stdout.close()\n"
-        "sys.stdout.write(info.stderr.read().decode()); info.wait()\n"
-    )
-    assert site.run("-c", program).stdout == ""
+    def goes_away():
+        command = [sys.executable, "-m", "pscompy", "info", "--json"]
+        info = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        info.stdout.close()
+        sys.stdout.write(info.stderr.read().decode())
+        info.wait()
+
+    assert site.run("-c", program(goes_away)).stdout == ""
 
 
 # ---- info -------------------------------------------------------------------
@@ -120,14 +128,12 @@ def test_info_hides_the_key(site):
 
 
 def test_info_shows_a_transport_and_its_variables(site):
-    code = (
-        "from pscompy.plugin import Transport, Var, count, hookimpl\n"
-        "SLOTS = Var('SLOTS', '8', count, 'Slots.')\n"
-        "@hookimpl\n"
-        "def pscompy_transport():\n"
-        "    return Transport('alpha', 5, (SLOTS,), lambda: 0, lambda: 'no device')\n"
-    )
-    site.transport("alpha", code=code)
+    @hookimpl
+    def pscompy_transport():
+        slots = Var("SLOTS", "8", count, "Slots.")
+        return Transport("alpha", 5, (slots,), lambda: 0, lambda: "no device")
+
+    site.transport("alpha", code=module(pscompy_transport))
     shown = info(site, ALPHA="3")
     assert re.search(r"^  alpha +priority 3, 5 +unavailable: no device$", shown, re.M)
     assert "PSP_ALPHA_SLOTS = 8  (default)" in shown

@@ -6,20 +6,20 @@ import sys
 
 import pytest
 
-STRANGER = "raise SystemExit('the stranger was run')"
-REPORT = """
-import json
-import subprocess
-import sys
 from pscompy.discovery import registry
-print(json.dumps({it.name: it.problem for it in registry.load()[1]}))
-"""
+from pscompy.testing.program import module, program
+
+STRANGER = "raise SystemExit('the stranger was run')"
+
+
+def prints_problems():
+    print(json.dumps({it.name: it.problem for it in registry.load()[1]}))
 
 
 def problem_of(site, name, **where):
-    program = site.folder / "program.py" if "cwd" not in where else where["cwd"] / "program.py"
-    program.write_text(REPORT)
-    ended = site.run(str(program), **where)
+    file = where.get("cwd", site.folder) / "program.py"
+    file.write_text(program(prints_problems))
+    ended = site.run(str(file), **where)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return json.loads(ended.stdout)[name]
 
@@ -45,9 +45,7 @@ def test_without_a_stranger_there_is_no_problem(site):
 
 
 def test_a_single_module_is_compared_too(site):
-    from tests.package.conftest import PLUGIN
-
-    code = PLUGIN.format(name="alpha", priority=5)
+    code = site.plugin("alpha", 5)
     site.install("single", {"alpha_one.py": code}, "[pscompy]\nalpha = alpha_one\n")
     assert problem_of(site, "alpha") is None
     (site.folder / "alpha_one.py").write_text(STRANGER)
@@ -88,8 +86,13 @@ def test_a_stranger_before_an_editable_installation(site, stranger, reason):
 
 
 def test_a_command_is_looked_at_too(site):
-    code = "def main(arguments):\n    'Greet.'\n    print('hello')\n    return 0\n"
-    site.install("greeting", {"greet.py": code}, "[pscompy.commands]\ngreet = greet:main\n")
+    def main(arguments):
+        """Greet."""
+        print("hello")
+        return 0
+
+    files = {"greet.py": module(main)}
+    site.install("greeting", files, "[pscompy.commands]\ngreet = greet:main\n")
     assert site.run("-m", "pscompy", "greet").stdout == "hello\n"
     (site.folder / "greet.py").write_text(STRANGER)
     ended = site.run("-m", "pscompy", "greet")

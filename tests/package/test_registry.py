@@ -6,65 +6,60 @@ from pathlib import Path
 
 import pytest
 
+import pscompy
 import pscompy.plugins
-from pscompy.config.config import ConfigWarning, Var, count
+from pscompy.config.config import ConfigWarning, Setting, Var, count
 from pscompy.discovery import registry
 from pscompy.discovery.sources import OWN
 from pscompy.discovery.validation import flaw
 from pscompy.errors import ConfigError
-from pscompy.plugin import Native, PythonTransport, Transport
+from pscompy.plugin import Native, PythonTransport, Transport, hookimpl
+from pscompy.testing.program import module, program
 
-REPORT = """
-import json, sys
-from pscompy.discovery import registry
-config, found = registry.load()
-print(json.dumps([[it.name, it.unavailable()] for it in found]))
-assert "unwanted" not in sys.modules
-"""
-
-
-UNAVAILABLE = """
-from pscompy.plugin import Transport, hookimpl
 
 @hookimpl
 def pscompy_transport():
     return Transport("alpha", 5, (), int, lambda: "no such device")
-"""
-PROBLEMS = """
-import json
-from pscompy.discovery import registry
-problems = {}
-for it in registry.load()[1]:
-    problems.setdefault(it.name, []).append(it.problem)
-print(json.dumps(problems))
-"""
+
+
+UNAVAILABLE = module(pscompy_transport)
+
+
+def prints_what_is_unavailable():
+    _, found = registry.load()
+    print(json.dumps([[it.name, it.unavailable()] for it in found]))
+    assert "unwanted" not in sys.modules
+
+
+def prints_problems():
+    problems = {}
+    for it in registry.load()[1]:
+        problems.setdefault(it.name, []).append(it.problem)
+    print(json.dumps(problems))
+
+
+def printed(site, main, **environ):
+    """What the function prints where the site's distributions are installed."""
+    ended = site.run("-W", "error", "-c", program(main), **environ)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 def problems(site, **environ):
     """For each name the problems of all plug-ins with that name, in their order."""
-    ended = site.run("-W", "error", "-c", PROBLEMS, **environ)
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
-
-
-def plugin(name):
-    from tests.package.conftest import PLUGIN
-
-    return PLUGIN.format(name=name, priority=3000)
+    return json.loads(printed(site, prints_problems, **environ))
 
 
 def report(site, **environ):
-    ended = site.run("-W", "error", "-c", REPORT, **environ)
-    assert ended.returncode == 0, ended.stderr
-    return dict(json.loads(ended.stdout))
+    return dict(json.loads(printed(site, prints_what_is_unavailable, **environ)))
 
 
 def test_our_own_transports_are_plugins_as_all_others():
     _, found = registry.load(environ={"PSP_TCP": "0"})
     plugins = dict(found.plugins.list_name_plugin())
-    for module in OWN:
-        name = module.rpartition(".")[2]
-        assert plugins[name] is (None if name == "tcp" else sys.modules[module])
+    for own in OWN:
+        name = own.rpartition(".")[2]
+        assert plugins[name] is (None if name == "tcp" else sys.modules[own])
     assert found.plugins.is_blocked("tcp")
 
 
@@ -74,31 +69,26 @@ def test_every_plugin_of_ours_is_registered():
 
 
 def test_a_session_has_the_manager_of_its_plugins(site):
-    program = """
-import sys
-import pscompy
-with pscompy.Session(config={"TCP": 0}) as session:
-    assert "pluggy" in sys.modules
-    print(*(name for name, plugin in session.plugins.list_name_plugin() if plugin))
-"""
+    def prints_plugins():
+        with pscompy.Session(config={"TCP": 0}) as session:
+            assert "pluggy" in sys.modules
+            print(*(name for name, plugin in session.plugins.list_name_plugin() if plugin))
+
     site.transport("alpha", code=UNAVAILABLE)
-    ended = site.run("-W", "error", "-c", program)
-    assert {*ended.stdout.split()} >= {"alpha", "ib", "loop", "portals", "shm"}, ended.stderr
-    assert "tcp" not in ended.stdout.split()
+    found = printed(site, prints_plugins).split()
+    assert {*found} >= {"alpha", "ib", "loop", "portals", "shm"}
+    assert "tcp" not in found
 
 
 def test_an_installed_transport_is_found_with_its_variables(site):
+    def prints_sources():
+        config, found = registry.load()
+        assert (config["ALPHA_SLOTS"], config["ALPHA"]) == (9, 1)
+        assert config.settings("ALPHA") == [Setting("SLOTS", "9", 9)]
+        print([it.source for it in found if it.name == "alpha"])
+
     site.transport("alpha")
-    program = """
-from pscompy.discovery import registry
-from pscompy.config.config import Setting
-config, found = registry.load()
-assert config["ALPHA_SLOTS"] == 9 and config["ALPHA"] == 1
-assert config.settings("ALPHA") == [Setting("SLOTS", "9", 9)]
-print([it.source for it in found if it.name == "alpha"])
-"""
-    ended = site.run("-W", "error", "-c", program, ALPHA_SLOTS="9")
-    assert ended.stdout == "['alpha_fabric']\n", ended.stderr
+    assert printed(site, prints_sources, ALPHA_SLOTS="9") == "['alpha_fabric']\n"
 
 
 def test_order_is_by_the_users_priority_and_then_the_built_in(site):
@@ -205,10 +195,16 @@ def test_a_broken_plugin_leaves_its_name_to_the_next(site):
 
 def test_two_of_one_name(site):
     site.transport("alpha")
-    site.install("twin", {"twin.py": plugin("alpha")}, "[pscompy]\nalpha = twin\n")
+    site.install("twin", {"twin.py": site.plugin("alpha", 3000)}, "[pscompy]\nalpha = twin\n")
     working, other = problems(site)["alpha"]
     assert working is None
     assert other in ("the name is taken by alpha_fabric", "the name is taken by twin")
+
+
+def sends_to_itself():
+    with pscompy.World() as world:
+        world.isend(b"to myself", dest=0)
+        print(world.recv().decode())
 
 
 def test_broken_hidden_and_duplicate_plugins_are_named_and_sessions_work(site):
@@ -225,19 +221,12 @@ def test_broken_hidden_and_duplicate_plugins_are_named_and_sessions_work(site):
     assert taken in (["the name is taken by alpha_fabric"], ["the name is taken by twin"])
     assert ("beta", "beta_fabric raised ZeroDivisionError: division by zero") in reasons
     assert f"is hidden by {site.folder}/gamma_fabric.py" in dict(reasons)["gamma"]
-    program = """
-import pscompy
-with pscompy.World() as world:
-    world.isend(b"to myself", dest=0)
-    print(world.recv().decode())
-"""
-    ended = site.run("-W", "error", "-c", program)
-    assert ended.stdout == "to myself\n", ended.stderr
+    assert printed(site, sends_to_itself) == "to myself\n"
 
 
 def test_one_plugin_of_two_names(site):
     both = "[pscompy]\nalpha = twin\nbeta = twin\n"
-    site.install("twin", {"twin.py": plugin("alpha")}, both)
+    site.install("twin", {"twin.py": site.plugin("alpha", 3000)}, both)
     assert problems(site)["alpha"] == [None]
     assert problems(site)["beta"] == ["twin: it is registered as 'alpha' already"]
 
@@ -257,37 +246,33 @@ def test_a_name_that_no_transport_can_have_takes_no_variable(site):
 
 
 def test_a_plugin_that_cannot_tell_whether_it_is_enabled(site):
-    code = UNAVAILABLE.replace("int,", "int, asked=lambda values: values['NIC'],").replace(
-        'lambda: "no such device"', "unavailable=lambda: None"
-    )
-    site.transport("alpha", code=code)
+    @hookimpl
+    def pscompy_transport():
+        return Transport("alpha", 5, (), int, lambda: None, asked=lambda values: values["NIC"])
+
+    site.transport("alpha", code=module(pscompy_transport))
     reason = "asked whether it is enabled it raised KeyError: 'NIC'"
     assert report(site)["alpha"] == reason
 
 
 def test_a_variable_of_a_transport_has_a_name_of_its_own(site):
     """PSP_PRECON_TCP_NODELAY belongs to pscompy itself."""
-    code = """
-from pscompy.plugin import Transport, Var, count, hookimpl
 
-@hookimpl
-def pscompy_transport():
-    return Transport("precon", 5, (Var("TCP_NODELAY", "0", count, "Doc."),), lambda: 0)
-"""
-    site.transport("precon", code=code)
+    @hookimpl
+    def pscompy_transport():
+        return Transport("precon", 5, (Var("TCP_NODELAY", "0", count, "Doc."),), lambda: 0)
+
+    site.transport("precon", code=module(pscompy_transport))
     reason = "precon_fabric: its variable 'TCP_NODELAY' is the name of another one"
     assert report(site)["precon"] == reason
 
 
 def test_a_plugin_that_cannot_tell_its_availability(site):
-    code = """
-from pscompy.plugin import Transport, hookimpl
+    @hookimpl
+    def pscompy_transport():
+        return Transport("alpha", 5, (), lambda: 0, lambda: {}["nic"])
 
-@hookimpl
-def pscompy_transport():
-    return Transport("alpha", 5, (), lambda: 0, lambda: {}["nic"])
-"""
-    site.transport("alpha", code=code)
+    site.transport("alpha", code=module(pscompy_transport))
     assert "raised KeyError: 'nic'" in report(site)["alpha"]
 
 
@@ -331,9 +316,9 @@ def test_a_name_is_short_and_lower_case():
 def test_files_and_packages_of_plugindir(site):
     folder = site.folder / "plugins"
     (folder / "beta").mkdir(parents=True)
-    (folder / "alpha.py").write_text(plugin("alpha"))
+    (folder / "alpha.py").write_text(site.plugin("alpha", 3000))
     (folder / "beta" / "__init__.py").write_text("from .inner import *\n")
-    (folder / "beta" / "inner.py").write_text(plugin("beta"))
+    (folder / "beta" / "inner.py").write_text(site.plugin("beta", 3000))
     (folder / "_helper.py").write_text("raise SystemExit")
     (folder / "notes.txt").write_text("none of ours")
     answers = report(site, PLUGINDIR=str(folder))
@@ -345,14 +330,9 @@ def test_files_and_packages_of_plugindir(site):
 
 def test_plugindir_wins_over_what_is_installed_and_the_other_says_so(site):
     site.transport("alpha")
-    (site.folder / "alpha.py").write_text(plugin("alpha"))
-    program = (
-        "from pscompy.discovery import registry\n"
-        "for it in registry.load()[1]: print(it.name, it.problem)"
-    )
-    ended = site.run("-c", program, PLUGINDIR=str(site.folder))
-    lines = [line for line in ended.stdout.splitlines() if line.startswith("alpha")]
-    assert lines == ["alpha None", f"alpha the name is taken by {site.folder}/alpha.py"]
+    (site.folder / "alpha.py").write_text(site.plugin("alpha", 3000))
+    taken = f"the name is taken by {site.folder}/alpha.py"
+    assert problems(site, PLUGINDIR=str(site.folder))["alpha"] == [None, taken]
 
 
 def test_plugindir_that_is_no_folder_is_a_config_error(tmp_path):
