@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,15 +35,3 @@ def gate(machine: Machine, tmp_path: Path) -> Iterator[Gate]:
         yield made
     finally:
         made.close()
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[[str], Path]:
-    """Returns a function that writes a Python program and returns its path."""
-
-    def write(text: str, name: str = "program.py") -> Path:
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return write

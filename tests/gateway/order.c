@@ -1,6 +1,6 @@
-/* The incoming half alone: packets that come in any order, some twice, are
- * handed on once and in order, also where their numbers begin again at 0.
- * Arguments: tokens, the first number, packets. */
+/* receive.c alone: packets arrive in any order, some of them twice, and each is
+ * delivered once and in order, also where the packet numbers wrap around to 0.
+ * Arguments: tokens, the first packet number, the number of packets. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct packet {
 static gw_ep_t *the_ep;
 static uint32_t next_number, failures, live;
 
-/* ---- what in.c calls ---- */
+/* ---- the functions that receive.c calls ---- */
 
 void gw_out_acknowledged(gw_ep_t *ep, uint32_t ack, uint32_t limit)
 {
@@ -80,7 +80,7 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
     (void)ep, (void)path, (void)kind, (void)number, (void)mark;
 }
 
-/* ---- what is above and below ---- */
+/* ---- the core: the upcall that takes messages, and packets ---- */
 
 static psc_status_t am_recv(psc_ep_t *ep, const psc_am_t *am)
 {
@@ -119,7 +119,8 @@ static psc_message_t *packet_create(uint32_t seq, uint32_t number)
     return &packet->message;
 }
 
-/* Any one of the packets that may be sent; those that have come, again. */
+/* Sends packets until all are delivered: each time any packet that the receiver
+ * accepts, also one that has arrived before. */
 static void send_shuffled(gw_agent_t *agent, uint32_t first, uint32_t count)
 {
     for (uint64_t tries = 0; next_number < count && tries < 1u << 24; tries++) {

@@ -2,109 +2,125 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 from namespaces import PORT, TIMEOUT, finished
-
-EXCHANGE = """\
-import os, sys, pscompy
-with pscompy.World() as world:
-    other = (world.rank + world.size // 2) % world.size
-    for number in range(100):
-        request = world.isend(number.to_bytes(2, "little") * 20_000, dest=other)
-        assert world.recv(source=other) == number.to_bytes(2, "little") * 20_000
-        request.wait()
-    os.write(1, b"done\\n")
-"""
-
-STALL = """\
-import os, signal, pscompy
-with pscompy.World() as world:
-    if world.rank == 0:
-        world.send(b"hello", dest=2)
-        sends = [world.isend(bytes([n]) * 100_000, dest=2) for n in range(200)]
-        for _ in range(100):
-            world.send(bytes(50_000), dest=3)
-        pscompy.wait_all(sends)
-    elif world.rank == 2:
-        world.recv(source=0)
-        os.write(1, b"%d\\n" % os.getpid())
-        os.kill(os.getpid(), signal.SIGSTOP)
-        for n in range(200):
-            assert world.recv(source=0) == bytes([n]) * 100_000
-    else:
-        other = 4 - world.rank
-        for number in range(300):
-            request = world.isend(bytes(50_000), dest=other)
-            world.recv(source=other)
-            request.wait()
-        if world.rank == 3:
-            for _ in range(100):
-                world.recv(source=0)
-        os.write(1, b"went on\\n")
-"""
-
-GARBAGE = """\
-import os, socket, sys
-for where in sys.argv[1:]:
-    host, _, port = where.rpartition(":")
-    for size in (1, 40, 4000, 100_000):
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=60) as sock:
-            try:
-                sock.sendall(os.urandom(size))
-            except OSError:
-                pass
-"""
-
-NONSENSE = """\
-import asyncio, json, os, sys
-from pscompy_gateway import native
 from pscompy_gateway.trunk import Trunk, session
-from pscompy import PscomError
+
+import pscompy
+from pscompy.control.lane import Lane
+from tests.waiting import expect_soon
+
+
+def exchanges():
+    with pscompy.World() as world:
+        other = (world.rank + world.size // 2) % world.size
+        for number in range(100):
+            request = world.isend(number.to_bytes(2, "little") * 20_000, dest=other)
+            assert world.recv(source=other) == number.to_bytes(2, "little") * 20_000
+            request.wait()
+        os.write(1, b"done\n")
+
+
+def stops_a_receiver():
+    with pscompy.World() as world:
+        if world.rank == 0:
+            world.send(b"hello", dest=2)
+            sends = [world.isend(bytes([n]) * 100_000, dest=2) for n in range(200)]
+            for _ in range(100):
+                world.send(bytes(50_000), dest=3)
+            pscompy.wait_all(sends)
+        elif world.rank == 2:
+            world.recv(source=0)
+            os.write(1, b"%d\n" % os.getpid())
+            os.kill(os.getpid(), signal.SIGSTOP)
+            for n in range(200):
+                assert world.recv(source=0) == bytes([n]) * 100_000
+        else:
+            other = 4 - world.rank
+            for _ in range(300):
+                request = world.isend(bytes(50_000), dest=other)
+                world.recv(source=other)
+                request.wait()
+            if world.rank == 3:
+                for _ in range(100):
+                    world.recv(source=0)
+            os.write(1, b"went on\n")
+
+
+def sends_garbage():
+    for where in sys.argv[1:]:
+        host, _, port = where.rpartition(":")
+        for size in (1, 40, 4000, 100_000):
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=60) as sock:
+                with contextlib.suppress(OSError):
+                    sock.sendall(os.urandom(size))
+
+
+MALFORMED = (
+    b"no json",
+    b"[]",
+    b"{}",
+    b'{"kind": 5}',
+    b'{"kind": "nothing"}',
+    b'{"kind": "tunnel"}',
+    b'{"kind": "hello", "node": "x", "module": 1}',
+    b'{"kind": "hello", "node": -1, "module": 1}',
+    b'{"kind": "modules", "modules": 1}',
+    b'{"kind": "join", "name": "x"}',
+    b"[" * 5000,
+    b"[" * 60_000,
+    b'{"kind": "hello", "node": 1, "module": 1, "names": ' + b"[" * 300 + b"]" * 300 + b"}",
+    b'{"kind": "hello", "node": Infinity, "module": 1}',
+    b'{"kind": "hello", "node": 5, "module": 99999}',
+)
+# What the process that is node 77 may not send.
+FORBIDDEN = (
+    b'{"kind": "gone", "about": 12345}',
+    b'{"kind": "leaving"}',
+    b'{"kind": "modules", "modules": {"1": 0}}',
+    b'{"kind": "found", "node": 12345}',
+    b'{"kind": "hello", "node": 78, "module": 1}',
+    b'{"kind": "tunnel", "module": 1, "node": 1, "from_node": 12345, "from_module": 1}',
+    b'{"kind": "find", "module": 1, "node": 1, "from_node": 77, "from_module": 2}',
+)
+
+
+async def open_trunk(here, address):
+    connection = here.connect(address)
+    await connection.iopen()
+    return Trunk(connection)
+
 
 async def ends(victim, frame):
-    # The gateway wants no more of who has sent this.
+    """The gateway closes the trunk on which this frame arrives."""
     victim.connection.isend(frame)
     try:
         while True:
             await victim.receive()
-    except PscomError:
+    except pscompy.PscomError:
         print("ended")
 
-async def main(address):
+
+async def send_nonsense(address):
     with session({"PSP_RENDEZVOUS": "inf"}) as here:
-        async def trunk():
-            connection = here.connect(address)
-            await connection.iopen()
-            return Trunk(connection)
-        for frame in (
-            b"no json", b"[]", b"{}", b'{"kind": 5}', b'{"kind": "nothing"}',
-            b'{"kind": "tunnel"}', b'{"kind": "hello", "node": "x", "module": 1}',
-            b'{"kind": "hello", "node": -1, "module": 1}', b'{"kind": "modules", "modules": 1}',
-            b'{"kind": "join", "name": "x"}', b"[" * 5000, b"[" * 60_000,
-            b'{"kind": "hello", "node": 1, "module": 1, "names": ' + b"[" * 300 + b"]" * 300 + b"}",
-            b'{"kind": "hello", "node": Infinity, "module": 1}',
-            b'{"kind": "hello", "node": 5, "module": 99999}',
-        ):
-            await ends(await trunk(), frame)
-        for frame in (
-            b'{"kind": "gone", "about": 12345}', b'{"kind": "leaving"}',
-            b'{"kind": "modules", "modules": {"1": 0}}', b'{"kind": "found", "node": 12345}',
-            b'{"kind": "hello", "node": 78, "module": 1}',
-            b'{"kind": "tunnel", "module": 1, "node": 1, "from_node": 12345, "from_module": 1}',
-            b'{"kind": "find", "module": 1, "node": 1, "from_node": 77, "from_module": 2}',
-        ):
-            known = await trunk()
+        for frame in MALFORMED:
+            await ends(await open_trunk(here, address), frame)
+        for frame in FORBIDDEN:
+            known = await open_trunk(here, address)
             known.send({"kind": "hello", "node": 77, "module": 1})
             await ends(known, frame)
-        asking = await trunk()
+        asking = await open_trunk(here, address)
         asking.send({"kind": "hello", "node": 12345, "module": 1})
         data = here.connect((await asking.receive())["data"])
         await data.iopen()
@@ -115,14 +131,15 @@ async def main(address):
         asking.send({"kind": "status"})
         print((await asking.receive())["kind"])
 
-asyncio.run(main(sys.argv[1]))
-"""
+
+def sends_nonsense(address):
+    asyncio.run(send_nonsense(address))
 
 
 def exchange(machine, script):
     """Two processes, one in each module, exchange messages through the gateway."""
-    second = machine.ranks(2, 1, script(EXCHANGE, "exchange.py"))
-    assert finished(machine.ranks(1, 1, script(EXCHANGE, "exchange.py")))[0] == "done\n"
+    second = machine.ranks(2, 1, script(exchanges))
+    assert finished(machine.ranks(1, 1, script(exchanges)))[0] == "done\n"
     finished(second)
 
 
@@ -140,7 +157,7 @@ def test_garbage_on_every_port(machine, script):
     assert f"10.1.1.9:{PORT}" in ports
     reachable = [where for where in ports if connects(machine, where)]
     assert len(reachable) >= 3  # the trunks', the data's, and the fabric's own ports
-    finished(machine.python(1, script(GARBAGE), *reachable))
+    finished(machine.python(1, script(sends_garbage), *reachable))
     exchange(machine, script)
     assert gateway.poll() is None
 
@@ -157,7 +174,8 @@ def test_nonsense_of_somebody_who_has_the_key(machine, script):
     """Each malformed frame is logged once, in one line, and ends only the trunk that it arrived
     on."""
     gateway = machine.start_gateway(1, PSP_DEBUG=2)
-    asking = machine.python(1, script(NONSENSE), f"10.1.1.9:{PORT}", PSP_GW_SERVER="")
+    program = script(sends_nonsense, f"10.1.1.9:{PORT}")
+    asking = machine.python(1, program, PSP_GW_SERVER="")
     *ended, last = finished(asking)[0].splitlines()
     assert (set(ended), last) == ({"ended"}, "status")
     exchange(machine, script)
@@ -168,13 +186,72 @@ def test_nonsense_of_somebody_who_has_the_key(machine, script):
     assert sum("sent" in line for line in err.splitlines()) == len(ended), err
 
 
+WRONG_TOKEN = r"gateway: the (connector|acceptor) does not hold the lane's token"
+
+
+def echoes():
+    with pscompy.Session() as session, session.listen() as listening:
+        os.write(1, f"{listening.address}\n".encode())
+        connection = listening.accept()
+        for _ in range(2):
+            connection.send(connection.recv())
+        try:
+            listening.accept(timeout=0)
+        except pscompy.Timeout:
+            os.write(1, b"nobody else\n")
+
+
+def talks(address, sign):
+    with pscompy.Session() as session:
+        connection = session.connect(address)
+        for number in range(2):
+            connection.send(b"%d" % number)
+            assert connection.recv() == b"%d" % number
+            os.write(1, b"echoed\n")
+            expect_soon(Path(sign).exists)
+
+
+def forges(address):
+    """Connect as a process that has the key, but not the token of the gateway's lane."""
+    connect = Lane.connect
+
+    def connect_forged(lane, role, token, where):
+        connect(lane, role, bytes(32) if lane.option.name == "gateway" else token, where)
+
+    Lane.connect = connect_forged
+    with pscompy.Session() as session:
+        try:
+            session.connect(address).open()
+        except pscompy.ConnectError as error:
+            print(error)
+
+
+def test_a_forged_token_is_refused(machine, script, tmp_path):
+    """A stranger fails to connect through the gateway; the peer that it tries logs that, accepts
+    nobody, and goes on with its other peer."""
+    gateway = machine.start_gateway(1)
+    listening = machine.python(1, script(echoes), PSP_DEBUG=2)
+    address = listening.stdout.readline().strip()
+    good = machine.python(2, script(talks, address, str(tmp_path / "sign")))
+    assert good.stdout.readline() == "echoed\n"
+    refused, _ = finished(machine.python(2, script(forges, address)))
+    assert re.search(WRONG_TOKEN, refused)
+    (tmp_path / "sign").touch()
+    assert finished(good)[0] == "echoed\n"
+    out, err = finished(listening)
+    assert out == "nobody else\n"
+    assert len(re.findall(WRONG_TOKEN, err)) == 1
+    assert gateway.poll() is None
+
+
 @pytest.mark.parametrize("share", ["1M", "32M"])
 def test_a_receiver_that_stops(machine, script, share):
     """A gateway holds for a stopped receiver at most its granted bytes or its share; other
     streams continue, and nothing is lost."""
     machine.start_gateway(1, f"--share={share}", f"--memory={share}")
-    second = machine.ranks(2, 2, script(STALL), PSP_GW_TOKENS=32)
-    first = machine.ranks(1, 2, script(STALL), PSP_GW_TOKENS=32)
+    program = script(stops_a_receiver)
+    second = machine.ranks(2, 2, program, PSP_GW_TOKENS=32)
+    first = machine.ranks(1, 2, program, PSP_GW_TOKENS=32)
     stopped = int(second.stdout.readline())
     try:
         assert second.stdout.readline() == "went on\n"
@@ -211,9 +288,8 @@ def test_a_fabric_that_is_not_there(machine):
 def test_what_a_gateway_tells_of_itself(machine, script):
     machine.start_gateway(1)
     exchange(machine, script)
-    deadline = time.monotonic() + TIMEOUT
-    while (told := machine.status(1))["members"]:  # members may still be leaving
-        assert time.monotonic() < deadline
+    expect_soon(lambda: not machine.status(1)["members"], "the end of all members", TIMEOUT)
+    told = machine.status(1)
     assert json.loads(json.dumps(told)) == told
     assert [one["transports"] for one in told["fabrics"]] == [["tcp"], ["tcp"]]
     assert told["counters"]["bytes"] >= 2 * 100 * 40_000

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 from namespaces import PORT, ROOT, TIMEOUT, finished
 from pscompy_gateway.daemon.daemon import Fabric
 
+import pscompy
+
 FABRICS = (f"portals@10.1.1.9:{PORT},PORTALS_INTERFACE=10.1.1.9", f"tcp@10.2.1.9:{PORT}")
 PORTALS = {"PSP_PORTALS": 1, "PSP_PORTALS_INTERFACE": "10.1.1.1", "PSP_TCP": 0}
 
-EXCHANGE = """\
-import os, sys, pscompy
-with pscompy.World() as world:
-    other = 1 - world.rank
-    for size in (8, 4000, 300_000):
-        data = bytes([size % 251]) * size
-        request = world.isend(data, dest=other)
-        assert world.recv(source=other) == data
-        request.wait()
-    os.write(1, world[other].transport.encode() + b"\\n")
-    try:
-        world.recv(source=other)
-    except pscompy.PeerLost as error:
-        print(error, file=sys.stderr, flush=True)
-        os._exit(7)
-"""
+
+def exchanges():
+    with pscompy.World() as world:
+        other = 1 - world.rank
+        for size in (8, 4000, 300_000):
+            data = bytes([size % 251]) * size
+            request = world.isend(data, dest=other)
+            assert world.recv(source=other) == data
+            request.wait()
+        os.write(1, world[other].transport.encode() + b"\n")
+        try:
+            world.recv(source=other)
+        except pscompy.PeerLost as error:
+            print(error, file=sys.stderr, flush=True)
+            os._exit(7)
 
 
 def test_the_demo_over_portals_and_tcp(machine, tmp_path):
@@ -44,8 +48,8 @@ def test_the_gateway_is_the_only_way(machine, script):
     """The gateway counts all bytes of the two processes, and they lose each other when it is
     killed."""
     machine.start_gateway(1, fabrics=FABRICS)
-    second = machine.ranks(2, 1, script(EXCHANGE))
-    first = machine.ranks(1, 1, script(EXCHANGE), **PORTALS)
+    second = machine.ranks(2, 1, script(exchanges))
+    first = machine.ranks(1, 1, script(exchanges), **PORTALS)
     for process in (first, second):
         assert process.stdout.readline() == "gateway\n", process.stderr.read()
     told = machine.status(1, module=2)

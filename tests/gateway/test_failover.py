@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from namespaces import TIMEOUT, finished
+
+import pscompy
 
 KILLED = Path(__file__).with_name("killed.py")
 PEERS = int(os.environ.get("PSCOMPY_TEST_PEER_KILLS", "12"))
@@ -16,21 +20,20 @@ SOAK = Path(__file__).with_name("soak.py")
 KILLS = int(os.environ.get("PSCOMPY_TEST_GATEWAY_KILLS", "2"))
 EVERY = 12  # rounds between two kills
 
-LOST = """\
-import os, sys, time, pscompy
-with pscompy.World() as world:
-    other = 1 - world.rank
-    world.send(b"hello", dest=other)
-    world.recv(source=other)
-    if world.rank == 0:
-        os.write(1, b"connected\\n")
-    begun = time.monotonic()
-    try:
+
+def loses_its_peer():
+    with pscompy.World() as world:
+        other = 1 - world.rank
+        world.send(b"hello", dest=other)
         world.recv(source=other)
-    except pscompy.PeerLost as error:
-        print(f"after {time.monotonic() - begun:.1f} s: {error}", file=sys.stderr, flush=True)
-        os._exit(7)
-"""
+        if world.rank == 0:
+            os.write(1, b"connected\n")
+        begun = time.monotonic()
+        try:
+            world.recv(source=other)
+        except pscompy.PeerLost as error:
+            print(f"after {time.monotonic() - begun:.1f} s: {error}", file=sys.stderr, flush=True)
+            os._exit(7)
 
 
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
@@ -57,8 +60,8 @@ def test_killed_gateways_cost_no_message(machine, gate):
 def test_with_no_gateway_left_the_peer_is_lost(machine, script):
     for number in machine.gateways:
         machine.start_gateway(number)
-    second = machine.ranks(2, 1, script(LOST))
-    first = machine.ranks(1, 1, script(LOST))
+    second = machine.ranks(2, 1, script(loses_its_peer))
+    first = machine.ranks(1, 1, script(loses_its_peer))
     assert first.stdout.readline() == "connected\n", first.stderr.read()
     for number in machine.gateways:
         machine.kill_gateway(number)

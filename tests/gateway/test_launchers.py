@@ -16,24 +16,26 @@ import cffi
 import pytest
 from namespaces import ROOT, finished
 
-SUM = """\
-import os, sys, pscompy
-if "mpi" in sys.argv:
-    from mpi4py import MPI
-    world = pscompy.World.from_mpi(join=os.environ["WORLD"])
-else:
-    world = pscompy.World()
-with world:
-    if world.rank == 0:
-        total = sum(int(world.recv()) for _ in range(world.size - 1))
-        for rank in range(1, world.size):
-            world.send(b"%d" % total, dest=rank)
+import pscompy
+
+
+def sums():
+    if "mpi" in sys.argv:
+        from mpi4py import MPI
+
+        world = pscompy.World.from_mpi(MPI.COMM_WORLD, join=os.environ["WORLD"])
     else:
-        world.send(b"%d" % world.rank, dest=0)
-        total = int(world.recv(source=0))
-    os.write(1, b"%d of %d: %d over %s\\n" % (
-        world.rank, world.size, total, world[0].transport.encode()))
-"""
+        world = pscompy.World()
+    with world:
+        if world.rank == 0:
+            total = sum(int(world.recv()) for _ in range(world.size - 1))
+            for rank in range(1, world.size):
+                world.send(b"%d" % total, dest=rank)
+        else:
+            world.send(b"%d" % world.rank, dest=0)
+            total = int(world.recv(source=0))
+        line = f"{world.rank} of {world.size}: {total} over {world[0].transport}\n"
+        os.write(1, line.encode())
 
 
 def mpich() -> str:
@@ -70,7 +72,7 @@ def start_mpich(machine, program):
 
 def test_a_module_under_mpich(machine, script):
     machine.start_gateway(1)
-    program = script(SUM)
+    program = script(sums)
     first = start_mpich(machine, program)
     second = machine.ranks(2, 2, program, PSP_JOIN="sum:2")
     assert sorted(lines(first) + lines(second)) == expected(["", "shm", "gateway", "gateway"])
@@ -80,7 +82,7 @@ def test_a_module_under_mpich(machine, script):
 def test_modules_under_mpich_and_open_mpi(way, machine, script, tmp_path):
     folder = openmpi()
     machine.start_gateway(1)
-    program = script(SUM)
+    program = script(sums)
     first = start_mpich(machine, program)
     missing = tmp_path / "missing"  # packages that pscompy needs and the Open MPI environment lacks
     missing.mkdir()

@@ -4,65 +4,66 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
-from namespaces import ROOT, TIMEOUT, finished
+from namespaces import TIMEOUT, finished
 
+import pscompy
 from pscompy.world.collectives import tree
 
-KNOWS = """\
-import json, os, pscompy
-with pscompy.World() as world:
-    half = world.size // 2
-    far = [rank for rank in range(world.size) if (rank < half) != (world.rank < half)]
-    def crossed():
-        return sum(world[rank].stats["sent_messages"] for rank in far)
-    world.barrier()
-    before = crossed()
-    got = bytearray(b"from rank 3" if world.rank == 3 else 11)
-    world.broadcast(got, root=3)
-    broadcast = crossed() - before
-    world.barrier()
-    barrier = crossed() - before - broadcast
-    part = world.split_by_module()
-    part.barrier()
-    again = part.split_by_module().dup()
-    for here in (part, again):
-        if here.rank == 0:
-            for rank in range(1, here.size):
-                here.send(b"to %d" % rank, dest=rank)
-            seen = sorted(here.recv_status(tag=7)[1].source for _ in range(1, here.size))
-            assert seen == list(range(1, here.size))
-            assert sorted(here.recv_obj() for _ in range(1, here.size)) == seen
-            assert here.probe(source=1, tag=8).source == 1
-        else:
-            assert here.recv(source=0) == b"to %d" % here.rank
-            here.send(b"", dest=0, tag=7)
-            here.send_obj(here.rank, dest=0)
-            if here.rank == 1:
-                here.send(b"", dest=0, tag=8)
-    if part.rank == 0:
-        part.recv(source=1, tag=8), again.recv(source=1, tag=8)
-    world.barrier()
-    told = {
-        "rank": world.rank,
-        "module": world.module,
-        "modules": world.modules,
-        "part": [part.rank, part.size],
-        "got": got.decode(),
-        "broadcast": broadcast,
-        "barrier": barrier,
-    }
-    os.write(1, (json.dumps(told) + "\\n").encode())
-"""
+
+def knows_its_module():
+    with pscompy.World() as world:
+        half = world.size // 2
+        far = [rank for rank in range(world.size) if (rank < half) != (world.rank < half)]
+
+        def crossed():
+            return sum(world[rank].stats["sent_messages"] for rank in far)
+
+        world.barrier()
+        before = crossed()
+        got = bytearray(b"from rank 3" if world.rank == 3 else 11)
+        world.broadcast(got, root=3)
+        broadcast = crossed() - before
+        world.barrier()
+        barrier = crossed() - before - broadcast
+        part = world.split_by_module()
+        part.barrier()
+        again = part.split_by_module().dup()
+        for here in (part, again):
+            if here.rank == 0:
+                for rank in range(1, here.size):
+                    here.send(b"to %d" % rank, dest=rank)
+                seen = sorted(here.recv_status(tag=7)[1].source for _ in range(1, here.size))
+                assert seen == list(range(1, here.size))
+                assert sorted(here.recv_obj() for _ in range(1, here.size)) == seen
+                assert here.probe(source=1, tag=8).source == 1
+            else:
+                assert here.recv(source=0) == b"to %d" % here.rank
+                here.send(b"", dest=0, tag=7)
+                here.send_obj(here.rank, dest=0)
+                if here.rank == 1:
+                    here.send(b"", dest=0, tag=8)
+        if part.rank == 0:
+            part.recv(source=1, tag=8)
+            again.recv(source=1, tag=8)
+        world.barrier()
+        told = {
+            "rank": world.rank,
+            "module": world.module,
+            "modules": world.modules,
+            "part": [part.rank, part.size],
+            "got": got.decode(),
+            "broadcast": broadcast,
+            "barrier": barrier,
+        }
+        os.write(1, (json.dumps(told) + "\n").encode())
 
 
 def test_modules_of_a_world(machine, script):
     machine.start_gateway(1)
-    second = machine.ranks(2, 4, script(KNOWS))
-    out = finished(machine.ranks(1, 4, script(KNOWS)))[0] + finished(second)[0]
+    second = machine.ranks(2, 4, script(knows_its_module))
+    out = finished(machine.ranks(1, 4, script(knows_its_module)))[0] + finished(second)[0]
     told = sorted((json.loads(line) for line in out.splitlines()), key=lambda one: one["rank"])
     assert [one["rank"] for one in told] == list(range(8))
     for one in told:
@@ -74,40 +75,27 @@ def test_modules_of_a_world(machine, script):
     assert sum(one["barrier"] for one in told) == 2  # messages: one up, one down
 
 
-MIXED = """\
-import os, pscompy
-rank = int(os.environ["PMI_RANK"])
-with pscompy.World(config={"MSA_MODULE_ID": 5 + rank % 2}) as world:
-    part = world.split_by_module()
-    left = part.rank - 1 if part.rank else part.size - 1
-    request = part.isend(b"%d" % world.rank, dest=(part.rank + 1) % part.size)
-    got, status = part.recv_status()
-    assert status.source == left and int(got) % 2 == rank % 2
-    request.wait()
-    world.barrier()
-    os.write(1, b"%d %d %s\\n" % (rank, part.size, str(world.modules).encode()))
-"""
+def passes_on_in_its_module():
+    rank = int(os.environ["PMI_RANK"])
+    with pscompy.World(config={"MSA_MODULE_ID": 5 + rank % 2}) as world:
+        part = world.split_by_module()
+        left = part.rank - 1 if part.rank else part.size - 1
+        request = part.isend(b"%d" % world.rank, dest=(part.rank + 1) % part.size)
+        got, status = part.recv_status()
+        assert (status.source, int(got) % 2) == (left, rank % 2)
+        request.wait()
+        world.barrier()
+        os.write(1, b"%d %d %s\n" % (rank, part.size, str(world.modules).encode()))
 
 
-def run(program, n, **env):
-    """Run a job under one launcher, without network namespaces."""
-    command = [sys.executable, "-m", "pscompy", "run", "-n", str(n), str(program)]
-    kept = {name: it for name, it in os.environ.items() if not name.startswith("PSP_")}
-    env = {**kept, "PYTHONPATH": str(ROOT), **env}
-    return subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
-    )
-
-
-def test_ranks_of_one_launcher_in_two_modules(script):
-    done = run(script(MIXED), 4)
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == [f"{rank} 2 (5, 6, 5, 6)" for rank in range(4)]
+def test_ranks_of_one_launcher_in_two_modules(run, script):
+    lines = run.lines(4, script(passes_on_in_its_module))
+    assert lines == [f"{rank} 2 (5, 6, 5, 6)" for rank in range(4)]
 
 
 def test_joined_ranks_of_one_launcher_are_one_module(machine, script):
     machine.start_gateway(1)
-    process = machine.ranks(1, 2, script(MIXED), PSP_JOIN="test:1")
+    process = machine.ranks(1, 2, script(passes_on_in_its_module), PSP_JOIN="test:1")
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode != 0
     assert "each module that is joined has a launcher of its own" in err

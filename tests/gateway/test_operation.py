@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+import gate as the_gate
 import pytest
 from namespaces import PORT, TIMEOUT, finished
 from pscompy_gateway.cli import report, topology_plot
+
+import pscompy
 
 SOAK = Path(__file__).with_name("soak.py")
 
@@ -58,25 +62,22 @@ def test_stopped_while_messages_pass(machine, gate):
     assert stopped.wait(TIMEOUT) == 0
 
 
-TALK = """\
-import os, sys, pscompy
-import gate
-with pscompy.World() as world:
-    far = [rank for rank in range(world.size) if world.modules[rank] != world.module]
-    sends = [world.isend(bytes(5000), dest=rank) for rank in far]
-    for rank in far:
-        world.recv(source=rank)
-    pscompy.wait_all(sends)
-    os.write(1, b"talked\\n")
-    gate.wait(world, sys.argv[1])
-"""
+def talks():
+    with pscompy.World() as world:
+        far = [rank for rank in range(world.size) if world.modules[rank] != world.module]
+        sends = [world.isend(bytes(5000), dest=rank) for rank in far]
+        for rank in far:
+            world.recv(source=rank)
+        pscompy.wait_all(sends)
+        os.write(1, b"talked\n")
+        the_gate.wait(world, sys.argv[1])
 
 
 def test_a_picture(machine, script, gate, tmp_path):
     """The table and the map show which processes exchange messages while they are connected."""
     pytest.importorskip("matplotlib", reason="no matplotlib: pip install 'pscompy[plot]'")
     machine.start_gateway(1)
-    jobs = [machine.ranks(module, 2, script(TALK), gate.path) for module in machine.modules]
+    jobs = [machine.ranks(module, 2, script(talks), gate.path) for module in machine.modules]
     for job in jobs:
         for _ in range(2):
             assert job.stdout.readline() == "talked\n", job.stderr.read()

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 
+import gate as the_gate
 import pytest
 from namespaces import PORT, finished
 from pscompy_gateway import policies
 from pscompy_gateway.transport import servers
 
-ALL = """\
-import json, os, sys, pscompy
-import gate
-with pscompy.World() as world:
-    gate.wait(world, *sys.argv[1:])
-    data = os.urandom(300_000)
-    sends = [world.isend(data, dest=rank) for rank in range(world.size)]
-    got = [world.recv(source=rank) for rank in range(world.size)]
-    pscompy.wait_all(sends)
-    told = {
-        "rank": world.rank,
-        "modules": world.modules,
-        "lengths": [len(one) for one in got],
-        "transports": [world[rank].transport for rank in range(world.size)],
-    }
-    world.barrier()
-    os.write(1, (json.dumps(told) + "\\n").encode())
-"""
+import pscompy
+from pscompy.testing.program import module
+
+
+def sends_long_to_all():
+    with pscompy.World() as world:
+        the_gate.wait(world, *sys.argv[1:])
+        data = os.urandom(300_000)
+        sends = [world.isend(data, dest=rank) for rank in range(world.size)]
+        got = [world.recv(source=rank) for rank in range(world.size)]
+        pscompy.wait_all(sends)
+        told = {
+            "rank": world.rank,
+            "modules": world.modules,
+            "lengths": [len(one) for one in got],
+            "transports": [world[rank].transport for rank in range(world.size)],
+        }
+        world.barrier()
+        os.write(1, (json.dumps(told) + "\n").encode())
 
 
 @pytest.mark.parametrize("machine", [(3, 2)], indirect=True)
@@ -38,11 +42,10 @@ def test_a_way_over_two_gateways(machine, script):
         2, f"--neighbour=10.200.0.1:{PORT}", f"tcp@10.200.0.2:{PORT}", modules=(3,)
     )
     served = {1: 1, 2: 1, 3: 2}
+    there = {module: f"10.{module}.{served[module]}.9:{PORT}" for module in machine.modules}
     jobs = [
-        machine.ranks(
-            module, 2, script(ALL), PSP_GW_SERVER=f"10.{module}.{served[module]}.9:{PORT}"
-        )
-        for module in machine.modules
+        machine.ranks(module, 2, script(sends_long_to_all), PSP_GW_SERVER=server)
+        for module, server in there.items()
     ]
     told = [json.loads(line) for job in jobs for line in finished(job)[0].splitlines()]
     assert sorted(one["rank"] for one in told) == list(range(6))
@@ -80,11 +83,11 @@ def test_static_policies_are_their_formulas(name, a, b, n, tmp_path):
 
 
 def test_a_policy_of_somebody_else_may_ask_for_names(tmp_path):
+    def routeConnectionX(nodesA, nodesB, gateways, nodeA, nodeB):  # noqa: N802, N803
+        return (None, gateways[-1]) if nodeA == "a1" else ("not for me", None)
+
     file = tmp_path / "mine.py"
-    file.write_text(
-        "def routeConnectionX(nodesA, nodesB, gateways, nodeA, nodeB):\n"
-        "    return (None, gateways[-1]) if nodeA == 'a1' else ('not for me', None)\n"
-    )
+    file.write_text(module(routeConnectionX))
     policy = policies.load(str(file))
     assert policy(["a0", "a1"], ["b"], ["g0", "g1"], 1, 0) == "g1"
     with pytest.raises(policies.NoRoute, match="a0 and b: not for me"):
@@ -109,8 +112,8 @@ def test_a_route_file_chooses_the_gateway(machine, script, gate, tmp_path):
     nodes = ("10.1.1.1", "10.2.1.1")
     file = tmp_path / "routes"
     file.write_text(f"{gateways[0]} nobody {nodes[0]}\n{gateways[1]} {nodes[0]} {nodes[1]}\n")
-    second = machine.ranks(2, 2, script(ALL), gate.path, PSP_GW_SERVER=file)
-    first = machine.ranks(1, 2, script(ALL), gate.path, PSP_GW_SERVER=file)
+    second = machine.ranks(2, 2, script(sends_long_to_all), gate.path, PSP_GW_SERVER=file)
+    first = machine.ranks(1, 2, script(sends_long_to_all), gate.path, PSP_GW_SERVER=file)
     gate.let_through(4)
     finished(first)
     finished(second)
@@ -119,19 +122,16 @@ def test_a_route_file_chooses_the_gateway(machine, script, gate, tmp_path):
     assert carried[1] >= 2 * 4 * 300_000
 
 
-SMALL = """\
-import sys, pscompy
-import gate
-with pscompy.World() as world:
-    gate.wait(world, sys.argv[1])
-    half = world.size // 2
-    far = [rank for rank in range(world.size) if (rank < half) != (world.rank < half)]
-    for _ in range(20):
-        sends = [world.isend(bytes(3000), dest=rank) for rank in far]
-        for rank in far:
-            world.recv(source=rank)
-        pscompy.wait_all(sends)
-"""
+def sends_short_to_all():
+    with pscompy.World() as world:
+        the_gate.wait(world, sys.argv[1])
+        half = world.size // 2
+        far = [rank for rank in range(world.size) if (rank < half) != (world.rank < half)]
+        for _ in range(20):
+            sends = [world.isend(bytes(3000), dest=rank) for rank in far]
+            for rank in far:
+                world.recv(source=rank)
+            pscompy.wait_all(sends)
 
 
 @pytest.mark.parametrize("machine", [(2, 4)], indirect=True)
@@ -141,8 +141,8 @@ def test_gateways_share_what_all_send_to_all(machine, script, gate):
     ranks = 8
     for number in machine.gateways:
         machine.start_gateway(number)
-    second = machine.ranks(2, ranks, script(SMALL), gate.path)
-    first = machine.ranks(1, ranks, script(SMALL), gate.path)
+    second = machine.ranks(2, ranks, script(sends_short_to_all), gate.path)
+    first = machine.ranks(1, ranks, script(sends_short_to_all), gate.path)
     gate.let_through(2 * ranks)
     finished(first)
     finished(second)
@@ -152,7 +152,7 @@ def test_gateways_share_what_all_send_to_all(machine, script, gate):
 
 
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
-@pytest.mark.parametrize("program", [SMALL, ALL], ids=["short", "long"])
+@pytest.mark.parametrize("program", [sends_short_to_all, sends_long_to_all], ids=["short", "long"])
 def test_a_gateway_with_a_high_load_gets_less(machine, script, gate, program):
     machine.start_gateway(1, "--burden=64M")
     machine.start_gateway(2)

@@ -5,27 +5,29 @@ from __future__ import annotations
 import json
 import os
 import select
+import sys
 
 import pytest
 from namespaces import ROOT, TIMEOUT, finished
 
+import pscompy
+from pscompy.world.bootstrap.join import Join
 from tests.names import ANOTHER_KEY
 
-PAIRS = """\
-import json, os, pscompy
-with pscompy.World() as world:
-    for other in range(world.size):
-        if other != world.rank:
-            world.isend(b"from %d" % world.rank, dest=other)
-    got = sorted(bytes(world.recv()) for _ in range(world.size - 1))
-    told = {
-        "rank": world.rank,
-        "got": [data.decode() for data in got],
-        "transports": [world[other].transport for other in range(world.size)],
-        "explained": str(world[(world.rank + 2) % world.size].explain()),
-    }
-    os.write(1, (json.dumps(told) + "\\n").encode())
-"""
+
+def sends_to_all():
+    with pscompy.World() as world:
+        for other in range(world.size):
+            if other != world.rank:
+                world.isend(b"from %d" % world.rank, dest=other)
+        got = sorted(bytes(world.recv()) for _ in range(world.size - 1))
+        told = {
+            "rank": world.rank,
+            "got": [data.decode() for data in got],
+            "transports": [world[other].transport for other in range(world.size)],
+            "explained": str(world[(world.rank + 2) % world.size].explain()),
+        }
+        os.write(1, (json.dumps(told) + "\n").encode())
 
 
 def test_the_demo_on_two_modules(machine, tmp_path):
@@ -42,8 +44,8 @@ def test_the_demo_on_two_modules(machine, tmp_path):
 
 def test_ranks_of_two_modules_use_the_gateway(machine, script):
     machine.start_gateway(1)
-    second = machine.ranks(2, 2, script(PAIRS))
-    out = finished(machine.ranks(1, 2, script(PAIRS)))[0] + finished(second)[0]
+    second = machine.ranks(2, 2, script(sends_to_all))
+    out = finished(machine.ranks(1, 2, script(sends_to_all)))[0] + finished(second)[0]
     told = sorted((json.loads(line) for line in out.splitlines()), key=lambda one: one["rank"])
     assert [one["rank"] for one in told] == [0, 1, 2, 3]
     for one in told:
@@ -55,33 +57,31 @@ def test_ranks_of_two_modules_use_the_gateway(machine, script):
         assert "gateway: chosen" in one["explained"]
 
 
-FORK = """\
-import os, sys, pscompy
-with pscompy.World() as world:
-    other = 1 - world.rank
-    world.send(b"before", dest=other)
-    assert world.recv(source=other) == b"before"
-    if (child := os.fork()) == 0:
-        try:
-            world.send(b"from the child", dest=other)
-        except pscompy.Closed:
-            sys.exit(3)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-    world.send(b"after", dest=other)
-    assert world.recv(source=other) == b"after"
-    print(world[other].transport)
-"""
+def forks():
+    with pscompy.World() as world:
+        other = 1 - world.rank
+        world.send(b"before", dest=other)
+        assert world.recv(source=other) == b"before"
+        if (child := os.fork()) == 0:
+            try:
+                world.send(b"from the child", dest=other)
+            except pscompy.Closed:
+                sys.exit(3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        world.send(b"after", dest=other)
+        assert world.recv(source=other) == b"after"
+        print(world[other].transport)
 
 
 def test_a_forked_child_leaves_the_gateway_alone(machine, script):
     machine.start_gateway(1)
-    second = machine.ranks(2, 1, script(FORK))
-    assert finished(machine.ranks(1, 1, script(FORK)))[0] == "gateway\n"
+    second = machine.ranks(2, 1, script(forks))
+    assert finished(machine.ranks(1, 1, script(forks)))[0] == "gateway\n"
     assert finished(second)[0] == "gateway\n"
 
 
 def test_no_gateway_is_named_in_time(machine, script):
-    process = machine.ranks(1, 1, script(PAIRS), PSP_JOIN_TIMEOUT=1)
+    process = machine.ranks(1, 1, script(sends_to_all), PSP_JOIN_TIMEOUT=1)
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode != 0
     assert "no gateway is there" in err
@@ -92,33 +92,32 @@ def test_a_module_that_does_not_come(machine, script):
     """The limit of one second may end before the ranks reach the gateway, so only the kind of
     their error is checked; another test checks the message about a missing gateway."""
     machine.start_gateway(1)
-    process = machine.ranks(1, 2, script(PAIRS), PSP_JOIN_TIMEOUT=1)
+    process = machine.ranks(1, 2, script(sends_to_all), PSP_JOIN_TIMEOUT=1)
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode != 0
     assert "Timeout" in err
-    asking = machine.python(1, script(ASKS), "only module 1 of 2 came", PSP_JOIN="test:2")
+    asking = machine.python(
+        1, script(asks_for_a_meeting, "only module 1 of 2 came"), PSP_JOIN="test:2"
+    )
     assert "test: only module 1 of 2 came" in finished(asking)[0]
 
 
-ASKS = """\
-import sys, pscompy
-from pscompy.world.bootstrap.join import Join
-meeting = Join.wanted(None).meeting()
-reason = ""
-while sys.argv[1] not in reason:
-    try:
-        meeting.exchange(0, "[]", 0.1)
-    except pscompy.Timeout as error:
-        reason = str(error)
-print(reason)
-meeting.close()
-"""
+def asks_for_a_meeting(until):
+    meeting = Join.wanted(None).meeting()
+    reason = ""
+    while until not in reason:
+        try:
+            meeting.exchange(0, "[]", 0.1)
+        except pscompy.Timeout as error:
+            reason = str(error)
+    print(reason)
+    meeting.close()
 
 
 def test_a_module_with_another_key(machine, script):
     machine.start_gateway(1)
     env = {"PSP_JOIN": "test:2", "PSP_KEY": ANOTHER_KEY}
-    asking = machine.python(1, script(ASKS), "holds another key", **env)
+    asking = machine.python(1, script(asks_for_a_meeting, "holds another key"), **env)
     assert "no gateway is there" in finished(asking)[0]
     assert machine.status(1)["members"] == []
 
@@ -126,7 +125,7 @@ def test_a_module_with_another_key(machine, script):
 def test_a_second_module_of_the_same_number(machine, script):
     """One of the two modules is refused; the other waits for a module that never joins."""
     machine.start_gateway(1)
-    both = [machine.ranks(1, 1, script(PAIRS), PSP_JOIN_TIMEOUT=600) for _ in range(2)]
+    both = [machine.ranks(1, 1, script(sends_to_all), PSP_JOIN_TIMEOUT=600) for _ in range(2)]
     ends = [os.pidfd_open(it.pid) for it in both]
     ended, _, _ = select.select(ends, [], [], TIMEOUT)
     for end in ends:
@@ -138,9 +137,6 @@ def test_a_second_module_of_the_same_number(machine, script):
 
 
 @pytest.mark.parametrize("join", ["test", "test:", ":2", "test:none", "test:0"])
-def test_a_join_that_cannot_be_understood(join, script):
-    import pscompy
-    from pscompy.world.bootstrap.join import Join
-
+def test_a_join_that_cannot_be_understood(join):
     with pytest.raises(pscompy.ConfigError, match="PSP_JOIN"):
         Join.wanted({"JOIN": join})

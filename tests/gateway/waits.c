@@ -1,5 +1,5 @@
-/* Threads of C in two processes that exchange messages over psc_api_t and wait
- * for each: `wait` sleeps, so each of the waits can miss its wake-up. */
+/* Threads of C in two processes exchange messages by psc_api_t. Each receive
+ * sleeps in `wait`, so each can miss its wake-up. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +91,8 @@ static void *stream_run(void *arg)
     return NULL;
 }
 
-/* Each of THREADS threads does its share of `waits` receives. */
+/* Runs THREADS threads, which receive `waits` messages together. The test calls
+ * this function by ctypes. */
 void waits_run(const psc_api_t *api, psc_worker_t *worker, psc_conn_t *conn,
                int first, long waits)
 {
