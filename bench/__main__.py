@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     known = groups()
     options = _parser(known).parse_args(arguments)
     if options.quick:
-        options.launches, options.seconds, options.patience = 1, 0.02, 0.0
+        options.launches, options.seconds, options.patience, options.bound = 1, 0.02, 0.0, 0.0
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # let each library cache its compiled modules
     options.folder.mkdir(parents=True, exist_ok=True)
     for peer in {library for name in options.only for library in known[name].launches}:
