@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import pytest
+
 _SESSION = Path(__file__).parents[1] / "session"
 sys.path[:0] = [str(_SESSION), str(Path(__file__).parent)]
 _spec = importlib.util.spec_from_file_location("session_fixtures", _SESSION / "conftest.py")
@@ -19,3 +21,18 @@ transport = _fixtures.transport
 start = _fixtures.start
 open_session = _fixtures.open_session
 connect = _fixtures.connect
+SETUP = "import array, numpy as np"  # of the puppets
+
+
+@pytest.fixture
+def link(connect, transport):
+    made = connect(transport)
+    made.peer(SETUP)
+    return made
+
+
+@pytest.fixture
+def shm(connect):
+    made = connect("shm")
+    made.peer(SETUP)
+    return made

@@ -4,105 +4,18 @@ refused.
 
 from __future__ import annotations
 
-import array
-import collections
-import datetime
 import pickle
 import struct
 
 import numpy as np
 import pytest
+from archives import ENTRY, HEAD, OBJECTS, ZERO_COPY, Grid, Peer, numbers, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pscompy
 from pscompy.parcel import archive
-from pscompy.parcel.pickling import Cloudpickle, Pickle, Pickling, Restricted
-
-ZERO_COPY = 4096
-HEAD, ENTRY = 32, 16
-
-
-class Peer:
-    """Copies the archive of an object, as a network does."""
-
-    def __init__(self, obj, room=0, serialiser=None, ident=7):
-        self.serialiser = serialiser or Pickle()
-        made = archive.dump(obj, self.serialiser, ZERO_COPY)
-        pieces, outside = ([made], []) if type(made) is bytes else made.pack(ident, room)
-        self.head = bytearray().join(pieces)
-        self.outside = [bytearray(chunk) for chunk in outside]
-
-    def load(self):
-        if self.head[:1] == archive.PICKLE_BYTE:
-            return archive.restore(self.head, (), self.serialiser)
-        return archive.load(archive.parse(self.head), self.outside, self.serialiser)
-
-
-def same(a, b):
-    """Check that both are equal and of the same types."""
-    assert type(a) is type(b)
-    if isinstance(a, np.ndarray):
-        assert (a.dtype, a.shape, a.flags.writeable) == (b.dtype, b.shape, b.flags.writeable)
-        return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
-    if isinstance(a, (list, tuple, collections.deque)):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
-    return a == b
-
-
-class Grid:
-    """A user's class with a method of its own for pickling."""
-
-    def __init__(self, name, field):
-        self.name = name
-        self.field = field
-
-    def __reduce_ex__(self, protocol):
-        return Grid, (self.name, pickle.PickleBuffer(self.field) if protocol >= 5 else self.field)
-
-    def __eq__(self, other):
-        return self.name == other.name and bytes(self.field) == bytes(other.field)
-
-    __hash__ = None
-
-
-def numbers(count, writeable=True, dtype=np.float64):
-    made = np.arange(count).astype(dtype)
-    made.flags.writeable = writeable
-    return made
-
-
-OBJECTS = {
-    "none": None,
-    "nested": {"a": [1, (2.5, "x")], "b": {"c": {3, 4}, None: b"bytes"}},
-    "array": numbers(100_000),
-    "short array": numbers(10),
-    "read-only array": numbers(5000, writeable=False),
-    "Fortran": np.asfortranarray(numbers(10_000).reshape(100, 100)),
-    "every second": numbers(20_000)[::2],
-    "a column": numbers(40_000).reshape(200, 200)[:, 3],
-    "backwards": numbers(20_000)[::-1],
-    "no elements": np.empty((0, 5)),
-    "no dimensions": np.array(3.5),
-    "a record": np.zeros(1000, "i4,f8"),
-    "times": np.arange(1000).astype("M8[s]"),
-    "texts": np.array(["one", "three"] * 2000),
-    "objects": np.array([None, "x", (1, 2)], object),
-    "many arrays": [numbers(600 + n) for n in range(40)],
-    "array twice": [numbers(5000)] * 2,
-    "bytes": b"x" * 10_000,
-    "bytearray": bytearray(b"y" * 10_000),
-    "array.array": array.array("d", [1.5] * 2000),
-    "memoryview": memoryview(b"abcd" * 3000),
-    "memoryview of doubles": memoryview(numbers(3000)),
-    "nested memoryview": [memoryview(b"abcd" * 3000), memoryview(b"short")],
-    "no bytes": [b"", bytearray(), memoryview(b"")],
-    "long text": "text" * 50_000,
-    "dates": [datetime.datetime(2024, 2, 29), datetime.timedelta(3)],
-    "deque": collections.deque([numbers(2000)], 5),
-}
+from pscompy.parcel.pickling import Pickle, Restricted
 
 
 @pytest.mark.parametrize("room", [0, 20_000, 1 << 20])
@@ -200,39 +113,6 @@ def test_more_than_4_gib(tmp_path):
     head = archive.parse(b"".join(pieces))
     assert [entry.nbytes for entry in head.outside] == [nbytes]
     assert archive.load(head, [outside], Pickle()).nbytes == nbytes
-
-
-# ---- classes of other packages ----
-
-
-def test_pandas():
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    table = pandas.DataFrame({"a": numbers(10_000), "b": numbers(10_000, dtype=np.int32)})
-    peer = Peer(table)
-    assert sum(map(len, peer.outside)) >= 120_000
-    assert peer.load().equals(table)
-
-
-def test_arrow():
-    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    table = arrow.table({"a": numbers(10_000)})
-    peer = Peer(table)
-    assert sum(map(len, peer.outside)) >= 80_000
-    assert peer.load().equals(table)
-
-
-def test_cloudpickle():
-    pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
-    field = numbers(5000)
-    made = Peer(lambda: field, serialiser=Cloudpickle())
-    assert len(made.outside) == 1
-    assert archive.load(archive.parse(made.head), made.outside, Pickle())()[7] == 7
-
-
-def test_cloudpickle_that_is_not_installed(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "cloudpickle", None)
-    with pytest.raises(pscompy.Unsupported, match="pip install cloudpickle"):
-        Cloudpickle()
 
 
 # ---- properties ----
@@ -407,92 +287,3 @@ def test_an_array_of_two_chunks():
     assert archive.load(array_head(index), [bytearray(800)], Pickle()).shape == (100,)
     with pytest.raises(pscompy.ProtocolError, match="2 chunks"):
         archive.load(array_head(index, 2), [bytearray(800)] * 2, Pickle())
-
-
-# ---- names that a pickle may use ----
-
-
-class Evil:
-    def __init__(self, function, *args):
-        self.call = function, args
-
-    def __reduce__(self):
-        return self.call
-
-
-def test_restricted_refuses_what_is_not_in_the_list():
-    import os
-
-    for function in (os.system, eval, exec, getattr, __import__, open):
-        data = pickle.dumps(Evil(function, "true"), 5)
-        with pytest.raises(pscompy.ParcelError, match="PSP_PARCEL_ALLOW"):
-            archive.restore(data, (), Restricted(Pickle()))
-
-
-def test_restricted_refuses_parts_of_what_is_allowed():
-    data = b"\x80\x04\x8c\x05numpy\x8c\x11ndarray.__class__\x93."
-    with pytest.raises(pscompy.ParcelError, match="not in the list"):
-        archive.restore(data, (), Restricted(Pickle()))
-
-
-@pytest.mark.parametrize("name", OBJECTS)
-def test_restricted_reads_plain_data(name):
-    assert same(Peer(OBJECTS[name], 20_000, Restricted(Pickle())).load(), OBJECTS[name])
-
-
-def test_restricted_reads_what_the_program_allows():
-    data = pickle.dumps(Grid("x", b"y"), 5)
-    allowed = f"{Grid.__module__}:Grid"
-    assert archive.restore(data, (), Restricted(Pickle(), [allowed])) == Grid("x", b"y")
-    with pytest.raises(pscompy.ParcelError, match="Grid"):
-        archive.restore(data, (), Restricted(Pickle()))
-
-
-# ---- foreign serialisers ----
-
-
-class Json:
-    """A serialiser that does not use chunks."""
-
-    name = "json"
-
-    @staticmethod
-    def dumps(obj, keep):
-        import json
-
-        return json.dumps(obj).encode()
-
-    @staticmethod
-    def loads(data, chunks):
-        import json
-
-        return json.loads(bytes(data))
-
-
-def test_another_serialiser():
-    assert Peer({"a": [1, None]}, serialiser=Json).load() == {"a": [1, None]}
-
-
-def test_the_receiver_has_another_serialiser():
-    peer = Peer([1], serialiser=Json)
-    with pytest.raises(pscompy.ParcelError, match=r"'json'.*'pickle'"):
-        archive.load(archive.parse(peer.head), [], Pickle())
-
-
-CONFIG = {"PARCEL_UNPICKLE": "any", "PARCEL_ALLOW": (), "PARCEL_ZERO_COPY": 1}
-
-
-@pytest.mark.parametrize("name", ["nothing", "no.such:thing", "os:nothing", "os:path", ":"])
-def test_serialisers_that_cannot_be_used(name):
-    with pytest.raises(pscompy.ConfigError, match="PSP_PARCEL_SERIALISER"):
-        Pickling({**CONFIG, "PARCEL_SERIALISER": name})
-
-
-def test_heads_that_are_alike_have_idents_of_their_own():
-    made = archive.dump(numbers(10_000), Pickle(), ZERO_COPY)
-    heads = [b"".join(made.pack(ident, 0)[0]) for ident in (5, 6, 5)]
-    assert [archive.parse(head).ident for head in heads] == [5, 6, 5]
-    # the magic number, and an ident that is larger than any tag
-    for place, byte in ((0, b"x"), (7, b"\xff")):
-        with pytest.raises(pscompy.ProtocolError):
-            archive.parse(heads[0][:place] + byte + heads[0][place + 1 :])

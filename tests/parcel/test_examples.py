@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs import run_file
 
 PROGRAMS = Path(__file__).parents[2] / "examples/parcels"
 
@@ -18,5 +17,7 @@ PROGRAMS = Path(__file__).parents[2] / "examples/parcels"
         ("images.py", "12", "12 of 12 images have the right number of discs"),
     ],
 )
-def test_it_runs(name, argument, last, variables):
-    assert run_file(3, PROGRAMS / name, argument, **variables)[-1] == last
+def test_it_runs(run, name, argument, last, variables):
+    done = run("-n", 3, PROGRAMS / name, argument, env=variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == last

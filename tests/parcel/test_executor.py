@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import math
 import os
+import random
+import threading
+import time
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
-from programs import run
 
-HERE = Path(__file__).parent
+import pscompy
+
 SHM, TCP = {"PSP_TCP": "0"}, {"PSP_SHM": "0"}
 over = pytest.mark.parametrize("variables", [SHM, TCP], ids=["shm", "tcp"])
 
@@ -18,96 +25,92 @@ ACTIONS = int(os.environ.get("PSCOMPY_TEST_ACTIONS", "3000"))
 
 @over
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_map_and_submit(tmp_path, ranks, variables):
-    program = """
-    import threading
+def test_map_and_submit(run, script, ranks, variables):
+    def maps_and_submits():
+        released = threading.Event()
 
-    released = threading.Event()
+        @pscompy.action
+        def power(base, exponent=2):
+            return base**exponent
 
-    @pscompy.action
-    def power(base, exponent=2):
-        return base ** exponent
+        @pscompy.action
+        def rank_of():
+            assert released.wait(60)
+            return world.rank
 
-    @pscompy.action
-    def rank_of():
-        assert released.wait(60)
-        return world.rank
+        @pscompy.action(inline=True)
+        def release():
+            released.set()
 
-    @pscompy.action(inline=True)
-    def release():
-        released.set()
+        with pscompy.World() as world:
+            with pscompy.Executor(world) as executor:
+                if executor is not None:
+                    print(list(executor.map(power, range(5))))
+                    print(
+                        list(executor.map(power, range(50), [3] * 60, chunksize=7))
+                        == [n**3 for n in range(50)]
+                    )
+                    print(executor.submit(power, 2, exponent=10).result())
+                    others = range(1, world.size) or [0]
+                    futures = [executor.submit(rank_of) for _ in others]  # the idlest comes next
+                    for rank in others:
+                        world.call(rank, release)
+                    print({future.result() for future in futures} == set(others))
+            print("past")
 
-    with pscompy.World() as world:
-        with pscompy.Executor(world) as executor:
-            if executor is not None:
-                print(list(executor.map(power, range(5))))
-                print(list(executor.map(power, range(50), [3] * 60, chunksize=7)) == [
-                    n ** 3 for n in range(50)
-                ])
-                print(executor.submit(power, 2, exponent=10).result())
-                others = range(1, world.size) or [0]
-                futures = [executor.submit(rank_of) for _ in others]  # the idlest comes next
-                for rank in others:
-                    world.call(rank, release)
-                print({future.result() for future in futures} == set(others))
-        print("past")
-    """
-    printed = run(ranks, program, tmp_path, **variables)
+    printed = run.lines(ranks, script(maps_and_submits), **variables)
     assert printed == sorted(["[0, 1, 4, 9, 16]", "True", "1024", "True", *["past"] * ranks])
 
 
-def test_as_concurrent_futures_has_it(tmp_path):
-    program = """
-    import concurrent.futures, math, threading
+def test_as_concurrent_futures_has_it(run, script):
+    def uses_futures():
+        @pscompy.action
+        def fails(n):
+            if n == 3:
+                raise ValueError(n)
+            return n
 
-    @pscompy.action
-    def fails(n):
-        if n == 3:
-            raise ValueError(n)
-        return n
+        @pscompy.action
+        def waits(seconds):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end and not pscompy.current_action().cancelled:
+                pass
+            return pscompy.current_action().cancelled
 
-    @pscompy.action
-    def waits(seconds):
-        import time
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not pscompy.current_action().cancelled:
-            pass
-        return pscompy.current_action().cancelled
+        with pscompy.World() as world:
+            with pscompy.Executor(world) as executor:
+                if executor is not None:
+                    assert isinstance(executor, concurrent.futures.Executor)
+                    results = executor.map(fails, range(6), chunksize=2)
+                    print([next(results) for _ in range(2)])
+                    try:
+                        list(results)
+                    except ValueError as error:
+                        print("raised", error)
+                    try:
+                        executor.submit(math.sqrt, 2).result()
+                    except pscompy.Unsupported as error:
+                        print("registered" in str(error) or "register" in str(error))
+                    try:
+                        executor.submit(fails, threading.Lock()).result()
+                    except TypeError:
+                        print("TypeError")
+                    try:
+                        next(executor.map(waits, [20], timeout=0.05))
+                    except concurrent.futures.TimeoutError:
+                        print("TimeoutError")
+                    futures = [executor.submit(waits, 60) for _ in range(40)]
+                    print(sum(future.cancel() for future in futures))
+                    print(executor.submit(fails, 1).result(60))
+                    last = executor.submit(fails, 5)
+                    executor.shutdown(wait=False)
+                    print(last.result(60))
+                    try:
+                        executor.submit(fails, 1)
+                    except RuntimeError as error:
+                        print(error)
 
-    with pscompy.World() as world:
-        with pscompy.Executor(world) as executor:
-            if executor is not None:
-                assert isinstance(executor, concurrent.futures.Executor)
-                results = executor.map(fails, range(6), chunksize=2)
-                print([next(results) for _ in range(2)])
-                try:
-                    list(results)
-                except ValueError as error:
-                    print("raised", error)
-                try:
-                    executor.submit(math.sqrt, 2).result()
-                except pscompy.Unsupported as error:
-                    print("registered" in str(error) or "register" in str(error))
-                try:
-                    executor.submit(fails, threading.Lock()).result()
-                except TypeError as error:
-                    print("TypeError")
-                try:
-                    next(executor.map(waits, [20], timeout=0.05))
-                except concurrent.futures.TimeoutError:
-                    print("TimeoutError")
-                futures = [executor.submit(waits, 60) for _ in range(40)]
-                print(sum(future.cancel() for future in futures))
-                print(executor.submit(fails, 1).result(60))
-                last = executor.submit(fails, 5)
-                executor.shutdown(wait=False)
-                print(last.result(60))
-                try:
-                    executor.submit(fails, 1)
-                except RuntimeError as error:
-                    print(error)
-    """
-    assert run(3, program, tmp_path, PSP_PARCEL_THREADS="2") == sorted(
+    assert run.lines(3, script(uses_futures), PSP_PARCEL_THREADS="2") == sorted(
         [
             *("[0, 1]", "raised 3", "True", "TypeError", "TimeoutError", "40", "1", "5"),
             "cannot submit anything after shutdown",
@@ -115,55 +118,54 @@ def test_as_concurrent_futures_has_it(tmp_path):
     )
 
 
-def test_shutdown_that_cancels(tmp_path):
-    program = """
-    import threading
-    go = threading.Event()
+def test_shutdown_that_cancels(run, script):
+    def cancels_at_its_end():
+        go = threading.Event()
 
-    @pscompy.action
-    def wait():
-        assert go.wait(60)
+        @pscompy.action
+        def wait():
+            assert go.wait(60)
 
-    @pscompy.action(inline=True)
-    def let_go():
-        go.set()
+        @pscompy.action(inline=True)
+        def let_go():
+            go.set()
 
-    with pscompy.World() as world:
-        executor = pscompy.Executor(world)
-        if world.rank == 0:
-            futures = [executor.submit(wait) for _ in range(20)]
-            executor.shutdown(wait=False, cancel_futures=True)
-            world.call(1, let_go)
-            executor.shutdown()
-            print(all(future.done() for future in futures), futures[-1].cancelled())
-    """
-    assert run(2, program, tmp_path, PSP_PARCEL_THREADS="1") == ["True True"]
+        with pscompy.World() as world:
+            executor = pscompy.Executor(world)
+            if world.rank == 0:
+                futures = [executor.submit(wait) for _ in range(20)]
+                executor.shutdown(wait=False, cancel_futures=True)
+                world.call(1, let_go)
+                executor.shutdown()
+                print(all(future.done() for future in futures), futures[-1].cancelled())
+
+    assert run.lines(2, script(cancels_at_its_end), PSP_PARCEL_THREADS="1") == ["True True"]
 
 
-def test_serve_without_an_executor(tmp_path):
+def test_serve_without_an_executor(run, script):
     """Each rank calls actions on all others, also from within actions."""
-    program = """
-    @pscompy.action
-    def total(numbers):
-        return float(numbers.sum())
 
-    @pscompy.action
-    def pass_on(rank, count):
-        return world.call(rank, total, np.ones(count))
+    def serves():
+        @pscompy.action
+        def total(numbers):
+            return float(numbers.sum())
 
-    with pscompy.World() as world:
-        results = [world.submit(rank, pass_on, (rank + 1) % world.size, 10 ** (rank + 1))
-                   for rank in range(world.size)]
-        print([result.result(60) for result in results])
-        world.serve(timeout=60)
-    """
-    assert run(3, program, tmp_path, PSP_PARCEL_THREADS="4") == ["[10.0, 100.0, 1000.0]"] * 3
+        @pscompy.action
+        def pass_on(rank, count):
+            return world.call(rank, total, np.ones(count))
+
+        with pscompy.World() as world:
+            results = [
+                world.submit(rank, pass_on, (rank + 1) % world.size, 10 ** (rank + 1))
+                for rank in range(world.size)
+            ]
+            print([result.result(60) for result in results])
+            world.serve(timeout=60)
+
+    assert run.lines(3, script(serves), PSP_PARCEL_THREADS="4") == ["[10.0, 100.0, 1000.0]"] * 3
 
 
-MANY = """
-    import os, random, sys, threading
-    from collections import Counter
-
+def calls_many(total):
     @pscompy.action
     def work(field, fail):
         if fail:
@@ -175,7 +177,7 @@ MANY = """
         return -n
 
     def resident():
-        pages = int(open("/proc/self/statm").read().split()[1])
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") >> 20
 
     ended, counts, lock = Counter(), Counter(), threading.Lock()
@@ -216,23 +218,22 @@ MANY = """
             future.cancelled() or future.exception(60)
 
     with pscompy.World() as world:
-        share = int(sys.argv[1]) // world.size
+        share = total // world.size
         dice = random.Random(world.rank)
         calls(share // 4, dice, 0)
         before = resident()
         calls(share - share // 4, dice, share // 4)
         after = resident()
         world.serve()
-        assert len(ended) == share and set(ended.values()) == {1}, ended
+        assert ended == dict.fromkeys(range(share), 1)
         assert sum(counts.values()) == share, counts
         assert min(counts[kind] for kind in ("good", "failed", "quick")) > 0, counts
         assert after - before < 48, (before, after)
         print("good")
-"""
 
 
 @pytest.mark.parametrize("variables", [{}, SHM, TCP], ids=["any", "shm", "tcp"])
-def test_many(tmp_path, variables):
+def test_many(run, script, variables):
     """4 processes call each other with data of all sizes, exceptions and cancellations: every
     future is completed exactly once, and memory does not grow."""
-    assert run(4, MANY, tmp_path, str(ACTIONS), **variables) == ["good"] * 4
+    assert run.lines(4, script(calls_many, ACTIONS), **variables) == ["good"] * 4

@@ -1,0 +1,119 @@
+"""Requests of objects: their order, their end, time limits, await, threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+from puppets import BOUND
+
+import pscompy
+from tests.waiting import expect_soon
+
+LONG = 1 << 19  # number of doubles: 4 MiB
+
+
+def test_requests_end_in_any_order(link):
+    requests = [link.c.irecv_obj(tag) for tag in range(4)]
+    link.peer.begin("for tag in (3, 1, 0, 2): c.send_obj([tag, np.ones(1 << 16)], tag)")
+    results = pscompy.wait_all(requests, BOUND)
+    assert [result[0] for result in results] == [0, 1, 2, 3]
+    assert [request.status.tag for request in requests] == [0, 1, 2, 3]
+    link.peer.result()
+
+
+def test_a_receive_that_is_cancelled_takes_nothing(link):
+    request = link.c.irecv_obj()
+    assert request.cancel()
+    with pytest.raises(pscompy.Cancelled):
+        request.result()
+    link.peer("c.isend_obj(1)")
+    assert link.c.recv_obj(timeout=BOUND) == 1
+
+
+def test_a_cancelled_await_takes_nothing(link):
+    async def main():
+        for limit in (0, 0.01):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(link.c.irecv_obj(), limit)
+
+    asyncio.run(main())
+    link.peer.begin("c.send_obj([np.ones(1 << 17)])")
+    assert link.c.recv_obj(timeout=BOUND)[0].sum() == 1 << 17
+    link.peer.result()
+
+
+def test_a_dropped_receive_goes_on(link):
+    """The head and the chunk of the object are received, so the sender's call ends."""
+    before = link.c.stats["received_messages"]
+    link.c.irecv_obj(tag=1)
+    link.peer.begin("c.send_obj([np.ones(1 << 17)], tag=1)")
+    expect_soon(lambda: link.c.iprobe() or link.c.stats["received_messages"] == before + 2)
+    link.peer.result()
+
+
+def test_a_receive_whose_time_is_over_takes_nothing(link):
+    with pytest.raises(pscompy.Timeout) as caught:
+        link.c.recv_obj(timeout=0.01)
+    assert caught.value.request is None
+    link.peer.begin("c.send_obj([np.ones(1 << 17)])")
+    assert link.c.recv_obj(timeout=BOUND)[0].sum() == 1 << 17
+    link.peer.result()
+
+
+def test_a_send_whose_time_is_over_goes_on(link):
+    with pytest.raises(pscompy.Timeout) as caught:
+        link.c.send_obj(np.ones(LONG), timeout=0.01)
+    link.peer.begin("float(c.recv_obj().sum())")
+    caught.value.request.wait(BOUND)
+    assert link.peer.result() == LONG
+
+
+def test_await(link):
+    link.peer.begin(
+        "for n in range(5): c.send_obj([n, np.ones(n << 15)]); assert c.recv_obj() == n"
+    )
+
+    async def talk():
+        for n in range(5):
+            made = await link.c.irecv_obj()
+            assert made[1].sum() == n << 15
+            await link.c.isend_obj(made[0])
+
+    asyncio.run(asyncio.wait_for(talk(), BOUND))
+    link.peer.result()
+
+
+def test_threads(link):
+    """Each thread uses a tag of its own; the lengths are chosen so that heads and chunks mix."""
+    rounds, threads = 20, 4
+    link.peer(
+        """
+        def serve(tag):
+            for _ in range(rounds):
+                c.send_obj(c.recv_obj(tag), tag)
+        servers = [threading.Thread(target=serve, args=(tag,)) for tag in range(threads)]
+        for server in servers: server.start()
+        """,
+        rounds=rounds,
+        threads=threads,
+    )
+    failed = []
+
+    def call(tag):
+        for n in range(rounds):
+            field = np.full(1 << (8 + n % 10), tag * 100 + n, np.int64)
+            link.c.send_obj(field, tag)
+            if not np.array_equal(link.c.recv_obj(tag), field):
+                failed.append((tag, n))
+
+    callers = [threading.Thread(target=call, args=(tag,)) for tag in range(threads)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(BOUND)
+    assert not any(caller.is_alive() for caller in callers)
+    assert not failed
+    link.peer("for server in servers: server.join()")
