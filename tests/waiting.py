@@ -13,12 +13,6 @@ from pathlib import Path
 STAYS = "any(time.sleep(0.05) for _ in range(6000))"
 
 
-def waits_until(condition: str) -> str:
-    """A line of a program that a test starts: it waits until another process makes `condition`
-    true."""
-    return f"while not ({condition}): time.sleep(0.01)\n"
-
-
 def stay() -> None:
     """Sleep until this process is ended. Sleeps in short steps, because Python handles a signal
     that arrives just before a sleep only after that sleep."""
