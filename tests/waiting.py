@@ -8,10 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# A line of a program that a test starts: it sleeps until the process is ended. It sleeps in short
-# steps, because Python handles a signal that arrives just before a sleep only after that sleep.
-STAYS = "any(time.sleep(0.05) for _ in range(6000))"
-
 
 def stay() -> None:
     """Sleep until this process is ended. Sleeps in short steps, because Python handles a signal
