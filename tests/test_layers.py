@@ -337,6 +337,11 @@ def test_every_module_of_the_control_plane_has_its_place() -> None:
 # C files from the top down; a file calls only functions of files further down.
 FLOORS = {
     "pscompy/plugins/loop": ("transport", "receive", "send", "ep", "memory", "sleep"),
+    "pscompy/plugins/ib": (
+        *("transport", "sleep", "settings", "receive", "complete", "connect", "ep", "memory"),
+        *("recover", "send", "ring", "post", "window", "cache", "proof", "queue", "device"),
+        "select_device",
+    ),
     "pscompy/plugins/portals": (
         *("transport", "settings", "receive", "connect", "match", "memory", "sleep", "ep", "send"),
     ),

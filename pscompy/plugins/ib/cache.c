@@ -7,12 +7,11 @@
 #include <unistd.h>
 
 #include "cache.h"
-#include "memory.h"
 
 void ib_cache_open(ib_cache_t *cache, ib_device_t *device, uint32_t n_max,
                    uint64_t bytes_max)
 {
-    psc_list_init(&cache->holds);
+    psc_list_init(&cache->regs);
     psc_list_init(&cache->regions);
     psc_list_init(&cache->given_up);
     cache->pd = device->pd;
@@ -24,58 +23,58 @@ void ib_cache_open(ib_cache_t *cache, ib_device_t *device, uint32_t n_max,
 
 /* ---- giving up ---- */
 
-static void ib_hold_free(ib_hold_t *hold)
+static void ib_reg_free(ib_reg_t *reg)
 {
-    if (hold->window)
-        ibv_dealloc_mw(hold->window);
-    if (hold->mr)
-        ibv_dereg_mr(hold->mr);
-    free(hold->frames);
-    free(hold);
+    if (reg->window)
+        ibv_dealloc_mw(reg->window);
+    if (reg->mr)
+        ibv_dereg_mr(reg->mr);
+    free(reg->frames);
+    free(reg);
 }
 
-static bool ib_hold_idle(const ib_hold_t *hold)
+static bool ib_reg_idle(const ib_reg_t *reg)
 {
-    return psc_list_empty(&hold->users) && hold->bindings == 0;
+    return psc_list_empty(&reg->users) && reg->bindings == 0;
 }
 
-void ib_cache_settle(ib_hold_t *hold)
+void ib_cache_settle(ib_reg_t *reg)
 {
-    if (!hold->given_up || !ib_hold_idle(hold))
+    if (!reg->given_up || !ib_reg_idle(reg))
         return;
-    psc_list_remove(&hold->link);
-    ib_hold_free(hold);
+    psc_list_remove(&reg->link);
+    ib_reg_free(reg);
 }
 
-void ib_cache_give_up(ib_cache_t *cache, ib_hold_t *hold)
+void ib_cache_give_up(ib_cache_t *cache, ib_reg_t *reg)
 {
-    psc_list_remove(&hold->link);
-    psc_list_push(&cache->given_up, &hold->link);
-    hold->given_up = true;
-    ib_cache_settle(hold);
+    psc_list_remove(&reg->link);
+    psc_list_push(&cache->given_up, &reg->link);
+    reg->given_up = true;
+    ib_cache_settle(reg);
 }
 
-/* Gives up a registration of the list `holds`. */
-static void ib_cache_drop(ib_cache_t *cache, ib_hold_t *hold)
+/* Gives up a registration of the list `regs`. */
+static void ib_cache_drop(ib_cache_t *cache, ib_reg_t *reg)
 {
     cache->n--;
-    cache->bytes -= hold->len;
-    ib_cache_give_up(cache, hold);
+    cache->bytes -= reg->len;
+    ib_cache_give_up(cache, reg);
 }
 
-static void ib_cache_free_all(psc_list_t *holds)
+static void ib_cache_free_all(psc_list_t *regs)
 {
     psc_link_t *link;
 
-    while ((link = psc_list_pop(holds)))
-        ib_hold_free(psc_container_of(link, ib_hold_t, link));
+    while ((link = psc_list_pop(regs)))
+        ib_reg_free(psc_container_of(link, ib_reg_t, link));
 }
 
 void ib_cache_close(ib_cache_t *cache)
 {
     if (!cache->pd)
         return;
-    ib_cache_free_all(&cache->holds);
+    ib_cache_free_all(&cache->regs);
     ib_cache_free_all(&cache->regions);
     ib_cache_free_all(&cache->given_up);
     if (cache->proof >= 0)
@@ -85,22 +84,21 @@ void ib_cache_close(ib_cache_t *cache)
 
 /* ---- finding ---- */
 
-static bool ib_hold_covers(const ib_hold_t *hold, const uint8_t *base,
-                           size_t len)
+static bool ib_reg_covers(const ib_reg_t *reg, const uint8_t *base, size_t len)
 {
-    return base >= hold->base && len <= hold->len &&
-           (size_t)(base - hold->base) <= hold->len - len;
+    return base >= reg->base && len <= reg->len &&
+           (size_t)(base - reg->base) <= reg->len - len;
 }
 
 /* Memory that an operation in flight uses may not be unmapped, so it needs no
  * proof. */
-static bool ib_hold_in_flight(const ib_hold_t *hold, const uint8_t *base,
-                              size_t len)
+static bool ib_reg_in_flight(const ib_reg_t *reg, const uint8_t *base,
+                             size_t len)
 {
-    psc_list_for_each(mem, &hold->users, psc_mem_t, user) {
-        uint64_t offset = (uintptr_t)base - mem->address;
+    psc_list_for_each(user, &reg->users, ib_user_t, link) {
+        uint64_t offset = (uintptr_t)base - user->address;
 
-        if (offset <= mem->len && len <= mem->len - offset)
+        if (offset <= user->len && len <= user->len - offset)
             return true;
     }
     return false;
@@ -118,29 +116,29 @@ static size_t ib_pages_len(const uint8_t *base, size_t len)
     return (before + len + IB_PAGE - 1) / IB_PAGE * IB_PAGE;
 }
 
-static bool ib_hold_right(const ib_cache_t *cache, const ib_hold_t *hold,
-                          const uint8_t *base, size_t len)
+static bool ib_reg_right(const ib_cache_t *cache, const ib_reg_t *reg,
+                         const uint8_t *base, size_t len)
 {
     const uint8_t *first = ib_page_of(base);
 
-    return ib_hold_in_flight(hold, base, len) ||
+    return ib_reg_in_flight(reg, base, len) ||
            ib_proof_holds(cache->proof, first, ib_pages_len(base, len),
-                          hold->frames + (first - hold->base) / IB_PAGE);
+                          reg->frames + (first - reg->base) / IB_PAGE);
 }
 
-static ib_hold_t *ib_cache_find(ib_cache_t *cache, const uint8_t *base,
-                                size_t len)
+static ib_reg_t *ib_cache_find(ib_cache_t *cache, const uint8_t *base,
+                               size_t len)
 {
-    psc_list_for_each(hold, &cache->holds, ib_hold_t, link) {
-        if (!ib_hold_covers(hold, base, len))
+    psc_list_for_each(reg, &cache->regs, ib_reg_t, link) {
+        if (!ib_reg_covers(reg, base, len))
             continue;
-        if (ib_hold_right(cache, hold, base, len)) {
-            psc_list_remove(&hold->link);
-            psc_list_push(&cache->holds, &hold->link);
-            return hold;
+        if (ib_reg_right(cache, reg, base, len)) {
+            psc_list_remove(&reg->link);
+            psc_list_push(&cache->regs, &reg->link);
+            return reg;
         }
         cache->stale++;
-        ib_cache_drop(cache, hold);
+        ib_cache_drop(cache, reg);
     }
     return NULL;
 }
@@ -151,118 +149,117 @@ static bool ib_cache_make_room(ib_cache_t *cache, size_t len)
 {
     if (len > cache->bytes_max)
         return false;
-    psc_list_for_each(hold, &cache->holds, ib_hold_t, link) {
+    psc_list_for_each(reg, &cache->regs, ib_reg_t, link) {
         if (cache->n < cache->n_max && cache->bytes + len <= cache->bytes_max)
             break;
-        if (ib_hold_idle(hold))
-            ib_cache_drop(cache, hold);
+        if (ib_reg_idle(reg))
+            ib_cache_drop(cache, reg);
     }
     return cache->n < cache->n_max && cache->bytes + len <= cache->bytes_max;
 }
 
-static ib_hold_t *ib_hold_make(ib_cache_t *cache, const uint8_t *base,
-                               size_t len, int access)
+static ib_reg_t *ib_reg_make(ib_cache_t *cache, const uint8_t *base, size_t len,
+                             int access)
 {
-    ib_hold_t *hold = calloc(1, sizeof(*hold));
+    ib_reg_t *reg = calloc(1, sizeof(*reg));
 
-    if (!hold)
+    if (!reg)
         return NULL;
-    psc_list_init(&hold->link);
-    psc_list_init(&hold->users);
-    hold->base = (uint8_t *)(uintptr_t)base;
-    hold->len = len;
+    psc_list_init(&reg->link);
+    psc_list_init(&reg->users);
+    reg->base = (uint8_t *)(uintptr_t)base;
+    reg->len = len;
     if (cache->windows && access & IBV_ACCESS_LOCAL_WRITE)
         access |= IBV_ACCESS_MW_BIND;
-    hold->mr = ibv_reg_mr(cache->pd, hold->base, len, access);
-    if (hold->mr) {
+    reg->mr = ibv_reg_mr(cache->pd, reg->base, len, access);
+    if (reg->mr) {
         cache->registered++;
-        return hold;
+        return reg;
     }
-    free(hold);
+    free(reg);
     return NULL;
 }
 
 /* Read-only memory is not kept, because the first write would replace its
  * pages. */
-static ib_hold_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
-                               size_t len)
+static ib_reg_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
+                              size_t len)
 {
     size_t pages = ib_pages_len(base, len);
-    ib_hold_t *hold = NULL;
+    ib_reg_t *reg = NULL;
 
     if (ib_cache_make_room(cache, pages))
-        hold = ib_hold_make(cache, ib_page_of(base), pages,
-                            IBV_ACCESS_LOCAL_WRITE);
-    if (!hold)
+        reg =
+            ib_reg_make(cache, ib_page_of(base), pages, IBV_ACCESS_LOCAL_WRITE);
+    if (!reg)
         return NULL;
-    hold->frames = calloc(pages / IB_PAGE, sizeof(*hold->frames));
-    if (!hold->frames ||
-        !ib_proof_take(cache->proof, hold->base, hold->len, hold->frames)) {
-        ib_hold_free(hold);
+    reg->frames = calloc(pages / IB_PAGE, sizeof(*reg->frames));
+    if (!reg->frames ||
+        !ib_proof_take(cache->proof, reg->base, reg->len, reg->frames)) {
+        ib_reg_free(reg);
         return NULL;
     }
     cache->n++;
     cache->bytes += pages;
-    psc_list_push(&cache->holds, &hold->link);
-    return hold;
+    psc_list_push(&cache->regs, &reg->link);
+    return reg;
 }
 
 /* No proof is needed: the user that registered a region deregisters it before
  * unmapping the memory. */
-static ib_hold_t *ib_cache_region(ib_cache_t *cache, const uint8_t *base,
-                                  size_t len)
+static ib_reg_t *ib_cache_region(ib_cache_t *cache, const uint8_t *base,
+                                 size_t len)
 {
-    psc_list_for_each(hold, &cache->regions, ib_hold_t, link) {
-        if (ib_hold_covers(hold, base, len))
-            return hold;
+    psc_list_for_each(reg, &cache->regions, ib_reg_t, link) {
+        if (ib_reg_covers(reg, base, len))
+            return reg;
     }
     return NULL;
 }
 
-ib_hold_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len)
+ib_reg_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len)
 {
-    ib_hold_t *hold = ib_cache_region(cache, base, len);
+    ib_reg_t *reg = ib_cache_region(cache, base, len);
 
-    if (!hold && cache->proof >= 0)
-        hold = ib_cache_find(cache, base, len);
-    if (hold)
+    if (!reg && cache->proof >= 0)
+        reg = ib_cache_find(cache, base, len);
+    if (reg)
         cache->found++;
     else if (cache->proof >= 0)
-        hold = ib_cache_add(cache, base, len);
-    if (hold)
-        hold->used = true;
+        reg = ib_cache_add(cache, base, len);
+    if (reg)
+        reg->used = true;
     else
         cache->not_kept++;
-    return hold;
+    return reg;
 }
 
 /* Read-only memory can still be sent from. */
-ib_hold_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
-                             bool region)
+ib_reg_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
+                            bool region)
 {
-    ib_hold_t *hold =
-        ib_hold_make(cache, base, len,
-                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                         IBV_ACCESS_REMOTE_READ);
+    ib_reg_t *reg =
+        ib_reg_make(cache, base, len,
+                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                        IBV_ACCESS_REMOTE_READ);
 
-    if (!hold && errno == EFAULT)
-        hold = ib_hold_make(cache, base, len, IBV_ACCESS_REMOTE_READ);
-    if (!hold)
+    if (!reg && errno == EFAULT)
+        reg = ib_reg_make(cache, base, len, IBV_ACCESS_REMOTE_READ);
+    if (!reg)
         return NULL;
-    hold->remote = true;
-    hold->given_up = !region;
-    psc_list_push(region ? &cache->regions : &cache->given_up, &hold->link);
-    return hold;
+    reg->given_up = !region;
+    psc_list_push(region ? &cache->regions : &cache->given_up, &reg->link);
+    return reg;
 }
 
 /* ---- sweeping ---- */
 
 void ib_cache_sweep(ib_cache_t *cache)
 {
-    psc_list_for_each(hold, &cache->holds, ib_hold_t, link) {
-        if (!hold->used && ib_hold_idle(hold))
-            ib_cache_drop(cache, hold);
+    psc_list_for_each(reg, &cache->regs, ib_reg_t, link) {
+        if (!reg->used && ib_reg_idle(reg))
+            ib_cache_drop(cache, reg);
         else
-            hold->used = false;
+            reg->used = false;
     }
 }

@@ -13,15 +13,19 @@
 
 #define IB_PAGE 4096u
 
+/* Bytes that a psc_mem_t uses of a registration. */
+typedef struct ib_user {
+    psc_link_t link; /* in the registration's users */
+    uint64_t address, len;
+} ib_user_t;
+
 /* One registration. */
-struct ib_hold {
+struct ib_reg {
     psc_link_t link;  /* in one of the cache's lists */
-    psc_list_t users; /* the psc_mem_t that use this registration */
+    psc_list_t users; /* of ib_user_t */
     struct ibv_mr *mr;
     uint8_t *base;
     size_t len;
-    /* peers may use the key of `mr`; otherwise they need a window */
-    bool remote;
     /* ib_cache_get() no longer finds it; freed when it is idle */
     bool given_up;
     bool used;        /* since the last sweep */
@@ -38,7 +42,7 @@ struct ib_hold {
 };
 
 typedef struct ib_cache {
-    psc_list_t holds; /* least recently used first */
+    psc_list_t regs; /* least recently used first */
     /* registrations for all peers; deregistered by their user */
     psc_list_t regions;
     psc_list_t given_up; /* freed when no psc_mem_t uses them */
@@ -58,16 +62,16 @@ void ib_cache_close(ib_cache_t *cache);
 /* Returns a registration that covers this memory and that only windows open to
  * peers: a kept one, or a new one that is kept from now on. Returns NULL if
  * there is neither. */
-ib_hold_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len);
+ib_reg_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len);
 /* Makes a new registration whose key peers may use. If `region` is set,
  * ib_cache_get() finds it until it is given up. Returns NULL and sets errno on
  * failure. */
-ib_hold_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
-                             bool region);
-void ib_cache_give_up(ib_cache_t *cache, ib_hold_t *hold);
+ib_reg_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
+                            bool region);
+void ib_cache_give_up(ib_cache_t *cache, ib_reg_t *reg);
 /* Called when a user or a bind request of the registration has ended: frees the
  * registration if it is given up and idle. */
-void ib_cache_settle(ib_hold_t *hold);
+void ib_cache_settle(ib_reg_t *reg);
 /* Gives up the registrations that were not used since the last sweep. */
 void ib_cache_sweep(ib_cache_t *cache);
 
@@ -87,14 +91,15 @@ bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
 /* Opens these bytes to peers for one more user. The bind request is posted to
  * `queue`; requests that are posted to it later find the window open. Returns
  * false if this is not possible now. */
-bool ib_window_open(ib_cache_t *cache, ib_hold_t *hold, ib_queue_t *queue,
+bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
                     uint64_t address, uint64_t len);
-void ib_window_close(ib_hold_t *hold, ib_queue_t *queue);
+void ib_window_close(ib_reg_t *reg, ib_queue_t *queue);
 /* Closes the window at once for one of its users. The window is freed now, or,
  * if one of its bind requests is in flight, when that request completes
  * (`spoilt`). */
-void ib_window_revoke(ib_hold_t *hold);
-/* A bind request of the window has completed. */
-void ib_window_told(ib_hold_t *hold, bool good);
+void ib_window_revoke(ib_reg_t *reg);
+/* A bind request of the registration's window has completed. May free the
+ * registration. */
+void ib_window_bound(ib_reg_t *reg, bool good);
 
 #endif

@@ -11,22 +11,7 @@
 #include "ib.h"
 #include "pscompy/transport/kit/clock.h"
 
-void ib_meet_arrived(ib_ep_t *ep, uint8_t kind, const uint8_t *body, size_t len)
-{
-    psc_proof_reply_t reply;
-    bool said;
-
-    if (!psc_party_take(&ep->party, kind, body, len, &reply))
-        return;
-    said = reply.kind == PSC_PROOF_NONE ||
-           ib_control_send(ep, (uint8_t)reply.kind, reply.body, reply.len) ==
-               PSC_OK;
-    psc_party_judge(&ep->party, &reply, said);
-}
-
-/* ---- connecting ---- */
-
-static bool ib_meet_queues(ib_ep_t *ep)
+static bool ib_connect_queues(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
     const ib_path_t *path = &iface->settings.path;
@@ -40,31 +25,32 @@ static bool ib_meet_queues(ib_ep_t *ep)
     return false;
 }
 
-static void ib_meet_knock(ib_ep_t *ep)
+static void ib_connect_greet(ib_ep_t *ep)
 {
-    if (ib_meet_queues(ep))
-        ib_control_send(ep, PSC_PROOF_HELLO, psc_proof_hello(&ep->party.proof),
+    if (ib_connect_queues(ep))
+        ib_control_send(&ep->party, PSC_PROOF_HELLO,
+                        psc_proof_hello(&ep->party.proof),
                         PSC_PROOF_NONCE_SIZE);
 }
 
-void ib_meet_again(ib_ep_t *ep)
+void ib_connect_again(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
 
     if (ib_queue_reset(&ep->messages, &iface->device) &&
         ib_queue_reset(&ep->bulk, &iface->device))
-        ib_meet_knock(ep);
+        ib_connect_greet(ep);
     else
         psc_party_fail(&ep->party, PSC_ERR_TRANSPORT,
                        "resetting the queues: %s", strerror(errno));
 }
 
 /* An endpoint that is its own peer needs no proof. */
-static psc_status_t ib_meet_self(ib_ep_t *ep)
+static psc_status_t ib_connect_self(ib_ep_t *ep)
 {
     if (ep->peer.messages.qpn != ep->messages.qp->qp_num)
         return PSC_ERR_INVALID;
-    if (!ib_meet_queues(ep))
+    if (!ib_connect_queues(ep))
         return PSC_INPROGRESS;
     psc_party_enter(&ep->party, PSC_PARTY_UP);
     return PSC_OK;
@@ -91,9 +77,9 @@ psc_status_t ib_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
         !ib_address_unpack(params->address, params->address_len, &ep->peer))
         return PSC_ERR_INVALID;
     ep->party.role = params->role;
-    ep->credit.window = ep->peer.window;
+    ep->party.credit.window = ep->peer.window;
     if (ep->party.role == PSC_ROLE_SELF)
-        return ib_meet_self(ep);
+        return ib_connect_self(ep);
     if (!psc_party_meet(&ep->party, ep->peer.messages.qpn, params->token,
                         psc_clock_deadline(iface->settings.connect_ns)))
         return PSC_ERR_TRANSPORT;
@@ -101,8 +87,8 @@ psc_status_t ib_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     if (flaw)
         psc_party_fail(&ep->party, PSC_ERR_CONNECT, "%s", flaw);
     else if (ep->party.role == PSC_ROLE_CONNECTOR)
-        ib_meet_knock(ep);
+        ib_connect_greet(ep);
     else
-        ib_meet_queues(ep);
+        ib_connect_queues(ep);
     return PSC_INPROGRESS;
 }

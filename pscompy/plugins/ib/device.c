@@ -25,11 +25,6 @@ bool ib_device_active(const ib_device_t *device)
            attr.state == IBV_PORT_ACTIVE;
 }
 
-bool ib_device_ethernet(const ib_device_t *device)
-{
-    return device->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-}
-
 static bool ib_nonblocking(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -43,7 +38,7 @@ static unsigned ib_device_at_most(unsigned wanted, int limit)
 }
 
 static bool ib_device_share(ib_device_t *device, const ib_choice_t *choice,
-                            const ib_reason_t *reason)
+                            char *reason)
 {
     struct ibv_srq_init_attr srq = {.attr = {.max_sge = 1}};
 
@@ -74,13 +69,11 @@ static bool ib_device_share(ib_device_t *device, const ib_choice_t *choice,
 }
 
 bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
-                    char *reason, size_t room)
+                    char *reason)
 {
-    ib_reason_t to = {reason, room};
-
-    if (!ib_device_choose(device, choice, &to))
+    if (!ib_device_select(device, choice, reason))
         return false;
-    if (ib_device_share(device, choice, &to))
+    if (ib_device_share(device, choice, reason))
         return true;
     ib_device_close(device);
     return false;

@@ -12,12 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pscompy/transport/transport.h"
+
 #define IB_RD_ATOMIC 16u /* upper bound of RDMA reads in flight per queue */
 #define IB_MIN_RNR_TIMER 4u /* the sender retries after 40 us */
 #define IB_PIECES_MAX 2u
 #define IB_INLINE_MAX 512u
 #define IB_BATCH 16u /* completions or receive buffers handled in one call */
 #define IB_PSN_MASK 0xffffffu
+#define IB_BUCKETS 256u
 
 /* ---- the device ---- */
 
@@ -54,16 +57,20 @@ typedef struct ib_device {
  * of the choice that could not be opened. The queues may be shorter than
  * wanted, because the device limits them. */
 bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
-                    char *reason, size_t room);
+                    char *reason);
 void ib_device_close(ib_device_t *device);
 /* Makes room for `comps` completions of sends. Returns false if the device
  * cannot. */
 bool ib_device_reserve(ib_device_t *device, unsigned comps);
 /* True if the port is active now. */
 bool ib_device_active(const ib_device_t *device);
-bool ib_device_ethernet(const ib_device_t *device);
 /* Name for log lines, e.g. "rxe0/1". */
 void ib_device_name(const ib_device_t *device, char *name, size_t room);
+
+static inline bool ib_device_ethernet(const ib_device_t *device)
+{
+    return device->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+}
 
 /* ---- memory ---- */
 
@@ -87,6 +94,12 @@ static inline uint8_t *ib_pool_at(const ib_pool_t *pool, uint32_t number)
     return pool->base + (size_t)number * pool->size;
 }
 
+/* Returns a buffer to the pool. */
+static inline void ib_pool_give(ib_pool_t *pool, uint32_t number)
+{
+    pool->free[pool->n_free++] = number;
+}
+
 /* Post n <= IB_BATCH buffers of the pool to the shared receive queue in one
  * call. Returns how many were posted. */
 unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
@@ -107,12 +120,12 @@ typedef struct ib_path {
     unsigned timeout, retry_count, service_level;
 } ib_path_t;
 
-typedef struct ib_hold ib_hold_t; /* a registration; see cache.h */
+typedef struct ib_reg ib_reg_t; /* a registration; see cache.h */
 
 /* Resources that are released when a posted request completes. */
 typedef struct ib_job {
-    void *comp; /* psc_comp_t to notify, or NULL */
-    ib_hold_t *hold; /* registration whose window the request binds, or NULL */
+    psc_comp_t *comp; /* to be notified, or NULL */
+    ib_reg_t *reg; /* registration whose window the request binds, or NULL */
     uint32_t buffer; /* number of a buffer of the send pool, or IB_NO_BUFFER */
 } ib_job_t;
 
@@ -165,6 +178,22 @@ bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
 /* Moves the queue pair to the error state: all requests are flushed, followed
  * by a marker request. */
 void ib_queue_abort(ib_queue_t *queue);
+
+/* A hash table of queues by the number of their queue pair, which completions
+ * carry. */
+typedef struct ib_queues {
+    ib_queue_t *buckets[IB_BUCKETS];
+} ib_queues_t;
+
+void ib_queue_enlist(ib_queues_t *queues, ib_queue_t *queue);
+void ib_queue_strike(ib_queues_t *queues, ib_queue_t *queue);
+/* Returns NULL if the queue was closed. */
+ib_queue_t *ib_queue_find(ib_queues_t *queues, uint32_t number);
+
+static inline struct ibv_sge ib_piece(const void *bytes, size_t len)
+{
+    return (struct ibv_sge){.addr = (uintptr_t)bytes, .length = (uint32_t)len};
+}
 
 static inline uint32_t ib_queue_room(const ib_queue_t *queue)
 {

@@ -7,42 +7,25 @@
 #include "ib.h"
 
 #define IB_ADDRESS_MAGIC 0x62696370u /* "pcib" */
-#define IB_ADDRESS_VERSION 1u
-
-/* ---- the clock ---- */
+#define IB_ADDRESS_VERSION 2u
 
 /* Keepalive: a write of no bytes. The peer's adapter acknowledges it as long as
  * the peer's process exists, also while the process is computing. */
-static void ib_ep_ask(ib_ep_t *ep)
+void ib_ep_ask(psc_party_t *party)
 {
+    ib_ep_t *ep = ib_ep(&party->super);
     ib_post_t post = {
         .opcode = IBV_WR_RDMA_WRITE,
         .signal = true,
         .job = {.buffer = IB_NO_BUFFER},
     };
 
-    if (ib_queue_room(&ep->messages) <= IB_RESERVE)
+    if (party->state != PSC_PARTY_UP || ep->asked ||
+        ib_queue_room(&ep->messages) <= IB_RESERVE)
         return;
     ep->asked = ib_queue_post(&ep->messages, &post);
     /* the completion wakes us, whether it succeeds or fails */
     ib_ep_starve(ep);
-}
-
-void ib_ep_tick(ib_ep_t *ep, int64_t now)
-{
-    psc_party_t *party = &ep->party;
-
-    if (psc_party_fails(party))
-        return;
-    if (party->state == PSC_PARTY_MEETING && now >= party->deadline) {
-        psc_party_fail(party, PSC_ERR_CONNECT,
-                       "the peer did not answer in time "
-                       "(PSP_IB_CONNECT_TIMEOUT)");
-    } else if (party->state == PSC_PARTY_UP) {
-        if (!party->heard && !ep->asked && party->role != PSC_ROLE_SELF)
-            ib_ep_ask(ep);
-        party->heard = false;
-    }
 }
 
 /* ---- creating ---- */
@@ -55,14 +38,14 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
                            (iface->parties.n + 1) * 2 * sendq) ||
         !ib_queue_open(&ep->messages, &iface->device, sendq, ep))
         return false;
-    ep->parked = calloc(sendq, sizeof(*ep->parked));
-    if (!ep->parked || !ib_queue_open(&ep->bulk, &iface->device, sendq, ep)) {
+    ep->flushed = calloc(sendq, sizeof(*ep->flushed));
+    if (!ep->flushed || !ib_queue_open(&ep->bulk, &iface->device, sendq, ep)) {
         ib_queue_close(&ep->messages);
-        free(ep->parked);
+        free(ep->flushed);
         return false;
     }
-    ib_queue_enlist(iface, &ep->messages);
-    ib_queue_enlist(iface, &ep->bulk);
+    ib_queue_enlist(&iface->queues, &ep->messages);
+    ib_queue_enlist(&iface->queues, &ep->bulk);
     return true;
 }
 
@@ -87,8 +70,7 @@ psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     if (!ep)
         return PSC_ERR_NO_RESOURCE;
     ep->party.super = (psc_ep_t){self, user};
-    psc_list_init(&ep->owing);
-    psc_list_init(&ep->mending);
+    psc_list_init(&ep->recovering);
     psc_list_init(&ep->ringing);
     if (!ib_ep_open(iface, ep)) {
         psc_iface_log(self, 1, "no queue pair: %s (PSP_IB_SENDQ_SIZE)",
@@ -97,8 +79,7 @@ psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
         return PSC_ERR_NO_MEMORY;
     }
     psc_party_join(&ep->party, &iface->parties, ep->messages.qp->qp_num);
-    ep->credit.step = iface->settings.pending;
-    psc_list_push(&iface->eps, &ep->link);
+    ep->party.credit.step = iface->settings.pending;
     *ep_p = &ep->party.super;
     return PSC_OK;
 }
@@ -152,10 +133,9 @@ void ib_ep_close(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);
 
-    psc_list_remove(&ep->owing);
     psc_list_remove(&ep->ringing);
     if (psc_party_greeted(&ep->party) && ib_ep_speaks(ep))
-        ib_control_send(ep, IB_KIND_GOODBYE, NULL, 0);
+        ib_control_send(&ep->party, PSC_PARTY_GOODBYE, NULL, 0);
     else if (ep->party.status != PSC_ERR_CONNECT ||
              ep->party.state != PSC_PARTY_FAILED)
         ib_queue_abort(&ep->messages);
@@ -173,7 +153,7 @@ psc_status_t ib_ep_stop(psc_ep_t *self)
     if (ep->messages.broken || ep->party.goodbye)
         ib_queue_abort(&ep->bulk);
     if (!ib_queue_idle(&ep->messages) || !ib_queue_idle(&ep->bulk) ||
-        psc_link_listed(&ep->mending))
+        psc_link_listed(&ep->recovering))
         return PSC_INPROGRESS;
     ib_queue_abort(&ep->messages);
     ib_queue_abort(&ep->bulk);
@@ -182,45 +162,22 @@ psc_status_t ib_ep_stop(psc_ep_t *self)
 
 static void ib_ep_forget(ib_iface_t *iface, ib_queue_t *queue)
 {
-    ib_queue_strike(iface, queue);
+    ib_queue_strike(&iface->queues, queue);
     for (; queue->done != queue->posted; queue->done++) {
         const ib_job_t *job = &queue->posts[queue->done % queue->size].job;
 
         if (job->buffer != IB_NO_BUFFER)
-            iface->sends.free[iface->sends.n_free++] = job->buffer;
-        if (job->hold)
-            ib_hold_told(job->hold, false);
+            ib_pool_give(&iface->sends, job->buffer);
+        if (job->reg)
+            ib_window_bound(job->reg, false);
         if (job->comp)
             iface->n_starving--;
     }
 }
 
-/* During progress the caller of an upcall may still use the endpoint, so it is
- * freed later. */
-void ib_ep_fini(psc_ep_t *self)
+void ib_ep_free(psc_party_t *party)
 {
-    ib_ep_t *ep = ib_ep(self);
-    ib_iface_t *iface = ib_ep_iface(ep);
-
-    ib_ep_feed(ep);
-    psc_party_leave(&ep->party);
-    ep->dead = true;
-    psc_list_remove(&ep->owing);
-    psc_list_remove(&ep->mending);
-    psc_list_remove(&ep->ringing);
-    psc_list_remove(&ep->link);
-    iface->n_starving -= ep->n_parked;
-    ep->n_parked = 0;
-    psc_list_push(&iface->graveyard, &ep->link);
-    /* The buffers may be reused only after the queue pair is destroyed. */
-    ib_queue_abort(&ep->messages);
-    ib_queue_abort(&ep->bulk);
-    if (!iface->in_progress)
-        ib_iface_bury(iface);
-}
-
-void ib_ep_free(ib_ep_t *ep)
-{
+    ib_ep_t *ep = ib_ep(&party->super);
     ib_iface_t *iface = ib_ep_iface(ep);
 
     ib_ep_forget(iface, &ep->messages);
@@ -228,6 +185,24 @@ void ib_ep_free(ib_ep_t *ep)
     ib_queue_close(&ep->messages);
     ib_queue_close(&ep->bulk);
     ib_ring_close(ep);
-    free(ep->parked);
+    free(ep->flushed);
     free(ep);
+}
+
+void ib_ep_fini(psc_ep_t *self)
+{
+    ib_ep_t *ep = ib_ep(self);
+    ib_iface_t *iface = ib_ep_iface(ep);
+
+    ib_ep_feed(ep);
+    psc_party_leave(&ep->party);
+    psc_list_remove(&ep->recovering);
+    psc_list_remove(&ep->ringing);
+    iface->n_starving -= ep->n_flushed;
+    ep->n_flushed = 0;
+    /* The buffers may be reused only after the queue pair is destroyed. */
+    ib_queue_abort(&ep->messages);
+    ib_queue_abort(&ep->bulk);
+    if (!iface->in_progress)
+        psc_parties_free(&iface->parties, ib_ep_free);
 }

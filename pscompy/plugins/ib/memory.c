@@ -4,20 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory.h"
+#include "ib.h"
 
 #define IB_RKEY_MAGIC 0x6b726269u /* "ibrk" */
 
-struct psc_rkey {
-    uint64_t address, len;
-    uint32_t rkey;
+struct psc_mem {
+    ib_user_t user;
+    ib_reg_t *reg;
+    ib_ep_t *ep;  /* the only peer that uses the memory, or NULL */
+    bool own;     /* `reg` has no other user */
+    bool exposed; /* through the window of `reg` */
 };
 
-/* A remote key as it is sent. */
-typedef struct ib_packed_rkey {
+/* A remote key, also as it is sent. */
+struct psc_rkey {
     uint32_t magic, rkey;
     uint64_t address, len;
-} ib_packed_rkey_t;
+};
 
 /* ---- put and get ---- */
 
@@ -30,26 +33,22 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
                                  const psc_rkey_t *rkey, uint64_t offset,
                                  psc_comp_t *comp)
 {
-    ib_iface_t *iface = ib_ep_iface(ep);
+    psc_status_t status;
 
     if (!psc_party_works(&ep->party))
         return psc_party_refuse(&ep->party);
-    if (ib_queue_room(&ep->bulk) <= IB_RESERVE || !ib_mend_usable(ep))
+    if (ib_queue_room(&ep->bulk) <= IB_RESERVE || !ib_bulk_usable(ep))
         return ib_ep_starve(ep);
     post->n_pieces = 1;
     post->signal = true;
     post->address = rkey->address + offset;
     post->rkey = rkey->rkey;
     post->job = (ib_job_t){.comp = comp, .buffer = IB_NO_BUFFER};
-    if (ib_queue_post(&ep->bulk, post)) {
-        iface->n_starving++; /* until the operation has completed */
-        return PSC_INPROGRESS;
-    }
-    if (errno == ENOMEM)
-        return ib_ep_starve(ep);
-    psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "posting a put or get: %s",
-                   strerror(errno));
-    return PSC_ERR_TRANSPORT;
+    status = ib_ep_post(ep, &ep->bulk, post);
+    if (status != PSC_OK)
+        return status;
+    ib_ep_iface(ep)->n_starving++; /* until the operation has completed */
+    return PSC_INPROGRESS;
 }
 
 static psc_status_t ib_bulk_move(psc_ep_t *self, enum ibv_wr_opcode opcode,
@@ -68,7 +67,7 @@ static psc_status_t ib_bulk_move(psc_ep_t *self, enum ibv_wr_opcode opcode,
         return PSC_ERR_INVALID;
     if (len == 0)
         return PSC_OK;
-    post.pieces[0].lkey = mem->hold->mr->lkey;
+    post.pieces[0].lkey = mem->reg->mr->lkey;
     return ib_bulk_post(ep, &post, rkey, offset, comp);
 }
 
@@ -89,34 +88,28 @@ psc_status_t ib_get(psc_ep_t *self, void *buffer, size_t len, psc_mem_t *mem,
 
 /* ---- registration ---- */
 
-static void ib_mem_use(psc_mem_t *mem, ib_hold_t *hold)
+static void ib_mem_use(psc_mem_t *mem, ib_reg_t *reg)
 {
-    mem->hold = hold;
-    psc_list_push_front(&hold->users, &mem->user);
+    mem->reg = reg;
+    psc_list_push_front(&reg->users, &mem->user.link);
 }
 
 static void ib_mem_leave(psc_mem_t *mem)
 {
-    psc_list_remove(&mem->user);
-    ib_cache_settle(mem->hold);
-}
-
-void ib_hold_told(ib_hold_t *hold, bool good)
-{
-    ib_window_told(hold, good);
-    ib_cache_settle(hold);
+    psc_list_remove(&mem->user.link);
+    ib_cache_settle(mem->reg);
 }
 
 /* Memory for one peer and one message may use a kept registration; memory for
  * all peers is registered separately. */
-static ib_hold_t *ib_mem_hold(ib_cache_t *cache, psc_mem_t *mem, void *base)
+static ib_reg_t *ib_mem_reg(ib_cache_t *cache, psc_mem_t *mem, void *base)
 {
-    ib_hold_t *hold = mem->ep ? ib_cache_get(cache, base, mem->len) : NULL;
+    ib_reg_t *reg = mem->ep ? ib_cache_get(cache, base, mem->user.len) : NULL;
 
-    if (hold)
-        return hold;
+    if (reg)
+        return reg;
     mem->own = true;
-    return ib_cache_register(cache, base, mem->len, mem->ep == NULL);
+    return ib_cache_register(cache, base, mem->user.len, mem->ep == NULL);
 }
 
 static psc_status_t ib_mem_refused(ib_iface_t *iface, const psc_mem_t *mem)
@@ -127,7 +120,7 @@ static psc_status_t ib_mem_refused(ib_iface_t *iface, const psc_mem_t *mem)
         psc_party_fail(&mem->ep->party, PSC_ERR_TRANSPORT,
                        "%" PRIu64 " bytes cannot be registered: %s "
                        "(PSP_IB_RNDV_FALLBACKS=0)",
-                       mem->len, strerror(error));
+                       mem->user.len, strerror(error));
     return error == EFAULT ? PSC_ERR_INVALID : PSC_ERR_NO_RESOURCE;
 }
 
@@ -135,21 +128,21 @@ psc_status_t ib_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
                              size_t len, psc_mem_t **mem_p)
 {
     psc_mem_t *mem = calloc(1, sizeof(*mem));
-    ib_hold_t *hold;
+    ib_reg_t *reg;
     psc_status_t status;
 
     if (!mem)
         return PSC_ERR_NO_MEMORY;
     mem->ep = ep ? ib_ep(ep) : NULL;
-    mem->address = (uintptr_t)base;
-    mem->len = len;
-    hold = ib_mem_hold(&ib_iface(self)->cache, mem, base);
-    if (!hold) {
+    mem->user.address = (uintptr_t)base;
+    mem->user.len = len;
+    reg = ib_mem_reg(&ib_iface(self)->cache, mem, base);
+    if (!reg) {
         status = ib_mem_refused(ib_iface(self), mem);
         free(mem);
         return status;
     }
-    ib_mem_use(mem, hold);
+    ib_mem_use(mem, reg);
     *mem_p = mem;
     return PSC_OK;
 }
@@ -157,10 +150,10 @@ psc_status_t ib_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
 void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
 {
     if (mem->exposed)
-        ib_window_close(mem->hold, &mem->ep->messages);
+        ib_window_close(mem->reg, &mem->ep->messages);
     ib_mem_leave(mem);
     if (!mem->ep)
-        ib_cache_give_up(&ib_iface(self)->cache, mem->hold);
+        ib_cache_give_up(&ib_iface(self)->cache, mem->reg);
     free(mem);
 }
 
@@ -168,16 +161,17 @@ void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
  * memory. Its key stays valid until they have completed. */
 static bool ib_mem_alone(const psc_mem_t *mem)
 {
-    return mem->user.next == mem->user.prev && mem->hold->bindings == 0;
+    return mem->user.link.next == mem->user.link.prev &&
+           mem->reg->bindings == 0;
 }
 
 psc_status_t ib_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 {
     (void)self;
     if (mem->exposed)
-        ib_window_revoke(mem->hold);
+        ib_window_revoke(mem->reg);
     mem->exposed = false;
-    if (mem->ep ? !mem->own && mem->hold->spoilt : !ib_mem_alone(mem))
+    if (mem->ep ? !mem->own && mem->reg->spoilt : !ib_mem_alone(mem))
         return PSC_INPROGRESS;
     return PSC_OK;
 }
@@ -188,20 +182,20 @@ psc_status_t ib_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
  * peer. */
 static bool ib_mem_expose(ib_iface_t *iface, psc_mem_t *mem)
 {
-    ib_hold_t *hold;
+    ib_reg_t *reg;
 
     if (mem->exposed || mem->own)
         return true;
-    mem->exposed = ib_window_open(&iface->cache, mem->hold, &mem->ep->messages,
-                                  mem->address, mem->len);
+    mem->exposed = ib_window_open(&iface->cache, mem->reg, &mem->ep->messages,
+                                  mem->user.address, mem->user.len);
     if (mem->exposed)
         return true;
-    hold = ib_cache_register(&iface->cache, (void *)(uintptr_t)mem->address,
-                             mem->len, false);
-    if (!hold)
+    reg = ib_cache_register(&iface->cache, (void *)(uintptr_t)mem->user.address,
+                            mem->user.len, false);
+    if (!reg)
         return false;
     ib_mem_leave(mem);
-    ib_mem_use(mem, hold);
+    ib_mem_use(mem, reg);
     mem->own = true;
     return true;
 }
@@ -209,17 +203,17 @@ static bool ib_mem_expose(ib_iface_t *iface, psc_mem_t *mem)
 psc_status_t ib_rkey_pack(psc_iface_t *self, psc_mem_t *mem, uint8_t *packed,
                           size_t *len_p)
 {
-    ib_packed_rkey_t key = {
+    psc_rkey_t key = {
         .magic = IB_RKEY_MAGIC,
-        .address = mem->address,
-        .len = mem->len,
+        .address = mem->user.address,
+        .len = mem->user.len,
     };
 
     if (*len_p < sizeof(key))
         return PSC_ERR_INVALID;
     if (!ib_mem_expose(ib_iface(self), mem))
         return PSC_ERR_NO_RESOURCE;
-    key.rkey = mem->exposed ? mem->hold->window->rkey : mem->hold->mr->rkey;
+    key.rkey = mem->exposed ? mem->reg->window->rkey : mem->reg->mr->rkey;
     memcpy(packed, &key, sizeof(key));
     *len_p = sizeof(key);
     return PSC_OK;
@@ -228,19 +222,20 @@ psc_status_t ib_rkey_pack(psc_iface_t *self, psc_mem_t *mem, uint8_t *packed,
 psc_status_t ib_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
                             psc_rkey_t **rkey_p)
 {
-    ib_packed_rkey_t key;
     psc_rkey_t *rkey;
 
     (void)ep;
-    if (len != sizeof(key))
-        return PSC_ERR_PROTOCOL;
-    memcpy(&key, packed, sizeof(key));
-    if (key.magic != IB_RKEY_MAGIC || key.len > UINT64_MAX - key.address)
+    if (len != sizeof(*rkey))
         return PSC_ERR_PROTOCOL;
     rkey = malloc(sizeof(*rkey));
     if (!rkey)
         return PSC_ERR_NO_MEMORY;
-    *rkey = (psc_rkey_t){key.address, key.len, key.rkey};
+    memcpy(rkey, packed, sizeof(*rkey));
+    if (rkey->magic != IB_RKEY_MAGIC ||
+        rkey->len > UINT64_MAX - rkey->address) {
+        free(rkey);
+        return PSC_ERR_PROTOCOL;
+    }
     *rkey_p = rkey;
     return PSC_OK;
 }

@@ -238,3 +238,37 @@ void ib_queue_abort(ib_queue_t *queue)
         !ib_queue_idle(queue))
         ib_queue_post(queue, &marker);
 }
+
+/* ---- the table of queues ---- */
+
+static ib_queue_t **ib_queue_bucket(ib_queues_t *queues, uint32_t number)
+{
+    return &queues->buckets[number % IB_BUCKETS];
+}
+
+void ib_queue_enlist(ib_queues_t *queues, ib_queue_t *queue)
+{
+    ib_queue_t **bucket = ib_queue_bucket(queues, queue->qp->qp_num);
+
+    queue->next = *bucket;
+    *bucket = queue;
+}
+
+void ib_queue_strike(ib_queues_t *queues, ib_queue_t *queue)
+{
+    ib_queue_t **at = ib_queue_bucket(queues, queue->qp->qp_num);
+
+    while (*at && *at != queue)
+        at = &(*at)->next;
+    if (*at)
+        *at = queue->next;
+}
+
+ib_queue_t *ib_queue_find(ib_queues_t *queues, uint32_t number)
+{
+    ib_queue_t *queue = *ib_queue_bucket(queues, number);
+
+    while (queue && queue->qp->qp_num != number)
+        queue = queue->next;
+    return queue;
+}

@@ -13,24 +13,24 @@
  * an earlier epoch are not accepted. */
 #define IB_EPOCH_PSNS 0x10000u
 
-bool ib_mend_usable(const ib_ep_t *ep)
+bool ib_bulk_usable(const ib_ep_t *ep)
 {
     return !ep->bulk.broken && ep->epoch == ep->peer_epoch;
 }
 
-void ib_mend_start(ib_ep_t *ep)
+void ib_recover_start(ib_ep_t *ep)
 {
     ib_queue_abort(&ep->bulk);
-    if (!psc_link_listed(&ep->mending))
-        psc_list_push(&ib_ep_iface(ep)->mending, &ep->mending);
+    if (!psc_link_listed(&ep->recovering))
+        psc_list_push(&ib_ep_iface(ep)->recovering, &ep->recovering);
 }
 
-void ib_mend_park(ib_ep_t *ep, const ib_post_t *post)
+void ib_recover_keep(ib_ep_t *ep, const ib_post_t *post)
 {
-    ep->parked[ep->n_parked++] = *post;
+    ep->flushed[ep->n_flushed++] = *post;
 }
 
-void ib_mend_arrived(ib_ep_t *ep, const uint8_t *body, size_t len)
+void ib_recover_arrived(ib_ep_t *ep, const uint8_t *body, size_t len)
 {
     uint32_t epoch;
 
@@ -45,12 +45,12 @@ void ib_mend_arrived(ib_ep_t *ep, const uint8_t *body, size_t len)
     ep->peer_epoch = epoch;
     ib_ep_feed(ep);
     if (ep->epoch != epoch)
-        ib_mend_start(ep);
+        ib_recover_start(ep);
 }
 
 /* ---- steps, called by progress ---- */
 
-static void ib_mend_anew(ib_ep_t *ep)
+static void ib_recover_anew(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
     ib_place_t place = ep->peer.bulk;
@@ -66,32 +66,32 @@ static void ib_mend_anew(ib_ep_t *ep)
                          &iface->settings.path))
         ep->epoch = epoch;
     else
-        psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "mending a queue: %s",
-                       strerror(errno));
+        psc_party_fail(&ep->party, PSC_ERR_TRANSPORT,
+                       "reconnecting a queue: %s", strerror(errno));
     ep->bulk.psn = own;
     if (ep->epoch == epoch)
-        ib_control_send(ep, IB_KIND_MEND, &epoch, sizeof(epoch));
+        ib_control_send(&ep->party, IB_KIND_RECOVER, &epoch, sizeof(epoch));
 }
 
-static void ib_mend_repost(ib_ep_t *ep)
+static void ib_recover_repost(ib_ep_t *ep)
 {
-    uint32_t n = ep->n_parked;
+    uint32_t n = ep->n_flushed;
 
-    ep->n_parked = 0;
+    ep->n_flushed = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (!ib_queue_post(&ep->bulk, &ep->parked[i]))
-            ep->parked[ep->n_parked++] = ep->parked[i];
+        if (!ib_queue_post(&ep->bulk, &ep->flushed[i]))
+            ep->flushed[ep->n_flushed++] = ep->flushed[i];
     }
 }
 
 /* The endpoint has ended; complete the flushed requests with its error. */
-static void ib_mend_drop(ib_ep_t *ep)
+static void ib_recover_drop(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
 
-    psc_list_remove(&ep->mending);
-    while (ep->n_parked > 0 && !ep->dead) {
-        psc_comp_t *comp = ep->parked[--ep->n_parked].job.comp;
+    psc_list_remove(&ep->recovering);
+    while (ep->n_flushed > 0 && !ep->party.dead) {
+        psc_comp_t *comp = ep->flushed[--ep->n_flushed].job.comp;
 
         iface->n_starving--;
         iface->handled++;
@@ -99,32 +99,32 @@ static void ib_mend_drop(ib_ep_t *ep)
     }
 }
 
-static void ib_mend_step(ib_ep_t *ep)
+static void ib_recover_step(ib_ep_t *ep)
 {
     if (!ib_queue_idle(&ep->bulk))
         return;
     if (ep->party.state != PSC_PARTY_UP) {
-        ib_mend_drop(ep);
+        ib_recover_drop(ep);
     } else if (psc_party_fails(&ep->party)) {
         return;
     } else if (ep->bulk.broken) {
-        ib_mend_anew(ep);
-    } else if (ib_mend_usable(ep)) {
-        ib_mend_repost(ep);
-        if (ep->n_parked == 0)
-            psc_list_remove(&ep->mending);
+        ib_recover_anew(ep);
+    } else if (ib_bulk_usable(ep)) {
+        ib_recover_repost(ep);
+        if (ep->n_flushed == 0)
+            psc_list_remove(&ep->recovering);
         ib_ep_feed(ep);
     }
 }
 
 /* A completion may end any endpoint, so the pass stops after an endpoint whose
  * requests were dropped. */
-void ib_mend_poll(ib_iface_t *iface)
+void ib_recover_poll(ib_iface_t *iface)
 {
-    psc_list_for_each(ep, &iface->mending, ib_ep_t, mending) {
+    psc_list_for_each(ep, &iface->recovering, ib_ep_t, recovering) {
         bool ended = ep->party.state != PSC_PARTY_UP;
 
-        ib_mend_step(ep);
+        ib_recover_step(ep);
         if (ended)
             break;
     }

@@ -58,7 +58,7 @@ void ib_ring_offer(ib_ep_t *ep)
     iface->n_rings++;
     offer.address = (uintptr_t)ep->ring.base;
     offer.rkey = ep->ring.mr->rkey;
-    ib_control_send(ep, IB_KIND_OFFER, &offer, sizeof(offer));
+    ib_control_send(&ep->party, IB_KIND_OFFER, &offer, sizeof(offer));
 }
 
 void ib_ring_close(ib_ep_t *ep)
@@ -86,15 +86,6 @@ void ib_ring_offered(ib_ep_t *ep, const uint8_t *body, size_t len)
     ep->way = IB_WAY_OFFERED;
 }
 
-psc_status_t ib_ring_switch(ib_ep_t *ep)
-{
-    psc_status_t status = ib_control_send(ep, IB_KIND_SWITCH, NULL, 0);
-
-    if (status == PSC_OK)
-        ep->way = IB_WAY_RING;
-    return status;
-}
-
 void ib_ring_begun(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
@@ -110,7 +101,8 @@ void ib_ring_begun(ib_ep_t *ep)
 
 size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len)
 {
-    ib_tail_t tail = {.len = (uint32_t)len, .serial = ep->credit.sent + 1};
+    ib_tail_t tail = {.len = (uint32_t)len,
+                      .serial = ep->party.credit.sent + 1};
     size_t even = ib_ring_even(len);
 
     memset(image + len, 0, even - len);
@@ -121,7 +113,7 @@ size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len)
 void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
 {
     size_t size = ib_ep_iface(ep)->settings.buffer_size;
-    uint32_t slot = ep->credit.sent % ep->peer.window;
+    uint32_t slot = ep->party.credit.sent % ep->peer.window;
 
     post->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     post->address = ep->slots + (slot + 1) * size - post->pieces[0].length;
@@ -130,18 +122,17 @@ void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
 
 /* ---- reading ---- */
 
-/* The next message, or NULL. The acquire load of the serial orders the reads of
- * the message after it. */
-static const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
+/* The acquire load of the serial orders the reads of the message after it. */
+const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
 {
     const ib_pool_t *ring = &ep->ring;
-    uint32_t slot = ep->credit.received % ring->n;
+    uint32_t slot = ep->party.credit.received % ring->n;
     const uint8_t *end = ib_pool_at(ring, slot) + ring->size;
     const ib_tail_t *tail = (const void *)(end - sizeof(ib_tail_t));
     uint32_t len;
 
     if (__atomic_load_n(&tail->serial, __ATOMIC_ACQUIRE) !=
-        ep->credit.received + 1)
+        ep->party.credit.received + 1)
         return NULL;
     len = __atomic_load_n(&tail->len, __ATOMIC_RELAXED);
     if (len > ring->size - sizeof(*tail)) {
@@ -151,39 +142,4 @@ static const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
     }
     *len_p = len;
     return (const uint8_t *)tail - ib_ring_even(len);
-}
-
-static void ib_ring_take(ib_ep_t *ep)
-{
-    ib_iface_t *iface = ib_ep_iface(ep);
-
-    for (unsigned i = 0; i < IB_BATCH; i++) {
-        size_t len;
-        const uint8_t *bytes = ib_ring_next(ep, &len);
-
-        if (!bytes)
-            return;
-        ep->party.heard = true;
-        iface->handled++;
-        ib_arrived(ep, bytes, len, true);
-        if (!psc_link_listed(&ep->ringing))
-            return;
-    }
-    iface->drained = false;
-}
-
-/* An upcall may end any endpoint, so the list is rotated instead of
- * iterated. */
-void ib_ring_poll(ib_iface_t *iface)
-{
-    for (uint32_t i = iface->n_rings; i > 0; i--) {
-        psc_link_t *link = psc_list_pop(&iface->ringing);
-        ib_ep_t *ep;
-
-        if (!link)
-            return;
-        psc_list_push(&iface->ringing, link);
-        ep = psc_container_of(link, ib_ep_t, ringing);
-        ib_ring_take(ep);
-    }
 }

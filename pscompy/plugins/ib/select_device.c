@@ -7,12 +7,12 @@
 
 #include "select_device.h"
 
-bool ib_refuse(const ib_reason_t *reason, const char *format, ...)
+bool ib_refuse(char *reason, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    vsnprintf(reason->text, reason->room, format, args);
+    vsnprintf(reason, PSC_REASON_MAX, format, args);
     va_end(args);
     return false;
 }
@@ -28,7 +28,7 @@ static bool ib_port_active(ib_device_t *device, int port)
 }
 
 static bool ib_port_choose(ib_device_t *device, const ib_choice_t *choice,
-                           const ib_reason_t *reason)
+                           char *reason)
 {
     const char *name = ibv_get_device_name(device->context->device);
     int first = choice->port ? choice->port : 1;
@@ -85,7 +85,7 @@ static bool ib_gid_best(ib_device_t *device, struct ibv_gid_entry *best_p)
 }
 
 static bool ib_gid_choose(ib_device_t *device, const ib_choice_t *choice,
-                          const ib_reason_t *reason)
+                          char *reason)
 {
     struct ibv_gid_entry entry;
     bool found =
@@ -108,7 +108,7 @@ static bool ib_gid_choose(ib_device_t *device, const ib_choice_t *choice,
 }
 
 static bool ib_mtu_choose(ib_device_t *device, const ib_choice_t *choice,
-                          const ib_reason_t *reason)
+                          char *reason)
 {
     unsigned wanted = choice->mtu;
     enum ibv_mtu mtu = IBV_MTU_256;
@@ -128,7 +128,7 @@ static bool ib_mtu_choose(ib_device_t *device, const ib_choice_t *choice,
 /* ---- the device ---- */
 
 static bool ib_device_try(ib_device_t *device, struct ibv_device *it,
-                          const ib_choice_t *choice, const ib_reason_t *reason)
+                          const ib_choice_t *choice, char *reason)
 {
     memset(device, 0, sizeof(*device));
     device->context = ibv_open_device(it);
@@ -151,7 +151,7 @@ static bool ib_device_try(ib_device_t *device, struct ibv_device *it,
 /* Iterates over the ports that PSP_IB_HCA selects. */
 typedef struct ib_search {
     const ib_choice_t *choice;
-    const ib_reason_t *reason;
+    char *reason;
     struct ibv_device **list;
     int n;
     ib_device_t found; /* the path with the wanted index */
@@ -250,8 +250,8 @@ static bool ib_choice_named(const ib_choice_t *choice)
     return *choice->hca && strcmp(choice->hca, "all") != 0;
 }
 
-bool ib_device_choose(ib_device_t *device, const ib_choice_t *choice,
-                      const ib_reason_t *reason)
+bool ib_device_select(ib_device_t *device, const ib_choice_t *choice,
+                      char *reason)
 {
     ib_search_t search = {.choice = choice, .reason = reason};
 
@@ -271,6 +271,6 @@ bool ib_device_choose(ib_device_t *device, const ib_choice_t *choice,
     device->paths = search.paths;
     if (device->context && !ib_choice_named(choice))
         /* the other devices were not named by the user */
-        reason->text[0] = '\0';
+        reason[0] = '\0';
     return device->context != NULL;
 }

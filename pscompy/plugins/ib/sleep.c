@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "ib.h"
-#include "pscompy/transport/kit/clock.h"
 
 enum { IB_RECEIVING, IB_SENDING };
 
@@ -47,17 +46,10 @@ void ib_sleep_close(ib_iface_t *iface)
         close(iface->epoll);
 }
 
-/* ---- the clock ---- */
-
 static void ib_sleep_tick(ib_iface_t *iface)
 {
-    int64_t now = psc_clock_now();
-
-    if (!psc_parties_ticked(&iface->parties))
-        return;
-    ib_cache_sweep(&iface->cache);
-    psc_list_for_each(ep, &iface->eps, ib_ep_t, link)
-        ib_ep_tick(ep, now);
+    if (psc_parties_tick(&iface->parties, "PSP_IB_CONNECT_TIMEOUT", ib_ep_ask))
+        ib_cache_sweep(&iface->cache);
 }
 
 /* ---- events ---- */
@@ -77,8 +69,8 @@ static void ib_sleep_completions(ib_iface_t *iface)
 /* A failed device ends its connections. */
 static void ib_sleep_lost(ib_iface_t *iface)
 {
-    psc_list_for_each(ep, &iface->eps, ib_ep_t, link)
-        psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "the device has failed");
+    psc_list_for_each(party, &iface->parties.endpoints, psc_party_t, link)
+        psc_party_fail(party, PSC_ERR_TRANSPORT, "the device has failed");
 }
 
 /* Only a fatal event ends connections: while a port is down, the retries of
@@ -135,15 +127,12 @@ static psc_status_t ib_notice_want(ib_iface_t *iface, int which,
 
 /* Completions that arrived before the request raise no event, so poll for
  * them. */
-static bool ib_arm_missed(ib_iface_t *iface)
+static bool ib_arm_missed(ib_iface_t *iface, struct ibv_cq *cq)
 {
-    struct ibv_wc *early = &iface->early;
-
-    if (ibv_poll_cq(iface->device.recv_cq, 1, early) > 0)
-        iface->early_kind = IB_EARLY_RECEIVED;
-    else if (ibv_poll_cq(iface->device.send_cq, 1, early) > 0)
-        iface->early_kind = IB_EARLY_SENT;
-    return iface->early_kind != IB_EARLY_NONE;
+    if (ibv_poll_cq(cq, 1, &iface->early) <= 0)
+        return false;
+    iface->early_cq = cq;
+    return true;
 }
 
 psc_status_t ib_arm(psc_iface_t *self)
@@ -154,12 +143,12 @@ psc_status_t ib_arm(psc_iface_t *self)
     ib_notice_t notice = waiting ? IB_NOTICE_ALL : IB_NOTICE_ERRORS;
 
     iface->armed = true;
-    if (!psc_list_empty(&iface->parties.failing) ||
-        iface->early_kind != IB_EARLY_NONE)
+    if (!psc_list_empty(&iface->parties.failing) || iface->early_cq)
         return PSC_ERR_NO_RESOURCE;
     if (ib_notice_want(iface, IB_RECEIVING, IB_NOTICE_ALL) != PSC_OK ||
         ib_notice_want(iface, IB_SENDING, notice) != PSC_OK ||
-        ib_arm_missed(iface))
+        ib_arm_missed(iface, iface->device.recv_cq) ||
+        ib_arm_missed(iface, iface->device.send_cq))
         return PSC_ERR_NO_RESOURCE;
     return PSC_OK;
 }

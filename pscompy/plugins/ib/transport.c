@@ -80,8 +80,8 @@ static psc_status_t ib_iface_start(ib_iface_t *iface,
 
     if (status != PSC_OK)
         return status;
-    if (!ib_device_open(&iface->device, &iface->settings.choice, params->reason,
-                        PSC_REASON_MAX))
+    if (!ib_device_open(&iface->device, &iface->settings.choice,
+                        params->reason))
         return PSC_ERR_TRANSPORT;
     ib_iface_note(iface, params);
     ib_settings_fit(&iface->settings, iface->device.recvs);
@@ -108,11 +108,8 @@ static psc_status_t ib_open(const psc_open_params_t *params,
         return PSC_ERR_NO_MEMORY;
     iface->super = (psc_iface_t){&ib_ops, params->up, params->user};
     iface->epoll = -1;
-    psc_parties_init(&iface->parties);
-    psc_list_init(&iface->eps);
-    psc_list_init(&iface->graveyard);
-    psc_list_init(&iface->owing);
-    psc_list_init(&iface->mending);
+    psc_parties_init(&iface->parties, ib_control_send);
+    psc_list_init(&iface->recovering);
     psc_list_init(&iface->ringing);
     status = ib_iface_start(iface, params);
     if (status != PSC_OK) {
@@ -153,7 +150,8 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
                 PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT | PSC_CAP_MEM_LOCAL,
         .max_short = 512,
-        .max_bcopy = iface->settings.buffer_size - IB_HEAD_SIZE - IB_TAIL_ROOM,
+        .max_bcopy =
+            iface->settings.buffer_size - sizeof(psc_head_t) - IB_TAIL_ROOM,
         .max_iov = 64,
         .max_put = iface->device.port_attr.max_msg_sz,
         .max_get = iface->device.port_attr.max_msg_sz,
@@ -171,14 +169,6 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 }
 
 /* ---- shutting down ---- */
-
-void ib_iface_bury(ib_iface_t *iface)
-{
-    psc_link_t *link;
-
-    while ((link = psc_list_pop(&iface->graveyard)))
-        ib_ep_free(psc_container_of(link, ib_ep_t, link));
-}
 
 static void ib_close(psc_iface_t *self)
 {
@@ -211,10 +201,7 @@ static void ib_fini(psc_iface_t *self)
 {
     ib_iface_t *iface = ib_iface(self);
 
-    while (!psc_list_empty(&iface->eps))
-        ib_ep_fini(
-            &psc_container_of(iface->eps.next, ib_ep_t, link)->party.super);
-    ib_iface_bury(iface);
+    psc_parties_end(&iface->parties);
     ib_iface_sum_up(iface);
     ib_cache_close(&iface->cache);
     ib_sleep_close(iface);
@@ -241,16 +228,14 @@ static unsigned ib_progress(psc_iface_t *self)
     ib_receive_poll(iface);
     if (!psc_list_empty(&iface->ringing))
         ib_ring_poll(iface);
-    if (!psc_list_empty(&iface->owing))
-        ib_credit_pay(iface);
-    if (!psc_list_empty(&iface->mending))
-        ib_mend_poll(iface);
+    psc_parties_pay(&iface->parties);
+    if (!psc_list_empty(&iface->recovering))
+        ib_recover_poll(iface);
     /* Messages that have arrived are delivered before a failure is reported. */
     if (!psc_list_empty(&iface->parties.failing) && iface->drained)
         iface->handled += psc_parties_report(&iface->parties);
     iface->in_progress = false;
-    if (!psc_list_empty(&iface->graveyard))
-        ib_iface_bury(iface);
+    psc_parties_free(&iface->parties, ib_ep_free);
     return iface->handled;
 }
 

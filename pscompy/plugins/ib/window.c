@@ -4,82 +4,83 @@
  * queue, in the order of that queue. */
 #include "cache.h"
 
-static bool ib_window_bind(ib_hold_t *hold, ib_queue_t *queue, uint64_t address,
+static bool ib_window_bind(ib_reg_t *reg, ib_queue_t *queue, uint64_t address,
                            uint64_t len)
 {
     struct ibv_mw_bind_info info = {
-        .mr = hold->mr,
+        .mr = reg->mr,
         .addr = address,
         .length = len, /* length 0 closes the window */
         .mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
     };
-    ib_job_t job = {.buffer = IB_NO_BUFFER, .hold = hold};
+    ib_job_t job = {.buffer = IB_NO_BUFFER, .reg = reg};
 
-    if (!ib_queue_bind(queue, hold->window, &info, &job))
+    if (!ib_queue_bind(queue, reg->window, &info, &job))
         return false;
-    hold->bindings++;
-    hold->queue = queue;
-    hold->shown = address;
-    hold->shown_len = len;
+    reg->bindings++;
+    reg->queue = queue;
+    reg->shown = address;
+    reg->shown_len = len;
     return true;
 }
 
 /* True if all bind requests in flight are in this queue; requests of different
  * queues are not ordered. */
-static bool ib_window_orderly(const ib_hold_t *hold, const ib_queue_t *queue)
+static bool ib_window_orderly(const ib_reg_t *reg, const ib_queue_t *queue)
 {
-    return hold->bindings == 0 || hold->queue == queue;
+    return reg->bindings == 0 || reg->queue == queue;
 }
 
-bool ib_window_open(ib_cache_t *cache, ib_hold_t *hold, ib_queue_t *queue,
+bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
                     uint64_t address, uint64_t len)
 {
-    if (!cache->windows || hold->spoilt || !ib_window_orderly(hold, queue))
+    if (!cache->windows || reg->spoilt || !ib_window_orderly(reg, queue))
         return false;
-    if (hold->exposures > 0) {
-        if (hold->shown != address || hold->shown_len != len)
+    if (reg->exposures > 0) {
+        if (reg->shown != address || reg->shown_len != len)
             return false;
     } else {
-        if (!hold->window)
-            hold->window = ibv_alloc_mw(cache->pd, IBV_MW_TYPE_1);
-        if (!hold->window || !ib_window_bind(hold, queue, address, len))
+        if (!reg->window)
+            reg->window = ibv_alloc_mw(cache->pd, IBV_MW_TYPE_1);
+        if (!reg->window || !ib_window_bind(reg, queue, address, len))
             return false;
     }
-    hold->exposures++;
+    reg->exposures++;
     return true;
 }
 
 /* Destroys a window that cannot be closed by a request, or marks it as spoilt
  * while bind requests are in flight. */
-static void ib_window_break(ib_hold_t *hold)
+static void ib_window_break(ib_reg_t *reg)
 {
-    hold->spoilt = hold->bindings > 0;
-    if (hold->spoilt)
+    reg->spoilt = reg->bindings > 0;
+    if (reg->spoilt)
         return;
-    if (hold->window)
-        ibv_dealloc_mw(hold->window);
-    hold->window = NULL;
+    if (reg->window)
+        ibv_dealloc_mw(reg->window);
+    reg->window = NULL;
 }
 
-void ib_window_close(ib_hold_t *hold, ib_queue_t *queue)
+void ib_window_close(ib_reg_t *reg, ib_queue_t *queue)
 {
-    if (--hold->exposures > 0)
+    if (--reg->exposures > 0)
         return;
-    if (hold->spoilt || !ib_window_orderly(hold, queue) ||
-        !ib_window_bind(hold, queue, hold->shown, 0))
-        ib_window_break(hold);
+    if (reg->spoilt || !ib_window_orderly(reg, queue) ||
+        !ib_window_bind(reg, queue, reg->shown, 0))
+        ib_window_break(reg);
 }
 
-void ib_window_revoke(ib_hold_t *hold)
+void ib_window_revoke(ib_reg_t *reg)
 {
-    if (--hold->exposures == 0)
-        ib_window_break(hold);
+    if (--reg->exposures == 0)
+        ib_window_break(reg);
 }
 
-void ib_window_told(ib_hold_t *hold, bool good)
+void ib_window_bound(ib_reg_t *reg, bool good)
 {
-    hold->bindings--;
-    hold->spoilt |= !good;
-    if (hold->spoilt && hold->bindings == 0 && hold->exposures == 0)
-        ib_window_break(hold);
+    reg->bindings--;
+    reg->spoilt |= !good;
+    if (reg->spoilt && reg->bindings == 0 && reg->exposures == 0)
+        ib_window_break(reg);
+    ib_cache_settle(reg);
 }

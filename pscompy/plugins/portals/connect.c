@@ -4,43 +4,27 @@
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
 
-void portals_meet_arrived(portals_ep_t *ep, uint8_t kind, const uint8_t *body,
-                          size_t len)
-{
-    psc_proof_reply_t reply;
-    bool said;
-
-    if (!psc_party_take(&ep->party, kind, body, len, &reply))
-        return;
-    said = reply.kind == PSC_PROOF_NONE ||
-           portals_control_send(ep, (uint8_t)reply.kind, reply.body,
-                                reply.len) == PSC_OK;
-    psc_party_judge(&ep->party, &reply, said);
-}
-
-/* ---- connecting ---- */
-
-static void portals_meet_open(portals_ep_t *ep)
+static void portals_connect_open(portals_ep_t *ep)
 {
     uint32_t recvq = portals_ep_iface(ep)->settings.driver.recvq;
 
-    ep->credit.window = ep->peer.window;
-    ep->credit.step = (recvq + 1) / 2;
+    ep->party.credit.window = ep->peer.window;
+    ep->party.credit.step = (recvq + 1) / 2;
     psptl_channel_connect(ep->channel, &ep->peer.place);
 }
 
 /* Its own peer: there is nobody to prove anything to. */
-static psc_status_t portals_meet_self(portals_ep_t *ep)
+static psc_status_t portals_connect_self(portals_ep_t *ep)
 {
     if (ep->peer.place.bits != ep->party.id)
         return PSC_ERR_INVALID;
-    portals_meet_open(ep);
+    portals_connect_open(ep);
     psc_party_enter(&ep->party, PSC_PARTY_UP);
     return PSC_OK;
 }
 
-static psc_status_t portals_meet_begin(portals_ep_t *ep,
-                                       const psc_connect_params_t *params)
+static psc_status_t portals_connect_begin(portals_ep_t *ep,
+                                          const psc_connect_params_t *params)
 {
     portals_iface_t *iface = portals_ep_iface(ep);
 
@@ -53,9 +37,9 @@ static psc_status_t portals_meet_begin(portals_ep_t *ep,
                        "sides");
         return PSC_INPROGRESS;
     }
-    portals_meet_open(ep);
+    portals_connect_open(ep);
     if (ep->party.role == PSC_ROLE_CONNECTOR)
-        portals_control_send(ep, PSC_PROOF_HELLO,
+        portals_control_send(&ep->party, PSC_PROOF_HELLO,
                              psc_proof_hello(&ep->party.proof),
                              PSC_PROOF_NONCE_SIZE);
     return PSC_INPROGRESS;
@@ -71,6 +55,6 @@ psc_status_t portals_ep_connect(psc_ep_t *self,
                                 &ep->peer))
         return PSC_ERR_INVALID;
     ep->party.role = params->role;
-    return ep->party.role == PSC_ROLE_SELF ? portals_meet_self(ep)
-                                           : portals_meet_begin(ep, params);
+    return ep->party.role == PSC_ROLE_SELF ? portals_connect_self(ep)
+                                           : portals_connect_begin(ep, params);
 }

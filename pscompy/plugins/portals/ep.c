@@ -8,28 +8,6 @@
 #define PORTALS_ADDRESS_MAGIC 0x74706370u /* "pcpt" */
 #define PORTALS_ADDRESS_VERSION 3u
 
-/* ---- the clock ---- */
-
-/* The peer's interface acknowledges a ping while its process is alive, whatever
- * the process does. */
-void portals_ep_tick(portals_ep_t *ep, int64_t now)
-{
-    psc_party_t *party = &ep->party;
-    bool connecting = party->state == PSC_PARTY_MEETING;
-
-    if (psc_party_fails(party))
-        return;
-    if (connecting && now >= party->deadline) {
-        psc_party_fail(party, PSC_ERR_CONNECT,
-                       "the peer did not answer in time "
-                       "(PSP_PORTALS_CONNECT_TIMEOUT)");
-    } else if (connecting || party->state == PSC_PARTY_UP) {
-        if (!party->heard && party->role != PSC_ROLE_SELF)
-            psptl_channel_ping(ep->channel);
-        party->heard = false;
-    }
-}
-
 /* ---- creating ---- */
 
 psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
@@ -42,7 +20,6 @@ psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     if (!ep)
         return PSC_ERR_NO_MEMORY;
     ep->party.super = (psc_ep_t){self, user};
-    psc_list_init(&ep->owing);
     ep->channel =
         psptl_channel_create(iface->device, ep, reason, sizeof(reason));
     if (!ep->channel) {
@@ -52,7 +29,6 @@ psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     }
     psptl_channel_place(ep->channel, &place);
     psc_party_join(&ep->party, &iface->parties, place.bits);
-    psc_list_push(&iface->eps, &ep->link);
     *ep_p = &ep->party.super;
     return PSC_OK;
 }
@@ -95,7 +71,6 @@ void portals_ep_close(psc_ep_t *self)
 {
     portals_ep_t *ep = portals_ep(self);
 
-    psc_list_remove(&ep->owing);
     ep->parting = psc_party_greeted(&ep->party) && !ep->cut &&
                   !ep->party.goodbye && ep->party.role != PSC_ROLE_SELF;
     psptl_channel_part(ep->channel);
@@ -113,34 +88,26 @@ psc_status_t portals_ep_stop(psc_ep_t *self)
         ep->parting = false;
     }
     if (ep->parting &&
-        portals_control_send(ep, PORTALS_KIND_GOODBYE, NULL, 0) == PSC_OK)
+        portals_control_send(&ep->party, PSC_PARTY_GOODBYE, NULL, 0) == PSC_OK)
         ep->parting = false;
     return ep->parting || !psptl_channel_idle(ep->channel) ? PSC_INPROGRESS
                                                            : PSC_OK;
 }
 
-void portals_iface_bury(portals_iface_t *iface)
+void portals_ep_free(psc_party_t *party)
 {
-    psc_link_t *link;
-
-    while ((link = psc_list_pop(&iface->graveyard)))
-        free(psc_container_of(link, portals_ep_t, link));
+    free(portals_ep(&party->super));
 }
 
-/* Inside progress a caller further up may still use the endpoint. */
 void portals_ep_fini(psc_ep_t *self)
 {
     portals_ep_t *ep = portals_ep(self);
     portals_iface_t *iface = portals_ep_iface(ep);
 
     psc_party_leave(&ep->party);
-    ep->dead = true;
-    psc_list_remove(&ep->owing);
-    psc_list_remove(&ep->link);
     psptl_channel_destroy(ep->channel);
-    psc_list_push(&iface->graveyard, &ep->link);
     if (!iface->in_progress)
-        portals_iface_bury(iface);
+        psc_parties_free(&iface->parties, portals_ep_free);
 }
 
 /* ---- counters ---- */

@@ -58,8 +58,9 @@ psc_status_t portals_tag_send(psc_ep_t *self, uint64_t bits,
     if (!to)
         return PSC_ERR_NO_RESOURCE;
     psc_iov_gather(to, iov, n_iov);
-    ep->credit.sent++;
-    psptl_tag_send(ep->channel, len, bits, psc_credit_report(&ep->credit));
+    ep->party.credit.sent++;
+    psptl_tag_send(ep->channel, len, bits,
+                   psc_credit_report(&ep->party.credit));
     return PSC_OK;
 }
 
@@ -75,7 +76,7 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
         .local = (uint8_t *)(uintptr_t)buffer,
         .len = len,
         .bits = bits,
-        .word = ep->credit.received,
+        .word = ep->party.credit.received,
     };
     psptl_verdict_t verdict;
 
@@ -86,8 +87,8 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
         return verdict == PSPTL_UNCLAIMED ? PSC_ERR_UNSUPPORTED
                                           : PSC_ERR_NO_RESOURCE;
     *number_p = order.number;
-    ep->credit.sent++;
-    (void)psc_credit_report(&ep->credit);
+    ep->party.credit.sent++;
+    (void)psc_credit_report(&ep->party.credit);
     return PSC_INPROGRESS;
 }
 
@@ -127,7 +128,7 @@ void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
         status = PSC_ERR_PROTOCOL;
     }
     if (status == PSC_OK)
-        portals_count_arrival(ep);
+        psc_party_count(&ep->party);
     if (cookie)
         portals_tag_told(cookie, message, status);
     else if (status == PSC_OK && psc_party_works(&ep->party))

@@ -7,15 +7,11 @@
 
 #define PORTALS_RKEY_MAGIC 0x6b727470u /* "ptrk" */
 
+/* A remote key, also as it is sent. */
 struct psc_rkey {
-    uint64_t bits, len;
-};
-
-/* A key on the wire. */
-typedef struct portals_packed_rkey {
     uint32_t magic, reserved;
     uint64_t bits, len;
-} portals_packed_rkey_t;
+};
 
 /* ---- put and get ---- */
 
@@ -130,7 +126,7 @@ psc_status_t portals_rkey_pack(psc_iface_t *self, psc_mem_t *mem,
                                uint8_t *packed, size_t *len_p)
 {
     const psptl_region_t *region = (const psptl_region_t *)mem;
-    portals_packed_rkey_t key = {
+    psc_rkey_t key = {
         .magic = PORTALS_RKEY_MAGIC,
         .bits = region->bits,
         .len = region->len,
@@ -147,19 +143,19 @@ psc_status_t portals_rkey_pack(psc_iface_t *self, psc_mem_t *mem,
 psc_status_t portals_rkey_unpack(psc_ep_t *ep, const uint8_t *packed,
                                  size_t len, psc_rkey_t **rkey_p)
 {
-    portals_packed_rkey_t key;
     psc_rkey_t *rkey;
 
     (void)ep;
-    if (len != sizeof(key))
-        return PSC_ERR_PROTOCOL;
-    memcpy(&key, packed, sizeof(key));
-    if (key.magic != PORTALS_RKEY_MAGIC)
+    if (len != sizeof(*rkey))
         return PSC_ERR_PROTOCOL;
     rkey = malloc(sizeof(*rkey));
     if (!rkey)
         return PSC_ERR_NO_MEMORY;
-    *rkey = (psc_rkey_t){key.bits, key.len};
+    memcpy(rkey, packed, sizeof(*rkey));
+    if (rkey->magic != PORTALS_RKEY_MAGIC) {
+        free(rkey);
+        return PSC_ERR_PROTOCOL;
+    }
     *rkey_p = rkey;
     return PSC_OK;
 }

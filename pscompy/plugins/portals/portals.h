@@ -23,13 +23,8 @@
 #define PSCOMPY_PORTALS_PORTALS_H
 
 #include "psptl/psptl.h"
-#include "pscompy/transport/kit/list.h"
-#include "pscompy/transport/kit/credit.h"
-#include "pscompy/transport/kit/endpoint.h"
+#include "pscompy/transport/kit/endpoint_messages.h"
 #include "pscompy/transport/transport.h"
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "the bytes on the wire are little-endian");
 
 #define PORTALS_QUIET_POLLS 4096u /* passes without a look at the clock */
 #define PORTALS_GLANCE_NS 200000ll /* between polls without descriptors */
@@ -49,9 +44,6 @@ typedef struct portals_iface {
     portals_settings_t settings;
     psptl_device_t *device;
     psc_parties_t parties;
-    psc_list_t eps;
-    psc_list_t graveyard;
-    psc_list_t owing; /* endpoints that owe their peer a credit */
     unsigned handled; /* events of this pass */
     unsigned polls;
     bool in_progress;
@@ -74,32 +66,11 @@ typedef struct portals_address {
 
 typedef struct portals_ep {
     psc_party_t party;
-    psc_link_t link; /* in the interface's eps, or the graveyard */
-    psc_link_t owing; /* in the interface's owing */
     psptl_channel_t *channel;
-    psc_credit_t credit;
     bool parting; /* the goodbye is still to be sent */
     bool cut; /* the channel has failed */
-    bool dead; /* ep_fini was called */
     portals_address_t peer;
 } portals_ep_t;
-
-/* ---- a message ---- */
-
-typedef enum portals_kind {
-    PORTALS_KIND_AM = PSC_N_PROOF_KINDS, /* lower kinds prove the token */
-    PORTALS_KIND_CREDIT, /* has a header only */
-    PORTALS_KIND_GOODBYE /* the last message */
-} portals_kind_t;
-
-/* In front of the header of an active message (header_len bytes) and its
- * payload. */
-typedef struct portals_head {
-    uint8_t kind, id, header_len, reserved;
-    uint32_t taken; /* messages received from the other side */
-} portals_head_t;
-
-#define PORTALS_HEAD_SIZE sizeof(portals_head_t)
 
 static inline portals_iface_t *portals_iface(psc_iface_t *iface)
 {
@@ -149,18 +120,12 @@ uint32_t portals_ep_counters(const psc_ep_t *ep, psc_counted_t *counters,
 /* Returns false if the bytes are no address. */
 bool portals_address_unpack(const uint8_t *bytes, size_t len,
                             portals_address_t *address_p);
-/* Fails an endpoint whose peer is late; pings a peer that is silent. */
-void portals_ep_tick(portals_ep_t *ep, int64_t now);
-
-/* Frees the endpoints that ended during progress. */
-void portals_iface_bury(portals_iface_t *iface);
+void portals_ep_free(psc_party_t *party);
 
 /* ---- connect.c ---- */
 
 psc_status_t portals_ep_connect(psc_ep_t *ep,
                                 const psc_connect_params_t *params);
-void portals_meet_arrived(portals_ep_t *ep, uint8_t kind, const uint8_t *body,
-                          size_t len);
 
 /* ---- send.c ---- */
 
@@ -170,17 +135,15 @@ psc_status_t portals_am_short(psc_ep_t *ep, uint8_t id, const void *header,
 psc_status_t portals_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                               uint8_t header_len, const psc_iov_t *iov,
                               size_t n_iov);
-/* Sends a message of the transport itself. */
-psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
+/* Sends a message of the transport itself. `party` is that of a
+ * portals_ep_t. */
+psc_status_t portals_control_send(psc_party_t *party, uint8_t kind,
                                   const void *body, size_t len);
 /* Returns PSC_OK if a message of this length may be sent now. */
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len);
-/* Counts a message that takes part in the window. */
-void portals_count_arrival(portals_ep_t *ep);
 /* Notes how many messages the peer has taken. Returns false if that is more
  * than were sent. */
 bool portals_credit_take(portals_ep_t *ep, uint32_t taken);
-void portals_credit_pay(portals_iface_t *iface);
 
 /* ---- receive.c ---- */
 

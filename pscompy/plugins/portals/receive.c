@@ -3,7 +3,7 @@
 
 #include "portals.h"
 
-static void portals_am_arrived(portals_ep_t *ep, const portals_head_t *head,
+static void portals_am_arrived(portals_ep_t *ep, const psc_head_t *head,
                                const uint8_t *body, size_t len)
 {
     portals_iface_t *iface = portals_ep_iface(ep);
@@ -17,35 +17,24 @@ static void portals_am_arrived(portals_ep_t *ep, const portals_head_t *head,
 
     if (!psc_party_works(&ep->party))
         return;
-    portals_count_arrival(ep);
+    psc_party_count(&ep->party);
     iface->super.up->am_recv(&ep->party.super, &am);
 }
 
 void portals_arrived(void *owner, const uint8_t *bytes, size_t len)
 {
     portals_ep_t *ep = owner;
-    portals_head_t head;
+    psc_head_t head;
 
     ep->party.heard = true;
-    if (len < PORTALS_HEAD_SIZE) {
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
-                       "a message is shorter than its header");
+    if (!psc_head_read(&ep->party, bytes, len, &head))
         return;
-    }
-    memcpy(&head, bytes, sizeof(head));
-    bytes += PORTALS_HEAD_SIZE;
-    len -= PORTALS_HEAD_SIZE;
-    if (head.header_len > PSC_AM_HEADER_MAX || head.header_len > len ||
-        !portals_credit_take(ep, head.taken)) {
+    bytes += sizeof(head);
+    len -= sizeof(head);
+    if (!portals_credit_take(ep, head.taken))
         psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a malformed header");
-        return;
-    }
-    if (head.kind == PORTALS_KIND_AM) {
+    else if (head.kind == PSC_PARTY_AM)
         portals_am_arrived(ep, &head, bytes, len);
-    } else if (head.kind == PORTALS_KIND_GOODBYE) {
-        ep->party.goodbye = true;
-        psc_party_fail(&ep->party, PSC_ERR_CLOSED, "the peer has closed");
-    } else if (head.kind != PORTALS_KIND_CREDIT) {
-        portals_meet_arrived(ep, head.kind, bytes, len);
-    }
+    else
+        psc_party_control(&ep->party, head.kind, bytes, len);
 }

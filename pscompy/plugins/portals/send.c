@@ -10,7 +10,8 @@ psc_status_t portals_am_may(portals_ep_t *ep, size_t len)
         return PSC_ERR_INVALID;
     if (__builtin_expect(!psc_party_works(&ep->party), 0))
         return psc_party_refuse(&ep->party);
-    return psc_credit_available(&ep->credit) ? PSC_OK : PSC_ERR_NO_RESOURCE;
+    return psc_credit_available(&ep->party.credit) ? PSC_OK
+                                                   : PSC_ERR_NO_RESOURCE;
 }
 
 /* ---- sending ---- */
@@ -22,21 +23,17 @@ static uint8_t *portals_put_bytes(uint8_t *to, const void *bytes, size_t len)
     return to + len;
 }
 
-/* Writes the head, with the count of messages taken from the peer. Returns the
- * place of the payload, or NULL if the send ring is full. */
-static uint8_t *portals_begin(portals_ep_t *ep, portals_kind_t kind, uint8_t id,
+/* Writes the head. Returns the place of the payload, or NULL if the send ring
+ * is full. */
+static uint8_t *portals_begin(portals_ep_t *ep, uint8_t kind, uint8_t id,
                               const void *header, uint8_t header_len)
 {
     uint8_t *to = psptl_send_begin(ep->channel);
-    portals_head_t head = {
-        .kind = (uint8_t)kind,
-        .id = id,
-        .header_len = header_len,
-    };
+    psc_head_t head;
 
     if (!to)
         return NULL;
-    head.taken = psc_credit_report(&ep->credit);
+    head = psc_head_make(&ep->party, kind, id, header_len);
     to = portals_put_bytes(to, &head, sizeof(head));
     return portals_put_bytes(to, header, header_len);
 }
@@ -55,55 +52,37 @@ psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
                               size_t n_iov)
 {
     portals_ep_t *ep = portals_ep(self);
-    size_t len = PORTALS_HEAD_SIZE + header_len + psc_iov_total(iov, n_iov);
+    size_t len = sizeof(psc_head_t) + header_len + psc_iov_total(iov, n_iov);
     psc_status_t status = portals_am_may(ep, len);
     uint8_t *to;
 
     if (status != PSC_OK)
         return status;
-    to = portals_begin(ep, PORTALS_KIND_AM, id, header, header_len);
+    to = portals_begin(ep, PSC_PARTY_AM, id, header, header_len);
     if (!to)
         return PSC_ERR_NO_RESOURCE;
     psc_iov_gather(to, iov, n_iov);
-    ep->credit.sent++;
+    ep->party.credit.sent++;
     psptl_send_end(ep->channel, len);
     return PSC_OK;
 }
 
-psc_status_t portals_control_send(portals_ep_t *ep, uint8_t kind,
+psc_status_t portals_control_send(psc_party_t *party, uint8_t kind,
                                   const void *body, size_t len)
 {
+    portals_ep_t *ep = portals_ep(&party->super);
     uint8_t *to = portals_begin(ep, kind, 0, NULL, 0);
 
     if (!to)
         return PSC_ERR_NO_RESOURCE;
     portals_put_bytes(to, body, len);
-    psptl_send_end(ep->channel, PORTALS_HEAD_SIZE + len);
+    psptl_send_end(ep->channel, sizeof(psc_head_t) + len);
     return PSC_OK;
 }
 
 /* ---- credits ---- */
 
-/* Credits travel with the next message, or in a message of their own. */
-void portals_credit_pay(portals_iface_t *iface)
-{
-    psc_list_for_each(ep, &iface->owing, portals_ep_t, owing) {
-        if (ep->party.state == PSC_PARTY_UP && psc_credit_due(&ep->credit) &&
-            portals_control_send(ep, PORTALS_KIND_CREDIT, NULL, 0) ==
-                PSC_ERR_NO_RESOURCE)
-            continue;
-        psc_list_remove(&ep->owing);
-    }
-}
-
 bool portals_credit_take(portals_ep_t *ep, uint32_t taken)
 {
-    return psc_credit_confirm(&ep->credit, taken) >= PSC_CREDIT_SAME;
-}
-
-void portals_count_arrival(portals_ep_t *ep)
-{
-    ep->credit.received++;
-    if (psc_credit_due(&ep->credit) && !psc_link_listed(&ep->owing))
-        psc_list_push(&portals_ep_iface(ep)->owing, &ep->owing);
+    return psc_credit_confirm(&ep->party.credit, taken) >= PSC_CREDIT_SAME;
 }

@@ -46,15 +46,11 @@ void portals_sleep_close(portals_iface_t *iface)
 
 /* ---- the clocks ---- */
 
-static void portals_sleep_tick(portals_iface_t *iface)
+/* The peer's interface acknowledges a ping while its process is alive, whatever
+ * the process does. */
+static void portals_ep_ask(psc_party_t *party)
 {
-    int64_t now;
-
-    if (!psc_parties_ticked(&iface->parties))
-        return;
-    now = psc_clock_now();
-    psc_list_for_each(ep, &iface->eps, portals_ep_t, link)
-        portals_ep_tick(ep, now);
+    psptl_channel_ping(portals_ep(&party->super)->channel);
 }
 
 /* A library without descriptors is polled every PORTALS_GLANCE_NS. */
@@ -85,7 +81,8 @@ void portals_sleep_look(portals_iface_t *iface)
     if (iface->alarm_ns != INT64_MAX &&
         read(iface->alarm, &rings, sizeof(rings)) == sizeof(rings))
         iface->alarm_ns = INT64_MAX;
-    portals_sleep_tick(iface);
+    psc_parties_tick(&iface->parties, "PSP_PORTALS_CONNECT_TIMEOUT",
+                     portals_ep_ask);
 }
 
 /* ---- arming ---- */

@@ -71,11 +71,8 @@ static psc_status_t portals_open(const psc_open_params_t *params,
         return PSC_ERR_NO_MEMORY;
     iface->super = (psc_iface_t){&portals_ops, params->up, params->user};
     iface->epoll = iface->alarm = -1;
-    psc_parties_init(&iface->parties);
+    psc_parties_init(&iface->parties, portals_control_send);
     iface->alarm_ns = INT64_MAX;
-    psc_list_init(&iface->eps);
-    psc_list_init(&iface->graveyard);
-    psc_list_init(&iface->owing);
     status = portals_iface_start(iface, params);
     if (status != PSC_OK) {
         portals_fini(&iface->super);
@@ -94,7 +91,7 @@ static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
                 PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT |
                 (settings->matching ? PSC_CAP_TAG : 0),
         .max_short = 512,
-        .max_bcopy = settings->buffer_size - PORTALS_HEAD_SIZE,
+        .max_bcopy = settings->buffer_size - sizeof(psc_head_t),
         .max_iov = 64,
         .max_put = PORTALS_BULK_MAX,
         .max_get = PORTALS_BULK_MAX,
@@ -158,10 +155,7 @@ static void portals_fini(psc_iface_t *self)
 {
     portals_iface_t *iface = portals_iface(self);
 
-    while (!psc_list_empty(&iface->eps))
-        portals_ep_fini(&psc_container_of(iface->eps.next, portals_ep_t, link)
-                             ->party.super);
-    portals_iface_bury(iface);
+    psc_parties_end(&iface->parties);
     if (iface->device) {
         portals_count_log(iface);
         portals_iface_leave(iface);
@@ -181,14 +175,12 @@ static unsigned portals_progress(psc_iface_t *self)
     if (iface->armed || ++iface->polls >= PORTALS_QUIET_POLLS)
         portals_sleep_look(iface);
     iface->handled += psptl_device_poll(iface->device);
-    if (!psc_list_empty(&iface->owing))
-        portals_credit_pay(iface);
+    psc_parties_pay(&iface->parties);
     /* Messages are delivered before the end of their endpoint is reported. */
     if (!psc_list_empty(&iface->parties.failing))
         iface->handled += psc_parties_report(&iface->parties);
     iface->in_progress = false;
-    if (!psc_list_empty(&iface->graveyard))
-        portals_iface_bury(iface);
+    psc_parties_free(&iface->parties, portals_ep_free);
     return iface->handled;
 }
 

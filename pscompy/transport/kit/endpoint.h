@@ -1,7 +1,8 @@
 /* The endpoints of an interface that prove the token by messages
- * (token_proof.h): their states, their failures, which are recorded where they
- * are found and reported by progress, and the timer for checks of all
- * endpoints. No function here sends or waits. Header only. */
+ * (token_proof.h) and count their messages (credit.h): their states, their
+ * failures, which are recorded where they are found and reported by progress,
+ * and the timer for checks of all endpoints. These functions send by the
+ * transport's function, and none of them waits. Header only. */
 #ifndef PSCOMPY_TRANSPORT_KIT_ENDPOINT_H
 #define PSCOMPY_TRANSPORT_KIT_ENDPOINT_H
 
@@ -10,6 +11,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/credit.h"
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/kit/log.h"
 #include "pscompy/transport/kit/token_proof.h"
@@ -31,10 +34,21 @@ typedef enum psc_party_state {
         PSC_N_PARTY_STATES
 } psc_party_state_t;
 
+typedef struct psc_party psc_party_t;
+
+/* Sends a control message of the transport. */
+typedef psc_status_t psc_party_send_t(psc_party_t *party, uint8_t kind,
+                                      const void *body, size_t len);
+
 /* All endpoints of an interface. */
 typedef struct psc_parties {
+    psc_list_t endpoints;
+    /* endpoints after ep_fini; freed when progress has returned */
+    psc_list_t ended;
     /* endpoints with a failure that progress has yet to report */
     psc_list_t failing;
+    psc_list_t owing; /* endpoints that must report credit to their peers */
+    psc_party_send_t *send;
     uint32_t n, n_connecting, n_closed;
     int clock; /* descriptor of the timer, or -1 */
     int64_t tick_ns; /* period of the timer; 0: off */
@@ -42,20 +56,24 @@ typedef struct psc_parties {
 } psc_parties_t;
 
 /* The first member of the endpoint structure of such a transport. */
-typedef struct psc_party {
+struct psc_party {
     psc_ep_t super;
     psc_parties_t *all;
+    psc_link_t link; /* in all->endpoints, then in all->ended */
     psc_link_t failing; /* in all->failing, until ep_failed is called */
+    psc_link_t owing; /* in all->owing */
     psc_party_state_t state;
     psc_role_t role;
     uint64_t id; /* unique within the interface; the proof is bound to it */
     bool heard; /* a message has arrived since the last tick */
     bool goodbye; /* the peer has sent its last message */
+    bool dead; /* ep_fini was called */
     int64_t deadline; /* when the token proof must be complete */
     psc_proof_t proof;
+    psc_credit_t credit;
     psc_status_t status; /* why it failed */
     char reason[PSC_REASON_MAX];
-} psc_party_t;
+};
 
 /* ---- the clock ---- */
 
@@ -89,21 +107,16 @@ static inline void psc_parties_pace(psc_parties_t *all)
     timerfd_settime(all->clock, 0, &time, NULL);
 }
 
-/* Returns true if the timer has expired: each endpoint is to be checked. */
-static inline bool psc_parties_ticked(const psc_parties_t *all)
-{
-    uint64_t rings;
-
-    return read(all->clock, &rings, sizeof(rings)) == sizeof(rings);
-}
-
 /* ---- joining and leaving ---- */
 
 /* Called before the first endpoint is created and before psc_parties_open(). */
-static inline void psc_parties_init(psc_parties_t *all)
+static inline void psc_parties_init(psc_parties_t *all, psc_party_send_t *send)
 {
-    *all = (psc_parties_t){.clock = -1};
+    *all = (psc_parties_t){.clock = -1, .send = send};
+    psc_list_init(&all->endpoints);
+    psc_list_init(&all->ended);
     psc_list_init(&all->failing);
+    psc_list_init(&all->owing);
 }
 
 static inline void psc_party_join(psc_party_t *party, psc_parties_t *all,
@@ -112,6 +125,8 @@ static inline void psc_party_join(psc_party_t *party, psc_parties_t *all,
     party->all = all;
     party->id = id;
     psc_list_init(&party->failing);
+    psc_list_init(&party->owing);
+    psc_list_push(&all->endpoints, &party->link);
     all->n++;
 }
 
@@ -140,19 +155,45 @@ static inline void psc_party_enter(psc_party_t *party, psc_party_state_t state)
 static inline void psc_party_close(psc_party_t *party)
 {
     psc_list_remove(&party->failing);
+    psc_list_remove(&party->owing);
     if (party->status >= 0)
         party->status = PSC_ERR_CLOSED;
     psc_party_enter(party, PSC_PARTY_CLOSED);
 }
 
-/* Called by ep_fini: no later call refers to this endpoint. */
+/* Called by ep_fini: no later call refers to this endpoint. It is freed by
+ * psc_parties_free(), because a caller of progress may still use it. */
 static inline void psc_party_leave(psc_party_t *party)
 {
     psc_party_close(party);
     explicit_bzero(&party->proof, sizeof(party->proof));
+    party->dead = true;
+    psc_list_remove(&party->link);
+    psc_list_push(&party->all->ended, &party->link);
     party->all->n--;
     party->all->n_closed--;
     psc_parties_pace(party->all);
+}
+
+/* Frees the endpoints that have ended. Not called inside progress. */
+static inline void psc_parties_free(psc_parties_t *all,
+                                    void (*free_one)(psc_party_t *party))
+{
+    psc_link_t *link;
+
+    while ((link = psc_list_pop(&all->ended)))
+        free_one(psc_container_of(link, psc_party_t, link));
+}
+
+/* Ends the endpoints that still exist. */
+static inline void psc_parties_end(psc_parties_t *all)
+{
+    while (!psc_list_empty(&all->endpoints)) {
+        psc_party_t *party =
+            psc_container_of(all->endpoints.next, psc_party_t, link);
+
+        party->super.iface->ops->ep_fini(&party->super);
+    }
 }
 
 /* ---- failing ---- */
@@ -214,57 +255,40 @@ static inline psc_status_t psc_party_refuse(const psc_party_t *party)
     return party->status < 0 ? party->status : PSC_ERR_INVALID;
 }
 
-/* ---- the token proof ---- */
+/* ---- checks of all endpoints ---- */
 
-/* Returns false if there are no random bytes. */
-static inline bool psc_party_meet(psc_party_t *party, uint64_t peer_id,
-                                  const uint8_t token[PSC_TOKEN_SIZE],
-                                  int64_t deadline)
+static inline void psc_party_tick(psc_party_t *party, int64_t now,
+                                  const char *variable,
+                                  void (*ask)(psc_party_t *silent))
 {
-    if (!psc_proof_begin(&party->proof, party->role, token, party->id, peer_id))
-        return false;
-    party->deadline = deadline;
-    psc_party_enter(party, PSC_PARTY_MEETING);
-    return true;
-}
-
-/* Acts on the verdict. `said` is true if the reply was sent, or if there was
- * none. */
-static inline void psc_party_judge(psc_party_t *party,
-                                   const psc_proof_reply_t *reply, bool said)
-{
-    if (reply->verdict == PSC_PROOF_REFUSED) {
-        psc_party_fail(party, PSC_ERR_CONNECT, "%s", reply->why);
-    } else if (reply->verdict == PSC_PROOF_OUT_OF_TURN) {
-        psc_party_fail(party, PSC_ERR_PROTOCOL, "a message out of turn");
-    } else if (!said) {
-        psc_party_fail(party, PSC_ERR_CONNECT, "no room for a reply");
-    } else if (reply->verdict == PSC_PROOF_ACCEPTED) {
-        psc_party_enter(party, PSC_PARTY_UP);
-        party->super.iface->up->ep_up(&party->super);
+    if (psc_party_fails(party) || party->state == PSC_PARTY_NEW ||
+        party->state >= PSC_PARTY_FAILED)
+        return;
+    if (party->state == PSC_PARTY_MEETING && now >= party->deadline) {
+        psc_party_fail(party, PSC_ERR_CONNECT,
+                       "the peer did not answer in time (%s)", variable);
+        return;
     }
+    if (!party->heard && party->role != PSC_ROLE_SELF)
+        ask(party);
+    party->heard = false;
 }
 
-/* Processes a message of the token proof. Returns true if the caller is to send
- * the reply (unless its kind is NONE) and to pass it to psc_party_judge(). */
-static inline bool psc_party_take(psc_party_t *party, unsigned kind,
-                                  const uint8_t *body, size_t len,
-                                  psc_proof_reply_t *reply)
+/* Called by progress. If the timer has expired, fails the endpoints that have
+ * not connected in time (`variable` names the setting), and calls `ask` for
+ * those whose peer is silent. Returns true if the timer has expired. */
+static inline bool psc_parties_tick(psc_parties_t *all, const char *variable,
+                                    void (*ask)(psc_party_t *silent))
 {
-    if (psc_party_fails(party) || party->state >= PSC_PARTY_FAILED)
+    uint64_t rings;
+    int64_t now;
+
+    if (read(all->clock, &rings, sizeof(rings)) != sizeof(rings))
         return false;
-    psc_proof_receive(&party->proof, kind, body, len, reply);
+    now = psc_clock_now();
+    psc_list_for_each(party, &all->endpoints, psc_party_t, link)
+        psc_party_tick(party, now, variable, ask);
     return true;
-}
-
-/* Returns true if the peer is to receive a goodbye: it has our address, is not
- * lost, and its proof has not failed. */
-static inline bool psc_party_greeted(const psc_party_t *party)
-{
-    if (party->state == PSC_PARTY_FAILED)
-        return party->status != PSC_ERR_CONNECT;
-    return party->state == PSC_PARTY_UP ||
-           party->proof.state == PSC_PROOF_AWAIT_ANSWER;
 }
 
 #endif
