@@ -346,8 +346,8 @@ FLOORS = {
         *("transport", "settings", "receive", "connect", "match", "memory", "sleep", "ep", "send"),
     ),
     "pscompy/plugins/portals/psptl": (
-        *("device", "event", "channel", "match", "deliver", "deferred", "source", "overflow"),
-        *("receive", "tag", "rma", "send", "region", "backlog", "failure", "fence", "provider"),
+        *("device", "event", "channel", "match", "deliver", "deferred", "source", "receive"),
+        *("tag", "rma", "send", "region", "backlog", "failure", "fence", "provider"),
     ),
     "pscompy/plugins/portals/softni": (
         *("library", "interface", "thread", "api_wait", "progress", "receive", "handshake"),

@@ -319,7 +319,7 @@ void too_few_overflow_buffers_lose_nothing(void)
 
 static unsigned n_astray;
 
-/* Where nobody is, at first. */
+/* The address of an interface that does not exist yet. */
 static int put_astray(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,
                       ptl_ack_req_t ack, ptl_process_t target,
                       ptl_pt_index_t pt, ptl_match_bits_t bits,

@@ -12,7 +12,7 @@
 #include "portals_cases.h"
 
 #define PUT ((size_t)4 << 20)
-#define LARGE 4096u /* of a frame: it is one of the put */
+#define LARGE 4096u /* the bytes are part of the put's frame */
 
 /* ---- where the peer stops ---- */
 
@@ -94,7 +94,7 @@ static void peer_run(int link)
     ct_send_make(&put);
     ct_ops->put(end.ep, bytes, PUT, NULL, rkey, 0, &put.comp);
     for (;;)
-        ct_side_progress(&side); /* until this process is killed */
+        ct_side_progress(&side); /* the process stops here until it is killed */
 }
 
 static void await_stop(const owner_t *owner)

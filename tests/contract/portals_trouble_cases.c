@@ -43,8 +43,8 @@ static int put_refused(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,
     return PTL_FAIL;
 }
 
-/* Both ends are up, and then the interface of x polls or puts in another way.
- * y has nobody to tell it, but that nobody is there any more. */
+/* Both ends are up; then the interface of x fails polls or puts in another way.
+ * y learns only that its peer does not exist any more. */
 static void broken_end(__typeof__(PtlEQPoll) *poll, __typeof__(PtlPut) *put,
                        const char *word)
 {

@@ -1,6 +1,6 @@
-/* How endpoints come up: each side names the other's place to its channel, and
- * both prove the token (transport/kit/token_proof.h). A hello that arrives
- * before the acceptor knows its peer is kept by the channel. */
+/* Connecting: each side names the other's place to its channel, and both prove
+ * the token (transport/kit/token_proof.h). A hello that arrives before the
+ * acceptor knows its peer is kept by the channel. */
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
 
@@ -13,7 +13,7 @@ static void portals_connect_open(portals_ep_t *ep)
     psptl_channel_connect(ep->channel, &ep->peer.place);
 }
 
-/* Its own peer: there is nobody to prove anything to. */
+/* An endpoint that is its own peer needs no proof. */
 static psc_status_t portals_connect_self(portals_ep_t *ep)
 {
     if (ep->peer.place.bits != ep->party.id)

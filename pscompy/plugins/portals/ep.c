@@ -20,8 +20,7 @@ psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     if (!ep)
         return PSC_ERR_NO_MEMORY;
     ep->party.super = (psc_ep_t){self, user};
-    ep->channel =
-        psptl_channel_create(iface->device, ep, reason, sizeof(reason));
+    ep->channel = psptl_channel_create(iface->device, ep, reason);
     if (!ep->channel) {
         psc_iface_log(self, 1, "%s", reason);
         free(ep);

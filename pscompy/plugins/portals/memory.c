@@ -102,7 +102,8 @@ psc_status_t portals_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 
     if (psptl_region_revoke(iface->device, (psptl_region_t *)mem))
         return PSC_OK;
-    if (iface->armed) /* its owner may be asleep already */
+    /* the thread that waits for the memory may be asleep already */
+    if (iface->armed)
         portals_sleep_until(iface);
     return PSC_INPROGRESS;
 }

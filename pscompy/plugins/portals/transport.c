@@ -46,7 +46,7 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
     if (!params->up->tag_unexpected)
         iface->settings.driver.matching = false;
     iface->device = psptl_device_open(&iface->settings.driver, &portals_owner,
-                                      params->reason, PSC_REASON_MAX);
+                                      params->reason);
     if (!iface->device)
         return PSC_ERR_TRANSPORT;
     iface->settings.driver.interface = ""; /* valid during open only */
@@ -110,7 +110,9 @@ static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
 static void portals_close(psc_iface_t *self)
 {
-    (void)self; /* only peers that have an address of an endpoint can connect */
+    /* nothing to close: only a peer that has an endpoint's address can connect
+     */
+    (void)self;
 }
 
 static psc_status_t portals_stop(psc_iface_t *self)

@@ -10,7 +10,6 @@
 #include "deferred.h"
 #include "failure.h"
 #include "match.h"
-#include "overflow.h"
 #include "pscompy/transport/kit/clock.h"
 #include "receive.h"
 #include "region.h"
@@ -25,19 +24,12 @@
 
 /* ---- rings ---- */
 
-static void *channel_block(size_t n, size_t size)
-{
-    size_t len = (n * size + 63) & ~(size_t)63;
-
-    return aligned_alloc(64, len);
-}
-
 static bool channel_sends(psptl_channel_t *channel, size_t size)
 {
     psptl_sending_t *sending = &channel->sending;
 
     sending->ring = calloc(sending->n, sizeof(*sending->ring));
-    sending->bytes = channel_block(sending->n, size);
+    sending->bytes = psptl_ring_bytes(sending->n, size);
     if (!sending->ring || !sending->bytes)
         return false;
     for (uint32_t i = 0; i < sending->n; i++)
@@ -49,33 +41,16 @@ static bool channel_sends(psptl_channel_t *channel, size_t size)
     return true;
 }
 
-static bool channel_buffers(psptl_channel_t *channel, size_t size)
+static bool channel_buffers(psptl_channel_t *channel)
 {
-    psptl_receiving_t *receiving = &channel->receiving;
     psc_reorder_t *window = &channel->window;
+    uint32_t n = channel->device->settings.recvq + PSPTL_EXTRA_BUFFERS;
 
-    window->size = window->limit = psc_reorder_size(receiving->n);
+    window->size = window->limit = psc_reorder_size(n);
     window->held = calloc(window->size, sizeof(*window->held));
-    receiving->ring = calloc(receiving->n, sizeof(*receiving->ring));
-    receiving->bytes = channel_block(receiving->n, size);
-    if (!window->held || !receiving->ring || !receiving->bytes)
-        return false;
-    for (uint32_t i = 0; i < receiving->n; i++)
-        receiving->ring[i] = (psptl_buffer_t){
-            .op = {.kind = PSPTL_BUFFER},
-            .channel = channel,
-            .bytes = receiving->bytes + i * size,
-        };
-    return true;
-}
-
-static bool channel_post(psptl_channel_t *channel)
-{
-    for (uint32_t i = 0; i < channel->receiving.n; i++) {
-        if (!psptl_buffer_post(&channel->receiving.ring[i]))
-            return false;
-    }
-    return true;
+    return window->held &&
+           psptl_buffers_make(channel, &channel->receiving.buffers,
+                              PSPTL_BUFFER, n);
 }
 
 /* The entry that pings of the peer are put to; it has no memory. */
@@ -99,12 +74,12 @@ static bool channel_post_ping(psptl_channel_t *channel)
 /* ---- creating ---- */
 
 psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
-                                      char *reason, size_t room)
+                                      char *reason)
 {
     const psptl_settings_t *settings = &device->settings;
     psptl_channel_t *channel = calloc(1, sizeof(*channel));
 
-    snprintf(reason, room,
+    snprintf(reason, PSPTL_REASON_MAX,
              "no memory for the rings of a connection "
              "(PSP_PORTALS_SENDQ_SIZE, PSP_PORTALS_RECVQ_SIZE)");
     if (!channel)
@@ -114,7 +89,6 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
         .owner = owner,
         .bits = psptl_device_bits(device),
         .sending = {.n = settings->sendq},
-        .receiving = {.n = settings->recvq + PSPTL_EXTRA_BUFFERS},
         .matching = {.search = {.kind = PSPTL_SEARCH}},
         .ping = {.op = {.kind = PSPTL_PING}, .me = PTL_INVALID_HANDLE},
     };
@@ -126,12 +100,13 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
     psptl_source_take(channel);
     psc_list_push(&device->channels, &channel->link);
     if (!channel_sends(channel, settings->buffer_size) ||
-        !channel_buffers(channel, settings->buffer_size)) {
+        !channel_buffers(channel)) {
         psptl_channel_free(channel);
         return NULL;
     }
-    if (!channel_post(channel) || !channel_post_ping(channel)) {
-        snprintf(reason, room,
+    if (!psptl_buffers_post(&channel->receiving.buffers) ||
+        !channel_post_ping(channel)) {
+        snprintf(reason, PSPTL_REASON_MAX,
                  "the interface takes no more entries (%d are its limit; "
                  "PSP_PORTALS_RECVQ_SIZE)",
                  device->limits.max_entries);
@@ -228,15 +203,13 @@ static bool channel_withdraw(psptl_channel_t *channel)
 
     if (!channel_fetch(device))
         return false;
-    for (uint32_t i = 0; i < channel->receiving.n; i++)
-        psptl_buffer_unlink(&channel->receiving.ring[i]);
-    psptl_overflow_unlink(channel);
+    psptl_buffers_unlink(&channel->receiving.buffers);
+    psptl_buffers_unlink(&channel->matching.overflows);
     psptl_tags_unlink(channel);
     if (!channel_fetch(device))
         return false;
-    for (uint32_t i = 0; i < channel->receiving.n; i++)
-        all &= psptl_buffer_back(&channel->receiving.ring[i]);
-    all &= psptl_overflow_back(channel);
+    all &= psptl_buffers_back(&channel->receiving.buffers);
+    all &= psptl_buffers_back(&channel->matching.overflows);
     return psptl_tags_back(channel) && all;
 }
 
@@ -296,11 +269,10 @@ void psptl_channel_free(psptl_channel_t *channel)
     psc_list_remove(&channel->fence.unsettled);
     psptl_hold_free(channel);
     psptl_tag_free(channel);
-    psptl_overflow_free(channel);
+    psptl_buffers_free(&channel->receiving.buffers);
+    psptl_buffers_free(&channel->matching.overflows);
     free(channel->window.held);
     free(channel->sending.ring);
-    free(channel->receiving.ring);
     free(channel->sending.bytes);
-    free(channel->receiving.bytes);
     free(channel);
 }

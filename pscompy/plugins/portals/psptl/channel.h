@@ -6,7 +6,7 @@
 
 /* Frees zombies to which the interface does not write any more. */
 void psptl_channel_reap(psptl_device_t *device);
-/* How many zombies there are to which the interface may still write. */
+/* Returns the number of zombies to which the interface may still write. */
 unsigned psptl_channel_held(const psptl_device_t *device);
 /* Frees a channel at once, after the interface was closed. */
 void psptl_channel_free(psptl_channel_t *channel);

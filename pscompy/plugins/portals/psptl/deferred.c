@@ -6,7 +6,7 @@
 
 #include "backlog.h"
 #include "failure.h"
-#include "overflow.h"
+#include "receive.h"
 #include "send.h"
 #include "tag.h"
 
@@ -82,7 +82,7 @@ bool psptl_hold_all(psptl_device_t *device)
     bool all = true;
 
     psc_list_for_each(channel, &device->channels, psptl_channel_t, link) {
-        if (channel->matching.overflows)
+        if (channel->matching.overflows.n > 0)
             all &= hold_suspend(channel);
     }
     return all;
@@ -143,7 +143,7 @@ psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer)
                                      buffer->len, &buffer->message);
 
     if (copy)
-        psptl_overflow_again(buffer);
+        psptl_buffer_again(buffer);
     return copy;
 }
 
@@ -249,7 +249,8 @@ void psptl_hold_told(psptl_channel_t *channel, uint32_t word)
 
 /* ---- settling ---- */
 
-/* In the order of their places, until the interface has no more room. */
+/* Links held receives in the order of their places, until the interface has no
+ * more room. */
 static void hold_give(psptl_channel_t *channel)
 {
     psc_list_for_each(tag, &channel->matching.tags, psptl_tag_t, link) {

@@ -5,22 +5,10 @@
 
 #include "deferred.h"
 #include "failure.h"
-#include "overflow.h"
 #include "receive.h"
 #include "tag.h"
 
 /* ---- messages of the receive ring ---- */
-
-static void deliver_again(psptl_buffer_t *buffer)
-{
-    psptl_channel_t *channel = buffer->channel;
-
-    if (!channel->owner || psptl_buffer_post(buffer))
-        return;
-    psptl_channel_fail(channel, PSPTL_BROKEN,
-                       "the interface takes no entry for a receive buffer "
-                       "(PSP_PORTALS_RECVQ_SIZE)");
-}
 
 static bool deliver_same(const ptl_process_t *a, const ptl_process_t *b)
 {
@@ -31,7 +19,7 @@ static bool deliver_same(const ptl_process_t *a, const ptl_process_t *b)
 static void deliver_buffer(psptl_channel_t *channel, psptl_buffer_t *buffer)
 {
     if (!deliver_same(&buffer->initiator, &channel->peer_id)) {
-        deliver_again(buffer);
+        psptl_buffer_again(buffer);
         return;
     }
     if (buffer->word) {
@@ -41,7 +29,7 @@ static void deliver_buffer(psptl_channel_t *channel, psptl_buffer_t *buffer)
         channel->device->owner->arrived(channel->owner, buffer->bytes,
                                         buffer->len);
     }
-    deliver_again(buffer);
+    psptl_buffer_again(buffer);
 }
 
 /* ---- messages that the interface matches ---- */
@@ -100,7 +88,7 @@ static void deliver_overflow(psptl_buffer_t *buffer)
     if (buffer->aside)
         free(buffer);
     else
-        psptl_overflow_again(buffer);
+        psptl_buffer_again(buffer);
 }
 
 /* ---- the order ---- */
@@ -169,7 +157,7 @@ void psptl_buffer_event(psptl_buffer_t *buffer, const ptl_event_t *event)
         return;
     if (event->ni_fail_type != PTL_NI_OK || event->mlength < event->rlength ||
         event->mlength > channel->device->settings.buffer_size) {
-        deliver_again(buffer);
+        psptl_buffer_again(buffer);
         psptl_channel_fail(channel, PSPTL_BROKEN,
                            "a message of %llu bytes for a buffer of %zu: %s",
                            (unsigned long long)event->rlength,
@@ -182,7 +170,7 @@ void psptl_buffer_event(psptl_buffer_t *buffer, const ptl_event_t *event)
     buffer->word = (uint32_t)(event->hdr_data >> PSPTL_WORD_SHIFT);
     if (!psptl_deliver_in_order(channel, &buffer->op,
                                 (uint32_t)event->hdr_data))
-        deliver_again(buffer);
+        psptl_buffer_again(buffer);
 }
 
 unsigned psptl_deliver_lost(psptl_device_t *device)

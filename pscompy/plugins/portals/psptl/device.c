@@ -12,7 +12,8 @@
 #include "rma.h"
 #include "tag.h"
 
-#define DEVICE_SETTLE_NS 50000000ll /* that closing waits for entries */
+#define DEVICE_SETTLE_NS                                                       \
+    50000000ll /* how long closing waits for entries that are in use */
 #define DEVICE_EQ_RESERVE 8u /* entries of a queue that are never promised */
 
 /* ---- opening ---- */
@@ -36,13 +37,13 @@ static const char *device_flaw(const psptl_device_t *device)
 }
 
 static bool device_entry_open(psptl_device_t *device, psptl_entry_t *entry,
-                              unsigned options, char *reason, size_t room)
+                              unsigned options, char *reason)
 {
     int status = device->ni->PtlEQAlloc(device->handle,
                                         device->settings.eq_size, &entry->eq);
 
     if (status != PTL_OK) {
-        snprintf(reason, room,
+        snprintf(reason, PSPTL_REASON_MAX,
                  "no event queue of %u entries (error %d; "
                  "PSP_PORTALS_EQ_SIZE; fewer sessions in this process would "
                  "help, too)",
@@ -52,7 +53,7 @@ static bool device_entry_open(psptl_device_t *device, psptl_entry_t *entry,
     status = device->ni->PtlPTAlloc(device->handle, options, entry->eq,
                                     PTL_PT_ANY, &entry->pt);
     if (status != PTL_OK) {
-        snprintf(reason, room,
+        snprintf(reason, PSPTL_REASON_MAX,
                  "no portal table entry is free (error %d): fewer sessions in "
                  "this process would help",
                  status);
@@ -63,7 +64,7 @@ static bool device_entry_open(psptl_device_t *device, psptl_entry_t *entry,
     return true;
 }
 
-static bool device_bind(psptl_device_t *device, char *reason, size_t room)
+static bool device_bind(psptl_device_t *device, char *reason)
 {
     ptl_md_t md = {
         .start = 0,
@@ -75,7 +76,8 @@ static bool device_bind(psptl_device_t *device, char *reason, size_t room)
     int status = device->ni->PtlMDBind(device->handle, &md, &device->md);
 
     if (status != PTL_OK)
-        snprintf(reason, room, "no memory descriptor (error %d)", status);
+        snprintf(reason, PSPTL_REASON_MAX, "no memory descriptor (error %d)",
+                 status);
     device->bound = status == PTL_OK;
     return device->bound;
 }
@@ -117,17 +119,17 @@ static const ptl_ni_limits_t device_desired = {
     .max_volatile_size = 64,
 };
 
-static bool device_ni_open(psptl_device_t *device, char *reason, size_t room)
+static bool device_ni_open(psptl_device_t *device, char *reason)
 {
     const psptl_settings_t *settings = &device->settings;
     ptl_interface_t interface;
     int status;
 
-    device->ni = psptl_provider_start(settings->provider, reason, room);
+    device->ni = psptl_provider_start(settings->provider, reason);
     if (!device->ni)
         return false;
     if (!device_interface(settings->interface, &interface)) {
-        snprintf(reason, room,
+        snprintf(reason, PSPTL_REASON_MAX,
                  "PSP_PORTALS_INTERFACE=%s is neither a number nor an IPv4 "
                  "address",
                  settings->interface);
@@ -137,7 +139,7 @@ static bool device_ni_open(psptl_device_t *device, char *reason, size_t room)
                                    PTL_PID_ANY, &device_desired,
                                    &device->limits, &device->handle);
     if (status != PTL_OK) {
-        snprintf(reason, room,
+        snprintf(reason, PSPTL_REASON_MAX,
                  "no interface (error %d; PSP_PORTALS_INTERFACE, "
                  "PSP_PORTALS_PROVIDER)",
                  status);
@@ -146,36 +148,34 @@ static bool device_ni_open(psptl_device_t *device, char *reason, size_t room)
     device->opened = true;
     status = device->ni->PtlGetPhysId(device->handle, &device->self);
     if (status != PTL_OK)
-        snprintf(reason, room, "the interface does not tell its id (error %d)",
-                 status);
+        snprintf(reason, PSPTL_REASON_MAX,
+                 "the interface does not tell its id (error %d)", status);
     return status == PTL_OK;
 }
 
-static bool device_start(psptl_device_t *device, char *reason, size_t room)
+static bool device_start(psptl_device_t *device, char *reason)
 {
     const char *flaw;
 
-    if (!device_ni_open(device, reason, room))
+    if (!device_ni_open(device, reason))
         return false;
     flaw = device_flaw(device);
     if (flaw) {
-        snprintf(reason, room, "%s", flaw);
+        snprintf(reason, PSPTL_REASON_MAX, "%s", flaw);
         return false;
     }
     if (device->settings.fragment > device->limits.max_msg_size)
         device->settings.fragment = device->limits.max_msg_size;
     device->flying_max = device->settings.eq_size - DEVICE_EQ_RESERVE;
-    snprintf(reason, room, "out of memory");
+    snprintf(reason, PSPTL_REASON_MAX, "out of memory");
     return getrandom(&device->bits, sizeof(device->bits), 0) ==
                sizeof(device->bits) &&
            psptl_bulk_open(device) &&
-           device_entry_open(device, &device->eager, PTL_PT_FLOWCTRL, reason,
-                             room) &&
-           device_entry_open(device, &device->bulk, 0, reason, room) &&
+           device_entry_open(device, &device->eager, PTL_PT_FLOWCTRL, reason) &&
+           device_entry_open(device, &device->bulk, 0, reason) &&
            (!device->settings.matching ||
-            device_entry_open(device, &device->tag, PTL_PT_FLOWCTRL, reason,
-                              room)) &&
-           device_bind(device, reason, room);
+            device_entry_open(device, &device->tag, PTL_PT_FLOWCTRL, reason)) &&
+           device_bind(device, reason);
 }
 
 static void device_lists(psptl_device_t *device)
@@ -196,20 +196,20 @@ static void device_lists(psptl_device_t *device)
 }
 
 psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
-                                  const psptl_owner_t *owner, char *reason,
-                                  size_t room)
+                                  const psptl_owner_t *owner, char *reason)
 {
     psptl_device_t *device = calloc(1, sizeof(*device));
 
     if (!device) {
-        snprintf(reason, room, "out of memory");
+        snprintf(reason, PSPTL_REASON_MAX, "out of memory");
         return NULL;
     }
     device->settings = *settings;
     device->owner = owner;
     device_lists(device);
-    if (device_start(device, reason, room)) {
-        device->settings.interface = ""; /* it was the caller's */
+    if (device_start(device, reason)) {
+        /* the text is valid during open only */
+        device->settings.interface = "";
         return device;
     }
     psptl_device_close(device);
@@ -218,7 +218,7 @@ psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
 
 /* ---- closing ---- */
 
-/* False: something is still in its lists, or on its way there. */
+/* Returns false if the lists of the entry are not empty. */
 static bool device_entry_close(psptl_device_t *device, psptl_entry_t *entry)
 {
     bool empty;
@@ -231,7 +231,7 @@ static bool device_entry_close(psptl_device_t *device, psptl_entry_t *entry)
     return empty;
 }
 
-/* True: the interface has given back all that it had. */
+/* Returns true if the interface has given back all that it had. */
 static bool device_release(psptl_device_t *device)
 {
     bool all = !device->bound || device->ni->PtlMDRelease(device->md) == PTL_OK;
@@ -241,8 +241,8 @@ static bool device_release(psptl_device_t *device)
     return device_entry_close(device, &device->tag) && all;
 }
 
-/* What is coming in this moment ends; what does not in this time is a peer's
- * that has stopped, or died. */
+/* Gives messages that are arriving the time to end. An entry that is still in
+ * use afterwards belongs to a peer that has stopped or died. */
 static void device_settle(psptl_device_t *device)
 {
     int64_t deadline = psc_clock_deadline(DEVICE_SETTLE_NS);
@@ -251,7 +251,8 @@ static void device_settle(psptl_device_t *device)
         psptl_device_poll(device);
 }
 
-/* Does somebody else in this process have it, too? Then it goes on writing. */
+/* Returns true if another session of this process has the interface too; then
+ * the interface goes on writing. */
 static bool device_shared(const psptl_device_t *device)
 {
     ptl_process_t id;
@@ -260,7 +261,8 @@ static bool device_shared(const psptl_device_t *device)
            device->ni->PtlGetPhysId(device->handle, &id) == PTL_OK;
 }
 
-/* Memory that the interface may still touch is left to it. */
+/* Leaves the memory of channels to which the interface may still write
+ * allocated. Returns the number of these channels. */
 static unsigned device_free_zombies(psptl_device_t *device, bool touched)
 {
     unsigned left = 0;

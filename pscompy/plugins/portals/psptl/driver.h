@@ -8,8 +8,7 @@
  *   deliver    messages handed to the owner in the order of their numbers
  *   deferred   receives that are withheld from the interface
  *   source     which channels have their messages matched
- *   overflow   buffers for messages without a receive
- *   receive    buffers of the receive ring
+ *   receive    buffers of the receive ring, and for messages without a receive
  *   tag        posted receives
  *   rma        puts and gets of regions, in fragments
  *   send       messages on their way out, and pings
@@ -62,7 +61,7 @@ typedef struct psptl_send {
     psptl_channel_t *channel;
     uint8_t *bytes;
     uint32_t len;
-    uint32_t number; /* of the message in its channel */
+    uint32_t number; /* number of the message in its channel */
     bool again; /* this message was put before */
     bool tagged; /* the target's interface matches the message, by `bits` */
     uint64_t bits;
@@ -82,7 +81,7 @@ typedef struct psptl_buffer {
     size_t len;
     ptl_process_t initiator;
     uint32_t word; /* 0: the message is for the owner; else hold.h reads it */
-    psptl_tagged_t message; /* of a message without a receive */
+    psptl_tagged_t message; /* describes a message without a receive */
 } psptl_buffer_t;
 
 typedef enum psptl_tag_state {
@@ -120,7 +119,7 @@ typedef struct psptl_fragment {
     psc_link_t link;
     psptl_bulk_t *bulk;
     size_t at, len;
-    uint32_t attempts; /* that failed */
+    uint32_t attempts; /* failed attempts */
     int64_t retry_at;
 } psptl_fragment_t;
 
@@ -130,20 +129,23 @@ typedef struct psptl_fragment {
 typedef struct psptl_sending {
     uint32_t n; /* buffers */
     psptl_send_t *ring;
-    uint8_t *bytes; /* of all buffers */
+    uint8_t *bytes; /* memory of all buffers */
     uint32_t next; /* number of the next message */
     uint32_t at; /* index of its buffer */
     uint32_t n_waiting; /* buffers in the state WAITING */
     psc_link_t waiting; /* in the device's list, if there are any */
     unsigned backoff; /* failed attempts in a row */
-    int64_t retry_at; /* when the waiting buffers are put again */
+    int64_t retry_at; /* time at which the waiting buffers are put again */
 } psptl_sending_t;
 
-/* The receive ring. */
-typedef struct psptl_receiving {
-    uint32_t n; /* buffers */
+typedef struct psptl_buffers {
+    uint32_t n;
     psptl_buffer_t *ring;
-    uint8_t *bytes;
+    uint8_t *bytes; /* memory of all buffers */
+} psptl_buffers_t;
+
+typedef struct psptl_receiving {
+    psptl_buffers_t buffers; /* the receive ring */
     psc_link_t pending; /* in the device's list, if there are messages to
                            deliver without a further event */
 } psptl_receiving_t;
@@ -161,8 +163,7 @@ typedef struct psptl_matching {
     uint32_t source; /* number in the match bits of every message of the peer;
                         0: nothing is matched, and `flaw` says why */
     const char *flaw;
-    psptl_buffer_t *overflows; /* buffers for messages without a receive */
-    uint8_t *overflow_bytes;
+    psptl_buffers_t overflows; /* for messages without a receive */
     psc_list_t tags; /* posted receives, in the order of their places */
     uint64_t places; /* receives posted so far */
     uint32_t n_tags; /* posted receives that have not been reported */
@@ -193,8 +194,9 @@ struct psptl_channel {
     uint32_t n_regions;
     uint32_t n_bulks; /* puts and gets that have not ended */
     uint32_t n_flying; /* messages, fragments and pings in flight */
-    int64_t withdrawn_at; /* when the interface had given back all entries of a
-                             zombie; 0: it has not */
+    /* time at which the interface had given back all entries of a zombie; 0: it
+     * has not */
+    int64_t withdrawn_at;
     uint64_t counters[PSPTL_N_COUNTERS];
 };
 
@@ -205,14 +207,16 @@ typedef struct psptl_entry {
     ptl_handle_eq_t eq;
     ptl_pt_index_t pt;
     bool open;
-    bool disabled; /* by flow control; enabled again when the queue is empty */
+    /* flow control has disabled the entry; it is enabled again when the queue
+     * is empty */
+    bool disabled;
 } psptl_entry_t;
 
 /* An event that was taken from its queue before its turn. */
 typedef struct psptl_late {
     ptl_event_t event;
     psptl_entry_t *entry;
-    int status; /* of PtlEQPoll */
+    int status; /* result of PtlEQPoll */
 } psptl_late_t;
 
 typedef struct psptl_backlog {
@@ -227,7 +231,8 @@ struct psptl_device {
     ptl_handle_ni_t handle;
     ptl_ni_limits_t limits;
     ptl_process_t self;
-    ptl_handle_md_t md; /* all memory; its events go to the bulk queue */
+    /* descriptor of all memory; its events go to the bulk queue */
+    ptl_handle_md_t md;
     psptl_entry_t eager, bulk, tag;
     bool opened, bound;
     bool lossy; /* events were lost, or not understood */

@@ -1,4 +1,5 @@
-/* One pass: events of the queues, and what is due. */
+/* One pass of the driver: events of the queues, and messages, fragments and
+ * reports that are due. */
 #include <stdio.h>
 
 #include "backlog.h"
@@ -169,7 +170,7 @@ static unsigned event_take(psptl_device_t *device)
     return n;
 }
 
-/* For an interface that makes progress only when it is polled. */
+/* Extra polls for an interface that makes progress only when it is polled. */
 static unsigned event_foster(psptl_device_t *device)
 {
     unsigned n = 0;

@@ -42,7 +42,8 @@ typedef enum psptl_fence_event {
 
 typedef struct psptl_fence {
     psptl_fence_state_t state;
-    uint32_t number;      /* of the last fence; older ones are out of date */
+    /* number of the last fence; older fences are out of date */
+    uint32_t number;
     uint32_t answer; /* the peer's fence that is to be answered; 0: none */
     psc_link_t unsettled; /* in the device's list, while there is work left */
 } psptl_fence_t;

@@ -7,7 +7,7 @@
 #include "deferred.h"
 #include "deliver.h"
 #include "failure.h"
-#include "overflow.h"
+#include "receive.h"
 #include "tag.h"
 
 /* ---- sending ---- */
@@ -105,11 +105,20 @@ static void match_found(psptl_tag_t *tag, const ptl_event_t *event)
         psptl_tag_lose(tag);
 }
 
+/* The overflow buffer that contains the message, or NULL. */
+static psptl_buffer_t *match_buffer(const psptl_channel_t *channel,
+                                    const ptl_event_t *event)
+{
+    return psptl_buffers_at(&channel->matching.overflows,
+                            channel->device->settings.buffer_size,
+                            event->start);
+}
+
 /* A receive has found a message that was there before it. */
 static void match_claimed(psptl_tag_t *tag, const ptl_event_t *event)
 {
     psptl_channel_t *channel = tag->channel;
-    psptl_buffer_t *buffer = psptl_overflow_at(channel, event->start);
+    psptl_buffer_t *buffer = match_buffer(channel, event);
     size_t len =
         event->mlength < tag->receive.len ? event->mlength : tag->receive.len;
 
@@ -120,7 +129,7 @@ static void match_claimed(psptl_tag_t *tag, const ptl_event_t *event)
     }
     if (!psptl_tag_message(event, true).missed)
         psptl_tag_copy(tag, event->start, len);
-    psptl_overflow_again(buffer);
+    psptl_buffer_again(buffer);
     match_found(tag, event);
 }
 
@@ -170,7 +179,7 @@ static void overflow_event(psptl_buffer_t *buffer, const ptl_event_t *event)
 {
     buffer->posted = false;
     if (event->ni_fail_type != PTL_NI_OK)
-        psptl_overflow_again(buffer);
+        psptl_buffer_again(buffer);
     else
         overflow_search(buffer->channel, event);
 }
@@ -193,7 +202,7 @@ static void overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
         channel->matching.n_between--;
         return;
     }
-    buffer = psptl_overflow_at(channel, event->start);
+    buffer = match_buffer(channel, event);
     message = psptl_tag_message(event, true);
     if (!buffer || (event->mlength < event->rlength && !message.missed)) {
         psptl_channel_fail(channel, PSPTL_BROKEN,

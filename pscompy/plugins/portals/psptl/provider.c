@@ -56,7 +56,7 @@ static bool provider_resolve(psptl_provider_t *provider, void *library)
 }
 
 static bool provider_open(psptl_provider_t *provider, const char *file,
-                          char *reason, size_t room)
+                          char *reason)
 {
     void *library = provider->library;
 
@@ -64,7 +64,7 @@ static bool provider_open(psptl_provider_t *provider, const char *file,
         return true;
     library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!library || !provider_resolve(provider, library)) {
-        snprintf(reason, room, "%s", dlerror());
+        snprintf(reason, PSPTL_REASON_MAX, "%s", dlerror());
         return false;
     }
     provider->library = library;
@@ -72,45 +72,43 @@ static bool provider_open(psptl_provider_t *provider, const char *file,
 }
 
 /* A library is used only if the build found its header: their types differ. */
-static bool provider_open_system(char *reason, size_t room)
+static bool provider_open_system(char *reason)
 {
     if (!SOFTNI_SYSTEM_HEADER) {
-        snprintf(reason, room,
+        snprintf(reason, PSPTL_REASON_MAX,
                  "the build found no library of Portals 4 " PROVIDER_INSTEAD);
         return false;
     }
-    if (provider_open(&providers.system, "libportals.so.4", reason, room))
+    if (provider_open(&providers.system, "libportals.so.4", reason))
         return true;
-    snprintf(reason + strlen(reason), room - strlen(reason),
+    snprintf(reason + strlen(reason), PSPTL_REASON_MAX - strlen(reason),
              " " PROVIDER_INSTEAD);
     return false;
 }
 
-static bool provider_open_software(char *reason, size_t room)
+static bool provider_open_software(char *reason)
 {
     char path[PROVIDER_PATH_MAX];
 
     psptl_software_path(path, sizeof(path));
-    return provider_open(&providers.software, path, reason, room);
+    return provider_open(&providers.software, path, reason);
 }
 
-static psptl_provider_t *provider_choose(psptl_choice_t choice, char *reason,
-                                         size_t room)
+static psptl_provider_t *provider_choose(psptl_choice_t choice, char *reason)
 {
-    if (choice != PSPTL_CHOICE_SOFTWARE && provider_open_system(reason, room))
+    if (choice != PSPTL_CHOICE_SOFTWARE && provider_open_system(reason))
         return &providers.system;
-    if (choice != PSPTL_CHOICE_SYSTEM && provider_open_software(reason, room))
+    if (choice != PSPTL_CHOICE_SYSTEM && provider_open_software(reason))
         return &providers.software;
     return NULL;
 }
 
-static psptl_provider_t *provider_locked(psptl_choice_t choice, char *reason,
-                                         size_t room)
+static psptl_provider_t *provider_locked(psptl_choice_t choice, char *reason)
 {
     psptl_provider_t *provider;
 
     psc_lock_acquire(&providers.lock);
-    provider = provider_choose(choice, reason, room);
+    provider = provider_choose(choice, reason);
     psc_lock_release(&providers.lock);
     return provider;
 }
@@ -119,17 +117,17 @@ bool psptl_has_library(void)
 {
     char reason[PSPTL_REASON_MAX];
 
-    return provider_locked(PSPTL_CHOICE_SYSTEM, reason, sizeof(reason));
+    return provider_locked(PSPTL_CHOICE_SYSTEM, reason);
 }
 
 const psptl_provider_t *psptl_provider_start(psptl_choice_t choice,
-                                             char *reason, size_t room)
+                                             char *reason)
 {
-    psptl_provider_t *provider = provider_locked(choice, reason, room);
+    psptl_provider_t *provider = provider_locked(choice, reason);
 
     if (!provider || provider->PtlInit() == PTL_OK)
         return provider;
-    snprintf(reason, room,
+    snprintf(reason, PSPTL_REASON_MAX,
              "the %s library does not start (PSP_PORTALS_PROVIDER)",
              provider->name);
     return NULL;

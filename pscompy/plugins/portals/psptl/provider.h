@@ -28,7 +28,7 @@
 
 typedef struct psptl_provider {
     const char *name;
-    void *library; /* of dlopen; NULL: not opened yet */
+    void *library; /* handle of dlopen; NULL: not opened yet */
     bool tells_list; /* The ACK of a put names the list that took the message,
                         and its length also if that was the overflow list. */
 #define PSPTL_MEMBER(function) __typeof__(function) *function;
@@ -41,7 +41,7 @@ typedef struct psptl_provider {
  * machine if there is one, also if it has no interface then, else the software
  * NI. Returns NULL with the reason if it cannot be used. */
 const psptl_provider_t *psptl_provider_start(psptl_choice_t choice,
-                                             char *reason, size_t room);
+                                             char *reason);
 
 /* The file of the software NI: softni/libsoftni.so beside the file that this
  * code was loaded from. */

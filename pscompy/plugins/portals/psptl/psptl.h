@@ -23,7 +23,7 @@
     6u /* of a receive ring, for messages beyond the                           \
           owner's window (portals.h). Two of them are                          \
           for the driver's fence and answer */
-#define PSPTL_REASON_MAX 256u
+#define PSPTL_REASON_MAX 256u /* bytes of every `reason` */
 #define PSPTL_SECRET_SIZE 16u
 #define PSPTL_FDS 3u /* event queues of an interface, at most */
 
@@ -48,9 +48,9 @@ typedef enum psptl_choice {
 
 typedef struct psptl_settings {
     psptl_choice_t provider;
-    const char *interface; /* its number, or an IPv4 address, which is the
-                              number of an interface of the software NI; "":
-                              the default one */
+    /* number of the interface, or an IPv4 address, which is the number of an
+     * interface of the software NI; "": the default interface */
+    const char *interface;
     size_t buffer_size;
     uint32_t sendq, recvq; /* buffers of a channel's rings */
     uint32_t overflows;    /* buffers for messages without a receive */
@@ -110,8 +110,8 @@ typedef struct psptl_tagged {
     uint64_t bits;
     uint32_t word;        /* the sender's word */
     const uint8_t *bytes; /* of a message without a receive */
-    size_t len;           /* of the message; a receive may be shorter */
-    uint32_t number;      /* in the sequence of the channel */
+    size_t len; /* length of the message; a receive may be shorter */
+    uint32_t number; /* in the sequence of the channel */
     bool missed; /* a put of psptl_tag_put found no receive, so none of
                     its bytes are here */
 } psptl_tagged_t;
@@ -182,8 +182,7 @@ bool psptl_has_library(void);
 /* Opens an interface. Returns NULL with the reason, and leaves nothing behind,
  * if that fails. */
 psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
-                                  const psptl_owner_t *owner, char *reason,
-                                  size_t room);
+                                  const psptl_owner_t *owner, char *reason);
 /* Closes the interface and frees all channels, except those to whose memory
  * the interface may still write. Returns the number of these. */
 unsigned psptl_device_close(psptl_device_t *device);
@@ -197,8 +196,8 @@ unsigned psptl_device_poll(psptl_device_t *device);
 unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS]);
 /* Returns false if there is an event already. */
 bool psptl_device_arm(psptl_device_t *device);
-/* When psptl_device_poll has something to do even without an event; INT64_MAX
- * if never. */
+/* Returns the time at which psptl_device_poll has work to do even without an
+ * event; INT64_MAX if never. */
 int64_t psptl_device_deadline(const psptl_device_t *device);
 const uint64_t *psptl_device_counters(const psptl_device_t *device);
 
@@ -207,7 +206,7 @@ const uint64_t *psptl_device_counters(const psptl_device_t *device);
 /* Creates a channel, whose receive ring is posted at once. Returns NULL with
  * the reason if memory or entries are short. */
 psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
-                                      char *reason, size_t room);
+                                      char *reason);
 /* The channel's own end, for its peer. */
 void psptl_channel_place(const psptl_channel_t *channel,
                          psptl_place_t *place_p);

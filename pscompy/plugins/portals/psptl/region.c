@@ -10,8 +10,9 @@
 
 typedef struct region {
     psptl_region_t super;
-    psptl_channel_t *channel; /* whose peer may use it; NULL: everybody may,
-                                 or the channel was destroyed */
+    /* its peer may use the region; NULL: every peer may, or the channel was
+     * destroyed */
+    psptl_channel_t *channel;
     psc_link_t link;          /* channel's regions */
     psc_link_t busy;          /* device's busy regions */
     ptl_handle_me_t me;

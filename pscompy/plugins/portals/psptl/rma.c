@@ -249,28 +249,37 @@ psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order)
 
 /* ---- events ---- */
 
-static psptl_verdict_t bulk_verdict(ptl_ni_fail_t fault)
-{
-    return fault == PTL_NI_UNDELIVERABLE ? PSPTL_LOST : PSPTL_REFUSED;
-}
-
 static bool bulk_transient(ptl_ni_fail_t fault)
 {
     return fault == PTL_NI_DROPPED || fault == PTL_NI_UNDELIVERABLE ||
            fault == PTL_NI_PT_DISABLED;
 }
 
-/* Returns true if the fragment will be tried again. */
+static void bulk_retry(psptl_fragment_t *fragment, uint32_t attempts)
+{
+    fragment->retry_at = psc_clock_now() + psptl_backoff(attempts);
+    psc_list_push(&fragment->bulk->channel->device->late_fragments,
+                  &fragment->link);
+}
+
+/* Returns true if the fragment will be tried again. A message is tried until it
+ * arrives, because later ones wait for its number. */
 static bool bulk_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
 {
     psptl_channel_t *channel = fragment->bulk->channel;
-    psptl_device_t *device = channel->device;
 
-    if (channel->failed || !bulk_transient(fault) ||
-        fragment->attempts >= device->settings.retries)
+    if (channel->failed)
         return false;
-    fragment->retry_at = psc_clock_now() + psptl_backoff(fragment->attempts++);
-    psc_list_push(&device->late_fragments, &fragment->link);
+    if (fragment->bulk->tagged) {
+        if (!psptl_send_bear(channel, fault, &fragment->attempts))
+            return false;
+        bulk_retry(fragment, fragment->attempts);
+        return true;
+    }
+    if (!bulk_transient(fault) ||
+        fragment->attempts >= channel->device->settings.retries)
+        return false;
+    bulk_retry(fragment, fragment->attempts++);
     return true;
 }
 
@@ -290,45 +299,32 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
         bulk_end(bulk);
 }
 
-/* A message is tried until it arrives, because later ones wait for its
- * number. */
-static bool bulk_tagged_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
+/* A message that was put has arrived, also in a receive that is too short. */
+static psptl_verdict_t bulk_verdict(const psptl_fragment_t *fragment,
+                                    const ptl_event_t *event)
 {
-    psptl_channel_t *channel = fragment->bulk->channel;
+    bool tagged = fragment->bulk->tagged;
 
-    if (channel->failed ||
-        !psptl_send_bear(channel, fault, &fragment->attempts))
-        return false;
-    fragment->retry_at = psc_clock_now() + psptl_backoff(fragment->attempts);
-    psc_list_push(&channel->device->late_fragments, &fragment->link);
-    return true;
-}
-
-/* A receive that is too short counts as found, too. */
-static void bulk_tagged_event(psptl_fragment_t *fragment,
-                              const ptl_event_t *event)
-{
-    if (event->ni_fail_type == PTL_NI_OK)
-        bulk_fragment_end(fragment, event->ptl_list == PTL_OVERFLOW_LIST
-                                        ? PSPTL_UNCLAIMED
-                                        : PSPTL_OK);
-    else if (!bulk_tagged_again(fragment, event->ni_fail_type))
-        bulk_fragment_end(fragment, PSPTL_LOST);
+    if (event->ni_fail_type == PTL_NI_OK && tagged)
+        return event->ptl_list == PTL_OVERFLOW_LIST ? PSPTL_UNCLAIMED
+                                                    : PSPTL_OK;
+    if (event->ni_fail_type == PTL_NI_OK && event->mlength == fragment->len)
+        return PSPTL_OK;
+    return tagged || event->ni_fail_type == PTL_NI_UNDELIVERABLE
+               ? PSPTL_LOST
+               : PSPTL_REFUSED;
 }
 
 void psptl_bulk_event(psptl_fragment_t *fragment, const ptl_event_t *event)
 {
     psptl_channel_t *channel = fragment->bulk->channel;
-    ptl_ni_fail_t fault = event->ni_fail_type;
+    psptl_verdict_t verdict = bulk_verdict(fragment, event);
 
     channel->device->flying--;
     channel->n_flying--;
-    if (fragment->bulk->tagged)
-        bulk_tagged_event(fragment, event);
-    else if (fault == PTL_NI_OK && event->mlength == fragment->len)
-        bulk_fragment_end(fragment, PSPTL_OK);
-    else if (!bulk_again(fragment, fault))
-        bulk_fragment_end(fragment, bulk_verdict(fault));
+    if (verdict == PSPTL_OK || verdict == PSPTL_UNCLAIMED ||
+        !bulk_again(fragment, event->ni_fail_type))
+        bulk_fragment_end(fragment, verdict);
 }
 
 /* ---- giving up ---- */

@@ -82,7 +82,7 @@ void psptl_send_end(psptl_channel_t *channel, size_t len)
 
 /* ---- putting again ---- */
 
-/* In the order of their numbers. */
+/* Puts the waiting messages in the order of their numbers. */
 static void send_channel_again(psptl_channel_t *channel)
 {
     psptl_sending_t *sending = &channel->sending;
@@ -114,7 +114,7 @@ void psptl_send_again(psptl_device_t *device)
 
 /* ---- acknowledgements ---- */
 
-/* Once for all messages that were in flight together. */
+/* Counts one failed attempt for all messages that were in flight together. */
 static void send_back_off(psptl_channel_t *channel)
 {
     int64_t now = psc_clock_now();

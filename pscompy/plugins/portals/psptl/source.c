@@ -1,10 +1,10 @@
 /* Sources: who has one, and who matches. */
 #include "source.h"
 
-#include "overflow.h"
+#include "receive.h"
 
 #define SOURCES 0xffffu
-#define SOURCE_EVENTS 3u /* of one message, at most */
+#define SOURCE_EVENTS 3u /* events of one message, at most */
 
 static bool source_used(psptl_device_t *device, uint32_t source)
 {
@@ -52,7 +52,10 @@ bool psptl_source_connect(psptl_channel_t *channel)
     if (!channel->matching.source)
         return true;
     if (channel->peer.source)
-        return psptl_overflow_open(channel);
+        return psptl_buffers_make(channel, &channel->matching.overflows,
+                                  PSPTL_OVERFLOW,
+                                  channel->device->settings.overflows) &&
+               psptl_buffers_post(&channel->matching.overflows);
     channel->matching.flaw = "the peer does not match in its interface";
     return true;
 }

@@ -1,5 +1,5 @@
-/* Which channels have their messages matched by the interface: those to which
- * a number among the match bits could be given, a source. */
+/* Sources: a channel has its messages matched by the interface if a number
+ * among the match bits, its source, could be given to it. */
 #ifndef PSCOMPY_PORTALS_SOURCE_H
 #define PSCOMPY_PORTALS_SOURCE_H
 

@@ -36,7 +36,7 @@ psptl_tag_t *psptl_tag_take(psptl_channel_t *channel)
     *tag = (psptl_tag_t){
         .op = {.kind = PSPTL_TAG},
         .channel = channel,
-        .state = PSPTL_TAG_MATCHED, /* until it is linked or held */
+        .state = PSPTL_TAG_MATCHED, /* until the receive is linked or held */
         .place = channel->matching.places++,
     };
     psc_list_init(&tag->link);

@@ -148,7 +148,7 @@ static int psni_request_link(psni_request_t *request, const ptl_me_t *me,
     entry->region = request->region;
     entry->linked = true;
     if (entry->ct != NULL)
-        entry->ct->users++;
+        entry->ct->source.object.users++;
     psni_list_add(&request->pt->lists[list], entry);
     request->pt->n_entries[list]++;
     *handle = psni_handle(&entry->object);

@@ -30,9 +30,9 @@ static int psni_md_open(psni_ni_t *ni, psni_md_t *md, const ptl_md_t *user)
         return PTL_ARG_INVALID;
     md->md = *user;
     if (md->eq != NULL)
-        md->eq->users++;
+        md->eq->source.object.users++;
     if (md->ct != NULL)
-        md->ct->users++;
+        md->ct->source.object.users++;
     return PTL_OK;
 }
 
@@ -55,53 +55,46 @@ int PtlMDBind(ptl_handle_ni_t ni_handle, const ptl_md_t *md,
     return rc;
 }
 
+static void psni_md_close(void *object)
+{
+    psni_md_t *md = object;
+
+    if (md->eq != NULL)
+        md->eq->source.object.users--;
+    if (md->ct != NULL)
+        md->ct->source.object.users--;
+    psni_pool_give(&md->object.ni->pools[PSNI_KIND_MD], md);
+}
+
 int PtlMDRelease(ptl_handle_md_t md_handle)
 {
-    psni_md_t *md;
-    psni_ni_t *ni;
-    int rc = psni_enter(md_handle, PSNI_KIND_MD, &md);
-
-    if (rc != PTL_OK)
-        return rc;
-    ni = md->object.ni;
-    if (md->ops > 0) {
-        rc = PTL_IN_USE;
-    } else {
-        if (md->eq != NULL)
-            md->eq->users--;
-        if (md->ct != NULL)
-            md->ct->users--;
-        psni_pool_give(&ni->pools[PSNI_KIND_MD], md);
-    }
-    psni_leave(ni);
-    return rc;
+    return psni_release(md_handle, PSNI_KIND_MD, psni_md_close);
 }
 
 /* ---- put and get ---- */
 
 /* Makes an operation of a descriptor, to be queued by the caller. */
-static int psni_op_begin(psni_md_t *md, psni_verb_t verb, uint64_t offset,
-                         uint64_t length, ptl_process_t target,
-                         psni_op_t **op_p)
+static int psni_op_begin(psni_md_t *md, uint64_t offset, ptl_process_t target,
+                         const psni_message_t *message, psni_op_t **op_p)
 {
     psni_ni_t *ni = md->object.ni;
     psni_peer_t *peer;
     psni_op_t *op;
 
-    if (offset > md->region.length || length > md->region.length - offset ||
-        length > ni->limits.max_msg_size)
+    if (offset > md->region.length ||
+        message->length > md->region.length - offset ||
+        message->length > ni->limits.max_msg_size)
         return PTL_ARG_INVALID;
     peer = psni_peer_get(ni, target);
     if (peer == NULL || (!peer->admitted && peer->stage != PSNI_STAGE_UP))
         return PTL_ARG_INVALID;
-    op = psni_op_make(peer, PSNI_KIND_OP, verb);
+    op = psni_op_make(peer, PSNI_KIND_OP, message);
     if (op == NULL)
         return PTL_NO_SPACE;
     op->md = md;
-    md->ops++;
+    md->object.users++;
     op->region = md->region;
     op->offset = offset;
-    op->message.length = length;
     *op_p = op;
     return PTL_OK;
 }
@@ -111,6 +104,7 @@ static int psni_put_copy(psni_op_t *op)
 {
     uint8_t *copy = op->bytes;
 
+    op->length = op->message.length;
     if (op->length > PSNI_INLINE) {
         if ((op->md->md.options & PTL_MD_VOLATILE) == 0)
             return PTL_OK;
@@ -127,10 +121,9 @@ static int psni_put_copy(psni_op_t *op)
     return PTL_OK;
 }
 
-int PtlPut(ptl_handle_md_t md_handle, ptl_size_t local_offset,
-           ptl_size_t length, ptl_ack_req_t ack_req, ptl_process_t target_id,
-           ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
-           ptl_size_t remote_offset, void *user_ptr, ptl_hdr_data_t hdr_data)
+static int psni_move(ptl_handle_md_t md_handle, ptl_size_t local_offset,
+                     ptl_process_t target, void *user_ptr,
+                     const psni_message_t *message)
 {
     psni_md_t *md;
     psni_ni_t *ni;
@@ -140,27 +133,38 @@ int PtlPut(ptl_handle_md_t md_handle, ptl_size_t local_offset,
     if (rc != PTL_OK)
         return rc;
     ni = md->object.ni;
-    rc =
-        ack_req != PTL_NO_ACK_REQ && ack_req != PTL_ACK_REQ &&
-                ack_req != PTL_CT_ACK_REQ && ack_req != PTL_OC_ACK_REQ
-            ? PTL_ARG_INVALID
-            : psni_op_begin(md, PSNI_PUT, local_offset, length, target_id, &op);
-    if (rc == PTL_OK) {
-        op->message.ack_req = (uint8_t)ack_req;
-        op->message.pt_index = pt_index;
-        op->message.match_bits = match_bits;
-        op->message.remote_offset = remote_offset;
-        op->message.hdr_data = hdr_data;
-        op->user_ptr = user_ptr;
-        op->length = length;
+    rc = psni_op_begin(md, local_offset, target, message, &op);
+    if (rc != PTL_OK)
+        goto out;
+    op->user_ptr = user_ptr;
+    if (message->verb == PSNI_PUT)
         rc = psni_put_copy(op);
-        if (rc == PTL_OK)
-            psni_send_queue(op);
-        else
-            psni_op_drop(op);
-    }
+    if (rc == PTL_OK)
+        psni_send_queue(op);
+    else
+        psni_op_drop(op);
+out:
     psni_leave(ni);
     return rc;
+}
+
+int PtlPut(ptl_handle_md_t md_handle, ptl_size_t local_offset,
+           ptl_size_t length, ptl_ack_req_t ack_req, ptl_process_t target_id,
+           ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
+           ptl_size_t remote_offset, void *user_ptr, ptl_hdr_data_t hdr_data)
+{
+    psni_message_t message = {.verb = PSNI_PUT,
+                              .ack_req = (uint8_t)ack_req,
+                              .pt_index = pt_index,
+                              .length = length,
+                              .match_bits = match_bits,
+                              .remote_offset = remote_offset,
+                              .hdr_data = hdr_data};
+
+    if (ack_req != PTL_NO_ACK_REQ && ack_req != PTL_ACK_REQ &&
+        ack_req != PTL_CT_ACK_REQ && ack_req != PTL_OC_ACK_REQ)
+        return psni_library_ready() ? PTL_ARG_INVALID : PTL_NO_INIT;
+    return psni_move(md_handle, local_offset, target_id, user_ptr, &message);
 }
 
 int PtlGet(ptl_handle_md_t md_handle, ptl_size_t local_offset,
@@ -168,22 +172,11 @@ int PtlGet(ptl_handle_md_t md_handle, ptl_size_t local_offset,
            ptl_match_bits_t match_bits, ptl_size_t remote_offset,
            void *user_ptr)
 {
-    psni_md_t *md;
-    psni_ni_t *ni;
-    psni_op_t *op;
-    int rc = psni_enter(md_handle, PSNI_KIND_MD, &md);
+    psni_message_t message = {.verb = PSNI_GET,
+                              .pt_index = pt_index,
+                              .length = length,
+                              .match_bits = match_bits,
+                              .remote_offset = remote_offset};
 
-    if (rc != PTL_OK)
-        return rc;
-    ni = md->object.ni;
-    rc = psni_op_begin(md, PSNI_GET, local_offset, length, target_id, &op);
-    if (rc == PTL_OK) {
-        op->message.pt_index = pt_index;
-        op->message.match_bits = match_bits;
-        op->message.remote_offset = remote_offset;
-        op->user_ptr = user_ptr;
-        psni_send_queue(op);
-    }
-    psni_leave(ni);
-    return rc;
+    return psni_move(md_handle, local_offset, target_id, user_ptr, &message);
 }

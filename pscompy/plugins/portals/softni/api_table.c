@@ -40,7 +40,7 @@ static void psni_pt_open(psni_pt_t *pt, uint32_t index, unsigned options,
     psni_list_init(&pt->lists[PTL_OVERFLOW_LIST]);
     psni_headers_init(&pt->unexpected);
     if (eq != NULL)
-        eq->users++;
+        eq->source.object.users++;
 }
 
 int PtlPTAlloc(ptl_handle_ni_t ni_handle, unsigned int options,
@@ -79,24 +79,36 @@ void psni_pt_close(psni_ni_t *ni, psni_pt_t *pt)
     psni_list_close(&pt->lists[PTL_PRIORITY_LIST]);
     psni_list_close(&pt->lists[PTL_OVERFLOW_LIST]);
     if (pt->eq != NULL)
-        pt->eq->users--;
+        pt->eq->source.object.users--;
     if (ni->late_eq == pt->eq)
         ni->late_eq = NULL;
     pt->used = false;
+}
+
+/* Finds an entry of the table, and takes the lock of the NI. */
+static int psni_pt_enter(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
+                         psni_ni_t **ni_p, psni_pt_t **pt_p)
+{
+    int rc = psni_enter(ni_handle, PSNI_KIND_NI, ni_p);
+
+    if (rc != PTL_OK)
+        return rc;
+    *pt_p = psni_pt_find(*ni_p, pt_index);
+    if (*pt_p != NULL)
+        return PTL_OK;
+    psni_leave(*ni_p);
+    return PTL_ARG_INVALID;
 }
 
 int PtlPTFree(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index)
 {
     psni_ni_t *ni;
     psni_pt_t *pt;
-    int rc = psni_enter(ni_handle, PSNI_KIND_NI, &ni);
+    int rc = psni_pt_enter(ni_handle, pt_index, &ni, &pt);
 
     if (rc != PTL_OK)
         return rc;
-    pt = psni_pt_find(ni, pt_index);
-    if (pt == NULL)
-        rc = PTL_ARG_INVALID;
-    else if (pt->n_entries[0] + pt->n_entries[1] > 0)
+    if (pt->n_entries[0] + pt->n_entries[1] > 0)
         rc = PTL_PT_IN_USE;
     else
         psni_pt_close(ni, pt);
@@ -109,17 +121,13 @@ static int psni_pt_switch(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
 {
     psni_ni_t *ni;
     psni_pt_t *pt;
-    int rc = psni_enter(ni_handle, PSNI_KIND_NI, &ni);
+    int rc = psni_pt_enter(ni_handle, pt_index, &ni, &pt);
 
     if (rc != PTL_OK)
         return rc;
-    pt = psni_pt_find(ni, pt_index);
-    if (pt == NULL)
-        rc = PTL_ARG_INVALID;
-    else
-        pt->enabled = on;
+    pt->enabled = on;
     psni_leave(ni);
-    return rc;
+    return PTL_OK;
 }
 
 int PtlPTDisable(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index)

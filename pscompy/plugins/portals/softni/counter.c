@@ -11,41 +11,35 @@ int PtlCTAlloc(ptl_handle_ni_t ni_handle, ptl_handle_ct_t *ct_handle)
         return rc;
     ct = psni_pool_take(&ni->pools[PSNI_KIND_CT]);
     if (ct != NULL)
-        *ct_handle = psni_handle(&ct->object);
+        *ct_handle = psni_handle(&ct->source.object);
     psni_leave(ni);
     return ct == NULL ? PTL_NO_SPACE : PTL_OK;
 }
 
-void psni_ct_close(psni_ct_t *ct)
+void psni_ct_close(void *object)
 {
-    psni_bell_close(&ct->bell, ct->object.ni);
-    psni_pool_give(&ct->object.ni->pools[PSNI_KIND_CT], ct);
+    psni_ct_t *ct = object;
+    psni_ni_t *ni = ct->source.object.ni;
+
+    psni_bell_close(&ct->source.bell, ni);
+    psni_pool_give(&ni->pools[PSNI_KIND_CT], ct);
 }
 
 int PtlCTFree(ptl_handle_ct_t ct_handle)
 {
-    psni_ct_t *ct;
-    psni_ni_t *ni;
-    int rc = psni_enter(ct_handle, PSNI_KIND_CT, &ct);
+    return psni_release(ct_handle, PSNI_KIND_CT, psni_ct_close);
+}
 
-    if (rc != PTL_OK)
-        return rc;
-    ni = ct->object.ni;
-    if (ct->users > 0)
-        rc = PTL_IN_USE;
-    else
-        psni_ct_close(ct);
-    psni_leave(ni);
-    return rc;
+static void psni_ct_set(psni_ct_t *ct, ptl_size_t success, ptl_size_t failure)
+{
+    ct->value = (ptl_ct_event_t){.success = success, .failure = failure};
+    psni_bell_ring(&ct->source.bell, ct->source.object.ni);
 }
 
 void psni_ct_count(psni_ct_t *ct, bool failed, uint64_t amount)
 {
-    if (failed)
-        ct->value.failure++;
-    else
-        ct->value.success += amount;
-    psni_bell_ring(&ct->bell, ct->object.ni);
+    psni_ct_set(ct, ct->value.success + (failed ? 0 : amount),
+                ct->value.failure + failed);
 }
 
 int PtlCTSet(ptl_handle_ct_t ct_handle, ptl_ct_event_t new_ct)
@@ -55,9 +49,8 @@ int PtlCTSet(ptl_handle_ct_t ct_handle, ptl_ct_event_t new_ct)
 
     if (rc != PTL_OK)
         return rc;
-    ct->value = new_ct;
-    psni_bell_ring(&ct->bell, ct->object.ni);
-    psni_leave(ct->object.ni);
+    psni_ct_set(ct, new_ct.success, new_ct.failure);
+    psni_leave(ct->source.object.ni);
     return PTL_OK;
 }
 
@@ -68,9 +61,8 @@ int PtlCTInc(ptl_handle_ct_t ct_handle, ptl_ct_event_t increment)
 
     if (rc != PTL_OK)
         return rc;
-    ct->value.success += increment.success;
-    ct->value.failure += increment.failure;
-    psni_bell_ring(&ct->bell, ct->object.ni);
-    psni_leave(ct->object.ni);
+    psni_ct_set(ct, ct->value.success + increment.success,
+                ct->value.failure + increment.failure);
+    psni_leave(ct->source.object.ni);
     return PTL_OK;
 }

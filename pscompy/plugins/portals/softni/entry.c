@@ -38,7 +38,7 @@ void psni_entry_free(psni_entry_t *entry)
 {
     entry->pt->n_entries[entry->list]--;
     if (entry->ct != NULL)
-        entry->ct->users--;
+        entry->ct->source.object.users--;
     psni_pool_give(&entry->object.ni->pools[PSNI_KIND_ENTRY], entry);
 }
 

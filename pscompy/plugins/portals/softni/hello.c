@@ -51,10 +51,7 @@ void psni_meet_send(psni_peer_t *peer, uint64_t token, uint64_t echo)
                    &hello, hello.proof);
     memcpy(packet->head, &head, sizeof(head));
     memcpy(packet->head + sizeof(head), &hello, sizeof(hello));
-    packet->iov[0] = (struct iovec){.iov_base = packet->head,
-                                    .iov_len = sizeof(head) + sizeof(hello)};
-    packet->n_iov = 1;
-    psni_wire_send(ni, &peer->address, packet, 1);
+    psni_wire_send_head(peer, sizeof(head) + sizeof(hello));
 }
 
 void psni_meet_begin(psni_peer_t *peer)

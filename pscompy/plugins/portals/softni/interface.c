@@ -1,5 +1,4 @@
-/* One NI: what it may hold, how it opens and closes, what it tells of itself.
- */
+/* One NI: its limits, opening, closing, and queries. */
 #include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -9,7 +8,7 @@
 
 #include "nic.h"
 
-#define LINGER_NS 1000000000ll /* for what the peers have not acknowledged */
+#define LINGER_NS 1000000000ll /* time for peers to acknowledge */
 #define MAX_OPS 65536u
 #define MAX_MESSAGE ((ptl_size_t)1 << 30)
 
@@ -154,25 +153,6 @@ static void psni_interface_linger(psni_ni_t *ni)
     psni_faults_close(ni);
 }
 
-static void psni_interface_close_queues(psni_ni_t *ni)
-{
-    psni_pool_t *eqs = &ni->pools[PSNI_KIND_EQ];
-    psni_pool_t *cts = &ni->pools[PSNI_KIND_CT];
-
-    for (uint32_t i = 0; i < eqs->made; i++) {
-        psni_object_t *eq = psni_pool_at(eqs, i);
-
-        if (eq != NULL)
-            psni_eq_close((psni_eq_t *)eq);
-    }
-    for (uint32_t i = 0; i < cts->made; i++) {
-        psni_object_t *ct = psni_pool_at(cts, i);
-
-        if (ct != NULL)
-            psni_ct_close((psni_ct_t *)ct);
-    }
-}
-
 void psni_interface_close(psni_ni_t *ni)
 {
     psni_thread_stop(ni);
@@ -182,7 +162,8 @@ void psni_interface_close(psni_ni_t *ni)
     for (unsigned i = 0; i < PSNI_TABLES; i++)
         if (ni->tables[i].used)
             psni_pt_close(ni, &ni->tables[i]);
-    psni_interface_close_queues(ni);
+    psni_pool_drain(&ni->pools[PSNI_KIND_EQ], psni_eq_close);
+    psni_pool_drain(&ni->pools[PSNI_KIND_CT], psni_ct_close);
     psni_wire_close(ni);
     psni_interface_free(ni);
     psc_lock_release(&ni->lock);

@@ -1,5 +1,5 @@
-/* How a peer is made known, comes up and is lost. A peer that is lost stays
- * known; the next operation tries to meet it anew. */
+/* A peer is made known, comes up, and is lost. A lost peer stays known; the
+ * next operation connects to it anew. */
 #include <stdlib.h>
 #include <string.h>
 

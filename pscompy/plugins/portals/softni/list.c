@@ -12,7 +12,7 @@
 
 #include "nic.h"
 
-#define HASH_LOAD 4u /* of a bucket, on average, before there are more */
+#define HASH_LOAD 4u /* average entries of a bucket before the hash grows */
 #define HASH_GROWTH 8u
 
 /* ---- hashes ---- */

@@ -5,7 +5,7 @@
 
 #include "nic.h"
 
-/* Of a message in the queue: what happened, and that the entry is used up. */
+/* events that a message may post: its own, and that the entry is used up */
 #define PROMISED 2u
 #define LATE_NS 1000000
 
@@ -46,7 +46,8 @@ static ptl_ni_fail_t psni_match_table(psni_ni_t *ni, psni_pt_t *pt,
     return PTL_NI_OK;
 }
 
-/* No entry takes the message, or a resource is exhausted. */
+/* Handles a message that no entry takes, or for which a resource is exhausted.
+ */
 static ptl_ni_fail_t psni_match_exhausted(psni_ni_t *ni, psni_pt_t *pt,
                                           bool tell)
 {
@@ -289,7 +290,7 @@ void psni_header_claim(psni_header_t *header, const psni_claim_t *claim)
     header->claim = *claim;
     header->claim.made = true;
     if (claim->ct != NULL)
-        claim->ct->users++;
+        claim->ct->source.object.users++;
     if (header->complete)
         psni_header_tell(header);
 }
@@ -299,7 +300,7 @@ void psni_header_drop(psni_header_t *header)
     psni_entry_t *entry = header->entry;
 
     if (header->claim.ct != NULL)
-        header->claim.ct->users--;
+        header->claim.ct->source.object.users--;
     if (!header->claim.made)
         psni_headers_remove(&entry->pt->unexpected, header);
     entry->object.ni->n_headers--;

@@ -3,14 +3,15 @@
 
 #include "nic.h"
 
-psni_op_t *psni_op_make(psni_peer_t *peer, psni_kind_t kind, psni_verb_t verb)
+psni_op_t *psni_op_make(psni_peer_t *peer, psni_kind_t kind,
+                        const psni_message_t *message)
 {
     psni_op_t *op = psni_pool_take(&peer->ni->pools[kind]);
 
     if (op == NULL)
         return NULL;
     op->peer = peer;
-    op->message.verb = (uint8_t)verb;
+    op->message = *message;
     if (kind == PSNI_KIND_OP)
         op->message.id =
             (uint64_t)op->object.generation << 32 | op->object.index;
@@ -35,7 +36,7 @@ void psni_op_drop(psni_op_t *op)
     psc_list_remove(&op->all);
     psc_list_remove(&op->queue);
     if (op->md != NULL)
-        op->md->ops--;
+        op->md->object.users--;
     free(op->copy);
     psni_pool_give(&op->object.ni->pools[op->object.kind], op);
 }

@@ -16,7 +16,7 @@
 #define FRAMES 5u /* in a window, at least */
 #define LEAST_FRAME 1024u
 #define MOST_FRAME (61440u + (uint32_t)sizeof(psni_message_t))
-#define HEADERS 28u /* of IPv4 and UDP */
+#define HEADERS 28u /* bytes of the headers of IPv4 and UDP */
 #define SMALL_MTU 1500u
 
 static psni_peer_t **psni_peer_bucket(psni_ni_t *ni, ptl_process_t id)

@@ -104,6 +104,7 @@ void *psni_pool_take(psni_pool_t *pool)
     pool->free = object->next;
     memset(object + 1, 0, pool->size - sizeof(*object));
     object->ni = pool->ni;
+    object->users = 0;
     object->kind = (uint8_t)pool->kind;
     object->live = true;
     return object;
@@ -127,6 +128,16 @@ psni_object_t *psni_pool_at(psni_pool_t *pool, uint32_t index)
         return NULL;
     object = psni_pool_raw(pool, index);
     return object->live ? object : NULL;
+}
+
+void psni_pool_drain(psni_pool_t *pool, void (*close)(void *object))
+{
+    for (uint32_t i = 0; i < pool->made; i++) {
+        psni_object_t *object = psni_pool_at(pool, i);
+
+        if (object != NULL)
+            close(object);
+    }
 }
 
 /* Handles are integers in one header, pointers in another. */
@@ -199,6 +210,24 @@ int psni_enter(ptl_handle_any_t handle, psni_kind_t kind, void *object_p)
 void psni_leave(psni_ni_t *ni)
 {
     psc_lock_release(&ni->lock);
+}
+
+int psni_release(ptl_handle_any_t handle, psni_kind_t kind,
+                 void (*close)(void *object))
+{
+    psni_object_t *object;
+    psni_ni_t *ni;
+    int rc = psni_enter(handle, kind, &object);
+
+    if (rc != PTL_OK)
+        return rc;
+    ni = object->ni;
+    if (object->users > 0)
+        rc = PTL_IN_USE;
+    else
+        close(object);
+    psni_leave(ni);
+    return rc;
 }
 
 int PtlHandleIsEqual(ptl_handle_any_t handle1, ptl_handle_any_t handle2)

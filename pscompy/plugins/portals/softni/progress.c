@@ -1,6 +1,6 @@
-/* One pass: what is due, then one datagram. Every function of the specification
- * that looks for events makes passes; the thread makes them while no caller
- * does. */
+/* One pass of an NI: timers that are due, then one datagram. Every function of
+ * the specification that looks for events makes passes; the thread makes them
+ * while no caller does. */
 #include "nic.h"
 
 #define IDLE_PASSES 4u

@@ -31,35 +31,26 @@ int PtlEQAlloc(ptl_handle_ni_t ni_handle, ptl_size_t count,
         psni_pool_give(&ni->pools[PSNI_KIND_EQ], eq);
         goto out;
     }
-    *eq_handle = psni_handle(&eq->object);
+    *eq_handle = psni_handle(&eq->source.object);
     rc = PTL_OK;
 out:
     psni_leave(ni);
     return rc;
 }
 
-void psni_eq_close(psni_eq_t *eq)
+void psni_eq_close(void *object)
 {
-    psni_bell_close(&eq->bell, eq->object.ni);
+    psni_eq_t *eq = object;
+    psni_ni_t *ni = eq->source.object.ni;
+
+    psni_bell_close(&eq->source.bell, ni);
     free(eq->ring);
-    psni_pool_give(&eq->object.ni->pools[PSNI_KIND_EQ], eq);
+    psni_pool_give(&ni->pools[PSNI_KIND_EQ], eq);
 }
 
 int PtlEQFree(ptl_handle_eq_t eq_handle)
 {
-    psni_eq_t *eq;
-    psni_ni_t *ni;
-    int rc = psni_enter(eq_handle, PSNI_KIND_EQ, &eq);
-
-    if (rc != PTL_OK)
-        return rc;
-    ni = eq->object.ni;
-    if (eq->users > 0)
-        rc = PTL_IN_USE;
-    else
-        psni_eq_close(eq);
-    psni_leave(ni);
-    return rc;
+    return psni_release(eq_handle, PSNI_KIND_EQ, psni_eq_close);
 }
 
 bool psni_eq_room(const psni_eq_t *eq, unsigned events)
@@ -79,7 +70,7 @@ void psni_eq_post(psni_eq_t *eq, const ptl_event_t *event)
         eq->dropped = true;
     else
         eq->ring[eq->tail++ % (eq->size + eq->spare)] = *event;
-    psni_bell_ring(&eq->bell, eq->object.ni);
+    psni_bell_ring(&eq->source.bell, eq->source.object.ni);
 }
 
 int psni_eq_take(psni_eq_t *eq, ptl_event_t *event)
@@ -100,9 +91,9 @@ int softni_eq_fd(ptl_handle_eq_t eq_handle, int *fd)
 
     if (rc != PTL_OK)
         return rc;
-    rc = psni_bell_open(&eq->bell);
+    rc = psni_bell_open(&eq->source.bell);
     if (rc == PTL_OK)
-        *fd = eq->bell.epoll_fd;
-    psni_leave(eq->object.ni);
+        *fd = eq->source.bell.epoll_fd;
+    psni_leave(eq->source.object.ni);
     return rc;
 }

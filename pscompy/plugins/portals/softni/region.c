@@ -66,36 +66,31 @@ int psni_region_gather(const psni_region_t *region, uint64_t offset,
     return n;
 }
 
-void psni_region_write(const psni_region_t *region, uint64_t offset,
-                       const void *bytes, uint64_t length)
+/* Copies the bytes into the region, or out of it. */
+static void psni_region_copy(const psni_region_t *region, uint64_t offset,
+                             uint8_t *bytes, uint64_t length, bool in)
 {
-    const uint8_t *from = bytes;
-
     while (length > 0) {
         uint64_t part = length;
-        uint8_t *to = psni_region_piece(region, offset, &part);
+        uint8_t *at = psni_region_piece(region, offset, &part);
 
-        memcpy(to, from, part);
-        from += part;
+        memcpy(in ? at : bytes, in ? bytes : at, part);
+        bytes += part;
         offset += part;
         length -= part;
     }
 }
 
+void psni_region_write(const psni_region_t *region, uint64_t offset,
+                       const void *bytes, uint64_t length)
+{
+    psni_region_copy(region, offset, (void *)(uintptr_t)bytes, length, true);
+}
+
 void psni_region_read(const psni_region_t *region, uint64_t offset, void *bytes,
                       uint64_t length)
 {
-    uint8_t *to = bytes;
-
-    while (length > 0) {
-        uint64_t part = length;
-        const uint8_t *from = psni_region_piece(region, offset, &part);
-
-        memcpy(to, from, part);
-        to += part;
-        offset += part;
-        length -= part;
-    }
+    psni_region_copy(region, offset, bytes, length, false);
 }
 
 void *psni_region_at(const psni_region_t *region, uint64_t offset)

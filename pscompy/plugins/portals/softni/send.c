@@ -109,10 +109,7 @@ void psni_send_ack(psni_peer_t *peer, uint8_t flags)
 
     head.flags = flags;
     memcpy(packet->head, &head, sizeof(head));
-    packet->iov[0] =
-        (struct iovec){.iov_base = packet->head, .iov_len = sizeof(head)};
-    packet->n_iov = 1;
-    psni_wire_send(peer->ni, &peer->address, packet, 1);
+    psni_wire_send_head(peer, sizeof(head));
 }
 
 /* ---- sending again ---- */
@@ -162,7 +159,7 @@ static void psni_send_measure(psni_peer_t *peer, const psni_frame_t *frame,
     int64_t error = trip - peer->trip;
 
     if (frame->resent || frame->came || frame->sent_at == 0)
-        return; /* it says nothing: it was waited for another one */
+        return; /* the time includes the wait for another frame */
     if (peer->trip == 0) {
         peer->trip = trip > 0 ? trip : 1;
         peer->spread = trip / 2;

@@ -1,7 +1,7 @@
 /* Settings and counters of an NI. The settings are for tests: an NI of a
  * program has none of them set. */
-#ifndef PSNI_SETTINGS_H
-#define PSNI_SETTINGS_H
+#ifndef PSCOMPY_PORTALS_SETTINGS_H
+#define PSCOMPY_PORTALS_SETTINGS_H
 
 #include <stdbool.h>
 
@@ -31,14 +31,15 @@ typedef struct psni_settings {
     /* Faults of the wire, which the NI repairs. */
     unsigned drop, duplicate, reorder;
     unsigned delay, delay_us;
-    uint64_t seed; /* of the random numbers that decide on faults */
+    uint64_t seed; /* seed of the random numbers that decide on faults */
 } psni_settings_t;
 
 typedef struct psni_counters {
     uint64_t frames_sent, frames_received;
     uint64_t frames_resent; /* because no acknowledgement arrived */
     uint64_t frames_ignored; /* malformed, foreign, or duplicates */
-    uint64_t acks_failed, events_reordered, tables_disabled; /* by faults */
+    /* counters of faults */
+    uint64_t acks_failed, events_reordered, tables_disabled;
     uint64_t used_unlinked; /* answers of PtlMEUnlink by `unlink_used` */
     uint64_t dropped, duplicated, reordered, delayed;
     uint64_t bytes_copied; /* into list entries */

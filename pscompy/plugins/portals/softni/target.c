@@ -29,20 +29,22 @@ static bool psni_target_can_answer(const psni_ni_t *ni)
 static void psni_target_ack(psni_peer_t *peer, const psni_incoming_t *in,
                             bool silent)
 {
+    psni_message_t message = {
+        .verb = PSNI_ACK,
+        .id = in->message.id,
+        .fail = in->arrival.fail,
+        .flags = (uint8_t)((silent ? PSNI_SILENT : 0) |
+                           (in->header != NULL ? PSNI_UNEXPECTED : 0)),
+        .length = in->arrival.mlength,
+        .remote_offset = in->arrival.offset,
+    };
     psni_op_t *op;
 
     if (in->message.ack_req == PTL_NO_ACK_REQ)
         return;
-    op = psni_op_make(peer, PSNI_KIND_ANSWER, PSNI_ACK);
-    if (op == NULL)
-        return; /* without memory the initiator waits until this NI is lost */
-    op->message.id = in->message.id;
-    op->message.fail = in->arrival.fail;
-    op->message.flags = (uint8_t)((silent ? PSNI_SILENT : 0) |
-                                  (in->header != NULL ? PSNI_UNEXPECTED : 0));
-    op->message.length = in->arrival.mlength;
-    op->message.remote_offset = in->arrival.offset;
-    psni_send_answer(op);
+    op = psni_op_make(peer, PSNI_KIND_ANSWER, &message);
+    if (op != NULL) /* without memory the initiator waits for it in vain */
+        psni_send_answer(op);
 }
 
 /* ---- data of puts and replies ---- */
@@ -143,14 +145,14 @@ static void psni_target_reply(psni_peer_t *peer, const psni_message_t *message)
 
 static void psni_target_get(psni_peer_t *peer, const psni_message_t *message)
 {
-    psni_op_t *op = psni_op_make(peer, PSNI_KIND_ANSWER, PSNI_REPLY);
+    psni_message_t reply = {.verb = PSNI_REPLY, .id = message->id};
+    psni_op_t *op = psni_op_make(peer, PSNI_KIND_ANSWER, &reply);
 
     if (op == NULL)
         return;
     op->arrival = psni_arrival_of(peer, message);
     psni_match(peer->ni, message->pt_index, &op->arrival, &op->entry,
                &op->header);
-    op->message.id = message->id;
     op->message.fail = op->arrival.fail;
     op->message.remote_offset = op->arrival.offset;
     if (op->entry != NULL) {

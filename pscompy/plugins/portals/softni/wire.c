@@ -169,3 +169,12 @@ unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
     ni->counters.frames_sent += sent;
     return sent;
 }
+
+void psni_wire_send_head(psni_peer_t *peer, size_t size)
+{
+    psni_packet_t *packet = &peer->ni->packets[0];
+
+    packet->iov[0] = (struct iovec){.iov_base = packet->head, .iov_len = size};
+    packet->n_iov = 1;
+    psni_wire_send(peer->ni, &peer->address, packet, 1);
+}

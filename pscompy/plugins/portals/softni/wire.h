@@ -8,8 +8,8 @@
  *   ACK    nothing: the head acknowledges
  *
  * DATA frames from one NI to another are numbered and taken in that order. */
-#ifndef PSNI_WIRE_H
-#define PSNI_WIRE_H
+#ifndef PSCOMPY_PORTALS_WIRE_H
+#define PSCOMPY_PORTALS_WIRE_H
 
 #include <stdint.h>
 
@@ -41,7 +41,7 @@ typedef struct psni_head {
     uint8_t kind, flags;
     uint16_t answers;
     uint64_t token; /* the receiver's, which nobody else knows */
-    uint32_t seq; /* of this frame (DATA) */
+    uint32_t seq; /* number of this frame (DATA) */
     uint32_t ack; /* the next one expected from the receiver */
     uint64_t sack; /* bit i: frame ack + 1 + i has arrived */
 } psni_head_t;
@@ -55,14 +55,15 @@ typedef enum psni_verb {
 } psni_verb_t;
 
 enum { /* flags of an ACK */
-       PSNI_SILENT = 1, /* it makes no event */
+       PSNI_SILENT = 1, /* the ACK makes no event at the initiator */
        PSNI_UNEXPECTED = 2 /* the put went to the overflow list */
 };
 
 typedef struct psni_message {
     uint8_t verb, ack_req, fail, flags;
     uint32_t pt_index;
-    uint64_t length; /* of the whole message; in an ACK: the bytes taken */
+    /* length of the whole message; in an ACK: the bytes taken */
+    uint64_t length;
     uint64_t match_bits;
     uint64_t remote_offset;
     uint64_t hdr_data;

@@ -1,0 +1,137 @@
+/* Portal table entries, list entries, and messages as matching sees them. */
+#ifndef PSCOMPY_PORTALS_MATCHING_H
+#define PSCOMPY_PORTALS_MATCHING_H
+
+#include "objects.h"
+
+/* ---- list.c ---- */
+
+#define PSNI_CLASSES 8u /* different ignore bits with a hash of their own */
+
+typedef struct psni_hash {
+    psc_list_t *buckets; /* `size` of them, a power of two; at first: */
+    psc_list_t one;
+    uint32_t size, used;
+} psni_hash_t;
+
+typedef struct psni_class {
+    ptl_match_bits_t ignore;
+    psni_hash_t hash; /* psni_entry_t, by the other bits */
+} psni_class_t;
+
+typedef struct psni_list {
+    psc_list_t entries; /* in their order */
+    uint64_t places;
+    unsigned n_classes;
+    psni_class_t classes[PSNI_CLASSES];
+} psni_list_t;
+
+typedef struct psni_headers {
+    psc_list_t all; /* psni_header_t, in their order */
+    ptl_match_bits_t kept;
+    psni_hash_t hash; /* hash of the headers, by the bits in `kept` */
+} psni_headers_t;
+
+/* ---- table.c, api_table.c, entry.c, match.c ---- */
+
+typedef struct psni_pt {
+    bool used, enabled;
+    unsigned options;
+    uint32_t index;
+    psni_eq_t *eq;
+    psni_list_t lists[2]; /* priority and overflow list, by ptl_list_t */
+    psni_headers_t unexpected;
+    int n_entries[2];
+} psni_pt_t;
+
+struct psni_entry {
+    psni_object_t object;
+    psc_link_t link, bucket; /* in the list; in the hash of its class */
+    psni_class_t *class;
+    uint64_t place; /* in the list */
+    psni_pt_t *pt;
+    ptl_me_t me;
+    ptl_list_t list;
+    void *user_ptr;
+    psni_ct_t *ct;
+    psni_region_t region;
+    uint64_t filled; /* with PTL_ME_MANAGE_LOCAL */
+    uint32_t under_way, headers;
+    bool linked, told; /* told: its unlinking was reported */
+};
+
+/* The search that found an unexpected message, or the entry that took it for
+ * good. */
+typedef struct psni_claim {
+    bool made, search;
+    unsigned options; /* options of the entry that was appended */
+    void *user_ptr;
+    psni_ct_t *ct;
+} psni_claim_t;
+
+/* A message, as events of the target describe it. */
+typedef struct psni_arrival {
+    psni_verb_t verb;
+    ptl_process_t initiator;
+    ptl_uid_t uid;
+    ptl_match_bits_t match_bits;
+    ptl_hdr_data_t hdr_data;
+    uint64_t rlength, mlength;
+    uint64_t remote_offset, offset; /* as asked for, as in the entry */
+    ptl_ni_fail_t fail;
+} psni_arrival_t;
+
+typedef struct psni_header {
+    psc_link_t link, bucket;
+    psni_entry_t *entry; /* entry of the overflow list */
+    psni_arrival_t arrival;
+    psni_claim_t claim;
+    bool complete;
+} psni_header_t;
+
+void psni_list_init(psni_list_t *list);
+void psni_list_close(psni_list_t *list);
+void psni_list_add(psni_list_t *list, psni_entry_t *entry);
+void psni_list_remove(psni_entry_t *entry);
+/* The first entry that takes the message, or NULL. */
+psni_entry_t *psni_list_find(const psni_list_t *list,
+                             const psni_arrival_t *arrival);
+void psni_headers_init(psni_headers_t *headers);
+void psni_headers_close(psni_headers_t *headers);
+void psni_headers_add(psni_headers_t *headers, psni_header_t *header);
+void psni_headers_remove(psni_headers_t *headers, psni_header_t *header);
+/* The first unexpected message that the entry would have taken, or NULL. */
+psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me);
+
+psni_pt_t *psni_pt_find(psni_ni_t *ni, ptl_pt_index_t index);
+/* Flow control: refuses messages from now on, with an event if `tell`. */
+void psni_pt_disable(psni_ni_t *ni, psni_pt_t *pt, bool tell);
+void psni_pt_close(psni_ni_t *ni, psni_pt_t *pt);
+
+/* Removes the entry from its list. psni_entry_release frees it after its last
+ * event, once nothing is in flight into it. */
+void psni_entry_unlink(psni_entry_t *entry);
+void psni_entry_free(psni_entry_t *entry);
+void psni_entry_tell(const psni_entry_t *entry, ptl_event_kind_t type);
+void psni_entry_release(psni_entry_t *entry);
+void psni_entry_tell_unlink(psni_pt_t *pt, const psni_claim_t *claim);
+
+/* Looks for an entry that takes the message, and reserves what it needs:
+ * entry and header, offset and length. On failure *entry_p is NULL and the
+ * reason stands in arrival->fail. */
+void psni_match(psni_ni_t *ni, uint32_t pt_index, psni_arrival_t *arrival,
+                psni_entry_t **entry_p, psni_header_t **header_p);
+/* Ends a message: events, counters, and the end of the entry. */
+void psni_match_end(psni_entry_t *entry, psni_header_t *header,
+                    const psni_arrival_t *arrival);
+void psni_match_post_late(psni_ni_t *ni);
+/* The offset of a message in the entry, and the room from there on. */
+uint64_t psni_entry_offset(const psni_entry_t *entry,
+                           const psni_arrival_t *arrival);
+uint64_t psni_entry_room(const psni_entry_t *entry, uint64_t offset);
+void psni_header_claim(psni_header_t *header, const psni_claim_t *claim);
+void psni_header_drop(psni_header_t *header);
+ptl_event_t psni_arrival_event(const psni_arrival_t *arrival,
+                               ptl_event_kind_t type, uint32_t pt_index);
+
+#endif

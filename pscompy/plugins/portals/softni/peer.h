@@ -1,0 +1,144 @@
+/* Peers: the frames to them and from them, and how they come up and are lost.
+ */
+#ifndef PSCOMPY_PORTALS_PEER_H
+#define PSCOMPY_PORTALS_PEER_H
+
+#include "operation.h"
+#include "pscompy/transport/kit/reorder.h"
+
+/* ---- peer.c, life.c, hello.c, handshake.c, send.c, receive.c ---- */
+
+typedef enum psni_stage {
+    PSNI_STAGE_IDLE, /* known, not connected */
+    PSNI_STAGE_OPENING,
+    PSNI_STAGE_UP
+} psni_stage_t;
+
+typedef struct psni_frame {
+    psni_op_t *op; /* NULL: the frame has answers only */
+    psni_op_t *answers[PSNI_ANSWERS];
+    unsigned n_answers;
+    uint64_t offset; /* in the message */
+    uint32_t length;
+    bool first, last, resent;
+    bool came;       /* acknowledged before earlier frames */
+    int64_t sent_at; /* 0: there was no room in the socket */
+} psni_frame_t;
+
+/* A frame that overtook others. */
+typedef struct psni_stored {
+    size_t length;
+    unsigned answers;
+    uint8_t bytes[];
+} psni_stored_t;
+
+struct psni_peer {
+    psni_ni_t *ni;
+    psni_peer_t *next; /* in the bucket */
+    psc_link_t busy;   /* has a deadline */
+    ptl_process_t id;
+    struct sockaddr_in address;
+    psni_stage_t stage;
+    bool itself;   /* the peer is this NI: no acknowledgements are needed */
+    bool admitted; /* the peer's cookie is known */
+    uint8_t cookie[SOFTNI_COOKIE_BYTES];
+    uint64_t token, its_token;     /* 0: not known */
+    uint64_t next_token, its_next; /* offered to its successor; 0: none */
+    ptl_uid_t uid;
+
+    /* Out. */
+    psc_list_t ops, queue;
+    psc_list_t answers;   /* ACKs that wait for a message to go with */
+    psc_link_t answering; /* in the NI's answering, while there are answers */
+    unsigned n_answers;
+    psni_frame_t frames[PSNI_WINDOW];
+    uint32_t oldest, next_seq;
+    uint64_t cost, window; /* bytes in flight; bytes allowed */
+    uint64_t most;         /* bytes that the peer offers */
+    uint32_t frame_size;         /* bytes of a frame, without its head */
+    int64_t trip, spread; /* times of a round trip, and its variation */
+    int64_t deadline;
+    unsigned unanswered, refusals;
+    bool refused;
+
+    /* In. */
+    psc_reorder_t order; /* window of psni_stored_t */
+    void *held[PSNI_WINDOW]; /* places of `order` */
+    uint32_t acked; /* order.expected, when last acknowledged */
+    unsigned owed;  /* frames since then */
+    uint64_t owed_cost;
+    int64_t owed_by;
+    psni_incoming_t incoming;
+};
+
+psni_peer_t *psni_peer_find(psni_ni_t *ni, ptl_process_t id);
+psni_peer_t *psni_peer_make(psni_ni_t *ni, ptl_process_t id);
+/* Finds a peer, or makes it. */
+psni_peer_t *psni_peer_get(psni_ni_t *ni, ptl_process_t id);
+/* Returns true if an answer of the peer is missing. */
+bool psni_peer_awaited(const psni_peer_t *peer);
+/* Ends every operation; a later one begins the handshake anew. */
+void psni_peer_lose(psni_peer_t *peer);
+void psni_peer_up(psni_peer_t *peer, uint64_t token, uint64_t its_token);
+void psni_peers_close(psni_ni_t *ni);
+void psni_peer_refused(psni_peer_t *peer);
+/* Counts an attempt without an answer. Returns false if that was the last. */
+bool psni_peer_bear(psni_peer_t *peer);
+/* Nanoseconds until a resend. */
+int64_t psni_peer_patience(const psni_peer_t *peer);
+/* Sets the timer, depending on what is expected of the peer. */
+void psni_peer_expect(psni_peer_t *peer, int64_t now);
+void psni_peer_timer(psni_peer_t *peer, int64_t when);
+void psni_peers_tick(psni_ni_t *ni, int64_t now);
+/* Returns true if nothing is in flight. */
+bool psni_peers_quiet(psni_ni_t *ni);
+
+/* A hash of the bytes, with a key that only this NI has. */
+uint64_t psni_secret(const psni_ni_t *ni, const void *bytes, size_t length);
+uint64_t psni_meet_token(psni_ni_t *ni);
+void psni_meet_sign(const uint8_t *cookie, ptl_process_t from, ptl_process_t to,
+                    const psni_hello_t *hello, uint8_t *proof);
+void psni_meet_send(psni_peer_t *peer, uint64_t token, uint64_t echo);
+void psni_meet_begin(psni_peer_t *peer);
+void psni_meet_again(psni_peer_t *peer, int64_t now); /* the timer */
+/* Returns true if a frame with this token proves that the peer received the
+ * token. */
+bool psni_meet_proves(psni_peer_t *peer, uint64_t token);
+void psni_meet_take(psni_ni_t *ni, const struct sockaddr_in *from,
+                    const uint8_t *body, size_t length);
+
+void psni_send_queue(psni_op_t *op); /* and sends what the window allows */
+void psni_send_pump(psni_peer_t *peer);
+/* Queues an ACK, which waits a moment for a message to the same peer. */
+void psni_send_answer(psni_op_t *op);
+/* Sends all waiting ACKs. */
+void psni_send_answers(psni_ni_t *ni);
+void psni_send_ack(psni_peer_t *peer, uint8_t flags);
+void psni_send_again(psni_peer_t *peer, int64_t now); /* the timer */
+/* Handles the acknowledgements in the head of a frame. */
+void psni_send_acknowledged(psni_peer_t *peer, const psni_head_t *head);
+void psni_send_reset(psni_peer_t *peer);
+
+void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
+                 const uint8_t *bytes, size_t length);
+void psni_stored_free(psni_peer_t *peer, psni_stored_t *stored);
+void psni_arrive_reset(psni_peer_t *peer);
+
+/* ---- frame.c ---- */
+
+typedef struct psni_packet {
+    struct iovec iov[1 + PSNI_PIECES];
+    int n_iov;
+    uint8_t
+        head[sizeof(psni_head_t) + (PSNI_ANSWERS + 1) * sizeof(psni_message_t)];
+} psni_packet_t;
+
+uint64_t psni_frame_cost(uint64_t length); /* bytes of the receiver's memory */
+psni_frame_t *psni_frame_at(psni_peer_t *peer, uint32_t seq);
+psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind);
+void psni_frame_pack(psni_peer_t *peer, uint32_t seq, psni_packet_t *packet);
+/* Makes the next frame. Returns false if there is nothing to send, or if the
+ * window has no room. Answers alone make a frame if `flush`. */
+bool psni_frame_next(psni_peer_t *peer, int64_t now, bool flush);
+
+#endif
