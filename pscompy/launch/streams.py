@@ -68,18 +68,19 @@ class Stream:
         self._line_begins = True
         os.set_blocking(fd, False)
 
-    def read(self) -> bool:
-        """Read once and pass on all whole lines. Returns False if the pipe is empty or ended."""
+    def read(self) -> int | None:
+        """Read once and pass on all whole lines. Returns the number of bytes: 0 if the pipe has
+        ended, None if it is empty and some process may still write to it."""
         try:
             data = os.read(self.fd, _READ)
         except BlockingIOError:
-            return False
+            return None
         self._partial += data
         cut = self._partial.rfind(b"\n") + 1
         if not data or (cut == 0 and len(self._partial) > _LINE_MAX):
             cut = len(self._partial)
         self._pass_on(cut)
-        return bool(data)
+        return len(data)
 
     def drain(self) -> None:
         """Pass on all output that can be read without waiting."""

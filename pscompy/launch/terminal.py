@@ -71,7 +71,7 @@ class Terminal:
                 sink.write()
 
     def _on_output(self, fd: int) -> None:
-        if not self._streams[fd].read():
+        if self._streams[fd].read() == 0:
             self._close_stream(fd)
 
     def _close_stream(self, fd: int) -> None:
