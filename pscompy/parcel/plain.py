@@ -15,7 +15,7 @@ import datetime
 import importlib
 import re
 from collections.abc import Callable
-from functools import lru_cache, reduce
+from functools import reduce
 from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
@@ -315,7 +315,7 @@ _ERRORS = (
     "ZeroDivisionError",
 )
 _OURS = "pscompy.parcel.pickling"
-_MAKERS = {
+MAKERS = {
     maker.name: maker
     for maker in (
         *(Maker(f"builtins:{kind.__name__}", _scalar(kind)) for kind in (bool, int, float, str)),
@@ -346,14 +346,3 @@ _MAKERS = {
         Maker(f"{_OURS}:make_memoryview", _memoryview, hides=True),
     )
 }
-
-
-@lru_cache(256)
-def maker(name: str) -> Maker | None:
-    """The maker for the name `module:name`; None if the name is not plain data."""
-    known = _MAKERS.get(name)
-    if known is None and name.startswith(("numpy", "pscompy.parcel.array_codec:")):
-        from pscompy.parcel import plain_arrays
-
-        known = plain_arrays.MAKERS.get(name)
-    return known

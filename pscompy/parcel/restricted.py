@@ -19,6 +19,7 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,7 @@ class Reader:
         if type(module) is not str or type(name) is not str:
             raise UnpicklingError("a name is no text")
         full = f"{module}:{name}"
-        maker = plain.maker(full)
+        maker = _maker(full)
         if maker is not None:
             value = maker if maker.hides else plain.find(module, name)
             self._makers[id(value)] = maker
@@ -214,6 +215,17 @@ class Reader:
             _set_state(target, state)
         else:
             raise UnpicklingError(f"state for a {_named(target)}")
+
+
+@lru_cache(256)
+def _maker(name: str) -> plain.Maker | None:
+    """The maker for the name `module:name`; None if the name is not plain data."""
+    known = plain.MAKERS.get(name)
+    if known is None and name.startswith(("numpy", "pscompy.parcel.array_codec:")):
+        from pscompy.parcel import plain_arrays
+
+        known = plain_arrays.MAKERS.get(name)
+    return known
 
 
 def _named(obj: Any) -> str:
