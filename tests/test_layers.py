@@ -363,6 +363,7 @@ FLOORS = {
         *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),
         *("network", "address", "settings"),
     ),
+    "pscompy/transport/python": ("pump", "transport", "ep", "queue", "proof"),
 }
 DEFINITION = re.compile(r"^(?!static\b)[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.M)
 

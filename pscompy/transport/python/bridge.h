@@ -1,8 +1,9 @@
 /* The declarations that the files of the bridge share.
  *
- *   transport.c  the operations table; opening, polling, waking, ending
- *   ep.c         endpoints, and sending on them
  *   pump.c       the functions that the pump calls (pump.h)
+ *   transport.c  the operations table; opening, polling, waking
+ *   ep.c         endpoints, and sending on them
+ *   queue.c      items, the two queues, and their end
  *   build.py     the extension; __init__.py and its neighbours: the pump
  *
  * A bridge is an interface of the contract whose fabric is a thread that runs
@@ -91,10 +92,15 @@ struct bridge {
 /* ---- transport.c ---- */
 
 extern const psc_transport_ops_t bridge_template;
+
+/* ---- queue.c, and bridge_release(), bridge_end() of pump.h ---- */
+
 /* Returns NULL if memory is short. `data` may be NULL if the caller fills it in
  * later. */
 bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
                                   size_t len);
+/* Frees an item, which may be NULL, with the token in it. */
+void bridge_item_wipe(bridge_item_t *item);
 /* Queues an item and wakes the other side. The lock must be held. */
 void bridge_command_push(bridge_t *bridge, bridge_item_t *item);
 void bridge_event_push(bridge_t *bridge, bridge_item_t *item);

@@ -18,42 +18,6 @@ static void bridge_lists_init(bridge_t *bridge)
         psc_list_init(&bridge->eps[i]);
 }
 
-static void bridge_item_wipe(bridge_item_t *item)
-{
-    if (item)
-        explicit_bzero(item->token, PSC_TOKEN_SIZE);
-    free(item);
-}
-
-static void bridge_items_free(psc_list_t *items)
-{
-    psc_link_t *link;
-
-    while ((link = psc_list_pop(items)))
-        bridge_item_wipe(psc_container_of(link, bridge_item_t, link));
-}
-
-static void bridge_eps_free(bridge_t *bridge)
-{
-    for (unsigned i = 0; i < BRIDGE_BUCKETS; i++) {
-        psc_list_for_each(ep, &bridge->eps[i], bridge_ep_t, link)
-            free(ep);
-    }
-}
-
-static void bridge_free(bridge_t *bridge)
-{
-    bridge_items_free(&bridge->commands);
-    bridge_items_free(&bridge->events);
-    bridge_eps_free(bridge);
-    bridge_item_wipe(bridge->taken);
-    if (bridge->pump_fd >= 0)
-        close(bridge->pump_fd);
-    if (bridge->event_fd >= 0)
-        close(bridge->event_fd);
-    free(bridge);
-}
-
 static bool bridge_attr_sane(const bridge_attr_t *attr, size_t address_len)
 {
     return attr->max_frame >= 1024 + sizeof(bridge_head_t) &&
@@ -85,14 +49,8 @@ bridge_t *bridge_create(const char *name, const bridge_attr_t *attr,
     bridge->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (bridge->pump_fd >= 0 && bridge->event_fd >= 0)
         return bridge;
-    bridge_free(bridge);
+    bridge_release(bridge);
     return NULL;
-}
-
-void bridge_release(bridge_t *bridge)
-{
-    if (atomic_fetch_sub(&bridge->references, 1) == 1)
-        bridge_free(bridge);
 }
 
 uintptr_t bridge_ops(bridge_t *bridge)
@@ -103,14 +61,6 @@ uintptr_t bridge_ops(bridge_t *bridge)
 int bridge_fd(bridge_t *bridge)
 {
     return bridge->pump_fd;
-}
-
-void bridge_end(bridge_t *bridge)
-{
-    psc_lock_acquire(&bridge->lock);
-    bridge->ended = true;
-    bridge_signal(bridge->pump_fd);
-    psc_lock_release(&bridge->lock);
 }
 
 /* ---- commands ---- */

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from pscompy.errors import describe
 from pscompy.transport.python.base import Link, PythonTransport
 from pscompy.transport.python.channel import Channel, Stage
 from pscompy.transport.python.native import native
@@ -198,7 +199,7 @@ class Pump:
 
     def _break(self, error: Exception) -> None:
         """Handle a failure of the whole transport: all links fail, and so do later ones."""
-        self._broken = f"the transport {self._name} has failed: {_describe(error)}"
+        self._broken = f"the transport {self._name} has failed: {describe(error)}"
         logger.error("%s", self._broken, exc_info=error)
         for number in list(self._expected):
             self._fail(number, self._lib.PSC_ERR_CONNECT, self._broken)
@@ -235,7 +236,7 @@ class Pump:
             self._lose(channel, str(error) or type(error).__name__)
         except Exception as error:
             logger.exception("%s: a link ends because of an error in the transport", self._name)
-            self._lose(channel, _describe(error))
+            self._lose(channel, describe(error))
 
     # ---- commands of the bridge ----
 
@@ -304,7 +305,7 @@ class Pump:
             return
         except Exception as error:
             logger.exception("%s: a link ends because of an error in the transport", self._name)
-            self._lose(channel, _describe(error))
+            self._lose(channel, describe(error))
             return
         for _ in range(done):
             self._lib.bridge_frame_done(self._bridge, channel.number)
@@ -426,7 +427,7 @@ class Pump:
             while watch is not None and channel.stage is Stage.UP:
                 watch.read()
         except Exception as error:
-            logger.debug("%s: nothing more to read: %s", self._name, _describe(error))
+            logger.debug("%s: nothing more to read: %s", self._name, describe(error))
 
     def _lose(self, channel: Channel, reason: str) -> None:
         """End a link for any reason, and notify the bridge unless it has been notified."""
@@ -459,7 +460,3 @@ class Pump:
         self._expected.pop(number, None)
         text = reason.encode("utf-8", "replace")
         self._lib.bridge_ep_failed(self._bridge, number, status, text)
-
-
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,11 +1,9 @@
 /* The operations table of a bridge; opening, polling, waking and ending. */
 #include "bridge.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* Setting that passes the bridge's address to `open`. The Python half adds it;
@@ -15,54 +13,6 @@
 static bridge_t *bridge_of(psc_iface_t *iface)
 {
     return psc_container_of(iface, bridge_t, super);
-}
-
-/* ---- items ---- */
-
-bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
-                                  size_t len)
-{
-    bridge_item_t *item = calloc(1, sizeof *item + len);
-
-    if (!item)
-        return NULL;
-    item->kind = kind;
-    item->ep = ep;
-    item->len = len;
-    if (data && len)
-        memcpy(item->data, data, len);
-    return item;
-}
-
-void bridge_signal(int fd)
-{
-    uint64_t one = 1;
-
-    if (write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
-        abort(); /* write() to our own eventfd fails only if it was closed */
-}
-
-void bridge_command_push(bridge_t *bridge, bridge_item_t *item)
-{
-    if (psc_list_empty(&bridge->commands))
-        bridge_signal(bridge->pump_fd);
-    psc_list_push(&bridge->commands, &item->link);
-}
-
-void bridge_wake(bridge_t *bridge)
-{
-    atomic_store_explicit(&bridge->busy, true, memory_order_relaxed);
-    if (!bridge->armed)
-        return;
-    bridge->armed = false;
-    bridge->signalled = true;
-    bridge_signal(bridge->event_fd);
-}
-
-void bridge_event_push(bridge_t *bridge, bridge_item_t *item)
-{
-    psc_list_push(&bridge->events, &item->link);
-    bridge_wake(bridge);
 }
 
 /* ---- open and query ---- */
