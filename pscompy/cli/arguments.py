@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import NoReturn
 
-from pscompy.config.config import seconds
+from pscompy.config.parsers import seconds
 
 
 class ArgumentParser(argparse.ArgumentParser):

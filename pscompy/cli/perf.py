@@ -17,7 +17,7 @@ from pscompy.cli.measure import BOTH_WAYS, LATENCY, STREAM, Job
 from pscompy.cli.perf_pair import OwnPair, serve
 from pscompy.cli.report import QUANTITIES, Report
 from pscompy.cli.sampling import Pair, sample
-from pscompy.config.config import INF, nbytes
+from pscompy.config.parsers import INF, nbytes
 from pscompy.discovery import registry
 from pscompy.world.bootstrap import launched
 

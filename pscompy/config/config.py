@@ -17,49 +17,8 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pscompy.config.parsers import (
-    AUTO,
-    INF,
-    Parser,
-    as_number,
-    choice,
-    count,
-    flag,
-    integer,
-    names,
-    nbytes,
-    priority,
-    seconds,
-    size,
-    text,
-)
+from pscompy.config.parsers import Parser, as_number
 from pscompy.errors import ConfigError
-
-__all__ = [
-    "AUTO",
-    "INF",
-    "Config",
-    "ConfigWarning",
-    "Parser",
-    "Row",
-    "Setting",
-    "TransportWarning",
-    "Var",
-    "choice",
-    "count",
-    "flag",
-    "full_name",
-    "integer",
-    "launcher_environment",
-    "names",
-    "nbytes",
-    "priority",
-    "seconds",
-    "size",
-    "set_for_children",
-    "text",
-    "warn",
-]
 
 PREFIX = "PSP_"
 

@@ -6,7 +6,8 @@ variable, its name and meaning are the same here.
 
 from __future__ import annotations
 
-from pscompy.config.config import Var, choice, count, flag, integer, names, seconds, size, text
+from pscompy.config.config import Var
+from pscompy.config.parsers import choice, count, flag, integer, names, seconds, size, text
 
 GENERAL = (
     Var("KEY", "", text, "Key shared by all processes of the job.", secret=True),

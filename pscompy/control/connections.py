@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from pscompy.config import logs
-from pscompy.config.config import AUTO, Config
+from pscompy.config.config import Config
+from pscompy.config.parsers import AUTO
 from pscompy.control import selection
 from pscompy.control.candidates import LaneFactory
 from pscompy.control.event_loop import ControlThread

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pscompy.config.config import INF
+from pscompy.config.parsers import INF
 from pscompy.control.selection import CAP_MAP, Estimates, Option, Params, cost_table, ordered
 
 WHOLE = 1 << 40  # a fragment of this length holds any message

@@ -13,7 +13,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pscompy.config.config import AUTO, INF
+from pscompy.config.parsers import AUTO, INF
 from pscompy.control.handshake.frames import LANES_MAX, Identity, Offer
 
 # Capabilities, as in transport.h.

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import pluggy
 
-from pscompy.config.config import Config, Var, full_name, priority
+from pscompy.config.config import Config, Var, full_name
+from pscompy.config.parsers import priority
 from pscompy.config.variables import APART, KNOWN, VARIABLES
 from pscompy.discovery.hooks import Refused, new_manager, register
 from pscompy.discovery.sources import Source, find

@@ -20,7 +20,7 @@ from typing import Any
 
 from pscompy.api.request import Request
 from pscompy.binding import _binding
-from pscompy.config.config import AUTO
+from pscompy.config.parsers import AUTO
 from pscompy.errors import (
     Cancelled,
     ParcelError,

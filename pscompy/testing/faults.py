@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pscompy.config.config import Setting, Var, count
+from pscompy.config.config import Setting, Var
+from pscompy.config.parsers import count
 from pscompy.discovery import registry
 from pscompy.plugin import Carrier, Transport
 

@@ -7,16 +7,11 @@ import pytest
 from pscompy.config.config import (
     Config,
     ConfigWarning,
-    Parser,
     Setting,
     Var,
-    choice,
-    count,
     launcher_environment,
-    nbytes,
-    seconds,
-    text,
 )
+from pscompy.config.parsers import Parser, choice, count, nbytes, seconds, text
 from pscompy.config.variables import KNOWN, VARIABLES
 from pscompy.errors import ConfigError
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from precon_links import identity
 
-from pscompy.config.config import INF
+from pscompy.config.parsers import INF
 from pscompy.control import selection
 from pscompy.control.handshake.frames import Candidate, Offer
 from pscompy.control.selection import Estimates, Option, Settings, candidates, choices, parameters

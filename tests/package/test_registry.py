@@ -8,7 +8,8 @@ import pytest
 
 import pscompy
 import pscompy.plugins
-from pscompy.config.config import ConfigWarning, Setting, Var, count
+from pscompy.config.config import ConfigWarning, Setting, Var
+from pscompy.config.parsers import count
 from pscompy.discovery import registry
 from pscompy.discovery.sources import OWN
 from pscompy.discovery.validation import flaw
