@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pscompy.control import selection
 from pscompy.control.event_loop import Timer
@@ -30,8 +30,7 @@ from pscompy.errors import PscomError
 TICKS = 8  # parts into which a candidate's time is divided
 
 
-@dataclass(frozen=True, slots=True)
-class LaneFactory:
+class LaneFactory(NamedTuple):
     """The parts of this session that make lanes and bring them up."""
 
     engine: Engine

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +48,17 @@ def wrapped(name: str, plugindir: str) -> Transport:
     (inner,) = (it.transport for it in found if it.name == name)
     assert inner is not None
     variables = (*inner.variables, *KNOBS)
-    return _Wrapped(name, inner.priority, variables, lambda: 0, inner.unavailable, inner=inner)
+    made = _Wrapped(name, inner.priority, variables, lambda: 0, inner.unavailable)
+    made.inner = inner
+    return made
 
 
-@dataclass(frozen=True, slots=True)
 class _Wrapped(Transport):
     """The transport `inner` behind the wrapper's table of operations."""
 
-    inner: Transport | None = None
+    inner: Transport
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
-        assert self.inner is not None
         module: Any = importlib.import_module("pscompy.testing._faults")
         knobs = {setting.name: setting.number for setting in settings}
         carrier = self.inner.carry([it for it in settings if not it.name.startswith(PREFIX)])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pscompy.config.config import Setting, Var
 from pscompy.transport.python.base import PythonTransport
@@ -52,8 +51,7 @@ class Relay(Protocol):
         """Connect to a place, then call `done`. Returns a function that cancels the attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Carrier:
+class Carrier(NamedTuple):
     """A transport that a worker can open.
 
     `ops` is the address of its psc_transport_ops_t, `settings` are for its `open`. `close` is
@@ -70,8 +68,7 @@ class Carrier:
     stuck: Callable[[], str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
+class Transport(NamedTuple):
     """A transport as its plug-in declares it.
 
     `priority` orders it among the others (built in: loop 100, shm 90, portals 40, ib 30,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from pathlib import Path
 from types import ModuleType
 
@@ -44,6 +43,8 @@ class Native:
     def _why_not_built(self) -> str:
         """The reason that the build recorded beside the package, or a general remedy."""
         package = importlib.import_module(self._package)
+        import json  # late: built plug-ins need it not
+
         record = Path(package.__path__[0]).parent / "not_built.json"
         try:
             reasons = json.loads(record.read_text())

@@ -272,7 +272,7 @@ def test_bye_is_an_end_in_order_and_silence_is_not() -> None:
         pair.take(pair.acceptor)
         pair.connector.closing()
         pair.run()
-        assert pair.take(pair.acceptor) == [PeerClosing()]
+        assert [type(event) for event in pair.take(pair.acceptor)] == [PeerClosing]
         if bye:
             pair.connector.bye()
             pair.run()
@@ -339,7 +339,7 @@ def test_a_proof_depends_on_both_nonces() -> None:
     proofs = set()
     for dialer in greetings:
         for listener in greetings:
-            derived = Secrets.derive(KEY.secret, dialer, listener)
+            derived = Secrets(KEY.secret, dialer, listener)
             proofs.add(Seal(derived.dialer, derived.transcript).proof())
     assert len(proofs) == 4
 
@@ -405,14 +405,14 @@ def test_frames_cannot_be_dropped_or_swapped() -> None:
 
 
 def test_seals_do_not_move_between_directions() -> None:
-    secrets = Secrets.derive(b"k" * 32, b"one", b"two")
+    secrets = Secrets(b"k" * 32, b"one", b"two")
     sealed = Seal(secrets.dialer, secrets.transcript).next(b"content")
     with pytest.raises(RemoteProtocolError):
         Seal(secrets.listener, secrets.transcript).check(b"content", sealed)
 
 
 def test_secrets_are_not_shown() -> None:
-    secrets = Secrets.derive(KEY.secret, b"one", b"two")
+    secrets = Secrets(KEY.secret, b"one", b"two")
     for secret in (KEY.secret, secrets.dialer, secrets.listener, secrets.tokens):
         assert repr(secret) not in repr(secrets) + repr(KEY)
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass, field
 
 from pscompy.control.handshake.frames import MAC_SIZE
 from pscompy.control.handshake.states import RemoteProtocolError
@@ -38,25 +37,18 @@ def expand(key: bytes, label: bytes, *parts: bytes) -> bytes:
     return hmac.digest(key, info + b"\x01", "sha256")
 
 
-@dataclass(frozen=True, slots=True)
 class Secrets:
     """The secrets that both sides derive from the key and the two greetings."""
 
-    dialer: bytes = field(repr=False)  # seals what the dialer sends
-    listener: bytes = field(repr=False)
-    tokens: bytes = field(repr=False)
-    transcript: bytes
+    __slots__ = ("dialer", "listener", "tokens", "transcript")
 
-    @classmethod
-    def derive(cls, secret: bytes, dialer_hello: bytes, listener_hello: bytes) -> Secrets:
-        transcript = hashlib.sha256(b"pscompy precon" + dialer_hello + listener_hello).digest()
-        extracted = hmac.digest(transcript, secret, "sha256")
-        return cls(
-            dialer=expand(extracted, b"pscompy dialer"),
-            listener=expand(extracted, b"pscompy listener"),
-            tokens=expand(extracted, b"pscompy tokens"),
-            transcript=transcript,
-        )
+    def __init__(self, secret: bytes, dialer_hello: bytes, listener_hello: bytes) -> None:
+        greetings = b"pscompy precon" + dialer_hello + listener_hello
+        self.transcript = hashlib.sha256(greetings).digest()
+        extracted = hmac.digest(self.transcript, secret, "sha256")
+        self.dialer = expand(extracted, b"pscompy dialer")  # seals what the dialer sends
+        self.listener = expand(extracted, b"pscompy listener")
+        self.tokens = expand(extracted, b"pscompy tokens")
 
     def lane_token(self, attempt: int, lane: int) -> bytes:
         """Return the token of one lane of one attempt, the same on both sides."""

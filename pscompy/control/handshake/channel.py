@@ -103,7 +103,7 @@ class Channel:
         """Derive the secrets of this link from the key and both greetings."""
         greetings = (self.hello.pack(), theirs.pack())
         dialers, listeners = greetings if self._dialer else reversed(greetings)
-        self._secrets = Secrets.derive(self._key.secret, dialers, listeners)
+        self._secrets = Secrets(self._key.secret, dialers, listeners)
         keys = (self._secrets.dialer, self._secrets.listener)
         self._seal = Seal(keys[not self._dialer], self._secrets.transcript)
         self._check = Seal(keys[self._dialer], self._secrets.transcript)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from pscompy.control.handshake import frames
@@ -51,7 +50,6 @@ class Established(NamedTuple):
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
 class PeerClosing:
     """The peer's last message is in flight on the lanes."""
 

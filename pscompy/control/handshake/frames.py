@@ -12,7 +12,6 @@ arrives before it is used: a frame that is too short, too long or malformed is a
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +19,7 @@ from pscompy.control.handshake.codec import Reader, Writer
 from pscompy.control.handshake.states import RemoteProtocolError
 
 Code = TypeVar("Code", bound=IntEnum)
+E = TypeVar("E", bound="_Empty")
 
 
 MAGIC = b"\x93pscompy"
@@ -176,13 +176,12 @@ class Welcome(NamedTuple):
         return cls(Identity.unpack(source), crossed)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A transport that the connector can use, with the address of a new lane."""
 
     transport: str
     priority: int  # the user's: PSP_<TRANSPORT>
-    address: bytes = field(repr=False)
+    address: bytes
     worker: int = 0
     lane: int = 0
 
@@ -218,12 +217,11 @@ class Offer(NamedTuple):
         return cls(candidates, source.list(REASONS_MAX, _unpack_reason))
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One lane of the answer: the index of a candidate, and the address of the acceptor's lane."""
 
     candidate: int
-    address: bytes = field(repr=False)
+    address: bytes
 
     def pack(self, to: Writer) -> None:
         to.number(self.candidate, 2)
@@ -282,28 +280,28 @@ class LaneReport(NamedTuple):
         return cls(attempt, said, source.text(REASON_MAX))
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class _Empty:
+    """A frame without a body."""
+
+    def pack(self, to: Writer) -> None:
+        pass
+
+    @classmethod
+    def unpack(cls: type[E], source: Reader) -> E:
+        return cls()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    __hash__ = object.__hash__
+
+
+class Closing(_Empty):
     """The last message is in flight on the lanes: the peer drives progress until it arrives."""
 
-    def pack(self, to: Writer) -> None:
-        pass
 
-    @classmethod
-    def unpack(cls, source: Reader) -> Closing:
-        return cls()
-
-
-@dataclass(frozen=True, slots=True)
-class Bye:
+class Bye(_Empty):
     """The link is ended on purpose."""
-
-    def pack(self, to: Writer) -> None:
-        pass
-
-    @classmethod
-    def unpack(cls, source: Reader) -> Bye:
-        return cls()
 
 
 class Refuse(NamedTuple):

@@ -19,8 +19,8 @@ import math
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from pscompy.config.config import Config, warn
 from pscompy.errors import AuthError
@@ -39,12 +39,14 @@ SCRYPT_MEMORY = 64 << 20
 SALT = b"pscompy key"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """A key, stretched if it is not random, and where it came from."""
 
-    secret: bytes = field(repr=False)
+    secret: bytes
     origin: str
+
+    def __repr__(self) -> str:
+        return f"<Key from {self.origin}>"
 
     @property
     def for_memory(self) -> bytes:
