@@ -229,8 +229,10 @@ class Config(Mapping[str, Any]):
             name = match["braced"] or match["plain"]
             return self._environ.get(name, "") if name else str(os.getpid())
 
-        pattern = r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>[A-Za-z_]\w*))"
-        return os.path.expanduser(re.sub(pattern, replace, template))  # noqa: PTH111 (any text)
+        if "$" in template:
+            pattern = r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>[A-Za-z_]\w*))"
+            template = re.sub(pattern, replace, template)
+        return os.path.expanduser(template)  # noqa: PTH111 (any text)
 
     # ---- reading ----
 

@@ -7,7 +7,7 @@ completes the sentence "must be ...".
 from __future__ import annotations
 
 import math
-import re
+from string import ascii_letters
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ INF = 2**63 - 1  # the value of "inf"
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
-_NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*([A-Za-z]*)")
 _TRUE = {"1", "yes", "on", "true", "y"}
 _FALSE = {"0", "no", "off", "false", "n"}
 
@@ -89,10 +88,11 @@ def _parse_size(given: str) -> int:
 
 def _split_unit(given: str) -> tuple[str, str]:
     """Split into a number with at most one point, and the word that follows, in lower case."""
-    found = _NUMBER.fullmatch(given)
-    if found is None:
+    unspaced = given.rstrip(ascii_letters)
+    number, word = unspaced.rstrip(), given[len(unspaced) :].lower()
+    if not (number.isascii() and number.replace(".", "", 1).isdecimal()):
         raise ValueError(given)
-    return found[1], found[2].lower()
+    return number, word
 
 
 def _parse_digits(given: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TypeGuard
 
 from pscompy.config.config import Var
@@ -11,9 +10,8 @@ from pscompy.config.variables import VARIABLES
 from pscompy.transport.declaration import Transport
 from pscompy.transport.python.base import PythonTransport
 
-_TRANSPORT_NAME = re.compile(r"[a-z][a-z0-9]{0,14}")
+NAME_MAX = 15
 _CORE = {var.name for var in VARIABLES}
-_VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def flaw(declared: object, name: str) -> str | None:
@@ -29,7 +27,8 @@ def flaw(declared: object, name: str) -> str | None:
 
 def flaw_of_name(name: str) -> str | None:
     """Why a transport cannot have this name, or None."""
-    if not _TRANSPORT_NAME.fullmatch(name):
+    fits = name.isascii() and name.isalnum() and name.islower() and name[0].isalpha()
+    if not fits or len(name) > NAME_MAX:
         return f"the name {name!r} is not 1 to 15 lower-case letters and digits"
     if name.upper() in _CORE:
         return f"PSP_{name.upper()} is another variable"
@@ -64,7 +63,8 @@ def _flaw_of_variables(variables: object) -> str | None:
 
 
 def _flaw_of_variable(var: Var) -> str | None:
-    if not _VARIABLE_NAME.fullmatch(var.name):
+    name = var.name
+    if not (name.isascii() and name.isidentifier() and name.isupper() and name[0] != "_"):
         return "is not named in capitals, digits and underscores"
     if not isinstance(var.parser, Parser):
         return "has no Parser of pscompy.plugin"
