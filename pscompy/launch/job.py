@@ -12,8 +12,9 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
 
 from pscompy.launch.environment import job_environment, rank_variables
 from pscompy.launch.event_loop import Loop
@@ -29,15 +30,14 @@ _INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second such signal kills the
 _SAME = 0.2  # seconds within which a second signal counts as a repetition of the first
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A job to run: the command `argv` on `size` ranks, with `environ` added to the launcher's own
     environment. If `label` is set, each line of output begins with the number of its rank."""
 
     argv: list[str]
     size: int
     label: bool = False
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = MappingProxyType({})
 
 
 class Job:
