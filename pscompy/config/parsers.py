@@ -7,8 +7,8 @@ completes the sentence "must be ...".
 from __future__ import annotations
 
 import math
-from string import ascii_letters
 from collections.abc import Callable
+from string import ascii_letters
 from typing import Any, NamedTuple
 
 AUTO = -1  # the value of "auto"
