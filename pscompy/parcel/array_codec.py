@@ -2,7 +2,8 @@
 
 numpy's own pickling of an array takes longer than the network needs for 10 KiB. An array that is
 the whole object is sent without pickle: type and shape are the index, and the numbers are the only
-chunk. For an array within another object, pickle is given type, shape and numbers.
+chunk. For an array within another object, pickle is given type, shape and numbers; the numbers of a
+short one are part of the pickle, because a chunk of its own takes longer than a copy.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 NAME = "array"  # stands in the head where other archives have the name of their serialiser
+SHORT = 1024  # an array of fewer bytes within another object is copied into the pickle
 _KINDS = "biufc"
 _DIMENSIONS_MAX = 32
 _DESCRIBED_MAX = 256  # descriptions of arrays that are cached
@@ -55,7 +57,15 @@ def reduce(obj: Any) -> Any:
     order = _order(obj)
     if order is None:
         return obj.__reduce_ex__(5)
+    if obj.nbytes < SHORT and obj.flags.writeable:
+        return restore, (bytearray(obj if order == "C" else obj.T), obj.dtype, obj.shape, order)
     return restore, (PickleBuffer(obj), obj.dtype, obj.shape, order)
+
+
+def reduced(data: bytes) -> bool:
+    """Whether this pickle begins with arrays that `reduce` wrote, to guess what the next object
+    contains."""
+    return data.find(b"pscompy.parcel.array_codec", 0, 4096) >= 0
 
 
 def restore(numbers: Buffer, kind: Any, shape: tuple[int, ...], order: Any) -> NDArray[Any]:
@@ -63,7 +73,7 @@ def restore(numbers: Buffer, kind: Any, shape: tuple[int, ...], order: Any) -> N
     is no type of numbers."""
     if kind.kind not in _KINDS:
         raise ProtocolError(f"{kind!r} is no type of numbers")
-    made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order)
+    made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, 0, None, order)
     return made
 
 

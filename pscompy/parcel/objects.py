@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pscompy.api.request import Request, wait_all
 from pscompy.binding import _binding
 from pscompy.errors import PscomError, Timeout
-from pscompy.parcel import archive
+from pscompy.parcel import archive, array_codec
 from pscompy.parcel.pickling import Pickle, Pickling
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ class Objects:
 
     def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> bool:
         """The part of `Connection.send_obj` that is in Python. `timeout` is in seconds. Returns
-        whether the object had chunks besides its pickle."""
+        whether the object contained arrays or had chunks besides its pickle."""
         packed = archive.dump(obj, self._serialiser, self._zero_copy)
         if isinstance(packed, bytes):
             self.heads.send(packed, tag, timeout)
-            return False
+            return array_codec.reduced(packed)
         self._send_archive(packed, tag, timeout, lend)
         return True
 
