@@ -92,12 +92,16 @@ class Running:
     def __init__(self, name: str, source: Any) -> None:
         self.name = name
         self.source = source
-        self._cancelled = threading.Event()
+        self._cancelled = False
 
     @property
     def cancelled(self) -> bool:
         """Whether the caller does not want the result any more; the action should end soon."""
-        return self._cancelled.is_set()
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Note that the caller does not want the result any more."""
+        self._cancelled = True
 
     def __repr__(self) -> str:
         return f"<action {self.name}{', cancelled' if self.cancelled else ''}>"

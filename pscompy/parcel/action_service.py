@@ -9,41 +9,40 @@ whichever thread makes progress.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pscompy.api.request import Request
 from pscompy.binding import _binding
 from pscompy.config.parsers import AUTO
 from pscompy.errors import (
     Cancelled,
-    ParcelError,
     ProtocolError,
     PscomError,
     Timeout,
     Unsupported,
-    describe,
 )
 from pscompy.parcel.action import (
     Registered,
-    Running,
     action,
     current_action,
     find,
     name_of,
     registered,
-    run_as,
 )
+from pscompy.parcel.alarms import Alarms
+from pscompy.parcel.frame import DELAY, Batch, Called, Frame, Result, packed_answer
 from pscompy.parcel.future import Future
 from pscompy.parcel.objects import Objects, head_of, receive, when_all_ended
 from pscompy.parcel.remote_errors import put_together, take_apart
 from pscompy.parcel.thread_pool import Threads, processors
+
+if TYPE_CHECKING:
+    from pscompy.parcel.archive import Archive
 
 NUMBERS = 0x3FFFFFFF  # the tag of a call has one bit more, which is set to cancel the call
 BACKLOG = 64  # calls that are accepted beyond those that can run at once
@@ -79,14 +78,21 @@ class Options:
         self.on_sent = on_sent
 
 
-class Call(Running):
-    """A call that a peer has sent."""
+class Call(Called):
+    """A message of a peer with a call, or with several calls, which are its frame."""
 
-    def __init__(self, links: Links, number: int) -> None:
-        super().__init__("?", links.source)
-        self.resolve: Callable[[object], Registered]
+    def __init__(self, links: Links, number: int, resolve: Callable[[object], Registered]) -> None:
+        super().__init__(links.source, resolve)
         self.links = links
         self.number = number
+        self.frame: Frame | None = None
+
+    def withdraw(self, index: bytes) -> None:
+        """Cancel the call; of several calls that one whose index was sent."""
+        if self.frame is None:
+            self.cancel()
+        elif index:
+            self.frame.cancel(int.from_bytes(index, "little"))
 
 
 class Service:
@@ -117,8 +123,7 @@ class Service:
         self._listening = False
         self._calls: dict[tuple[int, int], Call] = {}  # calls of peers, by id() of Links and number
         self._asked: set[Future] = set()  # futures of our calls that are not answered yet
-        self._deadlines: list[tuple[float, int, Future]] = []
-        self._order = itertools.count()
+        self._alarms = Alarms(lambda: self._event._complete(None))
 
     @property
     def threads(self) -> int:
@@ -133,7 +138,7 @@ class Service:
             if self._begun:
                 return
             self._begun = True
-            self._alarm = self._worker.event()
+            self._event = self._worker.event()
         threading.Thread(target=self._move_on, name=self._name, daemon=True).start()
         self._listen()
 
@@ -152,18 +157,12 @@ class Service:
         Raises the exceptions of the serialiser, and `PscomError` if the call cannot be sent.
         """
         self.start()
-        known = registered(function)
-        packed = links.calls.take_apart((known.name if known else function, args, kwargs))
+        packed = links.calls.take_apart((_target(function), args, kwargs))
         number = next(links.numbers) & NUMBERS
         future = Future(partial(self._withdraw, links, number))
-        answer = receive(
-            self._worker,
-            links.answers.heads,
-            links.answers.heads.irecv(None, number),
-            lambda _: links.answers,
-        )
         self._asked.add(future)
         future.add_done_callback(self._asked.discard)
+        answer = self._answer_of(links, number)
         answer._on_done(partial(self._answered, links, future))
         try:
             sent = links.calls.begin(packed, number << 1)
@@ -173,8 +172,37 @@ class Service:
         if options.on_sent is not None:
             sent._on_done(partial(_call_on_sent, options.on_sent))
         if options.timeout is not None:
-            self._set_alarm(time.monotonic() + options.timeout, future)
+            self._alarms.set(options.timeout, future.done, partial(_time_out, future))
         return future
+
+    def submit_many(
+        self,
+        links: Links,
+        calls: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]],
+        report: Callable[[list[Result]], object],
+        refused: Callable[[BaseException], object],
+    ) -> int:
+        """Call several functions on the peer of `links` by one message, and report their results.
+
+        `refused(error)` is called instead if the peer cannot restore the message, so that none of
+        the functions has run. Returns the number for `withdraw`. Raises as `submit` does.
+        """
+        self.start()
+        packed = links.calls.take_apart([(_target(it), args, kwargs) for it, args, kwargs in calls])
+        number = next(links.numbers) & NUMBERS
+        batch = Batch(len(calls), report, refused)
+        answer = self._await_part(links, number, batch)
+        try:
+            links.calls.begin(packed, number << 1)
+        except PscomError:
+            batch.drop()
+            answer.cancel()
+            raise
+        return number
+
+    def withdraw(self, links: Links, number: int, index: int) -> None:
+        """Cancel one of the calls that `submit_many` has sent."""
+        self._send_withdrawal(links, number, index.to_bytes(4, "little"))
 
     def wait_for_answers(self, timeout: float | None = None) -> None:
         """Wait up to `timeout` seconds until all calls that were sent have ended. Raises
@@ -195,53 +223,48 @@ class Service:
         else:
             future.finish(None, put_together(value, links.answers))
 
-    def _withdraw(self, links: Links, number: int, future: Future) -> None:
+    def _answer_of(self, links: Links, number: int) -> Request:
+        heads = links.answers.heads
+        return receive(self._worker, heads, heads.irecv(None, number), lambda _: links.answers)
+
+    def _await_part(self, links: Links, number: int, batch: Batch) -> Request:
+        answer = self._answer_of(links, number)
+        answer._on_done(partial(self._part_came, links, number, batch))
+        return answer
+
+    def _part_came(self, links: Links, number: int, batch: Batch, answer: Request) -> None:
         try:
-            links.calls.heads.isend(b"", number << 1 | 1)
+            batch.take(answer.result(), links.answers)
+            if not batch.complete:
+                self._await_part(links, number, batch)
+        except BaseException as error:
+            batch.fail(error)
+
+    def _withdraw(self, links: Links, number: int, future: Future) -> None:
+        self._send_withdrawal(links, number, b"")
+
+    def _send_withdrawal(self, links: Links, number: int, index: bytes) -> None:
+        try:
+            links.calls.heads.isend(index, number << 1 | 1)
         except PscomError as error:
             logger.debug("cannot cancel an action: %s", error)
 
     # ---- progress and deadlines ----
-
-    def _set_alarm(self, deadline: float, future: Future) -> None:
-        with self._lock:
-            heapq.heappush(self._deadlines, (deadline, next(self._order), future))
-            sooner = self._deadlines[0][2] is future
-            alarm = self._alarm
-        if sooner:
-            alarm._complete(None)
 
     def _move_on(self) -> None:
         """Body of the service's thread: drives progress while it waits for the next deadline."""
         try:
             while True:
                 try:
-                    self._alarm.wait(self._until_next())
-                    self._alarm = self._worker.event()
+                    self._event.wait(self._alarms.until_next())
+                    self._event = self._worker.event()
                 except Timeout:
                     pass
-                self._expire()
+                self._alarms.run()
         except PscomError as error:
             logger.debug("%s ends: %s", self._name, error)
         finally:
             self._threads.end()
-
-    def _until_next(self) -> float | None:
-        with self._lock:
-            while self._deadlines and self._deadlines[0][2].done():
-                heapq.heappop(self._deadlines)
-            if not self._deadlines:
-                return None
-            return max(0.0, self._deadlines[0][0] - time.monotonic())
-
-    def _expire(self) -> None:
-        late = []
-        with self._lock:
-            while self._deadlines and self._deadlines[0][0] <= time.monotonic():
-                late.append(heapq.heappop(self._deadlines)[2])
-        for future in late:
-            if future.finish(None, Timeout("the action has not ended within its timeout")):
-                future.withdraw()
 
     # ---- calls that this process receives ----
 
@@ -280,15 +303,10 @@ class Service:
         if links is None:
             return
         number, cancels = head.status.tag >> 1, head.status.tag & 1
-        if cancels:
-            self._cancel(links, number)
-        else:
-            self._fetch(Call(links, number), data)
-
-    def _cancel(self, links: Links, number: int) -> None:
-        call = self._calls.get((id(links), number))
-        if call is not None:
-            call._cancelled.set()
+        if not cancels:
+            self._fetch(Call(links, number, self.resolve), data)
+        elif call := self._calls.get((id(links), number)):
+            call.withdraw(data)
 
     def _fetch(self, call: Call, data: bytearray) -> None:
         """Receive the chunks of a call, then begin it."""
@@ -313,17 +331,28 @@ class Service:
             arrived()
 
     def _begin(self, call: Call, asked: object) -> None:
-        if not (isinstance(asked, tuple) and len(asked) == 3 and isinstance(asked[1], tuple)):
-            raise ProtocolError("an object that is not a call of an action")
-        target, args, kwargs = asked
-        found = self.resolve(target)
-        call.name = found.name
-        call.resolve = self.resolve
-        work = partial(self._run, call, partial(found.function, *args, **kwargs))
-        if found.inline:
+        if isinstance(asked, list):
+            self._begin_frame(call, asked)
+            return
+        function, inline = call.prepare(asked)
+
+        def work() -> None:
+            self._answer(call, *call.outcome(function, call.links.answers))
+
+        if inline:
             work()
         else:
             self._threads.put(work)
+
+    def _begin_frame(self, call: Call, asked: list[Any]) -> None:
+        call.frame = Frame(
+            call.links.answers,
+            partial(self._send_answer, call),
+            partial(self._alarms.soon, DELAY),
+            partial(self._forget, call),
+        )
+        make = partial(Called, call.source, self.resolve)
+        call.frame.begin(asked, make, self._threads.put)
 
     def resolve(self, target: object) -> Registered:
         """Return the action for `target`, a name or a function.
@@ -345,35 +374,38 @@ class Service:
             )
         return found or Registered(target, _named(target), False)
 
-    # ---- running and answering ----
-
-    def _run(self, call: Call, function: Callable[[], object]) -> None:
-        """Run the function of a call and answer with its result or exception."""
-        try:
-            if call.cancelled:
-                raise Cancelled("the action was cancelled before it began")
-            value = run_as(call, function)
-        except BaseException as error:
-            self._fail(call, error)
-        else:
-            self._answer(call, True, value)
+    # ---- answering ----
 
     def _fail(self, call: Call, error: BaseException) -> None:
+        """Answer with an exception that kept the call from beginning."""
         self._answer(call, False, take_apart(error, call.links.answers))
 
     def _answer(self, call: Call, good: bool, value: object) -> None:
         self._calls.pop((id(call.links), call.number), None)
-        answers = call.links.answers
+        self._send_answer(call, packed_answer(call.links.answers, call.name, good, value))
+        self._listen()
+
+    def _send_answer(self, call: Call, packed: bytes | Archive) -> None:
         try:
-            packed = answers.take_apart((good, value))
-        except Exception as error:
-            made = ParcelError(f"the result of {call.name} cannot be sent: {describe(error)}")
-            packed = answers.take_apart((False, take_apart(made, answers)))
-        try:
-            answers.begin(packed, call.number)
+            call.links.answers.begin(packed, call.number)
         except PscomError as error:
             logger.debug("the answer of %s cannot be sent: %s", call.name, error)
+
+    def _forget(self, call: Call) -> None:
+        """End a call whose answer has been sent."""
+        self._calls.pop((id(call.links), call.number), None)
         self._listen()
+
+
+def _target(function: Callable[..., object]) -> object:
+    """The name of an action, or the function itself if it is none."""
+    known = registered(function)
+    return known.name if known else function
+
+
+def _time_out(future: Future) -> None:
+    if future.finish(None, Timeout("the action has not ended within its timeout")):
+        future.withdraw()
 
 
 def _call_on_sent(on_sent: Callable[[], object], _: Request) -> None:
@@ -394,7 +426,7 @@ def call_many(target: object, items: list[tuple[Any, ...]]) -> list[Any]:
     Raises `Cancelled` between two items if the call was cancelled.
     """
     call = current_action()
-    assert isinstance(call, Call)
+    assert isinstance(call, Called)
     function = call.resolve(target).function
     results = []
     for args in items:

@@ -6,6 +6,7 @@ import concurrent.futures
 import itertools
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -17,20 +18,48 @@ from pscompy.parcel.action_service import call_many
 from pscompy.parcel.future import Future
 
 if TYPE_CHECKING:
+    from pscompy.parcel.action_service import Links
+    from pscompy.parcel.frame import Result
     from pscompy.world.communicator import Communicator
 
 logger = logging.getLogger(__name__)
 
 
+SIZE_MAX = 256  # calls in one message
+SHORT, LONG = 0.002, 0.01  # seconds from a message to its last result: take more calls, or fewer
+
+
 class _Task:
-    """A submitted call: `sent` is the future of the rank that runs it, None while it waits."""
+    """A submitted call; `withdraw()` cancels it where it runs, and is None while it waits."""
 
-    __slots__ = ("call", "future", "sent")
+    __slots__ = ("call", "future", "withdraw")
 
-    def __init__(self, call: Callable[[int], Future], future: Future) -> None:
+    def __init__(self, call: tuple[Any, ...]) -> None:
         self.call = call
-        self.future = future
-        self.sent: Future | None = None
+        self.withdraw: Callable[[], object] | None = None
+        self.future = Future(self._cancel)
+
+    def _cancel(self, _: Future) -> None:
+        if self.withdraw is not None:
+            self.withdraw()
+
+
+class _Rank:
+    """A rank that runs calls: the number of those that it has, and how many one message takes."""
+
+    __slots__ = ("links", "open", "size")
+
+    def __init__(self, links: Links) -> None:
+        self.links = links
+        self.open = 0
+        self.size = 1
+
+    def adapt(self, count: int, seconds: float) -> None:
+        """Double or halve the size after a message with `count` calls took that long."""
+        if seconds < SHORT and count == self.size:
+            self.size = min(SIZE_MAX, 2 * self.size)
+        elif seconds > LONG:
+            self.size = max(1, self.size // 2)
 
 
 class Executor(concurrent.futures.Executor):
@@ -43,8 +72,9 @@ class Executor(concurrent.futures.Executor):
             if executor is not None:  # on rank 0
                 print(list(executor.map(work, range(100), chunksize=5)))
 
-    Functions must be actions (`pscompy.action`), unless PSP_PARCEL_ACTIONS=any. A rank is given at
-    most one call more than it can run at once; further calls wait on rank 0.
+    Functions must be actions (`pscompy.action`), unless PSP_PARCEL_ACTIONS=any. A rank is given one
+    call more than it can run at once, and more of them if they are short: as many in one message as
+    end within some milliseconds. Further calls wait on rank 0.
     """
 
     def __init__(self, comm: Communicator) -> None:
@@ -54,26 +84,24 @@ class Executor(concurrent.futures.Executor):
         self._open: set[_Task] = set()  # tasks that wait or were sent, and have no result yet
         self._ending = threading.Thread(target=self._end, name="pscompy shutdown", daemon=True)
         self._ended = False
-        self._load = dict.fromkeys(range(1, comm.size) or (0,), 0)
-        service = comm._context.service()
-        service.start()
-        self._most = service.threads + 1
+        self._service = comm._context.service()
+        self._service.start()
+        self._few = self._service.threads + 1  # calls that a rank may have whatever they take
+        self._ranks = [_Rank(comm._links_of(rank)) for rank in range(1, comm.size) or (0,)]
         if comm.rank:
             self._ended = True
             comm.serve()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Run the function on one of the ranks. Raises `RuntimeError` after shutdown."""
-        future = Future(self._withdraw)
+        task = _Task((function, args, kwargs))
         with self._lock:
             if self._ended:
                 raise RuntimeError("cannot submit anything after shutdown")
-            call = partial(self._comm.submit, **kwargs)
-            task = _Task(lambda rank: call(rank, function, *args), future)
             self._waiting.append(task)
             self._open.add(task)
         self._hand_out()
-        return future
+        return task.future
 
     def map(
         self,
@@ -127,69 +155,101 @@ class Executor(concurrent.futures.Executor):
 
     def _hand_out(self) -> None:
         """Send waiting calls to ranks that can take more, to the least loaded rank first."""
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    return
-                rank = min(self._load, key=self._load.__getitem__, default=None)
-                if rank is not None and self._load[rank] >= self._most:
-                    return
-                task = self._waiting.popleft()
-                if rank is not None:
-                    self._load[rank] += 1
+        while taken := self._take():
+            rank, tasks = taken
             if rank is None:
-                self._complete(task, None, PeerLost("no rank is left that could run the action"))
-            else:
-                self._send(task, rank)
+                lost = PeerLost("no rank is left that could run the action")
+                self._finish([(task, None, lost) for task in tasks])
+            elif tasks:
+                self._send(rank, tasks)
 
-    def _send(self, task: _Task, rank: int) -> None:
-        if task.future.done():  # the future was cancelled while the task waited
-            self._free(rank)
-            self._complete(task, None, None)
-            return
+    def _take(self) -> tuple[_Rank | None, list[_Task]] | None:
+        """Take calls for one message off the waiting ones, and the rank that gets them.
+
+        Returns None if none waits or every rank has enough. The rank is None if none is left."""
+        with self._lock:
+            if not self._waiting:
+                return None
+            rank = min(self._ranks, key=lambda it: it.open, default=None)
+            if rank is None:
+                return None, self._take_waiting(len(self._waiting))
+            room = max(self._few, 2 * rank.size) - rank.open
+            if room < min(rank.size, len(self._waiting)):
+                return None
+            share = -(-len(self._waiting) // len(self._ranks))
+            tasks = self._take_waiting(min(rank.size, share))
+            rank.open += len(tasks)
+            return rank, tasks
+
+    def _take_waiting(self, count: int) -> list[_Task]:
+        """Take that many calls, without those that were cancelled while they waited."""
+        tasks = [self._waiting.popleft() for _ in range(count)]
+        self._open.difference_update([task for task in tasks if task.future.done()])
+        return [task for task in tasks if task in self._open]
+
+    def _send(self, rank: _Rank, tasks: list[_Task]) -> None:
+        sent = _Message(self, rank, tasks)
         try:
-            task.sent = task.call(rank)
+            number = self._service.submit_many(
+                rank.links, [task.call for task in tasks], sent.report, sent.refused
+            )
         except Exception as error:
-            self._free(rank)
-            self._complete(task, None, error)
+            sent.refused(error)
             return
-        if task.future.cancelled():  # the future was cancelled during the send
-            task.sent.cancel()
-        task.sent.add_done_callback(partial(self._answered, task, rank))
+        for index, task in enumerate(tasks):
+            task.withdraw = partial(self._service.withdraw, rank.links, number, index)
+            if task.future.cancelled():  # the future was cancelled during the send
+                task.withdraw()
 
-    def _answered(self, task: _Task, rank: int, sent: concurrent.futures.Future[Any]) -> None:
-        error = None if sent.cancelled() else sent.exception()
-        if isinstance(error, PeerLost | Closed):
-            with self._lock:
-                self._load.pop(rank, None)
-        self._free(rank)
-        value = None if error or sent.cancelled() else sent.result()
-        self._complete(task, value, error)
-        self._hand_out()
-
-    def _free(self, rank: int) -> None:
+    def _finish(self, results: list[tuple[_Task, Any, BaseException | None]]) -> None:
         with self._lock:
-            if rank in self._load:
-                self._load[rank] -= 1
+            self._open.difference_update([task for task, _, _ in results])
+        for task, value, error in results:
+            task.future.finish(value, error)
 
-    def _complete(self, task: _Task, value: object, error: BaseException | None) -> None:
+    def _lose(self, rank: _Rank) -> None:
         with self._lock:
-            self._open.discard(task)
-        task.future.finish(value, error)
-
-    def _withdraw(self, future: Future) -> None:
-        """Cancel the remote call of `future`. A task that still waits is skipped by `_send`."""
-        with self._lock:
-            sent = [task.sent for task in self._open if task.future is future]
-        for one in sent:
-            if one is not None:
-                one.cancel()
+            if rank in self._ranks:
+                self._ranks.remove(rank)
 
     def __enter__(self) -> Executor | None:  # type: ignore[override]
         return None if self._comm.rank else self
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
+
+
+class _Message:
+    """Calls that a rank was sent together."""
+
+    def __init__(self, executor: Executor, rank: _Rank, tasks: list[_Task]) -> None:
+        self._executor = executor
+        self._rank = rank
+        self._tasks = tasks
+        self._open = len(tasks)
+        self._since = time.monotonic()
+
+    def report(self, results: list[Result]) -> None:
+        """Complete the futures of some of the calls, and hand out further calls."""
+        executor, rank = self._executor, self._rank
+        if any(isinstance(error, PeerLost | Closed) for _, _, error in results):
+            executor._lose(rank)
+        executor._finish([(self._tasks[index], value, error) for index, value, error in results])
+        self._open -= len(results)
+        with executor._lock:
+            rank.open -= len(results)
+            if not self._open:
+                rank.adapt(len(self._tasks), time.monotonic() - self._since)
+        executor._hand_out()
+
+    def refused(self, error: BaseException) -> None:
+        """Send each call alone, to find the one that cannot be sent or restored."""
+        tasks = self._tasks
+        if len(tasks) == 1 or isinstance(error, PeerLost | Closed):
+            self.report([(index, None, error) for index in range(len(tasks))])
+            return
+        for task in tasks:
+            self._executor._send(self._rank, [task])
 
 
 def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
