@@ -84,6 +84,7 @@ class Executor(concurrent.futures.Executor):
         self._open: set[_Task] = set()  # tasks that wait or were sent, and have no result yet
         self._ending = threading.Thread(target=self._end, name="pscompy shutdown", daemon=True)
         self._ended = False
+        self._full = False  # no rank takes further calls until some have ended
         self._service = comm._context.service()
         self._service.start()
         self._few = self._service.threads + 1  # calls that a rank may have whatever they take
@@ -100,7 +101,9 @@ class Executor(concurrent.futures.Executor):
                 raise RuntimeError("cannot submit anything after shutdown")
             self._waiting.append(task)
             self._open.add(task)
-        self._hand_out()
+            full = self._full
+        if not full:
+            self._hand_out()
         return task.future
 
     def map(
@@ -174,7 +177,8 @@ class Executor(concurrent.futures.Executor):
             if rank is None:
                 return None, self._take_waiting(len(self._waiting))
             room = max(self._few, 2 * rank.size) - rank.open
-            if room < min(rank.size, len(self._waiting)):
+            self._full = room < min(rank.size, len(self._waiting))
+            if self._full:
                 return None
             share = -(-len(self._waiting) // len(self._ranks))
             tasks = self._take_waiting(min(rank.size, share))
@@ -209,6 +213,7 @@ class Executor(concurrent.futures.Executor):
 
     def _lose(self, rank: _Rank) -> None:
         with self._lock:
+            self._full = False
             if rank in self._ranks:
                 self._ranks.remove(rank)
 
@@ -238,6 +243,7 @@ class _Message:
         self._open -= len(results)
         with executor._lock:
             rank.open -= len(results)
+            executor._full = False
             if not self._open:
                 rank.adapt(len(self._tasks), time.monotonic() - self._since)
         executor._hand_out()
