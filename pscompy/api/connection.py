@@ -21,8 +21,8 @@ from pscompy.errors import PscomError, from_status
 if TYPE_CHECKING:
     from pscompy.control.explain import Explanation
     from pscompy.control.peer import Record
-    from pscompy.parcel.action_service import Links
     from pscompy.parcel.callers import Caller
+    from pscompy.parcel.calls import Links
     from pscompy.parcel.future import Future
     from pscompy.parcel.objects import Objects
 
@@ -193,15 +193,15 @@ class Connection(_binding.Connection):
         """`submit` and `call` of this connection with options: their futures fail with `Timeout`
         after `timeout` seconds, and `on_sent()` is called as soon as the arguments may be
         changed."""
-        from pscompy.parcel.action_service import Options
         from pscompy.parcel.callers import Caller
+        from pscompy.parcel.calls import Options
 
         options = Options(timeout, on_sent)
         return Caller(self._context.service(), self._action_links(), options)
 
     def _action_links(self) -> Links:
         if self._links is None:
-            from pscompy.parcel.action_service import Links
+            from pscompy.parcel.calls import Links
             from pscompy.parcel.objects import ANSWER, CALL
 
             self._links = Links(

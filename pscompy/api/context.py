@@ -15,7 +15,8 @@ from pscompy.control.manager import Control
 from pscompy.core import lib
 
 if TYPE_CHECKING:
-    from pscompy.parcel.action_service import Links, Service
+    from pscompy.parcel.action_service import Service
+    from pscompy.parcel.calls import Links
 
 
 class Context:

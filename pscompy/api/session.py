@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pscompy.binding._binding import Sleeper
     from pscompy.control.handshake.frames import Identity
-    from pscompy.parcel.action_service import Links
+    from pscompy.parcel.calls import Links
 
 S = TypeVar("S", bound="Session")
 R = TypeVar("R", bound=Request)

@@ -9,7 +9,6 @@ whichever thread makes progress.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -20,7 +19,6 @@ from pscompy.api.request import Request
 from pscompy.binding import _binding
 from pscompy.config.parsers import AUTO
 from pscompy.errors import (
-    Cancelled,
     ProtocolError,
     PscomError,
     Timeout,
@@ -28,16 +26,15 @@ from pscompy.errors import (
 )
 from pscompy.parcel.action import (
     Registered,
-    action,
-    current_action,
     find,
     name_of,
     registered,
 )
 from pscompy.parcel.alarms import Alarms
+from pscompy.parcel.calls import Call, Links, Options
 from pscompy.parcel.frame import DELAY, Batch, Called, Frame, Result, packed_answer
 from pscompy.parcel.future import Future
-from pscompy.parcel.objects import Objects, head_of, receive, when_all_ended
+from pscompy.parcel.objects import head_of, receive, when_all_ended
 from pscompy.parcel.remote_errors import put_together, take_apart
 from pscompy.parcel.thread_pool import Threads, processors
 
@@ -48,51 +45,6 @@ NUMBERS = 0x3FFFFFFF  # the tag of a call has one bit more, which is set to canc
 BACKLOG = 64  # calls that are accepted beyond those that can run at once
 
 logger = logging.getLogger(__name__)
-
-
-class Links:
-    """The Objects that carry calls to and from one peer, and those that carry their answers."""
-
-    __slots__ = ("answers", "calls", "numbers", "source")
-
-    def __init__(self, source: object, calls: Objects, answers: Objects) -> None:
-        self.source = source
-        self.calls = calls
-        self.answers = answers
-        self.numbers = itertools.count()
-
-
-class Options:
-    """The options of calls that `with_options` sets.
-
-    `timeout`: seconds until the future of a call fails with `Timeout`, or None. `on_sent()` is
-    called when the call has been sent.
-    """
-
-    __slots__ = ("on_sent", "timeout")
-
-    def __init__(
-        self, timeout: float | None = None, on_sent: Callable[[], object] | None = None
-    ) -> None:
-        self.timeout = timeout
-        self.on_sent = on_sent
-
-
-class Call(Called):
-    """A message of a peer with a call, or with several calls, which are its frame."""
-
-    def __init__(self, links: Links, number: int, resolve: Callable[[object], Registered]) -> None:
-        super().__init__(links.source, resolve)
-        self.links = links
-        self.number = number
-        self.frame: Frame | None = None
-
-    def withdraw(self, index: bytes) -> None:
-        """Cancel the call; of several calls that one whose index was sent."""
-        if self.frame is None:
-            self.cancel()
-        elif index:
-            self.frame.cancel(int.from_bytes(index, "little"))
 
 
 class Service:
@@ -417,20 +369,3 @@ def _named(function: Callable[..., object]) -> str:
         return name_of(function)
     except AttributeError:
         return type(function).__name__
-
-
-@action(name="pscompy:map")
-def call_many(target: object, items: list[tuple[Any, ...]]) -> list[Any]:
-    """The action that runs one chunk of `Executor.map`: calls `target(*args)` for each item.
-
-    Raises `Cancelled` between two items if the call was cancelled.
-    """
-    call = current_action()
-    assert isinstance(call, Called)
-    function = call.resolve(target).function
-    results = []
-    for args in items:
-        if call.cancelled:
-            raise Cancelled("the action was cancelled")
-        results.append(function(*args))
-    return results

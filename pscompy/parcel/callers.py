@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pscompy.parcel.action_service import Links, Options, Service
+    from pscompy.parcel.action_service import Service
+    from pscompy.parcel.calls import Links, Options
     from pscompy.parcel.future import Future
 
 

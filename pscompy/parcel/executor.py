@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import Closed, PeerLost, PscomError
 from pscompy.parcel.action import registered
-from pscompy.parcel.action_service import call_many
+from pscompy.parcel.frame import call_many
 from pscompy.parcel.future import Future
 
 if TYPE_CHECKING:
-    from pscompy.parcel.action_service import Links
+    from pscompy.parcel.calls import Links
     from pscompy.parcel.frame import Result
     from pscompy.world.communicator import Communicator
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import Cancelled, ParcelError, ProtocolError, describe
-from pscompy.parcel.action import Registered, Running, run_as
+from pscompy.parcel.action import Registered, Running, action, current_action, run_as
 from pscompy.parcel.remote_errors import put_together, take_apart
 
 if TYPE_CHECKING:
@@ -202,3 +202,20 @@ class Batch:
     def drop(self) -> None:
         """Report nothing any more."""
         self._left = set()
+
+
+@action(name="pscompy:map")
+def call_many(target: object, items: list[tuple[Any, ...]]) -> list[Any]:
+    """The action that runs one chunk of `Executor.map`: calls `target(*args)` for each item.
+
+    Raises `Cancelled` between two items if the call was cancelled.
+    """
+    call = current_action()
+    assert isinstance(call, Called)
+    function = call.resolve(target).function
+    results = []
+    for args in items:
+        if call.cancelled:
+            raise Cancelled("the action was cancelled")
+        results.append(function(*args))
+    return results

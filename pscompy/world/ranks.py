@@ -11,7 +11,7 @@ from pscompy.binding import _binding
 from pscompy.world.job import Job
 
 if TYPE_CHECKING:
-    from pscompy.parcel.action_service import Links
+    from pscompy.parcel.calls import Links
 
 
 class Ranks(_binding.Communicator):

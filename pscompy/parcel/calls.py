@@ -1,0 +1,58 @@
+"""What the calls of a peer need: its Links, the Options of a call, and a Call that has arrived."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pscompy.parcel.frame import Called, Frame
+
+if TYPE_CHECKING:
+    from pscompy.parcel.action import Registered
+    from pscompy.parcel.objects import Objects
+
+
+class Links:
+    """The Objects that carry calls to and from one peer, and those that carry their answers."""
+
+    __slots__ = ("answers", "calls", "numbers", "source")
+
+    def __init__(self, source: object, calls: Objects, answers: Objects) -> None:
+        self.source = source
+        self.calls = calls
+        self.answers = answers
+        self.numbers = itertools.count()
+
+
+class Options:
+    """The options of calls that `with_options` sets.
+
+    `timeout`: seconds until the future of a call fails with `Timeout`, or None. `on_sent()` is
+    called when the call has been sent.
+    """
+
+    __slots__ = ("on_sent", "timeout")
+
+    def __init__(
+        self, timeout: float | None = None, on_sent: Callable[[], object] | None = None
+    ) -> None:
+        self.timeout = timeout
+        self.on_sent = on_sent
+
+
+class Call(Called):
+    """A message of a peer with a call, or with several calls, which are its frame."""
+
+    def __init__(self, links: Links, number: int, resolve: Callable[[object], Registered]) -> None:
+        super().__init__(links.source, resolve)
+        self.links = links
+        self.number = number
+        self.frame: Frame | None = None
+
+    def withdraw(self, index: bytes) -> None:
+        """Cancel the call; of several calls that one whose index was sent."""
+        if self.frame is None:
+            self.cancel()
+        elif index:
+            self.frame.cancel(int.from_bytes(index, "little"))
