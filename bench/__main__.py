@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from bench import peers, plots, results
-from bench.groups import groups
+from bench.groups import chosen, groups
 from bench.rounds import Patience, measure
 from bench.rows import Group
-from pscompy.cli.arguments import ArgumentParser, positive, words
+from pscompy.cli.arguments import ArgumentParser, positive
 
 _EPILOG = """\
 Each group is measured by launches of every library in turn, in random order, between two
@@ -57,10 +57,10 @@ def _parser(known: dict[str, Group]) -> ArgumentParser:
     )
     parser.add_argument(
         "--only",
-        type=lambda text: words(text, known),
+        type=lambda text: chosen(text, known),
         default=tuple(known),
         metavar="GROUP,...",
-        help=f"some of {', '.join(known)}",
+        help=f"some of {', '.join(known)}; growth: all of growth",
     )
     parser.add_argument(
         "--launches", type=positive, default=5, help="that count, of each library [5]"

@@ -14,11 +14,7 @@ _LIMITS = ("limit",)
 
 def draw(folder: Path, made: Document) -> None:
     """Write GROUP.png if the group has cells with sizes and matplotlib is installed."""
-    lines: dict[str, dict[int, float]] = {name: {} for name in made["libraries"]}
     cells = [cell for cell in made["cells"] if cell["size"] is not None]
-    for cell in cells:
-        for name, value in cell["medians"].items():
-            lines[name][cell["size"]] = value
     if not cells:
         return
     try:
@@ -26,6 +22,18 @@ def draw(folder: Path, made: Document) -> None:
     except Unsupported as error:
         print(f"bench: no plots: {error}", file=sys.stderr)
         return
-    panel = plot.Panel(cells[0]["unit"], lines, _LIMITS)
+    names = dict.fromkeys(cell["over"] for cell in cells)
+    panels = [
+        _panel(made["libraries"], name, [cell for cell in cells if cell["over"] == name])
+        for name in names
+    ]
     title = f"{made['title']}\n{made['machine']}, {made['date'][:10]}"
-    plot.draw(folder / f"{made['group']}.png", title, [panel])
+    plot.draw(folder / f"{made['group']}.png", title, panels)
+
+
+def _panel(libraries: list[str], over: str, cells: list[Document]) -> plot.Panel:
+    lines: dict[str, dict[int, float]] = {name: {} for name in libraries}
+    for cell in cells:
+        for name, value in cell["medians"].items():
+            lines[name][cell["size"]] = value
+    return plot.Panel(cells[0]["unit"], lines, _LIMITS, over)

@@ -70,6 +70,7 @@ def _cell(cell: Cell, libraries: list[str], taken: list[Document]) -> Document:
         "name": cell.name,
         "unit": cell.unit,
         "size": cell.size,
+        "over": cell.over,
         "less_is_better": cell.less_is_better,
         "against": cell.against,
         "medians": medians,

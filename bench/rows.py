@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 K, M = 1 << 10, 1 << 20
 OWN = "pscompy"
+SIZES = "bytes in a message"
 MPI = ("mpich", "openmpi")
 
 # Name of a cell -> its figure in one launch.
@@ -18,8 +19,8 @@ Launch = Callable[[float], Figures]  # the argument is the number of seconds for
 class Cell:
     """A figure and its limit: `bar` times the best figure of the libraries in `against`.
 
-    Without `against`, `bar` itself is the limit; without `bar`, the figure is only reported. `size`
-    is the size in bytes at which the plots show the figure.
+    Without `against`, `bar` itself is the limit; without `bar`, the figure is only reported. The
+    plots draw the figure at `size`, which is a number of `over`; each `over` has a plot of its own.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Cell:
     bar: float | None = None
     against: tuple[str, ...] = MPI
     size: int | None = None
+    over: str = SIZES
 
     @property
     def less_is_better(self) -> bool:

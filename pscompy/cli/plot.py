@@ -1,4 +1,4 @@
-"""Plots of figures over message sizes, both on logarithmic axes."""
+"""Plots of figures over message sizes or other numbers, both on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _COLUMNS = 2
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: a line for each name, over sizes in bytes. The names in `dashed` are limits and
-    drawn as dashed lines."""
+    """One plot: a line for each name, over sizes or what else `over` says. The names in `dashed`
+    are limits and drawn as dashed lines."""
 
     label: str
     lines: Mapping[str, Mapping[int, float]]
     dashed: tuple[str, ...] = ()
+    over: str = "bytes in a message"
 
 
 def check() -> None:
@@ -55,7 +56,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.set_yscale("log")
     axes.set_xticks(sizes, [short(size) for size in sizes], rotation=45)
     axes.minorticks_off()
-    axes.set_xlabel("bytes in a message")
+    axes.set_xlabel(panel.over)
     axes.set_ylabel(panel.label)
     axes.grid(alpha=0.3)
     for name, line in panel.lines.items():

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 if Path(pscompy.get_include()) != ROOT:
     pytest.skip("pscompy is installed without its source folder", allow_module_level=True)
 
-from bench import results, rounds  # noqa: E402
-from bench.groups import groups  # noqa: E402
+from bench import plots, results, rounds  # noqa: E402
+from bench.groups import chosen, groups  # noqa: E402
 from bench.native import NotMeasured, cores, run  # noqa: E402
 from bench.rounds import Launched, Patience, Rounds  # noqa: E402
 from bench.rows import Cell, Group  # noqa: E402
@@ -96,6 +96,11 @@ def test_help_names_every_group():
     said = re.sub(r"-\s+", "-", bench(None, "--help").stdout)
     for name in groups():
         assert name in said
+
+
+def test_growth_stands_for_its_groups():
+    known = dict.fromkeys(("growth-a", "shm-rate", "growth-b"))
+    assert chosen("shm-rate,growth", known) == ("shm-rate", "growth-a", "growth-b")
 
 
 # ---- launches that count, and the results made of them ------------------------------------------
@@ -195,3 +200,22 @@ def test_a_group_replaces_its_own_figures_only(tmp_path):
     assert "| one way, us | 3 |" in table
     assert "| one way, us | 2 |" in table
     assert "| one way, us | 1 |" not in table
+
+
+def test_each_quantity_has_a_plot_of_its_own(tmp_path, monkeypatch):
+    panels = []
+    monkeypatch.setattr(plots.plot, "check", lambda: None)
+    monkeypatch.setattr(plots.plot, "draw", lambda path, title, drawn: panels.extend(drawn))
+    cells = tuple(
+        Cell(f"{over}, {number}", "us", size=number, over=over)
+        for over in ("posted", "open")
+        for number in (1, 1000)
+    )
+    figures = {cell.name: float(place) for place, cell in enumerate(cells)}
+    group = Group("group", "a group", (*cells, Cell("alone", "us")), {"pscompy": None})
+    taken = Rounds([Launched("pscompy", figures, 50.0, 0.0, 1.0)])
+    plots.draw(tmp_path, results.document(group, taken, 50.0))
+    assert {panel.over: panel.lines["pscompy"] for panel in panels} == {
+        "posted": {1: 0.0, 1000: 1.0},
+        "open": {1: 2.0, 1000: 3.0},
+    }
