@@ -29,7 +29,7 @@ CAP_MODULES = 0x2000
 SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
 
 HEADER_MAX = 64  # room that a protocol's header may take in an eager message
-EAGER_LIMIT = (128 << 10) - 160  # PSC_EAGER_LIMIT of proto/credit.h
+EAGER_LIMIT = (128 << 10) - 192  # PSC_EAGER_LIMIT of proto/credit.h
 THRESHOLD_MAX = 1 << 30  # the cost model looks for thresholds up to here
 FRAG_MAX = 1 << 20  # bytes of one FRAG, for which a small message may have to wait on a stream
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message

@@ -11,6 +11,7 @@
 #include "interfaces.h"
 #include "lending.h"
 #include "lifetimes.h"
+#include "match_lists.h"
 #include "messages.h"
 #include "parts.h"
 #include "remote.h"
@@ -230,6 +231,7 @@ static const struct {
     {"destroy_with_unreceived_messages", case_destroy_with_unreceived_messages},
     {"destroy_with_messages_in_hand", case_destroy_with_messages_in_hand},
     {"wake", case_wake},
+    {"match_lists", case_match_lists},
     {"blocks", case_blocks},
     {"lending", case_lending},
     {"lent_and_received", case_lent_and_received},

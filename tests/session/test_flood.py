@@ -144,7 +144,7 @@ def test_peers_share_what_they_may_send_unasked(start, transport, peers):
         peer.connect(address)
         here(accept_flood)
     there[-1].begin(flood, count=20_000, size=1024)
-    each, window = 1024 + 160, min(WINDOW, 8 * MIB // peers)
+    each, window = 1024 + 192, min(WINDOW, 8 * MIB // peers)
     here(full, kept=(8 * MIB + window * 3 // 4) // each)
     assert here(lambda here: here.session.stats["unexpected"]) * each < 8 * MIB + window * 5 // 4
     here(drain, count=20_000, size=1024)

@@ -21,7 +21,7 @@
  * for the next message is always reported before it is needed. */
 #define PSC_EAGER_LIMIT (PSC_CREDIT_INITIAL / 2 - PSC_CREDIT_OVERHEAD)
 /* Cost of a message besides its payload: the record that keeps it. */
-#define PSC_CREDIT_OVERHEAD 160u
+#define PSC_CREDIT_OVERHEAD 192u
 
 static inline uint32_t psc_credit_cost(uint64_t len)
 {

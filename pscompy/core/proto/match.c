@@ -7,62 +7,21 @@
 #include "credit.h"
 #include "tag_post.h"
 
-/* ---- contexts and queues ---- */
-
-static psc_context_t *match_context(psc_worker_t *worker, uint32_t id,
-                                    bool create)
-{
-    psc_list_t *bucket = &worker->matching.contexts[id % PSC_CONTEXT_BUCKETS];
-    psc_context_t *context;
-
-    psc_list_for_each(item, bucket, psc_context_t, link) {
-        if (item->id == id)
-            return item;
-    }
-    if (!create || !(context = malloc(sizeof *context)))
-        return NULL;
-    context->id = id;
-    psc_list_init(&context->posted);
-    psc_list_init(&context->unexpected);
-    psc_list_push(bucket, &context->link);
-    return context;
-}
-
-static psc_match_queue_t *match_queue(psc_conn_t *conn, uint32_t id,
-                                      bool create)
-{
-    psc_match_queue_t *queue;
-    psc_context_t *context;
-
-    psc_list_for_each(item, &conn->queues, psc_match_queue_t, link) {
-        if (item->context->id == id)
-            return item;
-    }
-    if (!create || !(context = match_context(conn->worker, id, true)) ||
-        !(queue = malloc(sizeof *queue)))
-        return NULL;
-    queue->context = context;
-    psc_list_init(&queue->posted);
-    psc_list_init(&queue->tagged);
-    psc_list_init(&queue->unexpected);
-    psc_list_push(&conn->queues, &queue->link);
-    return queue;
-}
-
 /* ---- arriving messages ---- */
 
-static bool match_tag(int32_t wanted, int32_t tag)
+/* The earliest of these receives or probes that fits this tag, or NULL. Mostly
+ * that is the first one. */
+static inline psc_req_t *match_request(psc_match_list_t *requests, int32_t tag)
 {
-    return wanted == PSC_ANY_TAG || wanted == tag;
-}
+    psc_req_t *first = psc_container_of(requests->all.next, psc_req_t, link);
+    psc_link_t *link;
 
-static psc_req_t *match_first_posted(psc_list_t *posted, int32_t tag)
-{
-    psc_list_for_each(req, posted, psc_req_t, link) {
-        if (match_tag(req->tag, tag))
-            return req;
-    }
-    return NULL;
+    if (psc_list_empty(&requests->all))
+        return NULL;
+    if (first->tag == tag)
+        return first;
+    link = psc_match_list_search(requests, tag);
+    return link ? psc_container_of(link, psc_req_t, link) : NULL;
 }
 
 static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
@@ -76,34 +35,37 @@ static inline psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
                                      uint32_t id, int32_t tag)
 {
     psc_context_t *context =
-        queue ? queue->context : match_context(conn->worker, id, false);
-    psc_req_t *req = NULL;
+        queue ? queue->context : psc_match_context(conn->worker, id, false);
+    psc_req_t *req = queue ? match_request(&queue->lists.posted, tag) : NULL;
 
-    if (queue)
-        req = match_first_posted(&queue->posted, tag);
-    if (context && !psc_list_empty(&context->posted))
-        req = match_earlier(req, match_first_posted(&context->posted, tag));
+    if (context && !psc_list_empty(&context->lists.posted.all))
+        req = match_earlier(req, match_request(&context->lists.posted, tag));
     return req;
+}
+
+/* `queue`: of the message that the receive has matched. */
+static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
+{
+    psc_match_lists_t *lists =
+        req->source ? &queue->lists
+                    : psc_match_lists(req->worker, NULL, req->context, false);
+
+    psc_match_list_remove(&lists->posted, &req->link);
 }
 
 /* Returns true if a receive in `posted`, posted before `order`, could take a
  * message with this tag. */
-static bool match_overlaps(const psc_list_t *posted, int32_t tag,
+static bool match_overlaps(psc_match_list_t *posted, int32_t tag,
                            uint64_t order)
 {
-    psc_list_for_each(req, posted, psc_req_t, link) {
-        if (req->order >= order)
-            return false;
-        if (tag == PSC_ANY_TAG || match_tag(req->tag, tag))
-            return true;
-    }
-    return false;
+    psc_req_t *req = match_request(posted, tag);
+
+    return req && req->order < order;
 }
 
-static bool match_first_of_all(const psc_match_queue_t *queue,
-                               const psc_req_t *req)
+static bool match_first_of_all(psc_match_queue_t *queue, const psc_req_t *req)
 {
-    return !match_overlaps(&queue->context->posted, req->tag, req->order);
+    return !match_overlaps(&queue->context->lists.posted, req->tag, req->order);
 }
 
 /* A receive has left the queue. Post the receives that it blocked to the
@@ -112,16 +74,16 @@ static bool match_first_of_all(const psc_match_queue_t *queue,
  * because the fabric does not know them. */
 static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
 {
+    psc_req_t *req;
+
     if (!conn->tagging.on || conn->state != PSC_CONN_UP ||
         !psc_list_empty(&psc_conn_main_lane(conn)->early))
         return;
-    while (!psc_list_empty(&queue->posted)) {
-        psc_req_t *req = psc_container_of(queue->posted.next, psc_req_t, link);
-
+    while ((req = match_request(&queue->lists.posted, PSC_ANY_TAG))) {
         if (!psc_tag_may(req) || !match_first_of_all(queue, req) ||
             !psc_tag_post(req))
             return;
-        psc_list_remove(&req->link);
+        psc_match_list_remove(&queue->lists.posted, &req->link);
         psc_req_stage_set(req, PSC_STAGE_TAGGED);
         psc_list_push(&queue->tagged, &req->link);
     }
@@ -129,58 +91,57 @@ static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
 
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
 {
-    psc_match_queue_t *queue = match_queue(conn, id, false);
+    psc_match_queue_t *queue = psc_match_queue(conn, id, false);
     psc_req_t *req = match_first(conn, queue, id, tag);
 
     if (!req)
         return NULL;
     req->head.result.order = ++conn->worker->matching.clock;
-    psc_list_remove(&req->link);
-    if (queue && !psc_list_empty(&queue->posted))
+    match_remove(queue, req);
+    if (queue && !psc_list_empty(&queue->lists.posted.all))
         match_hand_over(conn, queue);
     return req;
 }
 
 void psc_match_leave(psc_req_t *req)
 {
-    psc_match_queue_t *queue =
-        req->source ? match_queue(req->source, req->context, false) : NULL;
+    psc_match_lists_t *lists =
+        psc_match_lists(req->worker, req->source, req->context, false);
 
-    psc_list_remove(&req->link);
-    if (queue && !psc_list_empty(&queue->posted))
-        match_hand_over(req->source, queue);
+    if (req->kind == PSC_REQ_PROBE) {
+        psc_match_list_remove(&lists->probes, &req->link);
+        return;
+    }
+    psc_match_list_remove(&lists->posted, &req->link);
+    if (req->source && !psc_list_empty(&lists->posted.all))
+        match_hand_over(req->source,
+                        psc_container_of(lists, psc_match_queue_t, lists));
 }
 
 psc_req_t *psc_match_return(const psc_unexp_t *unexp)
 {
-    psc_match_queue_t *queue = match_queue(unexp->conn, unexp->context, true);
+    psc_match_queue_t *queue =
+        psc_match_queue(unexp->conn, unexp->context, true);
     psc_req_t *req =
         match_first(unexp->conn, queue, unexp->context, unexp->tag);
 
     psc_list_for_each(tagged, &queue->tagged, psc_req_t, link) {
-        if (match_tag(tagged->tag, unexp->tag) &&
+        if ((tagged->tag == unexp->tag || tagged->tag == PSC_ANY_TAG) &&
             match_earlier(req, tagged) == tagged && psc_tag_recall(tagged))
             return tagged;
     }
     if (req)
-        psc_list_remove(&req->link);
+        match_remove(queue, req);
     return req;
 }
 
-static bool match_fits(const psc_unexp_t *unexp, uint32_t context,
-                       const psc_conn_t *source, int32_t tag)
+/* End the probes that the message fits. */
+static void match_answer_probes(psc_match_list_t *probes, psc_unexp_t *unexp)
 {
-    return unexp->context == context && (!source || unexp->conn == source) &&
-           match_tag(tag, unexp->tag);
-}
+    psc_req_t *probe;
 
-static void match_answer_probes(psc_unexp_t *unexp)
-{
-    psc_list_for_each(probe, &unexp->conn->worker->matching.probes, psc_req_t,
-                      link) {
-        if (!match_fits(unexp, probe->context, probe->source, probe->tag))
-            continue;
-        psc_list_remove(&probe->link);
+    while ((probe = match_request(probes, unexp->tag))) {
+        psc_match_list_remove(probes, &probe->link);
         probe->head.result.tag = unexp->tag;
         probe->head.result.nbytes = unexp->len;
         psc_conn_sign(unexp->conn, &probe->head.result);
@@ -188,107 +149,81 @@ static void match_answer_probes(psc_unexp_t *unexp)
     }
 }
 
-/* Insert by order of arrival, searching from the end: new messages belong
- * there, and a message that is given back belongs near it. */
-static void match_insert(psc_match_queue_t *queue, psc_unexp_t *unexp)
+psc_status_t psc_match_put_back(psc_unexp_t *unexp)
 {
-    psc_link_t *at = &queue->unexpected, *any = &queue->context->unexpected;
+    psc_match_queue_t *queue =
+        psc_match_queue(unexp->conn, unexp->context, true);
 
-    while (at->prev != &queue->unexpected &&
-           psc_container_of(at->prev, psc_unexp_t, link)->order > unexp->order)
-        at = at->prev;
-    psc_list_insert_before(at, &unexp->link);
-    while (any->prev != &queue->context->unexpected &&
-           psc_container_of(any->prev, psc_unexp_t, any_link)->order >
-               unexp->order)
-        any = any->prev;
-    psc_list_insert_before(any, &unexp->any_link);
+    if (!queue)
+        return PSC_ERR_NO_MEMORY;
+    psc_match_list_insert(&queue->lists.unexpected, &unexp->link);
+    psc_match_list_insert(&queue->context->lists.unexpected, &unexp->any_link);
+    match_answer_probes(&queue->lists.probes, unexp);
+    match_answer_probes(&queue->context->lists.probes, unexp);
+    return PSC_OK;
 }
 
 psc_status_t psc_match_keep(psc_unexp_t *unexp)
 {
-    psc_match_queue_t *queue = match_queue(unexp->conn, unexp->context, true);
+    psc_status_t status;
 
-    if (!queue)
-        return PSC_ERR_NO_MEMORY;
     unexp->order = ++unexp->conn->worker->matching.clock;
-    match_insert(queue, unexp);
-    psc_count(unexp->conn, PSC_COUNTER_unexpected, 1);
-    match_answer_probes(unexp);
-    return PSC_OK;
-}
-
-psc_status_t psc_match_put_back(psc_unexp_t *unexp)
-{
-    psc_match_queue_t *queue = match_queue(unexp->conn, unexp->context, true);
-
-    if (!queue)
-        return PSC_ERR_NO_MEMORY;
-    match_insert(queue, unexp);
-    match_answer_probes(unexp);
-    return PSC_OK;
+    status = psc_match_put_back(unexp);
+    if (status == PSC_OK)
+        psc_count(unexp->conn, PSC_COUNTER_unexpected, 1);
+    return status;
 }
 
 /* ---- receives ---- */
 
-psc_unexp_t *psc_match_find(psc_worker_t *worker, const psc_recv_args_t *args)
+psc_unexp_t *psc_match_find(psc_worker_t *worker, const psc_recv_args_t *args,
+                            psc_match_lists_t **lists_p)
 {
-    if (args->source) {
-        psc_match_queue_t *queue =
-            match_queue(args->source, args->context, false);
+    psc_match_lists_t *lists =
+        psc_match_lists(worker, args->source, args->context, false);
+    psc_link_t *link;
 
-        if (!queue)
-            return NULL;
-        psc_list_for_each(item, &queue->unexpected, psc_unexp_t, link) {
-            if (match_tag(args->tag, item->tag))
-                return item;
-        }
+    *lists_p = lists;
+    if (!lists || psc_list_empty(&lists->unexpected.all))
         return NULL;
-    }
-    psc_context_t *context = match_context(worker, args->context, false);
-
-    if (!context)
+    link = psc_match_list_search(&lists->unexpected, args->tag);
+    if (!link)
         return NULL;
-    psc_list_for_each(item, &context->unexpected, psc_unexp_t, any_link) {
-        if (match_tag(args->tag, item->tag))
-            return item;
-    }
-    return NULL;
+    return args->source ? psc_container_of(link, psc_unexp_t, link)
+                        : psc_container_of(link, psc_unexp_t, any_link);
 }
 
 void psc_match_take(psc_unexp_t *unexp)
 {
-    psc_list_remove(&unexp->link);
-    psc_list_remove(&unexp->any_link);
+    psc_match_queue_t *queue;
+
+    if (!psc_link_listed(&unexp->link))
+        return;
+    queue = psc_match_queue(unexp->conn, unexp->context, false);
+    psc_match_list_remove(&queue->lists.unexpected, &unexp->link);
+    psc_match_list_remove(&queue->context->lists.unexpected, &unexp->any_link);
 }
 
-psc_status_t psc_match_post(psc_req_t *req)
+psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists)
 {
-    psc_list_t *posted;
-
-    if (req->source) {
-        psc_match_queue_t *queue = match_queue(req->source, req->context, true);
-
-        posted = queue ? &queue->posted : NULL;
-    } else {
-        psc_context_t *context = match_context(req->worker, req->context, true);
-
-        posted = context ? &context->posted : NULL;
-    }
-    if (!posted)
+    if (!lists)
+        lists = psc_match_lists(req->worker, req->source, req->context, true);
+    if (!lists)
         return PSC_ERR_NO_MEMORY;
     req->order = ++req->worker->matching.clock;
     psc_req_stage_set(req, PSC_STAGE_POSTED);
-    psc_list_push(posted, &req->link);
+    psc_match_list_push(req->kind == PSC_REQ_PROBE ? &lists->probes
+                                                   : &lists->posted,
+                        &req->link);
     return PSC_OK;
 }
 
 psc_match_queue_t *psc_match_alone(const psc_req_t *req)
 {
-    psc_match_queue_t *queue = match_queue(req->source, req->context, true);
+    psc_match_queue_t *queue = psc_match_queue(req->source, req->context, true);
 
-    if (!queue || match_overlaps(&queue->posted, req->tag, UINT64_MAX) ||
-        match_overlaps(&queue->context->posted, req->tag, UINT64_MAX))
+    if (!queue || match_overlaps(&queue->lists.posted, req->tag, UINT64_MAX) ||
+        match_overlaps(&queue->context->lists.posted, req->tag, UINT64_MAX))
         return NULL;
     return queue;
 }
@@ -369,10 +304,29 @@ void psc_unexp_free(psc_unexp_t *unexp)
 
 /* ---- ends ---- */
 
+static void match_end_all(psc_match_list_t *requests, psc_status_t status)
+{
+    psc_req_t *req;
+
+    while ((req = match_request(requests, PSC_ANY_TAG))) {
+        psc_match_list_remove(requests, &req->link);
+        psc_req_finish(req, status);
+    }
+}
+
+void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
+{
+    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
+        match_end_all(&queue->lists.posted, status);
+        match_end_all(&queue->lists.probes, status);
+    }
+}
+
 void psc_match_conn_failed(psc_conn_t *conn)
 {
     psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
-        psc_list_for_each(item, &queue->unexpected, psc_unexp_t, link) {
+        psc_list_for_each(item, &queue->lists.unexpected.all, psc_unexp_t,
+                          link) {
             if (item->rts || item->arriving)
                 psc_unexp_free(item);
         }
@@ -382,20 +336,8 @@ void psc_match_conn_failed(psc_conn_t *conn)
 void psc_match_conn_destroy(psc_conn_t *conn)
 {
     psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
-        psc_list_for_each(item, &queue->unexpected, psc_unexp_t, link)
+        psc_list_for_each(item, &queue->lists.unexpected.all, psc_unexp_t, link)
             psc_unexp_free(item);
-        psc_list_remove(&queue->link);
-        free(queue);
-    }
-}
-
-void psc_match_worker_destroy(psc_worker_t *worker)
-{
-    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++) {
-        psc_list_for_each(context, &worker->matching.contexts[i], psc_context_t,
-                          link) {
-            psc_list_remove(&context->link);
-            free(context);
-        }
+        psc_match_queue_free(queue);
     }
 }

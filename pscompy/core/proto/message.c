@@ -207,10 +207,24 @@ static psc_status_t message_recv_found(psc_worker_t *worker,
     return PSC_INPROGRESS;
 }
 
+static psc_status_t message_post(psc_req_t *req, psc_match_lists_t *lists,
+                                 psc_request_t **request_p)
+{
+    psc_status_t status = psc_match_post(req, lists);
+
+    if (status == PSC_OK) {
+        *request_p = &req->head;
+        return PSC_INPROGRESS;
+    }
+    *request_p = NULL;
+    return message_abandon(req, status);
+}
+
 psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
                               psc_result_t *result_p, psc_request_t **request_p)
 {
-    psc_unexp_t *unexp = psc_match_find(worker, args);
+    psc_match_lists_t *lists;
+    psc_unexp_t *unexp = psc_match_find(worker, args, &lists);
     psc_status_t status;
     psc_req_t *req;
 
@@ -225,11 +239,7 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     *request_p = &req->head;
     if (req->source && req->source->tagging.on && psc_tag_recv(req))
         return PSC_INPROGRESS;
-    status = psc_match_post(req);
-    if (status == PSC_OK)
-        return PSC_INPROGRESS;
-    *request_p = NULL;
-    return message_abandon(req, status);
+    return message_post(req, lists, request_p);
 }
 
 /* Continue with a message that has not arrived completely. The request may even
@@ -278,7 +288,8 @@ psc_status_t psc_message_iprobe(psc_worker_t *worker,
                                 const psc_recv_args_t *args,
                                 psc_result_t *result_p)
 {
-    psc_unexp_t *unexp = psc_match_find(worker, args);
+    psc_match_lists_t *lists;
+    psc_unexp_t *unexp = psc_match_find(worker, args, &lists);
     psc_status_t status;
 
     if (!unexp) {
@@ -302,12 +313,7 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
     if (status != PSC_INPROGRESS)
         return status;
     status = message_request(worker, PSC_REQ_PROBE, args, &req);
-    if (status != PSC_OK)
-        return status;
-    psc_req_stage_set(req, PSC_STAGE_POSTED);
-    psc_list_push(&worker->matching.probes, &req->link);
-    *request_p = &req->head;
-    return PSC_INPROGRESS;
+    return status == PSC_OK ? message_post(req, NULL, request_p) : status;
 }
 
 /* ---- cancel ---- */
@@ -364,7 +370,7 @@ psc_status_t psc_message_cancel(psc_req_t *req)
     if (req->stage != PSC_STAGE_POSTED && req->stage != PSC_STAGE_SEND &&
         req->kind != PSC_REQ_EVENT)
         return PSC_ERR_INVALID;
-    if (req->kind == PSC_REQ_RECV)
+    if (req->stage == PSC_STAGE_POSTED)
         psc_match_leave(req);
     else
         psc_list_remove(&req->link);

@@ -73,19 +73,10 @@ static void ends_request(psc_req_t *req, psc_status_t status)
 
 static void receives_ended(psc_conn_t *conn, psc_status_t status)
 {
+    psc_match_receives_ended(conn, status);
     psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
-        psc_list_for_each(req, &queue->posted, psc_req_t, link) {
-            psc_list_remove(&req->link);
-            psc_req_finish(req, status);
-        }
         psc_list_for_each(req, &queue->tagged, psc_req_t, link)
             psc_tag_recv_end(req, status);
-    }
-    psc_list_for_each(probe, &conn->worker->matching.probes, psc_req_t, link) {
-        if (probe->source != conn)
-            continue;
-        psc_list_remove(&probe->link);
-        psc_req_finish(probe, status);
     }
 }
 
@@ -158,5 +149,5 @@ void psc_protocols_stop(psc_worker_t *worker)
 
 void psc_protocols_destroy(psc_worker_t *worker)
 {
-    psc_match_worker_destroy(worker);
+    psc_match_contexts_free(worker);
 }

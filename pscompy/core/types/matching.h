@@ -11,7 +11,6 @@
 
 typedef struct psc_matching {
     psc_list_t contexts[PSC_CONTEXT_BUCKETS];
-    psc_list_t probes;
     uint64_t clock; /* orders receives and arrivals */
 } psc_matching_t;
 
@@ -19,7 +18,6 @@ static inline void psc_matching_init(psc_matching_t *matching)
 {
     for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++)
         psc_list_init(&matching->contexts[i]);
-    psc_list_init(&matching->probes);
     matching->clock = 0;
 }
 

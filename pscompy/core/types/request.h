@@ -74,7 +74,10 @@ struct psc_req {
     psc_worker_t *worker;
     psc_conn_t *conn;   /* send: destination; recv: source, once known */
     psc_link_t link; /* in a match queue, or the connection's work queue */
-    psc_link_t conn_link;  /* in the connection's active */
+    union {
+        psc_link_t conn_link; /* in the connection's active */
+        psc_link_t bucket;    /* POSTED: see proto/match_list.h */
+    };
     psc_req_t *next; /* in the completion queue or the list of freed requests */
     atomic_uint holds; /* PSC_HELD_BY_ bits; see completion.h */
     uint32_t index, generation;
@@ -93,7 +96,7 @@ struct psc_req {
     bool confirm;
     bool exposed; /* the peer has keys to write into its memory */
     psc_status_t error; /* set if it failed with operations in flight */
-    uint64_t order; /* receives: when it was posted (match_clock) */
+    uint64_t order; /* receives: when it was posted (the clock of psc_matching_t) */
     psc_conn_t *source; /* receives: as posted, NULL for any */
     psc_iov_t iov_room[2];
     psc_iov_t *iov;

@@ -1,0 +1,69 @@
+/* Receives, probes or messages in order, found by their tag in constant time.
+ *
+ * A short list is searched from its head. A search that passes too many entries
+ * in vain makes an index: entries that name a tag stand in buckets by a hash of
+ * the tag, those for any tag in a list beside. Each entry that is added or
+ * removed splits or merges few buckets at most (linear hashing: Litwin, VLDB
+ * 1980), so no operation has to move all entries, and the memory follows their
+ * number. The hash has a random seed, because peers choose the tags of their
+ * messages. If memory is short, searches are slower. */
+#ifndef PSCOMPY_PROTO_MATCH_LIST_H
+#define PSCOMPY_PROTO_MATCH_LIST_H
+
+#include <stdint.h>
+
+#include "../api.h"
+#include "pscompy/transport/kit/list.h"
+
+/* Where the other fields of an entry are, as distances from its link in `all`:
+ * a message is an entry of two lists. */
+typedef struct psc_match_shape {
+    ptrdiff_t bucket; /* psc_link_t, undefined while there is no index */
+    ptrdiff_t tag;    /* int32_t, PSC_ANY_TAG for any */
+    ptrdiff_t order;  /* uint64_t, ascending in `all` */
+} psc_match_shape_t;
+
+#define PSC_MATCH_SHAPE(type, link, bucket)                                    \
+    {(ptrdiff_t)offsetof(type, bucket) - (ptrdiff_t)offsetof(type, link),      \
+     (ptrdiff_t)offsetof(type, tag) - (ptrdiff_t)offsetof(type, link),         \
+     (ptrdiff_t)offsetof(type, order) - (ptrdiff_t)offsetof(type, link)}
+
+typedef struct psc_match_index psc_match_index_t;
+
+typedef struct psc_match_list {
+    psc_list_t all;
+    const psc_match_shape_t *shape;
+    psc_match_index_t *index; /* NULL while searches are short */
+} psc_match_list_t;
+
+void psc_match_list_init(psc_match_list_t *list,
+                         const psc_match_shape_t *shape);
+/* Free the index. The entries belong to the caller. */
+void psc_match_list_clear(psc_match_list_t *list);
+/* The earliest entry of a list, not empty, that fits this tag; PSC_ANY_TAG fits
+ * all, and an entry with PSC_ANY_TAG fits every tag. Returns NULL if there is
+ * none. */
+psc_link_t *psc_match_list_search(psc_match_list_t *list, int32_t tag);
+/* Enter an entry that is in `all` into the index, and take it out. */
+void psc_match_index_add(psc_match_list_t *list, psc_link_t *link);
+void psc_match_index_remove(psc_match_list_t *list, psc_link_t *link);
+/* Add an entry at the place that its order demands. */
+void psc_match_list_insert(psc_match_list_t *list, psc_link_t *link);
+
+/* Add an entry that is later than all others. */
+static inline void psc_match_list_push(psc_match_list_t *list, psc_link_t *link)
+{
+    psc_list_push(&list->all, link);
+    if (__builtin_expect(list->index != NULL, 0))
+        psc_match_index_add(list, link);
+}
+
+static inline void psc_match_list_remove(psc_match_list_t *list,
+                                         psc_link_t *link)
+{
+    if (__builtin_expect(list->index != NULL, 0))
+        psc_match_index_remove(list, link);
+    psc_list_remove(link);
+}
+
+#endif
