@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ class Ranks:
     barrier: Callable[[], Any]
 
 
+Library = Callable[[], AbstractContextManager[Ranks]]
+
+
 @contextmanager
 def _pscompy() -> Iterator[Ranks]:
     from pscompy import World, wait_all
@@ -44,6 +47,9 @@ def _mpi4py() -> Iterator[Ranks]:
 
     w = MPI.COMM_WORLD
     yield Ranks(w.rank, w.size, w.Send, w.Recv, w.Isend, w.Irecv, MPI.Request.Waitall, w.Barrier)
+
+
+LIBRARIES: dict[str, Library] = {"pscompy": _pscompy, "mpi4py": _mpi4py}
 
 
 def _exchange(ranks: Ranks, outgoing: Any, incoming: Any) -> None:
@@ -75,7 +81,7 @@ def _measure(ranks: Ranks, seconds: float) -> float:
 
 
 def main(folder: str, library: str, seconds: str) -> None:
-    with {"pscompy": _pscompy, "mpi4py": _mpi4py}[library]() as ranks:
+    with LIBRARIES[library]() as ranks:
         rate = _measure(ranks, float(seconds))
         told = Path(folder) / f"{ranks.rank:03}"
         told.write_text(json.dumps({"messages_per_second": rate}))

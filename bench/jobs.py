@@ -36,7 +36,7 @@ def _start_with_numpy(start: Callable[[], peers.Start], library: str, seconds: f
 
 def _timed_start(start: peers.Start, *arguments: str) -> Figures:
     begun = time.perf_counter()
-    told = _run(start, "startup.py", *arguments)
+    told = run_ranks(start, "startup.py", *arguments)
     past = max(rank["past_barrier"] for rank in told)
     return {
         "launch to past the first barrier": past - begun,
@@ -49,13 +49,13 @@ def _startup() -> Group:
         Cell("launch to past the first barrier", "s"),
         Cell("PSS per rank", "MiB", 1.0, ("openmpi",)),
     )
-    launches = _against_mpi(_start, _START_RANKS)
+    launches = against_mpi(_start, _START_RANKS)
     return Group("startup", f"start of {_START_RANKS} ranks", cells, launches)
 
 
 def _startup_with_numpy() -> Group:
     cells = (Cell("launch to past the first barrier", "s", 1.25), Cell("PSS per rank", "MiB"))
-    launches = _against_mpi(_start_with_numpy, _START_RANKS)
+    launches = against_mpi(_start_with_numpy, _START_RANKS)
     title = f"start of {_START_RANKS} ranks that import numpy"
     return Group("startup-numpy", title, cells, launches)
 
@@ -100,18 +100,18 @@ def _python(python: str, program: str) -> float:
 def _crowd() -> Group:
     cells = (Cell("messages of 1 KiB", "M/s", 1.0),)
     title = f"{_CROWD_RANKS} ranks on 2 cores, all to all"
-    return Group("all-to-all", title, cells, _against_mpi(_all_to_all, _CROWD_RANKS))
+    return Group("all-to-all", title, cells, against_mpi(_all_to_all, _CROWD_RANKS))
 
 
 def _all_to_all(start: Callable[[], peers.Start], library: str, seconds: float) -> Figures:
-    told = _run(start(), "alltoall.py", library, str(seconds))
+    told = run_ranks(start(), "alltoall.py", library, str(seconds))
     return {"messages of 1 KiB": told[0]["messages_per_second"] / 1e6}
 
 
 # ---- programs -----------------------------------------------------------------------------------
 
 
-def _against_mpi(
+def against_mpi(
     measure: Callable[[Callable[[], peers.Start], str, float], Figures], ranks: int
 ) -> dict[str, Launch]:
     launches: dict[str, Launch] = {
@@ -120,7 +120,7 @@ def _against_mpi(
     return {OWN: partial(measure, partial(peers.pscompy, ranks), OWN), **launches}
 
 
-def _run(start: peers.Start, program: str, *arguments: str) -> list[dict[str, float]]:
+def run_ranks(start: peers.Start, program: str, *arguments: str) -> list[dict[str, float]]:
     """Run the ranks of a program and return what each wrote as JSON into a file of its own."""
     with tempfile.TemporaryDirectory(prefix="pscompy-bench-") as folder:
         command = [*start.command, str(_HERE / program), folder, *arguments]
