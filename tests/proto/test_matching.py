@@ -40,6 +40,9 @@ wanted_sources = st.sampled_from([ANY, 0, 1, 2, 2])  # source 2 may be matched i
 wanted_tags = st.sampled_from([ANY, 0, 1])
 sizes = st.sampled_from([0, 1, 50, EAGER_MAX, EAGER_MAX + 1, 30_000])
 rooms = st.sampled_from([None, 0, 20, 40_000, 40_000])  # None: the library allocates the buffer
+# More than a list keeps without an index; strides that a poor hash would not spread.
+crowds = st.integers(12, 150)
+strides = st.sampled_from([1, 64, 1 << 20])
 
 
 class Receive:
@@ -102,6 +105,22 @@ class Matching(RuleBasedStateMachine):
             assert not request.test()
             self.waiting[wanted] = receive
         return receive
+
+    @rule(context=contexts, source=sources, number=crowds, stride=strides)
+    def send_many(self, context: int, source: int, number: int, stride: int) -> None:
+        for place in range(number):
+            self.send(context, source, place * stride, 1)
+
+    @rule(target=receives, context=contexts, source=wanted_sources, number=crowds, stride=strides)
+    def receive_many(self, context: int, source: int | None, number: int, stride: int) -> Any:
+        return multiple(
+            *(self.receive(context, source, place * stride, 20) for place in range(number))
+        )
+
+    @rule(context=contexts, source=wanted_sources, number=crowds, stride=strides)
+    def probe_many(self, context: int, source: int | None, number: int, stride: int) -> None:
+        for place in reversed(range(number)):
+            self.probe(context, source, place * stride)
 
     @rule(receive=receives)
     def cancel(self, receive: Receive) -> None:
@@ -230,6 +249,26 @@ def test_a_message_that_is_given_back_goes_to_a_receive_that_waits(
     machine.receive(2, source, ANY, None)
     machine.drop_matched(second)
     machine.drop_matched(first)
+    machine.check_end()
+
+
+@pytest.mark.usefixtures("fabric")
+@pytest.mark.parametrize("source", [0, 1, ANY])
+def test_many_of_each(source: int | None) -> None:
+    """Lists that are long enough for an index, beside wildcards, and drained in another order."""
+    machine = Matching()
+    sender = source or 0
+    machine.receive(2, ANY, ANY, 20)
+    machine.receive_many(2, source, 100, 64)
+    machine.receive(2, source, ANY, 20)
+    for place in reversed(range(110)):
+        machine.send(2, sender, place * 64, 10)
+    machine.send_many(2, sender, 150, 1)
+    machine.probe_many(2, source, 150, 1)
+    held = [machine.matched_probe(2, source, tag) for tag in (149, 0, 75)]
+    for message in held:
+        machine.drop_matched(message)
+    machine.receive_many(2, source, 150, 1)
     machine.check_end()
 
 
