@@ -12,10 +12,10 @@ static bool conn_flush_urgent(psc_conn_t *conn)
     while (!psc_list_empty(&conn->work.urgent)) {
         psc_link_t *link = psc_list_pop(&conn->work.urgent);
         psc_req_t *req = psc_container_of(link, psc_req_t, link);
-        uint64_t issued = req->bulk.issued;
+        uint64_t issued = req->bulk->issued;
 
         if (conn->worker->up->advance(req) == PSC_ERR_NO_RESOURCE) {
-            moved |= req->bulk.issued != issued;
+            moved |= req->bulk->issued != issued;
             psc_list_push(&conn->work.urgent, &req->link);
         } else {
             moved = true;

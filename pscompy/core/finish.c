@@ -16,9 +16,11 @@ void psc_req_release(psc_req_t *req)
 
 void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
 {
-    psc_mem_t **mem = &req->bulk.mem[lane->index];
-    psc_rkey_t **key = &req->bulk.keys.key[lane->index];
+    psc_mem_t **mem = &req->bulk->mem[lane->index];
+    psc_rkey_t **key = &req->bulk->keys.key[lane->index];
 
+    if (!psc_req_extended(req))
+        return;
     if (*mem)
         lane->slot->ops->mem_deregister(lane->ep->iface, *mem);
     if (*key)
@@ -30,7 +32,9 @@ void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
 /* Release the lanes' registrations and keys of this request. */
 static void req_bulk_release(psc_req_t *req)
 {
-    for (uint32_t i = 0; req->conn && i < req->conn->n_lanes; i++)
+    if (!psc_req_extended(req) || !req->conn)
+        return;
+    for (uint32_t i = 0; i < req->conn->n_lanes; i++)
         psc_req_forget_lane(req, req->conn->lanes[i]);
 }
 

@@ -3,6 +3,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- what only some requests need ---- */
+
+/* The bulk of a request that has none: all zero, and never written. */
+static psc_bulk_t *req_no_bulk(void)
+{
+    static const psc_bulk_t none;
+
+    return (psc_bulk_t *)&none;
+}
+
+bool psc_req_extended(const psc_req_t *req)
+{
+    return req->bulk != req_no_bulk();
+}
+
+bool psc_req_extend(psc_req_t *req)
+{
+    psc_bulk_t *bulk;
+
+    if (psc_req_extended(req))
+        return true;
+    bulk = calloc(1, sizeof *bulk);
+    if (!bulk)
+        return false;
+    bulk->req = req;
+    psc_list_init(&bulk->access_link);
+    req->bulk = bulk;
+    return true;
+}
+
+static void req_shrink(psc_req_t *req)
+{
+    if (psc_req_extended(req))
+        free(req->bulk);
+    req->bulk = req_no_bulk();
+}
+
+/* ---- the pool ---- */
+
 /* ---- the pool ---- */
 
 void psc_requests_init(psc_requests_t *requests, psc_worker_t *worker)
@@ -28,6 +67,7 @@ static psc_status_t req_pool_grow(psc_requests_t *requests)
         chunk[i].worker = requests->worker;
         chunk[i].index = n * PSC_REQ_CHUNK + i;
         chunk[i].generation = 1;
+        chunk[i].bulk = req_no_bulk();
         psc_list_push(&requests->free, &chunk[i].link);
     }
     return PSC_OK;
@@ -35,9 +75,10 @@ static psc_status_t req_pool_grow(psc_requests_t *requests)
 
 void psc_req_recycle(psc_requests_t *requests, psc_req_t *req)
 {
-    if (req->iov != req->iov_room)
+    if (req->iov != &req->piece)
         free(req->iov);
-    req->iov = req->iov_room;
+    req->iov = &req->piece;
+    req_shrink(req);
     req->in_use = false;
     req->generation++;
     psc_list_push_front(&requests->free, &req->link);
@@ -63,16 +104,6 @@ static psc_status_t req_pool_extend(psc_requests_t *requests)
     return psc_list_empty(&requests->free) ? req_pool_grow(requests) : PSC_OK;
 }
 
-/* Invariant: a free request owns no registration and no remote key;
- * psc_req_finish has released them. */
-static void req_bulk_reset(psc_bulk_t *bulk)
-{
-    bulk->remote_id = 0;
-    bulk->len = bulk->issued = bulk->arrived = 0;
-    bulk->inflight = 0;
-    bulk->one_lane = bulk->waited = false;
-}
-
 psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
 {
     psc_req_t *req;
@@ -83,8 +114,6 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     req = psc_container_of(requests->free.next, psc_req_t, link);
     psc_list_remove(&req->link);
     memset(&req->head, 0, sizeof req->head);
-    req_bulk_reset(&req->bulk);
-    req->rma.offset = 0; /* a rendezvous transfers its data from offset 0 */
     psc_list_init(&req->conn_link);
     req->kind = kind;
     req->stage = PSC_STAGE_IDLE;
@@ -94,10 +123,9 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
                           memory_order_relaxed);
     req->inside = req->urgent = req->confirm = false;
     req->exposed = false;
-    req->payload = NULL;
     req->error = PSC_OK;
     req->aux = 0;
-    req->iov = req->iov_room;
+    req->iov = &req->piece;
     req->n_iov = 0;
     req->total = 0;
     req->unexp = NULL;
@@ -105,13 +133,24 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     return req;
 }
 
+psc_req_t *psc_req_create_bulk(psc_requests_t *requests, psc_req_kind_t kind)
+{
+    psc_req_t *req = psc_req_create(requests, kind);
+
+    if (!req || psc_req_extend(req))
+        return req;
+    psc_req_recycle(requests, req);
+    return NULL;
+}
+
 void psc_requests_destroy(psc_requests_t *requests)
 {
     for (uint32_t i = 0; i < psc_requests_count(requests); i++) {
         psc_req_t *req = psc_req_at(requests, i);
 
-        if (req->in_use && req->iov != req->iov_room)
+        if (req->in_use && req->iov != &req->piece)
             free(req->iov);
+        req_shrink(req);
     }
     for (uint32_t i = 0; i < requests->n_chunks; i++)
         free(requests->chunks[i]);
@@ -145,16 +184,16 @@ psc_req_t *psc_req_find(const psc_requests_t *requests, uint64_t id)
 
 psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov, size_t n_iov)
 {
-    psc_iov_t *room = req->iov_room;
+    psc_iov_t *room = &req->piece;
 
-    if (n_iov > sizeof req->iov_room / sizeof *req->iov_room) {
+    if (n_iov > 1) {
         room = malloc(n_iov * sizeof *iov);
         if (!room)
             return PSC_ERR_NO_MEMORY;
     }
     if (n_iov)
         memcpy(room, iov, n_iov * sizeof *iov);
-    if (req->iov != req->iov_room)
+    if (req->iov != &req->piece)
         free(req->iov);
     req->iov = room;
     req->n_iov = n_iov;

@@ -26,6 +26,13 @@ static inline uint32_t psc_requests_count(const psc_requests_t *requests)
 
 /* Take a request from the pool. Returns NULL if memory is short. */
 psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind);
+/* The same with memory for `bulk`: for all that may be more than an eager
+ * message into a posted receive. */
+psc_req_t *psc_req_create_bulk(psc_requests_t *requests, psc_req_kind_t kind);
+/* Give the request memory for `bulk`, unless it has some; until then all of
+ * `bulk` is zero and must not be written. Returns false if memory is short. */
+bool psc_req_extend(psc_req_t *req);
+bool psc_req_extended(const psc_req_t *req);
 /* Put a request back into the pool. */
 void psc_req_recycle(psc_requests_t *requests, psc_req_t *req);
 /* Replace the request's pieces by a copy of iov (not of the bytes). */

@@ -15,7 +15,8 @@ typedef struct entry {
     bool listed;
 } entry_t;
 
-static const psc_match_shape_t shape = PSC_MATCH_SHAPE(entry_t, link, bucket);
+static const psc_match_shape_t shape =
+    PSC_MATCH_SHAPE(entry_t, link, bucket, order);
 
 /* How the tags of a run are made of random numbers. */
 typedef struct mix {

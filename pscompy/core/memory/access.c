@@ -47,12 +47,12 @@ void psc_target_init(psc_target_t *target)
 
 void psc_target_admit(psc_target_t *target, psc_req_t *req)
 {
-    psc_list_push(&target->accesses, &req->access_link);
+    psc_list_push(&target->accesses, &req->bulk->access_link);
 }
 
 void psc_target_leave(psc_req_t *req)
 {
-    psc_list_remove(&req->access_link);
+    psc_list_remove(&req->bulk->access_link);
 }
 
 /* The payload may be arriving on any lane of the connection. Cut it there. */
@@ -71,7 +71,8 @@ static void access_cut(psc_req_t *req)
 static bool access_complete(const psc_req_t *req)
 {
     return req->stage == PSC_STAGE_SEND_FIN ||
-           (req->stage == PSC_STAGE_FRAG && req->bulk.issued == req->bulk.len);
+           (req->stage == PSC_STAGE_FRAG &&
+            req->bulk->issued == req->bulk->len);
 }
 
 /* Refuse an access. A put continues without memory until its last fragment has
@@ -94,12 +95,14 @@ psc_status_t psc_target_close(psc_target_t *target)
 {
     psc_status_t status = PSC_OK;
 
-    psc_list_for_each(req, &target->accesses, psc_req_t, access_link) {
+    psc_list_for_each(bulk, &target->accesses, psc_bulk_t, access_link) {
+        psc_req_t *req = bulk->req;
+
         if (!target->closed)
             access_refuse(req);
         /* Incoming data of a put was cut above, so only a get can still be in
          * flight. */
-        if (req->kind == PSC_REQ_SEND && req->bulk.inflight > 0)
+        if (req->kind == PSC_REQ_SEND && req->bulk->inflight > 0)
             status = PSC_INPROGRESS;
     }
     target->closed = true;
@@ -112,7 +115,7 @@ static psc_status_t access_revoke_lane(const psc_req_t *req,
                                        const psc_lane_t *lane)
 {
     const psc_iface_slot_t *slot = lane->slot;
-    psc_mem_t *mem = req->bulk.mem[lane->index];
+    psc_mem_t *mem = req->bulk->mem[lane->index];
 
     return mem && slot->ops->mem_revoke
                ? slot->ops->mem_revoke(slot->iface, mem)
@@ -134,7 +137,7 @@ static psc_status_t access_revoke(psc_req_t *req)
 
 void psc_access_settle(psc_req_t *req)
 {
-    if (req->bulk.inflight > 0)
+    if (req->bulk->inflight > 0)
         return;
     if (req->exposed && access_revoke(req) == PSC_INPROGRESS) {
         if (!psc_link_listed(&req->link))
@@ -188,7 +191,7 @@ static bool access_open(const psc_req_t *req)
 {
     return req->in_use && req->kind == PSC_REQ_RECV &&
            req->stage == PSC_STAGE_ENDING &&
-           (req->exposed || req->bulk.inflight > 0);
+           (req->exposed || req->bulk->inflight > 0);
 }
 
 unsigned psc_access_count(const psc_worker_t *worker)

@@ -27,7 +27,7 @@ static bool am_offers_start(psc_worker_t *worker);
 static void am_fetched(psc_req_t *req)
 {
     psc_worker_t *worker = req->worker;
-    am_node_t *node = req->payload;
+    am_node_t *node = req->bulk->payload;
 
     req->conn->rts_in--;
     if (req->head.result.status != PSC_OK || !psc_am_hand_over(req->conn, node))
@@ -53,7 +53,7 @@ static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
     psc_notices_log(&req->worker->notices, 1, line);
     req->on_done = am_refused;
     req->error = PSC_ERR_NO_MEMORY;
-    req->bulk.remote_id = offer->send_id;
+    req->bulk->remote_id = offer->send_id;
     psc_req_attach(req, offer->conn);
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
     psc_conn_queue(offer->conn, req, true);
@@ -62,7 +62,7 @@ static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
 static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
 {
     psc_req_t *req =
-        psc_req_create(&offer->conn->worker->requests, PSC_REQ_RECV);
+        psc_req_create_bulk(&offer->conn->worker->requests, PSC_REQ_RECV);
     am_node_t *node;
 
     if (!req)
@@ -74,10 +74,9 @@ static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
         return PSC_OK;
     }
     psc_req_set_iov(req, &(psc_iov_t){node->data, offer->len}, 1);
-    req->payload = node;
+    req->bulk->payload = node;
     req->on_done = am_fetched;
-    psc_rndv_recv_start(req, offer);
-    return PSC_OK;
+    return psc_rndv_recv_start(req, offer);
 }
 
 /* ---- waiting for room ---- */

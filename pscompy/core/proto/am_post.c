@@ -13,7 +13,7 @@
 
 static void am_posted(psc_req_t *req)
 {
-    psc_am_node_free(&req->worker->am.idle, req->payload);
+    psc_am_node_free(&req->worker->am.idle, req->bulk->payload);
 }
 
 /* Send a node's message, with the lock held. The node lives until its request
@@ -40,7 +40,7 @@ static psc_status_t am_node_send(am_node_t *node)
         psc_am_node_free(&node->conn->worker->am.idle, node);
         return PSC_OK;
     }
-    req->payload = node;
+    req->bulk->payload = node;
     req->on_done = am_posted;
     return PSC_OK;
 }

@@ -188,7 +188,7 @@ static psc_loan_t *lend_loan_create(const psc_unexp_t *unexp, psc_map_t *map)
     psc_worker_t *worker = unexp->conn->worker;
     psc_loan_t *loan = malloc(sizeof *loan);
     psc_req_t *req =
-        loan ? psc_req_create(&worker->requests, PSC_REQ_LOAN) : NULL;
+        loan ? psc_req_create_bulk(&worker->requests, PSC_REQ_LOAN) : NULL;
 
     if (!req) {
         free(loan);
@@ -201,9 +201,9 @@ static psc_loan_t *lend_loan_create(const psc_unexp_t *unexp, psc_map_t *map)
                          .request_id = psc_req_id(req)};
     psc_map_hold(map);
     psc_pool_hold(worker->memory.pool);
-    req->payload = loan;
+    req->bulk->payload = loan;
     req->on_done = lend_loan_done;
-    req->bulk.remote_id = unexp->send_id;
+    req->bulk->remote_id = unexp->send_id;
     psc_req_attach(req, unexp->conn);
     psc_req_stage_set(req, PSC_STAGE_SEND_TAKEN);
     psc_conn_queue(unexp->conn, req, true);
@@ -254,7 +254,7 @@ psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p)
 
 psc_status_t psc_lend_send_taken(psc_req_t *req)
 {
-    psc_wire_taken_t wire = {.request_id = req->bulk.remote_id};
+    psc_wire_taken_t wire = {.request_id = req->bulk->remote_id};
     psc_status_t status =
         psc_credit_send(req->conn, PSC_WIRE_TAKEN, &wire, sizeof wire, NULL, 0);
 
@@ -301,7 +301,7 @@ static psc_req_t *lend_loan_request(psc_worker_t *worker, psc_loan_t *loan)
 {
     psc_req_t *req = psc_req_find(&worker->requests, loan->request_id);
 
-    return req && req->payload == loan ? req : NULL;
+    return req && req->bulk->payload == loan ? req : NULL;
 }
 
 static void lend_settle(psc_worker_t *worker, psc_loan_t *loan)
@@ -310,7 +310,7 @@ static void lend_settle(psc_worker_t *worker, psc_loan_t *loan)
 
     if (!req)
         return;
-    req->payload = NULL;
+    req->bulk->payload = NULL;
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
     psc_conn_queue(req->conn, req, true);
     psc_conn_flush(req->conn);
@@ -332,18 +332,18 @@ void psc_lend_drain(psc_worker_t *worker)
 void psc_lend_conn_closing(psc_conn_t *conn)
 {
     psc_list_for_each(req, &conn->active, psc_req_t, conn_link) {
-        if (req->kind == PSC_REQ_LOAN && req->payload)
-            lend_keep(conn, req->payload);
+        if (req->kind == PSC_REQ_LOAN && req->bulk->payload)
+            lend_keep(conn, req->bulk->payload);
     }
     psc_lend_conn_ended(conn);
 }
 
 void psc_lend_end(psc_req_t *req)
 {
-    if (req->payload)
-        lend_keep(req->conn, req->payload);
+    if (req->bulk->payload)
+        lend_keep(req->conn, req->bulk->payload);
     psc_list_remove(&req->link);
-    req->payload = NULL;
+    req->bulk->payload = NULL;
     psc_req_finish(req, PSC_OK);
 }
 

@@ -28,7 +28,7 @@ static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
 {
     if (!a || !b)
         return a ? a : b;
-    return a->order < b->order ? a : b;
+    return a->head.result.order < b->head.result.order ? a : b;
 }
 
 static inline psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
@@ -60,12 +60,13 @@ static bool match_overlaps(psc_match_list_t *posted, int32_t tag,
 {
     psc_req_t *req = match_request(posted, tag);
 
-    return req && req->order < order;
+    return req && req->head.result.order < order;
 }
 
 static bool match_first_of_all(psc_match_queue_t *queue, const psc_req_t *req)
 {
-    return !match_overlaps(&queue->context->lists.posted, req->tag, req->order);
+    return !match_overlaps(&queue->context->lists.posted, req->tag,
+                           req->head.result.order);
 }
 
 /* A receive has left the queue. Post the receives that it blocked to the
@@ -210,7 +211,7 @@ psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists)
         lists = psc_match_lists(req->worker, req->source, req->context, true);
     if (!lists)
         return PSC_ERR_NO_MEMORY;
-    req->order = ++req->worker->matching.clock;
+    req->head.result.order = ++req->worker->matching.clock;
     psc_req_stage_set(req, PSC_STAGE_POSTED);
     psc_match_list_push(req->kind == PSC_REQ_PROBE ? &lists->probes
                                                    : &lists->posted,

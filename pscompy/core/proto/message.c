@@ -28,7 +28,9 @@ static inline psc_status_t message_request(psc_worker_t *worker,
                                            const psc_recv_args_t *args,
                                            psc_req_t **req_p)
 {
-    psc_req_t *req = psc_req_create(&worker->requests, kind);
+    psc_req_t *req = kind == PSC_REQ_SEND
+                         ? psc_req_create_bulk(&worker->requests, kind)
+                         : psc_req_create(&worker->requests, kind);
     psc_status_t status;
 
     if (!req)
@@ -49,9 +51,9 @@ static inline psc_status_t message_request(psc_worker_t *worker,
 
 static void message_sent(psc_comp_t *comp, psc_status_t status)
 {
-    psc_req_t *req = psc_container_of(comp, psc_req_t, comp);
+    psc_req_t *req = psc_container_of(comp, psc_bulk_t, comp)->req;
 
-    req->bulk.inflight = 0;
+    req->bulk->inflight = 0;
     psc_req_finish(req, req->error ? req->error : status);
 }
 
@@ -85,13 +87,13 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
             psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
         return status;
     }
-    req->comp.func = message_sent;
+    req->bulk->comp.func = message_sent;
     status = message_send_eager(conn, &head, req->iov, req->n_iov, req->total,
-                                &req->comp);
+                                &req->bulk->comp);
     if (status == PSC_ERR_UNSUPPORTED)
         return psc_rndv_send_rts(req);
     if (status == PSC_INPROGRESS) {
-        req->bulk.inflight = 1;
+        req->bulk->inflight = 1;
         psc_req_stage_set(req, PSC_STAGE_SEND_FLIGHT);
     } else if (status == PSC_OK) {
         psc_req_finish(req, PSC_OK);

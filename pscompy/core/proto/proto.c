@@ -206,7 +206,7 @@ void psc_proto_abort(psc_lane_t *lane)
 
     psc_landing_drop(lane);
     if (in->kind == PSC_INCOMING_FRAG)
-        in->req->bulk.inflight--;
+        in->req->bulk->inflight--;
     else if (in->kind == PSC_INCOMING_UNEXP)
         proto_drop_record(in->unexp);
     else if (in->kind == PSC_INCOMING_MESSAGE)

@@ -65,8 +65,9 @@ static void region_free(psc_region_t *region)
         if (region->mem[slot->index])
             slot->ops->mem_deregister(slot->iface, region->mem[slot->index]);
     }
-    psc_list_for_each(req, &region->target.accesses, psc_req_t, access_link)
-        psc_target_leave(req); /* the request accesses no memory any more */
+    psc_list_for_each(bulk, &region->target.accesses, psc_bulk_t, access_link)
+        psc_target_leave(
+            bulk->req); /* the request accesses no memory any more */
     psc_list_remove(&region->link);
     free(region);
 }

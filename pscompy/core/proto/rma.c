@@ -42,7 +42,7 @@ static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
             return PSC_ERR_INVALID;
         if (rma_key_fits(&key, lane->slot))
             return lane->slot->ops->rkey_unpack(lane->ep, at, key.len,
-                                                &req->bulk.keys.key[0]);
+                                                &req->bulk->keys.key[0]);
         at += key.len;
         left -= key.len;
     }
@@ -89,16 +89,16 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
                               rma->offset, args->iov->len, &head);
     if (status != PSC_OK || args->iov->len == 0)
         return status;
-    req = psc_req_create(&conn->worker->requests,
-                         rma->is_put ? PSC_REQ_SEND : PSC_REQ_RECV);
+    req = psc_req_create_bulk(&conn->worker->requests,
+                              rma->is_put ? PSC_REQ_SEND : PSC_REQ_RECV);
     if (!req)
         return PSC_ERR_NO_MEMORY;
     psc_req_set_iov(req, args->iov, 1);
-    req->bulk.len = req->total;
-    req->bulk.one_lane = true;
-    req->rma.region = head.id;
-    req->rma.nonce = head.nonce;
-    req->rma.offset = rma->offset;
+    req->bulk->len = req->total;
+    req->bulk->one_lane = true;
+    req->bulk->rma.region = head.id;
+    req->bulk->rma.nonce = head.nonce;
+    req->bulk->rma.offset = rma->offset;
     req->head.flags = args->flags;
     req->head.owner = args->owner;
     psc_req_attach(req, conn);
@@ -135,9 +135,9 @@ psc_status_t psc_rma_send_request(psc_req_t *req)
 {
     bool is_put = req->kind == PSC_REQ_SEND;
     psc_wire_rma_t wire = {.request_id = psc_req_id(req),
-                           .region = req->rma.region,
-                           .nonce = req->rma.nonce,
-                           .offset = req->rma.offset,
+                           .region = req->bulk->rma.region,
+                           .nonce = req->bulk->rma.nonce,
+                           .offset = req->bulk->rma.offset,
                            .len = req->total};
     psc_status_t status =
         psc_credit_send(req->conn, is_put ? PSC_WIRE_RMA_PUT : PSC_WIRE_RMA_GET,
@@ -160,15 +160,14 @@ static void rma_served(psc_req_t *req)
 static psc_req_t *rma_answer(psc_lane_t *lane, const psc_wire_rma_t *wire,
                              psc_req_kind_t kind, psc_stage_t stage)
 {
-    psc_req_t *req = psc_req_create(&lane->worker->requests, kind);
+    psc_req_t *req = psc_req_create_bulk(&lane->worker->requests, kind);
 
     if (!req)
         return NULL;
-    psc_list_init(&req->access_link);
     req->on_done = rma_served;
     req->confirm = stage == PSC_STAGE_SEND_RTR;
-    req->bulk.remote_id = wire->request_id;
-    req->bulk.len = wire->len;
+    req->bulk->remote_id = wire->request_id;
+    req->bulk->len = wire->len;
     psc_req_attach(req, lane->conn);
     psc_req_stage_set(req, stage);
     psc_conn_queue(lane->conn, req, true);

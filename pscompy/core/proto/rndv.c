@@ -4,6 +4,7 @@
 
 #include "../conn_queue.h"
 #include "../finish.h"
+#include "../lane_upcalls.h"
 #include "../memory/access.h"
 #include "../memory/pool.h"
 #include "../pieces.h"
@@ -85,8 +86,8 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (!req || req->conn != lane->conn || wire->len > req->total ||
         req->stage != PSC_STAGE_AWAIT_RTR)
         return PSC_ERR_PROTOCOL;
-    req->bulk.remote_id = wire->recv_id;
-    req->bulk.len = wire->len;
+    req->bulk->remote_id = wire->recv_id;
+    req->bulk->len = wire->len;
     if (wire->n_keys && req->n_iov == 1 && rndv_may(lane->conn, PSC_RNDV_PUT))
         status = psc_rndv_unpack_keys(req, PSC_CAP_PUT, wire->n_keys,
                                       am->payload, am->len);
@@ -112,7 +113,7 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
 void psc_rndv_received(psc_req_t *req)
 {
     psc_count(req->conn, PSC_COUNTER_received_messages, 1);
-    psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk.len);
+    psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk->len);
     if (req->confirm) {
         psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
         psc_conn_queue(req->conn, req, true);
@@ -131,19 +132,24 @@ static void rndv_recv_meets(psc_req_t *req, psc_conn_t *conn, int32_t tag,
     result->tag = tag;
     result->nbytes = len;
     result->status = len > req->total ? PSC_ERR_TRUNCATED : PSC_OK;
-    req->bulk.len = len < req->total ? len : req->total;
+    req->bulk->len = len < req->total ? len : req->total;
 }
 
 /* Use get if the peer sent keys and the configuration allows it; otherwise ask
  * the peer to send. Get needs one control message less than put (TupleQ paper,
  * section 2). */
-void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
+psc_status_t psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
 {
+    if (!psc_req_extend(req)) {
+        psc_req_attach(req, offer->conn);
+        psc_req_finish(req, PSC_ERR_NO_MEMORY);
+        return PSC_ERR_NO_MEMORY;
+    }
     rndv_recv_meets(req, offer->conn, offer->tag, offer->len);
-    req->bulk.remote_id = offer->send_id;
+    req->bulk->remote_id = offer->send_id;
     psc_req_stage_set(req, PSC_STAGE_SEND_RTR);
-    req->rma.offset = offer->offset;
-    if (offer->n_keys && req->bulk.len > 0 && req->n_iov == 1 &&
+    req->bulk->rma.offset = offer->offset;
+    if (offer->n_keys && req->bulk->len > 0 && req->n_iov == 1 &&
         rndv_may(offer->conn, PSC_RNDV_GET)) {
         if (psc_rndv_unpack_keys(req, PSC_CAP_GET, offer->n_keys, offer->keys,
                                  offer->keys_len) == PSC_OK &&
@@ -155,6 +161,7 @@ void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
         }
     }
     psc_conn_queue(offer->conn, req, true);
+    return PSC_OK;
 }
 
 static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
@@ -167,13 +174,16 @@ static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
                          .n_keys = unexp->n_keys,
                          .keys = unexp->room,
                          .keys_len = unexp->keys_len};
+    psc_status_t status;
 
     if (unexp->order)
         req->head.result.order = unexp->order;
     req->unexp = NULL;
-    psc_rndv_recv_start(req, &offer);
-    unexp->conn->rts_in--;
+    status = psc_rndv_recv_start(req, &offer);
+    offer.conn->rts_in--;
     psc_unexp_free(unexp);
+    if (status != PSC_OK)
+        psc_lane_break(psc_conn_main_lane(offer.conn), status);
 }
 
 /* Continue with a message that has not arrived completely: claim it if its RTS
@@ -199,12 +209,12 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
     psc_conn_t *conn = req->conn;
     uint8_t keys[PSC_KEYS_MAX];
     size_t keys_len = 0;
-    psc_wire_rtr_t wire = {.send_id = req->bulk.remote_id,
+    psc_wire_rtr_t wire = {.send_id = req->bulk->remote_id,
                            .recv_id = psc_req_id(req),
-                           .len = req->bulk.len};
+                           .len = req->bulk->len};
     psc_status_t status;
 
-    if (req->bulk.len > 0 && !req->confirm && rndv_may(conn, PSC_RNDV_PUT))
+    if (req->bulk->len > 0 && !req->confirm && rndv_may(conn, PSC_RNDV_PUT))
         wire.n_keys =
             psc_rndv_pack_keys(req, PSC_CAP_PUT, NULL, keys, &keys_len);
     status =
@@ -213,7 +223,7 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
         return status;
     req->exposed = wire.n_keys > 0;
     psc_req_stage_set(req, PSC_STAGE_AWAIT_DATA);
-    if (req->bulk.len == 0)
+    if (req->bulk->len == 0)
         psc_rndv_received(req);
     return PSC_INPROGRESS;
 }
@@ -235,9 +245,9 @@ void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am)
 
 void psc_rndv_comp(psc_comp_t *comp, psc_status_t status)
 {
-    psc_req_t *req = psc_container_of(comp, psc_req_t, comp);
+    psc_req_t *req = psc_container_of(comp, psc_bulk_t, comp)->req;
 
-    req->bulk.inflight--;
+    req->bulk->inflight--;
     if (status != PSC_OK && req->error == PSC_OK)
         req->error = status;
     if (req->stage == PSC_STAGE_ENDING)
@@ -249,33 +259,33 @@ void psc_rndv_comp(psc_comp_t *comp, psc_status_t status)
 static psc_status_t rndv_move_one(psc_req_t *req, bool is_put, size_t *moved_p)
 {
     psc_conn_t *conn = req->conn;
-    uint64_t left = req->bulk.len - req->bulk.issued;
+    uint64_t left = req->bulk->len - req->bulk->issued;
     size_t want = left < conn->params.fragment ? left : conn->params.fragment;
     psc_lane_t *lane =
-        psc_stripe_next(conn, req->bulk.one_lane ? 1 : conn->n_lanes, want);
+        psc_stripe_next(conn, req->bulk->one_lane ? 1 : conn->n_lanes, want);
     const psc_transport_ops_t *ops = lane->slot->ops;
-    psc_mem_t *mem = req->bulk.mem[lane->index];
-    psc_rkey_t *key = req->bulk.keys.key[lane->index];
-    uint64_t at = req->rma.offset + req->bulk.issued;
+    psc_mem_t *mem = req->bulk->mem[lane->index];
+    psc_rkey_t *key = req->bulk->keys.key[lane->index];
+    uint64_t at = req->bulk->rma.offset + req->bulk->issued;
     size_t most = is_put ? lane->slot->attr.max_put : lane->slot->attr.max_get;
     psc_iov_t piece;
     psc_status_t status;
 
     if (want > most)
         want = most;
-    psc_iov_slice(req->iov, req->n_iov, req->bulk.issued, &want, &piece, 1);
-    req->comp.func = psc_rndv_comp;
+    psc_iov_slice(req->iov, req->n_iov, req->bulk->issued, &want, &piece, 1);
+    req->bulk->comp.func = psc_rndv_comp;
     status = is_put ? ops->put(lane->ep, piece.base, piece.len, mem, key, at,
-                               &req->comp)
+                               &req->bulk->comp)
                     : ops->get(lane->ep, piece.base, piece.len, mem, key, at,
-                               &req->comp);
+                               &req->bulk->comp);
     if (status < 0)
         return status;
     if (status == PSC_INPROGRESS) {
-        req->bulk.inflight++;
-        req->bulk.waited = true;
+        req->bulk->inflight++;
+        req->bulk->waited = true;
     }
-    req->bulk.issued += piece.len;
+    req->bulk->issued += piece.len;
     *moved_p += piece.len;
     psc_stripe_charge(lane, piece.len);
     psc_count(conn, PSC_COUNTER_fragments, 1);
@@ -287,18 +297,18 @@ psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
 {
     size_t moved = 0;
 
-    while (req->bulk.issued < req->bulk.len && req->error == PSC_OK) {
+    while (req->bulk->issued < req->bulk->len && req->error == PSC_OK) {
         psc_status_t status;
 
         if (moved >= PSC_BULK_BURST)
             return PSC_ERR_NO_RESOURCE;
-        if (req->bulk.inflight >= PSC_BULK_INFLIGHT)
+        if (req->bulk->inflight >= PSC_BULK_INFLIGHT)
             return PSC_INPROGRESS;
         status = rndv_move_one(req, is_put, &moved);
         if (status == PSC_ERR_NO_RESOURCE)
-            return req->bulk.inflight ? PSC_INPROGRESS : status;
+            return req->bulk->inflight ? PSC_INPROGRESS : status;
         if (status < 0)
             req->error = status;
     }
-    return req->bulk.inflight ? PSC_INPROGRESS : PSC_OK;
+    return req->bulk->inflight ? PSC_INPROGRESS : PSC_OK;
 }

@@ -42,8 +42,10 @@ typedef struct psc_offer {
     size_t keys_len;
 } psc_offer_t;
 
-/* Start the transfer: the receive has a buffer and the RTS has arrived. */
-void psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer);
+/* Start the transfer: the receive has a buffer and the RTS has arrived. Returns
+ * PSC_ERR_NO_MEMORY if memory is short: the receive has ended, and the caller
+ * ends the connection, because the sender would wait forever. */
+psc_status_t psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer);
 void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp);
 /* Finish a receive whose message is in the buffer already. */
 void psc_rndv_recv_landed(psc_req_t *req, psc_conn_t *conn, int32_t tag,

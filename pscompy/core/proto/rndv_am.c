@@ -38,21 +38,21 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p,
     psc_flow_t *flow = &req->conn->flow, before = *flow;
     psc_wire_frag_t wire = {.credit =
                                 psc_flow_stamp(flow, req->worker->room.window),
-                            .recv_id = req->bulk.remote_id,
-                            .offset = req->bulk.issued};
+                            .recv_id = req->bulk->remote_id,
+                            .offset = req->bulk->issued};
     psc_iov_t pieces[FRAG_IOV];
-    size_t n = psc_iov_slice(req->iov, req->n_iov, req->bulk.issued, len_p,
+    size_t n = psc_iov_slice(req->iov, req->n_iov, req->bulk->issued, len_p,
                              pieces, FRAG_IOV);
     psc_status_t status;
 
     *copied_p = !frag_zcopy(lane, *len_p);
-    req->comp.func = psc_rndv_comp;
+    req->bulk->comp.func = psc_rndv_comp;
     if (*copied_p)
         status = ops->am_bcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
                                pieces, n);
     else
         status = ops->am_zcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
-                               pieces, n, &req->comp);
+                               pieces, n, &req->bulk->comp);
     if (status < 0)
         psc_flow_unstamp(flow, &before);
     return status;
@@ -62,7 +62,7 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p,
  * (close, active messages) cannot overtake them. */
 static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
 {
-    uint64_t left = req->bulk.len - req->bulk.issued;
+    uint64_t left = req->bulk->len - req->bulk->issued;
     psc_lane_t *lane = psc_conn_main_lane(req->conn);
     size_t len = frag_limit(lane, left);
     bool copied;
@@ -71,8 +71,8 @@ static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
     if (status < 0)
         return status;
     if (status == PSC_INPROGRESS)
-        req->bulk.inflight++;
-    req->bulk.issued += len;
+        req->bulk->inflight++;
+    req->bulk->issued += len;
     *moved_p += len;
     psc_count(req->conn, PSC_COUNTER_fragments, 1);
     psc_count(req->conn, PSC_COUNTER_copied_bytes, copied ? len : 0);
@@ -83,20 +83,20 @@ psc_status_t psc_rndv_frag(psc_req_t *req)
 {
     size_t moved = 0;
 
-    while (req->bulk.issued < req->bulk.len) {
+    while (req->bulk->issued < req->bulk->len) {
         psc_status_t status;
 
-        if (req->bulk.inflight >= PSC_BULK_INFLIGHT)
+        if (req->bulk->inflight >= PSC_BULK_INFLIGHT)
             return PSC_INPROGRESS;
         if (moved >= PSC_BULK_BURST)
             return PSC_ERR_NO_RESOURCE;
         status = frag_next(req, &moved);
         if (status == PSC_ERR_NO_RESOURCE)
-            return req->bulk.inflight ? PSC_INPROGRESS : status;
+            return req->bulk->inflight ? PSC_INPROGRESS : status;
         if (status < 0)
             return status;
     }
-    if (req->bulk.inflight)
+    if (req->bulk->inflight)
         return PSC_INPROGRESS;
     if (req->confirm)
         psc_req_stage_set(req, PSC_STAGE_AWAIT_FIN);
@@ -113,8 +113,8 @@ static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
     psc_req_t *req = psc_req_find(&lane->worker->requests, wire->recv_id);
 
     if (!req || req->conn != lane->conn || req->stage != PSC_STAGE_AWAIT_DATA ||
-        wire->offset > req->bulk.len || len > req->bulk.len - wire->offset ||
-        len > req->bulk.len - req->bulk.arrived)
+        wire->offset > req->bulk->len || len > req->bulk->len - wire->offset ||
+        len > req->bulk->len - req->bulk->arrived)
         return NULL;
     return req;
 }
@@ -128,9 +128,9 @@ static bool frag_homeless(const psc_req_t *req)
 
 static void frag_count(psc_req_t *req, uint64_t len)
 {
-    req->bulk.arrived += len;
+    req->bulk->arrived += len;
     psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
-    if (req->bulk.arrived == req->bulk.len)
+    if (req->bulk->arrived == req->bulk->len)
         psc_rndv_received(req);
 }
 
@@ -164,7 +164,7 @@ psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
     dest->iov = in->iov;
     in->kind = PSC_INCOMING_FRAG;
     in->req = req;
-    req->bulk.inflight++;
+    req->bulk->inflight++;
     return PSC_OK;
 }
 
@@ -172,7 +172,7 @@ void psc_rndv_frag_end(psc_lane_t *lane)
 {
     psc_req_t *req = lane->incoming.req;
 
-    req->bulk.inflight--;
+    req->bulk->inflight--;
     if (req->stage == PSC_STAGE_ENDING)
         psc_access_settle(req);
     else

@@ -20,25 +20,25 @@ psc_status_t psc_rndv_put(psc_req_t *req)
 psc_status_t psc_rndv_flush(psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;
-    uint32_t n_lanes = req->bulk.one_lane ? 1 : conn->n_lanes;
+    uint32_t n_lanes = req->bulk->one_lane ? 1 : conn->n_lanes;
 
-    while (req->bulk.arrived < n_lanes) {
-        psc_lane_t *lane = conn->lanes[req->bulk.arrived];
+    while (req->bulk->arrived < n_lanes) {
+        psc_lane_t *lane = conn->lanes[req->bulk->arrived];
         psc_status_t status = PSC_OK;
 
         if (!(lane->slot->attr.caps & PSC_CAP_PUT_REMOTE))
-            status = lane->slot->ops->ep_flush(lane->ep, &req->comp);
+            status = lane->slot->ops->ep_flush(lane->ep, &req->bulk->comp);
         if (status == PSC_ERR_NO_RESOURCE)
-            return req->bulk.inflight ? PSC_INPROGRESS : status;
+            return req->bulk->inflight ? PSC_INPROGRESS : status;
         if (status < 0)
             req->error = status;
         if (status == PSC_INPROGRESS)
-            req->bulk.inflight++;
-        req->bulk.arrived++;
+            req->bulk->inflight++;
+        req->bulk->arrived++;
     }
-    if (req->bulk.inflight)
+    if (req->bulk->inflight)
         return PSC_INPROGRESS;
-    if (req->bulk.one_lane) { /* one-sided: the target gets no FIN */
+    if (req->bulk->one_lane) { /* one-sided: the target gets no FIN */
         psc_req_finish(req, req->error);
         return PSC_INPROGRESS;
     }
@@ -54,7 +54,7 @@ psc_status_t psc_rndv_get(psc_req_t *req)
         return status;
     if (req->error == PSC_OK) {
         psc_count(req->conn, PSC_COUNTER_received_messages, 1);
-        psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk.len);
+        psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk->len);
     }
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
     return PSC_OK;

@@ -33,13 +33,13 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req)
     psc_status_t status;
 
     /* a lane is still reading the request's memory */
-    if (req->bulk.inflight > 0)
+    if (req->bulk->inflight > 0)
         return PSC_INPROGRESS;
-    if (req->bulk.waited && req->error == PSC_OK) {
+    if (req->bulk->waited && req->error == PSC_OK) {
         psc_list_push(&req->conn->work.fins, &req->link);
         return PSC_INPROGRESS;
     }
-    status = fin_send(req->conn, req->error, &req->bulk.remote_id, 1);
+    status = fin_send(req->conn, req->error, &req->bulk->remote_id, 1);
     if (status != PSC_OK)
         return status;
     psc_req_finish(req, req->error);
@@ -53,7 +53,7 @@ static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
     uint32_t n = 0;
 
     for (; link != &conn->work.fins && n < FINS_MAX; link = link->next)
-        ids[n++] = psc_container_of(link, psc_req_t, link)->bulk.remote_id;
+        ids[n++] = psc_container_of(link, psc_req_t, link)->bulk->remote_id;
     return n;
 }
 
@@ -85,7 +85,7 @@ bool psc_rndv_send_fins(psc_conn_t *conn)
  * lane. */
 static psc_status_t fin_of_put(psc_req_t *req)
 {
-    if (!req->exposed || req->bulk.arrived > 0 || req->bulk.inflight > 0)
+    if (!req->exposed || req->bulk->arrived > 0 || req->bulk->inflight > 0)
         return PSC_ERR_PROTOCOL;
     psc_rndv_received(req);
     return PSC_OK;
@@ -112,7 +112,7 @@ static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
     case PSC_STAGE_AWAIT_FIN: /* the peer has the data */
         break;
     case PSC_STAGE_FRAG: /* the FIN came before the local sends completed */
-        if (!req->confirm || req->bulk.issued < req->bulk.len)
+        if (!req->confirm || req->bulk->issued < req->bulk->len)
             return PSC_ERR_PROTOCOL;
         req->confirm = false;
         req->error = result;

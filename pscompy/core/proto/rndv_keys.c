@@ -33,12 +33,12 @@ static psc_status_t rndv_register(psc_req_t *req, psc_lane_t *lane)
         psc_segment_mem(segment, lane->slot);
     return lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
                                          req->iov->base, req->total,
-                                         &req->bulk.mem[lane->index]);
+                                         &req->bulk->mem[lane->index]);
 }
 
 static psc_mem_t *rndv_mem(psc_req_t *req, psc_lane_t *lane)
 {
-    psc_mem_t **mem = &req->bulk.mem[lane->index];
+    psc_mem_t **mem = &req->bulk->mem[lane->index];
 
     if (!*mem && rndv_register(req, lane) != PSC_OK)
         *mem = NULL;
@@ -111,11 +111,11 @@ psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
         packed += sizeof head;
         len -= sizeof head;
         if (head.lane >= conn->n_lanes || head.len > len ||
-            req->bulk.keys.key[head.lane])
+            req->bulk->keys.key[head.lane])
             return PSC_ERR_PROTOCOL;
         lane = conn->lanes[head.lane];
         status = lane->slot->ops->rkey_unpack(lane->ep, packed, head.len,
-                                              &req->bulk.keys.key[head.lane]);
+                                              &req->bulk->keys.key[head.lane]);
         if (status != PSC_OK)
             return status;
         packed += head.len;
@@ -132,7 +132,7 @@ psc_status_t psc_rndv_register_local(psc_req_t *req)
         psc_lane_t *lane = conn->lanes[i];
         psc_status_t status;
 
-        if (req->bulk.mem[i] || !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
+        if (req->bulk->mem[i] || !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
             continue;
         status = rndv_register(req, lane);
         if (status != PSC_OK)

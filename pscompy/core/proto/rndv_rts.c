@@ -100,6 +100,5 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
         req = psc_match_arrival(lane->conn, wire->context, offer.tag);
     if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
         return rndv_keep(lane, req, am);
-    psc_rndv_recv_start(req, &offer);
-    return PSC_OK;
+    return psc_rndv_recv_start(req, &offer);
 }

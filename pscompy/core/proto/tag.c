@@ -195,8 +195,8 @@ static psc_status_t tag_matched(psc_req_t *req, uint64_t bits, uint64_t len,
     req->head.result.order = ++req->worker->matching.clock;
     psc_count(conn, PSC_COUNTER_tag_matched, 1);
     if (missed)
-        return tag_goes_on(
-            req, tag_promise(lane, context, tag, len, req->tagged.number));
+        return tag_goes_on(req, tag_promise(lane, context, tag, len,
+                                            req->bulk->tagged.number));
     if (bits & PSC_TAG_MARK && len == 0)
         return tag_goes_on(req, tag_marked(lane, context, tag));
     if (bits & PSC_TAG_MARK) {
@@ -212,12 +212,12 @@ static psc_status_t tag_matched(psc_req_t *req, uint64_t bits, uint64_t len,
 void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
                   size_t len)
 {
-    psc_req_t *req = psc_container_of(recv, psc_req_t, tagged);
+    psc_req_t *req = psc_container_of(recv, psc_bulk_t, tagged)->req;
     psc_conn_t *conn = req->source;
     bool missed = status == PSC_ERR_UNSUPPORTED;
 
     psc_list_remove(&req->link);
-    req->bulk.inflight = 0;
+    req->bulk->inflight = 0;
     if (req->error || (status != PSC_OK && !missed)) {
         psc_req_finish(req, req->error ? req->error : status);
         return;
@@ -236,7 +236,7 @@ bool psc_tag_recv(psc_req_t *req)
     if (!psc_tag_may(req) || !(queue = psc_match_alone(req)) ||
         !psc_tag_post(req))
         return false;
-    req->order = ++req->worker->matching.clock;
+    req->head.result.order = ++req->worker->matching.clock;
     psc_req_stage_set(req, PSC_STAGE_TAGGED);
     psc_list_push(&queue->tagged, &req->link);
     return true;
@@ -261,6 +261,6 @@ void psc_tag_recv_end(psc_req_t *req, psc_status_t status)
     }
     psc_list_remove(&req->link);
     psc_req_attach(req, req->source);
-    req->bulk.inflight = 1;
+    req->bulk->inflight = 1;
     req->error = status;
 }

@@ -1,5 +1,7 @@
 #include "tag_post.h"
 
+#include "../request.h"
+
 bool psc_tag_may(const psc_req_t *req)
 {
     return req->source->state == PSC_CONN_UP && req->n_iov <= 1 &&
@@ -10,7 +12,9 @@ bool psc_tag_post(psc_req_t *req)
 {
     psc_lane_t *lane = psc_conn_main_lane(req->source);
 
-    req->tagged = (psc_tag_recv_t){
+    if (!psc_req_extend(req))
+        return false;
+    req->bulk->tagged = (psc_tag_recv_t){
         .source = lane->ep,
         .match =
             psc_tag_bits(req->context, req->tag == PSC_ANY_TAG ? 0 : req->tag),
@@ -18,8 +22,8 @@ bool psc_tag_post(psc_req_t *req)
         .done = req->source->tagging.done,
     };
     if (req->n_iov)
-        req->tagged.buffer = *req->iov;
-    if (lane->slot->ops->tag_post(lane->ep, &req->tagged) != PSC_OK)
+        req->bulk->tagged.buffer = *req->iov;
+    if (lane->slot->ops->tag_post(lane->ep, &req->bulk->tagged) != PSC_OK)
         return false;
     psc_count(req->source, PSC_COUNTER_tag_posted, 1);
     return true;
@@ -29,8 +33,8 @@ bool psc_tag_recall(psc_req_t *req)
 {
     psc_lane_t *lane = psc_conn_main_lane(req->source);
 
-    if (req->bulk.inflight > 0 ||
-        lane->slot->ops->tag_cancel(lane->ep, &req->tagged) != PSC_OK)
+    if (req->bulk->inflight > 0 ||
+        lane->slot->ops->tag_cancel(lane->ep, &req->bulk->tagged) != PSC_OK)
         return false;
     psc_list_remove(&req->link);
     return true;

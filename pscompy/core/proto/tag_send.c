@@ -83,7 +83,7 @@ static void tag_in_vain(psc_req_t *req)
 
 static void tag_along_done(psc_comp_t *comp, psc_status_t status)
 {
-    psc_req_t *req = psc_container_of(comp, psc_req_t, comp);
+    psc_req_t *req = psc_container_of(comp, psc_bulk_t, comp)->req;
     psc_conn_t *conn = req->conn;
     bool in_vain = status == PSC_ERR_UNSUPPORTED;
 
@@ -91,7 +91,7 @@ static void tag_along_done(psc_comp_t *comp, psc_status_t status)
         psc_rndv_comp(comp, in_vain ? PSC_OK : status);
         return;
     }
-    req->bulk.inflight--;
+    req->bulk->inflight--;
     if (in_vain) {
         tag_in_vain(req);
         return;
@@ -111,15 +111,15 @@ psc_status_t psc_tag_send_along(psc_req_t *req)
     if (!tag_may_go_along(req))
         return PSC_ERR_UNSUPPORTED;
     lane = psc_conn_main_lane(conn);
-    req->comp.func = tag_along_done;
+    req->bulk->comp.func = tag_along_done;
     status = lane->slot->ops->tag_put(lane->ep, tag_mark(req), req->iov->base,
-                                      req->total, &number, &req->comp);
+                                      req->total, &number, &req->bulk->comp);
     if (status == PSC_ERR_NO_RESOURCE)
         psc_count(conn, PSC_COUNTER_back_pressure, 1);
     if (status < 0)
         return status;
     req->aux = (uint16_t)number;
-    req->bulk.inflight = 1;
+    req->bulk->inflight = 1;
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
     psc_req_stage_set(req, PSC_STAGE_ALONG);

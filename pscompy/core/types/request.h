@@ -56,8 +56,12 @@ typedef struct psc_keys {
     psc_rkey_t *key[PSC_LANES_MAX];
 } psc_keys_t;
 
-/* A large transfer in flight: the same for put, get and FRAG. */
+/* A transfer in flight, the same for put, get and FRAG, and the state of other
+ * operations that are more than an eager message into the buffer of a posted
+ * receive. */
 typedef struct psc_bulk {
+    psc_req_t *req;
+    psc_comp_t comp;
     uint64_t remote_id;
     uint64_t len;      /* bytes to move */
     uint64_t issued;   /* bytes handed to lanes */
@@ -67,8 +71,16 @@ typedef struct psc_bulk {
     bool waited;       /* an operation did not complete immediately */
     psc_mem_t *mem[PSC_LANES_MAX];
     psc_keys_t keys;
+    struct {
+        uint64_t region, nonce, offset;
+    } rma;
+    void *payload; /* internal: memory that on_done takes over */
+    psc_link_t access_link; /* internal: in the accesses of its target */
+    psc_tag_recv_t tagged; /* state of the receive in stage TAGGED */
 } psc_bulk_t;
 
+/* Small, because a program may have very many posted receives: state that they
+ * do not need belongs to psc_bulk_t. */
 struct psc_req {
     psc_request_t head; /* first: the part that consumers see */
     psc_worker_t *worker;
@@ -81,11 +93,13 @@ struct psc_req {
     psc_req_t *next; /* in the completion queue or the list of freed requests */
     atomic_uint holds; /* PSC_HELD_BY_ bits; see completion.h */
     uint32_t index, generation;
-    psc_req_kind_t kind;
-    psc_stage_t stage;
     uint32_t context;
     int32_t tag;
+    psc_status_t error; /* set if it failed with operations in flight */
+    uint32_t n_iov;
     uint16_t aux;
+    uint8_t kind; /* psc_req_kind_t */
+    uint8_t stage; /* psc_stage_t */
     bool in_use;
     /* The consumer is inside a call that will return the result if the request
      * ends in time: no notification is needed. */
@@ -95,15 +109,11 @@ struct psc_req {
      * waits for it */
     bool confirm;
     bool exposed; /* the peer has keys to write into its memory */
-    psc_status_t error; /* set if it failed with operations in flight */
-    uint64_t order; /* receives: when it was posted (the clock of psc_matching_t) */
     psc_conn_t *source; /* receives: as posted, NULL for any */
-    psc_iov_t iov_room[2];
+    psc_iov_t piece; /* iov points to it if n_iov is at most 1 */
     psc_iov_t *iov;
-    size_t n_iov;
     uint64_t total; /* bytes in iov */
-    psc_comp_t comp;
-    psc_bulk_t bulk;
+    psc_bulk_t *bulk; /* never NULL; see psc_req_extend */
     /* MATCHED: the message that waits for a buffer. CLAIMED: the message that
      * is still arriving. A receive that gives its message back: the record of
      * that message. */
@@ -111,12 +121,6 @@ struct psc_req {
     /* Internal requests: called instead of notifying a consumer. If the
      * function clears on_done, the request passes to its consumer. */
     void (*on_done)(psc_req_t *req);
-    struct {
-        uint64_t region, nonce, offset;
-    } rma;
-    void *payload; /* internal: memory that on_done takes over */
-    psc_link_t access_link; /* internal: in the accesses of its target */
-    psc_tag_recv_t tagged; /* state of the receive in stage TAGGED */
 };
 
 /* The only function that changes a request's stage. */
