@@ -33,7 +33,7 @@ static bool array_learn(PyObject *object)
     return Py_IS_TYPE(object, array_type);
 }
 
-bool psb_array_get(Py_buffer *view, PyObject *object, bool writable)
+bool psb_array_get(psc_iov_t *piece, PyObject *object, bool writable)
 {
     PyArrayObject *array = (PyArrayObject *)object;
     int needed = NPY_ARRAY_C_CONTIGUOUS;
@@ -44,10 +44,8 @@ bool psb_array_get(Py_buffer *view, PyObject *object, bool writable)
         needed |= NPY_ARRAY_WRITEABLE;
     if (!PyArray_CHKFLAGS(array, needed) || PyArray_TYPE(array) >= NPY_OBJECT)
         return false;
-    view->buf = PyArray_DATA(array);
-    view->len = PyArray_NBYTES(array);
-    view->obj = object;
-    Py_INCREF(object);
+    piece->base = PyArray_DATA(array);
+    piece->len = (size_t)PyArray_NBYTES(array);
     return true;
 }
 

@@ -4,10 +4,10 @@
 
 #include "worker.h"
 
-/* Fills buf, len and obj of `view` from a C-contiguous numpy array of plain
- * numbers, writable if asked for. Returns false for any other object; the
- * buffer protocol then says why. */
-bool psb_array_get(Py_buffer *view, PyObject *object, bool writable);
+/* Fills `piece` with the memory of a C-contiguous numpy array of plain numbers,
+ * writable if asked for. Returns false for any other object; the buffer
+ * protocol then says why. */
+bool psb_array_get(psc_iov_t *piece, PyObject *object, bool writable);
 /* A new array of bytes over a Memory, which it keeps alive. Imports numpy. */
 PyObject *psb_array_view(PyObject *memory);
 /* numpy.empty in the pool of a worker. */

@@ -75,9 +75,14 @@ static bool buffer_has_objects(const char *format)
 static int buffer_get(Py_buffer *view, PyObject *object, bool writable)
 {
     psb_raised_t raised;
+    psc_iov_t piece;
 
-    if (psb_array_get(view, object, writable))
+    if (psb_array_get(&piece, object, writable)) {
+        view->buf = piece.base;
+        view->len = (Py_ssize_t)piece.len;
+        view->obj = Py_NewRef(object);
         return 0;
+    }
     if (PSB_UNLIKELY(!PyObject_CheckBuffer(object))) {
         buffer_refuse_type(object);
         return -1;
@@ -121,54 +126,91 @@ int psb_bytes_get(Py_buffer *view, PyObject *object, const char *what)
 
 static int buffers_allocate(psb_buffers_t *buffers, size_t n)
 {
-    buffers->views = PyMem_Calloc(n ? n : 1, sizeof *buffers->views);
-    buffers->pieces = PyMem_Calloc(n ? n : 1, sizeof *buffers->pieces);
-    if (!buffers->views || !buffers->pieces) {
-        psb_buffers_release(buffers);
+    psb_views_t *views = PyMem_Calloc(
+        1, sizeof *views + n * (sizeof *views->view + sizeof *views->pieces));
+
+    if (!views) {
         PyErr_NoMemory();
         return -1;
     }
+    views->view = (Py_buffer *)(void *)&views[1];
+    views->pieces = (psc_iov_t *)(void *)&views->view[n];
+    buffers->views = views;
+    return 0;
+}
+
+static int buffers_add(psb_buffers_t *buffers, PyObject *object, bool writable)
+{
+    psb_views_t *views = buffers->views;
+    Py_buffer *view = &views->view[buffers->n];
+
+    if (buffer_get(view, object, writable) < 0) {
+        psb_buffers_release(buffers);
+        return -1;
+    }
+    views->pieces[buffers->n++] = (psc_iov_t){view->buf, (size_t)view->len};
+    views->nbytes += (uint64_t)view->len;
     return 0;
 }
 
 static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
                               bool writable)
 {
-    size_t n = (size_t)PyTuple_GET_SIZE(tuple);
+    Py_ssize_t n = PyTuple_GET_SIZE(tuple);
 
-    if (buffers_allocate(buffers, n) < 0)
+    if (buffers_allocate(buffers, (size_t)n) < 0)
         return -1;
-    for (size_t i = 0; i < n; i++) {
-        Py_buffer *view = &buffers->views[i];
-        PyObject *item = PyTuple_GET_ITEM(tuple, (Py_ssize_t)i);
-
-        if (buffer_get(view, item, writable) < 0) {
-            psb_buffers_release(buffers);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (buffers_add(buffers, PyTuple_GET_ITEM(tuple, i), writable) < 0)
             return -1;
-        }
-        buffers->pieces[i] = (psc_iov_t){view->buf, (size_t)view->len};
-        buffers->nbytes += (uint64_t)view->len;
-        buffers->n = i + 1;
     }
     return 0;
 }
 
-/* One piece lives in `view`, so that the common message allocates nothing. */
-static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
-                           bool writable)
+/* Memory that a reference to the object keeps in its place. */
+static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
+                             bool writable)
 {
-    if (buffer_get(&buffers->view, object, writable) < 0)
-        return -1;
-    buffers->piece.base = buffers->view.buf;
-    buffers->piece.len = (size_t)buffers->view.len;
-    buffers->nbytes = (uint64_t)buffers->view.len;
+    if (PyBytes_CheckExact(object) && !writable)
+        buffers->piece = (psc_iov_t){PyBytes_AS_STRING(object),
+                                     (size_t)PyBytes_GET_SIZE(object)};
+    else if (!psb_array_get(&buffers->piece, object, writable))
+        return false;
+    buffers->owner = Py_NewRef(object);
     buffers->n = 1;
+    return true;
+}
+
+static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
+                           bool writable, psb_view_room_t *room)
+{
+    if (buffers_get_kept(buffers, object, writable))
+        return 0;
+    room->views = (psb_views_t){&room->view, &room->piece, 0, true};
+    buffers->views = &room->views;
+    if (buffers_add(buffers, object, writable) < 0)
+        return -1;
+    buffers->piece = room->piece;
+    return 0;
+}
+
+int psb_buffers_keep(psb_buffers_t *buffers)
+{
+    const psb_views_t *room = buffers->views;
+
+    if (!room || !room->in_room)
+        return 0;
+    if (buffers_allocate(buffers, 1) < 0)
+        return -1;
+    *buffers->views->view = *room->view;
+    *buffers->views->pieces = *room->pieces;
+    buffers->views->nbytes = room->nbytes;
     return 0;
 }
 
 /* A copy of the list, because getting a buffer may run code that changes it. */
 static int buffers_get_list(psb_buffers_t *buffers, PyObject *list,
-                            bool writable)
+                            bool writable, psb_view_room_t *room)
 {
     PyObject *tuple = PySequence_Tuple(list);
     int result;
@@ -176,48 +218,42 @@ static int buffers_get_list(psb_buffers_t *buffers, PyObject *list,
     if (!tuple)
         return -1;
     if (PyTuple_GET_SIZE(tuple) == 1)
-        result = buffers_get_one(buffers, PyTuple_GET_ITEM(tuple, 0), writable);
+        result = buffers_get_one(buffers, PyTuple_GET_ITEM(tuple, 0), writable,
+                                 room);
     else
         result = buffers_get_pieces(buffers, tuple, writable);
     Py_DECREF(tuple);
     return result;
 }
 
-int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, bool writable)
+int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, bool writable,
+                    psb_view_room_t *room)
 {
     psb_buffers_init(buffers);
     if (PSB_UNLIKELY(PyList_CheckExact(object) || PyTuple_Check(object) ||
                      PyList_Check(object)))
-        return buffers_get_list(buffers, object, writable);
-    return buffers_get_one(buffers, object, writable);
+        return buffers_get_list(buffers, object, writable, room);
+    return buffers_get_one(buffers, object, writable, room);
 }
 
 void psb_buffers_release(psb_buffers_t *buffers)
 {
-    size_t n = buffers->n;
+    psb_buffers_t old = *buffers;
 
-    if (PSB_UNLIKELY(buffers->lease != NULL))
-        psb_lease_end(buffers->lease);
-    buffers->lease = NULL;
-    buffers->n = 0;
-    if (!buffers->views) {
-        if (n == 1)
-            PyBuffer_Release(&buffers->view);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        PyBuffer_Release(&buffers->views[i]);
-    PyMem_Free(buffers->views);
-    PyMem_Free(buffers->pieces);
-    buffers->views = NULL;
-    buffers->pieces = NULL;
+    psb_buffers_init(buffers);
+    if (PSB_UNLIKELY(old.lease != NULL))
+        psb_lease_end(old.lease);
+    Py_XDECREF(old.owner);
+    for (size_t i = 0; old.views && i < old.n; i++)
+        PyBuffer_Release(&old.views->view[i]);
+    if (old.views && !old.views->in_room)
+        PyMem_Free(old.views);
 }
 
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)
 {
-    if (!buffers->views && buffers->n == 1)
-        Py_VISIT(buffers->view.obj);
+    Py_VISIT(buffers->owner);
     for (size_t i = 0; buffers->views && i < buffers->n; i++)
-        Py_VISIT(buffers->views[i].obj);
+        Py_VISIT(buffers->views->view[i].obj);
     return 0;
 }

@@ -4,34 +4,57 @@
 
 #include "readonly_lease.h"
 
-typedef struct psb_buffers {
-    Py_buffer view; /* if n == 1 */
-    psc_iov_t piece;
-    Py_buffer *views; /* arrays of n elements, if n != 1 */
+/* Views of the buffer protocol, and the pieces of memory that they show. */
+typedef struct psb_views {
+    Py_buffer *view;
     psc_iov_t *pieces;
-    size_t n;
     uint64_t nbytes;
+    bool in_room;
+} psb_views_t;
+
+/* Room on the stack for one view, so that a blocking call allocates nothing. */
+typedef struct psb_view_room {
+    psb_views_t views;
+    Py_buffer view;
+    psc_iov_t piece;
+} psb_view_room_t;
+
+typedef struct psb_buffers {
+    psc_iov_t piece; /* if n == 1 */
+    PyObject *owner; /* of `piece`, if a reference keeps it: an array or bytes;
+                        else NULL */
+    psb_views_t *views; /* of all other objects; or NULL */
+    size_t n;
     psb_lease_t *lease; /* of a lent array, until psb_buffers_release; or
                            NULL */
 } psb_buffers_t;
 
 static inline void psb_buffers_init(psb_buffers_t *buffers)
 {
-    buffers->n = 0;
-    buffers->nbytes = 0;
+    buffers->owner = NULL;
     buffers->views = NULL;
-    buffers->pieces = NULL;
+    buffers->n = 0;
     buffers->lease = NULL;
 }
 
 static inline const psc_iov_t *psb_buffers_iov(const psb_buffers_t *buffers)
 {
-    return buffers->n == 1 ? &buffers->piece : buffers->pieces;
+    return buffers->n > 1 ? buffers->views->pieces : &buffers->piece;
+}
+
+static inline uint64_t psb_buffers_nbytes(const psb_buffers_t *buffers)
+{
+    if (buffers->n > 1)
+        return buffers->views->nbytes;
+    return buffers->n ? buffers->piece.len : 0;
 }
 
 /* Returns -1 with TypeError (no buffer, or Python objects in it) or
  * BufferError (not C-contiguous, or read-only where it must be writable). */
-int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, bool writable);
+int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, bool writable,
+                    psb_view_room_t *room);
+/* Moves the view out of its room, for buffers that outlive the call. */
+int psb_buffers_keep(psb_buffers_t *buffers);
 void psb_buffers_release(psb_buffers_t *buffers);
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg);
 /* Any bytes-like object; `what` names it in the TypeError. */

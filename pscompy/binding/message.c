@@ -46,10 +46,11 @@ static PyObject *message_receive(psb_op_t *matched, PyObject *buf)
                        .context = matched->context,
                        .deadline = PSC_FOREVER};
     PyObject *value;
+    psb_view_room_t room;
     psb_op_t op;
 
     psb_call_receive(&call, buf);
-    if (psb_op_init(&op, &call) < 0)
+    if (psb_op_init(&op, &call, &room) < 0)
         return NULL;
     op.core = matched->core;
     psb_op_unlink(matched);

@@ -21,7 +21,7 @@ void psb_op_unlink(psb_op_t *op)
 
 /* ---- start ---- */
 
-int psb_op_init(psb_op_t *op, const psb_call_t *call)
+int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
 {
     bool writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET;
 
@@ -40,7 +40,8 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call)
     op->polls = 0;
     op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
     psb_buffers_init(&op->buffers);
-    if (call->buf && psb_buffers_get(&op->buffers, call->buf, writable) < 0)
+    if (call->buf &&
+        psb_buffers_get(&op->buffers, call->buf, writable, room) < 0)
         return -1;
     if (PSB_UNLIKELY(call->lend) &&
         psb_lease_begin(call->worker->state, call->buf, &op->buffers.lease) <

@@ -28,8 +28,9 @@ typedef struct psb_op {
     psb_buffers_t buffers;
 } psb_op_t;
 
-/* Fills `op` for the call and gets its buffers; references are borrowed. */
-int psb_op_init(psb_op_t *op, const psb_call_t *call);
+/* Fills `op` for the call and gets its buffers; references are borrowed. The
+ * room lives as long as `op`, unless that becomes a Request. */
+int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room);
 /* Returns true once the operation has completed; supplies memory to a receive
  * without buffer that has matched. */
 bool psb_op_advance(psb_op_t *op);

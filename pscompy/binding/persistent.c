@@ -16,6 +16,7 @@ PyObject *psb_call_init(psb_call_t *call)
 {
     PyTypeObject *type = call->worker->state->persistent_type;
     psb_persistent_t *self;
+    psb_view_room_t room;
     psb_op_t op;
 
     if (!call->buf) {
@@ -24,7 +25,7 @@ PyObject *psb_call_init(psb_call_t *call)
                         "again by every start");
         return NULL;
     }
-    if (psb_op_init(&op, call) < 0)
+    if (psb_op_init(&op, call, &room) < 0)
         return NULL;
     self = (psb_persistent_t *)psb_request_idle(type, &op);
     if (self) {

@@ -13,9 +13,10 @@
 /* Moves *op into a new Request, which owns worker and origin from then on. */
 static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
 {
-    psb_request_t *self = (psb_request_t *)type->tp_alloc(type, 0);
+    psb_request_t *self;
 
-    if (!self)
+    if (psb_buffers_keep(&op->buffers) < 0 ||
+        !(self = (psb_request_t *)type->tp_alloc(type, 0)))
         return NULL;
     psb_op_unlink(op);
     self->op = *op;

@@ -48,7 +48,9 @@ static psc_status_t start_send(psb_op_t *op, const psb_call_t *call,
 
 unsigned psb_op_polls(const psb_op_t *op)
 {
-    return op->buffers.nbytes <= START_SPIN_BYTES ? START_SPIN_POLLS : 0;
+    return psb_buffers_nbytes(&op->buffers) <= START_SPIN_BYTES
+               ? START_SPIN_POLLS
+               : 0;
 }
 
 static psc_status_t start_receive(psb_op_t *op, const psb_call_t *call,

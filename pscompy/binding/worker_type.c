@@ -87,6 +87,7 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     psb_call_t call = {.kind = PSB_EVENT, .worker = self, .post = true};
     PyTypeObject *base = self->state->request_type;
     PyObject *given[2];
+    psb_view_room_t room;
     psb_op_t op;
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
@@ -101,7 +102,7 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     call.origin = given[1] == Py_None ? NULL : given[1];
     if (psb_worker_enter(self, NULL) < 0)
         return NULL;
-    psb_op_init(&op, &call);
+    psb_op_init(&op, &call, &room);
     return psb_request_post(&call, &op);
 }
 
