@@ -53,15 +53,17 @@ void psc_requests_init(psc_requests_t *requests, psc_worker_t *worker)
 static psc_status_t req_pool_grow(psc_requests_t *requests)
 {
     uint32_t n = requests->n_chunks;
-    psc_req_t **chunks = realloc(requests->chunks, (n + 1) * sizeof *chunks);
-    psc_req_t *chunk = calloc(PSC_REQ_CHUNK, sizeof *chunk);
+    psc_req_t **chunks = requests->chunks, *chunk;
 
-    if (chunks)
+    if ((n & (n - 1)) == 0) { /* all of the array's power of two is used */
+        chunks = realloc(chunks, (n ? 2 * n : 1) * sizeof *chunks);
+        if (!chunks)
+            return PSC_ERR_NO_MEMORY;
         requests->chunks = chunks;
-    if (!chunks || !chunk) {
-        free(chunk);
-        return PSC_ERR_NO_MEMORY;
     }
+    chunk = calloc(PSC_REQ_CHUNK, sizeof *chunk);
+    if (!chunk)
+        return PSC_ERR_NO_MEMORY;
     chunks[requests->n_chunks++] = chunk;
     for (uint32_t i = 0; i < PSC_REQ_CHUNK; i++) {
         chunk[i].worker = requests->worker;

@@ -31,14 +31,19 @@ void case_pool_of_requests(void)
     check(psc_requests_count(&pool) == N);
     check(!psc_req_find(&pool, (uint64_t)1 << 32 | N));
     check(psc_req_set_iov(req[5], iov, 3) == PSC_OK && req[5]->total == 6);
-    check(req[5]->iov != req[5]->iov_room);
+    check(req[5]->iov != &req[5]->piece);
+    check(!psc_req_extended(req[5]) && req[5]->bulk->inflight == 0);
+    check(psc_req_extend(req[5]) && psc_req_extend(req[5]));
+    check(psc_req_extended(req[5]) && req[5]->bulk->req == req[5]);
     id = psc_req_id(req[5]);
     psc_req_recycle(&pool, req[5]);
     check(!psc_req_find(&pool, id));
     check(psc_req_create(&pool, PSC_REQ_SEND) == req[5]);
+    check(!psc_req_extended(req[5]));
     check(psc_req_id(req[5]) != id && !psc_req_find(&pool, id));
     check(req[5]->kind == PSC_REQ_SEND && req[5]->n_iov == 0);
     check(psc_req_set_iov(req[6], iov, 3) == PSC_OK); /* freed by destroy */
+    check(psc_req_extend(req[6]));                    /* this, too */
     psc_requests_destroy(&pool);
 }
 
