@@ -3,52 +3,32 @@
 #include "conn.h"
 #include "upward.h"
 
-/* Advance each urgent request once, in any order. */
-static bool conn_flush_urgent(psc_conn_t *conn)
+/* Advance each request of a queue once, until one of them finds its lane full:
+ * the others would find it full, too. */
+static bool conn_flush_queue(psc_conn_t *conn, psc_work_kind_t kind)
 {
-    psc_link_t *last = conn->work.urgent.prev;
+    psc_list_t *queue = &conn->work.queues[kind];
+    const psc_link_t *last = queue->prev;
+    psc_link_t *link = NULL;
     bool moved = false;
 
-    while (!psc_list_empty(&conn->work.urgent)) {
-        psc_link_t *link = psc_list_pop(&conn->work.urgent);
+    while (link != last && (link = psc_list_pop(queue))) {
         psc_req_t *req = psc_container_of(link, psc_req_t, link);
         uint64_t issued = req->bulk->issued;
+        psc_stage_t stage = req->stage;
 
         if (conn->worker->up->advance(req) == PSC_ERR_NO_RESOURCE) {
-            moved |= req->bulk->issued != issued;
-            psc_list_push(&conn->work.urgent, &req->link);
+            psc_work_kind_t full = psc_work_kind(req->stage);
+
+            psc_list_push_front(&conn->work.queues[full], link);
+            moved |= req->bulk->issued != issued || req->stage != stage;
+            if (full == kind)
+                break;
         } else {
             moved = true;
         }
-        if (link == last)
-            break;
     }
     return moved;
-}
-
-/* Issue sends in the order in which they were posted. */
-static bool conn_flush_ordered(psc_conn_t *conn)
-{
-    bool moved = false;
-
-    while (!psc_list_empty(&conn->work.ordered)) {
-        psc_link_t *link = psc_list_pop(&conn->work.ordered);
-        psc_req_t *req = psc_container_of(link, psc_req_t, link);
-
-        if (conn->worker->up->advance(req) == PSC_ERR_NO_RESOURCE) {
-            psc_list_push_front(&conn->work.ordered, &req->link);
-            break;
-        }
-        moved = true;
-    }
-    return moved;
-}
-
-static bool conn_has_work(const psc_conn_t *conn)
-{
-    return !psc_list_empty(&conn->work.urgent) ||
-           !psc_list_empty(&conn->work.ordered) ||
-           !psc_list_empty(&conn->work.fins);
 }
 
 /* Send the CLOSE or CLOSE_ACK of a connection that ends normally. */
@@ -61,7 +41,7 @@ static void conn_flush_close(psc_conn_t *conn)
             psc_conn_retire_lanes(conn);
     }
     if (conn->state == PSC_CONN_CLOSING && !conn->closing.sent &&
-        !conn_has_work(conn) && !conn->worker->up->sends_pending(conn)) {
+        psc_work_empty(&conn->work) && !conn->worker->up->sends_pending(conn)) {
         conn->worker->up->conn_closing(conn);
         conn->closing.sent =
             conn->worker->up->send_control(conn, PSC_WIRE_CLOSE);
@@ -78,7 +58,7 @@ static bool conn_idle(const psc_conn_t *conn)
     /* CLOSE_ACK was sent, nothing else is pending */
     if (conn->state == PSC_CONN_CLOSED)
         return true;
-    return !conn_has_work(conn) && !conn->flow.due;
+    return psc_work_empty(&conn->work) && !conn->flow.due;
 }
 
 bool psc_conn_flush(psc_conn_t *conn)
@@ -86,12 +66,12 @@ bool psc_conn_flush(psc_conn_t *conn)
     bool moved = false;
 
     if (conn->state == PSC_CONN_UP || conn->state == PSC_CONN_CLOSING) {
-        if (!psc_list_empty(&conn->work.urgent))
-            moved |= conn_flush_urgent(conn);
+        moved |= conn_flush_queue(conn, PSC_WORK_CONTROL);
         if (!psc_list_empty(&conn->work.fins))
             moved |= conn->worker->up->send_fins(conn);
-        if (!psc_list_empty(&conn->work.ordered))
-            moved |= conn_flush_ordered(conn);
+        moved |= conn_flush_queue(conn, PSC_WORK_FRAGS);
+        moved |= conn_flush_queue(conn, PSC_WORK_MOVES);
+        moved |= conn_flush_queue(conn, PSC_WORK_ORDERED);
         if (conn->flow.due && !psc_conn_ended(conn) &&
             conn->worker->up->send_control(conn, PSC_WIRE_CREDIT)) {
             psc_count(conn, PSC_COUNTER_credit_messages, 1);

@@ -15,11 +15,9 @@ void psc_conn_mark_busy(psc_conn_t *conn)
     psc_wake(conn->worker, PSC_WAKE_SPENT); /* sleeping threads must wake up */
 }
 
-void psc_conn_queue(psc_conn_t *conn, psc_req_t *req, bool urgent)
+void psc_conn_queue(psc_conn_t *conn, psc_req_t *req)
 {
     psc_list_remove(&req->link);
-    req->urgent = urgent;
-    psc_list_push(urgent ? &conn->work.urgent : &conn->work.ordered,
-                  &req->link);
+    psc_list_push(&conn->work.queues[psc_work_kind(req->stage)], &req->link);
     psc_conn_mark_busy(conn);
 }

@@ -123,8 +123,7 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     req->in_use = true;
     atomic_store_explicit(&req->holds, PSC_HELD_BY_CORE | PSC_HELD_BY_CONSUMER,
                           memory_order_relaxed);
-    req->inside = req->urgent = req->confirm = false;
-    req->exposed = false;
+    req->inside = req->confirm = req->exposed = false;
     req->error = PSC_OK;
     req->aux = 0;
     req->iov = &req->piece;

@@ -5,6 +5,7 @@
 #include "driven.h"
 #include "ends.h"
 #include "fins.h"
+#include "full_lane.h"
 #include "giveback.h"
 #include "harness.h"
 #include "hostile.h"
@@ -221,6 +222,8 @@ static const struct {
     {"hostile_announcements", case_hostile_announcements},
     {"hostile_promises", case_hostile_promises},
     {"frames_after_the_end", case_frames_after_the_end},
+    {"one_stop_per_full_lane", case_one_stop_per_full_lane},
+    {"credit_of_a_refused_header", case_credit_of_a_refused_header},
     {"fins_together", case_fins_together},
     {"fin_while_another_moves", case_fin_while_another_moves},
     {"fins_refused", case_fins_refused},

@@ -87,7 +87,7 @@ static void access_refuse(psc_req_t *req)
     access_cut(req);
     if (req->stage == PSC_STAGE_SEND_RTR || req->stage == PSC_STAGE_FRAG) {
         psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
-        psc_conn_queue(req->conn, req, true);
+        psc_conn_queue(req->conn, req);
     }
 }
 

@@ -56,7 +56,7 @@ static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
     req->bulk->remote_id = offer->send_id;
     psc_req_attach(req, offer->conn);
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
-    psc_conn_queue(offer->conn, req, true);
+    psc_conn_queue(offer->conn, req);
 }
 
 static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)

@@ -16,7 +16,7 @@ void psc_credit_start(psc_conn_t *conn)
 void psc_credit_heard(psc_conn_t *conn, uint32_t limit)
 {
     if (psc_flow_heard(&conn->flow, limit) &&
-        !psc_list_empty(&conn->work.ordered))
+        !psc_list_empty(&conn->work.queues[PSC_WORK_ORDERED]))
         psc_conn_mark_busy(conn);
 }
 

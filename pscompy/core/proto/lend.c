@@ -206,7 +206,7 @@ static psc_loan_t *lend_loan_create(const psc_unexp_t *unexp, psc_map_t *map)
     req->bulk->remote_id = unexp->send_id;
     psc_req_attach(req, unexp->conn);
     psc_req_stage_set(req, PSC_STAGE_SEND_TAKEN);
-    psc_conn_queue(unexp->conn, req, true);
+    psc_conn_queue(unexp->conn, req);
     return loan;
 }
 
@@ -312,7 +312,7 @@ static void lend_settle(psc_worker_t *worker, psc_loan_t *loan)
         return;
     req->bulk->payload = NULL;
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
-    psc_conn_queue(req->conn, req, true);
+    psc_conn_queue(req->conn, req);
     psc_conn_flush(req->conn);
 }
 

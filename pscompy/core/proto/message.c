@@ -117,8 +117,8 @@ psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
     uint64_t len = psc_iov_total(args->iov, args->n_iov);
 
     if (conn->state != PSC_CONN_UP || args->flags & PSC_FLAG_LEND ||
-        !psc_list_empty(&conn->work.ordered) || !psc_eager_fits(conn, len) ||
-        len >= conn->params.zcopy_min ||
+        !psc_list_empty(&conn->work.queues[PSC_WORK_ORDERED]) ||
+        !psc_eager_fits(conn, len) || len >= conn->params.zcopy_min ||
         !psc_flow_has(&conn->flow, psc_credit_cost(len)))
         return PSC_ERR_NO_RESOURCE;
     return message_send_eager(conn, &head, args->iov, args->n_iov, len, NULL);
@@ -150,7 +150,7 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
     psc_req_attach(req, conn);
     psc_req_stage_set(req, PSC_STAGE_SEND);
     *request_p = &req->head;
-    psc_conn_queue(conn, req, false);
+    psc_conn_queue(conn, req);
     psc_conn_flush(conn);
     return PSC_INPROGRESS;
 }

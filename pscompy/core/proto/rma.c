@@ -109,7 +109,7 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
         return status;
     }
     *request_p = &req->head;
-    psc_conn_queue(conn, req, true);
+    psc_conn_queue(conn, req);
     psc_conn_flush(conn);
     return PSC_INPROGRESS;
 }
@@ -170,7 +170,7 @@ static psc_req_t *rma_answer(psc_lane_t *lane, const psc_wire_rma_t *wire,
     req->bulk->len = wire->len;
     psc_req_attach(req, lane->conn);
     psc_req_stage_set(req, stage);
-    psc_conn_queue(lane->conn, req, true);
+    psc_conn_queue(lane->conn, req);
     return req;
 }
 

@@ -57,7 +57,9 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
                            .len = req->total};
     psc_status_t status;
 
-    if (conn->rts_out >= conn->worker->config.rts_max)
+    /* the peer has a placeholder of a late one, which counts there already */
+    if (conn->rts_out >= conn->worker->config.rts_max &&
+        !(flags & PSC_RTS_LATE))
         return PSC_ERR_NO_RESOURCE;
     rndv_rts_keys(req, &wire, keys, &keys_len);
     status =
@@ -73,7 +75,7 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
 void psc_rndv_rts_answered(psc_conn_t *conn)
 {
     conn->rts_out--;
-    if (!psc_list_empty(&conn->work.ordered))
+    if (!psc_list_empty(&conn->work.queues[PSC_WORK_ORDERED]))
         psc_conn_mark_busy(conn);
 }
 
@@ -104,7 +106,7 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
         psc_count(lane->conn, PSC_COUNTER_rndv_am, 1);
         psc_req_stage_set(req, PSC_STAGE_FRAG);
     }
-    psc_conn_queue(lane->conn, req, true);
+    psc_conn_queue(lane->conn, req);
     return PSC_OK;
 }
 
@@ -116,7 +118,7 @@ void psc_rndv_received(psc_req_t *req)
     psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk->len);
     if (req->confirm) {
         psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
-        psc_conn_queue(req->conn, req, true);
+        psc_conn_queue(req->conn, req);
         return;
     }
     psc_req_finish(req, req->head.result.status);
@@ -160,7 +162,7 @@ psc_status_t psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
             psc_count(offer->conn, PSC_COUNTER_rndv_fallback, 1);
         }
     }
-    psc_conn_queue(offer->conn, req, true);
+    psc_conn_queue(offer->conn, req);
     return PSC_OK;
 }
 
@@ -253,7 +255,13 @@ void psc_rndv_comp(psc_comp_t *comp, psc_status_t status)
     if (req->stage == PSC_STAGE_ENDING)
         psc_access_settle(req);
     else
-        psc_conn_queue(req->conn, req, true);
+        psc_conn_queue(req->conn, req);
+}
+
+psc_status_t psc_rndv_pause(psc_req_t *req)
+{
+    psc_conn_queue(req->conn, req);
+    return PSC_INPROGRESS;
 }
 
 static psc_status_t rndv_move_one(psc_req_t *req, bool is_put, size_t *moved_p)
@@ -301,7 +309,7 @@ psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
         psc_status_t status;
 
         if (moved >= PSC_BULK_BURST)
-            return PSC_ERR_NO_RESOURCE;
+            return psc_rndv_pause(req);
         if (req->bulk->inflight >= PSC_BULK_INFLIGHT)
             return PSC_INPROGRESS;
         status = rndv_move_one(req, is_put, &moved);

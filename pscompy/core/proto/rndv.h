@@ -56,6 +56,8 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req);   /* stage SEND_RTR */
 
 /* ---- moving data ---- */
 
+/* A request has issued PSC_BULK_BURST bytes: let others go first. */
+psc_status_t psc_rndv_pause(psc_req_t *req);
 /* Issue the next pieces by put or get until all are complete. */
 psc_status_t psc_rndv_move(psc_req_t *req, bool is_put);
 /* The data of a receive is in place: confirm it or finish the request. */

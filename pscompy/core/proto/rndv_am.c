@@ -89,7 +89,7 @@ psc_status_t psc_rndv_frag(psc_req_t *req)
         if (req->bulk->inflight >= PSC_BULK_INFLIGHT)
             return PSC_INPROGRESS;
         if (moved >= PSC_BULK_BURST)
-            return PSC_ERR_NO_RESOURCE;
+            return psc_rndv_pause(req);
         status = frag_next(req, &moved);
         if (status == PSC_ERR_NO_RESOURCE)
             return req->bulk->inflight ? PSC_INPROGRESS : status;

@@ -78,7 +78,7 @@ static void tag_in_vain(psc_req_t *req)
         conn->tagging.pause = 2 * conn->tagging.pause + 1;
     conn->tagging.pause_left = conn->tagging.pause;
     psc_req_stage_set(req, PSC_STAGE_SEND_LATE);
-    psc_conn_queue(conn, req, true);
+    psc_conn_queue(conn, req);
 }
 
 static void tag_along_done(psc_comp_t *comp, psc_status_t status)

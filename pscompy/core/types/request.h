@@ -104,7 +104,6 @@ struct psc_req {
     /* The consumer is inside a call that will return the result if the request
      * ends in time: no notification is needed. */
     bool inside;
-    bool urgent; /* in the urgent work queue, not the ordered one */
     /* put by messages: the receiver sends a FIN at the end, and the sender
      * waits for it */
     bool confirm;

@@ -3,29 +3,58 @@
 #ifndef PSCOMPY_CORE_TYPES_WORK_H
 #define PSCOMPY_CORE_TYPES_WORK_H
 
-#include <stdbool.h>
+#include "request.h"
 
-#include "pscompy/transport/kit/list.h"
+/* Requests that wait for the same resource of a lane: if the first of them
+ * cannot go on, the others are not tried. */
+typedef enum psc_work_kind {
+    PSC_WORK_CONTROL, /* a control message is to be sent */
+    PSC_WORK_FRAGS,   /* FRAGs are to be sent */
+    PSC_WORK_MOVES,   /* puts or gets are to be issued */
+    PSC_WORK_ORDERED, /* sends, to be issued in the order of their posting */
+    PSC_WORK_KINDS
+} psc_work_kind_t;
 
 typedef struct psc_work {
     psc_link_t busy_link; /* in the worker's busy */
-    psc_list_t urgent;  /* requests with a control message, in any order */
-    psc_list_t fins;    /* requests whose FINs are sent together */
-    psc_list_t ordered; /* sends to be issued in order */
+    psc_list_t queues[PSC_WORK_KINDS];
+    psc_list_t fins; /* requests whose FINs are sent together */
 } psc_work_t;
+
+/* What a request in this stage waits for. */
+static inline psc_work_kind_t psc_work_kind(psc_stage_t stage)
+{
+    switch (stage) {
+    case PSC_STAGE_SEND:
+    case PSC_STAGE_SEND_MARK:
+        return PSC_WORK_ORDERED;
+    case PSC_STAGE_FRAG:
+        return PSC_WORK_FRAGS;
+    case PSC_STAGE_PUT:
+    case PSC_STAGE_GET:
+    case PSC_STAGE_FLUSH:
+    case PSC_STAGE_RMA_DIRECT:
+        return PSC_WORK_MOVES;
+    default:
+        return PSC_WORK_CONTROL;
+    }
+}
 
 static inline void psc_work_init(psc_work_t *work)
 {
     psc_list_init(&work->busy_link);
-    psc_list_init(&work->urgent);
     psc_list_init(&work->fins);
-    psc_list_init(&work->ordered);
+    for (int i = 0; i < PSC_WORK_KINDS; i++)
+        psc_list_init(&work->queues[i]);
 }
 
 static inline bool psc_work_empty(const psc_work_t *work)
 {
-    return psc_list_empty(&work->urgent) && psc_list_empty(&work->fins) &&
-           psc_list_empty(&work->ordered);
+    bool empty = psc_list_empty(&work->fins);
+
+    for (int i = 0; i < PSC_WORK_KINDS; i++)
+        empty &= psc_list_empty(&work->queues[i]);
+    return empty;
 }
 
 #endif
