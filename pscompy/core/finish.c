@@ -1,5 +1,6 @@
 #include "finish.h"
 
+#include "progress/follow.h"
 #include "progress/sleep.h"
 
 /* ---- the consumer's hold ---- */
@@ -50,6 +51,8 @@ static void req_end(psc_req_t *req, psc_status_t status)
 static void req_state_set(psc_req_t *req, psc_request_state_t state)
 {
     __atomic_store_n(&req->head.state, state, __ATOMIC_RELEASE);
+    if (req->follower)
+        psc_follower_wake(req->follower);
 }
 
 /* Release the core's hold. As soon as the state has changed, the consumer may

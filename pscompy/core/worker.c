@@ -18,12 +18,22 @@ psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags)
     return PSC_OK;
 }
 
+/* Returns PSC_WAKE_END if psc_worker_wake was called since the last time. */
+static uint32_t worker_wait_ends(psc_worker_t *worker)
+{
+    unsigned wakes = atomic_load(&worker->wait.wakes);
+    bool ends = wakes != worker->wait.wakes_seen;
+
+    worker->wait.wakes_seen = wakes;
+    return ends ? PSC_WAKE_END : 0;
+}
+
 static void worker_read_mail(psc_worker_t *worker)
 {
     atomic_store(&worker->mail, 0); /* clear before reading */
     worker->up->inbox_drain(worker);
     psc_sleepers_bury(worker);
-    psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
+    psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT | worker_wait_ends(worker));
 }
 
 /* Before releasing the lock, read the mail that other threads have left because

@@ -16,6 +16,7 @@ TRIPLES = [
     ("outside", "send", "stay"),
     ("outside", "outside", "glance"),
     ("wait", "wait", "stay"),
+    ("wait", "wait", "brief"),
     ("wait", "send", "call"),
 ]
 POLLERS_AND_SLEEPERS = ("outside", "wait", "brief", "call")  # two threads of each kind

@@ -4,7 +4,7 @@ enough to try every order of its steps.
 Some threads share one worker with one fabric. An `outside` thread sleeps on a descriptor of its
 own. A `wait` thread blocks: it polls, or follows the thread that polls. A `send` thread queues a
 message that the fabric has no room for, and then blocks. A `stay` thread blocks for an event
-that never happens; a `brief` thread, too, but not for long. A `call` thread polls once and ends,
+that never happens; a `brief` thread, too, but its time is short. A `call` thread polls once and ends,
 a `glance` thread arms once and ends. A step is one critical section under the worker's lock, or
 one instruction without the lock. Messages arrive, and room becomes free, at any time.
 
@@ -25,14 +25,16 @@ INGREDIENTS = {
     "ring for changes": "rule 1: what changes with the generation rings armed sleepers",
     "check the generation": "rule 2: arming fails if it has changed since the sleeper looked",
     "look after arming": "rule 2, of the poller, who looks after it has armed instead",
-    "check the generation to follow": "rule 2, of those who follow the poller",
     "settle after a call": "rule 3, of calls that poll",
     "settle after a failure": "rule 3, of arming that fails",
     "settle with the role": "rule 3, of who gives the role back",
     "ring if arming fails": "rule 3: where it cannot be armed again, sleepers are rung",
     "ring for queued work": "rule 4",
-    "ring for the role": "who follows is woken when the role is free",
-    "look at the role": "who follows looks at it after arming",
+    "wake the follower": "rule 5: a request that changes wakes its follower",
+    "look to follow": "rule 5: a follower looks with the lock held before it arms",
+    "look at the role": "rule 5: a follower looks at the role after arming",
+    "wake for the role": "rule 6: a follower is woken when the role is free",
+    "pass the role on": "rule 6, of followers that return",
 }
 
 
@@ -41,8 +43,9 @@ class Thread(NamedTuple):
     at: str  # position in the thread's program
     done: bool = False  # the thread's request is complete
     behind: bool = False  # the generation has changed since the thread last looked
-    armed: bool = False  # the thread asks to be rung
+    armed: bool = False  # the thread asks to be rung, or to be woken
     rung: bool = False
+    followed: bool = False
 
 
 class State(NamedTuple):
@@ -61,14 +64,14 @@ class State(NamedTuple):
 
 BEGIN = {
     "outside": "look",
-    "wait": "seen",
+    "wait": "look to wait",
     "send": "queue",
-    "stay": "seen",
-    "brief": "seen",
+    "stay": "look to wait",
+    "brief": "look to wait",
     "call": "poll",
     "glance": "glance",
 }
-FOLLOWING = ("arm follower", "role?", "follow")
+FOLLOWING = ("role?", "follow", "disarm", "time is over")
 
 
 class Model:
@@ -85,21 +88,36 @@ class Model:
         threads[me] = threads[me]._replace(**changes)  # type: ignore[arg-type]
         return state._replace(threads=tuple(threads))
 
-    def _ring(self, state: State, *, following: bool, sleeping: bool) -> State:
-        """Ring armed sleepers, or wake followers, whose bell is the generation."""
-        threads = []
-        for thread in state.threads:
-            chosen = following if thread.at in FOLLOWING else sleeping
-            ring = thread.armed and chosen
-            threads.append(thread._replace(armed=False, rung=True) if ring else thread)
+    def _ring(self, state: State) -> State:
+        """Ring all armed sleepers."""
+        threads = (
+            thread._replace(armed=False, rung=True)
+            if thread.armed and thread.at not in FOLLOWING
+            else thread
+            for thread in state.threads
+        )
         return state._replace(threads=tuple(threads))
+
+    def _followers(self, state: State) -> list[int]:
+        """The armed followers."""
+        return [i for i, it in enumerate(state.threads) if it.armed and it.at in FOLLOWING]
+
+    def _wake_one(self, state: State) -> Iterator[State]:
+        """Wake one of the followers, whichever; there may be none."""
+        followers = self._followers(state)
+        for i in followers:
+            yield self._set(state, i, armed=False, rung=True)
+        if not followers:
+            yield state
 
     def _change(self, state: State, whose: int) -> State:
         state = self._set(state, whose, done=True)
-        behind = tuple(thread._replace(behind=True) for thread in state.threads)
-        state = state._replace(threads=behind)
+        behind = (it._replace(behind=it.kind == "outside") for it in state.threads)
+        state = state._replace(threads=tuple(behind))
+        if "wake the follower" in self._rules and whose in self._followers(state):
+            state = self._set(state, whose, armed=False, rung=True)
         if "ring for changes" in self._rules:
-            state = self._ring(state, following=True, sleeping=True)
+            state = self._ring(state)
         return state
 
     def _pass(self, state: State) -> State:
@@ -125,7 +143,7 @@ class Model:
         for before in (state, *self._events(state)):
             after, armed = self._arm_fabric(before)
             if not armed and "ring if arming fails" in self._rules:
-                after = self._ring(after, following=False, sleeping=True)
+                after = self._ring(after)
             yield after
 
     def _settle_if(self, rule: str, state: State) -> Iterator[State]:
@@ -200,14 +218,23 @@ class Model:
     def _queue(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         state = state._replace(queued=(*state.queued, me), restless=True)
         if "ring for queued work" in self._rules:
-            state = self._ring(state, following=False, sleeping=True)
-        yield self._go(state, me, "seen")
-
-    def _seen(self, state: State, me: int, thread: Thread) -> Iterator[State]:
-        yield self._go(state, me, "look to wait", behind=False)
+            state = self._ring(state)
+        yield self._go(state, me, "look to wait")
 
     def _look_to_wait(self, state: State, me: int, thread: Thread) -> Iterator[State]:
-        yield self._go(state, me, "end" if thread.done else "take role")
+        yield self._leave(state, me, thread) if thread.done else self._go(state, me, "take role")
+
+    def _leave(self, state: State, me: int, thread: Thread) -> State:
+        passes = thread.followed and "pass the role on" in self._rules
+        return self._go(state, me, "role to pass?" if passes else "end")
+
+    def _role_to_pass(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        waited_for = not state.role and self._followers(state)
+        yield self._go(state, me, "pass role" if waited_for else "end")
+
+    def _pass_role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        for after in self._wake_one(state):
+            yield self._go(after, me, "end")
 
     def _take_role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         if state.role:
@@ -216,18 +243,28 @@ class Model:
             yield self._go(state._replace(role=True), me, "spin")
 
     def _arm_follower(self, state: State, me: int, thread: Thread) -> Iterator[State]:
-        if thread.behind and "check the generation to follow" in self._rules:
-            yield self._go(state, me, "seen")
+        thread = thread._replace(followed=True)
+        state = self._set(state, me, followed=True)
+        if thread.done and "look to follow" in self._rules:
+            yield self._leave(state, me, thread)
         else:
             yield self._go(state, me, "role?", armed=True, rung=False)
 
     def _role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         free = not state.role and "look at the role" in self._rules
-        yield self._go(state, me, "seen" if free else "follow")
+        yield self._go(state, me, "disarm" if free else "follow")
 
     def _follow(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         if thread.rung:
-            yield self._go(state, me, "seen")
+            yield self._go(state, me, "look to wait")
+        elif thread.kind == "brief":
+            yield self._go(state, me, "time is over")
+
+    def _disarm(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        yield self._go(state, me, "look to wait", armed=False)
+
+    def _time_is_over(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        yield self._leave(self._set(state, me, armed=False), me, thread)
 
     def _spin(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         if thread.done or thread.kind == "brief":
@@ -259,10 +296,10 @@ class Model:
         yield self._go(state._replace(role=False), me, "settle role")
 
     def _settle_role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
-        if "ring for the role" in self._rules:
-            state = self._ring(state, following=True, sleeping=False)
-        for after in self._settle_if("settle with the role", state):
-            yield self._go(after, me, "end")
+        wakes = "wake for the role" in self._rules
+        for woken in self._wake_one(state) if wakes else (state,):
+            for after in self._settle_if("settle with the role", woken):
+                yield self._go(after, me, "end")
 
     # ---- all orders ----
 

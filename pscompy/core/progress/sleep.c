@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "../descriptor.h"
+#include "follow.h"
 
 /* ---- bells ---- */
 
@@ -20,19 +21,12 @@ static void sleeper_ring(psc_sleeper_t *sleeper)
     psc_descriptor_signal(sleeper->bell);
 }
 
-static void wake_followers(psc_worker_t *worker, uint32_t reasons)
-{
-    if (!(worker->wait.followers & reasons))
-        return;
-    worker->wait.followers = 0;
-    psc_generation_next(worker);
-    psc_futex_wake(&worker->wait.generation, INT32_MAX);
-}
-
 static void wake_sum_up(psc_worker_t *worker)
 {
-    uint32_t wanted = worker->wait.followers;
+    uint32_t wanted = 0;
 
+    psc_list_for_each(follower, &worker->wait.followers, psc_follower_t, link)
+        wanted |= follower->wants;
     psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link)
         wanted |= sleeper->wants;
     atomic_store(&worker->wait.wanted, wanted);
@@ -40,7 +34,7 @@ static void wake_sum_up(psc_worker_t *worker)
 
 void psc_wake_sleepers(psc_worker_t *worker, uint32_t reasons)
 {
-    wake_followers(worker, reasons);
+    psc_followers_wake(worker, reasons);
     psc_list_for_each(sleeper, &worker->wait.sleepers, psc_sleeper_t, link) {
         if (sleeper->wants & reasons)
             sleeper_ring(sleeper);
@@ -165,6 +159,7 @@ int psc_sleepers_open(psc_worker_t *worker)
 {
     int poller, control;
 
+    psc_list_init(&worker->wait.followers);
     psc_list_init(&worker->wait.sleepers);
     poller = psc_sleeper_open(&worker->wait.poller, worker);
     control = psc_sleeper_open(&worker->wait.control, worker);

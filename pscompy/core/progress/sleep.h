@@ -17,8 +17,14 @@
  *     before it stops polling; the functions of psc_api_t do so before they
  *     return.
  *  4. Work that is queued after arming rings the sleepers, too.
- * Threads that follow the poller sleep on the generation itself (a futex). They
- * arm by setting wait.followers and check the poller's role after that.
+ *
+ * Threads that wait while another thread polls are followers (follow.h). They
+ * sleep each on a word of its own:
+ *  5. A request that changes wakes the follower that waits for it. A follower
+ *     arms with the lock held, after it has looked at its requests; then it
+ *     looks at the poller's role.
+ *  6. A thread that gives the role back wakes one follower. A follower that
+ *     returns passes this on: if the role is free it wakes another.
  * tests/core/wake_model.py tries all orders of these steps. */
 #ifndef PSCOMPY_CORE_PROGRESS_SLEEP_H
 #define PSCOMPY_CORE_PROGRESS_SLEEP_H

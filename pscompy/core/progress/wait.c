@@ -1,17 +1,18 @@
 /* Waiting: spin for a while, then sleep on a set of descriptors.
  *
- * At most one thread polls; it holds the poller's role. The others sleep on the
- * wake generation (a futex word) until their request is done or the role is
- * free; then one of them takes it. The lock is held for one progress pass at a
- * time, never while sleeping. The rule by which no wake-up is lost is in
- * sleep.h: the poller is a sleeper that looks at its requests after arming; a
- * follower arms only if the generation has not changed since it looked. */
+ * At most one thread polls; it holds the poller's role. The others follow:
+ * each sleeps until its request is done, or until it is the one that may take
+ * the role. The lock is held for one progress pass at a time, never while
+ * sleeping. The rule by which no wake-up is lost is in sleep.h: the poller is a
+ * sleeper that looks at its requests after arming; a follower looks at its own
+ * with the lock held and arms before it releases the lock. */
 #include "wait.h"
 
 #include <sys/epoll.h>
 
 #include "../worker.h"
 #include "pscompy/transport/kit/clock.h"
+#include "follow.h"
 #include "progress.h"
 #include "sleep.h"
 #include "spin.h"
@@ -244,49 +245,67 @@ static void wait_lock(psc_worker_t *worker)
     psc_lock_acquire(&worker->lock);
 }
 
-/* Returns false if the generation has changed since `seen` was read. */
-static bool wait_arm_follower(psc_worker_t *worker, uint32_t seen)
+static void wait_follower_arm(psc_worker_t *worker, psc_follower_t *self,
+                              const wait_goal_t *goal)
 {
-    const uint32_t wants = PSC_WAKE_NEWS | PSC_WAKE_FREE;
-    bool armed;
+    bool all = goal->mode == PSC_WAIT_ALL;
 
-    wait_lock(worker);
-    armed = atomic_load(&worker->wait.generation) == seen;
-    if (armed) {
-        worker->wait.followers = wants;
-        atomic_fetch_or(&worker->wait.wanted, wants);
-    }
-    psc_worker_leave(worker);
-    return armed;
+    psc_follower_arm(worker, self, goal->requests + goal->first,
+                     all ? 1 : goal->n);
 }
 
-/* A request that is done while the generation is still the one seen: its end
- * was not announced. Both change under the lock. */
-static void wait_follow_late(psc_worker_t *worker, wait_goal_t *goal,
-                             uint32_t seen)
+/* The follower was not woken. Count a late wake-up if it should have been. */
+static void wait_look_alone(psc_worker_t *worker, psc_follower_t *self,
+                            wait_goal_t *goal)
 {
+    bool missed;
+
     wait_lock(worker);
-    if (atomic_load(&worker->wait.generation) == seen &&
-        psc_clock_now() < goal->deadline && wait_reached(goal))
+    missed = psc_follower_disarm(self) && wait_reached(goal);
+    if (missed && psc_clock_now() < goal->deadline)
         wait_count_late(worker);
     psc_worker_leave(worker);
 }
 
-/* Another thread polls: sleep until the generation changes. */
+/* Another thread polls: sleep until a request has changed or the role is
+ * free. */
 static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
-                                uint32_t seen)
+                                psc_status_t *result_p)
 {
     int ms = wait_milliseconds(goal->deadline);
     struct timespec slice = {ms / 1000, ms % 1000 * 1000000L};
+    psc_follower_t self;
+    bool asleep = true;
 
+    *result_p = PSC_ERR_TIMEOUT;
     if (ms == 0)
-        return PSC_ERR_TIMEOUT;
-    if (!wait_arm_follower(worker, seen) ||
-        !atomic_load(&worker->wait.polling) ||
-        psc_futex_wait(&worker->wait.generation, seen, &slice))
+        return PSC_OK;
+    wait_lock(worker);
+    if (wait_look(worker, goal, result_p) == PSC_OK) {
+        psc_worker_leave(worker);
+        return PSC_OK;
+    }
+    wait_follower_arm(worker, &self, goal);
+    psc_worker_leave(worker);
+    while (asleep && atomic_load(&worker->wait.polling) &&
+           !psc_follower_woken(&self))
+        asleep = psc_futex_wait(&self.woken, 0, &slice);
+    if (psc_follower_woken(&self))
         return PSC_INPROGRESS;
-    wait_follow_late(worker, goal, seen);
-    return PSC_ERR_INTERRUPTED;
+    wait_look_alone(worker, &self, goal);
+    *result_p = PSC_ERR_INTERRUPTED;
+    return asleep ? PSC_INPROGRESS : PSC_OK;
+}
+
+/* This thread may have been woken because the role is free, and returns. */
+static void wait_pass_role(psc_worker_t *worker)
+{
+    if (atomic_load(&worker->wait.polling) ||
+        !(atomic_load(&worker->wait.wanted) & PSC_WAKE_FREE))
+        return;
+    psc_lock_acquire(&worker->lock);
+    psc_wake(worker, PSC_WAKE_FREE);
+    psc_worker_leave(worker);
 }
 
 psc_status_t psc_wait_requests(psc_worker_t *worker,
@@ -298,20 +317,19 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
                         .mode = mode,
                         .wakes = atomic_load(&worker->wait.wakes),
                         .deadline = psc_clock_deadline(timeout_ns)};
-    psc_status_t status = PSC_INPROGRESS, result = PSC_OK;
+    psc_status_t result = PSC_OK;
 
     if (atomic_load(&worker->forked))
         return PSC_ERR_FORKED;
-    while (status == PSC_INPROGRESS) {
-        uint32_t seen = atomic_load(&worker->wait.generation);
-
-        if (wait_look(worker, &goal, &result) == PSC_OK)
-            return result;
+    if (wait_look(worker, &goal, &result) == PSC_OK)
+        return result;
+    do {
         if (wait_take_role(worker))
             return wait_with_role(worker, &goal);
-        status = wait_follow(worker, &goal, seen);
-    }
-    return status;
+    } while (wait_follow(worker, &goal, &result) != PSC_OK &&
+             wait_look(worker, &goal, &result) != PSC_OK);
+    wait_pass_role(worker);
+    return result;
 }
 
 bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns)

@@ -11,6 +11,7 @@
 
 typedef struct psc_req psc_req_t;
 typedef struct psc_unexp psc_unexp_t;
+typedef struct psc_follower psc_follower_t;
 
 typedef enum psc_req_kind {
     PSC_REQ_SEND,
@@ -92,6 +93,7 @@ struct psc_req {
     };
     psc_req_t *next; /* in the completion queue or the list of freed requests */
     atomic_uint holds; /* PSC_HELD_BY_ bits; see completion.h */
+    psc_follower_t *follower; /* the thread to wake when its state changes */
     uint32_t index, generation;
     uint32_t context;
     int32_t tag;

@@ -16,6 +16,7 @@
 #define PSC_WAKE_FREE 4u  /* the poller's role is free */
 #define PSC_WAKE_TAKEN 8u /* a thread has taken the poller's role */
 #define PSC_WAKE_POLLED 16u /* a thread has polled */
+#define PSC_WAKE_END 32u /* psc_worker_wake was called */
 
 struct psc_sleeper {
     psc_worker_t *worker;
@@ -33,15 +34,24 @@ typedef enum psc_sleeper_life {
     PSC_SLEEPER_ENDED  /* the worker has ended */
 } psc_sleeper_life_t;
 
-/* The wake generation and the threads that sleep on it. */
+/* A thread that waits while another thread polls; progress/follow.h. */
+struct psc_follower {
+    psc_link_t link; /* in the worker's followers; the earliest is first */
+    psc_request_t *const *requests; /* those that it waits for */
+    size_t n;
+    uint32_t wants;
+    atomic_uint woken; /* 1: woken and disarmed; it sleeps on this word */
+};
+
+/* The wake generation, and the threads that sleep. */
 typedef struct psc_wait_state {
     atomic_uint generation;
     atomic_uint wanted;  /* union of what the armed sleepers want */
     atomic_uint polling; /* 1: a thread holds the poller's role */
     atomic_uint wakes;   /* calls of psc_worker_wake: each ends all waits */
     atomic_uint crowded; /* not 0: pollers share this processor; see spin.c */
-    uint32_t followers; /* wants of the threads that sleep on the generation */
-    psc_list_t sleepers;
+    unsigned wakes_seen; /* wakes, when the followers were last woken for it */
+    psc_list_t followers, sleepers;
     psc_sleeper_t poller, control;
     psc_sleeper_t *outside; /* sleeper of psc_worker_fd, created on first use */
 } psc_wait_state_t;

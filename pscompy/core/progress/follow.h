@@ -1,0 +1,28 @@
+/* Followers: threads that wait while another thread polls. Each sleeps on a
+ * futex word of its own, on its stack, and is woken if a request that it waits
+ * for has changed, or if it is the one that may take the poller's role. With
+ * the worker's lock held; the rule is in sleep.h. */
+#ifndef PSCOMPY_CORE_PROGRESS_FOLLOW_H
+#define PSCOMPY_CORE_PROGRESS_FOLLOW_H
+
+#include "../types/worker.h"
+
+/* Arm a follower that sleeps until one of these requests changes, and that has
+ * looked at them with the lock held. */
+void psc_follower_arm(psc_worker_t *worker, psc_follower_t *follower,
+                      psc_request_t *const *requests, size_t n);
+/* Disarm a follower that was perhaps woken, and no longer sleeps. Returns false
+ * if it was woken. */
+bool psc_follower_disarm(psc_follower_t *follower);
+/* Wake a follower. It may be gone as soon as this returns. */
+void psc_follower_wake(psc_follower_t *follower);
+/* Wake followers for these PSC_WAKE_ reasons: the earliest if the role is free,
+ * all if every wait ends. */
+void psc_followers_wake(psc_worker_t *worker, uint32_t reasons);
+
+static inline bool psc_follower_woken(psc_follower_t *follower)
+{
+    return atomic_load(&follower->woken);
+}
+
+#endif
