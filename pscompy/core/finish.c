@@ -52,7 +52,7 @@ static void req_state_set(psc_req_t *req, psc_request_state_t state)
 {
     __atomic_store_n(&req->head.state, state, __ATOMIC_RELEASE);
     if (req->follower)
-        psc_follower_wake(req->follower);
+        psc_follower_wake(req->worker, req->follower);
 }
 
 /* Release the core's hold. As soon as the state has changed, the consumer may

@@ -1,6 +1,8 @@
 /* The lock of a worker, and the mail for its holder. */
 #include "worker.h"
 
+#include <string.h>
+
 #include "progress/sleep.h"
 #include "upward.h"
 
@@ -36,6 +38,18 @@ static void worker_read_mail(psc_worker_t *worker)
     psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT | worker_wait_ends(worker));
 }
 
+static void worker_release(psc_worker_t *worker)
+{
+    atomic_uint *woken[PSC_WOKEN_MAX];
+    uint32_t n = worker->wait.n_woken;
+
+    worker->wait.n_woken = 0;
+    memcpy(woken, worker->wait.woken, n * sizeof *woken);
+    psc_lock_release(&worker->lock);
+    while (n > 0)
+        psc_futex_wake(woken[--n], 1);
+}
+
 /* Before releasing the lock, read the mail that other threads have left because
  * they could not take the lock. Mail that arrives just before the release is
  * read, too. */
@@ -44,7 +58,10 @@ void psc_worker_leave(psc_worker_t *worker)
     do {
         while (atomic_load(&worker->mail))
             worker_read_mail(worker);
-        psc_lock_release(&worker->lock);
+        if (worker->wait.n_woken == 0)
+            psc_lock_release(&worker->lock);
+        else
+            worker_release(worker);
     } while (atomic_load(&worker->mail) && psc_lock_try(&worker->lock));
 }
 

@@ -36,12 +36,17 @@ bool psc_follower_disarm(psc_follower_t *follower)
 
 /* The follower's stack may be used for something else by the time of the system
  * call; then the call wakes nobody, or a thread that checks why. */
-void psc_follower_wake(psc_follower_t *follower)
+void psc_follower_wake(psc_worker_t *worker, psc_follower_t *follower)
 {
+    psc_wait_state_t *wait = &worker->wait;
+
     if (!psc_follower_disarm(follower))
         return;
     atomic_store(&follower->woken, 1);
-    psc_futex_wake(&follower->woken, 1);
+    if (wait->n_woken < PSC_WOKEN_MAX)
+        wait->woken[wait->n_woken++] = &follower->woken;
+    else
+        psc_futex_wake(&follower->woken, 1);
 }
 
 void psc_followers_wake(psc_worker_t *worker, uint32_t reasons)
@@ -49,7 +54,7 @@ void psc_followers_wake(psc_worker_t *worker, uint32_t reasons)
     psc_list_for_each(follower, &worker->wait.followers, psc_follower_t, link) {
         if (!(follower->wants & reasons))
             continue;
-        psc_follower_wake(follower);
+        psc_follower_wake(worker, follower);
         if (reasons == PSC_WAKE_FREE)
             return;
     }

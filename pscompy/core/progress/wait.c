@@ -76,14 +76,15 @@ static psc_status_t wait_spin(psc_worker_t *worker, wait_goal_t *goal,
                               psc_status_t *result_p)
 {
     psc_spin_t spin;
+    bool moved = true;
 
-    psc_spin_begin(worker, &spin, goal->deadline);
     do {
-        do {
-            if (wait_look(worker, goal, result_p) == PSC_OK)
-                return PSC_OK;
-        } while (wait_pass(worker, PSC_PASS_DUE) > 0);
-    } while (psc_spin_on(worker, &spin));
+        if (moved) /* a pass that finds something starts the time anew */
+            psc_spin_begin(worker, &spin, goal->deadline);
+        if (wait_look(worker, goal, result_p) == PSC_OK)
+            return PSC_OK;
+        moved = wait_pass(worker, PSC_PASS_DUE) > 0;
+    } while (moved || psc_spin_on(worker, &spin));
     return PSC_INPROGRESS;
 }
 

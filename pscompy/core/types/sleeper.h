@@ -43,6 +43,8 @@ struct psc_follower {
     atomic_uint woken; /* 1: woken and disarmed; it sleeps on this word */
 };
 
+#define PSC_WOKEN_MAX 16u
+
 /* The wake generation, and the threads that sleep. */
 typedef struct psc_wait_state {
     atomic_uint generation;
@@ -52,6 +54,10 @@ typedef struct psc_wait_state {
     atomic_uint crowded; /* not 0: pollers share this processor; see spin.c */
     unsigned wakes_seen; /* wakes, when the followers were last woken for it */
     psc_list_t followers, sleepers;
+    /* Words of woken followers. The system calls are made when the lock has
+     * been released, because a woken thread soon wants it. */
+    atomic_uint *woken[PSC_WOKEN_MAX];
+    uint32_t n_woken;
     psc_sleeper_t poller, control;
     psc_sleeper_t *outside; /* sleeper of psc_worker_fd, created on first use */
 } psc_wait_state_t;
