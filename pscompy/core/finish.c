@@ -48,7 +48,7 @@ static void req_end(psc_req_t *req, psc_status_t status)
         req->head.result.status = status;
 }
 
-static void req_state_set(psc_req_t *req, psc_request_state_t state)
+static inline void req_state_set(psc_req_t *req, psc_request_state_t state)
 {
     __atomic_store_n(&req->head.state, state, __ATOMIC_RELEASE);
     if (req->follower)

@@ -131,7 +131,6 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     req->total = 0;
     req->unexp = NULL;
     req->on_done = NULL;
-    req->follower = NULL;
     return req;
 }
 

@@ -32,17 +32,21 @@ static uint32_t worker_wait_ends(psc_worker_t *worker)
 
 static void worker_read_mail(psc_worker_t *worker)
 {
-    atomic_store(&worker->mail, 0); /* clear before reading */
     worker->up->inbox_drain(worker);
     psc_sleepers_bury(worker);
     psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT | worker_wait_ends(worker));
 }
 
-static void worker_release(psc_worker_t *worker)
+/* Read the mail that other threads have left because they could not take the
+ * lock. Then release the lock, and wake the followers. */
+static void worker_leave_slowly(psc_worker_t *worker)
 {
     atomic_uint *woken[PSC_WOKEN_MAX];
-    uint32_t n = worker->wait.n_woken;
+    uint32_t n;
 
+    while (atomic_exchange(&worker->mail, 0) & PSC_MAIL_OUTSIDE)
+        worker_read_mail(worker);
+    n = worker->wait.n_woken;
     worker->wait.n_woken = 0;
     memcpy(woken, worker->wait.woken, n * sizeof *woken);
     psc_lock_release(&worker->lock);
@@ -50,24 +54,20 @@ static void worker_release(psc_worker_t *worker)
         psc_futex_wake(woken[--n], 1);
 }
 
-/* Before releasing the lock, read the mail that other threads have left because
- * they could not take the lock. Mail that arrives just before the release is
- * read, too. */
+/* Mail that arrives just before the release is read, too. */
 void psc_worker_leave(psc_worker_t *worker)
 {
     do {
-        while (atomic_load(&worker->mail))
-            worker_read_mail(worker);
-        if (worker->wait.n_woken == 0)
-            psc_lock_release(&worker->lock);
+        if (atomic_load(&worker->mail))
+            worker_leave_slowly(worker);
         else
-            worker_release(worker);
+            psc_lock_release(&worker->lock);
     } while (atomic_load(&worker->mail) && psc_lock_try(&worker->lock));
 }
 
 void psc_worker_mail(psc_worker_t *worker)
 {
-    atomic_store(&worker->mail, 1);
+    atomic_fetch_or(&worker->mail, PSC_MAIL_OUTSIDE);
     if (psc_lock_try(&worker->lock))
         psc_worker_leave(worker);
 }

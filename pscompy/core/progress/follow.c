@@ -43,10 +43,12 @@ void psc_follower_wake(psc_worker_t *worker, psc_follower_t *follower)
     if (!psc_follower_disarm(follower))
         return;
     atomic_store(&follower->woken, 1);
-    if (wait->n_woken < PSC_WOKEN_MAX)
-        wait->woken[wait->n_woken++] = &follower->woken;
-    else
+    if (wait->n_woken == PSC_WOKEN_MAX) {
         psc_futex_wake(&follower->woken, 1);
+        return;
+    }
+    wait->woken[wait->n_woken++] = &follower->woken;
+    atomic_fetch_or(&worker->mail, PSC_MAIL_WOKEN);
 }
 
 void psc_followers_wake(psc_worker_t *worker, uint32_t reasons)

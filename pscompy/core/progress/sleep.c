@@ -58,7 +58,7 @@ void psc_sleeper_disarm(psc_sleeper_t *sleeper)
 
 static psc_status_t sleeper_arm_fabrics(psc_worker_t *worker)
 {
-    if (worker->restless || atomic_load(&worker->mail))
+    if (worker->restless || atomic_load(&worker->mail) & PSC_MAIL_OUTSIDE)
         return PSC_ERR_NO_RESOURCE;
     psc_iface_for_each(slot, &worker->interfaces) {
         if (!(slot->attr.caps & PSC_CAP_EVENT)) {

@@ -93,7 +93,8 @@ struct psc_req {
     };
     psc_req_t *next; /* in the completion queue or the list of freed requests */
     atomic_uint holds; /* PSC_HELD_BY_ bits; see completion.h */
-    psc_follower_t *follower; /* the thread to wake when its state changes */
+    /* The thread to wake when its state changes; NULL while it is free. */
+    psc_follower_t *follower;
     uint32_t index, generation;
     uint32_t context;
     int32_t tag;

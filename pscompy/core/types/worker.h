@@ -17,6 +17,11 @@
 typedef struct psc_thread psc_thread_t;
 typedef struct psc_upward psc_upward_t; /* defined in upward.h */
 
+/* Other threads have put something into am.inbox or memory.returned, or want
+ * all waiting threads to look. */
+#define PSC_MAIL_OUTSIDE 1u
+#define PSC_MAIL_WOKEN 2u /* wait.woken is not empty */
+
 struct psc_worker {
     psc_lock_t lock;
     const psc_upward_t *up; /* the protocols */
@@ -26,9 +31,7 @@ struct psc_worker {
     /* True if the last pass made progress or work was queued since: more may be
      * pending although no descriptor is readable. */
     bool restless;
-    /* 1: other threads have put something into am.inbox or memory.returned, or
-     * want all waiting threads to look. */
-    atomic_uint mail;
+    atomic_uint mail; /* PSC_MAIL_ bits: what to do before the lock is free */
     psc_ends_t ends;
     psc_interfaces_t interfaces;
     psc_wait_state_t wait;
