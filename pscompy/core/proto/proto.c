@@ -70,15 +70,7 @@ static psc_status_t proto_credit(psc_lane_t *lane, const psc_am_t *am)
 
 static psc_status_t proto_close(psc_lane_t *lane, const psc_am_t *am)
 {
-    (void)am;
-    psc_conn_close_received(lane->conn, false);
-    return PSC_OK;
-}
-
-static psc_status_t proto_close_ack(psc_lane_t *lane, const psc_am_t *am)
-{
-    (void)am;
-    psc_conn_close_received(lane->conn, true);
+    psc_conn_close_received(lane->conn, am->id == PSC_WIRE_CLOSE_ACK);
     return PSC_OK;
 }
 
@@ -95,9 +87,9 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_FIN] = {psc_rndv_fin_arrived, sizeof(psc_wire_fin_t)},
     [PSC_WIRE_CREDIT] = {proto_credit, sizeof(psc_wire_credit_t)},
     [PSC_WIRE_CLOSE] = {proto_close, sizeof(psc_wire_credit_t)},
-    [PSC_WIRE_CLOSE_ACK] = {proto_close_ack, sizeof(psc_wire_credit_t)},
-    [PSC_WIRE_RMA_PUT] = {psc_rma_put_arrived, sizeof(psc_wire_rma_t)},
-    [PSC_WIRE_RMA_GET] = {psc_rma_get_arrived, sizeof(psc_wire_rma_t)},
+    [PSC_WIRE_CLOSE_ACK] = {proto_close, sizeof(psc_wire_credit_t)},
+    [PSC_WIRE_RMA_PUT] = {psc_rma_arrived, sizeof(psc_wire_rma_t)},
+    [PSC_WIRE_RMA_GET] = {psc_rma_arrived, sizeof(psc_wire_rma_t)},
     [PSC_WIRE_MARK] = {psc_tag_mark_arrived, sizeof(psc_wire_eager_t)},
     [PSC_WIRE_MISSED] = {psc_tag_missed_arrived, sizeof(psc_wire_eager_t)},
     [PSC_WIRE_WHOLE] = {psc_tag_whole_arrived, sizeof(psc_wire_eager_t)},

@@ -185,29 +185,20 @@ static psc_status_t rma_refuse(psc_lane_t *lane, const psc_wire_rma_t *wire)
     return PSC_OK;
 }
 
-static psc_status_t rma_serve(psc_lane_t *lane, const psc_am_t *am,
-                              psc_req_kind_t kind, psc_stage_t stage)
+psc_status_t psc_rma_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_rma_t *wire = am->header;
     psc_region_t *region = psc_region_find(lane->worker, wire);
+    bool is_put = am->id == PSC_WIRE_RMA_PUT;
     psc_req_t *req;
 
     if (!region)
         return rma_refuse(lane, wire);
-    req = rma_answer(lane, wire, kind, stage);
+    req = rma_answer(lane, wire, is_put ? PSC_REQ_RECV : PSC_REQ_SEND,
+                     is_put ? PSC_STAGE_SEND_RTR : PSC_STAGE_FRAG);
     if (!req)
         return PSC_ERR_NO_MEMORY;
     psc_target_admit(&region->target, req);
     return psc_req_set_iov(
         req, &(psc_iov_t){region->base + wire->offset, wire->len}, 1);
-}
-
-psc_status_t psc_rma_put_arrived(psc_lane_t *lane, const psc_am_t *am)
-{
-    return rma_serve(lane, am, PSC_REQ_RECV, PSC_STAGE_SEND_RTR);
-}
-
-psc_status_t psc_rma_get_arrived(psc_lane_t *lane, const psc_am_t *am)
-{
-    return rma_serve(lane, am, PSC_REQ_SEND, PSC_STAGE_FRAG);
 }

@@ -22,7 +22,7 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
                            psc_request_t **request_p);
 psc_status_t psc_rma_send_request(psc_req_t *req); /* stage RMA_REQUEST */
 psc_status_t psc_rma_direct(psc_req_t *req);       /* stage RMA_DIRECT */
-psc_status_t psc_rma_put_arrived(psc_lane_t *lane, const psc_am_t *am);
-psc_status_t psc_rma_get_arrived(psc_lane_t *lane, const psc_am_t *am);
+/* Serve the RMA_PUT or RMA_GET of a peer. */
+psc_status_t psc_rma_arrived(psc_lane_t *lane, const psc_am_t *am);
 
 #endif
