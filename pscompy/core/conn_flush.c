@@ -67,10 +67,10 @@ bool psc_conn_flush(psc_conn_t *conn)
 
     if (conn->state == PSC_CONN_UP || conn->state == PSC_CONN_CLOSING) {
         moved |= conn_flush_queue(conn, PSC_WORK_CONTROL);
-        if (!psc_list_empty(&conn->work.fins))
-            moved |= conn->worker->up->send_fins(conn);
         moved |= conn_flush_queue(conn, PSC_WORK_FRAGS);
         moved |= conn_flush_queue(conn, PSC_WORK_MOVES);
+        if (!psc_list_empty(&conn->work.fins)) /* of gets that are complete */
+            moved |= conn->worker->up->send_fins(conn);
         moved |= conn_flush_queue(conn, PSC_WORK_ORDERED);
         if (conn->flow.due && !psc_conn_ended(conn) &&
             conn->worker->up->send_control(conn, PSC_WIRE_CREDIT)) {
