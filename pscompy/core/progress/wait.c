@@ -246,15 +246,6 @@ static void wait_lock(psc_worker_t *worker)
     psc_lock_acquire(&worker->lock);
 }
 
-static void wait_follower_arm(psc_worker_t *worker, psc_follower_t *self,
-                              const wait_goal_t *goal)
-{
-    bool all = goal->mode == PSC_WAIT_ALL;
-
-    psc_follower_arm(worker, self, goal->requests + goal->first,
-                     all ? 1 : goal->n);
-}
-
 /* The follower was not woken. Count a late wake-up if it should have been. */
 static void wait_look_alone(psc_worker_t *worker, psc_follower_t *self,
                             wait_goal_t *goal)
@@ -286,7 +277,8 @@ static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
         psc_worker_leave(worker);
         return PSC_OK;
     }
-    wait_follower_arm(worker, &self, goal);
+    psc_follower_arm(worker, &self, goal->requests + goal->first,
+                     goal->mode == PSC_WAIT_ALL ? 1 : goal->n);
     psc_worker_leave(worker);
     while (asleep && atomic_load(&worker->wait.polling) &&
            !psc_follower_woken(&self))
