@@ -5,6 +5,7 @@
 #include "driven.h"
 #include "ends.h"
 #include "fins.h"
+#include "following.h"
 #include "full_lane.h"
 #include "giveback.h"
 #include "harness.h"
@@ -251,6 +252,10 @@ static const struct {
     {"news_before_arming", case_news_before_arming},
     {"sleepers_outlive_workers", case_sleepers_outlive_workers},
     {"starved_beside_another", case_starved_beside_another},
+    {"only_its_thread_is_woken", case_only_its_thread_is_woken},
+    {"two_wait_for_one", case_two_wait_for_one},
+    {"any_of_several", case_any_of_several},
+    {"role_is_passed_on", case_role_is_passed_on},
     {"waits", case_waits},
     {"waits_beside_a_passer_by", case_waits_beside_a_passer_by},
 };

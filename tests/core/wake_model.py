@@ -3,10 +3,10 @@ enough to try every order of its steps.
 
 Some threads share one worker with one fabric. An `outside` thread sleeps on a descriptor of its
 own. A `wait` thread blocks: it polls, or follows the thread that polls. A `send` thread queues a
-message that the fabric has no room for, and then blocks. A `stay` thread blocks for an event
-that never happens; a `brief` thread, too, but its time is short. A `call` thread polls once and ends,
-a `glance` thread arms once and ends. A step is one critical section under the worker's lock, or
-one instruction without the lock. Messages arrive, and room becomes free, at any time.
+message that the fabric has no room for, and then blocks. A `stay` thread blocks for an event that
+never happens; a `brief` thread, too, but its time is short. A `call` thread polls once and ends, a
+`glance` thread arms once and ends. A step is one critical section under the worker's lock, or one
+instruction without the lock. Messages arrive, and room becomes free, at any time.
 
 The fabric is the strictest that the contract allows: its descriptor becomes readable only while
 it is armed, and only for events known when it was armed. A pass consumes that, as does arming
