@@ -6,6 +6,7 @@ will take descriptors, so that many of them at once must leave enough.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from pscompy.control import descriptors
@@ -14,6 +15,8 @@ from pscompy.control.handshake.frames import Identity
 from pscompy.control.name_table import Names
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record
+
+LOOK_SECONDS = 0.1  # after which the number of free descriptors is looked up again
 
 
 class Links:
@@ -24,6 +27,8 @@ class Links:
         self._names = Names(here)
         self._open: dict[Negotiation[Record], Identity | None] = {}  # with the names they claim
         self._coming_up: set[Negotiation[Record]] = set()  # whose lanes will open descriptors
+        self._room = 0  # further links for which there were descriptors at the last look
+        self._looked = 0.0  # the time of that look
 
     def __iter__(self) -> Iterator[Negotiation[Record]]:
         return iter(list(self._open))
@@ -48,7 +53,17 @@ class Links:
     def has_room_for(self, negotiation: Negotiation[Record]) -> bool:
         """Return whether descriptors are left for its lanes, and for all lanes coming up."""
         self._coming_up.add(negotiation)
-        return descriptors.left(descriptors.CONNECTION * len(self._coming_up))
+        if self._room > 0 and time.monotonic() - self._looked < LOOK_SECONDS:
+            self._room -= 1
+            return True
+        return self._look(len(self._coming_up))
+
+    def _look(self, links: int) -> bool:
+        """Open descriptors for twice as many links as are coming up, so that the next ones need no
+        look: looking for each of n links would open n² descriptors."""
+        self._looked = time.monotonic()
+        self._room = links if descriptors.left(descriptors.CONNECTION * 2 * links) else 0
+        return self._room > 0 or descriptors.left(descriptors.CONNECTION * links)
 
     def lanes_are_up(self, negotiation: Negotiation[Record]) -> None:
         """The link's lanes have opened the descriptors that they need."""

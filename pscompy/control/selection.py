@@ -8,7 +8,7 @@ set them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
@@ -195,6 +195,7 @@ def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
     return control + memory + estimates.latency_ns + nbytes / estimates.bandwidth * 1e9
 
 
+@lru_cache(64)
 def parameters(estimates: Estimates, settings: Settings = ALL_AUTO, lanes: int = 1) -> Params:
     """Return the parameters of a connection over this number of equal lanes."""
     rendezvous = _scheme(estimates, settings.scheme)
