@@ -83,7 +83,7 @@ CONTROL = (
     ("attempt",),
     ("peer",),
     ("links", "connections", "listening"),
-    ("dialing", "loopback"),
+    ("dialing", "loopback", "neighbours"),
     ("ondemand",),
     ("manager",),
 )

@@ -25,7 +25,7 @@ from pscompy.control.handshake.frames import RefuseCode
 from pscompy.control.handshake.states import Phase, PhaseEvent
 from pscompy.control.lane import Lane
 from pscompy.control.negotiation import Negotiation
-from pscompy.control.peer import OnSettled, Record
+from pscompy.control.peer import OnSettled, PeerLink, Record
 from pscompy.control.worker import ConnState, Engine
 from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 
@@ -251,7 +251,7 @@ class Connections:
         self.step(record, PhaseEvent.ENDED)
         record.settle(record.error or Closed(f"the connection to {record.label} is closed"))
 
-    def _leave(self, link: Negotiation[Record] | None, was_up: bool, lost: bool) -> None:
+    def _leave(self, link: PeerLink | None, was_up: bool, lost: bool) -> None:
         if link is None:
             return
         if lost:

@@ -26,7 +26,7 @@ from pscompy.control.peer import OnSettled, Record
 from pscompy.control.precon import LinkOptions
 from pscompy.control.progress import Progress
 from pscompy.control.worker import Engine
-from pscompy.errors import Closed, PscomError
+from pscompy.errors import Closed
 
 logger = logging.getLogger(__name__)
 
@@ -84,11 +84,7 @@ class Control:
         nothing here. Raises `AuthError` if there is no usable key."""
         self._start()
         self._connections.register(record)
-        if record.address is None and record.resolve is not None:
-            try:
-                record.address = record.resolve()
-            except PscomError as error:
-                logger.warning("the address of %s is not known: %s", record.label, error)
+        self._on_demand.resolve(record)
         self.engine.begin_connecting(record.handle)
         self._thread.call(self._begin, record, connection)
 
@@ -141,7 +137,10 @@ class Control:
             self._thread.abandon()
             return True
         self._thread.call(self._abort)
-        return self._thread.stop(STOP_SECONDS)
+        stopped = self._thread.stop(STOP_SECONDS)
+        if stopped:
+            self._on_demand.close()
+        return stopped
 
     def forked(self) -> None:
         """In the child after a fork: close descriptors, and change nothing that is shared."""
@@ -163,7 +162,7 @@ class Control:
                 raise Closed("the session is closed")
             if self._started:
                 return
-            self._on_demand.key = self._find_key()
+            self._on_demand.start(self._find_key())
             self._started = True
             self._progress.start()
             self._thread.register(self.engine.control_fd, READ, self._on_core_events)

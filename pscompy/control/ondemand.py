@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from collections.abc import Callable
 
 from pscompy.control import descriptors, selection
@@ -27,6 +28,7 @@ from pscompy.control.links import Links
 from pscompy.control.listening import Listener
 from pscompy.control.loopback import connect_self
 from pscompy.control.negotiation import Negotiation
+from pscompy.control.neighbours import Neighbours
 from pscompy.control.peer import Record
 from pscompy.control.precon import Link
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
@@ -40,6 +42,14 @@ FindPeer = Callable[[Identity], "Record | None"]
 def no_peer(identity: Identity) -> Record | None:
     """A session that is in no World has no peer."""
     return None
+
+
+def _resolve(record: Record) -> None:
+    """Ask for the peer's address; if that fails, dialing it fails, too."""
+    try:
+        record.address = record.resolve() if record.resolve is not None else None
+    except PscomError as error:
+        logger.warning("the address of %s is not known: %s", record.label, error)
 
 
 class OnDemand:
@@ -57,7 +67,7 @@ class OnDemand:
         policy: Policy,
     ) -> None:
         self.find_peer: FindPeer = no_peer
-        self.key: Key  # set before the thread starts
+        self.key: Key
         self._thread = thread
         self._factory = factory
         self._engine = factory.engine
@@ -65,9 +75,25 @@ class OnDemand:
         self._connections = connections
         self._links = Links(thread, factory.here)
         self._dialing = Dialing(thread, factory.engine, connections, policy, self._dialed)
+        self._neighbours = Neighbours(
+            thread, factory, connections, self._find_neighbour, self._fall_back
+        )
         self._listeners: dict[Negotiation[Record], Listener] = {}  # by accepted link
 
     # ---- calls of the control plane ----
+
+    def start(self, key: Key) -> None:
+        """Before the thread starts."""
+        self.key = key
+        self._neighbours.open(key.secret)
+
+    def resolve(self, record: Record) -> None:
+        """Find out the peer's address, unless the peer can be connected to without one. Called by
+        the thread that uses the connection first."""
+        if record.address is not None or record.resolve is None:
+            return
+        if not self._neighbours.reaches(record.rank):
+            _resolve(record)
 
     def begin(self, record: Record) -> None:
         """Connect; the core and those that wait for the record are notified of the outcome."""
@@ -84,6 +110,8 @@ class OnDemand:
             connect_self(self._connections, self._factory, record)
         elif error := self._nothing_works(record):
             self._connections.give_up(record, error)
+        elif record.address is None and self._neighbours.reaches(record.rank):
+            self._neighbours.begin(record)
         else:
             self._dialing.begin(record, kind)
 
@@ -100,8 +128,13 @@ class OnDemand:
         self._links.break_off_all()
 
     def forget(self) -> None:
-        """In the child after a fork: close the links' descriptors."""
+        """In the child after a fork: close the descriptors."""
         self._links.forget()
+        self._neighbours.close()
+
+    def close(self) -> None:
+        """After the thread has ended."""
+        self._neighbours.close()
 
     def _dialed(self, record: Record, kind: Kind, sock: socket.socket) -> Negotiation[Record]:
         machine = Handshake(Side.DIALER, self.key, self._here, kind)
@@ -168,10 +201,33 @@ class OnDemand:
         """Return the record of a World's peer that dialed as its name demands, or None."""
         there = event.identity
         lower = there.name < self._here.name
-        if there.job != self._here.job or lower is not (event.kind is Kind.PEER):
-            return None
-        record = self.find_peer(there)
+        return self._find_neighbour(there) if lower is (event.kind is Kind.PEER) else None
+
+    def _find_neighbour(self, there: Identity) -> Record | None:
+        """Return the record of a World's peer, or None."""
+        record = self.find_peer(there) if there.job == self._here.job else None
         return record if record is not None and record.name == there.name else None
+
+    def _fall_back(self, record: Record) -> None:
+        """The peer could not be connected to as a neighbour: connect over a link. Its address may
+        have to be asked from the launcher, which another thread does."""
+        kind = self._own_kind(record)
+        if record.phase in (Phase.LAZY, Phase.NEGOTIATING):
+            self._connections.step(
+                record, PhaseEvent.CALL if kind is Kind.CALL else PhaseEvent.DIAL
+            )
+
+        def find_address() -> None:
+            if record.address is None:
+                _resolve(record)
+            self._thread.call(self._dial, record, kind)
+
+        threading.Thread(target=find_address, name="pscompy-resolve", daemon=True).start()
+
+    def _dial(self, record: Record, kind: Kind) -> None:
+        calling = record.phase in (Phase.DIALING, Phase.CALLING)
+        if calling and record.attempt is None and record.link is None:
+            self._dialing.begin(record, kind)
 
     def _has_own_link(self, record: Record) -> bool:
         """Return whether this side has a link to the peer, or is making one."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from pscompy.control.attempt import Attempt
 from pscompy.control.explain import Explanation
-from pscompy.control.handshake.frames import Identity
+from pscompy.control.handshake.frames import Identity, RefuseCode
 from pscompy.control.handshake.states import PHASE, Phase, PhaseEvent, step
 from pscompy.control.negotiation import Negotiation
 from pscompy.errors import PscomError
@@ -16,6 +16,23 @@ NOT_CONNECTED = Explanation()
 
 OnSettled = Callable[["PscomError | None"], object]
 """Called once a connection is up, with None, or has failed, with the reason."""
+
+
+class PeerLink(Protocol):
+    """The way to the peer's control thread, beside the lanes: a negotiation's link, or the
+    datagrams of a neighbour."""
+
+    def announce_close(self) -> None:
+        """Let the peer know that this side's last message is in flight on the lanes."""
+
+    def leave(self) -> None:
+        """End it on purpose."""
+
+    def break_off(self) -> None:
+        """End it as if this process had died."""
+
+    def refuse(self, code: RefuseCode, reason: str) -> None:
+        """End it before the connection is up, for this reason."""
 
 
 class Record:
@@ -51,7 +68,7 @@ class Record:
         self.error: PscomError | None = None  # why it ended or failed to connect
         self.report = NOT_CONNECTED
         self.waiting: tuple[OnSettled, ...] = ()
-        self.link: Negotiation[Record] | None = None  # the one in use
+        self.link: PeerLink | None = None  # the one in use
         self.parked: Negotiation[Record] | None = None  # the peer's crossed call
         self.attempt: Attempt | None = None
 

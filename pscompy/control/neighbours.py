@@ -1,0 +1,367 @@
+"""Connecting ranks of one World on one node, by datagrams between their control threads.
+
+Each such session has a Unix datagram socket, whose name in the abstract name space follows from
+the key of the job and the rank, so that no address is asked for and no link is made. Both sides
+send the same datagrams, whichever of them begins, so that both may begin:
+
+    INVITATION  a nonce, the identity, the address of a new lane
+    UP          the lane is up; never taken back
+    CLOSING     the last message is in flight on the lane
+    NO          this side connects over a precon link instead
+
+Every datagram is sealed with the key of the job for its receiver. Both nonces together make the
+lane's token, which its transport proves, so that replayed datagrams connect nothing. After NO, or
+if a candidate's time has passed, both sides connect over a precon link (ondemand.py), where all
+transports are negotiated. An established connection is guarded by its transport.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import logging
+import math
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+
+from pscompy.control import selection
+from pscompy.control.candidates import LaneFactory
+from pscompy.control.connections import Connections
+from pscompy.control.event_loop import READ, ControlThread, Timer
+from pscompy.control.handshake.auth import expand
+from pscompy.control.handshake.codec import Reader, Writer
+from pscompy.control.handshake.frames import ADDRESS_MAX, MAC_SIZE, Identity, RefuseCode
+from pscompy.control.handshake.states import Phase, PhaseEvent, RemoteProtocolError
+from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
+from pscompy.control.peer import Record
+from pscompy.control.selection import CAP_NODE, Option
+from pscompy.errors import PscomError
+
+logger = logging.getLogger(__name__)
+
+DATAGRAM_MAX = 4096
+READ_MAX = 64  # datagrams read before other descriptors are served again
+NONCE_SIZE = 16
+FULL_SECONDS = 0.001  # before a datagram is sent again that found the peer's queue full
+_HEAD = struct.Struct(f"<Bi{NONCE_SIZE}s{NONCE_SIZE}s")  # kind, rank, own nonce, the peer's
+_NO_NONCE = bytes(NONCE_SIZE)
+
+
+class Kind(IntEnum):
+    """The kinds of datagrams."""
+
+    INVITATION = 1
+    UP = 2
+    CLOSING = 3
+    NO = 4
+
+
+class Introduction:
+    """One attempt to connect with a neighbour, and afterwards the way to notify it. It is the
+    record's link; see `peer.PeerLink`."""
+
+    def __init__(self, neighbours: Neighbours, record: Record, lane: Lane) -> None:
+        self.record = record
+        self.lane: Lane | None = lane  # until a connection owns it
+        self.nonce = os.urandom(NONCE_SIZE)
+        self.theirs = _NO_NONCE  # the peer's nonce, once it is known
+        self.up_here = self.up_there = False
+        self.timer: Timer | None = None
+        self._neighbours = neighbours
+
+    def announce_close(self) -> None:
+        self._neighbours.send(self, Kind.CLOSING)
+
+    def leave(self) -> None:
+        """End the attempt, or forget the connection, which has ended."""
+        if self.lane is not None:
+            self._neighbours.send(self, Kind.NO)
+        self._neighbours.drop(self)
+
+    break_off = leave
+
+    def refuse(self, code: RefuseCode, reason: str) -> None:
+        self.leave()
+
+
+class Neighbours:
+    """The datagram socket of a session, and all introductions. `find` returns the record of the
+    World's peer that has this identity, or None; `fall_back` connects over a precon link. All
+    methods but `reaches` are for the control thread."""
+
+    def __init__(
+        self,
+        thread: ControlThread,
+        factory: LaneFactory,
+        connections: Connections,
+        find: Callable[[Identity], Record | None],
+        fall_back: Callable[[Record], object],
+    ) -> None:
+        self._thread = thread
+        self._engine = factory.engine
+        self._here = factory.here
+        self._progress = factory.progress
+        self._seconds = factory.candidate_seconds
+        self._connections = connections
+        self._find = find
+        self._fall_back = fall_back
+        self._socket: socket.socket | None = None
+        self._key = b""
+        self._option: Option | None = None
+        self._identity = b""  # packed
+        self._introductions: dict[int, Introduction] = {}  # by rank, until the connection ends
+        self._unsent: dict[int, deque[bytes]] = {}  # datagrams for which a peer has no room yet
+        self._retry: Timer | None = None
+
+    # ---- the socket ----
+
+    def open(self, secret: bytes) -> None:
+        """Be reachable for the other ranks on this node, if the best transport to them reaches no
+        other node. Called before the thread starts."""
+        usable, _ = selection.candidates(self._engine.options, self._here, self._here)
+        if self._here.rank < 0 or not usable or not _stays_in_node(usable[0]):
+            return
+        self._key = expand(secret, b"pscompy neighbours", self._here.job.encode())
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            sock.setblocking(False)
+            sock.bind(self._name(self._here.rank))
+        except OSError as error:
+            logger.info("neighbours cannot reach this rank: %s", error)
+            sock.close()
+            return
+        packed = Writer()
+        self._here.pack(packed)
+        self._identity, self._option, self._socket = packed.bytes(), usable[0], sock
+        self._thread.register(sock.fileno(), READ, self._on_ready)
+
+    def close(self) -> None:
+        """After the thread has ended, or in the child after a fork: close the descriptor."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def reaches(self, rank: int) -> bool:
+        """Return whether this rank has such a socket on this node. For any thread."""
+        if self._socket is None or rank in (-1, self._here.rank):
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+            return probe.connect_ex(self._name(rank)) == 0
+
+    def _name(self, rank: int) -> bytes:
+        return b"\0pscompy-" + expand(self._key, b"socket", _rank(rank))[:16].hex().encode()
+
+    # ---- sending ----
+
+    def send(self, introduction: Introduction, kind: Kind, body: bytes = b"") -> None:
+        """Send a datagram about this introduction."""
+        rank = introduction.record.rank
+        self._post(rank, kind, introduction.nonce, introduction.theirs, body)
+
+    def _post(self, rank: int, kind: Kind, own: bytes, theirs: bytes, body: bytes = b"") -> None:
+        content = _HEAD.pack(kind, self._here.rank, own, theirs) + body
+        waiting = self._unsent.setdefault(rank, deque())
+        waiting.append(content + self._seal(rank, content))
+        self._flush(rank)
+
+    def _seal(self, receiver: int, content: bytes) -> bytes:
+        return hmac.digest(self._key, _rank(receiver) + content, "sha256")
+
+    def _flush(self, rank: int) -> None:
+        """Send what waits for this rank. Nothing is sent to a rank that has ended."""
+        waiting = self._unsent[rank]
+        try:
+            while waiting and self._socket is not None:
+                self._socket.sendto(waiting[0], self._name(rank))
+                waiting.popleft()
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.ENOBUFS):
+                self._retry = self._retry or self._thread.later(FULL_SECONDS, self._flush_all)
+                return
+            waiting.clear()
+            reason = f"cannot be reached: {error.strerror}"
+            self._thread.call(self._fail, self._introductions.get(rank), reason, False)
+        del self._unsent[rank]
+
+    def _flush_all(self) -> None:
+        self._retry = None
+        for rank in list(self._unsent):
+            self._flush(rank)
+
+    # ---- connecting ----
+
+    def begin(self, record: Record) -> None:
+        """Connect to a rank that `reaches` has found."""
+        introduction = self._introduce(record)
+        if introduction is None:
+            self._fall_back(record)
+
+    def _introduce(self, record: Record) -> Introduction | None:
+        """Create a lane and send its address. Returns None if there is no lane."""
+        assert self._option is not None
+        try:
+            lane = self._engine.create_lane(self._option)
+        except PscomError as error:
+            logger.info("%s: %s", record.label, error)
+            return None
+        try:
+            address = lane.address()
+        except PscomError as error:
+            logger.info("%s: %s", record.label, error)
+            lane.destroy()
+            return None
+        introduction = Introduction(self, record, lane)
+        record.link = introduction
+        self._introductions[record.rank] = introduction
+        self._progress.need(introduction, True)
+        if math.isfinite(self._seconds):
+            late = "did not answer in time (PSP_CANDIDATE_TIMEOUT)"
+            introduction.timer = self._thread.later(self._seconds, self._fail, introduction, late)
+        body = self._identity + len(address).to_bytes(2, "little") + address
+        self.send(introduction, Kind.INVITATION, body)
+        return introduction
+
+    def _connect(self, introduction: Introduction, there: Identity, address: bytes) -> None:
+        """Both addresses are known: the lower rank connects, as over a precon link."""
+        lane, record = introduction.lane, introduction.record
+        assert lane is not None
+        record.peer = there
+        self._connections.step(record, PhaseEvent.TAKE)
+        self._engine.begin_connecting(record.handle)
+        first = self._here.name < there.name
+        nonces = (introduction.nonce, introduction.theirs)
+        token = expand(self._key, b"lane", *(nonces if first else reversed(nonces)))
+        lane.on_change = lambda: self._on_change(introduction)
+        try:
+            lane.connect(ROLE_CONNECTOR if first else ROLE_ACCEPTOR, token, address)
+        except PscomError as error:
+            self._fail(introduction, str(error))
+        else:
+            self._on_change(introduction)
+
+    def _on_change(self, introduction: Introduction) -> None:
+        lane = introduction.lane
+        if lane is None:
+            return
+        if lane.failed:
+            self._fail(introduction, lane.reason or "no reason given")
+        elif lane.up and not introduction.up_here:
+            introduction.up_here = True
+            self.send(introduction, Kind.UP)
+            self._install_if_up(introduction)
+
+    def _install_if_up(self, introduction: Introduction) -> None:
+        lane, record = introduction.lane, introduction.record
+        if lane is None or not (introduction.up_here and introduction.up_there):
+            return
+        introduction.lane = None
+        self._settle(introduction)
+        assert record.peer is not None
+        usable, absent = selection.candidates(self._engine.options, self._here, record.peer)
+        offered = tuple(option.name for option in usable)
+        reasons = {name: f"{reason} (here)" for name, reason in absent.items()}
+        self._connections.install(record, [lane], offered, reasons)
+
+    def _fail(self, introduction: Introduction | None, reason: str, tell: bool = True) -> None:
+        """End the attempt on both sides, and connect over a precon link. Does nothing if the
+        connection is up, or the attempt has ended."""
+        if introduction is None or introduction.lane is None:
+            return
+        logger.info("%s: %s", introduction.record.label, reason)
+        if tell:
+            self.send(introduction, Kind.NO)
+        self.drop(introduction)
+        introduction.record.link = None
+        self._fall_back(introduction.record)
+
+    def drop(self, introduction: Introduction) -> None:
+        """Forget an introduction, and destroy its lane unless a connection owns that."""
+        if self._introductions.get(introduction.record.rank) is introduction:
+            del self._introductions[introduction.record.rank]
+        self._settle(introduction)
+        if introduction.lane is not None:
+            introduction.lane.destroy()
+            introduction.lane = None
+
+    def _settle(self, introduction: Introduction) -> None:
+        """The attempt has ended: nothing more is due for it."""
+        self._progress.need(introduction, False)
+        if introduction.timer is not None:
+            introduction.timer.cancel()
+
+    # ---- receiving ----
+
+    def _on_ready(self, _events: int) -> None:
+        for _ in range(READ_MAX):
+            if self._socket is None:
+                return
+            try:
+                data = self._socket.recv(DATAGRAM_MAX)
+            except BlockingIOError:
+                return
+            self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        content, seal = data[:-MAC_SIZE], data[-MAC_SIZE:]
+        if len(content) < _HEAD.size or not hmac.compare_digest(
+            self._seal(self._here.rank, content), seal
+        ):
+            logger.debug("a datagram of a stranger is dropped")
+            return
+        kind, rank, theirs, own = _HEAD.unpack_from(content)
+        try:
+            if kind == Kind.INVITATION:
+                self._on_invitation(rank, theirs, Reader(content[_HEAD.size :]))
+            else:
+                self._on_notice(kind, rank, theirs, own)
+        except RemoteProtocolError as error:
+            logger.warning("rank %d: %s", rank, error)
+
+    def _on_invitation(self, rank: int, theirs: bytes, body: Reader) -> None:
+        there, address = Identity.unpack(body), body.data(ADDRESS_MAX)
+        body.end()
+        introduction = self._introductions.get(rank)
+        if introduction is None:
+            introduction = self._welcome(rank, there)
+        if introduction is None or introduction.theirs != _NO_NONCE:
+            self._post(rank, Kind.NO, _NO_NONCE, theirs)
+            return
+        introduction.theirs = theirs
+        self._connect(introduction, there, address)
+
+    def _welcome(self, rank: int, there: Identity) -> Introduction | None:
+        """Answer a rank that has begun. Returns None if it must connect over a precon link."""
+        record = self._find(there) if there.rank == rank else None
+        if record is None or record.phase is not Phase.LAZY or self._connections.closing:
+            return None
+        assert self._option is not None
+        if selection.why_not(self._option, self._here, there) is not None:
+            return None
+        return self._introduce(record)
+
+    def _on_notice(self, kind: int, rank: int, theirs: bytes, own: bytes) -> None:
+        introduction = self._introductions.get(rank)
+        if introduction is None or introduction.nonce != own:
+            return  # it is about an earlier attempt
+        if kind == Kind.NO:
+            self._fail(introduction, "the peer connects over a link instead", tell=False)
+        elif introduction.theirs != theirs:
+            return
+        elif kind == Kind.UP:
+            introduction.up_there = True
+            self._install_if_up(introduction)
+        elif kind == Kind.CLOSING:
+            self._connections.peer_closing(introduction.record)
+
+
+def _rank(rank: int) -> bytes:
+    return rank.to_bytes(4, "little", signed=True)
+
+
+def _stays_in_node(option: Option) -> bool:
+    assert option.estimates is not None
+    return bool(option.estimates.caps & CAP_NODE) and len(option.rails) == 1
