@@ -23,7 +23,6 @@ def test_looking_for_descriptors_costs_what_the_links_cost(monkeypatch):
     assert sum(opened) <= 4 * descriptors.CONNECTION * COUNT
 
 
-
 def test_links_share_the_descriptors_that_are_left(monkeypatch):
     """Each link that is coming up will need its own, so the last ones are promised once only."""
     monkeypatch.setattr(descriptors, "left", lambda count: count <= 5 * descriptors.CONNECTION)

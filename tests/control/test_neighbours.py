@@ -1,0 +1,201 @@
+"""Ranks of one node that connect by datagrams, and everything that makes them use a link."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+from peers import Peer
+
+from pscompy import Closed, Connection, ConnectionState
+from pscompy.control.neighbours import Introduction, Neighbours
+from tests.waiting import expect_soon
+
+
+class Neighbour(Peer):
+    """A rank that asks for the addresses of others only if it needs them."""
+
+    def __init__(self, rank: int, size: int, job: str, config: Mapping[str, object]) -> None:
+        self.rank = rank
+        self.asked: list[int] = []
+        self._open(f"{rank:04}", config, rank, job, lambda there: self.peers[there.rank]._record)
+        self.peers = [self._lazy(other) for other in range(size)]
+        self.socket = self.listen("127.0.0.1")
+
+    def _lazy(self, other: int) -> Connection:
+        def resolve() -> str:
+            self.asked.append(other)
+            return self.others[other].socket.address
+
+        record = self._new_record(rank=other, name=f"{other:04}", resolve=resolve)
+        return Connection(self._plain, record)
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self._control._on_demand._neighbours
+
+
+@contextmanager
+def node(*configs: Mapping[str, object]) -> Iterator[list[Neighbour]]:
+    """One rank for each configuration."""
+    job = f"{os.getpid()}-{os.urandom(4).hex()}"
+    ranks = [Neighbour(rank, len(configs), job, it) for rank, it in enumerate(configs)]
+    for rank in ranks:
+        rank.others = ranks
+    try:
+        yield ranks
+    finally:
+        closing = [threading.Thread(target=rank.close) for rank in ranks]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join()
+
+
+def exchange(a: Neighbour, b: Neighbour) -> None:
+    """A message in each direction; both may begin."""
+    sent = [a.peers[b.rank].isend(b"to b"), b.peers[a.rank].isend(b"to a")]
+    assert bytes(b.peers[a.rank].recv(timeout=60)) == b"to b"
+    assert bytes(a.peers[b.rank].recv(timeout=60)) == b"to a"
+    for request in sent:
+        request.wait(60)
+
+
+def linked(a: Neighbour, b: Neighbour) -> bool:
+    """Whether their connection has a precon link."""
+    return not isinstance(a.peers[b.rank]._record.link, Introduction)
+
+
+@pytest.mark.parametrize("rounds", range(10))
+def test_neighbours_need_neither_a_link_nor_an_address(rounds):
+    with node({}, {}, {}) as ranks:
+        exchange(ranks[0], ranks[1])
+        exchange(ranks[2], ranks[1])
+        assert [rank.asked for rank in ranks] == [[], [], []]
+        assert not linked(ranks[0], ranks[1])
+        assert not linked(ranks[1], ranks[2])
+        assert [rank.stats["connections_up"] for rank in ranks] == [1, 2, 1]
+        assert "over shm" in str(ranks[0].peers[1].explain())
+        assert "tcp: not needed" in str(ranks[1].peers[0].explain())
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_one_rank_begins(first):
+    with node({}, {}) as ranks:
+        ranks[first].peers[1 - first].send(b"hello", timeout=60)
+        assert bytes(ranks[1 - first].peers[first].recv(timeout=60)) == b"hello"
+        assert not linked(*ranks)
+
+
+def test_a_rank_without_the_transport_of_neighbours_is_connected_over_a_link():
+    with node({}, {"SHM": 0}) as ranks:
+        exchange(*ranks)
+        assert linked(*ranks)
+        assert ranks[0].peers[1].transport == "tcp"
+
+
+def test_a_lane_that_fails_is_replaced_over_a_link():
+    """Forced cross-memory attach fails with a peer that has none; then another transport is
+    tried."""
+    with node({"SHM_CMA": "1"}, {"SHM_CMA": "0"}) as ranks:
+        exchange(*ranks)
+        assert linked(*ranks)
+        assert ranks[0].peers[1].transport == "tcp"
+
+
+def test_a_rank_that_does_not_answer_in_time_is_connected_over_a_link():
+    with node({"CANDIDATE_TIMEOUT": "0.2"}, {"CANDIDATE_TIMEOUT": "0.2"}) as ranks:
+        deaf = ranks[1].neighbours
+        ranks[1]._control._thread.call(deaf._thread.unregister, deaf._socket.fileno())
+        ranks[0].peers[1].send(b"hello", timeout=60)
+        assert bytes(ranks[1].peers[0].recv(timeout=60)) == b"hello"
+        assert linked(*ranks)
+
+
+def test_datagrams_of_strangers_are_dropped():
+    with node({}, {}) as ranks:
+        name = ranks[1].neighbours._name(1)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            for data in (b"", b"x", bytes(500), os.urandom(500)):
+                stranger.sendto(data, name)
+        exchange(*ranks)
+        assert not linked(*ranks)
+
+
+def test_a_datagram_for_another_rank_is_dropped():
+    """Each is sealed for its receiver, so that none can be sent on to a third rank."""
+    with node({}, {}, {}) as ranks:
+        sent = []
+        seal = ranks[0].neighbours._seal
+
+        def keeping(receiver: int, content: bytes) -> bytes:
+            sealed = seal(receiver, content)
+            sent.append(content + sealed)
+            return sealed
+
+        ranks[0].neighbours._seal = keeping
+        exchange(ranks[0], ranks[1])
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            for data in sent:
+                stranger.sendto(data, ranks[2].neighbours._name(2))
+        exchange(ranks[1], ranks[2])
+        assert ranks[2].peers[0].state is ConnectionState.LAZY
+
+
+def test_a_replayed_invitation_connects_nothing():
+    with node({}, {}) as ranks:
+        sent = []
+        flush = ranks[0].neighbours._flush
+
+        def keeping(rank: int) -> None:
+            sent.extend(ranks[0].neighbours._unsent[rank])
+            flush(rank)
+
+        ranks[0].neighbours._flush = keeping
+        exchange(*ranks)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            for data in sent:
+                stranger.sendto(data, ranks[1].neighbours._name(1))
+        exchange(*ranks)
+        assert [rank.stats["connections_up"] for rank in ranks] == [1, 1]
+
+
+@pytest.mark.parametrize("closes", [0, 1])
+def test_a_close_reaches_a_peer_that_makes_no_call(closes):
+    with node({}, {}) as ranks:
+        exchange(*ranks)
+        ranks[closes].peers[1 - closes].close()
+        other = ranks[1 - closes].peers[closes]
+        expect_soon(lambda: other.state is ConnectionState.CLOSED)
+        with pytest.raises(Closed):
+            other.send(b"too late")
+
+
+def test_a_connection_that_was_closed_here_is_refused_with_its_reason():
+    with node({}, {}) as ranks:
+        ranks[1].peers[0].close()
+        expect_soon(lambda: ranks[1].peers[0].state is ConnectionState.CLOSED)
+        with pytest.raises(Exception, match="has closed this connection"):
+            ranks[0].peers[1].open(60)
+
+
+def test_a_rank_that_has_ended_is_not_reached():
+    with node({}, {}) as ranks:
+        ranks[1].close()
+        with pytest.raises(Exception, match="cannot be reached"):
+            ranks[0].peers[1].open(60)
+
+
+def test_many_begin_at_once():
+    """The queue of a datagram socket has room for few."""
+    with node(*[{}] * 24) as ranks:
+        sent = [rank.peers[0].isend(b"%d" % rank.rank) for rank in ranks[1:]]
+        for rank in ranks[1:]:
+            assert bytes(ranks[0].peers[rank.rank].recv(timeout=60)) == b"%d" % rank.rank
+        for request in sent:
+            request.wait(60)
+        assert not any(linked(ranks[0], rank) for rank in ranks[1:])
