@@ -12,7 +12,7 @@ send the same datagrams, whichever of them begins, so that both may begin:
 Every datagram is sealed with the key of the job for its receiver. Both nonces together make the
 lane's token, which its transport proves, so that replayed datagrams connect nothing. After NO, or
 if a candidate's time has passed, both sides connect over a precon link (ondemand.py), where all
-transports are negotiated. An established connection is guarded by its transport.
+transports are negotiated. A descriptor of the peer's process guards the connection.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 
 from pscompy.control import selection
 from pscompy.control.candidates import LaneFactory
@@ -49,6 +50,8 @@ NONCE_SIZE = 16
 FULL_SECONDS = 0.001  # before a datagram is sent again that found the peer's queue full
 _HEAD = struct.Struct(f"<Bi{NONCE_SIZE}s{NONCE_SIZE}s")  # kind, rank, own nonce, the peer's
 _NO_NONCE = bytes(NONCE_SIZE)
+_CREDENTIALS = struct.Struct("iII")  # struct ucred: process, user, group
+_CREDENTIALS_ROOM = socket.CMSG_SPACE(_CREDENTIALS.size)
 
 
 class Kind(IntEnum):
@@ -71,6 +74,7 @@ class Introduction:
         self.theirs = _NO_NONCE  # the peer's nonce, once it is known
         self.up_here = self.up_there = False
         self.timer: Timer | None = None
+        self.guard = -1  # pidfd of the peer's process, if that is visible here
         self._neighbours = neighbours
 
     def announce_close(self) -> None:
@@ -113,6 +117,7 @@ class Neighbours:
         self._key = b""
         self._option: Option | None = None
         self._identity = b""  # packed
+        self._names: dict[int, bytes] = {}  # of the sockets, by rank
         self._introductions: dict[int, Introduction] = {}  # by rank, until the connection ends
         self._unsent: dict[int, deque[bytes]] = {}  # datagrams for which a peer has no room yet
         self._retry: Timer | None = None
@@ -129,6 +134,7 @@ class Neighbours:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             sock.bind(self._name(self._here.rank))
         except OSError as error:
             logger.info("neighbours cannot reach this rank: %s", error)
@@ -140,10 +146,19 @@ class Neighbours:
         self._thread.register(sock.fileno(), READ, self._on_ready)
 
     def close(self) -> None:
-        """After the thread has ended, or in the child after a fork: close the descriptor."""
+        """After the thread has ended, or in the child after a fork: close the descriptors."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        for introduction in self._introductions.values():
+            if introduction.guard >= 0:
+                os.close(introduction.guard)
+        self._introductions.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neighbours can reach this session."""
+        return self._socket is not None
 
     def reaches(self, rank: int) -> bool:
         """Return whether this rank has such a socket on this node. For any thread."""
@@ -153,7 +168,11 @@ class Neighbours:
             return probe.connect_ex(self._name(rank)) == 0
 
     def _name(self, rank: int) -> bytes:
-        return b"\0pscompy-" + expand(self._key, b"socket", _rank(rank))[:16].hex().encode()
+        name = self._names.get(rank)
+        if name is None:
+            secret = expand(self._key, b"socket", _rank(rank))[:16]
+            name = self._names[rank] = b"\0pscompy-" + secret.hex().encode()
+        return name
 
     # ---- sending ----
 
@@ -195,7 +214,7 @@ class Neighbours:
     # ---- connecting ----
 
     def begin(self, record: Record) -> None:
-        """Connect to a rank that `reaches` has found."""
+        """Connect to a rank whose address is not known, because `reaches` has found it."""
         introduction = self._introduce(record)
         if introduction is None:
             self._fall_back(record)
@@ -278,10 +297,35 @@ class Neighbours:
         introduction.record.link = None
         self._fall_back(introduction.record)
 
+    def _watch(self, introduction: Introduction, pid: int) -> None:
+        """Notice the end of the peer's process. `pid` is 0 if it is not visible here: then the
+        transport alone notices it."""
+        try:
+            introduction.guard = os.pidfd_open(pid) if pid > 0 else -1
+        except OSError as error:
+            logger.debug("process %d cannot be watched: %s", pid, error)
+            return
+        if introduction.guard >= 0:
+            ended = partial(self._on_process_end, introduction)
+            self._thread.register(introduction.guard, READ, ended)
+
+    def _on_process_end(self, introduction: Introduction, _events: int) -> None:
+        self._unwatch(introduction)
+        self._fail(introduction, "its process has ended", tell=False)
+        if introduction.record.link is introduction:
+            self._connections.guard_ended(introduction.record, bye=False, outage="")
+
+    def _unwatch(self, introduction: Introduction) -> None:
+        guard, introduction.guard = introduction.guard, -1
+        if guard >= 0:
+            self._thread.unregister(guard)
+            os.close(guard)
+
     def drop(self, introduction: Introduction) -> None:
         """Forget an introduction, and destroy its lane unless a connection owns that."""
         if self._introductions.get(introduction.record.rank) is introduction:
             del self._introductions[introduction.record.rank]
+        self._unwatch(introduction)
         self._settle(introduction)
         if introduction.lane is not None:
             introduction.lane.destroy()
@@ -300,12 +344,13 @@ class Neighbours:
             if self._socket is None:
                 return
             try:
-                data = self._socket.recv(DATAGRAM_MAX)
+                data, ancillary, _, _ = self._socket.recvmsg(DATAGRAM_MAX, _CREDENTIALS_ROOM)
             except BlockingIOError:
                 return
-            self._receive(data)
+            credentials = ancillary[0][2] if ancillary else bytes(_CREDENTIALS.size)
+            self._receive(data, pid=_CREDENTIALS.unpack(credentials)[0])
 
-    def _receive(self, data: bytes) -> None:
+    def _receive(self, data: bytes, pid: int) -> None:
         content, seal = data[:-MAC_SIZE], data[-MAC_SIZE:]
         if len(content) < _HEAD.size or not hmac.compare_digest(
             self._seal(self._here.rank, content), seal
@@ -315,13 +360,13 @@ class Neighbours:
         kind, rank, theirs, own = _HEAD.unpack_from(content)
         try:
             if kind == Kind.INVITATION:
-                self._on_invitation(rank, theirs, Reader(content[_HEAD.size :]))
+                self._on_invitation(rank, theirs, Reader(content[_HEAD.size :]), pid)
             else:
                 self._on_notice(kind, rank, theirs, own)
         except RemoteProtocolError as error:
             logger.warning("rank %d: %s", rank, error)
 
-    def _on_invitation(self, rank: int, theirs: bytes, body: Reader) -> None:
+    def _on_invitation(self, rank: int, theirs: bytes, body: Reader, pid: int) -> None:
         there, address = Identity.unpack(body), body.data(ADDRESS_MAX)
         body.end()
         introduction = self._introductions.get(rank)
@@ -331,6 +376,7 @@ class Neighbours:
             self._post(rank, Kind.NO, _NO_NONCE, theirs)
             return
         introduction.theirs = theirs
+        self._watch(introduction, pid)
         self._connect(introduction, there, address)
 
     def _welcome(self, rank: int, there: Identity) -> Introduction | None:

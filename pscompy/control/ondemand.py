@@ -110,7 +110,7 @@ class OnDemand:
             connect_self(self._connections, self._factory, record)
         elif error := self._nothing_works(record):
             self._connections.give_up(record, error)
-        elif record.address is None and self._neighbours.reaches(record.rank):
+        elif record.address is None and record.resolve is not None and self._neighbours.is_open:
             self._neighbours.begin(record)
         else:
             self._dialing.begin(record, kind)

@@ -6,7 +6,9 @@ import gc
 import json
 import os
 import pickle
+import signal
 import sys
+import time
 
 import pytest
 
@@ -217,3 +219,22 @@ def test_a_world_of_one_has_nothing_to_warn_of(run, script):
     run.command = (sys.executable,)
     done = run(script(sends_to_itself), env={"PSP_DEBUG": "2"})
     assert (done.stdout, done.stderr) == ("to myself\n", "")
+
+
+def sees_the_end_of_a_rank():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends all ranks when one fails
+    with pscompy.World() as world:
+        other = 1 - world.rank
+        world.send(b"", other)
+        world.recv(source=other)
+        if world.rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+        while world[other].state is pscompy.ConnectionState.UP:
+            time.sleep(0.01)  # no call that makes progress
+        os.write(1, f"{world[other].state.name}\n".encode())
+        os._exit(0)
+
+
+def test_the_end_of_a_neighbour_is_noticed_without_a_call(run, script):
+    done = run.having(GRACE=100.0)("-n", 2, script(sees_the_end_of_a_rank))
+    assert done.stdout == "FAILED\n"
