@@ -42,7 +42,7 @@ static void ib_queue_ended(ib_queue_t *queue, uint32_t serial,
     ib_ep_t *ep = queue->owner;
     ib_iface_t *iface = ib_ep_iface(ep);
 
-    while (!ep->party.dead && (int32_t)(serial - queue->done) >= 0) {
+    while (!ep->kit.dead && (int32_t)(serial - queue->done) >= 0) {
         ib_job_t job = queue->posts[queue->done % queue->size].job;
         bool last = queue->done++ == serial;
 
@@ -58,11 +58,11 @@ static void ib_messages_broke(ib_ep_t *ep, const struct ibv_wc *wc)
         return;
     ib_queue_abort(&ep->messages);
     if (status == PSC_ERR_PEER_LOST)
-        psc_party_fail(&ep->party, status, "the peer does not answer (%s)",
-                       ibv_wc_status_str(wc->status));
+        psc_kit_ep_fail(&ep->kit, status, "the peer does not answer (%s)",
+                        ibv_wc_status_str(wc->status));
     else
-        psc_party_fail(&ep->party, status, "%s (vendor error 0x%x)",
-                       ibv_wc_status_str(wc->status), wc->vendor_err);
+        psc_kit_ep_fail(&ep->kit, status, "%s (vendor error 0x%x)",
+                        ibv_wc_status_str(wc->status), wc->vendor_err);
 }
 
 /* The request that broke the queue completes with an error; the flushed ones
@@ -90,8 +90,8 @@ static void ib_complete_failed(ib_queue_t *queue, const struct ibv_wc *wc)
 
     if (queue == &ep->bulk) {
         ib_bulk_broke(ep, wc);
-    } else if (ep->party.state == PSC_PARTY_MEETING &&
-               ep->party.proof.state == PSC_PROOF_AWAIT_CHALLENGE &&
+    } else if (ep->kit.state == PSC_KIT_EP_PROVING &&
+               ep->kit.proof.state == PSC_PROOF_AWAIT_CHALLENGE &&
                wc->status == IBV_WC_RETRY_EXC_ERR) {
         ib_connect_again(ep);
     } else {
@@ -113,7 +113,7 @@ static void ib_complete_one(ib_iface_t *iface, const struct ibv_wc *wc)
         ib_complete_failed(queue, wc);
         return;
     }
-    ep->party.heard = true;
+    ep->kit.active_since_tick = true;
     ep->asked = false;
     ib_queue_ended(queue, (uint32_t)wc->wr_id, PSC_OK);
 }

@@ -20,17 +20,16 @@ static bool ib_connect_queues(ib_ep_t *ep)
                          path) &&
         ib_queue_connect(&ep->bulk, &iface->device, &ep->peer.bulk, path))
         return true;
-    psc_party_fail(&ep->party, PSC_ERR_CONNECT,
-                   "the peer's place is refused: %s", strerror(errno));
+    psc_kit_ep_fail(&ep->kit, PSC_ERR_CONNECT,
+                    "the peer's place is refused: %s", strerror(errno));
     return false;
 }
 
 static void ib_connect_greet(ib_ep_t *ep)
 {
     if (ib_connect_queues(ep))
-        ib_control_send(&ep->party, PSC_PROOF_HELLO,
-                        psc_proof_hello(&ep->party.proof),
-                        PSC_PROOF_NONCE_SIZE);
+        ib_control_send(&ep->kit, PSC_PROOF_HELLO,
+                        psc_proof_hello(&ep->kit.proof), PSC_PROOF_NONCE_SIZE);
 }
 
 void ib_connect_again(ib_ep_t *ep)
@@ -41,8 +40,8 @@ void ib_connect_again(ib_ep_t *ep)
         ib_queue_reset(&ep->bulk, &iface->device))
         ib_connect_greet(ep);
     else
-        psc_party_fail(&ep->party, PSC_ERR_TRANSPORT,
-                       "resetting the queues: %s", strerror(errno));
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_TRANSPORT, "resetting the queues: %s",
+                        strerror(errno));
 }
 
 /* An endpoint that is its own peer needs no proof. */
@@ -52,7 +51,7 @@ static psc_status_t ib_connect_self(ib_ep_t *ep)
         return PSC_ERR_INVALID;
     if (!ib_connect_queues(ep))
         return PSC_INPROGRESS;
-    psc_party_enter(&ep->party, PSC_PARTY_UP);
+    psc_kit_ep_enter(&ep->kit, PSC_KIT_EP_UP);
     return PSC_OK;
 }
 
@@ -73,20 +72,20 @@ psc_status_t ib_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     const ib_iface_t *iface = ib_ep_iface(ep);
     const char *flaw;
 
-    if (ep->party.state != PSC_PARTY_NEW ||
+    if (ep->kit.state != PSC_KIT_EP_NEW ||
         !ib_address_unpack(params->address, params->address_len, &ep->peer))
         return PSC_ERR_INVALID;
-    ep->party.role = params->role;
-    ep->party.credit.window = ep->peer.window;
-    if (ep->party.role == PSC_ROLE_SELF)
+    ep->kit.role = params->role;
+    ep->kit.credit.window = ep->peer.window;
+    if (ep->kit.role == PSC_ROLE_SELF)
         return ib_connect_self(ep);
-    if (!psc_party_meet(&ep->party, ep->peer.messages.qpn, params->token,
-                        psc_clock_deadline(iface->settings.connect_ns)))
+    if (!psc_kit_ep_start_proof(&ep->kit, ep->peer.messages.qpn, params->token,
+                                psc_clock_deadline(iface->settings.connect_ns)))
         return PSC_ERR_TRANSPORT;
     flaw = ib_address_flaw(ep);
     if (flaw)
-        psc_party_fail(&ep->party, PSC_ERR_CONNECT, "%s", flaw);
-    else if (ep->party.role == PSC_ROLE_CONNECTOR)
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_CONNECT, "%s", flaw);
+    else if (ep->kit.role == PSC_ROLE_CONNECTOR)
         ib_connect_greet(ep);
     else
         ib_connect_queues(ep);

@@ -11,16 +11,16 @@
 
 /* Keepalive: a write of no bytes. The peer's adapter acknowledges it as long as
  * the peer's process exists, also while the process is computing. */
-void ib_ep_ask(psc_party_t *party)
+void ib_ep_ask(psc_kit_ep_t *kit)
 {
-    ib_ep_t *ep = ib_ep(&party->super);
+    ib_ep_t *ep = ib_ep(&kit->super);
     ib_post_t post = {
         .opcode = IBV_WR_RDMA_WRITE,
         .signal = true,
         .job = {.buffer = IB_NO_BUFFER},
     };
 
-    if (party->state != PSC_PARTY_UP || ep->asked ||
+    if (kit->state != PSC_KIT_EP_UP || ep->asked ||
         ib_queue_room(&ep->messages) <= IB_RESERVE)
         return;
     ep->asked = ib_queue_post(&ep->messages, &post);
@@ -34,8 +34,7 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
 {
     uint32_t sendq = iface->settings.sendq;
 
-    if (!ib_device_reserve(&iface->device,
-                           (iface->parties.n + 1) * 2 * sendq) ||
+    if (!ib_device_reserve(&iface->device, (iface->eps.n + 1) * 2 * sendq) ||
         !ib_queue_open(&ep->messages, &iface->device, sendq, ep))
         return false;
     ep->flushed = calloc(sendq, sizeof(*ep->flushed));
@@ -69,7 +68,7 @@ psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
 
     if (!ep)
         return PSC_ERR_NO_RESOURCE;
-    ep->party.super = (psc_ep_t){self, user};
+    ep->kit.super = (psc_ep_t){self, user};
     psc_list_init(&ep->recovering);
     psc_list_init(&ep->ringing);
     if (!ib_ep_open(iface, ep)) {
@@ -78,9 +77,9 @@ psc_status_t ib_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
         free(ep);
         return PSC_ERR_NO_MEMORY;
     }
-    psc_party_join(&ep->party, &iface->parties, ep->messages.qp->qp_num);
-    ep->party.credit.step = iface->settings.pending;
-    *ep_p = &ep->party.super;
+    psc_kit_ep_join(&ep->kit, &iface->eps, ep->messages.qp->qp_num);
+    ep->kit.credit.step = iface->settings.pending;
+    *ep_p = &ep->kit.super;
     return PSC_OK;
 }
 
@@ -125,8 +124,8 @@ bool ib_address_unpack(const uint8_t *bytes, size_t len,
 
 static bool ib_ep_speaks(const ib_ep_t *ep)
 {
-    return ep->messages.connected && !ep->messages.broken &&
-           !ep->party.goodbye && ep->party.role != PSC_ROLE_SELF;
+    return ep->messages.connected && !ep->messages.broken && !ep->kit.goodbye &&
+           ep->kit.role != PSC_ROLE_SELF;
 }
 
 void ib_ep_close(psc_ep_t *self)
@@ -134,12 +133,12 @@ void ib_ep_close(psc_ep_t *self)
     ib_ep_t *ep = ib_ep(self);
 
     psc_list_remove(&ep->ringing);
-    if (psc_party_greeted(&ep->party) && ib_ep_speaks(ep))
-        ib_control_send(&ep->party, PSC_PARTY_GOODBYE, NULL, 0);
-    else if (ep->party.status != PSC_ERR_CONNECT ||
-             ep->party.state != PSC_PARTY_FAILED)
+    if (psc_kit_ep_expects_goodbye(&ep->kit) && ib_ep_speaks(ep))
+        ib_control_send(&ep->kit, PSC_KIT_EP_GOODBYE, NULL, 0);
+    else if (ep->kit.status != PSC_ERR_CONNECT ||
+             ep->kit.state != PSC_KIT_EP_FAILED)
         ib_queue_abort(&ep->messages);
-    psc_party_close(&ep->party);
+    psc_kit_ep_close(&ep->kit);
 }
 
 /* Messages have arrived when their completions are there. Then the queues are
@@ -148,9 +147,9 @@ psc_status_t ib_ep_stop(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);
 
-    if (ep->party.goodbye) /* the peer accepts no more messages */
+    if (ep->kit.goodbye) /* the peer accepts no more messages */
         ib_queue_abort(&ep->messages);
-    if (ep->messages.broken || ep->party.goodbye)
+    if (ep->messages.broken || ep->kit.goodbye)
         ib_queue_abort(&ep->bulk);
     if (!ib_queue_idle(&ep->messages) || !ib_queue_idle(&ep->bulk) ||
         psc_link_listed(&ep->recovering))
@@ -175,9 +174,9 @@ static void ib_ep_forget(ib_iface_t *iface, ib_queue_t *queue)
     }
 }
 
-void ib_ep_free(psc_party_t *party)
+void ib_ep_free(psc_kit_ep_t *kit)
 {
-    ib_ep_t *ep = ib_ep(&party->super);
+    ib_ep_t *ep = ib_ep(&kit->super);
     ib_iface_t *iface = ib_ep_iface(ep);
 
     ib_ep_forget(iface, &ep->messages);
@@ -195,7 +194,7 @@ void ib_ep_fini(psc_ep_t *self)
     ib_iface_t *iface = ib_ep_iface(ep);
 
     ib_ep_feed(ep);
-    psc_party_leave(&ep->party);
+    psc_kit_ep_leave(&ep->kit);
     psc_list_remove(&ep->recovering);
     psc_list_remove(&ep->ringing);
     iface->n_starving -= ep->n_flushed;
@@ -204,5 +203,5 @@ void ib_ep_fini(psc_ep_t *self)
     ib_queue_abort(&ep->messages);
     ib_queue_abort(&ep->bulk);
     if (!iface->in_progress)
-        psc_parties_free(&iface->parties, ib_ep_free);
+        psc_kit_eps_free(&iface->eps, ib_ep_free);
 }

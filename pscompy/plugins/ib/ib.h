@@ -72,7 +72,7 @@ struct ib_iface {
     ib_pool_t recvs, sends;
     ib_cache_t cache;
     ib_queues_t queues;
-    psc_parties_t parties;
+    psc_kit_eps_t eps;
     psc_list_t recovering;   /* endpoints whose bulk queue is recovering */
     psc_list_t ringing;   /* endpoints whose ring is in use */
     uint32_t n_rings;
@@ -112,7 +112,7 @@ typedef struct ib_address {
 } ib_address_t;
 
 struct ib_ep {
-    psc_party_t party;
+    psc_kit_ep_t kit;
     psc_link_t recovering; /* in the interface's recovering */
     psc_link_t ringing; /* in the interface's ringing */
     ib_queue_t messages, bulk;
@@ -133,7 +133,7 @@ struct ib_ep {
 /* ---- a message ---- */
 
 typedef enum ib_kind {
-    IB_KIND_OFFER = PSC_N_PARTY_KINDS, /* a ring for the peer's messages */
+    IB_KIND_OFFER = PSC_N_KIT_EP_KINDS, /* a ring for the peer's messages */
     IB_KIND_SWITCH, /* the next message is written into the ring */
     /* the bulk queue was reconnected; body: its epoch (4 bytes) */
     IB_KIND_RECOVER
@@ -154,7 +154,7 @@ static inline ib_ep_t *ib_ep(psc_ep_t *ep)
 
 static inline ib_iface_t *ib_ep_iface(const ib_ep_t *ep)
 {
-    return (ib_iface_t *)ep->party.super.iface;
+    return (ib_iface_t *)ep->kit.super.iface;
 }
 
 /* ---- transport.c ---- */
@@ -186,12 +186,12 @@ psc_status_t ib_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
 void ib_ep_close(psc_ep_t *ep);
 psc_status_t ib_ep_stop(psc_ep_t *ep);
 void ib_ep_fini(psc_ep_t *ep);
-void ib_ep_free(psc_party_t *party);
+void ib_ep_free(psc_kit_ep_t *kit);
 /* Returns false if the bytes are not a valid address. */
 bool ib_address_unpack(const uint8_t *bytes, size_t len,
                        ib_address_t *address_p);
 /* Asks the peer whether it is alive. */
-void ib_ep_ask(psc_party_t *party);
+void ib_ep_ask(psc_kit_ep_t *kit);
 
 /* ---- connect.c ---- */
 
@@ -211,9 +211,9 @@ psc_status_t ib_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
 
 /* Returns PSC_ERR_NO_RESOURCE if the device's queue is full. */
 psc_status_t ib_ep_post(ib_ep_t *ep, ib_queue_t *queue, const ib_post_t *post);
-/* Sends a control message, which is short enough to be copied inline. `party`
+/* Sends a control message, which is short enough to be copied inline. `kit`
  * is that of an ib_ep_t. */
-psc_status_t ib_control_send(psc_party_t *party, uint8_t kind, const void *body,
+psc_status_t ib_control_send(psc_kit_ep_t *kit, uint8_t kind, const void *body,
                              size_t len);
 /* The endpoint found no room; its next completion must wake us. Always returns
  * PSC_ERR_NO_RESOURCE. */

@@ -35,8 +35,8 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
 {
     psc_status_t status;
 
-    if (!psc_party_works(&ep->party))
-        return psc_party_refuse(&ep->party);
+    if (!psc_kit_ep_works(&ep->kit))
+        return psc_kit_ep_refuse(&ep->kit);
     if (ib_queue_room(&ep->bulk) <= IB_RESERVE || !ib_bulk_usable(ep))
         return ib_ep_starve(ep);
     post->n_pieces = 1;
@@ -117,10 +117,10 @@ static psc_status_t ib_mem_refused(ib_iface_t *iface, const psc_mem_t *mem)
     int error = errno;
 
     if (mem->ep && !iface->settings.fallbacks)
-        psc_party_fail(&mem->ep->party, PSC_ERR_TRANSPORT,
-                       "%" PRIu64 " bytes cannot be registered: %s "
-                       "(PSP_IB_RNDV_FALLBACKS=0)",
-                       mem->user.len, strerror(error));
+        psc_kit_ep_fail(&mem->ep->kit, PSC_ERR_TRANSPORT,
+                        "%" PRIu64 " bytes cannot be registered: %s "
+                        "(PSP_IB_RNDV_FALLBACKS=0)",
+                        mem->user.len, strerror(error));
     return error == EFAULT ? PSC_ERR_INVALID : PSC_ERR_NO_RESOURCE;
 }
 

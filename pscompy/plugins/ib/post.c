@@ -29,16 +29,17 @@ psc_status_t ib_ep_post(ib_ep_t *ep, ib_queue_t *queue, const ib_post_t *post)
         return PSC_OK;
     if (errno == ENOMEM)
         return ib_ep_starve(ep);
-    psc_party_fail(&ep->party, PSC_ERR_TRANSPORT, "posting a %s: %s",
-                   queue == &ep->bulk ? "put or get" : "send", strerror(errno));
+    psc_kit_ep_fail(&ep->kit, PSC_ERR_TRANSPORT, "posting a %s: %s",
+                    queue == &ep->bulk ? "put or get" : "send",
+                    strerror(errno));
     return PSC_ERR_TRANSPORT;
 }
 
-psc_status_t ib_control_send(psc_party_t *party, uint8_t kind, const void *body,
+psc_status_t ib_control_send(psc_kit_ep_t *kit, uint8_t kind, const void *body,
                              size_t len)
 {
-    ib_ep_t *ep = ib_ep(&party->super);
-    psc_head_t head = psc_head_make(party, kind, 0, 0);
+    ib_ep_t *ep = ib_ep(&kit->super);
+    psc_head_t head = psc_head_make(kit, kind, 0, 0);
     ib_post_t post = {
         .opcode = IBV_WR_SEND,
         .pieces = {ib_piece(&head, sizeof(head)), ib_piece(body, len)},

@@ -9,7 +9,7 @@
  * the queue. Returns false if the report is impossible. */
 static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 {
-    psc_credit_verdict_t verdict = psc_credit_confirm(&ep->party.credit, taken);
+    psc_credit_verdict_t verdict = psc_credit_confirm(&ep->kit.credit, taken);
 
     if (verdict == PSC_CREDIT_MORE)
         ib_ep_feed(ep);
@@ -24,9 +24,9 @@ static void ib_am_taken(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
 
-    psc_party_count(&ep->party);
-    if (ep->party.credit.received >= iface->settings.busy && !ep->ring.base &&
-        ep->party.role != PSC_ROLE_SELF)
+    psc_kit_ep_count(&ep->kit);
+    if (ep->kit.credit.received >= iface->settings.busy && !ep->ring.base &&
+        ep->kit.role != PSC_ROLE_SELF)
         ib_ring_offer(ep);
 }
 
@@ -44,15 +44,15 @@ static void ib_am_arrived(ib_ep_t *ep, const psc_head_t *head,
     };
 
     memcpy(header, body, head->header_len);
-    ib_ep_iface(ep)->super.up->am_recv(&ep->party.super, &am);
-    if (ep->party.state == PSC_PARTY_UP)
+    ib_ep_iface(ep)->super.up->am_recv(&ep->kit.super, &am);
+    if (ep->kit.state == PSC_KIT_EP_UP)
         ib_am_taken(ep);
 }
 
 static void ib_control_arrived(ib_ep_t *ep, const psc_head_t *head,
                                const uint8_t *body, size_t len)
 {
-    bool up = ep->party.state == PSC_PARTY_UP;
+    bool up = ep->kit.state == PSC_KIT_EP_UP;
 
     if (head->kind == IB_KIND_RECOVER && up)
         ib_recover_arrived(ep, body, len);
@@ -61,7 +61,7 @@ static void ib_control_arrived(ib_ep_t *ep, const psc_head_t *head,
     else if (head->kind == IB_KIND_SWITCH && up)
         ib_ring_begun(ep);
     else
-        psc_party_control(&ep->party, head->kind, body, len);
+        psc_kit_ep_control(&ep->kit, head->kind, body, len);
 }
 
 /* Active messages arrive through the ring or through the queue, all others
@@ -72,19 +72,19 @@ static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len,
 {
     psc_head_t head;
 
-    if (!psc_head_read(&ep->party, bytes, len, &head))
+    if (!psc_head_read(&ep->kit, bytes, len, &head))
         return;
     bytes += sizeof(head);
     len -= sizeof(head);
-    if ((head.kind == PSC_PARTY_AM) < by_ring ||
+    if ((head.kind == PSC_KIT_EP_AM) < by_ring ||
         !ib_credit_take(ep, head.taken)) {
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a malformed header");
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_PROTOCOL, "a malformed header");
         return;
     }
-    if (head.kind != PSC_PARTY_AM)
+    if (head.kind != PSC_KIT_EP_AM)
         ib_control_arrived(ep, &head, bytes, len);
-    else if (ep->party.state == PSC_PARTY_UP &&
-             (!psc_party_fails(&ep->party) || ep->party.goodbye))
+    else if (ep->kit.state == PSC_KIT_EP_UP &&
+             (!psc_kit_ep_fails(&ep->kit) || ep->kit.goodbye))
         ib_am_arrived(ep, &head, bytes, len);
 }
 
@@ -148,7 +148,7 @@ static void ib_ring_take(ib_ep_t *ep)
 
         if (!bytes)
             return;
-        ep->party.heard = true;
+        ep->kit.active_since_tick = true;
         iface->handled++;
         ib_arrived(ep, bytes, len, true);
         if (!psc_link_listed(&ep->ringing))

@@ -38,8 +38,8 @@ void ib_recover_arrived(ib_ep_t *ep, const uint8_t *body, size_t len)
         memcpy(&epoch, body, sizeof(epoch));
     if (len != sizeof(epoch) || epoch != ep->peer_epoch + 1 ||
         epoch - ep->epoch > 1) {
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
-                       "a queue that was never broken");
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_PROTOCOL,
+                        "a queue that was never broken");
         return;
     }
     ep->peer_epoch = epoch;
@@ -66,11 +66,11 @@ static void ib_recover_anew(ib_ep_t *ep)
                          &iface->settings.path))
         ep->epoch = epoch;
     else
-        psc_party_fail(&ep->party, PSC_ERR_TRANSPORT,
-                       "reconnecting a queue: %s", strerror(errno));
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_TRANSPORT, "reconnecting a queue: %s",
+                        strerror(errno));
     ep->bulk.psn = own;
     if (ep->epoch == epoch)
-        ib_control_send(&ep->party, IB_KIND_RECOVER, &epoch, sizeof(epoch));
+        ib_control_send(&ep->kit, IB_KIND_RECOVER, &epoch, sizeof(epoch));
 }
 
 static void ib_recover_repost(ib_ep_t *ep)
@@ -90,12 +90,12 @@ static void ib_recover_drop(ib_ep_t *ep)
     ib_iface_t *iface = ib_ep_iface(ep);
 
     psc_list_remove(&ep->recovering);
-    while (ep->n_flushed > 0 && !ep->party.dead) {
+    while (ep->n_flushed > 0 && !ep->kit.dead) {
         psc_comp_t *comp = ep->flushed[--ep->n_flushed].job.comp;
 
         iface->n_starving--;
         iface->handled++;
-        comp->func(comp, ep->party.status);
+        comp->func(comp, ep->kit.status);
     }
 }
 
@@ -103,9 +103,9 @@ static void ib_recover_step(ib_ep_t *ep)
 {
     if (!ib_queue_idle(&ep->bulk))
         return;
-    if (ep->party.state != PSC_PARTY_UP) {
+    if (ep->kit.state != PSC_KIT_EP_UP) {
         ib_recover_drop(ep);
-    } else if (psc_party_fails(&ep->party)) {
+    } else if (psc_kit_ep_fails(&ep->kit)) {
         return;
     } else if (ep->bulk.broken) {
         ib_recover_anew(ep);
@@ -122,7 +122,7 @@ static void ib_recover_step(ib_ep_t *ep)
 void ib_recover_poll(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->recovering, ib_ep_t, recovering) {
-        bool ended = ep->party.state != PSC_PARTY_UP;
+        bool ended = ep->kit.state != PSC_KIT_EP_UP;
 
         ib_recover_step(ep);
         if (ended)

@@ -58,7 +58,7 @@ void ib_ring_offer(ib_ep_t *ep)
     iface->n_rings++;
     offer.address = (uintptr_t)ep->ring.base;
     offer.rkey = ep->ring.mr->rkey;
-    ib_control_send(&ep->party, IB_KIND_OFFER, &offer, sizeof(offer));
+    ib_control_send(&ep->kit, IB_KIND_OFFER, &offer, sizeof(offer));
 }
 
 void ib_ring_close(ib_ep_t *ep)
@@ -78,7 +78,7 @@ void ib_ring_offered(ib_ep_t *ep, const uint8_t *body, size_t len)
     if (len == sizeof(offer))
         memcpy(&offer, body, sizeof(offer));
     if (len != sizeof(offer) || ep->way != IB_WAY_QUEUE) {
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a ring that cannot be");
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_PROTOCOL, "a ring that cannot be");
         return;
     }
     ep->slots = offer.address;
@@ -91,8 +91,8 @@ void ib_ring_begun(ib_ep_t *ep)
     ib_iface_t *iface = ib_ep_iface(ep);
 
     if (!ep->ring.base || psc_link_listed(&ep->ringing))
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
-                       "a ring that was not offered");
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_PROTOCOL,
+                        "a ring that was not offered");
     else
         psc_list_push(&iface->ringing, &ep->ringing);
 }
@@ -101,8 +101,7 @@ void ib_ring_begun(ib_ep_t *ep)
 
 size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len)
 {
-    ib_tail_t tail = {.len = (uint32_t)len,
-                      .serial = ep->party.credit.sent + 1};
+    ib_tail_t tail = {.len = (uint32_t)len, .serial = ep->kit.credit.sent + 1};
     size_t even = ib_ring_even(len);
 
     memset(image + len, 0, even - len);
@@ -113,7 +112,7 @@ size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len)
 void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
 {
     size_t size = ib_ep_iface(ep)->settings.buffer_size;
-    uint32_t slot = ep->party.credit.sent % ep->peer.window;
+    uint32_t slot = ep->kit.credit.sent % ep->peer.window;
 
     post->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     post->address = ep->slots + (slot + 1) * size - post->pieces[0].length;
@@ -126,18 +125,18 @@ void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
 const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
 {
     const ib_pool_t *ring = &ep->ring;
-    uint32_t slot = ep->party.credit.received % ring->n;
+    uint32_t slot = ep->kit.credit.received % ring->n;
     const uint8_t *end = ib_pool_at(ring, slot) + ring->size;
     const ib_tail_t *tail = (const void *)(end - sizeof(ib_tail_t));
     uint32_t len;
 
     if (__atomic_load_n(&tail->serial, __ATOMIC_ACQUIRE) !=
-        ep->party.credit.received + 1)
+        ep->kit.credit.received + 1)
         return NULL;
     len = __atomic_load_n(&tail->len, __ATOMIC_RELAXED);
     if (len > ring->size - sizeof(*tail)) {
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL,
-                       "a message beyond its slot");
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_PROTOCOL,
+                        "a message beyond its slot");
         return NULL;
     }
     *len_p = len;

@@ -9,7 +9,7 @@
 /* Notifies the peer that later messages are written into its ring. */
 static psc_status_t ib_ring_switch(ib_ep_t *ep)
 {
-    psc_status_t status = ib_control_send(&ep->party, IB_KIND_SWITCH, NULL, 0);
+    psc_status_t status = ib_control_send(&ep->kit, IB_KIND_SWITCH, NULL, 0);
 
     if (status == PSC_OK)
         ep->way = IB_WAY_RING;
@@ -18,9 +18,9 @@ static psc_status_t ib_ring_switch(ib_ep_t *ep)
 
 static psc_status_t ib_am_may(ib_ep_t *ep)
 {
-    if (__builtin_expect(!psc_party_works(&ep->party), 0))
-        return psc_party_refuse(&ep->party);
-    if (!psc_credit_available(&ep->party.credit) ||
+    if (__builtin_expect(!psc_kit_ep_works(&ep->kit), 0))
+        return psc_kit_ep_refuse(&ep->kit);
+    if (!psc_credit_available(&ep->kit.credit) ||
         ib_queue_room(&ep->messages) <= IB_RESERVE)
         return ib_ep_starve(ep);
     return ep->way == IB_WAY_OFFERED ? ib_ring_switch(ep) : PSC_OK;
@@ -31,7 +31,7 @@ static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
                             const void *header, uint8_t header_len,
                             const psc_iov_t *iov, size_t n_iov)
 {
-    psc_head_t head = psc_head_make(&ep->party, PSC_PARTY_AM, id, header_len);
+    psc_head_t head = psc_head_make(&ep->kit, PSC_KIT_EP_AM, id, header_len);
     uint8_t *at = image + sizeof(psc_head_t);
 
     memcpy(image, &head, sizeof(head));
@@ -63,7 +63,7 @@ static psc_status_t ib_image_post(ib_ep_t *ep, uint8_t *image, size_t len,
         ib_ring_aim(ep, &post);
     status = ib_ep_post(ep, &ep->messages, &post);
     if (status == PSC_OK)
-        ep->party.credit.sent++;
+        ep->kit.credit.sent++;
     return status;
 }
 

@@ -28,9 +28,9 @@ psc_status_t ib_sleep_open(ib_iface_t *iface)
 {
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
     return iface->epoll >= 0 &&
-                   psc_parties_open(&iface->parties,
+                   psc_kit_eps_open(&iface->eps,
                                     iface->settings.keepalive_ns) &&
-                   ib_sleep_watch(iface, iface->parties.clock, IB_BELL_CLOCK) &&
+                   ib_sleep_watch(iface, iface->eps.clock, IB_BELL_CLOCK) &&
                    ib_sleep_watch(iface, iface->device.channel->fd,
                                   IB_BELL_COMPLETIONS) &&
                    ib_sleep_watch(iface, iface->device.context->async_fd,
@@ -41,14 +41,14 @@ psc_status_t ib_sleep_open(ib_iface_t *iface)
 
 void ib_sleep_close(ib_iface_t *iface)
 {
-    psc_parties_close(&iface->parties);
+    psc_kit_eps_close(&iface->eps);
     if (iface->epoll >= 0)
         close(iface->epoll);
 }
 
 static void ib_sleep_tick(ib_iface_t *iface)
 {
-    if (psc_parties_tick(&iface->parties, "PSP_IB_CONNECT_TIMEOUT", ib_ep_ask))
+    if (psc_kit_eps_tick(&iface->eps, "PSP_IB_CONNECT_TIMEOUT", ib_ep_ask))
         ib_cache_sweep(&iface->cache);
 }
 
@@ -69,8 +69,8 @@ static void ib_sleep_completions(ib_iface_t *iface)
 /* A failed device ends its connections. */
 static void ib_sleep_lost(ib_iface_t *iface)
 {
-    psc_list_for_each(party, &iface->parties.endpoints, psc_party_t, link)
-        psc_party_fail(party, PSC_ERR_TRANSPORT, "the device has failed");
+    psc_list_for_each(kit, &iface->eps.endpoints, psc_kit_ep_t, link)
+        psc_kit_ep_fail(kit, PSC_ERR_TRANSPORT, "the device has failed");
 }
 
 /* Only a fatal event ends connections: while a port is down, the retries of
@@ -138,12 +138,12 @@ static bool ib_arm_missed(ib_iface_t *iface, struct ibv_cq *cq)
 psc_status_t ib_arm(psc_iface_t *self)
 {
     ib_iface_t *iface = ib_iface(self);
-    bool waiting = iface->n_starving > 0 || iface->parties.n_connecting > 0 ||
-                   iface->parties.n_closed > 0;
+    bool waiting = iface->n_starving > 0 || iface->eps.n_connecting > 0 ||
+                   iface->eps.n_closed > 0;
     ib_notice_t notice = waiting ? IB_NOTICE_ALL : IB_NOTICE_ERRORS;
 
     iface->armed = true;
-    if (!psc_list_empty(&iface->parties.failing) || iface->early_cq)
+    if (!psc_list_empty(&iface->eps.failing) || iface->early_cq)
         return PSC_ERR_NO_RESOURCE;
     if (ib_notice_want(iface, IB_RECEIVING, IB_NOTICE_ALL) != PSC_OK ||
         ib_notice_want(iface, IB_SENDING, notice) != PSC_OK ||

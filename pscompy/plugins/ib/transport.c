@@ -108,7 +108,7 @@ static psc_status_t ib_open(const psc_open_params_t *params,
         return PSC_ERR_NO_MEMORY;
     iface->super = (psc_iface_t){&ib_ops, params->up, params->user};
     iface->epoll = -1;
-    psc_parties_init(&iface->parties, ib_control_send);
+    psc_kit_eps_init(&iface->eps, ib_control_send);
     psc_list_init(&iface->recovering);
     psc_list_init(&iface->ringing);
     status = ib_iface_start(iface, params);
@@ -201,7 +201,7 @@ static void ib_fini(psc_iface_t *self)
 {
     ib_iface_t *iface = ib_iface(self);
 
-    psc_parties_end(&iface->parties);
+    psc_kit_eps_end(&iface->eps);
     ib_iface_sum_up(iface);
     ib_cache_close(&iface->cache);
     ib_sleep_close(iface);
@@ -228,14 +228,14 @@ static unsigned ib_progress(psc_iface_t *self)
     ib_receive_poll(iface);
     if (!psc_list_empty(&iface->ringing))
         ib_ring_poll(iface);
-    psc_parties_pay(&iface->parties);
+    psc_kit_eps_send_credit(&iface->eps);
     if (!psc_list_empty(&iface->recovering))
         ib_recover_poll(iface);
     /* Messages that have arrived are delivered before a failure is reported. */
-    if (!psc_list_empty(&iface->parties.failing) && iface->drained)
-        iface->handled += psc_parties_report(&iface->parties);
+    if (!psc_list_empty(&iface->eps.failing) && iface->drained)
+        iface->handled += psc_kit_eps_report(&iface->eps);
     iface->in_progress = false;
-    psc_parties_free(&iface->parties, ib_ep_free);
+    psc_kit_eps_free(&iface->eps, ib_ep_free);
     return iface->handled;
 }
 

@@ -8,18 +8,18 @@ static void portals_connect_open(portals_ep_t *ep)
 {
     uint32_t recvq = portals_ep_iface(ep)->settings.driver.recvq;
 
-    ep->party.credit.window = ep->peer.window;
-    ep->party.credit.step = (recvq + 1) / 2;
+    ep->kit.credit.window = ep->peer.window;
+    ep->kit.credit.step = (recvq + 1) / 2;
     psptl_channel_connect(ep->channel, &ep->peer.place);
 }
 
 /* An endpoint that is its own peer needs no proof. */
 static psc_status_t portals_connect_self(portals_ep_t *ep)
 {
-    if (ep->peer.place.bits != ep->party.id)
+    if (ep->peer.place.bits != ep->kit.id)
         return PSC_ERR_INVALID;
     portals_connect_open(ep);
-    psc_party_enter(&ep->party, PSC_PARTY_UP);
+    psc_kit_ep_enter(&ep->kit, PSC_KIT_EP_UP);
     return PSC_OK;
 }
 
@@ -28,19 +28,19 @@ static psc_status_t portals_connect_begin(portals_ep_t *ep,
 {
     portals_iface_t *iface = portals_ep_iface(ep);
 
-    if (!psc_party_meet(&ep->party, ep->peer.place.bits, params->token,
-                        psc_clock_deadline(iface->settings.connect_ns)))
+    if (!psc_kit_ep_start_proof(&ep->kit, ep->peer.place.bits, params->token,
+                                psc_clock_deadline(iface->settings.connect_ns)))
         return PSC_ERR_TRANSPORT;
     if (ep->peer.buffer_size != iface->settings.driver.buffer_size) {
-        psc_party_fail(&ep->party, PSC_ERR_CONNECT,
-                       "PSP_PORTALS_BUFFER_SIZE differs between the two "
-                       "sides");
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_CONNECT,
+                        "PSP_PORTALS_BUFFER_SIZE differs between the two "
+                        "sides");
         return PSC_INPROGRESS;
     }
     portals_connect_open(ep);
-    if (ep->party.role == PSC_ROLE_CONNECTOR)
-        portals_control_send(&ep->party, PSC_PROOF_HELLO,
-                             psc_proof_hello(&ep->party.proof),
+    if (ep->kit.role == PSC_ROLE_CONNECTOR)
+        portals_control_send(&ep->kit, PSC_PROOF_HELLO,
+                             psc_proof_hello(&ep->kit.proof),
                              PSC_PROOF_NONCE_SIZE);
     return PSC_INPROGRESS;
 }
@@ -50,11 +50,11 @@ psc_status_t portals_ep_connect(psc_ep_t *self,
 {
     portals_ep_t *ep = portals_ep(self);
 
-    if (ep->party.state != PSC_PARTY_NEW ||
+    if (ep->kit.state != PSC_KIT_EP_NEW ||
         !portals_address_unpack(params->address, params->address_len,
                                 &ep->peer))
         return PSC_ERR_INVALID;
-    ep->party.role = params->role;
-    return ep->party.role == PSC_ROLE_SELF ? portals_connect_self(ep)
-                                           : portals_connect_begin(ep, params);
+    ep->kit.role = params->role;
+    return ep->kit.role == PSC_ROLE_SELF ? portals_connect_self(ep)
+                                         : portals_connect_begin(ep, params);
 }

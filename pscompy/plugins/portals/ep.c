@@ -19,7 +19,7 @@ psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
 
     if (!ep)
         return PSC_ERR_NO_MEMORY;
-    ep->party.super = (psc_ep_t){self, user};
+    ep->kit.super = (psc_ep_t){self, user};
     ep->channel = psptl_channel_create(iface->device, ep, reason);
     if (!ep->channel) {
         psc_iface_log(self, 1, "%s", reason);
@@ -27,8 +27,8 @@ psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
         return PSC_ERR_NO_MEMORY;
     }
     psptl_channel_place(ep->channel, &place);
-    psc_party_join(&ep->party, &iface->parties, place.bits);
-    *ep_p = &ep->party.super;
+    psc_kit_ep_join(&ep->kit, &iface->eps, place.bits);
+    *ep_p = &ep->kit.super;
     return PSC_OK;
 }
 
@@ -70,10 +70,10 @@ void portals_ep_close(psc_ep_t *self)
 {
     portals_ep_t *ep = portals_ep(self);
 
-    ep->parting = psc_party_greeted(&ep->party) && !ep->cut &&
-                  !ep->party.goodbye && ep->party.role != PSC_ROLE_SELF;
+    ep->parting = psc_kit_ep_expects_goodbye(&ep->kit) && !ep->cut &&
+                  !ep->kit.goodbye && ep->kit.role != PSC_ROLE_SELF;
     psptl_channel_part(ep->channel);
-    psc_party_close(&ep->party);
+    psc_kit_ep_close(&ep->kit);
     (void)portals_ep_stop(self);
 }
 
@@ -82,20 +82,20 @@ psc_status_t portals_ep_stop(psc_ep_t *self)
 {
     portals_ep_t *ep = portals_ep(self);
 
-    if (ep->party.goodbye || ep->cut) { /* nothing can be delivered */
+    if (ep->kit.goodbye || ep->cut) { /* nothing can be delivered */
         psptl_channel_abort(ep->channel);
         ep->parting = false;
     }
     if (ep->parting &&
-        portals_control_send(&ep->party, PSC_PARTY_GOODBYE, NULL, 0) == PSC_OK)
+        portals_control_send(&ep->kit, PSC_KIT_EP_GOODBYE, NULL, 0) == PSC_OK)
         ep->parting = false;
     return ep->parting || !psptl_channel_idle(ep->channel) ? PSC_INPROGRESS
                                                            : PSC_OK;
 }
 
-void portals_ep_free(psc_party_t *party)
+void portals_ep_free(psc_kit_ep_t *kit)
 {
-    free(portals_ep(&party->super));
+    free(portals_ep(&kit->super));
 }
 
 void portals_ep_fini(psc_ep_t *self)
@@ -103,10 +103,10 @@ void portals_ep_fini(psc_ep_t *self)
     portals_ep_t *ep = portals_ep(self);
     portals_iface_t *iface = portals_ep_iface(ep);
 
-    psc_party_leave(&ep->party);
+    psc_kit_ep_leave(&ep->kit);
     psptl_channel_destroy(ep->channel);
     if (!iface->in_progress)
-        psc_parties_free(&iface->parties, portals_ep_free);
+        psc_kit_eps_free(&iface->eps, portals_ep_free);
 }
 
 /* ---- counters ---- */

@@ -30,7 +30,7 @@ psc_status_t portals_tag_post(psc_ep_t *self, psc_tag_recv_t *recv)
         .len = recv->buffer.len,
     };
 
-    if (!psc_party_works(&ep->party))
+    if (!psc_kit_ep_works(&ep->kit))
         return PSC_ERR_NO_RESOURCE;
     recv->posted = psptl_tag_post(ep->channel, &receive);
     return recv->posted ? PSC_OK : PSC_ERR_NO_RESOURCE;
@@ -58,9 +58,8 @@ psc_status_t portals_tag_send(psc_ep_t *self, uint64_t bits,
     if (!to)
         return PSC_ERR_NO_RESOURCE;
     psc_iov_gather(to, iov, n_iov);
-    ep->party.credit.sent++;
-    psptl_tag_send(ep->channel, len, bits,
-                   psc_credit_report(&ep->party.credit));
+    ep->kit.credit.sent++;
+    psptl_tag_send(ep->channel, len, bits, psc_credit_report(&ep->kit.credit));
     return PSC_OK;
 }
 
@@ -76,7 +75,7 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
         .local = (uint8_t *)(uintptr_t)buffer,
         .len = len,
         .bits = bits,
-        .word = ep->party.credit.received,
+        .word = ep->kit.credit.received,
     };
     psptl_verdict_t verdict;
 
@@ -87,8 +86,8 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
         return verdict == PSPTL_UNCLAIMED ? PSC_ERR_UNSUPPORTED
                                           : PSC_ERR_NO_RESOURCE;
     *number_p = order.number;
-    ep->party.credit.sent++;
-    (void)psc_credit_report(&ep->party.credit);
+    ep->kit.credit.sent++;
+    (void)psc_credit_report(&ep->kit.credit);
     return PSC_INPROGRESS;
 }
 
@@ -106,13 +105,13 @@ static void portals_tag_told(psc_tag_recv_t *recv,
 
 static void portals_tag_untold(portals_ep_t *ep, const psptl_tagged_t *message)
 {
-    const psc_upcalls_t *up = ep->party.super.iface->up;
+    const psc_upcalls_t *up = ep->kit.super.iface->up;
 
     if (message->missed)
-        up->tag_missed(&ep->party.super, message->bits, message->len,
+        up->tag_missed(&ep->kit.super, message->bits, message->len,
                        message->number);
     else
-        up->tag_unexpected(&ep->party.super, message->bits, message->bytes,
+        up->tag_unexpected(&ep->kit.super, message->bits, message->bytes,
                            message->len);
 }
 
@@ -122,15 +121,15 @@ void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
     portals_ep_t *ep = owner;
     psc_status_t status = portals_status_of(verdict);
 
-    ep->party.heard = true;
+    ep->kit.active_since_tick = true;
     if (status == PSC_OK && !portals_credit_take(ep, message->word)) {
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a malformed header");
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_PROTOCOL, "a malformed header");
         status = PSC_ERR_PROTOCOL;
     }
     if (status == PSC_OK)
-        psc_party_count(&ep->party);
+        psc_kit_ep_count(&ep->kit);
     if (cookie)
         portals_tag_told(cookie, message, status);
-    else if (status == PSC_OK && psc_party_works(&ep->party))
+    else if (status == PSC_OK && psc_kit_ep_works(&ep->kit))
         portals_tag_untold(ep, message);
 }

@@ -42,8 +42,8 @@ static psc_status_t portals_move(psc_ep_t *self, psptl_order_t *order,
 
     if (offset > rkey->len || order->len > rkey->len - offset)
         return PSC_ERR_INVALID;
-    if (!psc_party_works(&ep->party))
-        return psc_party_refuse(&ep->party);
+    if (!psc_kit_ep_works(&ep->kit))
+        return psc_kit_ep_refuse(&ep->kit);
     if (order->len == 0)
         return PSC_OK;
     order->bits = rkey->bits;

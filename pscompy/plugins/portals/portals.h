@@ -45,7 +45,7 @@ typedef struct portals_iface {
     psc_iface_t super;
     portals_settings_t settings;
     psptl_device_t *device;
-    psc_parties_t parties;
+    psc_kit_eps_t eps;
     unsigned handled; /* events of this pass */
     unsigned polls;
     bool in_progress;
@@ -67,7 +67,7 @@ typedef struct portals_address {
 } portals_address_t;
 
 typedef struct portals_ep {
-    psc_party_t party;
+    psc_kit_ep_t kit;
     psptl_channel_t *channel;
     bool parting; /* the goodbye is still to be sent */
     bool cut; /* the channel has failed */
@@ -86,7 +86,7 @@ static inline portals_ep_t *portals_ep(psc_ep_t *ep)
 
 static inline portals_iface_t *portals_ep_iface(const portals_ep_t *ep)
 {
-    return (portals_iface_t *)ep->party.super.iface;
+    return (portals_iface_t *)ep->kit.super.iface;
 }
 
 /* ---- transport.c ---- */
@@ -122,7 +122,7 @@ uint32_t portals_ep_counters(const psc_ep_t *ep, psc_counted_t *counters,
 /* Returns false if the bytes are no address. */
 bool portals_address_unpack(const uint8_t *bytes, size_t len,
                             portals_address_t *address_p);
-void portals_ep_free(psc_party_t *party);
+void portals_ep_free(psc_kit_ep_t *kit);
 
 /* ---- connect.c ---- */
 
@@ -137,9 +137,9 @@ psc_status_t portals_am_short(psc_ep_t *ep, uint8_t id, const void *header,
 psc_status_t portals_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                               uint8_t header_len, const psc_iov_t *iov,
                               size_t n_iov);
-/* Sends a message of the transport itself. `party` is that of a
+/* Sends a message of the transport itself. `kit` is that of a
  * portals_ep_t. */
-psc_status_t portals_control_send(psc_party_t *party, uint8_t kind,
+psc_status_t portals_control_send(psc_kit_ep_t *kit, uint8_t kind,
                                   const void *body, size_t len);
 /* Returns PSC_OK if a message of this length may be sent now. */
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len);

@@ -15,10 +15,10 @@ static void portals_am_arrived(portals_ep_t *ep, const psc_head_t *head,
         .len = len - head->header_len,
     };
 
-    if (!psc_party_works(&ep->party))
+    if (!psc_kit_ep_works(&ep->kit))
         return;
-    psc_party_count(&ep->party);
-    iface->super.up->am_recv(&ep->party.super, &am);
+    psc_kit_ep_count(&ep->kit);
+    iface->super.up->am_recv(&ep->kit.super, &am);
 }
 
 void portals_arrived(void *owner, const uint8_t *bytes, size_t len)
@@ -26,15 +26,15 @@ void portals_arrived(void *owner, const uint8_t *bytes, size_t len)
     portals_ep_t *ep = owner;
     psc_head_t head;
 
-    ep->party.heard = true;
-    if (!psc_head_read(&ep->party, bytes, len, &head))
+    ep->kit.active_since_tick = true;
+    if (!psc_head_read(&ep->kit, bytes, len, &head))
         return;
     bytes += sizeof(head);
     len -= sizeof(head);
     if (!portals_credit_take(ep, head.taken))
-        psc_party_fail(&ep->party, PSC_ERR_PROTOCOL, "a malformed header");
-    else if (head.kind == PSC_PARTY_AM)
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_PROTOCOL, "a malformed header");
+    else if (head.kind == PSC_KIT_EP_AM)
         portals_am_arrived(ep, &head, bytes, len);
     else
-        psc_party_control(&ep->party, head.kind, bytes, len);
+        psc_kit_ep_control(&ep->kit, head.kind, bytes, len);
 }

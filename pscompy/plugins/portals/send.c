@@ -8,10 +8,9 @@ psc_status_t portals_am_may(portals_ep_t *ep, size_t len)
 {
     if (len > portals_ep_iface(ep)->settings.driver.buffer_size)
         return PSC_ERR_INVALID;
-    if (__builtin_expect(!psc_party_works(&ep->party), 0))
-        return psc_party_refuse(&ep->party);
-    return psc_credit_available(&ep->party.credit) ? PSC_OK
-                                                   : PSC_ERR_NO_RESOURCE;
+    if (__builtin_expect(!psc_kit_ep_works(&ep->kit), 0))
+        return psc_kit_ep_refuse(&ep->kit);
+    return psc_credit_available(&ep->kit.credit) ? PSC_OK : PSC_ERR_NO_RESOURCE;
 }
 
 /* ---- sending ---- */
@@ -33,7 +32,7 @@ static uint8_t *portals_begin(portals_ep_t *ep, uint8_t kind, uint8_t id,
 
     if (!to)
         return NULL;
-    head = psc_head_make(&ep->party, kind, id, header_len);
+    head = psc_head_make(&ep->kit, kind, id, header_len);
     to = portals_put_bytes(to, &head, sizeof(head));
     return portals_put_bytes(to, header, header_len);
 }
@@ -58,19 +57,19 @@ psc_status_t portals_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
 
     if (status != PSC_OK)
         return status;
-    to = portals_begin(ep, PSC_PARTY_AM, id, header, header_len);
+    to = portals_begin(ep, PSC_KIT_EP_AM, id, header, header_len);
     if (!to)
         return PSC_ERR_NO_RESOURCE;
     psc_iov_gather(to, iov, n_iov);
-    ep->party.credit.sent++;
+    ep->kit.credit.sent++;
     psptl_send_end(ep->channel, len);
     return PSC_OK;
 }
 
-psc_status_t portals_control_send(psc_party_t *party, uint8_t kind,
+psc_status_t portals_control_send(psc_kit_ep_t *kit, uint8_t kind,
                                   const void *body, size_t len)
 {
-    portals_ep_t *ep = portals_ep(&party->super);
+    portals_ep_t *ep = portals_ep(&kit->super);
     uint8_t *to = portals_begin(ep, kind, 0, NULL, 0);
 
     if (!to)
@@ -84,5 +83,5 @@ psc_status_t portals_control_send(psc_party_t *party, uint8_t kind,
 
 bool portals_credit_take(portals_ep_t *ep, uint32_t taken)
 {
-    return psc_credit_confirm(&ep->party.credit, taken) >= PSC_CREDIT_SAME;
+    return psc_credit_confirm(&ep->kit.credit, taken) >= PSC_CREDIT_SAME;
 }

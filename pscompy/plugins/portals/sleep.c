@@ -23,8 +23,8 @@ psc_status_t portals_sleep_open(portals_iface_t *iface)
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
     iface->alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (iface->epoll < 0 ||
-        !psc_parties_open(&iface->parties, iface->settings.keepalive_ns) ||
-        !portals_sleep_watch(iface, iface->parties.clock) ||
+        !psc_kit_eps_open(&iface->eps, iface->settings.keepalive_ns) ||
+        !portals_sleep_watch(iface, iface->eps.clock) ||
         !portals_sleep_watch(iface, iface->alarm))
         return PSC_ERR_TRANSPORT;
     iface->n_fds = psptl_device_fds(iface->device, fds);
@@ -39,7 +39,7 @@ void portals_sleep_close(portals_iface_t *iface)
 {
     if (iface->alarm >= 0)
         close(iface->alarm);
-    psc_parties_close(&iface->parties);
+    psc_kit_eps_close(&iface->eps);
     if (iface->epoll >= 0)
         close(iface->epoll);
 }
@@ -48,9 +48,9 @@ void portals_sleep_close(portals_iface_t *iface)
 
 /* The peer's interface acknowledges a ping while its process is alive, whatever
  * the process does. */
-static void portals_ep_ask(psc_party_t *party)
+static void portals_ep_ask(psc_kit_ep_t *kit)
 {
-    psptl_channel_ping(portals_ep(&party->super)->channel);
+    psptl_channel_ping(portals_ep(&kit->super)->channel);
 }
 
 /* A library without descriptors is polled every PORTALS_GLANCE_NS. */
@@ -81,7 +81,7 @@ void portals_sleep_look(portals_iface_t *iface)
     if (iface->alarm_ns != INT64_MAX &&
         read(iface->alarm, &rings, sizeof(rings)) == sizeof(rings))
         iface->alarm_ns = INT64_MAX;
-    psc_parties_tick(&iface->parties, "PSP_PORTALS_CONNECT_TIMEOUT",
+    psc_kit_eps_tick(&iface->eps, "PSP_PORTALS_CONNECT_TIMEOUT",
                      portals_ep_ask);
 }
 
@@ -97,7 +97,7 @@ psc_status_t portals_arm(psc_iface_t *self)
     portals_iface_t *iface = portals_iface(self);
 
     iface->armed = true;
-    if (!psc_list_empty(&iface->parties.failing) ||
+    if (!psc_list_empty(&iface->eps.failing) ||
         (iface->n_fds > 0 && !psptl_device_arm(iface->device)))
         return PSC_ERR_NO_RESOURCE;
     portals_sleep_until(iface);

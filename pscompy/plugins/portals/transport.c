@@ -13,7 +13,7 @@ static void portals_room(void *owner)
 {
     portals_ep_t *ep = owner;
 
-    ep->party.heard = true;
+    ep->kit.active_since_tick = true;
 }
 
 static void portals_failed(void *owner, psptl_verdict_t verdict,
@@ -22,7 +22,7 @@ static void portals_failed(void *owner, psptl_verdict_t verdict,
     portals_ep_t *ep = owner;
 
     ep->cut = true;
-    psc_party_fail(&ep->party, portals_status_of(verdict), "%s", reason);
+    psc_kit_ep_fail(&ep->kit, portals_status_of(verdict), "%s", reason);
 }
 
 static const psptl_owner_t portals_owner = {
@@ -71,7 +71,7 @@ static psc_status_t portals_open(const psc_open_params_t *params,
         return PSC_ERR_NO_MEMORY;
     iface->super = (psc_iface_t){&portals_ops, params->up, params->user};
     iface->epoll = iface->alarm = -1;
-    psc_parties_init(&iface->parties, portals_control_send);
+    psc_kit_eps_init(&iface->eps, portals_control_send);
     iface->alarm_ns = INT64_MAX;
     status = portals_iface_start(iface, params);
     if (status != PSC_OK) {
@@ -157,7 +157,7 @@ static void portals_fini(psc_iface_t *self)
 {
     portals_iface_t *iface = portals_iface(self);
 
-    psc_parties_end(&iface->parties);
+    psc_kit_eps_end(&iface->eps);
     if (iface->device) {
         portals_count_log(iface);
         portals_iface_leave(iface);
@@ -177,12 +177,12 @@ static unsigned portals_progress(psc_iface_t *self)
     if (iface->armed || ++iface->polls >= PORTALS_QUIET_POLLS)
         portals_sleep_look(iface);
     iface->handled += psptl_device_poll(iface->device);
-    psc_parties_pay(&iface->parties);
+    psc_kit_eps_send_credit(&iface->eps);
     /* Messages are delivered before the end of their endpoint is reported. */
-    if (!psc_list_empty(&iface->parties.failing))
-        iface->handled += psc_parties_report(&iface->parties);
+    if (!psc_list_empty(&iface->eps.failing))
+        iface->handled += psc_kit_eps_report(&iface->eps);
     iface->in_progress = false;
-    psc_parties_free(&iface->parties, portals_ep_free);
+    psc_kit_eps_free(&iface->eps, portals_ep_free);
     return iface->handled;
 }
 
