@@ -38,7 +38,7 @@ struct ib_reg {
     uint64_t shown, shown_len;
     uint32_t exposures, bindings;
     const ib_queue_t *queue;
-    bool spoilt; /* A bind request failed, so the window's range is unknown. */
+    bool invalid; /* A bind request failed, so the window's range is unknown. */
 };
 
 typedef struct ib_cache {
@@ -96,7 +96,7 @@ bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
 void ib_window_close(ib_reg_t *reg, ib_queue_t *queue);
 /* Closes the window at once for one of its users. The window is freed now, or,
  * if one of its bind requests is in flight, when that request completes
- * (`spoilt`). */
+ * (`invalid`). */
 void ib_window_revoke(ib_reg_t *reg);
 /* A bind request of the registration's window has completed. May free the
  * registration. */

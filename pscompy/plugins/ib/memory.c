@@ -171,7 +171,7 @@ psc_status_t ib_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
     if (mem->exposed)
         ib_window_revoke(mem->reg);
     mem->exposed = false;
-    if (mem->ep ? !mem->own && mem->reg->spoilt : !ib_mem_alone(mem))
+    if (mem->ep ? !mem->own && mem->reg->invalid : !ib_mem_alone(mem))
         return PSC_INPROGRESS;
     return PSC_OK;
 }

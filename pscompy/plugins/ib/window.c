@@ -34,7 +34,7 @@ static bool ib_window_orderly(const ib_reg_t *reg, const ib_queue_t *queue)
 bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
                     uint64_t address, uint64_t len)
 {
-    if (!cache->windows || reg->spoilt || !ib_window_orderly(reg, queue))
+    if (!cache->windows || reg->invalid || !ib_window_orderly(reg, queue))
         return false;
     if (reg->exposures > 0) {
         if (reg->shown != address || reg->shown_len != len)
@@ -49,12 +49,12 @@ bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
     return true;
 }
 
-/* Destroys a window that cannot be closed by a request, or marks it as spoilt
+/* Destroys a window that cannot be closed by a request, or marks it as invalid
  * while bind requests are in flight. */
 static void ib_window_break(ib_reg_t *reg)
 {
-    reg->spoilt = reg->bindings > 0;
-    if (reg->spoilt)
+    reg->invalid = reg->bindings > 0;
+    if (reg->invalid)
         return;
     if (reg->window)
         ibv_dealloc_mw(reg->window);
@@ -65,7 +65,7 @@ void ib_window_close(ib_reg_t *reg, ib_queue_t *queue)
 {
     if (--reg->exposures > 0)
         return;
-    if (reg->spoilt || !ib_window_orderly(reg, queue) ||
+    if (reg->invalid || !ib_window_orderly(reg, queue) ||
         !ib_window_bind(reg, queue, reg->shown, 0))
         ib_window_break(reg);
 }
@@ -79,8 +79,8 @@ void ib_window_revoke(ib_reg_t *reg)
 void ib_window_bound(ib_reg_t *reg, bool good)
 {
     reg->bindings--;
-    reg->spoilt |= !good;
-    if (reg->spoilt && reg->bindings == 0 && reg->exposures == 0)
+    reg->invalid |= !good;
+    if (reg->invalid && reg->bindings == 0 && reg->exposures == 0)
         ib_window_break(reg);
     ib_cache_settle(reg);
 }
