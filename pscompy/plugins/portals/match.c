@@ -94,8 +94,9 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
 /* ---- receiving ---- */
 
 /* A receive that has matched is reported in every state of the endpoint. */
-static void portals_tag_told(psc_tag_recv_t *recv,
-                             const psptl_tagged_t *message, psc_status_t status)
+static void portals_tag_report(psc_tag_recv_t *recv,
+                               const psptl_tagged_t *message,
+                               psc_status_t status)
 {
     if (status == PSC_OK && message->missed)
         status = PSC_ERR_UNSUPPORTED;
@@ -129,7 +130,7 @@ void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
     if (status == PSC_OK)
         psc_kit_ep_count(&ep->kit);
     if (cookie)
-        portals_tag_told(cookie, message, status);
+        portals_tag_report(cookie, message, status);
     else if (status == PSC_OK && psc_kit_ep_works(&ep->kit))
         portals_tag_untold(ep, message);
 }

@@ -29,7 +29,7 @@
 _Static_assert(PSPTL_REASON_MAX <= PSC_REASON_MAX, "the same buffers");
 
 #define PORTALS_QUIET_POLLS 4096u /* passes without a look at the clock */
-#define PORTALS_GLANCE_NS 200000ll /* between polls without descriptors */
+#define PORTALS_POLL_NS 200000ll /* between polls without descriptors */
 #define PORTALS_BULK_MAX ((size_t)1 << 30)
 
 /* ---- settings ---- */

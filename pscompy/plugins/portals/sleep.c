@@ -53,14 +53,14 @@ static void portals_ep_ask(psc_kit_ep_t *kit)
     psptl_channel_ping(portals_ep(&kit->super)->channel);
 }
 
-/* A library without descriptors is polled every PORTALS_GLANCE_NS. */
+/* A library without descriptors is polled every PORTALS_POLL_NS. */
 void portals_sleep_until(portals_iface_t *iface)
 {
     int64_t due = psptl_device_deadline(iface->device);
     struct itimerspec time = {.it_value = {0, 0}};
 
     if (iface->n_fds == 0) {
-        int64_t glance = psc_clock_deadline(PORTALS_GLANCE_NS);
+        int64_t glance = psc_clock_deadline(PORTALS_POLL_NS);
 
         due = glance < due ? glance : due;
     }

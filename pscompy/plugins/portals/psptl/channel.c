@@ -228,7 +228,7 @@ void psptl_channel_destroy(psptl_channel_t *channel)
     psptl_device_t *device = channel->device;
 
     psptl_channel_abort(channel);
-    psptl_region_orphan(channel);
+    psptl_region_detach(channel);
     channel->owner = NULL;
     channel->open = false;
     channel->failed = true;

@@ -237,7 +237,7 @@ static void hold_answered(psptl_channel_t *channel, uint32_t number)
                      !open && psptl_fence_open(fence));
 }
 
-void psptl_hold_told(psptl_channel_t *channel, uint32_t word)
+void psptl_hold_word(psptl_channel_t *channel, uint32_t word)
 {
     if (word & HOLD_ANSWER)
         hold_answered(channel, word >> 1);

@@ -49,7 +49,7 @@ psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag);
 /* The same for a message in an overflow buffer, which is posted again. */
 psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer);
 /* Handles the word of a message that the peer's driver sent. */
-void psptl_hold_told(psptl_channel_t *channel, uint32_t word);
+void psptl_hold_word(psptl_channel_t *channel, uint32_t word);
 /* Sends fences and answers that are due, and links held receives again. */
 void psptl_hold_settle(psptl_device_t *device);
 /* Frees the messages that wait in buffers of their own. */

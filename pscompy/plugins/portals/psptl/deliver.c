@@ -23,7 +23,7 @@ static void deliver_buffer(psptl_channel_t *channel, psptl_buffer_t *buffer)
         return;
     }
     if (buffer->word) {
-        psptl_hold_told(channel, buffer->word);
+        psptl_hold_word(channel, buffer->word);
     } else {
         psptl_count(channel, PSPTL_COUNTER_arrived);
         channel->device->owner->arrived(channel->owner, buffer->bytes,

@@ -149,7 +149,7 @@ static bool device_ni_open(psptl_device_t *device, char *reason)
     status = device->ni->PtlGetPhysId(device->handle, &device->self);
     if (status != PTL_OK)
         snprintf(reason, PSPTL_REASON_MAX,
-                 "the interface does not tell its id (error %d)", status);
+                 "the interface does not report its id (error %d)", status);
     return status == PTL_OK;
 }
 

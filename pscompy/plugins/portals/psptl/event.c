@@ -14,7 +14,9 @@
 #include "send.h"
 
 #define EVENT_BATCH 64u         /* events of one pass, at most */
-#define EVENT_GLANCE_NS 10000000ll /* between two looks at busy regions */
+#define EVENT_REGION_POLL_NS                                                   \
+    10000000ll /* between two looks at busy regions                            \
+                */
 
 static void event_fail_all(psptl_device_t *device, const char *reason)
 {
@@ -191,7 +193,7 @@ unsigned psptl_device_poll(psptl_device_t *device)
     if (!psc_list_empty(&device->pending))
         psptl_deliver_pending(device);
     if (!psc_list_empty(&device->ended_bulks))
-        n += psptl_bulk_tell(device);
+        n += psptl_bulk_report(device);
     if (!psc_list_empty(&device->lost_tags))
         n += psptl_deliver_lost(device);
     if (!psc_list_empty(&device->unsettled))
@@ -212,7 +214,7 @@ int64_t psptl_device_deadline(const psptl_device_t *device)
 {
     int64_t due = psc_list_empty(&device->busy_regions)
                       ? INT64_MAX
-                      : psc_clock_deadline(EVENT_GLANCE_NS);
+                      : psc_clock_deadline(EVENT_REGION_POLL_NS);
 
     psc_list_for_each(channel, &device->waiting, psptl_channel_t,
                       sending.waiting)

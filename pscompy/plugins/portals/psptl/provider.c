@@ -15,7 +15,7 @@ static struct {
     psptl_provider_t system, software;
 } providers = {
     .system = {.name = "system"},
-    .software = {.name = "software", .tells_list = true},
+    .software = {.name = "software", .ack_names_list = true},
 };
 
 void psptl_software_path(char *path, size_t room)

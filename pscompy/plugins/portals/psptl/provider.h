@@ -29,8 +29,9 @@
 typedef struct psptl_provider {
     const char *name;
     void *library; /* handle of dlopen; NULL: not opened yet */
-    bool tells_list; /* The ACK of a put names the list that took the message,
-                        and its length also if that was the overflow list. */
+    bool ack_names_list; /* The ACK of a put names the list that took the
+                        message, and its length also if that was the overflow
+                        list. */
 #define PSPTL_MEMBER(function) __typeof__(function) *function;
     PSPTL_FUNCTIONS(PSPTL_MEMBER)
     PSPTL_EXTENSIONS(PSPTL_MEMBER)

@@ -165,7 +165,7 @@ void psptl_region_free_closed(psptl_device_t *device)
     }
 }
 
-void psptl_region_orphan(psptl_channel_t *channel)
+void psptl_region_detach(psptl_channel_t *channel)
 {
     psc_list_for_each(region, &channel->regions, region_t, link)
         region_leave(region);

@@ -9,7 +9,7 @@
  * the same twice. */
 uint64_t psptl_device_bits(psptl_device_t *device);
 /* The regions of a channel that is destroyed stay, and belong to nobody. */
-void psptl_region_orphan(psptl_channel_t *channel);
+void psptl_region_detach(psptl_channel_t *channel);
 /* Frees regions that were closed in use and are not in use any more. */
 void psptl_region_reap(psptl_device_t *device);
 /* Frees all closed regions, after the interface was closed. */

@@ -166,7 +166,7 @@ static void bulk_end(psptl_bulk_t *bulk)
     psc_list_push(&bulk->channel->device->ended_bulks, &bulk->link);
 }
 
-unsigned psptl_bulk_tell(psptl_device_t *device)
+unsigned psptl_bulk_report(psptl_device_t *device)
 {
     psc_link_t *link;
     unsigned n = 0;
@@ -230,7 +230,7 @@ psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order)
     psptl_device_t *device = channel->device;
     psptl_bulk_t *bulk;
 
-    if (order->len > device->settings.fragment || !device->ni->tells_list)
+    if (order->len > device->settings.fragment || !device->ni->ack_names_list)
         return PSPTL_UNCLAIMED;
     order->number = channel->sending.next;
     bulk = channel->sending.n_waiting > 0 ? NULL : bulk_make(channel, order);
@@ -271,7 +271,7 @@ static bool bulk_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
     if (channel->failed)
         return false;
     if (fragment->bulk->tagged) {
-        if (!psptl_send_bear(channel, fault, &fragment->attempts))
+        if (!psptl_send_may_retry(channel, fault, &fragment->attempts))
             return false;
         bulk_retry(fragment, fragment->attempts);
         return true;

@@ -14,7 +14,7 @@ void psptl_bulk_event(psptl_fragment_t *fragment, const ptl_event_t *event);
 /* Issues fragments, as far as there is room. */
 void psptl_bulk_go_on(psptl_device_t *device);
 /* Reports the orders that have ended. Returns their number. */
-unsigned psptl_bulk_tell(psptl_device_t *device);
+unsigned psptl_bulk_report(psptl_device_t *device);
 /* Ends the orders of a channel that have no fragment in flight, and issues no
  * more fragments of the others. */
 void psptl_bulk_abort(psptl_channel_t *channel);

@@ -126,8 +126,8 @@ static void send_back_off(psptl_channel_t *channel)
     channel->sending.retry_at = now + psptl_backoff(channel->sending.backoff++);
 }
 
-bool psptl_send_bear(psptl_channel_t *channel, ptl_ni_fail_t fault,
-                     uint32_t *drops)
+bool psptl_send_may_retry(psptl_channel_t *channel, ptl_ni_fail_t fault,
+                          uint32_t *drops)
 {
     if (fault == PTL_NI_PT_DISABLED) {
         psptl_count(channel, PSPTL_COUNTER_disabled);
@@ -149,7 +149,7 @@ static void send_dropped(psptl_send_t *send, ptl_ni_fail_t fault)
 
     send->again = true;
     send_back_off(channel);
-    if (psptl_send_bear(channel, fault, &send->drops))
+    if (psptl_send_may_retry(channel, fault, &send->drops))
         send_wait(send);
 }
 
@@ -190,7 +190,7 @@ void psptl_channel_ping(psptl_channel_t *channel)
 
 /* The peer's entry is gone, so its channel is, too. Its last message may still
  * wait to be read here; therefore the second ping decides. */
-static void ping_met_nobody(psptl_channel_t *channel)
+static void ping_unanswered(psptl_channel_t *channel)
 {
     if (++channel->ping.failed > 1)
         psptl_channel_fail(channel, PSPTL_LOST,
@@ -208,5 +208,5 @@ void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event)
         psptl_channel_fail(channel, PSPTL_LOST,
                            "the peer's interface does not answer");
     else
-        ping_met_nobody(channel);
+        ping_unanswered(channel);
 }

@@ -153,7 +153,7 @@ static int psni_request_link(psni_request_t *request, const ptl_me_t *me,
     request->pt->n_entries[list]++;
     *handle = psni_handle(&entry->object);
     if ((me->options & PTL_ME_EVENT_LINK_DISABLE) == 0)
-        psni_entry_tell(entry, PTL_EVENT_LINK);
+        psni_entry_report(entry, PTL_EVENT_LINK);
     return PTL_OK;
 }
 
@@ -201,8 +201,8 @@ int PtlLEAppend(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
 
 /* ---- searching ---- */
 
-static void psni_search_tell(psni_request_t *request,
-                             const psni_header_t *header, void *user_ptr)
+static void psni_search_report(psni_request_t *request,
+                               const psni_header_t *header, void *user_ptr)
 {
     psni_arrival_t nothing = {.fail = PTL_NI_NO_MATCH,
                               .initiator = request->ni->id};
@@ -229,7 +229,7 @@ static void psni_search_delete(psni_request_t *request, const ptl_me_t *me,
     psni_header_t *header = psni_header_find(request->pt, me);
 
     if (header == NULL)
-        psni_search_tell(request, NULL, user_ptr);
+        psni_search_report(request, NULL, user_ptr);
     while (header != NULL) {
         psni_header_claim(header, &claim);
         if ((me->options & PTL_ME_USE_ONCE) != 0)
@@ -253,7 +253,8 @@ static int psni_entry_search(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
     if (rc == PTL_OK && search_op == PTL_SEARCH_DELETE)
         psni_search_delete(&request, me, user_ptr);
     else if (rc == PTL_OK)
-        psni_search_tell(&request, psni_header_find(request.pt, me), user_ptr);
+        psni_search_report(&request, psni_header_find(request.pt, me),
+                           user_ptr);
     psni_leave(request.ni);
     return rc;
 }

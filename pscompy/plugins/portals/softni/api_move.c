@@ -117,7 +117,7 @@ static int psni_put_copy(psni_op_t *op)
     psni_region_read(&op->region, op->offset, copy, op->length);
     op->region = (psni_region_t){.start = copy, .length = op->length};
     op->offset = 0;
-    psni_op_tell_send(op, PTL_NI_OK);
+    psni_op_report_send(op, PTL_NI_OK);
     return PTL_OK;
 }
 

@@ -1,7 +1,7 @@
 /* List entries that leave their list, and the events of that. */
 #include "nic.h"
 
-void psni_entry_tell(const psni_entry_t *entry, ptl_event_kind_t type)
+void psni_entry_report(const psni_entry_t *entry, ptl_event_kind_t type)
 {
     ptl_event_t event = {.type = type,
                          .start = entry->me.start,
@@ -15,7 +15,7 @@ void psni_entry_tell(const psni_entry_t *entry, ptl_event_kind_t type)
 }
 
 /* Reports an entry that a claim used up before it was in a list. */
-void psni_entry_tell_unlink(psni_pt_t *pt, const psni_claim_t *claim)
+void psni_entry_report_unlink(psni_pt_t *pt, const psni_claim_t *claim)
 {
     ptl_event_t event = {.type = PTL_EVENT_AUTO_UNLINK,
                          .user_ptr = claim->user_ptr,
@@ -48,12 +48,12 @@ void psni_entry_release(psni_entry_t *entry)
 
     if (entry->linked || entry->under_way > 0)
         return;
-    if (!entry->told && !silent)
-        psni_entry_tell(entry, PTL_EVENT_AUTO_UNLINK);
-    entry->told = true;
+    if (!entry->unlink_reported && !silent)
+        psni_entry_report(entry, PTL_EVENT_AUTO_UNLINK);
+    entry->unlink_reported = true;
     if (entry->headers > 0)
         return;
     if (entry->list == PTL_OVERFLOW_LIST && !silent)
-        psni_entry_tell(entry, PTL_EVENT_AUTO_FREE);
+        psni_entry_report(entry, PTL_EVENT_AUTO_FREE);
     psni_entry_free(entry);
 }

@@ -45,7 +45,7 @@ static bool psni_frame_urgent(const psni_frame_t *frame)
     if (op->message.verb != PSNI_PUT)
         return op->message.verb == PSNI_REPLY;
     options = op->md->md.options;
-    return !op->told && op->message.ack_req == PTL_NO_ACK_REQ &&
+    return !op->send_reported && op->message.ack_req == PTL_NO_ACK_REQ &&
            ((options & PTL_MD_EVENT_CT_SEND) != 0 ||
             (op->md->eq != NULL &&
              (options & (PTL_MD_EVENT_SEND_DISABLE |

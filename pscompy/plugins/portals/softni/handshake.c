@@ -15,19 +15,19 @@
 
 #include "nic.h"
 
-void psni_meet_again(psni_peer_t *peer, int64_t now)
+void psni_handshake_again(psni_peer_t *peer, int64_t now)
 {
-    if (!psni_peer_bear(peer)) {
+    if (!psni_peer_may_retry(peer)) {
         psni_peer_lose(peer);
         return;
     }
-    psni_meet_send(peer, peer->token, peer->its_token);
-    psni_peer_timer(peer, now + psni_peer_patience(peer));
+    psni_handshake_send(peer, peer->token, peer->its_token);
+    psni_peer_timer(peer, now + psni_peer_resend_delay(peer));
 }
 
 /* ---- hearing it ---- */
 
-static void psni_meet_heard(psni_peer_t *peer, const psni_hello_t *hello)
+static void psni_handshake_note(psni_peer_t *peer, const psni_hello_t *hello)
 {
     peer->uid = hello->uid;
     peer->most =
@@ -35,7 +35,7 @@ static void psni_meet_heard(psni_peer_t *peer, const psni_hello_t *hello)
 }
 
 /* Another process has opened the address of a peer that was up. */
-static void psni_meet_replace(psni_peer_t *peer, uint64_t its_token)
+static void psni_handshake_replace(psni_peer_t *peer, uint64_t its_token)
 {
     uint64_t token = peer->next_token;
 
@@ -43,39 +43,39 @@ static void psni_meet_replace(psni_peer_t *peer, uint64_t its_token)
     psni_peer_up(peer, token, its_token);
 }
 
-static void psni_meet_unknown(psni_peer_t *peer, const psni_hello_t *hello)
+static void psni_handshake_unknown(psni_peer_t *peer, const psni_hello_t *hello)
 {
     if (peer->next_token != 0 && hello->echo == peer->next_token) {
-        psni_meet_heard(peer, hello);
-        psni_meet_replace(peer, hello->token);
+        psni_handshake_note(peer, hello);
+        psni_handshake_replace(peer, hello->token);
         return;
     }
     if (peer->next_token == 0)
-        peer->next_token = psni_meet_token(peer->ni);
+        peer->next_token = psni_handshake_token(peer->ni);
     peer->its_next = hello->token;
-    psni_meet_send(peer, peer->next_token, hello->token);
+    psni_handshake_send(peer, peer->next_token, hello->token);
 }
 
-static void psni_meet_hear(psni_peer_t *peer, const psni_hello_t *hello)
+static void psni_handshake_receive(psni_peer_t *peer, const psni_hello_t *hello)
 {
     if (peer->stage == PSNI_STAGE_UP && hello->token != peer->its_token) {
-        psni_meet_unknown(peer, hello);
+        psni_handshake_unknown(peer, hello);
         return;
     }
     if (peer->stage == PSNI_STAGE_IDLE)
-        psni_meet_begin(peer);
+        psni_handshake_begin(peer);
     if (peer->stage == PSNI_STAGE_OPENING) {
-        psni_meet_heard(peer, hello);
+        psni_handshake_note(peer, hello);
         peer->its_token = hello->token;
         if (hello->echo == peer->token)
             psni_peer_up(peer, peer->token, hello->token);
     }
     if (!hello->up)
-        psni_meet_send(peer, peer->token, peer->its_token);
+        psni_handshake_send(peer, peer->token, peer->its_token);
 }
 
 /* Handles a frame with a token that is not in use yet, or not any more. */
-bool psni_meet_proves(psni_peer_t *peer, uint64_t token)
+bool psni_handshake_proves(psni_peer_t *peer, uint64_t token)
 {
     if (peer->stage == PSNI_STAGE_OPENING && peer->its_token != 0 &&
         token == peer->token) {
@@ -84,26 +84,27 @@ bool psni_meet_proves(psni_peer_t *peer, uint64_t token)
     }
     if (peer->stage == PSNI_STAGE_UP && peer->next_token != 0 &&
         token == peer->next_token) {
-        psni_meet_replace(peer, peer->its_next);
+        psni_handshake_replace(peer, peer->its_next);
         return true;
     }
     return false;
 }
 
-static bool psni_meet_signed(psni_ni_t *ni, ptl_process_t from,
-                             const psni_peer_t *peer, const psni_hello_t *hello)
+static bool psni_handshake_signed(psni_ni_t *ni, ptl_process_t from,
+                                  const psni_peer_t *peer,
+                                  const psni_hello_t *hello)
 {
     uint8_t proof[PSC_SIPHASH_SIZE];
 
     if (hello->own && (peer == NULL || !peer->admitted))
         return false;
-    psni_meet_sign(hello->own ? peer->cookie : ni->cookie, from, ni->id, hello,
-                   proof);
+    psni_handshake_sign(hello->own ? peer->cookie : ni->cookie, from, ni->id,
+                        hello, proof);
     return psc_siphash_equal(proof, hello->proof) && hello->token != 0;
 }
 
-void psni_meet_take(psni_ni_t *ni, const struct sockaddr_in *from,
-                    const uint8_t *body, size_t length)
+void psni_handshake_take(psni_ni_t *ni, const struct sockaddr_in *from,
+                         const uint8_t *body, size_t length)
 {
     ptl_process_t id = psni_process(from);
     psni_peer_t *peer = psni_peer_find(ni, id);
@@ -112,12 +113,12 @@ void psni_meet_take(psni_ni_t *ni, const struct sockaddr_in *from,
     if (length != sizeof(hello))
         goto ignored;
     memcpy(&hello, body, sizeof(hello));
-    if (!psni_meet_signed(ni, id, peer, &hello))
+    if (!psni_handshake_signed(ni, id, peer, &hello))
         goto ignored;
     if (peer == NULL)
         peer = psni_peer_get(ni, id);
     if (peer != NULL)
-        psni_meet_hear(peer, &hello);
+        psni_handshake_receive(peer, &hello);
     return;
 ignored:
     ni->counters.frames_ignored++;

@@ -15,14 +15,15 @@ uint64_t psni_secret(const psni_ni_t *ni, const void *bytes, size_t length)
     return psc_siphash_load(hash);
 }
 
-uint64_t psni_meet_token(psni_ni_t *ni)
+uint64_t psni_handshake_token(psni_ni_t *ni)
 {
     ni->tokens++;
     return psni_secret(ni, &ni->tokens, sizeof(ni->tokens));
 }
 
-void psni_meet_sign(const uint8_t *cookie, ptl_process_t from, ptl_process_t to,
-                    const psni_hello_t *hello, uint8_t *proof)
+void psni_handshake_sign(const uint8_t *cookie, ptl_process_t from,
+                         ptl_process_t to, const psni_hello_t *hello,
+                         uint8_t *proof)
 {
     struct {
         psni_identity_t from, to;
@@ -34,7 +35,7 @@ void psni_meet_sign(const uint8_t *cookie, ptl_process_t from, ptl_process_t to,
     psc_siphash(cookie, &text, sizeof(text), proof);
 }
 
-void psni_meet_send(psni_peer_t *peer, uint64_t token, uint64_t echo)
+void psni_handshake_send(psni_peer_t *peer, uint64_t token, uint64_t echo)
 {
     psni_ni_t *ni = peer->ni;
     psni_packet_t *packet = &ni->packets[0];
@@ -47,18 +48,18 @@ void psni_meet_send(psni_peer_t *peer, uint64_t token, uint64_t echo)
                           .window = ni->room};
 
     hello.up = hello.up && token == peer->token;
-    psni_meet_sign(peer->admitted ? peer->cookie : ni->cookie, ni->id, peer->id,
-                   &hello, hello.proof);
+    psni_handshake_sign(peer->admitted ? peer->cookie : ni->cookie, ni->id,
+                        peer->id, &hello, hello.proof);
     memcpy(packet->head, &head, sizeof(head));
     memcpy(packet->head + sizeof(head), &hello, sizeof(hello));
     psni_wire_send_head(peer, sizeof(head) + sizeof(hello));
 }
 
-void psni_meet_begin(psni_peer_t *peer)
+void psni_handshake_begin(psni_peer_t *peer)
 {
     peer->stage = PSNI_STAGE_OPENING;
-    peer->token = psni_meet_token(peer->ni);
+    peer->token = psni_handshake_token(peer->ni);
     peer->its_token = 0;
-    psni_meet_send(peer, peer->token, 0);
-    psni_peer_timer(peer, psc_clock_now() + psni_peer_patience(peer));
+    psni_handshake_send(peer, peer->token, 0);
+    psni_peer_timer(peer, psc_clock_now() + psni_peer_resend_delay(peer));
 }

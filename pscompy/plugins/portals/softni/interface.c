@@ -172,7 +172,7 @@ void psni_interface_close(psni_ni_t *ni)
 /* ---- what it tells ---- */
 
 /* Copies a member of the NI, with its lock taken. */
-static int psni_interface_tell(ptl_handle_ni_t ni_handle, size_t offset,
+static int psni_interface_read(ptl_handle_ni_t ni_handle, size_t offset,
                                void *value, size_t len)
 {
     psni_ni_t *ni;
@@ -187,13 +187,13 @@ static int psni_interface_tell(ptl_handle_ni_t ni_handle, size_t offset,
 
 int PtlGetUid(ptl_handle_ni_t ni_handle, ptl_uid_t *uid)
 {
-    return psni_interface_tell(ni_handle, offsetof(psni_ni_t, uid), uid,
+    return psni_interface_read(ni_handle, offsetof(psni_ni_t, uid), uid,
                                sizeof(*uid));
 }
 
 int PtlGetPhysId(ptl_handle_ni_t ni_handle, ptl_process_t *id)
 {
-    return psni_interface_tell(ni_handle, offsetof(psni_ni_t, id), id,
+    return psni_interface_read(ni_handle, offsetof(psni_ni_t, id), id,
                                sizeof(*id));
 }
 
@@ -222,12 +222,12 @@ int PtlNIStatus(ptl_handle_ni_t ni_handle, ptl_sr_index_t status_register,
 int softni_cookie(ptl_handle_ni_t ni_handle,
                   uint8_t cookie[SOFTNI_COOKIE_BYTES])
 {
-    return psni_interface_tell(ni_handle, offsetof(psni_ni_t, cookie), cookie,
+    return psni_interface_read(ni_handle, offsetof(psni_ni_t, cookie), cookie,
                                SOFTNI_COOKIE_BYTES);
 }
 
 int psni_counters(ptl_handle_ni_t ni_handle, psni_counters_t *counters)
 {
-    return psni_interface_tell(ni_handle, offsetof(psni_ni_t, counters),
+    return psni_interface_read(ni_handle, offsetof(psni_ni_t, counters),
                                counters, sizeof(*counters));
 }

@@ -19,7 +19,7 @@ psni_peer_t *psni_peer_get(psni_ni_t *ni, ptl_process_t id)
         id.phys.pid == ni->id.phys.pid) {
         uint64_t token = psni_secret(ni, ni->cookie, sizeof(ni->cookie));
 
-        peer->itself = peer->admitted = true;
+        peer->is_self = peer->admitted = true;
         peer->uid = ni->uid;
         peer->most = ni->room;
         psni_peer_up(peer, token, token);

@@ -49,11 +49,11 @@ static ptl_ni_fail_t psni_match_table(psni_ni_t *ni, psni_pt_t *pt,
 /* Handles a message that no entry takes, or for which a resource is exhausted.
  */
 static ptl_ni_fail_t psni_match_exhausted(psni_ni_t *ni, psni_pt_t *pt,
-                                          bool tell)
+                                          bool report)
 {
     if ((pt->options & PTL_PT_FLOWCTRL) == 0)
         return PTL_NI_DROPPED;
-    psni_pt_disable(ni, pt, tell);
+    psni_pt_disable(ni, pt, report);
     return PTL_NI_PT_DISABLED;
 }
 
@@ -127,20 +127,20 @@ static ptl_ni_fail_t psni_match_take(psni_ni_t *ni, psni_pt_t *pt,
     psni_entry_t *entry = psni_match_find(pt, arrival);
     psni_header_t *header = NULL;
     ptl_ni_fail_t fail;
-    bool tell;
+    bool report;
 
     if (entry == NULL)
         return psni_match_exhausted(ni, pt, true);
-    tell = (entry->me.options & PTL_ME_EVENT_FLOWCTRL_DISABLE) == 0;
+    report = (entry->me.options & PTL_ME_EVENT_FLOWCTRL_DISABLE) == 0;
     fail = psni_match_allowed(ni, entry, arrival);
     if (fail != PTL_NI_OK)
         return fail;
     if ((pt->options & PTL_PT_FLOWCTRL) != 0 && !psni_eq_room(pt->eq, PROMISED))
-        return psni_match_exhausted(ni, pt, tell);
+        return psni_match_exhausted(ni, pt, report);
     if (psni_entry_wants_header(entry)) {
         header = psni_header_make(ni, entry, arrival);
         if (header == NULL)
-            return psni_match_exhausted(ni, pt, tell);
+            return psni_match_exhausted(ni, pt, report);
     }
     psni_entry_use(entry, arrival);
     *header_p = header;
@@ -226,7 +226,7 @@ static void psni_arrival_count(psni_ct_t *ct, unsigned options, unsigned when,
                       bytes ? arrival->mlength : 1);
 }
 
-static void psni_header_tell(psni_header_t *header)
+static void psni_header_report(psni_header_t *header)
 {
     const psni_claim_t *claim = &header->claim;
     psni_entry_t *entry = header->entry;
@@ -247,7 +247,7 @@ static void psni_header_tell(psni_header_t *header)
         !psni_silent(claim->options, event.ni_fail_type,
                      claim->search ? 0 : PTL_ME_EVENT_OVER_DISABLE))
         psni_eq_post(entry->pt->eq, &event);
-    psni_entry_tell_unlink(entry->pt, claim);
+    psni_entry_report_unlink(entry->pt, claim);
     psni_header_drop(header);
 }
 
@@ -274,7 +274,7 @@ void psni_match_end(psni_entry_t *entry, psni_header_t *header,
         header->complete = true;
         header->arrival = *arrival;
         if (header->claim.made)
-            psni_header_tell(header);
+            psni_header_report(header);
         else if (arrival->fail != PTL_NI_OK)
             psni_header_drop(header);
     }
@@ -292,7 +292,7 @@ void psni_header_claim(psni_header_t *header, const psni_claim_t *claim)
     if (claim->ct != NULL)
         claim->ct->source.object.users++;
     if (header->complete)
-        psni_header_tell(header);
+        psni_header_report(header);
 }
 
 void psni_header_drop(psni_header_t *header)

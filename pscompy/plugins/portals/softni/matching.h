@@ -57,7 +57,7 @@ struct psni_entry {
     psni_region_t region;
     uint64_t filled; /* with PTL_ME_MANAGE_LOCAL */
     uint32_t under_way, headers;
-    bool linked, told; /* told: its unlinking was reported */
+    bool linked, unlink_reported;
 };
 
 /* The search that found an unexpected message, or the entry that took it for
@@ -104,17 +104,17 @@ void psni_headers_remove(psni_headers_t *headers, psni_header_t *header);
 psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me);
 
 psni_pt_t *psni_pt_find(psni_ni_t *ni, ptl_pt_index_t index);
-/* Flow control: refuses messages from now on, with an event if `tell`. */
-void psni_pt_disable(psni_ni_t *ni, psni_pt_t *pt, bool tell);
+/* Flow control: refuses messages from now on, with an event if `report`. */
+void psni_pt_disable(psni_ni_t *ni, psni_pt_t *pt, bool report);
 void psni_pt_close(psni_ni_t *ni, psni_pt_t *pt);
 
 /* Removes the entry from its list. psni_entry_release frees it after its last
  * event, once nothing is in flight into it. */
 void psni_entry_unlink(psni_entry_t *entry);
 void psni_entry_free(psni_entry_t *entry);
-void psni_entry_tell(const psni_entry_t *entry, ptl_event_kind_t type);
+void psni_entry_report(const psni_entry_t *entry, ptl_event_kind_t type);
 void psni_entry_release(psni_entry_t *entry);
-void psni_entry_tell_unlink(psni_pt_t *pt, const psni_claim_t *claim);
+void psni_entry_report_unlink(psni_pt_t *pt, const psni_claim_t *claim);
 
 /* Looks for an entry that takes the message, and reserves what it needs:
  * entry and header, offset and length. On failure *entry_p is NULL and the

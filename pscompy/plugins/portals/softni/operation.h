@@ -25,7 +25,8 @@ struct psni_op {
     uint64_t sent; /* bytes that went into frames */
     uint32_t frames; /* frames that are not acknowledged yet */
     bool begun, done; /* the first frame was made, the last one */
-    bool told; /* SEND event given, or the bytes copied */
+    bool
+        send_reported; /* the SEND event was posted, or its bytes were copied */
     psni_md_t *md;
     void *user_ptr;
     psni_entry_t *entry; /* operation of a reply */
@@ -40,11 +41,11 @@ psni_op_t *psni_op_make(psni_peer_t *peer, psni_kind_t kind,
                         const psni_message_t *message);
 /* Frees an operation without an event. */
 void psni_op_drop(psni_op_t *op);
-void psni_op_tell_send(psni_op_t *op, ptl_ni_fail_t fail);
+void psni_op_report_send(psni_op_t *op, ptl_ni_fail_t fail);
 /* Called when all frames of the operation were acknowledged. */
 void psni_op_sent(psni_op_t *op);
 /* The target has acknowledged the put, or has sent all of the reply. */
-void psni_op_end(psni_op_t *op, const psni_message_t *told);
+void psni_op_end(psni_op_t *op, const psni_message_t *result);
 void psni_op_fail(psni_op_t *op, ptl_ni_fail_t fail);
 psni_op_t *psni_op_find(psni_peer_t *peer, uint64_t id, psni_verb_t verb);
 

@@ -100,7 +100,7 @@ psni_peer_t *psni_peer_make(psni_ni_t *ni, ptl_process_t id)
 
 /* ---- waiting for it ---- */
 
-int64_t psni_peer_patience(const psni_peer_t *peer)
+int64_t psni_peer_resend_delay(const psni_peer_t *peer)
 {
     unsigned doublings = peer->unanswered < 8 ? peer->unanswered : 8;
     int64_t wait = peer->trip + 4 * peer->spread;
@@ -113,7 +113,7 @@ int64_t psni_peer_patience(const psni_peer_t *peer)
     return wait < MOST_PATIENCE ? wait : MOST_PATIENCE;
 }
 
-bool psni_peer_bear(psni_peer_t *peer)
+bool psni_peer_may_retry(psni_peer_t *peer)
 {
     unsigned limit = peer->ni->settings.dead_after;
 
@@ -157,7 +157,7 @@ bool psni_peer_awaited(const psni_peer_t *peer)
  * expected is asked from time to time whether it is alive. */
 void psni_peer_expect(psni_peer_t *peer, int64_t now)
 {
-    int64_t wait = psni_peer_patience(peer);
+    int64_t wait = psni_peer_resend_delay(peer);
 
     if (peer->oldest != peer->next_seq)
         psni_peer_timer(peer, now + wait);

@@ -21,7 +21,7 @@ typedef struct psni_frame {
     uint64_t offset; /* in the message */
     uint32_t length;
     bool first, last, resent;
-    bool came;       /* acknowledged before earlier frames */
+    bool acked_early;       /* acknowledged although earlier frames are not */
     int64_t sent_at; /* 0: there was no room in the socket */
 } psni_frame_t;
 
@@ -39,7 +39,7 @@ struct psni_peer {
     ptl_process_t id;
     struct sockaddr_in address;
     psni_stage_t stage;
-    bool itself;   /* the peer is this NI: no acknowledgements are needed */
+    bool is_self;   /* the peer is this NI: no acknowledgements are needed */
     bool admitted; /* the peer's cookie is known */
     uint8_t cookie[SOFTNI_COOKIE_BYTES];
     uint64_t token, its_token;     /* 0: not known */
@@ -83,9 +83,9 @@ void psni_peer_up(psni_peer_t *peer, uint64_t token, uint64_t its_token);
 void psni_peers_close(psni_ni_t *ni);
 void psni_peer_refused(psni_peer_t *peer);
 /* Counts an attempt without an answer. Returns false if that was the last. */
-bool psni_peer_bear(psni_peer_t *peer);
+bool psni_peer_may_retry(psni_peer_t *peer);
 /* Nanoseconds until a resend. */
-int64_t psni_peer_patience(const psni_peer_t *peer);
+int64_t psni_peer_resend_delay(const psni_peer_t *peer);
 /* Sets the timer, depending on what is expected of the peer. */
 void psni_peer_expect(psni_peer_t *peer, int64_t now);
 void psni_peer_timer(psni_peer_t *peer, int64_t when);
@@ -95,17 +95,18 @@ bool psni_peers_quiet(psni_ni_t *ni);
 
 /* A hash of the bytes, with a key that only this NI has. */
 uint64_t psni_secret(const psni_ni_t *ni, const void *bytes, size_t length);
-uint64_t psni_meet_token(psni_ni_t *ni);
-void psni_meet_sign(const uint8_t *cookie, ptl_process_t from, ptl_process_t to,
-                    const psni_hello_t *hello, uint8_t *proof);
-void psni_meet_send(psni_peer_t *peer, uint64_t token, uint64_t echo);
-void psni_meet_begin(psni_peer_t *peer);
-void psni_meet_again(psni_peer_t *peer, int64_t now); /* the timer */
+uint64_t psni_handshake_token(psni_ni_t *ni);
+void psni_handshake_sign(const uint8_t *cookie, ptl_process_t from,
+                         ptl_process_t to, const psni_hello_t *hello,
+                         uint8_t *proof);
+void psni_handshake_send(psni_peer_t *peer, uint64_t token, uint64_t echo);
+void psni_handshake_begin(psni_peer_t *peer);
+void psni_handshake_again(psni_peer_t *peer, int64_t now); /* the timer */
 /* Returns true if a frame with this token proves that the peer received the
  * token. */
-bool psni_meet_proves(psni_peer_t *peer, uint64_t token);
-void psni_meet_take(psni_ni_t *ni, const struct sockaddr_in *from,
-                    const uint8_t *body, size_t length);
+bool psni_handshake_proves(psni_peer_t *peer, uint64_t token);
+void psni_handshake_take(psni_ni_t *ni, const struct sockaddr_in *from,
+                         const uint8_t *body, size_t length);
 
 void psni_send_queue(psni_op_t *op); /* and sends what the window allows */
 void psni_send_pump(psni_peer_t *peer);

@@ -12,10 +12,10 @@ static void psni_peer_due(psni_peer_t *peer, int64_t now)
     if (peer->stage == PSNI_STAGE_IDLE) {
         peer->deadline = PSNI_NEVER;
     } else if (peer->stage != PSNI_STAGE_UP) {
-        psni_meet_again(peer, now);
+        psni_handshake_again(peer, now);
     } else if (peer->oldest == peer->next_seq && !psni_peer_awaited(peer)) {
         peer->deadline = PSNI_NEVER;
-    } else if (!psni_peer_bear(peer)) {
+    } else if (!psni_peer_may_retry(peer)) {
         psni_peer_lose(peer);
     } else {
         if (peer->oldest == peer->next_seq)
@@ -83,15 +83,15 @@ bool psni_progress_pass(psni_ni_t *ni)
  * the NI need no frame of their own. */
 bool psni_progress(psni_ni_t *ni)
 {
-    bool came = psni_progress_pass(ni);
+    bool handled = psni_progress_pass(ni);
 
     ni->calls++;
     psni_bells_rest(ni);
-    if (came) {
+    if (handled) {
         ni->idle = 0;
         ni->flow++;
     } else if (!psc_list_empty(&ni->answering) && ++ni->idle == IDLE_PASSES) {
         psni_send_answers(ni);
     }
-    return came;
+    return handled;
 }

@@ -67,7 +67,7 @@ static bool psni_arrive_next(psni_peer_t *peer, const psni_head_t *head,
  * sender asks. */
 static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
 {
-    if (peer->itself) {
+    if (peer->is_self) {
         psni_head_t head = {.ack = peer->order.expected,
                             .sack = psc_reorder_early(&peer->order)};
 
@@ -127,14 +127,14 @@ void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
     if (head.magic != PSNI_MAGIC)
         goto ignored;
     if (head.kind == PSNI_FRAME_HELLO) {
-        psni_meet_take(ni, from, bytes, length);
+        psni_handshake_take(ni, from, bytes, length);
         return;
     }
     peer = psni_peer_find(ni, psni_process(from));
     if (peer == NULL)
         goto ignored;
     if ((peer->stage != PSNI_STAGE_UP || head.token != peer->token) &&
-        !psni_meet_proves(peer, head.token))
+        !psni_handshake_proves(peer, head.token))
         goto ignored;
     peer->unanswered = peer->refusals = 0;
     peer->refused = false;

@@ -7,7 +7,7 @@
 
 #include "nic.h"
 
-#define EVIDENCE 3     /* later frames that came: this one is lost */
+#define LATER_ACKS 3     /* later frames that came: this one is lost */
 #define RESENDS 8u
 #define CHOKED_NS 1000000ll
 #define ANSWER_NS 1000000ll
@@ -38,7 +38,7 @@ static void psni_send_out(psni_peer_t *peer, bool flush)
         return;
     now = psc_clock_now();
     if (peer->deadline == PSNI_NEVER || peer->oldest == peer->next_seq)
-        psni_peer_timer(peer, now + psni_peer_patience(peer));
+        psni_peer_timer(peer, now + psni_peer_resend_delay(peer));
     while (psni_frame_next(peer, now, flush)) {
         seqs[n] = peer->next_seq - 1;
         psni_frame_pack(peer, seqs[n], &peer->ni->packets[n]);
@@ -63,7 +63,7 @@ void psni_send_answer(psni_op_t *op)
 
     op->done = true;
     psc_list_push(&peer->answers, &op->queue);
-    if (++peer->n_answers >= PSNI_ANSWERS || peer->itself ||
+    if (++peer->n_answers >= PSNI_ANSWERS || peer->is_self ||
         op->message.fail != PTL_NI_OK) {
         psni_send_out(peer, true);
         return;
@@ -97,7 +97,7 @@ void psni_send_queue(psni_op_t *op)
         psni_send_out(peer, true);
     psc_list_push(&peer->queue, &op->queue);
     if (peer->stage == PSNI_STAGE_IDLE)
-        psni_meet_begin(peer);
+        psni_handshake_begin(peer);
     else if (peer->queue.next == &op->queue)
         psni_send_pump(peer);
 }
@@ -132,7 +132,7 @@ static void psni_send_missing(psni_peer_t *peer, uint32_t end, int64_t before,
     for (uint32_t seq = peer->oldest; seq != end && n < RESENDS; seq++) {
         psni_frame_t *frame = psni_frame_at(peer, seq);
 
-        if (frame->came || frame->sent_at > before)
+        if (frame->acked_early || frame->sent_at > before)
             continue;
         frame->resent = true;
         frame->sent_at = now;
@@ -158,7 +158,7 @@ static void psni_send_measure(psni_peer_t *peer, const psni_frame_t *frame,
     int64_t trip = now - frame->sent_at;
     int64_t error = trip - peer->trip;
 
-    if (frame->resent || frame->came || frame->sent_at == 0)
+    if (frame->resent || frame->acked_early || frame->sent_at == 0)
         return; /* the time includes the wait for another frame */
     if (peer->trip == 0) {
         peer->trip = trip > 0 ? trip : 1;
@@ -188,7 +188,7 @@ static void psni_frame_end(psni_peer_t *peer, int64_t now)
 }
 
 /* Marks the frames that arrived although earlier ones did not. *end_p: behind
- * the last frame after which EVIDENCE later ones arrived. */
+ * the last frame after which LATER_ACKS later ones arrived. */
 static void psni_send_mark(psni_peer_t *peer, uint64_t sack, uint32_t *end_p)
 {
     uint32_t under_way = peer->next_seq - peer->oldest;
@@ -198,8 +198,8 @@ static void psni_send_mark(psni_peer_t *peer, uint64_t sack, uint32_t *end_p)
     for (uint32_t i = under_way; i-- > 1;) {
         if ((sack >> (i - 1) & 1) == 0)
             continue;
-        psni_frame_at(peer, peer->oldest + i)->came = true;
-        if (++later == EVIDENCE)
+        psni_frame_at(peer, peer->oldest + i)->acked_early = true;
+        if (++later == LATER_ACKS)
             *end_p = peer->oldest + i;
     }
 }
@@ -222,7 +222,8 @@ void psni_send_acknowledged(psni_peer_t *peer, const psni_head_t *head)
         psni_send_mark(peer, head->sack, &end);
         if (end != peer->oldest && !psni_frame_at(peer, peer->oldest)->resent)
             psni_send_shrink(peer);
-        psni_send_missing(peer, end, now - psni_peer_patience(peer) / 2, now);
+        psni_send_missing(peer, end, now - psni_peer_resend_delay(peer) / 2,
+                          now);
     }
     if (acked > 0) {
         psni_send_out(peer, !psc_link_listed(&peer->answering));

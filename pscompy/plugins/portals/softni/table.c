@@ -9,7 +9,7 @@ psni_pt_t *psni_pt_find(psni_ni_t *ni, ptl_pt_index_t index)
     return &ni->tables[index];
 }
 
-void psni_pt_disable(psni_ni_t *ni, psni_pt_t *pt, bool tell)
+void psni_pt_disable(psni_ni_t *ni, psni_pt_t *pt, bool report)
 {
     ptl_event_t event = {.type = PTL_EVENT_PT_DISABLED,
                          .pt_index = pt->index,
@@ -19,6 +19,6 @@ void psni_pt_disable(psni_ni_t *ni, psni_pt_t *pt, bool tell)
     if (!pt->enabled)
         return;
     pt->enabled = false;
-    if (tell && pt->eq != NULL)
+    if (report && pt->eq != NULL)
         psni_eq_post(pt->eq, &event);
 }
