@@ -14,7 +14,8 @@
 #define ME_OPTIONS                                                             \
     (LE_OPTIONS | PTL_ME_MANAGE_LOCAL | PTL_ME_NO_TRUNCATE | PTL_ME_MAY_ALIGN)
 
-/* A search, or the second half of an append. */
+/* A search of unexpected messages, by PtlMESearch or as the second half of an
+ * append. */
 typedef struct psni_request {
     psni_ni_t *ni;
     psni_pt_t *pt;
@@ -35,9 +36,9 @@ static ptl_me_t psni_le_as_me(const ptl_le_t *le)
 
 /* ---- unlinking ---- */
 
-/* Answers for an entry that a message has used up. With the fault `unlink_used`
- * that is PTL_OK, as in the public reference library, although the events of
- * the entry are still queued. */
+/* Result of PtlMEUnlink for an entry that a message has used up: `rc`, or
+ * PTL_OK with the fault `unlink_used`, as in the public reference library,
+ * although the events of the entry are still queued. */
 static int psni_entry_used(psni_ni_t *ni, int rc)
 {
     if (!ni->settings.unlink_used)
@@ -86,7 +87,7 @@ int PtlLEUnlink(ptl_handle_le_t le_handle)
     return psni_entry_remove(le_handle);
 }
 
-/* ---- coming in ---- */
+/* ---- appending ---- */
 
 static int psni_request_check(psni_request_t *request, ptl_pt_index_t pt_index,
                               const ptl_me_t *me, unsigned type, unsigned known)
@@ -218,7 +219,8 @@ static void psni_search_report(psni_request_t *request,
         psni_eq_post(request->pt->eq, &event);
 }
 
-/* Reports every matching message, or the first one with PTL_ME_USE_ONCE. */
+/* Reports and deletes every matching message; with PTL_ME_USE_ONCE only the
+ * first. */
 static void psni_search_delete(psni_request_t *request, const ptl_me_t *me,
                                void *user_ptr)
 {

@@ -1,7 +1,8 @@
 /* Functions of the specification for the portal table. */
 #include "nic.h"
 
-#ifndef PTL_PT_MATCH_UNORDERED /* not every header has it */
+#ifndef PTL_PT_MATCH_UNORDERED /* some headers of Portals 4 lack this option   \
+                                */
 #define PTL_PT_MATCH_UNORDERED 0u
 #endif
 

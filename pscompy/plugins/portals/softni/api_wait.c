@@ -4,24 +4,27 @@
 
 #include "nic.h"
 
-#define FLOWING 4u /* datagrams since a bell was armed */
-#define PASSES 64u /* passes of progress that one call makes, at most */
+/* datagrams since a bell was armed that mean that more follow soon */
+#define FLOWING 4u
+#define PASSES 64u /* most passes of progress that one call makes */
 
-/* A call that looks at queues or at counters of one NI, whose lock it has. */
+/* A call that looks for events in queues or counters of one NI. It holds the
+ * lock of the NI. */
 typedef struct psni_wait {
     psni_ni_t *ni;
     psni_source_t *sources[PSNI_PIECES];
     unsigned n;
-    const ptl_size_t *tests; /* values of counters; NULL: sources are queues */
+    /* thresholds of counters; NULL if the sources are queues */
+    const ptl_size_t *tests;
     int64_t spin_until, deadline;
     void *event; /* ptl_event_t or ptl_ct_event_t to be filled */
     unsigned *which;
 } psni_wait_t;
 
-/* ---- looking ---- */
+/* ---- polling ---- */
 
-/* A failure ends the wait for a counter like a success. Returns PTL_EQ_EMPTY if
- * there is nothing. */
+/* Returns PTL_EQ_EMPTY if the source has no event. A counter that has counted a
+ * failure ends the wait like one that has reached its threshold. */
 static int psni_wait_try(psni_wait_t *wait, unsigned which)
 {
     psni_ct_t *ct = (psni_ct_t *)wait->sources[which];
@@ -65,7 +68,8 @@ static bool psni_wait_over(const psni_wait_t *wait)
     return wait->deadline != PSNI_NEVER && psc_clock_now() >= wait->deadline;
 }
 
-/* Releases the lock for a moment between two passes. */
+/* Returns true if the caller is to poll again. Releases the lock for a moment
+ * between two passes. */
 static bool psni_wait_spin(const psni_wait_t *wait)
 {
     if (psc_clock_now() >= wait->spin_until)
@@ -86,8 +90,8 @@ static struct timespec psni_until(int64_t deadline)
                              .tv_nsec = left % 1000000000};
 }
 
-/* Sleeps without the lock. Nothing was found before, with the lock taken; every
- * event after arming rings a bell. */
+/* Releases the lock while it sleeps. No event is missed: the sources were empty
+ * when the bells were armed, and every later event rings a bell. */
 static int psni_wait_sleep(const psni_wait_t *wait)
 {
     struct pollfd fds[PSNI_PIECES];
@@ -128,7 +132,7 @@ static int psni_wait_run(psni_wait_t *wait)
     return rc;
 }
 
-/* Takes the lock of the NI that has all sources. */
+/* Takes the lock of the NI to which all sources belong. */
 static int psni_wait_enter(psni_wait_t *wait, const ptl_handle_any_t *handles,
                            psni_kind_t kind)
 {
@@ -147,7 +151,7 @@ static int psni_wait_enter(psni_wait_t *wait, const ptl_handle_any_t *handles,
     return rc;
 }
 
-/* Returns PTL_EQ_EMPTY if the time has passed. */
+/* Returns PTL_EQ_EMPTY if the timeout expires without an event. */
 static int psni_wait(const ptl_handle_any_t *handles, psni_kind_t kind,
                      const ptl_size_t *tests, unsigned n, ptl_time_t timeout,
                      void *event, unsigned *which)
@@ -197,8 +201,9 @@ int PtlEQPoll(const ptl_handle_eq_t *eq_handles, unsigned int size,
                      which);
 }
 
-/* While a long message arrives, sleeping between its frames would cost more
- * than the frames do. */
+/* Reports events, so that the caller does not sleep, while datagrams of a long
+ * message arrive: sleeping between its frames would cost more than the frames
+ * do. */
 int softni_eq_arm(ptl_handle_eq_t eq_handle)
 {
     psni_eq_t *eq;

@@ -1,4 +1,4 @@
-/* Counting events: how many operations, or bytes, have ended. */
+/* Counting events: counters of completed operations or of their bytes. */
 #include "nic.h"
 
 int PtlCTAlloc(ptl_handle_ni_t ni_handle, ptl_handle_ct_t *ct_handle)

@@ -1,4 +1,4 @@
-/* List entries that leave their list, and the events of that. */
+/* Unlinks list entries, and posts the events of unlinking. */
 #include "nic.h"
 
 void psni_entry_report(const psni_entry_t *entry, ptl_event_kind_t type)

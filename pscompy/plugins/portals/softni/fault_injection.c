@@ -1,6 +1,6 @@
-/* Faults for tests: their names and ranges, and those of the wire, where
- * datagrams are dropped, sent twice, overtaken by the next one, or sent late.
- */
+/* Faults for tests: names and ranges of all faults, and the faults of the wire:
+ * datagrams are dropped, sent twice, overtaken by the next one, or sent
+ * late. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ bool psni_dice(psni_ni_t *ni, unsigned per_million)
 {
     if (per_million == 0)
         return false;
-    /* Marsaglia, "Xorshift RNGs" (2003). */
+    /* xorshift generator: Marsaglia, "Xorshift RNGs" (2003) */
     ni->dice ^= ni->dice << 13;
     ni->dice ^= ni->dice >> 7;
     ni->dice ^= ni->dice << 17;
@@ -110,7 +110,7 @@ static void psni_faults_hold(psni_ni_t *ni, const struct sockaddr_in *to,
         length += packet->iov[i].iov_len;
     held = malloc(sizeof(*held) + length);
     if (held == NULL)
-        return; /* as if it was lost */
+        return; /* the datagram is dropped */
     *held = (psni_held_t){
         .to = *to, .until = until, .next = next, .length = length};
     length = 0;

@@ -33,8 +33,8 @@ psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind)
                          .sack = psc_reorder_early(&peer->order)};
 }
 
-/* Returns true if the user waits for the end of this put, and no ACK reports
- * it. */
+/* Returns true if the user waits for this frame's acknowledgement: it is the
+ * last frame of a reply, or of a put without ACK. */
 static bool psni_frame_urgent(const psni_frame_t *frame)
 {
     const psni_op_t *op = frame->op;
@@ -90,7 +90,7 @@ void psni_frame_pack(psni_peer_t *peer, uint32_t seq, psni_packet_t *packet)
     packet->iov[0] = (struct iovec){.iov_base = packet->head, .iov_len = size};
 }
 
-/* The bytes of an operation that the next frame takes. */
+/* Returns how many bytes of an operation the next frame carries. */
 static uint64_t psni_frame_share(const psni_peer_t *peer, const psni_op_t *op)
 {
     uint64_t left = op->length - op->sent;

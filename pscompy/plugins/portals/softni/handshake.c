@@ -25,7 +25,7 @@ void psni_handshake_again(psni_peer_t *peer, int64_t now)
     psni_peer_timer(peer, now + psni_peer_resend_delay(peer));
 }
 
-/* ---- hearing it ---- */
+/* ---- receiving HELLO ---- */
 
 static void psni_handshake_note(psni_peer_t *peer, const psni_hello_t *hello)
 {
@@ -34,7 +34,8 @@ static void psni_handshake_note(psni_peer_t *peer, const psni_hello_t *hello)
         hello->window < PSNI_LEAST_WINDOW ? PSNI_LEAST_WINDOW : hello->window;
 }
 
-/* Another process has opened the address of a peer that was up. */
+/* Ends the operations to a process whose address another process has opened,
+ * and connects to the latter. */
 static void psni_handshake_replace(psni_peer_t *peer, uint64_t its_token)
 {
     uint64_t token = peer->next_token;
@@ -74,7 +75,9 @@ static void psni_handshake_receive(psni_peer_t *peer, const psni_hello_t *hello)
         psni_handshake_send(peer, peer->token, peer->its_token);
 }
 
-/* Handles a frame with a token that is not in use yet, or not any more. */
+/* Handles a frame of a peer whose handshake is not complete. Returns true if it
+ * carries the token that this NI has offered; then the handshake is
+ * complete. */
 bool psni_handshake_proves(psni_peer_t *peer, uint64_t token)
 {
     if (peer->stage == PSNI_STAGE_OPENING && peer->its_token != 0 &&

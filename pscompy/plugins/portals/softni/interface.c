@@ -1,4 +1,5 @@
-/* One NI: its limits, opening, closing, and queries. */
+/* One NI: its limits, opening and closing it, and the functions that return its
+ * properties. */
 #include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 
 #include "nic.h"
 
-#define LINGER_NS 1000000000ll /* time for peers to acknowledge */
+/* nanoseconds that closing waits for acknowledgements of the peers */
+#define LINGER_NS 1000000000ll
 #define MAX_OPS 65536u
 #define MAX_MESSAGE ((ptl_size_t)1 << 30)
 
@@ -95,7 +97,8 @@ static bool psni_interface_random(psni_ni_t *ni)
     else
         ok = ok &&
              getrandom(ni->cookie, sizeof(ni->cookie), 0) == sizeof(ni->cookie);
-    ni->dice = ni->settings.seed * 2 + 1; /* never 0 */
+    /* xorshift needs a state other than 0 */
+    ni->dice = ni->settings.seed * 2 + 1;
     return ok;
 }
 
@@ -169,9 +172,9 @@ void psni_interface_close(psni_ni_t *ni)
     psc_lock_release(&ni->lock);
 }
 
-/* ---- what it tells ---- */
+/* ---- properties ---- */
 
-/* Copies a member of the NI, with its lock taken. */
+/* Copies a member of the NI while it holds the lock of the NI. */
 static int psni_interface_read(ptl_handle_ni_t ni_handle, size_t offset,
                                void *value, size_t len)
 {

@@ -130,7 +130,7 @@ int PtlNIInit(ptl_interface_t iface, unsigned int options, ptl_pid_t pid,
     return rc;
 }
 
-/* Called with the library's lock, without the NI's. */
+/* The caller holds the lock of the library, but not that of the NI. */
 static void psni_library_close(psni_ni_t *ni)
 {
     psni_library_place(ni->object.index, NULL);

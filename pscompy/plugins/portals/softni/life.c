@@ -1,5 +1,5 @@
-/* A peer is made known, comes up, and is lost. A lost peer stays known; the
- * next operation connects to it anew. */
+/* How a peer is added, connected and lost. A lost peer stays in the table; the
+ * next operation starts a new handshake. */
 #include <stdlib.h>
 #include <string.h>
 

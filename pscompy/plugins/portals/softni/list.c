@@ -12,7 +12,8 @@
 
 #include "nic.h"
 
-#define HASH_LOAD 4u /* average entries of a bucket before the hash grows */
+/* entries of a bucket, on average, before the number of buckets is doubled */
+#define HASH_LOAD 4u
 #define HASH_GROWTH 8u
 
 /* ---- hashes ---- */
@@ -48,7 +49,7 @@ static bool psni_hash_grow(psni_hash_t *hash)
         return false;
     buckets = malloc(size * sizeof(*buckets));
     if (buckets == NULL)
-        return false; /* slower */
+        return false; /* the hash keeps its buckets and becomes slower */
     for (uint32_t i = 0; i < size; i++)
         psc_list_init(&buckets[i]);
     if (hash->buckets != &hash->one)
@@ -60,7 +61,8 @@ static bool psni_hash_grow(psni_hash_t *hash)
 
 /* ---- entries ---- */
 
-/* The first class takes the entries that no other class takes. */
+/* Starts a class with no entries. The first class takes the entries that no
+ * other class takes. */
 static psni_class_t *psni_class_init(psni_class_t *class,
                                      ptl_match_bits_t ignore)
 {
@@ -162,8 +164,8 @@ static bool psni_entry_fits(const psni_entry_t *entry,
                arrival->rlength;
 }
 
-/* The first matching entry with a place before that of `found`, else `found`.
- */
+/* Returns the first matching entry if its place is before that of `found`; else
+ * returns `found`. */
 static psni_entry_t *psni_class_find(const psni_class_t *class,
                                      const psni_arrival_t *arrival,
                                      const psni_entry_t *found)
@@ -243,7 +245,8 @@ void psni_headers_remove(psni_headers_t *headers, psni_header_t *header)
     headers->hash.used--;
 }
 
-/* Removes ignored bits from the hash. */
+/* Finds an unexpected message. Bits that the entry `me` ignores are removed
+ * from the hash first. */
 psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me)
 {
     psni_headers_t *headers = &pt->unexpected;

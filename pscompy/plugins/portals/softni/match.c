@@ -5,7 +5,7 @@
 
 #include "nic.h"
 
-/* events that a message may post: its own, and that the entry is used up */
+/* most events of one message: the event of the message, and an AUTO_UNLINK */
 #define PROMISED 2u
 #define LATE_NS 1000000
 
@@ -20,7 +20,7 @@ static psni_entry_t *psni_match_find(const psni_pt_t *pt,
                : psni_list_find(&pt->lists[PTL_OVERFLOW_LIST], arrival);
 }
 
-/* ---- may it be taken? ---- */
+/* ---- permission ---- */
 
 static ptl_ni_fail_t psni_match_table(psni_ni_t *ni, psni_pt_t *pt,
                                       const psni_arrival_t *arrival)
@@ -46,8 +46,8 @@ static ptl_ni_fail_t psni_match_table(psni_ni_t *ni, psni_pt_t *pt,
     return PTL_NI_OK;
 }
 
-/* Handles a message that no entry takes, or for which a resource is exhausted.
- */
+/* Refuses a message that no entry takes, or for which a resource is
+ * exhausted. */
 static ptl_ni_fail_t psni_match_exhausted(psni_ni_t *ni, psni_pt_t *pt,
                                           bool report)
 {
@@ -74,7 +74,7 @@ static ptl_ni_fail_t psni_match_allowed(psni_ni_t *ni,
     return PTL_NI_OK;
 }
 
-/* ---- taking it ---- */
+/* ---- taking a message ---- */
 
 static bool psni_entry_wants_header(const psni_entry_t *entry)
 {
@@ -162,7 +162,7 @@ void psni_match(psni_ni_t *ni, uint32_t pt_index, psni_arrival_t *arrival,
         ni->registers[PTL_SR_DROP_COUNT]++;
 }
 
-/* ---- telling of it ---- */
+/* ---- reporting a message ---- */
 
 ptl_event_t psni_arrival_event(const psni_arrival_t *arrival,
                                ptl_event_kind_t type, uint32_t pt_index)

@@ -6,30 +6,32 @@
 
 /* ---- list.c ---- */
 
-#define PSNI_CLASSES 8u /* different ignore bits with a hash of their own */
+#define PSNI_CLASSES 8u /* most classes of one list */
 
 typedef struct psni_hash {
-    psc_list_t *buckets; /* `size` of them, a power of two; at first: */
+    /* `size` buckets, a power of two; at first only `one` */
+    psc_list_t *buckets;
     psc_list_t one;
     uint32_t size, used;
 } psni_hash_t;
 
 typedef struct psni_class {
     ptl_match_bits_t ignore;
-    psni_hash_t hash; /* psni_entry_t, by the other bits */
+    /* hash of psni_entry_t, by the bits that are not ignored */
+    psni_hash_t hash;
 } psni_class_t;
 
 typedef struct psni_list {
-    psc_list_t entries; /* in their order */
+    psc_list_t entries; /* in the order in which they were added */
     uint64_t places;
     unsigned n_classes;
     psni_class_t classes[PSNI_CLASSES];
 } psni_list_t;
 
 typedef struct psni_headers {
-    psc_list_t all; /* psni_header_t, in their order */
+    psc_list_t all; /* psni_header_t, in the order of arrival */
     ptl_match_bits_t kept;
-    psni_hash_t hash; /* hash of the headers, by the bits in `kept` */
+    psni_hash_t hash; /* hash of the headers in `all`, by the bits in `kept` */
 } psni_headers_t;
 
 /* ---- table.c, api_table.c, entry.c, match.c ---- */
@@ -46,22 +48,24 @@ typedef struct psni_pt {
 
 struct psni_entry {
     psni_object_t object;
-    psc_link_t link, bucket; /* in the list; in the hash of its class */
+    /* links in the list, and in the hash of the entry's class */
+    psc_link_t link, bucket;
     psni_class_t *class;
-    uint64_t place; /* in the list */
+    uint64_t place; /* position in the list; grows with each entry */
     psni_pt_t *pt;
     ptl_me_t me;
     ptl_list_t list;
     void *user_ptr;
     psni_ct_t *ct;
     psni_region_t region;
-    uint64_t filled; /* with PTL_ME_MANAGE_LOCAL */
+    /* bytes that messages have filled (PTL_ME_MANAGE_LOCAL only) */
+    uint64_t filled;
     uint32_t under_way, headers;
     bool linked, unlink_reported;
 };
 
-/* The search that found an unexpected message, or the entry that took it for
- * good. */
+/* The owner of an unexpected message: the search that found it, or the entry
+ * that took it. */
 typedef struct psni_claim {
     bool made, search;
     unsigned options; /* options of the entry that was appended */
@@ -69,7 +73,7 @@ typedef struct psni_claim {
     psni_ct_t *ct;
 } psni_claim_t;
 
-/* A message, as events of the target describe it. */
+/* A message that arrives, with the fields that events of the target report. */
 typedef struct psni_arrival {
     psni_verb_t verb;
     ptl_process_t initiator;
@@ -77,7 +81,8 @@ typedef struct psni_arrival {
     ptl_match_bits_t match_bits;
     ptl_hdr_data_t hdr_data;
     uint64_t rlength, mlength;
-    uint64_t remote_offset, offset; /* as asked for, as in the entry */
+    /* offset that the initiator requested; offset in the entry */
+    uint64_t remote_offset, offset;
     ptl_ni_fail_t fail;
 } psni_arrival_t;
 
@@ -116,16 +121,18 @@ void psni_entry_report(const psni_entry_t *entry, ptl_event_kind_t type);
 void psni_entry_release(psni_entry_t *entry);
 void psni_entry_report_unlink(psni_pt_t *pt, const psni_claim_t *claim);
 
-/* Looks for an entry that takes the message, and reserves what it needs:
- * entry and header, offset and length. On failure *entry_p is NULL and the
- * reason stands in arrival->fail. */
+/* Finds an entry that takes the message, and reserves the entry, the header of
+ * an unexpected message, and the bytes at arrival->offset. On failure *entry_p
+ * is NULL and arrival->fail is the reason. */
 void psni_match(psni_ni_t *ni, uint32_t pt_index, psni_arrival_t *arrival,
                 psni_entry_t **entry_p, psni_header_t **header_p);
-/* Ends a message: events, counters, and the end of the entry. */
+/* Ends a message that has arrived: posts its event, counts it, and releases the
+ * entry. */
 void psni_match_end(psni_entry_t *entry, psni_header_t *header,
                     const psni_arrival_t *arrival);
 void psni_match_post_late(psni_ni_t *ni);
-/* The offset of a message in the entry, and the room from there on. */
+/* The first function returns the offset of a message in the entry, the second
+ * one the number of free bytes from an offset on. */
 uint64_t psni_entry_offset(const psni_entry_t *entry,
                            const psni_arrival_t *arrival);
 uint64_t psni_entry_room(const psni_entry_t *entry, uint64_t offset);

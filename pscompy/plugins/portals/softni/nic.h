@@ -37,7 +37,8 @@
 
 int psni_wire_open(psni_ni_t *ni, ptl_pid_t pid);
 void psni_wire_close(psni_ni_t *ni);
-/* Returns how many were sent; the socket had no room for the others. */
+/* Sends packets. Returns the number of packets for which the socket had
+ * room. */
 unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
                         psni_packet_t *packets, unsigned n);
 /* Sends the first `size` bytes of the head of the NI's first packet. */
@@ -53,7 +54,8 @@ typedef struct psni_held { /* a datagram that a fault delays */
     psc_link_t link;
     struct sockaddr_in to;
     int64_t until;
-    bool next; /* released when the next datagram is sent */
+    /* sent behind the next datagram, so that the two change their order */
+    bool next;
     size_t length;
     uint8_t bytes[];
 } psni_held_t;
@@ -75,7 +77,8 @@ void psni_faults_close(psni_ni_t *ni);
 
 bool psni_progress(psni_ni_t *ni); /* Returns true if a datagram was handled. */
 bool psni_progress_pass(psni_ni_t *ni);
-void psni_timer(psni_ni_t *ni, int64_t when); /* wake up by then */
+/* the next wake-up is at `when` or earlier */
+void psni_timer(psni_ni_t *ni, int64_t when);
 
 typedef struct psni_thread {
     pthread_t id;
@@ -88,13 +91,13 @@ typedef struct psni_thread {
 } psni_thread_t;
 
 int psni_thread_start(psni_ni_t *ni);
-void psni_thread_stop(psni_ni_t *ni); /* without the lock */
+void psni_thread_stop(psni_ni_t *ni); /* the caller does not hold the lock */
 void psni_thread_wake(psni_ni_t *ni);
 
 /* ---- an NI ---- */
 
 struct psni_ni {
-    psni_object_t object; /* index: its place in the process */
+    psni_object_t object; /* object.index: the NI's number in the process */
     psc_lock_t lock;
     ptl_interface_t iface;
     unsigned options, users;
@@ -109,32 +112,35 @@ struct psni_ni {
     uint64_t dice;
 
     int socket;
-    uint64_t room; /* bytes that the socket can hold */
+    /* bytes that the receive buffer of the socket holds for peers */
+    uint64_t room;
     bool faulty; /* a fault of the wire is set */
     psni_packet_t packets[PSNI_BATCH];
     uint8_t datagram[PSNI_FRAME_MAX + 1];
-    psc_list_t held; /* psni_held_t */
+    psc_list_t held; /* psni_held_t: datagrams that a fault delays */
 
     psni_pool_t pools[PSNI_KINDS];
     psni_pt_t tables[PSNI_TABLES];
     int n_headers;
     psni_peer_t *peers[PSNI_BUCKETS];
-    uint64_t tokens; /* made so far */
+    uint64_t tokens; /* tokens made so far */
     uint64_t stored; /* bytes of frames that overtook others */
     psc_list_t answering; /* peers that have answers waiting */
     int64_t answers_by;
-    unsigned idle; /* passes without a datagram since there are */
+    /* passes without a datagram since `answering` is not empty */
+    unsigned idle;
     psc_list_t busy;
-    int64_t deadline; /* the earliest timer */
-    ptl_event_t late_event; /* event that a fault delays */
+    int64_t deadline; /* time of the earliest timer */
+    /* event that the fault `reorder_events` holds back */
+    ptl_event_t late_event;
     psni_eq_t *late_eq;
     int64_t late_until;
 
-    uint64_t calls; /* progress that callers made */
-    unsigned armed; /* armed bells */
+    uint64_t calls; /* passes that callers made */
+    unsigned armed; /* number of armed bells */
     psc_list_t listening;
     unsigned awake; /* passes of callers since a bell was armed */
-    unsigned flow; /* datagrams that callers received since then */
+    unsigned flow; /* datagrams that callers received since a bell was armed */
     psni_thread_t thread;
 };
 
@@ -146,7 +152,7 @@ void psni_library_place(uint32_t index, psni_ni_t *ni);
 /* Returns true between PtlInit and PtlFini. */
 bool psni_library_ready(void);
 void psni_library_enter(void);
-/* Returns true if that was the last user. */
+/* Leaves the library. Returns true if the caller was its last user. */
 bool psni_library_leave(void);
 
 /* ---- interface.c ---- */

@@ -17,11 +17,12 @@
 #include "settings.h"
 #include "wire.h"
 
-#define PSNI_NIS 8u        /* NIs of one process, at most */
+#define PSNI_NIS 8u        /* most NIs of one process */
 #define PSNI_WINDOW 64u    /* frames in flight to one peer */
 #define PSNI_BATCH 16u     /* datagrams handed to the kernel at a time */
-#define PSNI_PIECES 64u    /* pieces of a scattered buffer, at most */
-#define PSNI_INLINE 256u   /* bytes of a put that are copied at once */
+#define PSNI_PIECES 64u    /* most pieces of a scattered buffer */
+/* longest put whose bytes are copied when PtlPut is called */
+#define PSNI_INLINE 256u
 #define PSNI_VOLATILE 8192u
 #define PSNI_LEAST_WINDOW 16384u
 #define PSNI_PID_MAX 65535u /* a pid is a UDP port */
@@ -38,21 +39,22 @@ typedef struct psni_entry psni_entry_t;
 /* ---- pool.c: objects and handles ---- */
 
 typedef enum psni_kind {
-    PSNI_KIND_NI = 1, /* no handle is 0: headers may mean "none" by that */
+    PSNI_KIND_NI = 1, /* not 0, because 0 means "none" in some headers */
     PSNI_KIND_EQ,
     PSNI_KIND_CT,
     PSNI_KIND_MD,
     PSNI_KIND_ENTRY,
     PSNI_KIND_OP,     /* named on the wire, never to the user */
-    PSNI_KIND_ANSWER, /* a psni_op_t too, for what a peer asked for */
+    PSNI_KIND_ANSWER, /* psni_op_t of a reply or an ACK to a peer's request */
     PSNI_KINDS
 } psni_kind_t;
 
 typedef struct psni_object {
     psni_ni_t *ni;
-    struct psni_object *next; /* free ones */
+    struct psni_object *next; /* next free object of the pool */
     uint32_t index, generation;
-    uint32_t users; /* objects that refer to this one, which stays then */
+    /* objects that refer to this one; it cannot be closed before them */
+    uint32_t users;
     uint8_t kind;
     bool live;
 } psni_object_t;
@@ -60,7 +62,7 @@ typedef struct psni_object {
 typedef struct psni_pool {
     psni_ni_t *ni;
     psni_kind_t kind;
-    size_t size; /* bytes of an object, which begins with a psni_object_t */
+    size_t size; /* size of an object; each begins with a psni_object_t */
     uint32_t limit, made;
     psni_object_t *free;
     void **chunks;
@@ -69,8 +71,8 @@ typedef struct psni_pool {
 int psni_pool_open(psni_pool_t *pool, psni_ni_t *ni, psni_kind_t kind,
                    size_t size, uint32_t limit);
 void psni_pool_close(psni_pool_t *pool);
-/* Zeroed behind its psni_object_t. Returns NULL if the limit is reached, or if
- * memory is short. */
+/* Returns a new object, zeroed behind its psni_object_t, or NULL if the limit
+ * is reached or memory is short. */
 void *psni_pool_take(psni_pool_t *pool);
 void psni_pool_give(psni_pool_t *pool, void *object);
 psni_object_t *psni_pool_at(psni_pool_t *pool, uint32_t index);
@@ -84,7 +86,8 @@ int psni_enter(ptl_handle_any_t handle, psni_kind_t kind, void *object_p);
 /* Finds the NI of a handle of this kind, even if its object has died, and takes
  * the lock. Returns NULL if there is none. */
 psni_ni_t *psni_enter_ni(ptl_handle_any_t handle, psni_kind_t kind);
-/* Another object of an NI whose lock is taken, or NULL if there is none. */
+/* Finds an object while the lock of its NI is held. Returns NULL if the handle
+ * names none. */
 void *psni_find(psni_ni_t *ni, ptl_handle_any_t handle, psni_kind_t kind);
 void psni_leave(psni_ni_t *ni);
 /* Closes the object that a handle names. Returns PTL_IN_USE if it has users. */
@@ -94,8 +97,9 @@ int psni_release(ptl_handle_any_t handle, psni_kind_t kind,
 /* ---- region.c ---- */
 
 typedef struct psni_region {
-    uint8_t *start;            /* in one piece, or */
-    const ptl_iovec_t *pieces; /* n_pieces of them; the user's */
+    /* address of memory in one piece; otherwise `pieces` are used */
+    uint8_t *start;
+    const ptl_iovec_t *pieces; /* array of n_pieces, owned by the user */
     uint32_t n_pieces;
     uint64_t length; /* bytes */
 } psni_region_t;
@@ -103,7 +107,8 @@ typedef struct psni_region {
 /* Returns false if there are too many pieces, or if the length overflows. */
 bool psni_region_init(psni_region_t *region, void *start, uint64_t length,
                       bool scattered, int max_pieces);
-/* Fills `out`; the number of pieces, or -1 if `max` are too few. */
+/* Stores the pieces of a part of the region in `out`. Returns their number, or
+ * -1 if they are more than `max`. */
 int psni_region_gather(const psni_region_t *region, uint64_t offset,
                        uint64_t length, struct iovec *out, int max);
 void psni_region_write(const psni_region_t *region, uint64_t offset,
@@ -115,22 +120,23 @@ void *psni_region_at(const psni_region_t *region, uint64_t offset);
 /* ---- wakeup.c ---- */
 
 typedef struct psni_bell {
-    int epoll_fd, event_fd; /* the former holds the latter */
-    psc_link_t listening;   /* NI's bells that hold the socket, too */
+    int epoll_fd, event_fd; /* epoll_fd watches event_fd */
+    /* in the NI's list of bells whose epoll_fd watches the socket, too */
+    psc_link_t listening;
     bool open, armed, rung;
 } psni_bell_t;
 
 int psni_bell_open(psni_bell_t *bell);
 void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni);
 void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni);
-void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni); /* if armed */
+/* wakes the sleeper if the bell is armed */
+void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni);
 /* Counts a pass of a caller; bells stop listening after many. */
 void psni_bells_rest(psni_ni_t *ni);
 
 /* ---- queue.c, counter.c ---- */
 
-/* A thing that a caller can wait for: the first member of queues and counters.
- */
+/* First member of event queues and counters, for which a caller can wait. */
 typedef struct psni_source {
     psni_object_t object;
     psni_bell_t bell;
@@ -139,10 +145,10 @@ typedef struct psni_source {
 typedef struct psni_eq {
     psni_source_t source;
     ptl_event_t *ring;
-    uint64_t size;   /* as asked for; the ring has room for more */
-    uint64_t spare;  /* further places, for tables that are disabled */
+    uint64_t size;   /* number of events that the user requested */
+    uint64_t spare;  /* additional places, for events of disabled tables */
     uint64_t head, tail;
-    uint64_t promised; /* to messages that are arriving */
+    uint64_t promised; /* places reserved for messages that are arriving */
     bool dropped;
 } psni_eq_t;
 

@@ -1,4 +1,4 @@
-/* Operations, from their making to their last event. */
+/* Operations: creating them, reporting their events, and ending them. */
 #include <stdlib.h>
 
 #include "nic.h"

@@ -17,19 +17,19 @@ typedef struct psni_md {
 /* An operation of this side, until its last event. */
 struct psni_op {
     psni_object_t object;
-    psc_link_t all, queue; /* in the peer's ops, and in its queue or answers */
+    /* links in the peer's list `ops`, and in its list `queue` or `answers` */
+    psc_link_t all, queue;
     psni_peer_t *peer;
     psni_message_t message;
     psni_region_t region;
-    uint64_t offset, length; /* in the region; bytes on the wire */
+    uint64_t offset, length; /* offset in the region; bytes on the wire */
     uint64_t sent; /* bytes that went into frames */
     uint32_t frames; /* frames that are not acknowledged yet */
-    bool begun, done; /* the first frame was made, the last one */
-    bool
-        send_reported; /* the SEND event was posted, or its bytes were copied */
+    bool begun, done; /* the first frame was made; the last frame was made */
+    bool send_reported; /* SEND event posted, or bytes copied */
     psni_md_t *md;
     void *user_ptr;
-    psni_entry_t *entry; /* operation of a reply */
+    psni_entry_t *entry; /* entry of the request that a reply answers */
     psni_header_t *header;
     psni_arrival_t arrival;
     uint8_t *copy;
@@ -44,26 +44,28 @@ void psni_op_drop(psni_op_t *op);
 void psni_op_report_send(psni_op_t *op, ptl_ni_fail_t fail);
 /* Called when all frames of the operation were acknowledged. */
 void psni_op_sent(psni_op_t *op);
-/* The target has acknowledged the put, or has sent all of the reply. */
+/* Called when the target has acknowledged the put or has sent all of the reply;
+ * `result` is its message. */
 void psni_op_end(psni_op_t *op, const psni_message_t *result);
 void psni_op_fail(psni_op_t *op, ptl_ni_fail_t fail);
 psni_op_t *psni_op_find(psni_peer_t *peer, uint64_t id, psni_verb_t verb);
 
 /* ---- target.c ---- */
 
-/* A put or a reply of which bytes are missing. */
+/* A put or a reply whose bytes are still arriving. */
 typedef struct psni_incoming {
     bool active;
     psni_message_t message;
     psni_arrival_t arrival;
-    psni_entry_t *entry; /* entry of a put; NULL: the bytes are thrown away */
+    /* entry that takes the put; NULL if its bytes are discarded */
+    psni_entry_t *entry;
     psni_header_t *header;
-    psni_op_t *op; /* of a reply */
+    psni_op_t *op; /* operation to which a reply belongs */
     uint64_t received;
 } psni_incoming_t;
 
-/* Takes the next body in order. Returns false if there is no room for it; the
- * peer sends it again. */
+/* Handles the body of the frame that is next in order. Returns false if there
+ * is no room for it; then the peer resends the frame. */
 bool psni_target_take(psni_peer_t *peer, unsigned answers, const uint8_t *body,
                       size_t length);
 void psni_target_abort(psni_peer_t *peer);

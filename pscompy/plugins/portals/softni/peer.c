@@ -1,5 +1,5 @@
-/* Peers, the other NIs: found by their address, with the times at which
- * something is expected of them. */
+/* Peers, which are other NIs: the table by address, and the timers of resends
+ * and replies. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #define REFUSED_NS 1000000ll
 #define REFUSALS 3u
 #define DEAD_AFTER 100u
-#define FRAMES 5u /* in a window, at least */
+#define FRAMES 5u /* smallest number of frames in a window */
 #define LEAST_FRAME 1024u
 #define MOST_FRAME (61440u + (uint32_t)sizeof(psni_message_t))
 #define HEADERS 28u /* bytes of the headers of IPv4 and UDP */
@@ -36,7 +36,8 @@ psni_peer_t *psni_peer_find(psni_ni_t *ni, ptl_process_t id)
     return peer;
 }
 
-/* The most bytes that one datagram of the path carries. */
+/* Returns the payload of the largest datagram that the path carries in one
+ * piece. */
 static uint32_t psni_peer_mtu(const struct sockaddr_in *to)
 {
     int mtu = 0, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -55,8 +56,8 @@ static uint32_t psni_peer_mtu(const struct sockaddr_in *to)
     return (uint32_t)mtu - HEADERS;
 }
 
-/* Bytes of one frame: what the path carries in one datagram, but so few that a
- * window has several frames. */
+/* Returns the payload bytes of one frame: one datagram of the path, or less if
+ * a window would have fewer than FRAMES frames. */
 static uint32_t psni_peer_frame_size(const psni_peer_t *peer)
 {
     uint32_t size = psni_peer_mtu(&peer->address);
@@ -98,7 +99,7 @@ psni_peer_t *psni_peer_make(psni_ni_t *ni, ptl_process_t id)
     return peer;
 }
 
-/* ---- waiting for it ---- */
+/* ---- time-outs ---- */
 
 int64_t psni_peer_resend_delay(const psni_peer_t *peer)
 {
@@ -153,8 +154,8 @@ bool psni_peer_awaited(const psni_peer_t *peer)
     return !psc_list_empty(&peer->ops) || peer->incoming.active;
 }
 
-/* Frames in flight are resent after a while; a peer of which something else is
- * expected is asked from time to time whether it is alive. */
+/* Sets the timer for the resend of frames in flight. A peer that owes only an
+ * answer is asked at intervals whether it is alive. */
 void psni_peer_expect(psni_peer_t *peer, int64_t now)
 {
     int64_t wait = psni_peer_resend_delay(peer);

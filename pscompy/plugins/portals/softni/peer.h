@@ -1,5 +1,4 @@
-/* Peers: the frames to them and from them, and how they come up and are lost.
- */
+/* Peers: frames to them and from them, and how they are connected and lost. */
 #ifndef PSCOMPY_PORTALS_PEER_H
 #define PSCOMPY_PORTALS_PEER_H
 
@@ -15,17 +14,19 @@ typedef enum psni_stage {
 } psni_stage_t;
 
 typedef struct psni_frame {
-    psni_op_t *op; /* NULL: the frame has answers only */
+    /* operation of the payload; NULL if the frame carries only answers */
+    psni_op_t *op;
     psni_op_t *answers[PSNI_ANSWERS];
     unsigned n_answers;
-    uint64_t offset; /* in the message */
+    uint64_t offset; /* offset of the payload in the message */
     uint32_t length;
     bool first, last, resent;
     bool acked_early;       /* acknowledged although earlier frames are not */
-    int64_t sent_at; /* 0: there was no room in the socket */
+    int64_t sent_at; /* time of sending; 0 if the socket had no room */
 } psni_frame_t;
 
-/* A frame that overtook others. */
+/* A received frame that overtook earlier ones; it is kept until these have
+ * arrived. */
 typedef struct psni_stored {
     size_t length;
     unsigned answers;
@@ -34,38 +35,42 @@ typedef struct psni_stored {
 
 struct psni_peer {
     psni_ni_t *ni;
-    psni_peer_t *next; /* in the bucket */
-    psc_link_t busy;   /* has a deadline */
+    psni_peer_t *next; /* next peer in the same bucket of the table */
+    psc_link_t busy;   /* in the NI's list of peers that have a deadline */
     ptl_process_t id;
     struct sockaddr_in address;
     psni_stage_t stage;
     bool is_self;   /* the peer is this NI: no acknowledgements are needed */
     bool admitted; /* the peer's cookie is known */
     uint8_t cookie[SOFTNI_COOKIE_BYTES];
-    uint64_t token, its_token;     /* 0: not known */
-    uint64_t next_token, its_next; /* offered to its successor; 0: none */
+    /* token that the peer must send; token to send; 0 if unknown */
+    uint64_t token, its_token;
+    /* tokens offered to, and by, a process that opens the peer's address anew;
+     * 0: none */
+    uint64_t next_token, its_next;
     ptl_uid_t uid;
 
-    /* Out. */
+    /* Sending. */
     psc_list_t ops, queue;
-    psc_list_t answers;   /* ACKs that wait for a message to go with */
-    psc_link_t answering; /* in the NI's answering, while there are answers */
+    psc_list_t answers;   /* ACKs that wait for a frame with a message */
+    /* in the NI's answering while `answers` is not empty */
+    psc_link_t answering;
     unsigned n_answers;
     psni_frame_t frames[PSNI_WINDOW];
     uint32_t oldest, next_seq;
     uint64_t cost, window; /* bytes in flight; bytes allowed */
-    uint64_t most;         /* bytes that the peer offers */
-    uint32_t frame_size;         /* bytes of a frame, without its head */
-    int64_t trip, spread; /* times of a round trip, and its variation */
+    uint64_t most;         /* receive memory of the peer's socket, bytes */
+    uint32_t frame_size;         /* payload bytes of one frame */
+    int64_t trip, spread; /* mean round-trip time and its deviation, ns */
     int64_t deadline;
     unsigned unanswered, refusals;
     bool refused;
 
-    /* In. */
-    psc_reorder_t order; /* window of psni_stored_t */
+    /* Receiving. */
+    psc_reorder_t order; /* frames that arrived early, as psni_stored_t */
     void *held[PSNI_WINDOW]; /* places of `order` */
-    uint32_t acked; /* order.expected, when last acknowledged */
-    unsigned owed;  /* frames since then */
+    uint32_t acked; /* value of order.expected that was last acknowledged */
+    unsigned owed;  /* frames received since the last acknowledgement */
     uint64_t owed_cost;
     int64_t owed_by;
     psni_incoming_t incoming;
@@ -73,7 +78,7 @@ struct psni_peer {
 
 psni_peer_t *psni_peer_find(psni_ni_t *ni, ptl_process_t id);
 psni_peer_t *psni_peer_make(psni_ni_t *ni, ptl_process_t id);
-/* Finds a peer, or makes it. */
+/* Finds a peer, or adds it to the table. */
 psni_peer_t *psni_peer_get(psni_ni_t *ni, ptl_process_t id);
 /* Returns true if an answer of the peer is missing. */
 bool psni_peer_awaited(const psni_peer_t *peer);
@@ -86,7 +91,7 @@ void psni_peer_refused(psni_peer_t *peer);
 bool psni_peer_may_retry(psni_peer_t *peer);
 /* Nanoseconds until a resend. */
 int64_t psni_peer_resend_delay(const psni_peer_t *peer);
-/* Sets the timer, depending on what is expected of the peer. */
+/* Sets the timer for resends and for answers that the peer owes. */
 void psni_peer_expect(psni_peer_t *peer, int64_t now);
 void psni_peer_timer(psni_peer_t *peer, int64_t when);
 void psni_peers_tick(psni_ni_t *ni, int64_t now);
@@ -101,21 +106,24 @@ void psni_handshake_sign(const uint8_t *cookie, ptl_process_t from,
                          uint8_t *proof);
 void psni_handshake_send(psni_peer_t *peer, uint64_t token, uint64_t echo);
 void psni_handshake_begin(psni_peer_t *peer);
-void psni_handshake_again(psni_peer_t *peer, int64_t now); /* the timer */
+/* called when the timer expires */
+void psni_handshake_again(psni_peer_t *peer, int64_t now);
 /* Returns true if a frame with this token proves that the peer received the
  * token. */
 bool psni_handshake_proves(psni_peer_t *peer, uint64_t token);
 void psni_handshake_take(psni_ni_t *ni, const struct sockaddr_in *from,
                          const uint8_t *body, size_t length);
 
-void psni_send_queue(psni_op_t *op); /* and sends what the window allows */
+/* queues the operation, and sends what the window allows */
+void psni_send_queue(psni_op_t *op);
 void psni_send_pump(psni_peer_t *peer);
 /* Queues an ACK, which waits a moment for a message to the same peer. */
 void psni_send_answer(psni_op_t *op);
 /* Sends all waiting ACKs. */
 void psni_send_answers(psni_ni_t *ni);
 void psni_send_ack(psni_peer_t *peer, uint8_t flags);
-void psni_send_again(psni_peer_t *peer, int64_t now); /* the timer */
+/* called when the timer expires */
+void psni_send_again(psni_peer_t *peer, int64_t now);
 /* Handles the acknowledgements in the head of a frame. */
 void psni_send_acknowledged(psni_peer_t *peer, const psni_head_t *head);
 void psni_send_reset(psni_peer_t *peer);
@@ -134,7 +142,8 @@ typedef struct psni_packet {
         head[sizeof(psni_head_t) + (PSNI_ANSWERS + 1) * sizeof(psni_message_t)];
 } psni_packet_t;
 
-uint64_t psni_frame_cost(uint64_t length); /* bytes of the receiver's memory */
+/* bytes that a frame of this length takes of the receiver's socket memory */
+uint64_t psni_frame_cost(uint64_t length);
 psni_frame_t *psni_frame_at(psni_peer_t *peer, uint32_t seq);
 psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind);
 void psni_frame_pack(psni_peer_t *peer, uint32_t seq, psni_packet_t *packet);

@@ -1,6 +1,6 @@
 /* Objects of an NI, in chunks that never move, and the handles that name them:
- * kind (3 bits), NI (3), generation (6), index (20). A handle whose object has
- * died names nothing, until the generation has gone round. */
+ * kind (3 bits), NI (3), generation (6), index (20). A handle of a closed
+ * object is invalid, until the generation counter wraps around. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,7 +140,8 @@ void psni_pool_drain(psni_pool_t *pool, void (*close)(void *object))
     }
 }
 
-/* Handles are integers in one header, pointers in another. */
+/* A handle is an integer in some headers of Portals 4 and a pointer in
+ * others. */
 static uint32_t psni_handle_bits(ptl_handle_any_t handle)
 {
     return (uint32_t)(uintptr_t)handle;

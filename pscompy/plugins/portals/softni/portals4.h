@@ -98,12 +98,12 @@ void PtlFini(void);
 #define PTL_COHERENT_ATOMICS (1u << 2)
 
 typedef struct {
-    int max_entries; /* list entries of the NI, all tables */
+    int max_entries; /* list entries of all tables together */
     int max_unexpected_headers;
     int max_mds;
     int max_cts;
     int max_eqs;
-    int max_pt_index; /* the largest index */
+    int max_pt_index; /* largest index of a portal table */
     int max_iovecs; /* pieces of one MD or entry */
     int max_list_size; /* entries of one list */
     int max_triggered_ops;
@@ -112,7 +112,8 @@ typedef struct {
     ptl_size_t max_fetch_atomic_size;
     ptl_size_t max_waw_ordered_size;
     ptl_size_t max_war_ordered_size;
-    ptl_size_t max_volatile_size; /* of a put from a PTL_MD_VOLATILE */
+    /* longest put from a PTL_MD_VOLATILE descriptor */
+    ptl_size_t max_volatile_size;
     unsigned int features;
 } ptl_ni_limits_t;
 
@@ -144,7 +145,7 @@ enum {
     PTL_NI_UNDELIVERABLE, /* the target is gone */
     PTL_NI_DROPPED, /* nothing at the target took it */
     PTL_NI_PT_DISABLED, /* flow control: resend once it is enabled */
-    PTL_NI_PERM_VIOLATION, /* the entry is another user's */
+    PTL_NI_PERM_VIOLATION, /* the entry belongs to another user */
     PTL_NI_OP_VIOLATION, /* the entry does not permit the operation */
     PTL_NI_NO_MATCH, /* a search found nothing */
     PTL_NI_SEGV
@@ -186,11 +187,11 @@ typedef unsigned char ptl_list_t;
 enum { PTL_PRIORITY_LIST = 0, PTL_OVERFLOW_LIST };
 
 typedef struct {
-    void *start; /* where the data lies (target) */
-    void *user_ptr; /* of the operation, or of the entry */
+    void *start; /* address of the data at the target */
+    void *user_ptr; /* user_ptr of the operation, or of the entry */
     ptl_hdr_data_t hdr_data;
     ptl_match_bits_t match_bits;
-    ptl_size_t rlength; /* bytes asked for */
+    ptl_size_t rlength; /* bytes requested */
     ptl_size_t mlength; /* bytes moved */
     ptl_size_t remote_offset;
     ptl_process_t initiator;
@@ -307,7 +308,9 @@ typedef struct {
     ptl_process_t match_id;
     ptl_match_bits_t match_bits;
     ptl_match_bits_t ignore_bits;
-    ptl_size_t min_free; /* with PTL_ME_MANAGE_LOCAL */
+    /* free bytes below which the entry is unlinked (PTL_ME_MANAGE_LOCAL
+     * only) */
+    ptl_size_t min_free;
 } ptl_me_t;
 
 int PtlLEAppend(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,

@@ -40,7 +40,8 @@ static void psni_peer_tick(psni_peer_t *peer, int64_t now)
                peer->deadline < peer->owed_by ? peer->deadline : peer->owed_by);
 }
 
-/* A tick may remove no other peer from the list. */
+/* Checks the deadlines of busy peers. psni_peer_tick may remove its own peer
+ * from the list, but no other. */
 void psni_peers_tick(psni_ni_t *ni, int64_t now)
 {
     psc_list_for_each(peer, &ni->busy, psni_peer_t, busy)
@@ -49,7 +50,8 @@ void psni_peers_tick(psni_ni_t *ni, int64_t now)
 
 /* ---- passes ---- */
 
-/* Every part sets its timer again. */
+/* Handles timers that have expired. Each function called here sets its next
+ * timer again. */
 static void psni_progress_tick(psni_ni_t *ni, int64_t now)
 {
     ni->deadline = PSNI_NEVER;
@@ -79,8 +81,8 @@ bool psni_progress_pass(psni_ni_t *ni)
     return psni_wire_poll(ni);
 }
 
-/* A caller that answers a message does so within a few passes; then the ACKs of
- * the NI need no frame of their own. */
+/* Delays ACKs for IDLE_PASSES passes: a caller that answers a message does so
+ * within a few passes, and the ACKs are sent with the answer. */
 bool psni_progress(psni_ni_t *ni)
 {
     bool handled = psni_progress_pass(ni);

@@ -5,7 +5,7 @@
 
 #include "nic.h"
 
-/* Beyond what the user asked for: room to tell that tables were disabled. */
+/* Additional places for events that report disabled tables. */
 #define SPARE 64u
 
 int PtlEQAlloc(ptl_handle_ni_t ni_handle, ptl_size_t count,

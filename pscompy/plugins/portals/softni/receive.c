@@ -9,7 +9,8 @@
 #define OWED_NS 1000000ll
 #define STORE_MAX (64u << 20) /* bytes of frames that overtook others */
 
-/* Returns false if the frame is of no use, or cannot be kept. */
+/* Keeps a frame that arrived early. Returns false if it is a duplicate, is
+ * beyond the window, or exceeds the memory for such frames. */
 static bool psni_arrive_store(psni_peer_t *peer, const psni_head_t *head,
                               const uint8_t *body, size_t length)
 {
@@ -30,9 +31,9 @@ static bool psni_arrive_store(psni_peer_t *peer, const psni_head_t *head,
     return true;
 }
 
-/* Takes the stored frames whose turn has come. Returns false if the first of
- * them cannot be taken now. A frame is acknowledged by its answers, so it
- * counts as taken while it is handed on. */
+/* Handles the stored frames that are next in order. Returns false if the next
+ * one cannot be handled now. The answers that a frame causes acknowledge it, so
+ * it counts as taken before it is handled. */
 static bool psni_arrive_stored(psni_peer_t *peer)
 {
     psni_stored_t *stored;
@@ -49,8 +50,8 @@ static bool psni_arrive_stored(psni_peer_t *peer)
     return true;
 }
 
-/* Takes the frame whose turn it is, or the stored copy of it, which could not
- * be taken before. */
+/* Handles the frame that is next in order, or the stored copy of it that could
+ * not be handled before. */
 static bool psni_arrive_next(psni_peer_t *peer, const psni_head_t *head,
                              const uint8_t *body, size_t length)
 {
@@ -75,7 +76,7 @@ static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
         return;
     }
     if (!now && peer->acked == peer->order.expected)
-        return; /* an answer has said so */
+        return; /* the answers that were sent carried the acknowledgement */
     peer->owed++;
     peer->owed_cost += psni_frame_cost(length);
     if (now || peer->owed >= OWED_FRAMES ||

@@ -1,4 +1,4 @@
-/* Memory that a descriptor or an entry names: one piece, or several. */
+/* Memory of a descriptor or an entry, in one piece or in several. */
 #include <string.h>
 
 #include "nic.h"
@@ -21,15 +21,16 @@ bool psni_region_init(psni_region_t *region, void *start, uint64_t length,
     return true;
 }
 
-/* The offsets of a descriptor that spans all memory from NULL on are addresses.
- */
+/* Returns the address at an offset of the region. If the region starts at NULL
+ * and spans all memory, offsets are addresses. */
 static uint8_t *psni_region_address(const psni_region_t *region,
                                     uint64_t offset)
 {
     return (uint8_t *)((uintptr_t)region->start + (uintptr_t)offset);
 }
 
-/* The contiguous bytes from `offset` on, at most `length`. */
+/* Returns the address at `offset`, and stores the number of contiguous bytes
+ * there, at most `length`. */
 static uint8_t *psni_region_piece(const psni_region_t *region, uint64_t offset,
                                   uint64_t *length)
 {
@@ -45,7 +46,7 @@ static uint8_t *psni_region_piece(const psni_region_t *region, uint64_t offset,
         }
         offset -= piece->iov_len;
     }
-    return NULL; /* not reached: callers stay within the region */
+    return NULL; /* unreachable, because callers stay within the region */
 }
 
 int psni_region_gather(const psni_region_t *region, uint64_t offset,
@@ -66,7 +67,7 @@ int psni_region_gather(const psni_region_t *region, uint64_t offset,
     return n;
 }
 
-/* Copies the bytes into the region, or out of it. */
+/* Copies bytes into the region if `in` is set, else out of it. */
 static void psni_region_copy(const psni_region_t *region, uint64_t offset,
                              uint8_t *bytes, uint64_t length, bool in)
 {

@@ -1,13 +1,14 @@
-/* Frames on their way out. Up to PSNI_WINDOW of them, and as many bytes as the
- * peer's socket holds, are under way at a time; they are resent when later
- * ones were acknowledged, or when the peer was silent for a while. The window
- * of bytes halves with each loss and grows back as frames arrive (Jacobson,
- * "Congestion avoidance and control", 1988). */
+/* Sending frames. Up to PSNI_WINDOW frames, and as many bytes as the peer's
+ * socket holds, are in flight at a time; they are resent when later ones were
+ * acknowledged, or when the peer was silent for a while. The window of bytes
+ * halves with each loss and grows back as frames arrive (Jacobson, "Congestion
+ * avoidance and control", 1988). */
 #include <string.h>
 
 #include "nic.h"
 
-#define LATER_ACKS 3     /* later frames that came: this one is lost */
+/* later frames that must have arrived before a missing one counts as lost */
+#define LATER_ACKS 3
 #define RESENDS 8u
 #define CHOKED_NS 1000000ll
 #define ANSWER_NS 1000000ll
@@ -77,8 +78,8 @@ void psni_send_answer(psni_op_t *op)
         psc_list_push(&ni->answering, &peer->answering);
 }
 
-/* A peer whose window is full leaves the list; its ACKs are sent when an
- * acknowledgement makes room. */
+/* Sends the ACKs of all peers in `answering`. The ACKs of a peer whose window
+ * is full are sent when an acknowledgement makes room. */
 void psni_send_answers(psni_ni_t *ni)
 {
     psc_link_t *link;
@@ -87,8 +88,8 @@ void psni_send_answers(psni_ni_t *ni)
         psni_send_out(psc_container_of(link, psni_peer_t, answering), true);
 }
 
-/* Answers are sent before a long message, because the peer may wait for them.
- */
+/* Queues an operation. ACKs are sent before a long message, because the peer
+ * may wait for them. */
 void psni_send_queue(psni_op_t *op)
 {
     psni_peer_t *peer = op->peer;
@@ -159,7 +160,9 @@ static void psni_send_measure(psni_peer_t *peer, const psni_frame_t *frame,
     int64_t error = trip - peer->trip;
 
     if (frame->resent || frame->acked_early || frame->sent_at == 0)
-        return; /* the time includes the wait for another frame */
+        /* the acknowledgement may belong to another transmission or may have
+         * waited for an earlier frame */
+        return;
     if (peer->trip == 0) {
         peer->trip = trip > 0 ? trip : 1;
         peer->spread = trip / 2;
@@ -187,8 +190,8 @@ static void psni_frame_end(psni_peer_t *peer, int64_t now)
         psni_op_sent(op);
 }
 
-/* Marks the frames that arrived although earlier ones did not. *end_p: behind
- * the last frame after which LATER_ACKS later ones arrived. */
+/* Marks the frames that arrived although earlier ones are missing. Frames
+ * before *end_p were overtaken by LATER_ACKS later ones. */
 static void psni_send_mark(psni_peer_t *peer, uint64_t sack, uint32_t *end_p)
 {
     uint32_t under_way = peer->next_seq - peer->oldest;

@@ -7,21 +7,24 @@
 
 #include "api.h"
 
-/* Rates are per million. */
+/* Settings of an NI. Rates of faults are per million. */
 typedef struct psni_settings {
-    /* Common to all NIs of a job; replaces the cookies if `has_key`. */
+    /* Key shared by all NIs of a job; replaces the cookies if `has_key`. */
     bool has_key;
     uint8_t key[SOFTNI_COOKIE_BYTES];
-    unsigned spin_us;    /* a blocking call polls so long before it sleeps */
+    /* microseconds that a blocking call polls before it sleeps */
+    unsigned spin_us;
     unsigned dead_after; /* unanswered resends until a peer is lost; 0: 100 */
 
-    /* Upper bounds of what PtlNIInit and PtlEQAlloc grant; 0: none. */
+    /* Upper bounds of limits that PtlNIInit and PtlEQAlloc grant; 0 if
+     * unbounded. */
     uint64_t max_message;
     uint64_t max_events;
     unsigned max_headers;
 
     /* Faults that the user of the NI sees. */
-    unsigned fail_acks;      /* puts that are dropped; their ACK says so */
+    /* puts that are dropped and whose ACK reports the failure */
+    unsigned fail_acks;
     unsigned reorder_events; /* puts whose event is held until the next one,
                                 only of entries with PTL_ME_USE_ONCE */
     unsigned disable_tables; /* puts that disable a table with flow control */
@@ -40,9 +43,10 @@ typedef struct psni_counters {
     uint64_t frames_ignored; /* malformed, foreign, or duplicates */
     /* counters of faults */
     uint64_t acks_failed, events_reordered, tables_disabled;
-    uint64_t used_unlinked; /* answers of PtlMEUnlink by `unlink_used` */
+    /* calls of PtlMEUnlink whose result `unlink_used` has changed */
+    uint64_t used_unlinked;
     uint64_t dropped, duplicated, reordered, delayed;
-    uint64_t bytes_copied; /* into list entries */
+    uint64_t bytes_copied; /* bytes copied into list entries */
     uint64_t peers_lost;
 } psni_counters_t;
 

@@ -68,7 +68,8 @@ static int psni_thread_timeout(const psni_thread_t *thread)
     return left <= 0 ? 0 : (int)(left / 1000000 + 1);
 }
 
-/* sleeps_until is read without the lock, because only this thread writes it. */
+/* Body of the thread. sleeps_until is read without the lock, because only this
+ * thread writes it. */
 static void *psni_thread_run(void *argument)
 {
     psni_ni_t *ni = argument;
@@ -89,7 +90,8 @@ static void *psni_thread_run(void *argument)
         }
         if (!psc_lock_try(&ni->lock)) {
             if (thread->watching)
-                continue; /* a caller is there */
+                /* a caller polls the socket */
+                continue;
             psc_lock_acquire(&ni->lock);
         }
         psni_thread_look(ni, woken);

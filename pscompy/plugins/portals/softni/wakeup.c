@@ -71,7 +71,8 @@ void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
     if (psni_bell_watch(bell->epoll_fd, ni->socket))
         psc_list_push(&ni->listening, &bell->listening);
     else
-        psni_bell_ring(bell, ni); /* nothing else would wake it */
+        /* the socket cannot wake the sleeper */
+        psni_bell_ring(bell, ni);
 }
 
 void psni_bells_rest(psni_ni_t *ni)

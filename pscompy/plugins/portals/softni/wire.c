@@ -7,7 +7,9 @@
 
 #include "nic.h"
 
-#define SOCKET_BUFFER (4 << 20) /* asked for; the system may give less */
+#define SOCKET_BUFFER                                                          \
+    (4 << 20) /* requested size; the system may grant less                     \
+               */
 
 ptl_process_t psni_process(const struct sockaddr_in *address)
 {
@@ -15,8 +17,9 @@ ptl_process_t psni_process(const struct sockaddr_in *address)
         .phys = {ntohl(address->sin_addr.s_addr), ntohs(address->sin_port)}};
 }
 
-/* The number of an interface is its IPv4 address. Numbers of the network
- * 0.0.0.0/8, which are no host's, and the default stand for the loopback. */
+/* Converts the number of an interface, which is its IPv4 address. Numbers of
+ * the network 0.0.0.0/8, which no host has, and the default stand for the
+ * loopback. */
 static uint32_t psni_wire_host(ptl_interface_t iface)
 {
     bool given = iface != PTL_IFACE_DEFAULT && (uint32_t)iface >> 24 != 0;
@@ -41,7 +44,8 @@ static int psni_wire_bind(psni_ni_t *ni, ptl_pid_t pid)
     return ni->id.phys.pid == PTL_PID_ANY ? PTL_FAIL : PTL_OK;
 }
 
-/* Leaves some room to peers that have no part in the window. */
+/* Sets `room` to three quarters of the receive buffer; the rest is for frames
+ * that no window counts, such as HELLO. */
 static void psni_wire_size(psni_ni_t *ni)
 {
     int wanted = SOCKET_BUFFER, got = 0;
@@ -115,8 +119,8 @@ static void psni_wire_refusals(psni_ni_t *ni)
 
 /* ---- datagrams ---- */
 
-/* A call may report the error of an earlier datagram and do nothing; then it is
- * repeated. */
+/* Handles an error of a socket call. The error may be that of an earlier
+ * datagram; then the call has done nothing and is repeated. */
 bool psni_wire_again(psni_ni_t *ni, int error)
 {
     if (error == EINTR)

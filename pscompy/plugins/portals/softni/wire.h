@@ -25,8 +25,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
     ((uint32_t)PTL_ACK_REQ << 8 ^ (uint32_t)PTL_NI_DROPPED << 12 ^             \
      (uint32_t)PTL_NI_PT_DISABLED << 16 ^ (uint32_t)PTL_NI_OP_VIOLATION << 20)
 #define PSNI_MAGIC (0x314e5350u ^ PSNI_CODES) /* "PSN1" */
-#define PSNI_ANSWERS 8u /* in one frame */
-#define PSNI_FRAME_MAX 65507u /* the most that UDP carries */
+#define PSNI_ANSWERS 8u /* most ACKs in one frame */
+#define PSNI_FRAME_MAX 65507u /* largest payload of a UDP datagram */
 
 typedef enum psni_frame_kind {
     PSNI_FRAME_HELLO = 1,
@@ -40,18 +40,19 @@ typedef struct psni_head {
     uint32_t magic;
     uint8_t kind, flags;
     uint16_t answers;
-    uint64_t token; /* the receiver's, which nobody else knows */
+    uint64_t token; /* token of the receiver, known only to the two NIs */
     uint32_t seq; /* number of this frame (DATA) */
-    uint32_t ack; /* the next one expected from the receiver */
+    /* number of the next frame that the sender expects from the receiver */
+    uint32_t ack;
     uint64_t sack; /* bit i: frame ack + 1 + i has arrived */
 } psni_head_t;
 
 typedef enum psni_verb {
     PSNI_PUT = 1,
     PSNI_GET,
-    PSNI_REPLY, /* to a get, with the data */
-    PSNI_ACK, /* the end of a put */
-    PSNI_MORE /* psni_more_t: of the message before */
+    PSNI_REPLY, /* reply to a get, with the data */
+    PSNI_ACK, /* acknowledgement of a put */
+    PSNI_MORE /* psni_more_t: further bytes of the message that has begun */
 } psni_verb_t;
 
 enum { /* flags of an ACK */
@@ -73,7 +74,7 @@ typedef struct psni_message {
 typedef struct psni_more {
     uint8_t verb;
     uint8_t zero[7];
-    uint64_t offset; /* in the message */
+    uint64_t offset; /* offset of these bytes in the message */
 } psni_more_t;
 
 typedef struct psni_hello {
@@ -81,8 +82,8 @@ typedef struct psni_hello {
     uint8_t up; /* the sender has received its token: no answer is needed */
     uint8_t zero[2];
     uint32_t uid;
-    uint64_t token; /* the sender's */
-    uint64_t echo; /* the receiver's, or 0: not known yet */
+    uint64_t token; /* token of the sender */
+    uint64_t echo; /* token of the receiver, or 0 if not known yet */
     uint64_t window; /* bytes that the sender's socket can hold */
     uint8_t proof[PSC_SIPHASH_SIZE];
 } psni_hello_t;
