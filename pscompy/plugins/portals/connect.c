@@ -13,7 +13,7 @@ static void portals_connect_open(portals_ep_t *ep)
     psptl_channel_connect(ep->channel, &ep->peer.place);
 }
 
-/* An endpoint that is its own peer needs no proof. */
+/* Connects an endpoint that is its own peer; it needs no proof. */
 static psc_status_t portals_connect_self(portals_ep_t *ep)
 {
     if (ep->peer.place.bits != ep->kit.id)

@@ -77,7 +77,7 @@ void portals_ep_close(psc_ep_t *self)
     (void)portals_ep_stop(self);
 }
 
-/* Stopped when every message, the goodbye last, has been acknowledged. */
+/* Returns PSC_OK when every message has been acknowledged, the goodbye last. */
 psc_status_t portals_ep_stop(psc_ep_t *self)
 {
     portals_ep_t *ep = portals_ep(self);

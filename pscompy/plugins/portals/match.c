@@ -1,6 +1,6 @@
 /* Messages that the interface matches: posting receives, sending, receiving.
- * They take part in the window like active messages; their word is the count
- * that active messages have in their head. */
+ * They take part in the window like active messages; their word is the count of
+ * received messages, which active messages carry in their head. */
 #include <stdio.h>
 
 #include "portals.h"

@@ -7,7 +7,7 @@
 
 #define PORTALS_RKEY_MAGIC 0x6b727470u /* "ptrk" */
 
-/* A remote key, also as it is sent. */
+/* A remote key, in the format in which it is sent. */
 struct psc_rkey {
     uint32_t magic, reserved;
     uint64_t bits, len;
@@ -102,7 +102,7 @@ psc_status_t portals_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 
     if (psptl_region_revoke(iface->device, (psptl_region_t *)mem))
         return PSC_OK;
-    /* the thread that waits for the memory may be asleep already */
+    /* the thread that sleeps on the descriptor must be woken */
     if (iface->armed)
         portals_sleep_until(iface);
     return PSC_INPROGRESS;

@@ -28,8 +28,9 @@
 
 _Static_assert(PSPTL_REASON_MAX <= PSC_REASON_MAX, "the same buffers");
 
-#define PORTALS_QUIET_POLLS 4096u /* passes without a look at the clock */
-#define PORTALS_POLL_NS 200000ll /* between polls without descriptors */
+#define PORTALS_QUIET_POLLS 4096u /* passes between two polls of the clock */
+/* nanoseconds between two polls of a library without descriptors */
+#define PORTALS_POLL_NS 200000ll
 #define PORTALS_BULK_MAX ((size_t)1 << 30)
 
 /* ---- settings ---- */
@@ -46,7 +47,7 @@ typedef struct portals_iface {
     portals_settings_t settings;
     psptl_device_t *device;
     psc_kit_eps_t eps;
-    unsigned handled; /* events of this pass */
+    unsigned handled; /* events handled in this call of progress */
     unsigned polls;
     bool in_progress;
     bool armed;
@@ -103,9 +104,10 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
 
 psc_status_t portals_sleep_open(portals_iface_t *iface);
 void portals_sleep_close(portals_iface_t *iface);
-/* Called by progress: resets the alarm and looks at the clock. */
+/* Called by progress: resets the alarm and checks the timer of the
+ * endpoints. */
 void portals_sleep_look(portals_iface_t *iface);
-/* Sets the alarm to the time of the next resend or look. */
+/* Sets the alarm to the time of the next resend or poll. */
 void portals_sleep_until(portals_iface_t *iface);
 int portals_event_fd(psc_iface_t *iface);
 psc_status_t portals_arm(psc_iface_t *iface);

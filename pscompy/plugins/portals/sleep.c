@@ -44,7 +44,7 @@ void portals_sleep_close(portals_iface_t *iface)
         close(iface->epoll);
 }
 
-/* ---- the clocks ---- */
+/* ---- timers ---- */
 
 /* The peer's interface acknowledges a ping while its process is alive, whatever
  * the process does. */

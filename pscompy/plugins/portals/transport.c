@@ -49,7 +49,8 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
                                       params->reason);
     if (!iface->device)
         return PSC_ERR_TRANSPORT;
-    iface->settings.driver.interface = ""; /* valid during open only */
+    /* the text is valid during open only */
+    iface->settings.driver.interface = "";
     if (portals_sleep_open(iface) != PSC_OK) {
         snprintf(params->reason, PSC_REASON_MAX,
                  "no descriptors to wait with: %s", strerror(errno));
@@ -59,7 +60,7 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
 }
 
 static void portals_fini(psc_iface_t *self);
-static const psc_transport_ops_t portals_ops; /* below */
+static const psc_transport_ops_t portals_ops; /* defined below */
 
 static psc_status_t portals_open(const psc_open_params_t *params,
                                  psc_iface_t **iface_p)
@@ -118,7 +119,7 @@ static void portals_close(psc_iface_t *self)
 static psc_status_t portals_stop(psc_iface_t *self)
 {
     (void)self;
-    return PSC_OK; /* the endpoints have stopped before */
+    return PSC_OK; /* nothing to flush: ep_stop waits for each endpoint */
 }
 
 static void portals_count_log(portals_iface_t *iface)

@@ -53,7 +53,7 @@ static bool channel_buffers(psptl_channel_t *channel)
                               PSPTL_BUFFER, n);
 }
 
-/* The entry that pings of the peer are put to; it has no memory. */
+/* Posts the entry to which the peer puts its pings; it has no memory. */
 static bool channel_post_ping(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
@@ -179,7 +179,8 @@ void psptl_channel_part(psptl_channel_t *channel)
     psc_list_remove(&channel->fence.unsettled);
 }
 
-/* The entry makes no events, so PTL_OK and an error mean the same. */
+/* Unlinks the entry of pings. It makes no events, so with PTL_OK and with an
+ * error it is back. */
 static bool channel_ping_back(psptl_channel_t *channel)
 {
     if (channel->ping.me != PTL_INVALID_HANDLE &&
@@ -213,7 +214,8 @@ static bool channel_withdraw(psptl_channel_t *channel)
     return psptl_tags_back(channel) && all;
 }
 
-/* Notes when everything that the interface had of a zombie is back. */
+/* Notes the time at which the interface has given back all entries of a
+ * zombie. */
 static void channel_settle(psptl_channel_t *channel)
 {
     if (channel_withdraw(channel) && channel->n_flying == 0 &&

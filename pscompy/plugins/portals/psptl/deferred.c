@@ -1,4 +1,4 @@
-/* Holding receives, fences, rewinds. */
+/* Holding receives, sending fences, and rewinding messages. */
 #include "deferred.h"
 
 #include <stdlib.h>
@@ -60,7 +60,8 @@ static void hold_back(psptl_channel_t *channel)
     }
 }
 
-/* Returns false if some have matched and their events have not arrived. */
+/* Withdraws all receives. Returns false if some have matched and their events
+ * have not arrived. */
 static bool hold_suspend(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
@@ -94,7 +95,7 @@ void psptl_hold_ask(psptl_device_t *device)
         psptl_fence_renew(&channel->fence);
 }
 
-/* ---- messages that leave their receives ---- */
+/* ---- returning messages from their receives ---- */
 
 /* Returns NULL if memory is short; the channel fails then. */
 static psptl_buffer_t *hold_copy(psptl_channel_t *channel, const void *bytes,
@@ -183,7 +184,8 @@ static bool hold_overtaken(const psptl_channel_t *channel, uint64_t bits,
     return false;
 }
 
-/* Returns true if a later message consumed the receive of this one. */
+/* Returns true if a later message consumed the receive that belongs to the
+ * message of `op`. */
 static bool hold_late(const psptl_channel_t *channel, const psptl_op_t *op)
 {
     const psptl_tag_t *tag = psc_container_of(op, psptl_tag_t, op);
@@ -195,7 +197,8 @@ static bool hold_late(const psptl_channel_t *channel, const psptl_op_t *op)
            hold_overtaken(channel, buffer->message.bits, UINT64_MAX);
 }
 
-/* Receives whose events have not arrived are withdrawn, too. */
+/* Rewinds the channel if `op` is late. Receives whose events have not arrived
+ * are withdrawn, too. */
 bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op)
 {
     if (!psptl_fence_rewound(&channel->fence) && hold_late(channel, op))
@@ -249,8 +252,8 @@ void psptl_hold_word(psptl_channel_t *channel, uint32_t word)
 
 /* ---- settling ---- */
 
-/* Links held receives in the order of their places, until the interface has no
- * more room. */
+/* Links the held receives in the order of their places, until the interface has
+ * no room for another. */
 static void hold_give(psptl_channel_t *channel)
 {
     psc_list_for_each(tag, &channel->matching.tags, psptl_tag_t, link) {
@@ -284,7 +287,7 @@ static void hold_ask(psptl_channel_t *channel)
         psptl_fence_step(fence, PSPTL_FENCE_ASK);
 }
 
-/* Returns true if nothing is left to be done. */
+/* Returns true if the channel holds no receive and owes no answer or fence. */
 static bool hold_settled(psptl_channel_t *channel)
 {
     psptl_fence_t *fence = &channel->fence;

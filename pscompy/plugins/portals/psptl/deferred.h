@@ -46,9 +46,10 @@ bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op);
  * holds the receive. Returns NULL if memory is short; the channel has failed
  * then. */
 psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag);
-/* The same for a message in an overflow buffer, which is posted again. */
+/* Moves a message from an overflow buffer, which is posted again, into a buffer
+ * of its own. Returns NULL like psptl_hold_aside. */
 psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer);
-/* Handles the word of a message that the peer's driver sent. */
+/* Handles the fence or the answer in a message of the peer's driver. */
 void psptl_hold_word(psptl_channel_t *channel, uint32_t word);
 /* Sends fences and answers that are due, and links held receives again. */
 void psptl_hold_settle(psptl_device_t *device);

@@ -15,7 +15,8 @@ static bool deliver_same(const ptl_process_t *a, const ptl_process_t *b)
     return a->phys.nid == b->phys.nid && a->phys.pid == b->phys.pid;
 }
 
-/* The entry of a buffer may have been open to everybody; see psptl_me_once. */
+/* Rejects a message whose initiator is not the peer: the entry was open to all
+ * processes before the peer was known (psptl_me_once). */
 static void deliver_buffer(psptl_channel_t *channel, psptl_buffer_t *buffer)
 {
     if (!deliver_same(&buffer->initiator, &channel->peer_id)) {
@@ -47,7 +48,7 @@ static void deliver_tag(psptl_tag_t *tag, psptl_verdict_t verdict)
         device->owner->tagged(channel->owner, cookie, &message, verdict);
 }
 
-/* The message is in a buffer, and its receive was held. */
+/* Delivers a message in a buffer to a held receive. */
 static void deliver_held(psptl_tag_t *tag, const psptl_buffer_t *buffer)
 {
     size_t len = buffer->message.len < tag->receive.len ? buffer->message.len
@@ -91,7 +92,7 @@ static void deliver_overflow(psptl_buffer_t *buffer)
         psptl_buffer_again(buffer);
 }
 
-/* ---- the order ---- */
+/* ---- delivering in order ---- */
 
 static void deliver_op(psptl_channel_t *channel, psptl_op_t *op)
 {

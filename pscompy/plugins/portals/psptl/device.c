@@ -12,9 +12,10 @@
 #include "rma.h"
 #include "tag.h"
 
-#define DEVICE_SETTLE_NS                                                       \
-    50000000ll /* how long closing waits for entries that are in use */
-#define DEVICE_EQ_RESERVE 8u /* entries of a queue that are never promised */
+/* Nanoseconds that closing waits for the interface to give entries back. */
+#define DEVICE_SETTLE_NS 50000000ll
+/* event places of a queue that are never reserved for operations */
+#define DEVICE_EQ_RESERVE 8u
 
 /* ---- opening ---- */
 
@@ -100,7 +101,8 @@ static bool device_interface(const char *text, ptl_interface_t *interface_p)
     return !*end;
 }
 
-/* As much as may ever be used; the interface answers with what it has. */
+/* Requests the highest limits that the driver can use; the interface returns
+ * the limits that it grants. */
 static const ptl_ni_limits_t device_desired = {
     .max_entries = 1 << 18,
     .max_unexpected_headers = 1 << 16,
@@ -208,7 +210,7 @@ psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
     device->owner = owner;
     device_lists(device);
     if (device_start(device, reason)) {
-        /* the text is valid during open only */
+        /* the text belongs to the caller of psptl_device_open() */
         device->settings.interface = "";
         return device;
     }
@@ -231,7 +233,7 @@ static bool device_entry_close(psptl_device_t *device, psptl_entry_t *entry)
     return empty;
 }
 
-/* Returns true if the interface has given back all that it had. */
+/* Returns true if the interface has given back all entries. */
 static bool device_release(psptl_device_t *device)
 {
     bool all = !device->bound || device->ni->PtlMDRelease(device->md) == PTL_OK;
@@ -241,8 +243,8 @@ static bool device_release(psptl_device_t *device)
     return device_entry_close(device, &device->tag) && all;
 }
 
-/* Gives messages that are arriving the time to end. An entry that is still in
- * use afterwards belongs to a peer that has stopped or died. */
+/* Waits a bounded time for messages that are arriving. A message that does not
+ * end in this time belongs to a peer that has stopped or died. */
 static void device_settle(psptl_device_t *device)
 {
     int64_t deadline = psc_clock_deadline(DEVICE_SETTLE_NS);
@@ -251,8 +253,8 @@ static void device_settle(psptl_device_t *device)
         psptl_device_poll(device);
 }
 
-/* Returns true if another session of this process has the interface too; then
- * the interface goes on writing. */
+/* Returns true if other code of this process has opened the same interface,
+ * which then continues to write to memory. */
 static bool device_shared(const psptl_device_t *device)
 {
     ptl_process_t id;
@@ -261,8 +263,8 @@ static bool device_shared(const psptl_device_t *device)
            device->ni->PtlGetPhysId(device->handle, &id) == PTL_OK;
 }
 
-/* Leaves the memory of channels to which the interface may still write
- * allocated. Returns the number of these channels. */
+/* Frees the channels, except those to whose memory the interface may still
+ * write; their memory is leaked. Returns the number of the latter. */
 static unsigned device_free_zombies(psptl_device_t *device, bool touched)
 {
     unsigned left = 0;
@@ -276,7 +278,8 @@ static unsigned device_free_zombies(psptl_device_t *device, bool touched)
     return left;
 }
 
-/* The interface goes first: then nobody writes to the rings any more. */
+/* Closes the interface before the rings are freed, so that no message is
+ * written to freed memory. */
 unsigned psptl_device_close(psptl_device_t *device)
 {
     unsigned left;

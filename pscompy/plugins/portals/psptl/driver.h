@@ -37,7 +37,8 @@ typedef enum psptl_kind {
     PSPTL_PING,     /* psptl_channel_t, in `ping` */
     PSPTL_TAG,      /* psptl_tag_t: a posted receive */
     PSPTL_OVERFLOW, /* psptl_buffer_t for a message without a receive */
-    PSPTL_SEARCH /* psptl_channel_t, in `matching`: search of such buffers */
+    /* psptl_channel_t, in `matching`: search of messages without a receive */
+    PSPTL_SEARCH
 } psptl_kind_t;
 
 /* First member of every object that an event can name. The flags are for
@@ -66,7 +67,7 @@ typedef struct psptl_send {
     bool tagged; /* the target's interface matches the message, by `bits` */
     uint64_t bits;
     uint32_t word; /* the upper half of the header data */
-    uint32_t drops; /* failed attempts, except those at a disabled entry */
+    uint32_t drops; /* failed attempts, except attempts at a disabled entry */
 } psptl_send_t;
 
 /* A buffer of a receive ring, or for messages without a receive. The members
@@ -80,7 +81,9 @@ typedef struct psptl_buffer {
     bool aside; /* allocated for one message, and freed after it */
     size_t len;
     ptl_process_t initiator;
-    uint32_t word; /* 0: the message is for the owner; else hold.h reads it */
+    /* 0 for a message to the owner; otherwise the word of a fence, see
+     * deferred.h */
+    uint32_t word;
     psptl_tagged_t message; /* describes a message without a receive */
 } psptl_buffer_t;
 
@@ -99,11 +102,12 @@ struct psptl_tag {
     psptl_receive_t receive;
     ptl_handle_me_t me;
     psptl_tag_state_t state;
-    uint64_t place; /* counts the receives of the channel */
+    /* number of the receive in the channel, by the time of posting */
+    uint64_t place;
     psptl_tagged_t message; /* valid in the state MATCHED */
 };
 
-/* A put or get of a region, whatever the number of its fragments. */
+/* A put or get of a region, which is divided into fragments. */
 typedef struct psptl_bulk {
     psptl_order_t order;
     psc_link_t link;
@@ -131,7 +135,7 @@ typedef struct psptl_sending {
     psptl_send_t *ring;
     uint8_t *bytes; /* memory of all buffers */
     uint32_t next; /* number of the next message */
-    uint32_t at; /* index of its buffer */
+    uint32_t at; /* index of the buffer of the next message */
     uint32_t n_waiting; /* buffers in the state WAITING */
     psc_link_t waiting; /* in the device's list, if there are any */
     unsigned backoff; /* failed attempts in a row */
@@ -167,7 +171,7 @@ typedef struct psptl_matching {
     psc_list_t tags; /* posted receives, in the order of their places */
     uint64_t places; /* receives posted so far */
     uint32_t n_tags; /* posted receives that have not been reported */
-    uint32_t n_held; /* of these, receives in the state HELD */
+    uint32_t n_held; /* number of receives in the state HELD */
     uint32_t n_searching; /* searches whose event has not arrived */
     uint32_t n_between; /* messages that have left the interface's lists and
                            have not been handed to the owner */
@@ -181,7 +185,7 @@ struct psptl_channel {
     psc_link_t link; /* in the device's channels, or its zombies */
     psptl_place_t peer;
     ptl_process_t peer_id;
-    uint64_t bits; /* match bits of its receive ring */
+    uint64_t bits; /* match bits of the channel's receive ring */
     bool open; /* the peer is known */
     bool failed;
     psptl_sending_t sending;
@@ -194,8 +198,8 @@ struct psptl_channel {
     uint32_t n_regions;
     uint32_t n_bulks; /* puts and gets that have not ended */
     uint32_t n_flying; /* messages, fragments and pings in flight */
-    /* time at which the interface had given back all entries of a zombie; 0: it
-     * has not */
+    /* time at which the interface had given back all entries of a zombie; 0 if
+     * it has entries */
     int64_t withdrawn_at;
     uint64_t counters[PSPTL_N_COUNTERS];
 };
@@ -220,7 +224,7 @@ typedef struct psptl_late {
 } psptl_late_t;
 
 typedef struct psptl_backlog {
-    psptl_late_t *events; /* from `head` to `n` */
+    psptl_late_t *events; /* events in the places `head` to `n` - 1 */
     size_t head, n, room;
 } psptl_backlog_t;
 
@@ -237,7 +241,7 @@ struct psptl_device {
     bool opened, bound;
     bool lossy; /* events were lost, or not understood */
     psptl_backlog_t backlog;
-    uint64_t bits; /* state of psptl_device_bits */
+    uint64_t bits; /* counter of psptl_device_bits */
     uint32_t flying; /* operations whose events have not arrived */
     uint32_t flying_max;
     uint32_t n_bulks; /* puts and gets that have not ended */
@@ -248,15 +252,17 @@ struct psptl_device {
     psc_list_t waiting; /* channels with messages to be put */
     psc_list_t pending; /* channels with messages to be delivered */
     psc_list_t unsettled; /* channels that hold receives, or owe an answer */
-    psc_list_t bulks; /* puts and gets of which fragments are missing */
-    psc_list_t ended_bulks; /* to be reported to the owner */
+    psc_list_t bulks; /* puts and gets with fragments still to be issued */
+    psc_list_t ended_bulks; /* ended or lost, and to be reported to the owner */
     psc_list_t spare_bulks;
     psc_list_t spare_fragments, late_fragments;
     psptl_fragment_t *fragments;
-    psc_list_t lost_tags; /* to be reported to the owner */
+    psc_list_t lost_tags; /* ended or lost, and to be reported to the owner */
     psc_list_t spare_tags;
-    psc_list_t busy_regions; /* revoked or closed while in use */
-    uint32_t n_sources, last_source; /* of psptl_matching_t */
+    /* regions that were revoked or closed while in use */
+    psc_list_t busy_regions;
+    /* number of sources in use; the source given last */
+    uint32_t n_sources, last_source;
     uint64_t counters[PSPTL_N_COUNTERS];
 };
 

@@ -13,10 +13,8 @@
 #include "rma.h"
 #include "send.h"
 
-#define EVENT_BATCH 64u         /* events of one pass, at most */
-#define EVENT_REGION_POLL_NS                                                   \
-    10000000ll /* between two looks at busy regions                            \
-                */
+#define EVENT_BATCH 64u         /* most events of one pass */
+#define EVENT_REGION_POLL_NS 10000000ll /* period of checks of busy regions */
 
 static void event_fail_all(psptl_device_t *device, const char *reason)
 {
@@ -25,7 +23,7 @@ static void event_fail_all(psptl_device_t *device, const char *reason)
         psptl_channel_fail(channel, PSPTL_BROKEN, "%s", reason);
 }
 
-/* A put or get of this side has ended. */
+/* Completes a put or get of this side. */
 static void event_answer(const ptl_event_t *event)
 {
     psptl_op_t *op = event->user_ptr;
@@ -100,9 +98,9 @@ static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
     psptl_device_count(device, PSPTL_COUNTER_enables);
 }
 
-/* All events from before a table entry was disabled have been taken, so it may
- * be enabled. Messages that were refused arrive again, and must not find that
- * later ones consumed their receives. */
+/* Called when all events from before a table entry was disabled have been
+ * handled, so it may be enabled. Messages that were refused arrive again; all
+ * receives are withdrawn, so that later messages cannot consume theirs. */
 static void event_drained(psptl_device_t *device)
 {
     if (device->eager.disabled)
@@ -116,9 +114,9 @@ static void event_drained(psptl_device_t *device)
     psptl_hold_ask(device);
 }
 
-/* The bulk queue first: it never has more events than operations are in flight.
- * One call for all queues, because an interface in software makes a system call
- * for every poll that finds nothing. */
+/* Polls the bulk queue first, because the number of its events is bounded by
+ * the operations in flight. One call polls all queues, because an interface in
+ * software makes a system call for every poll that finds no event. */
 static int event_poll(psptl_device_t *device, psptl_entry_t **entry_p,
                       ptl_event_t *event)
 {
@@ -172,7 +170,8 @@ static unsigned event_take(psptl_device_t *device)
     return n;
 }
 
-/* Extra polls for an interface that makes progress only when it is polled. */
+/* Makes additional polls for an interface that makes progress only when it is
+ * polled. */
 static unsigned event_foster(psptl_device_t *device)
 {
     unsigned n = 0;
@@ -209,7 +208,8 @@ unsigned psptl_device_poll(psptl_device_t *device)
     return n;
 }
 
-/* The end of a peer's put into a region makes no event. */
+/* Checks busy regions from time to time, because the end of a peer's put into a
+ * region makes no event. */
 int64_t psptl_device_deadline(const psptl_device_t *device)
 {
     int64_t due = psc_list_empty(&device->busy_regions)

@@ -1,4 +1,4 @@
-/* Failing a channel, and the words for its reason. */
+/* Failing a channel, and the text of its reason. */
 #include "failure.h"
 
 #include <stdarg.h>

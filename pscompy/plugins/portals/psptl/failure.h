@@ -1,4 +1,4 @@
-/* The end of a channel that cannot go on. */
+/* Failing a channel that cannot continue. */
 #ifndef PSCOMPY_PORTALS_FAILURE_H
 #define PSCOMPY_PORTALS_FAILURE_H
 
@@ -11,7 +11,7 @@ void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
 /* Fails the channel because PtlPut or PtlGet returned `status`, except
  * PTL_NO_SPACE: the operation is tried again. */
 void psptl_put_failed(psptl_channel_t *channel, int status);
-/* Words for a fault of an event, for error messages. */
+/* The text of a fault of an event, for error messages. */
 const char *psptl_fault_name(ptl_ni_fail_t fault);
 
 #endif

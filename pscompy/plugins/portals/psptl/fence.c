@@ -1,7 +1,8 @@
 /* The table of fence.h: a row for each state, a column for each event. */
 #include "fence.h"
 
-/* Numbers of fences: 0 means none, and a word has room for the rest. */
+/* Number of different fences: 0 means none, and one bit of a word is needed for
+ * answers. */
 #define FENCE_NUMBERS 0x7ffffffeu
 
 #define ROW(suspend, rewind, ask, stale, answered, part)                       \

@@ -45,14 +45,15 @@ typedef struct psptl_fence {
     /* number of the last fence; older fences are out of date */
     uint32_t number;
     uint32_t answer; /* the peer's fence that is to be answered; 0: none */
-    psc_link_t unsettled; /* in the device's list, while there is work left */
+    /* in the device's list while receives are held or an answer is due */
+    psc_link_t unsettled;
 } psptl_fence_t;
 
-/* The one door between the states. An event that means nothing in a state
- * leaves it unchanged. */
+/* Makes all changes of state. An event that has no meaning in a state leaves it
+ * unchanged. */
 void psptl_fence_step(psptl_fence_t *fence, psptl_fence_event_t event);
 
-/* Makes every fence before out of date. */
+/* Makes every earlier fence out of date. */
 void psptl_fence_renew(psptl_fence_t *fence);
 
 static inline bool psptl_fence_open(const psptl_fence_t *fence)

@@ -65,7 +65,8 @@ bool psptl_tag_cancel(psptl_tag_t *tag)
 
 /* ---- messages with a receive ---- */
 
-/* Returns false if the number is wrong; the channel fails then. */
+/* Delivers the message in the order of its number. Returns false if the number
+ * is wrong; the channel fails then. */
 static bool match_in_order(psptl_channel_t *channel, psptl_op_t *op,
                            const ptl_event_t *event)
 {
@@ -114,7 +115,7 @@ static psptl_buffer_t *match_buffer(const psptl_channel_t *channel,
                             event->start);
 }
 
-/* A receive has found a message that was there before it. */
+/* Handles the event of a receive that found a message in an overflow buffer. */
 static void match_claimed(psptl_tag_t *tag, const ptl_event_t *event)
 {
     psptl_channel_t *channel = tag->channel;
@@ -172,9 +173,10 @@ static void overflow_search(psptl_channel_t *channel, const ptl_event_t *event)
                            "(PSP_PORTALS_MATCHING)");
 }
 
-/* Exactly one search follows each message. It finds this message, or an earlier
- * one with the same bits, or nothing if a receive found the message before. By
- * the search the interface forgets messages of channels that were destroyed. */
+/* Handles a message in an overflow buffer by a search for its bits, exactly one
+ * for each message. The search finds this message, or an earlier one with the
+ * same bits, or none if a receive found the message before. The search also
+ * removes messages of destroyed channels from the interface's list. */
 static void overflow_event(psptl_buffer_t *buffer, const ptl_event_t *event)
 {
     buffer->posted = false;

@@ -12,9 +12,9 @@
 
 #include "driver.h"
 
-/* An event of the tag entry. */
+/* Handles an event of the tag entry. */
 void psptl_match_event(const ptl_event_t *event);
-/* Every message that has matched, or will, is reported as lost. */
+/* Reports every receive as lost that has matched or will match. */
 void psptl_match_abort(psptl_channel_t *channel);
 
 #endif

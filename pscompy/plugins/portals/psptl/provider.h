@@ -28,7 +28,7 @@
 
 typedef struct psptl_provider {
     const char *name;
-    void *library; /* handle of dlopen; NULL: not opened yet */
+    void *library; /* handle of dlopen; NULL if not opened yet */
     bool ack_names_list; /* The ACK of a put names the list that took the
                         message, and its length also if that was the overflow
                         list. */

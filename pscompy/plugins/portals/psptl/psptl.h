@@ -19,13 +19,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSPTL_EXTRA_BUFFERS                                                    \
-    6u /* of a receive ring, for messages beyond the                           \
-          owner's window (portals.h). Two of them are                          \
-          for the driver's fence and answer */
+/* Additional buffers of a receive ring, for messages that the owner's window
+ * does not count (portals.h); two of them are for the driver's fence and
+ * answer. */
+#define PSPTL_EXTRA_BUFFERS 6u
 #define PSPTL_REASON_MAX 256u /* bytes of every `reason` */
 #define PSPTL_SECRET_SIZE 16u
-#define PSPTL_FDS 3u /* event queues of an interface, at most */
+#define PSPTL_FDS 3u /* most event queues of an interface */
 
 typedef struct psptl_device psptl_device_t;
 typedef struct psptl_channel psptl_channel_t;
@@ -57,7 +57,7 @@ typedef struct psptl_settings {
     uint32_t eq_size;
     uint32_t retries; /* attempts for a message that was dropped */
     size_t fragment;  /* most bytes of one put or get */
-    uint32_t regions; /* open regions of one channel, at most */
+    uint32_t regions; /* most open regions of one channel */
     uint32_t foster;  /* extra polls while puts or gets are in flight */
     bool matching;    /* the interface matches messages to receives */
 } psptl_settings_t;
@@ -71,30 +71,30 @@ typedef struct psptl_settings {
     X(disabled)         /* puts that met a disabled table entry */             \
     X(resends)          /* messages put again */                               \
     X(enables)          /* times that a table entry was enabled again */       \
-    X(tag_enables)      /* of these, the tag entry */                          \
+    X(tag_enables)      /* times that the tag entry was enabled again */       \
     X(early)            /* messages that overtook an earlier one */            \
-    X(duplicates)       /* messages that had arrived before */                 \
+    X(duplicates)       /* messages that arrived more than once */             \
     X(ring_full)        /* sends that found no free buffer */                  \
-    X(event_room)       /* puts and gets that waited for event room */         \
-    X(fragments)        /* puts and gets of regions */                         \
-    X(fragment_resends) /* of these, repeated ones */                          \
-    X(regions)          /* regions opened for peers */                         \
-    X(regions_refused)  /* regions beyond the limit of a channel */            \
-    X(foster_polls)     /* extra polls */                                      \
-    X(tag_puts)         /* messages put that the target matches */             \
-    X(tag_direct)       /* of these, put from the memory of the sender */      \
-    X(tag_posts)        /* receives posted */                                  \
-    X(tag_refused)      /* receives that the interface did not take */         \
-    X(tag_matched)      /* messages that landed in their receive */            \
-    X(tag_claimed)      /* messages that a receive found in a buffer */        \
-    X(tag_overflows)    /* messages delivered without a receive */             \
-    X(tag_aside)        /* messages that waited in a buffer of their own */    \
-    X(tag_held)         /* receives withheld from the interface */             \
-    X(tag_kept)         /* messages that a held receive got */                 \
-    X(tag_copied)       /* bytes copied for receives */                        \
-    X(tag_fences)       /* answers after which receives were linked */         \
-    X(tag_rewinds)      /* times that messages had to leave receives */        \
-    X(pings)            /* times that the peer was asked if it is alive */
+    X(event_room) /* puts and gets that found no room for their events */      \
+    X(fragments) /* puts and gets of regions */                                \
+    X(fragment_resends) /* puts and gets of regions that were repeated */      \
+    X(regions) /* regions opened for peers */                                  \
+    X(regions_refused) /* regions beyond the limit of a channel */             \
+    X(foster_polls) /* additional polls */                                     \
+    X(tag_puts) /* messages put that the target matches */                     \
+    X(tag_direct) /* messages put from the memory of the sender */             \
+    X(tag_posts) /* receives posted */                                         \
+    X(tag_refused) /* receives that the interface did not take */              \
+    X(tag_matched) /* messages written into their receive */                   \
+    X(tag_claimed) /* messages that a receive found in a buffer */             \
+    X(tag_overflows) /* messages delivered without a receive */                \
+    X(tag_aside) /* messages that waited in a buffer of their own */           \
+    X(tag_held) /* receives withheld from the interface */                     \
+    X(tag_kept) /* messages delivered to a held receive */                     \
+    X(tag_copied) /* bytes copied for receives */                              \
+    X(tag_fences) /* answers after which receives were linked */               \
+    X(tag_rewinds) /* times that messages were returned from receives */       \
+    X(pings) /* times that the peer was asked if it is alive */
 
 typedef enum psptl_counter {
 #define PSPTL_COUNTER_ENUM(name) PSPTL_COUNTER_##name,
@@ -108,15 +108,15 @@ typedef enum psptl_counter {
 /* A message that the interface matches. */
 typedef struct psptl_tagged {
     uint64_t bits;
-    uint32_t word;        /* the sender's word */
-    const uint8_t *bytes; /* of a message without a receive */
+    uint32_t word; /* the sender's word */
+    const uint8_t *bytes; /* bytes of a message without a receive */
     size_t len; /* length of the message; a receive may be shorter */
-    uint32_t number; /* in the sequence of the channel */
+    uint32_t number; /* number of the message in the channel's sequence */
     bool missed; /* a put of psptl_tag_put found no receive, so none of
                     its bytes are here */
 } psptl_tagged_t;
 
-/* Calls to the owner, from psptl_device_poll only, except `failed`. */
+/* Upcalls to the owner, made from psptl_device_poll only, except `failed`. */
 typedef struct psptl_owner {
     /* The next message of a channel; its bytes are valid during the call. */
     void (*arrived)(void *owner, const uint8_t *bytes, size_t len);
@@ -138,7 +138,7 @@ typedef struct psptl_owner {
 typedef struct psptl_place {
     uint32_t nid, pid;
     uint32_t eager, bulk, tag; /* portal table indices */
-    uint32_t source; /* in the match bits; 0: nothing is matched */
+    uint32_t source; /* source in the match bits; 0: nothing is matched */
     uint64_t bits; /* match bits of the receive ring */
     uint8_t secret[PSPTL_SECRET_SIZE]; /* admits a peer to the interface */
 } psptl_place_t;
@@ -170,7 +170,8 @@ typedef struct psptl_order {
     uint8_t *local;
     size_t len;
     uint64_t bits, offset; /* match bits of the region, offset in it */
-    uint32_t word, number; /* of a message; psptl_tag_put sets the number */
+    /* word and number of a message; psptl_tag_put sets the number */
+    uint32_t word, number;
     bool get;
 } psptl_order_t;
 
@@ -207,10 +208,10 @@ const uint64_t *psptl_device_counters(const psptl_device_t *device);
  * the reason if memory or entries are short. */
 psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
                                       char *reason);
-/* The channel's own end, for its peer. */
+/* Stores the address of the channel's own end, for its peer. */
 void psptl_channel_place(const psptl_channel_t *channel,
                          psptl_place_t *place_p);
-/* Names the peer. Messages that arrived before are delivered by the next
+/* Sets the peer. Messages that arrived earlier are delivered by the next
  * poll. */
 void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer);
 /* Returns true if every message, put and get has been acknowledged or given

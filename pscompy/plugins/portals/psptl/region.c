@@ -5,19 +5,19 @@
 
 #include "pscompy/transport/kit/clock.h"
 
-/* The longest wait of closing for a peer */
+/* nanoseconds that closing waits for a peer */
 #define REGION_CLOSE_NS 50000000ll
 
 typedef struct region {
     psptl_region_t super;
-    /* its peer may use the region; NULL: every peer may, or the channel was
-     * destroyed */
+    /* the channel whose peer may use the region; NULL if every peer may, or if
+     * the channel was destroyed */
     psptl_channel_t *channel;
     psc_link_t link;          /* channel's regions */
     psc_link_t busy;          /* device's busy regions */
     ptl_handle_me_t me;
     bool unlinked;            /* the interface has given the entry back */
-    bool closed;              /* to be freed once it is unlinked */
+    bool closed;              /* the region is freed when it is unlinked */
 } region_t;
 
 /* A bijection of a counter that began at random (splitmix64, Steele, Lea and
@@ -101,7 +101,8 @@ psptl_region_t *psptl_region_open(psptl_device_t *device,
 
 /* ---- revoking ---- */
 
-/* PTL_IN_USE means that a put or get of the region is in progress. */
+/* Unlinks the entry of a region. PTL_IN_USE means that a put or get of the
+ * region is in progress. */
 static bool region_unlink(psptl_device_t *device, region_t *region)
 {
     if (!region->unlinked)

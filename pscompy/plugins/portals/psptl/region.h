@@ -5,12 +5,12 @@
 
 #include "driver.h"
 
-/* New match bits of a region or a channel: unlikely to be guessed, and never
- * the same twice. */
+/* Returns new match bits for a region or a channel. They are hard to guess and
+ * never repeat. */
 uint64_t psptl_device_bits(psptl_device_t *device);
-/* The regions of a channel that is destroyed stay, and belong to nobody. */
+/* Detaches the regions of a channel that is destroyed; they stay open. */
 void psptl_region_detach(psptl_channel_t *channel);
-/* Frees regions that were closed in use and are not in use any more. */
+/* Frees regions that were closed while in use and are no longer in use. */
 void psptl_region_reap(psptl_device_t *device);
 /* Frees all closed regions, after the interface was closed. */
 void psptl_region_free_closed(psptl_device_t *device);

@@ -1,4 +1,4 @@
-/* Orders and their fragments. */
+/* Puts and gets, each divided into fragments. */
 #include "rma.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "pscompy/transport/kit/clock.h"
 #include "send.h"
 
-#define RMA_FRAGMENTS 256u /* in flight per interface, at most */
+#define RMA_FRAGMENTS 256u /* most fragments in flight per interface */
 
 /* ---- memory ---- */
 
@@ -159,7 +159,8 @@ static bool bulk_next(psptl_bulk_t *bulk)
     return true;
 }
 
-/* The next poll reports it; this may be inside a call of the owner. */
+/* Queues the end of the order for the next poll, because this may run inside a
+ * call of the owner. */
 static void bulk_end(psptl_bulk_t *bulk)
 {
     psc_list_remove(&bulk->link);
@@ -223,8 +224,8 @@ bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order)
     return true;
 }
 
-/* A message has its number from the moment it is put; so it leaves at once and
- * in one piece, or not at all. */
+/* A message gets its number when it is put, and later messages wait for it; so
+ * it is put at once and in one piece, or not at all. */
 psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order)
 {
     psptl_device_t *device = channel->device;
@@ -292,14 +293,16 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
     bulk->flying--;
     if (verdict != PSPTL_OK) {
         bulk->verdict = verdict;
-        bulk->issued = bulk->order.len; /* the rest is not issued */
+        /* the remaining fragments are not issued */
+        bulk->issued = bulk->order.len;
         psc_list_remove(&bulk->link);
     }
     if (bulk->flying == 0 && bulk->issued == bulk->order.len)
         bulk_end(bulk);
 }
 
-/* A message that was put has arrived, also in a receive that is too short. */
+/* Returns the verdict of a fragment. A message that was put has arrived even if
+ * its receive was too short. */
 static psptl_verdict_t bulk_verdict(const psptl_fragment_t *fragment,
                                     const ptl_event_t *event)
 {

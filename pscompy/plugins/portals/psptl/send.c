@@ -114,7 +114,7 @@ void psptl_send_again(psptl_device_t *device)
 
 /* ---- acknowledgements ---- */
 
-/* Counts one failed attempt for all messages that were in flight together. */
+/* Increases the backoff once for all messages that were in flight together. */
 static void send_back_off(psptl_channel_t *channel)
 {
     int64_t now = psc_clock_now();
@@ -188,8 +188,9 @@ void psptl_channel_ping(psptl_channel_t *channel)
     psptl_count(channel, PSPTL_COUNTER_pings);
 }
 
-/* The peer's entry is gone, so its channel is, too. Its last message may still
- * wait to be read here; therefore the second ping decides. */
+/* Handles a ping that met no entry, because the peer's channel is closed. Its
+ * last message may still wait to be read here, so the channel fails only after
+ * the second such ping. */
 static void ping_unanswered(psptl_channel_t *channel)
 {
     if (++channel->ping.failed > 1)

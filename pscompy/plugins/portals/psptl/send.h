@@ -1,8 +1,8 @@
-/* Messages on their way out. Each stays in its buffer until it is acknowledged.
- * A message that did not arrive is put again after a while, and so are those
+/* Sending messages. Each stays in its buffer until it is acknowledged. A
+ * message that did not arrive is put again after a while, and so are those
  * behind it, so that they arrive in order. A portal table entry that flow
- * control has disabled is enabled by its owner, so attempts that meet one are
- * not counted; for other faults PSP_PORTALS_RETRY_COUNT is the limit. */
+ * control has disabled is enabled by its owner, so attempts at a disabled entry
+ * are not counted; for other faults PSP_PORTALS_RETRY_COUNT is the limit. */
 #ifndef PSCOMPY_PORTALS_SEND_H
 #define PSCOMPY_PORTALS_SEND_H
 

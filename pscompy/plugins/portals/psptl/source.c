@@ -1,10 +1,10 @@
-/* Sources: who has one, and who matches. */
+/* Sources: which channels have one, and which of them match. */
 #include "source.h"
 
 #include "receive.h"
 
 #define SOURCES 0xffffu
-#define SOURCE_EVENTS 3u /* events of one message, at most */
+#define SOURCE_EVENTS 3u /* most events of one message */
 
 static bool source_used(psptl_device_t *device, uint32_t source)
 {

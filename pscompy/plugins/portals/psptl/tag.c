@@ -72,8 +72,8 @@ bool psptl_tag_link(psptl_tag_t *tag)
     return true;
 }
 
-/* PTL_IN_USE may also mean that the interface is comparing the entry with a
- * message. */
+/* Unlinks the entry of a receive. PTL_IN_USE may also mean that the interface
+ * is comparing the entry with a message. */
 void psptl_tag_unlink(psptl_tag_t *tag)
 {
     if (tag->state == PSPTL_TAG_LINKED)
@@ -104,8 +104,9 @@ bool psptl_tags_back(psptl_channel_t *channel)
 
 /* ---- messages ---- */
 
-/* Some libraries lose the original length of a message that waited in an
- * overflow buffer; the buffer has all of the message. */
+/* Returns the message of an event. Some libraries lose the original length of a
+ * message that waited in an overflow buffer, where the length in the buffer is
+ * the length of the message. */
 psptl_tagged_t psptl_tag_message(const ptl_event_t *event, bool unexpected)
 {
     bool direct = event->match_bits & PSPTL_TAG_DIRECT && event->rlength > 0;
