@@ -21,7 +21,7 @@ void ib_cache_open(ib_cache_t *cache, ib_device_t *device, uint32_t n_max,
     cache->bytes_max = bytes_max;
 }
 
-/* ---- giving up ---- */
+/* ---- giving registrations up ---- */
 
 static void ib_reg_free(ib_reg_t *reg)
 {
@@ -54,7 +54,7 @@ void ib_cache_give_up(ib_cache_t *cache, ib_reg_t *reg)
     ib_cache_settle(reg);
 }
 
-/* Gives up a registration of the list `regs`. */
+/* Removes a registration from the list `regs`; it is freed when it is idle. */
 static void ib_cache_drop(ib_cache_t *cache, ib_reg_t *reg)
 {
     cache->n--;
@@ -90,8 +90,8 @@ static bool ib_reg_covers(const ib_reg_t *reg, const uint8_t *base, size_t len)
            (size_t)(base - reg->base) <= reg->len - len;
 }
 
-/* Memory that an operation in flight uses may not be unmapped, so it needs no
- * proof. */
+/* Returns true if an operation in flight uses this memory. The program may not
+ * unmap it then, so it needs no proof. */
 static bool ib_reg_in_flight(const ib_reg_t *reg, const uint8_t *base,
                              size_t len)
 {
@@ -180,8 +180,8 @@ static ib_reg_t *ib_reg_make(ib_cache_t *cache, const uint8_t *base, size_t len,
     return NULL;
 }
 
-/* Read-only memory is not kept, because the first write would replace its
- * pages. */
+/* Registers memory and keeps the registration. Read-only memory is not kept,
+ * because the first write would replace its pages. */
 static ib_reg_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
                               size_t len)
 {
@@ -205,8 +205,8 @@ static ib_reg_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
     return reg;
 }
 
-/* No proof is needed: the user that registered a region deregisters it before
- * unmapping the memory. */
+/* Finds a registration for all peers. It needs no proof: the user that
+ * registered the region deregisters it before unmapping the memory. */
 static ib_reg_t *ib_cache_region(ib_cache_t *cache, const uint8_t *base,
                                  size_t len)
 {
@@ -234,7 +234,7 @@ ib_reg_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len)
     return reg;
 }
 
-/* Read-only memory can still be sent from. */
+/* Memory that cannot be written is registered for reading only. */
 ib_reg_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
                             bool region)
 {

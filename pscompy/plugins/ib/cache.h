@@ -28,7 +28,7 @@ struct ib_reg {
     size_t len;
     /* ib_cache_get() no longer finds it; freed when it is idle */
     bool given_up;
-    bool used;        /* since the last sweep */
+    bool used;        /* the registration was used since the last sweep */
     /* Page frames of the memory when it was registered; see proof.c. */
     uint64_t *frames;
     /* The window: the bytes that peers can access through it, the number of
@@ -38,7 +38,8 @@ struct ib_reg {
     uint64_t shown, shown_len;
     uint32_t exposures, bindings;
     const ib_queue_t *queue;
-    bool invalid; /* A bind request failed, so the window's range is unknown. */
+    /* A bind request failed, so the range of the window is unknown. */
+    bool invalid;
 };
 
 typedef struct ib_cache {
@@ -98,8 +99,8 @@ void ib_window_close(ib_reg_t *reg, ib_queue_t *queue);
  * if one of its bind requests is in flight, when that request completes
  * (`invalid`). */
 void ib_window_revoke(ib_reg_t *reg);
-/* A bind request of the registration's window has completed. May free the
- * registration. */
+/* Called when a bind request of the registration's window has completed. May
+ * free the registration. */
 void ib_window_bound(ib_reg_t *reg, bool good);
 
 #endif

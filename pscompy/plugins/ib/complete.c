@@ -35,7 +35,8 @@ static void ib_job_end(ib_iface_t *iface, const ib_job_t *job,
     comp->func(comp, status);
 }
 
-/* Requests complete in order, and a completion covers all earlier requests. */
+/* Completes the requests up to number `serial`: requests complete in order, and
+ * a completion covers all earlier requests. */
 static void ib_queue_ended(ib_queue_t *queue, uint32_t serial,
                            psc_status_t status)
 {
@@ -65,8 +66,8 @@ static void ib_messages_broke(ib_ep_t *ep, const struct ibv_wc *wc)
                         ibv_wc_status_str(wc->status), wc->vendor_err);
 }
 
-/* The request that broke the queue completes with an error; the flushed ones
- * are posted again. */
+/* Handles a failed completion of the bulk queue: the request that broke the
+ * queue ends with an error, and flushed requests are posted again later. */
 static void ib_bulk_broke(ib_ep_t *ep, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = &ep->bulk;

@@ -124,7 +124,7 @@ typedef struct ib_reg ib_reg_t; /* a registration; see cache.h */
 
 /* Resources that are released when a posted request completes. */
 typedef struct ib_job {
-    psc_comp_t *comp; /* to be notified, or NULL */
+    psc_comp_t *comp; /* completion to be notified, or NULL */
     ib_reg_t *reg; /* registration whose window the request binds, or NULL */
     uint32_t buffer; /* number of a buffer of the send pool, or IB_NO_BUFFER */
 } ib_job_t;
@@ -149,8 +149,10 @@ typedef struct ib_queue {
     void *owner;
     ib_post_t *posts; /* posted requests, at index serial % size */
     uint32_t size;
-    uint32_t posted, done; /* serial numbers */
-    uint32_t silent; /* requests since the last one that was signalled */
+    /* serial numbers behind the last posted request and the last completed
+     * one */
+    uint32_t posted, done;
+    uint32_t silent; /* requests posted since the last signalled one */
     uint32_t inline_max;
     uint32_t psn;
     bool connected; /* The queue pair is ready to send. */

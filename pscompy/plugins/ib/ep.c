@@ -24,7 +24,7 @@ void ib_ep_ask(psc_kit_ep_t *kit)
         ib_queue_room(&ep->messages) <= IB_RESERVE)
         return;
     ep->asked = ib_queue_post(&ep->messages, &post);
-    /* the completion wakes us, whether it succeeds or fails */
+    /* the completion of the keepalive wakes us, whether it succeeds or fails */
     ib_ep_starve(ep);
 }
 
@@ -48,8 +48,8 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
     return true;
 }
 
-/* A rail whose port is down would make the connection fail on the other rails
- * too. */
+/* Returns false if there are several rails and the port of this one is down:
+ * the connection would fail on the other rails too. */
 static bool ib_ep_useful(ib_iface_t *iface)
 {
     char name[PSC_REASON_MAX];
@@ -141,8 +141,8 @@ void ib_ep_close(psc_ep_t *self)
     psc_kit_ep_close(&ep->kit);
 }
 
-/* Messages have arrived when their completions are there. Then the queues are
- * stopped, so that the peer no longer accesses our memory. */
+/* Waits until all messages have completed, which means that they have arrived.
+ * Then stops the queues, so that the peer no longer accesses our memory. */
 psc_status_t ib_ep_stop(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);

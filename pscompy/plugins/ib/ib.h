@@ -98,8 +98,9 @@ struct ib_iface {
 /* The path that an endpoint's messages take. */
 typedef enum ib_way {
     IB_WAY_QUEUE,   /* to the peer's shared receive queue */
-    IB_WAY_OFFERED, /* the same, but the peer has offered a ring */
-    IB_WAY_RING     /* into the peer's ring */
+    /* to the peer's shared receive queue, but the peer has offered a ring */
+    IB_WAY_OFFERED,
+    IB_WAY_RING /* into the peer's ring */
 } ib_way_t;
 
 /* Format of the address that ep_address returns. */
@@ -125,7 +126,8 @@ struct ib_ep {
     ib_post_t
         *flushed; /* puts and gets that were flushed, to be posted again */
     uint32_t n_flushed;
-    bool starving; /* counted in n_starving */
+    /* the endpoint found no room to send and is counted in n_starving */
+    bool starving;
     bool asked; /* a keepalive write is in flight */
     ib_address_t peer;
 };
@@ -246,7 +248,8 @@ void ib_ring_begun(ib_ep_t *ep);
 /* Writes the tail behind a message of `len` bytes, for which the image has
  * IB_TAIL_ROOM bytes left. Returns the length with the tail. */
 size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len);
-/* Addresses the write so that it ends at the end of the next slot. */
+/* Sets the remote address of the write so that its last byte is the last byte
+ * of the next slot. */
 void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post);
 /* Returns the next message in the ring, or NULL if it has not arrived. */
 const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p);

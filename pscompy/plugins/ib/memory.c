@@ -13,10 +13,10 @@ struct psc_mem {
     ib_reg_t *reg;
     ib_ep_t *ep;  /* the only peer that uses the memory, or NULL */
     bool own;     /* `reg` has no other user */
-    bool exposed; /* through the window of `reg` */
+    bool exposed; /* the peer accesses the memory through the window of `reg` */
 };
 
-/* A remote key, also as it is sent. */
+/* A remote key, in the format in which it is sent. */
 struct psc_rkey {
     uint32_t magic, rkey;
     uint64_t address, len;
@@ -47,7 +47,8 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
     status = ib_ep_post(ep, &ep->bulk, post);
     if (status != PSC_OK)
         return status;
-    ib_ep_iface(ep)->n_starving++; /* until the operation has completed */
+    /* counted until the operation has completed */
+    ib_ep_iface(ep)->n_starving++;
     return PSC_INPROGRESS;
 }
 

@@ -6,7 +6,7 @@
 
 #include "driver.h"
 
-#define IB_SILENT_MAX 8u /* consecutive requests without a completion */
+#define IB_SILENT_MAX 8u /* most consecutive requests without a completion */
 
 /* ---- life ---- */
 

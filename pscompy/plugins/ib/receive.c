@@ -30,7 +30,8 @@ static void ib_am_taken(ib_ep_t *ep)
         ib_ring_offer(ep);
 }
 
-/* The header is copied, because the peer may still write to the ring. */
+/* Delivers an active message. The header is copied, because the peer may still
+ * write to the ring. */
 static void ib_am_arrived(ib_ep_t *ep, const psc_head_t *head,
                           const uint8_t *body, size_t len)
 {
@@ -90,8 +91,8 @@ static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len,
 
 /* ---- receive buffers ---- */
 
-/* The completion of a write into a ring carries no message; it only consumed a
- * receive buffer. */
+/* Handles one completion. That of a write into a ring carries no message; it
+ * only consumed a receive buffer. */
 static void ib_receive_one(ib_iface_t *iface, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = ib_queue_find(&iface->queues, wc->qp_num);
@@ -157,8 +158,8 @@ static void ib_ring_take(ib_ep_t *ep)
     iface->drained = false;
 }
 
-/* An upcall may end any endpoint, so the list is rotated instead of
- * iterated. */
+/* Reads the rings of all endpoints. An upcall may end any endpoint, so the list
+ * of endpoints is rotated instead of iterated. */
 void ib_ring_poll(ib_iface_t *iface)
 {
     for (uint32_t i = iface->n_rings; i > 0; i--) {

@@ -84,7 +84,8 @@ static void ib_recover_repost(ib_ep_t *ep)
     }
 }
 
-/* The endpoint has ended; complete the flushed requests with its error. */
+/* Completes the flushed requests of an ended endpoint with the endpoint's
+ * error. */
 static void ib_recover_drop(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);

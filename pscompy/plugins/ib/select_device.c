@@ -231,8 +231,8 @@ static void ib_search_entry(ib_search_t *search, const char *text, int len,
               name, ibv_get_device_name(search->list[0]));
 }
 
-/* The position in the list is the rail number, whether the other entries work
- * or not. */
+/* Tries the devices that the user named. The position in the list is the rail
+ * number, whether the other entries work or not. */
 static void ib_search_named(ib_search_t *search)
 {
     const char *at = search->choice->hca;

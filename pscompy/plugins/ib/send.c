@@ -26,7 +26,8 @@ static psc_status_t ib_am_may(ib_ep_t *ep)
     return ep->way == IB_WAY_OFFERED ? ib_ring_switch(ep) : PSC_OK;
 }
 
-/* Gathers the bytes that are sent: head, header, payload. */
+/* Writes head, header and payload to `image`. The head reports the number of
+ * messages received from the peer. */
 static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
                             const void *header, uint8_t header_len,
                             const psc_iov_t *iov, size_t n_iov)
@@ -41,8 +42,8 @@ static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
     return (size_t)(psc_iov_gather(at, iov, n_iov) - image);
 }
 
-/* Sends from a buffer of the pool, which the completion releases, or inline if
- * `buffer` is IB_NO_BUFFER. */
+/* Posts a message in a buffer of the pool, which the completion releases, or
+ * inline if `buffer` is IB_NO_BUFFER. */
 static psc_status_t ib_image_post(ib_ep_t *ep, uint8_t *image, size_t len,
                                   uint32_t buffer)
 {

@@ -9,7 +9,7 @@
 
 enum { IB_RECEIVING, IB_SENDING };
 
-/* The descriptors in the epoll set. */
+/* Descriptors in the epoll set. */
 typedef enum ib_bell {
     IB_BELL_COMPLETIONS,
     IB_BELL_DEVICE,
@@ -125,8 +125,8 @@ static psc_status_t ib_notice_want(ib_iface_t *iface, int which,
     return PSC_OK;
 }
 
-/* Completions that arrived before the request raise no event, so poll for
- * them. */
+/* Returns true if a completion arrived before the event was requested. Such a
+ * completion raises no event, so the queue is polled for it. */
 static bool ib_arm_missed(ib_iface_t *iface, struct ibv_cq *cq)
 {
     if (ibv_poll_cq(cq, 1, &iface->early) <= 0)
