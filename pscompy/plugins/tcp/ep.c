@@ -177,8 +177,8 @@ void tcp_ep_free(tcp_ep_t *ep)
     free(ep);
 }
 
-/* During progress the caller of an upcall may still use the endpoint, so it is
- * freed later. */
+/* Ends the endpoint. During progress the caller of an upcall may still use it,
+ * so it is freed later. */
 void tcp_ep_fini(psc_ep_t *self)
 {
     tcp_ep_t *ep = (tcp_ep_t *)self;

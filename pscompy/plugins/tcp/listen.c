@@ -140,8 +140,8 @@ static void tcp_caller_push_out(tcp_iface_t *iface)
     }
 }
 
-/* All callers have the same time-out, so the list is in the order of
- * deadlines. */
+/* Drops callers whose time is over. All callers have the same time-out, so the
+ * list of callers is in the order of deadlines. */
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now)
 {
     (void)tcp_source_watch(iface, &iface->listener, EPOLLIN);
@@ -186,8 +186,9 @@ static void tcp_callers_close(tcp_iface_t *iface)
 
 /* ---- the listener ---- */
 
-/* If no descriptor is left, drop a caller. If there is no caller, stop watching
- * the listener for a while; connections wait in the kernel's queue. */
+/* Handles a failed accept(). If no descriptor is left, drops a caller. If there
+ * is no caller, stops watching the listener for a while; connections wait in
+ * the kernel's queue. */
 static void tcp_listener_failed(tcp_iface_t *iface, int error)
 {
     bool exhausted = error == EMFILE || error == ENFILE;

@@ -130,8 +130,9 @@ static void tcp_network_add_name(tcp_iface_t *iface,
     }
 }
 
-/* A network selects our addresses inside it. A host (`exact`) selects our
- * addresses whose network contains the host. */
+/* Adds addresses that an item of PSP_NETWORK selects: a network selects our
+ * addresses inside it, a host (`exact`) our addresses whose network contains
+ * the host. */
 static void tcp_network_add_net(tcp_iface_t *iface,
                                 const struct ifaddrs *entries, tcp_net_t net,
                                 bool exact)

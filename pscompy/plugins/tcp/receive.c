@@ -118,8 +118,8 @@ static void tcp_body_take_buffered(tcp_in_t *in)
     }
 }
 
-/* One read, into the destination and, for the bytes behind the payload, into
- * the buffer. */
+/* Reads once: payload bytes into the destination, and the bytes behind the
+ * payload into the buffer. */
 static ssize_t tcp_body_read(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;

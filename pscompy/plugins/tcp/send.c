@@ -111,8 +111,8 @@ static unsigned tcp_iov_skip(struct iovec *iov, unsigned at, unsigned n_iov,
 
 /* ---- flushing ---- */
 
-/* Counts the endpoints that hold bytes of completed sends and tells the core
- * when there are any, so that it keeps calling progress. */
+/* Counts the endpoints that hold bytes of completed sends, and notifies the
+ * core when there are any, so that it keeps calling progress. */
 static void tcp_out_account(tcp_ep_t *ep)
 {
     tcp_iface_t *iface = (tcp_iface_t *)ep->super.iface;
@@ -178,8 +178,8 @@ static tcp_send_t *tcp_out_took(tcp_out_t *out, size_t n)
     return send;
 }
 
-/* One system call. Returns false if the socket takes no more for now. *done_p
- * is the send that this call completed, or NULL. */
+/* Sends queued bytes with one system call. Returns false if the socket takes no
+ * more for now. *done_p is the send that this call completed, or NULL. */
 static bool tcp_out_push(tcp_ep_t *ep, tcp_send_t **done_p)
 {
     struct iovec iov[TCP_RING_IOV + TCP_IOV_MAX];

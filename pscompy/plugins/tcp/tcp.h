@@ -36,12 +36,13 @@
 #include "wire.h"
 
 #define TCP_CALLERS_MAX 1024u /* upper bound of callers */
-#define TCP_CALLERS_SHARE 8u  /* and at most one eighth of the descriptors */
-#define TCP_BUCKETS 256u      /* for counting callers by source */
-#define TCP_SENDS_MAX 16u     /* zero-copy sends in flight per endpoint */
-#define TCP_IOV_MAX 16u       /* pieces of one message */
-#define TCP_SHORT_MAX 512u    /* longest header plus payload of am_short */
-#define TCP_EVENTS_MAX 16     /* events handled in one progress */
+/* callers take at most one eighth of the process's descriptors */
+#define TCP_CALLERS_SHARE 8u
+#define TCP_BUCKETS 256u /* buckets for counting callers by source address */
+#define TCP_SENDS_MAX 16u /* zero-copy sends in flight per endpoint */
+#define TCP_IOV_MAX 16u /* pieces of one message */
+#define TCP_SHORT_MAX 512u /* longest header plus payload of am_short */
+#define TCP_EVENTS_MAX 16 /* events handled in one progress */
 #define TCP_ZCOPY_MAX ((size_t)1 << 62)
 /* A payload up to this length is collected in the read buffer; a longer one is
  * read into its destination as soon as its header is known. */
@@ -67,7 +68,7 @@ union tcp_sockaddr {
 typedef struct tcp_source tcp_source_t;
 struct tcp_source {
     void (*ready)(tcp_source_t *self, uint32_t events);
-    int fd;          /* -1: none */
+    int fd; /* -1: none */
     uint32_t events; /* watched events; 0 if not in the set */
 };
 
@@ -102,7 +103,7 @@ struct tcp_iface {
     int epoll_fd;
     tcp_source_t listener;
     tcp_source_t alarm; /* timer for deadlines and for immediate progress */
-    int64_t alarm_at;   /* TCP_NEVER if not set */
+    int64_t alarm_at; /* TCP_NEVER if not set */
     tcp_caller_t *places; /* array of callers; its address never changes */
     unsigned n_places, n_callers;
     /* elements of `places`; callers are listed oldest first */
@@ -113,13 +114,13 @@ struct tcp_iface {
     tcp_sockaddr_t addresses[TCP_ADDRESSES_MAX];
     unsigned n_addresses;
     psc_list_t connecting; /* endpoints that are not up or failing */
-    psc_list_t settled;    /* up, failed or closed */
-    psc_list_t graveyard;  /* endpoints to free when progress returns */
-    unsigned n_holding;    /* endpoints that hold bytes of completed sends */
-    tcp_ep_t *hot;         /* endpoint that received last; read first */
-    unsigned streak;       /* its consecutive receives */
+    psc_list_t settled; /* endpoints that are up, failed or closed */
+    psc_list_t graveyard; /* endpoints to free when progress returns */
+    unsigned n_holding; /* endpoints that hold bytes of completed sends */
+    tcp_ep_t *hot; /* endpoint that received last; read first */
+    unsigned streak; /* consecutive receives of the hot endpoint */
     unsigned turns;
-    unsigned handled;      /* events handled in this call of progress */
+    unsigned handled; /* events handled in this call of progress */
     bool in_progress;
     /* the handlers of endpoints' sockets, from connect.h */
     void (*rx_ready)(tcp_source_t *source, uint32_t events);
@@ -130,15 +131,15 @@ struct tcp_iface {
 
 /* All stages: the name, and the handler of a readable or broken socket. */
 #define TCP_STAGE_LIST(X)                                                      \
-    X(NEW, none)                     /* created */                             \
-    X(CALLED, lost)                  /* a caller arrived before ep_connect */  \
-    X(CONNECTING, none)              /* connector: dialling addresses */       \
-    X(AWAIT_CALL, none)              /* acceptor: no caller yet */             \
-    X(AWAIT_ANSWER, answered)        /* acceptor: challenge is sent */         \
-    X(UP, received)                  /* frames are exchanged */                \
-    X(FAILING, none)                 /* progress will call ep_failed */        \
+    X(NEW, none) /* created */                                                 \
+    X(CALLED, lost) /* a caller arrived before ep_connect */                   \
+    X(CONNECTING, none) /* connector: dialling addresses */                    \
+    X(AWAIT_CALL, none) /* acceptor: no caller yet */                          \
+    X(AWAIT_ANSWER, answered) /* acceptor: challenge is sent */                \
+    X(UP, received) /* frames are exchanged */                                 \
+    X(FAILING, none) /* progress will call ep_failed */                        \
     X(FAILED, none)                                                            \
-    X(CLOSING, discarded)            /* queued bytes are still being sent */   \
+    X(CLOSING, discarded) /* queued bytes are still being sent */              \
     X(CLOSED, none)
 
 typedef enum tcp_stage {
@@ -165,9 +166,10 @@ typedef struct tcp_out {
     uint64_t head, tail;
     /* Bytes below this position belong to sends reported as complete. */
     uint64_t owed;
-    bool holding;  /* some of those bytes are still in the ring */
+    bool holding; /* bytes of completed sends are still in the ring */
     tcp_send_t sends[TCP_SENDS_MAX];
-    uint64_t first_send, last_send; /* positions in `sends`, likewise */
+    /* positions in `sends`: of the first send, and behind the last one */
+    uint64_t first_send, last_send;
     bool finished; /* the stream takes no more bytes */
 } tcp_out_t;
 
@@ -182,13 +184,14 @@ typedef struct tcp_in {
     size_t start, end;
     uint64_t header[PSC_AM_HEADER_MAX / 8];
     /* a payload that is read directly into its destination */
-    uint64_t body_left; /* 0 if there is no such payload */
+    /* bytes that are still missing; 0 if no payload is read directly */
+    uint64_t body_left;
     psc_dest_t dest;
     /* the first piece that is not full, and its filled bytes */
     size_t dest_at, dest_offset;
     /* the last payload was long, so the next is probably long too */
     bool long_ones;
-    bool goodbye;   /* the peer's goodbye has arrived */
+    bool goodbye; /* the peer's goodbye has arrived */
 } tcp_in_t;
 
 /* One address of the peer, while it is dialled. */

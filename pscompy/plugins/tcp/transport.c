@@ -140,8 +140,8 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-/* A hot socket outside the set raises no EPOLLOUT, so its queue is flushed
- * here. */
+/* Reads the hot socket. Outside the epoll set it raises no EPOLLOUT, so its
+ * queue is flushed here, too. */
 static void tcp_hot_serve(tcp_ep_t *ep)
 {
     bool flush = ep->aside && !tcp_out_empty(&ep->out);
@@ -197,8 +197,8 @@ static unsigned tcp_progress(psc_iface_t *self)
     return iface->handled;
 }
 
-/* The epoll set then reports all pending work, and keeps reporting it until it
- * is done. */
+/* Puts the hot socket back into the epoll set, which then reports all pending
+ * work until it is done. */
 static psc_status_t tcp_arm(psc_iface_t *self)
 {
     tcp_hot_put_back((tcp_iface_t *)self);
