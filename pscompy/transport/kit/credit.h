@@ -12,8 +12,10 @@
 #include <stdint.h>
 
 typedef struct psc_credit {
-    uint32_t window;             /* the peer's buffers */
-    uint32_t step;               /* at most half of our own buffers */
+    uint32_t window;             /* number of the peer's buffers */
+    /* unreported messages that make a report due; at most half of our own
+     * buffers */
+    uint32_t step;
     /* sent to the peer; received according to its reports */
     uint32_t sent, confirmed;
     /* received from the peer; the number last reported to it */
@@ -22,7 +24,8 @@ typedef struct psc_credit {
 
 typedef enum psc_credit_verdict {
     PSC_CREDIT_IMPOSSIBLE, /* the peer reports more than were sent */
-    /* less than known: a later report has overtaken this one */
+    /* the peer reports less than is known: a later report has overtaken this
+     * one */
     PSC_CREDIT_EARLIER,
     PSC_CREDIT_SAME,
     PSC_CREDIT_MORE /* there may be credit again */

@@ -55,7 +55,8 @@ typedef struct psc_kit_eps {
     int64_t keepalive_ns;
 } psc_kit_eps_t;
 
-/* The first member of the endpoint structure of such a transport. */
+/* First member of the endpoint structure of a transport that uses this
+ * header. */
 struct psc_kit_ep {
     psc_ep_t super;
     psc_kit_eps_t *all;
@@ -71,11 +72,11 @@ struct psc_kit_ep {
     int64_t deadline; /* when the token proof must be complete */
     psc_proof_t proof;
     psc_credit_t credit;
-    psc_status_t status; /* why it failed */
+    psc_status_t status; /* reason of the failure */
     char reason[PSC_REASON_MAX];
 };
 
-/* ---- the clock ---- */
+/* ---- the timer ---- */
 
 static inline bool psc_kit_eps_open(psc_kit_eps_t *all, int64_t keepalive_ns)
 {

@@ -19,8 +19,8 @@ typedef struct psc_head {
 /* Kinds of messages; a transport numbers its own from PSC_N_KIT_EP_KINDS on. */
 typedef enum psc_kit_ep_kind {
     PSC_KIT_EP_AM = PSC_N_PROOF_KINDS, /* lower kinds prove the token */
-    PSC_KIT_EP_CREDIT,                 /* the head only */
-    PSC_KIT_EP_GOODBYE,                /* the last message */
+    PSC_KIT_EP_CREDIT, /* report of credit, which the head carries */
+    PSC_KIT_EP_GOODBYE, /* the last message */
     PSC_N_KIT_EP_KINDS
 } psc_kit_ep_kind_t;
 
@@ -83,7 +83,7 @@ static inline bool psc_kit_ep_expects_goodbye(const psc_kit_ep_t *ep)
 
 /* ---- messages ---- */
 
-/* Every head reports credit. */
+/* Makes a head, which reports credit to the peer. */
 static inline psc_head_t psc_head_make(psc_kit_ep_t *ep, uint8_t kind,
                                        uint8_t id, uint8_t header_len)
 {

@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #ifndef PSC_PAGE_SIZE
-#define PSC_PAGE_SIZE sysconf(_SC_PAGESIZE) /* makes no system call */
+/* reads a value of the C library; makes no system call */
+#define PSC_PAGE_SIZE sysconf(_SC_PAGESIZE)
 #endif
 
 static inline size_t psc_page_size(void)

@@ -25,7 +25,7 @@ typedef struct psc_reorder {
 typedef enum psc_reorder_verdict {
     PSC_REORDER_NEXT, /* in order */
     PSC_REORDER_EARLY, /* held until the items before it were taken */
-    PSC_REORDER_DUPLICATE, /* held already, or taken before */
+    PSC_REORDER_DUPLICATE, /* the item is held already or was taken before */
     PSC_REORDER_BEYOND /* the number exceeds the limit */
 } psc_reorder_verdict_t;
 

@@ -65,7 +65,8 @@ typedef struct psc_proof {
 
 typedef struct psc_proof_reply {
     psc_proof_verdict_t verdict;
-    psc_proof_kind_t kind; /* sent with the body, unless NONE */
+    /* kind of the reply to be sent with the body; NONE if there is no reply */
+    psc_proof_kind_t kind;
     size_t len;
     uint8_t body[PSC_PROOF_BODY_MAX];
     char why[PSC_REASON_MAX / 2];
@@ -88,7 +89,7 @@ static inline void psc_proof_make(const psc_proof_t *proof, char side,
     explicit_bzero(text, sizeof(text));
 }
 
-/* Compares in constant time. */
+/* Returns true if the proof is that of the side. Compares in constant time. */
 static inline bool psc_proof_check(const psc_proof_t *proof, char side,
                                    const uint8_t *hash)
 {
