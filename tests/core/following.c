@@ -177,7 +177,8 @@ void case_any_of_several(void)
     waiter_start(&poller, pair.a.worker, other, NULL, 0);
     waiter_start(&one, pair.a.worker, first, second, 1);
     end(&one, second);
-    waiter_start(&two, pair.a.worker, first, NULL, 1); /* is free again */
+    check(!psc_container_of(first, psc_req_t, head)->follower);
+    waiter_start(&two, pair.a.worker, first, NULL, 1);
     end(&two, first);
     end(&poller, other);
     api->request_free(other);
@@ -200,8 +201,11 @@ void case_role_is_passed_on(void)
         waiter_start(&waiters[i], pair.a.worker, events[i], NULL, i);
     }
     for (unsigned i = 0; i < MOST; i++) { /* the earliest follows the poller */
+        unsigned left = MOST - 1 - i;
+
         end(&waiters[i], events[i]);
-        await_followers(pair.a.worker, i < MOST - 2 ? MOST - 2 - i : 0);
+        check(!left || followers(pair.a.worker) < left); /* one is woken */
+        await_followers(pair.a.worker, left ? left - 1 : 0);
         api->request_free(events[i]);
     }
     close_without_late(&pair);
