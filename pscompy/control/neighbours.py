@@ -118,6 +118,7 @@ class Neighbours:
         self._option: Option | None = None
         self._identity = b""  # packed
         self._names: dict[int, bytes] = {}  # of the sockets, by rank
+        self._explained: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # by module
         self._introductions: dict[int, Introduction] = {}  # by rank, until the connection ends
         self._unsent: dict[int, deque[bytes]] = {}  # datagrams for which a peer has no room yet
         self._retry: Timer | None = None
@@ -280,10 +281,18 @@ class Neighbours:
         introduction.lane = None
         self._settle(introduction)
         assert record.peer is not None
-        usable, absent = selection.candidates(self._engine.options, self._here, record.peer)
-        offered = tuple(option.name for option in usable)
-        reasons = {name: f"{reason} (here)" for name, reason in absent.items()}
-        self._connections.install(record, [lane], offered, reasons)
+        self._connections.install(record, [lane], *self._transports(record.peer))
+
+    def _transports(self, there: Identity) -> tuple[tuple[str, ...], dict[str, str]]:
+        """The transports that reach this peer, and why the others do not, for explanations. They
+        are the same for all neighbours of one module."""
+        known = self._explained.get(there.module)
+        if known is None:
+            usable, absent = selection.candidates(self._engine.options, self._here, there)
+            reasons = {name: f"{reason} (here)" for name, reason in absent.items()}
+            known = tuple(option.name for option in usable), reasons
+            self._explained[there.module] = known
+        return known
 
     def _fail(self, introduction: Introduction | None, reason: str, tell: bool = True) -> None:
         """End the attempt on both sides, and connect over a precon link. Does nothing if the

@@ -108,10 +108,10 @@ class OnDemand:
         self._connections.step(record, PhaseEvent.CALL if kind is Kind.CALL else PhaseEvent.DIAL)
         if record.name == self._here.name:
             connect_self(self._connections, self._factory, record)
-        elif error := self._nothing_works(record):
-            self._connections.give_up(record, error)
         elif record.address is None and record.resolve is not None and self._neighbours.is_open:
             self._neighbours.begin(record)
+        elif error := self._nothing_works(record):
+            self._connections.give_up(record, error)
         else:
             self._dialing.begin(record, kind)
 
