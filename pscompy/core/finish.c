@@ -76,6 +76,11 @@ static void req_drop(psc_req_t *req, bool notify)
         psc_wake(worker, PSC_WAKE_NEWS);
 }
 
+void psc_req_notify(psc_req_t *req)
+{
+    req_drop(req, req->head.flags & PSC_FLAG_NOTIFY);
+}
+
 void psc_req_finish(psc_req_t *req, psc_status_t status)
 {
     req_end(req, status);
@@ -87,7 +92,7 @@ void psc_req_finish(psc_req_t *req, psc_status_t status)
     if (req->inside)
         req_state_set(req, PSC_REQUEST_DONE);
     else
-        req_drop(req, req->head.flags & PSC_FLAG_NOTIFY);
+        psc_req_notify(req);
 }
 
 void psc_req_returned(psc_req_t *req)

@@ -7,6 +7,9 @@
 
 /* End a request: set result.status and notify its consumer. */
 void psc_req_finish(psc_req_t *req, psc_status_t status);
+/* Notify the consumer of a request that has ended during a call with
+ * req->inside set, and release the core's hold on it. */
+void psc_req_notify(psc_req_t *req);
 /* Release the core's hold on a request that has ended during a call with
  * req->inside set. */
 void psc_req_returned(psc_req_t *req);

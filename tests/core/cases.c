@@ -247,6 +247,7 @@ static const struct {
     {"threads", case_threads},
     {"driven", case_driven},
     {"driven_and_waited", case_driven_and_waited},
+    {"a_send_that_leaves_wakes_nobody", case_a_send_that_leaves_wakes_nobody},
     {"polling_wakes_sleepers", case_polling_wakes_sleepers},
     {"sleepers_are_apart", case_sleepers_are_apart},
     {"news_before_arming", case_news_before_arming},

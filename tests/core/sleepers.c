@@ -29,6 +29,54 @@ static void arm(psc_sleeper_t *sleeper)
     }
 }
 
+/* ---- sends ---- */
+
+static uint64_t count_eager(psc_worker_t *worker)
+{
+    return count(worker, PSC_COUNTER_eager_bcopy) +
+           count(worker, PSC_COUNTER_eager_zcopy);
+}
+
+/* A message that leaves within the call is not notified, and the threads that
+ * sleep until something arrives go on sleeping. A transport whose messages are
+ * shorter sends it by rendezvous. */
+void case_a_send_that_leaves_wakes_nobody(void)
+{
+    static char out[20000] = "no copy", in[20000];
+    psc_iov_t iov = {out, sizeof out};
+    psc_send_args_t args = {.context = CONTEXT,
+                            .tag = 1,
+                            .iov = &iov,
+                            .n_iov = 1,
+                            .flags = PSC_FLAG_NOTIFY};
+    psc_request_t *send = NULL, *recv;
+    psc_sleeper_t *sleeper;
+    psc_result_t result;
+    pair_t pair;
+    bool left;
+
+    options.eager_max = sizeof out;
+    pair_open(&pair);
+    settle(&pair);
+    check(api->sleeper_create(pair.a.worker, &sleeper) == PSC_OK);
+    arm(sleeper);
+    left = api->send(pair.a.conn, &args, &send) == PSC_OK;
+    check(left == (count_eager(pair.a.worker) > 0));
+    if (left) {
+        check(!send && !api->completion_poll(pair.a.worker));
+        check(pair.a.worker == pair.b.worker ||
+              !readable(api->sleeper_descriptor(sleeper), 0));
+    }
+    recv = post_recv(&pair.b, pair.b.conn, in, sizeof in, 1, &result);
+    if (recv)
+        result = finish(&pair, recv);
+    if (send)
+        finish(&pair, send);
+    check(result.status == PSC_OK && strcmp(in, "no copy") == 0);
+    api->sleeper_release(pair.a.worker, sleeper);
+    pair_close(&pair);
+}
+
 /* ---- other threads that poll ---- */
 
 static void wait_for(psc_worker_t *worker, int64_t ns)

@@ -6,6 +6,7 @@
 #include "../finish.h"
 #include "../progress/sleep.h"
 #include "../request.h"
+#include "../upward.h"
 #include "credit.h"
 #include "eager.h"
 #include "lend.h"
@@ -124,6 +125,32 @@ psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
     return message_send_eager(conn, &head, args->iov, args->n_iov, len, NULL);
 }
 
+/* Begin a send. A request whose message has left is recycled, because the
+ * consumer does not have it yet; only a request that must be queued wakes
+ * sleeping threads. */
+static psc_status_t message_start(psc_req_t *req, psc_request_t **request_p)
+{
+    psc_conn_t *conn = req->conn;
+    bool first = conn->state == PSC_CONN_UP &&
+                 psc_list_empty(&conn->work.queues[PSC_WORK_ORDERED]);
+
+    req->inside = true;
+    if (!first || conn->worker->up->advance(req) == PSC_ERR_NO_RESOURCE) {
+        psc_conn_queue(conn, req);
+        psc_conn_flush(conn);
+    }
+    req->inside = false;
+    if (req->head.state != PSC_REQUEST_DONE)
+        return PSC_INPROGRESS;
+    if (req->head.result.status != PSC_OK) {
+        psc_req_notify(req);
+        return PSC_INPROGRESS;
+    }
+    *request_p = NULL;
+    psc_req_recycle(&conn->worker->requests, req);
+    return PSC_OK;
+}
+
 psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
                               uint16_t aux, psc_request_t **request_p)
 {
@@ -150,9 +177,7 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
     psc_req_attach(req, conn);
     psc_req_stage_set(req, PSC_STAGE_SEND);
     *request_p = &req->head;
-    psc_conn_queue(conn, req);
-    psc_conn_flush(conn);
-    return PSC_INPROGRESS;
+    return message_start(req, request_p);
 }
 
 /* ---- receive ---- */
