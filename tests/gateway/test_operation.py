@@ -98,3 +98,23 @@ def test_a_picture(machine, script, gate, tmp_path):
     gate.let_through(4)
     for job in jobs:
         finished(job)
+
+
+def test_an_acknowledgement_answers_many_packets(machine, script):
+    """A long stream costs a gateway little more than its own packets."""
+    program = script(
+        """\
+        import pscompy
+        with pscompy.World() as world:
+            buffers = [bytearray(4 << 20) for _ in range(32)]
+            start = world.irecv if world.rank else world.isend
+            pscompy.wait_all([start(it, 1 - world.rank) for it in buffers])
+        """
+    )
+    machine.start_gateway(1)
+    second = machine.ranks(2, 1, program)
+    finished(machine.ranks(1, 1, program))
+    finished(second)
+    counters = machine.status(1)["counters"]
+    assert counters["bytes"] > 32 * (4 << 20)
+    assert counters["packets"] < 1.5 * counters["bytes"] / (64 << 10)

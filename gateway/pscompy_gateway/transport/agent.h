@@ -91,6 +91,7 @@ typedef struct gw_outgoing {
     uint32_t next; /* number of the next packet */
     uint32_t acked; /* all packets below this number are acknowledged */
     uint32_t limit; /* packets below this number may be sent */
+    uint32_t asked; /* end of the packets up to the last ACK_NOW */
     uint32_t clock; /* incremented by each send and each probe */
     uint32_t n_ops;
     uint32_t n_waiting; /* packets of `unacked` that wait to be sent */

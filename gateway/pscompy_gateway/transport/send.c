@@ -58,15 +58,28 @@ static bool out_send(gw_ep_t *ep, gw_packet_t *packet)
     return true;
 }
 
+/* Returns true if the next packet is to ask for an acknowledgement: the limit,
+ * or that of copies, is near, and no earlier request is unanswered. One answer
+ * per packet would cost the gateway as much as the packet. */
+static bool out_asks(const gw_ep_t *ep)
+{
+    const gw_agent_t *agent = gw_agent_of(ep);
+    int32_t left = (int32_t)(ep->out.limit - ep->out.next);
+
+    return (left < (int32_t)(agent->tokens / 4) ||
+            ep->out.copied > agent->window / 2) &&
+           (int32_t)(ep->out.acked - ep->out.asked) >= 0;
+}
+
 static void out_number(gw_ep_t *ep, gw_packet_t *packet, uint8_t flags)
 {
     gw_agent_t *agent = gw_agent_of(ep);
 
-    if ((int32_t)(ep->out.limit - ep->out.next) <= (int32_t)(agent->tokens / 4))
-        flags |= GW_ACK_NOW;
     packet->head = gw_head_to_peer(ep, GW_DATA);
-    packet->head.flags = flags;
     packet->head.seq = ep->out.next++;
+    packet->head.flags = flags | (out_asks(ep) ? GW_ACK_NOW : 0);
+    if (packet->head.flags & GW_ACK_NOW)
+        ep->out.asked = ep->out.next;
     if (psc_list_empty(&ep->out.unacked))
         atomic_fetch_add(&agent->unsettled, 1);
     psc_list_push(&ep->out.unacked, &packet->link);
@@ -125,9 +138,7 @@ psc_status_t gw_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
         return PSC_ERR_NO_MEMORY;
     out_copy(packet, &message, header, iov, n_iov);
     ep->out.copied += len;
-    out_number(ep, packet,
-               ep->out.copied > agent->window / 2 ? GW_FIRST | GW_ACK_NOW
-                                                  : GW_FIRST);
+    out_number(ep, packet, GW_FIRST);
     return PSC_OK;
 }
 
