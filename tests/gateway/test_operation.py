@@ -10,6 +10,7 @@ import gate as the_gate
 import pytest
 from namespaces import PORT, TIMEOUT, finished
 from pscompy_gateway.cli import report, topology_plot
+from pscompy_gateway.transport.config import VARIABLES
 
 import pscompy
 
@@ -100,21 +101,30 @@ def test_a_picture(machine, script, gate, tmp_path):
         finished(job)
 
 
+def streams():
+    with pscompy.World() as world:
+        buffers = [bytearray(4 << 20) for _ in range(32)]
+        start = world.irecv if world.rank else world.isend
+        pscompy.wait_all([start(it, 1 - world.rank) for it in buffers])
+
+
 def test_an_acknowledgement_answers_many_packets(machine, script):
     """A long stream costs a gateway little more than its own packets."""
-    program = script(
-        """\
-        import pscompy
-        with pscompy.World() as world:
-            buffers = [bytearray(4 << 20) for _ in range(32)]
-            start = world.irecv if world.rank else world.isend
-            pscompy.wait_all([start(it, 1 - world.rank) for it in buffers])
-        """
-    )
+    program = script(streams)
     machine.start_gateway(1)
     second = machine.ranks(2, 1, program)
     finished(machine.ranks(1, 1, program))
     finished(second)
     counters = machine.status(1)["counters"]
     assert counters["bytes"] > 32 * (4 << 20)
-    assert counters["packets"] < 1.5 * counters["bytes"] / (64 << 10)
+    assert counters["packets"] < 1.5 * counters["bytes"] / (60 << 10)
+
+
+@pytest.mark.parametrize("mss", [1428, 1448, 8928, 8948])
+def test_a_fragment_fills_one_segment(mss):
+    """With its headers, for packets of 1500 and 9000 bytes: the stack makes segments of whole
+    packets, and sends what is beyond one segment at the cost of another."""
+    (mtu,) = (it for it in VARIABLES if it.name == "MTU")
+    headers = 28 + 56  # of tcp with an eager message, gw_head_t
+    segment = 65535 // mss * mss
+    assert segment - 5120 < mtu.parser(mtu.default) + headers <= segment

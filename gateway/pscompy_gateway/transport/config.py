@@ -14,9 +14,10 @@ VARIABLES = (
     ),
     Var(
         "MTU",
-        "64k",
+        "60k",
         size(2048, 120 << 10),
-        "Bytes of one fragment of a message through a gateway.",
+        "Bytes of one fragment of a message through a gateway. With its headers the default fills"
+        " one segment of 64 KiB of the network stack; a little more makes two.",
         aliases=("GW_MTU",),
     ),
     Var(
