@@ -11,19 +11,28 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import re
 import shutil
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RELAY_PORT, SERVER_PORT = 7000, 7001
+HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/sbin:/bin")
+KNOCK = "import socket; socket.create_connection(('10.1.1.9', {})).close()"
 RATE = 200  # Mbit/s of a limited link
 PAIR = (4 << 20, 32, 500)  # bytes, messages, turns
+COST_SIZE, COST_COUNT = 4 << 20, 40  # bytes, messages
+COST_ROUNDS = 3  # of gateways_pair.py and gateways_sockets.py
 STALLED = (1 << 20, 48, 4)  # bytes, messages, rounds; the first does not count
 ALL_TO_ALL = ((3000, 20), (300_000, 3))  # bytes, rounds
 
@@ -72,14 +81,14 @@ class Ground:
 
 
 @contextmanager
-def ground(gateways: int, rate: str = "") -> Iterator[Ground]:
+def ground(gateways: int, rate: str = "", *, started: bool = True) -> Iterator[Ground]:
     names = importlib.import_module("namespaces")
     machine = names.Machine(2, gateways)
     try:
         machine.open()
         if rate:
             machine.limit(rate)
-        for number in machine.gateways:
+        for number in machine.gateways if started else ():
             machine.start_gateway(number)
         yield Ground(names, machine)
     finally:
@@ -106,23 +115,107 @@ def links(launches: int) -> None:
         )
 
 
+@contextmanager
+def relay_beside(here: Ground, *prefix: object) -> Iterator[subprocess.Popen[str]]:
+    """haproxy as a relay of TCP in the namespace of the gateway."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder, "haproxy.cfg")
+        settings.write_text(RELAY.format(relay=RELAY_PORT, server=SERVER_PORT))
+        words = (*prefix, HAPROXY, "-db", "-f", settings)
+        process = here.machine.start(here.machine.gateway(1), *words)
+        while here.machine.python(1, "-c", KNOCK.format(RELAY_PORT)).wait():
+            assert process.poll() is None, process.stderr.read()
+        yield process
+
+
 def relay(launches: int) -> None:
     """Two processes over a gateway, and over haproxy between the same namespaces."""
-    found = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/sbin:/bin")
-    if found is None:
+    if HAPROXY is None:
         print("no relay to compare with: apt-get install haproxy")
         return
     ours, theirs = [], []
-    with ground(1) as here, tempfile.TemporaryDirectory() as folder:
-        settings = Path(folder, "haproxy.cfg")
-        settings.write_text(RELAY.format(relay=RELAY_PORT, server=SERVER_PORT))
-        here.machine.start(here.machine.gateway(1), found, "-db", "-f", settings)
+    with ground(1) as here, relay_beside(here):
         for _ in range(launches):
             ours += here.launch(1, "pair", *PAIR)
             theirs.append(here.relayed(*PAIR))
     for index, unit in enumerate(("us, 8 B one way", "MB/s, 4 MiB")):
         here_, there = median(ours, index), median(theirs, index)
         print(f"{unit}: gateway {here_:.1f}, relay {there:.1f}, ratio {here_ / there:.2f}")
+
+
+# ---- what 64 KiB of a stream cost the gateway and haproxy ----
+
+
+def processor_ns(pid: int) -> float:
+    """User and system time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") * 1e9
+
+
+def system_calls(pid: int, job: Callable[[], object]) -> int:
+    """How many system calls the process makes while the job runs."""
+    with tempfile.NamedTemporaryFile("r") as out:
+        command = ["strace", "-f", "-c", "-o", out.name, "-p", str(pid)]
+        tracing = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert tracing.stderr is not None
+        assert "attached" in tracing.stderr.readline()
+        job()
+        tracing.send_signal(signal.SIGINT)
+        tracing.communicate()
+        totals = [line.split() for line in out.read().splitlines() if line.endswith(" total")]
+    return int(totals[0][3])
+
+
+def instructions(
+    start: Callable[..., AbstractContextManager[subprocess.Popen[str]]],
+    job: Callable[[int], object],
+) -> float:
+    """The difference between a long and a short stream, in instructions of user code."""
+    sums = []
+    for count in (COST_COUNT // 4, COST_COUNT):
+        with tempfile.NamedTemporaryFile("r") as out:
+            traced = f"--callgrind-out-file={out.name}"
+            with start("valgrind", "--tool=callgrind", traced) as process:
+                job(count)
+                process.send_signal(signal.SIGTERM)
+                process.communicate()
+            sums += re.findall(r"^(?:summary|totals): (\d+)", out.read(), re.MULTILINE)[-1:]
+    return (int(sums[1]) - int(sums[0])) / (1 - 1 / 4)
+
+
+def costs(launches: int) -> None:
+    """What 64 KiB of a stream cost the gateway and haproxy."""
+    if HAPROXY is None or not shutil.which("strace") or not shutil.which("valgrind"):
+        print("needs haproxy, strace and valgrind")
+        return
+
+    @contextmanager
+    def gateway(*prefix: object) -> Iterator[subprocess.Popen[str]]:
+        process = here.machine.start_gateway(1, prefix=prefix)
+        yield process
+        process.terminate()
+        process.communicate()
+
+    units = COST_ROUNDS * COST_COUNT * COST_SIZE / (64 << 10)
+    with ground(1, started=False) as here:
+        ways: tuple[tuple[str, Any, Callable[[int], object]], ...] = (
+            ("gateway", gateway, lambda count: here.launch(1, "pair", COST_SIZE, count, 1)),
+            ("haproxy", partial(relay_beside, here), lambda n: here.relayed(COST_SIZE, n, 1)),
+        )
+        for name, start, job in ways:
+            with start() as process:
+                before = processor_ns(process.pid)
+                job(COST_COUNT)
+                spent = processor_ns(process.pid) - before
+                calls = system_calls(process.pid, partial(job, COST_COUNT))
+                process.terminate()
+                process.wait()
+            print(
+                f"{name}, each 64 KiB: {spent / units / 1e3:.1f} us of a processor,"
+                f" {calls / units:.1f} system calls,"
+                f" {instructions(start, job) / units:.0f} instructions of its own",
+                flush=True,
+            )
 
 
 def stalled(launches: int) -> None:
@@ -154,6 +247,7 @@ def all_to_all(launches: int) -> None:
 PARTS: dict[str, Callable[[int], None]] = {
     "links": links,
     "relay": relay,
+    "costs": costs,
     "stalled": stalled,
     "all-to-all": all_to_all,
 }

@@ -142,12 +142,14 @@ class Machine:
         *options: object,
         modules: Iterable[int] = (),
         fabrics: Iterable[str] = (),
+        prefix: Iterable[object] = (),
         **env: object,
     ) -> subprocess.Popen[str]:
         """Start a gateway; on return it serves `modules` (default: all) over tcp, or `fabrics`."""
         fabrics = fabrics or [f"tcp@10.{it}.{number}.9:{PORT}" for it in modules or self.modules]
         process = self.start(
             self.gateway(number),
+            *prefix,
             sys.executable,
             "-m",
             "pscompy_gateway",
