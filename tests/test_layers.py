@@ -357,7 +357,8 @@ FLOORS = {
     ),
     "pscompy/plugins/shm": (
         *("transport", "settings", "listen", "connect", "trial", "ep", "offer", "receive", "map"),
-        *("memory", "share", "cma", "send", "state", "link", "sleep", "ring"),
+        *("memory", "share", "cma", "send", "sleep", "state", "link", "active", "source", "board"),
+        *("ring",),
     ),
     "pscompy/plugins/tcp": (
         *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),

@@ -111,5 +111,15 @@ void end_without_goodbye_wakes(void);
 void refusal_wakes(void);
 void goodbye_behind_a_message(void);
 void goodbye_to_one_that_polls(void);
+void idle_rings_are_read(void);
+void idle_rings_wake(void);
+void spoilt_board(void);
+void board_full_of_lies(void);
+void bit_of_another(void);
+void more_than_all_bits(void);
+void absurd_bit_is_refused(void);
+void idle_peer_closes(void);
+void idle_peer_is_killed(void);
+void idle_rings_between_processes(void);
 
 #endif

@@ -103,20 +103,20 @@ void impostor_is_refused(void)
     ct_pair_down(&pair);
 }
 
-/* Sends an offer like the connector's, with two descriptors. */
+/* Sends an offer like the connector's, with three descriptors. */
 static void send_offer(int fd, const uint8_t *answer)
 {
     shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
                            .version = SHM_PACKET_VERSION,
                            .kind = SHM_PACKET_OFFER};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(SHM_MAX_FDS * sizeof(int))] = {0};
     struct iovec iov = {&packet, sizeof(packet)};
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = control,
                              .msg_controllen = sizeof(control)};
     struct cmsghdr *header = (struct cmsghdr *)(void *)control;
-    const int fds[2] = {fd, fd};
+    const int fds[SHM_MAX_FDS] = {fd, fd, fd};
 
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;

@@ -146,7 +146,7 @@ static bool shm_packet_valid(const shm_packet_t *packet, ssize_t len)
 static bool shm_link_step(shm_link_t *link)
 {
     shm_packet_t packet;
-    int fds[SHM_MAX_FDS] = {-1, -1};
+    int fds[SHM_MAX_FDS] = {-1, -1, -1};
     bool cut;
     ssize_t n = shm_link_recv(link, &packet, fds, &cut);
 
@@ -179,7 +179,7 @@ void shm_link_ready(shm_source_t *socket, uint32_t events)
 static void shm_letter_take(shm_link_t *link)
 {
     shm_packet_t packet = {.version = SHM_PACKET_VERSION};
-    int fds[SHM_MAX_FDS] = {-1, -1};
+    int fds[SHM_MAX_FDS] = {-1, -1, -1};
     uint32_t kind = shm_link_letter(link);
 
     if (kind == 0)

@@ -11,11 +11,13 @@ static psc_status_t shm_iface_add(shm_iface_t *iface, shm_ep_t *ep)
 {
     if (iface->n_eps == iface->room) {
         uint32_t room = iface->room > 0 ? 2 * iface->room : 8;
-        shm_ep_t **eps = realloc(iface->eps, room * sizeof(shm_ep_t *));
+        shm_ep_t **eps = realloc(iface->eps, room * sizeof *eps);
+        shm_ep_t **active = realloc(iface->active, room * sizeof *active);
 
-        if (eps == NULL)
+        iface->eps = eps != NULL ? eps : iface->eps;
+        iface->active = active != NULL ? active : iface->active;
+        if (eps == NULL || active == NULL)
             return PSC_ERR_NO_MEMORY;
-        iface->eps = eps;
         iface->room = room;
     }
     iface->eps[iface->n_eps++] = ep;
@@ -46,6 +48,7 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
     memset(ep, 0, sizeof *ep);
     ep->super = (psc_ep_t){super, user};
     ep->bell = -1;
+    ep->bit = ep->peer_bit = SHM_NO_BIT;
     psc_list_init(&ep->shares);
     ep->probe = shm_probe_create();
     status = ep->probe == NULL ? PSC_ERR_NO_MEMORY
@@ -110,6 +113,7 @@ static void shm_ep_free(shm_ep_t *ep)
 {
     shm_ring_unmap(&ep->tx.ring);
     shm_ring_unmap(&ep->rx.ring);
+    shm_board_unmap(ep->peer_board);
     if (ep->bell >= 0)
         close(ep->bell);
     psc_proof_wipe(&ep->proof);
@@ -148,6 +152,7 @@ void shm_ep_fini(psc_ep_t *super)
         iface->n_failing--;
     ep->failing = false;
     shm_share_drop(ep);
+    shm_active_remove(ep);
     ep->dead = true;
     iface->buried = true;
     shm_iface_bury(iface);

@@ -180,7 +180,7 @@ void shm_link_enter(shm_link_t *link, shm_stage_t stage)
     iface->n_anonymous -= link->stage == SHM_STAGE_ANONYMOUS;
     iface->n_anonymous += stage == SHM_STAGE_ANONYMOUS;
     if (ticks != ticked)
-        shm_sleep_tick(iface, ticks ? +1 : -1);
+        shm_timer_run(iface, ticks ? +1 : -1);
     link->stage = stage;
 }
 

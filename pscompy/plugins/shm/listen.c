@@ -189,7 +189,7 @@ static void shm_door_pause(shm_iface_t *iface)
         return;
     iface->door.paused = true;
     shm_source_unwatch(iface, &iface->door.listener);
-    shm_sleep_tick(iface, +1);
+    shm_timer_run(iface, +1);
 }
 
 /* Called by every tick. Tries to accept again. */
@@ -198,7 +198,7 @@ void shm_door_resume(shm_iface_t *iface)
     if (!iface->door.paused)
         return;
     iface->door.paused = false;
-    shm_sleep_tick(iface, -1);
+    shm_timer_run(iface, -1);
     if (shm_source_watch(iface, &iface->door.listener) != PSC_OK)
         shm_door_pause(iface);
 }
@@ -275,7 +275,7 @@ void shm_door_close(shm_iface_t *iface)
     shm_door_t *door = &iface->door;
 
     if (door->paused)
-        shm_sleep_tick(iface, -1);
+        shm_timer_run(iface, -1);
     door->paused = false;
     shm_source_close(iface, &door->listener);
     if (door->folder[0] == '\0')

@@ -110,7 +110,7 @@ static bool shm_mem_written(const shm_iface_t *iface, uint64_t seal)
 static void shm_mem_await(shm_iface_t *iface, psc_mem_t *mem, bool awaited)
 {
     if (mem->awaited != awaited)
-        shm_sleep_tick(iface, awaited ? +1 : -1);
+        shm_timer_run(iface, awaited ? +1 : -1);
     mem->awaited = awaited;
 }
 

@@ -1,5 +1,5 @@
 /* The offers that two endpoints exchange in the trial: a ring to write to, a
- * bell to ring, and a probe of cross-memory attach. */
+ * bell to ring, a bit on a board, and a probe of cross-memory attach. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,8 +17,9 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
     shm_iface_t *iface = link->iface;
     shm_packet_t packet = {.kind = SHM_PACKET_OFFER};
     psc_status_t status;
-    int fds[2] = {-1, iface->bell.fd};
+    int fds[SHM_MAX_FDS] = {-1, iface->bell.fd, iface->board_fd};
 
+    shm_active_enrol(ep);
     status = shm_ring_create(&iface->geometry, &fds[0]);
     if (status != PSC_OK) {
         shm_ep_fail(ep, status, "shm: no ring could be made: %s",
@@ -32,6 +33,7 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
         .cma = iface->cma != SHM_CMA_OFF,
         .expedited = iface->expedited,
         .guards = link->process.fd >= 0,
+        .bit = ep->bit,
     };
     memcpy(packet.u.offer.nonce, ep->probe->bytes, SHM_ID_SIZE);
     if (answer != NULL)
@@ -39,7 +41,7 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
     ep->probing = packet.u.offer.cma;
     status = shm_ring_map(&ep->tx.ring, &iface->geometry, fds[0]);
     if (status == PSC_OK)
-        status = shm_link_send(link, &packet, fds, 2);
+        status = shm_link_send(link, &packet, fds, SHM_MAX_FDS);
     close(fds[0]);
     return status;
 }
@@ -64,13 +66,17 @@ bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
     shm_ep_t *ep = link->ep;
     psc_status_t status = PSC_ERR_PROTOCOL;
 
-    if (shm_geometry_valid(&offer->geometry) && shm_bell_valid(fds[1]))
+    if (shm_geometry_valid(&offer->geometry) && shm_bell_valid(fds[1]) &&
+        offer->bit <= SHM_NO_BIT)
         status = shm_ring_map(&ep->rx.ring, &offer->geometry, fds[0]);
+    if (status == PSC_OK)
+        status = shm_board_map(&ep->peer_board, fds[2]);
     if (status != PSC_OK) {
         shm_ep_fail(ep, status, "shm: the peer's ring cannot be used: %s",
                     psc_status_string(status));
         return false;
     }
+    ep->peer_bit = offer->bit;
     ep->bell = fds[1];
     fds[1] = -1;
     ep->pid = link->pid;

@@ -26,10 +26,9 @@ static size_t shm_geometry_bytes(const shm_geometry_t *geometry)
     return psc_page_up((size_t)geometry->slot_size * geometry->slots);
 }
 
-psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
+psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p)
 {
-    size_t bytes = shm_geometry_bytes(geometry) + psc_page_size();
-    int fd = memfd_create("pscompy-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0)
         return PSC_ERR_NO_MEMORY;
@@ -42,9 +41,7 @@ psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
     return PSC_OK;
 }
 
-/* Checks that the file is sealed against shrinking and as long as the geometry
- * says; only then can no access to the mapping fault. */
-static bool shm_ring_verify(int fd, size_t bytes)
+bool shm_file_verify(int fd, size_t bytes)
 {
     struct stat status;
     int seals = fcntl(fd, F_GET_SEALS);
@@ -52,6 +49,12 @@ static bool shm_ring_verify(int fd, size_t bytes)
     return seals >= 0 && (seals & SHM_SEALS) == SHM_SEALS &&
            fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
            (uint64_t)status.st_size == bytes;
+}
+
+psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
+{
+    return shm_file_create(
+        "pscompy-ring", shm_geometry_bytes(geometry) + psc_page_size(), fd_p);
 }
 
 static bool shm_ring_map_at(uint8_t *at, size_t len, int fd, size_t offset)
@@ -67,7 +70,7 @@ psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
     size_t mapped = page + 2 * bytes;
     uint8_t *base;
 
-    if (!shm_ring_verify(fd, page + bytes))
+    if (!shm_file_verify(fd, page + bytes))
         return PSC_ERR_PROTOCOL;
     base = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)

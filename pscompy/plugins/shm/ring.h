@@ -79,6 +79,9 @@ typedef struct shm_share_slot {
     _Atomic uint64_t helped; /* bytes that the helper has written */
 } shm_share_slot_t;
 
+#define SHM_WAKE_BELL 1u /* rings the consumer's bell */
+#define SHM_WAKE_BOARD 2u /* sets its bit on the consumer's board */
+
 #define SHM_LETTER_SIZE 200u
 #define SHM_LETTER 0x10000u /* set in `kind` if a letter is present */
 
@@ -94,7 +97,8 @@ typedef struct shm_control {
     /* Written by the consumer: lines freed so far, updated once per quarter of
      * the ring. */
     _Alignas(128) _Atomic uint64_t consumed;
-    /* Set by the consumer: wake it when a record is published. */
+    /* Set by the consumer, SHM_WAKE_*: what the producer does after it has
+     * published a record; the producer clears it. */
     _Alignas(128) _Atomic uint32_t sleeping;
     /* Set by the producer: wake it when lines become free. */
     _Alignas(128) _Atomic uint32_t starving;
@@ -138,6 +142,11 @@ typedef struct shm_consumer {
 
 /* Returns false if the sizes are out of bounds. */
 bool shm_geometry_valid(const shm_geometry_t *geometry);
+/* Creates a sealed memfd. */
+psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p);
+/* True if the file has this length and is sealed against shrinking; only then
+ * can no access to a mapping of it fault. */
+bool shm_file_verify(int fd, size_t bytes);
 /* Creates a sealed memfd for one ring. */
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
 /* Maps a ring. The size and the seals are verified first, so that no access can

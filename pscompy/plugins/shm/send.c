@@ -54,12 +54,29 @@ psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
     if (__builtin_expect(ep->state != SHM_EP_UP, 0))
         return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
     status = shm_producer_reserve(&ep->tx, lines);
-    if (__builtin_expect(status == PSC_ERR_PROTOCOL, 0))
+    if (__builtin_expect(status == PSC_OK, 1))
+        return PSC_OK;
+    if (status == PSC_ERR_PROTOCOL)
         shm_ep_fail(ep, status, "shm: the peer freed lines it never had");
+    else
+        shm_active_add(ep); /* sleep.c asks to be woken for active ones */
     return status;
 }
 
-/* Called after a record was published. Wakes the receiver if it sleeps. */
+/* Does what the receiver asks for. The board is set after the record was
+ * published (board.h). */
+static void shm_ep_tell(shm_ep_t *ep)
+{
+    uint32_t asked = atomic_exchange_explicit(&ep->tx.ring.control->sleeping, 0,
+                                              memory_order_relaxed);
+
+    if ((asked & SHM_WAKE_BOARD) != 0 && ep->peer_bit < SHM_BOARD_BITS)
+        shm_board_set(ep->peer_board, ep->peer_bit);
+    if ((asked & SHM_WAKE_BELL) != 0)
+        shm_bell_ring(ep->bell);
+}
+
+/* Called after a record was published. */
 static void shm_ep_wake(shm_ep_t *ep)
 {
     _Atomic uint32_t *sleeping = &ep->tx.ring.control->sleeping;
@@ -69,9 +86,8 @@ static void shm_ep_wake(shm_ep_t *ep)
     else
         atomic_signal_fence(memory_order_seq_cst);
     if (__builtin_expect(
-            atomic_load_explicit(sleeping, memory_order_relaxed) != 0, 0) &&
-        atomic_exchange_explicit(sleeping, 0, memory_order_relaxed) != 0)
-        shm_bell_ring(ep->bell);
+            atomic_load_explicit(sleeping, memory_order_relaxed) != 0, 0))
+        shm_ep_tell(ep);
 }
 
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes)

@@ -54,6 +54,15 @@ typedef struct shm_ask {
 
 _Static_assert(sizeof(shm_ask_t) + SHM_WORD_SIZE <= SHM_LINE, "one line");
 
+/* An endpoint stays active while it shares a get. */
+static void shm_share_count(shm_ep_t *ep, int change)
+{
+    shm_ep_iface(ep)->n_sharing += (uint32_t)change;
+    ep->n_sharing += (uint32_t)change;
+    if (change > 0)
+        shm_active_add(ep);
+}
+
 /* ---- the cursor ---- */
 
 static uint64_t shm_piece(uint64_t left)
@@ -139,7 +148,7 @@ psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
                            .comp = comp};
     psc_list_init(&share->listed);
     psc_list_push(&ep->shares, &share->listed);
-    iface->n_sharing++;
+    shm_share_count(ep, +1);
     shm_share_ask(ep, share);
     return PSC_INPROGRESS;
 }
@@ -205,7 +214,7 @@ static void shm_share_free(shm_ep_t *ep, shm_share_t *share)
         ep->share_slots &= ~(1u << share->slot);
     psc_list_remove(&share->listed);
     psc_list_push(&iface->free_shares, &share->listed);
-    iface->n_sharing--;
+    shm_share_count(ep, -1);
 }
 
 /* Copy a piece, or complete the get. Returns 1 if either was done. */
@@ -253,7 +262,7 @@ static void shm_help_end(shm_ep_t *ep, shm_help_t *help)
     if (help->mem == NULL)
         return;
     help->mem = NULL;
-    shm_ep_iface(ep)->n_sharing--;
+    shm_share_count(ep, -1);
 }
 
 /* The previous get of the slot has completed. If the registration is gone, our
@@ -284,7 +293,7 @@ bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)
                          .to = ask.to,
                          .len = ask.len,
                          .turn = ask.turn};
-    iface->n_sharing++;
+    shm_share_count(ep, +1);
     return true;
 }
 

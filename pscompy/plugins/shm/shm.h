@@ -18,9 +18,12 @@
  *   share.c      large gets, at which both processes copy
  *   cma.c        copies by cross-memory attach
  *   send.c       messages into the rings
+ *   sleep.c      how this process falls asleep, and how peers wake it
  *   state.c      the states of endpoints, and how they fail
  *   link.c       one Unix socket to one peer: packets (wire.h), letters
- *   sleep.c      descriptors that wake us, and how peers are woken
+ *   active.c     the endpoints whose rings are read in every pass
+ *   source.c     descriptors that wake us
+ *   board.[ch]   the bits by which peers tell which ring has something
  *   ring.[ch]    the ring itself */
 #ifndef PSCOMPY_SHM_SHM_H
 #define PSCOMPY_SHM_SHM_H
@@ -31,7 +34,7 @@
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/kit/log.h"
 #include "pscompy/transport/kit/token_proof.h"
-#include "ring.h"
+#include "board.h"
 #include "wire.h"
 
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
@@ -81,6 +84,16 @@ struct shm_iface {
     /* Dead endpoints stay in the array until progress returns. */
     shm_ep_t **eps;
     uint32_t n_eps, room;
+    shm_ep_t **active; /* the endpoints that are POLLED or NOTED (active.c) */
+    uint32_t n_active;
+    uint32_t n_noted; /* endpoints that are NOTED */
+    uint32_t n_idle; /* endpoints that are IDLE or BELL */
+    uint32_t n_quiet; /* endpoints that are IDLE */
+    uint32_t looks;
+    shm_board_t *board;
+    int board_fd;
+    shm_ep_t **bits; /* the endpoint of each bit of the board, or NULL */
+    uint32_t n_bits;
     /* Endpoints in NEW or CONNECTING; while there are any, the sockets are
      * polled more often. */
     uint32_t n_connecting;
@@ -174,6 +187,15 @@ typedef struct shm_help {
     uint64_t turn;
 } shm_help_t;
 
+/* How this process notices that a record has arrived; active.c says more. */
+typedef enum shm_watch {
+    SHM_WATCH_NONE, /* the endpoint is not up */
+    SHM_WATCH_POLLED,
+    SHM_WATCH_NOTED,
+    SHM_WATCH_IDLE,
+    SHM_WATCH_BELL
+} shm_watch_t;
+
 struct shm_ep {
     psc_ep_t super;
     shm_ep_state_t state;
@@ -186,11 +208,18 @@ struct shm_ep {
     bool self; /* connected to itself */
     bool failing; /* progress has yet to report status and reason */
     int bell; /* the peer's eventfd, or -1 */
+    shm_board_t *peer_board;
+    uint32_t peer_bit; /* on the peer's board */
+    uint32_t bit; /* on our board; SHM_NO_BIT if all are taken */
+    uint32_t place; /* in iface->active */
+    shm_watch_t watch;
+    uint64_t seen; /* rx.consumed at the last look */
     shm_producer_t tx;
     shm_consumer_t rx;
     shm_incoming_t incoming;
     psc_list_t shares; /* our large gets, in the order of their start */
     uint32_t share_slots; /* bit set of the slots of SHM_SHARE_SLOTS in use */
+    uint32_t n_sharing; /* gets of both sides that are shared */
     uint32_t turn; /* counts how often a slot was taken */
     shm_help_t helps[SHM_SHARE_SLOTS];
     /* the peer's process, from SO_PEERCRED; 0 if it is not visible in our name
@@ -325,6 +354,11 @@ psc_status_t shm_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, const psc_iov_t *iov,
                           size_t n_iov);
 
+/* sleep.c */
+int shm_sleep_fd(psc_iface_t *iface);
+psc_status_t shm_sleep_arm(psc_iface_t *iface);
+void shm_sleep_disarm(shm_iface_t *iface);
+
 /* state.c */
 psc_status_t shm_random(void *buffer, size_t len);
 bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state);
@@ -358,18 +392,33 @@ void shm_link_part(shm_link_t *link, shm_packet_t *packet);
 void shm_link_close(shm_link_t *link);
 void shm_link_free(shm_link_t *link);
 
-/* sleep.c */
-psc_status_t shm_sleep_open(shm_iface_t *iface);
-void shm_sleep_close(shm_iface_t *iface);
+/* active.c */
+/* Gives the endpoint a bit of the board, if one is left. */
+void shm_active_enrol(shm_ep_t *ep);
+void shm_active_add(shm_ep_t *ep);
+/* Takes back the endpoint's bit, too. */
+void shm_active_remove(shm_ep_t *ep);
+/* Makes the endpoints active whose bits the board shows. */
+void shm_active_collect(shm_iface_t *iface);
+/* Reads the rings of all idle endpoints. True if one of them has something. */
+bool shm_active_scan(shm_iface_t *iface);
+void shm_active_look(shm_iface_t *iface);
+/* Asks the peers of idle endpoints to ring the bell from now on. Returns false
+ * if they have been asked before. */
+bool shm_active_ask_bell(shm_iface_t *iface);
+
+/* source.c */
+psc_status_t shm_sources_open(shm_iface_t *iface);
+void shm_sources_close(shm_iface_t *iface);
 psc_status_t shm_source_watch(shm_iface_t *iface, shm_source_t *source);
 void shm_source_unwatch(shm_iface_t *iface, shm_source_t *source);
 void shm_source_close(shm_iface_t *iface, shm_source_t *source);
 void shm_source_drain(const shm_source_t *source);
-unsigned shm_sleep_poll(shm_iface_t *iface);
-void shm_sleep_tick(shm_iface_t *iface, int change);
-int shm_sleep_fd(psc_iface_t *iface);
-psc_status_t shm_sleep_arm(psc_iface_t *iface);
-void shm_sleep_disarm(shm_iface_t *iface);
+unsigned shm_sources_poll(shm_iface_t *iface);
+void shm_timer_run(shm_iface_t *iface, int change);
 void shm_bell_ring(int bell);
+/* Executes a full fence in this process, and in its peers if they leave that to
+ * this process. */
+void shm_source_barrier(const shm_iface_t *iface);
 
 #endif

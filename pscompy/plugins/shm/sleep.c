@@ -6,155 +6,31 @@
  * writes the ring and then checks the flag. Each side needs a full fence
  * between its two steps, or a wake-up is lost. On the sending side the fence
  * would cost time with every message. Where both processes are registered for
- * membarrier, the sleeper executes the fence for both sides. */
-#include <errno.h>
-#include <linux/membarrier.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
-
+ * membarrier, the sleeper executes the fence for both sides.
+ *
+ * The flags of idle endpoints stay set, so only those of active endpoints are
+ * set and cleared with each sleep (active.c). */
 #include "shm.h"
-
-/* the timer's period */
-#define SHM_TICK_NS 10000000
-#define SHM_EVENTS_MAX 16
-
-/* ---- sources ---- */
-
-psc_status_t shm_source_watch(shm_iface_t *iface, shm_source_t *source)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
-
-    if (epoll_ctl(iface->epoll, EPOLL_CTL_ADD, source->fd, &event) != 0)
-        return PSC_ERR_NO_MEMORY;
-    return PSC_OK;
-}
-
-void shm_source_unwatch(shm_iface_t *iface, shm_source_t *source)
-{
-    epoll_ctl(iface->epoll, EPOLL_CTL_DEL, source->fd, NULL);
-}
-
-/* Removed from the set explicitly: a forked child may hold a copy of the
- * descriptor, and then close() would not end the watch. */
-void shm_source_close(shm_iface_t *iface, shm_source_t *source)
-{
-    if (source->fd < 0)
-        return;
-    shm_source_unwatch(iface, source);
-    close(source->fd);
-    source->fd = -1;
-}
-
-/* ---- bell and timer ---- */
-
-void shm_source_drain(const shm_source_t *source)
-{
-    uint64_t count;
-
-    while (read(source->fd, &count, sizeof count) < 0 && errno == EINTR)
-        continue;
-}
-
-static void shm_bell_ready(shm_source_t *self, uint32_t events)
-{
-    shm_iface_t *iface = psc_container_of(self, shm_iface_t, bell);
-
-    (void)events;
-    shm_source_drain(self);
-    iface->mail = true;
-}
-
-/* If the counter is full the write fails, but then the peer has been woken
- * anyway. */
-void shm_bell_ring(int bell)
-{
-    const uint64_t one = 1;
-
-    while (write(bell, &one, sizeof one) < 0 && errno == EINTR)
-        continue;
-}
-
-/* Run the timer while n_ticking > 0. `change` is +1 or -1. */
-void shm_sleep_tick(shm_iface_t *iface, int change)
-{
-    bool was = iface->n_ticking > 0, is;
-    struct itimerspec period = {0};
-
-    iface->n_ticking += (uint32_t)change;
-    is = iface->n_ticking > 0;
-    if (was == is)
-        return;
-    if (is)
-        period.it_interval.tv_nsec = period.it_value.tv_nsec = SHM_TICK_NS;
-    timerfd_settime(iface->timer.fd, 0, &period, NULL);
-}
-
-/* ---- opening ---- */
-
-static bool shm_membarrier(int command)
-{
-    return syscall(SYS_membarrier, command, 0, 0) == 0;
-}
-
-psc_status_t shm_sleep_open(shm_iface_t *iface)
-{
-    iface->bell.ready = shm_bell_ready;
-    iface->epoll = epoll_create1(EPOLL_CLOEXEC);
-    iface->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    iface->timer.fd =
-        timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (iface->epoll < 0 || iface->bell.fd < 0 || iface->timer.fd < 0)
-        return PSC_ERR_NO_MEMORY;
-    iface->expedited =
-        shm_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
-        shm_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-    if (shm_source_watch(iface, &iface->bell) != PSC_OK)
-        return PSC_ERR_NO_MEMORY;
-    return shm_source_watch(iface, &iface->timer);
-}
-
-void shm_sleep_close(shm_iface_t *iface)
-{
-    shm_source_close(iface, &iface->bell);
-    shm_source_close(iface, &iface->timer);
-    if (iface->epoll >= 0)
-        close(iface->epoll);
-    iface->epoll = -1;
-}
-
-/* ---- polling and sleeping ---- */
-
-unsigned shm_sleep_poll(shm_iface_t *iface)
-{
-    struct epoll_event events[SHM_EVENTS_MAX];
-    int n = epoll_wait(iface->epoll, events, SHM_EVENTS_MAX, 0);
-
-    for (int i = 0; i < n; i++) {
-        shm_source_t *source = events[i].data.ptr;
-
-        /* Skip a source that the handler of an earlier event has closed. */
-        if (source->fd >= 0)
-            source->ready(source, events[i].events);
-    }
-    return n > 0 ? (unsigned)n : 0;
-}
 
 int shm_sleep_fd(psc_iface_t *iface)
 {
     return shm_iface(iface)->epoll;
 }
 
-/* True if a peer has woken us: it clears the flag. */
-static bool shm_flag_taken(_Atomic uint32_t *flag)
+/* True if a peer has woken us: it clears the flag. Else the flag becomes
+ * `awake`. */
+static bool shm_flag_taken(_Atomic uint32_t *flag, uint32_t awake)
 {
-    bool taken = atomic_load_explicit(flag, memory_order_relaxed) == 0;
+    if (atomic_load_explicit(flag, memory_order_relaxed) == 0)
+        return true;
+    atomic_store_explicit(flag, awake, memory_order_relaxed);
+    return false;
+}
 
-    atomic_store_explicit(flag, 0, memory_order_relaxed);
-    return taken;
+/* The flag `sleeping` of an active endpoint while this process is awake. */
+static uint32_t shm_ep_awake(const shm_ep_t *ep)
+{
+    return ep->watch == SHM_WATCH_NOTED ? SHM_WAKE_BOARD : 0;
 }
 
 static bool shm_ep_disarm(shm_ep_t *ep)
@@ -163,9 +39,9 @@ static bool shm_ep_disarm(shm_ep_t *ep)
 
     if (ep->state != SHM_EP_UP)
         return false;
-    rung = shm_flag_taken(&ep->rx.ring.control->sleeping);
+    rung = shm_flag_taken(&ep->rx.ring.control->sleeping, shm_ep_awake(ep));
     if (ep->tx.need > 0)
-        rung |= shm_flag_taken(&ep->tx.ring.control->starving);
+        rung |= shm_flag_taken(&ep->tx.ring.control->starving, 0);
     return rung;
 }
 
@@ -174,7 +50,8 @@ static bool shm_ep_arm(shm_ep_t *ep)
 {
     if (ep->state != SHM_EP_UP)
         return false;
-    atomic_store_explicit(&ep->rx.ring.control->sleeping, 1,
+    atomic_store_explicit(&ep->rx.ring.control->sleeping,
+                          shm_ep_awake(ep) | SHM_WAKE_BELL,
                           memory_order_relaxed);
     if (ep->tx.need > 0)
         atomic_store_explicit(&ep->tx.ring.control->starving, 1,
@@ -197,8 +74,8 @@ static bool shm_ep_pending(shm_ep_t *ep)
 void shm_sleep_disarm(shm_iface_t *iface)
 {
     iface->armed = false;
-    for (uint32_t i = 0; i < iface->n_eps; i++)
-        iface->rung |= shm_ep_disarm(iface->eps[i]);
+    for (uint32_t i = 0; i < iface->n_active; i++)
+        iface->rung |= shm_ep_disarm(iface->active[i]);
 }
 
 /* The bell may have announced a letter; the next pass polls the sockets and
@@ -215,7 +92,7 @@ static void shm_bell_silence(shm_iface_t *iface)
 psc_status_t shm_sleep_arm(psc_iface_t *super)
 {
     shm_iface_t *iface = shm_iface(super);
-    bool barrier = false;
+    bool barrier = shm_active_ask_bell(iface);
     bool pending = iface->n_failing > 0 || iface->n_sharing > 0;
 
     if (iface->rung)
@@ -223,14 +100,15 @@ psc_status_t shm_sleep_arm(psc_iface_t *super)
     pending |= iface->mail;
     iface->rung = false;
     iface->armed = true;
-    for (uint32_t i = 0; i < iface->n_eps; i++)
-        barrier |= shm_ep_arm(iface->eps[i]);
-    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t i = 0; i < iface->n_active; i++)
+        barrier |= shm_ep_arm(iface->active[i]);
     if (barrier)
-        shm_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-    for (uint32_t i = 0; i < iface->n_eps && !pending; i++)
-        pending = shm_ep_pending(iface->eps[i]);
-    if (!pending)
+        shm_source_barrier(iface);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t i = 0; i < iface->n_active && !pending; i++)
+        pending = shm_ep_pending(iface->active[i]);
+    if (!pending && !shm_active_scan(iface))
         return PSC_OK;
     shm_sleep_disarm(iface);
     return PSC_ERR_NO_RESOURCE;

@@ -40,6 +40,8 @@ bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state)
     if (shm_ep_counts(ep->state) && !shm_ep_counts(state))
         iface->n_connecting--;
     ep->state = state;
+    if (state == SHM_EP_UP || state == SHM_EP_LEAVING)
+        shm_active_add(ep);
     return true;
 }
 

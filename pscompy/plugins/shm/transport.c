@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "memory.h"
 #include "pscompy/transport/kit/clock.h"
@@ -55,9 +56,14 @@ static void shm_fini(psc_iface_t *super)
     psc_list_for_each(link, &iface->links, shm_link_t, listed)
         shm_link_close(link);
     shm_iface_bury(iface);
-    shm_sleep_close(iface);
+    shm_sources_close(iface);
     shm_share_close(iface);
     shm_mem_close(iface);
+    shm_board_unmap(iface->board);
+    if (iface->board_fd >= 0)
+        close(iface->board_fd);
+    free(iface->bits);
+    free(iface->active);
     free(iface->eps);
     free(iface);
 }
@@ -70,7 +76,11 @@ static psc_status_t shm_iface_start(shm_iface_t *iface,
     if (status == PSC_OK)
         status = shm_iface_identify(iface, params->reason);
     if (status == PSC_OK) {
-        status = shm_sleep_open(iface);
+        status = shm_sources_open(iface);
+        if (status == PSC_OK)
+            status = shm_board_create(&iface->board_fd);
+        if (status == PSC_OK)
+            status = shm_board_map(&iface->board, iface->board_fd);
         if (status != PSC_OK)
             snprintf(params->reason, PSC_REASON_MAX,
                      "no descriptors to wait with: %s", strerror(errno));
@@ -95,7 +105,7 @@ static psc_status_t shm_open(const psc_open_params_t *params,
     iface->timer.ready = shm_timer_ready;
     iface->link_ready = shm_link_ready;
     iface->process_ready = shm_process_ready;
-    iface->epoll = iface->bell.fd = iface->timer.fd = -1;
+    iface->epoll = iface->bell.fd = iface->timer.fd = iface->board_fd = -1;
     iface->door.listener.fd = -1;
     psc_list_init(&iface->links);
     psc_list_init(&iface->free_shares);
@@ -159,15 +169,18 @@ static unsigned shm_progress(psc_iface_t *super)
     iface->in_progress = true;
     if (armed)
         shm_sleep_disarm(iface);
-    /* Upcalls may add endpoints and reallocate the array. */
-    for (uint32_t i = 0; i < iface->n_eps; i++)
-        n += shm_am_poll(iface->eps[i]);
-    for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_eps; i++)
-        n += shm_share_poll(iface->eps[i]);
+    /* Upcalls may add endpoints, remove them, and reallocate the array. */
+    if (iface->n_idle > 0)
+        shm_active_collect(iface);
+    for (uint32_t i = 0; i < iface->n_active; i++)
+        n += shm_am_poll(iface->active[i]);
+    for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_active; i++)
+        n += shm_share_poll(iface->active[i]);
     if (shm_iface_due(iface, armed && n == 0)) {
-        n += shm_sleep_poll(iface);
+        n += shm_sources_poll(iface);
         if (iface->mail)
             shm_letters_take(iface);
+        shm_active_look(iface);
     }
     if (iface->n_failing > 0) {
         n += iface->n_failing;

@@ -6,7 +6,7 @@
  *   HELLO      ids, nonce    ->
  *              <-   nonce, proof  CHALLENGE
  *   OFFER      answer, ring, ->
- *              bell, probe
+ *              bell, board, probe
  *              <-        the same OFFER, then
  *              <-  read the probe VERDICT
  *   VERDICT    likewise      ->
@@ -217,8 +217,8 @@ static const shm_stage_row_t shm_stages[SHM_N_STAGES] = {
     [SHM_STAGE_PARKED] = {"PARKED"},
     [SHM_STAGE_CHALLENGE] = {"CHALLENGE", SHM_PACKET_CHALLENGE, 0,
                              shm_stage_challenge},
-    [SHM_STAGE_PROOF] = {"PROOF", SHM_PACKET_OFFER, 2, shm_stage_proof},
-    [SHM_STAGE_OFFER] = {"OFFER", SHM_PACKET_OFFER, 2, shm_stage_offer},
+    [SHM_STAGE_PROOF] = {"PROOF", SHM_PACKET_OFFER, 3, shm_stage_proof},
+    [SHM_STAGE_OFFER] = {"OFFER", SHM_PACKET_OFFER, 3, shm_stage_offer},
     [SHM_STAGE_VERDICT] = {"VERDICT", SHM_PACKET_VERDICT, 0, shm_stage_verdict},
     [SHM_STAGE_OPEN] = {"OPEN", SHM_PACKET_GOODBYE, 0, shm_stage_open},
     [SHM_STAGE_PARTING] = {"PARTING", SHM_PACKET_GOODBYE, 0, shm_stage_parting},
@@ -271,8 +271,10 @@ static void shm_trial_refused(shm_link_t *link, const shm_packet_t *packet)
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds)
 {
     const shm_stage_row_t *row = &shm_stages[link->stage];
-    size_t n_fds = (size_t)(fds[0] >= 0) + (fds[1] >= 0);
+    size_t n_fds = 0;
 
+    while (n_fds < SHM_MAX_FDS && fds[n_fds] >= 0)
+        n_fds++;
     if (packet != NULL && packet->version != SHM_PACKET_VERSION)
         shm_trial_fail(link, PSC_ERR_CONNECT,
                        "shm: the two versions of pscompy do not understand "

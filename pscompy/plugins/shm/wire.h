@@ -3,20 +3,21 @@
 #define PSCOMPY_SHM_WIRE_H
 
 #include "pscompy/transport/kit/token_proof.h"
-#include "ring.h"
+#include "board.h"
 
 #define SHM_ID_SIZE 16u /* boot ids, process ids, nonces */
 
-#define SHM_MAX_FDS 2u
+#define SHM_MAX_FDS 3u
 #define SHM_REFUSAL_MAX SHM_LETTER_SIZE
 #define SHM_PACKET_MAGIC 0x6d687370u /* "pshm" */
-#define SHM_PACKET_VERSION 4u
+#define SHM_PACKET_VERSION 5u
 
 typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
     SHM_PACKET_HELLO,     /* the connector's endpoint and the wanted one */
     SHM_PACKET_CHALLENGE, /* the acceptor's half of the token proof */
-    /* ring, bell and probe; the connector adds its answer to the challenge */
+    /* ring, bell, board and probe; the connector adds its answer to the
+       challenge */
     SHM_PACKET_OFFER,
     SHM_PACKET_VERDICT, /* whether the peer's probe could be read */
     SHM_PACKET_GOODBYE, /* the sender has closed; no packet follows */
@@ -37,7 +38,9 @@ typedef struct shm_offer {
     uint8_t expedited; /* this process is registered for membarrier */
     /* The sender watches the peer's process and does not need the socket. */
     uint8_t guards;
-    uint8_t reserved[5];
+    uint8_t reserved;
+    /* on the sender's board, for the receiver to set; SHM_NO_BIT if none */
+    uint32_t bit;
     /* the connector's answer; 0 from the acceptor */
     uint8_t answer[PSC_PROOF_SIZE];
 } shm_offer_t;

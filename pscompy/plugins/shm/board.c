@@ -1,0 +1,33 @@
+/* Creating and mapping boards. */
+#include "board.h"
+
+#include <sys/mman.h>
+
+#include "pscompy/transport/kit/page.h"
+
+psc_status_t shm_board_create(int *fd_p)
+{
+    return shm_file_create("pscompy-board", psc_page_size(), fd_p);
+}
+
+psc_status_t shm_board_map(shm_board_t **board_p, int fd)
+{
+    void *base;
+
+    if (!shm_file_verify(fd, psc_page_size()))
+        return PSC_ERR_PROTOCOL;
+    base =
+        mmap(NULL, psc_page_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return PSC_ERR_NO_MEMORY;
+    /* A forked child must not write to the peer's memory. */
+    madvise(base, psc_page_size(), MADV_DONTFORK);
+    *board_p = base;
+    return PSC_OK;
+}
+
+void shm_board_unmap(shm_board_t *board)
+{
+    if (board != NULL)
+        munmap(board, psc_page_size());
+}

@@ -1,0 +1,141 @@
+/* The sources of events: descriptors of one epoll set, which becomes readable
+ * when a peer rings the bell, dials, or ends, and when the timer ticks. */
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+/* the timer's period */
+#define SHM_TICK_NS 10000000
+#define SHM_EVENTS_MAX 16
+
+/* ---- sources ---- */
+
+psc_status_t shm_source_watch(shm_iface_t *iface, shm_source_t *source)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
+
+    if (epoll_ctl(iface->epoll, EPOLL_CTL_ADD, source->fd, &event) != 0)
+        return PSC_ERR_NO_MEMORY;
+    return PSC_OK;
+}
+
+void shm_source_unwatch(shm_iface_t *iface, shm_source_t *source)
+{
+    epoll_ctl(iface->epoll, EPOLL_CTL_DEL, source->fd, NULL);
+}
+
+/* Removed from the set explicitly: a forked child may hold a copy of the
+ * descriptor, and then close() would not end the watch. */
+void shm_source_close(shm_iface_t *iface, shm_source_t *source)
+{
+    if (source->fd < 0)
+        return;
+    shm_source_unwatch(iface, source);
+    close(source->fd);
+    source->fd = -1;
+}
+
+/* ---- bell and timer ---- */
+
+void shm_source_drain(const shm_source_t *source)
+{
+    uint64_t count;
+
+    while (read(source->fd, &count, sizeof count) < 0 && errno == EINTR)
+        continue;
+}
+
+static void shm_bell_ready(shm_source_t *self, uint32_t events)
+{
+    shm_iface_t *iface = psc_container_of(self, shm_iface_t, bell);
+
+    (void)events;
+    shm_source_drain(self);
+    iface->mail = true;
+}
+
+/* If the counter is full the write fails, but then the peer has been woken
+ * anyway. */
+void shm_bell_ring(int bell)
+{
+    const uint64_t one = 1;
+
+    while (write(bell, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+}
+
+/* Run the timer while n_ticking > 0. `change` is +1 or -1. */
+void shm_timer_run(shm_iface_t *iface, int change)
+{
+    bool was = iface->n_ticking > 0, is;
+    struct itimerspec period = {0};
+
+    iface->n_ticking += (uint32_t)change;
+    is = iface->n_ticking > 0;
+    if (was == is)
+        return;
+    if (is)
+        period.it_interval.tv_nsec = period.it_value.tv_nsec = SHM_TICK_NS;
+    timerfd_settime(iface->timer.fd, 0, &period, NULL);
+}
+
+/* ---- opening ---- */
+
+static bool shm_membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+void shm_source_barrier(const shm_iface_t *iface)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (iface->expedited)
+        shm_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+}
+
+psc_status_t shm_sources_open(shm_iface_t *iface)
+{
+    iface->bell.ready = shm_bell_ready;
+    iface->epoll = epoll_create1(EPOLL_CLOEXEC);
+    iface->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    iface->timer.fd =
+        timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (iface->epoll < 0 || iface->bell.fd < 0 || iface->timer.fd < 0)
+        return PSC_ERR_NO_MEMORY;
+    iface->expedited =
+        shm_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
+        shm_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    if (shm_source_watch(iface, &iface->bell) != PSC_OK)
+        return PSC_ERR_NO_MEMORY;
+    return shm_source_watch(iface, &iface->timer);
+}
+
+void shm_sources_close(shm_iface_t *iface)
+{
+    shm_source_close(iface, &iface->bell);
+    shm_source_close(iface, &iface->timer);
+    if (iface->epoll >= 0)
+        close(iface->epoll);
+    iface->epoll = -1;
+}
+
+unsigned shm_sources_poll(shm_iface_t *iface)
+{
+    struct epoll_event events[SHM_EVENTS_MAX];
+    int n = epoll_wait(iface->epoll, events, SHM_EVENTS_MAX, 0);
+
+    for (int i = 0; i < n; i++) {
+        shm_source_t *source = events[i].data.ptr;
+
+        /* Skip a source that the handler of an earlier event has closed. */
+        if (source->fd >= 0)
+            source->ready(source, events[i].events);
+    }
+    return n > 0 ? (unsigned)n : 0;
+}
