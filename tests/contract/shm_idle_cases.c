@@ -23,7 +23,7 @@ static shm_iface_t *receiving(void)
     return side_iface(pairs[0].b);
 }
 
-/* Calls progress until as many endpoints of the side are idle as may be. */
+/* Calls progress until all endpoints of the side are idle that may be. */
 static void settle(ct_side_t *side)
 {
     int64_t deadline = ct_deadline();
@@ -251,7 +251,8 @@ void absurd_bit_is_refused(void)
     ct_pair_down(pair);
 }
 
-/* A message and the goodbye behind it, on an idle connection. */
+/* A message and the goodbye behind it, on an idle connection; and a goodbye
+ * alone. */
 void idle_peer_closes(void)
 {
     int i;
@@ -262,6 +263,10 @@ void idle_peer_closes(void)
     ct_ops->ep_close(pairs[i].x.ep);
     ct_until(&pairs[i], pairs[i].y.failed);
     ct_check(pairs[i].y.received == 1, "%s", pairs[i].y.reason);
+    ct_check(pairs[i].y.status == PSC_ERR_CLOSED, "%s", pairs[i].y.reason);
+    i = idle_one();
+    ct_ops->ep_close(pairs[i].x.ep);
+    ct_until(&pairs[i], pairs[i].y.failed);
     ct_check(pairs[i].y.status == PSC_ERR_CLOSED, "%s", pairs[i].y.reason);
     crowd_down();
 }
@@ -287,6 +292,8 @@ void idle_peer_is_killed(void)
     ct_end_create(&pairs[0].x, pairs[0].a);
     ct_end_create(&pairs[0].y, pairs[0].b);
     crowd_connect();
+    for (int i = 0; i < MANY; i++)
+        ct_exchange(&pairs[i], &pairs[i].x, &pairs[i].y, CT_SHORT, 8, 1);
     settle(pair.a);
     ct_check(end_ep(&pair.x)->watch >= SHM_WATCH_IDLE, "it is active");
     ct_check(write(other.link, &go, 1) == 1, "link");

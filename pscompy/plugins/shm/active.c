@@ -1,8 +1,9 @@
 /* The active endpoints: those whose rings every pass of progress reads.
  *
- * An endpoint is active from the time when it is up. If more than
- * SHM_ACTIVE_MIN endpoints are active, those that have received nothing between
- * two looks (shm_active_look) become idle:
+ * The first SHM_ACTIVE_MIN endpoints that are up are active, and so is each
+ * endpoint that has received something. If more than SHM_ACTIVE_MIN are active,
+ * those that have received nothing between two looks (shm_active_look) become
+ * idle:
  *
  *   POLLED  active
  *   NOTED   active; the flag `sleeping` of the ring is SHM_WAKE_BOARD, by
@@ -14,7 +15,8 @@
  * The peer publishes a record and then reads the flag; a look sets the flag,
  * and the next look reads the ring before it makes the endpoint idle. Between
  * the two steps is a fence on either side, as described in sleep.c. So either
- * the peer sees the flag, or the look sees the record.
+ * the peer sees the flag, or the look sees the record. An endpoint that begins
+ * as idle has the flag set before its peer is up.
  *
  * The board is a hint that other peers may spoil. Therefore the rings of idle
  * endpoints are read before this process sleeps (sleep.c), and every
@@ -78,6 +80,22 @@ void shm_active_add(shm_ep_t *ep)
         iface->active[ep->place] = ep;
     }
     ep->watch = SHM_WATCH_POLLED;
+}
+
+/* A bit that was set before this call has been ignored; its record is in the
+ * ring. */
+void shm_active_begin(shm_ep_t *ep)
+{
+    shm_iface_t *iface = shm_ep_iface(ep);
+
+    if (iface->n_active < SHM_ACTIVE_MIN || ep->bit == SHM_NO_BIT ||
+        shm_consumer_peek(&ep->rx) != 0) {
+        shm_active_add(ep);
+        return;
+    }
+    ep->watch = SHM_WATCH_IDLE;
+    iface->n_idle++;
+    iface->n_quiet++;
 }
 
 static bool shm_active_notice(shm_ep_t *ep)

@@ -76,6 +76,9 @@ bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
                     psc_status_string(status));
         return false;
     }
+    /* before the peer is up, so that its first record sets the bit */
+    atomic_store_explicit(&ep->rx.ring.control->sleeping, SHM_WAKE_BOARD,
+                          memory_order_relaxed);
     ep->peer_bit = offer->bit;
     ep->bell = fds[1];
     fds[1] = -1;

@@ -395,6 +395,8 @@ void shm_link_free(shm_link_t *link);
 /* active.c */
 /* Gives the endpoint a bit of the board, if one is left. */
 void shm_active_enrol(shm_ep_t *ep);
+/* Called when the endpoint is up. */
+void shm_active_begin(shm_ep_t *ep);
 void shm_active_add(shm_ep_t *ep);
 /* Takes back the endpoint's bit, too. */
 void shm_active_remove(shm_ep_t *ep);

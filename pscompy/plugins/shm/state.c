@@ -40,7 +40,9 @@ bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state)
     if (shm_ep_counts(ep->state) && !shm_ep_counts(state))
         iface->n_connecting--;
     ep->state = state;
-    if (state == SHM_EP_UP || state == SHM_EP_LEAVING)
+    if (state == SHM_EP_UP)
+        shm_active_begin(ep);
+    else if (state == SHM_EP_LEAVING)
         shm_active_add(ep);
     return true;
 }
