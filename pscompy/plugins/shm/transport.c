@@ -160,6 +160,19 @@ static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
     return true;
 }
 
+/* Continues shared gets and reports failures. */
+static unsigned shm_iface_serve(shm_iface_t *iface)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_active; i++)
+        n += shm_share_poll(iface->active[i]);
+    n += iface->n_failing;
+    if (iface->n_failing > 0)
+        shm_iface_report(iface);
+    return n;
+}
+
 static unsigned shm_progress(psc_iface_t *super)
 {
     shm_iface_t *iface = shm_iface(super);
@@ -174,18 +187,14 @@ static unsigned shm_progress(psc_iface_t *super)
         shm_active_collect(iface);
     for (uint32_t i = 0; i < iface->n_active; i++)
         n += shm_am_poll(iface->active[i]);
-    for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_active; i++)
-        n += shm_share_poll(iface->active[i]);
     if (shm_iface_due(iface, armed && n == 0)) {
         n += shm_sources_poll(iface);
         if (iface->mail)
             shm_letters_take(iface);
         shm_active_look(iface);
     }
-    if (iface->n_failing > 0) {
-        n += iface->n_failing;
-        shm_iface_report(iface);
-    }
+    if ((iface->n_sharing | iface->n_failing) > 0)
+        n += shm_iface_serve(iface);
     iface->in_progress = false;
     if (iface->buried)
         shm_iface_bury(iface);
