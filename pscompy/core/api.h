@@ -1,5 +1,5 @@
 /* psc_api_t: the one table through which C code outside the core uses it: the
- * hot extension, the gateway's data path, C programs.
+ * binding, the gateway's data path, C programs.
  *
  * Unless a comment says otherwise a function takes the worker's lock itself,
  * never blocks for the network, and may be called from any thread, with or

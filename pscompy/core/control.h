@@ -175,7 +175,7 @@ int psc_memory_pin(psc_worker_t *worker, void *base, size_t len,
                    psc_block_t **block_p);
 void psc_memory_unpin(psc_worker_t *worker, psc_block_t *block);
 
-/* Address of the psc_api_t, for the hot extension. */
+/* Address of the psc_api_t, for the binding. */
 uintptr_t psc_api_address(void);
 uint32_t psc_api_abi(void);
 /* CDEF END */

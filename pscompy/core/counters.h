@@ -24,11 +24,11 @@
     X(rndv_fin)            /* FIN messages, each for one or more requests */   \
     X(fragments)           /* puts, gets and FRAGs issued */                   \
     X(unexpected)          /* messages that arrived before their receive */    \
-    X(unexpected_copied)   /* their bytes that were copied out */              \
-    X(unexpected_held)     /* kept in the transport's buffer instead */        \
+    X(unexpected_copied)   /* bytes of unexpected messages, copied */          \
+    X(unexpected_held)     /* messages left in the fabric's buffer instead */  \
     X(given_back)          /* receives whose message was put back */           \
     X(tag_posted)          /* receives posted to the fabric */                 \
-    X(tag_matched)         /* of these, matched by the fabric */               \
+    X(tag_matched)         /* posted receives that the fabric matched */       \
     X(tag_along)           /* long messages put into posted receives */        \
     X(tag_in_vain)         /* long messages put without a posted receive */    \
     X(credits_withheld)    /* unexpected messages beyond the bound */          \
@@ -46,11 +46,11 @@
     X(lent)                /* messages sent by lending their pages */          \
     X(lend_copied)         /* lend was asked for and not possible */           \
     X(views_mapped)        /* received as a view of the sender's pages */      \
-    X(views_kept)          /* of these, copied because the peer went away */   \
+    X(views_kept)          /* mapped views, copied because the peer ended */   \
     X(segments_mapped)     /* segments of peers' pools, per connection */      \
     X(pool_exhausted)      /* blocks that did not fit into the pool */         \
-    X(late_wakeups)        /* sleeps that only their time slice ended, beside  \
-                              something that should have ended them */         \
+    X(late_wakeups)        /* sleeps that ended by their time limit although   \
+                              an event was pending */                          \
     X(connections_up)      /* connections that reached state UP */             \
     X(connections_made)    /* of these, those that this side has made: over    \
                               all sessions, each connection counts once */

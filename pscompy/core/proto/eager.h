@@ -21,7 +21,7 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
                             const psc_iov_t *iov, size_t n_iov, uint64_t len,
                             psc_comp_t *comp);
 
-/* Count a message that was sent in this way, and spend its credit. */
+/* Count a message that was sent as am_short or am_bcopy; spend its credit. */
 void psc_eager_left(psc_conn_t *conn, psc_counter_t how, uint64_t len);
 
 /* Arrivals (see psc_upcalls_t). */
