@@ -241,7 +241,7 @@ def test_an_exception_about_a_link_ends_that_link(frail, tmp_path, caplog, where
         for c in (near, far):
             with pytest.raises(PeerLost):
                 c.recv(timeout=BOUND)
-    mistakes = [record for record in caplog.records if "mistake" in record.getMessage()]
+    mistakes = [record for record in caplog.records if "error in the" in record.getMessage()]
     assert bool(mistakes) == ("mistake" in error)
 
 
