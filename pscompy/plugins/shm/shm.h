@@ -28,6 +28,7 @@
 #ifndef PSCOMPY_SHM_SHM_H
 #define PSCOMPY_SHM_SHM_H
 
+#include <limits.h>
 #include <sys/types.h>
 #include <sys/un.h>
 

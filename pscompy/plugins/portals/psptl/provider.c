@@ -2,6 +2,7 @@
 #include "provider.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
