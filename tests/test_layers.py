@@ -414,7 +414,7 @@ CORE_ROWS = (
     "memory/pool memory/access lane conn conn_flush lane_upcalls",
     "progress/progress progress/sleeper progress/thread progress/wait iface conn_control",
     "proto/credit proto/stripe proto/am_node proto/tag_post proto/match_list proto/match_queue",
-    "proto/match",
+    "proto/match proto/describe",
     "proto/am proto/eager proto/region proto/rndv_keys proto/rndv",
     "proto/rndv_direct proto/rndv_am proto/rndv_fin",
     "proto/am_offer proto/tag_send proto/tag",
@@ -426,7 +426,9 @@ CORE_ROWS = (
 CORE_FLOORS = [unit for floor in CORE_ROWS for unit in floor.split()]
 CORE = ROOT / "pscompy/core"
 # Headers whose functions several files implement: api_*.c, and those that the control plane calls.
-WITHOUT_A_HEADER = {"api_message", "api_memory", "conn_control", "lifetime", "worker_control"}
+WITHOUT_A_HEADER = {
+    *("api_message", "api_memory", "conn_control", "lifetime", "proto/describe", "worker_control")
+}
 
 
 def unit_of(path: Path, core: Path) -> str:

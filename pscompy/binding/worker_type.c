@@ -106,6 +106,35 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     return psb_request_post(&call, &op);
 }
 
+/* An operation that a thread waits for, or a task. */
+static bool worker_op_awaited(psb_op_t *op)
+{
+    return op->waiters > 0 ||
+           (op->in_request && psb_request_of(op)->awaits > 0);
+}
+
+static PyObject *worker_get_awaited(psb_worker_t *self, void *closure)
+{
+    PyObject *list = PyList_New(0);
+
+    (void)closure;
+    if (!list)
+        return NULL;
+    psc_list_for_each(op, &self->ops, psb_op_t, link) {
+        PyObject *address;
+
+        if (!op->core || !worker_op_awaited(op))
+            continue;
+        address = PyLong_FromVoidPtr(op->core);
+        if (!address || PyList_Append(list, address) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(address);
+        if (!list)
+            return NULL;
+    }
+    return list;
+}
+
 /* ---- the pool ---- */
 
 static PyObject *worker_allocate(psb_worker_t *self, PyObject *size)
@@ -318,6 +347,8 @@ static PyMethodDef worker_methods[] = {
 static PyGetSetDef worker_getset[] = {
     {"pending", (getter)worker_get_pending, NULL,
      "Whether drain() may find something.", NULL},
+    {"awaited", (getter)worker_get_awaited, NULL,
+     "Addresses of the core's requests that threads or tasks wait for.", NULL},
     {"address", (getter)worker_get_address, NULL,
      "Address of the core's worker, 0 after close().", NULL},
     {NULL, NULL, NULL, NULL, NULL}};

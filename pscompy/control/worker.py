@@ -26,6 +26,7 @@ from pscompy.transport.declaration import Relay
 logger = logging.getLogger(__name__)
 
 EVENTS_MAX = 64  # events that one call takes from the core
+ITEMS_MAX = 4096  # items that `items` returns at most
 _FABRIC_COUNTERS_MAX = 256  # counters of all lanes of a connection
 
 
@@ -34,6 +35,20 @@ class ControlEvents(NamedTuple):
 
     lanes: list[int]
     connections: list[int]
+
+
+class Item(NamedTuple):
+    """psc_item_t: a request that is not done, or a message without a receive."""
+
+    kind: int  # a constant lib.PSC_ITEM_
+    request: int  # address of the core's request; 0 for a message
+    id: int
+    conn: int  # id of the peer's connection; 0 for any source, or none
+    rank: int
+    context: int
+    tag: int
+    nbytes: int
+    state: str
 
 
 class ConnState(IntEnum):
@@ -108,6 +123,20 @@ class Engine:
             if not self._destroyed:
                 lib.psc_worker_counters(self._worker, values)
         return _named_counters(values)
+
+    def items(self) -> list[Item]:
+        """Return the requests that are not done, then the messages without a receive; at most
+        ITEMS_MAX."""
+        room = ffi.new("psc_item_t[]", ITEMS_MAX)
+        with self._guard:
+            n = 0 if self._destroyed else lib.psc_worker_items(self._worker, room, ITEMS_MAX)
+        return [
+            Item(
+                *(it.kind, int(it.request), it.id, it.conn, it.rank),
+                *(it.context, it.tag, it.nbytes, text(it.state)),
+            )
+            for it in room[0 : min(n, ITEMS_MAX)]
+        ]
 
     def forked(self) -> None:
         """In the child after a fork: every later call returns PSC_ERR_FORKED and changes nothing

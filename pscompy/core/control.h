@@ -54,6 +54,29 @@ typedef struct psc_control_event {
     uint64_t id;
 } psc_control_event_t;
 
+/* The first ones are those of psc_req_kind_t. */
+typedef enum psc_item_kind {
+    PSC_ITEM_SEND,
+    PSC_ITEM_RECV,
+    PSC_ITEM_PROBE,
+    PSC_ITEM_EVENT,
+    PSC_ITEM_LOAN,
+    PSC_ITEM_MESSAGE
+} psc_item_kind_t;
+
+/* A request that is not done, or a message without a receive. */
+typedef struct psc_item {
+    psc_item_kind_t kind;
+    uintptr_t request; /* address of the psc_request_t; 0: a message */
+    uint64_t id; /* of the request; no other one of the worker has it */
+    uint64_t conn; /* id of the peer's connection; 0: any source, or none */
+    int32_t rank; /* of the peer; -1: any, none, or outside a World */
+    uint32_t context;
+    int32_t tag;
+    uint64_t nbytes;
+    const char *state; /* empty if there is nothing to say */
+} psc_item_t;
+
 /* ---- workers ---- */
 /* Returns NULL with errno if memory or descriptors are short. */
 psc_worker_t *psc_worker_create(const psc_worker_config_t *config);
@@ -116,6 +139,10 @@ uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
  * first psc_memory_pack. */
 void psc_worker_secret(psc_worker_t *worker, const uint8_t *secret);
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level);
+/* Describe the worker's requests and unmatched messages. Fills in at most
+ * `room` items; returns how many there are. */
+uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
+                          uint32_t room);
 
 /* ---- lanes: one endpoint of one transport ---- */
 psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id);

@@ -1,0 +1,93 @@
+/* What a worker has in flight, for people who look for the cause of a hang:
+ * control.h. */
+#include "../request.h"
+#include "../worker.h"
+#include "match_queue.h"
+
+/* What a request waits for, in words. */
+static const char *describe_stage(psc_stage_t stage)
+{
+    switch (stage) {
+    case PSC_STAGE_IDLE:
+    case PSC_STAGE_POSTED:
+        return "";
+    case PSC_STAGE_TAGGED:
+        return "posted to the fabric";
+    case PSC_STAGE_SEND:
+        return "not sent yet";
+    case PSC_STAGE_SEND_MARK:
+    case PSC_STAGE_SEND_LATE:
+    case PSC_STAGE_AWAIT_RTR:
+        return "announced; the peer has not received it yet";
+    case PSC_STAGE_LENT:
+        return "lent to the peer";
+    case PSC_STAGE_ENDING:
+        return "failed; its memory is still in use";
+    default:
+        return "in flight";
+    }
+}
+
+static psc_item_t describe_request(const psc_req_t *req)
+{
+    const psc_conn_t *peer = req->conn ? req->conn : req->source;
+
+    return (psc_item_t){.kind = (psc_item_kind_t)req->kind,
+                        .request = (uintptr_t)&req->head,
+                        .id = psc_req_id(req),
+                        .conn = peer ? peer->id : 0,
+                        .rank = peer ? peer->rank : -1,
+                        .context = req->context,
+                        .tag = req->tag,
+                        .nbytes = req->total,
+                        .state = describe_stage((psc_stage_t)req->stage)};
+}
+
+static psc_item_t describe_message(const psc_unexp_t *unexp)
+{
+    return (psc_item_t){.kind = PSC_ITEM_MESSAGE,
+                        .conn = unexp->conn->id,
+                        .rank = unexp->conn->rank,
+                        .context = unexp->context,
+                        .tag = unexp->tag,
+                        .nbytes = unexp->len,
+                        .state = unexp->rts        ? "announced"
+                                 : unexp->arriving ? "arriving"
+                                                   : "arrived"};
+}
+
+static uint32_t describe_messages(const psc_list_t *contexts, psc_item_t *items,
+                                  uint32_t room, uint32_t n)
+{
+    psc_list_for_each(context, contexts, psc_context_t, link) {
+        psc_list_for_each(unexp, &context->lists.unexpected.all, psc_unexp_t,
+                          any_link) {
+            if (n < room)
+                items[n] = describe_message(unexp);
+            n++;
+        }
+    }
+    return n;
+}
+
+uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
+                          uint32_t room)
+{
+    uint32_t n = 0;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return 0;
+    for (uint32_t i = 0; i < psc_requests_count(&worker->requests); i++) {
+        const psc_req_t *req = psc_req_at(&worker->requests, i);
+
+        if (!req->in_use || psc_request_state(&req->head) == PSC_REQUEST_DONE)
+            continue;
+        if (n < room)
+            items[n] = describe_request(req);
+        n++;
+    }
+    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++)
+        n = describe_messages(&worker->matching.contexts[i], items, room, n);
+    psc_worker_leave(worker);
+    return n;
+}
