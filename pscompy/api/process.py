@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pscompy.config import logs
 from pscompy.errors import PscomError
@@ -29,6 +29,11 @@ def add(session: Closable) -> None:
 def remove(session: Closable) -> None:
     """Forget a session that was closed. Idempotent."""
     _open.pop(session, None)
+
+
+def sessions() -> list[Any]:
+    """The open sessions."""
+    return list(_open)
 
 
 def _close_all() -> None:

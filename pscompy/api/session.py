@@ -111,6 +111,10 @@ class Session:
             raise
         self._sleeper: Sleeper | None = None
         process.add(self)
+        if self._config["SIGQUIT"]:
+            from pscompy.api.dump import dump_on_sigquit
+
+            dump_on_sigquit()
 
     def _open_parts(
         self,
@@ -158,6 +162,18 @@ class Session:
         """The transports in order of preference, each with the reason why it cannot be used, an
         empty string if it can."""
         return {option.name: option.reason or "" for option in self._engine.options}
+
+    def dump(self) -> str:
+        """A text for people who look for the cause of a hang: the connections that were used, with
+        their lanes, the requests that are not done, and the messages that have no receive yet. Any
+        thread may call it.
+
+        SIGQUIT writes it to stderr, for every session of the process, if PSP_SIGQUIT=1.
+        """
+        from pscompy.api.dump import dump  # late: few programs need it
+
+        self._check()
+        return dump(self)
 
     # ---- connections ----
 

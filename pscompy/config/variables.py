@@ -63,6 +63,7 @@ DEBUG = (
     Var("DEBUG_PARAM", "0", integer(0, 2), "Log the variables: 1: those that are set, 2: all."),
     Var("DEBUG_STATS", "0", flag, "Log a session's counters when it closes."),
     Var("DEBUG_CONTYPE", "0", flag, "Log every connection with its transport."),
+    Var("SIGQUIT", "0", flag, "SIGQUIT writes to stderr what every session has in flight."),
 )
 
 PRECON = (
@@ -94,7 +95,7 @@ KNOWN = (
     *("SMP_NODE_ID", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
     *("DAPL_", "ELAN_", "EXTOLL_", "GM_", "MVAPI_", "MXM_", "OFED_", "PSM_", "UCP_", "VELO_"),
     *("CUDA_", "DEADLOCK_WARNINGS", "INFO", "IPROBE_COUNT", "MALLOC_", "READAHEAD"),
-    *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SIGQUIT", "SIGSEGV"),
+    *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SIGSEGV"),
     *("SIGSUSPEND", "SKIPBLOCKSIZE", "UNEXPECTED_RECEIVES"),
     *("DEBUG_BYE_MSG", "DEBUG_PRECON", "DEBUG_REQ", "DEBUG_SUSPEND"),
     *("PRECON_TYPE", "PRECON_RRCOMM_"),

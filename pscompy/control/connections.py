@@ -49,7 +49,7 @@ class Connections:
     """The records of all connections that were used, by id, as long as they live.
 
     `adopt` makes and holds the record of a connection that a peer has begun. All methods but
-    `register` and `close` are for the control thread.
+    `register`, `records` and `close` are for the control thread.
     """
 
     def __init__(
@@ -77,6 +77,11 @@ class Connections:
     def register(self, record: Record) -> None:
         """Note the record of a connection that is used."""
         self._records[record.id] = record
+
+    def records(self) -> list[Record]:
+        """Return the records that are registered."""
+        found = (ref() for ref in self._records.valuerefs())
+        return [record for record in found if record is not None]
 
     def close(self, record: Record) -> None:
         """Close the connection, also if it was only declared."""
@@ -265,10 +270,8 @@ class Connections:
 
     def close_all(self) -> None:
         """Close all connections; `all_ended` is set once they have ended."""
-        for ref in self._records.valuerefs():
-            record = ref()
-            if record is not None:
-                self._engine.close_connection(record.handle)
+        for record in self.records():
+            self._engine.close_connection(record.handle)
         self._check_ended()
 
     def abort_all(self) -> None:

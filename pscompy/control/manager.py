@@ -76,6 +76,10 @@ class Control:
         """Return the reason that the transport gave for the end of a connection, or ""."""
         return self.engine.connection_reason(record.handle)
 
+    def records(self) -> list[Record]:
+        """Return the records of the connections that were used."""
+        return self._connections.records()
+
     # ---- connections ----
 
     def begin_open(self, record: Record, connection: object) -> None:

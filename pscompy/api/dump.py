@@ -1,0 +1,225 @@
+"""Dump: what a session has in flight, in words, for people who look for the cause of a hang.
+
+If PSP_SIGQUIT is set, the signal SIGQUIT writes the dumps of all sessions of the process to stderr.
+A thread of its own writes them, woken by a pipe that the signal's handler in C writes to, so that
+it works while all other threads are blocked in C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pscompy.api import process
+from pscompy.api.request import ANY_TAG
+from pscompy.control.worker import ITEMS_MAX, ConnState, Item
+from pscompy.core import lib
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from pscompy.api.session import Session
+
+LINES_MAX = 100  # requests, or messages, that a dump shows
+_STACK_MAX = 8  # innermost calls of a thread that a dump shows
+_OURS = str(Path(__file__).parents[1]) + os.sep
+_VERBS = {
+    lib.PSC_ITEM_SEND: "send to",
+    lib.PSC_ITEM_RECV: "receive from",
+    lib.PSC_ITEM_PROBE: "probe of",
+    lib.PSC_ITEM_LOAN: "view of a message of",
+    lib.PSC_ITEM_MESSAGE: "message from",
+}
+_SERVICES = {
+    lib.PSC_CONTEXT_OBJECTS: "objects",
+    lib.PSC_CONTEXT_CHUNKS: "buffers of objects",
+    lib.PSC_CONTEXT_ACTIONS: "actions",
+}
+
+
+class Operation(NamedTuple):
+    """A request or an unmatched message of a dump. `ranks`: the ranks that a request waits for,
+    empty if it may end without any particular one."""
+
+    id: int
+    text: str
+    awaited: bool
+    is_message: bool
+    ranks: tuple[int, ...]
+
+
+def dump(session: Session) -> str:
+    """See `Session.dump`."""
+    found = operations(session)
+    requests = [it.text + ("  <- waited for" * it.awaited) for it in found if not it.is_message]
+    messages = [it.text for it in found if it.is_message]
+    return "\n".join(
+        [
+            f"{session!r} pid {os.getpid()}",
+            *_section("connections", list(_connections(session))),
+            *_section("requests in flight", requests),
+            *_section("messages without a receive", messages),
+        ]
+    )
+
+
+def operations(session: Session) -> list[Operation]:
+    """The requests of a session that are not done, then its messages without a receive."""
+    awaited = set(session._binding.awaited)
+    items = session._engine.items()
+    labels = {it.id: it.label for it in session._control.records()}
+    collective = tuple({it.rank for it in items if _is_collective(it)})
+    return [_operation(it, it.request in awaited, labels, collective) for it in items]
+
+
+def _operation(
+    item: Item, awaited: bool, labels: dict[int, str], collective: tuple[int, ...]
+) -> Operation:
+    if item.kind == lib.PSC_ITEM_EVENT:
+        ranks = collective
+    else:
+        ranks = (item.rank,) if item.rank >= 0 else ()
+    is_message = item.kind == lib.PSC_ITEM_MESSAGE
+    return Operation(item.id, _text(item, labels), awaited, is_message, ranks)
+
+
+def _text(item: Item, labels: dict[int, str]) -> str:
+    if item.kind == lib.PSC_ITEM_EVENT:
+        return "barrier, connection or other event"
+    if item.rank >= 0:
+        peer = f"rank {item.rank}"
+    else:
+        peer = labels.get(item.conn, "a peer") if item.conn else "any source"
+    words = [f"{_VERBS[item.kind]} {peer}"]
+    words.append("any tag" if item.tag == ANY_TAG else f"tag {item.tag}")
+    if item.kind in (lib.PSC_ITEM_SEND, lib.PSC_ITEM_MESSAGE):
+        words.append(f"{item.nbytes} bytes")
+    words += [it for it in (_context(item.context), item.state) if it]
+    return ", ".join(words)
+
+
+def _context(number: int) -> str:
+    """The traffic that a context number stands for, "" for messages of a session or a World."""
+    if number == lib.PSC_CONTEXT_AM:
+        return "active message"
+    if number == lib.PSC_CONTEXT_RMA:
+        return "put or get"
+    base = number % lib.PSC_CONTEXT_OBJECTS
+    service = _SERVICES.get(number - base, "")
+    own_numbers = base - lib.PSC_CONTEXT_USER
+    if own_numbers < 0:
+        return service
+    communicator = f"communicator {own_numbers // 2}" if own_numbers > 1 else ""
+    kind = service or ("collective operation" if own_numbers % 2 else "")
+    return ", ".join(filter(None, (kind, communicator)))
+
+
+def _is_collective(item: Item) -> bool:
+    """Whether this is a receive of a collective operation."""
+    number: int = item.context - lib.PSC_CONTEXT_USER
+    in_a_world = 0 <= number < lib.PSC_CONTEXT_END - lib.PSC_CONTEXT_USER
+    return bool(item.kind == lib.PSC_ITEM_RECV and in_a_world and number % 2)
+
+
+def _connections(session: Session) -> Iterator[str]:
+    for record in session._control.records():
+        state = session._engine.connection_state(record.handle)
+        lanes = f" over {record.transport}, lanes: {record.report.lanes}" * bool(record.transport)
+        counted = session._control.counters(record)
+        traffic = ", ".join(
+            f"{counted[name]} {name.replace('_', ' ')}"
+            for name in ("sent_messages", "sent_bytes", "received_messages", "received_bytes")
+            if state is not ConnState.CONNECTING
+        )
+        error = f"; {record.error}" if record.error else ""
+        yield f"{record.label}: {state.name}{lanes}{'; ' * bool(traffic)}{traffic}{error}"
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    shown = [f"    {line}" for line in lines[:LINES_MAX]]
+    if len(lines) > LINES_MAX:
+        more = "or more" if len(lines) >= ITEMS_MAX else "in all"
+        shown.append(f"    ... {len(lines)} {more}")
+    return [f"  {title}:", *(shown or ["    none"])]
+
+
+# ---- where the program is ----
+
+
+def place() -> str:
+    """The line of the program that the main thread executes, "" if it is not known."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    for outer, line in traceback.walk_stack(frame):
+        name = outer.f_code.co_filename
+        if (
+            not name.startswith((_OURS, "<frozen"))
+            and outer.f_globals.get("__name__") != "threading"
+        ):
+            return f"{Path(name).name}:{line}"
+    return ""
+
+
+def _threads() -> Iterator[str]:
+    """The calls of each thread of the program, the innermost first."""
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0)
+        if frame is not None and not thread.name.startswith("pscompy"):
+            yield f"  thread {thread.name}:"
+            yield from _calls(frame)
+
+
+def _calls(frame: FrameType) -> Iterable[str]:
+    summary = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=_STACK_MAX)
+    return (f"    {it.filename}:{it.lineno} in {it.name}" for it in summary)
+
+
+# ---- SIGQUIT ----
+
+_pipe: tuple[int, int] | None = None
+
+
+def dump_on_sigquit() -> None:
+    """Have SIGQUIT write the dumps of all sessions of this process to stderr. Idempotent."""
+    global _pipe
+    if _pipe is not None:
+        return
+    _pipe = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(_pipe[1], False)
+    thread = threading.Thread(target=_serve, args=_pipe[:1], name="pscompy dump", daemon=True)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    faulthandler.register(signal.SIGQUIT, file=_pipe[1], all_threads=False)
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _forget() -> None:
+    """In the child after a fork, where the thread does not exist: a signal has its default
+    effect."""
+    global _pipe
+    if _pipe is not None:
+        faulthandler.unregister(signal.SIGQUIT)
+        for fd in _pipe:
+            os.close(fd)
+        _pipe = None
+
+
+def _serve(reader: int) -> None:
+    """Dump whenever the signal has arrived. The stack that faulthandler writes, in several pieces,
+    is not used, because it names no threads; its first line is one piece."""
+    with contextlib.suppress(OSError):
+        while data := os.read(reader, 1 << 16):
+            if b"Stack (" in data:
+                text = "\n".join([*map(dump, process.sessions()), *_threads()])
+                os.write(2, f"{text}\n".encode(errors="replace"))
