@@ -64,6 +64,7 @@ DEBUG = (
     Var("DEBUG_STATS", "0", flag, "Log a session's counters when it closes."),
     Var("DEBUG_CONTYPE", "0", flag, "Log every connection with its transport."),
     Var("SIGQUIT", "0", flag, "SIGQUIT writes to stderr what every session has in flight."),
+    Var("DEADLOCK_WARNINGS", "0", seconds, "Log waits of a World that last so long; 0: none."),
 )
 
 PRECON = (
@@ -94,7 +95,7 @@ KNOWN = (
     *("OPENIB_LID_OFFSET", "OPENIB_MALLOC_OPTS"),
     *("SMP_NODE_ID", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
     *("DAPL_", "ELAN_", "EXTOLL_", "GM_", "MVAPI_", "MXM_", "OFED_", "PSM_", "UCP_", "VELO_"),
-    *("CUDA_", "DEADLOCK_WARNINGS", "INFO", "IPROBE_COUNT", "MALLOC_", "READAHEAD"),
+    *("CUDA_", "INFO", "IPROBE_COUNT", "MALLOC_", "READAHEAD"),
     *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SIGSEGV"),
     *("SIGSUSPEND", "SKIPBLOCKSIZE", "UNEXPECTED_RECEIVES"),
     *("DEBUG_BYE_MSG", "DEBUG_PRECON", "DEBUG_REQ", "DEBUG_SUSPEND"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -23,7 +25,13 @@ is returned, or 128 + n for signal n.
 """
 
 
-_TAKE_VALUE = ("-n", "--np", "--module", "--env")  # options whose value is the next word
+_TAKE_VALUE = (
+    "-n",
+    "--np",
+    "--module",
+    "--env",
+    "--dump-after",
+)  # options whose value is the next word
 
 
 class _Parser(argparse.ArgumentParser):
@@ -37,7 +45,7 @@ def _parser() -> _Parser:
     """The parser of the options that stand before the program."""
     result = _Parser(
         prog="pscompy run",
-        usage="pscompy run [-n N] [--module M] [--label] [--env KEY=VALUE] app.py [argument ...]",
+        usage="pscompy run [option ...] app.py [argument ...]",
         description=main.__doc__,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -46,6 +54,13 @@ def _parser() -> _Parser:
     result.add_argument("-n", "--np", type=_positive, default=1, metavar="N", help="ranks [1]")
     result.add_argument("--module", type=int, metavar="M", help="number of the ranks' module")
     result.add_argument("--label", action="store_true", help="begin each line with its rank")
+    result.add_argument(
+        "--dump-after",
+        type=_seconds,
+        default=math.inf,
+        metavar="SECONDS",
+        help="have all ranks write what they have in flight, every SECONDS",
+    )
     result.add_argument(
         "--env",
         type=_assignment,
@@ -66,7 +81,9 @@ def main(arguments: list[str]) -> int:
     environ = dict(options.env)
     if options.module is not None:
         environ["PSP_MSA_MODULE_ID"] = str(options.module)
-    plan = Plan(command, options.np, options.label, environ)
+    if options.dump_after < math.inf:
+        environ["PSP_SIGQUIT"] = "1"
+    plan = Plan(command, options.np, options.label, environ, options.dump_after)
     open_standard_files()
     return Job(plan).run()
 
@@ -115,6 +132,13 @@ def _positive(text: str) -> int:
     if text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if float(text) > 0:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds")
 
 
 def _assignment(text: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ by SIGTERM and, after GRACE seconds, by SIGKILL.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -22,8 +23,9 @@ from pscompy.launch.pmi import Abort, Replies, Server
 from pscompy.launch.process_group import Guard
 from pscompy.launch.rank import Rank
 from pscompy.launch.signals import Signals
+from pscompy.launch.summary import Summary, end_of
 from pscompy.launch.terminal import Terminal
-from pscompy.world.bootstrap.pmi1_wire import WireError
+from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, WireError
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 _INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second such signal kills the ranks
@@ -32,12 +34,14 @@ _SAME = 0.2  # seconds within which a second signal counts as a repetition of th
 
 class Plan(NamedTuple):
     """A job to run: the command `argv` on `size` ranks, with `environ` added to the launcher's own
-    environment. If `label` is set, each line of output begins with the number of its rank."""
+    environment. If `label` is set, each line of output begins with the number of its rank. All
+    ranks dump what they have in flight every `dump_after` seconds."""
 
     argv: list[str]
     size: int
     label: bool = False
     environ: Mapping[str, str] = MappingProxyType({})
+    dump_after: float = math.inf
 
 
 class Job:
@@ -45,12 +49,14 @@ class Job:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._pmi = Server(plan.size, f"pscompy-{os.getpid()}-{os.urandom(8).hex()}")
+        self._pmi = Server(plan.size, f"{JOB_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
         self._alive: dict[int, Rank] = {}
         self._orders: list[tuple[float, signal.Signals]] = []  # (monotonic time, signal to send)
         self._interrupted_at: float | None = None
+        self._dump_at = math.inf  # monotonic time
+        self._summary = Summary(plan.size)
         self._failed = False
         self._code = 0
 
@@ -59,10 +65,14 @@ class Job:
         with Signals() as self._signals, Guard() as self._guard:
             self._loop.watch(self._signals.fileno(), self._on_signals)
             self._start_ranks()
+            self._dump_at = time.monotonic() + self._plan.dump_after
             while self._alive:
                 self._terminal.balance()
                 self._loop.turn(self._time_left())
                 self._carry_out_orders()
+        if self._failed:
+            for line in self._summary.lines():
+                self._terminal.say(f"pscompy run: {line}")
         self._terminal.flush()
         self._loop.close()
         return self._code
@@ -125,10 +135,10 @@ class Job:
         del self._alive[rank.number]
         self._hang_up(rank)
         self._terminal.finish(rank)
-        if status > 0:
-            self._fail(status, f"rank {rank.number} exited with code {status}")
-        elif status < 0:
-            self._fail(128 - status, f"rank {rank.number} was ended by {_signal_name(-status)}")
+        self._summary.add(rank.number, status, self._pmi.wait_of(rank.number))
+        if status != 0:
+            code = status if status > 0 else 128 - status
+            self._fail(code, f"rank {rank.number} {end_of(status)}")
 
     def _fail(self, code: int, reason: str) -> None:
         """End all ranks. The first failure determines the exit code of the job.
@@ -148,9 +158,13 @@ class Job:
         while self._orders and self._orders[0][0] <= time.monotonic():
             self._guard.signal(self._orders.pop(0)[1])
             self._guard.signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
+        if self._dump_at <= time.monotonic():
+            self._dump_at += self._plan.dump_after
+            self._guard.signal_catching(signal.SIGQUIT)
 
     def _time_left(self) -> float | None:
-        return max(0.0, self._orders[0][0] - time.monotonic()) if self._orders else None
+        due = min(self._dump_at, self._orders[0][0] if self._orders else math.inf)
+        return None if due == math.inf else max(0.0, due - time.monotonic())
 
     # ---- PMI ----
 
@@ -189,10 +203,3 @@ class Job:
                 self._fail(1, f"rank {number} asks by PMI and does not read the answers")
             except OSError:  # the rank has just ended; SIGCHLD follows
                 pass
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

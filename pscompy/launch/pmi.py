@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pscompy.world.bootstrap import waits
 from pscompy.world.bootstrap.pmi1_wire import SUBVERSION, VERSION, pack, parse
 
 Replies = list[tuple[int, bytes]]
@@ -70,6 +71,12 @@ class Server:
         self._left.append(rank)
         self._waiting.discard(rank)
         return self._refuse_barrier()
+
+    def wait_of(self, rank: int) -> str:
+        """How long this rank has waited, and for what, as it has published it; "" if it has not."""
+        value = self._values.get(waits.key(rank), "").partition(":")[2]
+        wait = waits.unpack(value)
+        return "" if wait is None else str(wait)
 
     def _spawn_line(self, rank: int, line: bytes) -> Replies:
         if line.strip() != b"endcmd":

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+from pathlib import Path
 
 # Signals that are sent to the whole group, and that the shell of the guard must not act on.
 _BLOCKED = (
@@ -49,7 +51,21 @@ class Guard:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.group, number)
 
+    def signal_catching(self, number: int) -> None:
+        """Send a signal to the processes of the group that handle it; others would be ended."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                pid = int(folder.name)
+                if os.getpgid(pid) == self.group and _catches(folder, number):
+                    os.kill(pid, number)
+
     def __exit__(self, *exc_info: object) -> None:
         self.signal(signal.SIGKILL)
         os.waitpid(self.group, 0)
         os.close(self._pipe)
+
+
+def _catches(folder: Path, number: int) -> bool:
+    """Whether this process, a folder of /proc, has a handler for the signal."""
+    caught = re.search(r"^SigCgt:\s*(\w+)", (folder / "status").read_text(), re.M)
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)

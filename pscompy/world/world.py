@@ -61,9 +61,18 @@ class World(Communicator):
         try:
             super().__init__(job, range(job.size), job.take_contexts(job.next_context))
             job.publish()
+            self._watch()
         except BaseException:
             job.session._shut(0)
             raise
+
+    def _watch(self) -> None:
+        """Report long waits if the user asks for it."""
+        seconds = self.session.config["DEADLOCK_WARNINGS"]
+        if seconds > 0 and self.size > 1:
+            from pscompy.world.watch import Watch
+
+            Watch(self._job, seconds)
 
     def abort(self, code: int = 1) -> NoReturn:
         """End all ranks at once; `code` becomes the exit code of the job (1 if it is 0)."""

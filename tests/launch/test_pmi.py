@@ -120,6 +120,7 @@ def test_abort_ends_all_ranks(launch, script):
     if "pscompy" in launch.command:
         assert done.stderr == (
             "pscompy run: rank 1 aborted the job with code 5; ending the others\n"
+            "pscompy run: ranks 0-2 were ended by SIGTERM\n"
         )
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class Joined:
     """See `Bootstrap`: several bootstraps as one."""
 
+    live = False
+
     def __init__(self, local: Bootstrap, join: Join) -> None:
         self._local = local
         self._join = join

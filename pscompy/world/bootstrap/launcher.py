@@ -21,6 +21,10 @@ class Bootstrap(Protocol):
     def job_id(self) -> str:
         """A name that all ranks of this job share and no other job has."""
 
+    @property
+    def live(self) -> bool:
+        """Whether values can be replaced, and are seen at once, without a barrier."""
+
     def put(self, key: str, value: str) -> None:
         """Publish a value: ASCII without white space, of any length.
 

@@ -18,6 +18,8 @@ _PAUSE = 0.0005  # seconds between tests of a barrier
 class Mpi:
     """See `Bootstrap`. Collective over the communicator (None means COMM_WORLD)."""
 
+    live = False
+
     def __init__(self, comm: Any = None) -> None:
         from mpi4py import MPI
 

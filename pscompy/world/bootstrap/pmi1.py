@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pscompy.errors import ConnectError, PeerLost, ProtocolError, Timeout
 from pscompy.world.bootstrap.long_values import join, split
 from pscompy.world.bootstrap.pmi1_wire import (
+    JOB_PREFIX,
     LINE_MAX,
     SUBVERSION,
     VERSION,
@@ -73,6 +74,12 @@ class Pmi1:
         self._keylen_max = int(limits["keylen_max"]) - 1
         frame = len(pack("put", kvsname=self.job_id, key="k", value="v")) + self._keylen_max
         self._vallen_max = min(int(limits["vallen_max"]) - 1, LINE_MAX - frame)
+
+    @property
+    def live(self) -> bool:
+        """True under `pscompy run`; other servers refuse a second value, or keep it until the next
+        barrier."""
+        return self.job_id.startswith(JOB_PREFIX)
 
     def put(self, key: str, value: str) -> None:
         for name, text in split(key, value, self._vallen_max):

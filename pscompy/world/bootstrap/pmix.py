@@ -56,6 +56,8 @@ _MISSING = (-46, -24)  # PMIX_ERR_NOT_FOUND, PMIX_ERR_TIMEOUT
 class Pmix:
     """See `Bootstrap`. ConfigError if there is no library, or its launcher does not answer."""
 
+    live = False
+
     def __init__(self, environ: Mapping[str, str]) -> None:
         _refuse_children(environ)
         self._ffi, self._lib = _load(environ)

@@ -10,6 +10,7 @@ class Single:
 
     rank = 0
     size = 1
+    live = False  # there is nobody else
 
     def __init__(self) -> None:
         self.job_id = f"single-{os.getpid()}-{os.urandom(4).hex()}"

@@ -1,0 +1,67 @@
+"""What the ranks of a job wait for, as they publish it at the launcher.
+
+This takes a launcher whose values can be replaced and are seen at once, as those of `pscompy run`
+are (`Bootstrap.live`); under any other one no rank learns of the waits of others.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from pscompy.world.bootstrap.launcher import Bootstrap
+
+TEXT_MAX = 200  # characters of a wait's text: a value is one piece at the launcher
+RANKS_MAX = 8
+_NONE = "-"  # value of a rank that waits no longer
+
+
+class Wait(NamedTuple):
+    """A long wait: `id` differs from that of the rank's other waits, `ranks` are those that it
+    waits for, all of them; `seconds` is its length when it was published."""
+
+    id: int
+    beats: int
+    seconds: float
+    ranks: tuple[int, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return f"has waited {self.seconds:.3g} s: {self.text}"
+
+
+def key(rank: int) -> str:
+    """The name of the value that a rank publishes."""
+    return f"pscompy.wait.{rank}"
+
+
+def pack(wait: Wait | None) -> str:
+    if wait is None:
+        return _NONE
+    text = wait.text[:TEXT_MAX].encode("ascii", "replace").decode()
+    return quote(json.dumps([*wait[:3], wait.ranks[:RANKS_MAX], text]))
+
+
+def unpack(value: str) -> Wait | None:
+    """The wait of a value, None if the rank does not wait."""
+    try:
+        id, beats, seconds, ranks, text = json.loads(unquote(value))
+        return Wait(int(id), int(beats), float(seconds), tuple(map(int, ranks)), str(text))
+    except (TypeError, ValueError):
+        return None
+
+
+def publish(bootstrap: Bootstrap, wait: Wait | None) -> None:
+    if bootstrap.live:
+        bootstrap.put(key(bootstrap.rank), pack(wait))
+
+
+def read(bootstrap: Bootstrap, rank: int) -> Wait | None:
+    """The wait that this rank has published last, None if it does not wait."""
+    if not bootstrap.live:
+        return None
+    try:
+        return unpack(bootstrap.get(key(rank), rank))
+    except KeyError:
+        return None

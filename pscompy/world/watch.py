@@ -1,0 +1,140 @@
+"""Watch: reports the ranks of a World that have waited for longer than PSP_DEADLOCK_WARNINGS.
+
+A thread looks from time to time at what the program waits for. A rank that has waited long enough
+logs it, publishes it at the launcher, and reads there what the ranks wait for that it waits for. If
+this leads back to itself, the ranks wait for each other: the lowest one of them logs the cycle.
+Only a rank that waits that long costs anything.
+
+A published wait has a number of beats, which grows while the wait goes on. A cycle is logged when
+two looks find the same waits with more beats: then all of them lasted at the time of the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from pscompy.api.dump import Operation, operations, place
+from pscompy.config import logs
+from pscompy.errors import PscomError
+from pscompy.world.bootstrap import waits
+
+if TYPE_CHECKING:
+    from pscompy.world.job import Job
+
+logger = logging.getLogger(__name__)
+
+LOOKS = 4  # looks within the time after which a wait is reported
+PAUSE_MAX = 5.0  # seconds between two looks at most
+
+
+class Cycle(NamedTuple):
+    """The ranks that wait for each other, beginning with this one, and their waits."""
+
+    ranks: tuple[int, ...]
+    found: tuple[waits.Wait, ...]
+
+    def goes_on(self, before: Cycle | None) -> bool:
+        """Whether these are the waits of an earlier look, and all of them lasted then."""
+        if before is None or self.ranks != before.ranks:
+            return False
+        pairs = zip(before.found, self.found, strict=True)
+        return all(old.id == new.id and old.beats < new.beats for old, new in pairs)
+
+    def __str__(self) -> str:
+        lines = [f"rank {rank} {it}" for rank, it in zip(self.ranks, self.found, strict=True)]
+        names = ", ".join(map(str, self.ranks))
+        return f"deadlock: ranks {names} wait for each other: {'; '.join(lines)}"
+
+
+class Watch:
+    """The watch of one World. `seconds` is PSP_DEADLOCK_WARNINGS."""
+
+    def __init__(self, job: Job, seconds: float) -> None:
+        self._job = job
+        self._limit = seconds
+        self._since: dict[int, float] = {}  # operation that is waited for -> time of the first look
+        self._reported: set[int] = set()  # operations that were logged
+        self._wait: waits.Wait | None = None  # as published
+        self._cycle: Cycle | None = None  # as found by the last look
+        self._logged: tuple[int, ...] = ()  # waits of the cycle that was logged last
+        threading.Thread(target=self._run, name="pscompy watch", daemon=True).start()
+
+    def _run(self) -> None:
+        pause = min(self._limit / LOOKS, PAUSE_MAX)
+        while not self._job.session._closed.wait(pause):
+            try:
+                self._look()
+            except PscomError as error:
+                logger.info("the watch for deadlocks ends: %s", error)
+                return
+        with contextlib.suppress(PscomError):
+            self._publish(None)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        waited = [it for it in operations(self._job.session) if it.awaited]
+        self._since = {it.id: self._since.get(it.id, now) for it in waited}
+        self._reported &= self._since.keys()
+        late = [it for it in waited if now - self._since[it.id] >= self._limit]
+        self._report([it for it in late if it.id not in self._reported], now)
+        self._publish(self._wait_of(late, now))
+        self._look_for_cycle()
+
+    def _report(self, late: list[Operation], now: float) -> None:
+        for it in late:
+            self._reported.add(it.id)
+            waited = now - self._since[it.id]
+            logs.notice("rank %d has waited %.3g s: %s", self._job.rank, waited, _located(it))
+
+    def _wait_of(self, late: list[Operation], now: float) -> waits.Wait | None:
+        """The wait to publish. If there are several, one of them may be enough to go on, so none of
+        them leads to another rank."""
+        if not late:
+            return None
+        first = late[0]
+        beats = self._wait.beats + 1 if self._wait and self._wait.id == first.id else 0
+        ranks = first.ranks if len(late) == 1 else ()
+        return waits.Wait(first.id, beats, now - self._since[first.id], ranks, _located(first))
+
+    def _publish(self, wait: waits.Wait | None) -> None:
+        if wait is not None or self._wait is not None:
+            self._wait = wait
+            waits.publish(self._job.bootstrap, wait)
+
+    # ---- cycles ----
+
+    def _look_for_cycle(self) -> None:
+        before, self._cycle = self._cycle, self._find_cycle()
+        cycle = self._cycle
+        if cycle is None or not cycle.goes_on(before) or min(cycle.ranks) != self._job.rank:
+            return
+        ids = tuple(it.id for it in cycle.found)
+        if ids != self._logged:
+            self._logged = ids
+            logs.notice("%s", cycle)
+
+    def _find_cycle(self) -> Cycle | None:
+        """A cycle of waits through this rank: each wait is for one rank, or for all of several."""
+        if self._wait is None:
+            return None
+        paths = [Cycle((self._job.rank,), (self._wait,))]
+        seen = {self._job.rank}
+        while paths:
+            path = paths.pop()
+            for rank in path.found[-1].ranks:
+                if rank == self._job.rank:
+                    return path
+                wait = None if rank in seen else waits.read(self._job.bootstrap, rank)
+                seen.add(rank)
+                if wait is not None:
+                    paths.append(Cycle((*path.ranks, rank), (*path.found, wait)))
+        return None
+
+
+def _located(operation: Operation) -> str:
+    line = place()
+    return f"{operation.text} ({line})" if line else operation.text
