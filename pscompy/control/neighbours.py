@@ -35,7 +35,13 @@ from pscompy.control.connections import Connections
 from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.handshake.auth import expand
 from pscompy.control.handshake.codec import Reader, Writer
-from pscompy.control.handshake.frames import ADDRESS_MAX, MAC_SIZE, Identity, RefuseCode
+from pscompy.control.handshake.frames import (
+    ADDRESS_MAX,
+    MAC_SIZE,
+    VERSION_MAX,
+    Identity,
+    RefuseCode,
+)
 from pscompy.control.handshake.states import Phase, PhaseEvent, RemoteProtocolError
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
 from pscompy.control.peer import Record
@@ -131,7 +137,8 @@ class Neighbours:
         usable, _ = selection.candidates(self._engine.options, self._here, self._here)
         if self._here.rank < 0 or not usable or not _stays_in_node(usable[0]):
             return
-        self._key = expand(secret, b"pscompy neighbours", self._here.job.encode())
+        wire = VERSION_MAX.to_bytes(2, "little")
+        self._key = expand(secret, b"pscompy neighbours", wire, self._here.job.encode())
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             sock.setblocking(False)

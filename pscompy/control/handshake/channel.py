@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import NoReturn
 
+from pscompy import __version__
 from pscompy.control.handshake import frames
 from pscompy.control.handshake.auth import Seal, Secrets
 from pscompy.control.handshake.frames import Frame, Hello
@@ -93,8 +94,9 @@ class Channel:
         ours = self.hello
         if max(ours.version_min, theirs.version_min) > min(ours.version_max, theirs.version_max):
             raise VersionMismatch(
-                f"this side speaks versions {ours.version_min}...{ours.version_max} of the precon "
-                f"protocol, the peer {theirs.version_min}...{theirs.version_max}"
+                f"this side (pscompy {__version__}) speaks versions {ours.version_min}..."
+                f"{ours.version_max} of the wire protocol, the peer {theirs.version_min}..."
+                f"{theirs.version_max}: use releases of pscompy that have one in common"
             )
         if theirs.nonce == ours.nonce:
             raise AuthError("the peer only mirrors what this side sends")

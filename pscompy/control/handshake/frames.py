@@ -23,6 +23,9 @@ E = TypeVar("E", bound="_Empty")
 
 
 MAGIC = b"\x93pscompy"
+# Versions of the whole wire: of these frames, the neighbours' datagrams, the core's messages
+# (core/wire.h) and those of the transports of pscompy. Any change of one of them that a peer of
+# another release would misunderstand takes a new number; see docs/versions.md.
 VERSION_MIN = 2
 VERSION_MAX = 2
 
