@@ -21,18 +21,9 @@ transport = _fixtures.transport
 start = _fixtures.start
 open_session = _fixtures.open_session
 connect = _fixtures.connect
-SETUP = "import array, numpy as np"  # of the puppets
-
-
-@pytest.fixture
-def link(connect, transport):
-    made = connect(transport)
-    made.peer(SETUP)
-    return made
+link = _fixtures.link
 
 
 @pytest.fixture
 def shm(connect):
-    made = connect("shm")
-    made.peer(SETUP)
-    return made
+    return connect("shm")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
+import importlib
 import itertools
 import os
 import threading
 import time
-from pathlib import Path
 
 import helpers
 import numpy as np
@@ -19,17 +20,21 @@ import pscompy
 from pscompy.core import lib
 from tests.waiting import expect_soon
 
-HERE = str(Path(__file__).parent)
-SERVE = """
-sys.path.insert(0, here)
-import helpers
-def serve():
-    try:
-        session.serve()
-    except pscompy.Closed:
-        pass
-threading.Thread(target=serve, daemon=True).start()
-"""
+
+def serve(here):
+    """Run the actions of `helpers` in a thread, until the session is closed."""
+
+    def run():
+        with contextlib.suppress(pscompy.Closed):
+            here.session.serve()
+
+    importlib.import_module("helpers")
+    threading.Thread(target=run, daemon=True).start()
+
+
+def release(here):
+    """Let `helpers.holds_a_thread` end."""
+    helpers.GO.set()
 
 
 @pytest.fixture
@@ -38,7 +43,7 @@ def serving(connect):
 
     def begin(transport="shm", **config):
         link = connect(transport, **config)
-        link.peer(SERVE, here=HERE)
+        link.peer(serve)
         return link
 
     return begin
@@ -91,9 +96,13 @@ def test_await(link):
     assert asyncio.run(asyncio.wait_for(talk(), BOUND)) == [((n,), {}) for n in range(5)]
 
 
+def register_back(here):
+    pscompy.action(lambda: here.c.call(helpers.where)[0], name="back")
+
+
 def test_both_ways_at_once(link):
     """The peer calls an action of this process while this process waits for the peer's."""
-    link.peer("helpers.back = pscompy.action(lambda: c.call(helpers.where)[0], name='back')")
+    link.peer(register_back)
     pscompy.action(_back, name="back")
     assert link.c.call(_back) == os.getpid()
 
@@ -118,7 +127,7 @@ def test_more_calls_than_are_taken_in_at_once(serving):
     link = serving("shm", PARCEL_THREADS=1)
     first = link.c.submit(helpers.holds_a_thread)
     futures = [link.c.submit(helpers.echo, n) for n in range(300)]
-    link.peer("helpers.GO.set()")
+    link.peer(release)
     first.result(BOUND)
     assert [future.result(BOUND)[0][0] for future in futures] == list(range(300))
 
@@ -187,9 +196,9 @@ def test_garbage_in_place_of_a_call_and_of_an_answer(link):
     assert not answer.wait(BOUND)[0]
     held = link.c.submit(helpers.holds_a_thread)
     number = next(links.numbers) - 1
-    link.peer("c._action_links().answers.heads.send(b'garbage', number)", number=number)
+    link.peer(lambda here: here.c._action_links().answers.heads.send(b"garbage", number))
     assert type(ended(held)) is pscompy.ProtocolError
-    link.peer("helpers.GO.set()")
+    link.peer(release)
     assert link.c.call(helpers.echo) == ((), {})
 
 
@@ -256,7 +265,7 @@ def test_time_limits_of_several(link):
     for one, other in itertools.permutations(ends, 2):
         if ends[one][1] < ends[other][0]:
             assert order.index(one) < order.index(other)
-    link.peer("helpers.GO.set()")
+    link.peer(release)
 
 
 def test_on_sent(link):
@@ -302,20 +311,23 @@ def test_a_restricted_session_runs_actions_and_nothing_else(serving, transport, 
     assert not list(tmp_path.iterdir())
 
 
+def register_evil(here, folder):
+    class Evil(Exception):
+        def __reduce__(self):
+            return os.mkdir, (folder,)
+
+    def evil(failing):
+        if failing:
+            raise Evil
+        return Evil()
+
+    pscompy.action(evil, name="evil")
+
+
 def test_a_malicious_answer(serving, transport, tmp_path):
     """The peer answers with a pickle that would run code in this process."""
     link = serving(transport, PARCEL_UNPICKLE="restricted")
-    link.peer(
-        """
-        class Evil(Exception):
-            def __reduce__(self): return os.mkdir, (folder,)
-        def evil(failing):
-            if failing: raise Evil
-            return Evil()
-        pscompy.action(evil, name="evil")
-        """,
-        folder=str(tmp_path / "evil"),
-    )
+    link.peer(register_evil, str(tmp_path / "evil"))
     pscompy.action(_evil, name="evil")
     assert type(ended(link.c.submit(_evil, False))) is pscompy.ParcelError
     assert type(ended(link.c.submit(_evil, True))) is pscompy.RemoteError
@@ -353,7 +365,7 @@ def test_threads_end_with_the_session(connect):
     link = connect("shm")
     link.session._plain.service().start()
     name = f"pscompy actions {link.session.name}"
-    link.peer.begin("sys.path.insert(0, here); import helpers; c.call(helpers.echo)", here=HERE)
+    link.peer.begin(lambda here: here.c.call(helpers.echo))
     link.peer.result()
     assert any(thread.name.startswith(name) for thread in threading.enumerate())
     link.session.close()
@@ -396,7 +408,7 @@ def test_many_leave_nothing_behind(shm):
     assert after - before < 4 << 20
     service = link.session._plain.service()
     expect_soon(lambda: not service._asked)
-    expect_soon(lambda: link.peer("len(session._plain.service()._calls)") == 0)
+    expect_soon(lambda: link.peer(lambda here: len(here.session._plain.service()._calls)) == 0)
 
 
 def test_no_context_is_shared():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import sys
 import threading
+import types
 
 import numpy as np
 import pytest
-from puppets import BOUND, check_echo
+from puppets import BOUND, check_echo, echo_objects
 
 import pscompy
 from pscompy.core import lib
@@ -35,15 +37,15 @@ def test_what_cannot_be_pickled_is_not_sent(link):
     check_echo(link)
 
 
+def send_what_only_the_peer_knows(here):
+    module = sys.modules["only_there"] = types.ModuleType("only_there")
+    module.Mine = type("Mine", (), {"__module__": "only_there"})
+    here.c.send_obj([module.Mine(), np.ones(1 << 17)])
+    here.c.send_obj("next")
+
+
 def test_a_class_that_the_receiver_lacks(link):
-    link.peer(
-        """
-        import types
-        module = sys.modules["only_there"] = types.ModuleType("only_there")
-        module.Mine = type("Mine", (), {"__module__": "only_there"})
-        """
-    )
-    link.peer.begin("c.send_obj([module.Mine(), np.ones(1 << 17)]); c.send_obj('next')")
+    link.peer.begin(send_what_only_the_peer_knows)
     with pytest.raises(pscompy.ParcelError, match="only_there") as caught:
         link.c.recv_obj(timeout=BOUND)
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
@@ -52,51 +54,56 @@ def test_a_class_that_the_receiver_lacks(link):
     check_echo(link)
 
 
-def raw(link):
+OBJECTS, CHUNKS = lib.PSC_CONTEXT_OBJECTS, lib.PSC_CONTEXT_CHUNKS
+
+
+def raw(c):
     """Connections in the contexts of objects and of chunks, to send any bytes as a head or a
     chunk."""
-    return [link.c._beside(lib.PSC_CONTEXT_OBJECTS), link.c._beside(lib.PSC_CONTEXT_CHUNKS)]
+    return [c._beside(OBJECTS), c._beside(CHUNKS)]
+
+
+def receive_two(here):
+    """Returns the name of the first object's error, and the second object."""
+    told = None
+    try:
+        here.c.recv_obj()
+    except (pscompy.ProtocolError, pscompy.ParcelError) as error:
+        told = type(error).__name__
+    return told, here.c.recv_obj()
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"PCL\x01" + b"\xff" * 60, b"\x80\x05garbage"])
 def test_garbage_is_refused_and_the_connection_goes_on(link, data):
-    raw(link)[0].isend(data)
+    raw(link.c)[0].isend(data)
     link.c.isend_obj("next")
-    told = link.peer(
-        """
-        try: c.recv_obj()
-        except (pscompy.ProtocolError, pscompy.ParcelError) as error: told = type(error).__name__
-        told, c.recv_obj()
-        """
-    )
-    assert told == ("ParcelError" if data[:1] == b"\x80" else "ProtocolError", "next")
+    error = "ParcelError" if data[:1] == b"\x80" else "ProtocolError"
+    assert link.peer(receive_two) == (error, "next")
     check_echo(link)
 
 
 @pytest.mark.parametrize("nbytes", [0, 39_999, 40_001, 1 << 20])
 def test_a_chunk_of_another_length_than_the_head_says(link, nbytes):
     pieces, _ = archive.dump([np.ones(5000)], Pickle(), 4096).pack(ident=77, room=0)
-    heads, chunks = raw(link)
+    heads, chunks = raw(link.c)
     heads.isend(pieces)
     chunk = chunks.isend(bytes(nbytes), 77)
-    link.peer.begin("c.recv_obj()")
+    link.peer.begin(lambda here: here.c.recv_obj())
     chunk.wait(BOUND)
     with pytest.raises(pscompy.ProtocolError, match="its table says 40000"):
         link.peer.result()
     check_echo(link)
 
 
+def send_head_and_first_chunk(here):
+    pieces, _ = archive.dump([np.ones(1 << 20)] * 3, Pickle(), 4096).pack(ident=1, room=0)
+    heads, chunks = raw(here.c)
+    heads.send(pieces)
+    chunks.isend(np.ones(1 << 20), 1)
+
+
 def test_the_peer_dies_between_head_and_chunk(link):
-    link.peer(
-        """
-        from pscompy.core import lib
-        from pscompy.parcel import archive
-        from pscompy.parcel.pickling import Pickle
-        pieces, _ = archive.dump([np.ones(1 << 20)] * 3, Pickle(), 4096).pack(ident=1, room=0)
-        c._beside(lib.PSC_CONTEXT_OBJECTS).send(pieces)
-        c._beside(lib.PSC_CONTEXT_CHUNKS).isend(np.ones(1 << 20), 1)
-        """
-    )
+    link.peer(send_head_and_first_chunk)
     request = link.c.irecv_obj()
     expect_soon(lambda: request.test() or request.status is not None)
     link.peer.kill()
@@ -106,7 +113,7 @@ def test_the_peer_dies_between_head_and_chunk(link):
 
 def test_the_receiver_dies_before_it_takes_the_chunk(link):
     request = link.c.isend_obj([np.ones(LONG)])
-    link.peer("c.probe_obj(timeout=5)")
+    link.peer(lambda here: here.c.probe_obj(timeout=BOUND))
     link.peer.kill()
     with pytest.raises((pscompy.PeerLost, pscompy.Closed)):
         request.wait(BOUND)
@@ -122,25 +129,26 @@ class Evil:
 
 def test_a_malicious_pickle_to_a_session_that_is_restricted(connect, transport, tmp_path):
     link = connect(transport, PARCEL_UNPICKLE="restricted")
-    link.peer("os.chdir(folder)", folder=str(tmp_path))
+    link.peer(lambda here: os.chdir(tmp_path))
     link.c.isend_obj(Evil())
     with pytest.raises(pscompy.ParcelError, match="PSP_PARCEL_ALLOW"):
-        link.peer("c.recv_obj()")
+        link.peer(lambda here: here.c.recv_obj())
     link.c.isend_obj({"field": np.ones(5000)})
-    assert link.peer("float(c.recv_obj()['field'].sum())") == 5000
+    assert link.peer(lambda here: float(here.c.recv_obj()["field"].sum())) == 5000
     assert not list(tmp_path.iterdir())
+
+
+def send_maliciously(here, folder):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (folder,)
+
+    here.c.isend_obj([1, Evil()])
 
 
 def test_a_malicious_pickle_from_a_peer(connect, transport, tmp_path):
     link = connect(transport, PARCEL_UNPICKLE="restricted")
-    link.peer(
-        """
-        class Evil:
-            def __reduce__(self): return os.mkdir, (folder,)
-        c.isend_obj([1, Evil()])
-        """,
-        folder=str(tmp_path / "evil"),
-    )
+    link.peer(send_maliciously, str(tmp_path / "evil"))
     with pytest.raises(pscompy.ParcelError, match="mkdir"):
         link.c.recv_obj(timeout=BOUND)
     assert not list(tmp_path.iterdir())
@@ -150,9 +158,9 @@ def test_a_malicious_pickle_from_a_peer(connect, transport, tmp_path):
 def test_without_restriction_it_runs(shm, tmp_path):
     """Without restriction a pickle runs code, as the documentation warns; so the tests above
     prove something."""
-    shm.peer("os.chdir(folder)", folder=str(tmp_path))
+    shm.peer(lambda here: os.chdir(tmp_path))
     shm.c.isend_obj(Evil())
-    shm.peer("c.recv_obj()")
+    shm.peer(lambda here: here.c.recv_obj())
     assert (tmp_path / "evil").is_dir()
 
 
@@ -167,21 +175,26 @@ def test_closed(link):
         link.c.send_obj(1)
 
 
+def receive_and_confirm(here):
+    total = float(here.c.recv_obj().sum())
+    here.c.send_obj("received")
+    return total
+
+
 def test_a_dropped_request_completes(link):
     link.c.isend_obj(np.ones(LONG))
     gc.collect()
-    link.peer.begin("total = float(c.recv_obj().sum()); c.send_obj('received'); total")
+    link.peer.begin(receive_and_confirm)
     assert link.c.recv_obj(timeout=BOUND) == "received"
     assert link.peer.result() == LONG
 
 
 def test_memory_does_not_grow(shm):
     """Neither side's memory grows with the number of objects."""
-    exchange = "for _ in range(rounds): c.send_obj(c.recv_obj())"
     fields = [np.ones(1 << power) for power in (2, 10, 14, 17)]
     size = {}
     for rounds in (50, 200, 200):
-        shm.peer.begin(exchange, rounds=rounds)
+        shm.peer.begin(echo_objects, rounds)
         for n in range(rounds):
             shm.c.send_obj([n, fields[n % 4]], timeout=BOUND)
             shm.c.recv_obj(timeout=BOUND)

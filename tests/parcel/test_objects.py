@@ -8,9 +8,10 @@ import pickle
 
 import numpy as np
 import pytest
-from puppets import BOUND
+from puppets import BOUND, echo_objects
 
 import pscompy
+from pscompy.parcel import archive
 
 SMALL = {"a": 1, "b": [2.5, "text"], "c": None}
 LONG = 1 << 19  # number of doubles: 4 MiB
@@ -38,7 +39,7 @@ def counters(link, *names):
     ids=lambda obj: type(obj).__name__,
 )
 def test_objects_come_back(link, obj):
-    link.peer.begin("c.send_obj(c.recv_obj(tag=3), tag=4)")
+    link.peer.begin(lambda here: here.c.send_obj(here.c.recv_obj(tag=3), tag=4))
     link.c.send_obj(obj, tag=3, timeout=BOUND)
     made = link.c.recv_obj(tag=4, timeout=BOUND)
     assert type(made) is type(obj)
@@ -48,7 +49,7 @@ def test_objects_come_back(link, obj):
 
 @pytest.mark.parametrize("count", [0, 10, 511, 512, 513, 10_000, 20_000, LONG])
 def test_arrays_of_every_length_come_back_writable(link, count):
-    link.peer.begin("c.send_obj(c.recv_obj())")
+    link.peer.begin(echo_objects)
     field = np.arange(count, dtype=float)
     link.c.send_obj(field, timeout=BOUND)
     made = link.c.recv_obj(timeout=BOUND)
@@ -60,7 +61,7 @@ def test_arrays_of_every_length_come_back_writable(link, count):
 
 
 def test_many_arrays_of_all_lengths_in_one_object(link):
-    link.peer.begin("c.send_obj(c.recv_obj())")
+    link.peer.begin(echo_objects)
     fields = [np.full(1 << power, power, np.float32) for power in range(21)]
     fields[5:5] = [np.zeros(0), np.arange(9000)]
     fields[6].flags.writeable = False
@@ -71,10 +72,13 @@ def test_many_arrays_of_all_lengths_in_one_object(link):
     link.peer.result()
 
 
+def send_ever_longer(here):
+    fields = [np.zeros(n * n * n * 10) for n in range(40)]
+    pscompy.wait_all([here.c.isend_obj([n, fields[n]], n % 2) for n in range(40)])
+
+
 def test_order_is_kept_whatever_their_lengths(link):
-    link.peer.begin(
-        "pscompy.wait_all([c.isend_obj([n, np.zeros(n * n * n * 10)], n % 2) for n in range(40)])"
-    )
+    link.peer.begin(send_ever_longer)
     even = [link.c.recv_obj(tag=0, timeout=BOUND)[0] for _ in range(20)]
     odd = [link.c.recv_obj(tag=1, timeout=BOUND)[0] for _ in range(20)]
     assert even == list(range(0, 40, 2))
@@ -82,8 +86,14 @@ def test_order_is_kept_whatever_their_lengths(link):
     link.peer.result()
 
 
+def send_objects_and_bytes(here):
+    here.c.isend_obj("object", 1)
+    here.c.isend(b"bytes", 1)
+    here.c.isend_obj("next", 1)
+
+
 def test_objects_match_only_receives_of_objects(link):
-    link.peer("c.isend_obj('object', 1); c.isend(b'bytes', 1); c.isend_obj('next', 1)")
+    link.peer(send_objects_and_bytes)
     assert link.c.recv(timeout=BOUND) == b"bytes"
     assert link.c.recv_obj(timeout=BOUND) == "object"
     assert link.c.iprobe() is None
@@ -93,7 +103,7 @@ def test_objects_match_only_receives_of_objects(link):
 
 
 def test_probe(link):
-    link.peer("c.isend_obj([1, 2], tag=9)")
+    link.peer(lambda here: here.c.isend_obj([1, 2], tag=9))
     status = link.c.probe_obj(timeout=BOUND)
     assert (status.source, status.tag) == (link.c, 9)
     assert status.nbytes < 100
@@ -110,16 +120,21 @@ def test_what_is_overwritten_after_sending_changes_nothing(link, count):
     field = np.ones(count)
     requests = [link.c.isend_obj([field, n]) for n in range(3)]
     field[...] = 5
-    link.peer.begin("[float(c.recv_obj()[0].sum()) for _ in range(4)]")
+    link.peer.begin(lambda here: [float(here.c.recv_obj()[0].sum()) for _ in range(4)])
     link.c.send_obj([field, 3], timeout=BOUND)
     field[...] = 6
     pscompy.wait_all(requests, BOUND)
     assert link.peer.result() == [count, count, count, 5 * count]
 
 
+def overwrite(here):
+    here.c.recv_obj()[:] = 3
+    here.c.send_obj("written")
+
+
 def test_a_received_array_is_the_receivers_own(link):
     field = np.ones(LONG)
-    link.peer.begin("got = c.recv_obj(); got[:] = 3; c.send_obj('written')")
+    link.peer.begin(overwrite)
     link.c.send_obj(field, timeout=BOUND)
     assert link.c.recv_obj(timeout=BOUND) == "written"
     assert field.sum() == LONG
@@ -129,9 +144,19 @@ def test_a_received_array_is_the_receivers_own(link):
 # ---- memory ----
 
 
+def stats(here):
+    return here.c.stats
+
+
+def receive(here):
+    """Receive an object and keep it; returns the counters after that."""
+    here.got = here.c.recv_obj()
+    return here.c.stats
+
+
 def test_a_long_array_is_copied_once(link):
-    before = link.peer("c.stats")
-    link.peer.begin("got = c.recv_obj(); c.stats")
+    before = link.peer(stats)
+    link.peer.begin(receive)
     link.c.send_obj(np.ones(LONG), timeout=BOUND)
     after = link.peer.result()
     moved = {name: after[name] - before[name] for name in after}
@@ -140,13 +165,20 @@ def test_a_long_array_is_copied_once(link):
     assert link.c.stats["rndv_rts"] == 1
 
 
+def drop(here, n=1):
+    """Receive objects and drop them; returns the counters after that."""
+    for _ in range(n):
+        here.c.recv_obj()
+    return here.c.stats
+
+
 def copies(link, field, lend=False):
     """How often the bytes of `field` are copied, on both sides together."""
-    ask = "c.stats['copied_bytes']"
-    before = link.c.stats["copied_bytes"] + link.peer(ask)
-    link.peer.begin(f"got = c.recv_obj(); del got; {ask}")
+    before = link.c.stats["copied_bytes"] + link.peer(stats)["copied_bytes"]
+    link.peer.begin(drop)
     link.c.send_obj(field, timeout=BOUND, lend=lend)
-    return (link.peer.result() + link.c.stats["copied_bytes"] - before) / field.nbytes
+    there = link.peer.result()["copied_bytes"]
+    return (there + link.c.stats["copied_bytes"] - before) / field.nbytes
 
 
 def test_a_long_object_is_copied_once_by_count(link):
@@ -159,17 +191,27 @@ def test_a_lent_object_is_not_copied_by_count(shm):
     assert copies(shm, shm.session.empty(LONG), lend=True) == pytest.approx(0, abs=0.001)
 
 
+def post(here):
+    here.request = here.c.irecv(bytearray(1000), 7)
+    return here.c.stats
+
+
+def complete(here):
+    here.request.wait()
+    return here.c.stats
+
+
 def test_a_short_message_is_copied_twice_by_count(link):
-    before = link.peer("request = c.irecv(bytearray(1000), 7); c.stats['copied_bytes']")
+    before = link.peer(post)["copied_bytes"]
     sent = link.c.stats["copied_bytes"]
     link.c.send(bytes(1000), 7)
-    after = link.peer("request.wait(); c.stats['copied_bytes']")
+    after = link.peer(complete)["copied_bytes"]
     assert (link.c.stats["copied_bytes"] - sent, after - before) == (1000, 1000)
 
 
 def test_memory_of_the_pool_is_registered_for_no_message(shm):
     """The fabric knows the pool's memory, so only other arrays are registered for their message."""
-    shm.peer.begin("for _ in range(6): c.recv_obj()")
+    shm.peer.begin(drop, 6)
     known = shm.session.empty(1 << 16)
     for _ in range(3):
         shm.c.send_obj({"field": known}, timeout=BOUND)
@@ -177,14 +219,13 @@ def test_memory_of_the_pool_is_registered_for_no_message(shm):
     for _ in range(3):
         shm.c.send_obj({"field": np.ones(1 << 16)}, timeout=BOUND)
     assert shm.c.stats["registrations"] == 3
-    shm.peer.result()
-    assert shm.peer("c.stats['registrations']") == 0
+    assert shm.peer.result()["registrations"] == 0
 
 
 def test_memory_returns_to_the_pool_with_the_last_reference(shm):
     addresses = set()
     for _ in range(6):
-        shm.peer.begin("c.send_obj({'field': np.ones(1 << 17)})")
+        shm.peer.begin(lambda here: here.c.send_obj({"field": np.ones(1 << 17)}))
         made = shm.c.recv_obj(timeout=BOUND)["field"]
         shm.peer.result()
         part = made[100:]
@@ -198,11 +239,21 @@ def test_memory_returns_to_the_pool_with_the_last_reference(shm):
 
 def test_a_pool_that_is_exhausted_only_costs_speed(connect):
     link = connect("shm", POOL_MAX=0)
-    link.peer("import numpy as np")
-    link.peer.begin("c.send_obj(np.ones(1 << 17))")
+    link.peer.begin(lambda here: here.c.send_obj(np.ones(1 << 17)))
     assert link.c.recv_obj(timeout=BOUND).sum() == 1 << 17
     link.peer.result()
     assert link.session.stats["pool_exhausted"] > 0
+
+
+def view(here):
+    """Receive an array and keep it; returns its sum, and True if it can be written."""
+    here.got = here.c.recv_obj()["field"]
+    return float(here.got.sum()), here.got.flags.writeable
+
+
+def release_view(here):
+    del here.got
+    return here.c.stats
 
 
 def test_lent_arrays_are_not_copied(shm):
@@ -210,22 +261,18 @@ def test_lent_arrays_are_not_copied(shm):
     field[:] = 2
     request = shm.c.isend_obj({"field": field, "more": SMALL}, lend=True)
     assert not field.flags.writeable
-    total, writeable = shm.peer(
-        "got = c.recv_obj(); float(got['field'].sum()), got['field'].flags.writeable"
-    )
-    assert (total, writeable) == (2 * LONG, False)
+    assert shm.peer(view) == (2 * LONG, False)
     assert not request.test()
-    shm.peer("del got")
+    assert shm.peer(release_view)["views_mapped"] == 1
     request.wait(BOUND)
     assert field.flags.writeable
     assert shm.c.stats["lent"] == 1
-    assert shm.peer("c.stats['views_mapped']") == 1
 
 
 def test_what_cannot_be_lent_is_sent(link):
     field = np.ones(LONG)
     request = link.c.isend_obj([field, np.ones(600)], lend=True)
-    link.peer.begin("got = c.recv_obj(); float(got[0].sum() + got[1].sum())")
+    link.peer.begin(lambda here: float(sum(field.sum() for field in here.c.recv_obj())))
     request.wait(BOUND)
     assert link.peer.result() == LONG + 600
     assert link.c.stats["lend_copied"] == 2
@@ -234,37 +281,44 @@ def test_what_cannot_be_lent_is_sent(link):
 # ---- short objects, received into reused memory ----
 
 
+def send_outer_and_inner(here):
+    class Outer:
+        def __reduce__(self):
+            return eval, ("__import__('pscompy').receiver.recv_obj(tag=2)",)
+
+    here.c.send_obj("inner" * 10, tag=2)
+    here.c.send_obj(Outer(), tag=1)
+
+
 def test_an_object_that_receives_while_it_is_made(link, monkeypatch):
     monkeypatch.setattr(pscompy, "receiver", link.c, raising=False)
-    link.peer(
-        "class Outer:\n"
-        "    def __reduce__(self):\n"
-        "        return eval, (\"__import__('pscompy').receiver.recv_obj(tag=2)\",)\n"
-    )
-    link.peer.begin("c.send_obj('inner' * 10, tag=2); c.send_obj(Outer(), tag=1)")
+    link.peer.begin(send_outer_and_inner)
     assert link.c.recv_obj(tag=1) == "inner" * 10
     link.peer.result()
 
 
 @pytest.mark.parametrize("nbytes", [900, 980, 1000, 1010, 1020, 1024, 1100, 5000])
 def test_around_the_length_that_has_room(link, nbytes):
-    link.peer.begin("[c.send_obj(c.recv_obj()) for _ in range(2)]")
+    link.peer.begin(echo_objects, 2)
     for obj in ("y" * nbytes, "z"):
         link.c.send_obj(obj)
         assert link.c.recv_obj() == obj
     link.peer.result()
 
 
+def send_pickles(here, data):
+    """Send two objects whose pickle is `data`."""
+    archive.dump = lambda *_: data  # isend_obj calls this function
+    here.c.isend_obj(1).wait()
+    here.c.isend_obj(2).wait()
+
+
 def test_what_is_cut_short_does_not_go_on_with_the_object_before_it(link):
     whole = pickle.dumps(["text"] * 20 + [1, 2, 3], 5)
-    link.peer.begin("c.send_obj(['text'] * 20 + [1, 2, 3])")
+    link.peer.begin(lambda here: here.c.send_obj(["text"] * 20 + [1, 2, 3]))
     assert link.c.recv_obj()[-1] == 3
     link.peer.result()
-    link.peer.begin(
-        "from pscompy.parcel import archive\n"
-        f"archive.dump = lambda *_: {whole[:-6]!r}\n"  # isend_obj calls this function
-        "c.isend_obj(1).wait(); c.isend_obj(2).wait()"
-    )
+    link.peer.begin(send_pickles, whole[:-6])
     for _ in range(2):
         with pytest.raises(pscompy.ParcelError):
             link.c.recv_obj()

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from puppets import BOUND, check_echo
+from puppets import BOUND, check_echo, echo
 
 import pscompy
 
 LONG = 1 << 18
 
 
-@pytest.fixture
-def link(connect, transport):
-    made = connect(transport)
-    made.peer("import numpy as np")
-    return made
+def echo_three_and_an_object(here):
+    echo(here, 3)
+    here.c.send_obj(here.c.recv_obj())
 
 
 def test_pinned_arrays_are_sent_and_received_as_others_are(link):
     field, into = np.arange(float(LONG)), np.zeros(LONG)
     with link.session.pin(field) as pin, link.session.pin(into):
         assert pin.nbytes == field.nbytes
-        link.peer.begin("for _ in range(3): c.send(c.recv())\nc.send_obj(c.recv_obj())")
+        link.peer.begin(echo_three_and_an_object)
         for part in (slice(None), slice(1000, None), slice(7, LONG - 9)):
             link.c.send(field[part], timeout=BOUND)
             link.c.recv(into[part], timeout=BOUND)
@@ -32,7 +30,7 @@ def test_pinned_arrays_are_sent_and_received_as_others_are(link):
         assert np.array_equal(link.c.recv_obj(timeout=BOUND)["field"], field[5:])
         link.peer.result()
     assert link.c.stats["rndv_fallback"] == 0
-    link.peer.begin("c.send(c.recv())")
+    link.peer.begin(echo, n=1)
     link.c.send(field, timeout=BOUND)  # the array is no longer pinned
     link.c.recv(into, timeout=BOUND)
     assert np.array_equal(into, field)
@@ -42,16 +40,22 @@ def test_pinned_arrays_are_sent_and_received_as_others_are(link):
 def test_what_lies_beyond_a_pin_is_not_of_it(link):
     whole = np.arange(float(LONG))
     with link.session.pin(whole[: LONG // 2]):
-        link.peer.begin("float(c.recv_obj()[-1])")
+        link.peer.begin(lambda here: float(here.c.recv_obj()[-1]))
         link.c.send_obj(whole, timeout=BOUND)
         assert link.peer.result() == LONG - 1
+
+
+def overwrite_first(here):
+    (got,) = here.c.recv_obj()
+    got[0] = 2
+    return float(got.sum())
 
 
 def test_pinned_memory_is_not_lent(link):
     field = np.ones(LONG)
     with link.session.pin(field):
         request = link.c.isend_obj([field], lend=True)
-        link.peer.begin("got = c.recv_obj()[0]; got[0] = 2; float(got.sum())")
+        link.peer.begin(overwrite_first)
         request.wait(BOUND)
         assert link.peer.result() == LONG + 1
     assert link.c.stats["lend_copied"] == 1

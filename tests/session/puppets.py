@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import gc
 import os
 import random
 import signal
 import socket
-import sys
-import textwrap
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +20,6 @@ ONLY = {"shm": {"TCP": 0}, "tcp": {"SHM": 0}}  # configurations that leave one t
 
 class Puppet(Far):
     """A far process with a session, which makes progress inside calls only."""
-
-    def begin(self, function: Any, *args: Any, **kwargs: Any) -> None:
-        if isinstance(function, str):
-            super().begin(run_source, textwrap.dedent(function), kwargs)
-        else:
-            super().begin(function, *args, **kwargs)
 
     def connect(self, address: str) -> None:
         self(connect, address)
@@ -69,16 +59,6 @@ class Puppet(Far):
 # ---- functions that puppets run ----
 
 
-def run_source(here: Any, source: str, given: dict[str, object]) -> Any:
-    """Run Python source in the namespace of `here`; returns the value of its last expression."""
-    names = vars(here)
-    names.update(given, gc=gc, os=os, signal=signal, sys=sys, threading=threading, pscompy=pscompy)
-    tree = ast.parse(source)
-    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "<puppet>", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "<puppet>", "eval"), names) if last else None
-
-
 def open_session_there(here: Any, config: dict[str, object]) -> None:
     here.config, here.served = config, False
     here.session = pscompy.Session(config=config)
@@ -104,6 +84,11 @@ def accept(here: Any) -> bytes:
 def echo(here: Any, n: int) -> None:
     for _ in range(n):
         here.c.send(here.c.recv())
+
+
+def echo_objects(here: Any, n: int = 1) -> None:
+    for _ in range(n):
+        here.c.send_obj(here.c.recv_obj())
 
 
 def answer_in_threads(here, count, n):
