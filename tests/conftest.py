@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pscompy.testing.program import program
+from tests.compiler import Compiler
 from tests.jobs import Launcher
 
 # A shell without job control starts background programs with SIGINT ignored, and their children
@@ -28,6 +29,14 @@ settings.load_profile("pscompy")
 
 # Tests look up names that do not exist; limit the wait if the name server cannot be reached.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
+
+
+@pytest.fixture(scope="session")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the folder of all processes of this run
+        folder = folder.parent
+    return Compiler(folder / "objects")
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiler import ADDRESS, THREAD, Compiler
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CONTRACT = HERE.parent / "contract"
@@ -25,8 +27,7 @@ SOURCES = [
     *(CONTRACT / name for name in ("driver.c", "harness.c", *CASES)),
     *(path for path in (ROOT / "pscompy/transport/python").glob("*.c") if path.name != "_native.c"),
 ]
-FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread"]
-SANITIZERS = {"address": "address,undefined", "thread": "thread"}
+SANITIZERS = {"address": ADDRESS, "thread": THREAD}
 SKIPPED = 77
 
 pytestmark = pytest.mark.skipif(
@@ -36,16 +37,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="session")
-def drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("bridge")
-    return {name: compile_driver(folder / name, flag) for name, flag in SANITIZERS.items()}
-
-
-def compile_driver(driver: Path, sanitizer: str) -> Path:
-    command = ["gcc", *FLAGS, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
-    command += [f"-I{ROOT}", "-DTRANSPORT=bridge_transport", "-o", str(driver)]
-    subprocess.run([*command, *map(str, SOURCES)], check=True)
-    return driver
+def drivers(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder, macros = tmp_path_factory.mktemp("bridge"), ["-DTRANSPORT=bridge_transport"]
+    return {it: compiler(folder / it, SOURCES, SANITIZERS[it], macros) for it in SANITIZERS}
 
 
 def case_names() -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pscompy.config.config import Config
+from tests.compiler import ADDRESS, Compiler
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -22,8 +23,6 @@ NAMES = sorted(
     if f"uintptr_t {path.parent.name}_transport(void)" in path.read_text()
     and "HEADERS" not in (path.parent / "build.py").read_text()
 )
-FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SKIPPED = 77
 
 # Settings that make resources scarce, and the cases that they affect.
@@ -82,14 +81,13 @@ def transport_sources(name: str) -> list[Path]:
     return sorted(path for path in found if path.name != "_native.c")
 
 
-def compile_library(name: str, driver: Path, flags: list[str]) -> None:
+def compile_library(compiler: Compiler, name: str, driver: Path, flags: list[str]) -> None:
     """Compile the transport's library into a folder beside the driver, where it is looked for."""
     if (folder := library(name)) is None:
         return
     made = driver.parent / folder.name / f"lib{folder.name}.so"
-    made.parent.mkdir(exist_ok=True)
-    command = ["gcc", *flags, "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", f"-I{ROOT}"]
-    subprocess.run([*command, "-o", made, *sorted(folder.glob("*.c"))], check=True)
+    flags = [*flags, "-fPIC", "-fvisibility=hidden"]
+    compiler(made, sorted(folder.glob("*.c")), flags, link=["-shared"])
 
 
 def sources(name: str) -> list[Path]:
@@ -102,7 +100,8 @@ def sources(name: str) -> list[Path]:
 class Drivers:
     """The compiled driver of each transport, compiled at first use."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, compiler: Compiler, folder: Path) -> None:
+        self._compiler = compiler
         self._folder = folder
         self._made: dict[str, Path] = {}
 
@@ -113,17 +112,13 @@ class Drivers:
 
     def _compile(self, name: str) -> Path:
         driver = self._folder / name / f"driver_{name}"
-        driver.parent.mkdir()
-        compile_library(name, driver, [*FLAGS, *SANITIZE])
-        command = ["gcc", *FLAGS, *SANITIZE, "-pthread", f"-I{ROOT}"]
-        command += [f"-DTRANSPORT={name}_transport", "-o", str(driver)]
-        subprocess.run([*command, *map(str, sources(name))], check=True)
-        return driver
+        compile_library(self._compiler, name, driver, ADDRESS)
+        return self._compiler(driver, sources(name), ADDRESS, [f"-DTRANSPORT={name}_transport"])
 
 
 @pytest.fixture(scope="session")
-def drivers(tmp_path_factory: pytest.TempPathFactory) -> Drivers:
-    return Drivers(tmp_path_factory.mktemp("contract"))
+def drivers(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Drivers:
+    return Drivers(compiler, tmp_path_factory.mktemp("contract"))
 
 
 def settings(name: str) -> list[str]:

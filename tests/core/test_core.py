@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiler import ADDRESS, THREAD, Compiler
 from tests.contract.test_contract import (
     NAMES,
     ROOT,
@@ -21,13 +22,6 @@ from tests.contract.test_contract import (
 )
 
 HERE = Path(__file__).parent
-FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
-NO_RECOVERY = "-fno-sanitize-recover=all"
-SANITIZERS = {
-    "address": ["-fsanitize=address,undefined"],
-    # TSan does not model fences; here they only order flags relative to data.
-    "thread": ["-fsanitize=thread", "-Wno-tsan"],
-}
 THREADED = ["threads", "wake", "lending_threads", "driven", "driven_and_waited", "waits"]
 THREADED += ["waits_beside_a_passer_by", "completions_beside_the_poller"]
 THREADED += ["only_its_thread_is_woken", "two_wait_for_one", "any_of_several", "role_is_passed_on"]
@@ -36,34 +30,28 @@ KEPT = ("views_outlive_all", "views_are_kept")
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
 
 
-def sources(name: str) -> list[str]:
+def sources(name: str) -> list[Path]:
     found = [*sorted(HERE.glob("*.c")), *sorted((ROOT / "pscompy/core").rglob("*.c"))]
     found += transport_sources(name)
-    return [str(path) for path in found if path.name != "_core.c"]
+    return [path for path in found if path.name != "_core.c"]
 
 
-def compile_driver(name: str, sanitizer: str, folder: Path, *more: str) -> Path:
-    driver = folder / f"{name}_{sanitizer}" / f"core_{name}"
-    driver.parent.mkdir()
+def compile_driver(compiler: Compiler, name: str, folder: Path, *flags: str) -> Path:
+    driver = folder / name / f"core_{name}"
+    compile_library(compiler, name, driver, list(flags))
     # A transport that reaches only its own process needs both ends in one worker.
-    flags = [
-        *FLAGS,
-        NO_RECOVERY,
-        *SANITIZERS[sanitizer],
-        *more,
-        *(["-DONE_WORKER"] if name == "loop" else []),
-    ]
-    compile_library(name, driver, flags)
-    command = ["gcc", *flags, f"-I{ROOT}", f"-DTRANSPORT={name}_transport", "-pthread"]
-    subprocess.run([*command, "-o", str(driver), *sources(name)], check=True)
-    return driver
+    one_worker = ["-DONE_WORKER"] if name == "loop" else []
+    macros = [f"-DTRANSPORT={name}_transport", *one_worker]
+    return compiler(driver, sources(name), flags, macros)
 
 
 @pytest.fixture(scope="module")
-def driver_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def driver_of(
+    compiler: Compiler, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
     """The driver program for a transport, compiled once."""
     folder = tmp_path_factory.mktemp("core")
-    return cache(lambda name: compile_driver(name, "address", folder))
+    return cache(lambda name: compile_driver(compiler, name, folder, *ADDRESS))
 
 
 def check_case(driver: Path, case: str, name: str, *more: str) -> None:
@@ -86,15 +74,15 @@ def test_core_with_the_smallest_ring(
     check_case(driver_of(name), case, name, *SMALL[name])
 
 
-def test_pages_of_64_kib(tmp_path: Path) -> None:
+def test_pages_of_64_kib(compiler: Compiler, tmp_path: Path) -> None:
     """Memory is shared, mapped and kept in whole pages, whatever their size is."""
-    driver = compile_driver("shm", "address", tmp_path, "-DPSC_PAGE_SIZE=65536")
+    driver = compile_driver(compiler, "shm", tmp_path, *ADDRESS, "-DPSC_PAGE_SIZE=65536")
     for case in ("sizes_auto", "blocks", "lending", "lent_and_received", *KEPT, "hostile_keys"):
         check_case(driver, case, "shm")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_threads_are_clean(name: str, tmp_path: Path) -> None:
-    driver = compile_driver(name, "thread", tmp_path)
+def test_threads_are_clean(compiler: Compiler, name: str, tmp_path: Path) -> None:
+    driver = compile_driver(compiler, name, tmp_path, *THREAD)
     for case in THREADED:
         check_case(driver, case, name)

@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiler import ADDRESS, Compiler
+
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("order") / "order"
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1", f"-I{ROOT}"]
-    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    subprocess.run(["gcc", *flags, *sanitizers, "-o", str(made), str(HERE / "order.c")], check=True)
-    return made
+def driver(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiler(tmp_path_factory.mktemp("order") / "order", [HERE / "order.c"], ADDRESS)
 
 
 @pytest.mark.parametrize("first", [0, (1 << 32) - 700, (1 << 31) - 300])

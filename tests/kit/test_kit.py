@@ -7,19 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiler import ADDRESS, Compiler
+
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 NAMES = sorted(path.stem for path in HERE.glob("*.c"))
-FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 ROUNDS = 2000
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kit(name: str, tmp_path: Path) -> None:
-    program = tmp_path / name
-    command = ["gcc", *FLAGS, *SANITIZE, f"-I{ROOT}", "-o", str(program)]
-    subprocess.run([*command, str(HERE / f"{name}.c")], check=True)
+def test_kit(compiler: Compiler, name: str, tmp_path: Path) -> None:
+    program = compiler(tmp_path / name, [HERE / f"{name}.c"], ADDRESS)
     for seed in range(3):
         done = subprocess.run(
             [program, str(seed), str(ROUNDS)],

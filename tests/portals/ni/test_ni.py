@@ -6,19 +6,17 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.compiler import ADDRESS, THREAD, Compiler
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 NI = ROOT / "pscompy/plugins/portals/softni"
-FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
-SANITIZERS = {
-    "address": ["-fsanitize=address,undefined"],
-    # TSan does not model fences; here they only order flags relative to data.
-    "thread": ["-fsanitize=thread", "-Wno-tsan"],
-}
 CASES = re.findall(r"^CASE\((\w+)\)", (HERE / "cases.inc").read_text(), re.M)
 THREADED = ("many_threads", "counter_wakes", "progress_without_calls", "lossy_wire")
 
@@ -28,14 +26,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("ni")
 
 
-def driver(folder: Path, sanitizer: str) -> Path:
-    program = folder / sanitizer
-    if not program.exists():
-        sources = [*sorted(HERE.glob("*.c")), *sorted(NI.glob("*.c"))]
-        flags = [*FLAGS, "-fno-sanitize-recover=all", *SANITIZERS[sanitizer], f"-I{ROOT}"]
-        command = ["gcc", *flags, "-pthread", "-o", str(program), *map(str, sources)]
-        subprocess.run(command, check=True)
-    return program
+@pytest.fixture(scope="session")
+def driver(compiler: Compiler, folder: Path) -> Callable[[str], Path]:
+    """The driver program under a sanitizer, compiled once."""
+    sources = [*sorted(HERE.glob("*.c")), *sorted(NI.glob("*.c"))]
+    flags = {"address": ADDRESS, "thread": THREAD}
+    # As the library is compiled for the other suites, whose objects these are.
+    library = ["-fPIC", "-fvisibility=hidden"]
+    return cache(lambda name: compiler(folder / name, sources, [*flags[name], *library]))
 
 
 def check_case(program: Path, case: str) -> None:
@@ -46,13 +44,13 @@ def check_case(program: Path, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_ni(folder: Path, case: str) -> None:
-    check_case(driver(folder, "address"), case)
+def test_ni(driver: Callable[[str], Path], case: str) -> None:
+    check_case(driver("address"), case)
 
 
 @pytest.mark.parametrize("case", THREADED)
-def test_threads_are_clean(folder: Path, case: str) -> None:
-    check_case(driver(folder, "thread"), case)
+def test_threads_are_clean(driver: Callable[[str], Path], case: str) -> None:
+    check_case(driver("thread"), case)
 
 
 def test_the_library_exports_the_specification_and_its_own_names(folder: Path) -> None:
