@@ -81,6 +81,34 @@ static uint32_t driver_settings(char **arguments, int n, psc_setting_t *table)
     return used;
 }
 
+#define CAPABILITY(name) {PSC_CAP_##name, #name}
+
+static const struct {
+    uint64_t bit;
+    const char *name;
+} capabilities[] = {
+    CAPABILITY(AM_SHORT), CAPABILITY(AM_ZCOPY),    CAPABILITY(PUT),
+    CAPABILITY(GET),      CAPABILITY(PUT_THEN_AM), CAPABILITY(PUT_REMOTE),
+    CAPABILITY(TAG),      CAPABILITY(EVENT),       CAPABILITY(SELF),
+    CAPABILITY(NODE),     CAPABILITY(MEM_LOCAL),   CAPABILITY(EOF),
+    CAPABILITY(MAP),      CAPABILITY(MODULES),
+};
+
+/* Skips because the transport lacks these capabilities. */
+static void driver_skip_without(uint64_t missing)
+{
+    char names[256] = "";
+
+    for (size_t i = 0; i < sizeof(capabilities) / sizeof(capabilities[0]);
+         i++) {
+        if (missing & capabilities[i].bit) {
+            strcat(names, " ");
+            strcat(names, capabilities[i].name);
+        }
+    }
+    ct_skip("%s lacks%s", ct_ops->name, names);
+}
+
 /* Skips with a reason if the transport cannot run the case. */
 static void driver_require(const ct_case_t *c)
 {
@@ -91,8 +119,7 @@ static void driver_require(const ct_case_t *c)
     missing = c->caps & ~side.attr.caps;
     if (missing) {
         ct_side_close(&side);
-        ct_skip("%s lacks capability 0x%llx", ct_ops->name,
-                (unsigned long long)missing);
+        driver_skip_without(missing);
     }
     if (c->two_sides && ct_side_can(&side, PSC_CAP_SELF)) {
         ct_side_close(&side);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import runpy
 import subprocess
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ NAMES = sorted(
     and "HEADERS" not in (path.parent / "build.py").read_text()
 )
 SKIPPED = 77
+HEADER = (ROOT / "pscompy/transport/transport.h").read_text()
+CAPABILITIES = set(re.findall(r"^#define PSC_CAP_(\w+)", HEADER, re.M))
 
 # Settings that make resources scarce, and the cases that they affect.
 SQUEEZED = {
@@ -144,7 +147,10 @@ def check_case(driver: Path, case: str, *arguments: str) -> None:
     )
     print(done.stdout)
     if done.returncode == SKIPPED:
-        pytest.skip(done.stdout.strip().splitlines()[-1].removeprefix("skipped: "))
+        reason = done.stdout.strip().splitlines()[-1].removeprefix("skipped: ")
+        lacking = reason.partition(" lacks ")[2].split()
+        assert not lacking or set(lacking) <= CAPABILITIES, reason
+        pytest.skip(reason)
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
 
 
