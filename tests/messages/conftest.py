@@ -206,3 +206,11 @@ def pair(request: pytest.FixtureRequest, make: Callable[..., Pair]) -> Pair:
 def loop_pair(make: Callable[..., Pair]) -> Pair:
     """One worker that is connected to itself and receives its own messages."""
     return make("loop")
+
+
+SIZES = (10, 30_000, 3_000_000)  # bytes: eager, and by rendezvous
+
+
+@pytest.fixture(params=SIZES)
+def nbytes(request: pytest.FixtureRequest) -> int:
+    return int(request.param)

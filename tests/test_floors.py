@@ -1,0 +1,159 @@
+"""The order of C files within a folder: a file calls, and includes, only what stands below it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pscompy
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.skipif(
+    Path(pscompy.get_include()) != ROOT or not (ROOT / "ARCHITECTURE.md").exists(),
+    reason="pscompy is installed without its source folder",
+)
+
+# C files from the top down; a file calls only functions of files further down.
+FLOORS = {
+    "pscompy/plugins/loop": ("transport", "receive", "send", "ep", "memory", "sleep"),
+    "pscompy/plugins/ib": (
+        *("transport", "sleep", "settings", "receive", "complete", "connect", "ep", "memory"),
+        *("recover", "send", "ring", "post", "window", "cache", "proof", "queue", "device"),
+        "select_device",
+    ),
+    "pscompy/plugins/portals": (
+        *("transport", "settings", "receive", "connect", "match", "memory", "sleep", "ep", "send"),
+    ),
+    "pscompy/plugins/portals/psptl": (
+        *("device", "event", "channel", "match", "deliver", "deferred", "source", "receive"),
+        *("tag", "rma", "send", "region", "backlog", "failure", "fence", "provider"),
+    ),
+    "pscompy/plugins/portals/softni": (
+        *("library", "interface", "thread", "api_wait", "progress", "receive", "handshake"),
+        *("api_move", "life", "target", "send", "frame", "hello", "wire", "peer", "operation"),
+        *("api_entry", "api_table", "match", "entry", "table", "list", "counter", "queue"),
+        *("fault_injection", "wakeup", "pool", "region"),
+    ),
+    "pscompy/plugins/shm": (
+        *("transport", "settings", "listen", "connect", "trial", "ep", "offer", "receive", "map"),
+        *("memory", "share", "cma", "send", "sleep", "state", "link", "active", "source", "board"),
+        *("ring",),
+    ),
+    "pscompy/plugins/tcp": (
+        *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),
+        *("network", "address", "settings"),
+    ),
+    "pscompy/transport/python": ("pump", "transport", "ep", "queue", "proof"),
+}
+DEFINITION = re.compile(r"^(?!static\b)[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.M)
+
+
+def upward(folder: Path, floors: tuple[str, ...]) -> list[str]:
+    """The functions that a file of this folder calls although their file is not further down."""
+    files = [path for path in folder.glob("*.c") if path.name != "_native.c"]
+    code = {path.stem: re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S) for path in files}
+    assert sorted(code) == sorted(floors)
+    homes = {name: stem for stem, text in code.items() for name in DEFINITION.findall(text)}
+    return sorted(
+        f"{stem} -> {homes[name]}: {name}"
+        for stem, text in code.items()
+        for name in set(re.findall(r"\w+", text)) & set(homes)
+        if floors.index(homes[name]) < floors.index(stem)
+    )
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_floors(folder: str) -> None:
+    assert upward(ROOT / folder, FLOORS[folder]) == []
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_a_step_up_is_found(folder: str, tmp_path: Path) -> None:
+    copy, floors = tmp_path / "copy", FLOORS[folder]
+    shutil.copytree(ROOT / folder, copy)
+    top, bottom = copy / f"{floors[0]}.c", copy / f"{floors[-1]}.c"
+    top.write_text(f"{top.read_text()}\nvoid at_the_top(void)\n{{\n}}\n")
+    bottom.write_text(f"{bottom.read_text()}\nvoid below(void)\n{{\n    at_the_top();\n}}\n")
+    assert upward(copy, floors) == [f"{floors[-1]} -> {floors[0]}: at_the_top"]
+
+
+# ---- the order of files in the core --------------------------------------------
+
+# Files of the core from the bottom to the top, also within a row: a file, with its header, includes
+# only files listed before it. So calls go in one direction; calls in the other direction go only
+# through upward.h.
+CORE_ROWS = (
+    "api control wire counters descriptor pieces iface_check",
+    "types/request completion request notices",
+    "types/am types/ends types/flow types/interfaces types/matching types/memory types/sleeper",
+    "types/work types/worker types/lane types/conn",
+    "lane_early upward progress/pace progress/spin progress/follow progress/sleep",
+    "memory/segment memory/blocks",
+    "worker worker_control finish conn_queue",
+    "memory/pool memory/access lane conn conn_flush lane_upcalls",
+    "progress/progress progress/sleeper progress/thread progress/wait iface conn_control",
+    "proto/credit proto/stripe proto/am_node proto/tag_post proto/match_list proto/match_queue",
+    "proto/match proto/describe",
+    "proto/am proto/eager proto/region proto/rndv_keys proto/rndv",
+    "proto/rndv_direct proto/rndv_am proto/rndv_fin",
+    "proto/am_offer proto/tag_send proto/tag",
+    "proto/lend proto/rma proto/rndv_rts",
+    "proto/message proto/giveback proto/am_post",
+    "proto/proto proto/protocols",
+    "api_table api_message api_memory lifetime",
+)
+CORE_FLOORS = [unit for floor in CORE_ROWS for unit in floor.split()]
+CORE = ROOT / "pscompy/core"
+# Headers whose functions several files implement: api_*.c, and those that the control plane calls.
+WITHOUT_A_HEADER = {
+    *("api_message", "api_memory", "conn_control", "lifetime", "proto/describe", "worker_control")
+}
+
+
+def unit_of(path: Path, core: Path) -> str:
+    return path.resolve().relative_to(core.resolve()).with_suffix("").as_posix()
+
+
+def upward_includes(core: Path) -> Iterator[str]:
+    """Every include of the core that does not lead to a lower file."""
+    place = {unit: number for number, unit in enumerate(CORE_FLOORS)}
+    for path in sorted(core.rglob("*.[ch]")):
+        if path.name == "_core.c":
+            continue
+        unit = unit_of(path, core)
+        for name in re.findall(
+            r'^#include "((?!pscompy/transport/)[^"]+)"', path.read_text(), re.M
+        ):
+            other = unit_of(path.parent / name, core)
+            if other != unit and place.get(other, len(place)) >= place.get(unit, -1):
+                yield f"{unit} includes {other}"
+
+
+def test_the_core_includes_only_downward() -> None:
+    assert list(upward_includes(CORE)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "include"),
+    [("request.c", "finish.h"), ("proto/match.h", "message.h"), ("lane.h", "conn.h")],
+)
+def test_an_include_upward_is_seen(name: str, include: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'#include "{include}"\n')
+    other = (Path(name).parent / include).with_suffix("").as_posix()
+    assert list(upward_includes(tmp_path)) == [f"{name[:-2]} includes {other}"]
+
+
+def test_every_file_of_the_core_has_a_floor_and_a_header() -> None:
+    files = [path for path in CORE.rglob("*.[ch]") if path.name != "_core.c"]
+    assert sorted({unit_of(path, CORE) for path in files}) == sorted(CORE_FLOORS)
+    bare = {
+        unit_of(it, CORE) for it in files if it.suffix == ".c" and not it.with_suffix(".h").exists()
+    }
+    assert bare == WITHOUT_A_HEADER
