@@ -4,10 +4,12 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pscompy.testing.fault_cases import OPERATIONS, Faults
 from pscompy.testing.program import program
 from tests.compiler import Compiler
 from tests.jobs import Launcher
@@ -26,6 +28,35 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("pscompy")
+
+# What takes longest begins first, so that no process of a run works on it when others have ended.
+LONGEST = ("tests/ib/", "tests/bench/", "tests/examples/", "tests/gateway/")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda it: not it.nodeid.startswith(LONGEST))
+    if "PSCOMPY_TEST_OPERATIONS" not in os.environ and not any("::" in it for it in config.args):
+        left_out = list(left_out_operations(items))
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def left_out_operations(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Tests of endpoints that break, and of deaths, at one of the OPERATIONS of the conformance
+    kit: of each suite all but two, so that four suites together have all."""
+    suites: dict[type, int] = {}
+    for item in items:
+        suite = getattr(item, "cls", None) or object
+        if issubclass(suite, Faults) and "operation" in (called := parameters(item)):
+            number = suites.setdefault(suite, len(suites))
+            if (OPERATIONS.index(called["operation"]) - number) % 4:
+                yield item
+
+
+def parameters(item: pytest.Item) -> dict[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
 
 # Tests look up names that do not exist; limit the wait if the name server cannot be reached.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")

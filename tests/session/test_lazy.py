@@ -18,6 +18,7 @@ from pscompy.testing.program import program
 from tests.waiting import expect_soon
 
 PACKAGES = str(Path(pscompy.__file__).parents[1])
+WORLDS = int(os.environ.get("PSCOMPY_TEST_WORLDS", "15"))
 
 
 def run_world(source, ranks, timeout=280, **environ):
@@ -160,9 +161,9 @@ def send_to_all(rounds):
 def test_simultaneous_first_sends(transport):
     """All ranks send to all others as their first call, in one world after the other."""
     names = {"shm": "TCP", "tcp": "SHM"}
-    ranks, rounds = 6, 150
+    ranks = 6
     printed = run_world(
-        program(send_to_all, rounds), ranks, 280, **{f"PSP_{names[transport]}": "0"}
+        program(send_to_all, WORLDS), ranks, 280, **{f"PSP_{names[transport]}": "0"}
     )
     made = [int(line) for line in printed.split()]
     assert len(made) == ranks
