@@ -43,7 +43,7 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank)
     conn->worker = worker;
     conn->id = id;
     conn->rank = rank;
-    conn->counters = &worker->nobodys;
+    conn->counters = &worker->unowned;
     psc_flow_init(&conn->flow);
     psc_work_init(&conn->work);
     psc_notice_init(&conn->notice, PSC_CONTROL_CONN, id);
@@ -71,7 +71,7 @@ static bool conn_needed(const psc_conn_t *conn)
 static void conn_free(psc_conn_t *conn)
 {
     conn->worker->up->conn_destroy(conn);
-    if (conn->counters != &conn->worker->nobodys)
+    if (conn->counters != &conn->worker->unowned)
         free(conn->counters);
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         psc_notice_end(&conn->lanes[i]->notice);

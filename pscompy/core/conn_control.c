@@ -166,7 +166,7 @@ void psc_conn_counters(psc_conn_t *conn, uint64_t *values)
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return;
     counters =
-        conn->counters == &conn->worker->nobodys ? &none : conn->counters;
+        conn->counters == &conn->worker->unowned ? &none : conn->counters;
     memcpy(values, counters->value, sizeof counters->value);
     psc_worker_leave(conn->worker);
 }

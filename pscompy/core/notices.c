@@ -63,9 +63,9 @@ void psc_notices_ring(psc_notices_t *notices)
 void psc_notices_hold(psc_notices_t *notices, int change)
 {
     notices->n_holding += (uint32_t)change;
-    if (notices->n_holding == 0 || notices->holding_told)
+    if (notices->n_holding == 0 || notices->holding_reported)
         return;
-    notices->holding_told = true;
+    notices->holding_reported = true;
     psc_notices_ring(notices);
 }
 

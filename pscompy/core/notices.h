@@ -19,7 +19,7 @@ typedef struct psc_notices {
     int fd; /* readable while there is something to read */
     psc_list_t posted;
     uint32_t n_holding; /* interfaces that hold sent messages back */
-    bool holding_told;  /* the control thread was notified of n_holding */
+    bool holding_reported; /* the control thread was notified of n_holding */
     int log_fd, log_level;
 } psc_notices_t;
 

@@ -22,7 +22,7 @@ int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p)
     *passes_p = 0;
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return 0;
-    holding = notices->holding_told = notices->n_holding > 0;
+    holding = notices->holding_reported = notices->n_holding > 0;
     *passes_p = worker->pass;
     psc_worker_leave(worker);
     return holding;

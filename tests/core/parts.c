@@ -115,7 +115,7 @@ static void holding_rings_once(psc_notices_t *notices)
     psc_notices_hold(notices, -1);
     check(!rings(notices));
     psc_notices_hold(notices, -1);
-    notices->holding_told = false; /* as psc_worker_holding does */
+    notices->holding_reported = false; /* as psc_worker_holding does */
     psc_notices_hold(notices, 1);
     check(rings(notices));
 }

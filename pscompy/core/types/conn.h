@@ -47,7 +47,7 @@ struct psc_conn {
     psc_notice_t notice; /* the state has changed */
     /* active messages from this peer, queued or polled and not yet released */
     atomic_uint messages;
-    /* own counters once it is up; before, worker's nobodys */
+    /* own counters once it is up; before, worker's unowned */
     psc_counters_t *counters;
 };
 

@@ -45,7 +45,7 @@ struct psc_worker {
     psc_room_t room;
     psc_memory_t memory;
     psc_counters_t counters;
-    psc_counters_t nobodys; /* counts of connections that are not up yet */
+    psc_counters_t unowned; /* counts of connections that are not up yet */
 };
 
 #endif
