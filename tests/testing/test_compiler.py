@@ -1,0 +1,29 @@
+"""Programs in C share the objects that they have in common."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.compiler import Compiler
+
+
+def test_an_object_is_compiled_once(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "objects")
+    same, other = tmp_path / "same.c", tmp_path / "other.c"
+    same.write_text("int value(void);\nint value(void) { return 1; }\n")
+    other.write_text("int value(void);\nint main(void) { return value() + ADDED; }\n")
+    for added in (2, 3):
+        made = compiler(tmp_path / f"add{added}", [same, other], [], [f"-DADDED={added}"])
+        assert subprocess.run([made], check=False).returncode == 1 + added
+    made = sorted(path.name.split("-")[0] for path in (tmp_path / "objects").glob("*.o"))
+    assert made == ["other", "other", "same"]
+
+
+def test_other_flags_make_another_object(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "objects")
+    source = tmp_path / "level.c"
+    source.write_text("int main(void) { return LEVEL; }\n")
+    for level in (4, 5):
+        made = compiler(tmp_path / f"level{level}", [source], [f"-DLEVEL={level}"])
+        assert subprocess.run([made], check=False).returncode == level
