@@ -109,7 +109,8 @@ static void send_offer(int fd, const uint8_t *answer)
     shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
                            .version = SHM_PACKET_VERSION,
                            .kind = SHM_PACKET_OFFER};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(SHM_MAX_FDS * sizeof(int))] = {0};
+    enum { ROOM = CMSG_SPACE(SHM_MAX_FDS * sizeof(int)) };
+    _Alignas(struct cmsghdr) char control[ROOM] = {0};
     struct iovec iov = {&packet, sizeof(packet)};
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,

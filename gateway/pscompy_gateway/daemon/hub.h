@@ -19,8 +19,8 @@
 #define HUB_MODULE_BUCKETS 64u
 #define HUB_EARLY_MAX 256u
 #define HUB_STREAM_BUCKETS 4096u
-#define HUB_STREAMS_MAX 65536u /* packets of further streams are not counted   \
-                                */
+/* packets of further streams are not counted */
+#define HUB_STREAMS_MAX 65536u
 
 typedef struct gw_hub gw_hub_t;
 
