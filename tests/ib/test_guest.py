@@ -1,8 +1,4 @@
-"""ib on a real RDMA stack: Soft-RoCE, in a guest that a test boots within a second.
-
-PSCOMPY_TEST_UML names the guest's kernel, which tests/ib/guest/build-kernel makes. Inside the
-guest a test runs a file `suite_*.py` of this folder, or the contract's driver.
-"""
+"""ib with sessions and whole programs, in guests: `suite_*.py` of this folder run inside one."""
 
 from __future__ import annotations
 
@@ -13,165 +9,22 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.contract.test_contract import ROOT, case_names, settings, sources
+from tests.ib.booting import HERE, IN_A_GUEST, KERNEL, PROGRAMS, ROOT, boot, run_suites
 
-HERE = Path(__file__).parent
-FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread"]
-# AddressSanitizer needs more address space than the guest has, so memcheck replaces it.
-SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
-MEMCHECK = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full"]
-MEMCHECK += ["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"]
-KERNEL = os.environ.get("PSCOMPY_TEST_UML", "")
-GUEST_DIED = 99  # exit code of `boot` if the guest died
-PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+pytestmark = IN_A_GUEST
 
-# Settings with the smallest queues and buffers.
-SQUEEZED = ["BUFFER_SIZE=2048:2k", "RECVQ_SIZE=4:4", "SENDQ_SIZE=16:16", "SRQ_SIZE=16:16"]
-SQUEEZED += ["SEND_BUFFERS=4:4", "COMPQ_SIZE=16:16", "PENDING_TOKENS=3:3"]
-TIGHT_CASES = (
-    "exchange_bcopy",
-    "back_pressure_odd",
-    "kinds_keep_order",
-    "many_endpoints",
-    "close_drains",
-    "put_lands",
-    "get_fetches",
-    "deregistered_is_refused",
-    "wakes_for_messages",
-    "wakes_for_room",
-)
-MEMCHECK_CASES = (
-    "wrong_token_fails_both",
-    "damaged_address_is_refused",
-    "unused_endpoint_closes",
-    "close_inside_upcall",
-    "close_drains",
-    "exchange_bcopy",
-    "back_pressure_odd",
-    "put_lands",
-    "get_fetches",
-    "deregistered_is_refused",
-    "revoked_is_refused",
-)
-QUICK = ["KEEPALIVE=1000000000:1", "CONNECT_TIMEOUT=3000000000:3", "TIMEOUT=10:10"]
-
-
-def missing() -> str | None:
-    """The reason why no guest can run on this machine; None if one can."""
-    if not KERNEL:
-        return "PSCOMPY_TEST_UML names no kernel (tests/ib/guest/build-kernel makes one)"
-    if not os.access(KERNEL, os.X_OK):
-        return f"PSCOMPY_TEST_UML={KERNEL} cannot be run"
-    tools = {"ip": "iproute2", "rdma": "iproute2", "busybox": "busybox-static"}
-    for tool, package in tools.items():
-        if not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin:/bin"):
-            return f"the guest needs {package}"
-    if not Path("/usr/include/infiniband/verbs.h").exists():
-        return "the guest needs libibverbs-dev"
-    return None
-
-
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason=str(missing())),
-    pytest.mark.timeout(1000),
-]
-
-
-def boot(command: str) -> subprocess.CompletedProcess[str]:
-    """Run a shell command in a guest of its own, in the project's folder.
-
-    A guest may die, or its kernel hang, for reasons that have nothing to do with the command,
-    which has time limits of its own. This is printed, and a second guest is tried.
-    """
-    done = booted(command)
-    if done.returncode == GUEST_DIED:
-        print("the guest died; once more")
-        done = booted(command)
-    return done
-
-
-def booted(command: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [HERE / "guest" / "boot", command],
-        cwd=ROOT,
-        env={**os.environ, "GUEST_SECONDS": "450"},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    print(done.stdout[-20000:], done.stderr[-5000:])
-    return done
-
-
-# ---- the contract --------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_driver(tmp_path_factory.mktemp("ib") / "driver_ib", SANITIZE)
-
-
-@pytest.fixture(scope="module")
-def plain_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_driver(tmp_path_factory.mktemp("ib") / "plain_ib", [])
-
-
-def compile_driver(path: Path, more: Sequence[str]) -> Path:
-    command = ["gcc", *FLAGS, *more, f"-I{ROOT}", "-DTRANSPORT=ib_transport", "-o", str(path)]
-    subprocess.run([*command, *map(str, sources("ib")), "-libverbs"], check=True)
-    return path
-
-
-def check_cases(
-    driver: Path, cases: Sequence[str], given: Sequence[str], under: Sequence[str] = ()
-) -> None:
-    """Run all cases in one guest; each prints its exit code, which is 77 if it cannot run."""
-    arguments = shlex.join([*settings("ib"), *given])
-    start = shlex.join([*under, str(driver)])
-    lines = [
-        f"{start} {case} {arguments} >{driver}.out 2>&1; code=$?; echo '#' {case} $code;"
-        f" [ $code = 77 ] && grep skipped: {driver}.out; [ $code = 0 ] || tail -n 30 {driver}.out"
-        for case in cases
-    ]
-    done = boot("\n".join(lines))
-    codes = dict(line.split()[1:] for line in done.stdout.splitlines() if line.startswith("# "))
-    assert list(codes) == list(cases), "not all cases were run"
-    assert {case: code for case, code in codes.items() if code not in ("0", "77")} == {}
-
-
-def test_contract(driver: Path) -> None:
-    check_cases(driver, list(case_names("ib")), [*QUICK, "EAGER=0:rdma"])
-
-
-@pytest.mark.parametrize("eager", ["rdma", "srq"])
-def test_contract_when_tight(driver: Path, eager: str) -> None:
-    check_cases(driver, TIGHT_CASES, [*SQUEEZED, f"EAGER=0:{eager}"])
-
-
-@pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed")
-def test_memcheck(plain_driver: Path) -> None:
-    check_cases(plain_driver, MEMCHECK_CASES, [*QUICK, "EAGER=0:rdma"], MEMCHECK)
-
-
-# ---- with sessions -------------------------------------------------------------
-
-
-ALONE = {"suite_conformance.py", "suite_gateway.py", "suite_removal.py"}
-TOGETHER = {path.name for path in HERE.glob("suite_*.py")} - ALONE
+ALONE = {"suite_gateway.py", "suite_removal.py"}
+TOGETHER = {path.name for path in HERE.glob("suite_*.py")} - ALONE - {"suite_conformance.py"}
 
 
 @pytest.mark.parametrize("suites", [*([it] for it in sorted(ALONE)), sorted(TOGETHER)], ids=str)
 def test_suites(suites: list[str]) -> None:
     """Most suites share a guest, except the longest and those that change the guest."""
-    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    pytest_ += [f"tests/ib/{suite}" for suite in suites]
-    assert boot(shlex.join(pytest_)).returncode == 0
+    run_suites(*suites)
 
 
 def test_demo(tmp_path: Path) -> None:

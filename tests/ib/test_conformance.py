@@ -1,0 +1,11 @@
+"""The conformance suite over ib, in a guest."""
+
+from __future__ import annotations
+
+from tests.ib.booting import IN_A_GUEST, run_suites
+
+pytestmark = IN_A_GUEST
+
+
+def test_conformance() -> None:
+    run_suites("suite_conformance.py")
