@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from bench import peers, plots, results
-from bench.groups import chosen, groups
+from bench.groups import chosen, groups, grows
 from bench.rounds import Patience, measure
 from bench.rows import Group
 from pscompy.cli.arguments import ArgumentParser, positive
@@ -18,8 +18,8 @@ from pscompy.cli.arguments import ArgumentParser, positive
 _EPILOG = """\
 Each group is measured by launches of every library in turn, in random order, between two
 brackets that tell how near the cores are to each other. A group's figures replace its former
-ones in the folder; the table and the plots are of all groups there. PSP_ variables act as ever,
-and are noted.
+ones in the folder; the table is of all groups there, and growth.png of all of growth. PSP_
+variables act as ever, and are noted.
 """
 
 
@@ -40,8 +40,11 @@ def main(arguments: list[str]) -> int:
         _keep_near(options.folder, patience.near_ns)
         made = results.document(known[name], rounds, patience.near_ns)
         results.write(options.folder, made)
-        plots.draw(options.folder, made)
+        plots.draw(options.folder / f"{name}.png", made["title"], [made])
         print(results.as_markdown(made), flush=True)
+    if any(map(grows, options.only)):
+        growth = [made for made in results.load(options.folder) if grows(made["group"])]
+        plots.draw(options.folder / "growth.png", "cost against number", growth)
     return 0
 
 

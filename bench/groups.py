@@ -27,8 +27,12 @@ def _growth() -> Iterator[Group]:
             yield importlib.import_module(f"bench.{module.name}").group()
 
 
+def grows(name: str) -> bool:
+    return name.startswith(f"{_GROWTH}-")
+
+
 def chosen(text: str, known: dict[str, Group]) -> tuple[str, ...]:
     """The groups with these names, which commas separate; "growth" stands for all of growth."""
-    growth = [name for name in known if name.startswith(f"{_GROWTH}-")]
+    growth = [name for name in known if grows(name)]
     named = words(text, (*known, _GROWTH))
     return tuple(name for word in named for name in (growth if word == _GROWTH else [word]))

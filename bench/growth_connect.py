@@ -51,7 +51,8 @@ def _descriptors(transport: str) -> str:
 
 def _cells() -> Iterator[Cell]:
     for ranks, (bar, against) in _FIRST.items():
-        yield Cell(_first(ranks), "ms", bar, against)
+        over = "ranks in their first all-to-all"
+        yield Cell(_first(ranks), "ms", bar, against, ranks, over)
     yield Cell(_TO_ONE, "s", 0.5, ())
     for transport, limit in _MANY.items():
         yield Cell(_many(transport), "s", limit, ())

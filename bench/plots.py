@@ -1,8 +1,9 @@
-"""Plots the figures of a group over the sizes of its cells."""
+"""Plots the figures of groups over the sizes of their cells."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.results import Document
@@ -12,23 +13,28 @@ from pscompy.errors import Unsupported
 _LIMITS = ("limit",)
 
 
-def draw(folder: Path, made: Document) -> None:
-    """Write GROUP.png if the group has cells with sizes and matplotlib is installed."""
-    cells = [cell for cell in made["cells"] if cell["size"] is not None]
-    if not cells:
+def draw(path: Path, title: str, documents: Sequence[Document]) -> None:
+    """Write a picture with the plots of these groups, if they have cells with sizes and matplotlib
+    is installed."""
+    panels = [panel for made in documents for panel in _panels(made)]
+    if not panels:
         return
     try:
         plot.check()
     except Unsupported as error:
         print(f"bench: no plots: {error}", file=sys.stderr)
         return
+    made = documents[-1]
+    plot.draw(path, f"{title}\n{made['machine']}, {made['date'][:10]}", panels)
+
+
+def _panels(made: Document) -> list[plot.Panel]:
+    cells = [cell for cell in made["cells"] if cell["size"] is not None]
     names = dict.fromkeys(cell["over"] for cell in cells)
-    panels = [
+    return [
         _panel(made["libraries"], name, [cell for cell in cells if cell["over"] == name])
         for name in names
     ]
-    title = f"{made['title']}\n{made['machine']}, {made['date'][:10]}"
-    plot.draw(folder / f"{made['group']}.png", title, panels)
 
 
 def _panel(libraries: list[str], over: str, cells: list[Document]) -> plot.Panel:

@@ -1,4 +1,4 @@
-"""Plots of figures over message sizes or other numbers, both on logarithmic axes."""
+"""Plots of figures over message sizes or other numbers, mostly on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Panel:
     lines: Mapping[str, Mapping[int, float]]
     dashed: tuple[str, ...] = ()
     over: str = "bytes in a message"
+    linear: bool = False
 
 
 def check() -> None:
@@ -37,7 +38,7 @@ def check() -> None:
 
 def draw(path: Path, title: str, panels: Sequence[Panel]) -> None:
     """Write a picture, in the format that the path's suffix names. A size of 0 is not drawn,
-    because the axes are logarithmic."""
+    unless the axes are linear."""
     from matplotlib.figure import Figure
 
     columns = min(_COLUMNS, len(panels))
@@ -51,11 +52,15 @@ def draw(path: Path, title: str, panels: Sequence[Panel]) -> None:
 
 
 def _draw(axes: Axes, panel: Panel) -> None:
-    sizes = sorted({size for line in panel.lines.values() for size in line if size > 0})
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xticks(sizes, [short(size) for size in sizes], rotation=45)
-    axes.minorticks_off()
+    sizes = sorted({size for line in panel.lines.values() for size in line})
+    if panel.linear:
+        axes.set_ylim(0, max(max(line.values()) for line in panel.lines.values()))
+    else:
+        sizes = [size for size in sizes if size > 0]
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(sizes, [short(size) for size in sizes], rotation=45)
+        axes.minorticks_off()
     axes.set_xlabel(panel.over)
     axes.set_ylabel(panel.label)
     axes.grid(alpha=0.3)

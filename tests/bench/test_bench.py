@@ -100,6 +100,28 @@ def test_help_names_every_group():
         assert name in said
 
 
+def test_growth_in_one_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    bench(tmp_path, "--quick", "--only", "growth-waking,growth-tasks")
+    for name in ("growth-waking", "growth-tasks"):
+        document = json.loads((tmp_path / f"{name}.json").read_text())
+        assert document["missing"] == {}
+        for cell in document["cells"]:
+            assert cell["medians"]["pscompy"] > 0
+            assert (tmp_path / f"{name}.png").exists()
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # peers may have to be installed
+def test_lists_against_peers(tmp_path):
+    bench(tmp_path, "--quick", "--only", "growth-lists")
+    document = json.loads((tmp_path / "growth-lists.json").read_text())
+    for cell in document["cells"]:
+        assert cell["medians"]["pscompy"] > 0
+        assert cell["medians"]["multiprocessing"] > 0
+
+
 def test_growth_stands_for_its_groups():
     known = dict.fromkeys(("growth-a", "shm-rate", "growth-b"))
     assert chosen("shm-rate,growth", known) == ("shm-rate", "growth-a", "growth-b")
@@ -216,7 +238,7 @@ def test_each_quantity_has_a_plot_of_its_own(tmp_path, monkeypatch):
     figures = {cell.name: float(place) for place, cell in enumerate(cells)}
     group = Group("group", "a group", (*cells, Cell("alone", "us")), {"pscompy": None})
     taken = Rounds([Launched("pscompy", figures, 50.0, 0.0, 1.0)])
-    plots.draw(tmp_path, results.document(group, taken, 50.0))
+    plots.draw(tmp_path / "group.png", "a group", [results.document(group, taken, 50.0)])
     assert {panel.over: panel.lines["pscompy"] for panel in panels} == {
         "posted": {1: 0.0, 1000: 1.0},
         "open": {1: 2.0, 1000: 3.0},
