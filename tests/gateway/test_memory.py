@@ -1,12 +1,16 @@
-"""Memory while messages of all sizes pass a gateway: it reaches a plateau."""
+"""Memory while messages of all sizes pass a gateway: it reaches a plateau, which is drawn."""
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import time
 from pathlib import Path
 
+import pytest
+
+from pscompy.cli import plot
 from tests.gateway.gate import Gate
 from tests.gateway.namespaces import Machine
 
@@ -17,6 +21,8 @@ SAMPLES = 60
 
 # Seconds that the test takes; 600 show a slow leak.
 SECONDS = float(os.environ.get("PSCOMPY_TEST_SOAK_SECONDS", "20"))
+# Folder for the samples as plateau.json and plateau.png; none by default.
+FOLDER = os.environ.get("PSCOMPY_TEST_SOAK_FOLDER")
 
 
 def parents() -> dict[int, int]:
@@ -44,20 +50,46 @@ def private_bytes(pid: int) -> int:
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Private_"))
 
 
+def keep(folder: Path, samples: dict[str, list[int]], seconds: float) -> None:
+    """Write the bytes of each process at each sample, and a plot of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = {"seconds": seconds, "bytes": samples}
+    (folder / "plateau.json").write_text(json.dumps(told))
+    plot.check()
+    lines = {
+        name: {round(place * seconds): size / 1e6 for place, size in enumerate(sizes, 1)}
+        for name, sizes in samples.items()
+    }
+    panel = plot.Panel("MB that only this process uses", lines, over="seconds", linear=True)
+    plot.draw(folder / "plateau.png", "messages of all sizes through a gateway", [panel])
+
+
+def test_samples_are_kept_and_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    keep(tmp_path / "new", {"rank": [5_000_000, 6_000_000]}, 0.6)
+    told = json.loads((tmp_path / "new/plateau.json").read_text())
+    assert told == {"seconds": 0.6, "bytes": {"rank": [5_000_000, 6_000_000]}}
+    assert (tmp_path / "new/plateau.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_memory_reaches_a_plateau(machine: Machine, gate: Gate) -> None:
     machine.start_gateway(1)
     launchers = [machine.ranks(it, RANKS, SOAK, ENDLESS, ENDLESS, gate.path) for it in (2, 1)]
     gate.let_through(2 * RANKS)
-    watched = [machine.running[1].pid, *(it.pid for it in launchers)]
-    samples: dict[int, list[int]] = {}
+    roots = [machine.running[1].pid, *(it.pid for it in launchers)]
+    watched = dict(zip(("gateway", "module 2", "module 1"), roots, strict=True))
+    samples: dict[str, list[int]] = {}
     for _ in range(SAMPLES):
         time.sleep(SECONDS / SAMPLES)
         assert [it.poll() for it in launchers] == [None, None]
-        for pid in (one for root in watched for one in descendants(root)):
-            samples.setdefault(pid, []).append(private_bytes(pid))
-    for pid, sizes in samples.items():
-        print(pid, *(f"{size / 1e6:.1f}" for size in sizes))
-    for pid, sizes in samples.items():
+        for name, root in watched.items():
+            for pid in descendants(root):
+                samples.setdefault(f"{name}, process {pid}", []).append(private_bytes(pid))
+    if FOLDER:
+        keep(Path(FOLDER), samples, SECONDS / SAMPLES)
+    for name, sizes in samples.items():
+        print(name, *(f"{size / 1e6:.1f}" for size in sizes))
+    for name, sizes in samples.items():
         early, late = sizes[SAMPLES // 4 : SAMPLES // 2], sizes[-SAMPLES // 4 :]
         grown = statistics.median(late) - statistics.median(early)
-        assert grown < 2_000_000 + 0.1 * statistics.median(early), (pid, sizes)
+        assert grown < 2_000_000 + 0.1 * statistics.median(early), (name, sizes)
