@@ -105,13 +105,14 @@ CORE_ROWS = (
     "proto/lend proto/rma proto/rndv_rts",
     "proto/message proto/giveback proto/am_post",
     "proto/proto proto/protocols",
-    "api_table api_message api_memory lifetime",
+    "api_table api_message api_memory api_holdings lifetime",
 )
 CORE_FLOORS = [unit for floor in CORE_ROWS for unit in floor.split()]
 CORE = ROOT / "pscompy/core"
 # Headers whose functions several files implement: api_*.c, and those that the control plane calls.
 WITHOUT_A_HEADER = {
-    *("api_message", "api_memory", "conn_control", "lifetime", "proto/describe", "worker_control")
+    *("api_message", "api_memory", "api_holdings", "conn_control", "lifetime", "proto/describe"),
+    "worker_control",
 }
 
 

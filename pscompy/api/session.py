@@ -153,9 +153,11 @@ class Session:
     @property
     def stats(self) -> dict[str, int]:
         """Counters of the session, by name; `connections_up` counts the connections that came up,
-        `connections_made` those among them that this side has begun."""
+        `connections_made` those among them that this side has begun. Also what the caches and pools
+        hold now, such as `requests_used`; see the page on troubleshooting."""
         self._check()
-        return self._engine.counters()
+        rooms = {"rooms_used": self._binding.rooms_used, "rooms_kept": self._binding.rooms_kept}
+        return self._engine.counters() | rooms
 
     @property
     def transports(self) -> dict[str, str]:

@@ -12,6 +12,8 @@
 #include "sleeper.h"
 #include "worker_end.h"
 
+#include <structmember.h>
+
 static PyObject *worker_progress(psb_worker_t *self, PyObject *unused)
 {
     unsigned events;
@@ -353,6 +355,11 @@ static PyGetSetDef worker_getset[] = {
      "Address of the core's worker, 0 after close().", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
+static PyMemberDef worker_members[] = {
+    {"rooms_used", T_UINT, offsetof(psb_worker_t, n_rooms_out), READONLY, NULL},
+    {"rooms_kept", T_UINT, offsetof(psb_worker_t, n_rooms), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
 static PyType_Slot worker_slots[] = {
     {Py_tp_doc, "Worker(worker_address)\n--\n\n"
                 "The messages of one worker of the core."},
@@ -362,6 +369,7 @@ static PyType_Slot worker_slots[] = {
     {Py_tp_clear, worker_clear},
     {Py_tp_methods, worker_methods},
     {Py_tp_getset, worker_getset},
+    {Py_tp_members, worker_members},
     {0, NULL}};
 
 PyType_Spec psb_worker_spec = {

@@ -10,8 +10,9 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 from pscompy.config.config import Config
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 EVENTS_MAX = 64  # events that one call takes from the core
 ITEMS_MAX = 4096  # items that `items` returns at most
-_FABRIC_COUNTERS_MAX = 256  # counters of all lanes of a connection
+_COUNTED_MAX = 256  # counters of the transports of a session, or of a connection
 
 
 class ControlEvents(NamedTuple):
@@ -117,12 +118,15 @@ class Engine:
                 lib.psc_worker_secret(self._worker, secret)
 
     def counters(self) -> dict[str, int]:
-        """Return the counters of the worker; all are zero once it is destroyed."""
+        """Return the counters of the worker, all zero once it is destroyed, and what its caches and
+        pools hold."""
         values = ffi.new("uint64_t[]", lib.psc_counter_count())
+        held: dict[str, int] = {}
         with self._guard:
             if not self._destroyed:
                 lib.psc_worker_counters(self._worker, values)
-        return _named_counters(values)
+                held = _summed(partial(lib.psc_worker_holdings, self._worker))
+        return _named_counters(values) | held
 
     def items(self) -> list[Item]:
         """Return the requests that are not done, then the messages without a receive; at most
@@ -280,7 +284,7 @@ class Engine:
         with self._guard:
             if not self._destroyed:
                 lib.psc_conn_counters(handle, values)
-                fabric = _fabric_counters(handle)
+                fabric = _summed(partial(lib.psc_conn_fabric_counters, handle))
         return _named_counters(values) | fabric
 
     def begin_connecting(self, handle: Any) -> None:
@@ -339,11 +343,12 @@ def _named_counters(values: Any) -> dict[str, int]:
     return {text(lib.psc_counter_name(i)): int(value) for i, value in enumerate(values)}
 
 
-def _fabric_counters(handle: Any) -> dict[str, int]:
-    """The counters of the connection's transports, summed over its lanes."""
-    counted = ffi.new("psc_counted_t[]", _FABRIC_COUNTERS_MAX)
+def _summed(fill: Callable[[Any, int], int]) -> dict[str, int]:
+    """The counters that a function of the core fills in. The sum of those with the same name, which
+    several lanes or interfaces have."""
+    counted = ffi.new("psc_counted_t[]", _COUNTED_MAX)
     named: dict[str, int] = {}
-    for i in range(lib.psc_conn_fabric_counters(handle, counted, _FABRIC_COUNTERS_MAX)):
+    for i in range(fill(counted, _COUNTED_MAX)):
         name = text(counted[i].name)
         named[name] = named.get(name, 0) + int(counted[i].value)
     return named

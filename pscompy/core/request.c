@@ -42,8 +42,6 @@ static void req_shrink(psc_req_t *req)
 
 /* ---- the pool ---- */
 
-/* ---- the pool ---- */
-
 void psc_requests_init(psc_requests_t *requests, psc_worker_t *worker)
 {
     *requests = (psc_requests_t){.worker = worker};
@@ -97,12 +95,28 @@ static void req_reclaim(psc_requests_t *requests)
     }
 }
 
-/* Before the pool grows, reuse requests that were freed while they were in the
- * completion queue. */
-static psc_status_t req_pool_extend(psc_requests_t *requests)
+/* Recycle also those that were freed while they were in the completion
+ * queue. */
+static void req_reclaim_all(psc_requests_t *requests)
 {
     psc_completion_sift(&requests->completions);
     req_reclaim(requests);
+}
+
+uint32_t psc_requests_used(psc_requests_t *requests)
+{
+    uint32_t n = 0;
+
+    req_reclaim_all(requests);
+    for (uint32_t i = 0; i < psc_requests_count(requests); i++)
+        n += psc_req_at(requests, i)->in_use;
+    return n;
+}
+
+/* Before the pool grows, reuse its requests. */
+static psc_status_t req_pool_extend(psc_requests_t *requests)
+{
+    req_reclaim_all(requests);
     return psc_list_empty(&requests->free) ? req_pool_grow(requests) : PSC_OK;
 }
 

@@ -31,7 +31,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 5u
+#define PSC_TRANSPORT_ABI 6u
 
 #define PSC_TOKEN_SIZE 32u       /* one-time secret that opens a lane */
 #define PSC_ADDRESS_MAX 1024u    /* longest endpoint address, bytes */
@@ -482,6 +482,9 @@ struct psc_transport_ops {
      * this endpoint and returns how many it stored. The names stay valid. */
     uint32_t (*ep_counters)(const psc_ep_t *ep, psc_counted_t *counters,
                             uint32_t room);
+    /* The same for what the interface's caches and pools hold now. */
+    uint32_t (*iface_counters)(const psc_iface_t *iface,
+                               psc_counted_t *counters, uint32_t room);
 };
 
 #endif

@@ -272,6 +272,11 @@ void psc_match_list_clear(psc_match_list_t *list)
     list->index = NULL;
 }
 
+uint32_t psc_match_list_buckets(const psc_match_list_t *list)
+{
+    return list->index ? list->index->n_buckets : 0;
+}
+
 psc_link_t *psc_match_list_search(psc_match_list_t *list, int32_t tag)
 {
     psc_link_t *at = list->all.next;

@@ -40,6 +40,8 @@ void psc_match_list_init(psc_match_list_t *list,
                          const psc_match_shape_t *shape);
 /* Free the index. The entries belong to the caller. */
 void psc_match_list_clear(psc_match_list_t *list);
+/* The number of buckets of the index, 0 without one. */
+uint32_t psc_match_list_buckets(const psc_match_list_t *list);
 /* The earliest entry of a list, not empty, that fits this tag; PSC_ANY_TAG fits
  * all, and an entry with PSC_ANY_TAG fits every tag. Returns NULL if there is
  * none. */

@@ -275,6 +275,8 @@ psc_status_t ib_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
 psc_status_t ib_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
                              size_t len, psc_mem_t **mem_p);
 void ib_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
+uint32_t ib_iface_counters(const psc_iface_t *iface, psc_counted_t *counters,
+                           uint32_t room);
 psc_status_t ib_mem_revoke(psc_iface_t *iface, psc_mem_t *mem);
 psc_status_t ib_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
                           size_t *len_p);

@@ -246,3 +246,17 @@ void ib_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
     (void)ep;
     free(rkey);
 }
+
+uint32_t ib_iface_counters(const psc_iface_t *iface, psc_counted_t *counters,
+                           uint32_t room)
+{
+    const ib_cache_t *cache = &((const ib_iface_t *)iface)->cache;
+
+    if (room < 4)
+        return 0;
+    counters[0] = (psc_counted_t){"ib_kept", cache->n};
+    counters[1] = (psc_counted_t){"ib_kept_bytes", cache->bytes};
+    counters[2] = (psc_counted_t){"ib_registered", cache->registered};
+    counters[3] = (psc_counted_t){"ib_found", cache->found};
+    return 4;
+}

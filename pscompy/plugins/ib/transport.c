@@ -269,6 +269,7 @@ static const psc_transport_ops_t ib_ops = {
     .rkey_release = ib_rkey_release,
     .event_fd = ib_event_fd,
     .arm = ib_arm,
+    .iface_counters = ib_iface_counters,
 };
 
 /* The only symbol that this library exports: returns the address of the

@@ -135,6 +135,24 @@ void shm_mem_deregister(psc_iface_t *super, psc_mem_t *mem)
     iface->free_mems = mem;
 }
 
+uint32_t shm_iface_counters(const psc_iface_t *super, psc_counted_t *counters,
+                            uint32_t room)
+{
+    const shm_iface_t *iface = (const shm_iface_t *)super;
+    uint64_t all = 0, idle = 0;
+
+    for (const psc_mem_t *mem = iface->mems; mem; mem = mem->next)
+        all++;
+    for (const psc_mem_t *mem = iface->free_mems; mem; mem = mem->next_free)
+        idle++;
+    if (room < 3)
+        return 0;
+    counters[0] = (psc_counted_t){"shm_rings", iface->n_eps};
+    counters[1] = (psc_counted_t){"shm_rings_polled", iface->n_active};
+    counters[2] = (psc_counted_t){"shm_registrations", all - idle};
+    return 3;
+}
+
 void shm_mem_close(shm_iface_t *iface)
 {
     psc_mem_t *mem = iface->mems, *next;

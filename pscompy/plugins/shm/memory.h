@@ -63,6 +63,8 @@ psc_status_t shm_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
                               size_t len, psc_mem_t **mem_p);
 void shm_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
 psc_status_t shm_mem_revoke(psc_iface_t *iface, psc_mem_t *mem);
+uint32_t shm_iface_counters(const psc_iface_t *iface, psc_counted_t *counters,
+                            uint32_t room);
 void shm_mem_close(shm_iface_t *iface);
 psc_status_t shm_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
                            size_t *len_p);

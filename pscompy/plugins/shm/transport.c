@@ -233,6 +233,7 @@ static const psc_transport_ops_t shm_ops = {
     .rkey_map = shm_rkey_map,
     .event_fd = shm_sleep_fd,
     .arm = shm_sleep_arm,
+    .iface_counters = shm_iface_counters,
 };
 
 /* The only symbol that this library exports: returns the address of the

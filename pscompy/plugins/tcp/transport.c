@@ -199,6 +199,18 @@ static unsigned tcp_progress(psc_iface_t *self)
 
 /* Puts the hot socket back into the epoll set, which then reports all pending
  * work until it is done. */
+static uint32_t tcp_iface_counters(const psc_iface_t *self,
+                                   psc_counted_t *counters, uint32_t room)
+{
+    const tcp_iface_t *iface = (const tcp_iface_t *)self;
+
+    if (room < 2)
+        return 0;
+    counters[0] = (psc_counted_t){"tcp_callers", iface->n_callers};
+    counters[1] = (psc_counted_t){"tcp_holding", iface->n_holding};
+    return 2;
+}
+
 static psc_status_t tcp_arm(psc_iface_t *self)
 {
     tcp_hot_put_back((tcp_iface_t *)self);
@@ -255,6 +267,7 @@ static const psc_transport_ops_t tcp_ops = {
     .am_zcopy = tcp_am_zcopy,
     .event_fd = tcp_event_fd,
     .arm = tcp_arm,
+    .iface_counters = tcp_iface_counters,
 };
 
 /* The only symbol that this library exports: returns the address of the

@@ -1,0 +1,107 @@
+/* What the caches and pools of a worker and of its transports hold, counted
+ * when the program asks: nothing is counted per message. */
+#include "control.h"
+#include "memory/pool.h"
+#include "proto/match_queue.h"
+#include "worker.h"
+
+typedef struct holdings {
+    psc_counted_t *counted;
+    uint32_t n, room;
+} holdings_t;
+
+static void holdings_add(holdings_t *holdings, const char *name, uint64_t value)
+{
+    if (holdings->n < holdings->room)
+        holdings->counted[holdings->n++] = (psc_counted_t){name, value};
+}
+
+static uint64_t holdings_length(const psc_list_t *list)
+{
+    uint64_t n = 0;
+
+    for (const psc_link_t *at = list->next; at != list; at = at->next)
+        n++;
+    return n;
+}
+
+static void holdings_add_requests(holdings_t *holdings,
+                                  psc_requests_t *requests)
+{
+    holdings_add(holdings, "requests", psc_requests_count(requests));
+    holdings_add(holdings, "requests_used", psc_requests_used(requests));
+}
+
+static uint64_t holdings_buckets(const psc_match_lists_t *lists)
+{
+    return (uint64_t)psc_match_list_buckets(&lists->posted) +
+           psc_match_list_buckets(&lists->probes) +
+           psc_match_list_buckets(&lists->unexpected);
+}
+
+static void holdings_add_matching(holdings_t *holdings, psc_worker_t *worker)
+{
+    uint64_t queues = 0, buckets = 0, maps = 0;
+
+    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++) {
+        psc_list_for_each(context, &worker->matching.contexts[i], psc_context_t,
+                          link) {
+            queues++;
+            buckets += holdings_buckets(&context->lists);
+        }
+    }
+    psc_list_for_each(conn, &worker->conns, psc_conn_t, link) {
+        psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
+            queues++;
+            buckets += holdings_buckets(&queue->lists);
+        }
+        maps += holdings_length(&conn->maps);
+    }
+    holdings_add(holdings, "match_queues", queues);
+    holdings_add(holdings, "match_buckets", buckets);
+    holdings_add(holdings, "peer_segments", maps);
+}
+
+static void holdings_add_pool(holdings_t *holdings, psc_pool_t *pool)
+{
+    uint64_t segments = 0, blocks = 0;
+
+    psc_lock_acquire(&pool->lock);
+    psc_list_for_each(segment, &pool->segments, psc_segment_t, link) {
+        segments++;
+        blocks += segment->used;
+    }
+    holdings_add(holdings, "pool_bytes", pool->bytes);
+    psc_lock_release(&pool->lock);
+    holdings_add(holdings, "pool_segments", segments);
+    holdings_add(holdings, "pool_blocks_used", blocks);
+}
+
+static void holdings_add_transports(holdings_t *holdings,
+                                    psc_interfaces_t *interfaces)
+{
+    psc_iface_for_each(slot, interfaces) {
+        if (slot->ops->iface_counters)
+            holdings->n += slot->ops->iface_counters(
+                slot->iface, holdings->counted + holdings->n,
+                holdings->room - holdings->n);
+    }
+}
+
+uint32_t psc_worker_holdings(psc_worker_t *worker, psc_counted_t *counted,
+                             uint32_t room)
+{
+    holdings_t holdings = {.counted = counted, .room = room};
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return 0;
+    holdings_add(&holdings, "connections", holdings_length(&worker->conns));
+    holdings_add_requests(&holdings, &worker->requests);
+    holdings_add(&holdings, "unexpected_bytes", worker->room.kept);
+    holdings_add(&holdings, "am_kept_bytes", worker->am.idle.bytes);
+    holdings_add_matching(&holdings, worker);
+    holdings_add_pool(&holdings, worker->memory.pool);
+    holdings_add_transports(&holdings, &worker->interfaces);
+    psc_worker_leave(worker);
+    return holdings.n;
+}
