@@ -92,7 +92,7 @@ psc_status_t psc_api_recv_supply(psc_request_t *request, const psc_iov_t *iov,
 {
     psc_req_t *req = psc_req_of(request);
 
-    return psc_worker_locked(req->worker, 0,
+    return psc_worker_locked(psc_req_worker(req), 0,
                              psc_message_supply(req, iov, n_iov));
 }
 
@@ -100,7 +100,8 @@ psc_status_t psc_api_recv_view(psc_request_t *request, psc_view_t **view_p)
 {
     psc_req_t *req = psc_req_of(request);
 
-    return psc_worker_locked(req->worker, 0, psc_lend_view(req, view_p));
+    return psc_worker_locked(psc_req_worker(req), 0,
+                             psc_lend_view(req, view_p));
 }
 
 psc_status_t psc_api_probe(psc_worker_t *worker, const psc_recv_args_t *args,
@@ -131,14 +132,14 @@ psc_status_t psc_api_cancel(psc_request_t *request)
 {
     psc_req_t *req = psc_req_of(request);
 
-    return psc_worker_locked(req->worker, 0, psc_message_cancel(req));
+    return psc_worker_locked(psc_req_worker(req), 0, psc_message_cancel(req));
 }
 
 psc_status_t psc_api_recv_give_up(psc_request_t *request)
 {
     psc_req_t *req = psc_req_of(request);
 
-    return psc_worker_locked(req->worker, 0, psc_giveback_request(req));
+    return psc_worker_locked(psc_req_worker(req), 0, psc_giveback_request(req));
 }
 
 psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,

@@ -23,7 +23,7 @@
  * wait for a buffer forever, so its message is put back into the queue. */
 static void api_request_free(psc_request_t *request)
 {
-    psc_worker_t *worker = psc_req_of(request)->worker;
+    psc_worker_t *worker = psc_req_worker(psc_req_of(request));
 
     if (psc_request_state(request) == PSC_REQUEST_DONE) {
         if (!atomic_load_explicit(&worker->forked, memory_order_relaxed))
@@ -59,7 +59,7 @@ static psc_status_t api_event_create(psc_worker_t *worker, uint32_t flags,
 
 static void api_event_complete(psc_request_t *request, psc_status_t result)
 {
-    psc_worker_t *worker = psc_req_of(request)->worker;
+    psc_worker_t *worker = psc_req_worker(psc_req_of(request));
 
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;

@@ -39,11 +39,11 @@ void psc_completion_free(psc_completions_t *queue, psc_req_t *req)
 unsigned psc_completion_add(psc_completions_t *queue, psc_req_t *req,
                             unsigned drop)
 {
-    unsigned holds = atomic_load(&req->holds), after;
+    unsigned char holds = atomic_load(&req->holds), after;
 
     atomic_fetch_add(&queue->n, 1);
     do {
-        after = holds & ~drop;
+        after = (unsigned char)(holds & ~drop);
         if (holds & PSC_HELD_BY_CONSUMER)
             after |= PSC_HELD_BY_QUEUE;
     } while (!atomic_compare_exchange_weak(&req->holds, &holds, after));

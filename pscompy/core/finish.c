@@ -9,8 +9,9 @@ void psc_req_release(psc_req_t *req)
 {
     req->head.flags &= ~PSC_FLAG_NOTIFY;
     req->head.owner = NULL;
-    if (psc_completion_let_go(&req->worker->requests.completions, req) == 0)
-        psc_req_recycle(&req->worker->requests, req);
+    if (psc_completion_let_go(&psc_req_worker(req)->requests.completions,
+                              req) == 0)
+        psc_req_recycle(&psc_req_worker(req)->requests, req);
 }
 
 /* ---- the core's hold ---- */
@@ -52,14 +53,14 @@ static inline void req_state_set(psc_req_t *req, psc_request_state_t state)
 {
     __atomic_store_n(&req->head.state, state, __ATOMIC_RELEASE);
     if (req->follower)
-        psc_follower_wake(req->worker, req->follower);
+        psc_follower_wake(psc_req_worker(req), req->follower);
 }
 
 /* Release the core's hold. As soon as the state has changed, the consumer may
  * free the request. */
 static void req_drop(psc_req_t *req, bool notify)
 {
-    psc_worker_t *worker = req->worker;
+    psc_worker_t *worker = psc_req_worker(req);
     psc_requests_t *requests = &worker->requests;
     unsigned holds;
 
@@ -106,6 +107,6 @@ void psc_req_matched(psc_req_t *req)
     req->inside = false; /* the request is queued, or about to be returned */
     req_state_set(req, PSC_REQUEST_MATCHED);
     if (req->head.flags & PSC_FLAG_NOTIFY)
-        psc_completion_add(&req->worker->requests.completions, req, 0);
-    psc_wake(req->worker, PSC_WAKE_NEWS);
+        psc_completion_add(&psc_req_worker(req)->requests.completions, req, 0);
+    psc_wake(psc_req_worker(req), PSC_WAKE_NEWS);
 }

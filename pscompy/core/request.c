@@ -51,7 +51,7 @@ void psc_requests_init(psc_requests_t *requests, psc_worker_t *worker)
 static psc_status_t req_pool_grow(psc_requests_t *requests)
 {
     uint32_t n = requests->n_chunks;
-    psc_req_t **chunks = requests->chunks, *chunk;
+    psc_req_chunk_t **chunks = requests->chunks, *chunk;
 
     if ((n & (n - 1)) == 0) { /* all of the array's power of two is used */
         chunks = realloc(chunks, (n ? 2 * n : 1) * sizeof *chunks);
@@ -59,25 +59,34 @@ static psc_status_t req_pool_grow(psc_requests_t *requests)
             return PSC_ERR_NO_MEMORY;
         requests->chunks = chunks;
     }
-    chunk = calloc(PSC_REQ_CHUNK, sizeof *chunk);
+    chunk = calloc(1, sizeof *chunk);
     if (!chunk)
         return PSC_ERR_NO_MEMORY;
     chunks[requests->n_chunks++] = chunk;
+    chunk->worker = requests->worker;
+    chunk->first = n * PSC_REQ_CHUNK;
     for (uint32_t i = 0; i < PSC_REQ_CHUNK; i++) {
-        chunk[i].worker = requests->worker;
-        chunk[i].index = n * PSC_REQ_CHUNK + i;
-        chunk[i].generation = 1;
-        chunk[i].bulk = req_no_bulk();
-        psc_list_push(&requests->free, &chunk[i].link);
+        psc_req_t *req = &chunk->requests[i];
+
+        req->slot = (uint8_t)i;
+        req->generation = 1;
+        req->bulk = req_no_bulk();
+        psc_list_push(&requests->free, &req->link);
     }
     return PSC_OK;
 }
 
+/* Free the copy of the pieces. */
+static void req_drop_iov(psc_req_t *req)
+{
+    if (req->n_iov > 1)
+        free(req->pieces);
+    req->n_iov = 0;
+}
+
 void psc_req_recycle(psc_requests_t *requests, psc_req_t *req)
 {
-    if (req->iov != &req->piece)
-        free(req->iov);
-    req->iov = &req->piece;
+    req_drop_iov(req);
     req_shrink(req);
     req->in_use = false;
     req->generation++;
@@ -133,17 +142,14 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     psc_list_init(&req->conn_link);
     req->kind = kind;
     req->stage = PSC_STAGE_IDLE;
-    req->conn = req->source = NULL;
+    req->conn = NULL;
+    req->unexp = NULL;
     req->in_use = true;
     atomic_store_explicit(&req->holds, PSC_HELD_BY_CORE | PSC_HELD_BY_CONSUMER,
                           memory_order_relaxed);
     req->inside = req->confirm = req->exposed = false;
     req->error = PSC_OK;
-    req->aux = 0;
-    req->iov = &req->piece;
-    req->n_iov = 0;
     req->total = 0;
-    req->unexp = NULL;
     req->on_done = NULL;
     return req;
 }
@@ -163,8 +169,7 @@ void psc_requests_destroy(psc_requests_t *requests)
     for (uint32_t i = 0; i < psc_requests_count(requests); i++) {
         psc_req_t *req = psc_req_at(requests, i);
 
-        if (req->in_use && req->iov != &req->piece)
-            free(req->iov);
+        req_drop_iov(req);
         req_shrink(req);
     }
     for (uint32_t i = 0; i < requests->n_chunks; i++)
@@ -174,12 +179,14 @@ void psc_requests_destroy(psc_requests_t *requests)
 
 uint64_t psc_req_id(const psc_req_t *req)
 {
-    return (uint64_t)req->generation << 32 | req->index;
+    return (uint64_t)req->generation << 32 |
+           (psc_req_chunk(req)->first + req->slot);
 }
 
 psc_req_t *psc_req_at(const psc_requests_t *requests, uint32_t index)
 {
-    return &requests->chunks[index / PSC_REQ_CHUNK][index % PSC_REQ_CHUNK];
+    return &requests->chunks[index / PSC_REQ_CHUNK]
+                ->requests[index % PSC_REQ_CHUNK];
 }
 
 psc_req_t *psc_req_find(const psc_requests_t *requests, uint64_t id)
@@ -199,19 +206,17 @@ psc_req_t *psc_req_find(const psc_requests_t *requests, uint64_t id)
 
 psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov, size_t n_iov)
 {
-    psc_iov_t *room = &req->piece;
+    psc_iov_t *room = NULL;
 
     if (n_iov > 1) {
         room = malloc(n_iov * sizeof *iov);
         if (!room)
             return PSC_ERR_NO_MEMORY;
-    }
-    if (n_iov)
         memcpy(room, iov, n_iov * sizeof *iov);
-    if (req->iov != &req->piece)
-        free(req->iov);
-    req->iov = room;
-    req->n_iov = n_iov;
+    }
+    req_drop_iov(req);
+    req->pieces = n_iov == 1 ? iov->base : room;
     req->total = psc_iov_total(iov, n_iov);
+    req->n_iov = (uint32_t)n_iov;
     return PSC_OK;
 }

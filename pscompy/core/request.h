@@ -6,11 +6,9 @@
 
 #include "completion.h"
 
-#define PSC_REQ_CHUNK 64u
-
 typedef struct psc_requests {
     psc_worker_t *worker;
-    psc_req_t **chunks; /* of PSC_REQ_CHUNK requests each; never moved */
+    psc_req_chunk_t **chunks;
     uint32_t n_chunks;
     psc_list_t free;
     psc_completions_t completions;

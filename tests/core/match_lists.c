@@ -16,7 +16,7 @@ typedef struct entry {
 } entry_t;
 
 static const psc_match_shape_t shape =
-    PSC_MATCH_SHAPE(entry_t, link, bucket, order);
+    PSC_MATCH_SHAPE(entry_t, link, bucket, tag, order);
 
 /* How the tags of a run are made of random numbers. */
 typedef struct mix {

@@ -25,13 +25,13 @@ void case_pool_of_requests(void)
     check(psc_requests_count(&pool) == 0 && !psc_req_find(&pool, 0));
     for (uint32_t i = 0; i < N; i++) {
         req[i] = psc_req_create(&pool, PSC_REQ_RECV);
-        check(req[i] && psc_req_at(&pool, req[i]->index) == req[i]);
+        check(req[i] && psc_req_find(&pool, psc_req_id(req[i])) == req[i]);
         check(psc_req_find(&pool, psc_req_id(req[i])) == req[i]);
     }
     check(psc_requests_count(&pool) == N);
     check(!psc_req_find(&pool, (uint64_t)1 << 32 | N));
     check(psc_req_set_iov(req[5], iov, 3) == PSC_OK && req[5]->total == 6);
-    check(req[5]->iov != &req[5]->piece);
+    check(psc_req_iov(req[5]) == req[5]->pieces);
     check(!psc_req_extended(req[5]) && req[5]->bulk->inflight == 0);
     check(psc_req_extend(req[5]) && psc_req_extend(req[5]));
     check(psc_req_extended(req[5]) && req[5]->bulk->req == req[5]);

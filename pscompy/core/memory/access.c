@@ -62,8 +62,7 @@ static void access_cut(psc_req_t *req)
         if (psc_incoming_for(&req->conn->lanes[i]->incoming, req))
             landing_cut(req->conn->lanes[i]);
     }
-    req->n_iov = 0;
-    req->total = 0;
+    psc_req_set_iov(req, NULL, 0);
 }
 
 /* Returns true for a put whose data is in place, and for a get whose data has
@@ -141,8 +140,8 @@ void psc_access_settle(psc_req_t *req)
         return;
     if (req->exposed && access_revoke(req) == PSC_INPROGRESS) {
         if (!psc_link_listed(&req->link))
-            psc_ends_add(&req->worker->ends, &req->worker->ends.revoking,
-                         &req->link);
+            psc_ends_add(&psc_req_worker(req)->ends,
+                         &psc_req_worker(req)->ends.revoking, &req->link);
         return;
     }
     psc_list_remove(&req->link);

@@ -26,7 +26,7 @@ static bool am_offers_start(psc_worker_t *worker);
 
 static void am_fetched(psc_req_t *req)
 {
-    psc_worker_t *worker = req->worker;
+    psc_worker_t *worker = psc_req_worker(req);
     am_node_t *node = req->bulk->payload;
 
     req->conn->rts_in--;
@@ -50,7 +50,7 @@ static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
              "an active message of %" PRIu64 " bytes is refused: there is no "
              "memory for it",
              offer->len);
-    psc_notices_log(&req->worker->notices, 1, line);
+    psc_notices_log(&psc_req_worker(req)->notices, 1, line);
     req->on_done = am_refused;
     req->error = PSC_ERR_NO_MEMORY;
     req->bulk->remote_id = offer->send_id;

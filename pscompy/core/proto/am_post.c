@@ -13,7 +13,7 @@
 
 static void am_posted(psc_req_t *req)
 {
-    psc_am_node_free(&req->worker->am.idle, req->bulk->payload);
+    psc_am_node_free(&psc_req_worker(req)->am.idle, req->bulk->payload);
 }
 
 /* Send a node's message, with the lock held. The node lives until its request

@@ -121,7 +121,7 @@ psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
 
 void psc_eager_finish(psc_req_t *req, psc_unexp_t *unexp)
 {
-    psc_eager_deliver(unexp, req->iov, req->n_iov, &req->head.result);
+    psc_eager_deliver(unexp, psc_req_iov(req), req->n_iov, &req->head.result);
     psc_req_finish(req, req->head.result.status);
 }
 
@@ -196,7 +196,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
         return psc_am_deliver(conn, wire->tag, wire->aux, am->payload, am->len);
     req = psc_match_arrival(conn, wire->context, tag);
     if (req && psc_req_has_room(req, am->len)) {
-        psc_iov_write(req->iov, req->n_iov, 0, am->payload, am->len);
+        psc_iov_write(psc_req_iov(req), req->n_iov, 0, am->payload, am->len);
         psc_credit_return(conn, psc_credit_cost(am->len));
         eager_copied_in(&req->head.result, conn, tag, am->len, req->total);
         psc_req_finish(req, req->head.result.status);
@@ -232,7 +232,7 @@ static void eager_begin_receive(psc_lane_t *lane, psc_req_t *req, int32_t tag,
     in->kind = PSC_INCOMING_RECEIVE;
     in->req = req;
     dest->iov = in->iov;
-    dest->n_iov = psc_iov_slice(req->iov, req->n_iov, 0, &part, in->iov,
+    dest->n_iov = psc_iov_slice(psc_req_iov(req), req->n_iov, 0, &part, in->iov,
                                 PSC_INCOMING_IOV);
 }
 

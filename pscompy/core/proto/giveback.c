@@ -112,7 +112,7 @@ static void giveback_settled(psc_req_t *req)
         return;
     }
     req->head.result.status = PSC_ERR_CANCELLED;
-    giveback_copy(unexp, req->iov, req->n_iov);
+    giveback_copy(unexp, psc_req_iov(req), req->n_iov);
     psc_eager_complete(unexp);
 }
 

@@ -50,7 +50,7 @@ static bool lend_possible(psc_req_t *req)
     if (req->n_iov != 1 || req->total < PSC_LEND_MIN ||
         !(lane->slot->attr.caps & PSC_CAP_MAP))
         return false;
-    segment = psc_pool_find(req->worker->memory.pool, req->iov->base,
+    segment = psc_pool_find(psc_req_worker(req)->memory.pool, req->piece.base,
                             req->total, &offset);
     return segment && segment->fd >= 0 && psc_segment_mem(segment, lane->slot);
 }

@@ -18,7 +18,7 @@ static inline psc_req_t *match_request(psc_match_list_t *requests, int32_t tag)
 
     if (psc_list_empty(&requests->all))
         return NULL;
-    if (first->tag == tag)
+    if (first->head.result.tag == tag)
         return first;
     link = psc_match_list_search(requests, tag);
     return link ? psc_container_of(link, psc_req_t, link) : NULL;
@@ -47,10 +47,12 @@ static inline psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
 static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
 {
     psc_match_lists_t *lists =
-        req->source ? &queue->lists
-                    : psc_match_lists(req->worker, NULL, req->context, false);
+        req->source
+            ? &queue->lists
+            : psc_match_lists(psc_req_worker(req), NULL, req->context, false);
 
     psc_match_list_remove(&lists->posted, &req->link);
+    req->unexp = NULL; /* in the place of source */
 }
 
 /* Returns true if a receive in `posted`, posted before `order`, could take a
@@ -65,7 +67,7 @@ static bool match_overlaps(psc_match_list_t *posted, int32_t tag,
 
 static bool match_first_of_all(psc_match_queue_t *queue, const psc_req_t *req)
 {
-    return !match_overlaps(&queue->context->lists.posted, req->tag,
+    return !match_overlaps(&queue->context->lists.posted, req->head.result.tag,
                            req->head.result.order);
 }
 
@@ -107,7 +109,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
 void psc_match_leave(psc_req_t *req)
 {
     psc_match_lists_t *lists =
-        psc_match_lists(req->worker, req->source, req->context, false);
+        psc_match_lists(psc_req_worker(req), req->source, req->context, false);
 
     if (req->kind == PSC_REQ_PROBE) {
         psc_match_list_remove(&lists->probes, &req->link);
@@ -127,9 +129,12 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp)
         match_first(unexp->conn, queue, unexp->context, unexp->tag);
 
     psc_list_for_each(tagged, &queue->tagged, psc_req_t, link) {
-        if ((tagged->tag == unexp->tag || tagged->tag == PSC_ANY_TAG) &&
-            match_earlier(req, tagged) == tagged && psc_tag_recall(tagged))
+        if ((tagged->head.result.tag == unexp->tag ||
+             tagged->head.result.tag == PSC_ANY_TAG) &&
+            match_earlier(req, tagged) == tagged && psc_tag_recall(tagged)) {
+            tagged->unexp = NULL; /* in the place of source */
             return tagged;
+        }
     }
     if (req)
         match_remove(queue, req);
@@ -208,10 +213,11 @@ void psc_match_take(psc_unexp_t *unexp)
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists)
 {
     if (!lists)
-        lists = psc_match_lists(req->worker, req->source, req->context, true);
+        lists = psc_match_lists(psc_req_worker(req), req->source, req->context,
+                                true);
     if (!lists)
         return PSC_ERR_NO_MEMORY;
-    req->head.result.order = ++req->worker->matching.clock;
+    req->head.result.order = ++psc_req_worker(req)->matching.clock;
     psc_req_stage_set(req, PSC_STAGE_POSTED);
     psc_match_list_push(req->kind == PSC_REQ_PROBE ? &lists->probes
                                                    : &lists->posted,
@@ -223,8 +229,11 @@ psc_match_queue_t *psc_match_alone(const psc_req_t *req)
 {
     psc_match_queue_t *queue = psc_match_queue(req->source, req->context, true);
 
-    if (!queue || match_overlaps(&queue->lists.posted, req->tag, UINT64_MAX) ||
-        match_overlaps(&queue->context->lists.posted, req->tag, UINT64_MAX))
+    if (!queue ||
+        match_overlaps(&queue->lists.posted, req->head.result.tag,
+                       UINT64_MAX) ||
+        match_overlaps(&queue->context->lists.posted, req->head.result.tag,
+                       UINT64_MAX))
         return NULL;
     return queue;
 }

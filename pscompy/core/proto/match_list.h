@@ -23,7 +23,7 @@ typedef struct psc_match_shape {
     ptrdiff_t order;  /* uint64_t, ascending in `all` */
 } psc_match_shape_t;
 
-#define PSC_MATCH_SHAPE(type, link, bucket, order)                             \
+#define PSC_MATCH_SHAPE(type, link, bucket, tag, order)                        \
     {(ptrdiff_t)offsetof(type, bucket) - (ptrdiff_t)offsetof(type, link),      \
      (ptrdiff_t)offsetof(type, tag) - (ptrdiff_t)offsetof(type, link),         \
      (ptrdiff_t)offsetof(type, order) - (ptrdiff_t)offsetof(type, link)}

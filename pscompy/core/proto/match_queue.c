@@ -2,12 +2,12 @@
 
 #include <stdlib.h>
 
-static const psc_match_shape_t match_requests =
-    PSC_MATCH_SHAPE(psc_req_t, link, bucket, head.result.order);
+static const psc_match_shape_t match_requests = PSC_MATCH_SHAPE(
+    psc_req_t, link, bucket, head.result.tag, head.result.order);
 static const psc_match_shape_t match_of_source =
-    PSC_MATCH_SHAPE(psc_unexp_t, link, bucket, order);
+    PSC_MATCH_SHAPE(psc_unexp_t, link, bucket, tag, order);
 static const psc_match_shape_t match_of_all =
-    PSC_MATCH_SHAPE(psc_unexp_t, any_link, any_bucket, order);
+    PSC_MATCH_SHAPE(psc_unexp_t, any_link, any_bucket, tag, order);
 
 static void match_lists_init(psc_match_lists_t *lists,
                              const psc_match_shape_t *messages)

@@ -39,8 +39,8 @@ static inline psc_status_t message_request(psc_worker_t *worker,
     status = psc_req_set_iov(req, args->iov, args->n_iov);
     if (status != PSC_OK)
         return message_abandon(req, status);
-    req->context = args->context;
-    req->tag = args->tag;
+    req->context = (uint16_t)args->context;
+    req->head.result.tag = args->tag;
     req->source = args->source;
     req->head.flags = args->flags;
     req->head.owner = args->owner;
@@ -73,7 +73,8 @@ static inline psc_status_t message_send_eager(psc_conn_t *conn,
 psc_status_t psc_message_send_progress(psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;
-    psc_message_head_t head = {req->context, req->tag, req->aux};
+    psc_message_head_t head = {req->context, req->head.result.tag,
+                               req->bulk->aux};
     psc_status_t status;
 
     if (conn->state == PSC_CONN_CONNECTING)
@@ -89,8 +90,8 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
         return status;
     }
     req->bulk->comp.func = message_sent;
-    status = message_send_eager(conn, &head, req->iov, req->n_iov, req->total,
-                                &req->bulk->comp);
+    status = message_send_eager(conn, &head, psc_req_iov(req), req->n_iov,
+                                req->total, &req->bulk->comp);
     if (status == PSC_ERR_UNSUPPORTED)
         return psc_rndv_send_rts(req);
     if (status == PSC_INPROGRESS) {
@@ -171,7 +172,7 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
                              &req);
     if (status != PSC_OK)
         return status;
-    req->aux = aux;
+    req->bulk->aux = aux;
     req->head.result.tag = args->tag;
     req->head.result.nbytes = req->total;
     psc_req_attach(req, conn);
@@ -273,7 +274,7 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
  * be done before this returns. */
 static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
 {
-    psc_worker_t *worker = req->worker;
+    psc_worker_t *worker = psc_req_worker(req);
 
     __atomic_store_n(&req->head.state, PSC_REQUEST_ACTIVE, __ATOMIC_RELEASE);
     message_recv_go_on(req, unexp);

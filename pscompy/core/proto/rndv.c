@@ -32,8 +32,8 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
     psc_segment_t *segment = NULL;
 
     if (req->n_iov == 1)
-        segment = psc_pool_find(req->worker->memory.pool, req->iov->base,
-                                req->total, &wire->offset);
+        segment = psc_pool_find(psc_req_worker(req)->memory.pool,
+                                req->piece.base, req->total, &wire->offset);
     if (rndv_may(conn, PSC_RNDV_GET))
         wire->n_keys = (uint16_t)psc_rndv_pack_keys(req, PSC_CAP_GET, segment,
                                                     keys, len_p);
@@ -49,9 +49,9 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
     psc_conn_t *conn = req->conn;
     uint8_t keys[PSC_KEYS_MAX];
     size_t keys_len = 0;
-    psc_wire_rts_t wire = {.tag = (uint32_t)req->tag,
+    psc_wire_rts_t wire = {.tag = (uint32_t)req->head.result.tag,
                            .context = (uint16_t)req->context,
-                           .aux = req->aux,
+                           .aux = req->bulk->aux,
                            .flags = flags,
                            .send_id = psc_req_id(req),
                            .len = req->total};
@@ -281,7 +281,8 @@ static psc_status_t rndv_move_one(psc_req_t *req, bool is_put, size_t *moved_p)
 
     if (want > most)
         want = most;
-    psc_iov_slice(req->iov, req->n_iov, req->bulk->issued, &want, &piece, 1);
+    psc_iov_slice(psc_req_iov(req), req->n_iov, req->bulk->issued, &want,
+                  &piece, 1);
     req->bulk->comp.func = psc_rndv_comp;
     status = is_put ? ops->put(lane->ep, piece.base, piece.len, mem, key, at,
                                &req->bulk->comp)

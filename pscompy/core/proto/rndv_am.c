@@ -36,13 +36,13 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p,
 {
     const psc_transport_ops_t *ops = lane->slot->ops;
     psc_flow_t *flow = &req->conn->flow, before = *flow;
-    psc_wire_frag_t wire = {.credit =
-                                psc_flow_stamp(flow, req->worker->room.window),
-                            .recv_id = req->bulk->remote_id,
-                            .offset = req->bulk->issued};
+    psc_wire_frag_t wire = {
+        .credit = psc_flow_stamp(flow, psc_req_worker(req)->room.window),
+        .recv_id = req->bulk->remote_id,
+        .offset = req->bulk->issued};
     psc_iov_t pieces[FRAG_IOV];
-    size_t n = psc_iov_slice(req->iov, req->n_iov, req->bulk->issued, len_p,
-                             pieces, FRAG_IOV);
+    size_t n = psc_iov_slice(psc_req_iov(req), req->n_iov, req->bulk->issued,
+                             len_p, pieces, FRAG_IOV);
     psc_status_t status;
 
     *copied_p = !frag_zcopy(lane, *len_p);
@@ -141,7 +141,8 @@ psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
 
     if (!req)
         return PSC_ERR_PROTOCOL;
-    psc_iov_write(req->iov, req->n_iov, wire->offset, am->payload, am->len);
+    psc_iov_write(psc_req_iov(req), req->n_iov, wire->offset, am->payload,
+                  am->len);
     frag_count(req, am->len);
     return PSC_OK;
 }
@@ -157,8 +158,8 @@ psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
 
     if (!req)
         return PSC_ERR_PROTOCOL;
-    dest->n_iov = psc_iov_slice(req->iov, req->n_iov, wire->offset, &covered,
-                                in->iov, PSC_INCOMING_IOV);
+    dest->n_iov = psc_iov_slice(psc_req_iov(req), req->n_iov, wire->offset,
+                                &covered, in->iov, PSC_INCOMING_IOV);
     if (covered != len && !frag_homeless(req))
         return PSC_ERR_UNSUPPORTED;
     dest->iov = in->iov;

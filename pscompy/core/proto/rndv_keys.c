@@ -24,15 +24,15 @@ static bool rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
 static psc_status_t rndv_register(psc_req_t *req, psc_lane_t *lane)
 {
     uint64_t offset;
-    psc_segment_t *segment = psc_pool_find(req->worker->memory.pool,
-                                           req->iov->base, req->total, &offset);
+    psc_segment_t *segment = psc_pool_find(
+        psc_req_worker(req)->memory.pool, req->piece.base, req->total, &offset);
 
     if (!segment)
         psc_count(req->conn, PSC_COUNTER_registrations, 1);
     else if (lane->slot->attr.caps & PSC_CAP_MEM_LOCAL)
         psc_segment_mem(segment, lane->slot);
     return lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
-                                         req->iov->base, req->total,
+                                         req->piece.base, req->total,
                                          &req->bulk->mem[lane->index]);
 }
 

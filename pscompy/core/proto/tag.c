@@ -183,16 +183,15 @@ static psc_status_t tag_goes_on(psc_req_t *req, psc_unexp_t *unexp)
     return PSC_OK;
 }
 
-static psc_status_t tag_matched(psc_req_t *req, uint64_t bits, uint64_t len,
-                                bool missed)
+static psc_status_t tag_matched(psc_req_t *req, psc_conn_t *conn, uint64_t bits,
+                                uint64_t len, bool missed)
 {
-    psc_conn_t *conn = req->source;
     psc_lane_t *lane = psc_conn_main_lane(conn);
     uint32_t context = tag_context(bits);
     int32_t tag = (int32_t)(bits & PSC_TAG_MASK);
 
     req->head.result.tag = tag;
-    req->head.result.order = ++req->worker->matching.clock;
+    req->head.result.order = ++psc_req_worker(req)->matching.clock;
     psc_count(conn, PSC_COUNTER_tag_matched, 1);
     if (missed)
         return tag_goes_on(req, tag_promise(lane, context, tag, len,
@@ -217,12 +216,13 @@ void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
     bool missed = status == PSC_ERR_UNSUPPORTED;
 
     psc_list_remove(&req->link);
+    req->unexp = NULL; /* in the place of source */
     req->bulk->inflight = 0;
     if (req->error || (status != PSC_OK && !missed)) {
         psc_req_finish(req, req->error ? req->error : status);
         return;
     }
-    status = tag_matched(req, bits, len, missed);
+    status = tag_matched(req, conn, bits, len, missed);
     if (status == PSC_OK)
         return;
     psc_req_finish(req, status);
@@ -236,7 +236,7 @@ bool psc_tag_recv(psc_req_t *req)
     if (!psc_tag_may(req) || !(queue = psc_match_alone(req)) ||
         !psc_tag_post(req))
         return false;
-    req->head.result.order = ++req->worker->matching.clock;
+    req->head.result.order = ++psc_req_worker(req)->matching.clock;
     psc_req_stage_set(req, PSC_STAGE_TAGGED);
     psc_list_push(&queue->tagged, &req->link);
     return true;

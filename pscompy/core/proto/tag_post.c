@@ -16,13 +16,15 @@ bool psc_tag_post(psc_req_t *req)
         return false;
     req->bulk->tagged = (psc_tag_recv_t){
         .source = lane->ep,
-        .match =
-            psc_tag_bits(req->context, req->tag == PSC_ANY_TAG ? 0 : req->tag),
-        .ignore = PSC_TAG_MARK | (req->tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0),
+        .match = psc_tag_bits(req->context, req->head.result.tag == PSC_ANY_TAG
+                                                ? 0
+                                                : req->head.result.tag),
+        .ignore = PSC_TAG_MARK |
+                  (req->head.result.tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0),
         .done = req->source->tagging.done,
     };
     if (req->n_iov)
-        req->bulk->tagged.buffer = *req->iov;
+        req->bulk->tagged.buffer = req->piece;
     if (lane->slot->ops->tag_post(lane->ep, &req->bulk->tagged) != PSC_OK)
         return false;
     psc_count(req->source, PSC_COUNTER_tag_posted, 1);

@@ -12,7 +12,7 @@
 
 static uint64_t tag_mark(const psc_req_t *req)
 {
-    return psc_tag_bits(req->context, req->tag) | PSC_TAG_MARK;
+    return psc_tag_bits(req->context, req->head.result.tag) | PSC_TAG_MARK;
 }
 
 static psc_status_t tag_issue(psc_conn_t *conn, uint64_t bits,
@@ -112,13 +112,13 @@ psc_status_t psc_tag_send_along(psc_req_t *req)
         return PSC_ERR_UNSUPPORTED;
     lane = psc_conn_main_lane(conn);
     req->bulk->comp.func = tag_along_done;
-    status = lane->slot->ops->tag_put(lane->ep, tag_mark(req), req->iov->base,
+    status = lane->slot->ops->tag_put(lane->ep, tag_mark(req), req->piece.base,
                                       req->total, &number, &req->bulk->comp);
     if (status == PSC_ERR_NO_RESOURCE)
         psc_count(conn, PSC_COUNTER_back_pressure, 1);
     if (status < 0)
         return status;
-    req->aux = (uint16_t)number;
+    req->bulk->aux = (uint16_t)number;
     req->bulk->inflight = 1;
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, req->total);

@@ -75,55 +75,90 @@ typedef struct psc_bulk {
     struct {
         uint64_t region, nonce, offset;
     } rma;
+    uint16_t aux; /* send: see message.h */
     void *payload; /* internal: memory that on_done takes over */
     psc_link_t access_link; /* internal: in the accesses of its target */
     psc_tag_recv_t tagged; /* state of the receive in stage TAGGED */
 } psc_bulk_t;
 
 /* Small, because a program may have very many posted receives: state that they
- * do not need belongs to psc_bulk_t. */
+ * do not need belongs to psc_bulk_t, and members that are never needed together
+ * share their place. */
 struct psc_req {
-    psc_request_t head; /* first: the part that consumers see */
-    psc_worker_t *worker;
+    psc_request_t head; /* first: the part that consumers see. result.tag is
+                           the tag of the operation until it matches */
     psc_conn_t *conn;   /* send: destination; recv: source, once known */
+    union {
+        /* POSTED and TAGGED: source as posted, NULL for any */
+        psc_conn_t *source;
+        /* MATCHED: the message that waits for a buffer. CLAIMED: the message
+         * that is still arriving. A receive that gives its message back: the
+         * record of that message. Else NULL. */
+        psc_unexp_t *unexp;
+    };
     psc_link_t link; /* in a match queue, or the connection's work queue */
     union {
         psc_link_t conn_link; /* in the connection's active */
         psc_link_t bucket;    /* POSTED: see proto/match_list.h */
     };
     psc_req_t *next; /* in the completion queue or the list of freed requests */
-    atomic_uint holds; /* PSC_HELD_BY_ bits; see completion.h */
     /* The thread to wake when its state changes; NULL while it is free. */
     psc_follower_t *follower;
-    uint32_t index, generation;
-    uint32_t context;
-    int32_t tag;
-    psc_status_t error; /* set if it failed with operations in flight */
-    uint32_t n_iov;
-    uint16_t aux;
-    uint8_t kind; /* psc_req_kind_t */
-    uint8_t stage; /* psc_stage_t */
-    bool in_use;
-    /* The consumer is inside a call that will return the result if the request
-     * ends in time: no notification is needed. */
-    bool inside;
-    /* put by messages: the receiver sends a FIN at the end, and the sender
-     * waits for it */
-    bool confirm;
-    bool exposed; /* the peer has keys to write into its memory */
-    psc_conn_t *source; /* receives: as posted, NULL for any */
-    psc_iov_t piece; /* iov points to it if n_iov is at most 1 */
-    psc_iov_t *iov;
-    uint64_t total; /* bytes in iov */
+    union {
+        psc_iov_t piece; /* n_iov == 1 */
+        struct {
+            psc_iov_t *pieces; /* n_iov > 1 */
+            uint64_t total; /* bytes in all pieces: piece.len of one */
+        };
+    };
     psc_bulk_t *bulk; /* never NULL; see psc_req_extend */
-    /* MATCHED: the message that waits for a buffer. CLAIMED: the message that
-     * is still arriving. A receive that gives its message back: the record of
-     * that message. */
-    psc_unexp_t *unexp;
     /* Internal requests: called instead of notifying a consumer. If the
      * function clears on_done, the request passes to its consumer. */
     void (*on_done)(psc_req_t *req);
+    uint32_t generation;
+    uint32_t n_iov;
+    uint16_t context;
+    atomic_uchar holds; /* PSC_HELD_BY_ bits; see completion.h */
+    uint8_t slot; /* its place in its chunk */
+    uint8_t kind; /* psc_req_kind_t */
+    uint8_t stage; /* psc_stage_t */
+    int8_t error; /* psc_status_t; set if it failed with operations in flight */
+    bool in_use : 1;
+    /* The consumer is inside a call that will return the result if the request
+     * ends in time: no notification is needed. */
+    bool inside : 1;
+    /* put by messages: the receiver sends a FIN at the end, and the sender
+     * waits for it */
+    bool confirm : 1;
+    bool exposed : 1; /* the peer has keys to write into its memory */
 };
+
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "total is piece.len");
+_Static_assert(sizeof(psc_req_t) <= 168, "a posted receive is small");
+
+/* Requests are allocated in chunks, which never move. */
+#define PSC_REQ_CHUNK 64u
+
+typedef struct psc_req_chunk {
+    psc_worker_t *worker;
+    uint32_t first; /* index of its first request in the pool */
+    psc_req_t requests[PSC_REQ_CHUNK];
+} psc_req_chunk_t;
+
+static inline psc_req_chunk_t *psc_req_chunk(const psc_req_t *req)
+{
+    return psc_container_of(req - req->slot, psc_req_chunk_t, requests);
+}
+
+static inline psc_worker_t *psc_req_worker(const psc_req_t *req)
+{
+    return psc_req_chunk(req)->worker;
+}
+
+static inline const psc_iov_t *psc_req_iov(const psc_req_t *req)
+{
+    return req->n_iov > 1 ? req->pieces : &req->piece;
+}
 
 /* The only function that changes a request's stage. */
 static inline void psc_req_stage_set(psc_req_t *req, psc_stage_t stage)
