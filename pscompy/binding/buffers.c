@@ -177,6 +177,7 @@ static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
     else if (!psb_array_get(&buffers->piece, object, writable))
         return false;
     buffers->owner = Py_NewRef(object);
+    buffers->owned = true;
     buffers->n = 1;
     return true;
 }
@@ -196,7 +197,7 @@ static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
 
 int psb_buffers_keep(psb_buffers_t *buffers)
 {
-    const psb_views_t *room = buffers->views;
+    const psb_views_t *room = buffers->owned ? NULL : buffers->views;
 
     if (!room || !room->in_room)
         return 0;
@@ -243,8 +244,11 @@ void psb_buffers_release(psb_buffers_t *buffers)
     psb_buffers_init(buffers);
     if (PSB_UNLIKELY(old.lease != NULL))
         psb_lease_end(old.lease);
-    Py_XDECREF(old.owner);
-    for (size_t i = 0; old.views && i < old.n; i++)
+    if (old.owned) {
+        Py_DECREF(old.owner);
+        return;
+    }
+    for (uint32_t i = 0; old.views && i < old.n; i++)
         PyBuffer_Release(&old.views->view[i]);
     if (old.views && !old.views->in_room)
         PyMem_Free(old.views);
@@ -252,8 +256,11 @@ void psb_buffers_release(psb_buffers_t *buffers)
 
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)
 {
-    Py_VISIT(buffers->owner);
-    for (size_t i = 0; buffers->views && i < buffers->n; i++)
+    if (buffers->owned) {
+        Py_VISIT(buffers->owner);
+        return 0;
+    }
+    for (uint32_t i = 0; buffers->views && i < buffers->n; i++)
         Py_VISIT(buffers->views->view[i].obj);
     return 0;
 }

@@ -21,20 +21,22 @@ typedef struct psb_view_room {
 
 typedef struct psb_buffers {
     psc_iov_t piece; /* if n == 1 */
-    PyObject *owner; /* of `piece`, if a reference keeps it: an array or bytes;
-                        else NULL */
-    psb_views_t *views; /* of all other objects; or NULL */
-    size_t n;
+    union {
+        PyObject *owner; /* `owned`: an array or bytes, of `piece` */
+        psb_views_t *views; /* of all other objects; or NULL */
+    };
     psb_lease_t *lease; /* of a lent array, until psb_buffers_release; or
                            NULL */
+    uint32_t n;
+    bool owned; /* a reference keeps the memory in its place */
 } psb_buffers_t;
 
 static inline void psb_buffers_init(psb_buffers_t *buffers)
 {
-    buffers->owner = NULL;
     buffers->views = NULL;
-    buffers->n = 0;
     buffers->lease = NULL;
+    buffers->n = 0;
+    buffers->owned = false;
 }
 
 static inline const psc_iov_t *psb_buffers_iov(const psb_buffers_t *buffers)

@@ -30,9 +30,8 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->origin = call->origin;
     op->core = NULL;
     op->fresh = NULL;
-    op->room = NULL;
-    op->target = NULL;
-    op->kind = call->kind;
+    op->room = NULL; /* and target */
+    op->kind = (uint8_t)call->kind;
     op->done = false;
     op->in_request = false;
     op->context = (uint16_t)call->context;
@@ -203,7 +202,7 @@ bool psb_op_give_up(psb_op_t *op)
 void psb_op_drop_memory(psb_op_t *op)
 {
     Py_CLEAR(op->fresh);
-    if (op->room)
+    if (psb_op_room(op))
         psb_room_give(op->worker, op->room);
     op->room = NULL;
 }

@@ -13,17 +13,18 @@ typedef struct psb_op {
     psc_request_t *core; /* NULL: none was needed, or it was freed */
     PyObject *fresh;     /* memory that a receive without buffer made; the
                             owner of an active message's header */
-    PyObject *room; /* Room that a short message may arrive in, or NULL */
-    psc_conn_t *target; /* The connection of a blocking send: if it is closed
-                           locally the send fails with Closed. NULL for all
-                           other operations. */
-    psb_kind_t kind;
+    union {
+        PyObject *room; /* receives: Room for a short message, or NULL */
+        psc_conn_t *target; /* psb_op_goes_out: The connection of a blocking
+                               send. If it is closed locally the send fails with
+                               Closed. NULL for all other operations. */
+    };
+    uint8_t kind; /* psb_kind_t */
+    uint8_t polls; /* polls that a blocking receive made when it started */
     bool done;
     bool in_request; /* part of a psb_request_t */
     uint16_t context;
-    unsigned waiters; /* threads that wait on `core` without the GIL */
-    unsigned polls; /* polls that a blocking receive made when it
-                       started */
+    uint16_t waiters; /* threads that wait on `core` without the GIL */
     psc_result_t result; /* valid once done */
     psb_buffers_t buffers;
 } psb_op_t;
@@ -43,10 +44,20 @@ bool psb_op_withdraw(psb_op_t *op);
 bool psb_op_give_up(psb_op_t *op);
 /* True for a receive, which takes a message off the queue. */
 bool psb_op_receives(const psb_op_t *op);
+/* True for an operation that sends, or accesses the peer's memory. */
+static inline bool psb_op_goes_out(const psb_op_t *op)
+{
+    return op->kind == PSB_SEND || op->kind == PSB_AM || op->kind == PSB_PUT ||
+           op->kind == PSB_GET;
+}
+static inline PyObject *psb_op_room(const psb_op_t *op)
+{
+    return psb_op_goes_out(op) ? NULL : op->room;
+}
 /* True if the message that was received is in the op's Room. */
 static inline bool psb_op_in_room(const psb_op_t *op)
 {
-    return op->room && !op->fresh;
+    return psb_op_room(op) && !op->fresh;
 }
 void psb_op_drop_memory(psb_op_t *op); /* fresh and room */
 void psb_op_clear(psb_op_t *op);

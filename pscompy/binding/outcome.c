@@ -79,8 +79,17 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
         psb_request_call(self, fn);
         Py_RETURN_NONE;
     }
-    if (!self->callbacks && !(self->callbacks = PyList_New(0)))
-        return NULL;
+    if (!self->callbacks) {
+        PyObject *list = PyList_New(0);
+
+        if (!list)
+            return NULL;
+        if (self->finished) { /* meanwhile: making an object may run code */
+            Py_DECREF(list);
+            return psb_request_on_done(self, fn);
+        }
+        self->callbacks = list;
+    }
     if (PyList_Append(self->callbacks, fn) < 0)
         return NULL;
     Py_RETURN_NONE;
@@ -127,17 +136,19 @@ PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn)
 
 PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn)
 {
+    PyObject *list = self->finished ? NULL : Py_XNewRef(self->callbacks);
     Py_ssize_t removed = 0, i;
 
-    for (i = self->callbacks ? PyList_GET_SIZE(self->callbacks) : 0; i > 0;
-         i--) {
-        int same = PyObject_RichCompareBool(
-            PyList_GET_ITEM(self->callbacks, i - 1), fn, Py_EQ);
+    for (i = list ? PyList_GET_SIZE(list) : 0; i > 0; i--) {
+        int same =
+            PyObject_RichCompareBool(PyList_GET_ITEM(list, i - 1), fn, Py_EQ);
 
-        if (same < 0 ||
-            (same && PySequence_DelItem(self->callbacks, i - 1) < 0))
+        if (same < 0 || (same && PySequence_DelItem(list, i - 1) < 0)) {
+            Py_DECREF(list);
             return NULL;
+        }
         removed += same;
     }
+    Py_XDECREF(list);
     return PyLong_FromSsize_t(removed);
 }

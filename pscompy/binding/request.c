@@ -84,7 +84,7 @@ static PyObject *request_event_fail(psb_request_t *self, PyObject *error)
 
 static PyObject *request_get_status(psb_request_t *self, void *closure)
 {
-    PyObject *status = self->status ? self->status : Py_None;
+    PyObject *status = self->finished && self->status ? self->status : Py_None;
 
     (void)closure;
     Py_INCREF(status);
@@ -154,8 +154,7 @@ static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
     Py_VISIT(self->op.room);
     Py_VISIT(self->value);
     Py_VISIT(self->error);
-    Py_VISIT(self->status);
-    Py_VISIT(self->callbacks);
+    Py_VISIT(self->callbacks); /* or status */
     return psb_buffers_traverse(&self->op.buffers, visit, arg);
 }
 
@@ -165,8 +164,7 @@ static int request_clear(psb_request_t *self)
     Py_CLEAR(self->op.origin);
     Py_CLEAR(self->value);
     Py_CLEAR(self->error);
-    Py_CLEAR(self->status);
-    Py_CLEAR(self->callbacks);
+    Py_CLEAR(self->callbacks); /* or status */
     return 0;
 }
 

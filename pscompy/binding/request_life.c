@@ -182,11 +182,9 @@ void psb_request_call(psb_request_t *self, PyObject *callback)
     Py_XDECREF(result);
 }
 
-static void request_run_callbacks(psb_request_t *self)
+/* Takes over the reference to the list. */
+static void request_run_callbacks(psb_request_t *self, PyObject *callbacks)
 {
-    PyObject *callbacks = self->callbacks;
-
-    self->callbacks = NULL;
     for (Py_ssize_t i = 0; callbacks && i < PyList_GET_SIZE(callbacks); i++)
         psb_request_call(self, PyList_GET_ITEM(callbacks, i));
     Py_XDECREF(callbacks);
@@ -217,8 +215,10 @@ static harvest_t request_harvest(psb_request_t *self)
     return harvest;
 }
 
-/* Returns false if another thread was faster. */
-static bool request_store(psb_request_t *self, harvest_t harvest)
+/* *callbacks_p becomes the list of those to run. Returns false if another
+ * thread was faster. */
+static bool request_store(psb_request_t *self, harvest_t harvest,
+                          PyObject **callbacks_p)
 {
     if (self->finished) {
         Py_XDECREF(harvest.value);
@@ -230,6 +230,7 @@ static bool request_store(psb_request_t *self, harvest_t harvest)
         self->value = harvest.value;
         self->error = harvest.error;
     }
+    *callbacks_p = self->callbacks;
     self->status = harvest.status;
     self->finished = true;
     return true;
@@ -252,9 +253,11 @@ void psb_request_mark_seen(psb_request_t *self)
 
 static void request_finish(psb_request_t *self)
 {
+    PyObject *callbacks;
+
     if (self->giving_back)
         psb_op_return(&self->op);
-    if (!request_store(self, request_harvest(self)))
+    if (!request_store(self, request_harvest(self), &callbacks))
         return;
     psb_op_unlink(&self->op);
     psb_op_free_core(&self->op);
@@ -263,7 +266,7 @@ static void request_finish(psb_request_t *self)
             psb_buffers_release(&self->op.buffers);
         psb_op_drop_memory(&self->op);
     }
-    request_run_callbacks(self);
+    request_run_callbacks(self, callbacks);
     request_end(self);
 }
 

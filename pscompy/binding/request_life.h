@@ -6,20 +6,24 @@
 
 typedef struct psb_request {
     PyObject_HEAD psb_op_t op;     /* owns its worker and origin */
-    bool in_flight; /* the object is kept alive until the op completes */
-    bool self_reference; /* it holds a reference to itself, because the program
-                            has dropped its last one */
-    bool offered; /* asyncio may have wrapped the request in a task */
-    bool unnotified; /* the core does not report its completion */
-    bool finished; /* value or error is set, for good */
-    bool cancelled; /* an event that its consumer cancelled */
-    bool persistent; /* keeps its buffers for the next start */
-    bool seen; /* The program has seen that it completed. Until then a
-                  receive can give its message back. */
-    bool giving_back; /* a receive whose message is given back on completion */
     unsigned awaits; /* awaits that are suspended for it */
-    PyObject *value, *error, *status;
-    PyObject *callbacks; /* a list, or NULL */
+    bool finished; /* value or error is set, for good */
+    bool in_flight : 1; /* the object is kept alive until the op completes */
+    bool self_reference : 1; /* it holds a reference to itself, because the
+                                program has dropped its last one */
+    bool offered : 1; /* asyncio may have wrapped the request in a task */
+    bool unnotified : 1; /* the core does not report its completion */
+    bool cancelled : 1; /* an event that its consumer cancelled */
+    bool persistent : 1; /* keeps its buffers for the next start */
+    bool seen : 1; /* The program has seen that it completed. Until then a
+                      receive can give its message back. */
+    bool giving_back : 1; /* a receive whose message is given back on
+                             completion */
+    PyObject *value, *error;
+    union {
+        PyObject *callbacks; /* until it is finished: a list, or NULL */
+        PyObject *status;    /* afterwards: a Status, or NULL */
+    };
 } psb_request_t;
 
 static inline psb_request_t *psb_request_of(psb_op_t *op)

@@ -57,7 +57,7 @@ static psc_status_t start_receive(psb_op_t *op, const psb_call_t *call,
                                   psc_recv_args_t *args)
 {
     if (!call->post)
-        args->polls = op->polls = psb_op_polls(op);
+        args->polls = op->polls = (uint8_t)psb_op_polls(op);
     return op->worker->api->recv(op->worker->core, args, &op->result,
                                  &op->core);
 }
@@ -151,12 +151,6 @@ static const starter_t starters[PSB_KINDS] = {
     [PSB_EVENT] = start_event,
 };
 
-static bool start_goes_out(const psb_op_t *op)
-{
-    return op->kind == PSB_SEND || op->kind == PSB_AM || op->kind == PSB_PUT ||
-           op->kind == PSB_GET;
-}
-
 /* Raises the error of a put or a get beyond the peer's region. */
 static int start_out_of_bounds(const psb_op_t *op, const psb_call_t *call)
 {
@@ -192,7 +186,7 @@ int psb_op_start(psb_op_t *op, psb_call_t *call, uint32_t flags, void *owner)
     if (status != PSC_INPROGRESS) {
         op->result.status = status;
         op->done = true;
-    } else if (!call->post && start_goes_out(op)) {
+    } else if (!call->post && psb_op_goes_out(op)) {
         op->target = call->conn;
     }
     return 0;

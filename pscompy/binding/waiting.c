@@ -54,7 +54,7 @@ static psb_outcome_t wait_step(psb_worker_t *worker,
 /* Raises Closed if another thread closes the connection of a blocking send. */
 static bool op_left_behind(psb_op_t *op)
 {
-    if (!op->target ||
+    if (!psb_op_goes_out(op) || !op->target ||
         op->worker->api->conn_state(op->target) != PSC_CONN_CLOSING)
         return false;
     psb_raise(op->worker->state, op->origin, PSC_ERR_CLOSED, 0);

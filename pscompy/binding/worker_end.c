@@ -16,7 +16,7 @@ static void worker_abandon_ops(psb_worker_t *self, bool reached)
         if (reached) {
             psb_buffers_init(&op->buffers);
             Py_XINCREF(op->fresh);
-            Py_XINCREF(op->room);
+            Py_XINCREF(psb_op_room(op));
         }
         if (op->in_request)
             psb_request_abandon(psb_request_of(op), self->status);

@@ -8,6 +8,7 @@ import numpy as np
 from pooled import MIB, block, driven, drop_view, take_view
 from puppets import BOUND
 
+import pscompy
 from tests.waiting import expect_soon
 
 MANY = 1000
@@ -128,3 +129,8 @@ def test_the_page_names_all(link):
     counted = set(link.c.stats)
     for name in names - counted:
         assert f"`{name}`" in text
+
+
+def test_an_outstanding_receive_is_small():
+    """The object; a static assertion bounds the core's part."""
+    assert pscompy.Request.__basicsize__ <= 192
