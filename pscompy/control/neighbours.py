@@ -1,30 +1,24 @@
 """Connecting ranks of one World on one node, by datagrams between their control threads.
 
-Each such session has a Unix datagram socket, whose name in the abstract name space follows from
-the key of the job and the rank, so that no address is asked for and no link is made. Both sides
-send the same datagrams, whichever of them begins, so that both may begin:
+Each such session has a datagram socket (datagrams.py), so that no address is asked for and no link
+is made. Both sides send the same datagrams, whichever of them begins, so that both may begin:
 
     INVITATION  a nonce, the identity, the address of a new lane
     UP          the lane is up; never taken back
     CLOSING     the last message is in flight on the lane
     NO          this side connects over a precon link instead
 
-Every datagram is sealed with the key of the job for its receiver. Both nonces together make the
-lane's token, which its transport proves, so that replayed datagrams connect nothing. After NO, or
-if a candidate's time has passed, both sides connect over a precon link (ondemand.py), where all
-transports are negotiated. A descriptor of the peer's process guards the connection.
+Both nonces together make the lane's token, which its transport proves, so that replayed datagrams
+connect nothing. After NO, or if a candidate's time has passed, both sides connect over a precon
+link (ondemand.py), where all transports are negotiated. A descriptor of the peer's process guards
+the connection.
 """
 
 from __future__ import annotations
 
-import errno
-import hmac
 import logging
 import math
 import os
-import socket
-import struct
-from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
@@ -32,16 +26,11 @@ from functools import partial
 from pscompy.control import selection
 from pscompy.control.candidates import LaneFactory
 from pscompy.control.connections import Connections
+from pscompy.control.datagrams import NO_NONCE, Datagram, Datagrams, new_nonce
 from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.handshake.auth import expand
 from pscompy.control.handshake.codec import Reader, Writer
-from pscompy.control.handshake.frames import (
-    ADDRESS_MAX,
-    MAC_SIZE,
-    VERSION_MAX,
-    Identity,
-    RefuseCode,
-)
+from pscompy.control.handshake.frames import ADDRESS_MAX, VERSION_MAX, Identity, RefuseCode
 from pscompy.control.handshake.states import Phase, PhaseEvent, RemoteProtocolError
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
 from pscompy.control.peer import Record
@@ -49,15 +38,6 @@ from pscompy.control.selection import CAP_NODE, Option
 from pscompy.errors import PscomError
 
 logger = logging.getLogger(__name__)
-
-DATAGRAM_MAX = 4096
-READ_MAX = 64  # datagrams read before other descriptors are served again
-NONCE_SIZE = 16
-FULL_SECONDS = 0.001  # before a datagram is sent again that found the peer's queue full
-_HEAD = struct.Struct(f"<Bi{NONCE_SIZE}s{NONCE_SIZE}s")  # kind, rank, own nonce, the peer's
-_NO_NONCE = bytes(NONCE_SIZE)
-_CREDENTIALS = struct.Struct("iII")  # struct ucred: process, user, group
-_CREDENTIALS_ROOM = socket.CMSG_SPACE(_CREDENTIALS.size)
 
 
 class Kind(IntEnum):
@@ -76,8 +56,8 @@ class Introduction:
     def __init__(self, neighbours: Neighbours, record: Record, lane: Lane) -> None:
         self.record = record
         self.lane: Lane | None = lane  # until a connection owns it
-        self.nonce = os.urandom(NONCE_SIZE)
-        self.theirs = _NO_NONCE  # the peer's nonce, once it is known
+        self.nonce = new_nonce()
+        self.theirs = NO_NONCE  # the peer's nonce, once it is known
         self.up_here = self.up_there = False
         self.timer: Timer | None = None
         self.guard = -1  # pidfd of the peer's process, if that is visible here
@@ -99,9 +79,9 @@ class Introduction:
 
 
 class Neighbours:
-    """The datagram socket of a session, and all introductions. `find` returns the record of the
-    World's peer that has this identity, or None; `fall_back` connects over a precon link. All
-    methods but `reaches` are for the control thread."""
+    """All introductions of a session. `find` returns the record of the World's peer that has this
+    identity, or None; `fall_back` connects over a precon link. All methods but `reaches` are for
+    the control thread."""
 
     def __init__(
         self,
@@ -119,15 +99,14 @@ class Neighbours:
         self._connections = connections
         self._find = find
         self._fall_back = fall_back
-        self._socket: socket.socket | None = None
+        self._datagrams = Datagrams(
+            thread, factory.here.rank, self._on_datagram, self._on_unreachable
+        )
         self._key = b""
         self._option: Option | None = None
         self._identity = b""  # packed
-        self._names: dict[int, bytes] = {}  # of the sockets, by rank
         self._explained: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # by module
         self._introductions: dict[int, Introduction] = {}  # by rank, until the connection ends
-        self._unsent: dict[int, deque[bytes]] = {}  # datagrams for which a peer has no room yet
-        self._retry: Timer | None = None
 
     # ---- the socket ----
 
@@ -139,25 +118,18 @@ class Neighbours:
             return
         wire = VERSION_MAX.to_bytes(2, "little")
         self._key = expand(secret, b"pscompy neighbours", wire, self._here.job.encode())
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            sock.bind(self._name(self._here.rank))
+            self._datagrams.open(self._key)
         except OSError as error:
             logger.info("neighbours cannot reach this rank: %s", error)
-            sock.close()
             return
         packed = Writer()
         self._here.pack(packed)
-        self._identity, self._option, self._socket = packed.bytes(), usable[0], sock
-        self._thread.register(sock.fileno(), READ, self._on_ready)
+        self._identity, self._option = packed.bytes(), usable[0]
 
     def close(self) -> None:
         """After the thread has ended, or in the child after a fork: close the descriptors."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._datagrams.close()
         for introduction in self._introductions.values():
             if introduction.guard >= 0:
                 os.close(introduction.guard)
@@ -166,58 +138,19 @@ class Neighbours:
     @property
     def is_open(self) -> bool:
         """Whether neighbours can reach this session."""
-        return self._socket is not None
+        return self._datagrams.is_open
 
     def reaches(self, rank: int) -> bool:
         """Return whether this rank has such a socket on this node. For any thread."""
-        if self._socket is None or rank in (-1, self._here.rank):
-            return False
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-            return probe.connect_ex(self._name(rank)) == 0
-
-    def _name(self, rank: int) -> bytes:
-        name = self._names.get(rank)
-        if name is None:
-            secret = expand(self._key, b"socket", _rank(rank))[:16]
-            name = self._names[rank] = b"\0pscompy-" + secret.hex().encode()
-        return name
-
-    # ---- sending ----
+        return self._datagrams.reaches(rank)
 
     def send(self, introduction: Introduction, kind: Kind, body: bytes = b"") -> None:
         """Send a datagram about this introduction."""
         rank = introduction.record.rank
-        self._post(rank, kind, introduction.nonce, introduction.theirs, body)
+        self._datagrams.send(rank, kind, introduction.nonce, introduction.theirs, body)
 
-    def _post(self, rank: int, kind: Kind, own: bytes, theirs: bytes, body: bytes = b"") -> None:
-        content = _HEAD.pack(kind, self._here.rank, own, theirs) + body
-        waiting = self._unsent.setdefault(rank, deque())
-        waiting.append(content + self._seal(rank, content))
-        self._flush(rank)
-
-    def _seal(self, receiver: int, content: bytes) -> bytes:
-        return hmac.digest(self._key, _rank(receiver) + content, "sha256")
-
-    def _flush(self, rank: int) -> None:
-        """Send what waits for this rank. Nothing is sent to a rank that has ended."""
-        waiting = self._unsent[rank]
-        try:
-            while waiting and self._socket is not None:
-                self._socket.sendto(waiting[0], self._name(rank))
-                waiting.popleft()
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.ENOBUFS):
-                self._retry = self._retry or self._thread.later(FULL_SECONDS, self._flush_all)
-                return
-            waiting.clear()
-            reason = f"cannot be reached: {error.strerror}"
-            self._thread.call(self._fail, self._introductions.get(rank), reason, False)
-        del self._unsent[rank]
-
-    def _flush_all(self) -> None:
-        self._retry = None
-        for rank in list(self._unsent):
-            self._flush(rank)
+    def _on_unreachable(self, rank: int, reason: str) -> None:
+        self._thread.call(self._fail, self._introductions.get(rank), reason, False)
 
     # ---- connecting ----
 
@@ -355,44 +288,28 @@ class Neighbours:
 
     # ---- receiving ----
 
-    def _on_ready(self, _events: int) -> None:
-        for _ in range(READ_MAX):
-            if self._socket is None:
-                return
-            try:
-                data, ancillary, _, _ = self._socket.recvmsg(DATAGRAM_MAX, _CREDENTIALS_ROOM)
-            except BlockingIOError:
-                return
-            credentials = ancillary[0][2] if ancillary else bytes(_CREDENTIALS.size)
-            self._receive(data, pid=_CREDENTIALS.unpack(credentials)[0])
-
-    def _receive(self, data: bytes, pid: int) -> None:
-        content, seal = data[:-MAC_SIZE], data[-MAC_SIZE:]
-        if len(content) < _HEAD.size or not hmac.compare_digest(
-            self._seal(self._here.rank, content), seal
-        ):
-            logger.debug("a datagram of a stranger is dropped")
-            return
-        kind, rank, theirs, own = _HEAD.unpack_from(content)
+    def _on_datagram(self, datagram: Datagram) -> None:
         try:
-            if kind == Kind.INVITATION:
-                self._on_invitation(rank, theirs, Reader(content[_HEAD.size :]), pid)
+            if datagram.kind == Kind.INVITATION:
+                self._on_invitation(datagram)
             else:
-                self._on_notice(kind, rank, theirs, own)
+                self._on_notice(datagram)
         except RemoteProtocolError as error:
-            logger.warning("rank %d: %s", rank, error)
+            logger.warning("rank %d: %s", datagram.rank, error)
 
-    def _on_invitation(self, rank: int, theirs: bytes, body: Reader, pid: int) -> None:
+    def _on_invitation(self, datagram: Datagram) -> None:
+        body = Reader(datagram.body)
         there, address = Identity.unpack(body), body.data(ADDRESS_MAX)
         body.end()
+        rank, theirs = datagram.rank, datagram.theirs
         introduction = self._introductions.get(rank)
         if introduction is None:
             introduction = self._welcome(rank, there)
-        if introduction is None or introduction.theirs != _NO_NONCE:
-            self._post(rank, Kind.NO, _NO_NONCE, theirs)
+        if introduction is None or introduction.theirs != NO_NONCE:
+            self._datagrams.send(rank, Kind.NO, NO_NONCE, theirs)
             return
         introduction.theirs = theirs
-        self._watch(introduction, pid)
+        self._watch(introduction, datagram.pid)
         self._connect(introduction, there, address)
 
     def _welcome(self, rank: int, there: Identity) -> Introduction | None:
@@ -405,23 +322,19 @@ class Neighbours:
             return None
         return self._introduce(record)
 
-    def _on_notice(self, kind: int, rank: int, theirs: bytes, own: bytes) -> None:
-        introduction = self._introductions.get(rank)
-        if introduction is None or introduction.nonce != own:
+    def _on_notice(self, datagram: Datagram) -> None:
+        introduction = self._introductions.get(datagram.rank)
+        if introduction is None or introduction.nonce != datagram.own:
             return  # it is about an earlier attempt
-        if kind == Kind.NO:
+        if datagram.kind == Kind.NO:
             self._fail(introduction, "the peer connects over a link instead", tell=False)
-        elif introduction.theirs != theirs:
+        elif introduction.theirs != datagram.theirs:
             return
-        elif kind == Kind.UP:
+        elif datagram.kind == Kind.UP:
             introduction.up_there = True
             self._install_if_up(introduction)
-        elif kind == Kind.CLOSING:
+        elif datagram.kind == Kind.CLOSING:
             self._connections.peer_closing(introduction.record)
-
-
-def _rank(rank: int) -> bytes:
-    return rank.to_bytes(4, "little", signed=True)
 
 
 def _stays_in_node(option: Option) -> bool:

@@ -12,7 +12,8 @@ import pytest
 from peers import Peer
 
 from pscompy import Closed, Connection, ConnectionState
-from pscompy.control.neighbours import Introduction, Neighbours
+from pscompy.control.datagrams import Datagrams
+from pscompy.control.neighbours import Introduction
 from tests.waiting import expect_soon
 
 
@@ -35,8 +36,8 @@ class Neighbour(Peer):
         return Connection(self._plain, record)
 
     @property
-    def neighbours(self) -> Neighbours:
-        return self._control._on_demand._neighbours
+    def datagrams(self) -> Datagrams:
+        return self._control._on_demand._neighbours._datagrams
 
 
 @contextmanager
@@ -109,7 +110,7 @@ def test_a_lane_that_fails_is_replaced_over_a_link():
 
 def test_a_rank_that_does_not_answer_in_time_is_connected_over_a_link():
     with node({"CANDIDATE_TIMEOUT": "0.2"}, {"CANDIDATE_TIMEOUT": "0.2"}) as ranks:
-        deaf = ranks[1].neighbours
+        deaf = ranks[1].datagrams
         ranks[1]._control._thread.call(deaf._thread.unregister, deaf._socket.fileno())
         ranks[0].peers[1].send(b"hello", timeout=60)
         assert bytes(ranks[1].peers[0].recv(timeout=60)) == b"hello"
@@ -118,7 +119,7 @@ def test_a_rank_that_does_not_answer_in_time_is_connected_over_a_link():
 
 def test_datagrams_of_strangers_are_dropped():
     with node({}, {}) as ranks:
-        name = ranks[1].neighbours._name(1)
+        name = ranks[1].datagrams._name(1)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
             for data in (b"", b"x", bytes(500), os.urandom(500)):
                 stranger.sendto(data, name)
@@ -130,18 +131,18 @@ def test_a_datagram_for_another_rank_is_dropped():
     """Each is sealed for its receiver, so that none can be sent on to a third rank."""
     with node({}, {}, {}) as ranks:
         sent = []
-        seal = ranks[0].neighbours._seal
+        seal = ranks[0].datagrams._seal
 
         def keeping(receiver: int, content: bytes) -> bytes:
             sealed = seal(receiver, content)
             sent.append(content + sealed)
             return sealed
 
-        ranks[0].neighbours._seal = keeping
+        ranks[0].datagrams._seal = keeping
         exchange(ranks[0], ranks[1])
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
             for data in sent:
-                stranger.sendto(data, ranks[2].neighbours._name(2))
+                stranger.sendto(data, ranks[2].datagrams._name(2))
         exchange(ranks[1], ranks[2])
         assert ranks[2].peers[0].state is ConnectionState.LAZY
 
@@ -149,17 +150,17 @@ def test_a_datagram_for_another_rank_is_dropped():
 def test_a_replayed_invitation_connects_nothing():
     with node({}, {}) as ranks:
         sent = []
-        flush = ranks[0].neighbours._flush
+        flush = ranks[0].datagrams._flush
 
         def keeping(rank: int) -> None:
-            sent.extend(ranks[0].neighbours._unsent[rank])
+            sent.extend(ranks[0].datagrams._unsent[rank])
             flush(rank)
 
-        ranks[0].neighbours._flush = keeping
+        ranks[0].datagrams._flush = keeping
         exchange(*ranks)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
             for data in sent:
-                stranger.sendto(data, ranks[1].neighbours._name(1))
+                stranger.sendto(data, ranks[1].datagrams._name(1))
         exchange(*ranks)
         assert [rank.stats["connections_up"] for rank in ranks] == [1, 1]
 
