@@ -18,17 +18,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import struct
 
 from pscompy.control.handshake.frames import MAC_SIZE
 from pscompy.control.handshake.states import RemoteProtocolError
 
 TOKEN_SIZE = 32
-
-
-def mac(key: bytes, *parts: bytes) -> bytes:
-    """HMAC-SHA256 over the parts, each with its length, so that they cannot be regrouped."""
-    framed = [piece for part in parts for piece in (len(part).to_bytes(8, "little"), part)]
-    return hmac.digest(key, b"".join(framed), "sha256")
+# Before the content of a frame: the seal before it and its number, each with its length, and the
+# length of the content.
+_SEALED = struct.Struct(f"<Q{MAC_SIZE}sQQQ")
 
 
 def expand(key: bytes, label: bytes, *parts: bytes) -> bytes:
@@ -70,7 +68,8 @@ class Seal:
 
     def next(self, content: bytes) -> bytes:
         """Return the seal of the next frame."""
-        self._last = mac(self._key, self._last, self._number.to_bytes(8, "little"), content)
+        sealed = _SEALED.pack(MAC_SIZE, self._last, 8, self._number, len(content)) + content
+        self._last = hmac.digest(self._key, sealed, "sha256")
         self._number += 1
         return self._last
 

@@ -6,7 +6,8 @@ Numbers are little-endian; texts are UTF-8 and, like bytes, preceded by their le
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from struct import Struct
+from typing import Any, TypeVar
 
 from pscompy.control.handshake.states import RemoteProtocolError
 
@@ -27,8 +28,12 @@ class Reader:
         self._at += size
         return piece
 
-    def number(self, size: int, signed: bool = False) -> int:
-        return int.from_bytes(self.take(size), "little", signed=signed)
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "little")
+
+    def numbers(self, layout: Struct) -> tuple[Any, ...]:
+        """Numbers that follow each other."""
+        return layout.unpack(self.take(layout.size))
 
     def data(self, limit: int) -> bytes:
         size = self.number(2)
@@ -62,8 +67,8 @@ class Writer:
     def raw(self, data: bytes) -> None:
         self._pieces.append(data)
 
-    def number(self, value: int, size: int, signed: bool = False) -> None:
-        self.raw(value.to_bytes(size, "little", signed=signed))
+    def number(self, value: int, size: int) -> None:
+        self.raw(value.to_bytes(size, "little"))
 
     def data(self, data: bytes, limit: int) -> None:
         if len(data) > limit:

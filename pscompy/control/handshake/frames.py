@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from pscompy.control.handshake.codec import Reader, Writer
@@ -41,9 +42,12 @@ ADDRESS_MAX = 1024
 TRANSPORT_NAME_MAX = 15
 NAME_MAX = 255
 REASON_MAX = 512
+_REPEATED = 32  # frames kept, because many links have the same introductions and reports
 
 _HELLO = struct.Struct("<8sHHI32s16x")
 _HEADER = struct.Struct("<IB3s")
+_NUMBERS = struct.Struct("<IIi")  # of an identity: user, process, rank
+_PLACE = struct.Struct("<HHI")  # of a candidate: worker, lane, priority
 HELLO_SIZE = _HELLO.size
 HEADER_SIZE = _HEADER.size
 
@@ -125,16 +129,13 @@ class Identity(NamedTuple):
         to.raw(self.uid)
         for text in (self.name, self.host, self.hostname, self.module, self.job):
             to.text(text, NAME_MAX)
-        to.number(self.user, 4)
-        to.number(self.pid, 4)
-        to.number(self.rank, 4, signed=True)
+        to.raw(_NUMBERS.pack(self.user, self.pid, self.rank))
 
     @classmethod
     def unpack(cls, source: Reader) -> Identity:
         uid = source.take(UID_SIZE)
         name, host, hostname, module, job = (source.text(NAME_MAX) for _ in range(5))
-        user, pid = source.number(4), source.number(4)
-        rank = source.number(4, signed=True)
+        user, pid, rank = source.numbers(_NUMBERS)
         return cls(uid, name, host, hostname, user, pid, module, rank, job)
 
     def __str__(self) -> str:
@@ -190,15 +191,13 @@ class Candidate(NamedTuple):
 
     def pack(self, to: Writer) -> None:
         to.text(self.transport, TRANSPORT_NAME_MAX)
-        to.number(self.worker, 2)
-        to.number(self.lane, 2)
-        to.number(self.priority, 4)
+        to.raw(_PLACE.pack(self.worker, self.lane, self.priority))
         to.data(self.address, ADDRESS_MAX)
 
     @classmethod
     def unpack(cls, source: Reader) -> Candidate:
         transport = source.text(TRANSPORT_NAME_MAX)
-        worker, lane, priority = source.number(2), source.number(2), source.number(4)
+        worker, lane, priority = source.numbers(_PLACE)
         return cls(transport, priority, source.data(ADDRESS_MAX), worker, lane)
 
 
@@ -342,6 +341,7 @@ def _enum(kind: type[Code], value: int) -> Code:
         raise RemoteProtocolError(f"{value} is no {kind.__name__}") from None
 
 
+@lru_cache(_REPEATED, typed=True)
 def encode(frame: Frame) -> bytes:
     """Return header and body, which are sealed together."""
     writer = Writer()
@@ -360,6 +360,7 @@ def body_size(header: bytes | bytearray) -> int:
     return int(size)
 
 
+@lru_cache(_REPEATED)
 def decode(data: bytes) -> Frame:
     """Return the frame of this header and body, whose seal was checked."""
     _size, kind, _zero = _HEADER.unpack(data[:HEADER_SIZE])

@@ -26,7 +26,13 @@ class RemoteProtocolError(ProtocolError):
     """The peer sent something that the state, or the format, does not allow."""
 
 
-class LinkState(Enum):
+class _Row(Enum):
+    """A key of the tables. The hash of Enum is one of Python, several times as slow."""
+
+    __hash__ = object.__hash__
+
+
+class LinkState(_Row):
     """The frame or event that a precon link awaits next."""
 
     HELLO = auto()  # the peer's greeting, of fixed size
@@ -41,7 +47,7 @@ class LinkState(Enum):
     CLOSED = auto()
 
 
-class LinkEvent(Enum):
+class LinkEvent(_Row):
     """An event on a link, the same whether a frame was sent or received."""
 
     HELLO = auto()
@@ -83,7 +89,7 @@ LINK: Mapping[LinkState, Mapping[LinkEvent, LinkState]] = {
 }
 
 
-class Report(Enum):
+class Report(_Row):
     """The last report of one side on the lanes of the current attempt."""
 
     NOTHING = auto()
@@ -102,7 +108,7 @@ REPORT: Mapping[Report, Mapping[Report, Report]] = {
 }
 
 
-class Phase(Enum):
+class Phase(_Row):
     """The phase of a connection's record, from lazy to closed."""
 
     LAZY = auto()  # not used yet
@@ -113,7 +119,7 @@ class Phase(Enum):
     CLOSED = auto()
 
 
-class PhaseEvent(Enum):
+class PhaseEvent(_Row):
     DIAL = auto()
     CALL = auto()
     TAKE = auto()  # a link is used
