@@ -298,5 +298,10 @@ const ct_case_t ct_own_cases[] = {
     {"idle_peer_closes", idle_peer_closes, 0, false},
     {"idle_peer_is_killed", idle_peer_is_killed, 0, false},
     {"idle_rings_between_processes", idle_rings_between_processes, 0, false},
+    {"unused_pages_are_released", unused_pages_are_released, 0, false},
+    {"unread_pages_are_kept", unread_pages_are_kept, 0, false},
+    {"sleepers_release", sleepers_release, 0, false},
+    {"releases_of_a_liar", releases_of_a_liar, 0, false},
+    {"rings_between_threads", rings_between_threads, 0, false},
     {NULL, NULL, 0, false},
 };

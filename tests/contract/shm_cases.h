@@ -121,5 +121,10 @@ void absurd_bit_is_refused(void);
 void idle_peer_closes(void);
 void idle_peer_is_killed(void);
 void idle_rings_between_processes(void);
+void unused_pages_are_released(void);
+void unread_pages_are_kept(void);
+void sleepers_release(void);
+void releases_of_a_liar(void);
+void rings_between_threads(void);
 
 #endif

@@ -145,6 +145,8 @@ static bool fuzz_round(ct_pair_t *pair, uint64_t seed)
         ct_side_progress(pair->b);
         (void)ct_ops->am_bcopy(pair->y.ep, 1, fuzz_sink, 8, &iov, 1);
         (void)ct_ops->arm(pair->b->iface);
+        side_iface(pair->b)->releasing = true;
+        shm_release_step(side_iface(pair->b));
     }
     atomic_store(&scribbler.stop, true);
     pthread_join(thread, NULL);

@@ -107,7 +107,31 @@ psc_status_t shm_producer_refresh(shm_producer_t *p)
     if (consumed - p->consumed > p->produced - p->consumed)
         return PSC_ERR_PROTOCOL;
     p->consumed = consumed;
+    p->limit = consumed + p->ring.n_lines;
     return PSC_OK;
+}
+
+bool shm_producer_release(shm_producer_t *p)
+{
+    uint64_t page = psc_page_size() / SHM_LINE, n = p->ring.n_lines;
+    uint64_t from = p->kept, to;
+
+    if (shm_producer_refresh(p) != PSC_OK)
+        return false; /* the next send reports it */
+    if (from + n < p->produced)
+        from = (p->produced - n + page - 1) / page * page;
+    to = (p->mark < p->consumed ? p->mark : p->consumed) / page * page;
+    p->kept = from < to ? to : from;
+    /* The next record on another page calls shm_producer_refresh. */
+    if (p->limit > (p->produced / page + 1) * page)
+        p->limit = (p->produced / page + 1) * page;
+    p->mark = p->produced;
+    if (from < to)
+        madvise(p->ring.lines + from % n * SHM_LINE, (to - from) * SHM_LINE,
+                MADV_REMOVE);
+    /* One page is in use, and the consumer may not have freed all of the one
+     * before. */
+    return p->produced >= p->kept + 2 * page;
 }
 
 bool shm_consumer_publish(shm_consumer_t *c)

@@ -15,7 +15,14 @@
  * copy at the same time.
  *
  * Memory of one ring: round_up(slot_size * slots, page) + one page; of one
- * connection: two rings. Pages are used as they are first touched.
+ * connection: two rings. Pages are used as they are first touched, and the
+ * producer gives those back that it has not used for a while
+ * (shm_producer_release). It needs no agreement for that: a line that the
+ * consumer has freed holds nothing, and an empty page is a page of zeros.
+ *
+ * Each ring has a file of its own, although one file for all peers of a process
+ * would need fewer descriptors while connecting: who can map a file can write
+ * all of it, so one peer could read and forge the messages of another.
  *
  * The code here does not trust the other side: each value that the other side
  * can write is read once into a local variable and checked. It uses neither
@@ -32,6 +39,9 @@
 #define SHM_WORD_SIZE 8u
 #define SHM_SLOT_MIN 2048u /* keeps max_bcopy at 1 KiB or more */
 #define SHM_RING_MAX (256u << 20) /* bytes of the longest ring */
+/* Lines that the consumer frees at once: a quarter of the shortest ring, so
+ * that the producer knows all but a page of what has been freed. */
+#define SHM_BATCH_LINES (2 * SHM_SLOT_MIN / SHM_LINE / 4)
 
 /* Kinds of records. A message is one WHOLE, or a FIRST and its NEXTs. */
 typedef enum shm_kind {
@@ -94,8 +104,8 @@ typedef struct shm_letter {
 /* The first page of a ring. Each field has one usual writer and two lines to
  * itself, because processors fetch lines in pairs. */
 typedef struct shm_control {
-    /* Written by the consumer: lines freed so far, updated once per quarter of
-     * the ring. */
+    /* Written by the consumer: lines freed so far, updated once per
+     * SHM_BATCH_LINES. */
     _Alignas(128) _Atomic uint64_t consumed;
     /* Set by the consumer, SHM_WAKE_*: what the producer does after it has
      * published a record; the producer clears it. */
@@ -129,6 +139,9 @@ typedef struct shm_producer {
     uint32_t need; /* lines of the last message that was refused, or 0 */
     uint64_t produced; /* lines since the start */
     uint64_t consumed; /* control->consumed as last read */
+    uint64_t limit; /* end of the lines that shm_producer_fits() allows */
+    uint64_t kept; /* pages before this line have been given back */
+    uint64_t mark; /* `produced` at the last call of shm_producer_release */
 } shm_producer_t;
 
 typedef struct shm_consumer {
@@ -184,12 +197,15 @@ static inline uint32_t shm_ring_room(const shm_ring_t *ring)
 /* Reads how many lines the consumer has freed. Returns PSC_ERR_PROTOCOL if the
  * number is impossible. */
 psc_status_t shm_producer_refresh(shm_producer_t *p);
+/* Gives back the freed pages that were not written since the last call. Returns
+ * true if a later call may find more. */
+bool shm_producer_release(shm_producer_t *p);
 
-/* One line more than needed must be free, because the word behind the record is
- * zeroed. */
+/* True if the lines may be written without a look at `consumed`. One line more
+ * than needed must be free, because the word behind the record is zeroed. */
 static inline bool shm_producer_fits(const shm_producer_t *p, uint32_t lines)
 {
-    return p->produced - p->consumed + lines + 1 <= p->ring.n_lines;
+    return p->produced + lines < p->limit;
 }
 
 /* Returns PSC_OK if `lines` lines may be written, and PSC_ERR_NO_RESOURCE if
@@ -249,7 +265,7 @@ static inline bool shm_consumer_advance(shm_consumer_t *c, uint32_t lines)
 {
     c->at = shm_ring_advance(&c->ring, c->at, lines);
     c->consumed += lines;
-    if (c->consumed - c->published < c->ring.n_lines / 4)
+    if (c->consumed - c->published < SHM_BATCH_LINES)
         return false;
     return shm_consumer_publish(c);
 }

@@ -47,20 +47,27 @@ static uint32_t shm_am_lines(const shm_ring_t *ring, size_t len)
            (rest > 0 ? shm_ring_lines(rest + SHM_WORD_SIZE) : 0);
 }
 
-psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
+/* Not inlined, so that the fast path saves no registers. */
+static __attribute__((noinline)) psc_status_t shm_am_make_room(shm_ep_t *ep,
+                                                               uint32_t lines)
 {
-    psc_status_t status;
+    psc_status_t status = shm_producer_reserve(&ep->tx, lines);
 
-    if (__builtin_expect(ep->state != SHM_EP_UP, 0))
-        return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
-    status = shm_producer_reserve(&ep->tx, lines);
-    if (__builtin_expect(status == PSC_OK, 1))
-        return PSC_OK;
+    shm_release_begin(shm_ep_iface(ep));
     if (status == PSC_ERR_PROTOCOL)
         shm_ep_fail(ep, status, "shm: the peer freed lines it never had");
-    else
+    else if (status != PSC_OK)
         shm_active_add(ep); /* sleep.c asks to be woken for active ones */
     return status;
+}
+
+psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
+{
+    if (__builtin_expect(ep->state != SHM_EP_UP, 0))
+        return ep->status < 0 ? ep->status : PSC_ERR_INVALID;
+    if (__builtin_expect(shm_producer_fits(&ep->tx, lines), 1))
+        return PSC_OK;
+    return shm_am_make_room(ep, lines);
 }
 
 /* Does what the receiver asks for. The board is set after the record was

@@ -113,8 +113,9 @@ struct shm_iface {
     shm_geometry_t geometry; /* rings that this interface creates */
     int epoll;
     shm_source_t bell; /* eventfd to which peers write */
-    shm_source_t timer; /* ticks while n_ticking > 0 */
+    shm_source_t timer; /* ticks while n_ticking > 0 or `releasing` */
     uint32_t n_ticking;
+    bool releasing; /* rings may have pages to be given back (source.c) */
     uint32_t n_anonymous;
     shm_door_t door;
     psc_list_t links;
@@ -419,6 +420,11 @@ void shm_source_close(shm_iface_t *iface, shm_source_t *source);
 void shm_source_drain(const shm_source_t *source);
 unsigned shm_sources_poll(shm_iface_t *iface);
 void shm_timer_run(shm_iface_t *iface, int change);
+/* Called when a ring is about to use another page: from now on the timer gives
+ * back those that are not used for a while. */
+void shm_release_begin(shm_iface_t *iface);
+/* Called when the timer ticks. */
+void shm_release_step(shm_iface_t *iface);
 void shm_bell_ring(int bell);
 /* Executes a full fence in this process, and in its peers if they leave that to
  * this process. */

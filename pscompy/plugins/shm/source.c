@@ -12,6 +12,9 @@
 
 /* the timer's period */
 #define SHM_TICK_NS 10000000
+/* its period while only rings wait for it, whose pages are given back after one
+ * or two */
+#define SHM_RELEASE_NS 100000000
 #define SHM_EVENTS_MAX 16
 
 /* ---- sources ---- */
@@ -70,19 +73,51 @@ void shm_bell_ring(int bell)
         continue;
 }
 
+static void shm_timer_set(const shm_iface_t *iface)
+{
+    struct itimerspec period = {0};
+
+    if (iface->n_ticking > 0)
+        period.it_value.tv_nsec = SHM_TICK_NS;
+    else if (iface->releasing)
+        period.it_value.tv_nsec = SHM_RELEASE_NS;
+    period.it_interval = period.it_value;
+    timerfd_settime(iface->timer.fd, 0, &period, NULL);
+}
+
 /* Run the timer while n_ticking > 0. `change` is +1 or -1. */
 void shm_timer_run(shm_iface_t *iface, int change)
 {
-    bool was = iface->n_ticking > 0, is;
-    struct itimerspec period = {0};
+    bool was = iface->n_ticking > 0;
 
     iface->n_ticking += (uint32_t)change;
-    is = iface->n_ticking > 0;
-    if (was == is)
+    if (was != (iface->n_ticking > 0))
+        shm_timer_set(iface);
+}
+
+/* ---- memory of the rings ---- */
+
+void shm_release_begin(shm_iface_t *iface)
+{
+    if (iface->releasing)
         return;
-    if (is)
-        period.it_interval.tv_nsec = period.it_value.tv_nsec = SHM_TICK_NS;
-    timerfd_settime(iface->timer.fd, 0, &period, NULL);
+    iface->releasing = true;
+    if (iface->n_ticking == 0)
+        shm_timer_set(iface);
+}
+
+void shm_release_step(shm_iface_t *iface)
+{
+    bool more = false;
+
+    if (!iface->releasing)
+        return;
+    for (uint32_t i = 0; i < iface->n_eps; i++)
+        if (iface->eps[i]->state == SHM_EP_UP)
+            more |= shm_producer_release(&iface->eps[i]->tx);
+    iface->releasing = more;
+    if (!more && iface->n_ticking == 0)
+        shm_timer_set(iface);
 }
 
 /* ---- opening ---- */

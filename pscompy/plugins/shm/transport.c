@@ -24,6 +24,7 @@ static void shm_timer_ready(shm_source_t *self, uint32_t events)
 
     (void)events;
     shm_source_drain(self);
+    shm_release_step(iface);
     shm_door_resume(iface);
     psc_list_for_each(link, &iface->links, shm_link_t, listed) {
         if (link->stage == SHM_STAGE_DIAL)
