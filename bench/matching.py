@@ -76,10 +76,10 @@ class Pair:
     def posted(self, number: int) -> None:
         """Receives wait on both sides; then their messages are sent in random order."""
         tags = list(range(_FIRST, _FIRST + number))
-        before = _resident()
+        before = resident()
         requests = [self._ranks.irecv(self._in, self._peer, tag) for tag in tags]
         if number >= _MEASURABLE:
-            self.figures[MEMORY] = (_resident() - before) / number
+            self.figures[MEMORY] = (resident() - before) / number
         self._ranks.barrier()
         self.figures[one_way(POSTED, number)] = self.ping_pong()
         random.shuffle(tags)
@@ -109,7 +109,7 @@ class Pair:
         self._ranks.barrier()
 
 
-def _resident() -> int:
+def resident() -> int:
     """The bytes of this process that are in memory."""
     gc.collect()
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
