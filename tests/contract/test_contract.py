@@ -6,13 +6,13 @@ import importlib
 import re
 import runpy
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from pscompy.config.config import Config
-from tests.compiler import ADDRESS, Compiler
+from tests.compiler import ADDRESS, THREAD, Compiler
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -103,9 +103,12 @@ def sources(name: str) -> list[Path]:
 class Drivers:
     """The compiled driver of each transport, compiled at first use."""
 
-    def __init__(self, compiler: Compiler, folder: Path) -> None:
+    def __init__(
+        self, compiler: Compiler, folder: Path, sanitize: Sequence[str] = ADDRESS
+    ) -> None:
         self._compiler = compiler
         self._folder = folder
+        self._sanitize = sanitize
         self._made: dict[str, Path] = {}
 
     def __getitem__(self, name: str) -> Path:
@@ -115,8 +118,9 @@ class Drivers:
 
     def _compile(self, name: str) -> Path:
         driver = self._folder / name / f"driver_{name}"
-        compile_library(self._compiler, name, driver, ADDRESS)
-        return self._compiler(driver, sources(name), ADDRESS, [f"-DTRANSPORT={name}_transport"])
+        compile_library(self._compiler, name, driver, self._sanitize)
+        macros = [f"-DTRANSPORT={name}_transport"]
+        return self._compiler(driver, sources(name), self._sanitize, macros)
 
 
 @pytest.fixture(scope="session")
@@ -171,6 +175,12 @@ def test_contract_when_tight(drivers: Drivers, name: str, case: str) -> None:
 @pytest.mark.parametrize("name", sorted(TROUBLED))
 def test_contract_in_trouble(drivers: Drivers, name: str, case: str) -> None:
     check_case(drivers[name], case, *settings(name), *TROUBLED[name])
+
+
+def test_rings_between_threads_under_tsan(compiler: Compiler, tmp_path: Path) -> None:
+    """Both sides use a ring whose pages are given back meanwhile."""
+    driver = Drivers(compiler, tmp_path, THREAD)["shm"]
+    check_case(driver, "rings_between_threads", *settings("shm"))
 
 
 @pytest.mark.parametrize("name", NAMES)
