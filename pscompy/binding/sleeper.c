@@ -2,8 +2,10 @@
  * example in an event loop. core/api.h has the rule that wakes it. */
 #include "sleeper.h"
 
+#include "args.h"
 #include "completion.h"
 #include "errors.h"
+#include "waiting.h"
 
 typedef struct psb_sleeper {
     PyObject_HEAD psb_worker_t *worker;
@@ -88,6 +90,33 @@ static PyObject *sleeper_progress(psb_sleeper_t *self, PyObject *unused)
     return PyLong_FromUnsignedLong(events);
 }
 
+static PyObject *sleeper_wait(psb_sleeper_t *self, PyObject *const *args,
+                              Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const psb_signature_t signature = {
+        "wait", 1, 2, {"request", "timeout"}};
+    psb_state_t *state = self->worker->state;
+    int64_t deadline = PSC_FOREVER;
+    PyObject *given[2];
+
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_deadline(given[1], &deadline) < 0)
+        return NULL;
+    if (!PyObject_TypeCheck(given[0], state->request_type) ||
+        ((psb_request_t *)given[0])->op.worker != self->worker)
+        return PyErr_Format(PyExc_TypeError, "a Request of this worker, not %R",
+                            given[0]);
+    switch (
+        psb_request_stand_in((psb_request_t *)given[0], self->core, deadline)) {
+    case PSB_DONE:
+        return psb_request_result((psb_request_t *)given[0]);
+    case PSB_TIMEOUT:
+        return psb_raise_timeout(state, NULL, given[0]);
+    default:
+        return NULL;
+    }
+}
+
 static PyMethodDef sleeper_methods[] = {
     {"fileno", PSB_FUNCTION(sleeper_fileno), METH_NOARGS,
      "fileno($self)\n--\n\n"
@@ -102,6 +131,11 @@ static PyMethodDef sleeper_methods[] = {
      "progress($self)\n--\n\n"
      "Like Worker.progress, for the thread that sleeps on this descriptor:\n"
      "this pass does not wake it."},
+    {"wait", PSB_FUNCTION(sleeper_wait), PSB_FAST,
+     "wait($self, request, timeout=None)\n--\n\n"
+     "Like request.wait(timeout), for a thread that stands in for the\n"
+     "program: it makes progress and runs call-backs while no other thread\n"
+     "waits."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot sleeper_slots[] = {

@@ -20,8 +20,9 @@ static int64_t wait_left(int64_t deadline)
 
 /* Blocks once, for a caller that has just checked the requests and keeps them
  * alive. Signals are handled first, so that a message that has arrived is
- * delivered before Ctrl-C is raised. */
-static psb_outcome_t wait_step(psb_worker_t *worker,
+ * delivered before Ctrl-C is raised. With a sleeper, which allows one request,
+ * the thread stands in for the program. */
+static psb_outcome_t wait_step(psb_worker_t *worker, psc_sleeper_t *sleeper,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t deadline)
 {
@@ -36,7 +37,8 @@ static psb_outcome_t wait_step(psb_worker_t *worker,
     }
     worker->n_inside++;
     Py_BEGIN_ALLOW_THREADS status =
-        worker->api->wait(worker->core, requests, n, mode, left);
+        sleeper ? worker->api->sleeper_wait(sleeper, requests[0], left)
+                : worker->api->wait(worker->core, requests, n, mode, left);
     Py_END_ALLOW_THREADS worker->n_inside--;
     psb_worker_drain(worker);
     if (status == PSC_ERR_TIMEOUT && deadline != PSC_FOREVER &&
@@ -61,7 +63,8 @@ static bool op_left_behind(psb_op_t *op)
     return true;
 }
 
-static psb_outcome_t op_sleep(psb_op_t *op, int64_t deadline)
+static psb_outcome_t op_sleep(psb_op_t *op, psc_sleeper_t *sleeper,
+                              int64_t deadline)
 {
     psb_outcome_t outcome = PSB_AGAIN;
 
@@ -69,8 +72,8 @@ static psb_outcome_t op_sleep(psb_op_t *op, int64_t deadline)
     op->waiters++;
     while (outcome == PSB_AGAIN && !psb_op_advance(op))
         outcome = op_left_behind(op) ? PSB_RAISED
-                                     : wait_step(op->worker, &op->core, 1,
-                                                 PSC_WAIT_ALL, deadline);
+                                     : wait_step(op->worker, sleeper, &op->core,
+                                                 1, PSC_WAIT_ALL, deadline);
     if (outcome == PSB_TIMEOUT)
         psb_op_advance(op);
     op->waiters--;
@@ -91,7 +94,7 @@ psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline)
         if (psb_op_advance(op))
             return PSB_DONE;
     }
-    outcome = op_sleep(op, deadline);
+    outcome = op_sleep(op, NULL, deadline);
     if (outcome == PSB_RAISED)
         return PSB_RAISED;
     return op->done ? PSB_DONE : PSB_TIMEOUT;
@@ -106,6 +109,18 @@ psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline)
     if (outcome == PSB_DONE)
         psb_request_advance(self);
     return outcome;
+}
+
+psb_outcome_t psb_request_stand_in(psb_request_t *self, psc_sleeper_t *sleeper,
+                                   int64_t deadline)
+{
+    psb_outcome_t outcome = PSB_DONE;
+
+    if (!psb_request_advance(self))
+        outcome = op_sleep(&self->op, sleeper, deadline);
+    if (outcome == PSB_RAISED)
+        return PSB_RAISED;
+    return psb_request_advance(self) ? PSB_DONE : PSB_TIMEOUT;
 }
 
 /* A signal handler that raises, or the deadline, withdraws an op that has not
@@ -236,7 +251,7 @@ static Py_ssize_t wait_until_any(psb_state_t *state, PyObject *tuple,
     }
     wait_hold(tuple, 1);
     while (outcome == PSB_AGAIN && (done = wait_find_done(tuple, requests)) < 0)
-        outcome = wait_step(worker, requests, n, PSC_WAIT_ANY, deadline);
+        outcome = wait_step(worker, NULL, requests, n, PSC_WAIT_ANY, deadline);
     if (outcome == PSB_TIMEOUT)
         done = wait_find_done(tuple, requests);
     wait_hold(tuple, -1);

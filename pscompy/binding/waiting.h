@@ -13,6 +13,9 @@ typedef enum psb_outcome {
 
 psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline);
 psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline);
+/* Waits as a thread that polls only while no other thread does. */
+psb_outcome_t psb_request_stand_in(psb_request_t *self, psc_sleeper_t *sleeper,
+                                   int64_t deadline);
 PyObject *psb_wait_all(psb_state_t *state, PyObject *requests,
                        int64_t deadline);
 PyObject *psb_wait_any(psb_state_t *state, PyObject *requests,

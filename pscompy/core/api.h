@@ -343,6 +343,15 @@ typedef struct psc_api {
     /* Length of a region according to its packed key, which is not
      * authenticated. */
     uint64_t (*region_size)(const uint8_t *packed, size_t len);
+
+    /* Block until the request is not ACTIVE, as `wait` does, for a thread that
+     * stands in for the program: it polls only while no other thread does, and
+     * otherwise leaves it to those that wait to take what completes. Returns
+     * PSC_INPROGRESS if completion_poll or message_poll has something that no
+     * other thread has taken. The sleeper's descriptor must not be used
+     * meanwhile. */
+    psc_status_t (*sleeper_wait)(psc_sleeper_t *sleeper, psc_request_t *request,
+                                 int64_t timeout_ns);
 } psc_api_t;
 
 #endif

@@ -198,6 +198,7 @@ static const psc_api_t api_table = {
     .sleeper_descriptor = psc_sleeper_descriptor,
     .sleeper_arm = psc_sleeper_arm,
     .sleeper_progress = psc_sleeper_progress,
+    .sleeper_wait = psc_sleeper_wait,
 };
 
 uintptr_t psc_api_address(void)

@@ -289,14 +289,20 @@ void case_starved_beside_another(void)
 
 /* ---- many waits ---- */
 
-enum { WAITS = 4000, WAITERS = 2, OUTSIDE = 2, STREAMS = WAITERS + OUTSIDE };
+enum {
+    WAITS = 4000,
+    WAITERS = 2,
+    OUTSIDE = 2,
+    STANDING = 1, /* runners that stand in for others */
+    STREAMS = WAITERS + OUTSIDE + STANDING
+};
 
 typedef struct runner {
     pthread_t thread;
     side_t side;
     int32_t tag;
     long rounds;
-    bool first, outside;
+    bool first, outside, standing;
     unsigned seed;
     psc_sleeper_t *sleeper;
 } runner_t;
@@ -336,11 +342,28 @@ static void wait_inside(runner_t *me, psc_request_t *request)
     }
 }
 
+/* Wait as a service does that runs call-backs while the program computes. */
+static void wait_standing(runner_t *me, psc_request_t *request)
+{
+    while (psc_request_state(request) != PSC_REQUEST_DONE) {
+        psc_status_t status =
+            api->sleeper_wait(me->sleeper, request, 500000000);
+        bool late = status == PSC_ERR_TIMEOUT;
+
+        check(late || status == PSC_OK || status == PSC_ERR_INTERRUPTED);
+        if (late && (api->sleeper_progress(me->sleeper) > 0 ||
+                     psc_request_state(request) == PSC_REQUEST_DONE))
+            atomic_fetch_add(&late_outside, 1);
+    }
+}
+
 static void runner_wait(runner_t *me, psc_request_t *request)
 {
     if (!request)
         return;
-    (me->outside ? wait_outside : wait_inside)(me, request);
+    (me->standing  ? wait_standing
+     : me->outside ? wait_outside
+                   : wait_inside)(me, request);
     check(request->result.status == PSC_OK);
     api->request_free(request);
 }
@@ -412,7 +435,7 @@ static void *runner_pass_by(void *arg)
 
 static void runner_start(runner_t *me, void *(*run)(void *))
 {
-    if (me->outside)
+    if (me->outside || me->standing)
         check(api->sleeper_create(me->side.worker, &me->sleeper) == PSC_OK);
     check(pthread_create(&me->thread, NULL, run, me) == 0);
 }
@@ -457,7 +480,8 @@ void case_waits(void)
                                 .tag = 10 + i / 2 * 2,
                                 .rounds = waits / (2 * STREAMS),
                                 .first = i % 2,
-                                .outside = i / 2 >= WAITERS,
+                                .outside = i / 2 >= WAITERS + STANDING,
+                                .standing = i / 2 == WAITERS,
                                 .seed = (unsigned)i};
         runner_start(&runners[i], runner_run);
     }
@@ -472,8 +496,8 @@ void case_waits(void)
     waits_end(&pair, waits);
 }
 
-/* One thread sleeps, outside or in wait, while another polls once and a message
- * arrives, in any order. */
+/* One thread sleeps, outside, in wait or standing in, while another polls once
+ * and a message arrives, in any order. */
 static void beside_a_passer_by(pair_t *pair, runner_t *me, unsigned i)
 {
     psc_result_t result;
@@ -483,6 +507,7 @@ static void beside_a_passer_by(pair_t *pair, runner_t *me, unsigned i)
     recv = post_recv(&pair->b, pair->b.conn, &in, 1, 1, &result);
     atomic_fetch_add(&passer_round, 1);
     me->outside = i % 2;
+    me->standing = i % 4 == 0;
     me->tag = 1;
     runner_wait(me, recv);
     send = post_send(&pair->b, &in, 1, 3);

@@ -18,6 +18,9 @@ TRIPLES = [
     ("wait", "wait", "stay"),
     ("wait", "wait", "brief"),
     ("wait", "send", "call"),
+    ("stand", "stay", "brief"),
+    ("stand", "wait", "stay"),
+    ("stand", "wait", "call"),
 ]
 POLLERS_AND_SLEEPERS = ("outside", "wait", "brief", "call")  # two threads of each kind
 

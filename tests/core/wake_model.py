@@ -4,9 +4,11 @@ enough to try every order of its steps.
 Some threads share one worker with one fabric. An `outside` thread sleeps on a descriptor of its
 own. A `wait` thread blocks: it polls, or follows the thread that polls. A `send` thread queues a
 message that the fabric has no room for, and then blocks. A `stay` thread blocks for an event that
-never happens; a `brief` thread, too, but its time is short. A `call` thread polls once and ends, a
-`glance` thread arms once and ends. A step is one critical section under the worker's lock, or one
-instruction without the lock. Messages arrive, and room becomes free, at any time.
+never happens; a `brief` thread, too, but its time is short. A `stand` thread stands in: it
+sleeps as an outside thread while no thread holds the poller's role, and else stands by. A `call`
+thread polls once and ends, a `glance` thread arms once and ends. A step is one critical section
+under the worker's lock, or one instruction without the lock. Messages arrive, and room becomes
+free, at any time.
 
 The fabric is the strictest that the contract allows: its descriptor becomes readable only while
 it is armed, and only for events known when it was armed. A pass consumes that, as does arming
@@ -35,6 +37,8 @@ INGREDIENTS = {
     "look at the role": "rule 5: a follower looks at the role after arming",
     "wake for the role": "rule 6: a follower is woken when the role is free",
     "pass the role on": "rule 6, of followers that return",
+    "ring for the role": "rule 7: a thread that stands by is rung when the role is free",
+    "look standing by": "rule 7: it looks at its request after arming",
 }
 
 
@@ -70,14 +74,16 @@ BEGIN = {
     "brief": "look to wait",
     "call": "poll",
     "glance": "glance",
+    "stand": "stand",
 }
 FOLLOWING = ("role?", "follow", "disarm", "time is over")
+STANDING_BY = ("look by", "by")
 
 
 class Model:
     def __init__(self, kinds: Sequence[str], without: str | None = None) -> None:
         self._rules = set(INGREDIENTS) - {without}
-        waiting = [i for i, kind in enumerate(kinds) if kind in ("outside", "wait")]
+        waiting = [i for i, kind in enumerate(kinds) if kind in ("outside", "wait", "stand")]
         threads = tuple(Thread(kind, BEGIN[kind]) for kind in kinds)
         self.begin = State(threads, coming=tuple(waiting))
 
@@ -88,22 +94,29 @@ class Model:
         threads[me] = threads[me]._replace(**changes)  # type: ignore[arg-type]
         return state._replace(threads=tuple(threads))
 
-    def _ring(self, state: State) -> State:
-        """Ring all armed sleepers."""
+    def _ring(self, state: State, but: tuple[str, ...] = FOLLOWING) -> State:
+        """Ring all armed sleepers that are not at one of these positions."""
         threads = (
             thread._replace(armed=False, rung=True)
-            if thread.armed and thread.at not in FOLLOWING
+            if thread.armed and thread.at not in but
             else thread
             for thread in state.threads
         )
         return state._replace(threads=tuple(threads))
+
+    def _ring_spent(self, state: State) -> State:
+        """Ring the sleepers that sleep on the fabric."""
+        return self._ring(state, FOLLOWING + STANDING_BY)
 
     def _followers(self, state: State) -> list[int]:
         """The armed followers."""
         return [i for i, it in enumerate(state.threads) if it.armed and it.at in FOLLOWING]
 
     def _wake_one(self, state: State) -> Iterator[State]:
-        """Wake one of the followers, whichever; there may be none."""
+        """Wake the threads that stand by, and one of the followers, whichever."""
+        if "ring for the role" in self._rules:
+            others = tuple(it.at for it in state.threads if it.at not in STANDING_BY)
+            state = self._ring(state, others)
         followers = self._followers(state)
         for i in followers:
             yield self._set(state, i, armed=False, rung=True)
@@ -137,13 +150,14 @@ class Model:
 
     def _settle(self, state: State) -> Iterator[State]:
         """A message may arrive, or room become free, just before."""
-        if not any(thread.armed and thread.at not in FOLLOWING for thread in state.threads):
+        apart = FOLLOWING + STANDING_BY
+        if not any(thread.armed and thread.at not in apart for thread in state.threads):
             yield state
             return
         for before in (state, *self._events(state)):
             after, armed = self._arm_fabric(before)
             if not armed and "ring if arming fails" in self._rules:
-                after = self._ring(after)
+                after = self._ring_spent(after)
             yield after
 
     def _settle_if(self, rule: str, state: State) -> Iterator[State]:
@@ -218,7 +232,7 @@ class Model:
     def _queue(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         state = state._replace(queued=(*state.queued, me), restless=True)
         if "ring for queued work" in self._rules:
-            state = self._ring(state)
+            state = self._ring_spent(state)
         yield self._go(state, me, "look to wait")
 
     def _look_to_wait(self, state: State, me: int, thread: Thread) -> Iterator[State]:
@@ -229,7 +243,8 @@ class Model:
         return self._go(state, me, "role to pass?" if passes else "end")
 
     def _role_to_pass(self, state: State, me: int, thread: Thread) -> Iterator[State]:
-        waited_for = not state.role and self._followers(state)
+        by = any(it.armed and it.at in STANDING_BY for it in state.threads)
+        waited_for = not state.role and (by or self._followers(state))
         yield self._go(state, me, "pass role" if waited_for else "end")
 
     def _pass_role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
@@ -240,7 +255,9 @@ class Model:
         if state.role:
             yield self._go(state, me, "arm follower")
         else:
-            yield self._go(state._replace(role=True), me, "spin")
+            rung = tuple(it.at for it in state.threads if it.kind != "stand")
+            taken = self._ring(state, rung + STANDING_BY)
+            yield self._go(taken._replace(role=True), me, "spin")
 
     def _arm_follower(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         thread = thread._replace(followed=True)
@@ -300,6 +317,48 @@ class Model:
         for woken in self._wake_one(state) if wakes else (state,):
             for after in self._settle_if("settle with the role", woken):
                 yield self._go(after, me, "end")
+
+    # stand: sleep on the fabric and poll, or rest while another thread holds the role
+
+    def _stand(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if thread.done:
+            yield self._go(state, me, "end")
+            return
+        state, armed = self._arm_fabric(self._set(state, me, armed=False, rung=False))
+        for after in self._settle_if("" if armed else "settle after a failure", state):
+            yield self._go(after, me, "stand armed" if armed else "stand poll", armed=armed)
+
+    def _stand_armed(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if thread.done:
+            yield self._go(state, me, "end", armed=False)
+        else:
+            yield self._go(state, me, "rest" if state.role else "stand asleep")
+
+    def _stand_asleep(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if thread.rung or state.fired:
+            yield self._go(state, me, "rest" if state.role else "stand poll")
+
+    def _stand_poll(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        state = self._pass(self._set(state, me, armed=False, rung=False))
+        for after in self._settle_if("settle after a call", state):
+            yield self._go(after, me, "stand")
+            yield self._go(after, me, "rest")
+
+    def _rest(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        asleep = any(it.armed and it.at in ("armed", "doze") for it in state.threads)
+        state = self._set(state, me, armed=False, rung=False)
+        if asleep:
+            yield self._go(state, me, "look by", armed=True)
+        elif not state.role:
+            yield self._go(state, me, "stand")
+
+    def _look_by(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        ended = thread.done and "look standing by" in self._rules
+        yield self._go(state, me, "end" if ended else "by", armed=not ended)
+
+    def _by(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        if thread.rung:
+            yield self._go(state, me, "rest")
 
     # ---- all orders ----
 

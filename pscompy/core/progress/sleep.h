@@ -25,6 +25,12 @@
  *     looks at the poller's role.
  *  6. A thread that gives the role back wakes one follower. A follower that
  *     returns passes this on: if the role is free it wakes another.
+ *
+ * A thread that stands in for the program (stand_in.h) is a sleeper while no
+ * other thread holds the role:
+ *  7. If the holder of the role sleeps, it stands by: it arms for PSC_WAKE_FREE
+ *     and PSC_WAKE_NEWS, then looks at its request. Giving the role back rings
+ *     it. While the holder is awake it looks again and again.
  * tests/core/wake_model.py tries all orders of these steps. */
 #ifndef PSCOMPY_CORE_PROGRESS_SLEEP_H
 #define PSCOMPY_CORE_PROGRESS_SLEEP_H

@@ -6,7 +6,9 @@
 
 #include "../worker.h"
 #include "progress.h"
+#include "pscompy/transport/kit/clock.h"
 #include "sleep.h"
+#include "stand_in.h"
 
 /* Wake reasons of a sleeper that waits for completions and messages besides the
  * fabrics. */
@@ -78,6 +80,59 @@ unsigned psc_sleeper_progress(psc_sleeper_t *sleeper)
     psc_sleeper_look(sleeper);
     psc_worker_leave(worker);
     return n;
+}
+
+/* ---- for a thread that runs call-backs while the program computes ---- */
+
+#define SLEEPER_PATIENCE_NS 500000
+
+typedef struct sleeper_wait {
+    psc_stand_in_t stand_in;
+    psc_request_t *request;
+    unsigned wakes; /* wait.wakes when the wait began */
+} sleeper_wait_t;
+
+static psc_status_t sleeper_wait_status(sleeper_wait_t *self)
+{
+    psc_worker_t *worker = self->stand_in.sleeper->worker;
+    int64_t deadline = self->stand_in.deadline;
+
+    if (psc_request_state(self->request) != PSC_REQUEST_ACTIVE)
+        return PSC_OK;
+    if (atomic_load(&worker->forked))
+        return PSC_ERR_FORKED;
+    if (atomic_load(&worker->wait.wakes) != self->wakes)
+        return PSC_ERR_INTERRUPTED;
+    if (deadline != INT64_MAX && psc_clock_now() >= deadline)
+        return PSC_ERR_TIMEOUT;
+    return PSC_INPROGRESS;
+}
+
+static bool sleeper_wait_ended(psc_stand_in_t *stand_in)
+{
+    return sleeper_wait_status(psc_container_of(stand_in, sleeper_wait_t,
+                                                stand_in)) != PSC_INPROGRESS;
+}
+
+psc_status_t psc_sleeper_wait(psc_sleeper_t *sleeper, psc_request_t *request,
+                              int64_t timeout_ns)
+{
+    psc_worker_t *worker = sleeper->worker;
+    sleeper_wait_t self = {
+        .stand_in = {.sleeper = sleeper,
+                     .wants = SLEEP_OUTSIDE | PSC_WAKE_TAKEN,
+                     .patience_ns = SLEEPER_PATIENCE_NS,
+                     .deadline = psc_clock_deadline(timeout_ns),
+                     .ended = sleeper_wait_ended},
+        .request = request,
+        .wakes = atomic_load(&worker->wait.wakes)};
+
+    psc_stand_in(&self.stand_in);
+    if (psc_worker_enter(worker, 0) == PSC_OK) {
+        psc_sleeper_disarm(sleeper);
+        psc_worker_leave(worker);
+    }
+    return sleeper_wait_status(&self);
 }
 
 /* ---- the sleeper of psc_worker_fd ---- */
