@@ -299,9 +299,14 @@ class Session:
         A session that has called an action itself runs those of its peers from then on anyway.
         """
         self._check()
-        self._plain.service().start()
+        service = self._plain.service()
+        service.start()
+        over = self._event(Request)
         try:
-            self._event(Request).wait(timeout)
+            if timeout is None:
+                service.serve_until(over)
+            else:
+                over.wait(timeout)
         except Timeout:
             return
 

@@ -121,3 +121,16 @@ def run_as(running: Running, function: Callable[[], Any]) -> Any:
         return function()
     finally:
         _running.action = outer
+
+
+def note_interrupt(error: BaseException) -> None:
+    """Keep a KeyboardInterrupt that has ended an action, for raise_interrupt."""
+    if isinstance(error, KeyboardInterrupt):
+        _running.interrupted = True
+
+
+def raise_interrupt() -> None:
+    """Raise the KeyboardInterrupt that has ended an action in this thread, if there was one."""
+    if getattr(_running, "interrupted", False):
+        _running.interrupted = False
+        raise KeyboardInterrupt

@@ -62,7 +62,7 @@ class Service:
         config: Mapping[str, Any],
         name: str,
     ) -> None:
-        self._worker = worker
+        self.worker = worker
         self._anybody = anybody
         self._links = links
         self._any_function = config["PARCEL_ACTIONS"] == "any"
@@ -89,8 +89,9 @@ class Service:
         with self._lock:
             if self._begun:
                 return
+            self._sleeper = self.worker.sleeper()
+            self._event = self.worker.event()
             self._begun = True
-            self._event = self._worker.event()
         threading.Thread(target=self._move_on, name=self._name, daemon=True).start()
         self._listen()
 
@@ -111,7 +112,7 @@ class Service:
         self.start()
         packed = links.calls.take_apart((_target(function), args, kwargs))
         number = next(links.numbers) & NUMBERS
-        future = Future(partial(self._withdraw, links, number))
+        future = Future(partial(self._withdraw, links, number), self.worker)
         self._asked.add(future)
         future.add_done_callback(self._asked.discard)
         answer = self._answer_of(links, number)
@@ -156,6 +157,13 @@ class Service:
         """Cancel one of the calls that `submit_many` has sent."""
         self._send_withdrawal(links, number, index.to_bytes(4, "little"))
 
+    def serve_until(self, request: Request) -> None:
+        """Wait for a request. In the main thread, run actions of peers meanwhile, as one of the
+        threads that do."""
+        if threading.current_thread() is threading.main_thread():
+            self._threads.help_until(request, self.worker.event)
+        request.wait()
+
     def wait_for_answers(self, timeout: float | None = None) -> None:
         """Wait up to `timeout` seconds until all calls that were sent have ended. Raises
         `Timeout`."""
@@ -177,7 +185,7 @@ class Service:
 
     def _answer_of(self, links: Links, number: int) -> Request:
         heads = links.answers.heads
-        return receive(self._worker, heads, heads.irecv(None, number), lambda _: links.answers)
+        return receive(self.worker, heads, heads.irecv(None, number), lambda _: links.answers)
 
     def _await_part(self, links: Links, number: int, batch: Batch) -> Request:
         answer = self._answer_of(links, number)
@@ -204,12 +212,13 @@ class Service:
     # ---- progress and deadlines ----
 
     def _move_on(self) -> None:
-        """Body of the service's thread: drives progress while it waits for the next deadline."""
+        """Body of the service's thread, which waits for the next deadline. While no other thread
+        waits for something it drives progress, and runs the call-backs of what arrives."""
         try:
             while True:
                 try:
-                    self._event.wait(self._alarms.until_next())
-                    self._event = self._worker.event()
+                    self._sleeper.wait(self._event, self._alarms.until_next())
+                    self._event = self.worker.event()
                 except Timeout:
                     pass
                 self._alarms.run()

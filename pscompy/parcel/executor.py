@@ -18,6 +18,7 @@ from pscompy.parcel.frame import call_many
 from pscompy.parcel.future import Future
 
 if TYPE_CHECKING:
+    from pscompy.binding import _binding
     from pscompy.parcel.calls import Links
     from pscompy.parcel.frame import Result
     from pscompy.world.communicator import Communicator
@@ -34,10 +35,10 @@ class _Task:
 
     __slots__ = ("call", "future", "withdraw")
 
-    def __init__(self, call: tuple[Any, ...]) -> None:
+    def __init__(self, call: tuple[Any, ...], worker: _binding.Worker) -> None:
         self.call = call
         self.withdraw: Callable[[], object] | None = None
-        self.future = Future(self._cancel)
+        self.future = Future(self._cancel, worker)
 
     def _cancel(self, _: Future) -> None:
         if self.withdraw is not None:
@@ -95,7 +96,7 @@ class Executor(concurrent.futures.Executor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Run the function on one of the ranks. Raises `RuntimeError` after shutdown."""
-        task = _Task((function, args, kwargs))
+        task = _Task((function, args, kwargs), self._service.worker)
         with self._lock:
             if self._ended:
                 raise RuntimeError("cannot submit anything after shutdown")

@@ -12,7 +12,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import Cancelled, ParcelError, ProtocolError, describe
-from pscompy.parcel.action import Registered, Running, action, current_action, run_as
+from pscompy.parcel.action import (
+    Registered,
+    Running,
+    action,
+    current_action,
+    note_interrupt,
+    run_as,
+)
 from pscompy.parcel.remote_errors import put_together, take_apart
 
 if TYPE_CHECKING:
@@ -52,6 +59,7 @@ class Called(Running):
                 raise Cancelled("the action was cancelled before it began")
             return True, run_as(self, function)
         except BaseException as error:
+            note_interrupt(error)
             return False, take_apart(error, answers)
 
 

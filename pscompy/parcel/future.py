@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import time
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pscompy.errors import PscomError, Timeout
+
+if TYPE_CHECKING:
+    from pscompy.api.request import Request
+    from pscompy.binding import _binding
 
 
 class Future(concurrent.futures.Future):  # type: ignore[type-arg]
@@ -16,10 +23,33 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     connection has ended, and `Timeout` if the action took longer than `with_options` allows.
     """
 
-    def __init__(self, withdraw: Callable[[Future], object]) -> None:
-        """`withdraw(future)` is called when the result is not wanted any more."""
+    def __init__(self, withdraw: Callable[[Future], object], worker: _binding.Worker) -> None:
+        """`withdraw(future)` is called when the result is not wanted any more. A thread that waits
+        for the result drives the progress of `worker` meanwhile."""
         super().__init__()
         self._withdraw = withdraw
+        self._worker = worker
+        self._ended: Request | None = None  # completes with the future, for threads that wait
+
+    def result(self, timeout: float | None = None) -> Any:
+        return super().result(self._wait(timeout))
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        return super().exception(self._wait(timeout))
+
+    def _wait(self, timeout: float | None) -> float | None:
+        """Wait up to `timeout` seconds for the end of the future. Returns what is left of them."""
+        if self.done():
+            return timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with contextlib.suppress(PscomError):  # the session has ended, and the future is about to
+            ended = self._ended
+            if ended is None:
+                ended = self._ended = self._worker.event()
+                self.add_done_callback(lambda _: ended._complete(None))
+            with contextlib.suppress(Timeout):
+                ended.wait(None if timeout is None else max(0.0, timeout))
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
 
     def cancel(self) -> bool:
         """Give up the result. Returns False if the action has ended already.

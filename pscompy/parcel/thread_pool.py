@@ -9,11 +9,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from pscompy.binding import _binding
+from pscompy.parcel.action import raise_interrupt
+
+if TYPE_CHECKING:
+    from pscompy.api.request import Request
 
 
 class Threads:
-    """Begins pieces of work in order, in up to `most` threads that are started when needed."""
+    """Begins pieces of work in order, in up to `most` threads that are started when needed. A
+    thread in `help_until` is one of them, and comes first: often it has received the work."""
 
     def __init__(self, most: int, name: str) -> None:
         self.most = most
@@ -23,18 +32,67 @@ class Threads:
         self._lock = threading.Lock()
         self._started = 0
         self._ended = False
+        self._helped = 0  # 1 while a thread is in help_until
+        self._offer: Request | None = None  # that thread waits for work: completes with the work
 
     def put(self, work: Callable[[], object]) -> None:
         """Run work() as soon as a thread is free. work() must not raise."""
-        self._work.put(work)
-        if self._idle.acquire(blocking=False):
-            return
         with self._lock:
-            if self._started == self.most or self._ended:
+            offer, self._offer = self._offer, None
+            if offer is not None:
+                offer._complete(work)
+                return
+            self._work.put(work)
+            if self._idle.acquire(blocking=False):
+                return
+            if self._started + self._helped == self.most or self._ended:
                 return
             self._started += 1
             name = f"{self._name} {self._started}"
         threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def help_until(self, request: Request, event: Callable[[], Request]) -> None:
+        """Run work in the calling thread, unless enough threads do, until a request has completed.
+        `event()` makes an event of the worker that drives the request."""
+        with self._lock:
+            if self._started + self._helped == self.most or self._helped or self._ended:
+                return
+            self._helped = 1
+        try:
+            while not request.done():
+                self._next_work(request, event)()
+                raise_interrupt()
+        finally:
+            with self._lock:
+                self._helped = 0
+            if not self._work.empty():
+                self.put(_nothing)  # starts a thread in place of this one
+
+    def _next_work(self, request: Request, event: Callable[[], Request]) -> Callable[[], Any]:
+        """The next piece of work for the thread in help_until, or _nothing once the request has
+        completed."""
+        with suppress(Empty):
+            return self._work.get_nowait()
+        offer = event()  # may run call-backs, which put work
+        with self._lock:
+            if self._work.empty():
+                self._offer = offer
+            else:
+                offer._complete(_nothing)
+        try:
+            _binding.wait_any([request, offer])
+        except BaseException:
+            self.put(self._take_back(offer))
+            raise
+        return self._take_back(offer)
+
+    def _take_back(self, offer: Request) -> Callable[[], Any]:
+        """End an offer. Returns the work that was put into it, or _nothing."""
+        with self._lock:
+            if self._offer is offer:
+                self._offer = None
+                offer._complete(_nothing)
+        return offer.result()  # type: ignore[no-any-return]
 
     def end(self) -> None:
         """Begin no more work; each thread ends as soon as it is free."""

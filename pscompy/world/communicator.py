@@ -179,7 +179,10 @@ class Communicator(Ranks):
         service.start()
         deadline = None if timeout is None else time.monotonic() + timeout
         service.wait_for_answers(timeout)
-        self.barrier(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        if deadline is None:
+            service.serve_until(self.ibarrier())
+        else:
+            self.barrier(max(0.0, deadline - time.monotonic()))
 
     # ---- all ranks together; the algorithms are in collectives.py ----
 

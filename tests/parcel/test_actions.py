@@ -96,6 +96,28 @@ def test_await(link):
     assert asyncio.run(asyncio.wait_for(talk(), BOUND)) == [((n,), {}) for n in range(5)]
 
 
+def test_the_thread_that_waits_takes_the_answer_itself(link):
+    threads = []
+
+    def call():
+        future = link.c.submit(helpers.echo)
+        future.add_done_callback(lambda _: threads.append(threading.current_thread()))
+        assert future.result(BOUND) == ((), {})
+        return threading.current_thread() in threads
+
+    expect_soon(call)  # another thread takes the answer if it arrives before this one waits
+
+
+def test_waiting_again_after_a_timeout(link):
+    future = link.c.submit(helpers.holds_a_thread)
+    for wait in (future.result, future.exception):
+        for timeout in (-1, 0, 0.01):
+            with pytest.raises(concurrent.futures.TimeoutError):
+                wait(timeout)
+    link.peer(release)
+    assert future.result(BOUND) is None
+
+
 def register_back(here):
     pscompy.action(lambda: here.c.call(helpers.where)[0], name="back")
 

@@ -78,3 +78,49 @@ def test_ranks_that_are_not_there(run, script):
         "no rank -1: the ranks are 0 to 0",
         "no rank 1: the ranks are 0 to 0",
     ]
+
+
+def test_the_main_thread_runs_actions_while_it_serves(run, script):
+    def serves():
+        import threading
+
+        @pscompy.action
+        def thread():
+            return threading.current_thread().name
+
+        with pscompy.World() as world:
+            if world.rank == 0:
+                while world.call(1, thread) != "MainThread":
+                    pass
+                print("in the main thread")
+            world.serve()
+
+    assert run.lines(2, script(serves)) == ["in the main thread"]
+
+
+def test_an_interrupt_during_an_action_ends_serve(run, script):
+    def interrupts():
+        import signal
+        import threading
+
+        @pscompy.action
+        def interrupt():
+            if threading.current_thread() is threading.main_thread():
+                signal.raise_signal(signal.SIGINT)
+            return "again"
+
+        with pscompy.World() as world:
+            if world.rank == 0:
+                try:
+                    while world.call(1, interrupt) == "again":
+                        pass
+                except pscompy.RemoteError as error:
+                    print("KeyboardInterrupt" in str(error))
+                world.serve()
+            else:
+                try:
+                    world.serve()
+                except KeyboardInterrupt:
+                    print("interrupted")
+
+    assert sorted(run.lines(2, script(interrupts))) == ["True", "interrupted"]
