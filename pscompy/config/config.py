@@ -141,11 +141,12 @@ class Config(Mapping[str, Any]):
         *,
         known: Collection[str] | None = (),
         withheld: Callable[[], Collection[str]] = frozenset,
+        without_effect: Collection[str] = (),
     ) -> Config:
         """A checked configuration of `tables`. Takes the arguments of `Config` and `check`, and
         raises the errors of `check`."""
         config = cls(tables, overrides, environ)
-        config.check(known, withheld)
+        config.check(known, withheld, without_effect)
         return config
 
     def declare(self, section: str, variables: Iterable[Var]) -> None:
@@ -157,16 +158,19 @@ class Config(Mapping[str, Any]):
         self,
         known: Collection[str] | None = (),
         withheld: Callable[[], Collection[str]] = frozenset,
+        without_effect: Collection[str] = (),
     ) -> None:
         """Look for undeclared names, and read and validate all variables.
 
         `known` are names that need no declaration; "DAPL_" stands for all names that begin so. None
         accepts every name. `withheld()` returns further known names, and is called only if a name
         is in none of these sets. Raises `ConfigError` for a bad value and for an undeclared
-        override; warns (`ConfigWarning`) of undeclared PSP_ variables.
+        override; warns (`ConfigWarning`) of undeclared PSP_ variables, and once per process of
+        those in `without_effect`, which are written as `known` is.
         """
         if known is not None:
-            self._check_names(known, withheld)
+            self._check_names((*known, *without_effect), withheld)
+            self._mention(without_effect)
         for name in self._declared:
             self._entry(name)
 
@@ -265,8 +269,7 @@ class Config(Mapping[str, Any]):
     # ---- undeclared names ----
 
     def _check_names(self, known: Collection[str], withheld: Callable[[], Collection[str]]) -> None:
-        aliases = {alias for _, var in self._declared.values() for alias in var.aliases}
-        names = {*self._declared, *aliases}
+        names = self._declared_names()
         unknown = self._unknown(names, known)
         if any(unknown.values()):
             names |= {*withheld()}
@@ -277,11 +280,30 @@ class Config(Mapping[str, Any]):
             listed = "; ".join(_suggest(name, names) for name in sorted(unknown["environment"]))
             warn(f"unknown variable: {listed}")
 
+    def _mention(self, without_effect: Collection[str]) -> None:
+        idle = {
+            PREFIX + name
+            for given in self._sources.values()
+            for name in given
+            if _covered(name, without_effect) and name not in self._declared_names()
+        }
+        if new := sorted(idle - _mentioned):
+            _mentioned.update(new)
+            warn(f"known, but without effect in pscompy: {', '.join(new)}")
+
+    def _declared_names(self) -> set[str]:
+        """All declared names and their aliases."""
+        aliases = {alias for _, var in self._declared.values() for alias in var.aliases}
+        return {*self._declared, *aliases}
+
     def _unknown(self, names: Collection[str], known: Collection[str]) -> dict[str, list[str]]:
         return {
             source: [name for name in given if name not in names and not _covered(name, known)]
             for source, given in self._sources.items()
         }
+
+
+_mentioned: set[str] = set()  # variables without effect that this process has been told of
 
 
 def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:
@@ -302,9 +324,11 @@ def _covered(name: str, known: Collection[str]) -> bool:
 def _suggest(name: str, names: Collection[str]) -> str:
     import difflib
 
-    whole = PREFIX + name  # the prefix makes two swapped letters a close match of a short name
-    close = difflib.get_close_matches(whole, [PREFIX + each for each in names], n=1, cutoff=0.8)
-    if not close or not difflib.get_close_matches(name, [close[0].removeprefix(PREFIX)]):
+    whole, upper = PREFIX + name, name.upper()
+    # The prefix makes two swapped letters a close match of a short name.
+    there = [PREFIX + each for each in names]
+    close = difflib.get_close_matches(PREFIX + upper, there, n=1, cutoff=0.8)
+    if not close or not difflib.get_close_matches(upper, [close[0].removeprefix(PREFIX)]):
         return whole
     return f"{whole} (did you mean {close[0]}?)"
 

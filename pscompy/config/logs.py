@@ -22,7 +22,7 @@ VERBOSE, TRACE, NOTICE = 7, 5, 60
 logging.addLevelName(VERBOSE, "VERBOSE")
 logging.addLevelName(TRACE, "TRACE")
 
-# The levels by PSP_DEBUG; higher values stand for the last level.
+# The levels by PSP_DEBUG.
 LEVELS = (
     logging.CRITICAL,
     logging.ERROR,
@@ -73,11 +73,11 @@ def configure(config: Config) -> int:
     """Set up the log, and log the lines that PSP_DEBUG_VERSION and PSP_DEBUG_PARAM request.
 
     All sessions of a process share one log: if their configurations differ, the latest one that
-    sets a variable wins. Returns PSP_DEBUG, at most the index of the last level.
+    sets a variable wins. Returns PSP_DEBUG.
 
     Raises `ConfigError` if the file PSP_DEBUG_OUT cannot be written.
     """
-    level = min(int(config["DEBUG"]), len(LEVELS) - 1)
+    level = int(config["DEBUG"])
     with _lock:
         if config.origin("DEBUG") != "default" or logger.level == logging.NOTSET:
             logger.setLevel(LEVELS[level])

@@ -51,7 +51,12 @@ PARCEL = (
 )
 
 DEBUG = (
-    Var("DEBUG", "1", count, "0 fatal, 1 error, 2 warning, 3 info, 4 debug, 5 verbose, 6 trace."),
+    Var(
+        "DEBUG",
+        "1",
+        integer(0, 6),
+        "0 fatal, 1 error, 2 warning, 3 info, 4 debug, 5 verbose, 6 trace.",
+    ),
     Var("DEBUG_OUT", "", text, "File for the log; ${VAR} and $$ are expanded. Empty: stderr."),
     Var(
         "DEBUG_TIMING",
@@ -87,10 +92,12 @@ PRECON = (
 
 VARIABLES = GENERAL + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 
-# Undeclared names that are not reported as misspelt: those of the build, and those of ParaStation
-# that have no effect in pscompy. A name that ends in _ stands for all names that begin so.
-KNOWN = (
-    "BUILD_PLUGINS",
+# Undeclared names that are not reported as misspelt. A name that ends in _ stands for all that
+# begin so.
+KNOWN = ("BUILD_PLUGINS",)  # read when pscompy is built
+
+# ParaStation's names that have no effect in pscompy.
+WITHOUT_EFFECT = (
     *("OPENIB", "OPENIB_GLOBAL_SENDQ", "OPENIB_EVENT_CNT", "OPENIB_IGNORE_WRONG_OPCODES"),
     *("OPENIB_LID_OFFSET", "OPENIB_MALLOC_OPTS"),
     *("SMP_NODE_ID", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),

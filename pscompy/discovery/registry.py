@@ -16,7 +16,7 @@ import pluggy
 
 from pscompy.config.config import Config, Var, full_name
 from pscompy.config.parsers import priority
-from pscompy.config.variables import APART, KNOWN, VARIABLES
+from pscompy.config.variables import APART, KNOWN, VARIABLES, WITHOUT_EFFECT
 from pscompy.discovery.hooks import Refused, new_manager, register
 from pscompy.discovery.sources import Source, find
 from pscompy.discovery.validation import flaw_of_name
@@ -81,7 +81,8 @@ def load(
         registrar.admit(source)
     names = {it.name for it in registrar.found if it.transport is not None}
     not_read = [source for source in sources if source.name not in names]
-    config.check((*KNOWN, *_families(sources, not_read)), partial(_withheld, not_read))
+    known = (*KNOWN, *_families(sources, not_read))
+    config.check(known, partial(_withheld, not_read), WITHOUT_EFFECT)
     return config, Transports((_if_asked(it, config) for it in registrar.found), registrar.plugins)
 
 

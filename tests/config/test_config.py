@@ -12,7 +12,7 @@ from pscompy.config.config import (
     launcher_environment,
 )
 from pscompy.config.parsers import Parser, choice, count, nbytes, seconds, text
-from pscompy.config.variables import KNOWN, VARIABLES
+from pscompy.config.variables import KNOWN, VARIABLES, WITHOUT_EFFECT
 from pscompy.errors import ConfigError
 
 TABLES = {
@@ -122,17 +122,40 @@ def test_known_names_are_not_misspelt():
         warnings.simplefilter("error")
         environ = {"PSP_CUDA": "1", "PSP_CUDA_SYNC_MEMOPS": "1", "PATH": "/bin"}
         environ |= {"PSP_READAHEAD": "350", "PSP_OPENIB_EVENT_CNT": "1"}
-        Config.load({"": VARIABLES}, None, environ, known=KNOWN)
+        Config.load({"": VARIABLES}, None, environ, known=(*KNOWN, *WITHOUT_EFFECT))
     for name in ("PSP_CUDAS", "PSP_READAHEAD_MORE", "PSP_OPENIB_EVENTS_CNT"):
         with pytest.warns(ConfigWarning, match=f"{name}$"):
-            Config.load({"": VARIABLES}, None, {name: "1"}, known=KNOWN)
+            Config.load({"": VARIABLES}, None, {name: "1"}, known=WITHOUT_EFFECT)
+
+
+def test_a_name_without_effect_is_mentioned_once(monkeypatch):
+    monkeypatch.setattr("pscompy.config.config._mentioned", set())
+    environ = {"PSP_READAHEAD": "350", "PSP_MALLOC_CALLBACKS": "1", "PSP_SPIN_US": "7"}
+    mentioned = r"without effect in pscompy: PSP_MALLOC_CALLBACKS, PSP_READAHEAD$"
+    with pytest.warns(ConfigWarning, match=mentioned):
+        Config.load({"": VARIABLES}, None, environ, without_effect=WITHOUT_EFFECT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Config.load({"": VARIABLES}, None, environ, without_effect=WITHOUT_EFFECT)
+
+
+def test_a_name_in_small_letters_has_a_suggestion():
+    with pytest.warns(ConfigWarning, match=r"PSP_shm \(did you mean PSP_SHM\?\)"):
+        Config.load(TABLES, None, {"PSP_shm": "0"})
+
+
+def test_a_level_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match=r"PSP_DEBUG: '99' .* at most 6"):
+        Config.load({"": VARIABLES}, None, {"PSP_DEBUG": "99"})
 
 
 def test_withheld_names_are_asked_for_only_if_there_is_need():
     def never():
         raise AssertionError
 
-    Config.load(TABLES, None, {"PSP_SPIN_US": "7", "PSP_DAPL": "1"}, known=KNOWN, withheld=never)
+    Config.load(
+        TABLES, None, {"PSP_SPIN_US": "7", "PSP_DAPL": "1"}, known=("DAPL_",), withheld=never
+    )
     Config.load(TABLES, None, {"PSP_IB_PORT": "7"}, withheld=lambda: ["IB_PORT"])
     with pytest.warns(ConfigWarning, match=r"PSP_IB_PROT \(did you mean PSP_IB_PORT\?\)"):
         Config.load(TABLES, None, {"PSP_IB_PROT": "7"}, withheld=lambda: ["IB_PORT"])
@@ -235,6 +258,7 @@ def test_the_launchers_variables_and_no_others(monkeypatch):
 def test_every_variable_of_the_core_is_well_declared(var):
     var.parser(var.default)
     assert var.doc.endswith(".")
-    assert var.name not in KNOWN
-    assert not f"{var.name}_".startswith(tuple(word for word in KNOWN if word.endswith("_")))
+    known = (*KNOWN, *WITHOUT_EFFECT)
+    assert var.name not in known
+    assert not f"{var.name}_".startswith(tuple(word for word in known if word.endswith("_")))
     assert var.parent is None or var.parent in {other.name for other in VARIABLES}

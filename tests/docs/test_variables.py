@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pscompy
-from pscompy.config.variables import KNOWN
+from pscompy.config.variables import KNOWN, WITHOUT_EFFECT
 from pscompy.discovery import registry
 
 ROOT = Path(pscompy.get_include())
@@ -54,7 +54,7 @@ def test_every_variable_is_in_the_documentation() -> None:
 
 def test_the_papers_name_no_variable_that_is_not_there() -> None:
     known = (
-        {f"PSP_{name}".rstrip("_") for name in KNOWN}
+        {f"PSP_{name}".rstrip("_") for name in (*KNOWN, *WITHOUT_EFFECT)}
         | set(declared())
         | {"PSP_PACKETS", "PSP_CABLE"}
     )
