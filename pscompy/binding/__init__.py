@@ -1,1 +1,3 @@
 """The hand-written extension: what a program calls per message, over psc_api_t."""
+
+import pscompy.core  # noqa: F401  (says what to do if nothing is built)

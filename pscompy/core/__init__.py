@@ -1,8 +1,18 @@
 """The binding layer: the only importer of the C core, and where its statuses
 become exceptions."""
 
+from pathlib import Path
+
 from ..errors import from_status
-from ._core import ffi, lib
+
+try:
+    from ._core import ffi, lib
+except ModuleNotFoundError as error:
+    _folder = Path(__file__).absolute().parents[2]
+    raise ImportError(
+        f"nothing is built in {_folder}, the source folder of pscompy: run Python in another"
+        f" folder to use an installed pscompy, or build here: pip install -e {_folder}"
+    ) from error
 
 __all__ = ["check", "ffi", "lib"]
 

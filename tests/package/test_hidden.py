@@ -1,11 +1,14 @@
 """A foreign module on the user's path that hides a plug-in is reported by its file name."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import pscompy
 from pscompy.discovery import registry
 from pscompy.testing.program import module, program
 
@@ -108,3 +111,12 @@ def test_a_checkout_beside_the_program_hides_nothing(tmp_path):
     command = [sys.executable, str(tmp_path / "program.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert (done.stdout, done.stderr) == ("World\n", "")
+
+
+def test_a_source_folder_in_which_nothing_is_built(tmp_path):
+    source = Path(pscompy.get_include()) / "pscompy"
+    ignored = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(source, tmp_path / "pscompy", ignore=ignored)
+    command = [sys.executable, "-c", "import pscompy; pscompy.World"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert f"nothing is built in {tmp_path}, the source folder of pscompy" in ended.stderr
