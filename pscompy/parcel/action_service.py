@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 from pscompy.api.request import Request
@@ -110,7 +111,7 @@ class Service:
         Raises the exceptions of the serialiser, and `PscomError` if the call cannot be sent.
         """
         self.start()
-        packed = links.calls.take_apart((_target(function), args, kwargs))
+        packed = links.calls.take_apart((_target(function, links.calls.pickles), args, kwargs))
         number = next(links.numbers) & NUMBERS
         future = Future(partial(self._withdraw, links, number), self.worker)
         self._asked.add(future)
@@ -141,7 +142,9 @@ class Service:
         the functions has run. Returns the number for `withdraw`. Raises as `submit` does.
         """
         self.start()
-        packed = links.calls.take_apart([(_target(it), args, kwargs) for it, args, kwargs in calls])
+        packed = links.calls.take_apart(
+            [(_target(it, links.calls.pickles), args, kwargs) for it, args, kwargs in calls]
+        )
         number = next(links.numbers) & NUMBERS
         batch = Batch(len(calls), report, refused)
         answer = self._await_part(links, number, batch)
@@ -358,9 +361,17 @@ class Service:
         self._listen()
 
 
-def _target(function: Callable[..., object]) -> object:
-    """The name of an action, or the function itself if it is none."""
+def _target(function: Callable[..., object], pickles: bool) -> object:
+    """The name of an action, or the function itself if it is none. Raises `PicklingError` for a
+    function that pickle could find by its name only, and that no name leads to."""
     known = registered(function)
+    name = getattr(function, "__qualname__", "")
+    if known is None and pickles and ("<lambda>" in name or "<locals>" in name):
+        raise PicklingError(
+            f"{name} has no name that a peer could find it by: make it an action at the top of a"
+            " module (pscompy.action), or pip install 'pscompy[cloudpickle]' and set"
+            " PSP_PARCEL_SERIALISER=cloudpickle and PSP_PARCEL_ACTIONS=any"
+        )
     return known.name if known else function
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import math
 import os
+import pickle
 import random
 import threading
 import time
@@ -237,3 +238,8 @@ def test_many(run, script, variables):
     """4 processes call each other with data of all sizes, exceptions and cancellations: every
     future is completed exactly once, and memory does not grow."""
     assert run.lines(4, script(calls_many, ACTIONS), **variables) == ["good"] * 4
+
+
+def test_a_function_without_a_name_names_the_extra(shm):
+    with pytest.raises(pickle.PicklingError, match=r"pscompy\[cloudpickle\].*PARCEL_ACTIONS=any"):
+        shm.c.call(lambda: 1)
