@@ -298,7 +298,10 @@ bool psb_request_complete(psb_request_t *self, PyObject *value, PyObject *error,
     self->value = value;
     self->error = error;
     self->cancelled = status == PSC_ERR_CANCELLED;
-    self->op.worker->api->event_complete(self->op.core, status);
+    if (self->op.worker->core)
+        self->op.worker->api->event_complete(self->op.core, status);
+    else
+        psb_request_abandon(self, status); /* the core has ended */
     return true;
 }
 
