@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from pscompy.errors import ConfigError, NameInUse, PeerLost, PscomError, Timeout
+from pscompy.errors import AuthError, ConfigError, NameInUse, PeerLost, PscomError, Timeout
 from pscompy.world.bootstrap.join import Join
 from pscompy_gateway.transport import servers
 from pscompy_gateway.transport.config import VARIABLES
@@ -79,7 +79,13 @@ class Meeting:
         asyncio.set_event_loop(self._loop)
         tasks = [
             self._loop.create_task(
-                keep(self._session, it, partial(self._use, it), partial(self._down, it))
+                keep(
+                    self._session,
+                    it,
+                    partial(self._use, it),
+                    partial(self._down, it),
+                    self._refused,
+                )
             )
             for it in self._gateways
         ]
@@ -105,6 +111,11 @@ class Meeting:
     def _down(self, address: str, reason: str) -> None:
         self._reasons[address] = reason
         self._trunks.pop(address, None)
+
+    def _refused(self, error: AuthError) -> None:
+        """A gateway holds another key, so this module's peers cannot be reached through it."""
+        if not self._trunks:
+            self._fail(AuthError(f"{self._join.name}: {error}"))
 
     def _send_text(self, trunk: Trunk) -> None:
         for piece in pieces(self._text):

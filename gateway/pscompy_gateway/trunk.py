@@ -16,7 +16,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pscompy import Connection, PscomError, Session
+from pscompy import AuthError, Connection, PscomError, Session
 
 FRAME_MAX = 64 << 10  # bytes
 DEPTH_MAX = 4  # levels of lists and objects within each other
@@ -95,11 +95,12 @@ async def keep(
     address: str,
     use: Callable[[Trunk], Awaitable[None]],
     ended: Callable[[str], object],
+    refused: Callable[[AuthError], object] = lambda _: None,
 ) -> None:
     """Keep a trunk to the gateway at `address`, until cancelled.
 
     use(trunk) uses the trunk until it raises. Then ended(reason) is called, and the gateway is
-    tried again after PAUSE seconds.
+    tried again after PAUSE seconds. refused(error) is called before if it holds another key.
     """
     logged = ""
     while True:
@@ -108,6 +109,8 @@ async def keep(
             await connection.iopen()
             await use(Trunk(connection))
         except PscomError as error:
+            if isinstance(error, AuthError):
+                refused(error)
             if logged != (logged := str(error)):  # repeated attempts log the same error only once
                 logger.info("gateway %s: %s", address, error)
             ended(str(error))

@@ -9,18 +9,27 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from pscompy.config.variables import APART
+
 # Prefixes of variables that another launcher set for this process; they would mislead the ranks.
 _FOREIGN = ("PMI_", "PMI2_", "PMIX_", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+
+# Variables with which the ranks need no key of their own.
+_KEEPS_THE_KEY = (
+    *("PSP_KEY", "PSP_KEY_FILE", "PSP_JOIN"),
+    *(f"PSP_{family}SERVER" for families in APART.values() for family in families),
+)
 
 
 def job_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The variables that all ranks share: the launcher's own and `extra`, which takes precedence.
 
-    Adds a new job key as PSP_KEY unless a key or a key file is given.
+    Adds a new job key as PSP_KEY unless a key or a key file is given, or the ranks meet processes
+    outside of the job (PSP_JOIN, a gateway), which know the user's key only.
     """
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)}
     environ = {**inherited, **extra}
-    if not environ.get("PSP_KEY") and not environ.get("PSP_KEY_FILE"):
+    if not any(environ.get(name) for name in _KEEPS_THE_KEY):
         from pscompy.control.handshake.keys import make_key
 
         environ["PSP_KEY"] = make_key()

@@ -114,12 +114,29 @@ def asks_for_a_meeting(until):
     meeting.close()
 
 
+def expects_another_key():
+    try:
+        pscompy.World()
+    except pscompy.AuthError as error:
+        os.write(1, f"{error}\n".encode())
+
+
 def test_a_module_with_another_key(machine, script):
     machine.start_gateway(1)
-    env = {"PSP_JOIN": "test:2", "PSP_KEY": ANOTHER_KEY}
-    asking = machine.python(1, script(asks_for_a_meeting, "holds another key"), **env)
-    assert "no gateway is there" in finished(asking)[0]
+    both = machine.ranks(1, 2, script(expects_another_key), PSP_KEY=ANOTHER_KEY)
+    lines = finished(both)[0].splitlines()
+    assert len(lines) == 2
+    assert all("the peer holds another key" in line for line in lines)
     assert machine.status(1)["members"] == []
+
+
+def test_modules_have_the_key_of_their_user(machine, script, tmp_path):
+    """As on the page: no key is set, and all processes find the user's key file."""
+    env = {"PSP_KEY": "", "XDG_CONFIG_HOME": tmp_path}
+    machine.start_gateway(1, **env)
+    second = machine.ranks(2, 1, script(sends_to_all), **env)
+    finished(machine.ranks(1, 1, script(sends_to_all), **env))
+    finished(second)
 
 
 def test_a_second_module_of_the_same_number(machine, script):

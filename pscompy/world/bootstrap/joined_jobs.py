@@ -15,7 +15,15 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pscompy.errors import ConfigError, ConnectError, NameInUse, PeerLost, PscomError, Timeout
+from pscompy.errors import (
+    AuthError,
+    ConfigError,
+    ConnectError,
+    NameInUse,
+    PeerLost,
+    PscomError,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from pscompy.world.bootstrap.join import Join, Meeting
@@ -119,7 +127,7 @@ def _check_modules(sizes: dict[int, list[Any]]) -> None:
 
 
 _ERRORS: dict[str, type[PscomError]] = {
-    it.__name__: it for it in (ConfigError, ConnectError, NameInUse, PeerLost, Timeout)
+    it.__name__: it for it in (AuthError, ConfigError, ConnectError, NameInUse, PeerLost, Timeout)
 }
 
 
